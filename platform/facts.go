@@ -1,0 +1,302 @@
+package platform
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	k8sv1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Architectures that KubeVirt runs VMs on.
+const (
+	AMD64 = "amd64"
+	ARM64 = "arm64"
+	S390X = "s390x"
+)
+
+// GateConfigurableHypervisor is the feature gate that makes the list of hypervisors count.
+const GateConfigurableHypervisor = "ConfigurableHypervisor"
+
+// defaultCPURequest is KubeVirt's own; it is left out of VMs, because virt-controller adds it to the pod.
+const defaultCPURequest = "100m"
+
+// Facts is what this cluster is, at one moment. It is immutable: whoever needs other facts makes new ones.
+// The values are those that KubeVirt itself would use, its own defaults included.
+type Facts struct {
+	// Hypervisor runs every VM of the cluster.
+	Hypervisor Hypervisor
+	// DefaultArchitecture is that of VMs which name none: status.defaultArchitecture of the KubeVirt resource.
+	DefaultArchitecture string
+	// CPUModel is the cluster's default CPU model; empty when the cluster sets none.
+	CPUModel string
+	// CPURequest is what a VM's pod asks for when the VM does not say; nil for KubeVirt's own 100m,
+	// which KubeVirt does not write into VMs.
+	CPURequest *resource.Quantity
+	// EvictionStrategy is that of VMs which name none.
+	EvictionStrategy *v1.EvictionStrategy
+	// LiveUpdate tells whether changes of a running VM are rolled out live (vmRolloutStrategy: LiveUpdate).
+	LiveUpdate bool
+	// MaxHotplugRatio bounds hotplug where nothing more specific does: 4 sockets may become 16 with a ratio of 4.
+	MaxHotplugRatio uint32
+	// MaxCPUSockets is the cluster's bound for sockets; 0 when it sets none.
+	MaxCPUSockets uint32
+	// MaxGuest is the cluster's bound for guest memory; nil when it sets none.
+	MaxGuest *resource.Quantity
+	// NetworkInterface is the binding of the interface that VMs without networks get: bridge or masquerade.
+	NetworkInterface v1.NetworkInterfaceType
+	// PermitBridge tells whether a bridge may be bound to the pod network.
+	PermitBridge bool
+	// Configuration is the whole of KubeVirt's configuration, defaults filled in. Read-only.
+	Configuration *v1.KubeVirtConfiguration
+	// Annotations of the KubeVirt resource; some of them switch features.
+	Annotations map[string]string
+	// Namespace is where KubeVirt is installed.
+	Namespace string
+	// Source names where the facts come from, for people: "KubeVirt kubevirt/kubevirt" or "KubeVirt's own defaults".
+	Source string
+	// Warnings say what had to be guessed; whoever creates a VM is told.
+	Warnings []string
+	// Notes say what of the configuration has no effect, for the admin's log.
+	Notes []string
+	// Observed is when the configuration was read.
+	Observed time.Time
+
+	gates map[string]bool
+}
+
+// Settings are the few choices of Virtward's own installation that belong to the facts.
+type Settings struct {
+	// RolloutStrategy is assumed when the KubeVirt resource names none: LiveUpdate if empty, or Stage.
+	RolloutStrategy v1.VMRolloutStrategy
+	// MSHVCPUModel replaces the CPU model that mshv asks of amd64 guests. "auto" or empty: qemu64-v1 under
+	// VEP 97's form of the configuration, KubeVirt's own default under hyperv-direct. "none": no wish.
+	MSHVCPUModel string
+}
+
+// Defaults are the facts of a cluster without a KubeVirt resource: KubeVirt's own defaults.
+func Defaults(settings Settings) *Facts {
+	facts, err := fromConfiguration(nil, AMD64, settings)
+	if err != nil { // the defaults are ours and decode
+		panic(fmt.Sprintf("virtward: the built-in defaults are broken: %v", err))
+	}
+	facts.Source = "KubeVirt's own defaults"
+	return facts
+}
+
+// FromKubeVirt reads the facts from a KubeVirt resource. An error means that the configuration as a whole
+// is one that KubeVirt itself would refuse and keep its last good one for; so should the caller.
+func FromKubeVirt(kv *unstructured.Unstructured, settings Settings) (*Facts, error) {
+	configuration, _, err := unstructured.NestedMap(kv.Object, "spec", "configuration")
+	if err != nil {
+		return nil, fmt.Errorf("spec.configuration of KubeVirt %s/%s is not an object", kv.GetNamespace(), kv.GetName())
+	}
+	architecture, _, _ := unstructured.NestedString(kv.Object, "status", "defaultArchitecture")
+	if architecture == "" {
+		architecture = AMD64
+	}
+	facts, err := fromConfiguration(configuration, architecture, settings)
+	if err != nil {
+		return nil, fmt.Errorf("KubeVirt %s/%s: %w", kv.GetNamespace(), kv.GetName(), err)
+	}
+	facts.Annotations = kv.GetAnnotations()
+	facts.Namespace = kv.GetNamespace()
+	facts.Source = "KubeVirt " + kv.GetNamespace() + "/" + kv.GetName()
+	return facts, nil
+}
+
+// MachineType is the default machine type of an architecture. A cluster-wide machineType (deprecated) wins
+// over those per architecture; an unknown architecture is treated as amd64, as KubeVirt does.
+func (f *Facts) MachineType(architecture string) string {
+	if m := f.Configuration.MachineType; m != "" {
+		return m
+	}
+	return f.architecture(architecture).MachineType
+}
+
+// EmulatedMachines are the globs of the machine types that an architecture allows.
+func (f *Facts) EmulatedMachines(architecture string) []string {
+	if m := f.Configuration.EmulatedMachines; m != nil {
+		return m
+	}
+	return f.architecture(architecture).EmulatedMachines
+}
+
+func (f *Facts) architecture(name string) *v1.ArchSpecificConfiguration {
+	archs := f.Configuration.ArchitectureConfiguration
+	switch name {
+	case ARM64:
+		return archs.Arm64
+	case S390X:
+		return archs.S390x
+	default:
+		return archs.Amd64
+	}
+}
+
+// Gate tells whether a feature gate was named and not disabled in the configuration. Gates that are on
+// without being named are not in it.
+func (f *Facts) Gate(name string) bool { return f.gates[name] }
+
+// WithHypervisor returns the same facts for another hypervisor.
+func (f *Facts) WithHypervisor(h Hypervisor) *Facts {
+	other := *f
+	other.Hypervisor = h
+	return &other
+}
+
+// WithDefaultArchitecture returns the same facts for another default architecture.
+func (f *Facts) WithDefaultArchitecture(architecture string) *Facts {
+	other := *f
+	other.DefaultArchitecture = architecture
+	return &other
+}
+
+func fromConfiguration(raw map[string]any, architecture string, settings Settings) (*Facts, error) {
+	merged := defaultConfiguration()
+	if err := merge(merged, raw); err != nil {
+		return nil, err
+	}
+	if err := checkConfiguration(merged); err != nil {
+		return nil, err
+	}
+	gates := openGates(merged.DeveloperConfiguration)
+	hypervisor, warning, note := selectHypervisor(raw, gates[GateConfigurableHypervisor])
+	if hypervisor.Name == MSHV {
+		switch m := settings.MSHVCPUModel; m {
+		case "", "auto":
+		case "none":
+			hypervisor.CPUModel = ""
+		default:
+			hypervisor.CPUModel = m
+		}
+	}
+
+	strategy := settings.RolloutStrategy
+	if merged.VMRolloutStrategy != nil {
+		strategy = *merged.VMRolloutStrategy
+	} else if strategy == "" {
+		strategy = v1.VMRolloutStrategyLiveUpdate
+	}
+	f := &Facts{
+		Hypervisor:          hypervisor,
+		DefaultArchitecture: architecture,
+		CPUModel:            merged.CPUModel,
+		EvictionStrategy:    merged.EvictionStrategy,
+		LiveUpdate:          strategy == v1.VMRolloutStrategyLiveUpdate,
+		MaxHotplugRatio:     1,
+		NetworkInterface:    v1.NetworkInterfaceType(merged.NetworkConfiguration.NetworkInterface),
+		PermitBridge:        merged.NetworkConfiguration.PermitBridgeInterfaceOnPodNetwork == nil || *merged.NetworkConfiguration.PermitBridgeInterfaceOnPodNetwork,
+		Configuration:       merged,
+		Warnings:            nonEmpty(warning),
+		Notes:               nonEmpty(note),
+		gates:               gates,
+	}
+	if request := merged.CPURequest; request != nil && !request.Equal(resource.MustParse(defaultCPURequest)) {
+		f.CPURequest = request
+	}
+	if live := merged.LiveUpdateConfiguration; live != nil {
+		f.MaxHotplugRatio = live.MaxHotplugRatio
+		f.MaxGuest = live.MaxGuest
+		if live.MaxCpuSockets != nil {
+			f.MaxCPUSockets = *live.MaxCpuSockets
+		}
+	}
+	return f, nil
+}
+
+func nonEmpty(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// merge lays a configuration over another. It goes through KubeVirt's own type first, so that zero values
+// count as absent, as they do in KubeVirt.
+func merge(over *v1.KubeVirtConfiguration, raw map[string]any) error {
+	if len(raw) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(raw)
+	if err != nil {
+		return fmt.Errorf("encoding spec.configuration: %w", err)
+	}
+	var typed v1.KubeVirtConfiguration
+	if err := json.Unmarshal(data, &typed); err != nil {
+		return fmt.Errorf("spec.configuration: %w", err)
+	}
+	if data, err = json.Marshal(typed); err != nil {
+		return fmt.Errorf("encoding spec.configuration: %w", err)
+	}
+	if err := json.Unmarshal(data, over); err != nil {
+		return fmt.Errorf("spec.configuration: %w", err)
+	}
+	return nil
+}
+
+// checkConfiguration refuses what KubeVirt refuses as a whole, keeping its last good configuration.
+func checkConfiguration(c *v1.KubeVirtConfiguration) error {
+	switch c.ImagePullPolicy {
+	case "", k8sv1.PullAlways, k8sv1.PullNever, k8sv1.PullIfNotPresent:
+	default:
+		return fmt.Errorf("spec.configuration.imagePullPolicy: %q is not a pull policy", c.ImagePullPolicy)
+	}
+	switch v1.NetworkInterfaceType(c.NetworkConfiguration.NetworkInterface) {
+	case "", v1.BridgeInterface, v1.MasqueradeInterface, slirp:
+	default:
+		return fmt.Errorf("spec.configuration.network.defaultNetworkInterface: %q is not bridge or masquerade", c.NetworkConfiguration.NetworkInterface)
+	}
+	developer := c.DeveloperConfiguration
+	if developer.MemoryOvercommit <= 0 {
+		return fmt.Errorf("spec.configuration.developerConfiguration.memoryOvercommit: %d is not positive", developer.MemoryOvercommit)
+	}
+	if developer.CPUAllocationRatio <= 0 {
+		return fmt.Errorf("spec.configuration.developerConfiguration.cpuAllocationRatio: %d is not positive", developer.CPUAllocationRatio)
+	}
+	if t := developer.LessPVCSpaceToleration; t < 0 || t > 100 {
+		return fmt.Errorf("spec.configuration.developerConfiguration.pvcTolerateLessSpaceUpToPercent: %d is not within 0 and 100", t)
+	}
+	return nil
+}
+
+// slirp is a binding that KubeVirt no longer has, but still takes as the name of a default.
+const slirp v1.NetworkInterfaceType = "slirp"
+
+func openGates(developer *v1.DeveloperConfiguration) map[string]bool {
+	open := make(map[string]bool, len(developer.FeatureGates))
+	for _, name := range developer.FeatureGates {
+		open[name] = !slices.Contains(developer.DisabledFeatureGates, name)
+	}
+	return open
+}
+
+// defaultConfiguration holds KubeVirt's defaults, as far as they decide anything here.
+func defaultConfiguration() *v1.KubeVirtConfiguration {
+	eviction := v1.EvictionStrategyNone
+	request := resource.MustParse(defaultCPURequest)
+	permitBridge := true
+	return &v1.KubeVirtConfiguration{
+		CPURequest:       &request,
+		EvictionStrategy: &eviction,
+		DeveloperConfiguration: &v1.DeveloperConfiguration{
+			MemoryOvercommit:       100,
+			LessPVCSpaceToleration: 10,
+			CPUAllocationRatio:     10,
+		},
+		NetworkConfiguration: &v1.NetworkConfiguration{
+			NetworkInterface:                  string(v1.BridgeInterface),
+			PermitBridgeInterfaceOnPodNetwork: &permitBridge,
+		},
+		LiveUpdateConfiguration: &v1.LiveUpdateConfiguration{MaxHotplugRatio: 4},
+		ArchitectureConfiguration: &v1.ArchConfiguration{
+			Amd64: &v1.ArchSpecificConfiguration{MachineType: "q35", EmulatedMachines: []string{"q35*", "pc-q35*"}},
+			Arm64: &v1.ArchSpecificConfiguration{MachineType: "virt", EmulatedMachines: []string{"virt*"}},
+			S390x: &v1.ArchSpecificConfiguration{MachineType: "s390-ccw-virtio", EmulatedMachines: []string{"s390-ccw-virtio*"}},
+		},
+	}
+}
