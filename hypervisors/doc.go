@@ -1,0 +1,7 @@
+// Package hypervisors holds what is special about each hypervisor, one folder each, and the registry in
+// which they are found under keys such as kvm/amd64 or mshv/arm64.
+//
+// What enters: the hypervisor's name from the platform's Facts, and an architecture. What leaves: the
+// DefaultsProvider that completes VMs for that pair. The registry is a value, built in one place; two
+// hypervisors under one name are an error. It decides nothing about a VM by itself.
+package hypervisors

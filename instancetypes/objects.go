@@ -1,0 +1,163 @@
+package instancetypes
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	instancetypeapi "kubevirt.io/api/instancetype"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+)
+
+// The kinds of objects that a VM may take its size and its preferences from.
+const (
+	KindInstancetype        = "VirtualMachineInstancetype"
+	KindClusterInstancetype = "VirtualMachineClusterInstancetype"
+	KindPreference          = "VirtualMachinePreference"
+	KindClusterPreference   = "VirtualMachineClusterPreference"
+	KindControllerRevision  = "ControllerRevision"
+)
+
+// Instancetype is a VirtualMachineInstancetype or a VirtualMachineClusterInstancetype.
+type Instancetype struct {
+	// Kind is KindInstancetype or KindClusterInstancetype.
+	Kind string
+	Name string
+	// Spec in its v1beta1 form, whatever version it was written in.
+	Spec instancetypev1beta1.VirtualMachineInstancetypeSpec
+}
+
+// Layer is the name under which the fields it fills are recorded.
+func (i *Instancetype) Layer() string { return "instancetype/" + i.Name }
+
+// Preference is a VirtualMachinePreference or a VirtualMachineClusterPreference.
+type Preference struct {
+	// Kind is KindPreference or KindClusterPreference.
+	Kind string
+	Name string
+	// Spec in its v1beta1 form, whatever version it was written in.
+	Spec instancetypev1beta1.VirtualMachinePreferenceSpec
+}
+
+// Layer is the name under which the fields it fills are recorded.
+func (p *Preference) Layer() string { return "preference/" + p.Name }
+
+// versions of the API that are read. The older ones occur in ControllerRevisions of VMs that were created
+// long ago; in JSON, every field they have means the same in v1beta1.
+func versions() []string { return []string{"v1", "v1beta1", "v1alpha2", "v1alpha1"} }
+
+// InstancetypeFrom reads an instancetype: a namespaced or cluster-wide object of any version, or the
+// ControllerRevision in which KubeVirt keeps one.
+func InstancetypeFrom(obj *unstructured.Unstructured) (*Instancetype, error) {
+	in := &Instancetype{}
+	kind, name, err := decode(obj, &in.Spec, KindInstancetype, KindClusterInstancetype)
+	if err != nil {
+		return nil, err
+	}
+	in.Kind, in.Name = kind, name
+	return in, nil
+}
+
+// PreferenceFrom reads a preference: a namespaced or cluster-wide object of any version, or the
+// ControllerRevision in which KubeVirt keeps one.
+func PreferenceFrom(obj *unstructured.Unstructured) (*Preference, error) {
+	pref := &Preference{}
+	kind, name, err := decode(obj, &pref.Spec, KindPreference, KindClusterPreference)
+	if err != nil {
+		return nil, err
+	}
+	pref.Kind, pref.Name = kind, name
+	return pref, nil
+}
+
+// decode reads the spec of an object of one of the kinds into spec, and returns its kind and name.
+func decode(obj *unstructured.Unstructured, spec any, kinds ...string) (kind, name string, err error) {
+	if obj == nil {
+		return "", "", fmt.Errorf("no object where a %s is expected", strings.Join(kinds, " or "))
+	}
+	if obj.GetKind() == KindControllerRevision {
+		kind, name, err = decodeRevision(obj, spec, kinds)
+		if err != nil {
+			return "", "", fmt.Errorf("ControllerRevision %s: %w", obj.GetName(), err)
+		}
+		return kind, name, nil
+	}
+	if !slices.Contains(kinds, obj.GetKind()) {
+		return "", "", fmt.Errorf("%s %q where a %s is expected", orUnknown(obj.GetKind()), obj.GetName(), strings.Join(kinds, " or "))
+	}
+	gv, err := schema.ParseGroupVersion(obj.GetAPIVersion())
+	if err != nil || gv.Group != instancetypeapi.GroupName || !slices.Contains(versions(), gv.Version) {
+		return "", "", fmt.Errorf("%s %q has apiVersion %q: the known ones are %s/ with %s",
+			obj.GetKind(), obj.GetName(), obj.GetAPIVersion(), instancetypeapi.GroupName, strings.Join(versions(), ", "))
+	}
+	if err := decodeSpec(obj.Object["spec"], spec); err != nil {
+		return "", "", fmt.Errorf("%s %q: %w", obj.GetKind(), obj.GetName(), err)
+	}
+	return obj.GetKind(), obj.GetName(), nil
+}
+
+func orUnknown(kind string) string {
+	if kind == "" {
+		return "an object without a kind"
+	}
+	return kind
+}
+
+// decodeRevision reads what KubeVirt stores in a ControllerRevision: the whole object, or, up to KubeVirt
+// 0.57, its version and its spec alone.
+func decodeRevision(revision *unstructured.Unstructured, spec any, kinds []string) (kind, name string, err error) {
+	data, ok := revision.Object["data"].(map[string]any)
+	if !ok {
+		return "", "", fmt.Errorf("data is not an object that holds a %s", strings.Join(kinds, " or "))
+	}
+	stored := &unstructured.Unstructured{Object: data}
+	if stored.GetKind() == KindControllerRevision {
+		return "", "", fmt.Errorf("data holds another ControllerRevision")
+	}
+	if stored.GetKind() != "" {
+		return decode(stored, spec, kinds...)
+	}
+	encoded, ok := data["spec"].(string)
+	if !ok {
+		return "", "", fmt.Errorf("data has no kind, so it does not hold a %s", strings.Join(kinds, " or "))
+	}
+	written, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return "", "", fmt.Errorf("data.spec is not base64: %w", err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(written, &fields); err != nil {
+		return "", "", fmt.Errorf("data.spec does not hold a JSON object: %w", err)
+	}
+	if err := decodeSpec(fields, spec); err != nil {
+		return "", "", err
+	}
+	labels := revision.GetLabels()
+	kind, name = labels[instancetypeapi.ControllerRevisionObjectKindLabel], labels[instancetypeapi.ControllerRevisionObjectNameLabel]
+	if !slices.Contains(kinds, kind) {
+		kind = kinds[0]
+	}
+	if name == "" {
+		name = revision.GetName()
+	}
+	return kind, name, nil
+}
+
+func decodeSpec(from, into any) error {
+	if from == nil {
+		return nil
+	}
+	fields, ok := from.(map[string]any)
+	if !ok {
+		return fmt.Errorf("spec is not an object")
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, into); err != nil {
+		return fmt.Errorf("spec: %w", err)
+	}
+	return nil
+}
