@@ -1,0 +1,200 @@
+package effective
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/provenance"
+)
+
+// Input is everything that decides how a virtual machine will run.
+type Input struct {
+	// VM or VMI is the object as written; exactly one is set.
+	VM  *v1.VirtualMachine
+	VMI *v1.VirtualMachineInstance
+	// Facts of the cluster.
+	Facts *platform.Facts
+	// References are the objects that the VM points at, as far as they were found.
+	References
+}
+
+// References are the objects that a virtual machine points at. Lookup finds them; what is missing is nil.
+type References struct {
+	// InstancetypeMatcher and PreferenceMatcher replace those of the VM, where the VM leaves it to a volume's
+	// labels to name them.
+	InstancetypeMatcher *v1.InstancetypeMatcher
+	PreferenceMatcher   *v1.PreferenceMatcher
+	// Inferred tells that the matchers above are to be taken, nil ones too.
+	Inferred bool
+	// ClearMemory tells that the template's domain.memory gives way to an instancetype that was inferred.
+	ClearMemory bool
+	// Instancetype and Preference are what the matchers point at.
+	Instancetype *instancetypes.Instancetype
+	Preference   *instancetypes.Preference
+	// Architecture is that of the DataSource from which the VM's disk is cloned.
+	Architecture *DataSourceArchitecture
+	// Presets are the VirtualMachineInstancePresets that select the VMI.
+	Presets []v1.VirtualMachineInstancePreset
+	// Conflicts are what is wrong with the VM's way of pointing at them.
+	Conflicts field.ErrorList
+}
+
+// DataSourceArchitecture is the architecture that a golden image is labelled with.
+type DataSourceArchitecture struct {
+	// DataSource is the object that carries the label, as namespace/name.
+	DataSource string
+	// Architecture is amd64, arm64 or s390x.
+	Architecture string
+}
+
+// Layer is the name under which the architecture is recorded.
+func (d *DataSourceArchitecture) Layer() string { return "datasource/" + d.DataSource }
+
+// Verdict is what the pipeline makes of a virtual machine.
+type Verdict struct {
+	// Hypervisor and Architecture it was completed for.
+	Hypervisor   string
+	Architecture string
+	// VM is the VM with what KubeVirt persists in one, when the input was a VM.
+	VM *v1.VirtualMachine
+	// VMI is the complete VMI, when the input was one.
+	VMI *v1.VirtualMachineInstance
+	// Spec is the effective spec: what will run.
+	Spec *v1.VirtualMachineInstanceSpec
+	// Annotations are those that the instancetype and the preference add to the VMI of a VM.
+	Annotations map[string]string
+	// Persist are the changes that belong into the object itself when it is created: for a VM its
+	// architecture and machine type, for a VMI all of them.
+	Persist []provenance.Change
+	// Changes lead from the object as written to the effective spec, in the order in which they were made.
+	// Paths are those of the object as written.
+	Changes []provenance.Change
+	// Conflicts are fields that cannot be completed or expanded, at the fields of the object as written.
+	Conflicts field.ErrorList
+}
+
+// Layers are the names of the layers that changed something, in the order of their first change.
+func (v *Verdict) Layers() []string {
+	var layers []string
+	seen := map[string]bool{}
+	for i := range v.Changes {
+		if l := v.Changes[i].Layer; !seen[l] {
+			seen[l] = true
+			layers = append(layers, l)
+		}
+	}
+	return layers
+}
+
+// Pipeline holds what does not change from one virtual machine to the next. It is safe for concurrent use.
+type Pipeline struct {
+	hypervisors *hypervisors.Registry
+}
+
+// NewPipeline builds the pipeline for the hypervisors of a registry.
+func NewPipeline(registry *hypervisors.Registry) *Pipeline { return &Pipeline{hypervisors: registry} }
+
+// Evaluate computes how a virtual machine will run. The error is about the call, never about the virtual
+// machine: no object, no facts, or a hypervisor that is not registered.
+func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
+	switch {
+	case in.Facts == nil:
+		return nil, fmt.Errorf("evaluating a virtual machine: there are no facts")
+	case (in.VM == nil) == (in.VMI == nil):
+		return nil, fmt.Errorf("evaluating a virtual machine: exactly one of VM and VMI must be given")
+	case in.VM != nil:
+		return p.virtualMachine(in)
+	}
+	return p.virtualMachineInstance(in)
+}
+
+// templateSpec is where the spec stands in a VM.
+const templateSpec = "spec.template.spec"
+
+func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
+	vm := in.VM.DeepCopy()
+	if in.Inferred {
+		vm.Spec.Instancetype, vm.Spec.Preference = in.InstancetypeMatcher, in.PreferenceMatcher
+	}
+	verdict := &Verdict{VM: vm, Hypervisor: in.Facts.Hypervisor.Name}
+	if vm.Spec.Template == nil {
+		vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
+		verdict.Conflicts = field.ErrorList{field.Required(field.NewPath("spec", "template"), "a VM needs a template")}
+		verdict.Spec = &vm.Spec.Template.Spec
+		return verdict, nil
+	}
+	spec := &vm.Spec.Template.Spec
+	if in.ClearMemory {
+		spec.Domain.Memory = nil
+	}
+	rec := provenance.NewRecorder(templateSpec)
+	instancetypes.ApplyToVM(vm, in.Preference, rec)
+	if a := in.Architecture; a != nil {
+		rec.SetLayer(a.Layer())
+		provenance.Fill(rec, "architecture", &spec.Architecture, a.Architecture)
+	}
+	provider, err := p.provider(in.Facts, spec)
+	if err != nil {
+		return nil, err
+	}
+	verdict.Conflicts = append(slices.Clone(in.Conflicts), provider.SetVirtualMachineDefaults(vm, in.Facts, rec)...)
+	verdict.Persist = persistedInVM(rec.Changes())
+
+	target := instancetypes.TemplateOf(vm)
+	target.Spec = spec.DeepCopy()
+	annotations, conflicts := instancetypes.Expand(target, in.Instancetype, in.Preference, rec)
+	verdict.Conflicts = append(verdict.Conflicts, conflicts...)
+	verdict.Conflicts = append(verdict.Conflicts, provider.SetDefaultVirtualMachineInstanceSpec(in.Facts, target.Spec, rec)...)
+	verdict.Conflicts = append(verdict.Conflicts, instancetypes.Requirements(target, in.Instancetype, in.Preference)...)
+	if err := instancetypes.CheckSpread(target, in.Instancetype, in.Preference); err != nil && len(conflicts) == 0 {
+		verdict.Conflicts = append(verdict.Conflicts, err)
+	}
+	verdict.Spec, verdict.Annotations = target.Spec, annotations
+	verdict.Architecture, verdict.Changes = target.Spec.Architecture, rec.Changes()
+	return verdict, nil
+}
+
+// persistedInVM are the changes that are ours to write into a VM. What a preference says of DataVolume
+// templates, and a matcher that is inferred from a volume, KubeVirt's own mutator writes.
+func persistedInVM(changes []provenance.Change) []provenance.Change {
+	var persist []provenance.Change
+	for _, c := range changes {
+		switch c.Path {
+		case templateSpec + ".architecture", templateSpec + ".domain.machine.type":
+			persist = append(persist, c)
+		}
+	}
+	return persist
+}
+
+func (p *Pipeline) virtualMachineInstance(in Input) (*Verdict, error) {
+	vmi := in.VMI.DeepCopy()
+	verdict := &Verdict{VMI: vmi, Hypervisor: in.Facts.Hypervisor.Name, Spec: &vmi.Spec}
+	rec := provenance.NewRecorder("spec")
+	if conflict := mutators.ApplyPresets(&vmi.Spec, in.Presets, rec); conflict != "" {
+		verdict.Conflicts = append(verdict.Conflicts, field.Invalid(field.NewPath("metadata", "labels"), vmi.Labels, conflict))
+	}
+	provider, err := p.provider(in.Facts, &vmi.Spec)
+	if err != nil {
+		return nil, err
+	}
+	verdict.Conflicts = append(verdict.Conflicts, provider.SetDefaultVirtualMachineInstance(in.Facts, vmi, rec)...)
+	verdict.Architecture, verdict.Changes, verdict.Persist = vmi.Spec.Architecture, rec.Changes(), rec.Changes()
+	return verdict, nil
+}
+
+// provider is the one for the cluster's hypervisor and the architecture that the spec has or will get.
+func (p *Pipeline) provider(facts *platform.Facts, spec *v1.VirtualMachineInstanceSpec) (mutators.DefaultsProvider, error) {
+	architecture := spec.Architecture
+	if architecture == "" {
+		architecture = facts.DefaultArchitecture
+	}
+	return p.hypervisors.Defaults(facts.Hypervisor.Name, architecture)
+}

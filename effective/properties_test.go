@@ -1,0 +1,171 @@
+package effective_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/test/leaves"
+)
+
+// FuzzComplete holds the four promises of completing, for every hypervisor and architecture: no input makes
+// it panic, completing twice is completing once, a field that has a value keeps it, and the provenance
+// names exactly the fields that changed.
+func FuzzComplete(f *testing.F) {
+	for i, object := range writtenObjects(f) {
+		if i%50 == 0 { // TestPromises takes them all
+			f.Add([]byte(object), uint8(i/50))
+		}
+	}
+	p := pipeline(f)
+	f.Fuzz(func(t *testing.T, object []byte, choice uint8) {
+		checkPromises(t, p, object, choice)
+	})
+}
+
+// TestPromises holds the promises of FuzzComplete for every object of the conformance cases.
+func TestPromises(t *testing.T) {
+	p := pipeline(t)
+	for i, object := range writtenObjects(t) {
+		checkPromises(t, p, []byte(object), uint8(i%256))
+	}
+}
+
+func checkPromises(t *testing.T, p *effective.Pipeline, object []byte, choice uint8) {
+	t.Helper()
+	facts := factsOf(t, choice)
+	var vmi v1.VirtualMachineInstance
+	if err := json.Unmarshal(object, &vmi); err != nil {
+		return
+	}
+	checkVMI(t, p, facts, &vmi)
+
+	var vm v1.VirtualMachine
+	if err := json.Unmarshal(object, &vm); err != nil {
+		return
+	}
+	if _, err := p.Evaluate(effective.Input{VM: &vm, Facts: facts}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// factsOf makes facts of a number: every hypervisor, both rollout strategies, several default architectures.
+func factsOf(t *testing.T, choice uint8) *platform.Facts {
+	t.Helper()
+	names := platform.HypervisorNames()
+	h, err := platform.HypervisorByName(names[int(choice)%len(names)])
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := *platform.Defaults(platform.Settings{}).WithHypervisor(h)
+	facts.DefaultArchitecture = []string{"amd64", "arm64", "s390x", "riscv64"}[int(choice/4)%4]
+	facts.LiveUpdate = choice&16 == 0
+	facts.MaxHotplugRatio = uint32(choice / 32)
+	return &facts
+}
+
+func checkVMI(t *testing.T, p *effective.Pipeline, facts *platform.Facts, vmi *v1.VirtualMachineInstance) {
+	t.Helper()
+	first, err := p.Evaluate(effective.Input{VMI: vmi, Facts: facts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := p.Evaluate(effective.Input{VMI: first.VMI, Facts: facts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(second.Changes) != 0 {
+		t.Errorf("completing what is complete changed %v", second.Changes)
+	}
+	written, complete := leavesOf(t, vmi), leavesOf(t, first.VMI)
+	if lost := leaves.Lost(written, complete); len(lost) > 0 && !zeroesOnly(written, lost) {
+		t.Errorf("fields that had a value were changed: %v", lost)
+	}
+	for _, path := range leaves.Changed(written, complete) {
+		if !recorded(first, path) {
+			t.Errorf("%s changed, but the provenance does not say so", path)
+		}
+	}
+	for _, c := range first.Changes {
+		if !anyBelow(complete, c.Path) && !isEmpty(c.Value) {
+			t.Errorf("the provenance names %s, which is not there", c.Path)
+		}
+		if value, was := written[c.Path]; was && !zero(value) {
+			t.Errorf("the provenance says that %s was filled, but it was %v already", c.Path, value)
+		}
+	}
+}
+
+func leavesOf(t *testing.T, vmi *v1.VirtualMachineInstance) map[string]any {
+	t.Helper()
+	all, err := leaves.Of("", vmi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func recorded(v *effective.Verdict, path string) bool {
+	for _, c := range v.Changes {
+		if leaves.Covers(c.Path, path) {
+			return true
+		}
+	}
+	return false
+}
+
+func anyBelow(all map[string]any, path string) bool {
+	for p := range all {
+		if leaves.Covers(path, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func isEmpty(value any) bool {
+	data, err := json.Marshal(value)
+	return err == nil && (string(data) == "{}" || string(data) == "0" || string(data) == `""`)
+}
+
+func zero(value any) bool { return value == "" || value == 0.0 || value == false }
+
+// zeroesOnly tells whether what was lost had only zero values, which mean "not set" where there is no pointer.
+func zeroesOnly(written map[string]any, lost []string) bool {
+	for _, path := range lost {
+		if !zero(written[path]) {
+			return false
+		}
+	}
+	return true
+}
+
+// writtenObjects are the objects of the conformance cases.
+func writtenObjects(t testing.TB) []string {
+	t.Helper()
+	file, err := os.Open(filepath.Join("..", "test", "conformance", "testdata", "admission.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var objects []string
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<22)
+	for lines.Scan() {
+		var c struct{ Object json.RawMessage }
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		objects = append(objects, string(c.Object))
+	}
+	if len(objects) < 1000 {
+		t.Fatalf("only %d cases: %v", len(objects), lines.Err())
+	}
+	return objects
+}

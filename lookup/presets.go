@@ -1,0 +1,51 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// PresetExclusion is the annotation with the value "true" that keeps presets away from a VMI.
+const PresetExclusion = "virtualmachineinstancepresets.admission.kubevirt.io/exclude"
+
+// Presets finds the VirtualMachineInstancePresets (deprecated in KubeVirt) that select a VMI with this
+// metadata, sorted by name. One that cannot be read is a warning.
+func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.VirtualMachineInstancePreset, []string, error) {
+	if vmi.Annotations[PresetExclusion] == "true" {
+		return nil, nil, nil
+	}
+	listed, err := objects.List(ctx, preset, vmi.Namespace)
+	if err != nil {
+		if absent(err) { // not served: KubeVirt without presets
+			return nil, nil, nil
+		}
+		return nil, nil, fmt.Errorf("listing VirtualMachineInstancePresets in %s: %w", vmi.Namespace, err)
+	}
+	var found []v1.VirtualMachineInstancePreset
+	var warnings []string
+	for _, obj := range listed {
+		var p v1.VirtualMachineInstancePreset
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &p); err != nil {
+			warnings = append(warnings, fmt.Sprintf("%s cannot be read: %v", described(preset, vmi.Namespace, obj.GetName()), err))
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.Selector)
+		if err != nil {
+			warnings = append(warnings, fmt.Sprintf("%s has a selector that cannot be read: %v", described(preset, vmi.Namespace, p.Name), err))
+			continue
+		}
+		if selector.Matches(labels.Set(vmi.Labels)) {
+			found = append(found, p)
+		}
+	}
+	slices.SortFunc(found, func(a, b v1.VirtualMachineInstancePreset) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(warnings)
+	return found, warnings, nil
+}

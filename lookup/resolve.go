@@ -1,0 +1,53 @@
+package lookup
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/virtward/virtward/instancetypes"
+)
+
+// resolve finds the object behind a reference, or nil and a warning. A revision comes before the object,
+// and one that is missing is not replaced by it: KubeVirt would not start the VM with another one either.
+func (r *Referenced) resolve(ctx context.Context, objects Objects, namespace, path string, ref *instancetypes.Reference, unknown *field.Error) (*unstructured.Unstructured, error) {
+	if unknown != nil {
+		r.warn("%v; the VM is judged without it, and KubeVirt will not start it", unknown)
+		return nil, nil
+	}
+	if ref == nil {
+		return nil, nil
+	}
+	if ref.Revision != "" {
+		obj, err := r.get(ctx, objects, path, controllerRevision, namespace, ref.Revision)
+		if obj == nil || err != nil || ref.RevisionCounts(obj.GetLabels()) {
+			return obj, err
+		}
+	}
+	if ref.Kind == "" {
+		r.warn("%s.kind names a kind that does not exist; the VM is judged without it, and KubeVirt will not start it", path)
+		return nil, nil
+	}
+	return r.get(ctx, objects, path, instancetypeKind(ref.Kind), ref.Namespace, ref.Name)
+}
+
+// get finds one object, or nil and a warning that it is missing.
+func (r *Referenced) get(ctx context.Context, objects Objects, path string, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	obj, err := objects.Get(ctx, kind, namespace, name)
+	switch {
+	case err == nil:
+		return obj, nil
+	case absent(err):
+		r.warn("%s: there is no %s; the VM is judged without it", path, described(kind, namespace, name))
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%s: reading %s: %w", path, described(kind, namespace, name), err)
+}
+
+func described(kind schema.GroupVersionKind, namespace, name string) string {
+	return kind.Kind + " " + strings.TrimPrefix(namespace+"/"+name, "/")
+}
