@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+)
+
+// logging is how the server writes its log, to standard error.
+type logging struct {
+	level, format string
+}
+
+func (l *logging) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&l.level, "log-level", "info", "what is logged: error, info, or debug for every request; the objects themselves are never logged")
+	flags.StringVar(&l.format, "log-format", "json", "json or text")
+}
+
+func (l *logging) logger() (logr.Logger, error) {
+	options := &slog.HandlerOptions{}
+	switch l.level {
+	case "error":
+		options.Level = slog.LevelError
+	case "info":
+		options.Level = slog.LevelInfo
+	case "debug":
+		options.Level = slog.Level(-1)
+	default:
+		return logr.Discard(), fmt.Errorf("--log-level is %q: it must be error, info or debug", l.level)
+	}
+	switch l.format {
+	case "json":
+		return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, options)), nil
+	case "text":
+		return logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, options)), nil
+	}
+	return logr.Discard(), fmt.Errorf("--log-format is %q: it must be json or text", l.format)
+}

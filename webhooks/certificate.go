@@ -1,0 +1,147 @@
+package webhooks
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+)
+
+// Certificate is the serving certificate of the webhooks. It is replaced while requests are served: a
+// handshake takes the one that is there when it begins. The zero Certificate has none yet.
+type Certificate struct {
+	current atomic.Pointer[tls.Certificate]
+}
+
+// GetCertificate is for tls.Config.
+func (c *Certificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if current := c.current.Load(); current != nil {
+		return current, nil
+	}
+	return nil, errors.New("there is no serving certificate yet")
+}
+
+// Ready returns nil once there is a certificate.
+func (c *Certificate) Ready() error {
+	_, err := c.GetCertificate(nil)
+	return err
+}
+
+// Expiry is when the certificate expires; zero while there is none.
+func (c *Certificate) Expiry() time.Time {
+	current := c.current.Load()
+	if current == nil || current.Leaf == nil {
+		return time.Time{}
+	}
+	return current.Leaf.NotAfter
+}
+
+func (c *Certificate) set(pair tls.Certificate) error {
+	if pair.Leaf == nil {
+		leaf, err := x509.ParseCertificate(pair.Certificate[0])
+		if err != nil {
+			return fmt.Errorf("parsing the serving certificate: %w", err)
+		}
+		pair.Leaf = leaf
+	}
+	c.current.Store(&pair)
+	return nil
+}
+
+// SecretSource takes the certificate from a Secret of ours, the moment it is written. Waiting until a
+// mounted Secret is refreshed would keep an old certificate in use for a minute or more. The private key
+// stays in memory; the certificate is also written to Dir, where cert-controller looks for it before it
+// trusts the pair to be in use.
+type SecretSource struct {
+	Certificate *Certificate
+	Client      kubernetes.Interface
+	Namespace   string
+	Name        string
+	Dir         string
+	Log         logr.Logger
+}
+
+// Run watches the Secret until the context ends.
+func (s *SecretSource) Run(ctx context.Context) error {
+	only := fields.OneTermEqualSelector(metav1.ObjectNameField, s.Name).String()
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(s.Client.CoreV1().RESTClient(), "secrets", s.Namespace, fields.ParseSelectorOrDie(only)),
+		ObjectType:    &corev1.Secret{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    s.take,
+			UpdateFunc: func(_, obj any) { s.take(obj) },
+		},
+	})
+	informer.RunWithContext(ctx)
+	return nil
+}
+
+func (s *SecretSource) take(obj any) {
+	secret, ok := obj.(*corev1.Secret)
+	if !ok || len(secret.Data[corev1.TLSCertKey]) == 0 {
+		return
+	}
+	if err := s.use(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		s.Log.Error(err, "the Secret holds no usable certificate, so the one before stays in use", "secret", s.Namespace+"/"+s.Name)
+		return
+	}
+	s.Log.Info("serving certificate in use", "secret", s.Namespace+"/"+s.Name, "expires", s.Certificate.Expiry())
+}
+
+func (s *SecretSource) use(certificate, key []byte) error {
+	pair, err := tls.X509KeyPair(certificate, key)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+		return fmt.Errorf("making the certificate directory: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(s.Dir, corev1.TLSCertKey), certificate, 0o600); err != nil {
+		return fmt.Errorf("writing the certificate: %w", err)
+	}
+	return s.Certificate.set(pair)
+}
+
+// FileSource takes the certificate from tls.crt and tls.key in Dir, such as a Secret that cert-manager
+// fills and the kubelet mounts, and again whenever they change.
+type FileSource struct {
+	Certificate *Certificate
+	Dir         string
+	Log         logr.Logger
+	// Retry is how long to wait for files that are not there yet.
+	Retry time.Duration
+}
+
+// Run watches the files until the context ends.
+func (s *FileSource) Run(ctx context.Context) error {
+	for {
+		watcher, err := certwatcher.New(filepath.Join(s.Dir, corev1.TLSCertKey), filepath.Join(s.Dir, corev1.TLSPrivateKeyKey))
+		if err == nil {
+			watcher.RegisterCallback(func(pair tls.Certificate) {
+				if err := s.Certificate.set(pair); err != nil {
+					s.Log.Error(err, "the files hold no usable certificate, so the one before stays in use", "directory", s.Dir)
+				}
+			})
+			return watcher.Start(ctx)
+		}
+		s.Log.Info("waiting for the serving certificate", "directory", s.Dir, "reason", err.Error())
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(s.Retry):
+		}
+	}
+}
