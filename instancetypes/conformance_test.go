@@ -20,8 +20,10 @@ func TestConformance(t *testing.T) {
 // TestConformanceSeesDifferences makes sure that the comparison can fail.
 func TestConformanceSeesDifferences(t *testing.T) {
 	for name, spoil := range map[string]func(*conformance.InstancetypeCase){
-		"spec":         func(c *conformance.InstancetypeCase) { c.Expect.Spec = []byte(`{"domain":{"devices":{}}}`) },
-		"conflict":     func(c *conformance.InstancetypeCase) { c.Expect.Conflicts = []string{"spec.template.spec.nodeSelector"} },
+		"spec": func(c *conformance.InstancetypeCase) { c.Expect.Spec = []byte(`{"domain":{"devices":{}}}`) },
+		"conflict": func(c *conformance.InstancetypeCase) {
+			c.Expect.Conflicts = []string{"spec.template.spec.nodeSelector"}
+		},
 		"annotation":   func(c *conformance.InstancetypeCase) { c.Expect.Annotations = map[string]string{"a": "b"} },
 		"spread":       func(c *conformance.InstancetypeCase) { c.Expect.SpreadConflict = "instancetype.spec.cpu.guest" },
 		"requirements": func(c *conformance.InstancetypeCase) { c.Expect.RequirementConflicts = []string{"spec.instancetype"} },

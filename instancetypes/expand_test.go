@@ -74,7 +74,7 @@ func TestExpandRecordsWhoFilledWhat(t *testing.T) {
 		`instancetype/u1.medium spec.template.spec.domain.cpu.cores=4`,
 		`instancetype/u1.medium spec.template.spec.domain.cpu.threads=1`,
 		`instancetype/u1.medium spec.template.spec.domain.memory.guest="2Gi"`,
-		`instancetype/u1.medium spec.template.spec.domain.resources.requests.memory="1Gi"`,
+		`instancetype/u1.medium spec.template.spec.domain.resources.requests[memory]="1Gi"`,
 		`instancetype/u1.medium spec.template.metadata.annotations[x/size]="medium"`,
 		`preference/fedora spec.template.spec.domain.cpu.features[1]={"name":"b"}`,
 		`preference/fedora spec.template.spec.domain.devices.tpm={}`,
@@ -372,6 +372,10 @@ func collect(path string, value any, into map[string]string) {
 			into[path] = "{}"
 		}
 		for name, below := range v {
+			if strings.HasSuffix(path, "requests") || strings.HasSuffix(path, "annotations") {
+				collect(provenance.Keyed(path, name), below, into)
+				continue
+			}
 			collect(strings.TrimPrefix(path+"."+name, "."), below, into)
 		}
 	case []any:
@@ -437,7 +441,7 @@ func expandRecorded(t *testing.T, inSpec *instancetypev1beta1.VirtualMachineInst
 		t.Errorf("conflicts %v, and yet changes %v", errs, rec.Changes())
 	}
 	checkProvenance(t, before, target.Spec, rec)
-	instancetypes.CheckSpread(target, in, pref)
+	_ = instancetypes.CheckSpread(target, in, pref)
 	instancetypes.Requirements(target, in, pref)
 	instancetypes.Requirements(target, nil, pref)
 	instancetypes.ApplyToVM(vm, pref, rec)

@@ -61,7 +61,7 @@ func applyMemory(spec *vmiSpec, in *instancetypeSpec, rec *provenance.Recorder) 
 		}
 		request := overcommitted(in.Memory.Guest, percent)
 		spec.Domain.Resources.Requests[k8sv1.ResourceMemory] = request
-		rec.Record("domain.resources.requests.memory", request)
+		rec.Record(provenance.Keyed("domain.resources.requests", "memory"), request)
 	}
 	adopt(rec, "domain.memory.hugepages", &memory.Hugepages, in.Memory.Hugepages)
 	if in.Memory.MaxGuest != nil {

@@ -3,6 +3,7 @@ package instancetypes_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -55,7 +56,7 @@ func TestInstancetypeFrom(t *testing.T) {
 				}
 				return
 			}
-			if got := in.Kind + "/" + in.Name + " " + string(rune('0'+in.Spec.CPU.Guest)); got != tc.want || tc.err != "" {
+			if got := fmt.Sprintf("%s/%s %d", in.Kind, in.Name, in.Spec.CPU.Guest); got != tc.want || tc.err != "" {
 				t.Errorf("want %q, error %q; got %q", tc.want, tc.err, got)
 			}
 		})

@@ -131,8 +131,10 @@ func checkMatcher(matcher v1.Matcher, path *field.Path) field.ErrorList {
 }
 
 func inferredAlready(path *field.Path, value string) *field.Error {
-	return &field.Error{Type: field.ErrorTypeNotSupported, Field: path.String(), BadValue: value,
-		Detail: "must not be set together with inferFromVolume, which determines it"}
+	return &field.Error{
+		Type: field.ErrorTypeNotSupported, Field: path.String(), BadValue: value,
+		Detail: "must not be set together with inferFromVolume, which determines it",
+	}
 }
 
 // CheckMatcherUpdate says what is wrong with the change of a VM's matchers: another name with the revision

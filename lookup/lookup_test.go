@@ -69,43 +69,75 @@ func TestReferences(t *testing.T) {
 	}{
 		"nothing named": {vm: `{}`},
 		"both":          {vm: `{"spec":{"instancetype":{"name":"it"},"preference":{"name":"pf"}}}`, objects: []string{clusterIT, clusterPF}, vCPUs: 2, pref: "pf"},
-		"both missing": {vm: `{"spec":{"instancetype":{"name":"it"},"preference":{"name":"pf","kind":"VirtualMachinePreference"}}}`,
-			warnings: []string{"spec.instancetype: there is no VirtualMachineClusterInstancetype it; the VM is judged without it", "spec.preference: there is no VirtualMachinePreference default/pf; the VM is judged without it"}},
-		"a kind that does not exist": {vm: `{"spec":{"preference":{"name":"pf","kind":"Taste"}}}`,
-			warnings: []string{`spec.preference.kind: Unsupported value: "Taste": supported values: "VirtualMachineClusterPreference", "VirtualMachinePreference"; the VM is judged without it, and KubeVirt will not start it`}},
-		"a revision that is missing is not replaced": {vm: `{"spec":{"instancetype":{"name":"it","revisionName":"r"}}}`, objects: []string{clusterIT},
-			warnings: []string{"spec.instancetype: there is no ControllerRevision default/r; the VM is judged without it"}},
-		"a revision comes first": {vm: `{"spec":{"instancetype":{"name":"it","revisionName":"r"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"s"}}}}`,
-			objects: []string{clusterIT, revision("r", `{}`, "VirtualMachineClusterInstancetype", eight)}, vCPUs: 8},
-		"then the status": {vm: `{"spec":{"instancetype":{"name":"it"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"r"}}}}`,
-			objects: []string{clusterIT, revision("r", ofIT, "VirtualMachineClusterInstancetype", eight)}, vCPUs: 8},
-		"but not of another instancetype": {vm: `{"spec":{"instancetype":{"name":"it"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"r"}}}}`,
-			objects: []string{clusterIT, revision("r", `{"instancetype.kubevirt.io/object-name":"other"}`, "VirtualMachineClusterInstancetype", eight)}, vCPUs: 2},
-		"nor for a kind that does not exist": {vm: `{"spec":{"instancetype":{"name":"it","kind":"Size"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"r"}}}}`,
+		"both missing": {
+			vm:       `{"spec":{"instancetype":{"name":"it"},"preference":{"name":"pf","kind":"VirtualMachinePreference"}}}`,
+			warnings: []string{"spec.instancetype: there is no VirtualMachineClusterInstancetype it; the VM is judged without it", "spec.preference: there is no VirtualMachinePreference default/pf; the VM is judged without it"},
+		},
+		"a kind that does not exist": {
+			vm:       `{"spec":{"preference":{"name":"pf","kind":"Taste"}}}`,
+			warnings: []string{`spec.preference.kind: Unsupported value: "Taste": supported values: "VirtualMachineClusterPreference", "VirtualMachinePreference"; the VM is judged without it, and KubeVirt will not start it`},
+		},
+		"a revision that is missing is not replaced": {
+			vm: `{"spec":{"instancetype":{"name":"it","revisionName":"r"}}}`, objects: []string{clusterIT},
+			warnings: []string{"spec.instancetype: there is no ControllerRevision default/r; the VM is judged without it"},
+		},
+		"a revision comes first": {
+			vm:      `{"spec":{"instancetype":{"name":"it","revisionName":"r"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"s"}}}}`,
+			objects: []string{clusterIT, revision("r", `{}`, "VirtualMachineClusterInstancetype", eight)}, vCPUs: 8,
+		},
+		"then the status": {
+			vm:      `{"spec":{"instancetype":{"name":"it"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"r"}}}}`,
+			objects: []string{clusterIT, revision("r", ofIT, "VirtualMachineClusterInstancetype", eight)}, vCPUs: 8,
+		},
+		"but not of another instancetype": {
+			vm:      `{"spec":{"instancetype":{"name":"it"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"r"}}}}`,
+			objects: []string{clusterIT, revision("r", `{"instancetype.kubevirt.io/object-name":"other"}`, "VirtualMachineClusterInstancetype", eight)}, vCPUs: 2,
+		},
+		"nor for a kind that does not exist": {
+			vm:       `{"spec":{"instancetype":{"name":"it","kind":"Size"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"r"}}}}`,
 			objects:  []string{revision("r", `{}`, "VirtualMachineClusterInstancetype", eight)},
-			warnings: []string{"spec.instancetype.kind names a kind that does not exist; the VM is judged without it, and KubeVirt will not start it"}},
-		"a revision of something else": {vm: `{"spec":{"instancetype":{"name":"it","revisionName":"r"}}}`, objects: []string{revision("r", `{}`, "VirtualMachinePreference", `{}`)},
-			warnings: []string{`spec.instancetype: ControllerRevision r: VirtualMachinePreference "it" where a VirtualMachineInstancetype or VirtualMachineClusterInstancetype is expected; the VM is judged without it`}},
-		"contradicting matchers": {vm: `{"spec":{"instancetype":{"name":"it","inferFromVolume":"root"},"preference":{"name":"pf"}}}`, objects: []string{clusterIT, clusterPF},
-			errors: []string{`spec.instancetype.name: Unsupported value: "it": must not be set together with inferFromVolume, which determines it`}},
-		"no volume of the name": {vm: `{"spec":{"instancetype":{"inferFromVolume":"root","inferFromVolumeFailurePolicy":"Ignore"}}}`,
-			errors: []string{`spec.instancetype.inferFromVolume: Invalid value: "root": the VM has no volume of this name`}},
-		"a volume without labels": {vm: `{"spec":{"instancetype":{"inferFromVolume":"root"},"template":{"spec":{"volumes":[{"name":"root","persistentVolumeClaim":{"claimName":"c"}}]}}}}`,
+			warnings: []string{"spec.instancetype.kind names a kind that does not exist; the VM is judged without it, and KubeVirt will not start it"},
+		},
+		"a revision of something else": {
+			vm: `{"spec":{"instancetype":{"name":"it","revisionName":"r"}}}`, objects: []string{revision("r", `{}`, "VirtualMachinePreference", `{}`)},
+			warnings: []string{`spec.instancetype: ControllerRevision r: VirtualMachinePreference "it" where a VirtualMachineInstancetype or VirtualMachineClusterInstancetype is expected; the VM is judged without it`},
+		},
+		"contradicting matchers": {
+			vm: `{"spec":{"instancetype":{"name":"it","inferFromVolume":"root"},"preference":{"name":"pf"}}}`, objects: []string{clusterIT, clusterPF},
+			errors: []string{`spec.instancetype.name: Unsupported value: "it": must not be set together with inferFromVolume, which determines it`},
+		},
+		"no volume of the name": {
+			vm:     `{"spec":{"instancetype":{"inferFromVolume":"root","inferFromVolumeFailurePolicy":"Ignore"}}}`,
+			errors: []string{`spec.instancetype.inferFromVolume: Invalid value: "root": the VM has no volume of this name`},
+		},
+		"a volume without labels": {
+			vm:      `{"spec":{"instancetype":{"inferFromVolume":"root"},"template":{"spec":{"volumes":[{"name":"root","persistentVolumeClaim":{"claimName":"c"}}]}}}}`,
 			objects: []string{`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c"}}`},
-			errors:  []string{`spec.instancetype.inferFromVolume: Invalid value: "root": PersistentVolumeClaim default/c has no label instancetype.kubevirt.io/default-instancetype`}},
-		"which may be ignored": {vm: `{"spec":{"preference":{"inferFromVolume":"root","inferFromVolumeFailurePolicy":"Ignore"},"template":{"spec":{"volumes":[{"name":"root","persistentVolumeClaim":{"claimName":"c"}}]}}}}`,
+			errors:  []string{`spec.instancetype.inferFromVolume: Invalid value: "root": PersistentVolumeClaim default/c has no label instancetype.kubevirt.io/default-instancetype`},
+		},
+		"which may be ignored": {
+			vm:       `{"spec":{"preference":{"inferFromVolume":"root","inferFromVolumeFailurePolicy":"Ignore"},"template":{"spec":{"volumes":[{"name":"root","persistentVolumeClaim":{"claimName":"c"}}]}}}}`,
 			objects:  []string{`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"c"}}`},
-			warnings: []string{`spec.preference: nothing was inferred from volume "root", so it is left out: PersistentVolumeClaim default/c has no label instancetype.kubevirt.io/default-preference`}},
-		"a DataSource of a snapshot": {vm: `{"spec":{"instancetype":{"inferFromVolume":"root"},"dataVolumeTemplates":[{"metadata":{"name":"d"},"spec":{"sourceRef":{"kind":"DataSource","name":"fedora","namespace":"images"}}}],
+			warnings: []string{`spec.preference: nothing was inferred from volume "root", so it is left out: PersistentVolumeClaim default/c has no label instancetype.kubevirt.io/default-preference`},
+		},
+		"a DataSource of a snapshot": {
+			vm: `{"spec":{"instancetype":{"inferFromVolume":"root"},"dataVolumeTemplates":[{"metadata":{"name":"d"},"spec":{"sourceRef":{"kind":"DataSource","name":"fedora","namespace":"images"}}}],
 				"template":{"spec":{"volumes":[{"name":"root","dataVolume":{"name":"d"}}]}}}}`,
-			objects: []string{clusterIT, `{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataSource","metadata":{"name":"fedora","namespace":"images"},"spec":{"source":{"snapshot":{"name":"s","namespace":"images"}}}}`,
-				`{"apiVersion":"snapshot.storage.k8s.io/v1","kind":"VolumeSnapshot","metadata":{"name":"s","namespace":"images","labels":{"instancetype.kubevirt.io/default-instancetype":"it"}}}`}, vCPUs: 2},
-		"a source without a namespace": {vm: `{"spec":{"instancetype":{"inferFromVolume":"root"},"dataVolumeTemplates":[{"metadata":{"name":"d"},"spec":{"source":{"pvc":{"name":"c","namespace":""}}}}],
+			objects: []string{
+				clusterIT, `{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataSource","metadata":{"name":"fedora","namespace":"images"},"spec":{"source":{"snapshot":{"name":"s","namespace":"images"}}}}`,
+				`{"apiVersion":"snapshot.storage.k8s.io/v1","kind":"VolumeSnapshot","metadata":{"name":"s","namespace":"images","labels":{"instancetype.kubevirt.io/default-instancetype":"it"}}}`,
+			}, vCPUs: 2,
+		},
+		"a source without a namespace": {
+			vm: `{"spec":{"instancetype":{"inferFromVolume":"root"},"dataVolumeTemplates":[{"metadata":{"name":"d"},"spec":{"source":{"pvc":{"name":"c","namespace":""}}}}],
 				"template":{"spec":{"volumes":[{"name":"root","dataVolume":{"name":"d"}}]}}}}`,
-			errors: []string{`spec.instancetype.inferFromVolume: Invalid value: "root": the PersistentVolumeClaim that it comes from needs a name and a namespace`}},
-		"a DataVolume that cannot be read": {vm: `{"spec":{"instancetype":{"inferFromVolume":"root"},"template":{"spec":{"volumes":[{"name":"root","dataVolume":{"name":"d"}}]}}}}`,
+			errors: []string{`spec.instancetype.inferFromVolume: Invalid value: "root": the PersistentVolumeClaim that it comes from needs a name and a namespace`},
+		},
+		"a DataVolume that cannot be read": {
+			vm:      `{"spec":{"instancetype":{"inferFromVolume":"root"},"template":{"spec":{"volumes":[{"name":"root","dataVolume":{"name":"d"}}]}}}}`,
 			objects: []string{`{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataVolume","metadata":{"name":"d"},"spec":{"source":[]}}`},
-			errors:  []string{`spec.instancetype.inferFromVolume: Invalid value: "root": DataVolume default/d cannot be read: cannot restore struct from: slice`}},
+			errors:  []string{`spec.instancetype.inferFromVolume: Invalid value: "root": DataVolume default/d cannot be read: cannot restore struct from: slice`},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := lookup.References(t.Context(), memory(t, tc.objects...), virtualMachine(t, tc.vm))
@@ -172,7 +204,8 @@ func TestDataSourceArchitecture(t *testing.T) {
 		"the first": {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"arm64"}`, `{}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{}`)}, want: &lookup.Architecture{Architecture: "arm64", Name: "a"}},
 		"missing, unknown": {vm: two, objects: []string{source("b", `{"template.kubevirt.io/architecture":"mips"}`, `{}`)}, warnings: []string{
 			"spec.dataVolumeTemplates[1].spec.sourceRef: there is no DataSource default/a, or none that it points at, to take the architecture from",
-			`spec.dataVolumeTemplates[2].spec.sourceRef: DataSource b has the label template.kubevirt.io/architecture: "mips", which is no architecture that KubeVirt knows`}},
+			`spec.dataVolumeTemplates[2].spec.sourceRef: DataSource b has the label template.kubevirt.io/architecture: "mips", which is no architecture that KubeVirt knows`,
+		}},
 		"one hop":  {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"amd64"}`, `{"dataSource":{"name":"b","namespace":"default"}}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{"dataSource":{"name":"a","namespace":"default"}}`)}, want: &lookup.Architecture{Architecture: "s390x", Name: "b"}},
 		"explicit": {vm: `{"spec":{"template":{"spec":{"architecture":"amd64"}},"dataVolumeTemplates":[{"spec":{"sourceRef":{"kind":"DataSource","name":"a"}}}]}}`},
 		"no VM":    {vm: `{}`},

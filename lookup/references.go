@@ -60,7 +60,8 @@ func References(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (*R
 	if err := found.instancetype(ctx, objects, &named); err != nil {
 		return found, err
 	}
-	return found, found.preference(ctx, objects, &named)
+	err := found.preference(ctx, objects, &named)
+	return found, err
 }
 
 func (r *Referenced) warn(format string, args ...any) {

@@ -12,7 +12,8 @@ type Change struct {
 	// Path is the field in the object as the user wrote it, in the form of a field.Path:
 	// spec.template.spec.domain.devices.disks[0].disk.bus
 	Path string `json:"path"`
-	// Value is what was written, as the typed API value. It may be shared with the object; treat it as read-only.
+	// Value is what was written, as the typed API value. One that has fields of its own is shared with the
+	// object, so that what later layers fill in it shows; treat it as read-only.
 	Value any `json:"value"`
 	// Layer is the source of the value: base, kvm, arm64, kvm/arm64, finalize, instancetype/NAME,
 	// preference/NAME, preset/NAME, datasource/NAME or site/NAME.

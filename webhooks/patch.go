@@ -2,8 +2,8 @@ package webhooks
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,40 +22,55 @@ type operation struct {
 
 // Patch turns changes into a JSON patch for the object they were made to, given as its original JSON. Where
 // parents of a changed field are missing from the original, the patch adds them with it. The operations
-// come in the order of their paths, list elements in the order of their indices.
+// come in the order of the changes, list elements in the order of their indices.
 func Patch(original []byte, changes []provenance.Change) ([]byte, error) {
 	if len(changes) == 0 {
 		return nil, nil
 	}
-	root := &node{}
+	t := &tree{places: make([]place, 1, 4*len(changes)+1), ops: make([]operation, 0, len(changes))}
 	for i := range changes {
-		if err := root.insert(changes[i].Path, changes[i].Value); err != nil {
+		if err := t.insert(changes[i].Path, changes[i].Value); err != nil {
 			return nil, err
 		}
 	}
-	p := &patcher{ops: make([]operation, 0, len(changes))}
-	p.walk(root, gjson.ParseBytes(original), "")
-	return json.Marshal(p.ops)
+	t.walk(root, gjson.ParseBytes(original))
+	return json.Marshal(t.ops)
 }
 
-// node is a place in the object: a field, a key or an index. It holds a value, or places below it.
-type node struct {
+// tree files the changes by their places in the object. Places refer to each other by their positions in
+// one slice, so that a patch costs few allocations.
+type tree struct {
+	places []place
+	path   []byte
+	ops    []operation
+}
+
+// place is a field, a key or an index. It holds a value, or has places below it.
+type place struct {
 	name  string
 	index bool
 	value any
-	below []*node
+	// first, last are the places below; next is the one after it below the same parent. Zero means none.
+	first, last, next int
 }
 
+// root is the object itself; no place is below itself, so zero can mean none elsewhere.
+const root = 0
+
 // insert files a value under a path such as spec.disks[0].disk.bus or metadata.labels[app.kubernetes.io/name].
-func (n *node) insert(path string, value any) error {
+func (t *tree) insert(path string, value any) error {
+	at := root
 	for rest := path; rest != ""; {
 		name, index, after, err := segment(rest)
 		if err != nil {
 			return fmt.Errorf("making a patch for %s: %w", path, err)
 		}
-		n, rest = n.child(name, index), after
+		at, rest = t.child(at, name, index), after
+		if t.places[at].value != nil {
+			return nil // part of a value that was added as a whole, and is shared with the object
+		}
 	}
-	n.value, n.below = value, nil
+	t.places[at].value = value
 	return nil
 }
 
@@ -64,7 +79,7 @@ func segment(path string) (name string, index bool, rest string, err error) {
 	if path[0] == '[' {
 		end := strings.IndexByte(path, ']')
 		if end < 0 {
-			return "", false, "", fmt.Errorf("a bracket is not closed")
+			return "", false, "", errors.New("a bracket is not closed")
 		}
 		name = path[1:end]
 		_, notNumber := strconv.Atoi(name)
@@ -77,83 +92,70 @@ func segment(path string) (name string, index bool, rest string, err error) {
 	return path[:end], false, strings.TrimPrefix(path[end:], "."), nil
 }
 
-func (n *node) child(name string, index bool) *node {
-	for _, c := range n.below {
-		if c.name == name {
+// child finds or makes a place below another one.
+func (t *tree) child(parent int, name string, index bool) int {
+	for c := t.places[parent].first; c != 0; c = t.places[c].next {
+		if t.places[c].name == name {
 			return c
 		}
 	}
-	c := &node{name: name, index: index}
-	n.below = append(n.below, c)
-	return c
+	t.places = append(t.places, place{name: name, index: index})
+	added := len(t.places) - 1
+	if last := t.places[parent].last; last != 0 {
+		t.places[last].next = added
+	} else {
+		t.places[parent].first = added
+	}
+	t.places[parent].last = added
+	return added
 }
 
-type patcher struct{ ops []operation }
-
-// walk descends as far as the original goes and adds everything from there on.
-func (p *patcher) walk(n *node, original gjson.Result, path string) {
-	if len(n.below) == 0 || !(original.IsObject() || original.IsArray()) {
-		p.ops = append(p.ops, operation{Op: "add", Path: path, Value: n.tree()})
+// walk descends as far as the original goes, and adds everything from there on.
+func (t *tree) walk(at int, original gjson.Result) {
+	if t.places[at].first == 0 || (!original.IsObject() && !original.IsArray()) {
+		t.ops = append(t.ops, operation{Op: "add", Path: string(t.path), Value: t.content(at)})
 		return
 	}
-	n.sort()
-	for _, c := range n.below {
-		p.walk(c, member(original, c), path+"/"+escape.Replace(c.name))
+	for c := t.places[at].first; c != 0; c = t.places[c].next {
+		length := len(t.path)
+		t.path = append(append(t.path, '/'), escape.Replace(t.places[c].name)...)
+		t.walk(c, member(original, t.places[c].name))
+		t.path = t.path[:length]
 	}
 }
 
-// member finds a place in the original; what is null counts as missing.
-func member(original gjson.Result, c *node) gjson.Result {
-	var found gjson.Result
-	if original.IsArray() {
-		i := 0
-		original.ForEach(func(_, value gjson.Result) bool {
-			if strconv.Itoa(i) == c.name {
-				found = value
-				return false
-			}
-			i++
-			return true
-		})
-		return found
-	}
+// member finds a member or an element in the original; what is null counts as missing.
+func member(original gjson.Result, name string) (found gjson.Result) {
+	position, isArray := 0, original.IsArray()
 	original.ForEach(func(key, value gjson.Result) bool {
-		if key.Str == c.name {
+		if (isArray && strconv.Itoa(position) == name) || (!isArray && key.Str == name) {
 			found = value
 			return false
 		}
+		position++
 		return true
 	})
 	return found
 }
 
-// tree is the value of a place: its own, or what is made of the places below.
-func (n *node) tree() any {
-	if len(n.below) == 0 {
-		return n.value
+// content is the value of a place: its own, or what is made of the places below.
+func (t *tree) content(at int) any {
+	first := t.places[at].first
+	if first == 0 {
+		return t.places[at].value
 	}
-	n.sort()
-	if n.below[0].index {
-		list := make([]any, 0, len(n.below))
-		for _, c := range n.below {
-			list = append(list, c.tree())
+	if t.places[first].index {
+		var list []any
+		for c := first; c != 0; c = t.places[c].next {
+			list = append(list, t.content(c))
 		}
 		return list
 	}
-	object := make(map[string]any, len(n.below))
-	for _, c := range n.below {
-		object[c.name] = c.tree()
+	object := map[string]any{}
+	for c := first; c != 0; c = t.places[c].next {
+		object[t.places[c].name] = t.content(c)
 	}
 	return object
-}
-
-func (n *node) sort() {
-	slices.SortFunc(n.below, func(a, b *node) int {
-		if a.index && b.index && len(a.name) != len(b.name) {
-			return len(a.name) - len(b.name)
-		}
-		return strings.Compare(a.name, b.name)
-	})
 }
 
 // escape is that of JSON pointers (RFC 6901).

@@ -15,7 +15,7 @@ type logging struct {
 }
 
 func (l *logging) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&l.level, "log-level", "info", "what is logged: error, info, or debug for every request; the objects themselves are never logged")
+	flags.StringVar(&l.level, "log-level", "info", "what is logged: error, warn, info, or debug for every request; the objects themselves are never logged")
 	flags.StringVar(&l.format, "log-format", "json", "json or text")
 }
 
@@ -24,12 +24,14 @@ func (l *logging) logger() (logr.Logger, error) {
 	switch l.level {
 	case "error":
 		options.Level = slog.LevelError
+	case "warn":
+		options.Level = slog.LevelWarn
 	case "info":
 		options.Level = slog.LevelInfo
 	case "debug":
 		options.Level = slog.Level(-1)
 	default:
-		return logr.Discard(), fmt.Errorf("--log-level is %q: it must be error, info or debug", l.level)
+		return logr.Discard(), fmt.Errorf("--log-level is %q: it must be error, warn, info or debug", l.level)
 	}
 	switch l.format {
 	case "json":

@@ -213,7 +213,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	mgr.GetWebhookServer().WebhookMux().Handle(webhooks.MutatePath, &webhooks.Mutator{
+	mgr.GetWebhookServer().Register(webhooks.MutatePath, &webhooks.Mutator{
 		Pipeline: effective.NewPipeline(registry),
 		Facts:    facts.Facts,
 		Objects:  objects,

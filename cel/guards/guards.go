@@ -1,0 +1,131 @@
+package guards
+
+import (
+	"bufio"
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// The chart is packaged alone, so it carries a copy of the guards.
+//go:generate sh -c "cp *.yaml ../../charts/virtward/guards/"
+
+//go:embed *.yaml
+var manifests embed.FS
+
+//go:embed cases/*.yaml
+var cases embed.FS
+
+// AnnotationConfirmHypervisor on the KubeVirt resource repeats the name of a new hypervisor, and so allows
+// the change of a deployment that is running.
+const AnnotationConfirmHypervisor = "virtward.io/confirm-hypervisor"
+
+// The names of the policies; each binding has the name of its policy.
+const (
+	KubeVirtHypervisor       = "virtward-kubevirt-hypervisor"
+	KubeVirtHypervisorEffect = "virtward-kubevirt-hypervisor-effect"
+)
+
+// Objects returns every guard, policies and bindings, in the order of their files.
+func Objects() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	err := eachFile(manifests, "*.yaml", func(content []byte) error {
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			object := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
+				return err
+			}
+			objects = append(objects, object)
+		}
+	})
+	return objects, err
+}
+
+// Schema names the definition of the KubeVirt resource that a case needs.
+type Schema string
+
+const (
+	// SchemaKubeVirt is KubeVirt's own definition: hypervisors, with one entry at most, kvm or hyperv-direct.
+	SchemaKubeVirt Schema = "kubevirt"
+	// SchemaVEP97 is KubeVirt's definition with VEP 97's hypervisor, a list without limits, beside hypervisors.
+	SchemaVEP97 Schema = "vep97"
+	// SchemaOpen is SchemaVEP97 with the limits of hypervisors lifted, as a later KubeVirt may.
+	SchemaOpen Schema = "open"
+	// SchemaOld is that of a KubeVirt which knows neither field.
+	SchemaOld Schema = "old"
+)
+
+// Case is one request for a KubeVirt resource and the answer of the guards.
+type Case struct {
+	Name   string `json:"name"`
+	Schema Schema `json:"schema"`
+	// Old is the object before the request, status included; without it the request is a create.
+	// It is put in place before the guards are, so that it may be one they would deny.
+	Old *Object `json:"old,omitempty"`
+	// New is what the request writes.
+	New Object `json:"new"`
+	// Deleting says that Old is being deleted, and held by its finalizers.
+	Deleting bool `json:"deleting,omitempty"`
+	// Status says that the request writes the subresource status.
+	Status bool `json:"status,omitempty"`
+	// APIVersion is the version of the request: kubevirt.io/v1 if empty.
+	APIVersion string `json:"apiVersion,omitempty"`
+	// Denied is what virtward-kubevirt-hypervisor says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+	// Warnings are what virtward-kubevirt-hypervisor-effect says, in order.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Object is what a case says of a KubeVirt resource; the runner adds name and namespace.
+type Object struct {
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Finalizers  []string          `json:"finalizers,omitempty"`
+	Spec        map[string]any    `json:"spec,omitempty"`
+	Status      map[string]any    `json:"status,omitempty"`
+}
+
+// Cases returns the table of cases of every guard.
+func Cases() ([]Case, error) {
+	var all []Case
+	err := eachFile(cases, "cases/*.yaml", func(content []byte) error {
+		var table []Case
+		if err := yaml.UnmarshalStrict(content, &table); err != nil {
+			return err
+		}
+		all = append(all, table...)
+		return nil
+	})
+	return all, err
+}
+
+func eachFile(files fs.FS, pattern string, do func(content []byte) error) error {
+	names, err := fs.Glob(files, pattern)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		if err := do(content); err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+	}
+	return nil
+}

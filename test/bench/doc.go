@@ -1,0 +1,2 @@
+// Package bench holds the benchmarks that the figures in docs/performance.md come from. `make bench` runs them.
+package bench

@@ -1,0 +1,164 @@
+package chart
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	root      = "../.."
+	folder    = "charts/virtward"
+	release   = "virtward"
+	namespace = "virtward-system"
+)
+
+// helm runs Helm without anything of the user's: no configuration, no cluster.
+func helm(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	binary, err := filepath.Abs(filepath.Join(root, "bin", "tools", "helm"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(binary); err != nil {
+		t.Fatalf("Helm is not built: %v", err)
+	}
+	home := t.TempDir()
+	command := exec.Command(binary, args...)
+	command.Dir = root
+	command.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(home, "none")}
+	var output, complaints bytes.Buffer
+	command.Stdout, command.Stderr = &output, &complaints
+	err = command.Run()
+	if err != nil {
+		return strings.TrimSpace(complaints.String() + output.String()), err
+	}
+	return output.String(), nil
+}
+
+// render returns what the chart makes of values, in Helm's order.
+func render(t *testing.T, values ...string) []client.Object {
+	t.Helper()
+	args := append([]string{"template", release, folder, "--namespace", namespace}, set(values)...)
+	output, err := helm(t, args...)
+	if err != nil {
+		t.Fatalf("helm template %v: %v\n%s", values, err, output)
+	}
+	var objects []client.Object
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(output)))
+	for {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if object := decode(t, document); object != nil {
+			objects = append(objects, object)
+		}
+	}
+}
+
+func set(values []string) []string {
+	var args []string
+	for _, value := range values {
+		args = append(args, "--set-json", value)
+	}
+	return args
+}
+
+// types are those of the kinds in the chart that are Kubernetes' own.
+func types() map[string]client.Object {
+	return map[string]client.Object{
+		"Deployment":                       &appsv1.Deployment{},
+		"Service":                          &corev1.Service{},
+		"ServiceAccount":                   &corev1.ServiceAccount{},
+		"Secret":                           &corev1.Secret{},
+		"PodDisruptionBudget":              &policyv1.PodDisruptionBudget{},
+		"NetworkPolicy":                    &networkingv1.NetworkPolicy{},
+		"Role":                             &rbacv1.Role{},
+		"RoleBinding":                      &rbacv1.RoleBinding{},
+		"ClusterRole":                      &rbacv1.ClusterRole{},
+		"ClusterRoleBinding":               &rbacv1.ClusterRoleBinding{},
+		"MutatingWebhookConfiguration":     &admissionv1.MutatingWebhookConfiguration{},
+		"ValidatingAdmissionPolicy":        &admissionv1.ValidatingAdmissionPolicy{},
+		"ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
+	}
+}
+
+// decode reads a document strictly: a field that the type does not have fails the test.
+func decode(t *testing.T, document []byte) client.Object {
+	t.Helper()
+	untyped := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(document, &untyped.Object); err != nil {
+		t.Fatalf("%v in:\n%s", err, document)
+	}
+	if len(untyped.Object) == 0 { // a template that renders to comments alone
+		return nil
+	}
+	typed, known := types()[untyped.GetKind()]
+	if !known {
+		return untyped
+	}
+	if err := yaml.UnmarshalStrict(document, typed); err != nil {
+		t.Fatalf("%s %s: %v in:\n%s", untyped.GetKind(), untyped.GetName(), err, document)
+	}
+	return typed
+}
+
+// only returns the one object of a kind.
+func only[T client.Object](t *testing.T, objects []client.Object) T {
+	t.Helper()
+	found := every[T](objects)
+	if len(found) != 1 {
+		t.Fatalf("%d objects of kind %T, not one", len(found), *new(T))
+	}
+	return found[0]
+}
+
+func every[T client.Object](objects []client.Object) []T {
+	var found []T
+	for _, object := range objects {
+		if typed, ok := object.(T); ok {
+			found = append(found, typed)
+		}
+	}
+	return found
+}
+
+// identities are kind and name of objects, in their order.
+func identities(objects []client.Object) []string {
+	var list []string
+	for _, object := range objects {
+		list = append(list, object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName())
+	}
+	return list
+}
+
+func toUnstructured(t *testing.T, object client.Object) map[string]any {
+	t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fields
+}

@@ -1,0 +1,254 @@
+package chart
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/test/controlplane"
+)
+
+// The life of an installation on a real API server, in the order in which it happens.
+func TestInstallation(t *testing.T) {
+	started, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := started.Stop(); err != nil {
+			t.Errorf("stopping the control plane: %v", err)
+		}
+	})
+	i := &installation{ctx: t.Context(), controlPlane: started, client: started.Client()}
+	for _, step := range []struct {
+		name string
+		do   func(t *testing.T)
+	}{
+		{"installs into a restricted namespace", i.installs},
+		{"its pods are restricted", i.podsAreRestricted},
+		{"the service account may do its work and no more", i.rights},
+		{"an upgrade keeps the certificate", i.upgradeKeepsCertificate},
+		{"one command switches everything off", i.switchOff},
+		{"an upgrade switches it on again", i.switchOn},
+		{"uninstalling leaves nothing", i.uninstall},
+	} {
+		if !t.Run(step.name, step.do) {
+			return // what follows builds on it
+		}
+	}
+}
+
+type installation struct {
+	ctx          context.Context
+	controlPlane *controlplane.ControlPlane
+	client       client.Client
+}
+
+func (i *installation) install(t *testing.T, values map[string]any) {
+	t.Helper()
+	chart := controlplane.Chart{Dir: folder, Release: release, Namespace: namespace, Values: values}
+	if err := i.controlPlane.InstallChart(i.ctx, chart); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (i *installation) installs(t *testing.T) {
+	restricted := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: namespace, Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"},
+	}}
+	must(t, i.client.Create(i.ctx, restricted))
+	i.install(t, nil)
+	if got := i.labelled(t); len(got) != 5 {
+		t.Errorf("configurations of admission: %v, not 5", got)
+	}
+}
+
+// podsAreRestricted creates the Deployment's pod by hand, for the namespace's pod security to judge.
+func (i *installation) podsAreRestricted(t *testing.T) {
+	deployment := &appsv1.Deployment{}
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Namespace: namespace, Name: "virtward-webhook"}, deployment))
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "by-hand", Labels: deployment.Spec.Template.Labels},
+		Spec:       deployment.Spec.Template.Spec,
+	}
+	must(t, i.client.Create(i.ctx, pod, client.DryRunAll))
+}
+
+// rights does, as the service account, what virtward does and what it must not.
+func (i *installation) rights(t *testing.T) {
+	config, err := i.controlPlane.ServiceAccountConfig(i.ctx, namespace, "virtward-webhook")
+	must(t, err)
+	account, err := client.New(config, client.Options{Scheme: i.client.Scheme()})
+	must(t, err)
+
+	must(t, i.client.Create(i.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "another"}}))
+	must(t, i.client.Create(i.ctx, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "another"}}))
+
+	secret := func(name string) error {
+		object := &corev1.Secret{}
+		must(t, i.client.Get(i.ctx, client.ObjectKey{Namespace: namespace, Name: name}, object))
+		object.Data = map[string][]byte{"tls.crt": []byte("certificate"), "tls.key": []byte("key")}
+		return account.Update(i.ctx, object)
+	}
+	configuration := func(name string) error {
+		object := &admissionv1.MutatingWebhookConfiguration{}
+		must(t, i.client.Get(i.ctx, client.ObjectKey{Name: name}, object))
+		for n := range object.Webhooks {
+			object.Webhooks[n].ClientConfig.CABundle = i.bundle(t)
+		}
+		return account.Update(i.ctx, object)
+	}
+	list := func(group, version, kind string, options ...client.ListOption) error {
+		objects := &unstructured.UnstructuredList{}
+		objects.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind + "List"})
+		return account.List(i.ctx, objects, options...)
+	}
+	get := func(group, version, kind string) error {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind})
+		err := account.Get(i.ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "none"}, object)
+		return client.IgnoreNotFound(err)
+	}
+	for _, c := range []struct {
+		name    string
+		err     error
+		allowed bool
+	}{
+		{"read the KubeVirt resource", list("kubevirt.io", "v1", "KubeVirt"), true},
+		{"list presets", list("kubevirt.io", "v1", "VirtualMachineInstancePreset"), true},
+		{"list instancetypes", list("instancetype.kubevirt.io", "v1beta1", "VirtualMachineInstancetype"), true},
+		{"list cluster instancetypes", list("instancetype.kubevirt.io", "v1beta1", "VirtualMachineClusterInstancetype"), true},
+		{"list preferences", list("instancetype.kubevirt.io", "v1beta1", "VirtualMachinePreference"), true},
+		{"list cluster preferences", list("instancetype.kubevirt.io", "v1beta1", "VirtualMachineClusterPreference"), true},
+		{"list data sources", list("cdi.kubevirt.io", "v1beta1", "DataSource"), true},
+		{"list data volumes", list("cdi.kubevirt.io", "v1beta1", "DataVolume"), true},
+		{"read a claim", get("", "v1", "PersistentVolumeClaim"), true},
+		{"list claims", list("", "v1", "PersistentVolumeClaim"), false},
+		{"read a controller revision", get("apps", "v1", "ControllerRevision"), true},
+		{"list controller revisions", list("apps", "v1", "ControllerRevision"), false},
+		{"read VMs", list("kubevirt.io", "v1", "VirtualMachine"), false},
+		{"list Secrets here", list("", "v1", "Secret", client.InNamespace(namespace)), true},
+		{"list Secrets elsewhere", list("", "v1", "Secret", client.InNamespace(metav1.NamespaceDefault)), false},
+		{"list Secrets everywhere", list("", "v1", "Secret"), false},
+		{"write its certificate", secret("virtward-webhook-cert"), true},
+		{"write another Secret", secret("another"), false},
+		{"list webhook configurations", list("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"), true},
+		{"write its webhook configuration", configuration("mutate.virtward.io"), true},
+		{"write another webhook configuration", configuration("another"), false},
+		{"remove the guards", account.Delete(i.ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "virtward-kubevirt-hypervisor"}}), false},
+	} {
+		switch {
+		case c.allowed && c.err != nil:
+			t.Errorf("%s: %v", c.name, c.err)
+		case !c.allowed && !apierrors.IsForbidden(c.err):
+			t.Errorf("%s: want a refusal by RBAC, got: %v", c.name, c.err)
+		}
+	}
+}
+
+// bundle is a CA bundle that is valid, as the API server insists.
+func (i *installation) bundle(t *testing.T) []byte {
+	t.Helper()
+	return i.controlPlane.Config().CAData
+}
+
+func (i *installation) upgradeKeepsCertificate(t *testing.T) {
+	i.install(t, map[string]any{"webhook": map[string]any{"timeoutSeconds": 3}})
+	secret := &corev1.Secret{}
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Namespace: namespace, Name: "virtward-webhook-cert"}, secret))
+	want := map[string][]byte{"tls.crt": []byte("certificate"), "tls.key": []byte("key")}
+	if diff := cmp.Diff(want, secret.Data); diff != "" {
+		t.Errorf("the Secret's data (-want +got):\n%s", diff)
+	}
+	webhook := i.mutator(t).Webhooks[0]
+	if !bytes.Equal(webhook.ClientConfig.CABundle, i.bundle(t)) {
+		t.Errorf("the CA bundle is %q", webhook.ClientConfig.CABundle)
+	}
+	if *webhook.TimeoutSeconds != 3 {
+		t.Errorf("the timeout is %d, not 3", *webhook.TimeoutSeconds)
+	}
+}
+
+// switchOff runs the command that the README gives.
+func (i *installation) switchOff(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
+	must(t, err)
+	_, section, _ := strings.Cut(string(content), "## Switching everything off\n\n")
+	line, _, _ := strings.Cut(section, "\n")
+	words := strings.Fields(line)
+	if len(words) == 0 || words[0] != "kubectl" {
+		t.Fatalf("the README gives no command, but %q", line)
+	}
+	notes, err := os.ReadFile(filepath.Join(root, folder, "templates", "NOTES.txt"))
+	must(t, err)
+	if command := strings.TrimSpace(line); !strings.Contains(string(notes), command) {
+		t.Errorf("the notes do not give the command %s", command)
+	}
+	command := exec.CommandContext(i.ctx, filepath.Join(root, "bin", "sandbox", "kubectl"), words[1:]...)
+	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", line, err, output)
+	}
+	// The two policies stay, and do nothing without their bindings.
+	want := []string{"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect"}
+	if diff := cmp.Diff(want, i.labelled(t)); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+func (i *installation) switchOn(t *testing.T) {
+	i.install(t, nil)
+	if got := i.labelled(t); len(got) != 5 {
+		t.Errorf("configurations of admission: %v, not 5", got)
+	}
+}
+
+func (i *installation) uninstall(t *testing.T) {
+	must(t, i.controlPlane.UninstallChart(i.ctx, controlplane.Chart{Release: release, Namespace: namespace}))
+	if got := i.labelled(t); len(got) != 0 {
+		t.Errorf("left: %v", got)
+	}
+}
+
+func (i *installation) mutator(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
+	t.Helper()
+	object := &admissionv1.MutatingWebhookConfiguration{}
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "mutate.virtward.io"}, object))
+	return object
+}
+
+// labelled are the objects of ours that take part in admission.
+func (i *installation) labelled(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind + "List"))
+		must(t, i.client.List(i.ctx, list, client.MatchingLabels{"app.kubernetes.io/part-of": "virtward"}))
+		for _, item := range list.Items {
+			names = append(names, kind+" "+item.GetName())
+		}
+	}
+	return names
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,651 @@
+package chart
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/cel/guards"
+)
+
+// kubeVirtMutator is the name of KubeVirt's own configuration.
+const kubeVirtMutator = "virt-api-mutator"
+
+const certManager = `certificates.provider="cert-manager"`
+
+// What is installed by default, and what else by value.
+func TestObjects(t *testing.T) {
+	common := []string{
+		"NetworkPolicy virtward-webhook",
+		"PodDisruptionBudget virtward-webhook",
+		"ServiceAccount virtward-webhook",
+		"Secret virtward-webhook-cert",
+		"ClusterRole virtward-webhook",
+		"ClusterRoleBinding virtward-webhook",
+		"Role virtward-webhook",
+		"RoleBinding virtward-webhook",
+		"Service virtward-webhook",
+		"Service virtward-webhook-metrics",
+		"Deployment virtward-webhook",
+		"MutatingWebhookConfiguration mutate.virtward.io",
+		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
+		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
+		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
+		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect",
+	}
+	for _, c := range []struct {
+		name   string
+		values []string
+		less   []string
+		more   []string
+	}{
+		{name: "defaults"},
+		{
+			name: "cert-manager with the chart's CA", values: []string{certManager},
+			less: []string{"Secret virtward-webhook-cert", "Role virtward-webhook", "RoleBinding virtward-webhook"},
+			more: []string{
+				"Certificate virtward-webhook", "Certificate virtward-webhook-ca",
+				"Issuer virtward-webhook", "Issuer virtward-webhook-self-signed",
+			},
+		},
+		{
+			name: "cert-manager with an issuer", values: []string{certManager, `certificates.certManager.issuerRef={"name":"corporate","kind":"ClusterIssuer"}`},
+			less: []string{"Secret virtward-webhook-cert", "Role virtward-webhook", "RoleBinding virtward-webhook"},
+			more: []string{"Certificate virtward-webhook"},
+		},
+		{name: "one replica", values: []string{"replicas=1"}, less: []string{"PodDisruptionBudget virtward-webhook"}},
+		{name: "no network policy", values: []string{"networkPolicy.enabled=false"}, less: []string{"NetworkPolicy virtward-webhook"}},
+		{name: "service monitor", values: []string{"metrics.serviceMonitor.enabled=true"}, more: []string{"ServiceMonitor virtward-webhook"}},
+		{name: "no guards", values: []string{"guards.kubevirt.enabled=false"}, less: []string{
+			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
+			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
+			"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
+			"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			want := slices.DeleteFunc(slices.Clone(common), func(s string) bool { return slices.Contains(c.less, s) })
+			want = append(want, c.more...)
+			got := identities(render(t, c.values...))
+			slices.Sort(want)
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Every combination of the values that switch something lints, decodes and is labelled.
+func TestCombinations(t *testing.T) {
+	t.Parallel()
+	combinations := [][]string{nil}
+	for _, switched := range [][]string{
+		{`certificates.provider="self"`, certManager},
+		{`certificates.certManager.issuerRef={}`, `certificates.certManager.issuerRef={"name":"corporate"}`},
+		{"guards.kubevirt.enabled=true", "guards.kubevirt.enabled=false"},
+		{"networkPolicy.enabled=true", "networkPolicy.enabled=false"},
+		{"metrics.serviceMonitor.enabled=false", "metrics.serviceMonitor.enabled=true"},
+		{"replicas=1", "replicas=3"},
+	} {
+		var longer [][]string
+		for _, combination := range combinations {
+			for _, value := range switched {
+				longer = append(longer, append(slices.Clone(combination), value))
+			}
+		}
+		combinations = longer
+	}
+	combinations = append(combinations, filled())
+	for _, values := range combinations {
+		t.Run(strings.Join(values, " "), func(t *testing.T) {
+			t.Parallel()
+			if output, err := helm(t, append([]string{"lint", "--strict", folder}, set(values)...)...); err != nil {
+				t.Errorf("helm lint: %v\n%s", err, output)
+			}
+			for _, object := range render(t, values...) {
+				checkObject(t, object)
+			}
+		})
+	}
+}
+
+// filled sets every value that is empty by default.
+func filled() []string {
+	return []string{
+		`image={"repository":"registry.example/virtward","tag":"v2","digest":"sha256:` + strings.Repeat("a", 64) + `","pullPolicy":"Always"}`,
+		`imagePullSecrets=[{"name":"pull"}]`,
+		`webhook.exemptNamespaces=["infra","kube-system"]`,
+		`facts={"rolloutStrategy":"Stage","mshvCPUModel":"none"}`,
+		`log={"level":"debug","format":"text"}`,
+		`metrics.serviceMonitor={"enabled":true,"interval":"1m30s","labels":{"release":"prometheus"}}`,
+		`networkPolicy={"apiServerCIDRs":["10.0.0.0/24","fd00::/64"],"metricsNamespaces":[]}`,
+		`pod={"annotations":{"a":"b"},"labels":{"c":"d"},"nodeSelector":{"kubernetes.io/os":"linux"},` +
+			`"tolerations":[{"key":"x","operator":"Exists"}],"affinity":{"nodeAffinity":{}},"priorityClassName":"high","runAsUser":1000}`,
+	}
+}
+
+// checkObject checks what holds of every object: the labels, and where it is.
+func checkObject(t *testing.T, object client.Object) {
+	t.Helper()
+	kind := object.GetObjectKind().GroupVersionKind().Kind
+	labels := object.GetLabels()
+	for key, want := range map[string]string{
+		"app.kubernetes.io/name":       "virtward",
+		"app.kubernetes.io/instance":   release,
+		"app.kubernetes.io/part-of":    "virtward",
+		"app.kubernetes.io/managed-by": "Helm",
+		"helm.sh/chart":                "virtward-0.1.0",
+	} {
+		if labels[key] != want {
+			t.Errorf("%s %s: label %s is %q, not %q", kind, object.GetName(), key, labels[key], want)
+		}
+	}
+	clusterScoped := []string{
+		"ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	}
+	want := namespace
+	if slices.Contains(clusterScoped, kind) {
+		want = ""
+	}
+	if object.GetNamespace() != want {
+		t.Errorf("%s %s: namespace is %q, not %q", kind, object.GetName(), object.GetNamespace(), want)
+	}
+}
+
+func TestMutator(t *testing.T) {
+	got := only[*admissionv1.MutatingWebhookConfiguration](t, render(t, `webhook={"servicePort":8443,"timeoutSeconds":5,"exemptNamespaces":["infra"]}`))
+	if got.Name >= kubeVirtMutator {
+		t.Errorf("%s does not sort before %s", got.Name, kubeVirtMutator)
+	}
+	want := []admissionv1.MutatingWebhook{{
+		Name: "mutate.virtward.io",
+		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
+			Namespace: namespace, Name: "virtward-webhook", Path: new("/mutate"), Port: new(int32(8443)),
+		}},
+		Rules: []admissionv1.RuleWithOperations{{
+			Operations: []admissionv1.OperationType{admissionv1.Create},
+			Rule: admissionv1.Rule{
+				APIGroups:   []string{"kubevirt.io"},
+				APIVersions: []string{"v1", "v1alpha3"},
+				Resources:   []string{"virtualmachines", "virtualmachineinstances"},
+				Scope:       new(admissionv1.NamespacedScope),
+			},
+		}},
+		FailurePolicy: new(admissionv1.Ignore),
+		MatchPolicy:   new(admissionv1.Equivalent),
+		NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn,
+			Values: []string{"kube-system", namespace, "infra"},
+		}}},
+		SideEffects:             new(admissionv1.SideEffectClassNone),
+		TimeoutSeconds:          new(int32(5)),
+		AdmissionReviewVersions: []string{"v1"},
+		ReinvocationPolicy:      new(admissionv1.IfNeededReinvocationPolicy),
+		MatchConditions: []admissionv1.MatchCondition{{
+			Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)",
+		}},
+	}}
+	if diff := cmp.Diff(want, got.Webhooks); diff != "" {
+		t.Errorf("webhooks (-want +got):\n%s", diff)
+	}
+}
+
+// By default the API server waits two seconds, and its namespace and ours are exempt, each once.
+func TestMutatorDefaults(t *testing.T) {
+	for _, values := range [][]string{nil, {`webhook.exemptNamespaces=["kube-system"]`}} {
+		webhook := only[*admissionv1.MutatingWebhookConfiguration](t, render(t, values...)).Webhooks[0]
+		if *webhook.TimeoutSeconds != 2 || *webhook.ClientConfig.Service.Port != 443 {
+			t.Errorf("timeout %d, port %d; not 2, 443", *webhook.TimeoutSeconds, *webhook.ClientConfig.Service.Port)
+		}
+		exempt := webhook.NamespaceSelector.MatchExpressions[0].Values
+		if diff := cmp.Diff([]string{"kube-system", namespace}, exempt); diff != "" {
+			t.Errorf("%v: exempt namespaces (-want +got):\n%s", values, diff)
+		}
+	}
+}
+
+// cert-manager finds the configuration by an annotation, and the certificate is for the Service.
+func TestCertManager(t *testing.T) {
+	objects := render(t, certManager)
+	annotations := only[*admissionv1.MutatingWebhookConfiguration](t, objects).Annotations
+	if diff := cmp.Diff(map[string]string{"cert-manager.io/inject-ca-from": namespace + "/virtward-webhook"}, annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	var certificate *unstructured.Unstructured
+	for _, object := range every[*unstructured.Unstructured](objects) {
+		if object.GetKind() == "Certificate" && object.GetName() == "virtward-webhook" {
+			certificate = object
+		}
+	}
+	names, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
+	want := []string{"virtward-webhook." + namespace + ".svc", "virtward-webhook." + namespace + ".svc.cluster.local"}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("DNS names (-want +got):\n%s", diff)
+	}
+	written, _, _ := unstructured.NestedString(certificate.Object, "spec", "secretName")
+	mounted := only[*appsv1.Deployment](t, objects).Spec.Template.Spec.Volumes[0].Secret.SecretName
+	if written != "virtward-webhook-tls" || mounted != written {
+		t.Errorf("the certificate is in %q, and %q is mounted", written, mounted)
+	}
+}
+
+// An upgrade must not empty the Secret that virtward has filled.
+func TestSecretHasNoData(t *testing.T) {
+	secret := only[*corev1.Secret](t, render(t))
+	if secret.Data != nil || secret.StringData != nil {
+		t.Errorf("the chart writes data: %v %v", secret.Data, secret.StringData)
+	}
+}
+
+func TestArguments(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		values []string
+		want   []string
+	}{
+		{name: "defaults", want: []string{
+			"webhook",
+			"--webhook-port=9443",
+			"--health-address=:8081",
+			"--metrics-address=:8080",
+			"--cert-dir=/var/run/virtward/certificates",
+			"--cert-provider=self",
+			"--cert-secret=virtward-webhook-cert",
+			"--webhook-configuration=mutate.virtward.io",
+			"--service-name=virtward-webhook",
+			"--namespace=$(POD_NAMESPACE)",
+			"--mshv-cpu-model=auto",
+			"--log-level=info",
+			"--log-format=json",
+		}},
+		{
+			name: "everything else",
+			values: []string{
+				certManager, `facts={"rolloutStrategy":"Stage","mshvCPUModel":"EPYC-v3"}`, `log={"level":"debug","format":"text"}`,
+				"webhook.port=10250", "metrics.port=9090", "health.port=9091",
+			},
+			want: []string{
+				"webhook",
+				"--webhook-port=10250",
+				"--health-address=:9091",
+				"--metrics-address=:9090",
+				"--cert-dir=/var/run/virtward/certificates",
+				"--cert-provider=files",
+				"--service-name=virtward-webhook",
+				"--namespace=$(POD_NAMESPACE)",
+				"--rollout-strategy=Stage",
+				"--mshv-cpu-model=EPYC-v3",
+				"--log-level=debug",
+				"--log-format=text",
+			},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := only[*appsv1.Deployment](t, render(t, c.values...)).Spec.Template.Spec.Containers[0].Args
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The port that the API server is told, the Service, the container and the flag agree.
+func TestPorts(t *testing.T) {
+	objects := render(t, `webhook={"port":10250,"servicePort":8443}`, "metrics.port=9090")
+	container := only[*appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0]
+	ports := map[string]int32{}
+	for _, port := range container.Ports {
+		ports[port.Name] = port.ContainerPort
+	}
+	if diff := cmp.Diff(map[string]int32{"webhook": 10250, "metrics": 9090, "health": 8081}, ports); diff != "" {
+		t.Errorf("container ports (-want +got):\n%s", diff)
+	}
+	want := map[string]corev1.ServicePort{
+		"virtward-webhook":         {Name: "webhook", Port: 8443, TargetPort: intstr.FromString("webhook")},
+		"virtward-webhook-metrics": {Name: "metrics", Port: 9090, TargetPort: intstr.FromString("metrics")},
+	}
+	for _, service := range every[*corev1.Service](objects) {
+		if diff := cmp.Diff([]corev1.ServicePort{want[service.Name]}, service.Spec.Ports); diff != "" {
+			t.Errorf("Service %s (-want +got):\n%s", service.Name, diff)
+		}
+	}
+}
+
+// Services, budget, spread and network policy select the pods of the Deployment, and it selects them itself.
+func TestSelectors(t *testing.T) {
+	objects := render(t, `pod.labels={"team":"platform","app.kubernetes.io/name":"other"}`)
+	deployment := only[*appsv1.Deployment](t, objects)
+	want := map[string]string{
+		"app.kubernetes.io/name": "virtward", "app.kubernetes.io/instance": release, "app.kubernetes.io/component": "webhook",
+	}
+	selectors := map[string]map[string]string{
+		"Deployment":          deployment.Spec.Selector.MatchLabels,
+		"PodDisruptionBudget": only[*policyv1.PodDisruptionBudget](t, objects).Spec.Selector.MatchLabels,
+		"NetworkPolicy":       only[*networkingv1.NetworkPolicy](t, objects).Spec.PodSelector.MatchLabels,
+	}
+	for _, service := range every[*corev1.Service](objects) {
+		selectors["Service "+service.Name] = service.Spec.Selector
+	}
+	for _, spread := range deployment.Spec.Template.Spec.TopologySpreadConstraints {
+		selectors["spread over "+spread.TopologyKey] = spread.LabelSelector.MatchLabels
+	}
+	if len(selectors) != 7 {
+		t.Errorf("%d selectors, not 7", len(selectors))
+	}
+	for name, selector := range selectors {
+		if diff := cmp.Diff(want, selector); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	labels := deployment.Spec.Template.Labels
+	for key, value := range want {
+		if labels[key] != value {
+			t.Errorf("the pod's label %s is %q, not %q", key, labels[key], value)
+		}
+	}
+}
+
+// An update never has fewer pods than asked for, and one eviction at a time is allowed.
+func TestAvailability(t *testing.T) {
+	objects := render(t)
+	deployment := only[*appsv1.Deployment](t, objects)
+	if *deployment.Spec.Replicas != 2 {
+		t.Errorf("%d replicas, not 2", *deployment.Spec.Replicas)
+	}
+	rolling := &appsv1.RollingUpdateDeployment{MaxUnavailable: new(intstr.FromInt32(0)), MaxSurge: new(intstr.FromInt32(1))}
+	if diff := cmp.Diff(rolling, deployment.Spec.Strategy.RollingUpdate); diff != "" {
+		t.Errorf("rolling update (-want +got):\n%s", diff)
+	}
+	budget := only[*policyv1.PodDisruptionBudget](t, objects)
+	if diff := cmp.Diff(new(intstr.FromInt32(1)), budget.Spec.MaxUnavailable); diff != "" {
+		t.Errorf("disruption budget (-want +got):\n%s", diff)
+	}
+	container := deployment.Spec.Template.Spec.Containers[0]
+	probes := []string{container.LivenessProbe.HTTPGet.Path, container.ReadinessProbe.HTTPGet.Path}
+	if diff := cmp.Diff([]string{"/healthz", "/readyz"}, probes); diff != "" {
+		t.Errorf("probes (-want +got):\n%s", diff)
+	}
+}
+
+func TestPodSecurity(t *testing.T) {
+	spec := only[*appsv1.Deployment](t, render(t)).Spec.Template.Spec
+	pod := &corev1.PodSecurityContext{
+		RunAsNonRoot: new(true), RunAsUser: new(int64(65532)), RunAsGroup: new(int64(65532)),
+		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+	}
+	if diff := cmp.Diff(pod, spec.SecurityContext); diff != "" {
+		t.Errorf("pod (-want +got):\n%s", diff)
+	}
+	container := &corev1.SecurityContext{
+		AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+	}
+	if diff := cmp.Diff(container, spec.Containers[0].SecurityContext); diff != "" {
+		t.Errorf("container (-want +got):\n%s", diff)
+	}
+	for _, volume := range spec.Volumes {
+		if volume.EmptyDir == nil || volume.EmptyDir.Medium != corev1.StorageMediumMemory {
+			t.Errorf("%s is not kept in memory: %+v", volume.Name, volume.VolumeSource)
+		}
+	}
+	for _, volume := range only[*appsv1.Deployment](t, render(t, certManager)).Spec.Template.Spec.Volumes {
+		for _, item := range volume.Secret.Items {
+			if strings.HasPrefix(item.Key, "ca.") {
+				t.Errorf("%s is a file of the pod", item.Key)
+			}
+		}
+	}
+	chosen := only[*appsv1.Deployment](t, render(t, "pod.runAsUser=null")).Spec.Template.Spec.SecurityContext
+	if chosen.RunAsUser != nil || !*chosen.RunAsNonRoot {
+		t.Errorf("with pod.runAsUser null: %v", chosen)
+	}
+}
+
+func TestImage(t *testing.T) {
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for values, want := range map[string]string{
+		`image.tag=""`:                  "virtward/virtward:0.1.0",
+		`image.tag="v9"`:                "virtward/virtward:v9",
+		`image.digest="` + digest + `"`: "virtward/virtward@" + digest,
+	} {
+		if got := only[*appsv1.Deployment](t, render(t, values)).Spec.Template.Spec.Containers[0].Image; got != want {
+			t.Errorf("%s: image is %s, not %s", values, got, want)
+		}
+	}
+}
+
+// Least privilege: no Secret outside of our namespace, nothing written but what is ours by name, no wildcard.
+func TestRBAC(t *testing.T) {
+	for _, values := range [][]string{nil, {certManager}} {
+		objects := render(t, values...)
+		for _, role := range every[*rbacv1.ClusterRole](objects) {
+			for _, rule := range role.Rules {
+				checkRule(t, rule)
+				if slices.Contains(rule.Resources, "secrets") {
+					t.Errorf("%v: the ClusterRole may %v Secrets", values, rule.Verbs)
+				}
+				if written := writes(rule); len(written) > 0 && len(rule.ResourceNames) == 0 {
+					t.Errorf("%v: the ClusterRole may %v every object of %v", values, written, rule.Resources)
+				}
+				if slices.Contains(rule.Resources, "controllerrevisions") && !cmp.Equal(rule.Verbs, []string{"get"}) {
+					t.Errorf("%v: controller revisions may be %v, not read one at a time", values, rule.Verbs)
+				}
+			}
+		}
+		for _, role := range every[*rbacv1.Role](objects) {
+			for _, rule := range role.Rules {
+				checkRule(t, rule)
+				if slices.Contains(rule.Resources, "secrets") && len(writes(rule)) > 0 && !cmp.Equal(rule.ResourceNames, []string{"virtward-webhook-cert"}) {
+					t.Errorf("the Role may %v the Secrets %v", rule.Verbs, rule.ResourceNames)
+				}
+			}
+		}
+	}
+	for _, rule := range only[*rbacv1.ClusterRole](t, render(t, certManager)).Rules {
+		if written := writes(rule); len(written) > 0 {
+			t.Errorf("with cert-manager the ClusterRole may %v %v", written, rule.Resources)
+		}
+	}
+}
+
+func checkRule(t *testing.T, rule rbacv1.PolicyRule) {
+	t.Helper()
+	for _, words := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
+		if slices.Contains(words, "*") {
+			t.Errorf("a wildcard in %v", rule)
+		}
+	}
+}
+
+func writes(rule rbacv1.PolicyRule) []string {
+	return slices.DeleteFunc(slices.Clone(rule.Verbs), func(verb string) bool {
+		return slices.Contains([]string{"get", "list", "watch"}, verb)
+	})
+}
+
+func TestNetworkPolicy(t *testing.T) {
+	ports := func(name string) []networkingv1.NetworkPolicyPort {
+		return []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString(name)), Protocol: new(corev1.ProtocolTCP)}}
+	}
+	from := func(namespaces ...string) []networkingv1.NetworkPolicyPeer {
+		return []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces},
+		}}}}
+	}
+	for _, c := range []struct {
+		values string
+		want   []networkingv1.NetworkPolicyIngressRule
+	}{
+		{`networkPolicy={}`, []networkingv1.NetworkPolicyIngressRule{{Ports: ports("webhook")}, {Ports: ports("metrics"), From: from("monitoring")}}},
+		{`networkPolicy={"apiServerCIDRs":["10.0.0.0/24"],"metricsNamespaces":[]}`, []networkingv1.NetworkPolicyIngressRule{
+			{Ports: ports("webhook"), From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/24"}}}},
+		}},
+	} {
+		got := only[*networkingv1.NetworkPolicy](t, render(t, c.values)).Spec.Ingress
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: ingress (-want +got):\n%s", c.values, diff)
+		}
+	}
+}
+
+// The guards are those of cel/guards, with the chart's labels added.
+func TestGuards(t *testing.T) {
+	sources, err := guards.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := map[string]map[string]any{}
+	for _, object := range render(t) {
+		kind := object.GetObjectKind().GroupVersionKind().Kind
+		rendered[kind+" "+object.GetName()] = toUnstructured(t, object)
+	}
+	for _, source := range sources {
+		id := source.GetKind() + " " + source.GetName()
+		got := &unstructured.Unstructured{Object: rendered[id]}
+		if diff := cmp.Diff(source.Object["spec"], got.Object["spec"]); diff != "" {
+			t.Errorf("%s (-source +chart):\n%s", id, diff)
+		}
+	}
+}
+
+func TestSchemaRefuses(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ value, want string }{
+		{`colour="red"`, "at '': additional properties 'colour' not allowed"},
+		{`webhook.timeout=3`, "at '/webhook': additional properties 'timeout' not allowed"},
+		{`webhook.timeoutSeconds=30`, "at '/webhook/timeoutSeconds': maximum: got 30, want 10"},
+		{`webhook.timeoutSeconds="2s"`, "at '/webhook/timeoutSeconds': got string, want integer"},
+		{`webhook.port=443`, "at '/webhook/port': minimum: got 443, want 1,024"},
+		{`webhook.servicePort=0`, "at '/webhook/servicePort': minimum: got 0, want 1"},
+		{`webhook.exemptNamespaces=["Infra"]`, "at '/webhook/exemptNamespaces/0': 'Infra' does not match pattern '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"},
+		{`replicas=0`, "at '/replicas': minimum: got 0, want 1"},
+		{`image.pullPolicy="Sometimes"`, "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"},
+		{`image.repository=""`, "at '/image/repository': minLength: got 0, want 1"},
+		{`image.digest="sha256:12"`, "at '/image/digest': 'sha256:12' does not match pattern '^(sha256:[a-f0-9]{64})?$'"},
+		{`certificates.provider="acme"`, "at '/certificates/provider': value must be one of 'self', 'cert-manager'"},
+		{`certificates.certManager.issuerRef={"kind":"ClusterIssuer"}`, "at '/certificates/certManager/issuerRef': properties 'name' required, if 'kind' exists"},
+		{`certificates.certManager.duration="90d"`, "at '/certificates/certManager/duration': '90d' does not match pattern '^([0-9]+(h|m|s))+$'"},
+		{`facts.rolloutStrategy="Live"`, "at '/facts/rolloutStrategy': value must be one of '', 'Stage', 'LiveUpdate'"},
+		{`facts.mshvCPUModel=""`, "at '/facts/mshvCPUModel': '' does not match pattern '^[A-Za-z0-9_.-]+$'"},
+		{`guards.kubevirt.enabled="yes"`, "at '/guards/kubevirt/enabled': got string, want boolean"},
+		{`log.level="loud"`, "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
+		{`log.format="xml"`, "at '/log/format': value must be one of 'json', 'text'"},
+		{`networkPolicy.apiServerCIDRs=["10.0.0.1"]`, `at '/networkPolicy/apiServerCIDRs/0': '10.0.0.1' does not match pattern '^[0-9a-fA-F.:]+/[0-9]{1,3}$'`},
+		{`resources.requests.memory="96 MB"`, `at '/resources/requests/memory': '96 MB' does not match pattern '^[0-9]+(\\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$'`},
+		{`pod.runAsUser=0`, "at '/pod/runAsUser': minimum: got 0, want 1"},
+	} {
+		t.Run(c.value, func(t *testing.T) {
+			t.Parallel()
+			output, err := helm(t, "template", release, folder, "--set-json", c.value)
+			if err == nil {
+				t.Fatalf("rendered, but should be refused: %s", c.want)
+			}
+			if !strings.Contains(output, "- "+c.want) {
+				t.Errorf("refused with\n%s\nwhich does not say\n%s", output, c.want)
+			}
+		})
+	}
+}
+
+// Whatever value is taken away, with null, the schema says that it is missing, or the chart does without it.
+func TestNulls(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	nodes(&paths, "", chartValues(t))
+	for _, path := range paths {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			// The parts that are off by default are on here, so that every value is in use.
+			output, err := helm(t, "template", release, folder, "--set-json", certManager,
+				"--set-json", "metrics.serviceMonitor.enabled=true", "--set-json", path+"=null")
+			if err != nil && !strings.Contains(output, "missing property '") && !strings.Contains(output, "missing properties ") {
+				t.Errorf("neither rendered nor refused as missing:\n%s", output)
+			}
+			if line := regexp.MustCompile(`(?m)^.*(<nil>|- --\S+=)$`).FindString(output); line != "" {
+				t.Errorf("an empty value was rendered: %s", line)
+			}
+		})
+	}
+}
+
+// nodes collects the paths of all values, leaves and groups.
+func nodes(into *[]string, prefix string, values map[string]any) {
+	for key, value := range values {
+		*into = append(*into, prefix+key)
+		if group, ok := value.(map[string]any); ok {
+			nodes(into, prefix+key+".", group)
+		}
+	}
+}
+
+// README.md lists every value with its default.
+func TestReadmeListsTheValues(t *testing.T) {
+	want := map[string]string{}
+	flatten(want, "", chartValues(t))
+
+	readme, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "## Values")
+	got := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\| `([^`]+)` \\|").FindAllStringSubmatch(table, -1) {
+		got[row[1]] = row[2]
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("values (-values.yaml +README.md):\n%s", diff)
+	}
+}
+
+// chartValues are the chart's own, values.yaml.
+func chartValues(t *testing.T) map[string]any {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(root, folder, "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]any{}
+	if err := yaml.UnmarshalStrict(content, &values); err != nil {
+		t.Fatal(err)
+	}
+	return values
+}
+
+func flatten(into map[string]string, prefix string, values map[string]any) {
+	for key, value := range values {
+		path := prefix + key
+		switch v := value.(type) {
+		case map[string]any:
+			if len(v) == 0 {
+				into[path] = "{}"
+			}
+			flatten(into, path+".", v)
+		case string:
+			into[path] = v
+			if v == "" {
+				into[path] = `""`
+			}
+		default:
+			into[path] = fmt.Sprint(v)
+		}
+	}
+}

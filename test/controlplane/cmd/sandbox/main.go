@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/simulators"
+)
+
+type arguments struct {
+	simulate, install, audit bool
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, parse(os.Args[1:]), os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(words []string) arguments {
+	var a arguments
+	set := flag.NewFlagSet("sandbox", flag.ExitOnError)
+	set.BoolVar(&a.simulate, "kubevirt", true, "simulate KubeVirt: its admission, and VMIs made from VMs")
+	set.BoolVar(&a.install, "virtward", true, "install our chart and run virtward")
+	set.BoolVar(&a.audit, "audit", false, "write the API server's audit log")
+	_ = set.Parse(words) // exits by itself
+	return a
+}
+
+func run(ctx context.Context, a arguments, out io.Writer) (err error) {
+	begin := time.Now()
+	cluster, err := controlplane.Start(ctx, controlplane.Options{Audit: a.audit})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cluster.Stop()) }()
+	if a.simulate {
+		kubevirt, err := simulators.InstallKubeVirt(ctx, cluster, kubevirtv1.KubeVirtConfiguration{}, nil)
+		if err != nil {
+			return fmt.Errorf("simulating KubeVirt: %w", err)
+		}
+		defer func() { _ = kubevirt.Stop(context.WithoutCancel(ctx)) }() // the cluster goes right after it
+	}
+	if a.install {
+		if _, err := cluster.InstallVirtward(ctx, nil, controlplane.Workload{}); err != nil {
+			return fmt.Errorf("installing virtward: %w", err)
+		}
+	}
+	hints(out, cluster, a, time.Since(begin))
+	<-ctx.Done()
+	fmt.Fprintln(out, "\nTaking the sandbox down.")
+	return nil
+}
+
+func hints(out io.Writer, cluster *controlplane.ControlPlane, a arguments, took time.Duration) {
+	kubectl := filepath.Dir(cluster.Binary("sandbox")) + "/sandbox/kubectl"
+	fmt.Fprintf(out, "The sandbox is up after %s. There are no nodes: pods do not run, and VMs only seem to.\n\n", took.Round(100*time.Millisecond))
+	fmt.Fprintf(out, "  export KUBECONFIG=%s\n", cluster.Kubeconfig())
+	fmt.Fprintf(out, "  %s get kubevirts,vms,vmis --all-namespaces\n\n", kubectl)
+	fmt.Fprintf(out, "Logs:      %s/*.log\n", cluster.Dir())
+	if a.audit {
+		fmt.Fprintf(out, "Audit log: %s\n", cluster.AuditLog())
+	}
+	fmt.Fprintln(out, "Press Ctrl-C to take it down.")
+}

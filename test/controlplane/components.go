@@ -1,0 +1,166 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+)
+
+// Sockets of etcd, relative to the folder that every component runs in. etcd wants a port in each address,
+// and takes it as a part of the socket's name.
+const (
+	etcdSocket = "unix://etcd.sock:0"
+	etcdPeer   = "unix://peer.sock:0"
+)
+
+// startAttempts is how often the API server is started when its port is taken by someone else in between.
+const startAttempts = 5
+
+// controllers are those of kube-controller-manager that a cluster without nodes needs.
+var controllers = []string{
+	"garbage-collector-controller",
+	"namespace-controller",
+	"serviceaccount-controller",
+	"root-ca-certificate-publisher-controller",
+	"clusterrole-aggregation-controller",
+	"validatingadmissionpolicy-status-controller",
+}
+
+// auditPolicy logs who did what to which object, with the annotations of admission, without bodies.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  verbs: [get, list, watch]
+- level: Metadata
+`
+
+func (c *ControlPlane) startEtcd() (*process, error) {
+	return c.run("etcd", []string{
+		"--name=sandbox",
+		"--data-dir=etcd",
+		"--listen-client-urls=" + etcdSocket,
+		"--advertise-client-urls=" + etcdSocket,
+		"--listen-peer-urls=" + etcdPeer,
+		"--initial-advertise-peer-urls=" + etcdPeer,
+		"--initial-cluster=sandbox=" + etcdPeer,
+		"--unsafe-no-fsync", // the data does not outlive the process
+		"--log-level=warn",
+	})
+}
+
+func (c *ControlPlane) startAPIServer(ctx context.Context) (*process, error) {
+	for attempt := 1; ; attempt++ {
+		port, err := c.ports.take()
+		if err != nil {
+			return nil, err
+		}
+		c.port = port
+		p, err := c.run("kube-apiserver", c.apiServerArgs(port))
+		if err != nil {
+			return nil, err
+		}
+		err = p.await(ctx, c.apiServerReady())
+		if err == nil {
+			return p, nil
+		}
+		p.kill()
+		if attempt == startAttempts || !strings.Contains(err.Error(), "address already in use") {
+			return nil, err
+		}
+	}
+}
+
+func (c *ControlPlane) apiServerArgs(port int) []string {
+	args := []string{
+		"--etcd-servers=" + etcdSocket,
+		"--bind-address=127.0.0.1",
+		fmt.Sprintf("--secure-port=%d", port),
+		"--endpoint-reconciler-type=none", // loopback is no address for the Service "kubernetes"
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--authorization-mode=RBAC",
+		"--tls-cert-file=apiserver.crt",
+		"--tls-private-key-file=apiserver.key",
+		"--client-ca-file=ca.crt",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=service-accounts.pub",
+		"--service-account-signing-key-file=service-accounts.key",
+		"--requestheader-client-ca-file=ca.crt",
+		"--requestheader-allowed-names=" + aggregator,
+		"--requestheader-username-headers=X-Remote-User",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=aggregator.crt",
+		"--proxy-client-key-file=aggregator.key",
+		"--profiling=false",
+	}
+	if c.options.Audit {
+		args = append(args, "--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log")
+	}
+	return append(args, c.options.APIServerArgs...)
+}
+
+func (c *ControlPlane) startControllerManager() (*process, error) {
+	return c.run("kube-controller-manager", []string{
+		"--kubeconfig=controller-manager.kubeconfig",
+		"--controllers=" + strings.Join(controllers, ","),
+		"--use-service-account-credentials",
+		"--service-account-private-key-file=service-accounts.key",
+		"--root-ca-file=ca.crt",
+		"--leader-elect=false",
+		"--secure-port=0",
+		"--profiling=false",
+	})
+}
+
+// run starts a binary of bin/sandbox in the home folder.
+func (c *ControlPlane) run(name string, args []string) (*process, error) {
+	return c.starter.start(command{
+		name: name,
+		path: c.binary("sandbox", name),
+		args: args,
+		env:  c.environment(),
+		dir:  c.home.path,
+		log:  c.home.file(name + ".log"),
+	})
+}
+
+// environment of every child: nothing of the user's own configuration gets in.
+func (c *ControlPlane) environment() []string {
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home.path, "TMPDIR=" + c.home.path}
+}
+
+// apiServerReady asks /readyz, which waits for the bootstrap of RBAC among others.
+func (c *ControlPlane) apiServerReady() func(context.Context) error {
+	roots := x509.NewCertPool()
+	roots.AddCert(c.authority.certificate)
+	client := &http.Client{
+		Timeout:   2 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, DisableKeepAlives: true},
+	}
+	return func(ctx context.Context) error { return answersOK(ctx, client, c.host()+"/readyz") }
+}
+
+func answersOK(ctx context.Context, client *http.Client, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10)) // only to say more in the error
+		return fmt.Errorf("%s answered %s: %s", url, response.Status, strings.TrimSpace(string(body)))
+	}
+	return nil
+}

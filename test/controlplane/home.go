@@ -1,0 +1,97 @@
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const (
+	homePrefix = "virtward-sandbox-"
+	lockName   = "lock"
+	// grace is how long a folder may exist before its owner has locked it.
+	grace = time.Minute
+)
+
+// home is the folder of one control plane. Its owner holds a lock on it as long as it lives, and the kernel
+// lets go of the lock however the owner ends: that is how a stale folder is told from one in use.
+type home struct {
+	path string
+	lock *os.File
+}
+
+func newHome(parent string) (*home, error) {
+	path, err := os.MkdirTemp(parent, homePrefix)
+	if err != nil {
+		return nil, fmt.Errorf("making the sandbox's folder: %w", err)
+	}
+	lock, err := lockFile(filepath.Join(path, lockName))
+	if err != nil {
+		return nil, fmt.Errorf("locking the sandbox's folder: %w", err)
+	}
+	return &home{path: path, lock: lock}, nil
+}
+
+func (h *home) file(parts ...string) string {
+	return filepath.Join(append([]string{h.path}, parts...)...)
+}
+
+func (h *home) write(name string, content []byte) (string, error) {
+	path := h.file(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	return path, os.WriteFile(path, content, 0o600)
+}
+
+func (h *home) remove() error {
+	err := os.RemoveAll(h.path)
+	_ = h.lock.Close() // only after the folder is gone, or a sweep might race with us
+	return err
+}
+
+// sweep removes the folders under parent whose owners are dead. It is best effort: what cannot be removed
+// now is tried again by the next start.
+func sweep(parent string) {
+	folders, err := filepath.Glob(filepath.Join(parent, homePrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, folder := range folders {
+		if abandoned(folder) {
+			_ = os.RemoveAll(folder)
+		}
+	}
+}
+
+func abandoned(folder string) bool {
+	info, err := os.Lstat(folder)
+	if err != nil || !info.IsDir() {
+		return false
+	}
+	path := filepath.Join(folder, lockName)
+	if _, err := os.Stat(path); err != nil {
+		return time.Since(info.ModTime()) > grace
+	}
+	lock, err := lockFile(path)
+	if err != nil {
+		return false
+	}
+	_ = lock.Close()
+	return true
+}
+
+// lockFile creates and locks a file without waiting; the lock is not inherited by children.
+func lockFile(path string) (*os.File, error) {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
+}

@@ -1,0 +1,65 @@
+package controlplane
+
+import (
+	"context"
+	"maps"
+)
+
+// Names under which the sandbox installs our own chart.
+const (
+	VirtwardNamespace = "virtward-system"
+	VirtwardRelease   = "virtward"
+	VirtwardService   = "virtward-webhook"
+)
+
+// portValues are the chart's values that name a port of the process, by section. The Service's port is among
+// them, because the API server calls that very port on this machine.
+var portValues = []struct {
+	section string
+	keys    []string // share one port
+}{
+	{"webhook", []string{"port", "servicePort"}},
+	{"metrics", []string{"port"}},
+	{"health", []string{"port"}},
+}
+
+// VirtwardChart is our own chart with values merged over its own, and a free port for each that it names.
+func (c *ControlPlane) VirtwardChart(values map[string]any) (Chart, error) {
+	merged := maps.Clone(values)
+	if merged == nil {
+		merged = map[string]any{}
+	}
+	for _, p := range portValues {
+		port, err := c.TakePort()
+		if err != nil {
+			return Chart{}, err
+		}
+		section := map[string]any{}
+		if given, isMap := values[p.section].(map[string]any); isMap {
+			section = maps.Clone(given)
+		}
+		for _, key := range p.keys {
+			section[key] = port
+		}
+		merged[p.section] = section
+	}
+	return Chart{Dir: "charts/virtward", Release: VirtwardRelease, Namespace: VirtwardNamespace, Values: merged}, nil
+}
+
+// InstallVirtward installs our chart unchanged, points the webhook's Service at this machine and runs
+// bin/virtward as the Deployment says. It returns when the process is ready; the API server learns of new
+// webhook configurations a moment later.
+func (c *ControlPlane) InstallVirtward(ctx context.Context, values map[string]any, workload Workload) (*Virtward, error) {
+	chart, err := c.VirtwardChart(values)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.InstallChart(ctx, chart); err != nil {
+		return nil, err
+	}
+	if err := c.PointServiceAtLocalhost(ctx, VirtwardNamespace, VirtwardService); err != nil {
+		return nil, err
+	}
+	workload.Namespace = VirtwardNamespace
+	return c.RunVirtward(ctx, workload)
+}

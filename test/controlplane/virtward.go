@@ -1,0 +1,259 @@
+package controlplane
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// stopTimeout is how long virtward may take to end by itself.
+const stopTimeout = 10 * time.Second
+
+// Workload says which Deployment to run on this machine, and how.
+type Workload struct {
+	// Namespace of the Deployment.
+	Namespace string
+	// Deployment is its name; empty means the only one in the namespace.
+	Deployment string
+	// Binary runs in place of the container's image; empty means bin/virtward.
+	Binary string
+	// Args are added after the container's own.
+	Args []string
+	// Env is added after the container's own, as NAME=value.
+	Env []string
+}
+
+// Virtward is a container of a Deployment that runs as a process on this machine: with the arguments, the
+// environment and the volumes that the Deployment says, and the rights of its service account.
+type Virtward struct {
+	controlPlane *ControlPlane
+	command      command
+	ready        string // URL; empty when the Deployment has no readiness probe
+	mounts       []*mount
+	stopSync     context.CancelFunc
+	synced       chan struct{}
+
+	mu      sync.Mutex
+	process *process
+}
+
+// RunVirtward starts what a Deployment describes and waits until its readiness probe succeeds.
+func (c *ControlPlane) RunVirtward(ctx context.Context, workload Workload) (*Virtward, error) {
+	deployment, err := c.deployment(ctx, workload)
+	if err != nil {
+		return nil, err
+	}
+	v, err := c.prepare(ctx, deployment, workload)
+	if err != nil {
+		return nil, fmt.Errorf("preparing to run Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	if err := v.mountVolumes(ctx); err != nil {
+		return nil, fmt.Errorf("mounting the volumes of Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+	}
+	c.own(v)
+	if err := v.Start(ctx); err != nil {
+		v.end()
+		return nil, err
+	}
+	return v, nil
+}
+
+func (c *ControlPlane) deployment(ctx context.Context, workload Workload) (*appsv1.Deployment, error) {
+	if workload.Deployment != "" {
+		deployment := &appsv1.Deployment{}
+		err := c.client.Get(ctx, client.ObjectKey{Namespace: workload.Namespace, Name: workload.Deployment}, deployment)
+		return deployment, err
+	}
+	list := &appsv1.DeploymentList{}
+	if err := c.client.List(ctx, list, client.InNamespace(workload.Namespace)); err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 {
+		var names []string
+		for i := range list.Items {
+			names = append(names, list.Items[i].Name)
+		}
+		return nil, fmt.Errorf("namespace %s has %d Deployments (%s): name one", workload.Namespace, len(names), strings.Join(names, ", "))
+	}
+	return &list.Items[0], nil
+}
+
+func (c *ControlPlane) prepare(ctx context.Context, deployment *appsv1.Deployment, workload Workload) (*Virtward, error) {
+	pod := podOf{deployment: deployment, container: deployment.Spec.Template.Spec.Containers[0]}
+	config, err := c.ServiceAccountConfig(ctx, deployment.Namespace, pod.serviceAccount())
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig, err := c.WriteKubeconfig(deployment.Namespace+"."+deployment.Name, config)
+	if err != nil {
+		return nil, err
+	}
+	variables, values, err := pod.variables(ctx, c.client)
+	if err != nil {
+		return nil, err
+	}
+	ready, err := probe(pod.container)
+	if err != nil {
+		return nil, err
+	}
+	volumes, err := mounts(deployment.Spec.Template.Spec, pod.container, deployment.Namespace, c.home.file("volumes", deployment.Namespace, deployment.Name))
+	if err != nil {
+		return nil, err
+	}
+	binary := workload.Binary
+	if binary == "" {
+		binary = c.binary("virtward")
+	}
+	var words []string
+	if len(pod.container.Command) > 1 { // the first word is the image's binary
+		words = append(words, pod.container.Command[1:]...)
+	}
+	words = append(words, pod.container.Args...)
+	for i := range words {
+		words[i] = onThisMachine(expand(words[i], values), volumes)
+	}
+	for i := range variables {
+		variables[i] = onThisMachine(variables[i], volumes)
+	}
+	environment := append(c.environment(), variables...)
+	environment = append(environment, "KUBECONFIG="+kubeconfig)
+	return &Virtward{
+		controlPlane: c,
+		ready:        ready,
+		mounts:       volumes,
+		command: command{
+			name: deployment.Name,
+			path: binary,
+			args: append(words, workload.Args...),
+			env:  append(environment, workload.Env...),
+			dir:  c.home.path,
+			log:  c.home.file(deployment.Name + ".log"),
+		},
+	}, nil
+}
+
+// mountVolumes fills the volumes, waiting for what is not optional, and keeps them up to date from then on.
+func (v *Virtward) mountVolumes(ctx context.Context) error {
+	reader := v.controlPlane.client
+	for _, m := range v.mounts {
+		for {
+			ready, err := m.sync(ctx, reader)
+			if err != nil {
+				return err
+			}
+			if ready {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("what is to be mounted at %s does not exist: %w", m.mountPath, ctx.Err())
+			case <-time.After(pollInterval):
+			}
+		}
+	}
+	background, cancel := context.WithCancel(context.Background())
+	v.stopSync, v.synced = cancel, make(chan struct{})
+	go func() {
+		defer close(v.synced)
+		v.keepMounted(background)
+	}()
+	return nil
+}
+
+func (v *Virtward) keepMounted(ctx context.Context) {
+	ticker := time.NewTicker(syncInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			for _, m := range v.mounts {
+				_, _ = m.sync(ctx, v.controlPlane.client) // the next round tries again, as a kubelet would
+			}
+		}
+	}
+}
+
+// Start starts the process again after Kill or Stop, and waits until it is ready.
+func (v *Virtward) Start(ctx context.Context) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.process != nil && v.process.running() {
+		return errors.New(v.command.name + " is running already")
+	}
+	p, err := v.controlPlane.starter.start(v.command)
+	if err != nil {
+		return err
+	}
+	v.process = p
+	if v.ready == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	client := &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a kubelet's probe does not verify either
+	}}
+	return p.await(ctx, func(ctx context.Context) error { return answersOK(ctx, client, v.ready) })
+}
+
+// Kill ends the process at once, as a crash would.
+func (v *Virtward) Kill() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.process != nil {
+		v.process.kill()
+	}
+}
+
+// Stop ends the process as a kubelet would: SIGTERM first. It is an error if that does not suffice.
+func (v *Virtward) Stop() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.process == nil || !v.process.running() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	return v.process.terminate(ctx)
+}
+
+// Restart stops the process in an orderly way and starts it again.
+func (v *Virtward) Restart(ctx context.Context) error {
+	return errors.Join(v.Stop(), v.Start(ctx))
+}
+
+// PID is the process id; 0 when it does not run.
+func (v *Virtward) PID() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.process == nil || !v.process.running() {
+		return 0
+	}
+	return v.process.cmd.Process.Pid
+}
+
+// Args are the arguments of the process, the Deployment's own and those added.
+func (v *Virtward) Args() []string { return v.command.args }
+
+// Log is the file with everything that the process wrote, over all its starts.
+func (v *Virtward) Log() string { return v.command.log }
+
+// end is for the control plane's Stop.
+func (v *Virtward) end() {
+	v.Kill()
+	if v.stopSync != nil {
+		v.stopSync()
+		<-v.synced
+	}
+}

@@ -1,0 +1,293 @@
+package guards
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/cel/guards"
+)
+
+// patience bounds every wait for the API server to notice a definition or a policy.
+const patience = 30 * time.Second
+
+func TestGuards(t *testing.T) {
+	cases, err := guards.Cases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := connect(t)
+	for _, schema := range schemas() {
+		t.Run(string(schema.name), func(t *testing.T) {
+			c := newCluster(t, config)
+			c.define(schema)
+			var chosen []guards.Case
+			for _, each := range cases {
+				if each.Schema == schema.name {
+					chosen = append(chosen, each)
+				}
+			}
+			for i, each := range chosen {
+				c.prepare(objectName(i), each)
+			}
+			c.guard()
+			for i, each := range chosen {
+				t.Run(each.Name, func(t *testing.T) { c.judge(t, objectName(i), each) })
+			}
+			t.Run("type checking", c.typeChecks)
+		})
+	}
+}
+
+func objectName(i int) string { return fmt.Sprintf("kubevirt-%d", i) }
+
+// cluster is the API server, as one schema's cases see it.
+type cluster struct {
+	t        *testing.T
+	ctx      context.Context
+	client   client.Client
+	warnings *warnings
+}
+
+func newCluster(t *testing.T, config *rest.Config) *cluster {
+	t.Helper()
+	heard := &warnings{}
+	config = rest.CopyConfig(config)
+	config.WarningHandler = heard
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// That a definition prunes a field is what some cases are about.
+	c = client.WithFieldValidation(c, metav1.FieldValidationIgnore)
+	return &cluster{t: t, ctx: t.Context(), client: c, warnings: heard}
+}
+
+// prepare puts a case's old object in place, before any guard can refuse it.
+func (c *cluster) prepare(name string, each guards.Case) {
+	c.t.Helper()
+	if each.Old == nil {
+		return
+	}
+	object := kubeVirt(name, each, *each.Old)
+	c.t.Cleanup(func() { c.remove(object) })
+	c.must("creating the old object", c.client.Create(c.ctx, object))
+	if each.Old.Status != nil {
+		object.Object["status"] = each.Old.Status
+		c.must("writing the old status", c.client.Status().Update(c.ctx, object))
+	}
+	if each.Deleting {
+		c.must("deleting the old object", c.client.Delete(c.ctx, object))
+	}
+}
+
+// guard installs the guards and returns when they are in force.
+func (c *cluster) guard() {
+	c.t.Helper()
+	objects, err := guards.Objects()
+	c.must("reading the guards", err)
+	objects = append(objects, sentinel()...)
+	for _, object := range objects {
+		c.must("installing "+object.GetName(), c.client.Create(c.ctx, object))
+	}
+	c.await("the guards to be in force", func() bool { return c.sentinelStands() })
+	c.t.Cleanup(func() {
+		for _, object := range objects {
+			c.must("removing "+object.GetName(), c.client.Delete(context.Background(), object))
+		}
+		c.await("the guards to be gone", func() bool { return !c.sentinelStands() })
+	})
+}
+
+// sentinel is a policy that denies one name. It is installed and removed after the guards, so that what it
+// does tells whether the API server has taken notice of them, also where they have nothing to deny.
+func sentinel() []*unstructured.Unstructured {
+	policy := admission("ValidatingAdmissionPolicy", map[string]any{
+		"failurePolicy": "Fail",
+		"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{
+			"apiGroups": []any{"kubevirt.io"}, "apiVersions": []any{"v1"},
+			"operations": []any{"CREATE"}, "resources": []any{"kubevirts"},
+		}}},
+		"validations": []any{map[string]any{"expression": "object.metadata.name != 'sentinel'"}},
+	})
+	binding := admission("ValidatingAdmissionPolicyBinding", map[string]any{
+		"policyName": "sentinel", "validationActions": []any{"Deny"},
+	})
+	return []*unstructured.Unstructured{policy, binding}
+}
+
+func admission(kind string, spec map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1",
+		"kind":       kind,
+		"metadata":   map[string]any{"name": "sentinel"},
+		"spec":       spec,
+	}}
+}
+
+func (c *cluster) sentinelStands() bool {
+	err := c.client.Create(context.Background(), kubeVirt("sentinel", guards.Case{}, guards.Object{}), client.DryRunAll)
+	if err != nil && !apierrors.IsInvalid(err) {
+		c.t.Fatalf("asking the sentinel: %v", err)
+	}
+	return err != nil
+}
+
+// judge sends a case's request and compares what came back.
+func (c *cluster) judge(t *testing.T, name string, each guards.Case) {
+	object := kubeVirt(name, each, each.New)
+	c.warnings.reset()
+	err := c.send(object, each)
+
+	var want []string
+	for _, w := range each.Warnings {
+		want = append(want, fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s': %[2]s", guards.KubeVirtHypervisorEffect, w))
+	}
+	if diff := cmp.Diff(want, c.warnings.heard(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+	if each.Denied == "" {
+		if err != nil {
+			t.Errorf("denied, but should be allowed: %v", err)
+		}
+		return
+	}
+	if err == nil {
+		t.Fatalf("allowed, but should be denied: %s", each.Denied)
+	}
+	message := fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", guards.KubeVirtHypervisor, each.Denied)
+	expected := metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusUnprocessableEntity,
+		Reason:  metav1.StatusReasonInvalid,
+		Message: fmt.Sprintf("kubevirts.kubevirt.io %q is forbidden: %s", name, message),
+		Details: &metav1.StatusDetails{
+			Group: "kubevirt.io", Kind: "kubevirts", Name: name,
+			Causes: []metav1.StatusCause{{Message: message}},
+		},
+	}
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		t.Fatalf("not an answer of the API server: %v", err)
+	}
+	if diff := cmp.Diff(expected, status.Status(), cmpopts.IgnoreTypes(metav1.TypeMeta{})); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+}
+
+// send does the request of a case, on top of the object as it is now.
+func (c *cluster) send(object *unstructured.Unstructured, each guards.Case) error {
+	if each.Old == nil {
+		return c.client.Create(c.ctx, object, client.DryRunAll)
+	}
+	current := object.DeepCopy()
+	c.must("reading the old object", c.client.Get(c.ctx, client.ObjectKeyFromObject(object), current))
+	object.SetResourceVersion(current.GetResourceVersion())
+	if each.Status {
+		object.Object["status"] = each.New.Status
+		return c.client.Status().Update(c.ctx, object)
+	}
+	return c.client.Update(c.ctx, object)
+}
+
+// typeChecks fails if the API server finds a mistake in an expression, given the definition it guards.
+func (c *cluster) typeChecks(t *testing.T) {
+	for _, name := range []string{guards.KubeVirtHypervisor, guards.KubeVirtHypervisorEffect} {
+		policy := admission("ValidatingAdmissionPolicy", nil)
+		policy.SetName(name)
+		c.await("the type checking of "+name, func() bool {
+			c.must("reading the policy", c.client.Get(c.ctx, client.ObjectKeyFromObject(policy), policy))
+			_, checked, _ := unstructured.NestedMap(policy.Object, "status", "typeChecking")
+			return checked
+		})
+		if mistakes, found, _ := unstructured.NestedSlice(policy.Object, "status", "typeChecking", "expressionWarnings"); found {
+			t.Errorf("%s: %v", name, mistakes)
+		}
+	}
+}
+
+// remove deletes an object, finalizers or not, if it is still there.
+func (c *cluster) remove(object *unstructured.Unstructured) {
+	c.t.Helper()
+	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+	err := c.client.Patch(context.Background(), object, patch)
+	c.must("removing the finalizers of "+object.GetName(), client.IgnoreNotFound(err))
+	err = c.client.Delete(context.Background(), object)
+	c.must("deleting "+object.GetName(), client.IgnoreNotFound(err))
+}
+
+func (c *cluster) await(what string, done func() bool) {
+	c.t.Helper()
+	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true,
+		func(context.Context) (bool, error) { return done(), nil })
+	if err != nil {
+		c.t.Fatalf("waited %s in vain for %s", patience, what)
+	}
+}
+
+func (c *cluster) must(what string, err error) {
+	c.t.Helper()
+	if err != nil {
+		c.t.Fatalf("%s: %v", what, err)
+	}
+}
+
+func kubeVirt(name string, each guards.Case, content guards.Object) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetAPIVersion("kubevirt.io/v1")
+	if each.APIVersion != "" {
+		object.SetAPIVersion(each.APIVersion)
+	}
+	object.SetKind("KubeVirt")
+	object.SetNamespace(metav1.NamespaceDefault)
+	object.SetName(name)
+	object.SetAnnotations(content.Annotations)
+	object.SetFinalizers(content.Finalizers)
+	object.Object["spec"] = map[string]any{}
+	if content.Spec != nil {
+		object.Object["spec"] = content.Spec
+	}
+	return object.DeepCopy()
+}
+
+// warnings collects what policies warn of, and not that a version of the resource is deprecated.
+type warnings struct {
+	mutex sync.Mutex
+	texts []string
+}
+
+// HandleWarningHeader implements rest.WarningHandler.
+func (w *warnings) HandleWarningHeader(_ int, _, text string) {
+	if !strings.HasPrefix(text, "Validation failed for ValidatingAdmissionPolicy ") {
+		return
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+func (w *warnings) reset() {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.texts = nil
+}
+
+func (w *warnings) heard() []string {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return append([]string(nil), w.texts...)
+}

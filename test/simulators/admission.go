@@ -1,0 +1,136 @@
+package simulators
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+)
+
+// operation of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+func replace(path string, value any) operation {
+	return operation{Op: "replace", Path: path, Value: value}
+}
+
+// mutateVM does to a VM what KubeVirt persists in it: kinds, architecture, machine type and the random
+// identity. It replaces /spec and /metadata as a whole.
+func mutateVM(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	vm := &kubevirtv1.VirtualMachine{}
+	if err := json.Unmarshal(request.Object.Raw, vm); err != nil {
+		return refuse(err.Error())
+	}
+	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
+		return admit(request)
+	}
+	if vm.Spec.Instancetype != nil && vm.Spec.Instancetype.Kind == "" {
+		vm.Spec.Instancetype.Kind = "VirtualMachineClusterInstancetype"
+	}
+	if vm.Spec.Preference != nil && vm.Spec.Preference.Kind == "" {
+		vm.Spec.Preference.Kind = "VirtualMachineClusterPreference"
+	}
+	complete(&vm.Spec.Template.Spec)
+	return patch(replace("/spec", vm.Spec), replace("/metadata", vm.ObjectMeta))
+}
+
+// mutateVMI does on a create what virt-api does: the identity, the finalizer and the first phase, by
+// replacing /spec, /metadata and /status as a whole. On an update only KubeVirt may change the status.
+func mutateVMI(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	vmi, old := &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.VirtualMachineInstance{}
+	if err := json.Unmarshal(request.Object.Raw, vmi); err != nil {
+		return refuse(err.Error())
+	}
+	if request.Operation == admissionv1.Update {
+		if err := json.Unmarshal(request.OldObject.Raw, old); err != nil {
+			return refuse(err.Error())
+		}
+		if ofKubeVirt(request.UserInfo.Username) || equality.Semantic.DeepEqual(vmi.Status, old.Status) {
+			return admit(request)
+		}
+		return patch(replace("/status", old.Status))
+	}
+	complete(&vmi.Spec)
+	if vmi.Annotations == nil {
+		vmi.Annotations = map[string]string{}
+	}
+	vmi.Annotations[kubevirtv1.PciTopologyVersionAnnotation] = kubevirtv1.PciTopologyVersionV3
+	if !slices.Contains(vmi.Finalizers, kubevirtv1.VirtualMachineInstanceFinalizer) {
+		vmi.Finalizers = append(vmi.Finalizers, kubevirtv1.VirtualMachineInstanceFinalizer)
+	}
+	vmi.Status.Phase = kubevirtv1.Pending
+	return patch(replace("/spec", vmi.Spec), replace("/metadata", vmi.ObjectMeta), replace("/status", vmi.Status))
+}
+
+// complete sets the least that KubeVirt sets in either kind.
+func complete(spec *kubevirtv1.VirtualMachineInstanceSpec) {
+	if spec.Architecture == "" {
+		spec.Architecture = "amd64"
+	}
+	if spec.Domain.Machine == nil {
+		spec.Domain.Machine = &kubevirtv1.Machine{}
+	}
+	if spec.Domain.Machine.Type == "" {
+		spec.Domain.Machine.Type = machines[spec.Architecture]
+	}
+	if spec.Domain.Firmware == nil {
+		spec.Domain.Firmware = &kubevirtv1.Firmware{}
+	}
+	if spec.Domain.Firmware.UUID == "" {
+		spec.Domain.Firmware.UUID = types.UID(uuid.NewString())
+	}
+}
+
+var machines = map[string]string{"amd64": "q35", "arm64": "virt", "s390x": "s390-ccw-virtio"}
+
+// validateVMIUpdate lets only KubeVirt change the spec of a VMI.
+func validateVMIUpdate(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	vmi, old := &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.VirtualMachineInstance{}
+	if err := json.Unmarshal(request.Object.Raw, vmi); err != nil {
+		return refuse(err.Error())
+	}
+	if err := json.Unmarshal(request.OldObject.Raw, old); err != nil {
+		return refuse(err.Error())
+	}
+	if !equality.Semantic.DeepEqual(vmi.Spec, old.Spec) && !ofKubeVirt(request.UserInfo.Username) {
+		return refuse("update of VMI object is restricted")
+	}
+	return admit(request)
+}
+
+func ofKubeVirt(user string) bool {
+	name, found := strings.CutPrefix(user, accountPrefix)
+	return found && slices.Contains(accounts, name)
+}
+
+func admit(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Allowed: true}
+}
+
+func refuse(message string) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status:  metav1.StatusFailure,
+		Reason:  metav1.StatusReasonInvalid,
+		Code:    http.StatusUnprocessableEntity,
+		Message: message,
+	}}
+}
+
+func patch(operations ...operation) *admissionv1.AdmissionResponse {
+	content, err := json.Marshal(operations)
+	if err != nil {
+		return refuse(err.Error())
+	}
+	return &admissionv1.AdmissionResponse{Allowed: true, Patch: content, PatchType: new(admissionv1.PatchTypeJSONPatch)}
+}

@@ -1,0 +1,278 @@
+package webhooks
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/test/build"
+)
+
+func newMutator(t testing.TB) *Mutator {
+	t.Helper()
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := lookup.NewMemory("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := platform.Defaults(platform.Settings{})
+	return &Mutator{
+		Pipeline: effective.NewPipeline(registry), Facts: func() *platform.Facts { return facts }, Objects: objects,
+		Metrics: metrics, Log: logr.Discard(), Clock: clock.RealClock{},
+	}
+}
+
+// reviewOf wraps an object as the API server does, and lets the caller change the request.
+func reviewOf(t testing.TB, kind string, object any, changes ...func(*admissionv1.AdmissionRequest)) []byte {
+	t.Helper()
+	raw, ok := object.(json.RawMessage)
+	if !ok {
+		var err error
+		if raw, err = json.Marshal(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request := &admissionv1.AdmissionRequest{
+		UID: "1", Kind: metav1.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: kind},
+		Name: "db", Namespace: "default", Operation: admissionv1.Create,
+		Object: runtime.RawExtension{Raw: raw},
+	}
+	for _, change := range changes {
+		change(request)
+	}
+	data, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func answerOf(t testing.TB, m *Mutator, body []byte) *admissionv1.AdmissionResponse {
+	t.Helper()
+	data, err := m.Review(context.Background(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(data, &review); err != nil {
+		t.Fatal(err)
+	}
+	if review.Response.UID != "1" || !review.Response.Allowed {
+		t.Fatalf("answer %s: the mutator allows every well-formed request, under its uid", data)
+	}
+	return review.Response
+}
+
+func TestAVMIIsPatched(t *testing.T) {
+	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, build.Typical("db").Obj()))
+	if response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
+		t.Fatalf("no JSON patch in %+v", response)
+	}
+	if !bytes.Contains(response.Patch, []byte(`{"op":"add","path":"/spec/domain/devices/disks/1/disk/bus","value":"sata"}`)) {
+		t.Errorf("the patch sets no bus: %s", response.Patch)
+	}
+	want := map[string]string{"hypervisor": "kvm/amd64", "layers": "base,amd64,finalize"}
+	if diff := cmp.Diff(want, response.AuditAnnotations); diff != "" {
+		t.Errorf("audit annotations (-want +got):\n%s", diff)
+	}
+	if len(response.Warnings) != 0 {
+		t.Errorf("warnings %v", response.Warnings)
+	}
+}
+
+func TestAVMGetsWhatKubeVirtPersists(t *testing.T) {
+	response := answerOf(t, newMutator(t), reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
+	want := `[{"op":"add","path":"/spec/template/spec/architecture","value":"amd64"},{"op":"add","path":"/spec/template/spec/domain/machine","value":{"type":"q35"}}]`
+	if diff := cmp.Diff(want, string(response.Patch)); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+	warnings := []string{`spec.instancetype: there is no VirtualMachineClusterInstancetype u1.small; the VM is judged without it`}
+	if diff := cmp.Diff(warnings, response.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatPassesUnchanged(t *testing.T) {
+	vmi := build.VMI("db").Obj()
+	deleted := vmi.DeepCopy()
+	now := metav1.Now()
+	deleted.DeletionTimestamp = &now
+	complete := newMutator(t)
+	for name, body := range map[string][]byte{
+		"an update":                          reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }),
+		"a delete":                           reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
+		"a subresource":                      reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
+		"what is being deleted":              reviewOf(t, kindVMI, deleted),
+		"a kind of another group":            reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "apps" }),
+		"another kind of the group":          reviewOf(t, "VirtualMachineInstanceMigration", vmi),
+		"a VM without a template":            reviewOf(t, kindVM, json.RawMessage(`{"spec":{}}`)),
+		"no object":                          reviewOf(t, kindVMI, json.RawMessage(`null`)),
+		"a type that the schema will refuse": reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"cpu":{"cores":"two"}}}}`)),
+		"a quantity that is none":            reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"much"}}}}`)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := answerOf(t, complete, body)
+			if name == "no object" {
+				return // null decodes as an empty VMI, which the schema refuses later
+			}
+			if response.Patch != nil || len(response.Warnings) > 0 {
+				t.Errorf("patch %s, warnings %v; want neither", response.Patch, response.Warnings)
+			}
+		})
+	}
+}
+
+// broken is a cluster that cannot be asked.
+type broken struct{}
+
+func (broken) Get(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
+	return nil, errors.New("connection refused")
+}
+
+func (broken) List(context.Context, schema.GroupVersionKind, string) ([]*unstructured.Unstructured, error) {
+	return nil, errors.New("connection refused")
+}
+
+func TestFailuresPassWithAWarning(t *testing.T) {
+	noFacts := newMutator(t)
+	noFacts.Facts = func() *platform.Facts { return nil }
+	noCluster := newMutator(t)
+	noCluster.Objects = broken{}
+	for name, test := range map[string]struct {
+		mutator *Mutator
+		want    string
+	}{
+		"no facts yet":           {noFacts, "virtward could not complete this object: the KubeVirt resource has not been read yet"},
+		"an unreachable cluster": {noCluster, "virtward could not complete this object: listing VirtualMachineInstancePresets in default: connection refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			response := answerOf(t, test.mutator, reviewOf(t, kindVMI, build.VMI("db").Obj()))
+			if diff := cmp.Diff([]string{test.want}, response.Warnings); diff != "" || response.Patch != nil {
+				t.Errorf("patch %s; warnings (-want +got):\n%s", response.Patch, diff)
+			}
+		})
+	}
+}
+
+func TestNoAdmissionReview(t *testing.T) {
+	m := newMutator(t)
+	for name, test := range map[string]struct {
+		body string
+		code int
+		want string
+	}{
+		"nothing":         {"", 400, "the body is not an AdmissionReview: unexpected end of JSON input"},
+		"not JSON":        {"<xml/>", 400, "the body is not an AdmissionReview: invalid character '<' looking for beginning of value"},
+		"cut off":         {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1"`, 400, "the body is not an AdmissionReview: unexpected end of JSON input"},
+		"another kind":    {`{"kind":"Pod","apiVersion":"v1"}`, 400, `the body is v1 "Pod", not an AdmissionReview of admission.k8s.io/v1`},
+		"an old version":  {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"1"}}`, 400, `the body is admission.k8s.io/v1beta1 "AdmissionReview", not an AdmissionReview of admission.k8s.io/v1`},
+		"no request":      {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, 400, "the AdmissionReview holds no request with a uid"},
+		"no uid":          {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}`, 400, "the AdmissionReview holds no request with a uid"},
+		"more than 16 MB": {`{"a":"` + strings.Repeat("x", maxReview) + `"}`, 413, "http: request body too large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := httptest.NewRecorder()
+			m.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, MutatePath, strings.NewReader(test.body)))
+			if got := strings.TrimSpace(recorder.Body.String()); recorder.Code != test.code || got != test.want {
+				t.Errorf("%d %q, want %d %q", recorder.Code, got, test.code, test.want)
+			}
+		})
+	}
+}
+
+func TestAPanicIsOneFailedRequest(t *testing.T) {
+	m := newMutator(t)
+	m.Facts = func() *platform.Facts { panic("boom") }
+	recorder := httptest.NewRecorder()
+	m.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, MutatePath, bytes.NewReader(reviewOf(t, kindVMI, build.VMI("db").Obj()))))
+	if body, _ := io.ReadAll(recorder.Body); recorder.Code != http.StatusInternalServerError {
+		t.Errorf("%d %s", recorder.Code, body)
+	}
+	if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues("none", "none", verdictFailed)); got != 1 {
+		t.Errorf("%v failed requests counted, want 1", got)
+	}
+}
+
+func TestALargeObject(t *testing.T) {
+	vmi := build.Typical("db").Obj()
+	vmi.Annotations = map[string]string{"note": strings.Repeat("x", 3<<20)}
+	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, vmi))
+	if response.Patch == nil || len(response.Patch) > 4096 {
+		t.Errorf("the patch has %d bytes: it must not grow with the object", len(response.Patch))
+	}
+}
+
+func TestRequestsAreCounted(t *testing.T) {
+	m := newMutator(t)
+	answerOf(t, m, reviewOf(t, kindVMI, build.VMI("db").Obj()))
+	answerOf(t, m, reviewOf(t, "SomethingElse", build.VMI("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Operation = "INVENTED" }))
+	for _, want := range [][3]string{{kindVMI, "CREATE", verdictPatched}, {"other", "other", verdictIgnored}} {
+		if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues(want[:]...)); got != 1 {
+			t.Errorf("%v counted %v times, want once", want, got)
+		}
+	}
+}
+
+// FuzzReview: whatever bytes arrive, they are answered: with an AdmissionReview that allows, whose patch
+// applies, or with an error that says why they are none.
+func FuzzReview(f *testing.F) {
+	for i, object := range writtenVMIs(f) {
+		if i%50 == 0 {
+			f.Add(reviewOf(f, kindVMI, json.RawMessage(object)))
+		}
+	}
+	f.Add(reviewOf(f, kindVM, build.VM("db").Instancetype("u1.small").Preference("fedora").Obj()))
+	f.Add([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE"}}`))
+	m := newMutator(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		data, err := m.Review(context.Background(), body)
+		if err != nil {
+			return
+		}
+		var answer, question admissionv1.AdmissionReview
+		if err := json.Unmarshal(data, &answer); err != nil {
+			t.Fatalf("the answer is no AdmissionReview: %v", err)
+		}
+		if !answer.Response.Allowed {
+			t.Fatal("the mutator refused")
+		}
+		if answer.Response.Patch == nil {
+			return
+		}
+		if err := json.Unmarshal(body, &question); err != nil {
+			t.Fatal(err)
+		}
+		apply(t, question.Request.Object.Raw, answer.Response.Patch)
+	})
+}
