@@ -1,0 +1,181 @@
+package e2e
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/controlplane"
+)
+
+// load applies VMIs, dry, until it is stopped.
+type load struct {
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
+	applied  atomic.Int64
+	complete atomic.Int64
+	refused  atomic.Pointer[error]
+}
+
+func startLoad(workers int) *load {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{cancel: cancel}
+	for w := range workers {
+		l.done.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				vmi := build.Typical(fmt.Sprintf("load-%d-%d", w, i)).Obj()
+				err := alice.Create(ctx, vmi, client.DryRunAll)
+				switch {
+				case ctx.Err() != nil:
+				case err != nil:
+					l.refused.CompareAndSwap(nil, &err)
+				default:
+					l.applied.Add(1)
+					if vmi.Spec.Domain.Machine != nil {
+						l.complete.Add(1)
+					}
+				}
+			}
+		})
+	}
+	return l
+}
+
+// stop ends the load; every VMI must have been accepted.
+func (l *load) stop() {
+	GinkgoHelper()
+	l.cancel()
+	l.done.Wait()
+	if err := l.refused.Load(); err != nil {
+		Fail("a VMI was refused: " + (*err).Error())
+	}
+}
+
+// more waits until the load has applied a number of VMIs from now on.
+func (l *load) more(ctx context.Context, n int64) {
+	GinkgoHelper()
+	from := l.applied.Load()
+	Eventually(func() int64 { return l.applied.Load() - from }).WithContext(ctx).WithTimeout(30 * time.Second).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", n))
+}
+
+var _ = Describe("Under load", Serial, func() {
+	It("a rotated server certificate costs no call", func(ctx SpecContext) {
+		failed, before := failedCalls(ctx), served(ctx)
+		l := startLoad(3)
+		l.more(ctx, 50)
+
+		By("taking the server's pair out of the Secret, so that it is made anew under the same CA")
+		secret := certificateSecret(ctx)
+		authority := string(secret.Data["ca.crt"])
+		delete(secret.Data, corev1.TLSCertKey)
+		delete(secret.Data, corev1.TLSPrivateKeyKey)
+		Expect(admin.Update(ctx, secret)).To(Succeed())
+		Eventually(served).WithContext(ctx).WithTimeout(20 * time.Second).ShouldNot(Equal(before))
+		l.more(ctx, 50)
+		l.stop()
+
+		Expect(string(certificateSecret(ctx).Data["ca.crt"])).To(Equal(authority))
+		Expect(failedCalls(ctx)).To(Equal(failed), "the API server counts every call that failed")
+		Expect(l.complete.Load()).To(Equal(l.applied.Load()), "every VMI was completed")
+	})
+
+	It("a killed webhook lets VMIs pass, and completes them again as soon as it is back", func(ctx SpecContext) {
+		failed := failedCalls(ctx)
+		l := startLoad(3)
+		l.more(ctx, 50)
+		virtward.Kill()
+		l.more(ctx, 20)
+		Expect(virtward.Start(ctx)).To(Succeed())
+		Expect(failedCalls(ctx)).To(BeNumerically(">", failed), "calls failed while it was dead, and nobody was refused")
+		l.more(ctx, 50)
+
+		settled := failedCalls(ctx)
+		complete, applied := l.complete.Load(), l.applied.Load()
+		l.more(ctx, 100)
+		l.stop()
+		Expect(failedCalls(ctx)).To(Equal(settled), "no call fails once it is ready")
+		Expect(l.complete.Load()-complete).To(BeNumerically(">=", l.applied.Load()-applied-3), "every VMI is completed, but for those under way")
+	})
+
+	It("a webhook that is asked to stop answers what it has begun", func(ctx SpecContext) {
+		l := startLoad(3)
+		l.more(ctx, 50)
+		Expect(virtward.Stop()).To(Succeed())
+		l.more(ctx, 10)
+		l.stop()
+		Expect(virtward.Start(ctx)).To(Succeed())
+	})
+})
+
+var _ = Describe("What is no AdmissionReview", func() {
+	It("is answered with what is wrong, and takes nothing down", func(ctx SpecContext) {
+		address, roots := endpoint(ctx)
+		caller := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}}}
+		for body, want := range map[string]string{
+			`{`:                         "400 the body is not an AdmissionReview: unexpected end of JSON input",
+			`[]`:                        "400 the body is not an AdmissionReview: json: cannot unmarshal array into Go value of type v1.AdmissionReview",
+			`{"kind":"Pod"}`:            `400 the body is  "Pod", not an AdmissionReview of admission.k8s.io/v1`,
+			strings.Repeat("x", 17<<20): "413 http: request body too large",
+		} {
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/mutate", strings.NewReader(body))
+			Expect(err).NotTo(HaveOccurred())
+			response, err := caller.Do(request)
+			Expect(err).NotTo(HaveOccurred())
+			answer, err := io.ReadAll(response.Body)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(response.Body.Close()).To(Succeed())
+			Expect(fmt.Sprintf("%d %s", response.StatusCode, strings.TrimSpace(string(answer)))).To(Equal(want))
+		}
+		vmi := build.VMI("after").Obj()
+		Expect(alice.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
+		Expect(vmi.Spec.Domain.Machine.Type).To(Equal("q35"))
+	})
+})
+
+// serverName is what the certificate is for.
+const serverName = controlplane.VirtwardService + "." + controlplane.VirtwardNamespace + ".svc"
+
+func certificateSecret(ctx context.Context) *corev1.Secret {
+	GinkgoHelper()
+	secret := &corev1.Secret{}
+	Expect(admin.Get(ctx, client.ObjectKey{Namespace: controlplane.VirtwardNamespace, Name: "virtward-webhook-cert"}, secret)).To(Succeed())
+	return secret
+}
+
+// endpoint is where the API server calls us, and whom it trusts there.
+func endpoint(ctx context.Context) (string, *x509.CertPool) {
+	GinkgoHelper()
+	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: webhook}, configuration)).To(Succeed())
+	target := configuration.Webhooks[0].ClientConfig
+	roots := x509.NewCertPool()
+	Expect(roots.AppendCertsFromPEM(target.CABundle)).To(BeTrue())
+	return net.JoinHostPort("localhost", fmt.Sprint(*target.Service.Port)), roots
+}
+
+// served is the serial and the beginning of the certificate that a handshake meets now.
+func served(ctx context.Context) string {
+	GinkgoHelper()
+	address, roots := endpoint(ctx)
+	dialer := &tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}}
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	Expect(err).NotTo(HaveOccurred())
+	defer connection.Close()
+	leaf := connection.(*tls.Conn).ConnectionState().PeerCertificates[0]
+	return fmt.Sprintf("%x", leaf.Signature)
+}

@@ -1,0 +1,129 @@
+// Package e2e holds the stories that need everything at once: a real API server, our chart installed by
+// Helm, virtward running as its Deployment says, real users, and KubeVirt's admission and controllers
+// simulated around it.
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/crds"
+	"github.com/virtward/virtward/test/simulators"
+)
+
+// webhook is the name of our webhook, in the API server's metrics and audit annotations.
+const webhook = "mutate.virtward.io"
+
+// What the suite runs against.
+var (
+	cluster  *controlplane.ControlPlane
+	kubevirt *simulators.KubeVirt
+	virtward *controlplane.Virtward
+	// admin may do everything; alice may edit virtual machines in the namespace default.
+	admin client.Client
+	alice client.Client
+)
+
+func TestE2E(t *testing.T) {
+	log.SetLogger(GinkgoLogr)
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Virtward on a real API server")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	definitions, err := crds.All()
+	Expect(err).NotTo(HaveOccurred())
+	seed, err := crds.Variant(crds.SeedHypervisor)
+	Expect(err).NotTo(HaveOccurred())
+	for i := range definitions {
+		if definitions[i].Name == seed.Name {
+			definitions[i] = seed
+		}
+	}
+	cluster, err = controlplane.Start(ctx, controlplane.Options{Audit: true, CRDs: definitions})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(cluster.Stop()).To(Succeed()) })
+	admin = cluster.Client()
+
+	kubevirt, err = simulators.InstallKubeVirt(ctx, cluster, kubevirtv1.KubeVirtConfiguration{}, nil)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) { Expect(kubevirt.Stop(ctx)).To(Succeed()) })
+
+	virtward, err = cluster.InstallVirtward(ctx, nil, controlplane.Workload{})
+	Expect(err).NotTo(HaveOccurred())
+
+	config, err := cluster.UserConfig("alice")
+	Expect(err).NotTo(HaveOccurred())
+	grantVirtualMachines(ctx, "alice")
+	alice = clientFor(config)
+
+	By("waiting until the API server calls the webhook")
+	Eventually(func(g Gomega, ctx context.Context) {
+		vmi := build.VMI("probe").Obj()
+		g.Expect(alice.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
+		g.Expect(calls(ctx, "200")).To(BeNumerically(">", 0))
+	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+}, NodeTimeout(3*time.Minute))
+
+// grantVirtualMachines lets a user edit the virtual machines of the namespace default, and nothing else.
+func grantVirtualMachines(ctx context.Context, user string) {
+	GinkgoHelper()
+	role := &rbacv1.Role{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm-editor-" + user},
+		Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines", "virtualmachineinstances"},
+			Verbs: []string{"get", "list", "create", "update", "patch", "delete"},
+		}},
+	}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	Expect(admin.Create(ctx, role)).To(Succeed())
+	Expect(admin.Create(ctx, binding)).To(Succeed())
+}
+
+func clientFor(config *rest.Config) client.Client {
+	GinkgoHelper()
+	scheme, err := controlplane.Scheme()
+	Expect(err).NotTo(HaveOccurred())
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// calls is how often the API server has called our webhook with an HTTP status as the outcome.
+func calls(ctx context.Context, code string) (float64, error) {
+	return cluster.Metric(ctx, "apiserver_admission_webhook_request_total", map[string]string{"name": webhook, "code": code})
+}
+
+// failedCalls is how often the API server let an object pass because our webhook did not answer.
+func failedCalls(ctx context.Context) float64 {
+	GinkgoHelper()
+	count, err := cluster.Metric(ctx, "apiserver_admission_webhook_fail_open_count", map[string]string{"name": webhook})
+	Expect(err).NotTo(HaveOccurred())
+	return count
+}
+
+// cleanUp deletes an object at the end of the spec, and waits until it is gone.
+func cleanUp(object client.Object) {
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed())
+		Eventually(func(ctx context.Context) error {
+			return admin.Get(ctx, client.ObjectKeyFromObject(object), object)
+		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("not found")))
+	}, NodeTimeout(30*time.Second))
+}
