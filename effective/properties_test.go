@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	v1 "kubevirt.io/api/core/v1"
@@ -84,7 +85,7 @@ func checkVMI(t *testing.T, p *effective.Pipeline, facts *platform.Facts, vmi *v
 		t.Errorf("completing what is complete changed %v", second.Changes)
 	}
 	written, complete := leavesOf(t, vmi), leavesOf(t, first.VMI)
-	if lost := leaves.Lost(written, complete); len(lost) > 0 && !zeroesOnly(written, lost) {
+	if lost := leaves.Lost(written, complete); !allUnset(written, lost) {
 		t.Errorf("fields that had a value were changed: %v", lost)
 	}
 	for _, path := range leaves.Changed(written, complete) {
@@ -96,7 +97,7 @@ func checkVMI(t *testing.T, p *effective.Pipeline, facts *platform.Facts, vmi *v
 		if !anyBelow(complete, c.Path) && !isEmpty(c.Value) {
 			t.Errorf("the provenance names %s, which is not there", c.Path)
 		}
-		if value, was := written[c.Path]; was && !zero(value) {
+		if value, was := written[c.Path]; was && !unset(c.Path, value) {
 			t.Errorf("the provenance says that %s was filled, but it was %v already", c.Path, value)
 		}
 	}
@@ -136,10 +137,16 @@ func isEmpty(value any) bool {
 
 func zero(value any) bool { return value == "" || value == 0.0 || value == false }
 
-// zeroesOnly tells whether what was lost had only zero values, which mean "not set" where there is no pointer.
-func zeroesOnly(written map[string]any, lost []string) bool {
+// unset tells the values that mean "not set" where there is no pointer: zeroes, and in probes whatever is
+// below their minimum of 1.
+func unset(path string, value any) bool {
+	number, ok := value.(float64)
+	return zero(value) || ok && number < 1 && strings.Contains(path, "Probe.")
+}
+
+func allUnset(written map[string]any, lost []string) bool {
 	for _, path := range lost {
-		if !zero(written[path]) {
+		if !unset(path, written[path]) {
 			return false
 		}
 	}

@@ -264,7 +264,8 @@ func probes(c *Completion) {
 	probe(c, "readinessProbe", c.Spec.ReadinessProbe)
 }
 
-// probe fills Kubernetes' defaults for probes. Seconds and counts.
+// probe fills Kubernetes' defaults for probes, in seconds and counts. Like KubeVirt, which runs after us, it
+// takes what is below the minimum of 1 for not set.
 func probe(c *Completion, path string, p *v1.Probe) {
 	if p == nil {
 		return
@@ -279,6 +280,9 @@ func probe(c *Completion, path string, p *v1.Probe) {
 		{"successThreshold", &p.SuccessThreshold, 1},
 		{"failureThreshold", &p.FailureThreshold, 3},
 	} {
-		provenance.Fill(c.Recorder, path+"."+f.name, f.field, f.value)
+		if *f.field < 1 {
+			*f.field = f.value
+			c.Recorder.Record(path+"."+f.name, f.value)
+		}
 	}
 }
