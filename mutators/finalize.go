@@ -37,7 +37,7 @@ func socketsByRatio(cpu *v1.CPU, ratio uint32) uint32 {
 	if perSocket > 0 && bound > maxVCPUs/perSocket {
 		bound = max(maxVCPUs/perSocket, uint64(cpu.Sockets))
 	}
-	return uint32(min(bound, math.MaxUint32)) //nolint:gosec // bounded on this line
+	return uint32(min(bound, math.MaxUint32))
 }
 
 // maxGuest leaves room for memory hotplug, when changes are rolled out live and this guest can take memory

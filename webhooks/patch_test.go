@@ -44,8 +44,10 @@ func TestPatch(t *testing.T) {
 		"elements of lists, old and new": {
 			`{"spec":{"disks":[{"name":"a"},{"name":"b","disk":{}}]}}`,
 			[]provenance.Change{
-				{Path: "spec.disks[2].name", Value: "c"}, {Path: "spec.disks[0].disk.bus", Value: "sata"},
-				{Path: "spec.disks[1].disk.bus", Value: "sata"}, {Path: "spec.disks[2].disk.bus", Value: "sata"},
+				{Path: "spec.disks[2].name", Value: "c"},
+				{Path: "spec.disks[0].disk.bus", Value: "sata"},
+				{Path: "spec.disks[1].disk.bus", Value: "sata"},
+				{Path: "spec.disks[2].disk.bus", Value: "sata"},
 			},
 			`[{"op":"add","path":"/spec/disks/2","value":{"disk":{"bus":"sata"},"name":"c"}},{"op":"add","path":"/spec/disks/0/disk","value":{"bus":"sata"}},{"op":"add","path":"/spec/disks/1/disk/bus","value":"sata"}]`,
 		},

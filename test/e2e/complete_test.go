@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -227,9 +228,7 @@ func auditAnnotations(name string) map[string]string {
 			Annotations map[string]string
 		}
 		if json.Unmarshal(lines.Bytes(), &event) == nil && event.Verb == "create" && event.Stage == "ResponseComplete" && event.ObjectRef.Name == name {
-			for key, value := range event.Annotations {
-				found[key] = value
-			}
+			maps.Copy(found, event.Annotations)
 		}
 	}
 	return found
