@@ -4,14 +4,18 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	instancetypeapi "kubevirt.io/api/instancetype"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+
+	"github.com/virtward/virtward/limits"
 )
 
 // The kinds of objects that a VM may take its size and its preferences from.
@@ -155,6 +159,9 @@ func decodeSpec(from, into any) error {
 	fields, ok := from.(map[string]any)
 	if !ok {
 		return fmt.Errorf("spec is not an object")
+	}
+	if err := limits.QuantitiesIn(fields, reflect.TypeOf(into), field.NewPath("spec")); err != nil {
+		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, into); err != nil {
 		return fmt.Errorf("spec: %w", err)

@@ -3,6 +3,7 @@ package lookup
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/limits"
 )
 
 // PresetExclusion is the annotation with the value "true" that keeps presets away from a VMI.
@@ -32,7 +35,7 @@ func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.
 	var warnings []string
 	for _, obj := range listed {
 		var p v1.VirtualMachineInstancePreset
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &p); err != nil {
+		if err := read(obj.Object, &p); err != nil {
 			warnings = append(warnings, fmt.Sprintf("%s cannot be read: %v", described(preset, vmi.Namespace, obj.GetName()), err))
 			continue
 		}
@@ -48,4 +51,12 @@ func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.
 	slices.SortFunc(found, func(a, b v1.VirtualMachineInstancePreset) int { return strings.Compare(a.Name, b.Name) })
 	slices.Sort(warnings)
 	return found, warnings, nil
+}
+
+// read decodes a preset, unless doing so would take all day.
+func read(object map[string]any, into *v1.VirtualMachineInstancePreset) error {
+	if err := limits.QuantitiesIn(object, reflect.TypeOf(into), nil); err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(object, into)
 }

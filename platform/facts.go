@@ -3,13 +3,17 @@ package platform
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
 	k8sv1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/limits"
 )
 
 // Architectures that KubeVirt runs VMs on.
@@ -221,6 +225,9 @@ func nonEmpty(text string) []string {
 func merge(over *v1.KubeVirtConfiguration, raw map[string]any) error {
 	if len(raw) == 0 {
 		return nil
+	}
+	if err := limits.QuantitiesIn(raw, reflect.TypeFor[v1.KubeVirtConfiguration](), field.NewPath("spec", "configuration")); err != nil {
+		return err
 	}
 	data, err := json.Marshal(raw)
 	if err != nil {

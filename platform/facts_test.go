@@ -176,7 +176,8 @@ func TestConfigurationsThatKubeVirtRefuses(t *testing.T) {
 		`developerConfiguration: {memoryOvercommit: -1}`:                 `KubeVirt kubevirt/kubevirt: spec.configuration.developerConfiguration.memoryOvercommit: -1 is not positive`,
 		`developerConfiguration: {cpuAllocationRatio: -1}`:               `KubeVirt kubevirt/kubevirt: spec.configuration.developerConfiguration.cpuAllocationRatio: -1 is not positive`,
 		`developerConfiguration: {pvcTolerateLessSpaceUpToPercent: 101}`: `KubeVirt kubevirt/kubevirt: spec.configuration.developerConfiguration.pvcTolerateLessSpaceUpToPercent: 101 is not within 0 and 100`,
-		`cpuRequest: much`: `KubeVirt kubevirt/kubevirt: spec.configuration: `,
+		`cpuRequest: 1e99999999`:                                         `KubeVirt kubevirt/kubevirt: spec.configuration.cpuRequest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`,
+		`cpuRequest: much`:                                               `KubeVirt kubevirt/kubevirt: spec.configuration: `,
 	} {
 		_, err := platform.FromKubeVirt(kubeVirt(t, configuration), platform.Settings{})
 		if err == nil || !strings.HasPrefix(err.Error(), want) {

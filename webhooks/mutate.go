@@ -7,17 +7,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"runtime/debug"
 	"strings"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/limits"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
 )
@@ -141,6 +144,11 @@ func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionReq
 		return response, verdictIgnored
 	}
 	input, err := m.input(request)
+	var outOfProportion *field.Error
+	if errors.As(err, &outOfProportion) {
+		response.Warnings = []string{"virtward did not complete this object: " + err.Error()}
+		return response, verdictUnchanged
+	}
 	if err != nil { // the API server will refuse it by its schema, which says it better
 		m.Log.V(1).Info("passed an object that does not decode", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", err.Error())
 		return response, verdictUnchanged
@@ -167,7 +175,7 @@ func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input
 	switch request.Kind.Kind {
 	case kindVM:
 		in.VM = &v1.VirtualMachine{}
-		if err := sigsjson.UnmarshalCaseSensitivePreserveInts(request.Object.Raw, in.VM); err != nil {
+		if err := decode(request.Object.Raw, in.VM); err != nil {
 			return nil, err
 		}
 		if in.VM.DeletionTimestamp != nil || in.VM.Spec.Template == nil {
@@ -176,7 +184,7 @@ func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input
 		in.VM.Namespace = request.Namespace
 	case kindVMI:
 		in.VMI = &v1.VirtualMachineInstance{}
-		if err := sigsjson.UnmarshalCaseSensitivePreserveInts(request.Object.Raw, in.VMI); err != nil {
+		if err := decode(request.Object.Raw, in.VMI); err != nil {
 			return nil, err
 		}
 		if in.VMI.DeletionTimestamp != nil {
@@ -187,6 +195,14 @@ func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input
 		return nil, nil
 	}
 	return in, nil
+}
+
+// decode reads an object, unless doing so would take all day: a *field.Error names the field then.
+func decode[T any](object []byte, into *T) error {
+	if err := limits.Quantities(object, reflect.TypeFor[T]()); err != nil {
+		return err
+	}
+	return sigsjson.UnmarshalCaseSensitivePreserveInts(object, into)
 }
 
 // complete evaluates the input and writes its changes, warnings and audit annotations into the response.

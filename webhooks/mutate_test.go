@@ -185,6 +185,15 @@ func TestFailuresPassWithAWarning(t *testing.T) {
 	}
 }
 
+func TestAQuantityOutOfProportion(t *testing.T) {
+	vmi := json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}`)
+	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, vmi))
+	want := []string{`virtward did not complete this object: spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`}
+	if diff := cmp.Diff(want, response.Warnings); diff != "" || response.Patch != nil {
+		t.Errorf("patch %s; warnings (-want +got):\n%s", response.Patch, diff)
+	}
+}
+
 func TestNoAdmissionReview(t *testing.T) {
 	m := newMutator(t)
 	for name, test := range map[string]struct {

@@ -1,0 +1,74 @@
+package documents
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtward/virtward/limits"
+)
+
+// fitting compares an object with its Go type before it is decoded. The decoder cannot be asked: types of
+// KubeVirt that decode themselves neither report unknown fields nor tell upper case from lower, and a
+// quantity with a huge exponent keeps it busy for minutes.
+type fitting struct {
+	// unknown are the fields that the type does not have.
+	unknown []string
+	// err is the first quantity that is out of all proportion.
+	err error
+}
+
+// fit copies a value without the fields that its type does not have, as the API server would drop them.
+func (f *fitting) fit(value any, t reflect.Type, path string) any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return f.object(v, t, path)
+	case []any:
+		if t.Kind() != reflect.Slice {
+			return value
+		}
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = f.fit(v[i], t.Elem(), path+"["+strconv.Itoa(i)+"]")
+		}
+		return list
+	case string:
+		if t == quantity && f.err == nil && !limits.Proportionate(v) {
+			f.err = fmt.Errorf("%s: a quantity of this length or exponent is out of all proportion", path)
+		}
+	}
+	return value
+}
+
+func (f *fitting) object(object map[string]any, t reflect.Type, path string) any {
+	typeOf := func(string) (reflect.Type, bool) { return t.Elem(), true }
+	switch t.Kind() {
+	case reflect.Map:
+	case reflect.Struct:
+		fields := limits.Fields(t)
+		if len(fields) == 0 { // its form in JSON is another one than in Go
+			return object
+		}
+		typeOf = func(name string) (reflect.Type, bool) { field, ok := fields[name]; return field, ok }
+	default:
+		return object
+	}
+	kept := make(map[string]any, len(object))
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if field, ok := typeOf(name); ok {
+			kept[name] = f.fit(object[name], field, join(path, name))
+		} else {
+			f.unknown = append(f.unknown, join(path, name))
+		}
+	}
+	return kept
+}
+
+var quantity = reflect.TypeFor[resource.Quantity]()

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/cmd/kubectl-virtward/explanation"
+	"github.com/virtward/virtward/platform"
+)
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	filenames     []string
+	recursive     bool
+	kubevirt      string
+	instancetypes []string
+	preferences   []string
+	hypervisor    string
+	architecture  string
+	fromCluster   bool
+	output        string
+	settings      platform.Settings
+	config        *genericclioptions.ConfigFlags
+	streams       genericiooptions.IOStreams
+}
+
+// The outputs of explain.
+const (
+	outputYAML  = "yaml"
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
+func outputs() []string { return []string{outputYAML, outputTable, outputJSON} }
+
+func architectures() []string { return []string{platform.AMD64, platform.ARM64, platform.S390X} }
+
+func rolloutStrategies() []string {
+	return []string{string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}
+}
+
+func explainCommand(name string, streams genericiooptions.IOStreams) *cobra.Command {
+	o := &explainOptions{streams: streams, config: genericclioptions.NewConfigFlags(true), output: outputYAML}
+	cmd := &cobra.Command{
+		Use:   "explain (TYPE/NAME ... | -f FILE ...)",
+		Short: "Show how virtual machines will really run, and who set which field",
+		Long: `Show how virtual machines will really run, and who set which field.
+
+A VirtualMachine or VirtualMachineInstance says little of what will run. explain expands its instancetype and
+preference, completes it for the hypervisor and the architecture, and shows the result. By default that is
+YAML in which a comment behind each value names the layer it comes from; values without one are the author's.
+
+With -f, nothing but files is read: KubeVirt's own defaults are assumed for the cluster unless --kubevirt or
+a KubeVirt object among the files says otherwise, and instancetypes, preferences, ControllerRevisions, DataSources,
+DataVolumes, PersistentVolumeClaims, VolumeSnapshots and presets are taken from the same files and from
+--instancetype and --preference. With --from-cluster, the cluster is asked for what the files do not hold.
+TYPE/NAME explains an object of the cluster: vm/NAME or vmi/NAME.
+
+It exits with 1 if KubeVirt would refuse a virtual machine, or not start it, because of conflicts.`,
+		Example: example(name, `  # How will these virtual machines run?
+  PROGRAM explain -f vm.yaml
+
+  # The same on Microsoft's hypervisor, on arm64
+  PROGRAM explain -f vm.yaml --hypervisor mshv --arch arm64
+
+  # With a cluster's configuration and instancetypes, saved in files
+  PROGRAM explain -f vm.yaml --kubevirt kubevirt.yaml --instancetype u1.yaml --preference fedora.yaml -o table
+
+  # As this cluster would run a file that is not applied yet
+  PROGRAM explain -f vm.yaml --from-cluster
+
+  # A virtual machine of the cluster, for another program
+  PROGRAM explain vm/db -n shop -o json`),
+		Args: func(cmd *cobra.Command, args []string) error { return o.validate(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&o.filenames, "filename", "f", nil, "Files and directories with the objects to explain; - is standard input")
+	flags.BoolVarP(&o.recursive, "recursive", "R", false, "Read the subdirectories of directories too")
+	flags.StringVar(&o.kubevirt, "kubevirt", "", "File with the cluster's KubeVirt object, or with its spec.configuration alone")
+	flags.StringSliceVar(&o.instancetypes, "instancetype", nil, "Files with instancetypes, or other objects that virtual machines refer to")
+	flags.StringSliceVar(&o.preferences, "preference", nil, "Files with preferences, or other objects that virtual machines refer to")
+	flags.StringVar(&o.hypervisor, "hypervisor", "", "Assume this hypervisor: "+strings.Join(platform.HypervisorNames(), ", "))
+	flags.StringVar(&o.architecture, "arch", "", "Assume this default architecture of the cluster: "+strings.Join(architectures(), ", "))
+	flags.BoolVar(&o.fromCluster, "from-cluster", false, "Ask the cluster for its configuration and for objects that the files do not hold")
+	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs(), ", "))
+	flags.StringVar((*string)(&o.settings.RolloutStrategy), "rollout-strategy", "", "Assume this where the KubeVirt object names no vmRolloutStrategy: "+strings.Join(rolloutStrategies(), ", ")+" (LiveUpdate if empty)")
+	flags.StringVar(&o.settings.MSHVCPUModel, "mshv-cpu-model", "", "CPU model of amd64 guests on mshv, as Virtward is installed: auto, none or a model")
+	o.config.AddFlags(flags)
+	o.addCompletion(cmd)
+	return cmd
+}
+
+// addCompletion offers the values of flags and the names of virtual machines.
+func (o *explainOptions) addCompletion(cmd *cobra.Command) {
+	for flag, values := range map[string][]string{
+		"hypervisor":       platform.HypervisorNames(),
+		"arch":             architectures(),
+		"output":           outputs(),
+		"rollout-strategy": rolloutStrategies(),
+	} {
+		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // the flag is defined above
+		}
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
+		return o.completeNames(cmd.Context(), word)
+	}
+}
+
+func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
+	help := ": see " + cmd.CommandPath() + " --help"
+	switch {
+	case len(args) == 0 && len(o.filenames) == 0:
+		return usage("name a virtual machine, or a file with -f%s", help)
+	case len(args) > 0 && len(o.filenames) > 0:
+		return usage("name virtual machines or files, not both%s", help)
+	case !slices.Contains(outputs(), o.output):
+		return usage("unknown output %q: the known ones are %s", o.output, strings.Join(outputs(), ", "))
+	case o.architecture != "" && !slices.Contains(architectures(), o.architecture):
+		return usage("unknown architecture %q: the known ones are %s", o.architecture, strings.Join(architectures(), ", "))
+	case o.settings.RolloutStrategy != "" && !slices.Contains(rolloutStrategies(), string(o.settings.RolloutStrategy)):
+		return usage("unknown rollout strategy %q: the known ones are %s", o.settings.RolloutStrategy, strings.Join(rolloutStrategies(), ", "))
+	}
+	if o.hypervisor != "" {
+		if _, err := platform.HypervisorByName(o.hypervisor); err != nil {
+			return usageError{err}
+		}
+	}
+	if _, err := namedTargets(args); err != nil {
+		return usage("%w%s", err, help)
+	}
+	return nil
+}
+
+// run reads, evaluates and prints. Conflicts are an error, after everything was printed.
+func (o *explainOptions) run(ctx context.Context, args []string) error {
+	in, err := o.gather(ctx, args)
+	if err != nil {
+		return err
+	}
+	explanations, err := explainAll(ctx, in)
+	if err != nil {
+		return err
+	}
+	o.warn(in, explanations)
+	if err := write(o, explanations); err != nil {
+		return err
+	}
+	return conflictsIn(explanations)
+}
+
+func write(o *explainOptions, explanations []*explanation.Explanation) error {
+	switch o.output {
+	case outputTable:
+		return explanation.WriteTable(o.streams.Out, explanations)
+	case outputJSON:
+		return explanation.WriteJSON(o.streams.Out, explanations)
+	}
+	return explanation.WriteYAML(o.streams.Out, explanations)
+}
+
+// warn tells on standard error what was passed over, and the warnings, those of the facts once.
+func (o *explainOptions) warn(in *inputs, explanations []*explanation.Explanation) {
+	told := map[string]bool{}
+	tell := func(line string) {
+		if !told[line] {
+			told[line] = true
+			fmt.Fprintln(o.streams.ErrOut, line)
+		}
+	}
+	for _, note := range in.notes {
+		tell("note: " + oneLine(note))
+	}
+	for _, w := range in.warnings {
+		tell("warning: " + oneLine(w))
+	}
+	for _, e := range explanations {
+		for _, w := range e.FactsWarnings() {
+			tell("warning: " + oneLine(w))
+		}
+		for _, w := range e.OwnWarnings() {
+			tell("warning: " + oneLine(e.Source+": "+e.Object.String()+": "+w))
+		}
+	}
+}
+
+// conflictsIn is the error that stands for conflicts; nil if there are none.
+func conflictsIn(explanations []*explanation.Explanation) error {
+	var with []*explanation.Explanation
+	for _, e := range explanations {
+		if len(e.Conflicts) > 0 {
+			with = append(with, e)
+		}
+	}
+	switch {
+	case len(with) == 0:
+		return nil
+	case len(with) == 1 && len(with[0].Conflicts) == 1:
+		c := with[0].Conflicts[0]
+		return fmt.Errorf("%s: %s: %s: %s", with[0].Source, with[0].Object, c.Field, c.Message)
+	case len(with) == 1:
+		return fmt.Errorf("%s: %s has %d conflicts, the first one at %s", with[0].Source, with[0].Object, len(with[0].Conflicts), with[0].Conflicts[0].Field)
+	}
+	return fmt.Errorf("%d of %d virtual machines have conflicts, the first one %s of %s", len(with), len(explanations), with[0].Object, with[0].Source)
+}

@@ -1,0 +1,224 @@
+package explanation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	v1 "kubevirt.io/api/core/v1"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/provenance"
+)
+
+// The type of an Explanation in JSON.
+const (
+	APIVersion = "cli.virtward.io/v1alpha1"
+	Kind       = "Explanation"
+)
+
+// Explanation says how one virtual machine will run, and why. Its JSON form is documented, and fields are
+// only ever added to it.
+type Explanation struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Source is where the object was read: "vm.yaml: document 1", or "cluster".
+	Source string `json:"source"`
+	// Object names it.
+	Object Object `json:"object"`
+	// Hypervisor and Architecture it was completed for.
+	Hypervisor   string `json:"hypervisor"`
+	Architecture string `json:"architecture"`
+	// Facts are what was known of the cluster.
+	Facts Facts `json:"facts"`
+	// Effective is the object with everything that was filled.
+	Effective map[string]any `json:"effective"`
+	// Changes lead from the object as written to the effective one, in the order in which they were made.
+	Changes []provenance.Change `json:"changes"`
+	// Conflicts are why KubeVirt would refuse the object, or not start it.
+	Conflicts []Conflict `json:"conflicts"`
+	// Warnings are what the author should know besides: those of the facts, then those of the object.
+	Warnings []string `json:"warnings"`
+
+	factsWarnings int
+	written       map[string]any
+}
+
+// Object names a Kubernetes object.
+type Object struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace"`
+	Name       string `json:"name"`
+}
+
+// String is VirtualMachine default/db.
+func (o Object) String() string { return o.Kind + " " + o.Namespace + "/" + o.Name }
+
+// Facts are what was known of the cluster.
+type Facts struct {
+	// Source names where they come from.
+	Source string `json:"source"`
+	// Hypervisor as the KubeVirt resource names it, with its device and libvirt's type.
+	Hypervisor platform.Hypervisor `json:"hypervisor"`
+	// DefaultArchitecture is that of virtual machines which name none.
+	DefaultArchitecture string `json:"defaultArchitecture"`
+}
+
+// Conflict is a field that keeps the virtual machine from being completed or expanded.
+type Conflict struct {
+	// Field is its path in the object as written.
+	Field string `json:"field"`
+	// Type is the Kubernetes cause type, such as FieldValueInvalid.
+	Type string `json:"type"`
+	// Message says what is wrong.
+	Message string `json:"message"`
+}
+
+// New explains a verdict on the object that was written.
+func New(source string, written *unstructured.Unstructured, facts *platform.Facts, verdict *effective.Verdict, warnings []string) (*Explanation, error) {
+	e := &Explanation{
+		APIVersion:   APIVersion,
+		Kind:         Kind,
+		Source:       source,
+		Object:       Object{APIVersion: written.GetAPIVersion(), Kind: written.GetKind(), Namespace: namespaceOf(verdict), Name: nameOf(written)},
+		Hypervisor:   verdict.Hypervisor,
+		Architecture: verdict.Architecture,
+		Facts:        Facts{Source: facts.Source, Hypervisor: facts.Hypervisor, DefaultArchitecture: facts.DefaultArchitecture},
+		Changes:      append([]provenance.Change{}, verdict.Changes...),
+		Conflicts:    []Conflict{},
+		Warnings:     append(append([]string{}, facts.Warnings...), warnings...),
+		written:      written.Object,
+
+		factsWarnings: len(facts.Warnings),
+	}
+	for _, c := range verdict.Conflicts {
+		e.Conflicts = append(e.Conflicts, Conflict{Field: c.Field, Type: string(c.Type), Message: c.ErrorBody()})
+	}
+	var err error
+	if e.Effective, err = effectiveObject(verdict); err != nil {
+		return nil, err
+	}
+	tidy(e.Effective, written.Object, pathsOf(e.Changes))
+	return e, nil
+}
+
+// FactsWarnings are those of the Warnings that hold for every object.
+func (e *Explanation) FactsWarnings() []string { return e.Warnings[:e.factsWarnings] }
+
+// OwnWarnings are those of the Warnings that are about this object.
+func (e *Explanation) OwnWarnings() []string { return e.Warnings[e.factsWarnings:] }
+
+func namespaceOf(verdict *effective.Verdict) string {
+	if verdict.VM != nil {
+		return verdict.VM.Namespace
+	}
+	return verdict.VMI.Namespace
+}
+
+// nameOf is the name, or the beginning of the one that the API server will make.
+func nameOf(object *unstructured.Unstructured) string {
+	if name := object.GetName(); name != "" {
+		return name
+	}
+	if prefix := object.GetGenerateName(); prefix != "" {
+		return prefix + "*"
+	}
+	return "(no name)"
+}
+
+// effectiveObject is the object as it will run: of a VM, the VM with the effective spec in its template.
+func effectiveObject(verdict *effective.Verdict) (map[string]any, error) {
+	var object any = verdict.VMI
+	if verdict.VM != nil {
+		vm := verdict.VM.DeepCopy()
+		if vm.Spec.Template != nil && verdict.Spec != nil {
+			vm.Spec.Template.Spec = *verdict.Spec
+		}
+		addAnnotations(vm, verdict.Annotations)
+		object = vm
+	}
+	data, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the effective object: %w", err)
+	}
+	var fields map[string]any
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(data, &fields); err != nil {
+		return nil, fmt.Errorf("encoding the effective object: %w", err)
+	}
+	return fields, nil
+}
+
+// addAnnotations shows in the template what the instancetype and the preference add to the VMI.
+func addAnnotations(vm *v1.VirtualMachine, annotations map[string]string) {
+	if len(annotations) == 0 || vm.Spec.Template == nil {
+		return
+	}
+	metadata := &vm.Spec.Template.ObjectMeta
+	if metadata.Annotations == nil {
+		metadata.Annotations = map[string]string{}
+	}
+	for key, value := range annotations {
+		if _, taken := metadata.Annotations[key]; !taken {
+			metadata.Annotations[key] = value
+		}
+	}
+}
+
+// tidy takes out what neither the author nor a layer wrote: the empty values that Go's types add, and what
+// kubectl does not show either.
+func tidy(object, written map[string]any, changed []path) {
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		delete(metadata, "managedFields")
+		if _, ok, _ := unstructured.NestedString(written, "metadata", "namespace"); !ok {
+			delete(metadata, "namespace")
+		}
+		if annotations, ok := metadata["annotations"].(map[string]any); ok {
+			delete(annotations, "kubectl.kubernetes.io/last-applied-configuration")
+			if len(annotations) == 0 {
+				delete(metadata, "annotations")
+			}
+		}
+	}
+	prune(object, written, nil, changed)
+}
+
+// prune works on a map or a list. Elements of lists stay, since their places count.
+func prune(value, written any, at path, changed []path) {
+	switch v := value.(type) {
+	case map[string]any:
+		before, _ := written.(map[string]any)
+		for name, below := range v {
+			here := append(slices.Clip(at), name)
+			was, mentioned := before[name]
+			prune(below, was, here, changed)
+			if !mentioned && blank(below) && !here.within(changed) {
+				delete(v, name)
+			}
+		}
+	case []any:
+		before, _ := written.([]any)
+		for i, below := range v {
+			var was any
+			if i < len(before) {
+				was = before[i]
+			}
+			prune(below, was, append(slices.Clip(at), index(i)), changed)
+		}
+	}
+}
+
+func blank(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		return len(v) == 0
+	case []any:
+		return len(v) == 0
+	}
+	return value == "" || value == false || value == int64(0) || value == 0.0
+}

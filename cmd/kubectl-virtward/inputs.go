@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
+	"github.com/virtward/virtward/cmd/kubectl-virtward/explanation"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/platform"
+)
+
+// defaultNamespace is where objects are that name no namespace, when no cluster is asked.
+const defaultNamespace = "default"
+
+// The kinds of kubevirt.io that explain knows by name.
+const (
+	kindVM       = "VirtualMachine"
+	kindVMI      = "VirtualMachineInstance"
+	kindKubeVirt = "KubeVirt"
+)
+
+// inputs is everything that explain works on, read and sorted.
+type inputs struct {
+	// subjects are the virtual machines.
+	subjects []subject
+	facts    *platform.Facts
+	objects  lookup.Objects
+	// namespace of subjects that name none.
+	namespace string
+	// notes say what was passed over, warnings what of the objects referred to is unknown.
+	notes, warnings []string
+}
+
+// subject is a virtual machine to explain, and where it was read.
+type subject struct {
+	source string
+	object *unstructured.Unstructured
+}
+
+// sorted are the documents of files by what they are good for.
+type sorted struct {
+	subjects   []subject
+	kubevirts  []documents.Document
+	references []*unstructured.Unstructured
+	notes      []string
+	warnings   []string
+}
+
+// sort puts each document where it belongs.
+func sort(all []documents.Document) (*sorted, error) {
+	s := &sorted{}
+	for _, d := range all {
+		if d.Object.GetKind() == "" || d.Object.GetAPIVersion() == "" {
+			return nil, fmt.Errorf("%s: apiVersion and kind are needed", d.Location())
+		}
+		kind := d.Object.GroupVersionKind()
+		switch {
+		case isVirtualMachine(kind):
+			if err := checkVersion(kind); err != nil {
+				return nil, fmt.Errorf("%s: %w", d.Location(), err)
+			}
+			s.subjects = append(s.subjects, subject{source: d.Location(), object: d.Object})
+		case kind.Group == v1.GroupVersion.Group && kind.Kind == kindKubeVirt:
+			s.kubevirts = append(s.kubevirts, d)
+		case isReference(kind):
+			if d.Object.GetName() == "" {
+				return nil, fmt.Errorf("%s: %s needs a metadata.name", d.Location(), kind.Kind)
+			}
+			warnings, err := checkReference(kind, d)
+			if err != nil {
+				return nil, err
+			}
+			s.references, s.warnings = append(s.references, d.Object), append(s.warnings, warnings...)
+		default:
+			s.notes = append(s.notes, fmt.Sprintf("%s: passed over %s %s, which decides nothing about virtual machines", d.Location(), kind.Kind, d.Object.GetName()))
+		}
+	}
+	return s, nil
+}
+
+func isVirtualMachine(kind schema.GroupVersionKind) bool {
+	return kind.Group == v1.GroupVersion.Group && (kind.Kind == kindVM || kind.Kind == kindVMI)
+}
+
+// isReference tells whether virtual machines refer to objects of this kind, in whatever version.
+func isReference(kind schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(lookup.Kinds(), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
+}
+
+// referenceType is the Go type of objects that virtual machines refer to, as far as their spec matters.
+func referenceType(kind schema.GroupKind) any {
+	switch kind.Kind {
+	case instancetypes.KindInstancetype, instancetypes.KindClusterInstancetype:
+		return &instancetypev1beta1.VirtualMachineInstancetype{}
+	case instancetypes.KindPreference, instancetypes.KindClusterPreference:
+		return &instancetypev1beta1.VirtualMachinePreference{}
+	case "VirtualMachineInstancePreset":
+		return &v1.VirtualMachineInstancePreset{}
+	case "DataVolume":
+		return &cdiv1beta1.DataVolume{}
+	case "DataSource":
+		return &cdiv1beta1.DataSource{}
+	}
+	return nil
+}
+
+// checkReference warns of unknown fields in an object that virtual machines refer to, and refuses one that
+// cannot be read.
+func checkReference(kind schema.GroupVersionKind, d documents.Document) ([]string, error) {
+	typed := referenceType(kind.GroupKind())
+	if typed == nil {
+		return nil, nil
+	}
+	warnings, err := documents.Decode(d.Object.Object, typed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s %s: %w", d.Location(), kind.Kind, d.Object.GetName(), err)
+	}
+	for i := range warnings {
+		warnings[i] = fmt.Sprintf("%s: %s %s: %s", d.Location(), kind.Kind, d.Object.GetName(), warnings[i])
+	}
+	return warnings, nil
+}
+
+// checkVersion refuses versions of the API whose fields may mean something else.
+func checkVersion(kind schema.GroupVersionKind) error {
+	for _, known := range v1.GroupVersions {
+		if kind.Version == known.Version {
+			return nil
+		}
+	}
+	return fmt.Errorf("apiVersion: %s is not a version that KubeVirt serves %s in: use %s", kind.GroupVersion(), kind.Kind, v1.GroupVersion)
+}
+
+// explainAll evaluates the subjects in their order.
+func explainAll(ctx context.Context, in *inputs) ([]*explanation.Explanation, error) {
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		return nil, err
+	}
+	pipeline := effective.NewPipeline(registry)
+	explanations := make([]*explanation.Explanation, 0, len(in.subjects))
+	for _, s := range in.subjects {
+		e, err := explainOne(ctx, pipeline, in, s)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s %s: %w", s.source, s.object.GetKind(), s.object.GetName(), err)
+		}
+		explanations = append(explanations, e)
+	}
+	return explanations, nil
+}
+
+func explainOne(ctx context.Context, pipeline *effective.Pipeline, in *inputs, s subject) (*explanation.Explanation, error) {
+	input, warnings, err := decode(s.object, in.namespace)
+	if err != nil {
+		return nil, err
+	}
+	input.Facts = in.facts
+	references, missing, err := lookup.For(ctx, in.objects, input.VM, input.VMI)
+	if err != nil {
+		return nil, err
+	}
+	input.References = references
+	verdict, err := pipeline.Evaluate(*input)
+	if err != nil {
+		return nil, err
+	}
+	return explanation.New(s.source, s.object, in.facts, verdict, append(warnings, missing...))
+}
+
+// decode reads a subject into its Go type; the warnings name unknown fields.
+func decode(object *unstructured.Unstructured, namespace string) (*effective.Input, []string, error) {
+	in := &effective.Input{}
+	if object.GetKind() == kindVM {
+		in.VM = &v1.VirtualMachine{}
+		warnings, err := documents.Decode(object.Object, in.VM)
+		if in.VM.Namespace == "" {
+			in.VM.Namespace = namespace
+		}
+		return in, warnings, err
+	}
+	in.VMI = &v1.VirtualMachineInstance{}
+	warnings, err := documents.Decode(object.Object, in.VMI)
+	if in.VMI.Namespace == "" {
+		in.VMI.Namespace = namespace
+	}
+	return in, warnings, err
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// The codes that the program exits with.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	os.Exit(run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
+}
+
+// run executes a command line, of which the first word is the program's name, and returns the exit code.
+func run(ctx context.Context, args []string, streams genericiooptions.IOStreams) (code int) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			report(streams.ErrOut, fmt.Errorf("this is a defect of the program, please report it with the input: %v", cause))
+			code = exitFailed
+		}
+	}()
+	root := newRoot(args[0], streams)
+	root.SetArgs(args[1:])
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	report(streams.ErrOut, err)
+	if errors.As(err, &usageError{}) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// report writes an error as one line.
+func report(w io.Writer, err error) {
+	fmt.Fprintln(w, "error: "+oneLine(err.Error()))
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// result is what a call of the program left behind.
+type result struct {
+	code        int
+	out, errOut string
+}
+
+// call runs the program as kubectl would.
+func call(t testing.TB, stdin string, args ...string) result {
+	t.Helper()
+	return callAs(t, "/usr/local/bin/kubectl-virtward", stdin, args...)
+}
+
+func callAs(t testing.TB, argv0, stdin string, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut}
+	code := run(t.Context(), append([]string{argv0}, args...), streams)
+	return result{code: code, out: out.String(), errOut: errOut.String()}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v: go test -update writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-golden +got):\n%s", path, diff)
+	}
+}
+
+func TestDisplayName(t *testing.T) {
+	for argv0, want := range map[string]string{
+		"kubectl-virtward":                "kubectl virtward",
+		"/usr/local/bin/kubectl-virtward": "kubectl virtward",
+		"./kubectl-virtward.exe":          "kubectl virtward",
+		"/opt/virtward-cli":               "virtward-cli",
+		"kubectl-":                        "kubectl-",
+	} {
+		t.Run(argv0, func(t *testing.T) {
+			if got := displayName(argv0); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			help := callAs(t, argv0, "", "explain", "--help")
+			for _, line := range []string{"  " + want + " explain (TYPE/NAME ... | -f FILE ...) [flags]", "  " + want + " explain -f vm.yaml"} {
+				if !strings.Contains(help.out, line+"\n") {
+					t.Errorf("the help lacks %q:\n%s", line, help.out)
+				}
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"conformance", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
+		got := call(t, "", args...)
+		if got.code != exitOK || got.errOut != "" || !strings.Contains(got.out, "Usage:\n  kubectl virtward") {
+			t.Errorf("%v: code %d, errors %q, output:\n%s", args, got.code, got.errOut, got.out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	got := call(t, "", "version")
+	if got.code != exitOK || !strings.HasPrefix(got.out, "virtward development, KubeVirt API ") {
+		t.Errorf("code %d, output %q", got.code, got.out)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for shell, want := range map[string]string{
+		"bash":       "__start_kubectl-virtward()",
+		"zsh":        "#compdef kubectl-virtward",
+		"fish":       "complete -c kubectl-virtward",
+		"powershell": "Register-ArgumentCompleter -CommandName 'kubectl-virtward'",
+		"kubectl":    `exec kubectl-virtward __complete "$@"`,
+	} {
+		got := call(t, "", "completion", shell)
+		if got.code != exitOK || !strings.Contains(got.out, want) {
+			t.Errorf("%s: code %d, errors %q, and the script lacks %q", shell, got.code, got.errOut, want)
+		}
+	}
+}
+
+// TestCompletedWords asks what the scripts ask.
+func TestCompletedWords(t *testing.T) {
+	for _, c := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"explain", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
+		{[]string{"explain", "--arch", ""}, "amd64\narm64\ns390x\n:4\n"},
+		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\n:4\n"},
+		{[]string{"explain", "v"}, "vm/\nvmi/\n:6\n"},
+		{[]string{"explain", "pod/"}, ":4\n"},
+	} {
+		got := call(t, "", append([]string{"__complete"}, c.words...)...)
+		if got.code != exitOK || got.out != c.want {
+			t.Errorf("%v: code %d, got %q, want %q", c.words, got.code, got.out, c.want)
+		}
+	}
+}
+
+func TestWrongCalls(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"explian"}, `unknown command "explian": see kubectl virtward --help`},
+		{[]string{"explain"}, "name a virtual machine, or a file with -f: see kubectl virtward explain --help"},
+		{[]string{"explain", "--hypervizor", "kvm"}, "unknown flag: --hypervizor: see kubectl virtward explain --help"},
+		{[]string{"explain", "-f", "a.yaml", "vm/a"}, "name virtual machines or files, not both: see kubectl virtward explain --help"},
+		{[]string{"explain", "-f", "a.yaml", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
+		{[]string{"explain", "-f", "a.yaml", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
+		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json`},
+		{[]string{"explain", "-f", "a.yaml", "--rollout-strategy", "Later"}, `unknown rollout strategy "Later": the known ones are LiveUpdate, Stage`},
+		{[]string{"explain", "pod/a"}, `unknown type "pod": the known ones are vm and vmi: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm"}, "name the virtual machine: vm/NAME: see kubectl virtward explain --help"},
+		{[]string{"explain", "vm/"}, `"vm/" is not of the form TYPE/NAME: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm", "a", "vmi/b"}, `"vmi/b": TYPE NAME and TYPE/NAME cannot be mixed: see kubectl virtward explain --help`},
+		{[]string{"conformance"}, "name a file of cases: see kubectl virtward conformance --help"},
+		{[]string{"conformance", "a.jsonl", "--min", "98"}, "--min 98: a share is between 0 and 1"},
+		{[]string{"conformance", "a.jsonl", "--min", "NaN"}, "--min NaN: a share is between 0 and 1"},
+		{[]string{"conformance", "a.jsonl", "--min", "most"}, `invalid argument "most" for "--min" flag: strconv.ParseFloat: parsing "most": invalid syntax: see kubectl virtward conformance --help`},
+		{[]string{"completion", "csh"}, `unknown shell "csh": see kubectl virtward completion --help`},
+		{[]string{"version", "now"}, `kubectl virtward version takes no arguments, but got "now": see kubectl virtward version --help`},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			got := call(t, "", c.args...)
+			want := result{code: exitUsage, errOut: "error: " + c.want + "\n"}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

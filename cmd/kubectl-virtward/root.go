@@ -1,0 +1,61 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+// programName is the name of the binary, under which kubectl finds it.
+const programName = "kubectl-virtward"
+
+// displayName is what to type to get here: kubectl finds programs whose names begin with kubectl-.
+func displayName(argv0 string) string {
+	base := strings.TrimSuffix(filepath.Base(argv0), ".exe")
+	if plugin, ok := strings.CutPrefix(base, "kubectl-"); ok && plugin != "" {
+		return "kubectl " + strings.ReplaceAll(plugin, "-", " ")
+	}
+	return base
+}
+
+// newRoot builds the whole command line.
+func newRoot(argv0 string, streams genericiooptions.IOStreams) *cobra.Command {
+	name := displayName(argv0)
+	root := &cobra.Command{
+		Use:         programName,
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		Short:       "Explain how virtual machines will really run",
+		Long: `Explain how virtual machines will really run: expanded with their instancetypes and preferences, and
+completed for the cluster's hypervisor and their architecture, with the source of every field.
+
+It computes with the same code as Virtward's webhooks in the cluster, and never changes anything.
+It exits with 0 when all is well, 1 on conflicts, disagreement or failure, and 2 when it is called wrongly.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usage("unknown command %q: see %s --help", args[0], cmd.CommandPath())
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(streams.In)
+	root.SetOut(streams.Out)
+	root.SetErr(streams.ErrOut)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%w: see %s --help", err, cmd.CommandPath())
+	})
+	root.AddCommand(
+		explainCommand(name, streams),
+		conformanceCommand(name, streams),
+		versionCommand(streams),
+	)
+	addCompletion(root, name)
+	return root
+}
+
+// example puts the program's name into the examples of a command.
+func example(name, text string) string { return strings.ReplaceAll(text, "PROGRAM", name) }

@@ -1,0 +1,160 @@
+package conformance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	v1 "kubevirt.io/api/core/v1"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/platform"
+)
+
+// The kinds that cases are about.
+const (
+	kindVM  = "VirtualMachine"
+	kindVMI = "VirtualMachineInstance"
+)
+
+// kubevirtNamespace is where KubeVirt was installed when the cases were recorded.
+const kubevirtNamespace = "kubevirt"
+
+// informativeArea holds cases that a real API server refuses by the schema of the CRD before any webhook.
+const informativeArea = "schema"
+
+// AdmissionCase is one recorded admission request: a line of admission.jsonl.
+type AdmissionCase struct {
+	ID   string `json:"id"`
+	Area string `json:"area"`
+	// Kind of the object, and what was done with it: CREATE or UPDATE.
+	Kind      string `json:"kind"`
+	Operation string `json:"operation"`
+	// KubeVirt is the spec.configuration of the KubeVirt resource.
+	KubeVirt map[string]any `json:"kubevirt"`
+	// KubeVirtAnnotations are the annotations of the KubeVirt resource.
+	KubeVirtAnnotations map[string]string `json:"kubevirtAnnotations,omitempty"`
+	// DefaultArchitecture is the status.defaultArchitecture of the KubeVirt resource; amd64 if empty.
+	DefaultArchitecture string `json:"defaultArchitecture,omitempty"`
+	// Object is the one that is admitted.
+	Object json.RawMessage `json:"object"`
+	// Cluster holds the other objects that exist.
+	Cluster []map[string]any `json:"cluster,omitempty"`
+	Expect  AdmissionAnswer  `json:"expect"`
+}
+
+// AdmissionAnswer is what KubeVirt answered. Whether it allowed the object, and why not, is about checks,
+// which are not made here yet.
+type AdmissionAnswer struct {
+	// Mutated is the spec after the mutating webhook; null when there was none.
+	Mutated json.RawMessage `json:"mutated"`
+	Extra   struct {
+		// Status is what the mutating webhook put into the status of a VMI. It is no part of Mutated.
+		Status json.RawMessage `json:"status"`
+	} `json:"extra"`
+}
+
+// judgesMutation tells whether KubeVirt gave an answer to compare the completed spec with.
+func (c *AdmissionCase) judgesMutation() bool {
+	return len(c.Expect.Mutated) > 0 && string(c.Expect.Mutated) != "null"
+}
+
+// Check replays the case through the pipeline and returns what differs from KubeVirt's answer, one line
+// each; nothing if all agrees, or if there is nothing to compare with. A case that the pipeline cannot
+// take, or panics on, differs.
+func (c *AdmissionCase) Check(pipeline *effective.Pipeline) (found []string) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			found = append(found, fmt.Sprintf("the pipeline panicked: %v", cause))
+		}
+	}()
+	verdict, err := c.evaluate(pipeline)
+	switch {
+	case !c.judgesMutation():
+		return nil
+	case err != nil:
+		return []string{fmt.Sprintf("the pipeline does not take it: %v", err)}
+	case verdict.VM != nil:
+		return specDifferences(c.Expect.Mutated, &v1.VirtualMachineSpec{}, &verdict.VM.Spec)
+	}
+	return specDifferences(c.Expect.Mutated, &v1.VirtualMachineInstanceSpec{}, &verdict.VMI.Spec)
+}
+
+// evaluate runs the pipeline as the webhook would.
+func (c *AdmissionCase) evaluate(pipeline *effective.Pipeline) (*effective.Verdict, error) {
+	input, err := c.input()
+	if err != nil {
+		return nil, err
+	}
+	input.Facts = c.facts()
+	cluster := make([]*unstructured.Unstructured, 0, len(c.Cluster))
+	for _, object := range c.Cluster {
+		cluster = append(cluster, &unstructured.Unstructured{Object: object})
+	}
+	objects, err := lookup.NewMemory("default", cluster...)
+	if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	if input.References, _, err = lookup.For(context.Background(), objects, input.VM, input.VMI); err != nil {
+		return nil, err
+	}
+	return pipeline.Evaluate(*input)
+}
+
+func (c *AdmissionCase) input() (*effective.Input, error) {
+	switch c.Kind {
+	case kindVM:
+		vm := &v1.VirtualMachine{}
+		if err := sigsjson.UnmarshalCaseSensitivePreserveInts(c.Object, vm); err != nil {
+			return nil, fmt.Errorf("object: %w", err)
+		}
+		return &effective.Input{VM: vm}, nil
+	case kindVMI:
+		vmi := &v1.VirtualMachineInstance{}
+		if err := sigsjson.UnmarshalCaseSensitivePreserveInts(c.Object, vmi); err != nil {
+			return nil, fmt.Errorf("object: %w", err)
+		}
+		return &effective.Input{VMI: vmi}, nil
+	}
+	return nil, fmt.Errorf("kind: %q is not %s or %s", c.Kind, kindVM, kindVMI)
+}
+
+// facts are those of the recorded cluster. A configuration that KubeVirt refuses as a whole leaves it with
+// its defaults, as there was no good one before.
+func (c *AdmissionCase) facts() *platform.Facts {
+	kubevirt := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"configuration": c.KubeVirt}}}
+	kubevirt.SetNamespace(kubevirtNamespace)
+	kubevirt.SetName(kubevirtNamespace)
+	kubevirt.SetAnnotations(c.KubeVirtAnnotations)
+	facts, err := platform.FromKubeVirt(kubevirt, platform.Settings{})
+	if err != nil {
+		facts = platform.Defaults(platform.Settings{})
+	}
+	if c.DefaultArchitecture != "" {
+		facts = facts.WithDefaultArchitecture(c.DefaultArchitecture)
+	}
+	return facts
+}
+
+// specDifferences compares a recorded spec, brought into the form of today's Go type, with ours.
+func specDifferences(recorded json.RawMessage, typed, ours any) []string {
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(recorded, typed); err != nil {
+		return []string{fmt.Sprintf("KubeVirt's answer is not readable: %v", err)}
+	}
+	want, err := ToJSON(typed)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	got, err := ToJSON(ours)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	var all []string
+	for _, d := range Differences(Normalize(want), Normalize(got)) {
+		all = append(all, "spec."+d)
+	}
+	return all
+}
