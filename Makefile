@@ -1,0 +1,154 @@
+# Everything is built into bin/. One set of build flags serves every target, so that they share one build
+# cache: the environment of the caller, without cgo.
+.DEFAULT_GOAL := help
+SHELL         := bash
+.SHELLFLAGS   := -eu -o pipefail -c
+MAKEFLAGS     += --no-builtin-rules --no-print-directory
+.SUFFIXES:
+.DELETE_ON_ERROR:
+
+export CGO_ENABLED := 0
+
+BIN     := $(CURDIR)/bin
+VERSION ?= $(or $(shell GIT_OPTIONAL_LOCKS=0 git describe --tags --always --dirty 2>/dev/null),development)
+
+# How many packages are tested at once: some start an API server each.
+TEST_PARALLEL ?= 2
+TEST_TIMEOUT  ?= 15m
+FUZZTIME      ?= 60s
+BENCHCOUNT    ?= 6
+SOAK          ?= 1h
+PLATFORMS     ?= linux/amd64,linux/arm64,linux/s390x
+
+.PHONY: help
+help: ## Show this help
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' Makefile
+
+##@ Programs
+
+.PHONY: build
+build: ## Build the server and the CLI into bin/
+	go build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
+
+.PHONY: demo
+demo: build sandbox-binaries $(BIN)/tools/helm ## Show it working on a real API server (DEMO=once to exit at the end)
+	go run ./test/demo
+
+.PHONY: sandbox
+sandbox: build sandbox-binaries $(BIN)/tools/helm ## Start a control plane that stays up, and print its KUBECONFIG
+	go run ./test/controlplane/cmd/sandbox
+
+.PHONY: images
+images: $(BIN)/tools/ko ## Build the container images for all architectures into bin/images (an OCI layout)
+	rm -rf $(BIN)/images
+	VERSION=$(VERSION) KO_CONFIG_PATH=$(CURDIR)/.ko.yaml KO_DOCKER_REPO=virtward.example \
+	go run -C tools ./baseimage -dir $(CURDIR) -- $(BIN)/tools/ko build --push=false --base-import-paths \
+		--platform=$(PLATFORMS) --oci-layout-path=$(BIN)/images ./cmd/virtward
+
+.PHONY: clean
+clean: ## Remove everything that was built
+	rm -rf $(BIN)
+
+##@ Tests
+
+# Cached results would not notice that a binary in bin/ has changed, hence -count=1.
+.PHONY: test
+test: build sandbox-binaries $(BIN)/tools/helm ## Run every test, those against a real API server too
+	go test -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
+
+.PHONY: bench
+bench: build sandbox-binaries $(BIN)/tools/helm $(BIN)/tools/benchstat ## Run the benchmarks and compare them with the previous run
+	@mkdir -p $(BIN)/bench
+	@if [[ -s $(BIN)/bench/latest.txt ]]; then mv $(BIN)/bench/latest.txt $(BIN)/bench/previous.txt; fi
+	go test -run '^$$' -bench . -benchmem -count $(BENCHCOUNT) -timeout 60m ./test/bench/... | tee $(BIN)/bench/latest.txt
+	@cd $(BIN)/bench && $(BIN)/tools/benchstat $$(ls previous.txt latest.txt 2>/dev/null)
+
+.PHONY: fuzz
+fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
+	.ci/fuzz $(FUZZTIME)
+
+.PHONY: soak
+soak: build sandbox-binaries $(BIN)/tools/helm ## Run what takes hours: the tests named TestSoak… and long fuzzing (SOAK=1h)
+	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^TestSoak' ./test/...
+	.ci/fuzz $(SOAK)
+
+##@ The source
+
+.PHONY: fmt
+fmt: $(BIN)/tools/golangci-lint ## Format the Go source
+	$(BIN)/tools/golangci-lint fmt
+
+.PHONY: lint
+lint: $(BIN)/tools/golangci-lint ## Run the linters, the import law among them
+	$(BIN)/tools/golangci-lint run ./...
+	cd tools && $(BIN)/tools/golangci-lint run ./...
+
+.PHONY: generate
+generate: $(BIN)/tools/controller-gen ## Write all generated files
+	go generate ./...
+
+# verify never writes to the tree: it fails the same way here and in CI.
+.PHONY: verify
+verify: lint verify-format verify-modules verify-dependencies verify-generated verify-chart verify-words verify-scripts ## Check everything that is not a test, and write nothing
+	@echo "verified"
+
+.PHONY: verify-format
+verify-format: $(BIN)/tools/golangci-lint
+	$(BIN)/tools/golangci-lint fmt --diff
+
+.PHONY: verify-modules
+verify-modules:
+	go mod tidy -diff
+	go mod tidy -C tools -diff
+	go mod tidy -C test/sandbox -diff
+
+.PHONY: verify-dependencies
+verify-dependencies:
+	.ci/verify-dependencies
+
+.PHONY: verify-generated
+verify-generated: $(BIN)/tools/controller-gen
+	.ci/verify-generated
+
+.PHONY: verify-chart
+verify-chart: $(BIN)/tools/helm
+	.ci/verify-chart $(BIN)/tools/helm charts/virtward
+
+.PHONY: verify-words
+verify-words:
+	.ci/verify-words
+
+.PHONY: verify-scripts
+verify-scripts:
+	.ci/verify-scripts
+
+# Binaries of others.
+
+# Each tool is a `tool` line of tools/go.mod, and is built again when that module changes.
+$(BIN)/tools/%: tools/go.mod tools/go.sum
+	@mkdir -p $(@D)
+	package=$$(go list -C tools tool | grep '/$*$$'); \
+	go build -C tools -ldflags '-s -w' -o $@ $$package
+	@touch $@
+
+# The control plane of the sandbox comes from a module of its own. Clients parse the version of a server, so
+# it is written into the binaries: that of k8s.io/kubernetes in the module.
+SANDBOX := etcd kube-apiserver kube-controller-manager kubectl
+
+.PHONY: sandbox-binaries
+sandbox-binaries: $(SANDBOX:%=$(BIN)/sandbox/%) $(BIN)/kubectl
+
+KUBERNETES       = $(shell awk '$$1 == "k8s.io/kubernetes" {print $$2; exit}' test/sandbox/go.mod)
+KUBERNETES_WORDS = $(subst ., ,$(KUBERNETES:v%=%))
+KUBERNETES_STAMP = -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
+	-X k8s.io/component-base/version.gitMajor=$(word 1,$(KUBERNETES_WORDS)) \
+	-X k8s.io/component-base/version.gitMinor=$(word 2,$(KUBERNETES_WORDS))
+
+$(BIN)/sandbox/%: test/sandbox/%/main.go test/sandbox/go.mod test/sandbox/go.sum
+	@mkdir -p $(@D)
+	go build -C test/sandbox -ldflags '-s -w $(KUBERNETES_STAMP)' -o $@ ./$*
+	@touch $@
+
+# Beside kubectl-virtward, so that with bin/ in the PATH `kubectl virtward` works.
+$(BIN)/kubectl: $(BIN)/sandbox/kubectl
+	ln -f $< $@
