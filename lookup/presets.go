@@ -18,6 +18,9 @@ import (
 // PresetExclusion is the annotation with the value "true" that keeps presets away from a VMI.
 const PresetExclusion = "virtualmachineinstancepresets.admission.kubevirt.io/exclude"
 
+// maxPresets bounds the presets of a namespace: each is read, and held against all others, for every VMI.
+const maxPresets = 200
+
 // Presets finds the VirtualMachineInstancePresets (deprecated in KubeVirt) that select a VMI with this
 // metadata, sorted by name. One that cannot be read is a warning.
 func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.VirtualMachineInstancePreset, []string, error) {
@@ -30,6 +33,9 @@ func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.
 			return nil, nil, nil
 		}
 		return nil, nil, fmt.Errorf("listing VirtualMachineInstancePresets in %s: %w", vmi.Namespace, err)
+	}
+	if len(listed) > maxPresets {
+		return nil, []string{fmt.Sprintf("namespace %s has %d VirtualMachineInstancePresets, more than the %d that are considered, so none is applied", vmi.Namespace, len(listed), maxPresets)}, nil
 	}
 	var found []v1.VirtualMachineInstancePreset
 	var warnings []string

@@ -195,29 +195,30 @@ const disks = "domain.devices.disks"
 // volumeDisks adds a disk for every volume that no disk or filesystem shows to the guest.
 func volumeDisks(c *Completion) {
 	devices := &c.Spec.Domain.Devices
+	shown := shownVolumes(devices)
 	for i := range c.Spec.Volumes {
 		name := c.Spec.Volumes[i].Name
-		if hasDisk(devices, name) {
+		if shown[name] {
 			continue
 		}
+		shown[name] = true
 		devices.Disks = append(devices.Disks, v1.Disk{Name: name})
 		n := len(devices.Disks) - 1
 		c.Recorder.Record(provenance.Indexed(disks, n, "name"), name)
 	}
 }
 
-func hasDisk(devices *v1.Devices, volume string) bool {
+// shownVolumes are the names under which disks and filesystems show volumes to the guest. A set, because an
+// object has room for tens of thousands of volumes.
+func shownVolumes(devices *v1.Devices) map[string]bool {
+	shown := make(map[string]bool, len(devices.Disks)+len(devices.Filesystems))
 	for i := range devices.Disks {
-		if devices.Disks[i].Name == volume {
-			return true
-		}
+		shown[devices.Disks[i].Name] = true
 	}
 	for i := range devices.Filesystems {
-		if devices.Filesystems[i].Name == volume {
-			return true
-		}
+		shown[devices.Filesystems[i].Name] = true
 	}
-	return false
+	return shown
 }
 
 // cdromTrays closes the trays of CD-ROM drives and makes them read-only.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -197,6 +198,16 @@ func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input
 	return in, nil
 }
 
+// maxWarnings bounds what a user is told at once; the API server cuts longer lists off without a word.
+const maxWarnings = 20
+
+func bounded(warnings []string) []string {
+	if more := len(warnings) - maxWarnings; more > 0 {
+		return append(warnings[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more warnings", more))
+	}
+	return warnings
+}
+
 // decode reads an object, unless doing so would take all day: a *field.Error names the field then.
 func decode[T any](object []byte, into *T) error {
 	if err := limits.Quantities(object, reflect.TypeFor[T]()); err != nil {
@@ -227,7 +238,7 @@ func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRe
 		kind := admissionv1.PatchTypeJSONPatch
 		response.Patch, response.PatchType = patch, &kind
 	}
-	response.Warnings = append(append(response.Warnings, in.Facts.Warnings...), warnings...)
+	response.Warnings = bounded(slices.Concat(in.Facts.Warnings, warnings))
 	response.AuditAnnotations = map[string]string{
 		"hypervisor": verdict.Hypervisor + "/" + verdict.Architecture,
 		"layers":     strings.Join(verdict.Layers(), ","),

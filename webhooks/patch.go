@@ -52,7 +52,13 @@ type place struct {
 	value any
 	// first, last are the places below; next is the one after it below the same parent. Zero means none.
 	first, last, next int
+	// below finds a place by its name, once there are many.
+	below map[string]int
+	count int
 }
+
+// manyPlaces is from where on looking through the places below one after the other takes longer than a map.
+const manyPlaces = 16
 
 // root is the object itself; no place is below itself, so zero can mean none elsewhere.
 const root = 0
@@ -94,19 +100,35 @@ func segment(path string) (name string, index bool, rest string, err error) {
 
 // child finds or makes a place below another one.
 func (t *tree) child(parent int, name string, index bool) int {
-	for c := t.places[parent].first; c != 0; c = t.places[c].next {
-		if t.places[c].name == name {
+	if known := t.places[parent].below; known != nil {
+		if c, ok := known[name]; ok {
 			return c
+		}
+	} else {
+		for c := t.places[parent].first; c != 0; c = t.places[c].next {
+			if t.places[c].name == name {
+				return c
+			}
 		}
 	}
 	t.places = append(t.places, place{name: name, index: index})
-	added := len(t.places) - 1
-	if last := t.places[parent].last; last != 0 {
-		t.places[last].next = added
+	added, p := len(t.places)-1, &t.places[parent]
+	if p.last != 0 {
+		t.places[p.last].next = added
 	} else {
-		t.places[parent].first = added
+		p.first = added
 	}
-	t.places[parent].last = added
+	p.last = added
+	p.count++
+	switch {
+	case p.below != nil:
+		p.below[name] = added
+	case p.count == manyPlaces:
+		p.below = make(map[string]int, 2*manyPlaces)
+		for c := p.first; c != 0; c = t.places[c].next {
+			p.below[t.places[c].name] = c
+		}
+	}
 	return added
 }
 
@@ -116,23 +138,31 @@ func (t *tree) walk(at int, original gjson.Result) {
 		t.ops = append(t.ops, operation{Op: "add", Path: string(t.path), Value: t.content(at)})
 		return
 	}
+	var elements []gjson.Result
+	if original.IsArray() {
+		elements = original.Array()
+	}
 	for c := t.places[at].first; c != 0; c = t.places[c].next {
 		length := len(t.path)
 		t.path = append(append(t.path, '/'), escape.Replace(t.places[c].name)...)
-		t.walk(c, member(original, t.places[c].name))
+		t.walk(c, member(original, elements, t.places[c].name))
 		t.path = t.path[:length]
 	}
 }
 
-// member finds a member or an element in the original; what is null counts as missing.
-func member(original gjson.Result, name string) (found gjson.Result) {
-	position, isArray := 0, original.IsArray()
+// member finds a member of an object, or one of the elements of an array; what is null counts as missing.
+func member(original gjson.Result, elements []gjson.Result, name string) (found gjson.Result) {
+	if original.IsArray() {
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(elements) {
+			found = elements[i]
+		}
+		return found
+	}
 	original.ForEach(func(key, value gjson.Result) bool {
-		if (isArray && strconv.Itoa(position) == name) || (!isArray && key.Str == name) {
+		if key.Str == name {
 			found = value
 			return false
 		}
-		position++
 		return true
 	})
 	return found

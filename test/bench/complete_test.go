@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"strconv"
 	"testing"
 	"time"
 
@@ -118,6 +119,26 @@ func BenchmarkMutateRequest(b *testing.B) {
 	m, data := mutator(b), review(b, typicalVMI(b))
 	b.SetBytes(int64(len(data)))
 	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Review(context.Background(), data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkMutateLargest is an object as large as the API server accepts, made of as many volumes without a
+// disk as fit, each of which gets one.
+func BenchmarkMutateLargest(b *testing.B) {
+	vmi := build.VMI("largest")
+	for i := range 40_000 {
+		vmi.Volume("v"+strconv.Itoa(i), "a")
+	}
+	object, err := json.Marshal(vmi.Obj())
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, data := mutator(b), review(b, object)
+	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		if _, err := m.Review(context.Background(), data); err != nil {
 			b.Fatal(err)
