@@ -1,0 +1,187 @@
+// Package examples_test checks that what we offer to copy is right: every example decodes strictly into
+// KubeVirt's own types, and every virtual machine in it is completed without a conflict.
+package examples_test
+
+import (
+	"bytes"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	sigsjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/platform"
+)
+
+// kinds are those that examples are made of.
+var kinds = map[schema.GroupVersionKind]func() any{
+	v1.GroupVersion.WithKind("VirtualMachine"):                                           func() any { return &v1.VirtualMachine{} },
+	v1.GroupVersion.WithKind("VirtualMachineInstance"):                                   func() any { return &v1.VirtualMachineInstance{} },
+	v1.GroupVersion.WithKind("KubeVirt"):                                                 func() any { return &v1.KubeVirt{} },
+	instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachineClusterInstancetype"): func() any { return &instancetypev1beta1.VirtualMachineClusterInstancetype{} },
+	instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachineClusterPreference"):   func() any { return &instancetypev1beta1.VirtualMachineClusterPreference{} },
+}
+
+// example is one file, decoded.
+type example struct {
+	content []byte
+	object  *unstructured.Unstructured
+	typed   any
+}
+
+func examples(t *testing.T) map[string]example {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{"*.yaml", "kubevirt/*.yaml"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil || len(found) == 0 {
+			t.Fatalf("there are no examples %s: %v", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	all := map[string]example{}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := example{content: content, object: &unstructured.Unstructured{}}
+		if err := yaml.UnmarshalStrict(content, &e.object.Object); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all[file] = e
+	}
+	return all
+}
+
+// decode reads an example strictly, but for the field of VEP 97, which KubeVirt's type does not have.
+func decode(t *testing.T, e *example) {
+	t.Helper()
+	kind, known := kinds[e.object.GroupVersionKind()]
+	if !known {
+		t.Fatalf("the kind %s is not one that examples are made of", e.object.GroupVersionKind())
+	}
+	e.typed = kind()
+	object := e.object.DeepCopy()
+	unstructured.RemoveNestedField(object.Object, "spec", "configuration", "hypervisor")
+	content, err := object.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	strict, err := sigsjson.UnmarshalStrict(content, e.typed)
+	if err != nil || len(strict) > 0 {
+		t.Fatalf("%v %v", err, strict)
+	}
+}
+
+func TestEveryExample(t *testing.T) {
+	all := examples(t)
+	var references []*unstructured.Unstructured
+	for _, e := range all {
+		if e.object.GroupVersionKind().Group == instancetypev1beta1.SchemeGroupVersion.Group {
+			references = append(references, e.object)
+		}
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range slices.Sorted(maps.Keys(all)) {
+		e := all[file]
+		t.Run(file, func(t *testing.T) {
+			if !bytes.HasPrefix(e.content, []byte("# ")) {
+				t.Error("it does not begin with a comment that says what it is")
+			}
+			if !strings.Contains(string(readme), "("+file+")") {
+				t.Error("README.md does not mention it")
+			}
+			decode(t, &e)
+			switch object := e.typed.(type) {
+			case *v1.VirtualMachine:
+				isComplete(t, references, effective.Input{VM: object})
+			case *v1.VirtualMachineInstance:
+				isComplete(t, references, effective.Input{VMI: object})
+			}
+		})
+	}
+}
+
+// isComplete evaluates a virtual machine for every hypervisor, with the facts of KubeVirt's own defaults.
+func isComplete(t *testing.T, references []*unstructured.Unstructured, in effective.Input) {
+	t.Helper()
+	objects, err := lookup.NewMemory("default", references...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, warnings, err := lookup.For(t.Context(), objects, in.VM, in.VMI)
+	if err != nil || len(warnings) > 0 {
+		t.Fatalf("%v %v", err, warnings)
+	}
+	in.References = found
+	for _, name := range platform.HypervisorNames() {
+		hypervisor, err := platform.HypervisorByName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Facts = platform.Defaults(platform.Settings{}).WithHypervisor(hypervisor)
+		verdict, err := effective.NewPipeline(registry).Evaluate(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(verdict.Conflicts) > 0 {
+			t.Errorf("on %s: %v", name, verdict.Conflicts)
+		}
+		if verdict.Spec.Architecture == "" || verdict.Spec.Domain.CPU.Model == "" || len(verdict.Changes) < 5 {
+			t.Errorf("on %s it is not complete: %v", name, verdict.Changes)
+		}
+	}
+}
+
+// TestHypervisors shows what platform makes of the KubeVirt examples.
+func TestHypervisors(t *testing.T) {
+	all := examples(t)
+	type outcome struct {
+		Name          string
+		Warning, Note bool
+	}
+	want := map[string]outcome{
+		"kubevirt/defaults.yaml":           {Name: "kvm"},
+		"kubevirt/hyperv-direct.yaml":      {Name: "hyperv-direct"},
+		"kubevirt/mshv.yaml":               {Name: "mshv"},
+		"kubevirt/gate-closed.yaml":        {Name: "kvm", Note: true},
+		"kubevirt/unknown-hypervisor.yaml": {Name: "kvm", Warning: true},
+	}
+	got := map[string]outcome{}
+	for file, e := range all {
+		if e.object.GetKind() != "KubeVirt" {
+			continue
+		}
+		if filepath.Dir(file) != "kubevirt" {
+			t.Errorf("%s replaces the KubeVirt resource: it belongs into kubevirt/, out of the way of `kubectl apply -f examples`", file)
+		}
+		facts, err := platform.FromKubeVirt(e.object, platform.Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[file] = outcome{Name: facts.Hypervisor.ConfiguredName, Warning: len(facts.Warnings) > 0, Note: len(facts.Notes) > 0}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/simulators"
+)
+
+// patience is how long the demo waits for something that takes a moment.
+const patience = 60 * time.Second
+
+// await asks again and again until there is nothing missing. The first result of ask says what is.
+func await(ctx context.Context, ask func(context.Context) (missing string, err error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s in vain", patience))
+	defer cancel()
+	ticker := time.NewTicker(50 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		missing, err := ask(ctx)
+		if err == nil && missing == "" {
+			return nil
+		}
+		if err != nil {
+			missing = err.Error()
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s: %w", missing, context.Cause(ctx))
+		case <-ticker.C:
+		}
+	}
+}
+
+// awaitAdmission waits until the API server, which learns of webhooks and policies a moment after they are
+// written, asks ours. The requests are dry runs.
+func (s *show) awaitAdmission(ctx context.Context) error {
+	err := await(ctx, func(ctx context.Context) (string, error) {
+		vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "await"}}
+		err := s.cluster.Client().Create(ctx, vmi, client.DryRunAll)
+		if err == nil && vmi.Spec.Domain.CPU == nil {
+			return "the webhook is not asked", nil
+		}
+		return "", err
+	})
+	if err != nil {
+		return err
+	}
+	return await(ctx, func(ctx context.Context) (string, error) {
+		refused, err := s.refusesUnknown(ctx)
+		if err == nil && !refused {
+			return "the guard of the KubeVirt resource does not run", nil
+		}
+		return "", err
+	})
+}
+
+// refusesUnknown asks, in a dry run, for a hypervisor that nobody knows.
+func (s *show) refusesUnknown(ctx context.Context) (bool, error) {
+	const unknown = "unknown-hypervisor"
+	resource := &unstructured.Unstructured{}
+	resource.SetGroupVersionKind(kubevirtv1.KubeVirtGroupVersionKind)
+	if err := s.cluster.Client().Get(ctx, simulators.Name, resource); err != nil {
+		return false, err
+	}
+	list := []any{map[string]any{"name": unknown}}
+	if err := unstructured.SetNestedSlice(resource.Object, list, "spec", "configuration", "hypervisor"); err != nil {
+		return false, err
+	}
+	err := s.cluster.Client().Update(ctx, resource, client.DryRunAll)
+	if apierrors.IsInvalid(err) && strings.Contains(err.Error(), unknown) {
+		return true, nil
+	}
+	return false, err
+}
+
+// metricsPort is the one that the Deployment names.
+func (s *show) metricsPort(ctx context.Context) (int32, error) {
+	deployment := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardService}
+	if err := s.cluster.Client().Get(ctx, key, deployment); err != nil {
+		return 0, err
+	}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		for _, port := range container.Ports {
+			if port.Name == "metrics" && port.Protocol != corev1.ProtocolUDP {
+				return port.ContainerPort, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("the Deployment %s has no port named metrics", key)
+}

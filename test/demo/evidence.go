@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+)
+
+// evidence: counters of the webhook, failures counted by the API server, and layers in the audit log.
+func evidence(ctx context.Context, s *show) error {
+	s.prose(`Each create counts twice: KubeVirt's mutator runs after ours and replaces the spec, so the API server asks
+		ours once more, which then finds nothing left to do. (The first were dry runs, to see that it is asked at all.)`)
+	counters, err := s.greps(ctx, s.admin, s.scrape(), regexp.MustCompile("admission_requests_total{.*"), true)
+	if err != nil {
+		return err
+	}
+	if err := counted(counters); err != nil {
+		return err
+	}
+	missed, err := s.failedCalls(ctx)
+	if err != nil {
+		return err
+	}
+	if missed != s.missed {
+		return fmt.Errorf("the API server counts %v calls of webhooks that failed since the start", missed-s.missed)
+	}
+	s.checked("the API server counts no call of the webhook that failed.")
+	s.prose("The API server's audit log says who created what, and which layers completed it:")
+	return s.audit()
+}
+
+// failedCalls is the API server's count of calls that failed of webhooks that fail open, such as ours.
+func (s *show) failedCalls(ctx context.Context) (float64, error) {
+	return s.cluster.Metric(ctx, "apiserver_admission_webhook_fail_open_count", nil)
+}
+
+// counted fails unless the webhook completed both kinds and failed at nothing.
+func counted(counters string) error {
+	for _, kind := range []string{"VirtualMachine", "VirtualMachineInstance"} {
+		if err := says(counters, `kind="`+kind+`",operation="CREATE",verdict="patched"`); err != nil {
+			return err
+		}
+	}
+	for _, verdict := range []string{"failed", "malformed"} {
+		if strings.Contains(counters, `verdict="`+verdict+`"`) {
+			return fmt.Errorf("the webhook counts requests with the verdict %s:\n%s", verdict, counters)
+		}
+	}
+	return nil
+}
+
+func (s *show) scrape() string { return "kubectl get --raw /metrics -s " + s.metrics }
+
+// metric is the value of one of virtward's metrics without labels.
+func (s *show) metric(ctx context.Context, name string) (float64, error) {
+	output, err := s.call(ctx, s.admin, s.scrape())
+	if err != nil {
+		return 0, failed(s.admin, s.scrape(), output, err)
+	}
+	for l := range strings.Lines(output) {
+		if value, found := strings.CutPrefix(l, name+" "); found {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, fmt.Errorf("virtward has no metric %s", name)
+}
+
+// event is one of the audit log.
+type event struct {
+	Verb      string `json:"verb"`
+	User      struct{ Username string }
+	ObjectRef struct{ Resource, Namespace, Name string }
+	// Annotations of admission; a webhook's begin with its name.
+	Annotations map[string]string `json:"annotations"`
+}
+
+func (s *show) audit() error {
+	events, err := s.completions()
+	if err != nil {
+		return err
+	}
+	var table bytes.Buffer
+	columns := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "USER\tCREATED\tFOR\tLAYERS")
+	for _, e := range events {
+		kind := strings.TrimSuffix(strings.NewReplacer("virtualmachineinstances", "vmi", "virtualmachines", "vm").Replace(e.ObjectRef.Resource), "s")
+		layers := wrap(strings.ReplaceAll(e.Annotations[annotation+"layers"], ",", " "), width/2, "")
+		fmt.Fprintf(columns, "%s\t%s/%s\t%s\t%s\n", shortName(e.User.Username), kind, e.ObjectRef.Name,
+			e.Annotations[annotation+"hypervisor"], layers[0])
+		for _, more := range layers[1:] {
+			fmt.Fprintf(columns, "\t\t\t%s\n", more)
+		}
+	}
+	if err := columns.Flush(); err != nil {
+		return err
+	}
+	s.prompt(s.admin.name, "grep "+annotation+"layers "+s.cluster.AuditLog()+"  # as a table")
+	s.output(table.String())
+	return errors.Join(
+		says(table.String(), "instancetype/u1.medium"),
+		says(table.String(), "mshv/amd64"),
+		says(table.String(), "kvm/arm64"))
+}
+
+// annotation is what the audit annotations of our webhook begin with.
+const annotation = "mutate.virtward.io/"
+
+// completions are the events of the story's namespace in which our webhook completed something.
+func (s *show) completions() ([]event, error) {
+	log, err := os.Open(s.cluster.AuditLog())
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	var events []event
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var e event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return nil, fmt.Errorf("the audit log: %w", err)
+		}
+		if e.ObjectRef.Namespace == namespace && e.Annotations[annotation+"layers"] != "" {
+			events = append(events, e)
+		}
+	}
+	return events, lines.Err()
+}
+
+// shortName leaves out that a service account is one.
+func shortName(username string) string {
+	name := strings.TrimPrefix(username, "system:serviceaccount:kubevirt:")
+	return cmp.Or(name, username)
+}

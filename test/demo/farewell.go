@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+)
+
+// try is something to do next. It changes nothing, so that the demo can see that it works.
+type try struct {
+	comment, line string
+	admin         bool
+	refused       bool // it is to fail
+}
+
+var tries = []try{
+	{comment: "what there is", line: "kubectl get vms,vmis"},
+	{comment: "how a VM of the cluster really runs", line: "kubectl virtward explain vm/fedora"},
+	{comment: "a file elsewhere, without asking a cluster", line: "kubectl virtward explain -f examples/vmi.yaml --hypervisor mshv --arch arm64"},
+	{comment: "what would be created", line: "kubectl create -f examples/vmi.yaml --namespace default --dry-run=server -o yaml", admin: true},
+	{comment: "refused, for it is not confirmed", line: "kubectl apply -f examples/kubevirt/hyperv-direct.yaml", refused: true, admin: true},
+}
+
+// switchOff is the documented command that takes Virtward out of the way.
+const switchOff = "kubectl delete mutatingwebhookconfigurations,validatingadmissionpolicybindings --selector app.kubernetes.io/part-of=virtward"
+
+// switchOn is what puts it back.
+const switchOn = "bin/tools/helm upgrade virtward charts/virtward -n virtward-system --reset-then-reuse-values"
+
+// farewell: how to go on, and how to switch everything off. Every command is tried before it is shown.
+func farewell(ctx context.Context, s *show) error {
+	if err := s.rehearse(ctx); err != nil {
+		return err
+	}
+	s.prose("From this folder, in another shell:")
+	s.line("")
+	s.line("  export PATH=$PWD/bin:$PATH")
+	s.line("  export KUBECONFIG=" + s.alice.kubeconfig)
+	for _, t := range tries {
+		if !t.admin {
+			s.suggest(t)
+		}
+	}
+	s.prose("As the admin, who may do anything:")
+	s.line("")
+	s.line("  export KUBECONFIG=" + s.admin.kubeconfig)
+	for _, t := range tries {
+		if t.admin {
+			s.suggest(t)
+		}
+	}
+	s.prose("To switch Virtward off; what runs is not touched:")
+	s.line("")
+	s.line("  " + switchOff)
+	s.prose("And on again:")
+	s.line("")
+	s.line("  " + switchOn)
+	s.prose("Logs are in " + s.cluster.Dir() + "/*.log.")
+	return nil
+}
+
+func (s *show) suggest(t try) {
+	s.line("")
+	s.line("  # " + t.comment)
+	s.line("  " + t.line)
+}
+
+func (s *show) rehearse(ctx context.Context) error {
+	for _, t := range tries {
+		who, line := s.alice, t.line
+		if t.admin {
+			who = s.admin
+		}
+		output, err := s.call(ctx, who, line)
+		if t.refused && err == nil {
+			return fmt.Errorf("%s$ %s: succeeded, and should have been refused:\n%s", who.name, line, output)
+		}
+		if !t.refused && err != nil {
+			return failed(who, line, output, err)
+		}
+	}
+	output, err := s.call(ctx, s.admin, switchOff+" --dry-run=server")
+	if err != nil {
+		return failed(s.admin, switchOff, output, err)
+	}
+	return says(output, `"mutate.virtward.io" deleted`, `"virtward-kubevirt-hypervisor" deleted`, `"virtward-kubevirt-hypervisor-effect" deleted`)
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+)
+
+// fedora: what is written, what is stored in the VM, and what runs.
+func fedora(ctx context.Context, s *show) error {
+	s.prose(`The admin offers a size and a preference to the whole cluster. Alice writes a VM that names both and
+		little else.`)
+	if err := s.doesAll(ctx, s.admin, "kubectl apply -f examples/instancetype-u1-medium.yaml -f examples/preference-fedora.yaml"); err != nil {
+		return err
+	}
+	const file = "examples/vm-fedora.yaml"
+	if err := s.reads(s.alice, file); err != nil {
+		return err
+	}
+	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+file); err != nil {
+		return err
+	}
+	s.prose(`The VM is stored with what must not change later, its architecture and machine type, and no more: a VM
+		that is restarted next year gets next year's defaults. (The firmware's UUID, and
+		resources without any, are KubeVirt's.)`)
+	if err := s.fedoraStored(ctx, file); err != nil {
+		return err
+	}
+	if err := s.runs(ctx, "fedora"); err != nil {
+		return err
+	}
+	s.prose(`The VMI that virt-controller made of it is complete. Who set what? The same code answers for a file:`)
+	return s.fedoraExplained(ctx, file)
+}
+
+func (s *show) fedoraStored(ctx context.Context, file string) error {
+	written, err := s.specOfFile(file)
+	if err != nil {
+		return err
+	}
+	vm, err := s.stored(ctx, "vm/fedora")
+	if err != nil {
+		return err
+	}
+	if _, err := s.changes(file, written, "vm/fedora (spec.template)", vm); err != nil {
+		return err
+	}
+	return errors.Join(
+		expect(vm, "amd64", "architecture"),
+		expect(vm, "q35", "domain", "machine", "type"),
+		expect(vm, nil, "domain", "cpu"),
+		expect(vm, nil, "domain", "memory"))
+}
+
+func (s *show) fedoraExplained(ctx context.Context, file string) error {
+	line := "kubectl virtward explain -f " + file + " --from-cluster -o "
+	if _, err := s.does(ctx, s.alice, line+"table"); err != nil {
+		return err
+	}
+	said := &explanation{}
+	if err := s.decode(ctx, s.alice, line+"json", said); err != nil {
+		return err
+	}
+	vmi, err := s.stored(ctx, "vmi/fedora")
+	if err != nil {
+		return err
+	}
+	const template = "spec.template.spec."
+	err = errors.Join(
+		said.filled(template+"domain.memory.guest", "4Gi", "instancetype/u1.medium"),
+		said.filled(template+"domain.devices.interfaces[0].model", "virtio", "preference/fedora"),
+		said.filled(template+"domain.machine.type", "q35", "amd64"),
+		said.filled(template+"domain.memory.maxGuest", "16Gi", "finalize"),
+		s.agrees(said, vmi))
+	if err != nil {
+		return err
+	}
+	s.checked("the VMI in the cluster has these %d fields with these values, and no others were filled.", len(said.Changes))
+	return nil
+}

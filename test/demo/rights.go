@@ -1,0 +1,39 @@
+package main
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// kubevirtRoles are the part of KubeVirt's roles for users that the story needs, under KubeVirt's names:
+// everybody sees the KubeVirt resource and the cluster's instancetypes, and editors are bound by the admin.
+func kubevirtRoles() []client.Object {
+	edit := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	see := []string{"get", "list", "watch"}
+	return []client.Object{
+		role("kubevirt.io:edit",
+			rule("kubevirt.io", edit, "virtualmachines", "virtualmachineinstances", "virtualmachineinstancepresets")),
+		role("kubevirt.io:default", rule("kubevirt.io", []string{"get", "list"}, "kubevirts")),
+		forEverybody("kubevirt.io:default"),
+		role("instancetype.kubevirt.io:view",
+			rule("instancetype.kubevirt.io", see, "virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences")),
+		forEverybody("instancetype.kubevirt.io:view"),
+	}
+}
+
+func role(name string, rules ...rbacv1.PolicyRule) client.Object {
+	return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+}
+
+func rule(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
+func forEverybody(role string) client.Object {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
+	}
+}

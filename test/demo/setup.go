@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/crds"
+	"github.com/virtward/virtward/test/simulators"
+)
+
+// namespace is where the story happens.
+const namespace = "demo"
+
+// show is the stage of the story and everything on it.
+type show struct {
+	*page
+	cluster  *controlplane.ControlPlane
+	kubevirt *simulators.KubeVirt
+	// metrics is the address of virtward's own.
+	metrics string
+	// missed counts the calls that failed before the API server had the webhook's certificate authority.
+	missed float64
+	admin  user
+	alice  user
+}
+
+func (s *show) setUp(ctx context.Context, options Options) error {
+	s.prose("Starting a control plane on this machine ...")
+	for _, step := range []struct {
+		what, done string
+		do         func(context.Context) error
+	}{
+		{"starting the control plane", "etcd, kube-apiserver, kube-controller-manager: real", func(ctx context.Context) error {
+			return s.startControlPlane(ctx, options)
+		}},
+		{"installing KubeVirt", "KubeVirt's and CDI's definitions: real; virt-api, virt-controller: simulated", s.installKubeVirt},
+		{"installing Virtward", "Virtward: its chart installed by Helm, its webhook as a process", s.installVirtward},
+		{"waiting for the webhook and the guards", "the API server asks the webhook and runs the guards", s.awaitAdmission},
+	} {
+		began := time.Now()
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+		s.line(fmt.Sprintf("%6.1f s  %s", time.Since(began).Seconds(), step.done))
+	}
+	var err error
+	if s.missed, err = s.failedCalls(ctx); err != nil {
+		return err
+	}
+	s.prose(`No VM really runs: there are no nodes, and the simulated virt-controller only makes VMIs from VMs, with
+		KubeVirt's own account. KubeVirt's definition is extended by VEP 97's list "hypervisor", for chapter 4.`)
+	if err := s.doesAll(ctx, s.admin, "kubectl version", "kubectl virtward version"); err != nil {
+		return err
+	}
+	return s.admitAlice(ctx)
+}
+
+// takeDown ends everything. The context may have ended; that is no reason to leave something behind.
+func (s *show) takeDown(ctx context.Context) error {
+	if s.cluster == nil {
+		return nil
+	}
+	s.prose("Taking everything down.")
+	var err error
+	if s.kubevirt != nil {
+		err = s.kubevirt.Stop(context.WithoutCancel(ctx))
+	}
+	return errors.Join(err, s.cluster.Stop())
+}
+
+func (s *show) startControlPlane(ctx context.Context, options Options) error {
+	definitions, err := definitions()
+	if err != nil {
+		return err
+	}
+	s.cluster, err = controlplane.Start(ctx, controlplane.Options{Parent: options.Parent, CRDs: definitions, Audit: true})
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w (make demo builds what is missing)", err)
+	}
+	if err != nil {
+		return err
+	}
+	s.admin = user{name: "admin", kubeconfig: s.cluster.Kubeconfig()}
+	config, err := s.cluster.UserConfig("alice")
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := s.cluster.WriteKubeconfig("alice", config)
+	s.alice = user{name: "alice", kubeconfig: kubeconfig}
+	return err
+}
+
+// definitions are those of KubeVirt and CDI, with VEP 97's list of hypervisors in the KubeVirt resource.
+func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	all, err := crds.All()
+	if err != nil {
+		return nil, err
+	}
+	variant, err := crds.Variant(crds.SeedHypervisor)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(all, func(d *apiextensionsv1.CustomResourceDefinition) bool { return d.Name == variant.Name })
+	if at < 0 {
+		return nil, fmt.Errorf("KubeVirt's definitions lack %s", variant.Name)
+	}
+	all[at] = variant
+	return all, nil
+}
+
+// installKubeVirt applies the KubeVirt resource like an admin, so that the examples can be applied over it.
+func (s *show) installKubeVirt(ctx context.Context) error {
+	if err := s.cluster.EnsureNamespace(ctx, simulators.Namespace); err != nil {
+		return err
+	}
+	if err := s.quietly(ctx, s.admin, "kubectl apply -f examples/kubevirt/defaults.yaml"); err != nil {
+		return err
+	}
+	for _, object := range kubevirtRoles() {
+		if err := s.cluster.Client().Create(ctx, object); err != nil {
+			return fmt.Errorf("making KubeVirt's roles: %w", err)
+		}
+	}
+	var err error
+	s.kubevirt, err = simulators.InstallKubeVirt(ctx, s.cluster, kubevirtv1.KubeVirtConfiguration{}, nil)
+	return err
+}
+
+// installVirtward installs the chart unchanged, and notes where virtward serves its metrics.
+func (s *show) installVirtward(ctx context.Context) error {
+	if _, err := s.cluster.InstallVirtward(ctx, nil, controlplane.Workload{}); err != nil {
+		return err
+	}
+	port, err := s.metricsPort(ctx)
+	s.metrics = fmt.Sprintf("http://127.0.0.1:%d", port)
+	return err
+}
+
+// admitAlice makes the namespace of the story and a user who may work in it.
+func (s *show) admitAlice(ctx context.Context) error {
+	s.prose(`The story needs a namespace and a user. Alice may edit VMs there, by a role of KubeVirt's, and nothing else.`)
+	if err := s.doesAll(ctx, s.admin,
+		"kubectl create namespace "+namespace,
+		"kubectl create rolebinding alice --namespace "+namespace+" --clusterrole kubevirt.io:edit --user alice",
+	); err != nil {
+		return err
+	}
+	if err := s.quietly(ctx, s.alice, "kubectl config set-context --current --namespace "+namespace); err != nil {
+		return err
+	}
+	if _, err := s.does(ctx, s.alice, "kubectl auth can-i create virtualmachines"); err != nil {
+		return err
+	}
+	return s.isRefused(ctx, s.alice, "kubectl auth can-i update kubevirts --namespace kubevirt", "no\n")
+}

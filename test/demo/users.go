@@ -1,0 +1,167 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// user is someone at a shell, with a kubeconfig of their own.
+type user struct {
+	name       string
+	kubeconfig string
+}
+
+// call runs a command line as a user would in the repository's folder: words are separated by spaces, and
+// nothing is quoted. It returns what was printed, and the error if the command failed.
+func (s *show) call(ctx context.Context, who user, line string) (string, error) {
+	var output bytes.Buffer
+	err := s.start(ctx, who, line, &output, &output)
+	return output.String(), err
+}
+
+// decode reads the JSON that a command prints on standard output.
+func (s *show) decode(ctx context.Context, who user, line string, into any) error {
+	var output, complaints bytes.Buffer
+	if err := s.start(ctx, who, line, &output, &complaints); err != nil {
+		return fmt.Errorf("%w%s", err, &complaints)
+	}
+	if err := json.Unmarshal(output.Bytes(), into); err != nil {
+		return fmt.Errorf("%s$ %s: %w", who.name, line, err)
+	}
+	return nil
+}
+
+func (s *show) start(ctx context.Context, who user, line string, stdout, stderr io.Writer) error {
+	words := strings.Fields(line)
+	if words[0] != "kubectl" {
+		return fmt.Errorf("%q is not a command of kubectl", line)
+	}
+	bin := s.cluster.Binary("")
+	cmd := exec.CommandContext(ctx, s.cluster.Binary("sandbox/kubectl"), words[1:]...)
+	cmd.Dir = filepath.Dir(bin)
+	cmd.Env = []string{
+		"PATH=" + bin + string(os.PathListSeparator) + os.Getenv("PATH"), // for kubectl virtward
+		"HOME=" + s.cluster.Dir(), // for kubectl's cache
+		"KUBECONFIG=" + who.kubeconfig,
+	}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// failed says which command it was.
+func failed(who user, line, output string, err error) error {
+	return fmt.Errorf("%s$ %s: %w\n%s", who.name, line, err, output)
+}
+
+// quietly runs a command that is no part of the story, and fails if the command does.
+func (s *show) quietly(ctx context.Context, who user, line string) error {
+	output, err := s.call(ctx, who, line)
+	if err != nil {
+		return failed(who, line, output, err)
+	}
+	return nil
+}
+
+// does shows a command and its output, and fails if the command does.
+func (s *show) does(ctx context.Context, who user, line string) (string, error) {
+	s.prompt(who.name, line)
+	output, err := s.call(ctx, who, line)
+	if err != nil {
+		return "", failed(who, line, output, err)
+	}
+	s.output(output)
+	return output, nil
+}
+
+// doesAll shows commands that are to succeed and whose output is not looked at.
+func (s *show) doesAll(ctx context.Context, who user, lines ...string) error {
+	for _, line := range lines {
+		if _, err := s.does(ctx, who, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// greps shows `line | grep pattern`, or with onlyMatching `grep -o`, and fails if nothing is left. What the
+// command complains of, a pipe does not filter.
+func (s *show) greps(ctx context.Context, who user, line string, pattern *regexp.Regexp, onlyMatching bool) (string, error) {
+	grep := " | grep "
+	if onlyMatching {
+		grep += "-o "
+	}
+	s.prompt(who.name, line+grep+"'"+pattern.String()+"'")
+	var output, complaints bytes.Buffer
+	if err := s.start(ctx, who, line, &output, &complaints); err != nil {
+		return "", failed(who, line, complaints.String(), err)
+	}
+	var kept strings.Builder
+	for l := range strings.Lines(output.String()) {
+		switch found := pattern.FindString(strings.TrimSuffix(l, "\n")); {
+		case found == "":
+		case onlyMatching:
+			kept.WriteString(found + "\n")
+		default:
+			kept.WriteString(l)
+		}
+	}
+	if kept.Len() == 0 {
+		return "", fmt.Errorf("%s$ %s: no line with %q in:\n%s", who.name, line, pattern, &output)
+	}
+	s.output(complaints.String() + kept.String())
+	return kept.String(), nil
+}
+
+// isRefused shows a command that is to fail, and fails if it does not, or not with all these words.
+func (s *show) isRefused(ctx context.Context, who user, line string, words ...string) error {
+	s.prompt(who.name, line)
+	output, err := s.call(ctx, who, line)
+	var exit *exec.ExitError
+	switch {
+	case err != nil && !errors.As(err, &exit):
+		return failed(who, line, output, err)
+	case err == nil:
+		return fmt.Errorf("%s$ %s: succeeded, and should have been refused:\n%s", who.name, line, output)
+	}
+	s.output(output)
+	return says(output, words...)
+}
+
+// says fails if a text lacks one of the words.
+func says(text string, words ...string) error {
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			return fmt.Errorf("%q is not in:\n%s", word, text)
+		}
+	}
+	return nil
+}
+
+// reads shows a file of the examples.
+func (s *show) reads(who user, file string) error {
+	s.prompt(who.name, "cat "+file)
+	content, err := s.file(file)
+	if err != nil {
+		return err
+	}
+	s.output(string(content))
+	return nil
+}
+
+// file of the repository.
+func (s *show) file(name string) ([]byte, error) {
+	return os.ReadFile(filepath.Join(filepath.Dir(s.cluster.Binary("")), name))
+}
