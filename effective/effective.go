@@ -80,14 +80,12 @@ type Verdict struct {
 	Conflicts field.ErrorList
 }
 
-// Layers are the names of the layers that changed something, in the order of their first change.
-func (v *Verdict) Layers() []string {
+// Layers are the names of the layers that made some changes, in the order of the first change of each.
+func Layers(changes []provenance.Change) []string {
 	var layers []string
-	seen := map[string]bool{}
-	for i := range v.Changes {
-		if l := v.Changes[i].Layer; !seen[l] {
-			seen[l] = true
-			layers = append(layers, l)
+	for i := range changes {
+		if !slices.Contains(layers, changes[i].Layer) {
+			layers = append(layers, changes[i].Layer)
 		}
 	}
 	return layers

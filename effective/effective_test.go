@@ -69,7 +69,7 @@ func TestVMIIsCompletedInLayers(t *testing.T) {
 	if diff := cmp.Diff(verdict.Changes, verdict.Persist); diff != "" {
 		t.Errorf("a VMI persists its whole completion (-changes +persist):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"base", "amd64", "finalize"}, verdict.Layers()); diff != "" {
+	if diff := cmp.Diff([]string{"base", "amd64", "finalize"}, effective.Layers(verdict.Changes)); diff != "" {
 		t.Errorf("layers (-want +got):\n%s", diff)
 	}
 }

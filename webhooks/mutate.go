@@ -198,6 +198,15 @@ func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input
 	return in, nil
 }
 
+// conflicts are what nobody can complete; KubeVirt refuses most of them.
+func conflicts(verdict *effective.Verdict) []string {
+	texts := make([]string, 0, len(verdict.Conflicts))
+	for _, c := range verdict.Conflicts {
+		texts = append(texts, c.Error())
+	}
+	return texts
+}
+
 // maxWarnings bounds what a user is told at once; the API server cuts longer lists off without a word.
 const maxWarnings = 20
 
@@ -234,14 +243,15 @@ func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRe
 	if err != nil {
 		return err
 	}
-	if patch != nil {
-		kind := admissionv1.PatchTypeJSONPatch
-		response.Patch, response.PatchType = patch, &kind
+	response.Warnings = bounded(slices.Concat(in.Facts.Warnings, warnings, conflicts(verdict)))
+	if patch == nil { // annotations of an earlier call for the same request must not be written again
+		return nil
 	}
-	response.Warnings = bounded(slices.Concat(in.Facts.Warnings, warnings))
+	kind := admissionv1.PatchTypeJSONPatch
+	response.Patch, response.PatchType = patch, &kind
 	response.AuditAnnotations = map[string]string{
 		"hypervisor": verdict.Hypervisor + "/" + verdict.Architecture,
-		"layers":     strings.Join(verdict.Layers(), ","),
+		"layers":     strings.Join(effective.Layers(verdict.Persist), ","),
 	}
 	return nil
 }

@@ -111,11 +111,36 @@ func TestAVMIIsPatched(t *testing.T) {
 	}
 }
 
+func TestWhatIsCompleteIsNotAnnotatedAgain(t *testing.T) {
+	m := newMutator(t)
+	vmi := json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"1Gi"}}}}`)
+	first := answerOf(t, m, reviewOf(t, kindVMI, vmi))
+	again := answerOf(t, m, reviewOf(t, kindVMI, json.RawMessage(apply(t, vmi, first.Patch))))
+	if again.Patch != nil || again.AuditAnnotations != nil {
+		t.Errorf("called again for the same object: patch %s, annotations %v", again.Patch, again.AuditAnnotations)
+	}
+}
+
+func TestConflictsAreWarnings(t *testing.T) {
+	m := newMutator(t)
+	facts := *m.Facts()
+	facts.PermitBridge = false
+	m.Facts = func() *platform.Facts { return &facts }
+	response := answerOf(t, m, reviewOf(t, kindVMI, build.VMI("db").Obj()))
+	want := []string{`spec.domain.devices.interfaces: Invalid value: "bridge": the cluster's default interface is a bridge, which it does not permit on the pod network: name the interfaces and networks of this VM`}
+	if diff := cmp.Diff(want, response.Warnings); diff != "" {
+		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
 func TestAVMGetsWhatKubeVirtPersists(t *testing.T) {
 	response := answerOf(t, newMutator(t), reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
 	want := `[{"op":"add","path":"/spec/template/spec/architecture","value":"amd64"},{"op":"add","path":"/spec/template/spec/domain/machine","value":{"type":"q35"}}]`
 	if diff := cmp.Diff(want, string(response.Patch)); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+	if want := (map[string]string{"hypervisor": "kvm/amd64", "layers": "base,amd64"}); !cmp.Equal(want, response.AuditAnnotations) {
+		t.Errorf("audit annotations %v, want %v", response.AuditAnnotations, want)
 	}
 	warnings := []string{`spec.instancetype: there is no VirtualMachineClusterInstancetype u1.small; the VM is judged without it`}
 	if diff := cmp.Diff(warnings, response.Warnings); diff != "" {

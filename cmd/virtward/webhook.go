@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -112,10 +113,12 @@ func (o *webhookOptions) run(ctx context.Context) error {
 		return err
 	}
 	ctrl.SetLogger(log)
+	klog.SetLogger(log.WithName("client")) // client-go's own words, in the same form
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
+	config.WarningHandler = rest.NoWarnings{} // that presets are deprecated is no news to the admin
 	certificate := &webhooks.Certificate{}
 	mgr, err := o.manager(config, certificate)
 	if err != nil {
@@ -124,6 +127,7 @@ func (o *webhookOptions) run(ctx context.Context) error {
 	if err := o.addCertificates(mgr, config, certificate, log.WithName("certificates")); err != nil {
 		return err
 	}
+	log.Info("starting", "version", version, "namespace", o.namespace, "port", o.port)
 	if err := o.addWebhooks(mgr, config, certificate, log); err != nil {
 		return err
 	}
@@ -167,6 +171,10 @@ func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Confi
 	kept := make([]rotator.WebhookInfo, 0, len(o.configurations))
 	for _, name := range o.configurations {
 		kept = append(kept, rotator.WebhookInfo{Name: name, Type: rotator.Mutating})
+	}
+	trust := &webhooks.Trust{Certificate: certificate, Client: client, Configurations: o.configurations}
+	if err := mgr.AddReadyzCheck("trust", func(r *http.Request) error { return trust.Ready(r.Context()) }); err != nil {
+		return err
 	}
 	host := o.serviceName + "." + o.namespace + ".svc"
 	err = rotator.AddRotator(mgr, &rotator.CertRotator{

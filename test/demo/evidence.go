@@ -106,7 +106,6 @@ func (s *show) audit() error {
 	s.prompt(s.admin.name, "grep "+annotation+"layers "+s.cluster.AuditLog()+"  # as a table")
 	s.output(table.String())
 	return errors.Join(
-		says(table.String(), "instancetype/u1.medium"),
 		says(table.String(), "mshv/amd64"),
 		says(table.String(), "kvm/arm64"))
 }

@@ -12,6 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/test/controlplane"
@@ -23,6 +26,7 @@ type arguments struct {
 }
 
 func main() {
+	ctrl.SetLogger(logr.Discard()) // else controller-runtime complains in the middle of the output
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, parse(os.Args[1:]), os.Stdout); err != nil {
