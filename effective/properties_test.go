@@ -43,7 +43,7 @@ func TestPromises(t *testing.T) {
 func checkPromises(t *testing.T, p *effective.Pipeline, object []byte, choice uint8) {
 	t.Helper()
 	facts := factsOf(t, choice)
-	if limits.Quantities(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || limits.Quantities(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+	if limits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || limits.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 		return // no caller decodes these
 	}
 	var vmi v1.VirtualMachineInstance

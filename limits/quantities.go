@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"reflect"
@@ -35,49 +34,10 @@ func Proportionate(quantity string) bool {
 // disproportionate is what is said of such a field.
 const disproportionate = "a quantity of this length or exponent is out of all proportion"
 
-// Quantities finds the first quantity, by path, that is not Proportionate, in the JSON of an object that will
-// be decoded into a type. It costs one look at every byte, unless there is something to find.
-func Quantities(object []byte, t reflect.Type) *field.Error {
-	if !suspicious(object) {
-		return nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(object))
-	decoder.UseNumber()
-	var value any
-	if err := decoder.Decode(&value); err != nil {
-		return nil // whoever decodes it next says what is wrong
-	}
-	return QuantitiesIn(value, t, nil)
-}
-
-// suspicious tells whether there is a run of digits, or an exponent, that a quantity should not have.
-func suspicious(object []byte) bool {
-	digits, afterE := 0, false
-	for i, b := range object {
-		switch {
-		case b >= '0' && b <= '9':
-			digits++
-			if afterE && digits > maxExponentDigits || digits > maxDigits {
-				return true
-			}
-			continue
-		case (b == 'e' || b == 'E') && i > 0 && (digits > 0 || object[i-1] == '.'):
-			digits, afterE = 0, true
-			continue
-		case (b == '+' || b == '-') && afterE && digits == 0:
-			continue
-		case b == '.' && digits > 0:
-			continue // digits on both sides of the point count together
-		}
-		digits, afterE = 0, false
-	}
-	return false
-}
-
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// QuantitiesIn is Quantities for an object that is decoded into maps and lists already. The path is where the
-// object stands; nil for the root.
+// QuantitiesIn finds the first quantity, by path, that is not Proportionate, in an object that was decoded into
+// maps and lists and will be decoded into a type. The path is where the object stands; nil for the root.
 func QuantitiesIn(value any, t reflect.Type, path *field.Path) *field.Error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -115,7 +75,7 @@ func inObject(object map[string]any, t reflect.Type, path *field.Path) *field.Er
 		below = func(name string) *field.Path { return path.Key(name) }
 	case reflect.Struct:
 		fields := Fields(t)
-		typeOf = func(name string) (reflect.Type, bool) { f, ok := fields[name]; return f, ok }
+		typeOf = func(name string) (reflect.Type, bool) { return fieldNamed(fields, name) }
 		below = func(name string) *field.Path { return path.Child(name) }
 	default:
 		return nil
@@ -128,6 +88,20 @@ func inObject(object map[string]any, t reflect.Type, path *field.Path) *field.Er
 		}
 	}
 	return nil
+}
+
+// fieldNamed finds a field as Go's decoder does: KubeVirt's VirtualMachineInstanceSpec decodes itself with one
+// that takes names in any case.
+func fieldNamed(fields map[string]reflect.Type, name string) (reflect.Type, bool) {
+	if f, ok := fields[name]; ok {
+		return f, true
+	}
+	for known, f := range fields {
+		if strings.EqualFold(known, name) {
+			return f, true
+		}
+	}
+	return nil, false
 }
 
 // Fields are the types of a struct's fields by their names in JSON, those of embedded structs included.

@@ -22,7 +22,7 @@ func TestProportionate(t *testing.T) {
 	}
 }
 
-func TestQuantities(t *testing.T) {
+func TestObject(t *testing.T) {
 	digits := strings.Repeat("9", 101)
 	for name, test := range map[string]struct{ object, want string }{
 		"an ordinary object":     {`{"spec":{"domain":{"memory":{"guest":"4Gi"},"resources":{"requests":{"cpu":"500m"}}}}}`, ""},
@@ -34,25 +34,31 @@ func TestQuantities(t *testing.T) {
 		"many digits":            {`{"spec":{"domain":{"memory":{"guest":"` + digits + `"}}}}`, `spec.domain.memory.guest: Invalid value: "` + digits[:40] + `… (101 characters)": a quantity of this length or exponent is out of all proportion`},
 		"what is no quantity":    {`{"metadata":{"labels":{"commit":"1e99999999"}},"spec":{"hostname":"1e99999999"}}`, ""},
 		"user data full of them": {`{"spec":{"volumes":[{"name":"c","cloudInitNoCloud":{"userData":"x: 1e99999999"}}]}}`, ""},
+		"in another case":        {`{"spec":{"domain":{"Memory":{"GUEST":"1e99999999"}}}}`, `spec.domain.Memory.GUEST: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
+		"escaped":                {`{"spec":{"domain":{"memory":{"guest":"\u0031e99999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
+		"a digest":               {`{"spec":{"volumes":[{"name":"c","containerDisk":{"image":"1e45678"}}]}}`, ""},
+		"a million values":       {`{"spec":{"domain":{"devices":{"inputs":[` + strings.Repeat("{},", 10_000) + `{}]}}}}`, "it has 10006 objects and lists in it, where 10000 are the most"},
+		"braces in a string":     {`{"spec":{"volumes":[{"name":"c","cloudInitNoCloud":{"userData":"` + strings.Repeat(`{[\"`, 10_000) + `"}}]}}`, ""},
+		"a string without end":   {`{"spec":{"hostname":"\`, ""},
 		"not JSON":               {`{"a":1e99999`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := limits.Quantities([]byte(test.object), reflect.TypeFor[v1.VirtualMachineInstance]())
+			err := limits.Object([]byte(test.object), reflect.TypeFor[v1.VirtualMachineInstance]())
 			switch {
-			case err == nil && test.want != "", err != nil && err.Error() != test.want:
+			case err == nil && test.want != "", err != nil && limits.Describe(err) != test.want:
 				t.Errorf("got %v, want %s", err, test.want)
 			}
 		})
 	}
 }
 
-// FuzzQuantities: an object in which nothing is found decodes, or fails to decode, in no time; the fuzzer
+// FuzzObject: an object in which nothing is found decodes, or fails to decode, in no time; the fuzzer
 // itself notices an input that hangs.
-func FuzzQuantities(f *testing.F) {
+func FuzzObject(f *testing.F) {
 	f.Add([]byte(`{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}`))
 	f.Add([]byte(`{"spec":{"domain":{"resources":{"limits":{"cpu":"1.5e+100"}}}}}`))
 	f.Fuzz(func(t *testing.T, object []byte) {
-		if limits.Quantities(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil {
+		if limits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil {
 			return
 		}
 		var vmi v1.VirtualMachineInstance
@@ -60,11 +66,11 @@ func FuzzQuantities(f *testing.F) {
 	})
 }
 
-func BenchmarkQuantities(b *testing.B) {
+func BenchmarkObject(b *testing.B) {
 	object := []byte(`{"spec":{"domain":{"memory":{"guest":"4Gi"}},"volumes":[{"name":"c","cloudInitNoCloud":{"userData":"` + strings.Repeat("x: 1234 ", 300) + `"}}]}}`)
 	b.SetBytes(int64(len(object)))
 	for b.Loop() {
-		if err := limits.Quantities(object, reflect.TypeFor[v1.VirtualMachineInstance]()); err != nil {
+		if err := limits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -142,6 +142,13 @@ func (f *Facts) architecture(name string) *v1.ArchSpecificConfiguration {
 	}
 }
 
+// same tells whether two snapshots say the same, whenever they were taken.
+func (f *Facts) same(other *Facts) bool {
+	a, b := *f, *other
+	a.Observed, b.Observed = time.Time{}, time.Time{}
+	return reflect.DeepEqual(a, b)
+}
+
 // Gate tells whether a feature gate was named and not disabled in the configuration. Gates that are on
 // without being named are not in it.
 func (f *Facts) Gate(name string) bool { return f.gates[name] }

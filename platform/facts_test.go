@@ -68,6 +68,13 @@ func TestHypervisorSelection(t *testing.T) {
 			configuration: gate + `hypervisor: [mshv]`, want: kvm,
 			warnings: []string{`the KubeVirt resource names an unknown hypervisor "": the known ones are hyperv-direct, kvm, mshv, so kvm is assumed`},
 		},
+		"no list": {
+			configuration: gate + `hypervisor: mshv`, want: kvm,
+			warnings: []string{`the KubeVirt resource names an unknown hypervisor "": the known ones are hyperv-direct, kvm, mshv, so kvm is assumed`},
+		},
+		"a device of another domain": {
+			configuration: gate + `hypervisor: [{name: mshv, hypervisorDevice: devices.kubevirt.io/mshv}]`, want: mshv,
+		},
 		"a CPU model of the admin's": {
 			configuration: gate + `hypervisors: [{name: hyperv-direct}]`, settings: platform.Settings{MSHVCPUModel: "qemu64-v1"},
 			want: func() platform.Hypervisor { h := direct; h.CPUModel = "qemu64-v1"; return h }(),

@@ -67,8 +67,15 @@ type hypervisorEntry struct {
 // spec.configuration.hypervisor (VEP 97's form, which carries the device and libvirt's type as well).
 func hypervisorEntries(configuration map[string]any) (entries []hypervisorEntry, field string) {
 	for _, field := range []string{"hypervisors", "hypervisor"} {
-		list, _, err := unstructured.NestedSlice(configuration, field)
-		if err != nil || len(list) == 0 {
+		value, found := configuration[field]
+		if !found || value == nil {
+			continue
+		}
+		list, isList := value.([]any)
+		if !isList {
+			return []hypervisorEntry{{}}, field // an entry without a name, which no hypervisor has
+		}
+		if len(list) == 0 {
 			continue
 		}
 		entries := make([]hypervisorEntry, 0, len(list))
@@ -104,7 +111,10 @@ func selectHypervisor(configuration map[string]any, gateOpen bool) (h Hypervisor
 		return kvm, fmt.Sprintf("the KubeVirt resource names an %s, so kvm is assumed", err), ""
 	}
 	if d := entries[0].device; d != "" {
-		h.Device = "devices.kubevirt.io/" + d
+		h.Device = d
+		if !strings.Contains(d, "/") {
+			h.Device = "devices.kubevirt.io/" + d
+		}
 	}
 	if t := entries[0].virtType; t != "" {
 		h.VirtType = t

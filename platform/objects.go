@@ -6,15 +6,16 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/lru"
 )
 
 // resources are the kinds that a virtual machine may point at, and how they are read.
@@ -38,8 +39,12 @@ func gvr(group, version, resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 }
 
-// revisionsKept bounds the ControllerRevisions that are remembered; they are immutable and a few kB each.
-const revisionsKept = 256
+// Bounds of the ControllerRevisions that are remembered; they are immutable and a few kB each.
+const (
+	revisionsKept    = 256
+	revisionsKeptFor = 10 * time.Minute
+	largestRevision  = 64 << 10
+)
 
 // Objects reads what a virtual machine points at. The kinds that many VMs share are answered from watches;
 // the others are read when they are needed. ControllerRevisions are never watched, because a cluster holds
@@ -47,7 +52,7 @@ const revisionsKept = 256
 type Objects struct {
 	client    dynamic.Interface
 	informers map[schema.GroupKind]watched
-	revisions *lru.Cache
+	revisions *expiring.LRUExpireCache
 }
 
 type watched struct {
@@ -58,7 +63,7 @@ type watched struct {
 
 // NewObjects reads everything when it is asked for; nothing is watched. For short-lived programs.
 func NewObjects(client dynamic.Interface) *Objects {
-	return &Objects{client: client, revisions: lru.New(revisionsKept)}
+	return &Objects{client: client, revisions: expiring.NewLRUExpireCache(revisionsKept)}
 }
 
 // NewWatchedObjects answers the shared kinds from watches, once Run has been called and they have caught up.
@@ -78,13 +83,17 @@ func NewWatchedObjects(client dynamic.Interface) (*Objects, error) {
 			return nil, fmt.Errorf("watching %s: %w", r.Resource, err)
 		}
 		err := w.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
+			w.absent.Store(apierrors.IsNotFound(err))
 			if apierrors.IsNotFound(err) {
-				w.absent.Store(true)
 				return
 			}
 			cache.DefaultWatchErrorHandler(ctx, reflector, err)
 		})
 		if err != nil {
+			return nil, fmt.Errorf("watching %s: %w", r.Resource, err)
+		}
+		back := func(any) { w.absent.Store(false) } // whoever sends events exists
+		if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: back, UpdateFunc: func(_, obj any) { back(obj) }}); err != nil {
 			return nil, fmt.Errorf("watching %s: %w", r.Resource, err)
 		}
 		o.informers[kind] = w
@@ -111,12 +120,17 @@ func (o *Objects) Run(ctx context.Context) error {
 
 // Ready returns nil once every watch has caught up or its kind turned out not to exist.
 func (o *Objects) Ready() error {
+	var behind []string
 	for kind, w := range o.informers {
 		if !w.informer.HasSynced() && !w.absent.Load() {
-			return fmt.Errorf("the watch of %s has not caught up yet", kind)
+			behind = append(behind, kind.String())
 		}
 	}
-	return nil
+	if len(behind) == 0 {
+		return nil
+	}
+	slices.Sort(behind)
+	return fmt.Errorf("the watches of %s have not caught up yet", strings.Join(behind, ", "))
 }
 
 // Get reads one object. What does not exist, its kind included, is a NotFound error. The object is shared:
@@ -127,8 +141,13 @@ func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	if !ok {
 		return nil, fmt.Errorf("reading %s %s: virtual machines do not point at this kind", kind, name)
 	}
-	if w, ok := o.informers[kind]; ok && w.informer.HasSynced() {
-		return fromStore(w.informer, r.GroupResource(), namespace, name)
+	if w, ok := o.informers[kind]; ok {
+		switch {
+		case w.absent.Load():
+			return nil, apierrors.NewNotFound(r.GroupResource(), name)
+		case w.informer.HasSynced():
+			return fromStore(w.informer, r.GroupResource(), namespace, name)
+		}
 	}
 	key := namespace + "/" + name
 	revision := kind.Kind == "ControllerRevision"
@@ -142,9 +161,18 @@ func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 		return nil, err
 	}
 	if revision {
-		o.revisions.Add(key, obj)
+		o.remember(key, obj)
 	}
 	return obj, nil
+}
+
+// remember keeps a revision for a while, unless it is larger than an instancetype or a preference ever is. Its
+// name may come back with another content, when a VM is deleted and made anew.
+func (o *Objects) remember(key string, revision *unstructured.Unstructured) {
+	revision.SetManagedFields(nil)
+	if data, err := revision.MarshalJSON(); err == nil && len(data) <= largestRevision {
+		o.revisions.Add(key, revision, revisionsKeptFor)
+	}
 }
 
 func fromStore(informer cache.SharedIndexInformer, resource schema.GroupResource, namespace, name string) (*unstructured.Unstructured, error) {
@@ -178,7 +206,7 @@ func (o *Objects) List(ctx context.Context, gvk schema.GroupVersionKind, namespa
 		for _, obj := range objects {
 			found = append(found, obj.(*unstructured.Unstructured))
 		}
-	} else if w, ok := o.informers[kind]; !ok || !w.absent.Load() {
+	} else if !ok || !w.absent.Load() {
 		list, err := o.client.Resource(r.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil, nil

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+	v1 "kubevirt.io/api/core/v1"
 )
 
 // KubeVirts is the resource that holds the configuration of a KubeVirt installation.
@@ -51,7 +52,10 @@ func NewWatcher(client dynamic.Interface, settings Settings, clk clock.PassiveCl
 	if err := w.informer.SetWatchErrorHandlerWithContext(w.watchFailed); err != nil {
 		return nil, fmt.Errorf("watching KubeVirt resources: %w", err)
 	}
-	rebuild := func(any) { w.rebuild() }
+	rebuild := func(any) {
+		w.absent.Store(false) // whoever sends events exists
+		w.rebuild()
+	}
 	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    rebuild,
 		UpdateFunc: func(_, obj any) { rebuild(obj) },
@@ -92,6 +96,7 @@ func (w *Watcher) watchFailed(ctx context.Context, r *cache.Reflector, err error
 		w.rebuild()
 		return
 	}
+	w.absent.Store(false)
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 }
 
@@ -110,14 +115,17 @@ func (w *Watcher) rebuild() {
 			facts = w.facts.Load()
 		}
 	}
-	w.facts.Store(facts)
-	if w.onChange != nil {
+	before := w.facts.Swap(facts)
+	if w.onChange != nil && (err != nil || before == nil || !before.same(facts)) {
 		w.onChange(facts, err)
 	}
 }
 
 func (w *Watcher) snapshot() (*Facts, error) {
-	kv := choose(w.informer.GetStore().List())
+	var kv *unstructured.Unstructured
+	if !w.absent.Load() { // the store may still hold what was there before its kind went away
+		kv = choose(w.informer.GetStore().List())
+	}
 	var facts *Facts
 	if kv == nil {
 		facts = Defaults(w.settings)
@@ -150,8 +158,11 @@ func choose(objects []any) *unstructured.Unstructured {
 }
 
 func rank(kv *unstructured.Unstructured) int {
-	if phase, _, _ := unstructured.NestedString(kv.Object, "status", "phase"); phase != "" {
+	switch phase, _, _ := unstructured.NestedString(kv.Object, "status", "phase"); phase {
+	case string(v1.KubeVirtPhaseDeployed):
 		return 0
+	case "":
+		return 2
 	}
 	return 1
 }

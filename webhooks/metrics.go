@@ -11,6 +11,7 @@ const (
 	verdictPatched   = "patched"
 	verdictUnchanged = "unchanged"
 	verdictIgnored   = "ignored"
+	verdictSkipped   = "skipped"
 	verdictMalformed = "malformed"
 	verdictFailed    = "failed"
 )
@@ -26,11 +27,11 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_admission_requests_total",
-			Help: "Admission requests answered, by kind, operation and verdict (patched, unchanged, ignored, malformed, failed).",
+			Help: "Admission requests answered, by kind, operation and verdict (patched, unchanged, ignored, skipped, malformed, failed).",
 		}, []string{"kind", "operation", "verdict"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "virtward_admission_duration_seconds",
-			Help:    "Time from the first byte of an admission request read to its answer made.",
+			Help:    "Time from an admission request read to its answer made.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .1, .5, 1, 2},
 		}, []string{"kind", "operation"}),
 	}
@@ -58,6 +59,11 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		}
 	}
 	return m, nil
+}
+
+// count notes a request that never became one.
+func (m *Metrics) count(kind, operation, verdict string) {
+	m.requests.WithLabelValues(kind, operation, verdict).Inc()
 }
 
 func (m *Metrics) observe(kind, operation, verdict string, took time.Duration) {

@@ -11,8 +11,10 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -29,9 +31,16 @@ import (
 // MutatePath is where the Mutator is served.
 const MutatePath = "/mutate"
 
-// maxReview bounds what is read of a request, in bytes. The API server accepts objects of about 3 MB; a
-// review may carry two of them.
-const maxReview = 16 << 20
+// Bounds of what is read. The API server accepts objects of about 3 MB, and the review of a create carries
+// one. What is in memory at once is bounded too, and so is the time that a caller may take to send or receive.
+const (
+	maxReview   = 6 << 20
+	maxInFlight = 24 << 20
+	ioTimeout   = 5 * time.Second
+)
+
+// maxPatch bounds an answer, in bytes. A patch does not grow with the object, but with its number of disks.
+const maxPatch = 1 << 20
 
 // The kinds that are completed.
 const (
@@ -49,11 +58,33 @@ type Mutator struct {
 	Metrics *Metrics
 	Log     logr.Logger
 	Clock   clock.PassiveClock
+
+	inFlight *semaphore.Weighted
 }
 
-// ServeHTTP answers one AdmissionReview. What is none is answered with 400, and what is too large with 413.
+// NewMutator prepares a Mutator for serving.
+func NewMutator(m Mutator) *Mutator {
+	m.inFlight = semaphore.NewWeighted(maxInFlight)
+	return &m
+}
+
+// ServeHTTP answers one AdmissionReview. What is none is answered with 400, what is too large with 413, and
+// with 503 what finds no room until its caller gives up.
 func (m *Mutator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer m.recover(w)
+	deadline := m.Clock.Now().Add(ioTimeout)
+	controller := http.NewResponseController(w)
+	_ = errors.Join(controller.SetReadDeadline(deadline), controller.SetWriteDeadline(deadline)) // not every writer can
+
+	size := r.ContentLength
+	if size < 0 || size > maxReview {
+		size = maxReview
+	}
+	if err := m.inFlight.Acquire(r.Context(), size); err != nil {
+		http.Error(w, "virtward is busy with other requests", http.StatusServiceUnavailable)
+		return
+	}
+	defer m.inFlight.Release(size)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
 	if err != nil {
 		m.malformed(w, err)
@@ -69,8 +100,8 @@ func (m *Mutator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (m *Mutator) malformed(w http.ResponseWriter, err error) {
-	m.Metrics.observe("none", "none", verdictMalformed, 0)
-	m.Log.Info("refused a request that is no AdmissionReview", "reason", err.Error())
+	m.Metrics.count("none", "none", verdictMalformed)
+	m.Log.V(1).Info("refused a request that is no AdmissionReview", "reason", err.Error())
 	code := http.StatusBadRequest
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -82,7 +113,7 @@ func (m *Mutator) malformed(w http.ResponseWriter, err error) {
 // recover keeps one request from taking the server down. The API server takes the answer for a failed call.
 func (m *Mutator) recover(w http.ResponseWriter) {
 	if cause := recover(); cause != nil {
-		m.Metrics.observe("none", "none", verdictFailed, 0)
+		m.Metrics.count("none", "none", verdictFailed)
 		m.Log.Error(fmt.Errorf("%v", cause), "a request made the pipeline panic", "stack", string(debug.Stack()))
 		http.Error(w, "virtward failed on this request: its log says where", http.StatusInternalServerError)
 	}
@@ -115,10 +146,10 @@ func (m *Mutator) Review(ctx context.Context, body []byte) ([]byte, error) {
 func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	var review admissionv1.AdmissionReview
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
-		return nil, fmt.Errorf("the body is not an AdmissionReview: %w", err)
+		return nil, fmt.Errorf("the body is not an AdmissionReview: %.200s", err.Error())
 	}
 	if review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Kind != "AdmissionReview" {
-		return nil, fmt.Errorf("the body is %s %q, not an AdmissionReview of %s", review.APIVersion, review.Kind, admissionv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("the body is %.50q %.50q, not an AdmissionReview of %s", review.APIVersion, review.Kind, admissionv1.SchemeGroupVersion)
 	}
 	if review.Request == nil || review.Request.UID == "" {
 		return nil, fmt.Errorf("the AdmissionReview holds no request with a uid")
@@ -147,8 +178,7 @@ func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionReq
 	input, err := m.input(request)
 	var outOfProportion *field.Error
 	if errors.As(err, &outOfProportion) {
-		response.Warnings = []string{"virtward did not complete this object: " + err.Error()}
-		return response, verdictUnchanged
+		return m.skip(request, response, limits.Describe(outOfProportion)), verdictSkipped
 	}
 	if err != nil { // the API server will refuse it by its schema, which says it better
 		m.Log.V(1).Info("passed an object that does not decode", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", err.Error())
@@ -161,10 +191,21 @@ func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionReq
 		m.Log.Error(err, "passed an object that could not be completed", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 		return &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"virtward could not complete this object: " + err.Error()}}, verdictFailed
 	}
-	if response.Patch == nil {
+	switch {
+	case len(response.Patch) > maxPatch:
+		response = &admissionv1.AdmissionResponse{Allowed: true}
+		return m.skip(request, response, "what would have to be added is larger than 1 MiB"), verdictSkipped
+	case response.Patch == nil:
 		return response, verdictUnchanged
 	}
 	return response, verdictPatched
+}
+
+// skip lets an object pass that is out of all proportion. Whoever sent it is told, and so is the admin.
+func (m *Mutator) skip(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, why string) *admissionv1.AdmissionResponse {
+	m.Log.Info("passed an object that is out of all proportion", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", why)
+	response.Warnings = []string{"virtward did not complete this object: " + why}
+	return response
 }
 
 // input decodes the object of a request; nil for one that is not ours or is on its way out.
@@ -219,7 +260,7 @@ func bounded(warnings []string) []string {
 
 // decode reads an object, unless doing so would take all day: a *field.Error names the field then.
 func decode[T any](object []byte, into *T) error {
-	if err := limits.Quantities(object, reflect.TypeFor[T]()); err != nil {
+	if err := limits.Object(object, reflect.TypeFor[T]()); err != nil {
 		return err
 	}
 	return sigsjson.UnmarshalCaseSensitivePreserveInts(object, into)

@@ -45,10 +45,10 @@ func newMutator(t testing.TB) *Mutator {
 		t.Fatal(err)
 	}
 	facts := platform.Defaults(platform.Settings{})
-	return &Mutator{
+	return NewMutator(Mutator{
 		Pipeline: effective.NewPipeline(registry), Facts: func() *platform.Facts { return facts }, Objects: objects,
 		Metrics: metrics, Log: logr.Discard(), Clock: clock.RealClock{},
-	}
+	})
 }
 
 // reviewOf wraps an object as the API server does, and lets the caller change the request.
@@ -219,6 +219,22 @@ func TestAQuantityOutOfProportion(t *testing.T) {
 	}
 }
 
+func TestAMillionOfNothing(t *testing.T) {
+	m := newMutator(t)
+	for _, list := range []string{"disks", "inputs", "interfaces"} {
+		vmi := json.RawMessage(`{"spec":{"domain":{"devices":{"` + list + `":[{}` + strings.Repeat(",{}", 1<<20) + `]}}}}`)
+		body := reviewOf(t, kindVMI, vmi)
+		response := answerOf(t, m, body)
+		want := []string{"virtward did not complete this object: it has 1048582 objects and lists in it, where 10000 are the most"}
+		if diff := cmp.Diff(want, response.Warnings); diff != "" || response.Patch != nil {
+			t.Errorf("%s: patch of %d bytes; warnings (-want +got):\n%s", list, len(response.Patch), diff)
+		}
+	}
+	if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues(kindVMI, "CREATE", verdictSkipped)); got != 3 {
+		t.Errorf("%v skipped requests counted, want 3", got)
+	}
+}
+
 func TestNoAdmissionReview(t *testing.T) {
 	m := newMutator(t)
 	for name, test := range map[string]struct {
@@ -226,14 +242,14 @@ func TestNoAdmissionReview(t *testing.T) {
 		code int
 		want string
 	}{
-		"nothing":         {"", 400, "the body is not an AdmissionReview: unexpected end of JSON input"},
-		"not JSON":        {"<xml/>", 400, "the body is not an AdmissionReview: invalid character '<' looking for beginning of value"},
-		"cut off":         {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1"`, 400, "the body is not an AdmissionReview: unexpected end of JSON input"},
-		"another kind":    {`{"kind":"Pod","apiVersion":"v1"}`, 400, `the body is v1 "Pod", not an AdmissionReview of admission.k8s.io/v1`},
-		"an old version":  {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"1"}}`, 400, `the body is admission.k8s.io/v1beta1 "AdmissionReview", not an AdmissionReview of admission.k8s.io/v1`},
-		"no request":      {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, 400, "the AdmissionReview holds no request with a uid"},
-		"no uid":          {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}`, 400, "the AdmissionReview holds no request with a uid"},
-		"more than 16 MB": {`{"a":"` + strings.Repeat("x", maxReview) + `"}`, 413, "http: request body too large"},
+		"nothing":        {"", 400, "the body is not an AdmissionReview: unexpected end of JSON input"},
+		"not JSON":       {"<xml/>", 400, "the body is not an AdmissionReview: invalid character '<' looking for beginning of value"},
+		"cut off":        {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1"`, 400, "the body is not an AdmissionReview: unexpected end of JSON input"},
+		"another kind":   {`{"kind":"Pod","apiVersion":"v1"}`, 400, `the body is "v1" "Pod", not an AdmissionReview of admission.k8s.io/v1`},
+		"an old version": {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"1"}}`, 400, `the body is "admission.k8s.io/v1beta1" "AdmissionReview", not an AdmissionReview of admission.k8s.io/v1`},
+		"no request":     {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, 400, "the AdmissionReview holds no request with a uid"},
+		"no uid":         {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}`, 400, "the AdmissionReview holds no request with a uid"},
+		"more than 6 MB": {`{"a":"` + strings.Repeat("x", maxReview) + `"}`, 413, "http: request body too large"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := httptest.NewRecorder()

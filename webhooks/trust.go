@@ -5,9 +5,11 @@ import (
 	"crypto/x509"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 )
 
 // Trust tells whether the API server trusts the serving certificate: whether the CA bundle of each of our
@@ -19,9 +21,20 @@ type Trust struct {
 	// Configurations are the names of MutatingWebhookConfigurations.
 	Configurations []string
 
-	// verified is the certificate that was found trusted; it is not asked about again.
-	verified atomic.Pointer[x509.Certificate]
+	// Clock says when to ask again.
+	Clock clock.PassiveClock
+
+	verified atomic.Pointer[verification]
 }
+
+// verification is a certificate that was found trusted, and when.
+type verification struct {
+	certificate *x509.Certificate
+	at          time.Time
+}
+
+// trustFor is how long a certificate stays trusted without asking again. Someone may empty the bundle later.
+const trustFor = time.Minute
 
 // Ready returns nil once the certificate in use is trusted. A configuration that does not exist is switched
 // off, and nothing to wait for.
@@ -30,7 +43,7 @@ func (t *Trust) Ready(ctx context.Context) error {
 	if current == nil {
 		return nil // whether there is a certificate is another question
 	}
-	if t.verified.Load() == current.Leaf {
+	if v := t.verified.Load(); v != nil && v.certificate == current.Leaf && t.Clock.Since(v.at) < trustFor {
 		return nil
 	}
 	for _, name := range t.Configurations {
@@ -48,6 +61,6 @@ func (t *Trust) Ready(ctx context.Context) error {
 			}
 		}
 	}
-	t.verified.Store(current.Leaf)
+	t.verified.Store(&verification{certificate: current.Leaf, at: t.Clock.Now()})
 	return nil
 }

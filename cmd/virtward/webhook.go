@@ -85,7 +85,7 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.certDir, "cert-dir", "/tmp/virtward-certificates", "directory of the serving certificate")
 	flags.StringVar(&o.certSecret, "cert-secret", "virtward-webhook-cert", "Secret that holds the serving certificate and its CA, with --cert-provider=self")
 	flags.StringVar(&o.serviceName, "service-name", "virtward-webhook", "Service through which the API server calls the webhooks")
-	flags.StringSliceVar(&o.configurations, "webhook-configuration", nil, "MutatingWebhookConfigurations whose CA bundle is kept in step, with --cert-provider=self")
+	flags.StringSliceVar(&o.configurations, "webhook-configuration", nil, "MutatingWebhookConfigurations that must trust the certificate before this is ready; with --cert-provider=self their CA bundle is kept in step")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none: LiveUpdate or Stage; KubeVirt's own default is LiveUpdate")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model, none to leave it to the cluster, or auto: "+platform.SeedCPUModel+" where KubeVirt names the hypervisor mshv, none where it names it hyperv-direct")
 }
@@ -156,13 +156,17 @@ func (o *webhookOptions) manager(config *rest.Config, certificate *webhooks.Cert
 }
 
 func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Config, certificate *webhooks.Certificate, log logr.Logger) error {
-	if o.certificates == certificatesFiles {
-		files := &webhooks.FileSource{Certificate: certificate, Dir: o.certDir, Log: log, Retry: time.Second}
-		return mgr.Add(manager.RunnableFunc(files.Run))
-	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
+	}
+	trust := &webhooks.Trust{Certificate: certificate, Client: client, Configurations: o.configurations, Clock: clock.RealClock{}}
+	if err := mgr.AddReadyzCheck("trust", func(r *http.Request) error { return trust.Ready(r.Context()) }); err != nil {
+		return err
+	}
+	if o.certificates == certificatesFiles {
+		files := &webhooks.FileSource{Certificate: certificate, Dir: o.certDir, Log: log, Retry: time.Second}
+		return mgr.Add(manager.RunnableFunc(files.Run))
 	}
 	secret := &webhooks.SecretSource{Certificate: certificate, Client: client, Namespace: o.namespace, Name: o.certSecret, Dir: o.certDir, Log: log}
 	if err := mgr.Add(manager.RunnableFunc(secret.Run)); err != nil {
@@ -171,10 +175,6 @@ func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Confi
 	kept := make([]rotator.WebhookInfo, 0, len(o.configurations))
 	for _, name := range o.configurations {
 		kept = append(kept, rotator.WebhookInfo{Name: name, Type: rotator.Mutating})
-	}
-	trust := &webhooks.Trust{Certificate: certificate, Client: client, Configurations: o.configurations}
-	if err := mgr.AddReadyzCheck("trust", func(r *http.Request) error { return trust.Ready(r.Context()) }); err != nil {
-		return err
 	}
 	host := o.serviceName + "." + o.namespace + ".svc"
 	err = rotator.AddRotator(mgr, &rotator.CertRotator{
@@ -221,14 +221,14 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	mgr.GetWebhookServer().Register(webhooks.MutatePath, &webhooks.Mutator{
+	mgr.GetWebhookServer().Register(webhooks.MutatePath, webhooks.NewMutator(webhooks.Mutator{
 		Pipeline: effective.NewPipeline(registry),
 		Facts:    facts.Facts,
 		Objects:  objects,
 		Metrics:  measured,
 		Log:      log.WithName("mutate"),
 		Clock:    clock.RealClock{},
-	})
+	}))
 	return addChecks(mgr, map[string]func() error{
 		"facts":       facts.Ready,
 		"references":  objects.Ready,

@@ -290,6 +290,7 @@ func TestArguments(t *testing.T) {
 				"--metrics-address=:9090",
 				"--cert-dir=/var/run/virtward/certificates",
 				"--cert-provider=files",
+				"--webhook-configuration=mutate.virtward.io",
 				"--service-name=virtward-webhook",
 				"--namespace=$(POD_NAMESPACE)",
 				"--rollout-strategy=Stage",

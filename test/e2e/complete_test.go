@@ -162,9 +162,14 @@ var _ = Describe("A VM that a user applies", func() {
 		vm := build.VM("updated").Obj()
 		cleanUp(vm)
 		Expect(alice.Create(ctx, vm)).To(Succeed())
-		vm.Spec.Template.Spec.Domain.Machine = nil
-		kubevirt.API.Forget()
-		Expect(alice.Update(ctx, vm)).To(Succeed())
+		Eventually(func(ctx context.Context) error { // virt-controller writes to it too
+			if err := alice.Get(ctx, client.ObjectKeyFromObject(vm), vm); err != nil {
+				return err
+			}
+			vm.Spec.Template.Spec.Domain.Machine = nil
+			kubevirt.API.Forget()
+			return alice.Update(ctx, vm)
+		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
 		updates := 0
 		for _, call := range kubevirt.API.Calls() {
 			if call.Webhook != "virtualmachines-mutator.kubevirt.io" || call.Name != "updated" || call.User != "alice" {
@@ -175,7 +180,7 @@ var _ = Describe("A VM that a user applies", func() {
 			Expect(json.Unmarshal(call.Object, &seen)).To(Succeed())
 			Expect(seen.Spec.Template.Spec.Domain.Machine).To(BeNil(), "our webhook left the update alone")
 		}
-		Expect(updates).To(Equal(1))
+		Expect(updates).NotTo(BeZero())
 	})
 })
 
