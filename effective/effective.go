@@ -27,13 +27,15 @@ type Input struct {
 
 // References are the objects that a virtual machine points at. Lookup finds them; what is missing is nil.
 type References struct {
-	// InstancetypeMatcher and PreferenceMatcher replace those of the VM, where the VM leaves it to a volume's
-	// labels to name them.
+	// InstancetypeMatcher and PreferenceMatcher are the VM's spec.instancetype and spec.preference as KubeVirt
+	// persists them: with what was inferred from a volume, and nil where nothing could be and that was to be
+	// ignored. A kind that the user left out stays out.
 	InstancetypeMatcher *v1.InstancetypeMatcher
 	PreferenceMatcher   *v1.PreferenceMatcher
-	// Inferred tells that the matchers above are to be taken, nil ones too.
+	// Inferred tells that one of the two differs from what the user wrote; if not, they are not looked at.
 	Inferred bool
-	// ClearMemory tells that the template's domain.memory gives way to an instancetype that was inferred.
+	// ClearMemory tells that KubeVirt removes domain.memory from the VM's template. It does so when an
+	// instancetype was inferred under the policy Ignore: the memory was there for the other case.
 	ClearMemory bool
 	// Instancetype and Preference are what the matchers point at.
 	Instancetype *instancetypes.Instancetype
@@ -42,13 +44,24 @@ type References struct {
 	Architecture *DataSourceArchitecture
 	// Presets are the VirtualMachineInstancePresets that select the VMI.
 	Presets []v1.VirtualMachineInstancePreset
-	// Conflicts are what is wrong with the VM's way of pointing at them.
+	// Conflicts are those for which KubeVirt refuses the VM: matchers that contradict themselves, and volumes
+	// from which nothing can be inferred.
 	Conflicts field.ErrorList
+}
+
+// ApplyTo makes of a VM the one that KubeVirt persists, as far as matchers go.
+func (r *References) ApplyTo(vm *v1.VirtualMachine) {
+	if r.Inferred {
+		vm.Spec.Instancetype, vm.Spec.Preference = r.InstancetypeMatcher.DeepCopy(), r.PreferenceMatcher.DeepCopy()
+	}
+	if r.ClearMemory && vm.Spec.Template != nil {
+		vm.Spec.Template.Spec.Domain.Memory = nil
+	}
 }
 
 // DataSourceArchitecture is the architecture that a golden image is labelled with.
 type DataSourceArchitecture struct {
-	// DataSource is the object that carries the label, as namespace/name.
+	// DataSource is the object that carries the label, as NAMESPACE/NAME.
 	DataSource string
 	// Architecture is amd64, arm64 or s390x.
 	Architecture string
@@ -118,9 +131,7 @@ const templateSpec = "spec.template.spec"
 
 func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
 	vm := in.VM.DeepCopy()
-	if in.Inferred {
-		vm.Spec.Instancetype, vm.Spec.Preference = in.InstancetypeMatcher, in.PreferenceMatcher
-	}
+	in.ApplyTo(vm)
 	verdict := &Verdict{VM: vm, Hypervisor: in.Facts.Hypervisor.Name}
 	if vm.Spec.Template == nil {
 		vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
@@ -129,9 +140,6 @@ func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
 		return verdict, nil
 	}
 	spec := &vm.Spec.Template.Spec
-	if in.ClearMemory {
-		spec.Domain.Memory = nil
-	}
 	rec := provenance.NewRecorder(templateSpec)
 	instancetypes.ApplyToVM(vm, in.Preference, rec)
 	if a := in.Architecture; a != nil {

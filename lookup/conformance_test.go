@@ -56,7 +56,7 @@ func TestPanics(t *testing.T) {
 		if want[c.ID] == "" {
 			continue // not about instancetypes
 		}
-		found, err := lookup.References(t.Context(), memoryOf(t, c), c.Object)
+		found, _, err := lookup.References(t.Context(), memoryOf(t, c), c.Object)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,11 +120,11 @@ func replay(t *testing.T, c admissionCase) {
 	if c.Operation == "UPDATE" {
 		errs = instancetypes.CheckMatcherUpdate(vm, c.OldObject)
 	}
-	found, err := lookup.References(t.Context(), objects, vm)
+	found, _, err := lookup.References(t.Context(), objects, vm)
 	if err != nil {
 		t.Fatal(err)
 	}
-	errs = append(errs, found.Errors...)
+	errs = append(errs, found.Conflicts...)
 	if c.Expect.Extra.Stage == "mutate" {
 		checkRefusal(t, c, errs)
 		return

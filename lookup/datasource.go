@@ -9,68 +9,94 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 )
 
 // ArchitectureLabel says on a DataSource for which architecture its image is.
 const ArchitectureLabel = "template.kubevirt.io/architecture"
 
-// Architecture is that of the image that a VM is made from.
-type Architecture struct {
-	// Architecture is amd64, arm64 or s390x.
-	Architecture string
-	// Name of the DataSource that says so.
-	Name string
-}
+// maxDataSources bounds the DataSources that are looked up for one VM, which has room for 50,000.
+const maxDataSources = 20
 
 // DataSourceArchitecture finds the architecture of a VM that names none, by the first of its
 // dataVolumeTemplates whose DataSource says one; nil if none does. A DataSource that points at another one
-// stands for that one. What is missing is a warning: KubeVirt goes on without it.
-func DataSourceArchitecture(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (*Architecture, []string, error) {
+// stands for that one. What is missing is a warning, unless it is in another namespace: KubeVirt goes on
+// without it. The error means that the cluster could not be asked.
+func DataSourceArchitecture(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (*effective.DataSourceArchitecture, []string, error) {
 	if vm.Spec.Template == nil || vm.Spec.Template.Spec.Architecture != "" {
 		return nil, nil, nil
 	}
 	var warnings []string
+	asked := 0
 	for i := range vm.Spec.DataVolumeTemplates {
 		ref := vm.Spec.DataVolumeTemplates[i].Spec.SourceRef
+		// KubeVirt does not tell upper case from lower here, though it does where it infers an instancetype.
 		if ref == nil || !strings.EqualFold(ref.Kind, dataSource.Kind) {
 			continue
+		}
+		path := fmt.Sprintf("spec.dataVolumeTemplates[%d].spec.sourceRef", i)
+		if asked++; asked > maxDataSources {
+			return nil, append(warnings, fmt.Sprintf("%s: none of the %d DataSources before it says an architecture; it and those after it are not looked at", path, maxDataSources)), nil
 		}
 		namespace := vm.Namespace
 		if ref.Namespace != nil && *ref.Namespace != "" {
 			namespace = *ref.Namespace
 		}
 		source, err := pointedAt(ctx, objects, namespace, ref.Name)
-		if err != nil && !absent(err) {
-			return nil, warnings, fmt.Errorf("spec.dataVolumeTemplates[%d].spec.sourceRef: reading DataSources: %w", i, err)
-		}
 		if err != nil {
-			warnings = append(warnings, fmt.Sprintf("spec.dataVolumeTemplates[%d].spec.sourceRef: there is no %s, or none that it points at, to take the architecture from",
-				i, described(dataSource, namespace, ref.Name)))
-			continue
+			return nil, warnings, fmt.Errorf("%s: reading DataSources: %w", path, err)
 		}
-		switch architecture, labelled := source.GetLabels()[ArchitectureLabel]; architecture {
-		case platform.AMD64, platform.ARM64, platform.S390X:
-			return &Architecture{Architecture: architecture, Name: source.GetName()}, warnings, nil
-		default:
-			if labelled {
-				warnings = append(warnings, fmt.Sprintf("spec.dataVolumeTemplates[%d].spec.sourceRef: %s has the label %s: %q, which is no architecture that KubeVirt knows",
-					i, described(dataSource, source.GetNamespace(), source.GetName()), ArchitectureLabel, architecture))
-			}
+		architecture, why := source.architecture()
+		switch {
+		case architecture != "":
+			return &effective.DataSourceArchitecture{DataSource: source.namespace + "/" + source.name, Architecture: architecture}, warnings, nil
+		case why != "" && namespace == vm.Namespace && source.namespace == vm.Namespace:
+			warnings = append(warnings, path+": "+why)
 		}
 	}
 	return nil, warnings, nil
 }
 
+// golden is the DataSource of a golden image, or the place where there is none.
+type golden struct {
+	namespace, name string
+	object          *unstructured.Unstructured
+}
+
 // pointedAt is a DataSource, or the one that it points at; one hop, as CDI allows.
-func pointedAt(ctx context.Context, objects Objects, namespace, name string) (*unstructured.Unstructured, error) {
-	obj, err := objects.Get(ctx, dataSource, namespace, name)
-	if err != nil {
-		return nil, err
+func pointedAt(ctx context.Context, objects Objects, namespace, name string) (golden, error) {
+	first, err := goldenImage(ctx, objects, namespace, name)
+	if err != nil || first.object == nil {
+		return first, err
 	}
 	spec := &cdiv1beta1.DataSourceSpec{}
-	if err := decodeSpec(obj, spec); err != nil || spec.Source.DataSource == nil {
-		return obj, nil //nolint:nilerr // one that CDI would not have accepted is no pointer
+	if err := decodeSpec(first.object, spec); err != nil || spec.Source.DataSource == nil {
+		return first, nil //nolint:nilerr // one that CDI would not have accepted is no pointer
 	}
-	return objects.Get(ctx, dataSource, spec.Source.DataSource.Namespace, spec.Source.DataSource.Name)
+	return goldenImage(ctx, objects, spec.Source.DataSource.Namespace, spec.Source.DataSource.Name)
+}
+
+func goldenImage(ctx context.Context, objects Objects, namespace, name string) (golden, error) {
+	obj, err := objects.Get(ctx, dataSource, namespace, name)
+	if absent(err) {
+		return golden{namespace: namespace, name: name}, nil
+	}
+	return golden{namespace: namespace, name: name, object: obj}, err
+}
+
+// architecture is what the label says, or why that cannot be taken; neither where there is no label.
+func (g golden) architecture() (architecture, why string) {
+	if g.object == nil {
+		return "", fmt.Sprintf("there is no %s to take the architecture from", described(dataSource, g.namespace, g.name))
+	}
+	label, labelled := g.object.GetLabels()[ArchitectureLabel]
+	switch label {
+	case platform.AMD64, platform.ARM64, platform.S390X:
+		return label, ""
+	}
+	if !labelled {
+		return "", ""
+	}
+	return "", fmt.Sprintf("%s has the label %s: %q, which is no architecture that KubeVirt knows", described(dataSource, g.namespace, g.name), ArchitectureLabel, label)
 }

@@ -15,10 +15,10 @@ import (
 )
 
 // infer replaces matchers that point at a volume by what its labels say.
-func (r *Referenced) infer(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
+func (r *references) infer(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
 	if m := r.InstancetypeMatcher; m != nil && m.InferFromVolume != "" {
 		inferred, err := r.inferOne(ctx, objects, vm, m, field.NewPath("spec", "instancetype"), instancetypeLabels)
-		if err != nil || len(r.Errors) > 0 {
+		if err != nil || len(r.Conflicts) > 0 {
 			return err
 		}
 		r.Inferred, r.InstancetypeMatcher = true, nil
@@ -29,7 +29,7 @@ func (r *Referenced) infer(ctx context.Context, objects Objects, vm *v1.VirtualM
 	}
 	if m := r.PreferenceMatcher; m != nil && m.InferFromVolume != "" {
 		inferred, err := r.inferOne(ctx, objects, vm, m, field.NewPath("spec", "preference"), preferenceLabels)
-		if err != nil || len(r.Errors) > 0 {
+		if err != nil || len(r.Conflicts) > 0 {
 			return err
 		}
 		r.Inferred, r.PreferenceMatcher = true, nil
@@ -45,8 +45,8 @@ func ignores(m v1.Matcher) bool {
 	return policy != nil && *policy == v1.IgnoreInferFromVolumeFailure
 }
 
-// inferOne returns what was inferred, or nil: with an Error added, or, if that may be ignored, a warning.
-func (r *Referenced) inferOne(ctx context.Context, objects Objects, vm *v1.VirtualMachine, m v1.Matcher, path *field.Path, labels labelNames) (*inferred, error) {
+// inferOne returns what was inferred, or nil: with a conflict added, or, if that may be ignored, a warning.
+func (r *references) inferOne(ctx context.Context, objects Objects, vm *v1.VirtualMachine, m v1.Matcher, path *field.Path, labels labelNames) (*inferred, error) {
 	chain := chain{objects: objects, namespace: vm.Namespace, labels: labels}
 	found, err := chain.fromVolume(ctx, vm, m.GetInferFromVolume())
 	if err == nil {
@@ -60,7 +60,7 @@ func (r *Referenced) inferOne(ctx context.Context, objects Objects, vm *v1.Virtu
 		r.warn("%s: nothing was inferred from volume %q, so it is left out: %s", path, m.GetInferFromVolume(), dead.why)
 		return nil, nil
 	}
-	r.Errors = append(r.Errors, field.Invalid(path.Child("inferFromVolume"), m.GetInferFromVolume(), dead.why))
+	r.Conflicts = append(r.Conflicts, field.Invalid(path.Child("inferFromVolume"), m.GetInferFromVolume(), dead.why))
 	return nil, nil
 }
 
@@ -78,6 +78,16 @@ func unlabelled(format string, args ...any) error {
 }
 
 func missing(format string, args ...any) error { return deadEnd{why: fmt.Sprintf(format, args...)} }
+
+// discreet leaves out why a chain came to a dead end at, or behind, an object outside of the VM's namespace: who
+// may create the VM need not be allowed to know whether there is such an object, or what it says.
+func (c chain) discreet(err error, kind schema.GroupVersionKind, namespace, name string) error {
+	var dead deadEnd
+	if namespace == c.namespace || namespace == "" || !errors.As(err, &dead) {
+		return err
+	}
+	return deadEnd{why: "nothing can be inferred from " + described(kind, namespace, name), ignorable: dead.ignorable}
+}
 
 // inferred is what the labels of an object say.
 type inferred struct{ name, kind string }
@@ -154,7 +164,7 @@ func (c chain) fromDataVolumeSpec(ctx context.Context, spec *cdiv1beta1.DataVolu
 		return c.fromLabelled(ctx, claim, source.PVC.Namespace, source.PVC.Name)
 	case source != nil && source.Snapshot != nil:
 		return c.fromLabelled(ctx, volumeSnapshot, source.Snapshot.Namespace, source.Snapshot.Name)
-	case ref != nil && ref.Kind == dataSource.Kind:
+	case ref != nil && ref.Kind == dataSource.Kind: // KubeVirt tells upper case from lower here, unlike for architectures
 		namespace := c.namespace
 		if ref.Namespace != nil {
 			namespace = *ref.Namespace
@@ -167,6 +177,11 @@ func (c chain) fromDataVolumeSpec(ctx context.Context, spec *cdiv1beta1.DataVolu
 }
 
 func (c chain) fromDataSource(ctx context.Context, namespace, name string) (*inferred, error) {
+	found, err := c.behindDataSource(ctx, namespace, name)
+	return found, c.discreet(err, dataSource, namespace, name)
+}
+
+func (c chain) behindDataSource(ctx context.Context, namespace, name string) (*inferred, error) {
 	obj, err := c.get(ctx, dataSource, namespace, name)
 	if err != nil {
 		return nil, err
@@ -191,12 +206,12 @@ func (c chain) fromDataSource(ctx context.Context, namespace, name string) (*inf
 func (c chain) fromLabelled(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*inferred, error) {
 	obj, err := c.get(ctx, kind, namespace, name)
 	if err != nil {
-		return nil, err
+		return nil, c.discreet(err, kind, namespace, name)
 	}
 	if found := c.read(obj); found != nil {
 		return found, nil
 	}
-	return nil, unlabelled("%s has no label %s", described(kind, namespace, name), c.labels.name)
+	return nil, c.discreet(unlabelled("%s has no label %s", described(kind, namespace, name), c.labels.name), kind, namespace, name)
 }
 
 func (c chain) read(obj *unstructured.Unstructured) *inferred {

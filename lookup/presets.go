@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
@@ -18,45 +19,76 @@ import (
 // PresetExclusion is the annotation with the value "true" that keeps presets away from a VMI.
 const PresetExclusion = "virtualmachineinstancepresets.admission.kubevirt.io/exclude"
 
-// maxPresets bounds the presets of a namespace: each is read, and held against all others, for every VMI.
-const maxPresets = 200
+// maxPresets bounds the presets that select one VMI: each is decoded, and held against all others.
+const maxPresets = 50
 
 // Presets finds the VirtualMachineInstancePresets (deprecated in KubeVirt) that select a VMI with this
-// metadata, sorted by name. One that cannot be read is a warning.
-func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.VirtualMachineInstancePreset, []string, error) {
+// metadata, sorted by name. It finds all of them or returns an error, which then is the presets' fault or the
+// cluster's: a field that was completed without them would keep KubeVirt from applying them later.
+func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.VirtualMachineInstancePreset, error) {
 	if vmi.Annotations[PresetExclusion] == "true" {
-		return nil, nil, nil
+		return nil, nil
 	}
 	listed, err := objects.List(ctx, preset, vmi.Namespace)
 	if err != nil {
 		if absent(err) { // not served: KubeVirt without presets
-			return nil, nil, nil
+			return nil, nil
 		}
-		return nil, nil, fmt.Errorf("listing VirtualMachineInstancePresets in %s: %w", vmi.Namespace, err)
+		return nil, fmt.Errorf("listing VirtualMachineInstancePresets in %s: %w", vmi.Namespace, err)
 	}
-	if len(listed) > maxPresets {
-		return nil, []string{fmt.Sprintf("namespace %s has %d VirtualMachineInstancePresets, more than the %d that are considered, so none is applied", vmi.Namespace, len(listed), maxPresets)}, nil
+	// Sorted first, so that of two bad presets always the same one is named.
+	byName := slices.SortedFunc(slices.Values(listed), func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	selecting, err := selectingPresets(byName, vmi)
+	if err != nil {
+		return nil, err
 	}
 	var found []v1.VirtualMachineInstancePreset
-	var warnings []string
-	for _, obj := range listed {
+	for _, obj := range selecting {
 		var p v1.VirtualMachineInstancePreset
 		if err := read(obj.Object, &p); err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s cannot be read: %v", described(preset, vmi.Namespace, obj.GetName()), err))
-			continue
+			return nil, fmt.Errorf("%s, which selects the VMI, cannot be read: %w", described(preset, vmi.Namespace, obj.GetName()), err)
 		}
-		selector, err := metav1.LabelSelectorAsSelector(&p.Spec.Selector)
+		found = append(found, p)
+	}
+	return found, nil
+}
+
+// selectingPresets reads nothing of a preset but its selector. One that cannot be read may select the VMI, and
+// KubeVirt itself then refuses all VMIs of the namespace.
+func selectingPresets(listed []*unstructured.Unstructured, vmi metav1.ObjectMeta) ([]*unstructured.Unstructured, error) {
+	var selecting []*unstructured.Unstructured
+	for _, obj := range listed {
+		selects, err := selects(obj, vmi.Labels)
 		if err != nil {
-			warnings = append(warnings, fmt.Sprintf("%s has a selector that cannot be read: %v", described(preset, vmi.Namespace, p.Name), err))
+			return nil, fmt.Errorf("%s has a selector that cannot be read: %w", described(preset, vmi.Namespace, obj.GetName()), err)
+		}
+		if !selects {
 			continue
 		}
-		if selector.Matches(labels.Set(vmi.Labels)) {
-			found = append(found, p)
+		if selecting = append(selecting, obj); len(selecting) > maxPresets {
+			return nil, fmt.Errorf("namespace %s has more than %d VirtualMachineInstancePresets that select the VMI", vmi.Namespace, maxPresets)
 		}
 	}
-	slices.SortFunc(found, func(a, b v1.VirtualMachineInstancePreset) int { return strings.Compare(a.Name, b.Name) })
-	slices.Sort(warnings)
-	return found, warnings, nil
+	return selecting, nil
+}
+
+func selects(obj *unstructured.Unstructured, vmi labels.Set) (bool, error) {
+	var decoded struct {
+		Spec struct {
+			Selector metav1.LabelSelector `json:"selector"`
+		} `json:"spec"`
+	}
+	if spec, ok := obj.Object["spec"].(map[string]any); ok {
+		only := map[string]any{"spec": map[string]any{"selector": spec["selector"]}}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(only, &decoded); err != nil {
+			return false, err
+		}
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&decoded.Spec.Selector)
+	if err != nil {
+		return false, err
+	}
+	return selector.Matches(vmi), nil
 }
 
 // read decodes a preset, unless doing so would take all day.

@@ -14,7 +14,7 @@ import (
 
 // resolve finds the object behind a reference, or nil and a warning. A revision comes before the object,
 // and one that is missing is not replaced by it: KubeVirt would not start the VM with another one either.
-func (r *Referenced) resolve(ctx context.Context, objects Objects, namespace, path string, ref *instancetypes.Reference, unknown *field.Error) (*unstructured.Unstructured, error) {
+func (r *references) resolve(ctx context.Context, objects Objects, namespace, path string, ref *instancetypes.Reference, unknown *field.Error) (*unstructured.Unstructured, error) {
 	if unknown != nil {
 		r.warn("%v; the VM is judged without it, and KubeVirt will not start it", unknown)
 		return nil, nil
@@ -36,7 +36,7 @@ func (r *Referenced) resolve(ctx context.Context, objects Objects, namespace, pa
 }
 
 // get finds one object, or nil and a warning that it is missing.
-func (r *Referenced) get(ctx context.Context, objects Objects, path string, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+func (r *references) get(ctx context.Context, objects Objects, path string, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	obj, err := objects.Get(ctx, kind, namespace, name)
 	switch {
 	case err == nil:

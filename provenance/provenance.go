@@ -16,7 +16,7 @@ type Change struct {
 	// object, so that what later layers fill in it shows; treat it as read-only.
 	Value any `json:"value"`
 	// Layer is the source of the value: base, kvm, arm64, kvm/arm64, finalize, instancetype/NAME,
-	// preference/NAME, preset/NAME, datasource/NAME or site/NAME.
+	// preference/NAME, preset/NAME, datasource/NAMESPACE/NAME or site/NAME.
 	Layer string `json:"layer"`
 }
 

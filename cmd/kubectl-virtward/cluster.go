@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +34,9 @@ func connect(flags *genericclioptions.ConfigFlags) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
+	if err := namesCluster(flags, config); err != nil {
+		return nil, err
+	}
 	config.WarningHandler = rest.NoWarnings{} // that a kind is deprecated is nothing the reader can change
 	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -41,6 +47,18 @@ func connect(flags *genericclioptions.ConfigFlags) (*cluster, error) {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	return &cluster{client: client, objects: platform.NewObjects(client), namespace: namespace}, nil
+}
+
+// namesCluster refuses to look for a cluster on this machine only because nobody said where it is.
+func namesCluster(flags *genericclioptions.ConfigFlags, config *rest.Config) error {
+	kubeconfig, err := flags.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	if len(kubeconfig.Clusters) == 0 && *flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080") {
+		return errors.New("no kubeconfig names a cluster: give one with --kubeconfig or KUBECONFIG, or explain files with -f")
+	}
+	return nil
 }
 
 // target is an object of the cluster that the command line names.
@@ -74,8 +92,11 @@ func namedTargets(args []string) ([]target, error) {
 	var targets []target
 	if !strings.Contains(args[0], "/") {
 		resource, err := resourceOf(args[0])
-		if err != nil {
-			return nil, err
+		switch {
+		case err != nil && len(args) == 1 && !looksLikeFile(args[0]):
+			return nil, fmt.Errorf("%q: name a type too, such as vm/%s, or a file with -f %s", args[0], args[0], args[0])
+		case err != nil:
+			return nil, misnamed(args[0], err)
 		}
 		if len(args) == 1 {
 			return nil, fmt.Errorf("name the virtual machine: %s/NAME", args[0])
@@ -91,15 +112,31 @@ func namedTargets(args []string) ([]target, error) {
 	for _, arg := range args {
 		kind, name, ok := strings.Cut(arg, "/")
 		if !ok || name == "" || strings.Contains(name, "/") {
-			return nil, fmt.Errorf("%q is not of the form TYPE/NAME", arg)
+			return nil, misnamed(arg, fmt.Errorf("%q is not of the form TYPE/NAME", arg))
 		}
 		resource, err := resourceOf(kind)
 		if err != nil {
-			return nil, err
+			return nil, misnamed(arg, err)
 		}
 		targets = append(targets, target{resource: resource, name: name})
 	}
 	return targets, nil
+}
+
+// misnamed is the error of a word that names no object, or what to do if it was meant as a file.
+func misnamed(word string, err error) error {
+	if looksLikeFile(word) {
+		return fmt.Errorf("%q: a file is named with -f: -f %s", word, word)
+	}
+	return err
+}
+
+func looksLikeFile(word string) bool {
+	switch strings.ToLower(path.Ext(word)) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return word == "-" || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../")
 }
 
 func resourceOf(kind string) (schema.GroupVersionResource, error) {
@@ -115,9 +152,19 @@ func resourceOf(kind string) (schema.GroupVersionResource, error) {
 	return resource, nil
 }
 
-// completeNames offers vm/ and vmi/, and then the names that the cluster has.
-func (o *explainOptions) completeNames(ctx context.Context, word string) ([]string, cobra.ShellCompDirective) {
+// completeNames offers vm/ and vmi/, and then the names that the cluster has; names alone behind a type.
+func (o *explainOptions) completeNames(ctx context.Context, args []string, word string) ([]string, cobra.ShellCompDirective) {
+	if len(o.filenames) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
 	kind, _, ok := strings.Cut(word, "/")
+	prefix := kind + "/"
+	if len(args) > 0 && !strings.Contains(args[0], "/") {
+		kind, prefix, ok = args[0], "", !ok
+		if !ok {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+	}
 	if !ok {
 		return []string{"vm/", "vmi/"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
@@ -125,19 +172,28 @@ func (o *explainOptions) completeNames(ctx context.Context, word string) ([]stri
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	names := o.namesOf(ctx, resource)
+	for i := range names {
+		names[i] = prefix + names[i]
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+}
+
+// namesOf are those that the cluster has; none if it cannot be asked.
+func (o *explainOptions) namesOf(ctx context.Context, resource schema.GroupVersionResource) []string {
 	c, err := connect(o.config)
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	list, err := c.client.Resource(resource).Namespace(c.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+		return nil
 	}
 	names := make([]string, 0, len(list.Items))
 	for i := range list.Items {
-		names = append(names, kind+"/"+list.Items[i].GetName())
+		names = append(names, list.Items[i].GetName())
 	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return names
 }

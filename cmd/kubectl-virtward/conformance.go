@@ -25,11 +25,12 @@ func conformanceCommand(name string, streams genericiooptions.IOStreams) *cobra.
 Each line of a file is a case: an admission request, or an instancetype and a preference laid over a
 virtual machine, with what the real KubeVirt answered. The table shows for each area how many answers agree:
 completed specs (mutated), decisions (allowed) and their causes, and expanded specs (expand). 0/0 means that
-there was nothing to compare. Areas in brackets are shown but not counted. The last line sums up.
+there was nothing to compare. Areas in brackets are shown but not counted. The last line sums up. Virtward's
+source code comes with such files, in test/conformance/testdata.
 
 With --min, it exits with 1 if one of the totals is below that share.`,
 		Example: example(name, `  # How far does this program agree with KubeVirt?
-  PROGRAM conformance admission.jsonl instancetype.jsonl
+  PROGRAM conformance test/conformance/testdata/*.jsonl
 
   # Show every difference, and fail below 98 %
   PROGRAM conformance admission.jsonl -v --min 0.98`),

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	v1 "kubevirt.io/api/core/v1"
@@ -55,13 +56,17 @@ func explainCommand(name string, streams genericiooptions.IOStreams) *cobra.Comm
 
 A VirtualMachine or VirtualMachineInstance says little of what will run. explain expands its instancetype and
 preference, completes it for the hypervisor and the architecture, and shows the result. By default that is
-YAML in which a comment behind each value names the layer it comes from; values without one are the author's.
+YAML in which a comment behind each value names the layer it comes from; values without one stand in the object
+as it is written in a file, or stored in the cluster.
 
 With -f, nothing but files is read: KubeVirt's own defaults are assumed for the cluster unless --kubevirt or
 a KubeVirt object among the files says otherwise, and instancetypes, preferences, ControllerRevisions, DataSources,
 DataVolumes, PersistentVolumeClaims, VolumeSnapshots and presets are taken from the same files and from
 --instancetype and --preference. With --from-cluster, the cluster is asked for what the files do not hold.
 TYPE/NAME explains an object of the cluster: vm/NAME or vmi/NAME.
+
+Conflicts, warnings and notes stand above each virtual machine; with -o json they are in the document, and for
+whoever watches on standard error too.
 
 It exits with 1 if KubeVirt would refuse a virtual machine, or not start it, because of conflicts.`,
 		Example: example(name, `  # How will these virtual machines run?
@@ -82,6 +87,11 @@ It exits with 1 if KubeVirt would refuse a virtual machine, or not start it, bec
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
+	clusterFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.config.AddFlags(clusterFlags)
+	flags.AddFlagSet(clusterFlags)
+	flags.Lookup("namespace").Usage = "Namespace of TYPE/NAME, and of objects in files that name none"
+	showApart(cmd, clusterFlags, "namespace")
 	flags.StringSliceVarP(&o.filenames, "filename", "f", nil, "Files and directories with the objects to explain; - is standard input")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "Read the subdirectories of directories too")
 	flags.StringVar(&o.kubevirt, "kubevirt", "", "File with the cluster's KubeVirt object, or with its spec.configuration alone")
@@ -93,7 +103,6 @@ It exits with 1 if KubeVirt would refuse a virtual machine, or not start it, bec
 	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs(), ", "))
 	flags.StringVar((*string)(&o.settings.RolloutStrategy), "rollout-strategy", "", "Assume this where the KubeVirt object names no vmRolloutStrategy: "+strings.Join(rolloutStrategies(), ", ")+" (LiveUpdate if empty)")
 	flags.StringVar(&o.settings.MSHVCPUModel, "mshv-cpu-model", "", "CPU model of amd64 guests on mshv, as Virtward is installed: auto, none or a model")
-	o.config.AddFlags(flags)
 	o.addCompletion(cmd)
 	return cmd
 }
@@ -105,13 +114,14 @@ func (o *explainOptions) addCompletion(cmd *cobra.Command) {
 		"arch":             architectures(),
 		"output":           outputs(),
 		"rollout-strategy": rolloutStrategies(),
+		"mshv-cpu-model":   {"auto", "none"},
 	} {
 		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
 			panic(err) // the flag is defined above
 		}
 	}
-	cmd.ValidArgsFunction = func(cmd *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
-		return o.completeNames(cmd.Context(), word)
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		return o.completeNames(cmd.Context(), args, word)
 	}
 }
 
@@ -150,7 +160,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	o.warn(in, explanations)
+	o.complain(in, explanations)
 	if err := write(o, explanations); err != nil {
 		return err
 	}
@@ -167,32 +177,44 @@ func write(o *explainOptions, explanations []*explanation.Explanation) error {
 	return explanation.WriteYAML(o.streams.Out, explanations)
 }
 
-// warn tells on standard error what was passed over, and the warnings, those of the facts once.
-func (o *explainOptions) warn(in *inputs, explanations []*explanation.Explanation) {
+// complain tells on standard error what no document says: what was passed over, and what is wrong with the
+// objects referred to. JSON is for programs, so with it people are told here of everything, each thing once.
+func (o *explainOptions) complain(in *inputs, explanations []*explanation.Explanation) {
 	told := map[string]bool{}
-	tell := func(line string) {
+	tell := func(kind, text string) {
+		line := kind + ": " + oneLine(text)
 		if !told[line] {
 			told[line] = true
 			fmt.Fprintln(o.streams.ErrOut, line)
 		}
 	}
-	for _, note := range in.notes {
-		tell("note: " + oneLine(note))
+	for _, n := range in.notes {
+		tell("note", n)
 	}
 	for _, w := range in.warnings {
-		tell("warning: " + oneLine(w))
+		tell("warning", w)
+	}
+	if o.output != outputJSON {
+		return
 	}
 	for _, e := range explanations {
-		for _, w := range e.FactsWarnings() {
-			tell("warning: " + oneLine(w))
+		for _, n := range e.Notes {
+			tell("note", n)
 		}
+		for _, w := range e.FactsWarnings() {
+			tell("warning", w)
+		}
+		about := e.Source + ": " + e.Object.String() + ": "
 		for _, w := range e.OwnWarnings() {
-			tell("warning: " + oneLine(e.Source+": "+e.Object.String()+": "+w))
+			tell("warning", about+w)
+		}
+		for _, c := range e.Conflicts {
+			tell("conflict", about+c.Field+": "+c.Message)
 		}
 	}
 }
 
-// conflictsIn is the error that stands for conflicts; nil if there are none.
+// conflictsIn is the error that sums up conflicts, which were told already; nil if there are none.
 func conflictsIn(explanations []*explanation.Explanation) error {
 	var with []*explanation.Explanation
 	for _, e := range explanations {
@@ -204,8 +226,7 @@ func conflictsIn(explanations []*explanation.Explanation) error {
 	case len(with) == 0:
 		return nil
 	case len(with) == 1 && len(with[0].Conflicts) == 1:
-		c := with[0].Conflicts[0]
-		return fmt.Errorf("%s: %s: %s: %s", with[0].Source, with[0].Object, c.Field, c.Message)
+		return fmt.Errorf("%s: %s has a conflict at %s", with[0].Source, with[0].Object, with[0].Conflicts[0].Field)
 	case len(with) == 1:
 		return fmt.Errorf("%s: %s has %d conflicts, the first one at %s", with[0].Source, with[0].Object, len(with[0].Conflicts), with[0].Conflicts[0].Field)
 	}

@@ -35,7 +35,11 @@ func TestExplainGolden(t *testing.T) {
 					t.Errorf("code %d, want %d", got.code, c.code)
 				}
 				golden(t, c.name+"."+output, got.out)
-				golden(t, c.name+".stderr", got.errOut)
+				complaints := c.name + ".stderr"
+				if output == outputJSON {
+					complaints = c.name + ".json.stderr" // all that the others say in the document
+				}
+				golden(t, complaints, got.errOut)
 			})
 		}
 	}
@@ -85,7 +89,7 @@ func TestExplainErrors(t *testing.T) {
 		{name: "wrong type", stdin: head + "spec: {template: {spec: {domain: {cpu: {cores: two}}}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.domain.cpu.cores: is a text where a whole number from 0 up is expected"},
 		{name: "number too large", stdin: head + "spec: {template: {spec: {domain: {cpu: {cores: 99999999999}}}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.domain.cpu.cores: is the number 99999999999 where a whole number from 0 up is expected"},
 		{name: "quantity", stdin: head + "spec: {template: {spec: {domain: {memory: {guest: 1Gb}}}}}\n", want: `standard input: document 1: VirtualMachine a: spec.template.spec.domain.memory.guest: "1Gb" is not a quantity such as 500m or 4Gi`},
-		{name: "huge exponent", stdin: head + "spec: {template: {spec: {domain: {memory: {guest: 1e99999999}}}}}\n", want: `standard input: document 1: VirtualMachine a: spec.template.spec.domain.memory.guest: a quantity of this length or exponent is out of all proportion`},
+		{name: "huge exponent", stdin: head + "spec: {template: {spec: {domain: {memory: {guest: 1e99999999}}}}}\n", want: `standard input: document 1: VirtualMachine a: spec.template.spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
 		{name: "in a list", stdin: head + "spec: {template: {spec: {volumes: [{name: a}, {name: [b]}]}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.volumes[1].name: is a list where a text is expected"},
 		{name: "instancetype", stdin: head + "spec: {template: {}}\n---\napiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineInstancetype\nmetadata: {name: i}\nspec: {cpu: {guest: -1}}\n", want: "standard input: document 2: VirtualMachineInstancetype i: spec.cpu.guest: is the number -1 where a whole number from 0 up is expected"},
 		{name: "reference without a name", stdin: head + "---\napiVersion: v1\nkind: PersistentVolumeClaim\n", want: "standard input: document 2: PersistentVolumeClaim needs a metadata.name"},
@@ -112,10 +116,51 @@ func TestExplainErrors(t *testing.T) {
 	}
 }
 
+// TestNotes shows what of the configuration has no effect, unless the command line replaces it.
+func TestNotes(t *testing.T) {
+	const closed = "hypervisor: [{name: mshv, hypervisorDevice: mshv, virtType: hyperv}]\n"
+	const note = "note: spec.configuration.hypervisor has no effect: the feature gate ConfigurableHypervisor is not enabled, so VMs run on kvm\n"
+	for _, c := range []struct {
+		args        []string
+		out, errOut string
+	}{
+		{args: []string{"-o", "yaml"}, out: "# " + note},
+		{args: []string{"-o", "table"}, out: "\n" + note},
+		{args: []string{"-o", "json"}, out: `"notes": [` + "\n    \"" + strings.TrimSpace(strings.TrimPrefix(note, "note: ")), errOut: note},
+		{args: []string{"-o", "json", "--hypervisor", "mshv"}, out: `"notes": []`},
+	} {
+		got := call(t, closed, append([]string{"explain", "-f", "testdata/vmi.yaml", "--kubevirt", "-"}, c.args...)...)
+		if got.code != exitOK || strings.Count(got.out, c.out) != 1 || got.errOut != c.errOut {
+			t.Errorf("%v: code %d, errors %q, and the output lacks %q:\n%s", c.args, got.code, got.errOut, c.out, got.out)
+		}
+	}
+}
+
+// TestNoCluster does not go looking on this machine.
+func TestNoCluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
+	got := call(t, "", "explain", "vm/a")
+	want := result{code: exitFailed, errOut: "error: no kubeconfig names a cluster: give one with --kubeconfig or KUBECONFIG, or explain files with -f\n"}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestTableFits keeps the table of what is usual within 100 columns.
+func TestTableFits(t *testing.T) {
+	for _, args := range [][]string{{"-f", "testdata/vmi.yaml"}, {"-f", "testdata/vm.yaml", "--instancetype", "testdata/u1.yaml", "--preference", "testdata/fedora.yaml"}} {
+		for line := range strings.Lines(call(t, "", append([]string{"explain", "-o", "table"}, args...)...).out) {
+			if len(line) > 100 {
+				t.Errorf("%v: %d columns: %s", args, len(line), line)
+			}
+		}
+	}
+}
+
 func TestConflictErrors(t *testing.T) {
 	const one = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\n"
 	for _, c := range []struct{ name, stdin, want string }{
-		{"one", one, "standard input: document 1: VirtualMachine default/a: spec.template: Required value: a VM needs a template"},
+		{"one", one, "standard input: document 1: VirtualMachine default/a has a conflict at spec.template"},
 		{"two machines", one + "---\n" + one, "2 of 2 virtual machines have conflicts, the first one VirtualMachine default/a of standard input: document 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -142,8 +187,8 @@ func TestBareConfiguration(t *testing.T) {
 			if got.code != exitOK || !strings.Contains(got.out, "model: Haswell # base\n") {
 				t.Errorf("code %d, output:\n%s", got.code, got.out)
 			}
-			if want := "warning: standard input: document 1: unknown field spec.configuration.bogus\n"; got.errOut != want {
-				t.Errorf("errors %q, want %q", got.errOut, want)
+			if want := "# warning: standard input: document 1: unknown field spec.configuration.bogus\n"; !strings.Contains(got.out, want) || got.errOut != "" {
+				t.Errorf("the output lacks %q, or there are errors %q:\n%s", want, got.errOut, got.out)
 			}
 		})
 	}
@@ -260,7 +305,7 @@ func TestExplainFileInTheCluster(t *testing.T) {
 	if got.code != exitOK {
 		t.Fatalf("code %d: %s", got.code, got.errOut)
 	}
-	for _, want := range []string{"facts: KubeVirt kubevirt/kubevirt;", "cores: 3 # instancetype/u1.medium\n", "bus: virtio # preference/fedora\n", "model: Skylake # base\n"} {
+	for _, want := range []string{"facts: KubeVirt kubevirt/kubevirt\n", "cores: 3 # instancetype/u1.medium\n", "bus: virtio # preference/fedora\n", "model: Skylake # base\n"} {
 		if !strings.Contains(got.out, want) {
 			t.Errorf("the output lacks %q:\n%s", want, got.out)
 		}
@@ -269,7 +314,7 @@ func TestExplainFileInTheCluster(t *testing.T) {
 
 func TestClusterWithoutKubeVirt(t *testing.T) {
 	kubeconfig := api(t, nil)
-	got := call(t, "", "explain", "-f", "testdata/vmi.yaml", "--from-cluster", "--kubeconfig", kubeconfig)
+	got := call(t, "", "explain", "-f", "testdata/vmi.yaml", "--from-cluster", "--kubeconfig", kubeconfig, "-o", "json")
 	if want := "warning: no KubeVirt resource was found in this cluster, so KubeVirt's own defaults are assumed\n"; got.code != exitOK || got.errOut != want {
 		t.Errorf("code %d, errors %q, want %q", got.code, got.errOut, want)
 	}
@@ -281,8 +326,20 @@ func TestClusterWithoutKubeVirt(t *testing.T) {
 
 func TestCompletedNames(t *testing.T) {
 	kubeconfig := api(t, clusterObjects())
-	got := call(t, "", "__complete", "explain", "--kubeconfig", kubeconfig, "vm/")
-	if got.out != "vm/db\n:4\n" {
-		t.Errorf("got %q", got.out)
+	for _, c := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"vm/"}, "vm/db\n:4\n"},
+		{[]string{"vm", ""}, "db\n:4\n"},
+		{[]string{"vm", "db", ""}, ":4\n"},
+		{[]string{"vm/db", "vm/"}, ":4\n"},
+		{[]string{"vm/db", ""}, "vm/\nvmi/\n:6\n"},
+		{[]string{"vm", "vmi/"}, ":4\n"},
+	} {
+		got := call(t, "", append([]string{"__complete", "explain", "--kubeconfig", kubeconfig}, c.words...)...)
+		if got.out != c.want {
+			t.Errorf("%v: got %q, want %q", c.words, got.out, c.want)
+		}
 	}
 }

@@ -79,6 +79,7 @@ func (o *explainOptions) assume(facts *platform.Facts) (*platform.Facts, error) 
 			return nil, usageError{err}
 		}
 		facts = facts.WithHypervisor(withModel(h, o.settings.MSHVCPUModel))
+		facts.Notes = nil // they say why VMs run on another one
 		facts.Source += ", --hypervisor " + o.hypervisor
 	}
 	if o.architecture != "" && o.architecture != facts.DefaultArchitecture {

@@ -87,9 +87,30 @@ func TestHelp(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	got := call(t, "", "version")
-	if got.code != exitOK || !strings.HasPrefix(got.out, "virtward development, KubeVirt API ") {
-		t.Errorf("code %d, output %q", got.code, got.out)
+	for _, word := range []string{"version", "--version"} {
+		got := call(t, "", word)
+		if got.code != exitOK || !strings.HasPrefix(got.out, "virtward development, KubeVirt API ") || strings.Count(got.out, "\n") != 1 {
+			t.Errorf("%s: code %d, output %q", word, got.code, got.out)
+		}
+	}
+}
+
+// TestFlagSections shows that the flags of explain are not lost among those of every kubectl.
+func TestFlagSections(t *testing.T) {
+	_, flags, _ := strings.Cut(call(t, "", "explain", "--help").out, "\nFlags:\n")
+	own, cluster, found := strings.Cut(flags, "\nCluster flags (those of kubectl, for TYPE/NAME and --from-cluster):\n")
+	if !found {
+		t.Fatalf("there are no two sections:\n%s", flags)
+	}
+	for _, flag := range []string{"--filename", "--from-cluster", "--help", "--hypervisor", "--namespace", "--output"} {
+		if !strings.Contains(own, flag+" ") || strings.Contains(cluster, flag+" ") {
+			t.Errorf("%s is not one of explain's own", flag)
+		}
+	}
+	for _, flag := range []string{"--context", "--kubeconfig", "--server", "--token"} {
+		if strings.Contains(own, flag+" ") || !strings.Contains(cluster, flag+" ") {
+			t.Errorf("%s is not one of the cluster's", flag)
+		}
 	}
 }
 
@@ -119,6 +140,8 @@ func TestCompletedWords(t *testing.T) {
 		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\n:4\n"},
 		{[]string{"explain", "v"}, "vm/\nvmi/\n:6\n"},
 		{[]string{"explain", "pod/"}, ":4\n"},
+		{[]string{"explain", "-f", "a.yaml", "v"}, ":4\n"},
+		{[]string{"explain", "--mshv-cpu-model", ""}, "auto\nnone\n:4\n"},
 	} {
 		got := call(t, "", append([]string{"__complete"}, c.words...)...)
 		if got.code != exitOK || got.out != c.want {
@@ -133,6 +156,12 @@ func TestWrongCalls(t *testing.T) {
 		want string
 	}{
 		{[]string{"explian"}, `unknown command "explian": see kubectl virtward --help`},
+		{[]string{"help", "explian"}, `unknown command "explian": see kubectl virtward --help`},
+		{[]string{"explain", "fedora"}, `"fedora": name a type too, such as vm/fedora, or a file with -f fedora: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm.yaml"}, `"vm.yaml": a file is named with -f: -f vm.yaml: see kubectl virtward explain --help`},
+		{[]string{"explain", "dir/vm.yaml", "vm/a"}, `"dir/vm.yaml": a file is named with -f: -f dir/vm.yaml: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm/a", "./b"}, `"./b": a file is named with -f: -f ./b: see kubectl virtward explain --help`},
+		{[]string{"explain", "pod", "a"}, `unknown type "pod": the known ones are vm and vmi: see kubectl virtward explain --help`},
 		{[]string{"explain"}, "name a virtual machine, or a file with -f: see kubectl virtward explain --help"},
 		{[]string{"explain", "--hypervizor", "kvm"}, "unknown flag: --hypervizor: see kubectl virtward explain --help"},
 		{[]string{"explain", "-f", "a.yaml", "vm/a"}, "name virtual machines or files, not both: see kubectl virtward explain --help"},

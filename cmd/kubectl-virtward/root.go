@@ -32,6 +32,7 @@ completed for the cluster's hypervisor and their architecture, with the source o
 
 It computes with the same code as Virtward's webhooks in the cluster, and never changes anything.
 It exits with 0 when all is well, 1 on conflicts, disagreement or failure, and 2 when it is called wrongly.`,
+		Version:       versions(), // --version, which newcomers try first
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -42,6 +43,7 @@ It exits with 0 when all is well, 1 on conflicts, disagreement or failure, and 2
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
@@ -54,7 +56,23 @@ It exits with 0 when all is well, 1 on conflicts, disagreement or failure, and 2
 		versionCommand(streams),
 	)
 	addCompletion(root, name)
+	checkHelp(root)
 	return root
+}
+
+// checkHelp makes help of a command that there is not an error; cobra would show the help of the root.
+func checkHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	help, _, err := root.Find([]string{"help"})
+	if err != nil || help == root { // cobra adds it to every command that has subcommands
+		panic("the help command is missing")
+	}
+	help.Args = func(_ *cobra.Command, args []string) error {
+		if _, unknown, err := root.Find(args); err != nil || len(unknown) > 0 {
+			return usage("unknown command %q: see %s --help", strings.Join(args, " "), root.CommandPath())
+		}
+		return nil
+	}
 }
 
 // example puts the program's name into the examples of a command.

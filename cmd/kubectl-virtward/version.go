@@ -18,11 +18,15 @@ func versionCommand(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Print the version of this program and of the KubeVirt API it knows",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(streams.Out, "virtward %s, KubeVirt API %s, %s %s/%s\n",
-				version, kubevirtVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(streams.Out, versions())
 			return err
 		},
 	}
+}
+
+// versions are those of this program and of what it knows.
+func versions() string {
+	return fmt.Sprintf("virtward %s, KubeVirt API %s, %s %s/%s", version, kubevirtVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // kubevirtVersion is that of the module of KubeVirt's types.

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -551,7 +553,12 @@ func TestSchemaRefuses(t *testing.T) {
 		{`log.level="loud"`, "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
 		{`log.format="xml"`, "at '/log/format': value must be one of 'json', 'text'"},
 		{`networkPolicy.apiServerCIDRs=["10.0.0.1"]`, `at '/networkPolicy/apiServerCIDRs/0': '10.0.0.1' does not match pattern '^[0-9a-fA-F.:]+/[0-9]{1,3}$'`},
-		{`resources.requests.memory="96 MB"`, `at '/resources/requests/memory': '96 MB' does not match pattern '^[0-9]+(\\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$'`},
+		{`resources.requests.memory="96 MB"`, `at '/resources/requests/memory': '96 MB' does not match pattern '^\\+?([0-9]+(\\.[0-9]*)?|\\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][-+]?[0-9]+)?$'`},
+		{`resources.requests.memory="1gi"`, "at '/resources/requests/memory': '1gi' does not match pattern"},
+		{`resources.requests.cpu="-1"`, "at '/resources/requests/cpu': '-1' does not match pattern"},
+		{`resources.requests.cpu="."`, "at '/resources/requests/cpu': '.' does not match pattern"},
+		{`resources.requests.cpu="1e"`, "at '/resources/requests/cpu': '1e' does not match pattern"},
+		{`resources.requests.cpu=-1`, "at '/resources/requests/cpu': minimum: got -1, want 0"},
 		{`pod.runAsUser=0`, "at '/pod/runAsUser': minimum: got 0, want 1"},
 	} {
 		t.Run(c.value, func(t *testing.T) {
@@ -564,6 +571,41 @@ func TestSchemaRefuses(t *testing.T) {
 				t.Errorf("refused with\n%s\nwhich does not say\n%s", output, c.want)
 			}
 		})
+	}
+}
+
+// The schema takes every quantity that Kubernetes takes, and what is rendered is that quantity.
+func TestQuantities(t *testing.T) {
+	t.Parallel()
+	names := []string{
+		"1", "0.5", ".5", "5.", "+1", "007", "100n", "500u", "250m", "1k", "1M", "1G", "1T", "1P", "1E",
+		"1Ki", "96Mi", "1.5Gi", "1Ti", "1Pi", "1Ei", "1e9", "1E9", "1e+9", "1e-3", "12E6",
+	}
+	given, want := map[string]string{}, map[string]string{}
+	for i, text := range names {
+		quantity, err := resource.ParseQuantity(text)
+		if err != nil {
+			t.Fatalf("%s is no quantity: %v", text, err)
+		}
+		name := fmt.Sprintf("example.com/r%d", i)
+		given[name], want[name] = text, quantity.String()
+	}
+	values, err := json.Marshal(given)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	requests := only[*appsv1.Deployment](t, render(t, "resources.requests="+string(values), "resources.limits.cpu=1e9")).Spec.Template.Spec.Containers[0].Resources
+	for name, quantity := range requests.Requests {
+		if _, ours := want[string(name)]; ours { // beside the defaults
+			got[string(name)] = quantity.String()
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("requests (-want +got):\n%s", diff)
+	}
+	if cpu := requests.Limits.Cpu(); cpu.Value() != 1_000_000_000 {
+		t.Errorf("a number: %s", cpu)
 	}
 }
 

@@ -25,15 +25,15 @@ type Expand func(context.Context, client.Reader, *kubevirtv1.VirtualMachine) (*k
 // expandFromCluster does it with our own packages, which agree with KubeVirt as far as the conformance cases
 // show. Like virt-controller, and unlike admission, it fails when an object is missing.
 func expandFromCluster(ctx context.Context, reader client.Reader, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.VirtualMachineInstanceTemplateSpec, error) {
-	found, err := lookup.References(ctx, objects{reader}, vm)
+	found, warnings, err := lookup.References(ctx, objects{reader}, vm)
 	if err != nil {
 		return nil, err
 	}
-	if len(found.Errors) > 0 {
-		return nil, invalid(vm, found.Errors)
+	if len(found.Conflicts) > 0 {
+		return nil, invalid(vm, found.Conflicts)
 	}
-	if len(found.Warnings) > 0 {
-		return nil, errors.New(strings.Join(found.Warnings, "; "))
+	if len(warnings) > 0 {
+		return nil, errors.New(strings.Join(warnings, "; "))
 	}
 	found.ApplyTo(vm)
 	annotations, conflicts := instancetypes.Expand(instancetypes.TemplateOf(vm), found.Instancetype, found.Preference, &provenance.Recorder{})

@@ -12,6 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	sigsjson "sigs.k8s.io/json"
+
+	"github.com/virtward/virtward/limits"
 )
 
 // Decode reads an object into a value of its Go type. The warnings name fields that the type does not have,
@@ -19,8 +21,8 @@ import (
 func Decode(object map[string]any, into any) (warnings []string, err error) {
 	var f fitting
 	kept := f.fit(object, reflect.TypeOf(into), "")
-	if f.err != nil {
-		return nil, f.err
+	if err := limits.QuantitiesIn(kept, reflect.TypeOf(into), nil); err != nil {
+		return nil, err
 	}
 	for _, path := range f.unknown {
 		warnings = append(warnings, "unknown field "+path)

@@ -1,25 +1,19 @@
 package documents
 
 import (
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/virtward/virtward/limits"
 )
 
 // fitting compares an object with its Go type before it is decoded. The decoder cannot be asked: types of
-// KubeVirt that decode themselves neither report unknown fields nor tell upper case from lower, and a
-// quantity with a huge exponent keeps it busy for minutes.
+// KubeVirt that decode themselves neither report unknown fields nor tell upper case from lower.
 type fitting struct {
 	// unknown are the fields that the type does not have.
 	unknown []string
-	// err is the first quantity that is out of all proportion.
-	err error
 }
 
 // fit copies a value without the fields that its type does not have, as the API server would drop them.
@@ -39,10 +33,6 @@ func (f *fitting) fit(value any, t reflect.Type, path string) any {
 			list[i] = f.fit(v[i], t.Elem(), path+"["+strconv.Itoa(i)+"]")
 		}
 		return list
-	case string:
-		if t == quantity && f.err == nil && !limits.Proportionate(v) {
-			f.err = fmt.Errorf("%s: a quantity of this length or exponent is out of all proportion", path)
-		}
 	}
 	return value
 }
@@ -70,5 +60,3 @@ func (f *fitting) object(object map[string]any, t reflect.Type, path string) any
 	}
 	return kept
 }
-
-var quantity = reflect.TypeFor[resource.Quantity]()

@@ -42,6 +42,8 @@ type Explanation struct {
 	Conflicts []Conflict `json:"conflicts"`
 	// Warnings are what the author should know besides: those of the facts, then those of the object.
 	Warnings []string `json:"warnings"`
+	// Notes say what of the cluster's configuration has no effect.
+	Notes []string `json:"notes"`
 
 	factsWarnings int
 	written       map[string]any
@@ -91,6 +93,7 @@ func New(source string, written *unstructured.Unstructured, facts *platform.Fact
 		Changes:      append([]provenance.Change{}, verdict.Changes...),
 		Conflicts:    []Conflict{},
 		Warnings:     append(append([]string{}, facts.Warnings...), warnings...),
+		Notes:        append([]string{}, facts.Notes...),
 		written:      written.Object,
 
 		factsWarnings: len(facts.Warnings),

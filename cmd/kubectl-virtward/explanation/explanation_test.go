@@ -46,7 +46,7 @@ func sample() *Explanation {
 			{Path: "changed", Value: "new", Layer: "finalize"},
 			{Path: "long", Value: strings.Repeat("x", 200), Layer: "base"},
 		},
-		Conflicts: []Conflict{}, Warnings: []string{"one\ntwo"},
+		Conflicts: []Conflict{{Field: "spec", Message: "Required value: too\nbare"}}, Warnings: []string{"of the cluster", "one\ntwo"}, Notes: []string{"no\teffect"}, factsWarnings: 1,
 		written: map[string]any{"list": []any{map[string]any{"mine": "a"}}, "quoted": "true", "number": int64(1 << 60), "changed": ""},
 	}
 }
@@ -56,9 +56,16 @@ func TestYAML(t *testing.T) {
 	if err := WriteYAML(&out, []*Explanation{sample(), sample()}); err != nil {
 		t.Fatal(err)
 	}
-	const one = `# VirtualMachine n/a b on kvm; facts: x; read from f: document 1
-# warning: one two
-changed: new # finalize
+	const cluster = "# warning: of the cluster\n"
+	const head = `# VirtualMachine n/a b on kvm
+# facts: x
+# read from: f: document 1
+# conflict: spec: Required value: too bare
+`
+	const note = "# note: no effect\n"
+	const one = `# warning: one two
+`
+	const object = `changed: new # finalize
 empty: {} # arm64
 list:
 - mine: a
@@ -71,7 +78,7 @@ notes:
 number: 1152921504606846976
 quoted: "true"
 `
-	if diff := cmp.Diff(one+"---\n"+one, out.String()); diff != "" {
+	if diff := cmp.Diff(head+cluster+one+note+object+"---\n"+head+one+object, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -83,7 +90,7 @@ func TestTable(t *testing.T) {
 	}
 	rows := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	var got [][]string
-	for _, row := range rows[2:] {
+	for _, row := range rows[7:] {
 		got = append(got, strings.Fields(row))
 	}
 	want := [][]string{
@@ -94,10 +101,79 @@ func TestTable(t *testing.T) {
 		{"empty", "{}", "arm64"},
 		{"changed", "old", "base"},
 		{"changed", "new", "finalize"},
-		{"long", strings.Repeat("x", 99) + "…", "base"},
+		{"long", strings.Repeat("x", 59) + "…", "base"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestRows(t *testing.T) {
+	type inner struct {
+		Name   string            `json:"name"`
+		Bridge *struct{}         `json:"bridge,omitempty"`
+		Model  string            `json:"model,omitempty"`
+		Labels map[string]string `json:"labels,omitempty"`
+	}
+	for _, c := range []struct {
+		name    string
+		changes []provenance.Change
+		want    []row
+	}{
+		{name: "leaves", changes: []provenance.Change{{Path: "a", Value: []inner{{Name: "", Bridge: &struct{}{}}, {Name: "n"}}, Layer: "base"}}, want: []row{
+			{"a[0].name", `""`, "base"}, {"a[0].bridge", "{}", "base"}, {"a[1].name", "n", "base"},
+		}},
+		{name: "keys", changes: []provenance.Change{{Path: "a", Value: inner{Name: "n", Labels: map[string]string{"x.y/z": "1", "b": "2"}}, Layer: "base"}}, want: []row{
+			{"a.name", "n", "base"}, {"a.labels.b", "2", "base"}, {"a.labels[x.y/z]", "1", "base"},
+		}},
+		{name: "scalars", changes: []provenance.Change{{Path: "a", Value: uint64(1 << 60), Layer: "base"}, {Path: "b", Value: false, Layer: "kvm"}, {Path: "c", Value: nil, Layer: "kvm"}, {Path: "d", Value: []any{}, Layer: "kvm"}}, want: []row{
+			{"a", "1152921504606846976", "base"}, {"b", "false", "kvm"}, {"c", "null", "kvm"}, {"d", "[]", "kvm"},
+		}},
+		{name: "filled inside", changes: []provenance.Change{{Path: "a", Value: []inner{{Name: "n", Model: "virtio"}}, Layer: "base"}, {Path: "a[0].model", Value: "virtio", Layer: "preference/p"}}, want: []row{
+			{"a[0].name", "n", "base"}, {"a[0].model", "virtio", "preference/p"},
+		}},
+		{name: "replaced", changes: []provenance.Change{{Path: "a", Value: "old", Layer: "base"}, {Path: "a", Value: "new", Layer: "kvm"}}, want: []row{
+			{"a", "old", "base"}, {"a", "new", "kvm"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := rowsOf(c.changes)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(row{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if _, err := rowsOf([]provenance.Change{{Path: "a.b", Value: func() {}}}); err == nil || !strings.HasPrefix(err.Error(), "a.b: ") {
+		t.Errorf("a value that is no JSON gave the error %v", err)
+	}
+}
+
+func TestShorten(t *testing.T) {
+	for _, c := range []struct {
+		name, note  string
+		paths, want []string
+	}{
+		{name: "all", paths: []string{"spec.template.spec.a", "spec.template.spec.b.c"}, want: []string{"a", "b.c"}, note: "fields: below spec.template.spec"},
+		{name: "some", paths: []string{"spec.template.metadata.x", "spec.template.spec.a"}, want: []string{"/spec.template.metadata.x", "a"}, note: "fields: below spec.template.spec, except those that begin with a slash"},
+		{name: "none", paths: []string{"spec.a", "status.b"}, want: []string{"spec.a", "status.b"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rows := make([]row, len(c.paths))
+			for i := range rows {
+				rows[i].path = c.paths[i]
+			}
+			note := shorten(rows)
+			got := make([]string, len(rows))
+			for i := range rows {
+				got[i] = rows[i].path
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" || note != c.note {
+				t.Errorf("note %q, want %q; (-want +got):\n%s", note, c.note, diff)
+			}
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package explanation
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -10,9 +9,13 @@ import (
 )
 
 // maxCell bounds the values in a table, in characters; JSON shows them whole.
-const maxCell = 100
+const maxCell = 60
 
-// WriteTable writes one row for each field that a layer filled, in the order in which it happened.
+// templateSpec is where nearly every field of a VirtualMachine is that a layer fills. The table leaves it out.
+const templateSpec = "spec.template.spec."
+
+// WriteTable writes one row for each field that a layer filled, in the order in which it happened. A value
+// that has fields of its own is a row for each of them.
 func WriteTable(w io.Writer, explanations []*Explanation) error {
 	for i, e := range explanations {
 		if i > 0 {
@@ -20,48 +23,69 @@ func WriteTable(w io.Writer, explanations []*Explanation) error {
 				return err
 			}
 		}
-		if err := e.table(w); err != nil {
+		if err := e.table(w, headlines(explanations, i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (e *Explanation) table(w io.Writer) error {
-	for _, line := range e.headlines() {
-		if _, err := fmt.Fprintln(w, printable(line)); err != nil {
+func (e *Explanation) table(w io.Writer, head []string) error {
+	rows, err := rowsOf(e.Changes)
+	if err != nil {
+		return fmt.Errorf("the fields of %s cannot be shown: %w", e.Object, err)
+	}
+	if note := shorten(rows); note != "" {
+		head = append(head, note)
+	}
+	for _, line := range head {
+		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
 		}
 	}
-	if len(e.Changes) == 0 {
+	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "No field was filled.")
 		return err
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "FIELD\tVALUE\tLAYER")
-	for _, c := range e.Changes {
-		value, err := cell(c.Value)
-		if err != nil {
-			return fmt.Errorf("%s of %s cannot be shown: %w", c.Path, e.Object, err)
-		}
-		fmt.Fprintf(columns, "%s\t%s\t%s\n", printable(c.Path), value, printable(c.Layer))
+	for _, r := range rows {
+		fmt.Fprintf(columns, "%s\t%s\t%s\n", printable(r.path), cell(r.value), printable(r.layer))
 	}
 	return columns.Flush()
 }
 
-// cell shows a value as JSON, and a text as itself.
-func cell(value any) (string, error) {
-	data, err := json.Marshal(value)
-	if err != nil {
-		return "", err
+// shorten writes paths in the spec of a template relative to it, and all others as absolute ones, and returns
+// the line that says so. Where there is none of the former, it changes nothing.
+func shorten(rows []row) string {
+	below := 0
+	for _, r := range rows {
+		if strings.HasPrefix(r.path, templateSpec) {
+			below++
+		}
 	}
-	var text string
-	if json.Unmarshal(data, &text) != nil || text == "" {
-		text = string(data)
+	if below == 0 {
+		return ""
 	}
-	text = printable(text)
-	if utf8.RuneCountInString(text) <= maxCell {
-		return text, nil
+	for i := range rows {
+		if short, ok := strings.CutPrefix(rows[i].path, templateSpec); ok {
+			rows[i].path = short
+		} else {
+			rows[i].path = "/" + rows[i].path
+		}
 	}
-	return strings.TrimSpace(string([]rune(text)[:maxCell-1])) + "…", nil
+	note := "fields: below " + strings.TrimSuffix(templateSpec, ".")
+	if below < len(rows) {
+		note += ", except those that begin with a slash"
+	}
+	return note
+}
+
+// cell cuts a value that is too long.
+func cell(value string) string {
+	value = printable(value)
+	if utf8.RuneCountInString(value) <= maxCell {
+		return value
+	}
+	return strings.TrimSpace(string([]rune(value)[:maxCell-1])) + "…"
 }

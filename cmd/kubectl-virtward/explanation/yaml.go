@@ -8,13 +8,12 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // WriteYAML writes the effective objects as YAML, in the order of fields that kubectl uses. Behind each
-// value that a layer filled stands the layer; what stands alone is the author's.
+// value that a layer filled stands the layer; what stands alone was in the object before.
 func WriteYAML(w io.Writer, explanations []*Explanation) error {
 	for i, e := range explanations {
 		if i > 0 {
@@ -22,7 +21,7 @@ func WriteYAML(w io.Writer, explanations []*Explanation) error {
 				return err
 			}
 		}
-		text, err := e.yaml()
+		text, err := e.yaml(headlines(explanations, i))
 		if err != nil {
 			return err
 		}
@@ -33,10 +32,10 @@ func WriteYAML(w io.Writer, explanations []*Explanation) error {
 	return nil
 }
 
-func (e *Explanation) yaml() ([]byte, error) {
+func (e *Explanation) yaml(head []string) ([]byte, error) {
 	var out bytes.Buffer
-	for _, line := range e.headlines() {
-		out.WriteString("# " + printable(line) + "\n")
+	for _, line := range head {
+		out.WriteString("# " + line + "\n")
 	}
 	a := &annotator{written: e.written, changed: pathsOf(e.Changes)}
 	for i := range e.Changes {
@@ -53,29 +52,6 @@ func (e *Explanation) yaml() ([]byte, error) {
 		return nil, fmt.Errorf("writing %s as YAML: %w", e.Object, err)
 	}
 	return out.Bytes(), encoder.Close()
-}
-
-// headlines say what the explanation is about, one line each.
-func (e *Explanation) headlines() []string {
-	lines := []string{e.headline()}
-	for _, c := range e.Conflicts {
-		lines = append(lines, "conflict: "+c.Field+": "+c.Message)
-	}
-	for _, w := range e.Warnings {
-		lines = append(lines, "warning: "+w)
-	}
-	return lines
-}
-
-func (e *Explanation) headline() string {
-	return fmt.Sprintf("%s on %s; facts: %s; read from %s", e.Object, e.platform(), e.Facts.Source, e.Source)
-}
-
-func (e *Explanation) platform() string {
-	if e.Architecture == "" {
-		return e.Hypervisor
-	}
-	return e.Hypervisor + "/" + e.Architecture
 }
 
 // annotator makes YAML nodes that carry the layer of each value as a comment.
@@ -151,14 +127,4 @@ func (a *annotator) layerOf(value, written any, at path) string {
 		}
 	}
 	return ""
-}
-
-// printable keeps a text that someone else wrote on one line.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return ' '
-	}, strings.ToValidUTF8(text, "\uFFFD"))
 }
