@@ -2,11 +2,13 @@ package webhooks
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"sync/atomic"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
@@ -52,15 +54,32 @@ func (t *Trust) Ready(ctx context.Context) error {
 			return fmt.Errorf("reading webhook configuration %s: %w", name, err)
 		}
 		for i := range list.Items {
-			for _, hook := range list.Items[i].Webhooks {
-				roots := x509.NewCertPool()
-				roots.AppendCertsFromPEM(hook.ClientConfig.CABundle)
-				if _, err := current.Leaf.Verify(x509.VerifyOptions{Roots: roots}); err != nil {
-					return fmt.Errorf("the CA bundle of webhook %s does not verify the serving certificate yet: %w", hook.Name, err)
+			for j := range list.Items[i].Webhooks {
+				if err := verify(current, &list.Items[i].Webhooks[j]); err != nil {
+					return err
 				}
 			}
 		}
 	}
 	t.verified.Store(&verification{certificate: current.Leaf, at: t.Clock.Now()})
+	return nil
+}
+
+// verify does what the API server does when it calls: it takes the intermediate certificates from the
+// handshake, and asks for the name of the Service.
+func verify(current *tls.Certificate, hook *admissionregistrationv1.MutatingWebhook) error {
+	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
+	options.Roots.AppendCertsFromPEM(hook.ClientConfig.CABundle)
+	for _, der := range current.Certificate[1:] {
+		if intermediate, err := x509.ParseCertificate(der); err == nil {
+			options.Intermediates.AddCert(intermediate)
+		}
+	}
+	if service := hook.ClientConfig.Service; service != nil {
+		options.DNSName = service.Name + "." + service.Namespace + ".svc"
+	}
+	if _, err := current.Leaf.Verify(options); err != nil {
+		return fmt.Errorf("the CA bundle of webhook %s does not verify the serving certificate yet: %w", hook.Name, err)
+	}
 	return nil
 }

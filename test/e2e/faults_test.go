@@ -127,9 +127,9 @@ var _ = Describe("What is no AdmissionReview", func() {
 		address, roots := endpoint(ctx)
 		caller := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}}}
 		for body, want := range map[string]string{
-			`{`:                         "400 the body is not an AdmissionReview: unexpected end of JSON input",
-			`[]`:                        "400 the body is not an AdmissionReview: json: cannot unmarshal array into Go value of type v1.AdmissionReview",
-			`{"kind":"Pod"}`:            `400 the body is "" "Pod", not an AdmissionReview of admission.k8s.io/v1`,
+			`{`:                        "400 the body is not an AdmissionReview: unexpected end of JSON input",
+			`[]`:                       "400 the body is not an AdmissionReview: json: cannot unmarshal array into Go value of type v1.AdmissionReview",
+			`{"kind":"Pod"}`:           `400 the body is "" "Pod", not an AdmissionReview of admission.k8s.io/v1`,
 			strings.Repeat("x", 7<<20): "413 http: request body too large",
 		} {
 			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/mutate", strings.NewReader(body))

@@ -35,12 +35,6 @@ func mutateVM(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionRespo
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return admit(request)
 	}
-	if vm.Spec.Instancetype != nil && vm.Spec.Instancetype.Kind == "" {
-		vm.Spec.Instancetype.Kind = "VirtualMachineClusterInstancetype"
-	}
-	if vm.Spec.Preference != nil && vm.Spec.Preference.Kind == "" {
-		vm.Spec.Preference.Kind = "VirtualMachineClusterPreference"
-	}
 	complete(&vm.Spec.Template.Spec)
 	return patch(replace("/spec", vm.Spec), replace("/metadata", vm.ObjectMeta))
 }

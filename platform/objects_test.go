@@ -1,0 +1,278 @@
+package platform_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/platform"
+)
+
+var (
+	instancetypeKind = schema.GroupVersionKind{Group: "instancetype.kubevirt.io", Version: "v1beta1", Kind: "VirtualMachineClusterInstancetype"}
+	presetKind       = schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachineInstancePreset"}
+	dataSourceKind   = schema.GroupVersionKind{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataSource"}
+	dataVolumeKind   = schema.GroupVersionKind{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataVolume"}
+	claimKind        = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+	revisionKind     = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ControllerRevision"}
+	secretKind       = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+)
+
+// create makes an object of a kind with the spec, if there is one, in a namespace, which is made too.
+func create(t *testing.T, kind schema.GroupVersionKind, namespace, name string, spec map[string]any) {
+	t.Helper()
+	if namespace != "" {
+		if err := server(t).EnsureNamespace(t.Context(), namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	obj := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	obj.SetGroupVersionKind(kind)
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	obj.SetAnnotations(map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", "kept": "yes"})
+	createUntilTheEnd(t, obj)
+}
+
+// createUntilTheEnd makes an object and removes it at the end of the test.
+func createUntilTheEnd(t *testing.T, obj client.Object) {
+	t.Helper()
+	c := server(t).Client()
+	if err := c.Create(t.Context(), obj); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		// Claims are protected, and nobody here takes the protection away.
+		unprotect := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		if err := errors.Join(c.Patch(context.Background(), obj, unprotect), c.Delete(context.Background(), obj)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func preset(t *testing.T, namespace, name string) {
+	t.Helper()
+	create(t, presetKind, namespace, name, map[string]any{"selector": map[string]any{}})
+}
+
+func instancetype(t *testing.T, name string) {
+	t.Helper()
+	create(t, instancetypeKind, "", name, map[string]any{"cpu": map[string]any{"guest": int64(2)}, "memory": map[string]any{"guest": "1Gi"}})
+}
+
+// revision makes a ControllerRevision that holds a number of bytes.
+func revision(t *testing.T, name string, size int) {
+	t.Helper()
+	if err := server(t).EnsureNamespace(t.Context(), "revisions"); err != nil {
+		t.Fatal(err)
+	}
+	object := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "revisions", Name: name},
+		Data:       runtime.RawExtension{Raw: []byte(`{"filling":"` + strings.Repeat("x", size) + `"}`)},
+	}
+	createUntilTheEnd(t, object)
+}
+
+func namesOf(objects []*unstructured.Unstructured) []string {
+	var names []string
+	for _, o := range objects {
+		names = append(names, o.GetName())
+	}
+	return names
+}
+
+func runObjects(t *testing.T) (*platform.Objects, *requests) {
+	t.Helper()
+	counted, sent := countedClient(t)
+	objects, err := platform.NewWatchedObjects(counted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, objects.Run)
+	eventually(t, objects.Ready)
+	return objects, sent
+}
+
+func TestObjectsAnswersSharedKindsFromWatches(t *testing.T) {
+	instancetype(t, "watched")
+	preset(t, "watched", "b")
+	preset(t, "watched", "c")
+	preset(t, "watched", "a")
+	preset(t, "watched-too", "d")
+	objects, sent := runObjects(t)
+
+	found, err := objects.Get(t.Context(), instancetypeKind, "", "watched")
+	if err != nil || found.GetName() != "watched" {
+		t.Fatalf("found %v, error %v", found, err)
+	}
+	if diff := cmp.Diff(map[string]string{"kept": "yes"}, found.GetAnnotations()); diff != "" || found.GetManagedFields() != nil {
+		t.Errorf("what nobody asks for is kept in memory: %v, annotations (-want +got):\n%s", found.GetManagedFields(), diff)
+	}
+	_, err = objects.Get(t.Context(), instancetypeKind, "", "none")
+	if want := `virtualmachineclusterinstancetypes.instancetype.kubevirt.io "none" not found`; !apierrors.IsNotFound(err) || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+	if _, err := objects.Get(t.Context(), presetKind, "watched", "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := objects.Get(t.Context(), presetKind, "watched-too", "a"); !apierrors.IsNotFound(err) {
+		t.Errorf("another namespace's: %v", err)
+	}
+	listed, err := objects.List(t.Context(), presetKind, "watched")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c"}, namesOf(listed)); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+	if n := sent.of("/watched") + sent.of("/none") + sent.of("/a") + sent.of("/namespaces/watched/virtualmachineinstancepresets"); n != 0 {
+		t.Errorf("%d requests were sent for it: %v", n, sent.sent)
+	}
+
+	instancetype(t, "later")
+	eventually(t, func() error {
+		_, err := objects.Get(t.Context(), instancetypeKind, "", "later")
+		return err
+	})
+}
+
+func TestObjectsAsksForTheOthers(t *testing.T) {
+	if err := server(t).EnsureNamespace(t.Context(), "live"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, claimKind, "live", "claim", map[string]any{
+		"accessModes": []any{string(corev1.ReadWriteOnce)},
+		"resources":   map[string]any{"requests": map[string]any{"storage": "1Gi"}},
+	})
+	objects, sent := runObjects(t)
+	for range 2 {
+		if found, err := objects.Get(t.Context(), claimKind, "live", "claim"); err != nil || found.GetName() != "claim" {
+			t.Fatalf("found %v, error %v", found, err)
+		}
+	}
+	if n := sent.of("/namespaces/live/persistentvolumeclaims/claim"); n != 2 {
+		t.Errorf("%d requests, want one each time, since claims change and are not watched", n)
+	}
+	if _, err := objects.Get(t.Context(), claimKind, "live", "none"); !apierrors.IsNotFound(err) {
+		t.Errorf("a claim that does not exist: %v", err)
+	}
+	if _, err := objects.Get(t.Context(), dataVolumeKind, "live", "none"); !apierrors.IsNotFound(err) {
+		t.Errorf("a kind that does not exist: %v", err)
+	}
+	if listed, err := objects.List(t.Context(), dataVolumeKind, "live"); err != nil || len(listed) != 0 {
+		t.Errorf("a list of a kind that does not exist: %v, %v", listed, err)
+	}
+}
+
+func TestObjectsOfAnAbsentKindCostNoRequest(t *testing.T) {
+	objects, sent := runObjects(t)
+	if _, err := objects.Get(t.Context(), dataSourceKind, "default", "absent"); !apierrors.IsNotFound(err) {
+		t.Errorf("got %v, want NotFound", err)
+	}
+	if listed, err := objects.List(t.Context(), dataSourceKind, "default"); err != nil || len(listed) != 0 {
+		t.Errorf("listed %v, error %v", listed, err)
+	}
+	if n := sent.of("/datasources/absent") + sent.of("/namespaces/default/datasources"); n != 0 {
+		t.Errorf("%d requests for a kind that is known not to exist", n)
+	}
+}
+
+func TestObjectsRemembersRevisions(t *testing.T) {
+	revision(t, "small", 1<<10)
+	revision(t, "large", 900<<10)
+	objects, sent := runObjects(t)
+	for range 3 {
+		for _, name := range []string{"small", "large"} {
+			if found, err := objects.Get(t.Context(), revisionKind, "revisions", name); err != nil || found.GetName() != name {
+				t.Fatalf("found %v, error %v", found, err)
+			}
+		}
+	}
+	if n := sent.of("/controllerrevisions/small"); n != 1 {
+		t.Errorf("%d requests for one revision, want 1: it cannot change", n)
+	}
+	if n := sent.of("/controllerrevisions/large"); n != 3 {
+		t.Errorf("%d requests for a large revision, want 3: it is not worth the memory", n)
+	}
+	for range 2 {
+		if _, err := objects.Get(t.Context(), revisionKind, "revisions", "none"); !apierrors.IsNotFound(err) {
+			t.Errorf("a revision that does not exist: %v", err)
+		}
+	}
+	if n := sent.of("/controllerrevisions/none"); n != 2 {
+		t.Errorf("%d requests for a revision that does not exist, want 2: it may appear", n)
+	}
+}
+
+func TestObjectsWithoutWatches(t *testing.T) {
+	instancetype(t, "unwatched")
+	preset(t, "unwatched", "b")
+	preset(t, "unwatched", "a")
+	counted, sent := countedClient(t)
+	objects := platform.NewObjects(counted)
+	if err := objects.Ready(); err != nil {
+		t.Errorf("there is nothing to wait for: %v", err)
+	}
+	if _, err := objects.Get(t.Context(), instancetypeKind, "", "unwatched"); err != nil {
+		t.Error(err)
+	}
+	if n := sent.of("GET /apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes/unwatched"); n != 1 {
+		t.Errorf("%d requests, want 1: %v", n, sent.sent)
+	}
+	listed, err := objects.List(t.Context(), presetKind, "unwatched")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, namesOf(listed)); diff != "" {
+		t.Errorf("listed (-want +got):\n%s", diff)
+	}
+	if _, err := objects.Get(t.Context(), dataSourceKind, "default", "absent"); !apierrors.IsNotFound(err) {
+		t.Errorf("a kind that does not exist: %v", err)
+	}
+}
+
+func TestObjectsReadsNothingElse(t *testing.T) {
+	counted, sent := countedClient(t)
+	objects := platform.NewObjects(counted)
+	_, err := objects.Get(t.Context(), secretKind, "default", "password")
+	if want := "reading Secret password: virtual machines do not point at this kind"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	_, err = objects.List(t.Context(), secretKind, "default")
+	if want := "listing Secret: virtual machines do not point at this kind"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if len(sent.sent) != 0 {
+		t.Errorf("requests were sent: %v", sent.sent)
+	}
+}
+
+func TestObjectsThatAreNotReadySaySoTheSameWay(t *testing.T) {
+	counted, _ := countedClient(t)
+	objects, err := platform.NewWatchedObjects(counted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := objects.Ready()
+	if first == nil || !strings.Contains(first.Error(), "not caught up yet") {
+		t.Fatalf("got %v before it runs", first)
+	}
+	for range 50 {
+		if again := objects.Ready(); fmt.Sprint(again) != fmt.Sprint(first) {
+			t.Fatalf("%v\nand then %v", first, again)
+		}
+	}
+}

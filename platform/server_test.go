@@ -1,0 +1,149 @@
+package platform_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/dynamic"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/crds"
+)
+
+// served are the definitions that the API server of these tests has. DataSources are among those it has not.
+var served = []string{
+	"kubevirts.kubevirt.io",
+	"virtualmachineclusterinstancetypes.instancetype.kubevirt.io",
+	"virtualmachineclusterpreferences.instancetype.kubevirt.io",
+	"virtualmachineinstancepresets.kubevirt.io",
+	"virtualmachineinstancetypes.instancetype.kubevirt.io",
+	"virtualmachinepreferences.instancetype.kubevirt.io",
+}
+
+// shared is the one API server of this package; the tests that need none do not wait for it.
+var shared struct {
+	once    sync.Once
+	cluster *controlplane.ControlPlane
+	err     error
+}
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // that presets are deprecated is no news
+	code := m.Run()
+	if shared.cluster != nil {
+		if err := shared.cluster.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func server(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	shared.once.Do(func() {
+		definitions, err := definitions()
+		if err != nil {
+			shared.err = err
+			return
+		}
+		shared.cluster, shared.err = controlplane.Start(context.Background(), controlplane.Options{CRDs: definitions})
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.cluster
+}
+
+func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	all, err := crds.All()
+	return slices.DeleteFunc(all, func(d *apiextensionsv1.CustomResourceDefinition) bool {
+		return !slices.Contains(served, d.Name)
+	}), err
+}
+
+// requests are those that a client has sent.
+type requests struct {
+	mu   sync.Mutex
+	sent []string
+}
+
+func (r *requests) note(request *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = append(r.sent, request.Method+" "+request.URL.Path)
+}
+
+// of counts those whose method and path end like this.
+func (r *requests) of(suffix string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	count := 0
+	for _, sent := range r.sent {
+		if strings.HasSuffix(sent, suffix) {
+			count++
+		}
+	}
+	return count
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// countedClient is an admin's, and what it asks the API server.
+func countedClient(t *testing.T) (dynamic.Interface, *requests) {
+	t.Helper()
+	config, sent := server(t).Config(), &requests{}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			sent.note(r)
+			return next.RoundTrip(r)
+		})
+	})
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, sent
+}
+
+// eventually polls until check returns nil.
+func eventually(t *testing.T, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// run lets something run until the end of the test, and waits for it then.
+func run(t *testing.T, what func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- what(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
