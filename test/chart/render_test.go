@@ -202,9 +202,6 @@ func TestMutator(t *testing.T) {
 		TimeoutSeconds:          new(int32(5)),
 		AdmissionReviewVersions: []string{"v1"},
 		ReinvocationPolicy:      new(admissionv1.IfNeededReinvocationPolicy),
-		MatchConditions: []admissionv1.MatchCondition{{
-			Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)",
-		}},
 	}}
 	if diff := cmp.Diff(want, got.Webhooks); diff != "" {
 		t.Errorf("webhooks (-want +got):\n%s", diff)
