@@ -27,7 +27,7 @@ func Object(object []byte, t reflect.Type) *field.Error {
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return nil // whoever decodes it next says what is wrong
+		return nil //nolint:nilerr // whoever decodes it next says what is wrong
 	}
 	return QuantitiesIn(value, t, nil)
 }
