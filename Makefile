@@ -32,11 +32,13 @@ build: ## Build the server and the CLI into bin/
 
 .PHONY: demo
 demo: build sandbox-binaries $(BIN)/tools/helm ## Show it working on a real API server (DEMO=once to exit at the end)
-	go run ./test/demo
+	go build -o $(BIN)/demo ./test/demo
+	exec $(BIN)/demo
 
 .PHONY: sandbox
 sandbox: build sandbox-binaries $(BIN)/tools/helm ## Start a control plane that stays up, and print its KUBECONFIG
-	go run ./test/controlplane/cmd/sandbox
+	go build -o $(BIN)/sandbox-up ./test/controlplane/cmd/sandbox
+	exec $(BIN)/sandbox-up
 
 .PHONY: images
 images: $(BIN)/tools/ko ## Build the container images for all architectures into bin/images (an OCI layout)
