@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 	"time"
 
 	k8sv1 "k8s.io/api/core/v1"
@@ -22,9 +21,6 @@ const (
 	ARM64 = "arm64"
 	S390X = "s390x"
 )
-
-// GateConfigurableHypervisor is the feature gate that makes the list of hypervisors count.
-const GateConfigurableHypervisor = "ConfigurableHypervisor"
 
 // defaultCPURequest is KubeVirt's own; it is left out of VMs, because virt-controller adds it to the pod.
 const defaultCPURequest = "100m"
@@ -70,7 +66,7 @@ type Facts struct {
 	// Observed is when the configuration was read.
 	Observed time.Time
 
-	gates map[string]bool
+	gates gates
 }
 
 // Settings are the few choices of Virtward's own installation that belong to the facts.
@@ -149,10 +145,6 @@ func (f *Facts) same(other *Facts) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Gate tells whether a feature gate was named and not disabled in the configuration. Gates that are on
-// without being named are not in it.
-func (f *Facts) Gate(name string) bool { return f.gates[name] }
-
 // WithHypervisor returns the same facts for another hypervisor.
 func (f *Facts) WithHypervisor(h Hypervisor) *Facts {
 	other := *f
@@ -175,8 +167,8 @@ func fromConfiguration(raw map[string]any, architecture string, settings Setting
 	if err := checkConfiguration(merged); err != nil {
 		return nil, err
 	}
-	gates := openGates(merged.DeveloperConfiguration)
-	hypervisor, warning, note := selectHypervisor(raw, gates[GateConfigurableHypervisor])
+	chosen := gatesOf(merged.DeveloperConfiguration)
+	hypervisor, warning, note := selectHypervisor(raw, chosen.enabled(GateConfigurableHypervisor))
 	if hypervisor.Name == MSHV {
 		switch m := settings.MSHVCPUModel; m {
 		case "", "auto":
@@ -205,7 +197,7 @@ func fromConfiguration(raw map[string]any, architecture string, settings Setting
 		Configuration:       merged,
 		Warnings:            nonEmpty(warning),
 		Notes:               nonEmpty(note),
-		gates:               gates,
+		gates:               chosen,
 	}
 	if request := merged.CPURequest; request != nil && !request.Equal(resource.MustParse(defaultCPURequest)) {
 		f.CPURequest = request
@@ -280,14 +272,6 @@ func checkConfiguration(c *v1.KubeVirtConfiguration) error {
 
 // slirp is a binding that KubeVirt no longer has, but still takes as the name of a default.
 const slirp v1.NetworkInterfaceType = "slirp"
-
-func openGates(developer *v1.DeveloperConfiguration) map[string]bool {
-	open := make(map[string]bool, len(developer.FeatureGates))
-	for _, name := range developer.FeatureGates {
-		open[name] = !slices.Contains(developer.DisabledFeatureGates, name)
-	}
-	return open
-}
 
 // defaultConfiguration holds KubeVirt's defaults, as far as they decide anything here.
 func defaultConfiguration() *v1.KubeVirtConfiguration {

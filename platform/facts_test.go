@@ -53,7 +53,7 @@ func TestHypervisorSelection(t *testing.T) {
 			notes: []string{"spec.configuration.hypervisors has no effect: the feature gate ConfigurableHypervisor is not enabled, so VMs run on kvm"},
 		},
 		"the gate is disabled": {
-			configuration: "developerConfiguration: {featureGates: [ConfigurableHypervisor], disabledFeatureGates: [ConfigurableHypervisor]}\nhypervisor: [{name: mshv}]", want: kvm,
+			configuration: "developerConfiguration: {disabledFeatureGates: [ConfigurableHypervisor]}\nhypervisor: [{name: mshv}]", want: kvm,
 			notes: []string{"spec.configuration.hypervisor has no effect: the feature gate ConfigurableHypervisor is not enabled, so VMs run on kvm"},
 		},
 		"an unknown name": {

@@ -41,14 +41,21 @@ type AdmissionCase struct {
 	DefaultArchitecture string `json:"defaultArchitecture,omitempty"`
 	// Object is the one that is admitted.
 	Object json.RawMessage `json:"object"`
+	// OldObject is the one before an update.
+	OldObject json.RawMessage `json:"oldObject,omitempty"`
+	// User and UserExtra are who asked; an ordinary user if empty.
+	User      string              `json:"user,omitempty"`
+	UserExtra map[string][]string `json:"userExtra,omitempty"`
 	// Cluster holds the other objects that exist.
 	Cluster []map[string]any `json:"cluster,omitempty"`
 	Expect  AdmissionAnswer  `json:"expect"`
 }
 
-// AdmissionAnswer is what KubeVirt answered. Whether it allowed the object, and why not, is about checks,
-// which are not made here yet.
+// AdmissionAnswer is what KubeVirt answered.
 type AdmissionAnswer struct {
+	// Allowed, and if not, why not.
+	Allowed bool    `json:"allowed"`
+	Causes  []Cause `json:"causes"`
 	// Mutated is the spec after the mutating webhook; null when there was none.
 	Mutated json.RawMessage `json:"mutated"`
 	Extra   struct {

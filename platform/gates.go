@@ -1,0 +1,162 @@
+package platform
+
+import (
+	"slices"
+
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// GateConfigurableHypervisor is the feature gate that makes the list of hypervisors count.
+const GateConfigurableHypervisor = "ConfigurableHypervisor"
+
+// gateState says how far a feature has come, and with it what its gate means.
+type gateState uint8
+
+const (
+	// gateAlpha is off unless named; so is a gate that is not in the table.
+	gateAlpha gateState = iota
+	// gateBeta is on unless disabled.
+	gateBeta
+	// gateGA is on, whatever the configuration says.
+	gateGA
+	// gateDeprecated will go; until then it is off unless named.
+	gateDeprecated
+	// gateDiscontinued is off, whatever the configuration says: the feature is gone.
+	gateDiscontinued
+)
+
+// gateStates are KubeVirt 1.9's feature gates.
+var gateStates = map[string]gateState{
+	"AlignCPUs":                          gateAlpha,
+	"AutoResourceLimitsGate":             gateGA,
+	"BochsDisplayForEFIGuests":           gateGA,
+	"CPUManager":                         gateAlpha,
+	"CPUNodeDiscovery":                   gateGA,
+	"ClusterProfiler":                    gateGA,
+	"CommonInstancetypesDeploymentGate":  gateGA,
+	GateConfigurableHypervisor:           gateAlpha,
+	"ContainerPathVolumes":               gateAlpha,
+	"CrossArchitectureVirtualization":    gateAlpha,
+	"DecentralizedLiveMigration":         gateBeta,
+	"DeclarativeHotplugVolumes":          gateBeta,
+	"DisableCustomSELinuxPolicy":         gateGA,
+	"DisableMDEVConfiguration":           gateDeprecated,
+	"DockerSELinuxMCSWorkaround":         gateDeprecated,
+	"DownwardMetrics":                    gateAlpha,
+	"DynamicPodInterfaceNaming":          gateGA,
+	"EnableVirtioFsConfigVolumes":        gateGA,
+	"EnableVirtioFsStorageVolumes":       gateAlpha,
+	"ExpandDisks":                        gateGA,
+	"ExperimentalIgnitionSupport":        gateAlpha,
+	"ExperimentalVirtiofsSupport":        gateDiscontinued,
+	"ExternalNetResourceInjection":       gateBeta,
+	"FirmwareAutoSelection":              gateAlpha,
+	"GPU":                                gateGA,
+	"GPUsWithDRA":                        gateBeta,
+	"GraceIOVirtualization":              gateAlpha,
+	"GuestDeviceMetrics":                 gateAlpha,
+	"HostDevices":                        gateAlpha,
+	"HostDevicesWithDRA":                 gateBeta,
+	"HostDisk":                           gateAlpha,
+	"HotplugNICs":                        gateGA,
+	"HotplugVolumes":                     gateDeprecated,
+	"HypervStrictCheck":                  gateAlpha,
+	"IOMMUFD":                            gateAlpha,
+	"ImageVolume":                        gateBeta,
+	"IncrementalBackup":                  gateAlpha,
+	"InstancetypeReferencePolicy":        gateGA,
+	"KubevirtSeccompProfile":             gateBeta,
+	"LibvirtHooksServerAndClient":        gateBeta,
+	"LiveMigration":                      gateGA,
+	"LiveUpdateNADRef":                   gateGA,
+	"Macvtap":                            gateDiscontinued,
+	"MigrationDowntimeTuning":            gateAlpha,
+	"MigrationPriorityQueue":             gateGA,
+	"MigrationStallDetection":            gateAlpha,
+	"MultiArchitecture":                  gateDeprecated,
+	"NUMA":                               gateGA,
+	"NetworkBindingPlugins":              gateGA,
+	"NetworkDevicesWithDRA":              gateAlpha,
+	"NodeRestriction":                    gateBeta,
+	"NonRoot":                            gateGA,
+	"OCIExport":                          gateAlpha,
+	"ObjectGraph":                        gateAlpha,
+	"OptOutRoleAggregation":              gateBeta,
+	"PCINUMAAwareTopology":               gateAlpha,
+	"PSA":                                gateGA,
+	"PanicDevices":                       gateGA,
+	"Passt":                              gateDiscontinued,
+	"PasstBinding":                       gateBeta,
+	"PasstIPStackMigration":              gateDiscontinued,
+	"PersistentReservation":              gateGA,
+	"Plugins":                            gateAlpha,
+	"PodSecondaryInterfaceNamingUpgrade": gateBeta,
+	"PortRangesSpec":                     gateAlpha,
+	"RebootPolicy":                       gateBeta,
+	"ReservedOverheadMemlock":            gateAlpha,
+	"Root":                               gateAlpha,
+	"SRIOVLiveMigration":                 gateGA,
+	"SecureExecution":                    gateGA,
+	"Sidecar":                            gateAlpha,
+	"Snapshot":                           gateBeta,
+	"Template":                           gateBeta,
+	"UtilityVolumes":                     gateAlpha,
+	"VGPULiveMigration":                  gateAlpha,
+	"VMExport":                           gateGA,
+	"VMLiveUpdateFeatures":               gateGA,
+	"VMPersistentState":                  gateGA,
+	"VMStatsCollector":                   gateAlpha,
+	"VSOCK":                              gateAlpha,
+	"VideoConfig":                        gateGA,
+	"VmiMemoryOverheadReport":            gateBeta,
+	"VolumeMigration":                    gateGA,
+	"VolumesUpdateStrategy":              gateGA,
+	"WorkloadEncryptionSEV":              gateBeta,
+	"WorkloadEncryptionTDX":              gateAlpha,
+}
+
+// gates are the choices of a configuration: true for a gate that is named, false for one that is disabled.
+// Naming wins, where both were said, as in KubeVirt (measured: recorded cases with both).
+type gates map[string]bool
+
+func gatesOf(developer *v1.DeveloperConfiguration) gates {
+	chosen := make(gates, len(developer.FeatureGates)+len(developer.DisabledFeatureGates))
+	for _, name := range developer.DisabledFeatureGates {
+		chosen[name] = false
+	}
+	for _, name := range developer.FeatureGates {
+		chosen[name] = true
+	}
+	return chosen
+}
+
+func (g gates) enabled(name string) bool {
+	on, chosen := g[name]
+	switch gateStates[name] {
+	case gateGA:
+		return true
+	case gateDiscontinued:
+		return false
+	case gateBeta:
+		return on || !chosen
+	default:
+		return on
+	}
+}
+
+// GateEnabled tells whether a feature gate of KubeVirt is on: one that is generally available always is, one
+// in beta unless it is disabled, one that is discontinued never, and any other only when it is named.
+func (f *Facts) GateEnabled(name string) bool { return f.gates.enabled(name) }
+
+// DiscontinuedGates are the gates that the configuration names although KubeVirt no longer has their
+// features, sorted. KubeVirt refuses a VM that uses such a feature.
+func (f *Facts) DiscontinuedGates() []string {
+	var named []string
+	for name, on := range f.gates {
+		if on && gateStates[name] == gateDiscontinued {
+			named = append(named, name)
+		}
+	}
+	slices.Sort(named)
+	return named
+}

@@ -1,0 +1,31 @@
+package validators
+
+// Base is what holds for every hypervisor: the tables of all areas, in the order of the spec.
+func Base() (Table, error) {
+	return Join(
+		cpuRules(),
+		memoryRules(),
+		ioThreadRules(),
+		diskRules(),
+		volumeRules(),
+		networkRules(),
+		dnsRules(),
+		machineRules(),
+		firmwareRules(),
+		featureRules(),
+		launchSecurityRules(),
+		deviceRules(),
+		hostDeviceRules(),
+		draRules(),
+		cloudInitRules(),
+		credentialRules(),
+		probeRules(),
+		lifecycleRules(),
+		schedulingRules(),
+		metadataRules(),
+		virtualMachineRules(),
+		dataVolumeTemplateRules(),
+		volumeRequestRules(),
+		hotplugRules(),
+	)
+}

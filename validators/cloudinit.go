@@ -1,0 +1,160 @@
+package validators
+
+import (
+	"encoding/base64"
+	"fmt"
+
+	k8sv1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// maxCloudInit bounds user data and network data in bytes: they are part of the object, which goes to many
+// nodes at every change. What is larger belongs into a secret.
+const maxCloudInit = 2048
+
+func cloudInitRules() Table {
+	return Table{
+		{
+			ID: "cloudinit-has-data", Title: "A cloud-init volume has user data or network data", Scope: OnSpec,
+			Remedy: "Give it user data or network data, or remove the volume.", Check: cloudInitHasData,
+		},
+		{
+			ID: "cloudinit-one-source", Title: "User data and network data each come from one source", Scope: OnSpec,
+			Remedy: "Keep one of the plain text, the base64 text and the secret.", Check: cloudInitOneSource,
+		},
+		{
+			ID: "cloudinit-base64", Title: "Encoded user data and network data is valid base64", Scope: OnSpec,
+			Remedy: "Encode it with the standard alphabet and padding, as base64 -w0 does.", Check: cloudInitBase64,
+		},
+		{
+			ID: "cloudinit-size", Title: "User data and network data in the object has 2048 bytes at most", Scope: OnSpec,
+			Remedy: "Put it into a secret, and name that in secretRef or networkDataSecretRef.", Check: cloudInitSize,
+		},
+	}
+}
+
+// cloudInit is what a volume gives to cloud-init.
+type cloudInit struct {
+	source        string
+	user, network cloudInitData
+}
+
+// cloudInitData is one of the two kinds of data.
+type cloudInitData struct {
+	kind, plainField, encodedField, secretField string
+
+	plain, encoded string
+	secret         *k8sv1.LocalObjectReference
+}
+
+// sources counts where the data comes from.
+func (d *cloudInitData) sources() (n int) {
+	if d.plain != "" {
+		n++
+	}
+	if d.encoded != "" {
+		n++
+	}
+	if d.secret != nil && d.secret.Name != "" {
+		n++
+	}
+	return n
+}
+
+// size of the data in the object, as far as it is needed. Of what is no base64, the part before the mistake
+// counts.
+func (d *cloudInitData) size() int {
+	size := len(d.plain)
+	if base64.StdEncoding.DecodedLen(len(d.encoded)) > maxCloudInit {
+		decoded, _ := base64.StdEncoding.DecodeString(d.encoded)
+		size = max(size, len(decoded))
+	}
+	return size
+}
+
+// eachCloudInit calls a check for the volumes with data for cloud-init. The findings' paths are relative to the
+// volume: a volume is seldom wrong, and a path costs more than the checks.
+func eachCloudInit(s *Subject, check func(c *cloudInit) []cloudInitFault) (errs field.ErrorList) {
+	for i := range s.Spec.Volumes {
+		c, ok := cloudInitOf(&s.Spec.Volumes[i])
+		if !ok {
+			continue
+		}
+		for _, fault := range check(&c) {
+			path := s.Path.Child("volumes").Index(i).Child(c.source)
+			if fault.child != "" {
+				path = path.Child(fault.child)
+			}
+			// The data is not repeated: there are passwords in it.
+			errs = append(errs, field.Invalid(path, field.OmitValueType{}, fault.detail))
+		}
+	}
+	return errs
+}
+
+// cloudInitFault is what is wrong with a source, or with a field of it.
+type cloudInitFault struct{ child, detail string }
+
+// cloudInitOf is the data of a volume, if it has any. Of a volume with both sources, which is refused anyway,
+// the first counts.
+func cloudInitOf(volume *v1.Volume) (c cloudInit, ok bool) {
+	c.user = cloudInitData{kind: "user data", plainField: "userData", encodedField: "userDataBase64", secretField: "secretRef"}
+	c.network = cloudInitData{kind: "network data", plainField: "networkData", encodedField: "networkDataBase64", secretField: "networkDataSecretRef"}
+	switch {
+	case volume.CloudInitNoCloud != nil:
+		source := volume.CloudInitNoCloud
+		c.source = "cloudInitNoCloud"
+		c.user.plain, c.user.encoded, c.user.secret = source.UserData, source.UserDataBase64, source.UserDataSecretRef
+		c.network.plain, c.network.encoded, c.network.secret = source.NetworkData, source.NetworkDataBase64, source.NetworkDataSecretRef
+	case volume.CloudInitConfigDrive != nil:
+		source := volume.CloudInitConfigDrive
+		c.source = "cloudInitConfigDrive"
+		c.user.plain, c.user.encoded, c.user.secret = source.UserData, source.UserDataBase64, source.UserDataSecretRef
+		c.network.plain, c.network.encoded, c.network.secret = source.NetworkData, source.NetworkDataBase64, source.NetworkDataSecretRef
+	}
+	return c, c.source != ""
+}
+
+func cloudInitHasData(s *Subject) field.ErrorList {
+	return eachCloudInit(s, func(c *cloudInit) []cloudInitFault {
+		if c.user.sources()+c.network.sources() > 0 {
+			return nil
+		}
+		return []cloudInitFault{{detail: "there is neither user data nor network data, nor the name of a secret with one of them"}}
+	})
+}
+
+func cloudInitOneSource(s *Subject) field.ErrorList {
+	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
+		for _, d := range []*cloudInitData{&c.user, &c.network} {
+			if n := d.sources(); n > 1 {
+				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("there are %d sources of %s; only one of %s, %s and %s can be set",
+					n, d.kind, d.plainField, d.encodedField, d.secretField)})
+			}
+		}
+		return faults
+	})
+}
+
+func cloudInitBase64(s *Subject) field.ErrorList {
+	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
+		for _, d := range []*cloudInitData{&c.user, &c.network} {
+			if _, err := base64.StdEncoding.DecodeString(d.encoded); err != nil {
+				faults = append(faults, cloudInitFault{child: d.encodedField, detail: fmt.Sprintf("the %s is no base64: %v", d.kind, err)})
+			}
+		}
+		return faults
+	})
+}
+
+func cloudInitSize(s *Subject) field.ErrorList {
+	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
+		for _, d := range []*cloudInitData{&c.user, &c.network} {
+			if size := d.size(); size > maxCloudInit {
+				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("the %s has %d bytes; more than %d belong into a secret", d.kind, size, maxCloudInit)})
+			}
+		}
+		return faults
+	})
+}

@@ -1,0 +1,170 @@
+package validators
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+func dataVolumeTemplateRules() Table {
+	return Table{
+		{
+			ID: "dvt-name", Title: "A DataVolume template has a name", Scope: OnVM,
+			Remedy: "Set metadata.name of the template.", Check: eachDataVolumeTemplate(dataVolumeName),
+		},
+		{
+			ID: "dvt-storage-or-pvc", Title: "A DataVolume template has one of storage and pvc", Scope: OnVM,
+			Remedy: "Set spec.storage of the template, and not spec.pvc.", Check: eachDataVolumeTemplate(dataVolumeTarget),
+		},
+		{
+			ID: "dvt-source", Title: "A DataVolume template says what to fill the volume with, once", Scope: OnVM,
+			Remedy: "Set one of spec.source, spec.sourceRef and the dataSourceRef of spec.storage.", Check: eachDataVolumeTemplate(dataVolumeSource),
+		},
+		{
+			ID: "dvt-source-one", Title: "The source of a DataVolume template is of one kind", Scope: OnVM,
+			Remedy: "Keep one of the kinds below spec.source.", Check: eachDataVolumeTemplate(dataVolumeSourceKind),
+		},
+		{
+			ID: "dvt-referenced", Title: "A volume uses the DataVolume of each template", Scope: OnVM,
+			Remedy: "Add a volume with dataVolume.name, or remove the template.", Check: dataVolumesReferenced,
+		},
+		{
+			ID: "dvt-namespace", Title: "A DataVolume template stays in the namespace of its VM", Scope: OnVM, Security: true,
+			Remedy: "Remove metadata.namespace of the template.", Check: dataVolumeNamespaces,
+		},
+	}
+}
+
+// eachDataVolumeTemplate applies a check to the templates of a VM, one after the other.
+func eachDataVolumeTemplate(check func(*field.Path, *v1.DataVolumeTemplateSpec) *field.Error) func(*Subject) field.ErrorList {
+	return func(s *Subject) (errs field.ErrorList) {
+		if s.VM == nil {
+			return nil
+		}
+		for i := range s.VM.Spec.DataVolumeTemplates {
+			if err := check(dataVolumeTemplatePath(i), &s.VM.Spec.DataVolumeTemplates[i]); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		return errs
+	}
+}
+
+func dataVolumeTemplatePath(i int) *field.Path {
+	return specOfVM().Child("dataVolumeTemplates").Index(i)
+}
+
+func dataVolumeName(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Error {
+	if dv.Name != "" {
+		return nil
+	}
+	return field.Required(path.Child("metadata", "name"), "the DataVolume needs a name by which a volume can refer to it")
+}
+
+func dataVolumeTarget(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Error {
+	path = path.Child("spec")
+	switch pvc, storage := dv.Spec.PVC != nil, dv.Spec.Storage != nil; {
+	case pvc && storage:
+		return field.Invalid(path, field.OmitValueType{}, "both storage and pvc are set: keep one of them")
+	case !pvc && !storage:
+		return field.Invalid(path, field.OmitValueType{}, "neither storage nor pvc is set: one of them says what volume to make")
+	}
+	return nil
+}
+
+// dataVolumeSource looks at templates with one target: what populates a volume stands in it.
+func dataVolumeSource(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Error {
+	if (dv.Spec.PVC == nil) == (dv.Spec.Storage == nil) {
+		return nil
+	}
+	target, populated := populator(&dv.Spec)
+	source := path.Child("spec", "source")
+	if dv.Spec.Source == nil && dv.Spec.SourceRef != nil {
+		source = path.Child("spec", "sourceRef")
+	}
+	switch given := dv.Spec.Source != nil || dv.Spec.SourceRef != nil; {
+	case given && populated:
+		return field.Invalid(source, field.OmitValueType{}, fmt.Sprintf("spec.%s names a populator (dataSource or dataSourceRef) already: keep one of them", target))
+	case !given && !populated:
+		return field.Invalid(source, nil, fmt.Sprintf("nothing says what to fill the volume with: set source, sourceRef, or the dataSourceRef of spec.%s", target))
+	}
+	return nil
+}
+
+// populator names the target of a DataVolume that has one, and tells whether it names a populator.
+func populator(spec *cdiv1.DataVolumeSpec) (target string, named bool) {
+	if pvc := spec.PVC; pvc != nil {
+		return "pvc", pvc.DataSource != nil || pvc.DataSourceRef != nil
+	}
+	return "storage", spec.Storage.DataSource != nil || spec.Storage.DataSourceRef != nil
+}
+
+func dataVolumeSourceKind(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Error {
+	if dv.Spec.Source == nil {
+		return nil
+	}
+	path = path.Child("spec", "source")
+	switch kinds := sourceKinds(dv.Spec.Source); len(kinds) {
+	case 1:
+		return nil
+	case 0:
+		return field.Invalid(path, field.OmitValueType{}, "is empty: say of what kind the source is, such as http, registry, pvc or blank")
+	default:
+		return field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("has %d kinds (%s): keep one of them", len(kinds), strings.Join(kinds, ", ")))
+	}
+}
+
+// sourceKinds are the names of the kinds that are set, in the order of the type.
+func sourceKinds(source *cdiv1.DataVolumeSource) (kinds []string) {
+	value := reflect.ValueOf(source).Elem()
+	for i := range value.NumField() {
+		if f := value.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
+			name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
+			kinds = append(kinds, name)
+		}
+	}
+	return kinds
+}
+
+func dataVolumesReferenced(s *Subject) (errs field.ErrorList) {
+	if s.VM == nil || len(s.VM.Spec.DataVolumeTemplates) == 0 {
+		return nil
+	}
+	used := map[string]bool{}
+	for i := range s.Spec.Volumes {
+		if source := s.Spec.Volumes[i].PersistentVolumeClaim; source != nil {
+			used[source.ClaimName] = true
+		}
+		if source := s.Spec.Volumes[i].DataVolume; source != nil {
+			used[source.Name] = true
+		}
+	}
+	for i := range s.VM.Spec.DataVolumeTemplates {
+		if name := s.VM.Spec.DataVolumeTemplates[i].Name; name != "" && !used[name] {
+			errs = append(errs, field.Required(dataVolumeTemplatePath(i), fmt.Sprintf("no volume uses the DataVolume %q: add one with dataVolume.name, or remove the template", name)))
+		}
+	}
+	return errs
+}
+
+// dataVolumeNamespaces leaves templates alone that an update does not change. An object without a namespace
+// is one that no API server has seen yet.
+func dataVolumeNamespaces(s *Subject) (errs field.ErrorList) {
+	if s.VM == nil || s.VM.Namespace == "" {
+		return nil
+	}
+	if s.OldVM != nil && equality.Semantic.DeepEqual(s.OldVM.Spec.DataVolumeTemplates, s.VM.Spec.DataVolumeTemplates) {
+		return nil
+	}
+	for i := range s.VM.Spec.DataVolumeTemplates {
+		if ns := s.VM.Spec.DataVolumeTemplates[i].Namespace; ns != "" && ns != s.VM.Namespace {
+			errs = append(errs, field.Invalid(dataVolumeTemplatePath(i).Child("metadata", "namespace"), ns, fmt.Sprintf("must be the namespace of the VM, %q, or empty", s.VM.Namespace)))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,179 @@
+package validators
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
+)
+
+// KubeVirt's feature gates that devices depend on. Those of video and of panic devices are always on.
+const (
+	gateDownwardMetrics = "DownwardMetrics"
+	gateRebootPolicy    = "RebootPolicy"
+	gateVSOCK           = "VSOCK"
+)
+
+func deviceRules() Table {
+	return Table{
+		{
+			ID: "device-input-bus", Title: "An input device is on the usb or the virtio bus", Scope: OnSpec,
+			Remedy: "Set bus to usb or virtio, or leave it out.", Check: inputBus,
+		},
+		{
+			ID: "device-input-type", Title: "An input device is a tablet or a keyboard", Scope: OnSpec,
+			Remedy: "Set type to tablet or keyboard.", Check: inputType,
+		},
+		{
+			ID: "device-sound-named", Title: "A sound device has a name", Scope: OnSpec,
+			Remedy: "Set sound.name.", Check: soundNamed,
+		},
+		{
+			ID: "device-sound-model", Title: "A sound device is an ich9 or an ac97", Scope: OnSpec,
+			Remedy: "Set sound.model to ich9 or ac97, or leave it out for ich9.", Check: soundModel,
+		},
+		{
+			ID: "device-video-needs-graphics", Title: "A video device needs a graphics device", Scope: OnSpec,
+			Remedy: "Remove video, or remove autoattachGraphicsDevice: false.", Check: videoNeedsGraphics,
+		},
+		{
+			ID: "device-panic-architecture", Title: "Panic devices can be chosen on amd64 and arm64 only", Scope: OnSpec,
+			Remedy: "Remove panicDevices.", Check: panicArchitecture,
+		},
+		{
+			ID: "device-panic-model", Title: "A panic device has a known model", Scope: OnSpec,
+			Remedy: "Set model to hyperv, isa or pvpanic, or leave it out.", Check: panicModel,
+		},
+		{
+			ID: "device-vsock-gate", Title: "VSOCK needs the feature gate VSOCK", Scope: OnSpec, Security: true,
+			Remedy: "Remove autoattachVSOCK, or have the feature gate VSOCK enabled in the KubeVirt resource.", Check: vsockGate,
+		},
+		{
+			ID: "device-downward-metrics-gate", Title: "The device for host metrics needs the feature gate DownwardMetrics", Scope: OnSpec, Security: true,
+			Remedy: "Remove downwardMetrics, or have the feature gate DownwardMetrics enabled in the KubeVirt resource.", Check: downwardMetricsGate,
+		},
+		{
+			ID: "device-reboot-policy-gate", Title: "A reboot policy needs the feature gate RebootPolicy", Scope: OnSpec,
+			Remedy: "Remove rebootPolicy, or have the feature gate RebootPolicy enabled in the KubeVirt resource.", Check: rebootPolicyGate,
+		},
+	}
+}
+
+// behindGate is the finding that something needs a feature gate, where that gate is off.
+func behindGate(s *Subject, gate string, path *field.Path, value any, what string) field.ErrorList {
+	if s.Facts.GateEnabled(gate) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, value, what+" needs KubeVirt's feature gate "+gate+", which is off in this cluster")}
+}
+
+// architectureOf is the architecture that the guest has or will get.
+func architectureOf(s *Subject) string {
+	if a := s.Spec.Architecture; a != "" {
+		return a
+	}
+	return s.Facts.DefaultArchitecture
+}
+
+func inputBus(s *Subject) (errs field.ErrorList) {
+	for i := range s.Spec.Domain.Devices.Inputs {
+		switch input := &s.Spec.Domain.Devices.Inputs[i]; input.Bus {
+		case "", v1.InputBusUSB, v1.InputBusVirtio:
+		default:
+			errs = append(errs, field.Invalid(s.Devices().Child("inputs").Index(i).Child("bus"), input.Bus,
+				fmt.Sprintf("the input device %q can be on the usb or the virtio bus only", input.Name)))
+		}
+	}
+	return errs
+}
+
+func inputType(s *Subject) (errs field.ErrorList) {
+	for i := range s.Spec.Domain.Devices.Inputs {
+		switch input := &s.Spec.Domain.Devices.Inputs[i]; input.Type {
+		case v1.InputTypeTablet, v1.InputTypeKeyboard:
+		default:
+			errs = append(errs, field.Invalid(s.Devices().Child("inputs").Index(i).Child("type"), input.Type,
+				fmt.Sprintf("the input device %q can be a tablet or a keyboard only", input.Name)))
+		}
+	}
+	return errs
+}
+
+func soundNamed(s *Subject) field.ErrorList {
+	if sound := s.Spec.Domain.Devices.Sound; sound == nil || sound.Name != "" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Devices().Child("sound"), field.OmitValueType{}, "the sound device needs a name")}
+}
+
+func soundModel(s *Subject) field.ErrorList {
+	sound := s.Spec.Domain.Devices.Sound
+	if sound == nil || sound.Model == "" || sound.Model == "ich9" || sound.Model == "ac97" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Devices().Child("sound"), sound.Model, "the model of the sound device can be ich9 or ac97 only")}
+}
+
+func videoNeedsGraphics(s *Subject) field.ErrorList {
+	devices := &s.Spec.Domain.Devices
+	if devices.Video == nil || devices.AutoattachGraphicsDevice == nil || *devices.AutoattachGraphicsDevice {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Devices().Child("video"), devices.Video.Type,
+		"a VM without graphics (autoattachGraphicsDevice: false) cannot have a video device")}
+}
+
+// ppc64le is an architecture that KubeVirt no longer runs on, but still knows.
+const ppc64le = "ppc64le"
+
+func panicArchitecture(s *Subject) field.ErrorList {
+	if len(s.Spec.Domain.Devices.PanicDevices) == 0 {
+		return nil
+	}
+	switch architecture := architectureOf(s); architecture {
+	case platform.S390X, ppc64le:
+		return field.ErrorList{field.Invalid(s.Devices().Child("panicDevices"), field.OmitValueType{},
+			"panic devices cannot be chosen on "+architecture)}
+	}
+	return nil
+}
+
+func panicModel(s *Subject) (errs field.ErrorList) {
+	for i := range s.Spec.Domain.Devices.PanicDevices {
+		model := s.Spec.Domain.Devices.PanicDevices[i].Model
+		if model == nil {
+			continue
+		}
+		switch *model {
+		case v1.Hyperv, v1.Isa, v1.Pvpanic:
+		default:
+			errs = append(errs, field.Invalid(s.Devices().Child("panicDevices").Index(i).Child("model"), *model,
+				"the model of a panic device can be hyperv, isa or pvpanic only"))
+		}
+	}
+	return errs
+}
+
+func vsockGate(s *Subject) field.ErrorList {
+	if attach := s.Spec.Domain.Devices.AutoattachVSOCK; attach == nil || !*attach {
+		return nil
+	}
+	return behindGate(s, gateVSOCK, s.Devices().Child("autoattachVSOCK"), true, "VSOCK")
+}
+
+func downwardMetricsGate(s *Subject) field.ErrorList {
+	if s.Spec.Domain.Devices.DownwardMetrics == nil {
+		return nil
+	}
+	return behindGate(s, gateDownwardMetrics, s.Devices().Child("downwardMetrics"), field.OmitValueType{}, "the device for host metrics")
+}
+
+func rebootPolicyGate(s *Subject) field.ErrorList {
+	policy := s.Spec.Domain.RebootPolicy
+	if policy == nil {
+		return nil
+	}
+	return behindGate(s, gateRebootPolicy, s.Domain().Child("rebootPolicy"), *policy, "a reboot policy")
+}

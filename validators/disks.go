@@ -1,0 +1,577 @@
+package validators
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+const (
+	// storageListMax is how many disks, and how many volumes, a VM may have.
+	storageListMax = 256
+	// diskSerialMax is the longest serial number, in characters.
+	diskSerialMax = 256
+	// Block sizes in bytes.
+	blockSizeMin = 512
+	blockSizeMax = 2 << 20
+)
+
+// gateDeclarativeHotplugVolumes is the feature gate of CD-ROM drives that are empty.
+const gateDeclarativeHotplugVolumes = "DeclarativeHotplugVolumes"
+
+// cacheDirectSync is younger than the API that this is built with.
+const cacheDirectSync v1.DriverCache = "directsync"
+
+// diskBusIDE is a bus that people ask for, and that KubeVirt does not have.
+const diskBusIDE v1.DiskBus = "ide"
+
+var (
+	diskSerialPattern = regexp.MustCompile(`^[A-Za-z0-9_.+-]+$`)
+	diskPCIPattern    = regexp.MustCompile(`^[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]$`)
+)
+
+func diskRules() Table {
+	return Table{
+		{
+			ID: "disk-count", Scope: OnSpec, Check: diskCount,
+			Title:  "A VM has at most 256 disks",
+			Remedy: "Remove disks, or spread the data over several VMs.",
+		},
+		{
+			ID: "disk-names-unique", Scope: OnSpec, Check: diskNamesUnique,
+			Title:  "No two disks have the same name",
+			Remedy: "Give each disk the name of its own volume.",
+		},
+		{
+			ID: "disk-name-label", Scope: OnSpec, Check: eachDisk(diskNameLabel),
+			Title:  "The name of a disk can name a container",
+			Remedy: "Rename the disk and its volume: lower-case letters, digits and '-', at most 63 characters.",
+		},
+		{
+			ID: "disk-has-volume", Scope: OnSpec, Check: diskHasVolume,
+			Title:  "Each disk shows a volume",
+			Remedy: "Add a volume with the name of the disk, or remove the disk.",
+		},
+		{
+			ID: "disk-one-target", Scope: OnSpec, Check: eachDisk(diskOneTarget),
+			Title:  "A disk is shown as one kind of device",
+			Remedy: "Keep one of disk, lun and cdrom.",
+		},
+		{
+			ID: "disk-bus-known", Scope: OnSpec, Check: eachDisk(diskBusKnown),
+			Title:  "The bus of a disk exists",
+			Remedy: "Use virtio, scsi, sata or usb; virtio is the fastest.",
+		},
+		{
+			ID: "disk-cdrom-bus", Scope: OnSpec, Check: eachDisk(diskCDROMBus),
+			Title:  "A CD-ROM is not on the virtio bus",
+			Remedy: "Put the CD-ROM on sata or scsi.",
+		},
+		{
+			ID: "disk-sata-writable", Scope: OnSpec, Check: eachDisk(diskSATAWritable),
+			Title:  "A disk on the sata bus is writable",
+			Remedy: "Use the virtio or scsi bus for a read-only disk, or make it a CD-ROM.",
+		},
+		{
+			ID: "disk-pci-bus", Scope: OnSpec, Check: eachDisk(diskPCIBus),
+			Title:  "Only a disk on the virtio bus has a PCI address",
+			Remedy: "Set the bus to virtio, or leave the PCI address to KubeVirt.",
+		},
+		{
+			ID: "disk-pci-address", Scope: OnSpec, Check: eachDisk(diskPCIAddress),
+			Title:  "The PCI address of a disk is well-formed",
+			Remedy: "Write it as domain:bus:slot.function, like 0000:81:01.0.",
+		},
+		{
+			ID: "boot-order-positive", Scope: OnSpec, Check: bootOrderPositive,
+			Title:  "Boot orders count from 1",
+			Remedy: "Number the devices to boot from 1 onwards.",
+		},
+		{
+			ID: "boot-order-unique", Scope: OnSpec, Check: bootOrderUnique,
+			Title:  "No two devices have the same boot order",
+			Remedy: "Give each disk and interface a boot order of its own, or none.",
+		},
+		{
+			ID: "disk-iothread-bus", Scope: OnSpec, Check: eachDisk(diskIOThreadBus),
+			Title:  "Only a disk on the virtio bus has an I/O thread of its own",
+			Remedy: "Set the bus to virtio, or remove dedicatedIOThread.",
+		},
+		{
+			ID: "disk-serial-characters", Scope: OnSpec, Check: eachDisk(diskSerialCharacters),
+			Title:  "A disk's serial number has plain characters only",
+			Remedy: "Use letters, digits and _ . + - in the serial number.",
+		},
+		{
+			ID: "disk-serial-length", Scope: OnSpec, Check: eachDisk(diskSerialLength),
+			Title:  "A disk's serial number has at most 256 characters",
+			Remedy: "Shorten the serial number.",
+		},
+		{
+			ID: "disk-cache-known", Scope: OnSpec, Check: eachDisk(diskCacheKnown),
+			Title:  "The cache mode of a disk exists",
+			Remedy: "Use none, writethrough, writeback or directsync, or leave it out.",
+		},
+		{
+			ID: "disk-io-known", Scope: OnSpec, Check: eachDisk(diskIOKnown),
+			Title:  "The I/O mode of a disk exists",
+			Remedy: "Use native or threads, or leave it out.",
+		},
+		{
+			ID: "disk-error-policy-known", Scope: OnSpec, Check: eachDisk(diskErrorPolicyKnown),
+			Title:  "The error policy of a disk exists",
+			Remedy: "Use stop, ignore, report or enospace, or leave it out.",
+		},
+		{
+			ID: "disk-block-size-one-source", Scope: OnSpec, Check: eachDisk(blockSizeOneSource),
+			Title:  "A disk's block sizes are either given or taken from the volume",
+			Remedy: "Keep one of blockSize.custom and blockSize.matchVolume.",
+		},
+		{
+			ID: "disk-block-size-logical", Scope: OnSpec, Check: eachDisk(blockSizeLogical),
+			Title:  "A disk's logical block size is not above the physical one",
+			Remedy: "Lower the logical block size, or raise the physical one.",
+		},
+		{
+			ID: "disk-block-size-sata", Scope: OnSpec, Check: eachDisk(blockSizeSATA),
+			Title:  "A disk on the sata bus has logical blocks of 512 bytes",
+			Remedy: "Set the logical block size to 512, or use the virtio or scsi bus.",
+		},
+		{
+			ID: "disk-block-size-discard", Scope: OnSpec, Check: eachDisk(blockSizeDiscard),
+			Title:  "A disk's discard granularity is a multiple of its logical block size",
+			Remedy: "Set the discard granularity to a multiple of the logical block size.",
+		},
+		{
+			ID: "disk-block-size-range", Scope: OnSpec, Check: blockSizeRange,
+			Title:  "A disk's block sizes are powers of two from 512 bytes to 2 MiB",
+			Remedy: "Use a power of two from 512 to 2097152, like 512 or 4096.",
+		},
+		{
+			ID: "disk-lun-source", Scope: OnSpec, Check: diskLUNSource,
+			Title:  "A LUN shows a PersistentVolumeClaim or a DataVolume",
+			Remedy: "Show the volume as a disk, or take it from a PersistentVolumeClaim or a DataVolume.",
+		},
+		{
+			ID: "disk-reservation-bus", Scope: OnSpec, Check: eachDisk(diskReservationBus),
+			Title:  "A LUN with persistent reservations is on the scsi bus",
+			Remedy: "Set the LUN's bus to scsi, or remove reservation.",
+		},
+		{
+			ID: "disk-reservation-enabled", Scope: OnSpec, Security: true, Check: diskReservationEnabled,
+			Title:  "Persistent reservations are enabled in the cluster",
+			Remedy: "Ask the cluster's admin to set persistentReservationConfiguration.enabled in the KubeVirt resource, or remove reservation.",
+		},
+		{
+			ID: "disk-downward-metrics", Scope: OnSpec, Check: diskDownwardMetrics,
+			Title:  "A downwardMetrics volume is shown as a disk on the virtio bus",
+			Remedy: "Show the volume as a disk with the bus virtio.",
+		},
+	}
+}
+
+// diskAt is where a disk stands. The path is made only for a finding: most disks have none.
+type diskAt struct {
+	s     *Subject
+	index int
+}
+
+func (at diskAt) path(names ...string) *field.Path {
+	path := at.s.Devices().Child("disks").Index(at.index)
+	for _, name := range names {
+		path = path.Child(name)
+	}
+	return path
+}
+
+// bus is the path of the disk's bus.
+func (at diskAt) bus(d *v1.Disk) *field.Path {
+	kind, _ := diskDevice(d)
+	return at.path(kind, "bus")
+}
+
+// disksOf are the disks to look at one by one: none where the lists are so long that only their length matters.
+func disksOf(s *Subject) []v1.Disk {
+	if tooLong(s) {
+		return nil
+	}
+	return s.Spec.Domain.Devices.Disks
+}
+
+func tooLong(s *Subject) bool {
+	return len(s.Spec.Domain.Devices.Disks) > storageListMax || len(s.Spec.Volumes) > storageListMax
+}
+
+// eachDisk makes a rule of a check of one disk.
+func eachDisk(check func(*v1.Disk, diskAt) *field.Error) func(*Subject) field.ErrorList {
+	return func(s *Subject) (errs field.ErrorList) {
+		disks := disksOf(s)
+		for i := range disks {
+			if err := check(&disks[i], diskAt{s, i}); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		return errs
+	}
+}
+
+// diskDevice is how a disk is shown, and on which bus. Where several are given, the first counts.
+func diskDevice(d *v1.Disk) (kind string, bus v1.DiskBus) {
+	switch {
+	case d.Disk != nil:
+		return "disk", d.Disk.Bus
+	case d.LUN != nil:
+		return "lun", d.LUN.Bus
+	case d.CDRom != nil:
+		return "cdrom", d.CDRom.Bus
+	}
+	return "", ""
+}
+
+func diskCount(s *Subject) field.ErrorList {
+	if n := len(s.Spec.Domain.Devices.Disks); n > storageListMax {
+		return field.ErrorList{field.Invalid(s.Devices().Child("disks"), n, fmt.Sprintf("a VM may have at most %d disks", storageListMax))}
+	}
+	return nil
+}
+
+func diskNamesUnique(s *Subject) (errs field.ErrorList) {
+	disks := disksOf(s)
+	first := make(map[string]int, len(disks))
+	for i := range disks {
+		name := disks[i].Name
+		if other, taken := first[name]; taken {
+			errs = append(errs, field.Invalid(diskAt{s, i}.path("name"), name, fmt.Sprintf("disks[%d] has this name already", other)))
+			continue
+		}
+		first[name] = i
+	}
+	return errs
+}
+
+func diskNameLabel(d *v1.Disk, at diskAt) *field.Error {
+	if len(validation.IsDNS1123Label(d.Name)) == 0 {
+		return nil
+	}
+	return field.Invalid(at.path("name"), d.Name, "the name may become that of a container: 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends")
+}
+
+func diskHasVolume(s *Subject) (errs field.ErrorList) {
+	disks := disksOf(s)
+	if len(disks) == 0 {
+		return nil
+	}
+	volumes := volumesByName(s)
+	for i := range disks {
+		d := &disks[i]
+		switch {
+		case volumes[d.Name] != nil:
+		case d.CDRom == nil:
+			errs = append(errs, field.Invalid(diskAt{s, i}.path("name"), d.Name, "there is no volume with this name"))
+		case !s.Facts.GateEnabled(gateDeclarativeHotplugVolumes):
+			errs = append(errs, field.Invalid(diskAt{s, i}.path("name"), d.Name, "there is no volume with this name; an empty CD-ROM drive needs the feature gate "+gateDeclarativeHotplugVolumes))
+		}
+	}
+	return errs
+}
+
+func diskOneTarget(d *v1.Disk, at diskAt) *field.Error {
+	targets := 0
+	for _, set := range []bool{d.Disk != nil, d.LUN != nil, d.CDRom != nil} {
+		if set {
+			targets++
+		}
+	}
+	if targets < 2 {
+		return nil
+	}
+	return field.Invalid(at.path(), d.Name, fmt.Sprintf("%d of disk, lun and cdrom are set; exactly one may be", targets))
+}
+
+func diskBusKnown(d *v1.Disk, at diskAt) *field.Error {
+	switch _, bus := diskDevice(d); bus {
+	case "", v1.DiskBusVirtio, v1.DiskBusSCSI, v1.DiskBusSATA, v1.DiskBusUSB:
+		return nil
+	case diskBusIDE:
+		return field.Invalid(at.bus(d), bus, "KubeVirt has no ide bus; sata is the nearest, virtio, scsi and usb are the others")
+	default:
+		return field.Invalid(at.bus(d), bus, "the bus must be virtio, scsi, sata or usb")
+	}
+}
+
+func diskCDROMBus(d *v1.Disk, at diskAt) *field.Error {
+	if kind, bus := diskDevice(d); kind != "cdrom" || bus != v1.DiskBusVirtio {
+		return nil
+	}
+	return field.Invalid(at.bus(d), v1.DiskBusVirtio, "there are no virtio CD-ROM drives; use sata, scsi or usb")
+}
+
+func diskSATAWritable(d *v1.Disk, at diskAt) *field.Error {
+	if d.Disk == nil || d.Disk.Bus != v1.DiskBusSATA || !d.Disk.ReadOnly {
+		return nil
+	}
+	return field.Invalid(at.bus(d), v1.DiskBusSATA, "a disk on the sata bus cannot be read-only; a disk on virtio or scsi and a CD-ROM can")
+}
+
+func diskPCIBus(d *v1.Disk, at diskAt) *field.Error {
+	if d.Disk == nil || d.Disk.PciAddress == "" || d.Disk.Bus == v1.DiskBusVirtio {
+		return nil
+	}
+	return field.Invalid(at.path("disk", "pciAddress"), d.Disk.PciAddress, fmt.Sprintf("a PCI address needs the bus virtio, and the bus is %q", d.Disk.Bus))
+}
+
+func diskPCIAddress(d *v1.Disk, at diskAt) *field.Error {
+	if d.Disk == nil || d.Disk.PciAddress == "" || diskPCIPattern.MatchString(d.Disk.PciAddress) {
+		return nil
+	}
+	return field.Invalid(at.path("disk", "pciAddress"), d.Disk.PciAddress, "a PCI address has the form domain:bus:slot.function in hexadecimal, like 0000:81:01.0")
+}
+
+const bootOrderFromOne = "boot orders count from 1"
+
+func bootOrderPositive(s *Subject) (errs field.ErrorList) {
+	disks := disksOf(s)
+	for i := range disks {
+		if order := disks[i].BootOrder; order != nil && *order == 0 {
+			errs = append(errs, field.Invalid(diskAt{s, i}.path("bootOrder"), *order, bootOrderFromOne))
+		}
+	}
+	interfaces := s.Spec.Domain.Devices.Interfaces
+	for i := range interfaces {
+		if order := interfaces[i].BootOrder; order != nil && *order == 0 {
+			errs = append(errs, field.Invalid(interfaceBootOrder(s, i), *order, bootOrderFromOne))
+		}
+	}
+	return errs
+}
+
+func bootOrderUnique(s *Subject) (errs field.ErrorList) {
+	var taken map[uint]string // the device that has each order
+	claim := func(order uint, device string) (by string) {
+		if order == 0 { // another rule's
+			return ""
+		}
+		if by = taken[order]; by == "" {
+			if taken == nil {
+				taken = map[uint]string{}
+			}
+			taken[order] = device
+		}
+		return by
+	}
+	disks := disksOf(s)
+	for i := range disks {
+		if order := disks[i].BootOrder; order != nil {
+			if by := claim(*order, fmt.Sprintf("disks[%d]", i)); by != "" {
+				errs = append(errs, field.Invalid(diskAt{s, i}.path("bootOrder"), *order, by+" has this boot order already"))
+			}
+		}
+	}
+	interfaces := s.Spec.Domain.Devices.Interfaces
+	for i := range interfaces {
+		if order := interfaces[i].BootOrder; order != nil {
+			if by := claim(*order, fmt.Sprintf("interfaces[%d]", i)); by != "" {
+				errs = append(errs, field.Invalid(interfaceBootOrder(s, i), *order, by+" has this boot order already"))
+			}
+		}
+	}
+	return errs
+}
+
+func interfaceBootOrder(s *Subject, index int) *field.Path {
+	return s.Devices().Child("interfaces").Index(index).Child("bootOrder")
+}
+
+func diskIOThreadBus(d *v1.Disk, at diskAt) *field.Error {
+	_, bus := diskDevice(d)
+	if d.DedicatedIOThread == nil || !*d.DedicatedIOThread || bus == "" || bus == v1.DiskBusVirtio {
+		return nil
+	}
+	return &field.Error{
+		Type: field.ErrorTypeNotSupported, Field: at.path("dedicatedIOThread").String(), BadValue: true,
+		Detail: fmt.Sprintf("an I/O thread needs the bus virtio, and the bus is %q", bus),
+	}
+}
+
+func diskSerialCharacters(d *v1.Disk, at diskAt) *field.Error {
+	if d.Serial == "" || diskSerialPattern.MatchString(d.Serial) {
+		return nil
+	}
+	return field.Invalid(at.path("serial"), d.Serial, "a serial number may have letters, digits and _ . + - only")
+}
+
+func diskSerialLength(d *v1.Disk, at diskAt) *field.Error {
+	if len(d.Serial) <= diskSerialMax { // bytes are never fewer than characters
+		return nil
+	}
+	if n := len([]rune(d.Serial)); n > diskSerialMax {
+		return field.Invalid(at.path("serial"), string([]rune(d.Serial)[:32])+"…", fmt.Sprintf("the serial number has %d characters; at most %d fit", n, diskSerialMax))
+	}
+	return nil
+}
+
+func diskCacheKnown(d *v1.Disk, at diskAt) *field.Error {
+	switch d.Cache {
+	case "", v1.CacheNone, v1.CacheWriteThrough, v1.CacheWriteBack, cacheDirectSync:
+		return nil
+	}
+	return field.Invalid(at.path("cache"), d.Cache, "the cache mode must be none, writethrough, writeback or directsync")
+}
+
+func diskIOKnown(d *v1.Disk, at diskAt) *field.Error {
+	switch d.IO {
+	case "", v1.IONative, v1.IOThreads:
+		return nil
+	}
+	return field.NotSupported(at.path("io"), d.IO, []v1.DriverIO{v1.IONative, v1.IOThreads})
+}
+
+func diskErrorPolicyKnown(d *v1.Disk, at diskAt) *field.Error {
+	if d.ErrorPolicy == nil {
+		return nil
+	}
+	switch *d.ErrorPolicy {
+	case v1.DiskErrorPolicyStop, v1.DiskErrorPolicyIgnore, v1.DiskErrorPolicyReport, v1.DiskErrorPolicyEnospace:
+		return nil
+	}
+	return field.Invalid(at.path("errorPolicy"), *d.ErrorPolicy, "the error policy must be stop, ignore, report or enospace")
+}
+
+// matchesVolume tells whether a disk takes its block sizes from its volume.
+func matchesVolume(size *v1.BlockSize) bool {
+	return size.MatchVolume != nil && (size.MatchVolume.Enabled == nil || *size.MatchVolume.Enabled)
+}
+
+// customBlockSize is what a disk says of its block sizes; nil if it says nothing, or contradicts itself.
+func customBlockSize(d *v1.Disk) *v1.CustomBlockSize {
+	if d.BlockSize == nil || matchesVolume(d.BlockSize) {
+		return nil
+	}
+	return d.BlockSize.Custom
+}
+
+func blockSizeOneSource(d *v1.Disk, at diskAt) *field.Error {
+	if d.BlockSize == nil || d.BlockSize.Custom == nil || !matchesVolume(d.BlockSize) {
+		return nil
+	}
+	return field.Invalid(at.path("blockSize"), "custom and matchVolume", "only one of custom and matchVolume may be set")
+}
+
+// The faults of block sizes exclude one another: after one, the next would say the same in other words.
+
+func logicalAbovePhysical(size *v1.CustomBlockSize) bool { return size.Logical > size.Physical }
+
+func logicalNotSATA(d *v1.Disk, size *v1.CustomBlockSize) bool {
+	_, bus := diskDevice(d)
+	return bus == v1.DiskBusSATA && size.Logical != blockSizeMin
+}
+
+func discardNotMultiple(size *v1.CustomBlockSize) bool {
+	return size.DiscardGranularity != nil && size.Logical != 0 && *size.DiscardGranularity%size.Logical != 0
+}
+
+func blockSizeLogical(d *v1.Disk, at diskAt) *field.Error {
+	size := customBlockSize(d)
+	if size == nil || !logicalAbovePhysical(size) {
+		return nil
+	}
+	return field.Invalid(at.path("blockSize", "custom", "logical"), size.Logical, fmt.Sprintf("the logical block size must not be above the physical one, which is %d", size.Physical))
+}
+
+func blockSizeSATA(d *v1.Disk, at diskAt) *field.Error {
+	size := customBlockSize(d)
+	if size == nil || logicalAbovePhysical(size) || !logicalNotSATA(d, size) {
+		return nil
+	}
+	return field.Invalid(at.path("blockSize", "custom", "logical"), size.Logical, fmt.Sprintf("on the sata bus the logical block size must be %d", blockSizeMin))
+}
+
+func blockSizeDiscard(d *v1.Disk, at diskAt) *field.Error {
+	size := customBlockSize(d)
+	if size == nil || logicalAbovePhysical(size) || logicalNotSATA(d, size) || !discardNotMultiple(size) {
+		return nil
+	}
+	return field.Invalid(at.path("blockSize", "custom", "discardGranularity"), *size.DiscardGranularity, fmt.Sprintf("the discard granularity must be a multiple of the logical block size, which is %d", size.Logical))
+}
+
+func blockSizeRange(s *Subject) (errs field.ErrorList) {
+	disks := disksOf(s)
+	for i := range disks {
+		size := customBlockSize(&disks[i])
+		if size == nil || logicalAbovePhysical(size) || logicalNotSATA(&disks[i], size) || discardNotMultiple(size) {
+			continue
+		}
+		for _, one := range []struct {
+			name  string
+			bytes uint
+		}{{"logical", size.Logical}, {"physical", size.Physical}} {
+			if one.bytes < blockSizeMin || one.bytes > blockSizeMax || one.bytes&(one.bytes-1) != 0 {
+				path := diskAt{s, i}.path("blockSize", "custom", one.name)
+				errs = append(errs, field.Invalid(path, one.bytes, fmt.Sprintf("a block size must be a power of two from %d to %d", blockSizeMin, blockSizeMax)))
+			}
+		}
+	}
+	return errs
+}
+
+func diskLUNSource(s *Subject) (errs field.ErrorList) {
+	var volumes map[string]*v1.Volume
+	disks := disksOf(s)
+	for i := range disks {
+		if disks[i].LUN == nil {
+			continue
+		}
+		if volumes == nil {
+			volumes = volumesByName(s)
+		}
+		if volume := volumes[disks[i].Name]; volume != nil && !onClaim(volume) {
+			errs = append(errs, field.Invalid(diskAt{s, i}.path("lun"), disks[i].Name, "a LUN must show a persistentVolumeClaim or a dataVolume, and the volume of this name is neither"))
+		}
+	}
+	return errs
+}
+
+func diskReservationBus(d *v1.Disk, at diskAt) *field.Error {
+	if d.LUN == nil || !d.LUN.Reservation || d.LUN.Bus == v1.DiskBusSCSI {
+		return nil
+	}
+	return field.Invalid(at.path("lun", "bus"), d.LUN.Bus, "persistent reservations need the bus scsi")
+}
+
+// diskReservationEnabled asks the configuration: the feature gate of this name does nothing any more.
+func diskReservationEnabled(s *Subject) (errs field.ErrorList) {
+	config := s.Facts.Configuration.PersistentReservationConfiguration
+	if config != nil && config.Enabled != nil && *config.Enabled {
+		return nil
+	}
+	disks := disksOf(s)
+	for i := range disks {
+		if lun := disks[i].LUN; lun != nil && lun.Reservation {
+			errs = append(errs, field.Invalid(diskAt{s, i}.path("lun", "reservation"), true, "persistent reservations are not enabled in this cluster (spec.configuration.persistentReservationConfiguration.enabled of the KubeVirt resource)"))
+		}
+	}
+	return errs
+}
+
+func diskDownwardMetrics(s *Subject) (errs field.ErrorList) {
+	if !slices.ContainsFunc(s.Spec.Volumes, func(v v1.Volume) bool { return v.DownwardMetrics != nil }) {
+		return nil
+	}
+	volumes := volumesByName(s)
+	disks := disksOf(s)
+	for i := range disks {
+		d := &disks[i]
+		switch volume := volumes[d.Name]; {
+		case volume == nil || volume.DownwardMetrics == nil:
+		case d.Disk == nil:
+			errs = append(errs, field.Required(diskAt{s, i}.path("disk"), "a downwardMetrics volume must be shown as a disk"))
+		case d.Disk.Bus != v1.DiskBusVirtio && d.Disk.Bus != "":
+			errs = append(errs, field.Invalid(diskAt{s, i}.path("disk", "bus"), d.Disk.Bus, "a downwardMetrics volume must be on the bus virtio"))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,72 @@
+package validators_test
+
+import "testing"
+
+func TestDNSRules(t *testing.T) {
+	runSpecTests(t, "dns", map[string]specTest{
+		"none": {
+			spec: `domain: {}`,
+		},
+		"all that is allowed": {
+			spec: `dnsPolicy: None` + "\n" +
+				`dnsConfig: {nameservers: [1.1.1.1, "fd00::1", 1.1.1.3], searches: [a, b, c, d, e, f.g-h], options: [{name: ndots, value: "5"}]}`,
+		},
+		"an unknown policy": {
+			spec: `dnsPolicy: clusterfirst`,
+			want: []string{
+				`dns-policy: spec.dnsPolicy: Unsupported value: "clusterfirst": supported values: "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"`,
+			},
+		},
+		"policy None without a configuration": {
+			spec: `dnsPolicy: None`,
+			want: []string{
+				`dns-none-config: spec.dnsConfig: Required value: dnsPolicy is None, so the guest has no other nameserver`,
+			},
+		},
+		"policy None without nameservers": {
+			spec: `dnsPolicy: None` + "\n" +
+				`dnsConfig: {searches: [a.b]}`,
+			want: []string{
+				`dns-none-config: spec.dnsConfig.nameservers: Required value: dnsPolicy is None, so the guest has no other nameserver`,
+			},
+		},
+		"nameservers": {
+			spec: `dnsConfig: {nameservers: [a, 2.2.2.2, "", "fe80::1%eth0"]}`,
+			want: []string{
+				`dns-nameservers-count: spec.dnsConfig.nameservers: Invalid value: 4: must have at most 3 nameservers`,
+				`dns-nameserver-address: spec.dnsConfig.nameservers[0]: Invalid value: "a": is not an IP address`,
+				`dns-nameserver-address: spec.dnsConfig.nameservers[2]: Invalid value: "": is not an IP address`,
+				`dns-nameserver-address: spec.dnsConfig.nameservers[3]: Invalid value: "fe80::1%eth0": is not an IP address`,
+			},
+		},
+		"too many search domains": {
+			spec: `dnsConfig: {searches: [a, b, c, d, e, f, g]}`,
+			want: []string{
+				`dns-searches-count: spec.dnsConfig.searches: Invalid value: 7: must have at most 6 search domains`,
+			},
+		},
+		"search domains of 256 characters": {
+			spec: `dnsConfig: {searches: [a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.aa, a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a]}`,
+		},
+		"search domains of 257 characters": {
+			spec: `dnsConfig: {searches: [a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a, a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a]}`,
+			want: []string{
+				`dns-searches-length: spec.dnsConfig.searches: Invalid value: 257: must have at most 256 characters together, with a space between two domains`,
+			},
+		},
+		"no search domains": {
+			spec: `dnsConfig: {searches: [Bad_Domain, "", a.b.]}`,
+			want: []string{
+				`dns-search-name: spec.dnsConfig.searches[0]: Invalid value: "Bad_Domain": must be labels of lower-case letters, digits and inner dashes, with a dot between two of them`,
+				`dns-search-name: spec.dnsConfig.searches[1]: Invalid value: "": must be labels of lower-case letters, digits and inner dashes, with a dot between two of them`,
+				`dns-search-name: spec.dnsConfig.searches[2]: Invalid value: "a.b.": must be labels of lower-case letters, digits and inner dashes, with a dot between two of them`,
+			},
+		},
+		"an option without a name": {
+			spec: `dnsConfig: {options: [{name: edns0}, {value: "5"}]}`,
+			want: []string{
+				`dns-option-name: spec.dnsConfig.options[1].name: Invalid value: "": a resolver option needs a name`,
+			},
+		},
+	})
+}

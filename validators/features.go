@@ -1,0 +1,111 @@
+package validators
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/mutators"
+)
+
+func featureRules() Table {
+	return Table{
+		{
+			ID: "hyperv-dependency", Title: "A Hyper-V enlightenment that needs another has it",
+			Scope: OnSpec, Remedy: "Enable the enlightenment that is needed, or leave it out to have it enabled for you.",
+			Check: hypervDependencies,
+		},
+		{
+			ID: "hyperv-evmcs-vmx", Title: "The enlightenment evmcs needs the CPU feature vmx",
+			Scope: OnSpec, Remedy: "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
+			Check: hypervEVMCS,
+		},
+		{
+			ID: "hyperv-evmcs-vmx-overwritten", Title: "KubeVirt requires the CPU feature vmx for evmcs, whatever its policy",
+			Scope: OnSpec, Severity: Warn, Remedy: "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
+			Check: hypervVMXOverwritten,
+		},
+		{
+			ID: "hyperv-passthrough-alone", Title: "Enlightenments are chosen one by one or passed through, not both",
+			Scope: OnSpec, Remedy: "Remove one of features.hyperv and features.hypervPassthrough.",
+			Check: hypervPassthrough,
+		},
+	}
+}
+
+// enlightenments are those of the VM, and where they stand; nil if it names none.
+func enlightenments(s *Subject) (*v1.FeatureHyperv, *field.Path) {
+	f := s.Spec.Domain.Features
+	if f == nil {
+		return nil, nil
+	}
+	return f.Hyperv, s.Domain().Child("features", "hyperv")
+}
+
+func featureEnabled(f *v1.FeatureState) bool { return f != nil && f.Enabled != nil && *f.Enabled }
+
+func hypervDependencies(s *Subject) field.ErrorList {
+	hyperv, at := enlightenments(s)
+	if hyperv == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, d := range mutators.HypervDependencies() {
+		if featureEnabled(d.Feature(hyperv)) && !featureEnabled(*d.Needed(hyperv)) {
+			errs = append(errs, field.Invalid(at.Child(d.Name), "enabled",
+				fmt.Sprintf("%s does nothing without %s, which is not enabled", d.Name, d.Needs)))
+		}
+	}
+	return errs
+}
+
+// hypervEVMCS expects vmx where completing puts it. KubeVirt puts it nowhere while a dependency is broken.
+func hypervEVMCS(s *Subject) field.ErrorList {
+	hyperv, _ := enlightenments(s)
+	if hyperv == nil || !featureEnabled(hyperv.EVMCS) {
+		return nil
+	}
+	if cpu := s.Spec.Domain.CPU; cpu == nil || len(cpu.Features) == 0 {
+		return field.ErrorList{field.Required(s.Domain().Child("cpu", "features"), "features.hyperv.evmcs needs the CPU feature vmx with the policy require")}
+	}
+	if !hypervBroken(hyperv) {
+		return nil
+	}
+	return vmxPolicies(s, "features.hyperv.evmcs needs vmx with the policy require")
+}
+
+// hypervVMXOverwritten says what KubeVirt does to the policy of vmx when nothing else is in its way.
+func hypervVMXOverwritten(s *Subject) field.ErrorList {
+	hyperv, _ := enlightenments(s)
+	if hyperv == nil || !featureEnabled(hyperv.EVMCS) || hypervBroken(hyperv) || s.Spec.Domain.CPU == nil {
+		return nil
+	}
+	return vmxPolicies(s, "features.hyperv.evmcs needs vmx, and KubeVirt will set the policy require over what is written here")
+}
+
+// hypervBroken tells whether a dependency was switched off, which is where KubeVirt stops completing.
+func hypervBroken(hyperv *v1.FeatureHyperv) bool {
+	return slices.ContainsFunc(mutators.HypervDependencies(), func(d mutators.HypervDependency) bool { return d.Broken(hyperv) })
+}
+
+// vmxPolicies finds the policies of vmx that are not what evmcs needs.
+func vmxPolicies(s *Subject, detail string) field.ErrorList {
+	var errs field.ErrorList
+	for i := range s.Spec.Domain.CPU.Features {
+		if f := &s.Spec.Domain.CPU.Features[i]; f.Name == "vmx" && f.Policy != "require" {
+			errs = append(errs, field.Invalid(s.Domain().Child("cpu", "features").Index(i).Child("policy"), f.Policy, detail))
+		}
+	}
+	return errs
+}
+
+func hypervPassthrough(s *Subject) field.ErrorList {
+	hyperv, at := enlightenments(s)
+	if hyperv == nil || s.Spec.Domain.Features.HypervPassthrough == nil {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, field.OmitValueType{},
+		"features.hypervPassthrough is set too; it passes on all that the host offers, and leaves nothing to choose")}
+}

@@ -1,0 +1,204 @@
+package validators
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func firmwareRules() Table {
+	return Table{
+		{
+			ID: "firmware-one-bootloader", Title: "A VM boots from BIOS or from EFI, not from both",
+			Scope: OnSpec, Remedy: "Remove one of bios and efi from firmware.bootloader.",
+			Check: firmwareOneBootloader,
+		},
+		{
+			ID: "firmware-secure-boot-smm", Title: "EFI secure boot needs system management mode",
+			Scope: OnSpec, Remedy: "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
+			Check: firmwareSecureBoot,
+		},
+		{
+			ID: "firmware-acpi-table-named", Title: "ACPI tables of one's own name the volume that holds them",
+			Scope: OnSpec, Remedy: "Set slicNameRef or msdmNameRef to the name of a volume, or remove firmware.acpi.",
+			Check: firmwareACPINamed,
+		},
+		{
+			ID: "firmware-acpi-table-secret", Title: "An ACPI table comes from a volume of a Secret",
+			Scope: OnSpec, Remedy: "Add a volume of that name with the Secret that holds the table, or name the volume that does.",
+			Check: firmwareACPISecrets,
+		},
+		{
+			ID: "firmware-kernel-arguments", Title: "Kernel arguments need a kernel of one's own",
+			Scope: OnSpec, Remedy: "Add kernelBoot.container with the image of the kernel, or remove kernelBoot.kernelArgs.",
+			Check: firmwareKernelArguments,
+		},
+		{
+			ID: "firmware-kernel-image", Title: "The container of a kernel names its image",
+			Scope: OnSpec, Remedy: "Set kernelBoot.container.image.",
+			Check: firmwareKernelImage,
+		},
+		{
+			ID: "firmware-kernel-files", Title: "The container of a kernel names a kernel or an initial RAM disk",
+			Scope: OnSpec, Remedy: "Set kernelBoot.container.kernelPath, initrdPath or both.",
+			Check: firmwareKernelFiles,
+		},
+		{
+			ID: "firmware-kernel-path", Title: "Kernel and initial RAM disk are named by plain absolute paths",
+			Scope: OnSpec, Remedy: "Write the path of a file from the root of the image, without \".\", \"..\" and doubled slashes.",
+			Check: firmwareKernelPaths,
+		},
+	}
+}
+
+// bootsEFI tells whether EFI is asked for.
+func bootsEFI(f *v1.Firmware) bool {
+	return f != nil && f.Bootloader != nil && f.Bootloader.EFI != nil
+}
+
+// bootsSecurely tells whether EFI is asked for with secure boot, which is on unless it is switched off.
+func bootsSecurely(f *v1.Firmware) bool {
+	return bootsEFI(f) && (f.Bootloader.EFI.SecureBoot == nil || *f.Bootloader.EFI.SecureBoot)
+}
+
+// managesSystem tells whether system management mode is on.
+func managesSystem(f *v1.Features) bool {
+	return f != nil && f.SMM != nil && (f.SMM.Enabled == nil || *f.SMM.Enabled)
+}
+
+func (s *Subject) firmware() *field.Path { return s.Domain().Child("firmware") }
+
+func firmwareOneBootloader(s *Subject) field.ErrorList {
+	f := s.Spec.Domain.Firmware
+	if !bootsEFI(f) || f.Bootloader.BIOS == nil {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.firmware().Child("bootloader"), field.OmitValueType{},
+		"bios and efi are both set, and a VM boots from one of them")}
+}
+
+// firmwareSecureBoot reports at the domain, because its two halves stand in different places of it. The firmware
+// of TDX boots securely without SMM, which TDX does not have.
+func firmwareSecureBoot(s *Subject) field.ErrorList {
+	d := &s.Spec.Domain
+	if !bootsSecurely(d.Firmware) || managesSystem(d.Features) || d.LaunchSecurity != nil && d.LaunchSecurity.TDX != nil {
+		return nil
+	}
+	asked := "firmware.bootloader.efi asks for secure boot, which is on unless secureBoot is false"
+	if d.Firmware.Bootloader.EFI.SecureBoot != nil {
+		asked = "firmware.bootloader.efi.secureBoot is true"
+	}
+	return field.ErrorList{field.Invalid(s.Domain(), field.OmitValueType{},
+		asked+", and features.smm, without which there is none, is not enabled")}
+}
+
+func firmwareACPINamed(s *Subject) field.ErrorList {
+	f := s.Spec.Domain.Firmware
+	if f == nil || f.ACPI == nil || f.ACPI.SlicNameRef != "" || f.ACPI.MsdmNameRef != "" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.firmware().Child("acpi"), field.OmitValueType{},
+		"neither slicNameRef nor msdmNameRef is set, so there is no table to add")}
+}
+
+func firmwareACPISecrets(s *Subject) field.ErrorList {
+	f := s.Spec.Domain.Firmware
+	if f == nil || f.ACPI == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, ref := range []struct{ name, volume string }{
+		{"slicNameRef", f.ACPI.SlicNameRef},
+		{"msdmNameRef", f.ACPI.MsdmNameRef},
+	} {
+		if wrong := notASecret(s.Spec.Volumes, ref.volume); wrong != "" {
+			errs = append(errs, field.Invalid(s.firmware().Child("acpi", ref.name), ref.volume, wrong))
+		}
+	}
+	return errs
+}
+
+// notASecret says what is wrong with the name of a volume that should hold a Secret. No name is not wrong.
+func notASecret(volumes []v1.Volume, name string) string {
+	if name == "" {
+		return ""
+	}
+	for i := range volumes {
+		if volumes[i].Name != name {
+			continue
+		}
+		if volumes[i].Secret == nil {
+			return "the volume of this name is not one of a Secret"
+		}
+		return ""
+	}
+	return "there is no volume of this name"
+}
+
+func firmwareKernelArguments(s *Subject) field.ErrorList {
+	f := s.Spec.Domain.Firmware
+	if f == nil || f.KernelBoot == nil || f.KernelBoot.Container != nil || f.KernelBoot.KernelArgs == "" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.firmware().Child("kernelBoot", "kernelArgs"), f.KernelBoot.KernelArgs,
+		"kernelBoot.container is not set, and the kernel of the VM's own disk takes no arguments from here")}
+}
+
+// kernelContainer is the one that a kernel is booted from, and where it stands; nil if there is none.
+func kernelContainer(s *Subject) (*v1.KernelBootContainer, *field.Path) {
+	f := s.Spec.Domain.Firmware
+	if f == nil || f.KernelBoot == nil {
+		return nil, nil
+	}
+	return f.KernelBoot.Container, s.firmware().Child("kernelBoot", "container")
+}
+
+func firmwareKernelImage(s *Subject) field.ErrorList {
+	container, at := kernelContainer(s)
+	if container == nil || container.Image != "" {
+		return nil
+	}
+	return field.ErrorList{field.Required(at.Child("image"), "the image that the kernel is in")}
+}
+
+func firmwareKernelFiles(s *Subject) field.ErrorList {
+	container, at := kernelContainer(s)
+	if container == nil || container.KernelPath != "" || container.InitrdPath != "" {
+		return nil
+	}
+	return field.ErrorList{field.Required(at, "kernelPath, initrdPath or both say what of the image to boot")}
+}
+
+func firmwareKernelPaths(s *Subject) field.ErrorList {
+	container, at := kernelContainer(s)
+	if container == nil {
+		return nil
+	}
+	var errs field.ErrorList
+	for _, file := range []struct{ name, path string }{
+		{"kernelPath", container.KernelPath},
+		{"initrdPath", container.InitrdPath},
+	} {
+		if wrong := notAPlainPath(file.path); wrong != "" {
+			errs = append(errs, field.Invalid(at.Child(file.name), file.path, wrong))
+		}
+	}
+	return errs
+}
+
+// notAPlainPath says what is wrong with the path of a file in an image. No path is not wrong, and one slash at
+// the end does no harm.
+func notAPlainPath(file string) string {
+	switch clean := path.Join("/", file); {
+	case file == "":
+		return ""
+	case file == "/":
+		return "it is the root of the image, not a file in it"
+	case clean != strings.TrimSuffix(file, "/"):
+		return fmt.Sprintf("a plain absolute path is expected, such as %s", clean)
+	}
+	return ""
+}

@@ -1,0 +1,129 @@
+package validators_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/validators"
+)
+
+const everyScope = validators.OnSpec | validators.OnVM | validators.OnVMUpdate | validators.OnVMI | validators.OnVMIUpdate
+
+// checker runs every rule there is over an object.
+type checker struct {
+	pipeline *effective.Pipeline
+	base     validators.Table
+}
+
+func newChecker(t testing.TB) *checker {
+	t.Helper()
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := validators.Base()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &checker{pipeline: effective.NewPipeline(registry), base: base}
+}
+
+// check holds what must be true of findings whatever the object: they have a rule, a message and a field of
+// the object, and they are sorted. Every rule looks at the object as written and as completed.
+func (c *checker) check(t *testing.T, object, old []byte) {
+	t.Helper()
+	for _, o := range [][]byte{object, old} {
+		if limits.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || limits.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+			return // no caller decodes these
+		}
+	}
+	facts := platform.Defaults(platform.Settings{})
+	s := &validators.Subject{Facts: facts, Path: field.NewPath("spec"), Meta: &metav1.ObjectMeta{}, MetaPath: field.NewPath("metadata")}
+	s.VMI, s.OldVMI, s.VM, s.OldVM = &v1.VirtualMachineInstance{}, &v1.VirtualMachineInstance{}, &v1.VirtualMachine{}, &v1.VirtualMachine{}
+	for into, from := range map[any][]byte{s.VMI: object, s.OldVMI: old, s.VM: object, s.OldVM: old} {
+		if json.Unmarshal(from, into) != nil {
+			return
+		}
+	}
+	s.Spec, s.Meta = &s.VMI.Spec, &s.VMI.ObjectMeta
+	c.run(t, s)
+	verdict, err := c.pipeline.Evaluate(effective.Input{VMI: s.VMI, Facts: facts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	complete := *s
+	complete.VMI, complete.Spec = verdict.VMI, verdict.Spec
+	c.run(t, &complete)
+}
+
+func (c *checker) run(t *testing.T, s *validators.Subject) {
+	t.Helper()
+	for _, table := range []validators.Table{c.base, validators.ForArchitecture("amd64"), validators.ForArchitecture("arm64"), validators.ForArchitecture("s390x")} {
+		findings := table.Check(s, everyScope)
+		for _, f := range findings {
+			if f.Rule == "" || f.Error == nil || f.Error.Type == "" || f.Error.ErrorBody() == "" {
+				t.Errorf("a finding that says nothing: %+v", f)
+			}
+		}
+		if !slices.IsSortedFunc(findings, func(a, b validators.Finding) int { return strings.Compare(a.Error.Field, b.Error.Field) }) {
+			t.Error("findings are not sorted by field")
+		}
+	}
+}
+
+// FuzzRules: no object makes a rule panic.
+func FuzzRules(f *testing.F) {
+	objects := recordedObjects(f)
+	for i := 0; i < len(objects); i += 50 {
+		f.Add(objects[i], objects[(i*7)%len(objects)])
+	}
+	c := newChecker(f)
+	f.Fuzz(c.check)
+}
+
+// TestRulesTakeEverything runs every rule over every recorded object, with another one as what it was before.
+func TestRulesTakeEverything(t *testing.T) {
+	objects, c := recordedObjects(t), newChecker(t)
+	for i := range objects {
+		c.check(t, objects[i], objects[(i*31+7)%len(objects)])
+	}
+}
+
+func recordedObjects(t testing.TB) [][]byte {
+	t.Helper()
+	var objects [][]byte
+	for _, name := range []string{"admission.jsonl", "panics.jsonl"} {
+		file, err := os.Open(filepath.Join("..", "test", "conformance", "testdata", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		lines := bufio.NewScanner(file)
+		lines.Buffer(nil, 1<<22)
+		for lines.Scan() {
+			var c struct{ Object, OldObject json.RawMessage }
+			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+				t.Fatal(err)
+			}
+			objects = append(objects, c.Object)
+			if len(c.OldObject) > 4 {
+				objects = append(objects, c.OldObject)
+			}
+		}
+	}
+	return objects
+}

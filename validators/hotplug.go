@@ -1,0 +1,467 @@
+package validators
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+const (
+	gateDeclarativeHotplug = "DeclarativeHotplugVolumes"
+	gateNodeRestriction    = "NodeRestriction"
+	gateUtilityVolumes     = "UtilityVolumes"
+)
+
+// hotplugRules say who may change a running VMI, and what. The changes themselves come from KubeVirt's
+// components, which carry over what a user changed in the VM or asked for with virtctl.
+func hotplugRules() Table {
+	const editVM = "Change the VM instead, not the VMI that runs from it."
+	return Table{
+		{
+			ID: "hotplug-spec-by-kubevirt", Title: "Only KubeVirt changes the spec of a VMI", Scope: OnVMIUpdate, Security: true,
+			Remedy: editVM, Check: specByKubeVirt,
+		},
+		{
+			ID: "hotplug-labels-by-kubevirt", Title: "Only KubeVirt changes the labels of a VMI that it works by", Scope: OnVMIUpdate, Security: true,
+			Remedy: "Leave KubeVirt's own labels as they are.", Check: labelsByKubeVirt,
+		},
+		{
+			ID: "hotplug-handler-own-node", Title: "virt-handler changes the VMIs of its own node only", Scope: OnVMIUpdate, Security: true,
+			Remedy: "Look at who uses the token of virt-handler: it is bound to one node.", Check: handlerOwnNode,
+		},
+		{
+			ID: "hotplug-handler-target-node", Title: "virt-handler does not choose where a VMI migrates to", Scope: OnVMIUpdate, Security: true,
+			Remedy: "Look at who uses the token of virt-handler: only virt-controller chooses a target.", Check: handlerTargetNode,
+		},
+		{
+			ID: "hotplug-max-sockets-kept", Title: "The bound of CPU hotplug does not change while a VMI runs", Scope: OnVMIUpdate,
+			Remedy: "Restart the VM to change cpu.maxSockets.", Check: maxSocketsKept,
+		},
+		{
+			ID: "hotplug-max-guest-kept", Title: "The bound of memory hotplug does not change while a VMI runs", Scope: OnVMIUpdate,
+			Remedy: "Restart the VM to change memory.maxGuest.", Check: maxGuestKept,
+		},
+		{
+			ID: "hotplug-volumes-paired", Title: "Every volume of a running VMI has one disk or filesystem, and they a volume", Scope: OnVMIUpdate,
+			Remedy: "Add or remove a volume together with its disk.", Check: volumesPaired,
+		},
+		{
+			ID: "hotplug-permanent-volumes-kept", Title: "The volumes that a VMI started with stay as they are", Scope: OnVMIUpdate,
+			Remedy: "Restart the VM to change volumes that are not hot-plugged.", Check: permanentVolumesKept,
+		},
+		{
+			ID: "hotplug-plugged-volumes-kept", Title: "A hot-plugged volume stays as it was plugged", Scope: OnVMIUpdate,
+			Remedy: "Unplug the volume, then plug it again.", Check: pluggedVolumesKept,
+		},
+		{
+			ID: "hotplug-volume-source", Title: "A hot-plugged volume is a PersistentVolumeClaim or a DataVolume", Scope: OnVMIUpdate,
+			Remedy: "Use persistentVolumeClaim or dataVolume.", Check: pluggedVolumeSource,
+		},
+		{
+			ID: "hotplug-disk", Title: "A hot-plugged disk is one that a running guest can take", Scope: OnVMIUpdate,
+			Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi.", Check: pluggedDisks,
+		},
+		{
+			ID: "hotplug-utility-volumes-gate", Title: "Utility volumes need their feature gate", Scope: OnVMIUpdate,
+			Remedy: "Enable the feature gate UtilityVolumes in the KubeVirt resource.", Check: utilityVolumesGate,
+		},
+		{
+			ID: "hotplug-utility-volumes", Title: "A utility volume has a claim, and a name of its own", Scope: OnVMIUpdate,
+			Remedy: "Set name and claimName, with a name that no other volume has.", Check: utilityVolumes,
+		},
+		{
+			ID: "hotplug-utility-volumes-kept", Title: "A utility volume stays as it was plugged", Scope: OnVMIUpdate,
+			Remedy: "Unplug the utility volume, then plug it again.", Check: utilityVolumesKept,
+		},
+	}
+}
+
+// updated tells whether there are two states of a VMI to compare.
+func (s *Subject) updated() bool { return s.VMI != nil && s.OldVMI != nil }
+
+// plugging tells whether KubeVirt may be changing the spec of a VMI. Nobody else may, so that only its
+// changes are looked at closer.
+func (s *Subject) plugging() bool { return s.updated() && s.ByKubeVirt() }
+
+// specChanged compares whole specs. Most updates of a VMI are of its status: ask for this last.
+func (s *Subject) specChanged() bool {
+	return s.updated() && !equality.Semantic.DeepEqual(s.OldVMI.Spec, s.VMI.Spec)
+}
+
+func specByKubeVirt(s *Subject) (errs field.ErrorList) {
+	if !s.updated() || s.ByKubeVirt() || !s.specChanged() {
+		return nil
+	}
+	for _, path := range changedFields(s.Path, reflect.ValueOf(s.OldVMI.Spec), reflect.ValueOf(s.VMI.Spec)) {
+		errs = append(errs, unsupportedChange(path, "only KubeVirt changes the spec of a VMI: change the VM that it runs from"))
+	}
+	return errs
+}
+
+// changedFields are the fields in which two structs differ: those of the spec, of its domain and its devices.
+func changedFields(path *field.Path, old, changed reflect.Value) (paths []*field.Path) {
+	for i := range old.NumField() {
+		a, b := old.Field(i), changed.Field(i)
+		if equality.Semantic.DeepEqual(a.Interface(), b.Interface()) {
+			continue
+		}
+		name, _, _ := strings.Cut(old.Type().Field(i).Tag.Get("json"), ",")
+		switch a.Type() {
+		case reflect.TypeFor[v1.DomainSpec](), reflect.TypeFor[v1.Devices]():
+			paths = append(paths, changedFields(path.Child(name), a, b)...)
+		default:
+			paths = append(paths, path.Child(name))
+		}
+	}
+	return paths
+}
+
+func labelsByKubeVirt(s *Subject) (errs field.ErrorList) {
+	if !s.updated() || s.ByKubeVirt() {
+		return nil
+	}
+	for _, name := range labelsOfKubeVirt {
+		old, was := s.OldVMI.Labels[name]
+		value, is := s.VMI.Labels[name]
+		if old != value || was != is {
+			errs = append(errs, unsupportedChange(s.MetaPath.Child("labels").Key(name), "only KubeVirt adds, changes or removes this label"))
+		}
+	}
+	return errs
+}
+
+// nodeNameExtra is the attribute in which the API server names the node of a pod that uses its token.
+const nodeNameExtra = "authentication.kubernetes.io/node-name"
+
+// byRestrictedHandler tells whether a virt-handler asked that must keep to its node.
+func (s *Subject) byRestrictedHandler() bool {
+	return s.updated() && s.ByKubeVirt() && strings.HasSuffix(s.Requester, ":kubevirt-handler") && s.Facts.GateEnabled(gateNodeRestriction)
+}
+
+func handlerOwnNode(s *Subject) field.ErrorList {
+	if !s.byRestrictedHandler() {
+		return nil
+	}
+	path := field.NewPath("status", "nodeName")
+	source, target := s.OldVMI.Status.NodeName, migrationTarget(s.OldVMI)
+	values := s.RequesterExtra[nodeNameExtra]
+	if len(values) == 0 {
+		return field.ErrorList{field.Invalid(path, source, "the token of virt-handler does not say on which node it runs")}
+	}
+	if node := values[0]; node != source && (target == "" || node != target) {
+		return field.ErrorList{field.Invalid(path, source, fmt.Sprintf("the virt-handler of node %q may not change a VMI that neither runs there nor migrates there", node))}
+	}
+	return nil
+}
+
+func handlerTargetNode(s *Subject) field.ErrorList {
+	if !s.byRestrictedHandler() || len(s.RequesterExtra[nodeNameExtra]) == 0 {
+		return nil
+	}
+	target := migrationTarget(s.VMI)
+	if migrationTarget(s.OldVMI) != "" || target == "" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("status", "migrationState", "targetNode"), target, "virt-handler may not choose the node that a VMI migrates to")}
+}
+
+func migrationTarget(vmi *v1.VirtualMachineInstance) string {
+	if vmi.Status.MigrationState == nil {
+		return ""
+	}
+	return vmi.Status.MigrationState.TargetNode
+}
+
+// maxSocketsKept also refuses a VMI without a CPU topology. KubeVirt completes every VMI, and its own
+// admission fails on one that somehow has none.
+func maxSocketsKept(s *Subject) field.ErrorList {
+	if !s.plugging() {
+		return nil
+	}
+	path, old, changed := s.Domain().Child("cpu"), s.OldVMI.Spec.Domain.CPU, s.VMI.Spec.Domain.CPU
+	switch {
+	case (old == nil || changed == nil) && s.specChanged():
+		return field.ErrorList{field.Required(path, "a running VMI has a CPU topology, without which its spec cannot be changed")}
+	case old == nil || changed == nil || old.MaxSockets == changed.MaxSockets:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path.Child("maxSockets"), changed.MaxSockets, fmt.Sprintf("must stay %d while the VMI runs", old.MaxSockets))}
+}
+
+func maxGuestKept(s *Subject) field.ErrorList {
+	if !s.plugging() {
+		return nil
+	}
+	old, changed := s.OldVMI.Spec.Domain.Memory, s.VMI.Spec.Domain.Memory
+	if old == nil || changed == nil || old.MaxGuest == nil || changed.MaxGuest == nil || old.MaxGuest.Equal(*changed.MaxGuest) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "maxGuest"), changed.MaxGuest.String(), fmt.Sprintf("must stay %s while the VMI runs", old.MaxGuest.String()))}
+}
+
+// volumesPaired looks at the whole of a changed spec. The volume of a memory dump needs no disk, and a CD
+// drive may be empty where volumes are hot-plugged declaratively.
+func volumesPaired(s *Subject) (errs field.ErrorList) {
+	if !s.plugging() {
+		return nil
+	}
+	users := map[string]string{} // of volumes, by name
+	for i := range s.VMI.Spec.Volumes {
+		if v := &s.VMI.Spec.Volumes[i]; v.MemoryDump == nil {
+			users[v.Name] = ""
+		}
+	}
+	use := func(path *field.Path, name string, mayBeEmpty bool) {
+		switch user, known := users[name]; {
+		case !known && !mayBeEmpty:
+			errs = append(errs, field.Invalid(path.Child("name"), name, "there is no volume of this name"))
+		case known && user != "":
+			errs = append(errs, field.Invalid(path.Child("name"), name, "the volume is used by "+user+" already"))
+		case known:
+			users[name] = path.String()
+		}
+	}
+	emptyDrives := s.Facts.GateEnabled(gateDeclarativeHotplug)
+	for i := range s.VMI.Spec.Domain.Devices.Disks {
+		d := &s.VMI.Spec.Domain.Devices.Disks[i]
+		use(s.Devices().Child("disks").Index(i), d.Name, emptyDrives && d.CDRom != nil)
+	}
+	for i := range s.VMI.Spec.Domain.Devices.Filesystems {
+		use(s.Devices().Child("filesystems").Index(i), s.VMI.Spec.Domain.Devices.Filesystems[i].Name, false)
+	}
+	for i := range s.VMI.Spec.Volumes {
+		v := &s.VMI.Spec.Volumes[i]
+		if user, counts := users[v.Name]; counts && user == "" {
+			errs = append(errs, field.Invalid(s.Path.Child("volumes").Index(i).Child("name"), v.Name, "no disk or filesystem uses the volume"))
+		}
+	}
+	if len(errs) == 0 || !s.specChanged() {
+		return nil
+	}
+	return errs
+}
+
+// storage is what of a VMI's volumes and disks matters to hotplug, by name.
+type storage struct {
+	volumes map[string]*v1.Volume
+	disks   map[string]*v1.Disk
+	// at is where a disk stands in the list.
+	at map[string]int
+}
+
+func storageOf(spec *v1.VirtualMachineInstanceSpec) storage {
+	disks := spec.Domain.Devices.Disks
+	st := storage{
+		volumes: make(map[string]*v1.Volume, len(spec.Volumes)),
+		disks:   make(map[string]*v1.Disk, len(disks)), at: make(map[string]int, len(disks)),
+	}
+	for i := range spec.Volumes {
+		st.volumes[spec.Volumes[i].Name] = &spec.Volumes[i]
+	}
+	for i := range disks {
+		st.disks[disks[i].Name], st.at[disks[i].Name] = &disks[i], i
+	}
+	return st
+}
+
+// permanentVolumes are those that the VMI started with: the status says so.
+func permanentVolumes(vmi *v1.VirtualMachineInstance) map[string]bool {
+	permanent := map[string]bool{}
+	for i := range vmi.Status.VolumeStatus {
+		if st := &vmi.Status.VolumeStatus[i]; st.HotplugVolume == nil {
+			permanent[st.Name] = true
+		}
+	}
+	return permanent
+}
+
+// migratedVolumes are those whose storage is being replaced while the VMI migrates.
+func migratedVolumes(vmi *v1.VirtualMachineInstance) map[string]bool {
+	migrated := map[string]bool{}
+	for i := range vmi.Status.MigratedVolumes {
+		migrated[vmi.Status.MigratedVolumes[i].VolumeName] = true
+	}
+	return migrated
+}
+
+func permanentVolumesKept(s *Subject) (errs field.ErrorList) {
+	if !s.plugging() {
+		return nil
+	}
+	volumes, permanent, migrated := s.Path.Child("volumes"), permanentVolumes(s.OldVMI), migratedVolumes(s.VMI)
+	old, changed := storageOf(&s.OldVMI.Spec), storageOf(&s.VMI.Spec)
+	for i := range s.OldVMI.Spec.Volumes {
+		if name := s.OldVMI.Spec.Volumes[i].Name; permanent[name] && changed.volumes[name] == nil {
+			errs = append(errs, field.Invalid(volumes, name, "the VMI started with this volume, which cannot be removed while it runs"))
+		}
+	}
+	for i := range s.VMI.Spec.Volumes {
+		v := &s.VMI.Spec.Volumes[i]
+		if !permanent[v.Name] {
+			continue
+		}
+		switch before := old.volumes[v.Name]; {
+		case before == nil:
+			errs = append(errs, field.Invalid(volumes.Index(i).Child("name"), v.Name, "the VMI's status has a volume of this name that is not hot-plugged: choose another"))
+		case migrated[v.Name]:
+		case !equality.Semantic.DeepEqual(before, v):
+			errs = append(errs, field.Invalid(volumes.Index(i), v.Name, "the VMI started with this volume, which cannot be changed while it runs"))
+		default:
+			errs = append(errs, s.diskKept(v.Name, &old, &changed)...)
+		}
+	}
+	return errs
+}
+
+// diskKept compares the disk of a volume that is in both states.
+func (s *Subject) diskKept(name string, old, changed *storage) field.ErrorList {
+	before, now := old.disks[name], changed.disks[name]
+	if equality.Semantic.DeepEqual(before, now) {
+		return nil
+	}
+	path := s.Devices().Child("disks")
+	if now != nil {
+		path = path.Index(changed.at[name])
+	}
+	return field.ErrorList{field.Invalid(path, name, "the disk of this volume cannot be changed while the VMI runs")}
+}
+
+func pluggedVolumesKept(s *Subject) (errs field.ErrorList) {
+	if !s.plugging() {
+		return nil
+	}
+	permanent, migrated := permanentVolumes(s.OldVMI), migratedVolumes(s.VMI)
+	old, changed := storageOf(&s.OldVMI.Spec), storageOf(&s.VMI.Spec)
+	for i := range s.VMI.Spec.Volumes {
+		v := &s.VMI.Spec.Volumes[i]
+		before := old.volumes[v.Name]
+		if permanent[v.Name] || before == nil {
+			continue
+		}
+		if !migrated[v.Name] && !equality.Semantic.DeepEqual(before, v) {
+			errs = append(errs, field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "a hot-plugged volume cannot be changed: unplug it, then plug it again"))
+		}
+		if v.MemoryDump == nil {
+			errs = append(errs, s.diskKept(v.Name, &old, &changed)...)
+		}
+	}
+	return errs
+}
+
+func pluggedVolumeSource(s *Subject) (errs field.ErrorList) {
+	if !s.plugging() {
+		return nil
+	}
+	permanent, old := permanentVolumes(s.OldVMI), storageOf(&s.OldVMI.Spec)
+	for i := range s.VMI.Spec.Volumes {
+		v := &s.VMI.Spec.Volumes[i]
+		if permanent[v.Name] || old.volumes[v.Name] != nil || v.DataVolume != nil || v.PersistentVolumeClaim != nil || v.MemoryDump != nil {
+			continue
+		}
+		errs = append(errs, field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "only a persistentVolumeClaim or a dataVolume can be hot-plugged"))
+	}
+	return errs
+}
+
+// pluggedDisks looks at the disks of new volumes. A disk that was there before is an empty CD drive.
+func pluggedDisks(s *Subject) (errs field.ErrorList) {
+	if !s.plugging() {
+		return nil
+	}
+	permanent, old, changed := permanentVolumes(s.OldVMI), storageOf(&s.OldVMI.Spec), storageOf(&s.VMI.Spec)
+	for i := range s.VMI.Spec.Domain.Devices.Disks {
+		d := &s.VMI.Spec.Domain.Devices.Disks[i]
+		v := changed.volumes[d.Name]
+		if v == nil || v.MemoryDump != nil || permanent[d.Name] || old.volumes[d.Name] != nil || old.disks[d.Name] != nil {
+			continue
+		}
+		errs = append(errs, hotplugDisk(s.Devices().Child("disks").Index(i), d)...)
+	}
+	return errs
+}
+
+// hotplugDisk says why a running guest cannot take a disk.
+func hotplugDisk(path *field.Path, d *v1.Disk) (errs field.ErrorList) {
+	var bus v1.DiskBus
+	switch {
+	case d.Disk != nil:
+		bus = d.Disk.Bus
+		if bus != v1.DiskBusSCSI && bus != v1.DiskBusVirtio {
+			errs = append(errs, field.Invalid(path.Child("disk", "bus"), bus, "must be scsi or virtio for a disk to be hot-plugged"))
+		}
+	case d.LUN != nil:
+		bus = d.LUN.Bus
+		if bus != v1.DiskBusSCSI {
+			errs = append(errs, field.Invalid(path.Child("lun", "bus"), bus, "must be scsi for a lun to be hot-plugged"))
+		}
+	default:
+		errs = append(errs, field.Invalid(path, d.Name, "must be a disk or a lun to be hot-plugged"))
+		return errs
+	}
+	if d.DedicatedIOThread != nil && *d.DedicatedIOThread && bus != v1.DiskBusVirtio {
+		errs = append(errs, field.Invalid(path.Child("dedicatedIOThread"), true, "needs the bus virtio"))
+	}
+	if d.BootOrder != nil && *d.BootOrder < 1 {
+		errs = append(errs, field.Invalid(path.Child("bootOrder"), *d.BootOrder, "must be 1 or more"))
+	}
+	return errs
+}
+
+func utilityVolumesGate(s *Subject) field.ErrorList {
+	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || s.Facts.GateEnabled(gateUtilityVolumes) || !s.specChanged() {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("utilityVolumes"), field.OmitValueType{}, "need KubeVirt's feature gate "+gateUtilityVolumes)}
+}
+
+func utilityVolumes(s *Subject) (errs field.ErrorList) {
+	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || !s.Facts.GateEnabled(gateUtilityVolumes) {
+		return nil
+	}
+	volumes, seen := storageOf(&s.VMI.Spec).volumes, map[string]bool{}
+	for i := range s.VMI.Spec.UtilityVolumes {
+		v, path := &s.VMI.Spec.UtilityVolumes[i], s.Path.Child("utilityVolumes").Index(i)
+		if v.Name == "" {
+			errs = append(errs, field.Required(path.Child("name"), "a utility volume needs a name"))
+		}
+		if seen[v.Name] || volumes[v.Name] != nil {
+			errs = append(errs, field.Duplicate(path.Child("name"), v.Name))
+		}
+		seen[v.Name] = true
+		if v.ClaimName == "" {
+			errs = append(errs, field.Required(path.Child("claimName"), "a utility volume needs a PersistentVolumeClaim"))
+		}
+	}
+	if len(errs) == 0 || !s.specChanged() {
+		return nil
+	}
+	return errs
+}
+
+func utilityVolumesKept(s *Subject) (errs field.ErrorList) {
+	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || !s.Facts.GateEnabled(gateUtilityVolumes) {
+		return nil
+	}
+	volumes := storageOf(&s.VMI.Spec).volumes
+	permanent, old := permanentVolumes(s.OldVMI), map[string]*v1.UtilityVolume{}
+	for i := range s.OldVMI.Spec.UtilityVolumes {
+		old[s.OldVMI.Spec.UtilityVolumes[i].Name] = &s.OldVMI.Spec.UtilityVolumes[i]
+	}
+	for i := range s.VMI.Spec.UtilityVolumes {
+		v, path := &s.VMI.Spec.UtilityVolumes[i], s.Path.Child("utilityVolumes").Index(i)
+		if permanent[v.Name] && volumes[v.Name] == nil { // else it is a duplicate
+			errs = append(errs, field.Invalid(path.Child("name"), v.Name, "the VMI started with a volume of this name: a utility volume is hot-plugged"))
+		}
+		if before := old[v.Name]; before != nil && !equality.Semantic.DeepEqual(before, v) {
+			errs = append(errs, field.Invalid(path, v.Name, "a utility volume cannot be changed: unplug it, then plug it again"))
+		}
+	}
+	if len(errs) == 0 || !s.specChanged() {
+		return nil
+	}
+	return errs
+}

@@ -1,0 +1,146 @@
+package validators
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/virtward/virtward/limits"
+)
+
+// gateReservedOverhead is the feature gate of memory.reservedOverhead.
+const gateReservedOverhead = "ReservedOverheadMemlock"
+
+// leastMemory is the least that a VM can ask for.
+var leastMemory = resource.MustParse("1M")
+
+func memoryRules() Table {
+	return Table{
+		{
+			ID: "memory-amount", Title: "A VM has an amount of memory", Scope: OnVMI,
+			Remedy: "Set memory.guest.", Check: memoryAmount,
+		},
+		{
+			ID: "memory-request-least", Title: "The memory request is not negative, and at least 1M", Scope: OnSpec,
+			Remedy: "Set resources.requests.memory to 1M or more, or leave it out.", Check: memoryRequestLeast,
+		},
+		{
+			ID: "memory-limit-not-negative", Title: "The memory limit is not negative", Scope: OnSpec,
+			Remedy: "Set resources.limits.memory to zero or more, or leave it out.", Check: memoryLimitNotNegative,
+		},
+		{
+			ID: "memory-request-within-limit", Title: "The memory request does not exceed the limit", Scope: OnSpec,
+			Remedy: "Lower resources.requests.memory or raise resources.limits.memory.", Check: memoryRequestWithinLimit,
+		},
+		{
+			ID: "memory-guest-within-limit", Title: "The guest's memory does not exceed the limit", Scope: OnSpec,
+			Remedy: "Lower memory.guest or raise resources.limits.memory.", Check: memoryGuestWithinLimit,
+		},
+		{
+			ID: "memory-hugepages-size", Title: "The size of hugepages is an amount of memory", Scope: OnSpec,
+			Remedy: "Set memory.hugepages.pageSize to a size that the nodes have, such as 2Mi or 1Gi.", Check: hugepagesSize,
+		},
+		{
+			ID: "memory-hugepages-multiple", Title: "The memory is made of whole hugepages", Scope: OnSpec,
+			Remedy: "Set memory.guest, or the memory request if there is one, to a multiple of memory.hugepages.pageSize.", Check: hugepagesMultiple,
+		},
+		{
+			ID: "memory-reserved-overhead-gate", Title: "A reserved overhead needs its feature gate", Scope: OnSpec, Security: true,
+			Remedy: "Leave out memory.reservedOverhead, or ask the cluster's admin for the feature gate ReservedOverheadMemlock.", Check: reservedOverheadGate,
+		},
+	}
+}
+
+func memoryAmount(s *Subject) field.ErrorList {
+	memory := s.Spec.Domain.Memory
+	if s.Spec.Domain.Resources.Requests.Memory().Sign() != 0 || memory != nil && (memory.Guest != nil || memory.Hugepages != nil) {
+		return nil
+	}
+	return field.ErrorList{field.Required(s.Domain().Child("memory"), "no memory is asked for: set memory.guest, memory.hugepages or resources.requests.memory")}
+}
+
+func memoryRequestLeast(s *Subject) field.ErrorList {
+	path, request := requestPath(s, "memory"), s.Spec.Domain.Resources.Requests.Memory()
+	if request.Sign() <= 0 {
+		return notNegative(path, request)
+	}
+	if request.Cmp(leastMemory) >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, request.String(), fmt.Sprintf("must be at least %s", &leastMemory))}
+}
+
+func memoryLimitNotNegative(s *Subject) field.ErrorList {
+	return notNegative(limitPath(s, "memory"), s.Spec.Domain.Resources.Limits.Memory())
+}
+
+func memoryRequestWithinLimit(s *Subject) field.ErrorList {
+	resources := &s.Spec.Domain.Resources
+	return withinLimit(requestPath(s, "memory"), resources.Requests.Memory(), resources.Limits.Memory())
+}
+
+// memoryGuestWithinLimit does not hold under live updates: there the guest may grow, and KubeVirt raises the
+// limit with it.
+func memoryGuestWithinLimit(s *Subject) field.ErrorList {
+	memory, limit := s.Spec.Domain.Memory, s.Spec.Domain.Resources.Limits.Memory()
+	if s.Facts.LiveUpdate || memory == nil || memory.Guest == nil || limit.Sign() == 0 || memory.Guest.Cmp(*limit) <= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "guest"), memory.Guest.String(), fmt.Sprintf("exceeds the memory limit of %s", limit))}
+}
+
+// askedMemory is the memory that the pod asks for: the request, or else what the guest has.
+func askedMemory(s *Subject) *resource.Quantity {
+	request, memory := s.Spec.Domain.Resources.Requests.Memory(), s.Spec.Domain.Memory
+	if request.IsZero() && memory != nil && memory.Guest != nil {
+		return memory.Guest
+	}
+	return request
+}
+
+// pageSize is the size of the hugepages in bytes; 0 if there are none, or if their size is none.
+func pageSize(s *Subject) int64 {
+	memory := s.Spec.Domain.Memory
+	if memory == nil || memory.Hugepages == nil || !limits.Proportionate(memory.Hugepages.PageSize) {
+		return 0
+	}
+	size, err := resource.ParseQuantity(memory.Hugepages.PageSize)
+	if err != nil || size.Sign() < 0 {
+		return 0
+	}
+	return size.Value()
+}
+
+func hugepagesSize(s *Subject) field.ErrorList {
+	memory := s.Spec.Domain.Memory
+	if memory == nil || memory.Hugepages == nil || pageSize(s) > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "hugepages", "pageSize"), memory.Hugepages.PageSize, "must be an amount of memory above zero, such as 2Mi or 1Gi")}
+}
+
+func hugepagesMultiple(s *Subject) field.ErrorList {
+	size, asked := pageSize(s), askedMemory(s)
+	if size == 0 || asked.Sign() == 0 {
+		return nil // no hugepages, or one of them; a bad size was said already
+	}
+	var problem string
+	switch bytes := asked.Value(); {
+	case bytes < size:
+		problem = "is less than one hugepage of"
+	case bytes%size != 0:
+		problem = "is not a multiple of the hugepages' size of"
+	default:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(requestPath(s, "memory"), asked.String(), fmt.Sprintf("the memory %s %s", problem, s.Spec.Domain.Memory.Hugepages.PageSize))}
+}
+
+func reservedOverheadGate(s *Subject) field.ErrorList {
+	memory := s.Spec.Domain.Memory
+	if memory == nil || memory.ReservedOverhead == nil || s.Facts.GateEnabled(gateReservedOverhead) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "reservedOverhead"), field.OmitValueType{}, "the feature gate "+gateReservedOverhead+" is not enabled in this cluster")}
+}

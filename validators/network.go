@@ -1,0 +1,200 @@
+package validators
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+func networkRules() Table {
+	return slices.Concat(networkListRules(), interfaceRules(), bindingRules(), portRules())
+}
+
+// networkListRules judge the networks by themselves.
+func networkListRules() Table {
+	return Table{
+		{
+			ID: "network-names-unique", Title: "No two networks have the same name", Scope: OnSpec,
+			Remedy: "Rename one of the networks, and its interface with it.",
+			Check:  networkNamesUnique,
+		},
+		{
+			ID: "network-source", Title: "A network has exactly one source", Scope: OnSpec,
+			Remedy: "Give the network exactly one of pod, multus and resourceClaim.",
+			Check:  networkSource,
+		},
+		{
+			ID: "network-multus-name", Title: "A multus network names its network attachment", Scope: OnSpec,
+			Remedy: "Set multus.networkName to the name of a NetworkAttachmentDefinition.",
+			Check:  networkMultusName,
+		},
+		{
+			ID: "network-single-pod", Title: "At most one network is the pod network", Scope: OnSpec,
+			Remedy: "Keep one pod network; attach the others by multus.",
+			Check:  networkSinglePod,
+		},
+		{
+			ID: "network-single-default", Title: "At most one multus network is the default", Scope: OnSpec,
+			Remedy: "Keep multus.default on one network.",
+			Check:  networkSingleDefault,
+		},
+		{
+			ID: "network-pod-or-default", Title: "The pod network and a multus default network exclude each other", Scope: OnSpec,
+			Remedy: "Remove the pod network, or multus.default of the other.",
+			Check:  networkPodOrDefault,
+		},
+		{
+			ID: "network-has-interface", Title: "Every network has an interface", Scope: OnSpec,
+			Remedy: "Add an interface of the same name, or remove the network.",
+			Check:  networkHasInterface,
+		},
+	}
+}
+
+// few is up to where looking through a list is cheaper than a map of it.
+const few = 16
+
+// networkByName finds networks by their names; of several with the same name, the first.
+func networkByName(s *Subject) func(string) *v1.Network {
+	networks := s.Spec.Networks
+	if len(networks) <= few {
+		return func(name string) *v1.Network {
+			for i := range networks {
+				if networks[i].Name == name {
+					return &networks[i]
+				}
+			}
+			return nil
+		}
+	}
+	index := make(map[string]*v1.Network, len(networks))
+	for i := range networks {
+		if _, found := index[networks[i].Name]; !found {
+			index[networks[i].Name] = &networks[i]
+		}
+	}
+	return func(name string) *v1.Network { return index[name] }
+}
+
+// interfaceByName finds the index of an interface by its name; of several with the same name, the first; -1
+// if there is none.
+func interfaceByName(s *Subject) func(string) int {
+	interfaces := s.Spec.Domain.Devices.Interfaces
+	if len(interfaces) <= few {
+		return func(name string) int {
+			return slices.IndexFunc(interfaces, func(n v1.Interface) bool { return n.Name == name })
+		}
+	}
+	index := make(map[string]int, len(interfaces))
+	for i := range interfaces {
+		if _, found := index[interfaces[i].Name]; !found {
+			index[interfaces[i].Name] = i
+		}
+	}
+	return func(name string) int {
+		if i, found := index[name]; found {
+			return i
+		}
+		return -1
+	}
+}
+
+func networkPath(s *Subject, i int) *field.Path { return s.Path.Child("networks").Index(i) }
+
+func isMultusDefault(n *v1.Network) bool { return n.Multus != nil && n.Multus.Default }
+
+func networkNamesUnique(s *Subject) (found field.ErrorList) {
+	first := make(map[string]int, len(s.Spec.Networks))
+	for i := range s.Spec.Networks {
+		name := s.Spec.Networks[i].Name
+		other, taken := first[name]
+		if !taken {
+			first[name] = i
+			continue
+		}
+		err := field.Duplicate(networkPath(s, i).Child("name"), shortened(name))
+		err.Detail = fmt.Sprintf("networks[%d] has this name already", other)
+		found = append(found, err)
+	}
+	return found
+}
+
+func networkSource(s *Subject) (found field.ErrorList) {
+	for i := range s.Spec.Networks {
+		n := &s.Spec.Networks[i]
+		sources := 0
+		for _, given := range []bool{n.Pod != nil, n.Multus != nil, n.ResourceClaim != nil} {
+			if given {
+				sources++
+			}
+		}
+		if sources != 1 {
+			found = append(found, field.Required(networkPath(s, i), fmt.Sprintf(
+				"network %q has %d sources; exactly one of pod, multus and resourceClaim is needed", shortened(n.Name), sources)))
+		}
+	}
+	return found
+}
+
+func networkMultusName(s *Subject) (found field.ErrorList) {
+	for i := range s.Spec.Networks {
+		if n := &s.Spec.Networks[i]; n.Multus != nil && n.Multus.NetworkName == "" {
+			found = append(found, field.Required(networkPath(s, i), fmt.Sprintf(
+				"network %q is attached by multus and needs multus.networkName", shortened(n.Name))))
+		}
+	}
+	return found
+}
+
+// namesOf are the names of the networks that are so, for people.
+func namesOf(s *Subject, so func(*v1.Network) bool) (names []string) {
+	for i := range s.Spec.Networks {
+		if n := &s.Spec.Networks[i]; so(n) {
+			names = append(names, shortened(n.Name))
+		}
+	}
+	return names
+}
+
+func isPod(n *v1.Network) bool { return n.Pod != nil }
+
+func networkSinglePod(s *Subject) field.ErrorList {
+	names := namesOf(s, isPod)
+	if len(names) < 2 {
+		return nil
+	}
+	err := field.Duplicate(s.Path.Child("networks"), "pod")
+	err.Detail = fmt.Sprintf("%q and %q are both the pod network; only one network can be", names[0], names[1])
+	return field.ErrorList{err}
+}
+
+func networkSingleDefault(s *Subject) field.ErrorList {
+	names := namesOf(s, isMultusDefault)
+	if len(names) < 2 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("networks"), names[1], fmt.Sprintf(
+		"%q is the multus default already; only one network can be", names[0]))}
+}
+
+func networkPodOrDefault(s *Subject) field.ErrorList {
+	pods, defaults := namesOf(s, isPod), namesOf(s, isMultusDefault)
+	if len(pods) == 0 || len(defaults) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("networks"), defaults[0], fmt.Sprintf(
+		"a multus default takes the place of the pod network, which %q is; only one of them can be there", pods[0]))}
+}
+
+func networkHasInterface(s *Subject) (found field.ErrorList) {
+	byName := interfaceByName(s)
+	for i := range s.Spec.Networks {
+		if name := s.Spec.Networks[i].Name; byName(name) < 0 {
+			found = append(found, field.Required(networkPath(s, i).Child("name"), fmt.Sprintf(
+				"network %q has no interface; there must be one of the same name", shortened(name))))
+		}
+	}
+	return found
+}

@@ -1,0 +1,261 @@
+package validators
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// portRules judge the ports that the interface of the pod network forwards. On other networks KubeVirt
+// ignores them.
+func portRules() Table {
+	return Table{
+		{
+			ID: "interface-port-names-unique", Title: "No two ports of an interface have the same name", Scope: OnSpec,
+			Remedy: "Rename one of the ports.",
+			Check:  portNamesUnique,
+		},
+		{
+			ID: "interface-port-name", Title: "The name of a port is one of Kubernetes' port names", Scope: OnSpec,
+			Remedy: "Use at most 15 lower-case letters, digits and single dashes, at least one of them a letter.",
+			Check:  portName,
+		},
+		{
+			ID: "interface-port-number", Title: "The number of a port is within 1 and 65535", Scope: OnSpec,
+			Remedy: "Set port to a number within 1 and 65535.",
+			Check:  portNumber,
+		},
+		{
+			ID: "interface-port-protocol", Title: "The protocol of a port is TCP or UDP", Scope: OnSpec,
+			Remedy: "Set protocol to TCP or UDP, or leave it out for TCP.",
+			Check:  portProtocol,
+		},
+		{
+			ID: "interface-port-ranges-gate", Title: "Port ranges need the feature gate PortRangesSpec", Scope: OnSpec,
+			Remedy: "List single ports, or have the admin enable the gate.",
+			Check:  portRangesGate,
+		},
+		{
+			ID: "interface-ports-or-ranges", Title: "Ports and port ranges exclude each other", Scope: OnSpec,
+			Remedy: "Write the ports as ranges, too.",
+			Check:  portsOrRanges,
+		},
+		{
+			ID: "interface-port-ranges-masquerade", Title: "Port ranges need masquerade", Scope: OnSpec,
+			Remedy: "Bind the interface with masquerade, or remove the ranges.",
+			Check:  portRangesMasquerade,
+		},
+		{
+			ID: "interface-port-ranges-count", Title: "An interface has at most 10 port ranges", Scope: OnSpec,
+			Remedy: "Join ranges.",
+			Check:  portRangesCount,
+		},
+		{
+			ID: "interface-port-range-protocol", Title: "The protocol of a port range is TCP or UDP", Scope: OnSpec,
+			Remedy: "Set protocol to TCP or UDP.",
+			Check:  portRangeProtocol,
+		},
+		{
+			ID: "interface-port-range-bounds", Title: "A port range runs upwards within 1 and 65535", Scope: OnSpec,
+			Remedy: "Set start and end within 1 and 65535, start not above end.",
+			Check:  portRangeBounds,
+		},
+		{
+			ID: "interface-port-ranges-overlap", Title: "Port ranges of one protocol do not overlap", Scope: OnSpec,
+			Remedy: "Join the ranges, or move the bound of one.",
+			Check:  portRangesOverlap,
+		},
+	}
+}
+
+const (
+	lastPort      = 65535
+	maxPortRanges = 10
+)
+
+// eachForwarding reports what is wrong with the ports of every interface of the pod network that has some.
+func eachForwarding(s *Subject, check func(path *field.Path, n *v1.Interface) field.ErrorList) (found field.ErrorList) {
+	interfaces := s.Spec.Domain.Devices.Interfaces
+	byName := networkByName(s)
+	for i := range interfaces {
+		n := &interfaces[i]
+		if len(n.Ports)+len(n.PortRanges) > 0 && isPodNetwork(byName(n.Name)) {
+			found = append(found, check(interfacePath(s, i), n)...)
+		}
+	}
+	return found
+}
+
+func portNamesUnique(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
+		first := map[string]int{}
+		for j := range n.Ports {
+			name := n.Ports[j].Name
+			if name == "" {
+				continue
+			}
+			other, taken := first[name]
+			if !taken {
+				first[name] = j
+				continue
+			}
+			err := field.Duplicate(path.Child("ports").Index(j).Child("name"), shortened(name))
+			err.Detail = fmt.Sprintf("ports[%d] has this name already", other)
+			found = append(found, err)
+		}
+		return found
+	})
+}
+
+func portName(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
+		for j := range n.Ports {
+			name := n.Ports[j].Name
+			if name == "" {
+				continue
+			}
+			if len(validation.IsValidPortName(name)) > 0 {
+				found = append(found, field.Invalid(path.Child("ports").Index(j).Child("name"), shortened(name),
+					"must have at most 15 lower-case letters, digits and single dashes between them, and at least one letter"))
+			}
+		}
+		return found
+	})
+}
+
+func portNumber(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
+		for j := range n.Ports {
+			switch number := n.Ports[j].Port; {
+			case number == 0:
+				found = append(found, field.Required(path.Child("ports").Index(j).Child("port"), "must be within 1 and 65535"))
+			case !isPort(number):
+				found = append(found, field.Invalid(path.Child("ports").Index(j).Child("port"), number, "must be within 1 and 65535"))
+			}
+		}
+		return found
+	})
+}
+
+func isPort(number int32) bool { return number > 0 && number <= lastPort }
+
+func isForwarded(protocol string) bool { return protocol == "TCP" || protocol == "UDP" }
+
+func portProtocol(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
+		for j := range n.Ports {
+			if protocol := n.Ports[j].Protocol; protocol != "" && !isForwarded(protocol) {
+				found = append(found, field.Invalid(path.Child("ports").Index(j).Child("protocol"), shortened(protocol), "must be TCP or UDP"))
+			}
+		}
+		return found
+	})
+}
+
+func portRangesGate(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+		if len(n.PortRanges) == 0 {
+			return nil
+		}
+		return behindGate(s, "PortRangesSpec", path.Child("portRanges"), len(n.PortRanges), "a range of ports")
+	})
+}
+
+func portsOrRanges(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+		if len(n.Ports) == 0 || len(n.PortRanges) == 0 {
+			return nil
+		}
+		return field.ErrorList{field.Invalid(path.Child("name"), shortened(n.Name), "the interface has both ports and portRanges; only one of them may be given")}
+	})
+}
+
+func portRangesMasquerade(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+		if len(n.PortRanges) == 0 || n.Masquerade != nil {
+			return nil
+		}
+		return field.ErrorList{field.Invalid(path.Child("name"), shortened(n.Name), "the interface has portRanges, which need masquerade")}
+	})
+}
+
+func portRangesCount(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+		if len(n.PortRanges) <= maxPortRanges {
+			return nil
+		}
+		return field.ErrorList{field.Invalid(path.Child("portRanges"), len(n.PortRanges), fmt.Sprintf("must have at most %d ranges", maxPortRanges))}
+	})
+}
+
+// eachRange reports what is wrong with every port range; a list that is too long is not looked at further.
+func eachRange(s *Subject, check func(path *field.Path, r *v1.PortRange) *field.Error) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
+		if len(n.PortRanges) > maxPortRanges {
+			return nil
+		}
+		for j := range n.PortRanges {
+			if err := check(path.Child("portRanges").Index(j), &n.PortRanges[j]); err != nil {
+				found = append(found, err)
+			}
+		}
+		return found
+	})
+}
+
+func portRangeProtocol(s *Subject) field.ErrorList {
+	return eachRange(s, func(path *field.Path, r *v1.PortRange) *field.Error {
+		if isForwarded(r.Protocol) {
+			return nil
+		}
+		return field.Invalid(path.Child("protocol"), shortened(r.Protocol), "must be TCP or UDP")
+	})
+}
+
+func portRangeBounds(s *Subject) field.ErrorList {
+	return eachRange(s, func(path *field.Path, r *v1.PortRange) *field.Error {
+		switch {
+		case !isPort(r.Start):
+			return field.Invalid(path.Child("start"), r.Start, "must be within 1 and 65535")
+		case !isPort(r.End):
+			return field.Invalid(path.Child("end"), r.End, "must be within 1 and 65535")
+		case r.Start > r.End:
+			return field.Invalid(path.Child("start"), r.Start, fmt.Sprintf("must not be above end, which is %d", r.End))
+		}
+		return nil
+	})
+}
+
+func portRangesOverlap(s *Subject) field.ErrorList {
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
+		if len(n.PortRanges) > maxPortRanges {
+			return nil
+		}
+		for _, protocol := range []string{"TCP", "UDP"} {
+			if text := overlapping(n.PortRanges, protocol); text != "" {
+				found = append(found, field.Invalid(path.Child("portRanges"), text, "ranges of "+protocol+" must not overlap"))
+			}
+		}
+		return found
+	})
+}
+
+// overlapping names two ranges of a protocol that overlap. Ranges that are none do not count.
+func overlapping(ranges []v1.PortRange, protocol string) string {
+	var sorted []v1.PortRange
+	for _, r := range ranges {
+		if r.Protocol == protocol && isPort(r.Start) && isPort(r.End) && r.Start <= r.End {
+			sorted = append(sorted, r)
+		}
+	}
+	slices.SortFunc(sorted, func(a, b v1.PortRange) int { return int(a.Start - b.Start) })
+	for i := 1; i < len(sorted); i++ {
+		if a, b := sorted[i-1], sorted[i]; b.Start <= a.End {
+			return fmt.Sprintf("%d-%d, %d-%d", a.Start, a.End, b.Start, b.End)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,58 @@
+package validators
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
+)
+
+// Subject is what rules look at. Everything in it is read-only.
+type Subject struct {
+	// Facts of the cluster.
+	Facts *platform.Facts
+	// Spec is the effective spec, and Path where it stands in the object as written: spec.template.spec of a
+	// VM, spec of a VMI.
+	Spec *v1.VirtualMachineInstanceSpec
+	Path *field.Path
+	// Meta is the metadata that the VMI has or will have, and MetaPath where it stands.
+	Meta     *metav1.ObjectMeta
+	MetaPath *field.Path
+
+	// VM is the VM as it is persisted, and OldVM as it was before an update; nil where there is none.
+	VM, OldVM *v1.VirtualMachine
+	// VMI is the complete VMI, and OldVMI as it was before an update; nil where there is none.
+	VMI, OldVMI *v1.VirtualMachineInstance
+
+	// Running is the VMI that runs from the VM, as far as it is known.
+	Running *v1.VirtualMachineInstance
+
+	// Requester is the user name of who asked.
+	Requester string
+	// RequesterExtra are the extra attributes of who asked.
+	RequesterExtra map[string][]string
+}
+
+// Domain is the path of the spec's domain.
+func (s *Subject) Domain() *field.Path { return s.Path.Child("domain") }
+
+// Devices is the path of the domain's devices.
+func (s *Subject) Devices() *field.Path { return s.Path.Child("domain", "devices") }
+
+// kubeVirtAccounts are the service accounts of KubeVirt's components, which may do to a VMI what users may not.
+var kubeVirtAccounts = []string{"kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller"}
+
+// ByKubeVirt tells whether one of KubeVirt's own accounts asked.
+func (s *Subject) ByKubeVirt() bool {
+	namespace := s.Facts.Namespace
+	if namespace == "" {
+		namespace = "kubevirt"
+	}
+	for _, account := range kubeVirtAccounts {
+		if s.Requester == "system:serviceaccount:"+namespace+":"+account {
+			return true
+		}
+	}
+	return false
+}

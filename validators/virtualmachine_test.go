@@ -1,0 +1,179 @@
+package validators
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// objectCase is a VM or a VMI, before and after, as YAML, and what a table says of it: id and message of
+// each finding.
+type objectCase struct {
+	name string
+	// vm and old are a VM and what it was, and running its VMI; vmi and oldVMI a VMI and what it was.
+	vm, old, running string
+	vmi, oldVMI      string
+	// requester is who asked, and node the node that its token is bound to.
+	requester, node string
+	// configuration is the KubeVirt resource's, as JSON; KubeVirt's defaults if empty.
+	configuration string
+	want          []string
+}
+
+// runObjectCases checks each case, and that the cases hold a finding of every rule of the table.
+func runObjectCases(t *testing.T, table Table, scope Scope, cases []objectCase) {
+	t.Helper()
+	seen := map[string]bool{}
+	for i := range cases {
+		tc := &cases[i]
+		t.Run(tc.name, func(t *testing.T) {
+			var got []string
+			for _, f := range table.Check(tc.subject(t), scope) {
+				seen[f.Rule] = true
+				got = append(got, fmt.Sprintf("%s: %s", f.Rule, f.Error.Error()))
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+	for i := range table {
+		if table[i].Scope&scope != 0 && !seen[table[i].ID] {
+			t.Errorf("no case has a finding of %s", table[i].ID)
+		}
+	}
+}
+
+func (tc *objectCase) subject(t *testing.T) *Subject {
+	t.Helper()
+	s := &Subject{
+		Facts:     configuredFacts(t, tc.configuration),
+		VM:        decoded[v1.VirtualMachine](t, tc.vm),
+		OldVM:     decoded[v1.VirtualMachine](t, tc.old),
+		Running:   decoded[v1.VirtualMachineInstance](t, tc.running),
+		VMI:       decoded[v1.VirtualMachineInstance](t, tc.vmi),
+		OldVMI:    decoded[v1.VirtualMachineInstance](t, tc.oldVMI),
+		Requester: tc.requester,
+	}
+	if tc.node != "" {
+		s.RequesterExtra = map[string][]string{"authentication.kubernetes.io/node-name": {tc.node}}
+	}
+	if s.VMI != nil {
+		s.Spec, s.Path, s.Meta, s.MetaPath = &s.VMI.Spec, field.NewPath("spec"), &s.VMI.ObjectMeta, field.NewPath("metadata")
+		return s
+	}
+	s.Path, s.MetaPath = field.NewPath("spec", "template", "spec"), field.NewPath("spec", "template", "metadata")
+	if s.VM.Spec.Template == nil {
+		s.VM.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
+	}
+	s.Spec, s.Meta = &s.VM.Spec.Template.Spec, &s.VM.Spec.Template.ObjectMeta
+	return s
+}
+
+func decoded[T any](t *testing.T, text string) *T {
+	t.Helper()
+	if text == "" {
+		return nil
+	}
+	object := new(T)
+	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return object
+}
+
+func TestVirtualMachine(t *testing.T) {
+	const maxGuest = `{spec: {runStrategy: Always, template: {spec: {architecture: %s, domain: {memory: {guest: %s, maxGuest: %s}}}}}}`
+	runObjectCases(t, virtualMachineRules(), OnVM, []objectCase{
+		{name: "a run strategy", vm: `{spec: {runStrategy: Once}}`},
+		{
+			name: "neither", vm: `{spec: {}}`,
+			want: []string{`vm-run-strategy-one: spec.running: Invalid value: null: neither spec.running nor spec.runStrategy is set: set spec.runStrategy`},
+		},
+		{
+			name: "both", vm: `{spec: {running: false, runStrategy: Manual}}`,
+			want: []string{
+				`vm-run-strategy-one: spec.running: Invalid value: false: spec.runStrategy is "Manual" already: remove spec.running`,
+				`vm-running-deprecated: spec.running: Invalid value: false: is deprecated: use spec.runStrategy: Halted`,
+			},
+		},
+		{
+			name: "running", vm: `{spec: {running: true}}`,
+			want: []string{`vm-running-deprecated: spec.running: Invalid value: true: is deprecated: use spec.runStrategy: Always`},
+		},
+		{
+			name: "a strategy in lower case", vm: `{spec: {runStrategy: always}}`,
+			want: []string{`vm-run-strategy-known: spec.runStrategy: Invalid value: "always": is not a run strategy: use Always, Halted, Manual, RerunOnFailure or Once`},
+		},
+		{
+			name: "an empty strategy", vm: `{spec: {runStrategy: ""}}`,
+			want: []string{`vm-run-strategy-known: spec.runStrategy: Invalid value: "": is not a run strategy: use Always, Halted, Manual, RerunOnFailure or Once`},
+		},
+		{
+			name: "a receiver", vm: `{spec: {runStrategy: WaitAsReceiver}}`,
+			configuration: `{"developerConfiguration":{"featureGates":["DecentralizedLiveMigration"]}}`,
+		},
+		{
+			name: "a receiver without the gate", vm: `{spec: {runStrategy: WaitAsReceiver}}`,
+			configuration: `{"developerConfiguration":{"disabledFeatureGates":["DecentralizedLiveMigration"]}}`,
+			want:          []string{`vm-run-strategy-known: spec.runStrategy: Invalid value: "WaitAsReceiver": needs KubeVirt's feature gate DecentralizedLiveMigration`},
+		},
+		{name: "room to grow", vm: fmt.Sprintf(maxGuest, "amd64", "1Gi", "4Gi")},
+		{
+			name: "a guest that is too small to grow", vm: fmt.Sprintf(maxGuest, "amd64", "512Mi", "4Gi"),
+			want: []string{`vm-max-guest-reachable: spec.template.spec.domain.memory.guest: Invalid value: "512Mi": cannot grow to the maxGuest of 4Gi: memory can be hot-plugged into guests of at least 1Gi only`},
+		},
+		{
+			name: "a guest beyond its bound, where that matters not", vm: fmt.Sprintf(maxGuest, "amd64", "2Gi", "1Gi"),
+			configuration: `{"vmRolloutStrategy":"Stage"}`,
+		},
+		{
+			name: "a bound without a guest", vm: `{spec: {runStrategy: Always, template: {spec: {architecture: amd64, domain: {memory: {maxGuest: 4Gi}}}}}}`,
+			want: []string{`vm-max-guest-reachable: spec.template.spec.domain.memory.guest: Invalid value: null: cannot grow to the maxGuest of 4Gi: memory hotplug needs both memory.guest and memory.maxGuest`},
+		},
+	})
+}
+
+func TestVirtualMachineUpdate(t *testing.T) {
+	const (
+		snapshot = `{spec: {%s, template: {spec: {domain: {}, volumes: [{name: root, persistentVolumeClaim: {claimName: %s}}]}}}, status: {snapshotInProgress: s1}}`
+		restore  = `{spec: {%s}, status: {restoreInProgress: r1}}`
+		matcher  = `{spec: {runStrategy: Always, %s: {name: %s, revisionName: %s}}}`
+	)
+	runObjectCases(t, virtualMachineRules(), OnVMUpdate, []objectCase{
+		{name: "a snapshot of what stays", vm: fmt.Sprintf(snapshot, "runStrategy: Always", "a"), old: fmt.Sprintf(snapshot, "runStrategy: Always", "a")},
+		{
+			name: "another volume", vm: fmt.Sprintf(snapshot, "runStrategy: Always", "b"), old: fmt.Sprintf(snapshot, "runStrategy: Always", "a"),
+			want: []string{`vm-snapshot-volumes-kept: spec: Unsupported value: template.spec.volumes must stay as they are until the snapshot "s1" is taken`},
+		},
+		{
+			name: "stopped in a snapshot", vm: fmt.Sprintf(snapshot, "runStrategy: Halted", "a"), old: fmt.Sprintf(snapshot, "runStrategy: Always", "a"),
+			want: []string{`vm-snapshot-run-strategy-kept: spec: Unsupported value: runStrategy or running must stay as it is until the snapshot "s1" is taken`},
+		},
+		{
+			name: "the same, written otherwise, in a snapshot", vm: fmt.Sprintf(snapshot, "runStrategy: Always", "a"), old: fmt.Sprintf(snapshot, "running: true", "a"),
+			want: []string{`vm-snapshot-run-strategy-kept: spec: Unsupported value: runStrategy or running must stay as it is until the snapshot "s1" is taken`},
+		},
+		{name: "running as before in a snapshot", vm: fmt.Sprintf(snapshot, "running: true", "a"), old: fmt.Sprintf(snapshot, "running: true", "a")},
+		{name: "the same, written otherwise, in a restore", vm: fmt.Sprintf(restore, "runStrategy: Always"), old: fmt.Sprintf(restore, "running: true")},
+		{
+			name: "stopped in a restore", vm: fmt.Sprintf(restore, "runStrategy: Halted"), old: fmt.Sprintf(restore, "runStrategy: Always"),
+			want: []string{`vm-restore-run-strategy-kept: spec: Unsupported value: the VM must stay Always until the restore "r1" is done`},
+		},
+		{name: "another instancetype and revision", vm: fmt.Sprintf(matcher, "instancetype", "b", "rb"), old: fmt.Sprintf(matcher, "instancetype", "a", "ra")},
+		{
+			name: "another instancetype with the old revision", vm: fmt.Sprintf(matcher, "instancetype", "b", "ra"), old: fmt.Sprintf(matcher, "instancetype", "a", "ra"),
+			want: []string{`vm-instancetype-revision-follows: spec.instancetype.revisionName: Invalid value: "ra": is a revision of "a": remove it now that the name is "b"`},
+		},
+		{name: "the first revision of an instancetype", vm: fmt.Sprintf(matcher, "instancetype", "b", "rb"), old: fmt.Sprintf(matcher, "instancetype", "a", `""`)},
+		{name: "a preference that was not there", vm: fmt.Sprintf(matcher, "preference", "b", "rb"), old: `{spec: {runStrategy: Always}}`},
+		{
+			name: "another preference with the old revision", vm: fmt.Sprintf(matcher, "preference", "b", "ra"), old: fmt.Sprintf(matcher, "preference", "a", "ra"),
+			want: []string{`vm-preference-revision-follows: spec.preference.revisionName: Invalid value: "ra": is a revision of "a": remove it now that the name is "b"`},
+		},
+	})
+}

@@ -1,0 +1,283 @@
+package validators
+
+import (
+	"fmt"
+	"slices"
+
+	k8sv1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// volumeRequestRules look at status.volumeRequests of a VM: what virtctl asked to plug and unplug, and
+// KubeVirt has not done yet.
+func volumeRequestRules() Table {
+	return Table{
+		{
+			ID: "volume-request-one-kind", Title: "A volume request adds a volume or removes one", Scope: OnVM,
+			Remedy: "Set one of addVolumeOptions and removeVolumeOptions.", Check: volumeRequestKinds,
+		},
+		{
+			ID: "volume-request-once", Title: "A volume is requested once, and removed once", Scope: OnVM,
+			Remedy: "Wait until the request before is done.", Check: volumeRequestsOnce,
+		},
+		{
+			ID: "volume-request-disk", Title: "A requested volume has a disk that a running guest can take", Scope: OnVM,
+			Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi.", Check: volumeRequestDisks,
+		},
+		{
+			ID: "volume-request-name-free", Title: "A requested volume does not take the name of another", Scope: OnVM,
+			Remedy: "Choose a name that no volume of the VM has.", Check: volumeRequestNames,
+		},
+		{
+			ID: "volume-request-fits", Title: "The VM is in order with the requested volumes too", Scope: OnVM,
+			Remedy: "Change the request so that its volume and disk fit to those of the VM.", Check: volumeRequestsFit,
+		},
+		{
+			ID: "volume-request-hugepages", Title: "A VM with hugepages names its memory itself when volumes are requested", Scope: OnVM,
+			Remedy: "Set memory.guest in the template, or plug the volume by editing the VM.", Check: volumeRequestHugepages,
+		},
+		{
+			ID: "volume-request-not-migrating", Title: "Volumes are not plugged while the VM migrates", Scope: OnVM,
+			Remedy: "Wait until the migration is over.", Check: volumeRequestsWhileMigrating,
+		},
+	}
+}
+
+// volumeRequests are those of a VM, and where they stand.
+func (s *Subject) volumeRequests() (*field.Path, []v1.VirtualMachineVolumeRequest) {
+	path := field.NewPath("status", "volumeRequests")
+	if s.VM == nil {
+		return path, nil
+	}
+	return path, s.VM.Status.VolumeRequests
+}
+
+// runningVMI is the VMI of a VM that is ready, as far as it is known.
+func (s *Subject) runningVMI() *v1.VirtualMachineInstance {
+	if s.VM == nil || s.Running == nil || !s.VM.Status.Ready || s.Running.DeletionTimestamp != nil {
+		return nil
+	}
+	return s.Running
+}
+
+func volumeRequestKinds(s *Subject) (errs field.ErrorList) {
+	path, requests := s.volumeRequests()
+	for i := range requests {
+		switch add, remove := requests[i].AddVolumeOptions != nil, requests[i].RemoveVolumeOptions != nil; {
+		case add && remove:
+			errs = append(errs, field.Invalid(path.Index(i), field.OmitValueType{}, "both addVolumeOptions and removeVolumeOptions are set: make two requests of them"))
+		case !add && !remove:
+			errs = append(errs, field.Invalid(path.Index(i), field.OmitValueType{}, "neither addVolumeOptions nor removeVolumeOptions is set"))
+		}
+	}
+	return errs
+}
+
+// added is the volume that a request adds; nil if it adds none, or is not clear about it.
+func added(r *v1.VirtualMachineVolumeRequest) *v1.AddVolumeOptions {
+	if r.RemoveVolumeOptions != nil {
+		return nil
+	}
+	return r.AddVolumeOptions
+}
+
+// removed is the volume that a request removes; nil if it removes none, or is not clear about it.
+func removed(r *v1.VirtualMachineVolumeRequest) *v1.RemoveVolumeOptions {
+	if r.AddVolumeOptions != nil {
+		return nil
+	}
+	return r.RemoveVolumeOptions
+}
+
+func volumeRequestsOnce(s *Subject) (errs field.ErrorList) {
+	path, requests := s.volumeRequests()
+	adds, removes := map[string]bool{}, map[string]bool{}
+	for i := range requests {
+		if add := added(&requests[i]); add != nil {
+			if adds[add.Name] {
+				errs = append(errs, field.Invalid(path.Index(i).Child("addVolumeOptions", "name"), add.Name, "a request before adds this volume already"))
+			}
+			adds[add.Name] = true
+		}
+		if remove := removed(&requests[i]); remove != nil {
+			if removes[remove.Name] {
+				errs = append(errs, field.Invalid(path.Index(i).Child("removeVolumeOptions", "name"), remove.Name, "a request before removes this volume already"))
+			}
+			removes[remove.Name] = true
+		}
+	}
+	return errs
+}
+
+func volumeRequestDisks(s *Subject) (errs field.ErrorList) {
+	path, requests := s.volumeRequests()
+	for i := range requests {
+		add := added(&requests[i])
+		if add == nil {
+			continue
+		}
+		disk := path.Index(i).Child("addVolumeOptions", "disk")
+		if add.Disk == nil {
+			errs = append(errs, field.Invalid(disk, nil, fmt.Sprintf("the volume %q needs a disk to be plugged as", add.Name)))
+			continue
+		}
+		errs = append(errs, hotplugDisk(disk, add.Disk)...)
+	}
+	return errs
+}
+
+// requestedVolume is the volume that a request means, as the user wrote it.
+func requestedVolume(add *v1.AddVolumeOptions) v1.Volume {
+	volume := v1.Volume{Name: add.Name}
+	switch source := add.VolumeSource; {
+	case source == nil:
+	case source.PersistentVolumeClaim != nil:
+		volume.PersistentVolumeClaim = source.PersistentVolumeClaim.DeepCopy()
+	case source.DataVolume != nil:
+		volume.DataVolume = source.DataVolume.DeepCopy()
+	}
+	return volume
+}
+
+// volumeRequestNames lets a volume be requested that is there already and the same.
+func volumeRequestNames(s *Subject) (errs field.ErrorList) {
+	path, requests := s.volumeRequests()
+	if len(requests) == 0 {
+		return nil
+	}
+	inTemplate, running := storageOf(s.Spec).volumes, map[string]*v1.Volume(nil)
+	if vmi := s.runningVMI(); vmi != nil {
+		running = storageOf(&vmi.Spec).volumes
+	}
+	for i := range requests {
+		add := added(&requests[i])
+		if add == nil {
+			continue
+		}
+		name, volume := path.Index(i).Child("addVolumeOptions", "name"), requestedVolume(add)
+		if there := inTemplate[add.Name]; there != nil && !equality.Semantic.DeepEqual(*there, volume) {
+			errs = append(errs, field.Invalid(name, add.Name, "the template of the VM has another volume of this name"))
+		} else if there := running[add.Name]; there != nil && !equality.Semantic.DeepEqual(*there, volume) {
+			errs = append(errs, field.Invalid(name, add.Name, "the running VMI has another volume of this name"))
+		}
+	}
+	return errs
+}
+
+// volumeRequestsFit judges the VM's template as it will be once KubeVirt has done what is requested. The paths
+// are those in that template. KubeVirt looks at it as written, without instancetype and defaults, so that it
+// refuses requests for VMs which it otherwise takes. Of a request that is wrong in itself, the other rules
+// speak.
+func volumeRequestsFit(s *Subject) (errs field.ErrorList) {
+	_, requests := s.volumeRequests()
+	if len(requests) == 0 || s.VM.Spec.Template == nil {
+		return nil
+	}
+	for _, check := range []func(*Subject) field.ErrorList{volumeRequestKinds, volumeRequestsOnce, volumeRequestDisks, volumeRequestNames} {
+		if len(check(s)) > 0 {
+			return nil
+		}
+	}
+	after := *s
+	after.Spec = withVolumeRequests(&s.VM.Spec.Template.Spec, requests)
+	type fault struct {
+		kind  field.ErrorType
+		field string
+	}
+	known, table := map[fault]bool{}, slices.Concat(cpuRules(), memoryRules(), diskRules(), volumeRules())
+	for _, f := range table.Check(s, OnSpec) {
+		known[fault{f.Error.Type, f.Error.Field}] = true
+	}
+	for _, f := range table.Check(&after, OnSpec) {
+		if f.Severity == Warn || known[fault{f.Error.Type, f.Error.Field}] {
+			continue
+		}
+		err := *f.Error
+		err.Detail = "in the template as written, with the volumes of status.volumeRequests: " + err.Detail
+		errs = append(errs, &err)
+	}
+	return errs
+}
+
+// withVolumeRequests is the spec that KubeVirt will make of one by what is requested.
+func withVolumeRequests(spec *v1.VirtualMachineInstanceSpec, requests []v1.VirtualMachineVolumeRequest) *v1.VirtualMachineInstanceSpec {
+	spec = spec.DeepCopy()
+	volumes, disks := spec.Volumes, spec.Domain.Devices.Disks
+	// How often a name is used, and how many of these, from the first, are removed.
+	present, gone := map[string]int{}, map[string]int{}
+	presentDisks, goneDisks := map[string]int{}, map[string]int{}
+	for i := range volumes {
+		present[volumes[i].Name]++
+	}
+	for i := range disks {
+		presentDisks[disks[i].Name]++
+	}
+	for i := range requests {
+		if remove := removed(&requests[i]); remove != nil {
+			gone[remove.Name], goneDisks[remove.Name] = present[remove.Name], presentDisks[remove.Name]
+		}
+		add := added(&requests[i])
+		if add == nil || present[add.Name] > gone[add.Name] {
+			continue
+		}
+		volumes, present[add.Name] = append(volumes, pluggedVolume(add)), present[add.Name]+1
+		if add.Disk != nil {
+			disk := add.Disk.DeepCopy()
+			disk.Name = add.Name
+			disks, presentDisks[add.Name] = append(disks, *disk), presentDisks[add.Name]+1
+		}
+	}
+	spec.Volumes = slices.DeleteFunc(volumes, func(v v1.Volume) bool { return takeOne(gone, v.Name) })
+	spec.Domain.Devices.Disks = slices.DeleteFunc(disks, func(d v1.Disk) bool { return takeOne(goneDisks, d.Name) })
+	return spec
+}
+
+func takeOne(counts map[string]int, name string) bool {
+	if counts[name] == 0 {
+		return false
+	}
+	counts[name]--
+	return true
+}
+
+// pluggedVolume is the volume that KubeVirt makes of a request.
+func pluggedVolume(add *v1.AddVolumeOptions) v1.Volume {
+	volume := requestedVolume(add)
+	if volume.PersistentVolumeClaim != nil {
+		volume.PersistentVolumeClaim.Hotpluggable = true
+	}
+	if volume.DataVolume != nil {
+		volume.DataVolume.Hotpluggable = true
+	}
+	return volume
+}
+
+// volumeRequestHugepages refuses what KubeVirt's own admission fails on: it looks for the memory of such a
+// template, where no instancetype or default counts, without seeing whether there is any.
+func volumeRequestHugepages(s *Subject) field.ErrorList {
+	if _, requests := s.volumeRequests(); len(requests) == 0 || s.VM.Spec.Template == nil {
+		return nil
+	}
+	domain := &s.VM.Spec.Template.Spec.Domain
+	if domain.Memory == nil || domain.Memory.Hugepages == nil || domain.Memory.Guest != nil {
+		return nil
+	}
+	if _, requested := domain.Resources.Requests[k8sv1.ResourceMemory]; requested {
+		return nil
+	}
+	return field.ErrorList{field.Required(s.Domain().Child("memory", "guest"), "KubeVirt takes volume requests for a VM with hugepages only if its template says how much memory it has")}
+}
+
+func volumeRequestsWhileMigrating(s *Subject) field.ErrorList {
+	path, requests := s.volumeRequests()
+	vmi := s.runningVMI()
+	if len(requests) == 0 || vmi == nil || vmi.Status.MigrationState == nil {
+		return nil
+	}
+	if state := vmi.Status.MigrationState; state.StartTimestamp == nil || state.EndTimestamp != nil {
+		return nil
+	}
+	return field.ErrorList{unsupportedChange(path, "volumes cannot be plugged or unplugged while the VM migrates")}
+}

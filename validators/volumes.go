@@ -1,0 +1,475 @@
+package validators
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// Feature gates that volumes depend on.
+const (
+	gateContainerPathVolumes   = "ContainerPathVolumes"
+	gateHostDisk               = "HostDisk"
+	gateVirtioFSStorageVolumes = "EnableVirtioFsStorageVolumes"
+)
+
+// reservedContainerPaths are where KubeVirt's own parts of the pod are: what is below, and what only begins
+// like them, is no guest's business.
+var reservedContainerPaths = []string{"/var/run/kubevirt", "/var/run/libvirt"}
+
+func volumeRules() Table {
+	return Table{
+		{
+			ID: "volume-count", Scope: OnSpec, Check: volumeCount,
+			Title:  "A VM has at most 256 volumes",
+			Remedy: "Remove volumes, or spread the data over several VMs.",
+		},
+		{
+			ID: "volume-names-unique", Scope: OnSpec, Check: volumeNamesUnique,
+			Title:  "No two volumes have the same name",
+			Remedy: "Rename one of the volumes, and its disk with it.",
+		},
+		{
+			ID: "volume-one-source", Scope: OnSpec, Check: eachVolume(volumeOneSource),
+			Title:  "A volume has one source",
+			Remedy: "Keep one source in the volume; give each other one a volume of its own.",
+		},
+		{
+			ID: "volume-is-shown", Scope: OnVMI, Check: volumeIsShown,
+			Title:  "Each volume is shown as a disk or a filesystem",
+			Remedy: "Add a disk or a filesystem with the name of the volume, or remove the volume.",
+		},
+		{
+			ID: "volume-data-volume-name", Scope: OnSpec, Check: eachVolume(volumeDataVolumeName),
+			Title:  "A dataVolume volume names its DataVolume",
+			Remedy: "Set dataVolume.name to the name of a DataVolume in the namespace.",
+		},
+		{
+			ID: "volume-config-map-name", Scope: OnSpec, Check: eachVolume(volumeConfigMapName),
+			Title:  "A configMap volume names its ConfigMap",
+			Remedy: "Set configMap.name to the name of a ConfigMap in the namespace.",
+		},
+		{
+			ID: "volume-secret-name", Scope: OnSpec, Check: eachVolume(volumeSecretName),
+			Title:  "A secret volume names its Secret",
+			Remedy: "Set secret.secretName to the name of a Secret in the namespace.",
+		},
+		{
+			ID: "volume-service-account-name", Scope: OnSpec, Check: eachVolume(volumeServiceAccountName),
+			Title:  "A serviceAccount volume names its ServiceAccount",
+			Remedy: "Set serviceAccount.serviceAccountName to the name of a ServiceAccount in the namespace.",
+		},
+		{
+			ID: "volume-one-service-account", Scope: OnSpec,
+			Check:  atMostOneVolume("serviceAccount", func(v *v1.Volume) bool { return v.ServiceAccount != nil }),
+			Title:  "A VM has at most one serviceAccount volume",
+			Remedy: "Keep one serviceAccount volume: a pod runs as one ServiceAccount.",
+		},
+		{
+			ID: "volume-one-downward-metrics", Scope: OnSpec,
+			Check:  atMostOneVolume("downwardMetrics", func(v *v1.Volume) bool { return v.DownwardMetrics != nil }),
+			Title:  "A VM has at most one downwardMetrics volume",
+			Remedy: "Keep one downwardMetrics volume: all of them would show the same.",
+		},
+		{
+			ID: "volume-one-memory-dump", Scope: OnSpec,
+			Check:  atMostOneVolume("memoryDump", func(v *v1.Volume) bool { return v.MemoryDump != nil }),
+			Title:  "A VM has at most one memoryDump volume",
+			Remedy: "Keep one memoryDump volume, and dump again after the first one is done.",
+		},
+		{
+			ID: "volume-downward-metrics-gate", Scope: OnSpec, Security: true, Check: eachVolume(volumeDownwardMetricsGate),
+			Title:  "A downwardMetrics volume needs the feature gate DownwardMetrics",
+			Remedy: "Ask the cluster's admin for the feature gate DownwardMetrics, or remove the volume.",
+		},
+		{
+			ID: "volume-container-disk-path", Scope: OnSpec, Security: true, Check: eachVolume(volumeContainerDiskPath),
+			Title:  "The path in a container disk is absolute and plain",
+			Remedy: "Write the path of the image file in the container, like /disk/fedora.qcow2, or leave it out.",
+		},
+		{
+			ID: "volume-host-disk-gate", Scope: OnSpec, Security: true, Check: eachVolume(volumeHostDiskGate),
+			Title:  "A hostDisk volume needs the feature gate HostDisk",
+			Remedy: "Use a PersistentVolumeClaim, or ask the cluster's admin for the feature gate HostDisk.",
+		},
+		{
+			ID: "volume-host-disk-path", Scope: OnSpec, Check: eachVolume(volumeHostDiskPath),
+			Title:  "A hostDisk volume has a path",
+			Remedy: "Set hostDisk.path to the file of the disk on the node.",
+		},
+		{
+			ID: "volume-host-disk-type", Scope: OnSpec, Check: eachVolume(volumeHostDiskType),
+			Title:  "A hostDisk volume is of the type Disk or DiskOrCreate",
+			Remedy: "Set hostDisk.type to Disk if the file exists, else to DiskOrCreate.",
+		},
+		{
+			ID: "volume-host-disk-capacity", Scope: OnSpec, Check: eachVolume(volumeHostDiskCapacity),
+			Title:  "Only a hostDisk that may be created has a capacity",
+			Remedy: "Remove the capacity, or set hostDisk.type to DiskOrCreate.",
+		},
+		{
+			ID: "volume-container-path-gate", Scope: OnSpec, Security: true, Check: eachVolume(volumeContainerPathGate),
+			Title:  "A containerPath volume needs the feature gate ContainerPathVolumes",
+			Remedy: "Ask the cluster's admin for the feature gate ContainerPathVolumes, or remove the volume.",
+		},
+		{
+			ID: "volume-container-path-device", Scope: OnSpec, Check: volumeContainerPathDevice,
+			Title:  "A containerPath volume is shown as a filesystem",
+			Remedy: "Add a filesystem with the name of the volume, and remove the disk of that name.",
+		},
+		{
+			ID: "volume-container-path-reserved", Scope: OnSpec, Security: true, Check: eachVolume(volumeContainerPathReserved),
+			Title:  "A containerPath volume stays away from KubeVirt's own directories",
+			Remedy: "Use a path that is mounted for the guest, outside /var/run/kubevirt and /var/run/libvirt.",
+		},
+		{
+			ID: "filesystem-storage-gate", Scope: OnSpec, Security: true, Check: filesystemStorageGate,
+			Title:  "A filesystem on a PersistentVolumeClaim or DataVolume needs the feature gate EnableVirtioFsStorageVolumes",
+			Remedy: "Show the volume as a disk, or ask the cluster's admin for the feature gate EnableVirtioFsStorageVolumes.",
+		},
+		{
+			ID: "utility-volumes-later", Scope: OnSpec, Check: utilityVolumesLater,
+			Title:  "Utility volumes are only plugged into a running VM",
+			Remedy: "Remove utilityVolumes: KubeVirt adds them itself while the VM runs.",
+		},
+		{
+			ID: "service-account-name", Scope: OnSpec, Check: serviceAccountName,
+			Title:  "serviceAccountName could name a ServiceAccount",
+			Remedy: "Use the name of a ServiceAccount in the namespace.",
+		},
+		{
+			ID: "service-account-volume", Scope: OnSpec, Security: true, Check: serviceAccountVolume,
+			Title:  "serviceAccountName and the serviceAccount volume name the same ServiceAccount",
+			Remedy: "Write the same name in both, or remove one of them: a pod runs as one ServiceAccount.",
+		},
+	}
+}
+
+// volumeAt is where a volume stands. The path is made only for a finding.
+type volumeAt struct {
+	s     *Subject
+	index int
+}
+
+func (at volumeAt) path(names ...string) *field.Path {
+	path := at.s.Path.Child("volumes").Index(at.index)
+	for _, name := range names {
+		path = path.Child(name)
+	}
+	return path
+}
+
+// volumesOf are the volumes to look at one by one: none where the lists are so long that only their length
+// matters.
+func volumesOf(s *Subject) []v1.Volume {
+	if tooLong(s) {
+		return nil
+	}
+	return s.Spec.Volumes
+}
+
+// eachVolume makes a rule of a check of one volume.
+func eachVolume(check func(*v1.Volume, volumeAt) *field.Error) func(*Subject) field.ErrorList {
+	return func(s *Subject) (errs field.ErrorList) {
+		volumes := volumesOf(s)
+		for i := range volumes {
+			if err := check(&volumes[i], volumeAt{s, i}); err != nil {
+				errs = append(errs, err)
+			}
+		}
+		return errs
+	}
+}
+
+// atMostOneVolume makes a rule of a source that only one volume may have.
+func atMostOneVolume(source string, has func(*v1.Volume) bool) func(*Subject) field.ErrorList {
+	return func(s *Subject) field.ErrorList {
+		volumes := volumesOf(s)
+		var names []string
+		for i := range volumes {
+			if has(&volumes[i]) {
+				names = append(names, volumes[i].Name)
+			}
+		}
+		if len(names) < 2 {
+			return nil
+		}
+		return field.ErrorList{field.Invalid(s.Path.Child("volumes"), strings.Join(names, ", "), fmt.Sprintf("%d volumes have the source %s; at most one may", len(names), source))}
+	}
+}
+
+// volumesByName finds volumes; of those with the same name, the last.
+func volumesByName(s *Subject) map[string]*v1.Volume {
+	volumes := make(map[string]*v1.Volume, len(s.Spec.Volumes))
+	for i := range s.Spec.Volumes {
+		volumes[s.Spec.Volumes[i].Name] = &s.Spec.Volumes[i]
+	}
+	return volumes
+}
+
+// onClaim tells whether a volume is stored in a PersistentVolumeClaim of its own.
+func onClaim(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.DataVolume != nil }
+
+func diskNames(s *Subject) map[string]bool {
+	names := make(map[string]bool, len(s.Spec.Domain.Devices.Disks))
+	for i := range s.Spec.Domain.Devices.Disks {
+		names[s.Spec.Domain.Devices.Disks[i].Name] = true
+	}
+	return names
+}
+
+func filesystemNames(s *Subject) map[string]bool {
+	names := make(map[string]bool, len(s.Spec.Domain.Devices.Filesystems))
+	for i := range s.Spec.Domain.Devices.Filesystems {
+		names[s.Spec.Domain.Devices.Filesystems[i].Name] = true
+	}
+	return names
+}
+
+func volumeCount(s *Subject) field.ErrorList {
+	if n := len(s.Spec.Volumes); n > storageListMax {
+		return field.ErrorList{field.Invalid(s.Path.Child("volumes"), n, fmt.Sprintf("a VM may have at most %d volumes", storageListMax))}
+	}
+	return nil
+}
+
+func volumeNamesUnique(s *Subject) (errs field.ErrorList) {
+	volumes := volumesOf(s)
+	first := make(map[string]int, len(volumes))
+	for i := range volumes {
+		name := volumes[i].Name
+		if other, taken := first[name]; taken {
+			errs = append(errs, field.Invalid(volumeAt{s, i}.path("name"), name, fmt.Sprintf("volumes[%d] has this name already", other)))
+			continue
+		}
+		first[name] = i
+	}
+	return errs
+}
+
+// volumeSources are the sources that a volume has, in the order of the API.
+func volumeSources(v *v1.Volume) (sources []string) {
+	for _, one := range []struct {
+		name string
+		set  bool
+	}{
+		{"hostDisk", v.HostDisk != nil},
+		{"persistentVolumeClaim", v.PersistentVolumeClaim != nil},
+		{"cloudInitNoCloud", v.CloudInitNoCloud != nil},
+		{"cloudInitConfigDrive", v.CloudInitConfigDrive != nil},
+		{"sysprep", v.Sysprep != nil},
+		{"containerDisk", v.ContainerDisk != nil},
+		{"ephemeral", v.Ephemeral != nil},
+		{"emptyDisk", v.EmptyDisk != nil},
+		{"dataVolume", v.DataVolume != nil},
+		{"configMap", v.ConfigMap != nil},
+		{"secret", v.Secret != nil},
+		{"downwardAPI", v.DownwardAPI != nil},
+		{"serviceAccount", v.ServiceAccount != nil},
+		{"downwardMetrics", v.DownwardMetrics != nil},
+		{"memoryDump", v.MemoryDump != nil},
+		{"containerPath", v.ContainerPath != nil},
+	} {
+		if one.set {
+			sources = append(sources, one.name)
+		}
+	}
+	return sources
+}
+
+func volumeOneSource(v *v1.Volume, at volumeAt) *field.Error {
+	switch sources := volumeSources(v); len(sources) {
+	case 1:
+		return nil
+	case 0:
+		return field.Invalid(at.path(), v.Name, "the volume has no source; it needs exactly one, like persistentVolumeClaim or containerDisk")
+	default:
+		return field.Invalid(at.path(), v.Name, fmt.Sprintf("the volume has %d sources (%s); it needs exactly one", len(sources), strings.Join(sources, ", ")))
+	}
+}
+
+// volumeIsShown is for VMIs: what a VM does not show, KubeVirt adds a disk for when it starts. Memory dumps
+// are left out: no guest sees them.
+func volumeIsShown(s *Subject) (errs field.ErrorList) {
+	volumes := volumesOf(s)
+	if len(volumes) == 0 {
+		return nil
+	}
+	disks, filesystems := diskNames(s), filesystemNames(s)
+	for i := range volumes {
+		if v := &volumes[i]; v.MemoryDump == nil && !disks[v.Name] && !filesystems[v.Name] {
+			errs = append(errs, field.Invalid(volumeAt{s, i}.path("name"), v.Name, "there is neither a disk nor a filesystem with this name"))
+		}
+	}
+	return errs
+}
+
+func volumeDataVolumeName(v *v1.Volume, at volumeAt) *field.Error {
+	if v.DataVolume == nil || v.DataVolume.Name != "" {
+		return nil
+	}
+	return field.Required(at.path("dataVolume", "name"), "the volume must name its DataVolume")
+}
+
+func volumeConfigMapName(v *v1.Volume, at volumeAt) *field.Error {
+	if v.ConfigMap == nil || v.ConfigMap.Name != "" {
+		return nil
+	}
+	return field.Invalid(at.path("configMap", "name"), "", "the volume must name its ConfigMap")
+}
+
+func volumeSecretName(v *v1.Volume, at volumeAt) *field.Error {
+	if v.Secret == nil || v.Secret.SecretName != "" {
+		return nil
+	}
+	return field.Invalid(at.path("secret", "secretName"), "", "the volume must name its Secret")
+}
+
+func volumeServiceAccountName(v *v1.Volume, at volumeAt) *field.Error {
+	if v.ServiceAccount == nil || v.ServiceAccount.ServiceAccountName != "" {
+		return nil
+	}
+	return field.Invalid(at.path("serviceAccount", "serviceAccountName"), "", "the volume must name its ServiceAccount")
+}
+
+func volumeDownwardMetricsGate(v *v1.Volume, at volumeAt) *field.Error {
+	if v.DownwardMetrics == nil || at.s.Facts.GateEnabled(gateDownwardMetrics) {
+		return nil
+	}
+	return field.Invalid(at.path(), v.Name, "downwardMetrics needs the feature gate "+gateDownwardMetrics+", which is off")
+}
+
+// volumeContainerDiskPath lets a closing slash pass, as KubeVirt does.
+func volumeContainerDiskPath(v *v1.Volume, at volumeAt) *field.Error {
+	if v.ContainerDisk == nil || v.ContainerDisk.Path == "" {
+		return nil
+	}
+	switch given := v.ContainerDisk.Path; {
+	case given == "/":
+		return field.Invalid(at.path("containerDisk"), given, "path must be that of a file, not the root directory")
+	case path.Join("/", given) != strings.TrimSuffix(given, "/"):
+		return field.Invalid(at.path("containerDisk"), given, "path must be absolute, without '.', '..' and doubled slashes")
+	}
+	return nil
+}
+
+func volumeHostDiskGate(v *v1.Volume, at volumeAt) *field.Error {
+	if v.HostDisk == nil || at.s.Facts.GateEnabled(gateHostDisk) {
+		return nil
+	}
+	return field.Invalid(at.path(), v.Name, "hostDisk needs the feature gate "+gateHostDisk+", which is off")
+}
+
+func volumeHostDiskPath(v *v1.Volume, at volumeAt) *field.Error {
+	if v.HostDisk == nil || v.HostDisk.Path != "" {
+		return nil
+	}
+	return &field.Error{Type: field.ErrorTypeNotFound, Field: at.path("hostDisk", "path").String(), BadValue: "", Detail: "the volume must say where the disk is on the node"}
+}
+
+func volumeHostDiskType(v *v1.Volume, at volumeAt) *field.Error {
+	if v.HostDisk == nil || v.HostDisk.Type == v1.HostDiskExists || v.HostDisk.Type == v1.HostDiskExistsOrCreate {
+		return nil
+	}
+	return field.Invalid(at.path("hostDisk", "type"), v.HostDisk.Type, "the type must be Disk, for a file that exists, or DiskOrCreate")
+}
+
+func volumeHostDiskCapacity(v *v1.Volume, at volumeAt) *field.Error {
+	if v.HostDisk == nil || v.HostDisk.Type != v1.HostDiskExists || v.HostDisk.Capacity.IsZero() {
+		return nil
+	}
+	return field.Invalid(at.path("hostDisk", "capacity"), v.HostDisk.Capacity.String(), "a disk of the type Disk exists already; only DiskOrCreate takes a capacity")
+}
+
+func volumeContainerPathGate(v *v1.Volume, at volumeAt) *field.Error {
+	if v.ContainerPath == nil || at.s.Facts.GateEnabled(gateContainerPathVolumes) {
+		return nil
+	}
+	return field.Invalid(at.path(), v.Name, "containerPath needs the feature gate "+gateContainerPathVolumes+", which is off")
+}
+
+func volumeContainerPathDevice(s *Subject) (errs field.ErrorList) {
+	var disks, filesystems map[string]bool
+	volumes := volumesOf(s)
+	for i := range volumes {
+		v := &volumes[i]
+		if v.ContainerPath == nil {
+			continue
+		}
+		if disks == nil {
+			disks, filesystems = diskNames(s), filesystemNames(s)
+		}
+		switch {
+		case disks[v.Name]:
+			errs = append(errs, field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume is shown as a filesystem, never as a disk"))
+		case !filesystems[v.Name]:
+			errs = append(errs, field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume needs a filesystem with its name"))
+		}
+	}
+	return errs
+}
+
+func volumeContainerPathReserved(v *v1.Volume, at volumeAt) *field.Error {
+	if v.ContainerPath == nil {
+		return nil
+	}
+	given := path.Clean(v.ContainerPath.Path)
+	for _, reserved := range reservedContainerPaths {
+		if strings.HasPrefix(given, reserved) {
+			return field.Invalid(at.path("containerPath", "path"), v.ContainerPath.Path, reserved+" and all that begins like it belongs to KubeVirt")
+		}
+	}
+	return nil
+}
+
+// filesystemStorageGate: for storage volumes the filesystem is served by a process with more rights.
+func filesystemStorageGate(s *Subject) field.ErrorList {
+	filesystems := s.Spec.Domain.Devices.Filesystems
+	if len(filesystems) == 0 || tooLong(s) || s.Facts.GateEnabled(gateVirtioFSStorageVolumes) {
+		return nil
+	}
+	volumes := volumesByName(s)
+	var names []string
+	for i := range filesystems {
+		if v := volumes[filesystems[i].Name]; v != nil && onClaim(v) {
+			names = append(names, v.Name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Devices().Child("filesystems"), strings.Join(names, ", "), "filesystems on a persistentVolumeClaim or dataVolume need the feature gate "+gateVirtioFSStorageVolumes+", which is off")}
+}
+
+func utilityVolumesLater(s *Subject) field.ErrorList {
+	if len(s.Spec.UtilityVolumes) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("utilityVolumes"), len(s.Spec.UtilityVolumes), "utility volumes cannot be there from the start; they are plugged into a running VM")}
+}
+
+func serviceAccountName(s *Subject) field.ErrorList {
+	name := s.Spec.ServiceAccountName
+	if name == "" || len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("serviceAccountName"), name, "no ServiceAccount can have this name: 1 to 253 lower-case letters, digits, '-' and '.', each part with a letter or digit at both ends")}
+}
+
+func serviceAccountVolume(s *Subject) field.ErrorList {
+	name := s.Spec.ServiceAccountName
+	if name == "" {
+		return nil
+	}
+	volumes := volumesOf(s)
+	for i := range volumes {
+		if account := volumes[i].ServiceAccount; account != nil && account.ServiceAccountName != name {
+			return field.ErrorList{field.Invalid(s.Path.Child("serviceAccountName"), name, fmt.Sprintf("volumes[%d] names the ServiceAccount %q; both must be the same", i, account.ServiceAccountName))}
+		}
+	}
+	return nil
+}
