@@ -52,15 +52,7 @@ func arm64(ctx context.Context, s *show) error {
 	if err := s.runs(ctx, "arm"); err != nil {
 		return err
 	}
-	line := "kubectl virtward explain -f " + file + " --from-cluster -o "
-	if _, err := s.does(ctx, s.alice, line+"table"); err != nil {
-		return err
-	}
-	said := &explanation{}
-	if err := s.decode(ctx, s.alice, line+"json", said); err != nil {
-		return err
-	}
-	vmi, err := s.stored(ctx, "vmi/arm")
+	said, vmi, err := s.explained(ctx, file, "vmi/arm")
 	if err != nil {
 		return err
 	}

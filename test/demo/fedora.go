@@ -52,15 +52,7 @@ func (s *show) fedoraStored(ctx context.Context, file string) error {
 }
 
 func (s *show) fedoraExplained(ctx context.Context, file string) error {
-	line := "kubectl virtward explain -f " + file + " --from-cluster -o "
-	if _, err := s.does(ctx, s.alice, line+"table"); err != nil {
-		return err
-	}
-	said := &explanation{}
-	if err := s.decode(ctx, s.alice, line+"json", said); err != nil {
-		return err
-	}
-	vmi, err := s.stored(ctx, "vmi/fedora")
+	said, vmi, err := s.explained(ctx, file, "vmi/fedora")
 	if err != nil {
 		return err
 	}

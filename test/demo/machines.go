@@ -56,6 +56,20 @@ func (s *show) specOfFile(file string) (map[string]any, error) {
 	return specOf(object)
 }
 
+// explained shows what explain says of a file in this cluster, and returns that with what the cluster then holds.
+func (s *show) explained(ctx context.Context, file, name string) (*explanation, map[string]any, error) {
+	line := "kubectl virtward explain -f " + file + " --from-cluster -o "
+	if _, err := s.does(ctx, s.alice, line+"table"); err != nil {
+		return nil, nil, err
+	}
+	said := &explanation{}
+	if err := s.decode(ctx, s.alice, line+"json", said); err != nil {
+		return nil, nil, err
+	}
+	object, err := s.stored(ctx, name)
+	return said, object, err
+}
+
 // stored is an object of alice's as the API server has it.
 func (s *show) stored(ctx context.Context, name string) (map[string]any, error) {
 	var object map[string]any
