@@ -12,6 +12,7 @@ import (
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/validators"
 )
 
 // Input is everything that decides how a virtual machine will run.
@@ -23,6 +24,23 @@ type Input struct {
 	Facts *platform.Facts
 	// References are the objects that the VM points at, as far as they were found.
 	References
+
+	// OldVM or OldVMI is the object before an update; nil at a creation. An update of a VMI is not completed,
+	// and only what changed in it is checked: KubeVirt alone updates a VMI.
+	OldVM  *v1.VirtualMachine
+	OldVMI *v1.VirtualMachineInstance
+	// Arrived tells that every mutating webhook has seen the VMI, so that it is checked as it is, and whatever
+	// would still be filled is a finding.
+	Arrived bool
+	// Raw is the object as it was sent, as JSON, as far as it is known.
+	Raw []byte
+	// Running is the VMI that runs from the VM, as far as it is known.
+	Running *v1.VirtualMachineInstance
+	// Requester asks, with these extra attributes; empty where nobody in particular does.
+	Requester      string
+	RequesterExtra map[string][]string
+	// Severities are those of rules which differ from the rules' own.
+	Severities validators.Severities
 }
 
 // References are the objects that a virtual machine points at. Lookup finds them; what is missing is nil.
@@ -89,8 +107,16 @@ type Verdict struct {
 	// Changes lead from the object as written to the effective spec, in the order in which they were made.
 	// Paths are those of the object as written.
 	Changes []provenance.Change
-	// Conflicts are fields that cannot be completed or expanded, at the fields of the object as written.
-	Conflicts field.ErrorList
+	// Conflicts are what kept the object from being expanded and completed, at fields of the object as written.
+	Conflicts []validators.Conflict
+	// Findings are what the checks say, sorted by field, at fields of the object as written. Conflicts are
+	// among them. Only Evaluate checks.
+	Findings []validators.Finding
+}
+
+// Allowed tells whether no finding refuses the object.
+func (v *Verdict) Allowed() bool {
+	return !refuses(v.Findings)
 }
 
 // Layers are the names of the layers that made some changes, in the order of the first change of each.
@@ -112,9 +138,18 @@ type Pipeline struct {
 // NewPipeline builds the pipeline for the hypervisors of a registry.
 func NewPipeline(registry *hypervisors.Registry) *Pipeline { return &Pipeline{hypervisors: registry} }
 
-// Evaluate computes how a virtual machine will run. The error is about the call, never about the virtual
-// machine: no object, no facts, or a hypervisor that is not registered.
+// Evaluate computes how a virtual machine will run, and whether it could. The error is about the call, never
+// about the virtual machine: no object, no facts, or a hypervisor that is not registered.
 func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
+	verdict, err := p.Complete(in)
+	if err != nil {
+		return nil, err
+	}
+	return verdict, p.check(in, verdict)
+}
+
+// Complete computes how a virtual machine will run, and checks nothing. Its error is Evaluate's.
+func (p *Pipeline) Complete(in Input) (*Verdict, error) {
 	switch {
 	case in.Facts == nil:
 		return nil, fmt.Errorf("evaluating a virtual machine: there are no facts")
@@ -122,6 +157,8 @@ func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 		return nil, fmt.Errorf("evaluating a virtual machine: exactly one of VM and VMI must be given")
 	case in.VM != nil:
 		return p.virtualMachine(in)
+	case in.OldVMI != nil:
+		return &Verdict{VMI: in.VMI, Spec: &in.VMI.Spec, Hypervisor: in.Facts.Hypervisor.Name, Architecture: in.VMI.Spec.Architecture}, nil
 	}
 	return p.virtualMachineInstance(in)
 }
@@ -135,7 +172,7 @@ func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
 	verdict := &Verdict{VM: vm, Hypervisor: in.Facts.Hypervisor.Name}
 	if vm.Spec.Template == nil {
 		vm.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
-		verdict.Conflicts = field.ErrorList{field.Required(field.NewPath("spec", "template"), "a VM needs a template")}
+		verdict.Conflicts = validators.Conflicts(validators.RuleTemplateRequired, field.ErrorList{field.Required(field.NewPath("spec", "template"), "a VM needs a template")})
 		verdict.Spec = &vm.Spec.Template.Spec
 		return verdict, nil
 	}
@@ -150,21 +187,26 @@ func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	verdict.Conflicts = append(slices.Clone(in.Conflicts), provider.SetVirtualMachineDefaults(vm, in.Facts, rec)...)
+	verdict.conflict(validators.RuleReference, in.Conflicts)
+	verdict.conflict(validators.RuleDefaultNotPermitted, provider.SetVirtualMachineDefaults(vm, in.Facts, rec))
 	verdict.Persist = persistedInVM(rec.Changes())
 
 	target := instancetypes.TemplateOf(vm)
 	target.Spec = spec.DeepCopy()
 	annotations, conflicts := instancetypes.Expand(target, in.Instancetype, in.Preference, rec)
-	verdict.Conflicts = append(verdict.Conflicts, conflicts...)
-	verdict.Conflicts = append(verdict.Conflicts, provider.SetDefaultVirtualMachineInstanceSpec(in.Facts, target.Spec, rec)...)
-	verdict.Conflicts = append(verdict.Conflicts, instancetypes.Requirements(target, in.Instancetype, in.Preference)...)
+	verdict.conflict(validators.RuleInstancetypeConflict, conflicts)
+	verdict.conflict(validators.RuleDefaultNotPermitted, provider.SetDefaultVirtualMachineInstanceSpec(in.Facts, target.Spec, rec))
+	verdict.conflict(validators.RulePreferenceRequirements, instancetypes.Requirements(target, in.Instancetype, in.Preference))
 	if err := instancetypes.CheckSpread(target, in.Instancetype, in.Preference); err != nil && len(conflicts) == 0 {
-		verdict.Conflicts = append(verdict.Conflicts, err)
+		verdict.conflict(validators.RuleCPUSpread, field.ErrorList{err})
 	}
 	verdict.Spec, verdict.Annotations = target.Spec, annotations
 	verdict.Architecture, verdict.Changes = target.Spec.Architecture, rec.Changes()
 	return verdict, nil
+}
+
+func (v *Verdict) conflict(rule string, errs field.ErrorList) {
+	v.Conflicts = append(v.Conflicts, validators.Conflicts(rule, errs)...)
 }
 
 // persistedInVM are the changes that are ours to write into a VM. What a preference says of DataVolume
@@ -185,13 +227,13 @@ func (p *Pipeline) virtualMachineInstance(in Input) (*Verdict, error) {
 	verdict := &Verdict{VMI: vmi, Hypervisor: in.Facts.Hypervisor.Name, Spec: &vmi.Spec}
 	rec := provenance.NewRecorder("spec")
 	if conflict := mutators.ApplyPresets(&vmi.Spec, in.Presets, rec); conflict != "" {
-		verdict.Conflicts = append(verdict.Conflicts, field.Invalid(field.NewPath("metadata", "labels"), vmi.Labels, conflict))
+		verdict.conflict(validators.RulePresetConflict, field.ErrorList{field.Invalid(field.NewPath("metadata", "labels"), vmi.Labels, conflict)})
 	}
 	provider, err := p.provider(in.Facts, &vmi.Spec)
 	if err != nil {
 		return nil, err
 	}
-	verdict.Conflicts = append(verdict.Conflicts, provider.SetDefaultVirtualMachineInstance(in.Facts, vmi, rec)...)
+	verdict.conflict(validators.RuleDefaultNotPermitted, provider.SetDefaultVirtualMachineInstance(in.Facts, vmi, rec))
 	verdict.Architecture, verdict.Changes, verdict.Persist = vmi.Spec.Architecture, rec.Changes(), rec.Changes()
 	return verdict, nil
 }

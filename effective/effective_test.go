@@ -146,7 +146,7 @@ func TestConflictsNameTheFieldThatTheUserWrote(t *testing.T) {
 	in.Instancetype.Spec.Memory.Guest = *vm.Spec.Template.Spec.Domain.Memory.Guest
 	verdict := evaluate(t, in)
 	want := `spec.template.spec.domain.memory.guest: Invalid value: must not be set: instancetype "u1.small" determines it`
-	if len(verdict.Conflicts) != 1 || verdict.Conflicts[0].Error() != want {
+	if len(verdict.Conflicts) != 1 || verdict.Conflicts[0].Error.Error() != want {
 		t.Errorf("conflicts %v,\nwant %s", verdict.Conflicts, want)
 	}
 }
@@ -156,7 +156,7 @@ func TestANetworkThatIsNotPermitted(t *testing.T) {
 	facts.PermitBridge = false
 	verdict := evaluate(t, effective.Input{VM: build.VM("db").Obj(), Facts: &facts})
 	want := `spec.template.spec.domain.devices.interfaces: Invalid value: "bridge": the cluster's default interface is a bridge, which it does not permit on the pod network: name the interfaces and networks of this VM`
-	if len(verdict.Conflicts) != 1 || verdict.Conflicts[0].Error() != want {
+	if len(verdict.Conflicts) != 1 || verdict.Conflicts[0].Error.Error() != want {
 		t.Errorf("conflicts %v,\nwant %s", verdict.Conflicts, want)
 	}
 	if verdict.Spec.Domain.Machine == nil {
@@ -179,7 +179,7 @@ func TestPresetsComeBeforeDefaults(t *testing.T) {
 	other := *preset.DeepCopy()
 	other.Name, other.Spec.Domain.CPU.Cores = "large", 16
 	verdict = evaluate(t, effective.Input{VMI: build.VMI("db").Obj(), References: effective.References{Presets: []v1.VirtualMachineInstancePreset{preset, other}}})
-	if len(verdict.Conflicts) != 1 || verdict.Conflicts[0].Detail != "the presets large and small want different things of spec.domain.cpu" {
+	if len(verdict.Conflicts) != 1 || verdict.Conflicts[0].Error.Detail != "the presets large and small want different things of spec.domain.cpu" {
 		t.Errorf("conflicts: %v", verdict.Conflicts)
 	}
 }

@@ -1,5 +1,6 @@
 // Package examples_test checks that what we offer to copy is right: every example decodes strictly into
-// KubeVirt's own types, and every virtual machine in it is completed without a conflict.
+// KubeVirt's types or ours, every virtual machine in it is completed without a conflict, and settings are
+// those of rules that there are.
 package examples_test
 
 import (
@@ -19,10 +20,12 @@ import (
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/validators"
 )
 
 // kinds are those that examples are made of.
@@ -32,6 +35,7 @@ var kinds = map[schema.GroupVersionKind]func() any{
 	v1.GroupVersion.WithKind("KubeVirt"):                                                 func() any { return &v1.KubeVirt{} },
 	instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachineClusterInstancetype"): func() any { return &instancetypev1beta1.VirtualMachineClusterInstancetype{} },
 	instancetypev1beta1.SchemeGroupVersion.WithKind("VirtualMachineClusterPreference"):   func() any { return &instancetypev1beta1.VirtualMachineClusterPreference{} },
+	policyv1alpha1.GroupVersion.WithKind("RuleSettings"):                                 func() any { return &policyv1alpha1.RuleSettings{} },
 }
 
 // example is one file, decoded.
@@ -44,7 +48,7 @@ type example struct {
 func examples(t *testing.T) map[string]example {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"*.yaml", "kubevirt/*.yaml"} {
+	for _, pattern := range []string{"*.yaml", "kubevirt/*.yaml", "policy/*.yaml"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("there are no examples %s: %v", pattern, err)
@@ -113,8 +117,31 @@ func TestEveryExample(t *testing.T) {
 				isComplete(t, references, effective.Input{VM: object})
 			case *v1.VirtualMachineInstance:
 				isComplete(t, references, effective.Input{VMI: object})
+			case *policyv1alpha1.RuleSettings:
+				setsRules(t, object)
 			}
 		})
+	}
+}
+
+// setsRules checks settings as the webhook does, and that each of them makes a difference.
+func setsRules(t *testing.T, settings *policyv1alpha1.RuleSettings) {
+	t.Helper()
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := validators.CheckSettings(registry.Rules(), settings); len(errs) > 0 {
+		t.Error(errs)
+	}
+	for i := range settings.Spec.Rules {
+		rule := settings.Spec.Rules[i]
+		if rule.Reason == "" {
+			t.Errorf("%s is set without a reason", rule.Rule)
+		}
+		if own := registry.Rules()[slices.IndexFunc(registry.Rules(), func(r validators.Rule) bool { return r.ID == rule.Rule })].Severity; own == validators.Severity(rule.Severity) {
+			t.Errorf("%s is %s by itself", rule.Rule, own)
+		}
 	}
 }
 

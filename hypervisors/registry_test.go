@@ -1,22 +1,15 @@
 package hypervisors_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/mutators"
-	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/provenance"
-	"github.com/virtward/virtward/test/leaves"
+	"github.com/virtward/virtward/validators"
 )
 
 func registry(t *testing.T) *hypervisors.Registry {
@@ -57,97 +50,86 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// writers is what every provider built on mutators.BaseDefaults can tell.
-type writers interface{ Writers() []mutators.Writer }
+// TestEveryHypervisorRunsTheSuite: whoever adds a folder holds it to what the others are held to.
+func TestEveryHypervisorRunsTheSuite(t *testing.T) {
+	for _, h := range hypervisors.BuiltIn() {
+		text, err := os.ReadFile(filepath.Join(h.Name, h.Name+"_test.go"))
+		if err != nil || !strings.Contains(string(text), "hypervisor.Run(t, ") {
+			t.Errorf("the folder %s does not run test/conformance/hypervisor in %s_test.go: %v", h.Name, h.Name, err)
+		}
+	}
+}
 
-// TestEveryFieldHasOneWriter is contract 2: for one hypervisor and architecture no two steps write one field,
-// nor one a field below the other's.
-func TestEveryFieldHasOneWriter(t *testing.T) {
+func TestSupport(t *testing.T) {
 	r := registry(t)
-	for _, key := range r.Keys() {
-		hypervisor, architecture, _ := strings.Cut(key, "/")
-		provider, err := r.Defaults(hypervisor, architecture)
-		if err != nil {
-			t.Fatal(err)
+	named := func(hypervisor, architecture string) map[string]validators.Level {
+		levels := map[string]validators.Level{}
+		for _, line := range r.Support(hypervisor, architecture) {
+			levels[line.Capability.Name] = line.Level
 		}
-		writerOf := map[string]string{}
-		for _, w := range provider.(writers).Writers() {
-			if len(w.Fields) == 0 {
-				t.Errorf("%s: step %s of layer %s does not say what it writes", key, w.Step, w.Layer)
-			}
-			for _, f := range w.Fields {
-				for other, step := range writerOf {
-					if leaves.Covers(f, other) || leaves.Covers(other, f) {
-						t.Errorf("%s: %s of %s and %s of %s write the same field", key, f, w.Step, other, step)
-					}
-				}
-				writerOf[f] = w.Step
-			}
+		return levels
+	}
+	for _, tc := range []struct {
+		hypervisor, architecture, capability string
+		want                                 validators.Level
+	}{
+		{"kvm", "amd64", "vsock", validators.Experimental},
+		{"mshv", "s390x", "vsock", validators.Experimental},
+		{"kvm", "amd64", "sound", ""},
+		{"kvm", "arm64", "sound", validators.Unsupported},
+		{"mshv", "arm64", "sound", validators.Unsupported},
+		{"kvm", "amd64", "sev", validators.Experimental},
+		{"kvm", "s390x", "sev", ""},
+		{"kvm", "amd64", "mshv", ""},
+		{"mshv", "arm64", "mshv", validators.Experimental},
+		{"mshv", "amd64", "other-cpu-model", validators.Unsupported},
+		{"mshv", "arm64", "other-cpu-model", ""},
+		{"kvm", "amd64", "other-cpu-model", ""},
+	} {
+		if got := named(tc.hypervisor, tc.architecture)[tc.capability]; got != tc.want {
+			t.Errorf("%s of %s/%s is %q, want %q", tc.capability, tc.hypervisor, tc.architecture, got, tc.want)
 		}
 	}
 }
 
-// TestStepsWriteWhatTheySay completes every object of the conformance cases, and holds each change against
-// what the steps of its layer say they write.
-func TestStepsWriteWhatTheySay(t *testing.T) {
-	r, facts := registry(t), platform.Defaults(platform.Settings{})
-	index := regexp.MustCompile(`\[\d+\]`)
-	for _, key := range r.Keys() {
-		hypervisor, architecture, _ := strings.Cut(key, "/")
-		provider, err := r.Defaults(hypervisor, architecture)
-		if err != nil {
-			t.Fatal(err)
+func TestSupportThatIsRefused(t *testing.T) {
+	line := validators.Support{
+		Hypervisor: "kvm", Capability: validators.Capability{Name: "tpm", Title: "A TPM"}, Level: validators.Unsupported,
+		Rule: "device-vsock-gate", Detail: "there is none", Source: "a test",
+	}
+	for _, tc := range []struct {
+		name   string
+		change func(*validators.Support)
+		want   string
+	}{
+		{"a rule that is checked", func(*validators.Support) {}, ""},
+		{
+			"a rule that nobody checks", func(s *validators.Support) { s.Rule = "kvm-tpm" },
+			"the capability \"tpm\" of kvm/any has the rule kvm-tpm, which kvm/amd64 does not check",
+		},
+		{
+			"another hypervisor", func(s *validators.Support) { s.Hypervisor = "mshv" },
+			"the hypervisor kvm says of mshv/any whether it has the capability \"tpm\"",
+		},
+		{
+			"every hypervisor", func(s *validators.Support) { s.Hypervisor = "" },
+			"the hypervisor kvm says of any/any whether it has the capability \"tpm\"",
+		},
+		{
+			"a line that is not whole", func(s *validators.Support) { s.Source = "" },
+			"the capability table: capability \"tpm\" of kvm/any has no source",
+		},
+	} {
+		kvm := hypervisors.BuiltIn()[0]
+		changed := line
+		tc.change(&changed)
+		kvm.Support = validators.SupportTable{changed}
+		got := ""
+		if _, err := hypervisors.NewRegistry(kvm); err != nil {
+			got = err.Error()
 		}
-		for _, spec := range specs(t) {
-			spec.Architecture = architecture
-			vmi := &v1.VirtualMachineInstance{Spec: *spec.DeepCopy()}
-			rec := provenance.NewRecorder("spec")
-			provider.SetDefaultVirtualMachineInstance(facts, vmi, rec)
-			for _, c := range rec.Changes() {
-				path := index.ReplaceAllString(strings.TrimPrefix(c.Path, "spec."), "[*]")
-				if !writtenBy(provider.(writers).Writers(), c.Layer, path) {
-					t.Fatalf("%s: layer %s wrote %s, which none of its steps says", key, c.Layer, c.Path)
-				}
-			}
+		if got != tc.want {
+			t.Errorf("%s: error %q, want %q", tc.name, got, tc.want)
 		}
 	}
-}
-
-func writtenBy(all []mutators.Writer, layer, path string) bool {
-	for _, w := range all {
-		for _, f := range w.Fields {
-			if w.Layer == layer && leaves.Covers(f, path) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-func specs(t *testing.T) []v1.VirtualMachineInstanceSpec {
-	t.Helper()
-	file, err := os.Open(filepath.Join("..", "test", "conformance", "testdata", "admission.jsonl"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	var all []v1.VirtualMachineInstanceSpec
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<22)
-	for lines.Scan() {
-		var c struct {
-			Object struct{ Spec json.RawMessage }
-		}
-		var spec v1.VirtualMachineInstanceSpec
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			t.Fatal(err)
-		}
-		if json.Unmarshal(c.Object.Spec, &spec) == nil {
-			all = append(all, spec)
-		}
-	}
-	if len(all) < 1000 {
-		t.Fatalf("only %d specs: %v", len(all), lines.Err())
-	}
-	return all
 }

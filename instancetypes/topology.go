@@ -21,8 +21,8 @@ const (
 	threadsPerCore = 2
 )
 
-// renamed maps the names that topologies had at first to those of today.
-func renamed(t instancetypev1beta1.PreferredCPUTopology) instancetypev1beta1.PreferredCPUTopology {
+// CurrentTopology maps the names that topologies had at first to those of today.
+func CurrentTopology(t instancetypev1beta1.PreferredCPUTopology) instancetypev1beta1.PreferredCPUTopology {
 	switch t {
 	case instancetypev1beta1.DeprecatedPreferSockets:
 		return instancetypev1beta1.Sockets
@@ -40,29 +40,33 @@ func renamed(t instancetypev1beta1.PreferredCPUTopology) instancetypev1beta1.Pre
 
 // topologyOf is the topology that a preference asks for: sockets, if none or nothing is asked for.
 func topologyOf(pref *Preference) topology {
-	t := topology{preferred: instancetypev1beta1.Sockets, ratio: defaultSpreadRatio, across: instancetypev1beta1.SpreadAcrossSocketsCores}
 	if pref == nil {
-		return t
+		pref = &Preference{}
 	}
-	if ratio := pref.Spec.PreferSpreadSocketToCoreRatio; ratio != 0 {
-		t.ratio = ratio
-	}
-	cpu := pref.Spec.CPU
-	if cpu == nil {
-		return t
-	}
-	if cpu.PreferredCPUTopology != nil {
-		t.preferred = renamed(*cpu.PreferredCPUTopology)
-	}
-	if options := cpu.SpreadOptions; options != nil {
-		if options.Across != nil {
-			t.across = *options.Across
-		}
-		if options.Ratio != nil {
-			t.ratio = *options.Ratio
-		}
+	t := topology{preferred: instancetypev1beta1.Sockets}
+	t.across, t.ratio = SpreadOf(&pref.Spec)
+	if cpu := pref.Spec.CPU; cpu != nil && cpu.PreferredCPUTopology != nil {
+		t.preferred = CurrentTopology(*cpu.PreferredCPUTopology)
 	}
 	return t
+}
+
+// SpreadOf is how a preference spreads vCPUs where its topology is spread: across what, and by which ratio.
+func SpreadOf(pref *instancetypev1beta1.VirtualMachinePreferenceSpec) (across instancetypev1beta1.SpreadAcross, ratio uint32) {
+	across, ratio = instancetypev1beta1.SpreadAcrossSocketsCores, defaultSpreadRatio
+	if pref.PreferSpreadSocketToCoreRatio != 0 {
+		ratio = pref.PreferSpreadSocketToCoreRatio
+	}
+	if pref.CPU == nil || pref.CPU.SpreadOptions == nil {
+		return across, ratio
+	}
+	if options := pref.CPU.SpreadOptions; options.Across != nil {
+		across = *options.Across
+	}
+	if options := pref.CPU.SpreadOptions; options.Ratio != nil {
+		ratio = *options.Ratio
+	}
+	return across, ratio
 }
 
 // dividesByRatio tells whether the vCPUs are to be divided by the ratio.

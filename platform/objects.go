@@ -32,6 +32,7 @@ var resources = map[schema.GroupKind]struct {
 	{Group: "cdi.kubevirt.io", Kind: "DataVolume"}:                                 {gvr("cdi.kubevirt.io", "v1beta1", "datavolumes"), false},
 	{Group: "", Kind: "PersistentVolumeClaim"}:                                     {gvr("", "v1", "persistentvolumeclaims"), false},
 	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshot"}:                     {gvr("snapshot.storage.k8s.io", "v1", "volumesnapshots"), false},
+	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:                         {gvr("kubevirt.io", "v1", "virtualmachineinstances"), false},
 	{Group: "apps", Kind: "ControllerRevision"}:                                    {gvr("apps", "v1", "controllerrevisions"), false},
 }
 

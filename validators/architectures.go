@@ -11,103 +11,190 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// ForArchitecture is the table of an architecture; one that is not known has none of its own.
+// byAdmission is the source of what KubeVirt's own admission code refuses.
+const byAdmission = "KubeVirt's admission"
+
+// ForArchitecture is the table of an architecture, made of its lines of capabilities; one that is not known has
+// none of its own.
 func ForArchitecture(name string) Table {
-	switch name {
-	case platform.AMD64:
-		return amd64Rules()
-	case platform.ARM64:
-		return arm64Rules()
-	case platform.S390X:
-		return s390xRules()
+	var lines SupportTable
+	for _, line := range BaseSupport() {
+		if line.Architecture == name && name != "" {
+			lines = append(lines, line)
+		}
 	}
-	return nil
+	return lines.Rules()
 }
 
-func amd64Rules() Table {
-	return Table{
-		{
-			ID: "amd64-watchdog", Title: "The watchdog of amd64 is an i6300esb",
-			Scope: OnSpec, Severity: Deny, Remedy: "Use watchdog.i6300esb alone.",
-			Check: amd64Watchdog,
-		},
-		{
-			ID: "amd64-video", Title: "The video device is one that amd64 has",
-			Scope: OnSpec, Severity: Deny, Remedy: "Choose a type that the message lists, or remove devices.video for the default.",
-			Check: videoTypes(platform.AMD64, "vga", "cirrus", "virtio", "ramfb", "bochs"),
-		},
+// each makes a line of every capability, which are all the same otherwise.
+func each(line Support, capabilities ...Capability) SupportTable {
+	lines := make(SupportTable, len(capabilities))
+	for i, capability := range capabilities {
+		lines[i] = line
+		lines[i].Capability = capability
+	}
+	return lines
+}
+
+// refused are lines for what KubeVirt's admission refuses on an architecture.
+func refused(architecture string, line Support, capabilities ...Capability) SupportTable {
+	line.Architecture, line.Level, line.Source = architecture, Unsupported, byAdmission
+	return each(line, capabilities...)
+}
+
+func amd64Support() SupportTable {
+	return slices.Concat(
+		refused(platform.AMD64, Support{
+			Rule: "amd64-watchdog", Title: "The watchdog of amd64 is an i6300esb", Remedy: "Use watchdog.i6300esb alone.",
+			Detail: "the watchdog of amd64 is an i6300esb, and nothing else",
+		}, watchdogDiag288(), watchdogOfNoKind()),
+		videoOf(platform.AMD64, "Choose a type that the message lists, or remove devices.video for the default.",
+			"vga", "cirrus", "virtio", "ramfb", "bochs"),
+	)
+}
+
+func arm64Support() SupportTable {
+	return slices.Concat(
+		refused(platform.ARM64, Support{
+			Rule: "arm64-bios", Title: "arm64 boots from EFI", Remedy: "Remove firmware.bootloader.bios; EFI is the default of arm64.",
+			Detail: "arm64 boots from EFI only",
+		}, biosBoot()),
+		refused(platform.ARM64, Support{
+			Rule: "arm64-cpu-model", Title: "arm64 guests see the host's CPU", Remedy: "Set cpu.model to host-passthrough, or leave it out.",
+			Detail: "arm64 guests see the host's CPU, " + v1.CPUModeHostPassthrough,
+		}, namedCPUModel()),
+		refused(platform.ARM64, Support{
+			Rule: "arm64-disk-bus", Title: "Disks of arm64 are on a virtio or scsi bus", Remedy: "Set the bus to virtio or scsi, or leave it out.",
+			Detail: "disks of arm64 are on a virtio or scsi bus",
+		}, diskOnBus(v1.DiskBusSATA), diskOnBus(v1.DiskBusUSB), diskOnUnknownBus()),
+		refused(platform.ARM64, Support{
+			Rule: "arm64-watchdog", Title: "arm64 has no watchdog", Remedy: "Remove devices.watchdog.",
+			Detail: "arm64 has no watchdog",
+		}, anyWatchdog()),
+		refused(platform.ARM64, Support{
+			Rule: "arm64-sound", Title: "arm64 has no sound device", Remedy: "Remove devices.sound.",
+			Detail: "arm64 has no sound device",
+		}, soundDevice()),
+		videoOf(platform.ARM64, "Choose a type that the message lists, or remove devices.video for the default.", "virtio", "ramfb"),
+		refused(platform.ARM64, Support{
+			Rule: "launch-security-architecture", Title: "Launch security exists on amd64 and s390x", Security: true,
+			Remedy: "Remove launchSecurity, or run the VM on amd64 or s390x.",
+			Cause:  field.ErrorTypeInvalid, Detail: "domain.launchSecurity is set, and it exists on amd64 and s390x only",
+		}, launchSecurity()),
+		refused(platform.ARM64, Support{
+			Rule: "cpu-dedicated-threads-arm64", Title: "Dedicated CPUs of arm64 have one thread per core",
+			Remedy: "Set cpu.threads to 1, and use more cores.",
+			Cause:  field.ErrorTypeInvalid, Detail: "CPUs that are dedicated have one thread per core",
+		}, dedicatedCPUThreads()),
+		growing(platform.ARM64),
+	)
+}
+
+func s390xSupport() SupportTable {
+	return slices.Concat(
+		refused(platform.S390X, Support{
+			Rule: "s390x-watchdog", Title: "The watchdog of s390x is a diag288", Remedy: "Use watchdog.diag288 alone.",
+			Detail: "the watchdog of s390x is a diag288, and nothing else",
+		}, watchdogI6300ESB(), watchdogOfNoKind()),
+		videoOf(platform.S390X, "Set video.type to virtio, or remove devices.video for the default.", "virtio"),
+		refused(platform.S390X, Support{
+			Rule: "s390x-block-size", Title: "Blocks of disks have at most 4096 bytes on s390x",
+			Remedy: "Set blockSize.custom.logical and physical to 4096 or less.",
+			Detail: fmt.Sprintf("s390x has blocks of at most %d bytes", largeBlock),
+		}, largeBlocks()),
+		refused(platform.S390X, Support{
+			Rule: "device-panic-architecture", Title: "Panic devices can be chosen on amd64 and arm64 only", Remedy: "Remove panicDevices.",
+			Cause: field.ErrorTypeInvalid, Detail: "panic devices cannot be chosen on s390x",
+		}, panicDevices()),
+		growing(platform.S390X),
+	)
+}
+
+// growing is refused by a shared rule, because it needs more than an architecture.
+func growing(architecture string) SupportTable {
+	return refused(architecture, Support{Rule: "vm-max-guest-reachable", Detail: "memory is plugged into running guests of amd64 only"},
+		Capability{Name: "memory-hotplug", Title: "Memory that grows while the VM runs, up to memory.maxGuest"})
+}
+
+// videoTypes are those that some architecture has.
+var videoTypes = []string{"vga", "cirrus", "virtio", "ramfb", "bochs"}
+
+// videoOf are the lines of an architecture that has video devices of some types only.
+func videoOf(architecture, remedy string, types ...string) SupportTable {
+	var missing []Capability
+	for _, name := range videoTypes {
+		if !slices.Contains(types, name) {
+			missing = append(missing, videoType(name))
+		}
+	}
+	return refused(architecture, Support{
+		Rule: architecture + "-video", Title: "The video device is one that " + architecture + " has", Remedy: remedy,
+		Detail: architecture + " has " + strings.Join(types, ", "),
+	}, append(missing, unknownVideoType())...)
+}
+
+func videoType(name string) Capability {
+	return Capability{
+		Name: "video-" + name, Title: "A video device of type " + name,
+		Uses: videoUses(func(used string) bool { return used == name }),
 	}
 }
 
-func arm64Rules() Table {
-	return Table{
-		{
-			ID: "arm64-bios", Title: "arm64 boots from EFI",
-			Scope: OnSpec, Severity: Deny, Remedy: "Remove firmware.bootloader.bios; EFI is the default of arm64.",
-			Check: arm64BIOS,
-		},
-		{
-			ID: "arm64-cpu-model", Title: "arm64 guests see the host's CPU",
-			Scope: OnSpec, Severity: Deny, Remedy: "Set cpu.model to host-passthrough, or leave it out.",
-			Check: arm64CPUModel,
-		},
-		{
-			ID: "arm64-disk-bus", Title: "Disks of arm64 are on a virtio or scsi bus",
-			Scope: OnSpec, Severity: Deny, Remedy: "Set the bus to virtio or scsi, or leave it out.",
-			Check: arm64DiskBus,
-		},
-		{
-			ID: "arm64-watchdog", Title: "arm64 has no watchdog",
-			Scope: OnSpec, Severity: Deny, Remedy: "Remove devices.watchdog.",
-			Check: arm64Watchdog,
-		},
-		{
-			ID: "arm64-sound", Title: "arm64 has no sound device",
-			Scope: OnSpec, Severity: Deny, Remedy: "Remove devices.sound.",
-			Check: arm64Sound,
-		},
-		{
-			ID: "arm64-video", Title: "The video device is one that arm64 has",
-			Scope: OnSpec, Severity: Deny, Remedy: "Choose a type that the message lists, or remove devices.video for the default.",
-			Check: videoTypes(platform.ARM64, "virtio", "ramfb"),
-		},
+func unknownVideoType() Capability {
+	return Capability{
+		Name: "video-unknown", Title: "A video device of a type other than " + strings.Join(videoTypes, ", "),
+		Uses: videoUses(func(used string) bool { return !slices.Contains(videoTypes, used) }),
 	}
 }
 
-func s390xRules() Table {
-	return Table{
-		{
-			ID: "s390x-watchdog", Title: "The watchdog of s390x is a diag288",
-			Scope: OnSpec, Severity: Deny, Remedy: "Use watchdog.diag288 alone.",
-			Check: s390xWatchdog,
-		},
-		{
-			ID: "s390x-video", Title: "The video device is one that s390x has",
-			Scope: OnSpec, Severity: Deny, Remedy: "Set video.type to virtio, or remove devices.video for the default.",
-			Check: videoTypes(platform.S390X, "virtio"),
-		},
-		{
-			ID: "s390x-block-size", Title: "Blocks of disks have at most 4096 bytes on s390x",
-			Scope: OnSpec, Severity: Deny, Remedy: "Set blockSize.custom.logical and physical to 4096 or less.",
-			Check: s390xBlockSize,
-		},
-	}
-}
-
-// notOnArchitecture is a finding about a device that an architecture does not have in this form.
-func notOnArchitecture(at *field.Path, value any, detail string) *field.Error {
-	return &field.Error{Type: field.ErrorTypeNotSupported, Field: at.String(), BadValue: value, Detail: detail}
-}
-
-// videoTypes checks that the type of a video device is one of those that an architecture has.
-func videoTypes(architecture string, types ...string) func(*Subject) field.ErrorList {
-	detail := fmt.Sprintf("%s has %s", architecture, strings.Join(types, ", "))
-	return func(s *Subject) field.ErrorList {
+func videoUses(wanted func(string) bool) func(*Subject) []Use {
+	return func(s *Subject) []Use {
 		video := s.Spec.Domain.Devices.Video
-		if video == nil || slices.Contains(types, video.Type) {
+		if video == nil || !wanted(video.Type) {
 			return nil
 		}
-		return field.ErrorList{notOnArchitecture(s.Devices().Child("video", "type"), video.Type, detail)}
+		return []Use{{Path: s.Devices().Child("video", "type"), Value: video.Type}}
+	}
+}
+
+func anyWatchdog() Capability {
+	return Capability{Name: "watchdog", Title: "A watchdog", Uses: func(s *Subject) []Use {
+		w := s.Spec.Domain.Devices.Watchdog
+		if w == nil {
+			return nil
+		}
+		return []Use{{Path: s.Devices().Child("watchdog"), Value: w.Name}}
+	}}
+}
+
+func watchdogI6300ESB() Capability {
+	return Capability{
+		Name: "watchdog-i6300esb", Title: "A watchdog that is an i6300esb",
+		Uses: watchdogUses(func(w *v1.Watchdog) bool { return w.I6300ESB != nil }),
+	}
+}
+
+func watchdogDiag288() Capability {
+	return Capability{
+		Name: "watchdog-diag288", Title: "A watchdog that is a diag288",
+		Uses: watchdogUses(func(w *v1.Watchdog) bool { return w.Diag288 != nil }),
+	}
+}
+
+func watchdogOfNoKind() Capability {
+	return Capability{
+		Name: "watchdog-unknown", Title: "A watchdog that is neither an i6300esb nor a diag288",
+		Uses: watchdogUses(func(w *v1.Watchdog) bool { return w.I6300ESB == nil && w.Diag288 == nil }),
+	}
+}
+
+func watchdogUses(wanted func(*v1.Watchdog) bool) func(*Subject) []Use {
+	return func(s *Subject) []Use {
+		w := s.Spec.Domain.Devices.Watchdog
+		if w == nil || !wanted(w) {
+			return nil
+		}
+		return []Use{{Path: s.Devices().Child("watchdog"), Value: watchdogs(w)}}
 	}
 }
 
@@ -123,99 +210,137 @@ func watchdogs(w *v1.Watchdog) string {
 	return strings.Join(set, " and ")
 }
 
-func amd64Watchdog(s *Subject) field.ErrorList {
-	w := s.Spec.Domain.Devices.Watchdog
-	if w == nil || w.I6300ESB != nil && w.Diag288 == nil {
-		return nil
-	}
-	return field.ErrorList{notOnArchitecture(s.Devices().Child("watchdog"), watchdogs(w), "the watchdog of amd64 is an i6300esb, and nothing else")}
-}
-
-func s390xWatchdog(s *Subject) field.ErrorList {
-	w := s.Spec.Domain.Devices.Watchdog
-	if w == nil || w.Diag288 != nil && w.I6300ESB == nil {
-		return nil
-	}
-	return field.ErrorList{notOnArchitecture(s.Devices().Child("watchdog"), watchdogs(w), "the watchdog of s390x is a diag288, and nothing else")}
-}
-
-func arm64Watchdog(s *Subject) field.ErrorList {
-	w := s.Spec.Domain.Devices.Watchdog
-	if w == nil {
-		return nil
-	}
-	return field.ErrorList{notOnArchitecture(s.Devices().Child("watchdog"), w.Name, "arm64 has no watchdog")}
-}
-
-func arm64Sound(s *Subject) field.ErrorList {
-	sound := s.Spec.Domain.Devices.Sound
-	if sound == nil {
-		return nil
-	}
-	return field.ErrorList{notOnArchitecture(s.Devices().Child("sound"), sound.Name, "arm64 has no sound device")}
-}
-
-func arm64BIOS(s *Subject) field.ErrorList {
-	f := s.Spec.Domain.Firmware
-	if f == nil || f.Bootloader == nil || f.Bootloader.BIOS == nil {
-		return nil
-	}
-	return field.ErrorList{notOnArchitecture(s.firmware().Child("bootloader", "bios"), field.OmitValueType{}, "arm64 boots from EFI only")}
-}
-
-func arm64CPUModel(s *Subject) field.ErrorList {
-	cpu := s.Spec.Domain.CPU
-	if cpu == nil || cpu.Model == "" || cpu.Model == v1.CPUModeHostPassthrough {
-		return nil
-	}
-	return field.ErrorList{notOnArchitecture(s.Domain().Child("cpu", "model"), cpu.Model, "arm64 guests see the host's CPU, "+v1.CPUModeHostPassthrough)}
-}
-
-func arm64DiskBus(s *Subject) field.ErrorList {
-	var errs field.ErrorList
-	for i := range s.Spec.Domain.Devices.Disks {
-		disk := &s.Spec.Domain.Devices.Disks[i]
-		at := s.Devices().Child("disks").Index(i)
-		if d := disk.Disk; d != nil {
-			errs = append(errs, arm64Bus(at.Child("disk", "bus"), d.Bus)...)
+func soundDevice() Capability {
+	return Capability{Name: "sound", Title: "A sound device", Uses: func(s *Subject) []Use {
+		sound := s.Spec.Domain.Devices.Sound
+		if sound == nil {
+			return nil
 		}
-		if d := disk.CDRom; d != nil {
-			errs = append(errs, arm64Bus(at.Child("cdrom", "bus"), d.Bus)...)
-		}
-		if d := disk.LUN; d != nil {
-			errs = append(errs, arm64Bus(at.Child("lun", "bus"), d.Bus)...)
-		}
-	}
-	return errs
+		return []Use{{Path: s.Devices().Child("sound"), Value: sound.Name}}
+	}}
 }
 
-func arm64Bus(at *field.Path, bus v1.DiskBus) field.ErrorList {
-	switch bus {
-	case "", v1.DiskBusVirtio, v1.DiskBusSCSI:
-		return nil
-	}
-	return field.ErrorList{notOnArchitecture(at, string(bus), "disks of arm64 are on a virtio or scsi bus")}
+func biosBoot() Capability {
+	return Capability{Name: "bios", Title: "Booting from BIOS", Uses: func(s *Subject) []Use {
+		f := s.Spec.Domain.Firmware
+		if f == nil || f.Bootloader == nil || f.Bootloader.BIOS == nil {
+			return nil
+		}
+		return []Use{{Path: s.firmware().Child("bootloader", "bios"), Value: field.OmitValueType{}}}
+	}}
 }
 
-// s390xMaxBlock is the largest block that DASD and SCSI disks of s390x have, in bytes.
-const s390xMaxBlock = 4096
+func namedCPUModel() Capability {
+	return Capability{
+		Name: "named-cpu-model", Title: "A CPU model other than " + v1.CPUModeHostPassthrough,
+		Uses: func(s *Subject) []Use {
+			cpu := s.Spec.Domain.CPU
+			if cpu == nil || cpu.Model == "" || cpu.Model == v1.CPUModeHostPassthrough {
+				return nil
+			}
+			return []Use{{Path: s.Domain().Child("cpu", "model"), Value: cpu.Model}}
+		},
+	}
+}
 
-func s390xBlockSize(s *Subject) field.ErrorList {
-	var errs field.ErrorList
-	for i := range s.Spec.Domain.Devices.Disks {
-		block := s.Spec.Domain.Devices.Disks[i].BlockSize
-		if block == nil || block.Custom == nil {
-			continue
-		}
-		at := s.Devices().Child("disks").Index(i).Child("blockSize", "custom")
-		for _, size := range []struct {
-			name  string
-			bytes uint
-		}{{"logical", block.Custom.Logical}, {"physical", block.Custom.Physical}} {
-			if size.bytes > s390xMaxBlock {
-				errs = append(errs, notOnArchitecture(at.Child(size.name), size.bytes, fmt.Sprintf("s390x has blocks of at most %d bytes", s390xMaxBlock)))
+// diskBuses are those that some architecture has.
+var diskBuses = []v1.DiskBus{v1.DiskBusVirtio, v1.DiskBusSCSI, v1.DiskBusSATA, v1.DiskBusUSB}
+
+func diskOnBus(name v1.DiskBus) Capability {
+	return Capability{
+		Name: "disk-bus-" + string(name), Title: "A disk, CD-ROM drive or LUN on the bus " + string(name),
+		Uses: diskUses(func(used v1.DiskBus) bool { return used == name }),
+	}
+}
+
+func diskOnUnknownBus() Capability {
+	return Capability{
+		Name: "disk-bus-unknown", Title: "A disk, CD-ROM drive or LUN on a bus other than virtio, scsi, sata and usb",
+		Uses: diskUses(func(used v1.DiskBus) bool { return used != "" && !slices.Contains(diskBuses, used) }),
+	}
+}
+
+// diskUses looks at each kind of device that a disk names: to name several is another fault.
+func diskUses(wanted func(v1.DiskBus) bool) func(*Subject) []Use {
+	return func(s *Subject) (uses []Use) {
+		for i := range s.Spec.Domain.Devices.Disks {
+			disk := &s.Spec.Domain.Devices.Disks[i]
+			add := func(kind string, bus v1.DiskBus) {
+				if wanted(bus) {
+					uses = append(uses, Use{Path: s.Devices().Child("disks").Index(i).Child(kind, "bus"), Value: string(bus)})
+				}
+			}
+			if disk.Disk != nil {
+				add("disk", disk.Disk.Bus)
+			}
+			if disk.CDRom != nil {
+				add("cdrom", disk.CDRom.Bus)
+			}
+			if disk.LUN != nil {
+				add("lun", disk.LUN.Bus)
 			}
 		}
+		return uses
 	}
-	return errs
+}
+
+// launchSecurity is used by the architecture, because that is where KubeVirt says so.
+func launchSecurity() Capability {
+	return Capability{Name: "launch-security", Title: "Launch security", Uses: func(s *Subject) []Use {
+		if s.Spec.Domain.LaunchSecurity == nil {
+			return nil
+		}
+		return []Use{{Path: s.Path.Child("architecture"), Value: s.architecture()}}
+	}}
+}
+
+// dedicatedCPUThreads is used by the architecture, because that is where KubeVirt says so.
+func dedicatedCPUThreads() Capability {
+	return Capability{
+		Name: "dedicated-cpu-threads", Title: "Dedicated CPUs with more than one thread per core",
+		Uses: func(s *Subject) []Use {
+			cpu := s.Spec.Domain.CPU
+			if cpu == nil || !cpu.DedicatedCPUPlacement || cpu.Threads <= 1 {
+				return nil
+			}
+			return []Use{{
+				Path: s.Path.Child("architecture"), Value: s.architecture(),
+				Detail: fmt.Sprintf("has one thread per core where CPUs are dedicated, not %d", cpu.Threads),
+			}}
+		},
+	}
+}
+
+func panicDevices() Capability {
+	return Capability{Name: "panic-devices", Title: "Panic devices of one's own choice", Uses: func(s *Subject) []Use {
+		if len(s.Spec.Domain.Devices.PanicDevices) == 0 {
+			return nil
+		}
+		return []Use{{Path: s.Devices().Child("panicDevices"), Value: field.OmitValueType{}}}
+	}}
+}
+
+// largeBlock is the largest block that DASD and SCSI disks of s390x have, in bytes.
+const largeBlock = 4096
+
+func largeBlocks() Capability {
+	return Capability{
+		Name: "large-blocks", Title: fmt.Sprintf("Disks with blocks of more than %d bytes", largeBlock),
+		Uses: func(s *Subject) (uses []Use) {
+			for i := range s.Spec.Domain.Devices.Disks {
+				block := s.Spec.Domain.Devices.Disks[i].BlockSize
+				if block == nil || block.Custom == nil {
+					continue
+				}
+				at := s.Devices().Child("disks").Index(i).Child("blockSize", "custom")
+				if size := block.Custom.Logical; size > largeBlock {
+					uses = append(uses, Use{Path: at.Child("logical"), Value: size})
+				}
+				if size := block.Custom.Physical; size > largeBlock {
+					uses = append(uses, Use{Path: at.Child("physical"), Value: size})
+				}
+			}
+			return uses
+		},
+	}
 }

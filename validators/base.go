@@ -3,6 +3,8 @@ package validators
 // Base is what holds for every hypervisor: the tables of all areas, in the order of the spec.
 func Base() (Table, error) {
 	return Join(
+		objectRules(),
+		conflictRules(),
 		cpuRules(),
 		memoryRules(),
 		ioThreadRules(),
@@ -24,8 +26,12 @@ func Base() (Table, error) {
 		schedulingRules(),
 		metadataRules(),
 		virtualMachineRules(),
+		liveUpdateRules(),
 		dataVolumeTemplateRules(),
 		volumeRequestRules(),
 		hotplugRules(),
+		setRules(),
+		instancetypeRules(),
+		preferenceRules(),
 	)
 }

@@ -40,6 +40,9 @@ type cloudInit struct {
 	user, network cloudInitData
 }
 
+// data are the two kinds of data.
+func (c *cloudInit) data() []*cloudInitData { return []*cloudInitData{&c.user, &c.network} }
+
 // cloudInitData is one of the two kinds of data.
 type cloudInitData struct {
 	kind, plainField, encodedField, secretField string
@@ -127,7 +130,7 @@ func cloudInitHasData(s *Subject) field.ErrorList {
 
 func cloudInitOneSource(s *Subject) field.ErrorList {
 	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
-		for _, d := range []*cloudInitData{&c.user, &c.network} {
+		for _, d := range c.data() {
 			if n := d.sources(); n > 1 {
 				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("there are %d sources of %s; only one of %s, %s and %s can be set",
 					n, d.kind, d.plainField, d.encodedField, d.secretField)})
@@ -139,7 +142,7 @@ func cloudInitOneSource(s *Subject) field.ErrorList {
 
 func cloudInitBase64(s *Subject) field.ErrorList {
 	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
-		for _, d := range []*cloudInitData{&c.user, &c.network} {
+		for _, d := range c.data() {
 			if _, err := base64.StdEncoding.DecodeString(d.encoded); err != nil {
 				faults = append(faults, cloudInitFault{child: d.encodedField, detail: fmt.Sprintf("the %s is no base64: %v", d.kind, err)})
 			}
@@ -150,7 +153,7 @@ func cloudInitBase64(s *Subject) field.ErrorList {
 
 func cloudInitSize(s *Subject) field.ErrorList {
 	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
-		for _, d := range []*cloudInitData{&c.user, &c.network} {
+		for _, d := range c.data() {
 			if size := d.size(); size > maxCloudInit {
 				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("the %s has %d bytes; more than %d belong into a secret", d.kind, size, maxCloudInit)})
 			}

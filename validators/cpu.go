@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtward/virtward/platform"
 )
 
 // maxDedicatedThreads is how many threads of a guest's core can be siblings on one core of the host.
@@ -68,10 +66,6 @@ func cpuRules() Table {
 		{
 			ID: "cpu-dedicated-threads", Title: "Dedicated CPUs have at most two threads per core", Scope: OnSpec,
 			Remedy: "Set cpu.threads to 1 or 2, and use more cores.", Check: whenDedicated(dedicatedThreads),
-		},
-		{
-			ID: "cpu-dedicated-threads-arm64", Title: "Dedicated CPUs of arm64 have one thread per core", Scope: OnSpec,
-			Remedy: "Set cpu.threads to 1, and use more cores.", Check: whenDedicated(dedicatedThreadsOfARM64),
 		},
 		{
 			ID: "cpu-isolated-emulator-dedicated", Title: "An isolated emulator thread comes with dedicated CPUs", Scope: OnSpec,
@@ -234,18 +228,6 @@ func dedicatedThreads(s *Subject) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(cpuPath(s, "dedicatedCpuPlacement"), true, fmt.Sprintf("allows at most %d threads per core, not %d", maxDedicatedThreads, threads))}
-}
-
-func dedicatedThreadsOfARM64(s *Subject) field.ErrorList {
-	architecture := s.Spec.Architecture
-	if architecture == "" {
-		architecture = s.Facts.DefaultArchitecture
-	}
-	threads := s.Spec.Domain.CPU.Threads
-	if architecture != platform.ARM64 || threads <= 1 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(s.Path.Child("architecture"), architecture, fmt.Sprintf("has one thread per core where CPUs are dedicated, not %d", threads))}
 }
 
 func isolatedEmulatorDedicated(s *Subject) field.ErrorList {

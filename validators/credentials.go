@@ -10,23 +10,23 @@ import (
 func credentialRules() Table {
 	return Table{
 		{
-			ID: "credential-one-type", Title: "An access credential is an SSH public key or a password", Scope: OnSpec,
+			ID: "credential-one-type", Title: "An access credential is an SSH public key or a password", Scope: OnSpec, Security: true,
 			Remedy: "Set one of sshPublicKey and userPassword, and use an entry for each.", Check: credentialType,
 		},
 		{
-			ID: "credential-source", Title: "An access credential names a secret", Scope: OnSpec,
+			ID: "credential-source", Title: "An access credential names a secret", Scope: OnSpec, Security: true,
 			Remedy: "Set source.secret.", Check: credentialSource,
 		},
 		{
-			ID: "credential-one-propagation", Title: "An access credential has one way into the guest", Scope: OnSpec,
+			ID: "credential-one-propagation", Title: "An access credential has one way into the guest", Scope: OnSpec, Security: true,
 			Remedy: "Set one of noCloud, configDrive and qemuGuestAgent for an SSH public key, and qemuGuestAgent for a password.", Check: credentialPropagation,
 		},
 		{
-			ID: "credential-needs-volume", Title: "An SSH public key that cloud-init brings needs its volume", Scope: OnSpec,
+			ID: "credential-needs-volume", Title: "An SSH public key that cloud-init brings needs its volume", Scope: OnSpec, Security: true,
 			Remedy: "Add a cloudInitNoCloud volume for noCloud, or a cloudInitConfigDrive volume for configDrive.", Check: credentialVolume,
 		},
 		{
-			ID: "credential-guest-agent-users", Title: "An SSH public key that the guest agent brings is for somebody", Scope: OnSpec,
+			ID: "credential-guest-agent-users", Title: "An SSH public key that the guest agent brings is for somebody", Scope: OnSpec, Security: true,
 			Remedy: "List the guest's users in propagationMethod.qemuGuestAgent.users.", Check: credentialUsers,
 		},
 	}

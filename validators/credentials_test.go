@@ -4,7 +4,7 @@ import "testing"
 
 func TestCredentials(t *testing.T) {
 	const key = `"source":{"secret":{"secretName":"keys"}}`
-	runSpecCases(t, credentialRules(), []specCase{
+	runCases(t, credentialRules(), OnSpec, []ruleCase{
 		{name: "none", spec: `{"accessCredentials":[]}`},
 		{name: "a key by noCloud", spec: `{"volumes":[{"name":"ci","cloudInitNoCloud":{}}],"accessCredentials":[{"sshPublicKey":{` + key + `,"propagationMethod":{"noCloud":{}}}}]}`},
 		{name: "a key by configDrive", spec: `{"volumes":[{"name":"ci","cloudInitConfigDrive":{}}],"accessCredentials":[{"sshPublicKey":{` + key + `,"propagationMethod":{"configDrive":{}}}}]}`},
@@ -13,35 +13,35 @@ func TestCredentials(t *testing.T) {
 			name: "neither and both",
 			spec: `{"accessCredentials":[{},{"sshPublicKey":{` + key + `,"propagationMethod":{"qemuGuestAgent":{"users":["core"]}}},"userPassword":{` + key + `,"propagationMethod":{"qemuGuestAgent":{}}}}]}`,
 			want: []string{
-				`credential-one-type: FieldValueInvalid: spec.accessCredentials[0]: Invalid value: there is neither an sshPublicKey nor a userPassword`,
-				`credential-one-type: FieldValueInvalid: spec.accessCredentials[1]: Invalid value: sshPublicKey and userPassword cannot be in the same entry`,
+				`credential-one-type: spec.accessCredentials[0]: Invalid value: there is neither an sshPublicKey nor a userPassword`,
+				`credential-one-type: spec.accessCredentials[1]: Invalid value: sshPublicKey and userPassword cannot be in the same entry`,
 			},
 		},
 		{
 			name: "no source and no way",
 			spec: `{"accessCredentials":[{"sshPublicKey":{"source":{},"propagationMethod":{}}},{"userPassword":{"source":{},"propagationMethod":{}}}]}`,
 			want: []string{
-				`credential-one-propagation: FieldValueInvalid: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: 0: an SSH public key takes exactly one of noCloud, configDrive and qemuGuestAgent`,
-				`credential-source: FieldValueInvalid: spec.accessCredentials[0].sshPublicKey.source: Invalid value: there is no secret that the credential comes from`,
-				`credential-one-propagation: FieldValueInvalid: spec.accessCredentials[1].userPassword.propagationMethod: Invalid value: a password is brought into the guest by qemuGuestAgent, which is not set`,
-				`credential-source: FieldValueInvalid: spec.accessCredentials[1].userPassword.source: Invalid value: there is no secret that the credential comes from`,
+				`credential-one-propagation: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: 0: an SSH public key takes exactly one of noCloud, configDrive and qemuGuestAgent`,
+				`credential-source: spec.accessCredentials[0].sshPublicKey.source: Invalid value: there is no secret that the credential comes from`,
+				`credential-one-propagation: spec.accessCredentials[1].userPassword.propagationMethod: Invalid value: a password is brought into the guest by qemuGuestAgent, which is not set`,
+				`credential-source: spec.accessCredentials[1].userPassword.source: Invalid value: there is no secret that the credential comes from`,
 			},
 		},
 		{
 			name: "several ways, no volumes, no users",
 			spec: `{"accessCredentials":[{"sshPublicKey":{` + key + `,"propagationMethod":{"noCloud":{},"configDrive":{},"qemuGuestAgent":{"users":[]}}}}]}`,
 			want: []string{
-				`credential-needs-volume: FieldValueInvalid: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "noCloud": no volume is a cloudInitNoCloud, which would bring the key into the guest`,
-				`credential-needs-volume: FieldValueInvalid: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "configDrive": no volume is a cloudInitConfigDrive, which would bring the key into the guest`,
-				`credential-one-propagation: FieldValueInvalid: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: 3: an SSH public key takes exactly one of noCloud, configDrive and qemuGuestAgent`,
-				`credential-guest-agent-users: FieldValueInvalid: spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users: Invalid value: the key is for no user of the guest`,
+				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "noCloud": no volume is a cloudInitNoCloud, which would bring the key into the guest`,
+				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "configDrive": no volume is a cloudInitConfigDrive, which would bring the key into the guest`,
+				`credential-one-propagation: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: 3: an SSH public key takes exactly one of noCloud, configDrive and qemuGuestAgent`,
+				`credential-guest-agent-users: spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users: Invalid value: the key is for no user of the guest`,
 			},
 		},
 		{
 			name: "the other volume",
 			spec: `{"volumes":[{"name":"ci","cloudInitConfigDrive":{}}],"accessCredentials":[{"sshPublicKey":{` + key + `,"propagationMethod":{"noCloud":{}}}}]}`,
 			want: []string{
-				`credential-needs-volume: FieldValueInvalid: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "noCloud": no volume is a cloudInitNoCloud, which would bring the key into the guest`,
+				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "noCloud": no volume is a cloudInitNoCloud, which would bring the key into the guest`,
 			},
 		},
 	})

@@ -10,7 +10,7 @@ func TestDataVolumeTemplates(t *testing.T) {
   template: {spec: {domain: {}, volumes: [{name: a, dataVolume: {name: d1}}, {name: b, persistentVolumeClaim: {claimName: d2}}]}},
   dataVolumeTemplates: [%s]}}`
 	of := func(templates string) string { return fmt.Sprintf(vm, templates) }
-	runObjectCases(t, dataVolumeTemplateRules(), OnVM, []objectCase{
+	runCases(t, dataVolumeTemplateRules(), OnVM, []ruleCase{
 		{name: "none", vm: of("")},
 		{name: "one of each kind", vm: of(`
   {metadata: {name: d1, namespace: shop}, spec: {storage: {}, source: {http: {url: "http://x"}}}},

@@ -5,8 +5,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
-
-	"github.com/virtward/virtward/platform"
 )
 
 // KubeVirt's feature gates that devices depend on. Those of video and of panic devices are always on.
@@ -39,10 +37,6 @@ func deviceRules() Table {
 			Remedy: "Remove video, or remove autoattachGraphicsDevice: false.", Check: videoNeedsGraphics,
 		},
 		{
-			ID: "device-panic-architecture", Title: "Panic devices can be chosen on amd64 and arm64 only", Scope: OnSpec,
-			Remedy: "Remove panicDevices.", Check: panicArchitecture,
-		},
-		{
 			ID: "device-panic-model", Title: "A panic device has a known model", Scope: OnSpec,
 			Remedy: "Set model to hyperv, isa or pvpanic, or leave it out.", Check: panicModel,
 		},
@@ -59,22 +53,6 @@ func deviceRules() Table {
 			Remedy: "Remove rebootPolicy, or have the feature gate RebootPolicy enabled in the KubeVirt resource.", Check: rebootPolicyGate,
 		},
 	}
-}
-
-// behindGate is the finding that something needs a feature gate, where that gate is off.
-func behindGate(s *Subject, gate string, path *field.Path, value any, what string) field.ErrorList {
-	if s.Facts.GateEnabled(gate) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, value, what+" needs KubeVirt's feature gate "+gate+", which is off in this cluster")}
-}
-
-// architectureOf is the architecture that the guest has or will get.
-func architectureOf(s *Subject) string {
-	if a := s.Spec.Architecture; a != "" {
-		return a
-	}
-	return s.Facts.DefaultArchitecture
 }
 
 func inputBus(s *Subject) (errs field.ErrorList) {
@@ -123,21 +101,6 @@ func videoNeedsGraphics(s *Subject) field.ErrorList {
 	}
 	return field.ErrorList{field.Invalid(s.Devices().Child("video"), devices.Video.Type,
 		"a VM without graphics (autoattachGraphicsDevice: false) cannot have a video device")}
-}
-
-// ppc64le is an architecture that KubeVirt no longer runs on, but still knows.
-const ppc64le = "ppc64le"
-
-func panicArchitecture(s *Subject) field.ErrorList {
-	if len(s.Spec.Domain.Devices.PanicDevices) == 0 {
-		return nil
-	}
-	switch architecture := architectureOf(s); architecture {
-	case platform.S390X, ppc64le:
-		return field.ErrorList{field.Invalid(s.Devices().Child("panicDevices"), field.OmitValueType{},
-			"panic devices cannot be chosen on "+architecture)}
-	}
-	return nil
 }
 
 func panicModel(s *Subject) (errs field.ErrorList) {

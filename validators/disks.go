@@ -239,18 +239,11 @@ func diskCount(s *Subject) field.ErrorList {
 	return nil
 }
 
-func diskNamesUnique(s *Subject) (errs field.ErrorList) {
+func diskNamesUnique(s *Subject) field.ErrorList {
 	disks := disksOf(s)
-	first := make(map[string]int, len(disks))
-	for i := range disks {
-		name := disks[i].Name
-		if other, taken := first[name]; taken {
-			errs = append(errs, field.Invalid(diskAt{s, i}.path("name"), name, fmt.Sprintf("disks[%d] has this name already", other)))
-			continue
-		}
-		first[name] = i
-	}
-	return errs
+	return eachRepeated(len(disks), func(i int) string { return disks[i].Name }, func(i, first int) *field.Error {
+		return field.Invalid(diskAt{s, i}.path("name"), disks[i].Name, fmt.Sprintf("disks[%d] has this name already", first))
+	})
 }
 
 func diskNameLabel(d *v1.Disk, at diskAt) *field.Error {

@@ -17,7 +17,7 @@ func oneDisk(fields string) string {
 func TestDisks(t *testing.T) {
 	const disk = "spec.domain.devices.disks[0]"
 	const reservations = `{"persistentReservationConfiguration":{"enabled":true}}`
-	runSpecCases(t, diskRules(), []specCase{
+	runCases(t, diskRules(), OnSpec, []ruleCase{
 		{name: "none", spec: `{}`},
 		{name: "plain", spec: oneDisk(`"disk":{"bus":"virtio"}`)},
 		{name: "no target", spec: oneDisk(`"serial":""`)},
@@ -39,164 +39,164 @@ func TestDisks(t *testing.T) {
 		{
 			name: "name taken",
 			spec: `{"domain":{"devices":{"disks":[{"name":"a"},{"name":"b"},{"name":"a"}]}},"volumes":[{"name":"a","containerDisk":{"image":"i"}},{"name":"b","containerDisk":{"image":"i"}}]}`,
-			want: []string{`disk-names-unique: FieldValueInvalid: spec.domain.devices.disks[2].name: Invalid value: "a": disks[0] has this name already`},
+			want: []string{`disk-names-unique: spec.domain.devices.disks[2].name: Invalid value: "a": disks[0] has this name already`},
 		},
 		{
 			name: "name no container could have",
 			spec: `{"domain":{"devices":{"disks":[{"name":"my.disk"}]}},"volumes":[{"name":"my.disk","containerDisk":{"image":"i"}}]}`,
-			want: []string{`disk-name-label: FieldValueInvalid: ` + disk + `.name: Invalid value: "my.disk": the name may become that of a container: 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends`},
+			want: []string{`disk-name-label: ` + disk + `.name: Invalid value: "my.disk": the name may become that of a container: 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends`},
 		},
 		{
 			name: "no volume",
 			spec: `{"domain":{"devices":{"disks":[{"name":"ghost","disk":{"bus":"virtio"}}]}}}`,
-			want: []string{`disk-has-volume: FieldValueInvalid: ` + disk + `.name: Invalid value: "ghost": there is no volume with this name`},
+			want: []string{`disk-has-volume: ` + disk + `.name: Invalid value: "ghost": there is no volume with this name`},
 		},
 		{
 			name:          "empty CD-ROM drive without the gate",
 			configuration: `{"developerConfiguration":{"disabledFeatureGates":["DeclarativeHotplugVolumes"]}}`,
 			spec:          `{"domain":{"devices":{"disks":[{"name":"tray","cdrom":{"bus":"sata"}}]}}}`,
-			want:          []string{`disk-has-volume: FieldValueInvalid: ` + disk + `.name: Invalid value: "tray": there is no volume with this name; an empty CD-ROM drive needs the feature gate DeclarativeHotplugVolumes`},
+			want:          []string{`disk-has-volume: ` + disk + `.name: Invalid value: "tray": there is no volume with this name; an empty CD-ROM drive needs the feature gate DeclarativeHotplugVolumes`},
 		},
 		{
 			name: "two targets",
 			spec: oneDisk(`"disk":{"bus":"virtio"},"cdrom":{"bus":"sata"}`),
-			want: []string{`disk-one-target: FieldValueInvalid: ` + disk + `: Invalid value: "root": 2 of disk, lun and cdrom are set; exactly one may be`},
+			want: []string{`disk-one-target: ` + disk + `: Invalid value: "root": 2 of disk, lun and cdrom are set; exactly one may be`},
 		},
 		{
 			name: "ide",
 			spec: oneDisk(`"cdrom":{"bus":"ide"}`),
-			want: []string{`disk-bus-known: FieldValueInvalid: ` + disk + `.cdrom.bus: Invalid value: "ide": KubeVirt has no ide bus; sata is the nearest, virtio, scsi and usb are the others`},
+			want: []string{`disk-bus-known: ` + disk + `.cdrom.bus: Invalid value: "ide": KubeVirt has no ide bus; sata is the nearest, virtio, scsi and usb are the others`},
 		},
 		{
 			name: "unknown bus",
 			spec: oneDisk(`"lun":{"bus":"nvme"}`),
-			want: []string{`disk-bus-known: FieldValueInvalid: ` + disk + `.lun.bus: Invalid value: "nvme": the bus must be virtio, scsi, sata or usb`},
+			want: []string{`disk-bus-known: ` + disk + `.lun.bus: Invalid value: "nvme": the bus must be virtio, scsi, sata or usb`},
 		},
 		{
 			name: "CD-ROM on virtio",
 			spec: oneDisk(`"cdrom":{"bus":"virtio"}`),
-			want: []string{`disk-cdrom-bus: FieldValueInvalid: ` + disk + `.cdrom.bus: Invalid value: "virtio": there are no virtio CD-ROM drives; use sata, scsi or usb`},
+			want: []string{`disk-cdrom-bus: ` + disk + `.cdrom.bus: Invalid value: "virtio": there are no virtio CD-ROM drives; use sata, scsi or usb`},
 		},
 		{
 			name: "read-only on sata",
 			spec: oneDisk(`"disk":{"bus":"sata","readonly":true}`),
-			want: []string{`disk-sata-writable: FieldValueInvalid: ` + disk + `.disk.bus: Invalid value: "sata": a disk on the sata bus cannot be read-only; a disk on virtio or scsi and a CD-ROM can`},
+			want: []string{`disk-sata-writable: ` + disk + `.disk.bus: Invalid value: "sata": a disk on the sata bus cannot be read-only; a disk on virtio or scsi and a CD-ROM can`},
 		},
 		{
 			name: "wrong PCI address on the wrong bus",
 			spec: oneDisk(`"disk":{"bus":"sata","pciAddress":"slot3"}`),
 			want: []string{
-				`disk-pci-address: FieldValueInvalid: ` + disk + `.disk.pciAddress: Invalid value: "slot3": a PCI address has the form domain:bus:slot.function in hexadecimal, like 0000:81:01.0`,
-				`disk-pci-bus: FieldValueInvalid: ` + disk + `.disk.pciAddress: Invalid value: "slot3": a PCI address needs the bus virtio, and the bus is "sata"`,
+				`disk-pci-address: ` + disk + `.disk.pciAddress: Invalid value: "slot3": a PCI address has the form domain:bus:slot.function in hexadecimal, like 0000:81:01.0`,
+				`disk-pci-bus: ` + disk + `.disk.pciAddress: Invalid value: "slot3": a PCI address needs the bus virtio, and the bus is "sata"`,
 			},
 		},
 		{
 			name: "boot orders of 0",
 			spec: `{"domain":{"devices":{"disks":[{"name":"a","bootOrder":0}],"interfaces":[{"name":"n","bootOrder":0}]}},"volumes":[{"name":"a","containerDisk":{"image":"i"}}]}`,
 			want: []string{
-				`boot-order-positive: FieldValueInvalid: ` + disk + `.bootOrder: Invalid value: 0: boot orders count from 1`,
-				`boot-order-positive: FieldValueInvalid: spec.domain.devices.interfaces[0].bootOrder: Invalid value: 0: boot orders count from 1`,
+				`boot-order-positive: ` + disk + `.bootOrder: Invalid value: 0: boot orders count from 1`,
+				`boot-order-positive: spec.domain.devices.interfaces[0].bootOrder: Invalid value: 0: boot orders count from 1`,
 			},
 		},
 		{
 			name: "the same boot order three times",
 			spec: `{"domain":{"devices":{"disks":[{"name":"a","bootOrder":1},{"name":"b","bootOrder":1}],"interfaces":[{"name":"n","bootOrder":1}]}},"volumes":[{"name":"a","containerDisk":{"image":"i"}},{"name":"b","containerDisk":{"image":"i"}}]}`,
 			want: []string{
-				`boot-order-unique: FieldValueInvalid: spec.domain.devices.disks[1].bootOrder: Invalid value: 1: disks[0] has this boot order already`,
-				`boot-order-unique: FieldValueInvalid: spec.domain.devices.interfaces[0].bootOrder: Invalid value: 1: disks[0] has this boot order already`,
+				`boot-order-unique: spec.domain.devices.disks[1].bootOrder: Invalid value: 1: disks[0] has this boot order already`,
+				`boot-order-unique: spec.domain.devices.interfaces[0].bootOrder: Invalid value: 1: disks[0] has this boot order already`,
 			},
 		},
 		{
 			name: "I/O thread on scsi",
 			spec: oneDisk(`"lun":{"bus":"scsi"},"dedicatedIOThread":true`),
-			want: []string{`disk-iothread-bus: FieldValueNotSupported: ` + disk + `.dedicatedIOThread: Unsupported value: true: an I/O thread needs the bus virtio, and the bus is "scsi"`},
+			want: []string{`disk-iothread-bus: ` + disk + `.dedicatedIOThread: Unsupported value: true: an I/O thread needs the bus virtio, and the bus is "scsi"`},
 		},
 		{
 			name: "odd serial number",
 			spec: oneDisk(`"serial":"é"`),
-			want: []string{`disk-serial-characters: FieldValueInvalid: ` + disk + `.serial: Invalid value: "é": a serial number may have letters, digits and _ . + - only`},
+			want: []string{`disk-serial-characters: ` + disk + `.serial: Invalid value: "é": a serial number may have letters, digits and _ . + - only`},
 		},
 		{
 			name: "long serial number",
 			spec: oneDisk(`"serial":"` + strings.Repeat("x", 257) + `"`),
-			want: []string{`disk-serial-length: FieldValueInvalid: ` + disk + `.serial: Invalid value: "` + strings.Repeat("x", 32) + `…": the serial number has 257 characters; at most 256 fit`},
+			want: []string{`disk-serial-length: ` + disk + `.serial: Invalid value: "` + strings.Repeat("x", 32) + `…": the serial number has 257 characters; at most 256 fit`},
 		},
 		{
 			name: "unknown modes",
 			spec: oneDisk(`"cache":"unsafe","io":"io_uring","errorPolicy":""`),
 			want: []string{
-				`disk-cache-known: FieldValueInvalid: ` + disk + `.cache: Invalid value: "unsafe": the cache mode must be none, writethrough, writeback or directsync`,
-				`disk-error-policy-known: FieldValueInvalid: ` + disk + `.errorPolicy: Invalid value: "": the error policy must be stop, ignore, report or enospace`,
-				`disk-io-known: FieldValueNotSupported: ` + disk + `.io: Unsupported value: "io_uring": supported values: "native", "threads"`,
+				`disk-cache-known: ` + disk + `.cache: Invalid value: "unsafe": the cache mode must be none, writethrough, writeback or directsync`,
+				`disk-error-policy-known: ` + disk + `.errorPolicy: Invalid value: "": the error policy must be stop, ignore, report or enospace`,
+				`disk-io-known: ` + disk + `.io: Unsupported value: "io_uring": supported values: "native", "threads"`,
 			},
 		},
 		{
 			name: "block sizes twice",
 			spec: oneDisk(`"blockSize":{"custom":{"logical":1,"physical":0},"matchVolume":{"enabled":true}}`),
-			want: []string{`disk-block-size-one-source: FieldValueInvalid: ` + disk + `.blockSize: Invalid value: "custom and matchVolume": only one of custom and matchVolume may be set`},
+			want: []string{`disk-block-size-one-source: ` + disk + `.blockSize: Invalid value: "custom and matchVolume": only one of custom and matchVolume may be set`},
 		},
 		{
 			name: "logical blocks above the physical ones",
 			spec: oneDisk(`"blockSize":{"custom":{"logical":512}}`),
-			want: []string{`disk-block-size-logical: FieldValueInvalid: ` + disk + `.blockSize.custom.logical: Invalid value: 512: the logical block size must not be above the physical one, which is 0`},
+			want: []string{`disk-block-size-logical: ` + disk + `.blockSize.custom.logical: Invalid value: 512: the logical block size must not be above the physical one, which is 0`},
 		},
 		{
 			name: "large blocks on sata",
 			spec: oneDisk(`"disk":{"bus":"sata"},"blockSize":{"custom":{"logical":4096,"physical":4096}}`),
-			want: []string{`disk-block-size-sata: FieldValueInvalid: ` + disk + `.blockSize.custom.logical: Invalid value: 4096: on the sata bus the logical block size must be 512`},
+			want: []string{`disk-block-size-sata: ` + disk + `.blockSize.custom.logical: Invalid value: 4096: on the sata bus the logical block size must be 512`},
 		},
 		{
 			name: "discard granularity beside the blocks",
 			spec: oneDisk(`"blockSize":{"custom":{"logical":512,"physical":512,"discardGranularity":1000}}`),
-			want: []string{`disk-block-size-discard: FieldValueInvalid: ` + disk + `.blockSize.custom.discardGranularity: Invalid value: 1000: the discard granularity must be a multiple of the logical block size, which is 512`},
+			want: []string{`disk-block-size-discard: ` + disk + `.blockSize.custom.discardGranularity: Invalid value: 1000: the discard granularity must be a multiple of the logical block size, which is 512`},
 		},
 		{
 			name: "block sizes out of range",
 			spec: oneDisk(`"blockSize":{"custom":{"logical":513,"physical":4194304,"discardGranularity":0}}`),
 			want: []string{
-				`disk-block-size-range: FieldValueInvalid: ` + disk + `.blockSize.custom.logical: Invalid value: 513: a block size must be a power of two from 512 to 2097152`,
-				`disk-block-size-range: FieldValueInvalid: ` + disk + `.blockSize.custom.physical: Invalid value: 4194304: a block size must be a power of two from 512 to 2097152`,
+				`disk-block-size-range: ` + disk + `.blockSize.custom.logical: Invalid value: 513: a block size must be a power of two from 512 to 2097152`,
+				`disk-block-size-range: ` + disk + `.blockSize.custom.physical: Invalid value: 4194304: a block size must be a power of two from 512 to 2097152`,
 			},
 		},
 		{
 			name: "no block size, but a discard granularity",
 			spec: oneDisk(`"blockSize":{"custom":{"discardGranularity":512}}`),
 			want: []string{
-				`disk-block-size-range: FieldValueInvalid: ` + disk + `.blockSize.custom.logical: Invalid value: 0: a block size must be a power of two from 512 to 2097152`,
-				`disk-block-size-range: FieldValueInvalid: ` + disk + `.blockSize.custom.physical: Invalid value: 0: a block size must be a power of two from 512 to 2097152`,
+				`disk-block-size-range: ` + disk + `.blockSize.custom.logical: Invalid value: 0: a block size must be a power of two from 512 to 2097152`,
+				`disk-block-size-range: ` + disk + `.blockSize.custom.physical: Invalid value: 0: a block size must be a power of two from 512 to 2097152`,
 			},
 		},
 		{
 			name: "LUN of an image",
 			spec: `{"domain":{"devices":{"disks":[{"name":"a","lun":{"bus":"scsi"}}]}},"volumes":[{"name":"a","containerDisk":{"image":"i"}}]}`,
-			want: []string{`disk-lun-source: FieldValueInvalid: ` + disk + `.lun: Invalid value: "a": a LUN must show a persistentVolumeClaim or a dataVolume, and the volume of this name is neither`},
+			want: []string{`disk-lun-source: ` + disk + `.lun: Invalid value: "a": a LUN must show a persistentVolumeClaim or a dataVolume, and the volume of this name is neither`},
 		},
 		{
 			name:          "reservation on sata",
 			configuration: reservations,
 			spec:          oneDisk(`"lun":{"bus":"sata","reservation":true}`),
-			want:          []string{`disk-reservation-bus: FieldValueInvalid: ` + disk + `.lun.bus: Invalid value: "sata": persistent reservations need the bus scsi`},
+			want:          []string{`disk-reservation-bus: ` + disk + `.lun.bus: Invalid value: "sata": persistent reservations need the bus scsi`},
 		},
 		{
 			name:          "reservation by the old gate",
 			configuration: `{"developerConfiguration":{"featureGates":["PersistentReservation"]}}`,
 			spec:          oneDisk(`"lun":{"bus":"scsi","reservation":true}`),
-			want:          []string{`disk-reservation-enabled: FieldValueInvalid: ` + disk + `.lun.reservation: Invalid value: true: persistent reservations are not enabled in this cluster (spec.configuration.persistentReservationConfiguration.enabled of the KubeVirt resource)`},
+			want:          []string{`disk-reservation-enabled: ` + disk + `.lun.reservation: Invalid value: true: persistent reservations are not enabled in this cluster (spec.configuration.persistentReservationConfiguration.enabled of the KubeVirt resource)`},
 		},
 		{
 			name: "metrics on a CD-ROM",
 			spec: `{"domain":{"devices":{"disks":[{"name":"m","cdrom":{"bus":"sata"}}]}},"volumes":[{"name":"m","downwardMetrics":{}}]}`,
-			want: []string{`disk-downward-metrics: FieldValueRequired: ` + disk + `.disk: Required value: a downwardMetrics volume must be shown as a disk`},
+			want: []string{`disk-downward-metrics: ` + disk + `.disk: Required value: a downwardMetrics volume must be shown as a disk`},
 		},
 		{
 			name: "metrics on sata",
 			spec: `{"domain":{"devices":{"disks":[{"name":"m","disk":{"bus":"sata"}}]}},"volumes":[{"name":"m","downwardMetrics":{}}]}`,
-			want: []string{`disk-downward-metrics: FieldValueInvalid: ` + disk + `.disk.bus: Invalid value: "sata": a downwardMetrics volume must be on the bus virtio`},
+			want: []string{`disk-downward-metrics: ` + disk + `.disk.bus: Invalid value: "sata": a downwardMetrics volume must be on the bus virtio`},
 		},
 		{
 			name: "too many, and nothing else is said of them",
 			spec: `{"domain":{"devices":{"disks":[` + strings.Repeat(`{"name":"?"},`, 256) + `{"name":"?"}]}}}`,
-			want: []string{`disk-count: FieldValueInvalid: spec.domain.devices.disks: Invalid value: 257: a VM may have at most 256 disks`},
+			want: []string{`disk-count: spec.domain.devices.disks: Invalid value: 257: a VM may have at most 256 disks`},
 		},
 	})
 }

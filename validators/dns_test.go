@@ -1,36 +1,42 @@
-package validators_test
+package validators
 
 import "testing"
 
 func TestDNSRules(t *testing.T) {
-	runSpecTests(t, "dns", map[string]specTest{
-		"none": {
+	runCases(t, dnsRules(), OnSpec|OnVMI, []ruleCase{
+		{
+			name: "none",
 			spec: `domain: {}`,
 		},
-		"all that is allowed": {
+		{
+			name: "all that is allowed",
 			spec: `dnsPolicy: None` + "\n" +
 				`dnsConfig: {nameservers: [1.1.1.1, "fd00::1", 1.1.1.3], searches: [a, b, c, d, e, f.g-h], options: [{name: ndots, value: "5"}]}`,
 		},
-		"an unknown policy": {
+		{
+			name: "an unknown policy",
 			spec: `dnsPolicy: clusterfirst`,
 			want: []string{
 				`dns-policy: spec.dnsPolicy: Unsupported value: "clusterfirst": supported values: "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"`,
 			},
 		},
-		"policy None without a configuration": {
+		{
+			name: "policy None without a configuration",
 			spec: `dnsPolicy: None`,
 			want: []string{
 				`dns-none-config: spec.dnsConfig: Required value: dnsPolicy is None, so the guest has no other nameserver`,
 			},
 		},
-		"policy None without nameservers": {
+		{
+			name: "policy None without nameservers",
 			spec: `dnsPolicy: None` + "\n" +
 				`dnsConfig: {searches: [a.b]}`,
 			want: []string{
 				`dns-none-config: spec.dnsConfig.nameservers: Required value: dnsPolicy is None, so the guest has no other nameserver`,
 			},
 		},
-		"nameservers": {
+		{
+			name: "nameservers",
 			spec: `dnsConfig: {nameservers: [a, 2.2.2.2, "", "fe80::1%eth0"]}`,
 			want: []string{
 				`dns-nameservers-count: spec.dnsConfig.nameservers: Invalid value: 4: must have at most 3 nameservers`,
@@ -39,22 +45,26 @@ func TestDNSRules(t *testing.T) {
 				`dns-nameserver-address: spec.dnsConfig.nameservers[3]: Invalid value: "fe80::1%eth0": is not an IP address`,
 			},
 		},
-		"too many search domains": {
+		{
+			name: "too many search domains",
 			spec: `dnsConfig: {searches: [a, b, c, d, e, f, g]}`,
 			want: []string{
 				`dns-searches-count: spec.dnsConfig.searches: Invalid value: 7: must have at most 6 search domains`,
 			},
 		},
-		"search domains of 256 characters": {
+		{
+			name: "search domains of 256 characters",
 			spec: `dnsConfig: {searches: [a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.aa, a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a]}`,
 		},
-		"search domains of 257 characters": {
+		{
+			name: "search domains of 257 characters",
 			spec: `dnsConfig: {searches: [a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a, a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a]}`,
 			want: []string{
 				`dns-searches-length: spec.dnsConfig.searches: Invalid value: 257: must have at most 256 characters together, with a space between two domains`,
 			},
 		},
-		"no search domains": {
+		{
+			name: "no search domains",
 			spec: `dnsConfig: {searches: [Bad_Domain, "", a.b.]}`,
 			want: []string{
 				`dns-search-name: spec.dnsConfig.searches[0]: Invalid value: "Bad_Domain": must be labels of lower-case letters, digits and inner dashes, with a dot between two of them`,
@@ -62,7 +72,8 @@ func TestDNSRules(t *testing.T) {
 				`dns-search-name: spec.dnsConfig.searches[2]: Invalid value: "a.b.": must be labels of lower-case letters, digits and inner dashes, with a dot between two of them`,
 			},
 		},
-		"an option without a name": {
+		{
+			name: "an option without a name",
 			spec: `dnsConfig: {options: [{name: edns0}, {value: "5"}]}`,
 			want: []string{
 				`dns-option-name: spec.dnsConfig.options[1].name: Invalid value: "": a resolver option needs a name`,

@@ -15,7 +15,7 @@ func featureRules() Table {
 		{
 			ID: "hyperv-dependency", Title: "A Hyper-V enlightenment that needs another has it",
 			Scope: OnSpec, Remedy: "Enable the enlightenment that is needed, or leave it out to have it enabled for you.",
-			Check: hypervDependencies,
+			AtStart: true, Check: hypervDependencies,
 		},
 		{
 			ID: "hyperv-evmcs-vmx", Title: "The enlightenment evmcs needs the CPU feature vmx",

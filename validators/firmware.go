@@ -18,7 +18,7 @@ func firmwareRules() Table {
 		},
 		{
 			ID: "firmware-secure-boot-smm", Title: "EFI secure boot needs system management mode",
-			Scope: OnSpec, Remedy: "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
+			Scope: OnSpec, Security: true, Remedy: "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
 			Check: firmwareSecureBoot,
 		},
 		{
@@ -48,7 +48,7 @@ func firmwareRules() Table {
 		},
 		{
 			ID: "firmware-kernel-path", Title: "Kernel and initial RAM disk are named by plain absolute paths",
-			Scope: OnSpec, Remedy: "Write the path of a file from the root of the image, without \".\", \"..\" and doubled slashes.",
+			Scope: OnSpec, Security: true, Remedy: "Write the path of a file from the root of the image, without \".\", \"..\" and doubled slashes.",
 			Check: firmwareKernelPaths,
 		},
 	}

@@ -1,10 +1,7 @@
 package validators_test
 
 import (
-	"bufio"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -73,15 +70,19 @@ func (c *checker) check(t *testing.T, object, old []byte) {
 func (c *checker) run(t *testing.T, s *validators.Subject) {
 	t.Helper()
 	for _, table := range []validators.Table{c.base, validators.ForArchitecture("amd64"), validators.ForArchitecture("arm64"), validators.ForArchitecture("s390x")} {
-		findings := table.Check(s, everyScope)
-		for _, f := range findings {
-			if f.Rule == "" || f.Error == nil || f.Error.Type == "" || f.Error.ErrorBody() == "" {
-				t.Errorf("a finding that says nothing: %+v", f)
-			}
+		checkFindings(t, table.Check(s, everyScope))
+	}
+}
+
+func checkFindings(t *testing.T, findings []validators.Finding) {
+	t.Helper()
+	for _, f := range findings {
+		if f.Rule == "" || f.Error == nil || f.Error.Type == "" || f.Error.ErrorBody() == "" {
+			t.Errorf("a finding that says nothing: %+v", f)
 		}
-		if !slices.IsSortedFunc(findings, func(a, b validators.Finding) int { return strings.Compare(a.Error.Field, b.Error.Field) }) {
-			t.Error("findings are not sorted by field")
-		}
+	}
+	if !slices.IsSortedFunc(findings, func(a, b validators.Finding) int { return strings.Compare(a.Error.Field, b.Error.Field) }) {
+		t.Error("findings are not sorted by field")
 	}
 }
 
@@ -93,6 +94,28 @@ func FuzzRules(f *testing.F) {
 	}
 	c := newChecker(f)
 	f.Fuzz(c.check)
+}
+
+// FuzzInstancetypeRules: no instancetype and no preference makes a rule panic.
+func FuzzInstancetypeRules(f *testing.F) {
+	for _, line := range recordedLines(f, "instancetype.jsonl") {
+		var c struct{ Instancetype, Preference json.RawMessage }
+		if err := json.Unmarshal(line, &c); err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(c.Instancetype), []byte(c.Preference))
+	}
+	c := newChecker(f)
+	f.Fuzz(func(t *testing.T, instancetype, preference []byte) {
+		s := &validators.Subject{Facts: platform.Defaults(platform.Settings{}), Path: field.NewPath("spec")}
+		if limits.Object(instancetype, reflect.TypeOf(s.Instancetype).Elem()) != nil || limits.Object(preference, reflect.TypeOf(s.Preference).Elem()) != nil {
+			return // no caller decodes these
+		}
+		if json.Unmarshal(instancetype, &s.Instancetype) != nil || json.Unmarshal(preference, &s.Preference) != nil {
+			return
+		}
+		checkFindings(t, c.base.Check(s, validators.OnInstancetype|validators.OnPreference))
+	})
 }
 
 // TestRulesTakeEverything runs every rule over every recorded object, with another one as what it was before.
@@ -107,16 +130,9 @@ func recordedObjects(t testing.TB) [][]byte {
 	t.Helper()
 	var objects [][]byte
 	for _, name := range []string{"admission.jsonl", "panics.jsonl"} {
-		file, err := os.Open(filepath.Join("..", "test", "conformance", "testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer file.Close()
-		lines := bufio.NewScanner(file)
-		lines.Buffer(nil, 1<<22)
-		for lines.Scan() {
+		for _, line := range recordedLines(t, name) {
 			var c struct{ Object, OldObject json.RawMessage }
-			if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			if err := json.Unmarshal(line, &c); err != nil {
 				t.Fatal(err)
 			}
 			objects = append(objects, c.Object)

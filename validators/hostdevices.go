@@ -25,7 +25,7 @@ func hostDeviceRules() Table {
 			Remedy: "Remove hostDevices, or have the feature gate HostDevices enabled in the KubeVirt resource.", Check: hostDeviceGate,
 		},
 		{
-			ID: "hostdevice-permitted", Title: "A device is one that the cluster permits", Scope: OnSpec, Severity: Warn,
+			ID: "hostdevice-permitted", Title: "A device is one that the cluster permits", Scope: OnSpec, Security: true, Severity: Warn,
 			Remedy: "Name a device of permittedHostDevices in the KubeVirt resource, or have this one added there.", Check: hostDevicePermitted,
 		},
 		{
@@ -241,7 +241,7 @@ func graceSelector(s *Subject) (errs field.ErrorList) {
 
 func graceArchitecture(s *Subject) field.ErrorList {
 	resource, ok := graceInUse(s)
-	if architecture := architectureOf(s); ok && architecture != platform.ARM64 {
+	if architecture := s.architecture(); ok && architecture != platform.ARM64 {
 		return field.ErrorList{field.Invalid(s.Path.Child("architecture"), architecture,
 			fmt.Sprintf("the NVIDIA Grace GPU %s works in arm64 guests only", resource))}
 	}
@@ -261,7 +261,7 @@ func graceMachine(s *Subject) field.ErrorList {
 		machine = m.Type
 	}
 	if machine == "" {
-		machine = s.Facts.MachineType(architectureOf(s))
+		machine = s.Facts.MachineType(s.architecture())
 	}
 	if strings.HasPrefix(machine, graceMachineType) {
 		return nil

@@ -66,7 +66,7 @@ func hotplugRules() Table {
 			Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi.", Check: pluggedDisks,
 		},
 		{
-			ID: "hotplug-utility-volumes-gate", Title: "Utility volumes need their feature gate", Scope: OnVMIUpdate,
+			ID: "hotplug-utility-volumes-gate", Title: "Utility volumes need their feature gate", Scope: OnVMIUpdate, Security: true,
 			Remedy: "Enable the feature gate UtilityVolumes in the KubeVirt resource.", Check: utilityVolumesGate,
 		},
 		{

@@ -24,7 +24,7 @@ func TestHotplug(t *testing.T) {
 	both := func(parts ...string) string { return strings.Join(parts, ", ") }
 	root, plugged := vmi(rootDisk, rootVolume, ""), vmi(both(rootDisk, hpDisk), both(rootVolume, hpVolume), "")
 
-	runObjectCases(t, hotplugRules(), OnVMIUpdate, []objectCase{
+	runCases(t, hotplugRules(), OnVMIUpdate, []ruleCase{
 		{name: "a user changes nothing", oldVMI: plugged, vmi: plugged},
 		{name: "KubeVirt plugs a volume", requester: controller, oldVMI: root, vmi: plugged},
 		{name: "KubeVirt unplugs a volume", requester: controller, oldVMI: plugged, vmi: root},
@@ -181,7 +181,7 @@ func TestHotplug(t *testing.T) {
 // TestHotplugOfNothing holds that no rule needs more than a VMI and what it was.
 func TestHotplugOfNothing(t *testing.T) {
 	for _, requester := range []string{"", "system:serviceaccount:kubevirt:kubevirt-handler"} {
-		tc := objectCase{vmi: `{spec: {domain: {}}}`, requester: requester}
+		tc := ruleCase{vmi: `{spec: {domain: {}}}`, requester: requester}
 		if found := hotplugRules().Check(tc.subject(t), OnVMIUpdate); len(found) != 0 {
 			t.Errorf("by %q: %v", requester, found)
 		}

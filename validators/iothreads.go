@@ -19,7 +19,10 @@ func ioThreadRules() Table {
 }
 
 func ioThreadsPolicy(s *Subject) field.ErrorList {
-	policy := s.Spec.Domain.IOThreadsPolicy
+	return badIOThreadsPolicy(s.Domain().Child("ioThreadsPolicy"), s.Spec.Domain.IOThreadsPolicy)
+}
+
+func badIOThreadsPolicy(path *field.Path, policy *v1.IOThreadsPolicy) field.ErrorList {
 	if policy == nil {
 		return nil
 	}
@@ -27,7 +30,7 @@ func ioThreadsPolicy(s *Subject) field.ErrorList {
 	case v1.IOThreadsPolicyShared, v1.IOThreadsPolicyAuto, v1.IOThreadsPolicySupplementalPool:
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("ioThreadsPolicy"), *policy, "must be shared, auto or supplementalPool")}
+	return field.ErrorList{field.Invalid(path, *policy, "must be shared, auto or supplementalPool")}
 }
 
 func ioThreadsPoolSize(s *Subject) field.ErrorList {

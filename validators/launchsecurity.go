@@ -42,38 +42,33 @@ func (p protection) gate() string {
 func launchSecurityRules() Table {
 	return Table{
 		{
-			ID: "launch-security-architecture", Title: "Launch security exists on amd64 and s390x",
-			Scope: OnSpec, Remedy: "Remove launchSecurity, or run the VM on amd64 or s390x.",
-			Check: launchSecurityArchitecture,
-		},
-		{
 			ID: "launch-security-one-kind", Title: "Launch security on amd64 names one of SEV, SEV-SNP and TDX",
-			Scope: OnSpec, Remedy: "Set exactly one of launchSecurity.sev, snp and tdx.",
+			Scope: OnSpec, Security: true, Remedy: "Set exactly one of launchSecurity.sev, snp and tdx.",
 			Check: launchSecurityOneKind,
 		},
 		{
 			ID: "launch-security-feature-gate", Title: "Launch security is switched on in the cluster",
-			Scope: OnSpec, Remedy: "Have the feature gate that the message names enabled in the KubeVirt resource.",
+			Scope: OnSpec, Security: true, Remedy: "Have the feature gate that the message names enabled in the KubeVirt resource.",
 			Check: launchSecurityGate,
 		},
 		{
 			ID: "launch-security-efi", Title: "SEV, SEV-SNP and TDX boot from EFI",
-			Scope: OnSpec, Remedy: "Set firmware.bootloader.efi, with secureBoot: false.",
+			Scope: OnSpec, Security: true, Remedy: "Set firmware.bootloader.efi, with secureBoot: false.",
 			Check: launchSecurityEFI,
 		},
 		{
 			ID: "launch-security-secure-boot", Title: "SEV and SEV-SNP do without EFI secure boot",
-			Scope: OnSpec, Remedy: "Set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
+			Scope: OnSpec, Security: true, Remedy: "Set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
 			Check: launchSecuritySecureBoot,
 		},
 		{
 			ID: "launch-security-persistent-efi", Title: "SEV-SNP and TDX keep no EFI variables",
-			Scope: OnSpec, Remedy: "Remove firmware.bootloader.efi.persistent.",
+			Scope: OnSpec, Security: true, Remedy: "Remove firmware.bootloader.efi.persistent.",
 			Check: launchSecurityPersistentEFI,
 		},
 		{
 			ID: "launch-security-smm", Title: "TDX does without system management mode",
-			Scope: OnSpec, Remedy: "Remove features.smm, or set its enabled to false.",
+			Scope: OnSpec, Security: true, Remedy: "Remove features.smm, or set its enabled to false.",
 			Check: launchSecuritySMM,
 		},
 		{
@@ -83,7 +78,7 @@ func launchSecurityRules() Table {
 		},
 		{
 			ID: "launch-security-network-boot", Title: "SEV, SEV-SNP and TDX do not boot from the network",
-			Scope: OnSpec, Remedy: "Remove bootOrder from the interfaces.",
+			Scope: OnSpec, Security: true, Remedy: "Remove bootOrder from the interfaces.",
 			Check: launchSecurityNetworkBoot,
 		},
 	}
@@ -133,15 +128,6 @@ func effectiveProtection(s *Subject) protection {
 // refuseProtection is what the rules that find two things at odds say: the one that the author may give up.
 func refuseProtection(s *Subject, p protection, detail string) field.ErrorList {
 	return field.ErrorList{field.Invalid(s.launchSecurity(), string(p), detail)}
-}
-
-func launchSecurityArchitecture(s *Subject) field.ErrorList {
-	a := s.architecture()
-	if s.Spec.Domain.LaunchSecurity == nil || a == "" || a == platform.AMD64 || a == platform.S390X {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(s.Path.Child("architecture"), a,
-		"domain.launchSecurity is set, and it exists on amd64 and s390x only")}
 }
 
 func launchSecurityOneKind(s *Subject) field.ErrorList {

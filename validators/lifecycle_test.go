@@ -1,19 +1,21 @@
-package validators_test
+package validators
 
 import "testing"
 
 func TestEvictionRules(t *testing.T) {
 	const cluster = "; it comes from KubeVirt kubevirt/kubevirt"
-	runSpecTests(t, "eviction", map[string]specTest{
-		"none":                          {spec: `domain: {}`},
-		"the VM's":                      {spec: `{evictionStrategy: LiveMigrateIfPossible, domain: {}}`},
-		"the VM's instead of a bad one": {configuration: `evictionStrategy: Bad`, spec: `{evictionStrategy: External, domain: {}}`},
-		"the cluster's":                 {configuration: `evictionStrategy: LiveMigrate`, spec: `domain: {}`},
-		"the VM's does not exist": {
+	runCases(t, lifecycleRules().area("eviction"), OnSpec|OnVMI, []ruleCase{
+		{name: "none", spec: `domain: {}`},
+		{name: "the VM's", spec: `{evictionStrategy: LiveMigrateIfPossible, domain: {}}`},
+		{name: "the VM's instead of a bad one", configuration: `evictionStrategy: Bad`, spec: `{evictionStrategy: External, domain: {}}`},
+		{name: "the cluster's", configuration: `evictionStrategy: LiveMigrate`, spec: `domain: {}`},
+		{
+			name: "the VM's does not exist",
 			spec: `{evictionStrategy: livemigrate, domain: {}}`,
 			want: []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "livemigrate": must be None, LiveMigrate, LiveMigrateIfPossible or External`},
 		},
-		"the cluster's does not exist": {
+		{
+			name:          "the cluster's does not exist",
 			configuration: `evictionStrategy: Bad`,
 			spec:          `domain: {}`,
 			want:          []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "Bad": must be None, LiveMigrate, LiveMigrateIfPossible or External` + cluster},
@@ -22,14 +24,16 @@ func TestEvictionRules(t *testing.T) {
 }
 
 func TestStartRules(t *testing.T) {
-	runSpecTests(t, "start", map[string]specTest{
-		"none":   {spec: `{livenessProbe: {tcpSocket: {port: 80}}, domain: {}}`},
-		"paused": {spec: `{startStrategy: Paused, domain: {}}`},
-		"a strategy that does not exist": {
+	runCases(t, lifecycleRules().area("start"), OnSpec|OnVMI, []ruleCase{
+		{name: "none", spec: `{livenessProbe: {tcpSocket: {port: 80}}, domain: {}}`},
+		{name: "paused", spec: `{startStrategy: Paused, domain: {}}`},
+		{
+			name: "a strategy that does not exist",
 			spec: `{startStrategy: Running, livenessProbe: {tcpSocket: {port: 80}}, domain: {}}`,
 			want: []string{`start-strategy: spec.startStrategy: Invalid value: "Running": must be Paused, or be left out`},
 		},
-		"paused and probed": {
+		{
+			name: "paused and probed",
 			spec: `{startStrategy: Paused, livenessProbe: {tcpSocket: {port: 80}}, domain: {}}`,
 			want: []string{`start-paused-no-liveness-probe: spec.startStrategy: Invalid value: "Paused": does not go with livenessProbe: the probe would fail while the VM is paused`},
 		},

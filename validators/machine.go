@@ -16,7 +16,7 @@ func machineRules() Table {
 		{
 			ID: "architecture-supported", Title: "The architecture is one that KubeVirt runs VMs on",
 			Scope: OnSpec, Remedy: "Set architecture to amd64, arm64 or s390x, or leave it out for the cluster's default.",
-			Check: architectureSupported,
+			AtStart: true, Check: architectureSupported,
 		},
 		{
 			ID: "machine-type-emulated", Title: "The machine type is one that the cluster allows for the architecture",

@@ -3,7 +3,7 @@ package validators
 import "testing"
 
 func TestMachine(t *testing.T) {
-	runSpecCases(t, machineRules(), []specCase{
+	runCases(t, machineRules(), OnSpec, []ruleCase{
 		{name: "none", spec: `{}`},
 		{name: "no type", spec: `{"architecture":"amd64","domain":{"machine":{"type":""}}}`},
 		{name: "q35", spec: `{"architecture":"amd64","domain":{"machine":{"type":"pc-q35-9.0"}}}`},
@@ -12,12 +12,12 @@ func TestMachine(t *testing.T) {
 		{
 			name: "a type of another architecture",
 			spec: `{"architecture":"s390x","domain":{"machine":{"type":"q35"}}}`,
-			want: []string{`machine-type-emulated: FieldValueInvalid: spec.domain.machine.type: Invalid value: "q35": the cluster allows machine types of the form s390-ccw-virtio* on s390x`},
+			want: []string{`machine-type-emulated: spec.domain.machine.type: Invalid value: "q35": the cluster allows machine types of the form s390-ccw-virtio* on s390x`},
 		},
 		{
 			name: "a pattern is of the whole",
 			spec: `{"domain":{"machine":{"type":"xq35"}}}`,
-			want: []string{`machine-type-emulated: FieldValueInvalid: spec.domain.machine.type: Invalid value: "xq35": the cluster allows machine types of the form q35*, pc-q35* on amd64`},
+			want: []string{`machine-type-emulated: spec.domain.machine.type: Invalid value: "xq35": the cluster allows machine types of the form q35*, pc-q35* on amd64`},
 		},
 		{
 			name:          "a pattern of the cluster",
@@ -28,12 +28,12 @@ func TestMachine(t *testing.T) {
 			name:          "a broken pattern allows nothing",
 			configuration: `{"emulatedMachines":["["]}`,
 			spec:          `{"domain":{"machine":{"type":"["}}}`,
-			want:          []string{`machine-type-emulated: FieldValueInvalid: spec.domain.machine.type: Invalid value: "[": the cluster allows machine types of the form [ on amd64`},
+			want:          []string{`machine-type-emulated: spec.domain.machine.type: Invalid value: "[": the cluster allows machine types of the form [ on amd64`},
 		},
 		{
 			name: "an architecture without KubeVirt",
 			spec: `{"architecture":"riscv64"}`,
-			want: []string{`architecture-supported: FieldValueInvalid: spec.architecture: Invalid value: "riscv64": KubeVirt runs VMs on amd64, arm64, s390x`},
+			want: []string{`architecture-supported: spec.architecture: Invalid value: "riscv64": KubeVirt runs VMs on amd64, arm64, s390x`},
 		},
 	})
 }

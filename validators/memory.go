@@ -5,6 +5,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/limits"
 )
@@ -99,29 +100,43 @@ func askedMemory(s *Subject) *resource.Quantity {
 	return request
 }
 
-// pageSize is the size of the hugepages in bytes; 0 if there are none, or if their size is none.
-func pageSize(s *Subject) int64 {
-	memory := s.Spec.Domain.Memory
-	if memory == nil || memory.Hugepages == nil || !limits.Proportionate(memory.Hugepages.PageSize) {
+// pageSize is the size of hugepages in bytes; 0 if there are none, or if their size is none.
+func pageSize(hugepages *v1.Hugepages) int64 {
+	if hugepages == nil || !limits.Proportionate(hugepages.PageSize) {
 		return 0
 	}
-	size, err := resource.ParseQuantity(memory.Hugepages.PageSize)
+	size, err := resource.ParseQuantity(hugepages.PageSize)
 	if err != nil || size.Sign() < 0 {
 		return 0
 	}
 	return size.Value()
 }
 
-func hugepagesSize(s *Subject) field.ErrorList {
-	memory := s.Spec.Domain.Memory
-	if memory == nil || memory.Hugepages == nil || pageSize(s) > 0 {
+// hugepagesOf are the hugepages that the guest's memory is made of; nil if it is made of ordinary ones.
+func hugepagesOf(s *Subject) *v1.Hugepages {
+	if s.Spec.Domain.Memory == nil {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "hugepages", "pageSize"), memory.Hugepages.PageSize, "must be an amount of memory above zero, such as 2Mi or 1Gi")}
+	return s.Spec.Domain.Memory.Hugepages
+}
+
+func hugepagesSize(s *Subject) field.ErrorList {
+	return badPageSize(s.Domain().Child("memory", "hugepages", "pageSize"), hugepagesOf(s))
+}
+
+func badPageSize(path *field.Path, hugepages *v1.Hugepages) field.ErrorList {
+	if hugepages == nil || pageSize(hugepages) > 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(path, hugepages.PageSize, "must be an amount of memory above zero, such as 2Mi or 1Gi")}
 }
 
 func hugepagesMultiple(s *Subject) field.ErrorList {
-	size, asked := pageSize(s), askedMemory(s)
+	return notWholePages(requestPath(s, "memory"), askedMemory(s), hugepagesOf(s))
+}
+
+func notWholePages(path *field.Path, asked *resource.Quantity, hugepages *v1.Hugepages) field.ErrorList {
+	size := pageSize(hugepages)
 	if size == 0 || asked.Sign() == 0 {
 		return nil // no hugepages, or one of them; a bad size was said already
 	}
@@ -134,13 +149,13 @@ func hugepagesMultiple(s *Subject) field.ErrorList {
 	default:
 		return nil
 	}
-	return field.ErrorList{field.Invalid(requestPath(s, "memory"), asked.String(), fmt.Sprintf("the memory %s %s", problem, s.Spec.Domain.Memory.Hugepages.PageSize))}
+	return field.ErrorList{field.Invalid(path, asked.String(), fmt.Sprintf("the memory %s %s", problem, hugepages.PageSize))}
 }
 
 func reservedOverheadGate(s *Subject) field.ErrorList {
 	memory := s.Spec.Domain.Memory
-	if memory == nil || memory.ReservedOverhead == nil || s.Facts.GateEnabled(gateReservedOverhead) {
+	if memory == nil || memory.ReservedOverhead == nil {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "reservedOverhead"), field.OmitValueType{}, "the feature gate "+gateReservedOverhead+" is not enabled in this cluster")}
+	return behindGate(s, gateReservedOverhead, s.Domain().Child("memory", "reservedOverhead"), field.OmitValueType{}, "a reserved overhead")
 }

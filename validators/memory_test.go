@@ -1,84 +1,100 @@
-package validators_test
+package validators
 
 import "testing"
 
 func TestMemoryRules(t *testing.T) {
-	runSpecTests(t, "memory", map[string]specTest{
-		"the guest's memory":     {spec: `domain: {memory: {guest: 1Gi}}`},
-		"a request":              {spec: `domain: {resources: {requests: {memory: 1M}}}`},
-		"hugepages alone":        {spec: `domain: {memory: {hugepages: {pageSize: 1Gi}}}`},
-		"a request of hugepages": {spec: `domain: {memory: {guest: 1Gi, hugepages: {pageSize: 1Gi}}, resources: {requests: {memory: 2Gi}}}`},
-		"a guest of hugepages":   {spec: `domain: {memory: {guest: 2Gi, hugepages: {pageSize: 1Gi}}}`},
-		"a request of the limit": {spec: `domain: {resources: {requests: {memory: 1Gi}, limits: {memory: 1024Mi}}}`},
-		"the largest quantity":   {spec: `domain: {memory: {guest: 9E}, resources: {requests: {memory: 9E}, limits: {memory: 9E}}}`},
-		"none": {
+	runCases(t, memoryRules(), OnSpec|OnVMI, []ruleCase{
+		{name: "the guest's memory", spec: `domain: {memory: {guest: 1Gi}}`},
+		{name: "a request", spec: `domain: {resources: {requests: {memory: 1M}}}`},
+		{name: "hugepages alone", spec: `domain: {memory: {hugepages: {pageSize: 1Gi}}}`},
+		{name: "a request of hugepages", spec: `domain: {memory: {guest: 1Gi, hugepages: {pageSize: 1Gi}}, resources: {requests: {memory: 2Gi}}}`},
+		{name: "a guest of hugepages", spec: `domain: {memory: {guest: 2Gi, hugepages: {pageSize: 1Gi}}}`},
+		{name: "a request of the limit", spec: `domain: {resources: {requests: {memory: 1Gi}, limits: {memory: 1024Mi}}}`},
+		{name: "the largest quantity", spec: `domain: {memory: {guest: 9E}, resources: {requests: {memory: 9E}, limits: {memory: 9E}}}`},
+		{
+			name: "none",
 			spec: `domain: {}`,
 			want: []string{`memory-amount: spec.domain.memory: Required value: no memory is asked for: set memory.guest, memory.hugepages or resources.requests.memory`},
 		},
-		"none, in a memory": {
+		{
+			name: "none, in a memory",
 			spec: `domain: {memory: {}, resources: {requests: {memory: 0}}}`,
 			want: []string{`memory-amount: spec.domain.memory: Required value: no memory is asked for: set memory.guest, memory.hugepages or resources.requests.memory`},
 		},
-		"negative": {
+		{
+			name: "negative",
 			spec: `domain: {memory: {guest: 1Gi}, resources: {requests: {memory: -2Mi}, limits: {memory: -1Mi}}}`,
 			want: []string{
 				`memory-limit-not-negative: spec.domain.resources.limits.memory: Invalid value: "-1Mi": must not be negative`,
 				`memory-request-least: spec.domain.resources.requests.memory: Invalid value: "-2Mi": must not be negative`,
 			},
 		},
-		"too little": {
+		{
+			name: "too little",
 			spec: `domain: {resources: {requests: {memory: 999k}}}`,
 			want: []string{`memory-request-least: spec.domain.resources.requests.memory: Invalid value: "999k": must be at least 1M`},
 		},
-		"a request above the limit": {
+		{
+			name: "a request above the limit",
 			spec: `domain: {resources: {requests: {memory: 513Mi}, limits: {memory: 512Mi}}}`,
 			want: []string{`memory-request-within-limit: spec.domain.resources.requests.memory: Invalid value: "513Mi": exceeds the limit of 512Mi`},
 		},
-		"a guest above the limit, live": {
+		{
+			name: "a guest above the limit, live",
 			spec: `domain: {memory: {guest: 128Mi}, resources: {limits: {memory: 127Mi}}}`,
 		},
-		"a guest above the limit": {
+		{
+			name:          "a guest above the limit",
 			configuration: `vmRolloutStrategy: Stage`,
 			spec:          `domain: {memory: {guest: 128Mi}, resources: {limits: {memory: 127Mi}}}`,
 			want:          []string{`memory-guest-within-limit: spec.domain.memory.guest: Invalid value: "128Mi": exceeds the memory limit of 127Mi`},
 		},
-		"a guest of the limit":    {configuration: `vmRolloutStrategy: Stage`, spec: `domain: {memory: {guest: 128Mi}, resources: {limits: {memory: 128Mi}}}`},
-		"a guest without a limit": {configuration: `vmRolloutStrategy: Stage`, spec: `domain: {memory: {guest: 128Mi}}`},
-		"hugepages without a size": {
+		{name: "a guest of the limit", configuration: `vmRolloutStrategy: Stage`, spec: `domain: {memory: {guest: 128Mi}, resources: {limits: {memory: 128Mi}}}`},
+		{name: "a guest without a limit", configuration: `vmRolloutStrategy: Stage`, spec: `domain: {memory: {guest: 128Mi}}`},
+		{
+			name: "hugepages without a size",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {}}}`,
 			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "": must be an amount of memory above zero, such as 2Mi or 1Gi`},
 		},
-		"hugepages of no unit": {
+		{
+			name: "hugepages of no unit",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {pageSize: 2Mib}}}`,
 			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "2Mib": must be an amount of memory above zero, such as 2Mi or 1Gi`},
 		},
-		"hugepages of zero": {
+		{
+			name: "hugepages of zero",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {pageSize: "0"}}}`,
 			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "0": must be an amount of memory above zero, such as 2Mi or 1Gi`},
 		},
-		"hugepages below zero": {
+		{
+			name: "hugepages below zero",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {pageSize: -2Mi}}}`,
 			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "-2Mi": must be an amount of memory above zero, such as 2Mi or 1Gi`},
 		},
-		"hugepages beyond measure": {
+		{
+			name: "hugepages beyond measure",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {pageSize: 1e999999999}}}`,
 			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "1e999999999": must be an amount of memory above zero, such as 2Mi or 1Gi`},
 		},
-		"less than a hugepage": {
+		{
+			name: "less than a hugepage",
 			spec: `domain: {memory: {guest: 1Mi, hugepages: {pageSize: 2Mi}}}`,
 			want: []string{`memory-hugepages-multiple: spec.domain.resources.requests.memory: Invalid value: "1Mi": the memory is less than one hugepage of 2Mi`},
 		},
-		"hugepages and a half": {
+		{
+			name: "hugepages and a half",
 			spec: `domain: {memory: {guest: 1Gi, hugepages: {pageSize: 1Gi}}, resources: {requests: {memory: 1536Mi}}}`,
 			want: []string{`memory-hugepages-multiple: spec.domain.resources.requests.memory: Invalid value: "1536Mi": the memory is not a multiple of the hugepages' size of 1Gi`},
 		},
-		"a reserved overhead": {
+		{
+			name:          "a reserved overhead",
 			configuration: `developerConfiguration: {featureGates: [ReservedOverheadMemlock]}`,
 			spec:          `domain: {memory: {guest: 128Mi, reservedOverhead: {addedOverhead: 100Mi}}}`,
 		},
-		"a reserved overhead, its gate closed": {
+		{
+			name: "a reserved overhead, its gate closed",
 			spec: `domain: {memory: {guest: 128Mi, reservedOverhead: {memLock: Required}}}`,
-			want: []string{`memory-reserved-overhead-gate: spec.domain.memory.reservedOverhead: Invalid value: the feature gate ReservedOverheadMemlock is not enabled in this cluster`},
+			want: []string{`memory-reserved-overhead-gate: spec.domain.memory.reservedOverhead: Invalid value: a reserved overhead needs KubeVirt's feature gate ReservedOverheadMemlock, which is off in this cluster`},
 		},
 	})
 }

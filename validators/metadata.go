@@ -99,10 +99,10 @@ func sidecarGate(s *Subject) field.ErrorList {
 
 // annotationGate refuses an annotation whose feature gate is off. An empty one asks for nothing.
 func annotationGate(s *Subject, annotation, gate string) field.ErrorList {
-	if s.Meta == nil || s.Meta.Annotations[annotation] == "" || s.Facts.GateEnabled(gate) {
+	if s.Meta == nil || s.Meta.Annotations[annotation] == "" {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.MetaPath.Child("annotations"), annotation, "the annotation needs the feature gate "+gate+", which is off in this cluster")}
+	return behindGate(s, gate, s.MetaPath.Child("annotations"), annotation, "the annotation")
 }
 
 // maxAnnotationBytes is what the annotations of an object may take up.

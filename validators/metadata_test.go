@@ -1,16 +1,15 @@
 package validators
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	v1 "kubevirt.io/api/core/v1"
 )
+
+// template is a VM whose template has this metadata and spec.
+func template(meta, spec string) string {
+	return fmt.Sprintf(`{"spec":{"template":{"metadata":%s,"spec":%s}}}`, meta, spec)
+}
 
 func TestMetadata(t *testing.T) {
 	const (
@@ -21,53 +20,50 @@ func TestMetadata(t *testing.T) {
 		refused         = `; KubeVirt accepts this, but the VMI will be refused`
 		gates           = `{"developerConfiguration":{"featureGates":["Sidecar","ExperimentalIgnitionSupport"]}}`
 	)
-	tests := []struct {
-		name, spec, meta, configuration, requester string
-		want                                       []string
-	}{
-		{name: "none"},
-		{name: "names", spec: `{"hostname":"web-1","subdomain":"a.b-c"}`},
-		{name: "a hostname of 63", spec: `{"hostname":"` + strings.Repeat("a", 63) + `"}`},
+	runCases(t, metadataRules(), OnSpec|OnVM, []ruleCase{
+		{name: "none", vm: template(`{}`, `{}`)},
+		{name: "names", vm: template(`{}`, `{"hostname":"web-1","subdomain":"a.b-c"}`)},
+		{name: "a hostname of 63", vm: template(`{}`, `{"hostname":"`+strings.Repeat("a", 63)+`"}`)},
 		{
-			name: "a hostname of 64", spec: `{"hostname":"` + strings.Repeat("a", 64) + `"}`,
+			name: "a hostname of 64", vm: template(`{}`, `{"hostname":"`+strings.Repeat("a", 64)+`"}`),
 			want: []string{`metadata-hostname: spec.template.spec.hostname: Invalid value: "` + strings.Repeat("a", 64) + `": ` + mustBeLabel},
 		},
 		{
-			name: "a hostname with its domain", spec: `{"hostname":"web.example"}`,
+			name: "a hostname with its domain", vm: template(`{}`, `{"hostname":"web.example"}`),
 			want: []string{`metadata-hostname: spec.template.spec.hostname: Invalid value: "web.example": ` + mustBeLabel},
 		},
 		{
-			name: "a subdomain with two dots", spec: `{"subdomain":"a..b"}`,
+			name: "a subdomain with two dots", vm: template(`{}`, `{"subdomain":"a..b"}`),
 			want: []string{`metadata-subdomain: spec.template.spec.subdomain: Invalid value: "a..b": ` + mustBeSubdomain},
 		},
-		{name: "labels of one's own", meta: `{"labels":{"app":"web","kubevirt.io/vm":"x"}}`},
+		{name: "labels of one's own", vm: template(`{"labels":{"app":"web","kubevirt.io/vm":"x"}}`, `{}`)},
 		{
-			name: "KubeVirt's labels", meta: `{"labels":{"kubevirt.io/nodeName":"n","kubevirt.io/created-by":""}}`, requester: "alice",
+			name: "KubeVirt's labels", vm: template(`{"labels":{"kubevirt.io/nodeName":"n","kubevirt.io/created-by":""}}`, `{}`), requester: "alice",
 			want: []string{
 				`metadata-reserved-labels: spec.template.metadata.labels: Unsupported value: "kubevirt.io/created-by": ` + reserved,
 				`metadata-reserved-labels: spec.template.metadata.labels: Unsupported value: "kubevirt.io/nodeName": ` + reserved,
 			},
 		},
 		{
-			name: "KubeVirt's labels, by an account of the same name elsewhere", meta: `{"labels":{"kubevirt.io/schedulable":"true"}}`,
+			name: "KubeVirt's labels, by an account of the same name elsewhere", vm: template(`{"labels":{"kubevirt.io/schedulable":"true"}}`, `{}`),
 			requester: "system:serviceaccount:other:kubevirt-controller",
 			want:      []string{`metadata-reserved-labels: spec.template.metadata.labels: Unsupported value: "kubevirt.io/schedulable": ` + reserved},
 		},
 		{
-			name: "KubeVirt's labels, by KubeVirt", meta: `{"labels":{"kubevirt.io/nodeName":"n"}}`,
+			name: "KubeVirt's labels, by KubeVirt", vm: template(`{"labels":{"kubevirt.io/nodeName":"n"}}`, `{}`),
 			requester: "system:serviceaccount:kubevirt:kubevirt-synchronization-controller",
 		},
-		{name: "empty annotations need no gate", meta: `{"annotations":{"kubevirt.io/ignitiondata":"","hooks.kubevirt.io/hookSidecars":""}}`},
+		{name: "empty annotations need no gate", vm: template(`{"annotations":{"kubevirt.io/ignitiondata":"","hooks.kubevirt.io/hookSidecars":""}}`, `{}`)},
 		{
-			name: "annotations without their gates", meta: `{"annotations":{"kubevirt.io/ignitiondata":"{}","hooks.kubevirt.io/hookSidecars":"[]"}}`,
+			name: "annotations without their gates", vm: template(`{"annotations":{"kubevirt.io/ignitiondata":"{}","hooks.kubevirt.io/hookSidecars":"[]"}}`, `{}`),
 			want: []string{
-				`metadata-ignition-gate: spec.template.metadata.annotations: Invalid value: "kubevirt.io/ignitiondata": the annotation needs the feature gate ExperimentalIgnitionSupport, which is off in this cluster`,
-				`metadata-sidecar-gate: spec.template.metadata.annotations: Invalid value: "hooks.kubevirt.io/hookSidecars": the annotation needs the feature gate Sidecar, which is off in this cluster`,
+				`metadata-ignition-gate: spec.template.metadata.annotations: Invalid value: "kubevirt.io/ignitiondata": the annotation needs KubeVirt's feature gate ExperimentalIgnitionSupport, which is off in this cluster`,
+				`metadata-sidecar-gate: spec.template.metadata.annotations: Invalid value: "hooks.kubevirt.io/hookSidecars": the annotation needs KubeVirt's feature gate Sidecar, which is off in this cluster`,
 			},
 		},
-		{name: "annotations with their gates", meta: `{"annotations":{"kubevirt.io/ignitiondata":"{}","hooks.kubevirt.io/hookSidecars":"[]"}}`, configuration: gates},
+		{name: "annotations with their gates", vm: template(`{"annotations":{"kubevirt.io/ignitiondata":"{}","hooks.kubevirt.io/hookSidecars":"[]"}}`, `{}`), configuration: gates},
 		{
-			name: "what a VMI cannot have", meta: `{"labels":{"b c":"v","a":"x y"},"annotations":{"UPPER.example/ok":"1","no good":"1"}}`,
+			name: "what a VMI cannot have", vm: template(`{"labels":{"b c":"v","a":"x y"},"annotations":{"UPPER.example/ok":"1","no good":"1"}}`, `{}`),
 			want: []string{
 				`metadata-template-valid: spec.template.metadata.annotations: Invalid value: "no good": ` + key + refused,
 				`metadata-template-valid: spec.template.metadata.labels: Invalid value: "x y": the value of "a" must be empty or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end` + refused,
@@ -75,32 +71,8 @@ func TestMetadata(t *testing.T) {
 			},
 		},
 		{
-			name: "too much", meta: `{"annotations":{"a":"` + strings.Repeat("x", 256<<10) + `"}}`,
+			name: "too much", vm: template(`{"annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}`, `{}`),
 			want: []string{`metadata-template-valid: spec.template.metadata.annotations: Too long: annotations may take up 262144 bytes, these take up 262145` + refused},
 		},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			s := &Subject{
-				Facts: configuredFacts(t, tt.configuration), Requester: tt.requester,
-				Spec: &v1.VirtualMachineInstanceSpec{}, Path: field.NewPath("spec", "template", "spec"),
-				Meta: &metav1.ObjectMeta{}, MetaPath: field.NewPath("spec", "template", "metadata"),
-			}
-			for text, into := range map[string]any{tt.spec: s.Spec, tt.meta: s.Meta} {
-				if text == "" {
-					continue
-				}
-				if err := json.Unmarshal([]byte(text), into); err != nil {
-					t.Fatal(err)
-				}
-			}
-			var got []string
-			for _, f := range metadataRules().Check(s, OnSpec|OnVM) {
-				got = append(got, fmt.Sprintf("%s: %s", f.Rule, f.Error.Error()))
-			}
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-		})
-	}
+	})
 }

@@ -105,20 +105,11 @@ func networkPath(s *Subject, i int) *field.Path { return s.Path.Child("networks"
 
 func isMultusDefault(n *v1.Network) bool { return n.Multus != nil && n.Multus.Default }
 
-func networkNamesUnique(s *Subject) (found field.ErrorList) {
-	first := make(map[string]int, len(s.Spec.Networks))
-	for i := range s.Spec.Networks {
-		name := s.Spec.Networks[i].Name
-		other, taken := first[name]
-		if !taken {
-			first[name] = i
-			continue
-		}
-		err := field.Duplicate(networkPath(s, i).Child("name"), shortened(name))
-		err.Detail = fmt.Sprintf("networks[%d] has this name already", other)
-		found = append(found, err)
-	}
-	return found
+func networkNamesUnique(s *Subject) field.ErrorList {
+	networks := s.Spec.Networks
+	return eachRepeated(len(networks), func(i int) string { return networks[i].Name }, func(i, first int) *field.Error {
+		return takenName(networkPath(s, i).Child("name"), networks[i].Name, fmt.Sprintf("networks[%d] has this name already", first))
+	})
 }
 
 func networkSource(s *Subject) (found field.ErrorList) {

@@ -38,7 +38,7 @@ func bindingRules() Table {
 			Check:  interfaceMasqueradeMAC,
 		},
 		{
-			ID: "interface-bridge-pod-network", Title: "A bridge binds to the pod network only where the cluster permits it", Scope: OnSpec,
+			ID: "interface-bridge-pod-network", Title: "A bridge binds to the pod network only where the cluster permits it", Scope: OnSpec, Security: true,
 			Remedy: "Use masquerade, or have the admin set permitBridgeInterfaceOnPodNetwork.",
 			Check:  interfaceBridgePodNetwork,
 		},
@@ -181,10 +181,10 @@ func interfaceBridgePodNetwork(s *Subject) field.ErrorList {
 
 func interfacePasstGate(s *Subject) field.ErrorList {
 	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
-		if n.PasstBinding == nil || s.Facts.GateEnabled("PasstBinding") {
+		if n.PasstBinding == nil {
 			return nil
 		}
-		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "passtBinding needs KubeVirt's feature gate PasstBinding, which is off in this cluster")
+		return gateOff(s, "PasstBinding", interfacePath(s, i).Child("name"), shortened(n.Name), "passtBinding")
 	})
 }
 

@@ -98,16 +98,9 @@ func eachInterface(s *Subject, check func(i int, n *v1.Interface) *field.Error) 
 }
 
 func interfaceNamesUnique(s *Subject) field.ErrorList {
-	first := make(map[string]int, len(s.Spec.Domain.Devices.Interfaces))
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
-		other, taken := first[n.Name]
-		if !taken {
-			first[n.Name] = i
-			return nil
-		}
-		err := field.Duplicate(interfacePath(s, i).Child("name"), shortened(n.Name))
-		err.Detail = fmt.Sprintf("interfaces[%d] is connected to this network already", other)
-		return err
+	interfaces := s.Spec.Domain.Devices.Interfaces
+	return eachRepeated(len(interfaces), func(i int) string { return interfaces[i].Name }, func(i, first int) *field.Error {
+		return takenName(interfacePath(s, i).Child("name"), interfaces[i].Name, fmt.Sprintf("interfaces[%d] is connected to this network already", first))
 	})
 }
 

@@ -1,25 +1,29 @@
-package validators_test
+package validators
 
 import "testing"
 
 func TestInterfaceRules(t *testing.T) {
-	runSpecTests(t, "interface", map[string]specTest{
-		"a good one": {
+	runCases(t, networkRules().area("interface"), OnSpec|OnVMI, []ruleCase{
+		{
+			name: "a good one",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, model: igb, macAddress: DE-AD-00-00-BE-AF, pciAddress: "0000:81:01.7", state: down, ports: [{name: http, port: 80, protocol: TCP}], dhcpOptions: {ntpServers: [1.2.3.4], privateOptions: [{option: 224, value: x}, {option: 254, value: z}]}}]}}`,
 		},
-		"every binding": {
+		{
+			name: "every binding",
 			spec: `networks: [{name: a, pod: {}}, {name: b, multus: {networkName: x}}, {name: c, multus: {networkName: x}}, {name: d, multus: {networkName: x}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, passtBinding: {}}, {name: b, bridge: {}, state: absent}, {name: c, sriov: {}}, {name: d, binding: {name: p}}]}}`,
 		},
-		"one name twice": {
+		{
+			name: "one name twice",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}}, {name: default, masquerade: {}}]}}`,
 			want: []string{
 				`interface-names-unique: spec.domain.devices.interfaces[1].name: Duplicate value: "default": interfaces[0] is connected to this network already`,
 			},
 		},
-		"names of other characters": {
+		{
+			name: "names of other characters",
 			spec: `networks: [{name: a.b, multus: {networkName: x}}, {name: "", multus: {networkName: x}}, {name: net_1-A, multus: {networkName: x}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a.b, bridge: {}}, {name: "", bridge: {}}, {name: net_1-A, bridge: {}}]}}`,
 			want: []string{
@@ -27,27 +31,31 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-name-format: spec.domain.devices.interfaces[1].name: Invalid value: "": must consist of one or more letters, digits, - or _`,
 			},
 		},
-		"no network": {
+		{
+			name: "no network",
 			spec: `domain: {devices: {interfaces: [{name: default, bridge: {}}]}}`,
 			want: []string{
 				`interface-has-network: spec.domain.devices.interfaces[0].name: Invalid value: "default": no network has this name; every interface needs one`,
 			},
 		},
-		"no binding": {
+		{
+			name: "no binding",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, model: virtio}]}}`,
 			want: []string{
 				`interface-binding: spec.domain.devices.interfaces[0]: Invalid value: "default": has no binding; needs exactly one of bridge, masquerade, sriov, passtBinding and binding`,
 			},
 		},
-		"two bindings": {
+		{
+			name: "two bindings",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, bridge: {}, binding: {name: p}}]}}`,
 			want: []string{
 				`interface-binding: spec.domain.devices.interfaces[0]: Invalid value: "default": has the bindings bridge, binding; needs exactly one`,
 			},
 		},
-		"dropped bindings": {
+		{
+			name: "dropped bindings",
 			spec: `networks: [{name: a, pod: {}}, {name: b, multus: {networkName: x}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, masquerade: {}, slirp: {}, passt: {}}, {name: b, bridge: {}, macvtap: {}}]}}`,
 			want: []string{
@@ -56,7 +64,8 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-binding-discontinued: spec.domain.devices.interfaces[1].macvtap: Invalid value: "macvtap": KubeVirt has dropped this binding; use a binding plugin`,
 			},
 		},
-		"dropped bindings with their gates": {
+		{
+			name:          "dropped bindings with their gates",
 			configuration: `developerConfiguration: {featureGates: [Macvtap]}`,
 			spec: `networks: [{name: default, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, bridge: {}, macvtap: {}}]}}`,
@@ -65,25 +74,29 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-binding-gate: spec.domain.devices.interfaces[0].macvtap: Unsupported value: "macvtap": the feature gate Macvtap, which the KubeVirt resource names, does not bring this binding back`,
 			},
 		},
-		"masquerade on multus": {
+		{
+			name: "masquerade on multus",
 			spec: `networks: [{name: default, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}}]}}`,
 			want: []string{
 				`interface-masquerade-network: spec.domain.devices.interfaces[0].name: Invalid value: "default": masquerade works with the pod network only`,
 			},
 		},
-		"the MAC address of the bridge": {
+		{
+			name: "the MAC address of the bridge",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, macAddress: "02:00:00:00:00:00"}]}}`,
 			want: []string{
 				`interface-masquerade-mac: spec.domain.devices.interfaces[0].macAddress: Invalid value: "02:00:00:00:00:00": belongs to the bridge that KubeVirt makes for masquerade; choose another`,
 			},
 		},
-		"the MAC address of the bridge, bridged": {
+		{
+			name: "the MAC address of the bridge, bridged",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, bridge: {}, macAddress: "02:00:00:00:00:00"}]}}`,
 		},
-		"a bridge where it is not permitted": {
+		{
+			name:          "a bridge where it is not permitted",
 			configuration: `network: {permitBridgeInterfaceOnPodNetwork: false}`,
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, bridge: {}}]}}`,
@@ -91,12 +104,14 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-bridge-pod-network: spec.domain.devices.interfaces[0].name: Invalid value: "default": this cluster permits no bridge on the pod network; use masquerade`,
 			},
 		},
-		"a bridge of multus where it is not permitted on the pod network": {
+		{
+			name:          "a bridge of multus where it is not permitted on the pod network",
 			configuration: `network: {permitBridgeInterfaceOnPodNetwork: false}`,
 			spec: `networks: [{name: default, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, bridge: {}}]}}`,
 		},
-		"passt on multus without its gate": {
+		{
+			name:          "passt on multus without its gate",
 			configuration: `developerConfiguration: {disabledFeatureGates: [PasstBinding]}`,
 			spec: `networks: [{name: default, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, passtBinding: {}}]}}`,
@@ -105,42 +120,48 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-passt-network: spec.domain.devices.interfaces[0].name: Invalid value: "default": passtBinding works with the pod network only`,
 			},
 		},
-		"an unknown state": {
+		{
+			name: "an unknown state",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, state: Up}]}}`,
 			want: []string{
 				`interface-state: spec.domain.devices.interfaces[0].state: Invalid value: "Up": must be up, down or absent`,
 			},
 		},
-		"the link of SR-IOV": {
+		{
+			name: "the link of SR-IOV",
 			spec: `networks: [{name: default, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, sriov: {}, state: up}]}}`,
 			want: []string{
 				`interface-state-sriov: spec.domain.devices.interfaces[0].state: Invalid value: "up": the link of an SR-IOV interface cannot be set; leave state out`,
 			},
 		},
-		"absent SR-IOV": {
+		{
+			name: "absent SR-IOV",
 			spec: `networks: [{name: default, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, sriov: {}, state: absent}]}}`,
 			want: []string{
 				`interface-state-absent-binding: spec.domain.devices.interfaces[0].state: Invalid value: "absent": only an interface with bridge binding can be unplugged`,
 			},
 		},
-		"absent default": {
+		{
+			name: "absent default",
 			spec: `networks: [{name: default, multus: {networkName: nad, default: true}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, bridge: {}, state: absent}]}}`,
 			want: []string{
 				`interface-state-absent-default: spec.domain.devices.interfaces[0].state: Invalid value: "absent": the interface of the default network cannot be unplugged`,
 			},
 		},
-		"an unknown model": {
+		{
+			name: "an unknown model",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, model: VirtIO}]}}`,
 			want: []string{
 				`interface-model: spec.domain.devices.interfaces[0].model: Unsupported value: "VirtIO": supported values: "e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "virtio"`,
 			},
 		},
-		"MAC addresses": {
+		{
+			name: "MAC addresses",
 			spec: `networks: [{name: a, multus: {networkName: x}}, {name: b, multus: {networkName: x}}, {name: c, multus: {networkName: x}}, {name: d, multus: {networkName: x}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}, macAddress: "de:ad:00:00:be"}, {name: b, bridge: {}, macAddress: "02:00:5e:10:00:00:00:01"}, {name: c, bridge: {}, macAddress: dead.0000.beaf}, {name: d, bridge: {}, macAddress: "de:ad-00:00:be:af"}]}}`,
 			want: []string{
@@ -149,7 +170,8 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-mac: spec.domain.devices.interfaces[3].macAddress: Invalid value: "de:ad-00:00:be:af": is not a MAC address of six bytes, such as de:ad:00:00:be:af`,
 			},
 		},
-		"PCI addresses": {
+		{
+			name: "PCI addresses",
 			spec: `networks: [{name: a, multus: {networkName: x}}, {name: b, multus: {networkName: x}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}, pciAddress: "81:01.0"}, {name: b, bridge: {}, pciAddress: "0000:81:01.8"}]}}`,
 			want: []string{
@@ -157,7 +179,8 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-pci-address: spec.domain.devices.interfaces[1].pciAddress: Invalid value: "0000:81:01.8": is not a PCI address of domain, bus, slot and function, such as 0000:81:01.0`,
 			},
 		},
-		"private DHCP options": {
+		{
+			name: "private DHCP options",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, dhcpOptions: {privateOptions: [{option: 223, value: x}, {option: 240, value: x}, {option: 240, value: z}, {option: 255, value: x}]}}]}}`,
 			want: []string{
@@ -166,7 +189,8 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-dhcp-option-range: spec.domain.devices.interfaces[0].dhcpOptions.privateOptions[3].option: Invalid value: 255: must be within 224 and 254`,
 			},
 		},
-		"NTP servers": {
+		{
+			name: "NTP servers",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, dhcpOptions: {ntpServers: [1.1.1.1, pool.ntp.org, "fd00::1", ""]}}]}}`,
 			want: []string{
@@ -175,7 +199,8 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-ntp-servers: spec.domain.devices.interfaces[0].dhcpOptions.ntpServers[3]: Invalid value: "": is not an IPv4 address`,
 			},
 		},
-		"ports": {
+		{
+			name: "ports",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, ports: [{name: A, port: 70000, protocol: X}, {name: A, port: 0}, {port: -1}, {port: 65535}]}]}}`,
 			want: []string{
@@ -188,23 +213,27 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-port-number: spec.domain.devices.interfaces[0].ports[2].port: Invalid value: -1: must be within 1 and 65535`,
 			},
 		},
-		"ports that multus ignores": {
+		{
+			name: "ports that multus ignores",
 			spec: `networks: [{name: default, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, bridge: {}, ports: [{port: 0}], portRanges: [{start: 0, end: 0, protocol: X}]}]}}`,
 		},
-		"port ranges": {
+		{
+			name:          "port ranges",
 			configuration: `developerConfiguration: {featureGates: [PortRangesSpec]}`,
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, portRanges: [{protocol: TCP, start: 1, end: 79}, {protocol: TCP, start: 80, end: 65535}, {protocol: UDP, start: 80, end: 80}]}]}}`,
 		},
-		"port ranges without the gate": {
+		{
+			name: "port ranges without the gate",
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, portRanges: [{protocol: TCP, start: 1, end: 79}]}]}}`,
 			want: []string{
 				`interface-port-ranges-gate: spec.domain.devices.interfaces[0].portRanges: Invalid value: 1: a range of ports needs KubeVirt's feature gate PortRangesSpec, which is off in this cluster`,
 			},
 		},
-		"port ranges with ports, bridged": {
+		{
+			name:          "port ranges with ports, bridged",
 			configuration: `developerConfiguration: {featureGates: [PortRangesSpec]}`,
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, bridge: {}, ports: [{port: 22}], portRanges: [{protocol: TCP, start: 80, end: 90}]}]}}`,
@@ -213,7 +242,8 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-ports-or-ranges: spec.domain.devices.interfaces[0].name: Invalid value: "default": the interface has both ports and portRanges; only one of them may be given`,
 			},
 		},
-		"wrong port ranges": {
+		{
+			name:          "wrong port ranges",
 			configuration: `developerConfiguration: {featureGates: [PortRangesSpec]}`,
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, portRanges: [{protocol: "", start: 1, end: 2}, {protocol: TCP, start: 0, end: 2}, {protocol: TCP, start: 1, end: 65536}, {protocol: TCP, start: 3, end: 2}]}]}}`,
@@ -224,7 +254,8 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-port-range-bounds: spec.domain.devices.interfaces[0].portRanges[3].start: Invalid value: 3: must not be above end, which is 2`,
 			},
 		},
-		"port ranges that overlap": {
+		{
+			name:          "port ranges that overlap",
 			configuration: `developerConfiguration: {featureGates: [PortRangesSpec]}`,
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, portRanges: [{protocol: UDP, start: 5, end: 6}, {protocol: TCP, start: 90, end: 100}, {protocol: UDP, start: 1, end: 5}, {protocol: TCP, start: 80, end: 95}]}]}}`,
@@ -233,7 +264,8 @@ func TestInterfaceRules(t *testing.T) {
 				`interface-port-ranges-overlap: spec.domain.devices.interfaces[0].portRanges: Invalid value: "1-5, 5-6": ranges of UDP must not overlap`,
 			},
 		},
-		"too many port ranges": {
+		{
+			name:          "too many port ranges",
 			configuration: `developerConfiguration: {featureGates: [PortRangesSpec]}`,
 			spec: `networks: [{name: default, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: default, masquerade: {}, portRanges: [{protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}, {protocol: X, start: 0, end: 0}]}]}}`,

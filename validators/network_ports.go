@@ -90,23 +90,13 @@ func eachForwarding(s *Subject, check func(path *field.Path, n *v1.Interface) fi
 }
 
 func portNamesUnique(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
-		first := map[string]int{}
-		for j := range n.Ports {
-			name := n.Ports[j].Name
-			if name == "" {
-				continue
+	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+		return eachRepeated(len(n.Ports), func(i int) string { return n.Ports[i].Name }, func(i, first int) *field.Error {
+			if n.Ports[i].Name == "" {
+				return nil
 			}
-			other, taken := first[name]
-			if !taken {
-				first[name] = j
-				continue
-			}
-			err := field.Duplicate(path.Child("ports").Index(j).Child("name"), shortened(name))
-			err.Detail = fmt.Sprintf("ports[%d] has this name already", other)
-			found = append(found, err)
-		}
-		return found
+			return takenName(path.Child("ports").Index(i).Child("name"), n.Ports[i].Name, fmt.Sprintf("ports[%d] has this name already", first))
+		})
 	})
 }
 

@@ -1,32 +1,38 @@
-package validators_test
+package validators
 
 import "testing"
 
 func TestNetworkRules(t *testing.T) {
-	runSpecTests(t, "network", map[string]specTest{
-		"none": {
+	runCases(t, networkRules().area("network"), OnSpec|OnVMI, []ruleCase{
+		{
+			name: "none",
 			spec: `domain: {}`,
 		},
-		"pod and multus": {
+		{
+			name: "pod and multus",
 			spec: `networks: [{name: a, pod: {}}, {name: b, multus: {networkName: nad}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, masquerade: {}}, {name: b, bridge: {}}]}}`,
 		},
-		"a multus default": {
+		{
+			name: "a multus default",
 			spec: `networks: [{name: a, multus: {networkName: nad, default: true}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}]}}`,
 		},
-		"a resource claim": {
+		{
+			name: "a resource claim",
 			spec: `networks: [{name: a, resourceClaim: {claimName: c, requestName: r}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, sriov: {}}]}}`,
 		},
-		"one name twice": {
+		{
+			name: "one name twice",
 			spec: `networks: [{name: a, multus: {networkName: x}}, {name: a, multus: {networkName: z}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}]}}`,
 			want: []string{
 				`network-names-unique: spec.networks[1].name: Duplicate value: "a": networks[0] has this name already`,
 			},
 		},
-		"sources": {
+		{
+			name: "sources",
 			spec: `networks: [{name: a}, {name: b, pod: {}, multus: {networkName: x}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}, {name: b, bridge: {}}]}}`,
 			want: []string{
@@ -34,35 +40,40 @@ func TestNetworkRules(t *testing.T) {
 				`network-source: spec.networks[1]: Required value: network "b" has 2 sources; exactly one of pod, multus and resourceClaim is needed`,
 			},
 		},
-		"multus without a name": {
+		{
+			name: "multus without a name",
 			spec: `networks: [{name: a, multus: {networkName: ""}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}]}}`,
 			want: []string{
 				`network-multus-name: spec.networks[0]: Required value: network "a" is attached by multus and needs multus.networkName`,
 			},
 		},
-		"two pod networks": {
+		{
+			name: "two pod networks",
 			spec: `networks: [{name: a, pod: {}}, {name: b, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, masquerade: {}}, {name: b, masquerade: {}}]}}`,
 			want: []string{
 				`network-single-pod: spec.networks: Duplicate value: "pod": "a" and "b" are both the pod network; only one network can be`,
 			},
 		},
-		"two defaults": {
+		{
+			name: "two defaults",
 			spec: `networks: [{name: a, multus: {networkName: x, default: true}}, {name: b, multus: {networkName: z, default: true}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}, {name: b, bridge: {}}]}}`,
 			want: []string{
 				`network-single-default: spec.networks: Invalid value: "b": "a" is the multus default already; only one network can be`,
 			},
 		},
-		"pod and multus default": {
+		{
+			name: "pod and multus default",
 			spec: `networks: [{name: a, pod: {}}, {name: b, multus: {networkName: z, default: true}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, masquerade: {}}, {name: b, bridge: {}}]}}`,
 			want: []string{
 				`network-pod-or-default: spec.networks: Invalid value: "b": a multus default takes the place of the pod network, which "a" is; only one of them can be there`,
 			},
 		},
-		"no interface": {
+		{
+			name: "no interface",
 			spec: `networks: [{name: a, pod: {}}, {name: b, multus: {networkName: z}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}`,
 			want: []string{

@@ -1,6 +1,7 @@
 package validators
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -18,7 +19,7 @@ const (
 )
 
 // Scope says what a rule looks at.
-type Scope uint8
+type Scope uint16
 
 // The scopes. A rule may have several.
 const (
@@ -33,6 +34,14 @@ const (
 	OnVMI
 	// OnVMIUpdate: what may change in a VirtualMachineInstance.
 	OnVMIUpdate
+	// OnInstancetype: an instancetype, of a namespace or of the cluster, by itself.
+	OnInstancetype
+	// OnPreference: a preference, of a namespace or of the cluster, by itself.
+	OnPreference
+	// OnSet: a replica set or a pool around its template.
+	OnSet
+	// OnSettings: RuleSettings.
+	OnSettings
 )
 
 // Rule is one built-in check.
@@ -49,6 +58,9 @@ type Rule struct {
 	Security bool
 	// Remedy says in one line what to do about a finding.
 	Remedy string
+	// AtStart marks a rule of a spec that KubeVirt itself asks only when a VM starts: it takes the VM, which then
+	// never runs.
+	AtStart bool
 	// Check reports what is wrong, at fields of the object as it was written.
 	Check func(*Subject) field.ErrorList
 }
@@ -80,38 +92,58 @@ func Join(tables ...Table) (Table, error) {
 // Finding is what a rule says about a field.
 type Finding struct {
 	// Rule is the id of the rule.
-	Rule     string   `json:"rule"`
-	Severity Severity `json:"severity"`
+	Rule     string
+	Severity Severity
 	// Error holds the type of the cause, the field, the value and the message.
-	Error *field.Error `json:"-"`
+	Error *field.Error
 	// Remedy is the rule's.
-	Remedy string `json:"remedy,omitempty"`
+	Remedy string
+	// AtStart is the rule's.
+	AtStart bool
+	// Layer is the source of the value where its author did not write it: base, instancetype/u1.medium.
+	Layer string
+	// Effective is the field in the effective object, where Error names the one through which it came
+	// about: spec.instancetype.name. Empty if they are the same.
+	Effective string
+	// Known tells that the object before the update had this finding too, so that it warns and does not deny.
+	Known bool
 }
 
-// Check runs the rules of the given scopes and returns their findings, sorted by field, then by rule.
+// Where is the field that is wrong in the effective object.
+func (f *Finding) Where() string {
+	if f.Effective != "" {
+		return f.Effective
+	}
+	return f.Error.Field
+}
+
+// Check runs the rules of the given scopes and returns their findings, sorted by field, then by rule. The
+// subject's severities win over the rules' own.
 func (t Table) Check(s *Subject, scopes Scope) []Finding {
 	var findings []Finding
 	for i := range t {
 		r := &t[i]
-		if r.Scope&scopes == 0 || r.Severity == Off {
+		if r.Scope&scopes == 0 {
+			continue
+		}
+		severity := r.Severity
+		if set, ok := s.Severities[r.ID]; ok {
+			severity = set
+		}
+		if severity == Off {
 			continue
 		}
 		for _, err := range r.Check(s) {
-			findings = append(findings, Finding{Rule: r.ID, Severity: r.Severity, Error: err, Remedy: r.Remedy})
+			findings = append(findings, Finding{Rule: r.ID, Severity: severity, Error: err, Remedy: r.Remedy, AtStart: r.AtStart})
 		}
 	}
-	slices.SortStableFunc(findings, func(a, b Finding) int {
-		switch {
-		case a.Error.Field < b.Error.Field:
-			return -1
-		case a.Error.Field > b.Error.Field:
-			return 1
-		case a.Rule < b.Rule:
-			return -1
-		case a.Rule > b.Rule:
-			return 1
-		}
-		return 0
-	})
+	Sort(findings)
 	return findings
+}
+
+// Sort orders findings by field, then by rule.
+func Sort(findings []Finding) {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.Error.Field, b.Error.Field), cmp.Compare(a.Rule, b.Rule))
+	})
 }

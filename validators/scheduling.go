@@ -106,25 +106,35 @@ func nodeExpressions(s *Subject) (errs field.ErrorList) {
 
 func nodeExpression(path *field.Path, e *k8sv1.NodeSelectorRequirement) (errs field.ErrorList) {
 	switch e.Operator {
-	case k8sv1.NodeSelectorOpIn, k8sv1.NodeSelectorOpNotIn:
-		if len(e.Values) == 0 {
-			errs = append(errs, field.Invalid(path.Child("values"), shownValues(e.Values), fmt.Sprintf("operator %s needs at least one value", e.Operator)))
-		}
-	case k8sv1.NodeSelectorOpExists, k8sv1.NodeSelectorOpDoesNotExist:
-		if len(e.Values) > 0 {
-			errs = append(errs, field.Invalid(path.Child("values"), shownValues(e.Values), fmt.Sprintf("operator %s takes no values", e.Operator)))
-		}
 	case k8sv1.NodeSelectorOpGt, k8sv1.NodeSelectorOpLt:
 		if len(e.Values) != 1 {
 			errs = append(errs, field.Invalid(path.Child("values"), shownValues(e.Values), fmt.Sprintf("operator %s takes exactly one value, not %d", e.Operator, len(e.Values))))
 		}
 	default:
-		errs = append(errs, field.Invalid(path.Child("operator"), string(e.Operator), nodeOperators))
+		errs = append(errs, operatorFaults(path, string(e.Operator), e.Values, nodeOperators)...)
 	}
 	if !isLabelKey(e.Key) {
 		errs = append(errs, field.Invalid(path.Child("key"), e.Key, mustBeLabelKey))
 	}
 	return errs
+}
+
+// operatorFaults are those of an operator that looks for a label, and of the number of its values. The operators
+// that there are say what it must be.
+func operatorFaults(path *field.Path, operator string, values []string, operators string) field.ErrorList {
+	switch metav1.LabelSelectorOperator(operator) {
+	case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
+		if len(values) == 0 {
+			return field.ErrorList{field.Invalid(path.Child("values"), shownValues(values), fmt.Sprintf("operator %s needs at least one value", operator))}
+		}
+	case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
+		if len(values) > 0 {
+			return field.ErrorList{field.Invalid(path.Child("values"), values, fmt.Sprintf("operator %s takes no values", operator))}
+		}
+	default:
+		return field.ErrorList{field.Invalid(path.Child("operator"), operator, operators)}
+	}
+	return nil
 }
 
 // shownValues is a list as it is shown: an absent one is empty.
@@ -222,19 +232,8 @@ func selectorFaults(path *field.Path, selector *metav1.LabelSelector) field.Erro
 	return errs
 }
 
-func labelExpression(path *field.Path, e *metav1.LabelSelectorRequirement) (errs field.ErrorList) {
-	switch e.Operator {
-	case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
-		if len(e.Values) == 0 {
-			errs = append(errs, field.Invalid(path.Child("values"), shownValues(e.Values), fmt.Sprintf("operator %s needs at least one value", e.Operator)))
-		}
-	case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
-		if len(e.Values) > 0 {
-			errs = append(errs, field.Invalid(path.Child("values"), shownValues(e.Values), fmt.Sprintf("operator %s takes no values", e.Operator)))
-		}
-	default:
-		errs = append(errs, field.Invalid(path.Child("operator"), string(e.Operator), labelOperators))
-	}
+func labelExpression(path *field.Path, e *metav1.LabelSelectorRequirement) field.ErrorList {
+	errs := operatorFaults(path, string(e.Operator), e.Values, labelOperators)
 	if !isLabelKey(e.Key) {
 		errs = append(errs, field.Invalid(path.Child("key"), e.Key, mustBeLabelKey))
 	}

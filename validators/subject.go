@@ -4,8 +4,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/provenance"
 )
 
 // Subject is what rules look at. Everything in it is read-only.
@@ -25,8 +27,26 @@ type Subject struct {
 	// VMI is the complete VMI, and OldVMI as it was before an update; nil where there is none.
 	VMI, OldVMI *v1.VirtualMachineInstance
 
+	// Instancetype and Preference are the spec of one, where that is the object: nothing but the Facts and the
+	// Path, where it stands, is there then.
+	Instancetype *instancetypev1beta1.VirtualMachineInstancetypeSpec
+	Preference   *instancetypev1beta1.VirtualMachinePreferenceSpec
+
+	// Set is a replica set or a pool, where that is the object.
+	Set *Set
+
 	// Running is the VMI that runs from the VM, as far as it is known.
 	Running *v1.VirtualMachineInstance
+
+	// Raw is the VM or VMI as it was sent, as JSON, where that is known: it may hold fields that no type has.
+	Raw []byte
+	// Conflicts are what kept the object from being expanded and completed.
+	Conflicts []Conflict
+	// Missing are the fields that completing a VMI fills although every mutating webhook has seen it.
+	Missing []provenance.Change
+
+	// Severities are those of rules which differ from the rules' own.
+	Severities Severities
 
 	// Requester is the user name of who asked.
 	Requester string

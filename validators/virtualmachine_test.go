@@ -3,92 +3,11 @@ package validators
 import (
 	"fmt"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	v1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 )
-
-// objectCase is a VM or a VMI, before and after, as YAML, and what a table says of it: id and message of
-// each finding.
-type objectCase struct {
-	name string
-	// vm and old are a VM and what it was, and running its VMI; vmi and oldVMI a VMI and what it was.
-	vm, old, running string
-	vmi, oldVMI      string
-	// requester is who asked, and node the node that its token is bound to.
-	requester, node string
-	// configuration is the KubeVirt resource's, as JSON; KubeVirt's defaults if empty.
-	configuration string
-	want          []string
-}
-
-// runObjectCases checks each case, and that the cases hold a finding of every rule of the table.
-func runObjectCases(t *testing.T, table Table, scope Scope, cases []objectCase) {
-	t.Helper()
-	seen := map[string]bool{}
-	for i := range cases {
-		tc := &cases[i]
-		t.Run(tc.name, func(t *testing.T) {
-			var got []string
-			for _, f := range table.Check(tc.subject(t), scope) {
-				seen[f.Rule] = true
-				got = append(got, fmt.Sprintf("%s: %s", f.Rule, f.Error.Error()))
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-		})
-	}
-	for i := range table {
-		if table[i].Scope&scope != 0 && !seen[table[i].ID] {
-			t.Errorf("no case has a finding of %s", table[i].ID)
-		}
-	}
-}
-
-func (tc *objectCase) subject(t *testing.T) *Subject {
-	t.Helper()
-	s := &Subject{
-		Facts:     configuredFacts(t, tc.configuration),
-		VM:        decoded[v1.VirtualMachine](t, tc.vm),
-		OldVM:     decoded[v1.VirtualMachine](t, tc.old),
-		Running:   decoded[v1.VirtualMachineInstance](t, tc.running),
-		VMI:       decoded[v1.VirtualMachineInstance](t, tc.vmi),
-		OldVMI:    decoded[v1.VirtualMachineInstance](t, tc.oldVMI),
-		Requester: tc.requester,
-	}
-	if tc.node != "" {
-		s.RequesterExtra = map[string][]string{"authentication.kubernetes.io/node-name": {tc.node}}
-	}
-	if s.VMI != nil {
-		s.Spec, s.Path, s.Meta, s.MetaPath = &s.VMI.Spec, field.NewPath("spec"), &s.VMI.ObjectMeta, field.NewPath("metadata")
-		return s
-	}
-	s.Path, s.MetaPath = field.NewPath("spec", "template", "spec"), field.NewPath("spec", "template", "metadata")
-	if s.VM.Spec.Template == nil {
-		s.VM.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{}
-	}
-	s.Spec, s.Meta = &s.VM.Spec.Template.Spec, &s.VM.Spec.Template.ObjectMeta
-	return s
-}
-
-func decoded[T any](t *testing.T, text string) *T {
-	t.Helper()
-	if text == "" {
-		return nil
-	}
-	object := new(T)
-	if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
-		t.Fatalf("%s: %v", text, err)
-	}
-	return object
-}
 
 func TestVirtualMachine(t *testing.T) {
 	const maxGuest = `{spec: {runStrategy: Always, template: {spec: {architecture: %s, domain: {memory: {guest: %s, maxGuest: %s}}}}}}`
-	runObjectCases(t, virtualMachineRules(), OnVM, []objectCase{
+	runCases(t, virtualMachineRules(), OnVM, []ruleCase{
 		{name: "a run strategy", vm: `{spec: {runStrategy: Once}}`},
 		{
 			name: "neither", vm: `{spec: {}}`,
@@ -144,7 +63,7 @@ func TestVirtualMachineUpdate(t *testing.T) {
 		restore  = `{spec: {%s}, status: {restoreInProgress: r1}}`
 		matcher  = `{spec: {runStrategy: Always, %s: {name: %s, revisionName: %s}}}`
 	)
-	runObjectCases(t, virtualMachineRules(), OnVMUpdate, []objectCase{
+	runCases(t, virtualMachineRules(), OnVMUpdate, []ruleCase{
 		{name: "a snapshot of what stays", vm: fmt.Sprintf(snapshot, "runStrategy: Always", "a"), old: fmt.Sprintf(snapshot, "runStrategy: Always", "a")},
 		{
 			name: "another volume", vm: fmt.Sprintf(snapshot, "runStrategy: Always", "b"), old: fmt.Sprintf(snapshot, "runStrategy: Always", "a"),

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
 )
 
 // volumeRequestRules look at status.volumeRequests of a VM: what virtctl asked to plug and unplug, and
@@ -37,6 +39,10 @@ func volumeRequestRules() Table {
 		{
 			ID: "volume-request-hugepages", Title: "A VM with hugepages names its memory itself when volumes are requested", Scope: OnVM,
 			Remedy: "Set memory.guest in the template, or plug the volume by editing the VM.", Check: volumeRequestHugepages,
+		},
+		{
+			ID: "volume-requests-fit-instance", Title: "The running VMI could run with the volumes that are requested", Scope: OnVM,
+			Remedy: "Withdraw the request, or change what the message names and restart the VM first.", Check: volumeRequestsFitInstance,
 		},
 		{
 			ID: "volume-request-not-migrating", Title: "Volumes are not plugged while the VM migrates", Scope: OnVM,
@@ -170,23 +176,63 @@ func volumeRequestNames(s *Subject) (errs field.ErrorList) {
 // are those in that template. KubeVirt looks at it as written, without instancetype and defaults, so that it
 // refuses requests for VMs which it otherwise takes. Of a request that is wrong in itself, the other rules
 // speak.
-func volumeRequestsFit(s *Subject) (errs field.ErrorList) {
-	_, requests := s.volumeRequests()
-	if len(requests) == 0 || s.VM.Spec.Template == nil {
+func volumeRequestsFit(s *Subject) field.ErrorList {
+	if s.VM == nil || s.VM.Spec.Template == nil || !s.clearVolumeRequests() {
 		return nil
+	}
+	table := slices.Concat(cpuRules(), memoryRules(), diskRules(), volumeRules())
+	return s.withRequestsDone(table, &s.VM.Spec.Template.Spec, "in the template as written, with the volumes of status.volumeRequests: ")
+}
+
+// volumeRequestsFitInstance judges the running VMI as it will be, at the paths of the template. KubeVirt checks
+// all of it again before it plugs a volume.
+func volumeRequestsFitInstance(s *Subject) field.ErrorList {
+	vmi := s.runningVMI()
+	if vmi == nil || !s.clearVolumeRequests() {
+		return nil
+	}
+	table := slices.Concat(cpuRules(), memoryRules(), ioThreadRules(), diskRules(), volumeRules(), networkRules(), firmwareRules(), deviceRules(), hostDeviceRules())
+	if vmi.Spec.Architecture == "" {
+		table = append(table, withoutArchitecture()...)
+	}
+	return s.withRequestsDone(table, &vmi.Spec, "in the running VMI, with the volumes of status.volumeRequests: ")
+}
+
+// withoutArchitecture are rules about what KubeVirt knows to work on some architectures only, and so refuses for an
+// instance that names none, as very old ones do.
+func withoutArchitecture() Table {
+	var table Table
+	for _, rule := range slices.Concat(ForArchitecture(platform.ARM64), ForArchitecture(platform.S390X)) {
+		if rule.ID == "cpu-dedicated-threads-arm64" || rule.ID == "device-panic-architecture" {
+			table = append(table, rule)
+		}
+	}
+	return table
+}
+
+// clearVolumeRequests tells whether there are requests, and none that is wrong in itself.
+func (s *Subject) clearVolumeRequests() bool {
+	if _, requests := s.volumeRequests(); len(requests) == 0 {
+		return false
 	}
 	for _, check := range []func(*Subject) field.ErrorList{volumeRequestKinds, volumeRequestsOnce, volumeRequestDisks, volumeRequestNames} {
 		if len(check(s)) > 0 {
-			return nil
+			return false
 		}
 	}
+	return true
+}
+
+// withRequestsDone is what a table says of a spec after the requests, and does not say of the VM anyway.
+func (s *Subject) withRequestsDone(table Table, spec *v1.VirtualMachineInstanceSpec, where string) (errs field.ErrorList) {
+	_, requests := s.volumeRequests()
 	after := *s
-	after.Spec = withVolumeRequests(&s.VM.Spec.Template.Spec, requests)
+	after.Spec = withVolumeRequests(spec, requests)
 	type fault struct {
 		kind  field.ErrorType
 		field string
 	}
-	known, table := map[fault]bool{}, slices.Concat(cpuRules(), memoryRules(), diskRules(), volumeRules())
+	known := map[fault]bool{}
 	for _, f := range table.Check(s, OnSpec) {
 		known[fault{f.Error.Type, f.Error.Field}] = true
 	}
@@ -195,7 +241,7 @@ func volumeRequestsFit(s *Subject) (errs field.ErrorList) {
 			continue
 		}
 		err := *f.Error
-		err.Detail = "in the template as written, with the volumes of status.volumeRequests: " + err.Detail
+		err.Detail = where + err.Detail
 		errs = append(errs, &err)
 	}
 	return errs

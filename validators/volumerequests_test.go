@@ -16,7 +16,7 @@ func TestVolumeRequests(t *testing.T) {
 	of := func(requests string) string { return fmt.Sprintf(vm, requests) }
 	// TestVolumeRequestsFit looks at the rule that is left out.
 	table := slices.DeleteFunc(volumeRequestRules(), func(r Rule) bool { return r.ID == "volume-request-fits" })
-	runObjectCases(t, table, OnVM, []objectCase{
+	runCases(t, table, OnVM, []ruleCase{
 		{name: "none", vm: of("")},
 		{name: "added and removed", vm: of(hp + `, {removeVolumeOptions: {name: hp}}`)},
 		{name: "removed that is not there", vm: of(`{removeVolumeOptions: {name: nix}}`)},
@@ -66,6 +66,20 @@ func TestVolumeRequests(t *testing.T) {
 			running: `{spec: {domain: {}, volumes: [{name: hp, dataVolume: {name: dv}}]}}`,
 		},
 		{
+			name: "two disks of the VMI would boot first", vm: strings.Replace(of(hp), "disk: {disk: {bus: scsi}}", "disk: {disk: {bus: scsi}, bootOrder: 1}", 1),
+			running: `{spec: {domain: {devices: {disks: [{name: cd, disk: {}, bootOrder: 1}]}}, volumes: [{name: cd, containerDisk: {image: os}}]}}`,
+			want:    []string{`volume-requests-fit-instance: spec.template.spec.domain.devices.disks[1].bootOrder: Invalid value: 1: in the running VMI, with the volumes of status.volumeRequests: disks[0] has this boot order already`},
+		},
+		{
+			name: "a panic device in a VMI of no architecture", vm: of(hp),
+			running: `{spec: {domain: {devices: {panicDevices: [{model: isa}]}}}}`,
+			want:    []string{`volume-requests-fit-instance: spec.template.spec.domain.devices.panicDevices: Invalid value: in the running VMI, with the volumes of status.volumeRequests: panic devices cannot be chosen on s390x`},
+		},
+		{
+			name: "a panic device in a VMI of amd64", vm: of(hp),
+			running: `{spec: {architecture: amd64, domain: {devices: {panicDevices: [{model: isa}]}}}}`,
+		},
+		{
 			name: "for hugepages of an unknown size", vm: strings.Replace(of(hp), "domain: {", "domain: {memory: {hugepages: {pageSize: 2Mi}}, ", 1),
 			want: []string{`volume-request-hugepages: spec.template.spec.domain.memory.guest: Required value: KubeVirt takes volume requests for a VM with hugepages only if its template says how much memory it has`},
 		},
@@ -87,7 +101,7 @@ func TestVolumeRequests(t *testing.T) {
 
 // TestVolumeRequestsFit leaves it to the rules of disks and volumes what they say, and looks at the place.
 func TestVolumeRequestsFit(t *testing.T) {
-	tc := objectCase{vm: `{spec: {template: {spec: {domain: {devices: {disks: [{name: root, disk: {bus: virtio}, bootOrder: 1}]}},
+	tc := ruleCase{vm: `{spec: {template: {spec: {domain: {devices: {disks: [{name: root, disk: {bus: virtio}, bootOrder: 1}]}},
   volumes: [{name: root, containerDisk: {image: os}}]}}},
   status: {volumeRequests: [{addVolumeOptions: {name: hp, disk: {disk: {bus: scsi}, bootOrder: 1}, volumeSource: {dataVolume: {name: dv}}}}]}}`}
 	errs := volumeRequestsFit(tc.subject(t))

@@ -237,18 +237,11 @@ func volumeCount(s *Subject) field.ErrorList {
 	return nil
 }
 
-func volumeNamesUnique(s *Subject) (errs field.ErrorList) {
+func volumeNamesUnique(s *Subject) field.ErrorList {
 	volumes := volumesOf(s)
-	first := make(map[string]int, len(volumes))
-	for i := range volumes {
-		name := volumes[i].Name
-		if other, taken := first[name]; taken {
-			errs = append(errs, field.Invalid(volumeAt{s, i}.path("name"), name, fmt.Sprintf("volumes[%d] has this name already", other)))
-			continue
-		}
-		first[name] = i
-	}
-	return errs
+	return eachRepeated(len(volumes), func(i int) string { return volumes[i].Name }, func(i, first int) *field.Error {
+		return field.Invalid(volumeAt{s, i}.path("name"), volumes[i].Name, fmt.Sprintf("volumes[%d] has this name already", first))
+	})
 }
 
 // volumeSources are the sources that a volume has, in the order of the API.
@@ -337,10 +330,10 @@ func volumeServiceAccountName(v *v1.Volume, at volumeAt) *field.Error {
 }
 
 func volumeDownwardMetricsGate(v *v1.Volume, at volumeAt) *field.Error {
-	if v.DownwardMetrics == nil || at.s.Facts.GateEnabled(gateDownwardMetrics) {
+	if v.DownwardMetrics == nil {
 		return nil
 	}
-	return field.Invalid(at.path(), v.Name, "downwardMetrics needs the feature gate "+gateDownwardMetrics+", which is off")
+	return gateOff(at.s, gateDownwardMetrics, at.path(), v.Name, "downwardMetrics")
 }
 
 // volumeContainerDiskPath lets a closing slash pass, as KubeVirt does.
@@ -358,10 +351,10 @@ func volumeContainerDiskPath(v *v1.Volume, at volumeAt) *field.Error {
 }
 
 func volumeHostDiskGate(v *v1.Volume, at volumeAt) *field.Error {
-	if v.HostDisk == nil || at.s.Facts.GateEnabled(gateHostDisk) {
+	if v.HostDisk == nil {
 		return nil
 	}
-	return field.Invalid(at.path(), v.Name, "hostDisk needs the feature gate "+gateHostDisk+", which is off")
+	return gateOff(at.s, gateHostDisk, at.path(), v.Name, "hostDisk")
 }
 
 func volumeHostDiskPath(v *v1.Volume, at volumeAt) *field.Error {
@@ -386,10 +379,10 @@ func volumeHostDiskCapacity(v *v1.Volume, at volumeAt) *field.Error {
 }
 
 func volumeContainerPathGate(v *v1.Volume, at volumeAt) *field.Error {
-	if v.ContainerPath == nil || at.s.Facts.GateEnabled(gateContainerPathVolumes) {
+	if v.ContainerPath == nil {
 		return nil
 	}
-	return field.Invalid(at.path(), v.Name, "containerPath needs the feature gate "+gateContainerPathVolumes+", which is off")
+	return gateOff(at.s, gateContainerPathVolumes, at.path(), v.Name, "containerPath")
 }
 
 func volumeContainerPathDevice(s *Subject) (errs field.ErrorList) {
@@ -429,7 +422,7 @@ func volumeContainerPathReserved(v *v1.Volume, at volumeAt) *field.Error {
 // filesystemStorageGate: for storage volumes the filesystem is served by a process with more rights.
 func filesystemStorageGate(s *Subject) field.ErrorList {
 	filesystems := s.Spec.Domain.Devices.Filesystems
-	if len(filesystems) == 0 || tooLong(s) || s.Facts.GateEnabled(gateVirtioFSStorageVolumes) {
+	if len(filesystems) == 0 || tooLong(s) {
 		return nil
 	}
 	volumes := volumesByName(s)
@@ -442,7 +435,7 @@ func filesystemStorageGate(s *Subject) field.ErrorList {
 	if names == nil {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.Devices().Child("filesystems"), strings.Join(names, ", "), "filesystems on a persistentVolumeClaim or dataVolume need the feature gate "+gateVirtioFSStorageVolumes+", which is off")}
+	return behindGate(s, gateVirtioFSStorageVolumes, s.Devices().Child("filesystems"), strings.Join(names, ", "), "a filesystem on a persistentVolumeClaim or dataVolume")
 }
 
 func utilityVolumesLater(s *Subject) field.ErrorList {

@@ -23,7 +23,7 @@ func gatesOn(names ...string) string {
 func TestVolumes(t *testing.T) {
 	const volume = "spec.volumes[0]"
 	onSpec := slices.DeleteFunc(volumeRules(), func(r Rule) bool { return r.Scope&OnSpec == 0 })
-	runSpecCases(t, onSpec, []specCase{
+	runCases(t, onSpec, OnSpec, []ruleCase{
 		{name: "none", spec: `{}`},
 		{name: "claim", spec: oneVolume(`"persistentVolumeClaim":{"claimName":""}`)},
 		{name: "names", spec: `{"volumes":[{"name":"a","dataVolume":{"name":"d"}},{"name":"b","configMap":{"name":"c"}},{"name":"c","secret":{"secretName":"s"}},{"name":"d","serviceAccount":{"serviceAccountName":"s"}}]}`},
@@ -39,26 +39,26 @@ func TestVolumes(t *testing.T) {
 		{
 			name: "name taken",
 			spec: `{"volumes":[{"name":"v","emptyDisk":{}},{"name":"v","emptyDisk":{}}]}`,
-			want: []string{`volume-names-unique: FieldValueInvalid: spec.volumes[1].name: Invalid value: "v": volumes[0] has this name already`},
+			want: []string{`volume-names-unique: spec.volumes[1].name: Invalid value: "v": volumes[0] has this name already`},
 		},
 		{
 			name: "no source",
 			spec: `{"volumes":[{"name":"v"}]}`,
-			want: []string{`volume-one-source: FieldValueInvalid: ` + volume + `: Invalid value: "v": the volume has no source; it needs exactly one, like persistentVolumeClaim or containerDisk`},
+			want: []string{`volume-one-source: ` + volume + `: Invalid value: "v": the volume has no source; it needs exactly one, like persistentVolumeClaim or containerDisk`},
 		},
 		{
 			name: "three sources",
 			spec: oneVolume(`"containerDisk":{"image":"i"},"emptyDisk":{},"configMap":{"name":"c"}`),
-			want: []string{`volume-one-source: FieldValueInvalid: ` + volume + `: Invalid value: "v": the volume has 3 sources (containerDisk, emptyDisk, configMap); it needs exactly one`},
+			want: []string{`volume-one-source: ` + volume + `: Invalid value: "v": the volume has 3 sources (containerDisk, emptyDisk, configMap); it needs exactly one`},
 		},
 		{
 			name: "nothing is named",
 			spec: `{"volumes":[{"name":"a","dataVolume":{"name":""}},{"name":"b","configMap":{}},{"name":"c","secret":{}},{"name":"d","serviceAccount":{}}]}`,
 			want: []string{
-				`volume-data-volume-name: FieldValueRequired: spec.volumes[0].dataVolume.name: Required value: the volume must name its DataVolume`,
-				`volume-config-map-name: FieldValueInvalid: spec.volumes[1].configMap.name: Invalid value: "": the volume must name its ConfigMap`,
-				`volume-secret-name: FieldValueInvalid: spec.volumes[2].secret.secretName: Invalid value: "": the volume must name its Secret`,
-				`volume-service-account-name: FieldValueInvalid: spec.volumes[3].serviceAccount.serviceAccountName: Invalid value: "": the volume must name its ServiceAccount`,
+				`volume-data-volume-name: spec.volumes[0].dataVolume.name: Required value: the volume must name its DataVolume`,
+				`volume-config-map-name: spec.volumes[1].configMap.name: Invalid value: "": the volume must name its ConfigMap`,
+				`volume-secret-name: spec.volumes[2].secret.secretName: Invalid value: "": the volume must name its Secret`,
+				`volume-service-account-name: spec.volumes[3].serviceAccount.serviceAccountName: Invalid value: "": the volume must name its ServiceAccount`,
 			},
 		},
 		{
@@ -68,80 +68,80 @@ func TestVolumes(t *testing.T) {
 				`{"name":"c","downwardMetrics":{}},{"name":"d","downwardMetrics":{}},` +
 				`{"name":"e","memoryDump":{"claimName":"x"}},{"name":"f","memoryDump":{"claimName":"y"}}]}`,
 			want: []string{
-				`volume-one-downward-metrics: FieldValueInvalid: spec.volumes: Invalid value: "c, d": 2 volumes have the source downwardMetrics; at most one may`,
-				`volume-one-memory-dump: FieldValueInvalid: spec.volumes: Invalid value: "e, f": 2 volumes have the source memoryDump; at most one may`,
-				`volume-one-service-account: FieldValueInvalid: spec.volumes: Invalid value: "a, b": 2 volumes have the source serviceAccount; at most one may`,
+				`volume-one-downward-metrics: spec.volumes: Invalid value: "c, d": 2 volumes have the source downwardMetrics; at most one may`,
+				`volume-one-memory-dump: spec.volumes: Invalid value: "e, f": 2 volumes have the source memoryDump; at most one may`,
+				`volume-one-service-account: spec.volumes: Invalid value: "a, b": 2 volumes have the source serviceAccount; at most one may`,
 			},
 		},
 		{
 			name: "metrics without the gate",
 			spec: oneVolume(`"downwardMetrics":{}`),
-			want: []string{`volume-downward-metrics-gate: FieldValueInvalid: ` + volume + `: Invalid value: "v": downwardMetrics needs the feature gate DownwardMetrics, which is off`},
+			want: []string{`volume-downward-metrics-gate: ` + volume + `: Invalid value: "v": downwardMetrics needs KubeVirt's feature gate DownwardMetrics, which is off in this cluster`},
 		},
 		{
 			name: "root of an image",
 			spec: oneVolume(`"containerDisk":{"image":"i","path":"/"}`),
-			want: []string{`volume-container-disk-path: FieldValueInvalid: ` + volume + `.containerDisk: Invalid value: "/": path must be that of a file, not the root directory`},
+			want: []string{`volume-container-disk-path: ` + volume + `.containerDisk: Invalid value: "/": path must be that of a file, not the root directory`},
 		},
 		{
 			name: "out of an image",
 			spec: oneVolume(`"containerDisk":{"image":"i","path":"/disk/../../etc/passwd"}`),
-			want: []string{`volume-container-disk-path: FieldValueInvalid: ` + volume + `.containerDisk: Invalid value: "/disk/../../etc/passwd": path must be absolute, without '.', '..' and doubled slashes`},
+			want: []string{`volume-container-disk-path: ` + volume + `.containerDisk: Invalid value: "/disk/../../etc/passwd": path must be absolute, without '.', '..' and doubled slashes`},
 		},
 		{
 			name: "host disk, everything wrong",
 			spec: oneVolume(`"hostDisk":{"path":"","type":"x","capacity":"1Gi"}`),
 			want: []string{
-				`volume-host-disk-gate: FieldValueInvalid: ` + volume + `: Invalid value: "v": hostDisk needs the feature gate HostDisk, which is off`,
-				`volume-host-disk-path: FieldValueNotFound: ` + volume + `.hostDisk.path: Not found: "": the volume must say where the disk is on the node`,
-				`volume-host-disk-type: FieldValueInvalid: ` + volume + `.hostDisk.type: Invalid value: "x": the type must be Disk, for a file that exists, or DiskOrCreate`,
+				`volume-host-disk-gate: ` + volume + `: Invalid value: "v": hostDisk needs KubeVirt's feature gate HostDisk, which is off in this cluster`,
+				`volume-host-disk-path: ` + volume + `.hostDisk.path: Not found: "": the volume must say where the disk is on the node`,
+				`volume-host-disk-type: ` + volume + `.hostDisk.type: Invalid value: "x": the type must be Disk, for a file that exists, or DiskOrCreate`,
 			},
 		},
 		{
 			name:          "capacity of a host disk that exists",
 			configuration: gatesOn("HostDisk"),
 			spec:          oneVolume(`"hostDisk":{"path":"/d","type":"Disk","capacity":"1Gi"}`),
-			want:          []string{`volume-host-disk-capacity: FieldValueInvalid: ` + volume + `.hostDisk.capacity: Invalid value: "1Gi": a disk of the type Disk exists already; only DiskOrCreate takes a capacity`},
+			want:          []string{`volume-host-disk-capacity: ` + volume + `.hostDisk.capacity: Invalid value: "1Gi": a disk of the type Disk exists already; only DiskOrCreate takes a capacity`},
 		},
 		{
 			name: "container path without the gate and a filesystem, in a reserved place",
 			spec: oneVolume(`"containerPath":{"path":"/var/run/x/../kubevirt-private"}`),
 			want: []string{
-				`volume-container-path-device: FieldValueInvalid: ` + volume + `: Invalid value: "v": a containerPath volume needs a filesystem with its name`,
-				`volume-container-path-gate: FieldValueInvalid: ` + volume + `: Invalid value: "v": containerPath needs the feature gate ContainerPathVolumes, which is off`,
-				`volume-container-path-reserved: FieldValueInvalid: ` + volume + `.containerPath.path: Invalid value: "/var/run/x/../kubevirt-private": /var/run/kubevirt and all that begins like it belongs to KubeVirt`,
+				`volume-container-path-device: ` + volume + `: Invalid value: "v": a containerPath volume needs a filesystem with its name`,
+				`volume-container-path-gate: ` + volume + `: Invalid value: "v": containerPath needs KubeVirt's feature gate ContainerPathVolumes, which is off in this cluster`,
+				`volume-container-path-reserved: ` + volume + `.containerPath.path: Invalid value: "/var/run/x/../kubevirt-private": /var/run/kubevirt and all that begins like it belongs to KubeVirt`,
 			},
 		},
 		{
 			name:          "container path as a disk",
 			configuration: gatesOn("ContainerPathVolumes"),
 			spec:          `{"domain":{"devices":{"disks":[{"name":"v"}],"filesystems":[{"name":"v","virtiofs":{}}]}},"volumes":[{"name":"v","containerPath":{"path":"/x"}}]}`,
-			want:          []string{`volume-container-path-device: FieldValueInvalid: ` + volume + `: Invalid value: "v": a containerPath volume is shown as a filesystem, never as a disk`},
+			want:          []string{`volume-container-path-device: ` + volume + `: Invalid value: "v": a containerPath volume is shown as a filesystem, never as a disk`},
 		},
 		{
 			name: "filesystem of a claim without the gate",
 			spec: shownVolume(`"persistentVolumeClaim":{"claimName":"c"}`),
-			want: []string{`filesystem-storage-gate: FieldValueInvalid: spec.domain.devices.filesystems: Invalid value: "v": filesystems on a persistentVolumeClaim or dataVolume need the feature gate EnableVirtioFsStorageVolumes, which is off`},
+			want: []string{`filesystem-storage-gate: spec.domain.devices.filesystems: Invalid value: "v": a filesystem on a persistentVolumeClaim or dataVolume needs KubeVirt's feature gate EnableVirtioFsStorageVolumes, which is off in this cluster`},
 		},
 		{
 			name: "utility volumes from the start",
 			spec: `{"utilityVolumes":[{"name":"u","claimName":"c"}]}`,
-			want: []string{`utility-volumes-later: FieldValueInvalid: spec.utilityVolumes: Invalid value: 1: utility volumes cannot be there from the start; they are plugged into a running VM`},
+			want: []string{`utility-volumes-later: spec.utilityVolumes: Invalid value: 1: utility volumes cannot be there from the start; they are plugged into a running VM`},
 		},
 		{
 			name: "name of no ServiceAccount",
 			spec: `{"serviceAccountName":"My"}`,
-			want: []string{`service-account-name: FieldValueInvalid: spec.serviceAccountName: Invalid value: "My": no ServiceAccount can have this name: 1 to 253 lower-case letters, digits, '-' and '.', each part with a letter or digit at both ends`},
+			want: []string{`service-account-name: spec.serviceAccountName: Invalid value: "My": no ServiceAccount can have this name: 1 to 253 lower-case letters, digits, '-' and '.', each part with a letter or digit at both ends`},
 		},
 		{
 			name: "two ServiceAccounts",
 			spec: `{"serviceAccountName":"mine","volumes":[{"name":"v","serviceAccount":{"serviceAccountName":"other"}}]}`,
-			want: []string{`service-account-volume: FieldValueInvalid: spec.serviceAccountName: Invalid value: "mine": volumes[0] names the ServiceAccount "other"; both must be the same`},
+			want: []string{`service-account-volume: spec.serviceAccountName: Invalid value: "mine": volumes[0] names the ServiceAccount "other"; both must be the same`},
 		},
 		{
 			name: "too many, and nothing else is said of them",
 			spec: `{"volumes":[` + strings.Repeat(`{"name":"?"},`, 256) + `{"name":"?"}]}`,
-			want: []string{`volume-count: FieldValueInvalid: spec.volumes: Invalid value: 257: a VM may have at most 256 volumes`},
+			want: []string{`volume-count: spec.volumes: Invalid value: 257: a VM may have at most 256 volumes`},
 		},
 	})
 }

@@ -12,9 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
-// The chart is packaged alone, so it carries a copy of the guards.
+// The guard of the RuleSettings names the rules that it guards, and the chart is packaged alone, so it carries a
+// copy of the guards.
+//go:generate go run ./gen
 //go:generate sh -c "cp *.yaml ../../charts/virtward/guards/"
 
 //go:embed *.yaml
@@ -31,6 +35,7 @@ const AnnotationConfirmHypervisor = "virtward.io/confirm-hypervisor"
 const (
 	KubeVirtHypervisor       = "virtward-kubevirt-hypervisor"
 	KubeVirtHypervisorEffect = "virtward-kubevirt-hypervisor-effect"
+	RuleSettings             = "virtward-rule-settings"
 )
 
 // Objects returns every guard, policies and bindings, in the order of their files.
@@ -99,15 +104,38 @@ type Object struct {
 	Status      map[string]any    `json:"status,omitempty"`
 }
 
-// Cases returns the table of cases of every guard.
-func Cases() ([]Case, error) {
-	var all []Case
-	err := eachFile(cases, "cases/*.yaml", func(content []byte) error {
-		var table []Case
-		if err := yaml.UnmarshalStrict(content, &table); err != nil {
+// Cases returns the table of cases of the guards of the KubeVirt resource.
+func Cases() ([]Case, error) { return table[Case]("cases/kubevirt-*.yaml") }
+
+// RuleSettingsCase is one request for a RuleSettings and the answer of its guard.
+type RuleSettingsCase struct {
+	Name string `json:"name"`
+	// User sends the request: an editor may write RuleSettings, a weakener holds the verb besides, and a
+	// weakener-of-exceptions holds it for the object of the name exceptions only.
+	User string `json:"user"`
+	// Object is the name of the object, where it matters.
+	Object string `json:"object,omitempty"`
+	// Old is what the object says before the request; without it the request is a create.
+	Old *policyv1alpha1.RuleSettingsSpec `json:"old,omitempty"`
+	// New is what the request writes; without it the request is a delete.
+	New *policyv1alpha1.RuleSettingsSpec `json:"new,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// RuleSettingsCases returns the table of cases of the guard of the RuleSettings.
+func RuleSettingsCases() ([]RuleSettingsCase, error) {
+	return table[RuleSettingsCase]("cases/rule-settings.yaml")
+}
+
+func table[T any](pattern string) ([]T, error) {
+	var all []T
+	err := eachFile(cases, pattern, func(content []byte) error {
+		var some []T
+		if err := yaml.UnmarshalStrict(content, &some); err != nil {
 			return err
 		}
-		all = append(all, table...)
+		all = append(all, some...)
 		return nil
 	})
 	return all, err

@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel/guards"
+	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -64,6 +66,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect of virtward-kubevirt-hypervisor-effect: Warn",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor of virtward-kubevirt-hypervisor: Deny",
+		"ValidatingAdmissionPolicy virtward-rule-settings",
+		"ValidatingAdmissionPolicyBinding virtward-rule-settings of virtward-rule-settings: Deny",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("guards (-want +got):\n%s", diff)
@@ -80,7 +84,8 @@ func TestKnownHypervisors(t *testing.T) {
 		}
 		engines[name] = hypervisor.Name
 	}
-	for _, policy := range policies(t) {
+	for _, name := range []string{guards.KubeVirtHypervisor, guards.KubeVirtHypervisorEffect} {
+		policy := policies(t)[name]
 		t.Run(policy.GetName(), func(t *testing.T) {
 			var known []string
 			literal(t, variable(t, policy, "known"), &known)
@@ -101,7 +106,8 @@ func TestKnownHypervisors(t *testing.T) {
 
 // The gate and the annotation have one spelling.
 func TestNames(t *testing.T) {
-	for _, policy := range policies(t) {
+	for _, name := range []string{guards.KubeVirtHypervisor, guards.KubeVirtHypervisorEffect} {
+		policy := policies(t)[name]
 		gate := variable(t, policy, "gateOpen")
 		if n := strings.Count(gate, "'"+platform.GateConfigurableHypervisor+"'"); n != 1 {
 			t.Errorf("%s: variable gateOpen names the gate %s %d times, not once", policy.GetName(), platform.GateConfigurableHypervisor, n)
@@ -110,6 +116,70 @@ func TestNames(t *testing.T) {
 	deny := policies(t)[guards.KubeVirtHypervisor]
 	if confirmation := variable(t, deny, "confirmation"); !strings.Contains(confirmation, "'"+guards.AnnotationConfirmHypervisor+"'") {
 		t.Errorf("variable confirmation does not read %s: %s", guards.AnnotationConfirmHypervisor, confirmation)
+	}
+}
+
+// The guard of the RuleSettings knows the rules that are marked security-relevant, and asks for the verb.
+func TestSecurityRelevantRules(t *testing.T) {
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var marked, known []string
+	for _, rule := range registry.Rules() {
+		if rule.Security {
+			marked = append(marked, rule.ID)
+		}
+	}
+	slices.Sort(marked)
+	policy := policies(t)[guards.RuleSettings]
+	literal(t, variable(t, policy, "security"), &known)
+	if diff := cmp.Diff(marked, known); diff != "" || len(known) == 0 {
+		t.Errorf("variable security (-rules +policy); run: go generate ./cel/guards\n%s", diff)
+	}
+	asked := fmt.Sprintf("group('%s').resource('rulesettings').name(variables.name).check('%s')", policyv1alpha1.GroupVersion.Group, policyv1alpha1.VerbWeaken)
+	if right := variable(t, policy, "mayWeaken"); !strings.Contains(right, asked) {
+		t.Errorf("variable mayWeaken does not ask for %s: %s", asked, right)
+	}
+	if failure, _, _ := unstructured.NestedString(policy.Object, "spec", "failurePolicy"); failure != "Fail" {
+		t.Errorf("the failure policy is %s: a guard that fails must not let anything pass", failure)
+	}
+}
+
+// Every kind of request and of user is allowed once and denied once, where that can be.
+func TestRuleSettingsCases(t *testing.T) {
+	cases, err := guards.RuleSettingsCases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, asked := map[string]bool{}, map[string]bool{}
+	for _, c := range cases {
+		if c.Name == "" || seen[c.Name] {
+			t.Errorf("case %q: the name is missing or taken", c.Name)
+		}
+		seen[c.Name] = true
+		operation := "update"
+		switch {
+		case c.Old == nil && c.New == nil:
+			t.Errorf("case %q: nothing is requested", c.Name)
+		case c.Old == nil:
+			operation = "create"
+		case c.New == nil:
+			operation = "delete"
+		}
+		asked[fmt.Sprintf("%s %s denied=%t", operation, c.User, c.Denied != "")] = true
+	}
+	for _, operation := range []string{"create", "update", "delete"} {
+		for _, want := range []string{"editor denied=false", "editor denied=true", "weakener denied=false"} {
+			if !asked[operation+" "+want] {
+				t.Errorf("there is no case of %s %s", operation, want)
+			}
+		}
+	}
+	for _, want := range []string{"create weakener-of-exceptions denied=false", "create weakener-of-exceptions denied=true"} {
+		if !asked[want] {
+			t.Errorf("there is no case of %s", want)
+		}
 	}
 }
 

@@ -23,6 +23,9 @@ const (
 // kubevirtNamespace is where KubeVirt was installed when the cases were recorded.
 const kubevirtNamespace = "kubevirt"
 
+// requestNamespace is the namespace that the recorded requests were made in.
+const requestNamespace = "default"
+
 // informativeArea holds cases that a real API server refuses by the schema of the CRD before any webhook.
 const informativeArea = "schema"
 
@@ -101,32 +104,72 @@ func (c *AdmissionCase) evaluate(pipeline *effective.Pipeline) (*effective.Verdi
 	for _, object := range c.Cluster {
 		cluster = append(cluster, &unstructured.Unstructured{Object: object})
 	}
-	objects, err := lookup.NewMemory("default", cluster...)
+	known, err := lookup.NewMemory(requestNamespace, cluster...)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	if input.References, _, err = lookup.For(context.Background(), objects, input.VM, input.VMI); err != nil {
+	if input.References, _, err = lookup.For(context.Background(), known, input.VM, input.VMI); err != nil {
 		return nil, err
 	}
 	return pipeline.Evaluate(*input)
 }
 
+// input is the request without the cluster around it.
 func (c *AdmissionCase) input() (*effective.Input, error) {
+	in := &effective.Input{Requester: c.User, RequesterExtra: c.UserExtra, Raw: c.Object}
+	var err error
 	switch c.Kind {
 	case kindVM:
-		vm := &v1.VirtualMachine{}
-		if err := sigsjson.UnmarshalCaseSensitivePreserveInts(c.Object, vm); err != nil {
-			return nil, fmt.Errorf("object: %w", err)
+		if in.VM, in.OldVM, err = objects[v1.VirtualMachine](c); err != nil {
+			return nil, err
 		}
-		return &effective.Input{VM: vm}, nil
+		if in.VM.Namespace == "" {
+			in.VM.Namespace = requestNamespace // as the API server does
+		}
+		in.Running, err = c.running(in.VM)
+		return in, err
 	case kindVMI:
-		vmi := &v1.VirtualMachineInstance{}
-		if err := sigsjson.UnmarshalCaseSensitivePreserveInts(c.Object, vmi); err != nil {
-			return nil, fmt.Errorf("object: %w", err)
-		}
-		return &effective.Input{VMI: vmi}, nil
+		in.VMI, in.OldVMI, err = objects[v1.VirtualMachineInstance](c)
+		return in, err
 	}
 	return nil, fmt.Errorf("kind: %q is not %s or %s", c.Kind, kindVM, kindVMI)
+}
+
+// objects are the object of the request and, of an update, the one before.
+func objects[T any](c *AdmissionCase) (object, old *T, err error) {
+	object = new(T)
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(c.Object, object); err != nil {
+		return nil, nil, fmt.Errorf("object: %w", err)
+	}
+	if c.Operation != "UPDATE" {
+		return object, nil, nil
+	}
+	old = new(T)
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(c.OldObject, old); err != nil {
+		return nil, nil, fmt.Errorf("oldObject: %w", err)
+	}
+	return object, old, nil
+}
+
+// running is the VMI of the case's cluster that runs from a VM; nil if there is none.
+func (c *AdmissionCase) running(vm *v1.VirtualMachine) (*v1.VirtualMachineInstance, error) {
+	for _, object := range c.Cluster {
+		if object["kind"] != kindVMI {
+			continue
+		}
+		data, err := json.Marshal(object)
+		if err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+		vmi := &v1.VirtualMachineInstance{}
+		if err := json.Unmarshal(data, vmi); err != nil {
+			return nil, fmt.Errorf("cluster: %w", err)
+		}
+		if vmi.Namespace == vm.Namespace && vmi.Name == vm.Name {
+			return vmi, nil
+		}
+	}
+	return nil, nil
 }
 
 // facts are those of the recorded cluster. A configuration that KubeVirt refuses as a whole leaves it with

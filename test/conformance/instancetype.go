@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/validators"
 )
 
 // InstancetypeCase is one recorded expansion: a line of instancetype.jsonl.
@@ -31,8 +32,7 @@ type InstancetypeCase struct {
 	Expect      InstancetypeAnswer `json:"expect"`
 }
 
-// InstancetypeAnswer is what KubeVirt made of it. What it says of the instancetype and the preference by
-// themselves (instancetypeAdmit, preferenceAdmit) is about other webhooks and not read.
+// InstancetypeAnswer is what KubeVirt made of it.
 type InstancetypeAnswer struct {
 	// Spec after applying both; null with conflicts.
 	Spec json.RawMessage `json:"spec"`
@@ -44,6 +44,18 @@ type InstancetypeAnswer struct {
 	SpreadConflict string `json:"spreadConflict,omitempty"`
 	// RequirementConflicts are the fields of the first requirement of the preference that is not met.
 	RequirementConflicts []string `json:"requirementConflicts,omitempty"`
+	// InstancetypeAdmit and PreferenceAdmit are what the webhooks said that guard those objects; nil where the
+	// case has none.
+	InstancetypeAdmit *ObjectAnswer `json:"instancetypeAdmit,omitempty"`
+	PreferenceAdmit   *ObjectAnswer `json:"preferenceAdmit,omitempty"`
+}
+
+// ObjectAnswer is what a webhook said of an object by itself.
+type ObjectAnswer struct {
+	Allowed bool    `json:"allowed"`
+	Causes  []Cause `json:"causes"`
+	// Warnings is how many there were. What is refused has none.
+	Warnings int `json:"warnings"`
 }
 
 // ReadInstancetypeCases reads a file of cases, one a line.
@@ -62,25 +74,6 @@ func ReadInstancetypeCases(r io.Reader) ([]InstancetypeCase, error) {
 		cases = append(cases, c)
 	}
 	return cases, scanner.Err()
-}
-
-// aliases are KubeVirt's names of fields whose real path is another one.
-func aliases() map[string]string {
-	return map[string]string{
-		"spec.template.spec.domain.cpu.dedicatedCPUPlacement": "spec.template.spec.domain.cpu.dedicatedCpuPlacement",
-		"instancetype.spec.cpu.guest":                         "spec.instancetype",
-	}
-}
-
-// realPath is the path in the VM of a field as KubeVirt names it.
-func realPath(path string) string {
-	if alias, ok := aliases()[path]; ok {
-		return alias
-	}
-	if key, ok := strings.CutPrefix(path, "annotations."); ok {
-		return field.NewPath("spec", "template", "metadata", "annotations").Key(key).String()
-	}
-	return path
 }
 
 // Check replays the case and returns what differs from KubeVirt's answer, one line each; nothing if all agrees.
@@ -108,12 +101,53 @@ func (c InstancetypeCase) Check() []string {
 	return append(found, c.checkRequirements(target, in, pref)...)
 }
 
+// CheckObjects judges the instancetype and the preference by themselves, and returns what differs from KubeVirt's
+// answers, one line each; nothing if all agrees.
+func (c InstancetypeCase) CheckObjects(base validators.Table) []string {
+	subject := validators.Subject{Facts: platform.Defaults(platform.Settings{}), Path: field.NewPath("spec")}
+	subject.Instancetype, subject.Preference = c.Instancetype, c.Preference
+	var found []string
+	if c.Instancetype != nil {
+		found = append(found, c.Expect.InstancetypeAdmit.differences("instancetypeAdmit", base.Check(&subject, validators.OnInstancetype))...)
+	}
+	if c.Preference != nil {
+		found = append(found, c.Expect.PreferenceAdmit.differences("preferenceAdmit", base.Check(&subject, validators.OnPreference))...)
+	}
+	return found
+}
+
+// String is how answers are told apart.
+func (a *ObjectAnswer) String() string {
+	return fmt.Sprintf("allowed %v, warnings %d, causes %v", a.Allowed, a.Warnings, a.Causes)
+}
+
+func (a *ObjectAnswer) differences(name string, findings []validators.Finding) []string {
+	if a == nil {
+		return []string{name + ": there is no answer of KubeVirt's"}
+	}
+	ours := &ObjectAnswer{Allowed: true}
+	for i := range findings {
+		if f := &findings[i]; f.Severity == validators.Warn {
+			ours.Warnings++
+		} else {
+			ours.Causes = append(ours.Causes, Cause{Field: f.Error.Field, Type: string(f.Error.Type)})
+		}
+	}
+	if len(ours.Causes) > 0 {
+		ours.Allowed, ours.Warnings = false, 0
+	}
+	if a.Allowed == ours.Allowed && a.Warnings == ours.Warnings && slices.Equal(setOf(a.Causes), setOf(ours.Causes)) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: want %v; got %v", name, a, ours)}
+}
+
 func (c InstancetypeCase) checkSpread(target instancetypes.Target, in *instancetypes.Instancetype, pref *instancetypes.Preference) []string {
-	want, got := realPath(c.Expect.SpreadConflict), ""
+	want, got := c.Expect.SpreadConflict, ""
 	if err := instancetypes.CheckSpread(target, in, pref); err != nil {
 		got = err.Field
 	}
-	if want != got {
+	if !samePath(want, got) {
 		return []string{fmt.Sprintf("spreadConflict: want %q, got %q", want, got)}
 	}
 	return nil
@@ -177,12 +211,13 @@ func pathsOf(errs field.ErrorList) []string {
 }
 
 func listDifferences(name string, want, got []string) []string {
-	real := make([]string, len(want))
-	for i, path := range want {
-		real[i] = realPath(path)
-	}
-	if slices.Equal(real, got) {
+	if slices.EqualFunc(want, got, samePath) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: want [%s], got [%s]", name, strings.Join(real, " "), strings.Join(got, " "))}
+	return []string{fmt.Sprintf("%s: want [%s], got [%s]", name, strings.Join(want, " "), strings.Join(got, " "))}
+}
+
+// samePath tells whether a path of KubeVirt's is one of ours, where there are no types of causes.
+func samePath(kubeVirt, ours string) bool {
+	return same(Cause{Field: kubeVirt}, Cause{Field: ours}, "")
 }

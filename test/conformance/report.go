@@ -43,20 +43,21 @@ func (r *Ratio) add(other Ratio) {
 	r.Of += other.Of
 }
 
-// Area is the agreement on one area of cases. Allowed and Causes stay 0/0 until there are checks to compare.
+// Area is the agreement on one area of cases.
 type Area struct {
 	Name  string
 	Cases int
 	// Informative areas do not count in the total.
 	Informative bool
-	// Mutated compares completed specs, Expand those that an instancetype and a preference were laid over.
+	// Mutated compares completed specs, Allowed decisions, Causes those of what KubeVirt refuses, and Expand
+	// specs that an instancetype and a preference were laid over.
 	Mutated, Allowed, Causes, Expand Ratio
 }
 
 // Difference is one place in which we answer differently.
 type Difference struct {
 	Area, Case string
-	// What is compared: mutated or expand.
+	// What is compared: mutated, admitted or expand.
 	What string
 	// Text names the path, KubeVirt's answer and ours.
 	Text string
@@ -66,6 +67,9 @@ type Difference struct {
 type Report struct {
 	areas       map[string]*Area
 	Differences []Difference
+	// Earlier are the ids of VMs that KubeVirt takes and that ours refuses at once by rules which KubeVirt asks when
+	// they start. Those findings are compared with nothing.
+	Earlier []string
 }
 
 // NewReport starts with no cases.
@@ -147,6 +151,24 @@ func (r *Report) admission(pipeline *effective.Pipeline, c *AdmissionCase) {
 		area.Mutated.count(len(found) == 0)
 	}
 	r.differ(c.Area, c.ID, "mutated", found)
+	if !c.JudgesAdmission() {
+		return
+	}
+	causes, earlier, err := c.Causes(pipeline)
+	if err != nil {
+		area.Allowed.count(false)
+		r.differ(c.Area, c.ID, "admitted", []string{err.Error()})
+		return
+	}
+	area.Allowed.count((len(causes) == 0) == c.Expect.Allowed)
+	if len(earlier) > 0 && c.Expect.Allowed {
+		r.Earlier = append(r.Earlier, c.ID)
+	}
+	found = c.CauseDifferences(causes)
+	if !c.Expect.Allowed && len(c.Expect.Causes) > 0 {
+		area.Causes.count(len(found) == 0)
+	}
+	r.differ(c.Area, c.ID, "admitted", found)
 }
 
 func (r *Report) expansion(c *InstancetypeCase) {

@@ -1,5 +1,6 @@
-// Package guards runs the cases of cel/guards on a real API server: every request of the table, on each
-// definition of the KubeVirt resource that it names, with the answer and the warnings compared to the letter.
+// Package guards runs the cases of cel/guards on a real API server: every request for the KubeVirt resource, on
+// the definition of it that the case names, and every request for RuleSettings, by users who have their rights
+// from RBAC; with the answers and the warnings compared to the letter.
 //
 // It never judges anything itself: what is tested is the API server with our policies in it.
 package guards

@@ -1,0 +1,61 @@
+package effective
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/virtward/virtward/validators"
+)
+
+// check fills the verdict's findings. What is being deleted is let go.
+func (p *Pipeline) check(in Input, verdict *Verdict) error {
+	if in.VM != nil && in.VM.DeletionTimestamp != nil || in.VMI != nil && in.VMI.DeletionTimestamp != nil {
+		return nil
+	}
+	architecture := verdict.Architecture
+	if architecture == "" {
+		architecture = in.Facts.DefaultArchitecture
+	}
+	validator, err := p.hypervisors.Validator(in.Facts.Hypervisor.Name, architecture)
+	if err != nil {
+		return err
+	}
+	s := subject(in, verdict)
+	switch {
+	case in.OldVMI != nil:
+		verdict.Findings = validator.ValidateHotplug(s)
+		return nil
+	case in.VM != nil:
+		verdict.Findings = append(validator.ValidateVirtualMachineSpec(s), validator.ValidateVirtualMachineInstanceSpec(s)...)
+	default:
+		verdict.Findings = validator.ValidateVirtualMachineInstanceSpec(s)
+	}
+	verdict.trace(in)
+	validators.Sort(verdict.Findings)
+	return nil
+}
+
+// subject is what the rules look at.
+func subject(in Input, verdict *Verdict) *validators.Subject {
+	s := &validators.Subject{
+		Facts: in.Facts, Spec: verdict.Spec, Raw: in.Raw, Conflicts: verdict.Conflicts, Severities: in.Severities,
+		Requester: in.Requester, RequesterExtra: in.RequesterExtra, Running: in.Running,
+	}
+	if in.VM != nil {
+		s.VM, s.OldVM = verdict.VM, in.OldVM
+		s.Path, s.MetaPath = templatePath.Child("spec"), templatePath.Child("metadata")
+		s.Meta = &metav1.ObjectMeta{}
+		if s.VM.Spec.Template != nil {
+			s.Meta = &s.VM.Spec.Template.ObjectMeta
+		}
+		return s
+	}
+	s.VMI, s.OldVMI = verdict.VMI, in.OldVMI
+	if in.Arrived && in.OldVMI == nil {
+		s.VMI, s.Spec, s.Missing = in.VMI, &in.VMI.Spec, verdict.Changes
+	}
+	s.Path, s.Meta, s.MetaPath = field.NewPath("spec"), &s.VMI.ObjectMeta, field.NewPath("metadata")
+	return s
+}
+
+var templatePath = field.NewPath("spec", "template")

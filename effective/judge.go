@@ -1,0 +1,69 @@
+package effective
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/virtward/virtward/validators"
+)
+
+// Judge evaluates an object. If that would refuse an update, before is asked for the object as it was, with
+// the facts of today, and what that had wrong already only warns: see Ratchet. before is nil at a creation.
+func (p *Pipeline) Judge(in Input, before func() (Input, error)) (*Verdict, error) {
+	verdict, err := p.Evaluate(in)
+	if err != nil || before == nil || verdict.Allowed() {
+		return verdict, err
+	}
+	old, err := before()
+	if err != nil {
+		return nil, err
+	}
+	was, err := p.Evaluate(old)
+	if err != nil {
+		return nil, err
+	}
+	verdict.Ratchet(was)
+	return verdict, nil
+}
+
+// JudgeAlone checks an object that is no virtual machine by the rules of some scopes, and of an update what it
+// was before: see Judge. The subjects hold the facts; object and old are what fields are looked up in.
+func (p *Pipeline) JudgeAlone(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) ([]validators.Finding, error) {
+	validator, err := p.hypervisors.Validator(s.Facts.Hypervisor.Name, s.Facts.DefaultArchitecture)
+	if err != nil {
+		return nil, err
+	}
+	findings := validator.Rules().Check(s, scopes)
+	if before != nil && refuses(findings) {
+		ratchet(findings, fieldsOf(object), validator.Rules().Check(before, scopes), fieldsOf(old))
+	}
+	return findings, nil
+}
+
+func refuses(findings []validators.Finding) bool {
+	return slices.ContainsFunc(findings, func(f validators.Finding) bool { return f.Severity == validators.Deny })
+}
+
+// fieldsOf is an object as nested fields; nil if it has no such form.
+func fieldsOf(object any) map[string]any {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return nil
+	}
+	return fields
+}
+
+// Within moves findings on a template to where the template stands in its object: spec.template of a replica
+// set. The findings change in place.
+func Within(template *field.Path, findings []validators.Finding) {
+	for i := range findings {
+		f := &findings[i]
+		moved := *f.Error
+		moved.Field = template.String() + "." + f.Error.Field
+		if f.Error = &moved; f.Effective != "" {
+			f.Effective = template.String() + "." + f.Effective
+		}
+	}
+}

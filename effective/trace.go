@@ -1,0 +1,130 @@
+package effective
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/validators"
+)
+
+// trace names the layer behind each finding's value, and moves a finding whose value comes from the
+// instancetype or the preference to the field through which its author chose that.
+func (v *Verdict) trace(in Input) {
+	if len(v.Findings) == 0 || len(v.Changes) == 0 {
+		return
+	}
+	written := document(in.VM, in.VMI)
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		f.Layer = v.layerOf(f.Error.Field, written)
+		if s := v.chosen(f.Layer, in); s != nil {
+			s.move(f)
+		}
+	}
+}
+
+// source is an object that the author of a VM chose, and that determines fields of the spec.
+type source struct {
+	// at is the field through which it was chosen.
+	at       *field.Path
+	describe string
+	// behind is the object's field that determines one of the spec.
+	behind func(path string) string
+}
+
+// chosen is the object behind a layer; nil if the layer is none.
+func (v *Verdict) chosen(layer string, in Input) *source {
+	switch {
+	case in.VM == nil || layer == "":
+		return nil
+	case in.Instancetype != nil && layer == in.Instancetype.Layer():
+		matcher := in.VM.Spec.Instancetype
+		return &source{chosenBy("instancetype", matcher != nil && matcher.Name != ""), in.Instancetype.Describe(), in.Instancetype.FieldBehind}
+	case in.Preference != nil && layer == in.Preference.Layer():
+		matcher := in.VM.Spec.Preference
+		return &source{chosenBy("preference", matcher != nil && matcher.Name != ""), in.Preference.Describe(), in.Preference.FieldBehind}
+	}
+	return nil
+}
+
+func chosenBy(matcher string, named bool) *field.Path {
+	if named {
+		return field.NewPath("spec", matcher, "name")
+	}
+	return field.NewPath("spec", matcher, "inferFromVolume")
+}
+
+func (s *source) move(f *validators.Finding) {
+	moved := *f.Error
+	path := strings.TrimPrefix(f.Error.Field, templateSpec+".")
+	moved.Detail = fmt.Sprintf("%s (%s sets %s by its %s)", f.Error.Detail, s.describe, path, s.behind(path))
+	moved.Field = s.at.String()
+	f.Effective, f.Error = f.Error.Field, &moved
+}
+
+// layerOf is the layer that wrote the value at a path last or, if the author wrote nothing there, something
+// below it; empty for what the author wrote.
+func (v *Verdict) layerOf(path string, written map[string]any) string {
+	below := ""
+	for i := len(v.Changes) - 1; i >= 0; i-- {
+		c := &v.Changes[i]
+		if within(path, c.Path) {
+			return c.Layer
+		}
+		if below == "" && within(c.Path, path) {
+			below = c.Layer
+		}
+	}
+	if below != "" && !holds(written, path) {
+		return below
+	}
+	return ""
+}
+
+// within tells whether a path is that of a field or of something below it.
+func within(path, of string) bool {
+	rest, ok := strings.CutPrefix(path, of)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// document is an object without its type; nil if it has no such form.
+func document(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) map[string]any {
+	var object any = vm
+	if vm == nil {
+		object = vmi
+	}
+	return fieldsOf(object)
+}
+
+// holds tells whether there is more than an empty object at a path.
+func holds(object map[string]any, path string) bool {
+	var at any = object
+	for _, step := range provenance.Steps(path) {
+		at = member(at, step)
+	}
+	switch value := at.(type) {
+	case nil:
+		return false
+	case map[string]any:
+		return len(value) > 0
+	}
+	return true
+}
+
+// member is what a step of a path leads to; nil if it leads nowhere.
+func member(value any, name string) any {
+	switch v := value.(type) {
+	case map[string]any:
+		return v[name]
+	case []any:
+		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
+			return v[i]
+		}
+	}
+	return nil
+}

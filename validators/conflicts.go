@@ -1,0 +1,124 @@
+package validators
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Conflict is what kept an object from being expanded or completed, with the id of the rule it counts under.
+type Conflict struct {
+	Rule  string
+	Error *field.Error
+}
+
+// The rules that conflicts count under.
+const (
+	RuleTemplateRequired       = "vm-template-required"
+	RuleReference              = "vm-reference"
+	RuleInstancetypeConflict   = "instancetype-conflict"
+	RulePreferenceRequirements = "preference-requirements"
+	RuleCPUSpread              = "preference-cpu-spread"
+	RuleDefaultNotPermitted    = "default-not-permitted"
+	RulePresetConflict         = "preset-conflict"
+)
+
+// Conflicts gives each error of a list the rule it counts under.
+func Conflicts(rule string, errs field.ErrorList) []Conflict {
+	conflicts := make([]Conflict, 0, len(errs))
+	for _, err := range errs {
+		conflicts = append(conflicts, Conflict{Rule: rule, Error: err})
+	}
+	return conflicts
+}
+
+// conflictRules report what was found before there was an effective spec to check.
+func conflictRules() Table {
+	table := Table{
+		{
+			ID: RuleTemplateRequired, Title: "A VM has a template",
+			Remedy: "Describe the virtual machine under spec.template.",
+		},
+		{
+			ID: RuleReference, Title: "What a VM says of its instancetype and preference can be resolved",
+			Remedy: "Name an instancetype or a preference that exists, or a volume whose source carries KubeVirt's labels for them.",
+		},
+		{
+			ID: RuleInstancetypeConflict, Title: "An instancetype and a preference can be laid over the VM",
+			Remedy: "Remove a field that the instancetype determines, or choose an instancetype and a preference that fit the VM.",
+		},
+		{
+			ID: RulePreferenceRequirements, Title: "A VM has what its preference requires",
+			Remedy: "Choose a larger instancetype, or give the VM what the message asks for.",
+		},
+		{
+			ID: RuleCPUSpread, Title: "The vCPUs can be spread over sockets as the preference asks",
+			Remedy: "Choose an instancetype whose number of vCPUs is a multiple of the preference's ratio.",
+		},
+		{
+			ID: RuleDefaultNotPermitted, Title: "The cluster permits the defaults that the virtual machine needs",
+			Remedy: "Set the field to something that the cluster permits, or ask its admin to permit the default.",
+		},
+		{
+			ID: RulePresetConflict, Title: "Presets that select a virtual machine do not contradict it",
+			Remedy: "Remove the label that the preset selects, or the field that the preset sets.",
+		},
+	}
+	for i := range table {
+		table[i].Scope, table[i].Check = OnSpec, conflictsOf(table[i].ID)
+	}
+	return append(table, Rule{
+		ID: "vmi-complete", Title: "A virtual machine instance was completed before it is admitted", Scope: OnVMI,
+		Remedy: "Create it again. If that does not help, a mutating webhook removes the field, or virtward's was not asked.",
+		Check:  missingFields,
+	})
+}
+
+func conflictsOf(rule string) func(*Subject) field.ErrorList {
+	return func(s *Subject) field.ErrorList {
+		var errs field.ErrorList
+		for i := range s.Conflicts {
+			if s.Conflicts[i].Rule == rule {
+				errs = append(errs, s.Conflicts[i].Error)
+			}
+		}
+		return errs
+	}
+}
+
+// missingFields names each field once, whatever the number of layers that would fill it.
+func missingFields(s *Subject) field.ErrorList {
+	var errs field.ErrorList
+	told := map[string]bool{}
+	for _, c := range s.Missing {
+		if !told[c.Path] {
+			told[c.Path] = true
+			errs = append(errs, &field.Error{Type: field.ErrorTypeRequired, Field: c.Path, BadValue: "",
+				Detail: fmt.Sprintf("layer %s fills this, but it arrived without", c.Layer)})
+		}
+	}
+	return errs
+}
+
+// The rules about objects as a whole. They cannot be weakened: what cannot be read cannot be checked, and
+// settings that have no effect are no settings.
+const (
+	RuleReadable      = "object-readable"
+	RuleSettingsKnown = "rule-settings"
+)
+
+// objectRules are reported by whoever decodes the object.
+func objectRules() Table {
+	return Table{
+		{
+			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings,
+			Security: true, Remedy: "Send an object of a reasonable size, in the form that kubectl explain shows.", Check: reportedElsewhere,
+		},
+		{
+			ID: RuleSettingsKnown, Title: "RuleSettings name rules that exist, once each", Scope: OnSettings,
+			Security: true, Remedy: "See kubectl virtward rules for the rules there are.", Check: reportedElsewhere,
+		},
+	}
+}
+
+func reportedElsewhere(*Subject) field.ErrorList { return nil }

@@ -1,0 +1,19 @@
+package validators
+
+import "k8s.io/apimachinery/pkg/util/validation/field"
+
+// gateOff is the finding that something needs a feature gate of KubeVirt's; nil if the cluster has it on.
+func gateOff(s *Subject, gate string, path *field.Path, value any, what string) *field.Error {
+	if s.Facts.GateEnabled(gate) {
+		return nil
+	}
+	return field.Invalid(path, value, what+" needs KubeVirt's feature gate "+gate+", which is off in this cluster")
+}
+
+// behindGate is gateOff as a list.
+func behindGate(s *Subject, gate string, path *field.Path, value any, what string) field.ErrorList {
+	if err := gateOff(s, gate, path, value, what); err != nil {
+		return field.ErrorList{err}
+	}
+	return nil
+}

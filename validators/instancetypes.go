@@ -1,0 +1,266 @@
+package validators
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+
+	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/platform"
+)
+
+type (
+	instancetypeSpec = instancetypev1beta1.VirtualMachineInstancetypeSpec
+	preferenceSpec   = instancetypev1beta1.VirtualMachinePreferenceSpec
+)
+
+// instancetypeRules are about instancetypes by themselves. KubeVirt's own webhook knows the first two and the
+// last; the others find what no VM could be made with, whatever else it says: a VM may not set what its
+// instancetype sets.
+func instancetypeRules() Table {
+	return Table{
+		{
+			ID: "instancetype-overcommit-range", Title: "An instancetype overcommits memory by 0 to 100 percent", Scope: OnInstancetype,
+			Remedy: "Set memory.overcommitPercent to a number from 0 to 100, or leave it out.", Check: ofInstancetype(overcommitRange),
+		},
+		{
+			ID: "instancetype-overcommit-hugepages", Title: "An instancetype does not overcommit hugepages", Scope: OnInstancetype,
+			Remedy: "Leave out memory.overcommitPercent or memory.hugepages.", Check: ofInstancetype(overcommitHugepages),
+		},
+		{
+			ID: "instancetype-hugepages-size", Title: "The size of an instancetype's hugepages is an amount of memory", Scope: OnInstancetype,
+			Remedy: "Set memory.hugepages.pageSize to a size that the nodes have, such as 2Mi or 1Gi.", Check: ofInstancetype(instancetypePageSize),
+		},
+		{
+			ID: "instancetype-hugepages-multiple", Title: "The memory of an instancetype is made of whole hugepages", Scope: OnInstancetype,
+			Remedy: "Set memory.guest to a multiple of memory.hugepages.pageSize.", Check: ofInstancetype(instancetypeWholePages),
+		},
+		{
+			ID: "instancetype-max-guest-reachable", Title: "A guest of an instancetype with maxGuest can grow to it while it runs", Scope: OnInstancetype,
+			Remedy: "Remove memory.maxGuest, or correct what the message names.", Check: ofInstancetype(instancetypeMaxGuest),
+		},
+		{
+			ID: "instancetype-dedicated-cpus", Title: "An instancetype does not rule out the dedicated CPUs that it needs", Scope: OnInstancetype,
+			Remedy: "Set cpu.dedicatedCPUPlacement to true, or leave out what needs it.", Check: ofInstancetype(instancetypeDedicated),
+		},
+		{
+			ID: "instancetype-iothreads-policy", Title: "The policy of an instancetype's I/O threads exists", Scope: OnInstancetype,
+			Remedy: "Use shared, auto or supplementalPool.", Check: ofInstancetype(instancetypeIOThreads),
+		},
+		{
+			ID: "instancetype-launch-security-deprecated", Title: "launchSecurity of an instancetype is deprecated", Scope: OnInstancetype, Severity: Warn,
+			Remedy: "Set preferredLaunchSecurity in a preference instead.", Check: ofInstancetype(launchSecurityDeprecated),
+		},
+	}
+}
+
+// preferenceRules are about preferences by themselves. What KubeVirt's own webhook does not know of them is the
+// ratio of 0, which crashes it as soon as a VM comes with such a preference, and the architecture.
+func preferenceRules() Table {
+	return Table{
+		{
+			ID: "preference-topology", Title: "A preference asks for a CPU topology that exists", Scope: OnPreference,
+			Remedy: "Use sockets, cores, threads, spread or any, or leave out cpu.preferredCPUTopology.", Check: ofPreference(topologyKnown),
+		},
+		{
+			ID: "preference-topology-deprecated", Title: "The names of CPU topologies with prefer are deprecated", Scope: OnPreference, Severity: Warn,
+			Remedy: "Use the name that the message gives.", Check: ofPreference(topologyDeprecated),
+		},
+		{
+			ID: "preference-spread-across", Title: "vCPUs are spread across what a topology has", Scope: OnPreference,
+			Remedy: "Set cpu.spreadOptions.across to SocketsCores, CoresThreads or SocketsCoresThreads, or leave it out.", Check: ofPreference(spreadAcross),
+		},
+		{
+			ID: "preference-spread-ratio", Title: "vCPUs are spread by a ratio that is possible", Scope: OnPreference,
+			Remedy: "Set cpu.spreadOptions.ratio to 2, or, where sockets are spread, to 1 or more.", Check: ofPreference(spreadRatio),
+		},
+		{
+			ID: "preference-required-architecture", Title: "A preference requires an architecture that exists", Scope: OnPreference,
+			Remedy: "Set requirements.architecture to amd64, arm64 or s390x, or leave it out.", Check: ofPreference(requiredArchitecture),
+		},
+	}
+}
+
+// ofInstancetype makes a rule of a check of an instancetype.
+func ofInstancetype(check func(*Subject, *instancetypeSpec) field.ErrorList) func(*Subject) field.ErrorList {
+	return func(s *Subject) field.ErrorList {
+		if s.Instancetype == nil {
+			return nil
+		}
+		return check(s, s.Instancetype)
+	}
+}
+
+// ofPreference makes a rule of a check of a preference.
+func ofPreference(check func(*Subject, *preferenceSpec) field.ErrorList) func(*Subject) field.ErrorList {
+	return func(s *Subject) field.ErrorList {
+		if s.Preference == nil {
+			return nil
+		}
+		return check(s, s.Preference)
+	}
+}
+
+func overcommitRange(s *Subject, in *instancetypeSpec) field.ErrorList {
+	if percent := in.Memory.OvercommitPercent; percent < 0 || percent > 100 {
+		return field.ErrorList{field.Invalid(s.Path.Child("memory", "overcommitPercent"), percent, "must be from 0 to 100")}
+	}
+	return nil
+}
+
+func overcommitHugepages(s *Subject, in *instancetypeSpec) field.ErrorList {
+	if in.Memory.OvercommitPercent == 0 || in.Memory.Hugepages == nil {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("memory", "overcommitPercent"), in.Memory.OvercommitPercent,
+		"memory.hugepages is set, and hugepages cannot be overcommitted")}
+}
+
+func instancetypePageSize(s *Subject, in *instancetypeSpec) field.ErrorList {
+	return badPageSize(s.Path.Child("memory", "hugepages", "pageSize"), in.Memory.Hugepages)
+}
+
+func instancetypeWholePages(s *Subject, in *instancetypeSpec) field.ErrorList {
+	return notWholePages(s.Path.Child("memory", "guest"), &in.Memory.Guest, in.Memory.Hugepages)
+}
+
+// instancetypeMaxGuest holds only where changes are rolled out live, as for a VM. It looks at the guest with the
+// fewest obstacles that the instancetype allows: on amd64, and with nothing but the instancetype.
+func instancetypeMaxGuest(s *Subject, in *instancetypeSpec) field.ErrorList {
+	if !s.Facts.LiveUpdate || in.Memory.MaxGuest == nil {
+		return nil
+	}
+	guest := v1.VirtualMachineInstanceSpec{Architecture: platform.AMD64}
+	guest.Domain.CPU = &v1.CPU{NUMA: in.CPU.NUMA, Realtime: in.CPU.Realtime}
+	guest.Domain.Memory = &v1.Memory{Guest: &in.Memory.Guest, Hugepages: in.Memory.Hugepages}
+	guest.Domain.LaunchSecurity = in.LaunchSecurity
+	obstacle := mutators.MemoryHotplugObstacle(&guest, in.Memory.MaxGuest)
+	if obstacle == "" {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("memory", "maxGuest"), in.Memory.MaxGuest.String(), "no guest can grow to it: "+obstacle)}
+}
+
+// instancetypeDedicated is about dedicatedCPUPlacement: false alone. Where it is left out, the VM may set it.
+func instancetypeDedicated(s *Subject, in *instancetypeSpec) field.ErrorList {
+	cpu := &in.CPU
+	if cpu.DedicatedCPUPlacement == nil || *cpu.DedicatedCPUPlacement {
+		return nil
+	}
+	var needing []string
+	if cpu.IsolateEmulatorThread != nil && *cpu.IsolateEmulatorThread {
+		needing = append(needing, "isolateEmulatorThread")
+	}
+	if cpu.NUMA != nil && cpu.NUMA.GuestMappingPassthrough != nil {
+		needing = append(needing, "numa.guestMappingPassthrough")
+	}
+	if cpu.Realtime != nil {
+		needing = append(needing, "realtime")
+	}
+	if len(needing) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "dedicatedCPUPlacement"), false, "dedicated CPUs are needed for "+strings.Join(needing, ", "))}
+}
+
+func instancetypeIOThreads(s *Subject, in *instancetypeSpec) field.ErrorList {
+	return badIOThreadsPolicy(s.Path.Child("ioThreadsPolicy"), in.IOThreadsPolicy)
+}
+
+func launchSecurityDeprecated(s *Subject, in *instancetypeSpec) field.ErrorList {
+	if in.LaunchSecurity == nil {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("launchSecurity"), field.OmitValueType{}, "is deprecated: use preferredLaunchSecurity of a preference")}
+}
+
+// topologies are the names of today.
+var topologies = []instancetypev1beta1.PreferredCPUTopology{
+	instancetypev1beta1.Sockets, instancetypev1beta1.Cores, instancetypev1beta1.Threads, instancetypev1beta1.Spread, instancetypev1beta1.Any,
+}
+
+// askedTopology is the topology that a preference asks for as it is written, and under its name of today; false
+// if it asks for none.
+func askedTopology(pref *preferenceSpec) (written, current instancetypev1beta1.PreferredCPUTopology, asked bool) {
+	if pref.CPU == nil || pref.CPU.PreferredCPUTopology == nil {
+		return "", "", false
+	}
+	written = *pref.CPU.PreferredCPUTopology
+	return written, instancetypes.CurrentTopology(written), true
+}
+
+func topologyKnown(s *Subject, pref *preferenceSpec) field.ErrorList {
+	written, current, asked := askedTopology(pref)
+	if !asked || slices.Contains(topologies, current) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, "must be sockets, cores, threads, spread or any")}
+}
+
+func topologyDeprecated(s *Subject, pref *preferenceSpec) field.ErrorList {
+	written, current, asked := askedTopology(pref)
+	if !asked || written == current {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, fmt.Sprintf("is deprecated: use %s", current))}
+}
+
+// spreads tells whether vCPUs are to be spread; how is of no interest otherwise.
+func spreads(pref *preferenceSpec) bool {
+	_, current, asked := askedTopology(pref)
+	return asked && current == instancetypev1beta1.Spread
+}
+
+func spreadAcross(s *Subject, pref *preferenceSpec) field.ErrorList {
+	if !spreads(pref) {
+		return nil
+	}
+	across, _ := instancetypes.SpreadOf(pref)
+	switch across {
+	case instancetypev1beta1.SpreadAcrossSocketsCores, instancetypev1beta1.SpreadAcrossCoresThreads, instancetypev1beta1.SpreadAcrossSocketsCoresThreads:
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "spreadOptions", "across"), across, "must be SocketsCores, CoresThreads or SocketsCoresThreads")}
+}
+
+// siblingThreads is the number of threads per core that a guest can have where cores are spread over threads.
+const siblingThreads = 2
+
+// spreadRatio names the ratio of spreadOptions also where it comes from preferSpreadSocketToCoreRatio, which is
+// what that one stands for.
+func spreadRatio(s *Subject, pref *preferenceSpec) field.ErrorList {
+	if !spreads(pref) {
+		return nil
+	}
+	var problem string
+	across, ratio := instancetypes.SpreadOf(pref)
+	switch across {
+	case instancetypev1beta1.SpreadAcrossCoresThreads:
+		if ratio != siblingThreads {
+			problem = fmt.Sprintf("must be %d where vCPUs are spread across cores and threads", siblingThreads)
+		}
+	case instancetypev1beta1.SpreadAcrossSocketsCores, instancetypev1beta1.SpreadAcrossSocketsCoresThreads:
+		if ratio == 0 {
+			problem = "must be at least 1, because vCPUs are divided by it"
+		}
+	}
+	if problem == "" {
+		return nil
+	}
+	if options := pref.CPU.SpreadOptions; options == nil || options.Ratio == nil {
+		problem += "; this ratio is that of preferSpreadSocketToCoreRatio"
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "spreadOptions", "ratio"), ratio, problem)}
+}
+
+func requiredArchitecture(s *Subject, pref *preferenceSpec) field.ErrorList {
+	if pref.Requirements == nil || pref.Requirements.Architecture == nil || slices.Contains(mutators.Architectures(), *pref.Requirements.Architecture) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(s.Path.Child("requirements", "architecture"), *pref.Requirements.Architecture, mutators.Architectures())}
+}

@@ -1,0 +1,39 @@
+package validators
+
+import (
+	"strings"
+)
+
+// maxValue bounds the value that a message quotes, in bytes: a user may have written a whole file.
+const maxValue = 200
+
+// Message is what is told of a finding, in every answer, event and report: what is wrong, by which rule, and
+// what to do about it. The field stands elsewhere.
+//
+//	Unsupported value: "sata": disks of arm64 are on a virtio or scsi bus [virtward/arm64-disk-bus] Set the bus to virtio or scsi, or leave it out.
+func (f *Finding) Message() string {
+	var b strings.Builder
+	b.WriteString(f.body())
+	switch {
+	case f.Known:
+		b.WriteString(" (it was so before this update; a new object would be refused)")
+	case f.Layer != "" && f.Effective == "":
+		b.WriteString(" (filled by " + f.Layer + ")")
+	}
+	b.WriteString(" [virtward/" + f.Rule + "]")
+	if f.Remedy != "" {
+		b.WriteString(" " + f.Remedy)
+	}
+	return b.String()
+}
+
+// body is the error's, with a long value cut.
+func (f *Finding) body() string {
+	value, isText := f.Error.BadValue.(string)
+	if !isText || len(value) <= maxValue {
+		return f.Error.ErrorBody()
+	}
+	short := *f.Error
+	short.BadValue = strings.ToValidUTF8(value[:maxValue], "") + "…"
+	return short.ErrorBody()
+}

@@ -1,0 +1,4 @@
+package validators
+
+// Severities are those of rules, by id, that differ from the rules' own; nil for none.
+type Severities map[string]Severity
