@@ -243,6 +243,8 @@ func TestOnAnAPIServer(t *testing.T) {
 	}
 	t.Run("SecretSource", func(t *testing.T) { testSecretSource(t, client) })
 	t.Run("Trust", func(t *testing.T) { testTrust(t, client) })
+	t.Run("SettingsWatcher", func(t *testing.T) { testSettingsWatcher(t, cluster) })
+	t.Run("Namespaces", func(t *testing.T) { testNamespaces(t, cluster) })
 }
 
 // refused is logged of a Secret that cannot be used.

@@ -4,10 +4,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/virtward/virtward/validators"
 )
 
 // The verdicts that admission requests are counted under.
 const (
+	verdictAllowed   = "allowed"
+	verdictDenied    = "denied"
 	verdictPatched   = "patched"
 	verdictUnchanged = "unchanged"
 	verdictIgnored   = "ignored"
@@ -20,6 +24,7 @@ const (
 type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	findings *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics. factsAge and certificateExpiry are asked whenever metrics are read.
@@ -27,17 +32,22 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_admission_requests_total",
-			Help: "Admission requests answered, by kind, operation and verdict (patched, unchanged, ignored, skipped, malformed, failed).",
-		}, []string{"kind", "operation", "verdict"}),
+			Help: "Admission requests answered, by webhook (mutate, validate), kind, operation and verdict (patched, unchanged, skipped; allowed, denied; ignored, malformed, failed).",
+		}, []string{"webhook", "kind", "operation", "verdict"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "virtward_admission_duration_seconds",
 			Help:    "Time from an admission request read to its answer made.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .1, .5, 1, 2},
-		}, []string{"kind", "operation"}),
+		}, []string{"webhook", "kind", "operation"}),
+		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "virtward_findings_total",
+			Help: "Findings of the checks, by rule, kind and severity (Deny, Warn). A finding that an update found in the object before it counts as Warn.",
+		}, []string{"rule", "kind", "severity"}),
 	}
 	collectors := []prometheus.Collector{
 		m.requests,
 		m.duration,
+		m.findings,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_facts_age_seconds",
 			Help: "Time since the KubeVirt configuration in force was read. It is watched, so a great age means that it did not change.",
@@ -62,11 +72,18 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 }
 
 // count notes a request that never became one.
-func (m *Metrics) count(kind, operation, verdict string) {
-	m.requests.WithLabelValues(kind, operation, verdict).Inc()
+func (m *Metrics) count(webhook, kind, operation, verdict string) {
+	m.requests.WithLabelValues(webhook, kind, operation, verdict).Inc()
 }
 
-func (m *Metrics) observe(kind, operation, verdict string, took time.Duration) {
-	m.requests.WithLabelValues(kind, operation, verdict).Inc()
-	m.duration.WithLabelValues(kind, operation).Observe(took.Seconds())
+func (m *Metrics) observe(webhook, kind, operation, verdict string, took time.Duration) {
+	m.requests.WithLabelValues(webhook, kind, operation, verdict).Inc()
+	m.duration.WithLabelValues(webhook, kind, operation).Observe(took.Seconds())
+}
+
+// found counts the findings on an object.
+func (m *Metrics) found(kind string, findings []validators.Finding) {
+	for i := range findings {
+		m.findings.WithLabelValues(findings[i].Rule, kind, string(findings[i].Severity)).Inc()
+	}
 }

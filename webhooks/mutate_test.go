@@ -121,18 +121,6 @@ func TestWhatIsCompleteIsNotAnnotatedAgain(t *testing.T) {
 	}
 }
 
-func TestConflictsAreWarnings(t *testing.T) {
-	m := newMutator(t)
-	facts := *m.Facts()
-	facts.PermitBridge = false
-	m.Facts = func() *platform.Facts { return &facts }
-	response := answerOf(t, m, reviewOf(t, kindVMI, build.VMI("db").Obj()))
-	want := []string{`spec.domain.devices.interfaces: Invalid value: "bridge": the cluster's default interface is a bridge, which it does not permit on the pod network: name the interfaces and networks of this VM`}
-	if diff := cmp.Diff(want, response.Warnings); diff != "" {
-		t.Errorf("warnings (-want +got):\n%s", diff)
-	}
-}
-
 func TestAVMGetsWhatKubeVirtPersists(t *testing.T) {
 	response := answerOf(t, newMutator(t), reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
 	want := `[{"op":"add","path":"/spec/template/spec/architecture","value":"amd64"},{"op":"add","path":"/spec/template/spec/domain/machine","value":{"type":"q35"}}]`
@@ -230,7 +218,7 @@ func TestAMillionOfNothing(t *testing.T) {
 			t.Errorf("%s: patch of %d bytes; warnings (-want +got):\n%s", list, len(response.Patch), diff)
 		}
 	}
-	if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues(kindVMI, "CREATE", verdictSkipped)); got != 3 {
+	if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues("mutate", kindVMI, "CREATE", verdictSkipped)); got != 3 {
 		t.Errorf("%v skipped requests counted, want 3", got)
 	}
 }
@@ -269,7 +257,7 @@ func TestAPanicIsOneFailedRequest(t *testing.T) {
 	if body, _ := io.ReadAll(recorder.Body); recorder.Code != http.StatusInternalServerError {
 		t.Errorf("%d %s", recorder.Code, body)
 	}
-	if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues("none", "none", verdictFailed)); got != 1 {
+	if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues("mutate", "none", "none", verdictFailed)); got != 1 {
 		t.Errorf("%v failed requests counted, want 1", got)
 	}
 }
@@ -287,7 +275,7 @@ func TestRequestsAreCounted(t *testing.T) {
 	m := newMutator(t)
 	answerOf(t, m, reviewOf(t, kindVMI, build.VMI("db").Obj()))
 	answerOf(t, m, reviewOf(t, "SomethingElse", build.VMI("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Operation = "INVENTED" }))
-	for _, want := range [][3]string{{kindVMI, "CREATE", verdictPatched}, {"other", "other", verdictIgnored}} {
+	for _, want := range [][4]string{{"mutate", kindVMI, "CREATE", verdictPatched}, {"mutate", "other", "other", verdictIgnored}} {
 		if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues(want[:]...)); got != 1 {
 			t.Errorf("%v counted %v times, want once", want, got)
 		}

@@ -20,8 +20,8 @@ import (
 type Trust struct {
 	Certificate *Certificate
 	Client      kubernetes.Interface
-	// Configurations are the names of MutatingWebhookConfigurations.
-	Configurations []string
+	// Mutating and Validating are the names of the webhook configurations.
+	Mutating, Validating []string
 
 	// Clock says when to ask again.
 	Clock clock.PassiveClock
@@ -48,38 +48,72 @@ func (t *Trust) Ready(ctx context.Context) error {
 	if v := t.verified.Load(); v != nil && v.certificate == current.Leaf && t.Clock.Since(v.at) < trustFor {
 		return nil
 	}
-	for _, name := range t.Configurations {
-		list, err := t.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + name})
-		if err != nil {
-			return fmt.Errorf("reading webhook configuration %s: %w", name, err)
-		}
-		for i := range list.Items {
-			for j := range list.Items[i].Webhooks {
-				if err := verify(current, &list.Items[i].Webhooks[j]); err != nil {
-					return err
-				}
-			}
+	hooks, err := t.hooks(ctx)
+	if err != nil {
+		return err
+	}
+	for _, hook := range hooks {
+		if err := verify(current, hook); err != nil {
+			return err
 		}
 	}
 	t.verified.Store(&verification{certificate: current.Leaf, at: t.Clock.Now()})
 	return nil
 }
 
+// hook is a webhook of a configuration of either kind.
+type hook struct {
+	name   string
+	client admissionregistrationv1.WebhookClientConfig
+}
+
+// hooks are the webhooks of the configurations that exist.
+func (t *Trust) hooks(ctx context.Context) ([]hook, error) {
+	var hooks []hook
+	for _, name := range t.Mutating {
+		list, err := t.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, named(name))
+		if err != nil {
+			return nil, fmt.Errorf("reading webhook configuration %s: %w", name, err)
+		}
+		for i := range list.Items {
+			for _, h := range list.Items[i].Webhooks {
+				hooks = append(hooks, hook{h.Name, h.ClientConfig})
+			}
+		}
+	}
+	for _, name := range t.Validating {
+		list, err := t.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().List(ctx, named(name))
+		if err != nil {
+			return nil, fmt.Errorf("reading webhook configuration %s: %w", name, err)
+		}
+		for i := range list.Items {
+			for _, h := range list.Items[i].Webhooks {
+				hooks = append(hooks, hook{h.Name, h.ClientConfig})
+			}
+		}
+	}
+	return hooks, nil
+}
+
+func named(name string) metav1.ListOptions {
+	return metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + name}
+}
+
 // verify does what the API server does when it calls: it takes the intermediate certificates from the
 // handshake, and asks for the name of the Service.
-func verify(current *tls.Certificate, hook *admissionregistrationv1.MutatingWebhook) error {
+func verify(current *tls.Certificate, hook hook) error {
 	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
-	options.Roots.AppendCertsFromPEM(hook.ClientConfig.CABundle)
+	options.Roots.AppendCertsFromPEM(hook.client.CABundle)
 	for _, der := range current.Certificate[1:] {
 		if intermediate, err := x509.ParseCertificate(der); err == nil {
 			options.Intermediates.AddCert(intermediate)
 		}
 	}
-	if service := hook.ClientConfig.Service; service != nil {
+	if service := hook.client.Service; service != nil {
 		options.DNSName = service.Name + "." + service.Namespace + ".svc"
 	}
 	if _, err := current.Leaf.Verify(options); err != nil {
-		return fmt.Errorf("the CA bundle of webhook %s does not verify the serving certificate yet: %w", hook.Name, err)
+		return fmt.Errorf("the CA bundle of webhook %s does not verify the serving certificate yet: %w", hook.name, err)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func TestTrustFollowsTheChainThatIsServed(t *testing.T) {
 			CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Raw}),
 		}}},
 	})
-	trust := &Trust{Certificate: certificate, Client: client, Configurations: []string{"a"}, Clock: clocktesting.NewFakePassiveClock(time.Now())}
+	trust := &Trust{Certificate: certificate, Client: client, Mutating: []string{"a"}, Clock: clocktesting.NewFakePassiveClock(time.Now())}
 	if err := trust.Ready(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -16,7 +16,7 @@ import (
 func testTrust(t *testing.T, client kubernetes.Interface) {
 	const name = "trust.virtward.test"
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
-	trust := &Trust{Certificate: &Certificate{}, Client: client, Configurations: []string{name}, Clock: clock}
+	trust := &Trust{Certificate: &Certificate{}, Client: client, Mutating: []string{name}, Clock: clock}
 	check := func(when, want string) {
 		t.Helper()
 		err := trust.Ready(t.Context())

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -49,11 +48,11 @@ type webhookOptions struct {
 	metricsAddress string
 	namespace      string
 
-	certificates   string
-	certDir        string
-	certSecret     string
-	serviceName    string
-	configurations []string
+	certificates         string
+	certDir              string
+	certSecret           string
+	serviceName          string
+	mutating, validating []string
 
 	rolloutStrategy string
 	mshvCPUModel    string
@@ -85,7 +84,8 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.certDir, "cert-dir", "/tmp/virtward-certificates", "directory of the serving certificate")
 	flags.StringVar(&o.certSecret, "cert-secret", "virtward-webhook-cert", "Secret that holds the serving certificate and its CA, with --cert-provider=self")
 	flags.StringVar(&o.serviceName, "service-name", "virtward-webhook", "Service through which the API server calls the webhooks")
-	flags.StringSliceVar(&o.configurations, "webhook-configuration", nil, "MutatingWebhookConfigurations that must trust the certificate before this is ready; with --cert-provider=self their CA bundle is kept in step")
+	flags.StringSliceVar(&o.mutating, "mutating-webhook-configuration", nil, "MutatingWebhookConfigurations that must trust the certificate before this is ready; with --cert-provider=self their CA bundle is kept in step")
+	flags.StringSliceVar(&o.validating, "validating-webhook-configuration", nil, "ValidatingWebhookConfigurations, likewise")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none: LiveUpdate or Stage; KubeVirt's own default is LiveUpdate")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model, none to leave it to the cluster, or auto: "+platform.SeedCPUModel+" where KubeVirt names the hypervisor mshv, none where it names it hyperv-direct")
 }
@@ -160,7 +160,7 @@ func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Confi
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	trust := &webhooks.Trust{Certificate: certificate, Client: client, Configurations: o.configurations, Clock: clock.RealClock{}}
+	trust := &webhooks.Trust{Certificate: certificate, Client: client, Mutating: o.mutating, Validating: o.validating, Clock: clock.RealClock{}}
 	if err := mgr.AddReadyzCheck("trust", func(r *http.Request) error { return trust.Ready(r.Context()) }); err != nil {
 		return err
 	}
@@ -172,9 +172,12 @@ func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Confi
 	if err := mgr.Add(manager.RunnableFunc(secret.Run)); err != nil {
 		return err
 	}
-	kept := make([]rotator.WebhookInfo, 0, len(o.configurations))
-	for _, name := range o.configurations {
+	var kept []rotator.WebhookInfo
+	for _, name := range o.mutating {
 		kept = append(kept, rotator.WebhookInfo{Name: name, Type: rotator.Mutating})
+	}
+	for _, name := range o.validating {
+		kept = append(kept, rotator.WebhookInfo{Name: name, Type: rotator.Validating})
 	}
 	host := o.serviceName + "." + o.namespace + ".svc"
 	err = rotator.AddRotator(mgr, &rotator.CertRotator{
@@ -195,45 +198,49 @@ func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Confi
 }
 
 func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, certificate *webhooks.Certificate, log logr.Logger) error {
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	settings := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
-	facts, err := platform.NewWatcher(client, settings, clock.RealClock{}, logFacts(log.WithName("facts")))
-	if err != nil {
-		return err
-	}
-	objects, err := platform.NewWatchedObjects(client)
-	if err != nil {
-		return err
-	}
-	for _, run := range []func(context.Context) error{facts.Run, objects.Run} {
-		if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
-			return err
-		}
-	}
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
 		return err
 	}
-	measured, err := webhooks.NewMetrics(metrics.Registry, facts.Age, certificate.Expiry)
+	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
+	world, err := newWorld(config, assumed, registry.Rules(), log)
+	if err != nil {
+		return err
+	}
+	if err := world.addTo(mgr); err != nil {
+		return err
+	}
+	measured, err := webhooks.NewMetrics(metrics.Registry, world.facts.Age, certificate.Expiry)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	mgr.GetWebhookServer().Register(webhooks.MutatePath, webhooks.NewMutator(webhooks.Mutator{
-		Pipeline: effective.NewPipeline(registry),
-		Facts:    facts.Facts,
-		Objects:  objects,
+	pipeline, room := effective.NewPipeline(registry), webhooks.NewRoom()
+	server := mgr.GetWebhookServer()
+	server.Register(webhooks.MutatePath, webhooks.NewMutator(webhooks.Mutator{
+		Pipeline: pipeline,
+		Facts:    world.facts.Facts,
+		Objects:  world.objects,
 		Metrics:  measured,
 		Log:      log.WithName("mutate"),
 		Clock:    clock.RealClock{},
+		Room:     room,
 	}))
-	return addChecks(mgr, map[string]func() error{
-		"facts":       facts.Ready,
-		"references":  objects.Ready,
-		"certificate": certificate.Ready,
-	})
+	server.Register(webhooks.ValidatePath, webhooks.NewValidator(webhooks.Validator{
+		Pipeline:        pipeline,
+		Rules:           registry.Rules(),
+		Facts:           world.facts.Facts,
+		Objects:         world.objects,
+		Settings:        world.settings.Settings,
+		NamespaceLabels: world.namespaces.NamespaceLabels,
+		Refused:         world.refusals.tell,
+		Metrics:         measured,
+		Log:             log.WithName("validate"),
+		Clock:           clock.RealClock{},
+		Room:            room,
+	}))
+	ready := world.ready()
+	ready["certificate"] = certificate.Ready
+	return addChecks(mgr, ready)
 }
 
 func addChecks(mgr manager.Manager, ready map[string]func() error) error {
@@ -246,17 +253,4 @@ func addChecks(mgr manager.Manager, ready map[string]func() error) error {
 		}
 	}
 	return nil
-}
-
-// logFacts tells the admin what the webhooks believe of the cluster, whenever that changes.
-func logFacts(log logr.Logger) func(*platform.Facts, error) {
-	return func(facts *platform.Facts, err error) {
-		if err != nil {
-			log.Error(err, "the configuration cannot be used; the one before stays in force", "source", facts.Source)
-			return
-		}
-		log.Info("facts in force", "source", facts.Source, "hypervisor", facts.Hypervisor.ConfiguredName,
-			"architecture", facts.DefaultArchitecture, "liveUpdate", facts.LiveUpdate,
-			"warnings", facts.Warnings, "notes", facts.Notes)
-	}
 }

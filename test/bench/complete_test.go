@@ -108,7 +108,7 @@ func BenchmarkComplete(b *testing.B) {
 	p, facts, vmi := pipeline(b), platform.Defaults(platform.Settings{}), build.Typical("db").Obj()
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := p.Evaluate(effective.Input{VMI: vmi, Facts: facts}); err != nil {
+		if _, err := p.Complete(effective.Input{VMI: vmi, Facts: facts}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -7,6 +7,34 @@ find it or to switch it off is the same everywhere.
 {{/* Sorts before virt-api-mutator: the API server calls mutating webhooks in the order of these names. */}}
 {{- define "virtward.mutator" -}}mutate.virtward.io{{- end }}
 
+{{- define "virtward.validator" -}}validate.virtward.io{{- end }}
+
+{{/* Namespaces whose objects are not looked at: nobody but the API server can set the label that tells them. */}}
+{{- define "virtward.exempt" -}}
+matchExpressions:
+  - key: kubernetes.io/metadata.name
+    operator: NotIn
+    values:
+      {{- concat (list "kube-system" .Release.Namespace) .Values.webhook.exemptNamespaces | uniq | toYaml | nindent 6 }}
+{{- end }}
+
+{{/* What all our validating webhooks have in common. */}}
+{{- define "virtward.validatingWebhook" -}}
+admissionReviewVersions: [v1]
+clientConfig:
+  # The caBundle is left to the provider of the certificates, and so survives an upgrade.
+  service:
+    name: {{ include "virtward.name" . }}
+    namespace: {{ .Release.Namespace }}
+    path: /validate
+    port: {{ int .Values.webhook.servicePort }}
+matchPolicy: Equivalent
+failurePolicy: {{ .Values.checks.failurePolicy }}
+timeoutSeconds: {{ int .Values.checks.timeoutSeconds }}
+# An Event, on the VM whose instance is refused.
+sideEffects: NoneOnDryRun
+{{- end }}
+
 {{/* One Secret for each provider, so that changing the provider never meets a Secret of the other. */}}
 {{- define "virtward.secret" -}}
 {{- if eq .Values.certificates.provider "self" }}virtward-webhook-cert{{ else }}virtward-webhook-tls{{ end }}

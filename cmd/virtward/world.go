@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/validators"
+	"github.com/virtward/virtward/webhooks"
+)
+
+// world is what the webhooks know of the cluster, and where they tell it something.
+type world struct {
+	facts      *platform.Watcher
+	objects    *platform.Objects
+	settings   *webhooks.SettingsWatcher
+	namespaces *webhooks.Namespaces
+	refusals   *refusals
+}
+
+func newWorld(config *rest.Config, assumed platform.Settings, rules validators.Table, log logr.Logger) (*world, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	labels, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	events, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	w := &world{refusals: newRefusals(events.CoreV1())}
+	if w.facts, err = platform.NewWatcher(client, assumed, clock.RealClock{}, logFacts(log.WithName("facts"))); err != nil {
+		return nil, err
+	}
+	if w.objects, err = platform.NewWatchedObjects(client); err != nil {
+		return nil, err
+	}
+	if w.settings, err = webhooks.NewSettingsWatcher(client, rules, logSettings(log.WithName("settings"))); err != nil {
+		return nil, err
+	}
+	w.namespaces, err = webhooks.NewNamespaces(labels)
+	return w, err
+}
+
+// addTo makes the manager run everything.
+func (w *world) addTo(mgr manager.Manager) error {
+	for _, run := range []func(context.Context) error{w.facts.Run, w.objects.Run, w.settings.Run, w.namespaces.Run, w.refusals.Run} {
+		if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ready are the conditions of being ready, by name.
+func (w *world) ready() map[string]func() error {
+	return map[string]func() error{
+		"facts":      w.facts.Ready,
+		"references": w.objects.Ready,
+		"settings":   w.settings.Ready,
+		"namespaces": w.namespaces.Ready,
+	}
+}
+
+// logFacts tells the admin what the webhooks believe of the cluster, whenever that changes.
+func logFacts(log logr.Logger) func(*platform.Facts, error) {
+	return func(facts *platform.Facts, err error) {
+		if err != nil {
+			log.Error(err, "the configuration cannot be used; the one before stays in force", "source", facts.Source)
+			return
+		}
+		log.Info("facts in force", "source", facts.Source, "hypervisor", facts.Hypervisor.ConfiguredName,
+			"architecture", facts.DefaultArchitecture, "liveUpdate", facts.LiveUpdate,
+			"warnings", facts.Warnings, "notes", facts.Notes)
+	}
+}
+
+// logSettings tells the admin what of the rules is set otherwise, whenever that changes.
+func logSettings(log logr.Logger) func(webhooks.SettingsChange) {
+	return func(change webhooks.SettingsChange) {
+		if change.Err != nil {
+			log.Error(change.Err, "some RuleSettings cannot be used; the settings before stay in force")
+			return
+		}
+		log.Info("settings of the rules in force", "from", change.Objects, "notes", change.Notes)
+	}
+}

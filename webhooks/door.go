@@ -1,0 +1,157 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	sigsjson "sigs.k8s.io/json"
+)
+
+// Bounds of what is read. The API server accepts objects of about 3 MB, and the review of an update carries
+// two. What is in memory at once is bounded too, and so is the time that a caller may take to send or receive.
+const (
+	maxReview   = 7 << 20
+	maxInFlight = 24 << 20
+	ioTimeout   = 5 * time.Second
+)
+
+// Room bounds the bytes of the requests that are worked on at once, over all webhooks that share it.
+type Room struct{ bytes *semaphore.Weighted }
+
+// NewRoom has place for a few requests of the largest size.
+func NewRoom() *Room { return &Room{bytes: semaphore.NewWeighted(maxInFlight)} }
+
+// door turns HTTP requests into admission requests, and their answers back.
+type door struct {
+	// name is that of the webhook in metrics and the log: mutate or validate.
+	name string
+	// answer decides about a request, and says under which verdict it counts.
+	answer  func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string)
+	metrics *Metrics
+	log     logr.Logger
+	clock   clock.PassiveClock
+	room    *Room
+}
+
+// ServeHTTP answers one AdmissionReview. What is none is answered with 400, what is too large with 413, and
+// with 503 what finds no room until its caller gives up.
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer d.recover(w)
+	deadline := d.clock.Now().Add(ioTimeout)
+	controller := http.NewResponseController(w)
+	_ = errors.Join(controller.SetReadDeadline(deadline), controller.SetWriteDeadline(deadline)) // not every writer can
+
+	size := r.ContentLength
+	if size < 0 || size > maxReview {
+		size = maxReview
+	}
+	if err := d.room.bytes.Acquire(r.Context(), size); err != nil {
+		http.Error(w, "virtward is busy with other requests", http.StatusServiceUnavailable)
+		return
+	}
+	defer d.room.bytes.Release(size)
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	if err != nil {
+		d.malformed(w, err)
+		return
+	}
+	answer, err := d.Review(r.Context(), body)
+	if err != nil {
+		d.malformed(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(answer) // the client is gone if this fails
+}
+
+func (d *door) malformed(w http.ResponseWriter, err error) {
+	d.metrics.count(d.name, "none", "none", verdictMalformed)
+	d.log.V(1).Info("refused a request that is no AdmissionReview", "reason", err.Error())
+	code := http.StatusBadRequest
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		code = http.StatusRequestEntityTooLarge
+	}
+	http.Error(w, err.Error(), code)
+}
+
+// recover keeps one request from taking the server down. The API server takes the answer for a failed call.
+func (d *door) recover(w http.ResponseWriter) {
+	if cause := recover(); cause != nil {
+		d.metrics.count(d.name, "none", "none", verdictFailed)
+		d.log.Error(fmt.Errorf("%v", cause), "a request made the pipeline panic", "stack", string(debug.Stack()))
+		http.Error(w, "virtward failed on this request: its log says where", http.StatusInternalServerError)
+	}
+}
+
+// Review answers an AdmissionReview, bytes in and bytes out. The error says why it is none.
+func (d *door) Review(ctx context.Context, body []byte) ([]byte, error) {
+	started := d.clock.Now()
+	request, err := decodeReview(body)
+	if err != nil {
+		return nil, err
+	}
+	response, verdict := d.answer(ctx, request)
+	response.UID = request.UID
+	answer, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: response,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encoding the answer: %w", err)
+	}
+	kind, operation := metricLabels(request)
+	d.metrics.observe(d.name, kind, operation, verdict, d.clock.Since(started))
+	d.log.V(1).Info("answered", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
+		"operation", request.Operation, "verdict", verdict, "uid", request.UID)
+	return answer, nil
+}
+
+// decodeReview reads a request. Only the version of the API that our configuration names is taken.
+func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
+	var review admissionv1.AdmissionReview
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
+		return nil, fmt.Errorf("the body is not an AdmissionReview: %.200s", err.Error())
+	}
+	if review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Kind != "AdmissionReview" {
+		return nil, fmt.Errorf("the body is %.50q %.50q, not an AdmissionReview of %s", review.APIVersion, review.Kind, admissionv1.SchemeGroupVersion)
+	}
+	if review.Request == nil || review.Request.UID == "" {
+		return nil, fmt.Errorf("the AdmissionReview holds no request with a uid")
+	}
+	return review.Request, nil
+}
+
+// metricLabels keep the cardinality of the metrics bounded, whatever arrives.
+func metricLabels(request *admissionv1.AdmissionRequest) (kind, operation string) {
+	kind, operation = "other", "other"
+	if _, ours := kinds[groupKind(request)]; ours {
+		kind = request.Kind.Kind
+	}
+	switch request.Operation {
+	case admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect:
+		operation = string(request.Operation)
+	}
+	return kind, operation
+}
+
+// maxWarnings bounds what a user is told at once; the API server cuts longer lists off without a word.
+const maxWarnings = 20
+
+func bounded(warnings []string) []string {
+	if more := len(warnings) - maxWarnings; more > 0 {
+		return append(warnings[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more warnings", more))
+	}
+	return warnings
+}

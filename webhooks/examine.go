@@ -1,0 +1,284 @@
+package webhooks
+
+import (
+	"errors"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/validators"
+)
+
+// input is what is the same for every object of the request.
+func (e *examination) input() effective.Input {
+	extra := make(map[string][]string, len(e.request.UserInfo.Extra))
+	for key, values := range e.request.UserInfo.Extra {
+		extra[key] = values
+	}
+	return effective.Input{Facts: e.facts, Severities: e.severities, Requester: e.request.UserInfo.Username, RequesterExtra: extra}
+}
+
+// decoded are the object of a request and, of an update, the one before; ok is false if there is nothing to
+// check, since the object cannot be read, which is a finding, or is on its way out.
+func decoded[T any, P interface {
+	*T
+	metav1.Object
+}](e *examination) (object, old P, ok bool) {
+	object = new(T)
+	if err := decode(e.request.Object.Raw, object); err != nil {
+		e.unreadable(err)
+		return nil, nil, false
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return nil, nil, false
+	}
+	object.SetNamespace(e.request.Namespace)
+	if !e.updates() {
+		return object, nil, true
+	}
+	old = new(T)
+	if err := decode(e.request.OldObject.Raw, old); err != nil { // it has nothing that could be known
+		old = new(T)
+	}
+	old.SetNamespace(e.request.Namespace)
+	return object, old, true
+}
+
+// unreadable is a finding about an object that is out of all proportion or of another form.
+func (e *examination) unreadable(err error) {
+	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Remedy: "Send an object of a reasonable size, in the form that kubectl explain shows."}
+	if !errors.As(err, &finding.Error) {
+		finding.Error = &field.Error{Type: field.ErrorTypeInvalid, Field: "spec", BadValue: field.OmitValueType{}, Detail: err.Error()}
+	}
+	e.findings = append(e.findings, finding)
+}
+
+func (e *examination) virtualMachine() error {
+	vm, old, ok := decoded[v1.VirtualMachine](e)
+	if !ok {
+		return nil
+	}
+	return e.judgeVM(vm, old, func(in *effective.Input) {
+		if in.VM == old {
+			in.Raw = e.request.OldObject.Raw
+			return
+		}
+		in.OldVM, in.Raw = old, e.request.Object.Raw
+	})
+}
+
+// judgeVM judges a VM, or what a template would make, and what it was before; complete adds to what is known of
+// either.
+func (e *examination) judgeVM(vm, old *v1.VirtualMachine, complete func(*effective.Input)) error {
+	in, warnings, err := e.vmInput(vm)
+	if err != nil {
+		return err
+	}
+	complete(&in)
+	var before func() (effective.Input, error)
+	if old != nil {
+		before = func() (effective.Input, error) {
+			in, _, err := e.vmInput(old)
+			complete(&in)
+			return in, err
+		}
+	}
+	verdict, err := e.Pipeline.Judge(in, before)
+	if err != nil {
+		return err
+	}
+	e.findings = append(e.findings, verdict.Findings...)
+	e.warnings = append(e.warnings, warnings...)
+	return nil
+}
+
+// vmInput gathers what a VM refers to. The warnings say what of it is missing and so cannot be checked.
+func (e *examination) vmInput(vm *v1.VirtualMachine) (effective.Input, []string, error) {
+	in := e.input()
+	in.VM = vm
+	references, warnings, err := lookup.For(e.ctx, e.Objects, vm, nil)
+	if err != nil {
+		return in, nil, err
+	}
+	in.References = references
+	in.Running, err = lookup.Running(e.ctx, e.Objects, vm)
+	return in, warnings, err
+}
+
+// virtualMachineInstance judges a new one as it arrived, and of an update what changed.
+func (e *examination) virtualMachineInstance() error {
+	vmi, old, ok := decoded[v1.VirtualMachineInstance](e)
+	if !ok {
+		return nil
+	}
+	in := e.input()
+	in.VMI, in.OldVMI, in.Arrived, in.Raw = vmi, old, true, e.request.Object.Raw
+	verdict, err := e.Pipeline.Judge(in, nil)
+	if err != nil {
+		return err
+	}
+	e.findings = verdict.Findings
+	if owner := metav1.GetControllerOf(vmi); owner != nil && old == nil {
+		e.owner = &Owner{OwnerReference: *owner, Namespace: e.request.Namespace}
+	}
+	return nil
+}
+
+func (e *examination) replicaSet() error {
+	rs, old, ok := decoded[v1.VirtualMachineInstanceReplicaSet](e)
+	if !ok {
+		return nil
+	}
+	if err := e.judgeSet(replicas(rs), rs, replicas(old), old); err != nil || rs.Spec.Template == nil {
+		return err
+	}
+	in := e.input()
+	in.VMI = instanceOf(rs)
+	var before func() (effective.Input, error)
+	if old != nil && old.Spec.Template != nil {
+		before = func() (effective.Input, error) {
+			in := e.input()
+			in.VMI = instanceOf(old)
+			return in, nil
+		}
+	}
+	verdict, err := e.Pipeline.Judge(in, before)
+	if err != nil {
+		return err
+	}
+	e.within(field.NewPath("spec", "template"), verdict.Findings)
+	return nil
+}
+
+// instanceOf is what a replica set would make.
+func instanceOf(rs *v1.VirtualMachineInstanceReplicaSet) *v1.VirtualMachineInstance {
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: *rs.Spec.Template.ObjectMeta.DeepCopy(), Spec: *rs.Spec.Template.Spec.DeepCopy()}
+	vmi.Namespace = rs.Namespace
+	return vmi
+}
+
+func replicas(rs *v1.VirtualMachineInstanceReplicaSet) *validators.Set {
+	if rs == nil {
+		return nil
+	}
+	s := &validators.Set{Template: field.NewPath("spec", "template"), Missing: rs.Spec.Template == nil, Selector: rs.Spec.Selector}
+	if !s.Missing {
+		s.Labels = rs.Spec.Template.ObjectMeta.Labels
+	}
+	return s
+}
+
+func (e *examination) pool() error {
+	pool, old, ok := decoded[poolv1beta1.VirtualMachinePool](e)
+	if !ok {
+		return nil
+	}
+	set := pooled(pool)
+	if old != nil {
+		set.Fixed = old.Spec.Selector
+	}
+	if err := e.judgeSet(set, pool, pooled(old), old); err != nil || set.Missing {
+		return err
+	}
+	around := e.findings
+	e.findings = nil
+	if err := e.judgeVM(machineOf(pool), machineOf(old), func(*effective.Input) {}); err != nil {
+		return err
+	}
+	inside := e.findings
+	e.findings = around
+	e.within(field.NewPath("spec", "virtualMachineTemplate"), inside)
+	return nil
+}
+
+// machineOf is what a pool would make; nil if it has no template.
+func machineOf(pool *poolv1beta1.VirtualMachinePool) *v1.VirtualMachine {
+	if pool == nil || pool.Spec.VirtualMachineTemplate == nil {
+		return nil
+	}
+	template := pool.Spec.VirtualMachineTemplate
+	vm := &v1.VirtualMachine{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	vm.Namespace = pool.Namespace
+	return vm
+}
+
+func pooled(pool *poolv1beta1.VirtualMachinePool) *validators.Set {
+	if pool == nil {
+		return nil
+	}
+	s := &validators.Set{
+		Template: field.NewPath("spec", "virtualMachineTemplate"), Missing: pool.Spec.VirtualMachineTemplate == nil,
+		Selector: pool.Spec.Selector, MaxUnavailable: pool.Spec.MaxUnavailable,
+	}
+	if !s.Missing {
+		s.Labels = pool.Spec.VirtualMachineTemplate.ObjectMeta.Labels
+	}
+	return s
+}
+
+func (e *examination) judgeSet(set *validators.Set, object any, before *validators.Set, old any) error {
+	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Set: set}
+	var was *validators.Subject
+	if before != nil {
+		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Set: before}
+	}
+	return e.alone(subject, validators.OnSet, object, was, old)
+}
+
+func (e *examination) instancetype() error {
+	object, old, ok := decoded[instancetypev1beta1.VirtualMachineClusterInstancetype](e)
+	if !ok {
+		return nil
+	}
+	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Instancetype: &object.Spec}
+	var was *validators.Subject
+	if old != nil {
+		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Instancetype: &old.Spec}
+	}
+	return e.alone(subject, validators.OnInstancetype, object, was, old)
+}
+
+func (e *examination) preference() error {
+	object, old, ok := decoded[instancetypev1beta1.VirtualMachineClusterPreference](e)
+	if !ok {
+		return nil
+	}
+	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Preference: &object.Spec}
+	var was *validators.Subject
+	if old != nil {
+		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Preference: &old.Spec}
+	}
+	return e.alone(subject, validators.OnPreference, object, was, old)
+}
+
+func (e *examination) alone(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) error {
+	findings, err := e.Pipeline.JudgeAlone(s, scopes, object, before, old)
+	e.findings = append(e.findings, findings...)
+	return err
+}
+
+// within adds findings on a template.
+func (e *examination) within(template *field.Path, findings []validators.Finding) {
+	effective.Within(template, findings)
+	e.findings = append(e.findings, findings...)
+	validators.Sort(e.findings)
+}
+
+// ruleSettings refuses settings that could have no effect.
+func (e *examination) ruleSettings() error {
+	settings := &policyv1alpha1.RuleSettings{}
+	if err := decode(e.request.Object.Raw, settings); err != nil {
+		e.unreadable(err)
+		return nil
+	}
+	for _, err := range validators.CheckSettings(e.Rules, settings) {
+		e.findings = append(e.findings, validators.Finding{Rule: validators.RuleSettingsKnown, Severity: validators.Deny, Error: err})
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package webhooks
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/validators"
+)
+
+// maxCauses bounds the causes of one refusal; how many more there are is said.
+const maxCauses = 50
+
+// maxText bounds the text of one cause or warning, in bytes: it may quote what the user wrote.
+const maxText = 1 << 10
+
+// answerTo turns findings into the answer to a request: refused with all causes, or allowed with warnings.
+func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Finding, warnings []string) *admissionv1.AdmissionResponse {
+	var denied, warned []validators.Finding
+	for _, f := range findings {
+		if f.Severity == validators.Deny {
+			denied = append(denied, f)
+		} else {
+			warned = append(warned, f)
+		}
+	}
+	for i := range warned {
+		warnings = append(warnings, shortened(warned[i].Error.Field+": "+warned[i].Message()))
+	}
+	response := &admissionv1.AdmissionResponse{Allowed: len(denied) == 0, Warnings: bounded(warnings)}
+	if len(denied) > 0 {
+		response.Result = refusal(request, denied)
+	}
+	if len(findings) > 0 {
+		response.AuditAnnotations = map[string]string{"findings": strings.Join(ruleIDs(findings), ",")}
+	}
+	return response
+}
+
+// refusal is what the API server answers for an object that does not fit its schema: 422 with causes.
+func refusal(request *admissionv1.AdmissionRequest, denied []validators.Finding) *metav1.Status {
+	more := len(denied) - maxCauses
+	if more > 0 {
+		denied = denied[:maxCauses]
+	}
+	status := &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+		Details: &metav1.StatusDetails{Group: request.Kind.Group, Kind: request.Kind.Kind, Name: request.Name, UID: ""},
+	}
+	lines := make([]string, 0, len(denied)+1)
+	for i := range denied {
+		f := &denied[i]
+		text := shortened(f.Message())
+		if i == len(denied)-1 && more > 0 {
+			text += fmt.Sprintf(" (and %d more findings, which kubectl virtward explain shows)", more)
+		}
+		status.Details.Causes = append(status.Details.Causes, metav1.StatusCause{Type: metav1.CauseType(f.Error.Type), Field: f.Error.Field, Message: text})
+		lines = append(lines, f.Error.Field+": "+text)
+	}
+	status.Message = strings.Join(lines, "\n* ")
+	if len(lines) > 1 {
+		status.Message = "\n* " + status.Message
+	}
+	return status
+}
+
+// shortened cuts a text that is too long, between characters.
+func shortened(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	end := maxText
+	for end > 0 && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
+
+// ruleIDs are the rules of findings, each once, sorted.
+func ruleIDs(findings []validators.Finding) []string {
+	ids := make([]string, 0, len(findings))
+	for i := range findings {
+		ids = append(ids, findings[i].Rule)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}

@@ -1,0 +1,547 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	v1 "kubevirt.io/api/core/v1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/validators"
+)
+
+// told is what a Validator says about refusals beside its answers.
+type told struct {
+	owners   []string
+	messages []string
+}
+
+func newValidator(t testing.TB, objects ...*unstructured.Unstructured) (*Validator, *told) {
+	t.Helper()
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := lookup.NewMemory("default", objects...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, heard := platform.Defaults(platform.Settings{}), &told{}
+	return NewValidator(Validator{
+		Pipeline: effective.NewPipeline(registry), Rules: registry.Rules(), Facts: func() *platform.Facts { return facts }, Objects: memory,
+		Settings:        func() *validators.Settings { return nil },
+		NamespaceLabels: func(context.Context, string) (k8slabels.Set, error) { return nil, nil },
+		Refused: func(owner Owner, message string) {
+			heard.owners, heard.messages = append(heard.owners, owner.Kind+" "+owner.Namespace+"/"+owner.Name), append(heard.messages, message)
+		},
+		Metrics: metrics, Log: logr.Discard(), Clock: clock.RealClock{},
+	}), heard
+}
+
+func judged(t testing.TB, v *Validator, body []byte) *admissionv1.AdmissionResponse {
+	t.Helper()
+	data, err := v.Review(context.Background(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(data, &review); err != nil {
+		t.Fatal(err)
+	}
+	if review.Response.UID != "1" || review.Response.Patch != nil {
+		t.Fatalf("answer %s", data)
+	}
+	return review.Response
+}
+
+// complaints are the causes of a refusal, and the warnings after them.
+func complaints(response *admissionv1.AdmissionResponse) []string {
+	var all []string
+	if response.Result != nil && response.Result.Details != nil {
+		for _, c := range response.Result.Details.Causes {
+			all = append(all, fmt.Sprintf("%s %s: %s", c.Type, c.Field, c.Message))
+		}
+	}
+	for _, w := range response.Warnings {
+		all = append(all, "warning: "+w)
+	}
+	return all
+}
+
+// update makes a request one that changes old.
+func update(t testing.TB, old any) func(*admissionv1.AdmissionRequest) {
+	t.Helper()
+	raw, err := json.Marshal(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(r *admissionv1.AdmissionRequest) {
+		r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: raw}
+	}
+}
+
+// arm64VM has a BIOS and a SATA disk, which arm64 has not.
+func arm64VM() *v1.VirtualMachine {
+	vm := build.VMOf(build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64")).Obj()
+	vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{BIOS: &v1.BIOS{}}}
+	return vm
+}
+
+const (
+	biosCause = "FieldValueNotSupported spec.template.spec.domain.firmware.bootloader.bios: "
+	sataCause = "FieldValueNotSupported spec.template.spec.domain.devices.disks[0].disk.bus: "
+)
+
+func TestARefusalNamesEveryCause(t *testing.T) {
+	v, _ := newValidator(t)
+	response := judged(t, v, reviewOf(t, kindVM, arm64VM()))
+	got := complaints(response)
+	if response.Allowed || len(got) != 2 || !strings.HasPrefix(got[0], sataCause) || !strings.HasPrefix(got[1], biosCause) {
+		t.Fatalf("allowed %v, causes %q", response.Allowed, got)
+	}
+	for i, rule := range []string{"[virtward/arm64-disk-bus] ", "[virtward/arm64-bios] "} {
+		if !strings.Contains(got[i], rule) {
+			t.Errorf("%q does not name its rule, %s, and a remedy", got[i], rule)
+		}
+	}
+	result := response.Result
+	if result.Code != 422 || result.Reason != metav1.StatusReasonInvalid || result.Details.Kind != kindVM || result.Details.Group != "kubevirt.io" || result.Details.Name != "db" {
+		t.Errorf("result %+v", result)
+	}
+	for _, part := range []string{"spec.template.spec.domain.firmware.bootloader.bios: ", "spec.template.spec.domain.devices.disks[0].disk.bus: "} {
+		if !strings.Contains(result.Message, "\n* "+part) {
+			t.Errorf("the message lacks %q: %s", part, result.Message)
+		}
+	}
+	if want := "arm64-bios,arm64-disk-bus"; response.AuditAnnotations["findings"] != want {
+		t.Errorf("audit annotations %v, want findings %s", response.AuditAnnotations, want)
+	}
+	if got := testutil.ToFloat64(v.Metrics.findings.WithLabelValues("arm64-bios", kindVM, "Deny")); got != 1 {
+		t.Errorf("arm64-bios counted %v times", got)
+	}
+	if got := testutil.ToFloat64(v.Metrics.requests.WithLabelValues("validate", kindVM, "CREATE", verdictDenied)); got != 1 {
+		t.Errorf("the refusal counted %v times", got)
+	}
+}
+
+func TestAGoodVMIsAllowedInSilence(t *testing.T) {
+	v, _ := newValidator(t)
+	response := judged(t, v, reviewOf(t, kindVM, build.VMOf(build.Typical("db")).Obj()))
+	if got := complaints(response); !response.Allowed || got != nil || response.AuditAnnotations != nil {
+		t.Errorf("allowed %v, %q, %v", response.Allowed, got, response.AuditAnnotations)
+	}
+}
+
+func TestACauseInAPreferenceIsToldWhereItWasChosen(t *testing.T) {
+	preference := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineClusterPreference", "metadata": map[string]any{"name": "old"},
+		"spec": map[string]any{"devices": map[string]any{"preferredDiskBus": "sata"}, "firmware": map[string]any{"preferredUseBios": true}},
+	}}
+	vm := build.VMOf(build.VMI("db").Disk("root", "").Architecture("arm64")).Preference("old").Obj()
+	v, _ := newValidator(t, preference)
+	response := judged(t, v, reviewOf(t, kindVM, vm))
+	got := complaints(response)
+	want := []string{"arm64-bios", "arm64-disk-bus"}
+	if response.Allowed || len(got) != len(want) {
+		t.Fatalf("allowed %v, causes %q", response.Allowed, got)
+	}
+	behind := []string{
+		"(VirtualMachineClusterPreference old sets domain.firmware.bootloader.bios by its spec.firmware.preferredUseBios)",
+		"(VirtualMachineClusterPreference old sets domain.devices.disks[0].disk.bus by its spec.devices.preferredDiskBus)",
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], "FieldValueNotSupported spec.preference.name: ") || !strings.Contains(got[i], "[virtward/"+want[i]+"]") || !strings.Contains(got[i], behind[i]) {
+			t.Errorf("cause %q: want rule %s at spec.preference.name, with %s", got[i], want[i], behind[i])
+		}
+	}
+}
+
+func TestAMissingInstancetypeIsAWarning(t *testing.T) {
+	v, _ := newValidator(t)
+	vm := build.VM("db").Instancetype("u1.small").Obj()
+	vm.Spec.Template.Spec.Domain.Memory = nil
+	response := judged(t, v, reviewOf(t, kindVM, vm))
+	if !response.Allowed || len(response.Warnings) == 0 || !strings.Contains(response.Warnings[0], "u1.small") {
+		t.Errorf("allowed %v, %q", response.Allowed, complaints(response))
+	}
+}
+
+func TestTheRatchet(t *testing.T) {
+	bad := arm64VM()
+	two := func(change func(*v1.VirtualMachine)) *v1.VirtualMachine {
+		vm := bad.DeepCopy()
+		change(vm)
+		return vm
+	}
+	disk := func(name string, bus v1.DiskBus) v1.Disk {
+		return v1.Disk{Name: name, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: bus}}}
+	}
+	volume := func(name string) v1.Volume {
+		return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{ContainerDisk: &v1.ContainerDiskSource{Image: "fedora"}}}
+	}
+	for name, tc := range map[string]struct {
+		vm      *v1.VirtualMachine
+		denied  []string
+		warned  int
+		dropped bool
+	}{
+		"an old fault is left alone": {
+			vm: two(func(vm *v1.VirtualMachine) {
+				vm.Spec.Template.Spec.Domain.Memory.Guest.Add(*vm.Spec.Template.Spec.Domain.Memory.Guest)
+			}),
+			warned: 2,
+		},
+		"a fault moves": {
+			vm: two(func(vm *v1.VirtualMachine) {
+				spec := &vm.Spec.Template.Spec
+				spec.Domain.Devices.Disks = append([]v1.Disk{disk("data", v1.DiskBusVirtio)}, spec.Domain.Devices.Disks...)
+				spec.Volumes = append(spec.Volumes, volume("data"))
+			}),
+			warned: 2,
+		},
+		"one is mended": {
+			vm:     two(func(vm *v1.VirtualMachine) { vm.Spec.Template.Spec.Domain.Firmware = nil }),
+			warned: 1,
+		},
+		"a fault is added": {
+			vm: two(func(vm *v1.VirtualMachine) {
+				spec := &vm.Spec.Template.Spec
+				spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disk("data", v1.DiskBusSATA))
+				spec.Volumes = append(spec.Volumes, volume("data"))
+			}),
+			denied: []string{"spec.template.spec.domain.devices.disks[1].disk.bus"},
+			warned: 2,
+		},
+		"a fault takes the place of another": {
+			vm:     two(func(vm *v1.VirtualMachine) { vm.Spec.Template.Spec.Domain.Devices.Disks[0].Disk.Bus = v1.DiskBusUSB }),
+			denied: []string{"spec.template.spec.domain.devices.disks[0].disk.bus"},
+			warned: 1,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, _ := newValidator(t)
+			response := judged(t, v, reviewOf(t, kindVM, tc.vm, update(t, bad)))
+			var denied []string
+			if response.Result != nil {
+				for _, c := range response.Result.Details.Causes {
+					denied = append(denied, c.Field)
+				}
+			}
+			if diff := cmp.Diff(tc.denied, denied); diff != "" || response.Allowed != (len(tc.denied) == 0) || len(response.Warnings) != tc.warned {
+				t.Errorf("allowed %v, %q\n%s", response.Allowed, complaints(response), diff)
+			}
+			for _, w := range response.Warnings {
+				if !strings.Contains(w, "it was so before this update") {
+					t.Errorf("the warning %q does not say that the fault is old", w)
+				}
+			}
+		})
+	}
+}
+
+func TestAVMIIsJudgedAsItArrived(t *testing.T) {
+	v, heard := newValidator(t)
+	response := judged(t, v, reviewOf(t, kindVMI, build.Typical("db").Obj()))
+	if response.Allowed || !strings.Contains(complaints(response)[0], "[virtward/vmi-complete]") {
+		t.Errorf("a VMI that nobody completed: allowed %v, %q", response.Allowed, complaints(response))
+	}
+	if len(heard.owners) != 0 {
+		t.Errorf("a VMI without an owner was reported to %v", heard.owners)
+	}
+
+	complete := completed(t, build.Typical("db").Obj())
+	if response := judged(t, v, reviewOf(t, kindVMI, complete)); !response.Allowed {
+		t.Errorf("a complete VMI is refused: %q", complaints(response))
+	}
+}
+
+// completed is a VMI as it comes out of the mutator.
+func completed(t testing.TB, vmi *v1.VirtualMachineInstance) *v1.VirtualMachineInstance {
+	t.Helper()
+	m := newMutator(t)
+	raw, err := json.Marshal(vmi)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response := answerOf(t, m, reviewOf(t, kindVMI, json.RawMessage(raw)))
+	done := &v1.VirtualMachineInstance{}
+	if err := json.Unmarshal([]byte(apply(t, raw, response.Patch)), done); err != nil {
+		t.Fatal(err)
+	}
+	return done
+}
+
+func TestARefusedVMIIsToldToItsOwner(t *testing.T) {
+	vmi := completed(t, build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64").Obj())
+	yes := true
+	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: kindVM, Name: "db", UID: "7", Controller: &yes}}
+	v, heard := newValidator(t)
+	if response := judged(t, v, reviewOf(t, kindVMI, vmi)); response.Allowed {
+		t.Fatal("allowed")
+	}
+	if diff := cmp.Diff([]string{"VirtualMachine default/db"}, heard.owners); diff != "" {
+		t.Fatal(diff)
+	}
+	if m := heard.messages[0]; !strings.HasPrefix(m, "VirtualMachineInstance db was refused: spec.domain.devices.disks[0].disk.bus: ") || !strings.Contains(m, "[virtward/arm64-disk-bus]") {
+		t.Errorf("event %q", m)
+	}
+
+	judged(t, v, reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.DryRun = &yes }))
+	if len(heard.owners) != 1 {
+		t.Error("a dry run left an event")
+	}
+}
+
+func TestOnlyKubeVirtUpdatesTheSpecOfAVMI(t *testing.T) {
+	old := completed(t, build.Typical("db").Obj())
+	changed := old.DeepCopy()
+	changed.Spec.Hostname = "other"
+	v, _ := newValidator(t)
+	if response := judged(t, v, reviewOf(t, kindVMI, changed, update(t, old))); response.Allowed {
+		t.Error("a user changed the spec of a VMI")
+	}
+	labelled := old.DeepCopy()
+	labelled.Labels = map[string]string{"mine": "yes"}
+	if response := judged(t, v, reviewOf(t, kindVMI, labelled, update(t, old))); !response.Allowed {
+		t.Errorf("a label: %q", complaints(response))
+	}
+}
+
+func TestWhatIsBeingDeletedIsLetGo(t *testing.T) {
+	v, _ := newValidator(t)
+	vm := arm64VM()
+	now := metav1.Now()
+	vm.DeletionTimestamp = &now
+	if response := judged(t, v, reviewOf(t, kindVM, vm)); !response.Allowed {
+		t.Errorf("refused: %q", complaints(response))
+	}
+	for _, operation := range []admissionv1.Operation{admissionv1.Delete, admissionv1.Connect} {
+		response := judged(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.Operation = operation }))
+		if !response.Allowed {
+			t.Errorf("%s refused: %q", operation, complaints(response))
+		}
+	}
+	response := judged(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }))
+	if !response.Allowed {
+		t.Error("a status was judged")
+	}
+}
+
+func TestATemplateIsJudgedWhereItStands(t *testing.T) {
+	v, _ := newValidator(t)
+	bad := build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64").Label("app", "db").Obj()
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
+	rs := &v1.VirtualMachineInstanceReplicaSet{Spec: v1.VirtualMachineInstanceReplicaSetSpec{
+		Selector: selector, Template: &v1.VirtualMachineInstanceTemplateSpec{ObjectMeta: bad.ObjectMeta, Spec: bad.Spec},
+	}}
+	pool := &poolv1beta1.VirtualMachinePool{Spec: poolv1beta1.VirtualMachinePoolSpec{
+		Selector: selector, VirtualMachineTemplate: &poolv1beta1.VirtualMachineTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: selector.MatchLabels}, Spec: build.VMOf(build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64")).Obj().Spec},
+	}}
+	inPool := func(r *admissionv1.AdmissionRequest) { r.Kind.Group, r.Kind.Version = "pool.kubevirt.io", "v1beta1" }
+
+	response := judged(t, v, reviewOf(t, "VirtualMachineInstanceReplicaSet", rs))
+	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.HasPrefix(got[0], "FieldValueNotSupported spec.template.spec.domain.devices.disks[0].disk.bus: ") {
+		t.Errorf("replica set: allowed %v, %q", response.Allowed, got)
+	}
+	response = judged(t, v, reviewOf(t, "VirtualMachinePool", pool, inPool))
+	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.HasPrefix(got[0], "FieldValueNotSupported spec.virtualMachineTemplate.spec.template.spec.domain.devices.disks[0].disk.bus: ") {
+		t.Errorf("pool: allowed %v, %q", response.Allowed, got)
+	}
+
+	more := pool.DeepCopy()
+	more.Spec.Paused = true
+	response = judged(t, v, reviewOf(t, "VirtualMachinePool", more, inPool, update(t, pool)))
+	if !response.Allowed || len(response.Warnings) != 1 {
+		t.Errorf("a pool with an old fault: allowed %v, %q", response.Allowed, complaints(response))
+	}
+	more.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
+	response = judged(t, v, reviewOf(t, "VirtualMachinePool", more, inPool, update(t, pool)))
+	if got := complaints(response); response.Allowed || len(got) != 3 {
+		t.Errorf("a pool with another selector: allowed %v, %q", response.Allowed, got)
+	}
+
+	rs.Spec.Template = nil
+	response = judged(t, v, reviewOf(t, "VirtualMachineInstanceReplicaSet", rs))
+	if got := complaints(response); len(got) != 1 || !strings.HasPrefix(got[0], "FieldValueRequired spec.template: ") {
+		t.Errorf("no template: %q", got)
+	}
+}
+
+func TestSettingsAreHeeded(t *testing.T) {
+	v, _ := newValidator(t)
+	settings, notes := validators.NewSettings(v.Rules, policyv1alpha1.RuleSettings{Spec: policyv1alpha1.RuleSettingsSpec{Rules: []policyv1alpha1.RuleSetting{
+		{Rule: "arm64-bios", Severity: "Off"},
+		{Rule: "arm64-disk-bus", Severity: "Warn", NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": "lab"}}},
+	}}})
+	if len(notes) != 0 {
+		t.Fatal(notes)
+	}
+	v.Settings = func() *validators.Settings { return settings }
+	lab := k8slabels.Set{"env": "lab"}
+	v.NamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return lab, nil }
+	response := judged(t, v, reviewOf(t, kindVM, arm64VM()))
+	if got := complaints(response); !response.Allowed || len(got) != 1 || !strings.Contains(got[0], "[virtward/arm64-disk-bus]") {
+		t.Errorf("in the lab: allowed %v, %q", response.Allowed, got)
+	}
+	lab = nil
+	if response := judged(t, v, reviewOf(t, kindVM, arm64VM())); response.Allowed || len(complaints(response)) != 1 {
+		t.Errorf("elsewhere: allowed %v, %q", response.Allowed, complaints(response))
+	}
+}
+
+func TestRuleSettingsNameRulesThatExist(t *testing.T) {
+	v, _ := newValidator(t)
+	settings := policyv1alpha1.RuleSettings{Spec: policyv1alpha1.RuleSettingsSpec{Rules: []policyv1alpha1.RuleSetting{{Rule: "arm64-disk-buss", Severity: "Warn"}}}}
+	ours := func(r *admissionv1.AdmissionRequest) {
+		r.Kind.Group, r.Kind.Version, r.Namespace = "policy.virtward.io", "v1alpha1", ""
+	}
+	response := judged(t, v, reviewOf(t, "RuleSettings", settings, ours))
+	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "spec.rules[0].rule") || !strings.Contains(got[0], "arm64-disk-bus") {
+		t.Errorf("allowed %v, %q", response.Allowed, got)
+	}
+	settings.Spec.Rules[0].Rule = "arm64-disk-bus"
+	if response := judged(t, v, reviewOf(t, "RuleSettings", settings, ours)); !response.Allowed {
+		t.Errorf("refused: %q", complaints(response))
+	}
+}
+
+func TestWhatCannotBeDecidedIsRefusedForNow(t *testing.T) {
+	cases := map[string]func(*Validator){
+		"no facts yet":     func(v *Validator) { v.Facts = func() *platform.Facts { return nil } },
+		"an unknown world": func(v *Validator) { v.Objects = broken{} },
+		"no hypervisor": func(v *Validator) {
+			facts := v.Facts().WithHypervisor(platform.Hypervisor{Name: "xen"})
+			v.Facts = func() *platform.Facts { return facts }
+		},
+	}
+	for name, change := range cases {
+		t.Run(name, func(t *testing.T) {
+			v, _ := newValidator(t)
+			change(v)
+			response := judged(t, v, reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
+			if response.Allowed || response.Result.Code != 503 || !strings.HasPrefix(response.Result.Message, "virtward could not check this object, try again: ") {
+				t.Errorf("answer %+v", response.Result)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeReadIsRefused(t *testing.T) {
+	v, _ := newValidator(t)
+	for text, want := range map[string]string{
+		`{"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}}}`: "spec.template.spec.domain.memory.guest: ",
+		`{"spec":{"template":7}}`: "spec: ",
+		`{`:                       "spec: ",
+	} {
+		response := judged(t, v, reviewOf(t, kindVM, json.RawMessage(`{}`), func(r *admissionv1.AdmissionRequest) { r.Object.Raw = nil }))
+		if text != `{` {
+			response = judged(t, v, reviewOf(t, kindVM, json.RawMessage(text)))
+		}
+		got := complaints(response)
+		if response.Allowed || len(got) != 1 || !strings.Contains(got[0], " "+want) || !strings.Contains(got[0], "[virtward/object-readable]") {
+			t.Errorf("%s: allowed %v, %q", text, response.Allowed, got)
+		}
+	}
+}
+
+func TestManyCausesAreCut(t *testing.T) {
+	vmi := build.VMI("db").Architecture("arm64")
+	for i := range 70 {
+		name := fmt.Sprintf("disk-%d", i)
+		vmi.Disk(name, v1.DiskBusSATA)
+	}
+	v, _ := newValidator(t)
+	response := judged(t, v, reviewOf(t, kindVM, build.VMOf(vmi).Obj()))
+	causes := response.Result.Details.Causes
+	if len(causes) != maxCauses || !strings.HasSuffix(causes[maxCauses-1].Message, "(and 20 more findings, which kubectl virtward explain shows)") {
+		t.Errorf("%d causes, the last one %q", len(causes), causes[len(causes)-1].Message)
+	}
+}
+
+func TestLongValuesAreCut(t *testing.T) {
+	vm := arm64VM()
+	vm.Spec.Template.Spec.Domain.CPU = &v1.CPU{Model: strings.Repeat("é", 1<<20)}
+	v, _ := newValidator(t)
+	response := judged(t, v, reviewOf(t, kindVM, vm))
+	if response.Allowed || len(response.Result.Message) > 16<<10 {
+		t.Errorf("allowed %v, a message of %d bytes", response.Allowed, len(response.Result.Message))
+	}
+}
+
+// FuzzValidate: whatever bytes arrive, they are answered: with an error that says why they are no request, or
+// with an answer whose causes are complete, sorted and within bounds.
+func FuzzValidate(f *testing.F) {
+	for i, object := range writtenVMIs(f) {
+		if i%50 == 0 {
+			f.Add(reviewOf(f, kindVMI, json.RawMessage(object)))
+			f.Add(reviewOf(f, kindVMI, json.RawMessage(object), update(f, build.Typical("db").Obj())))
+		}
+	}
+	f.Add(reviewOf(f, kindVM, arm64VM()))
+	f.Add(reviewOf(f, kindVM, arm64VM(), update(f, build.VM("db").Instancetype("u1.small").Obj())))
+	f.Add(reviewOf(f, "VirtualMachineInstanceReplicaSet", json.RawMessage(`{"spec":{"selector":{},"template":{"spec":{"domain":{}}}}}`)))
+	for _, kind := range []string{"VirtualMachineInstancetype", "VirtualMachineClusterPreference"} {
+		f.Add(reviewOf(f, kind, json.RawMessage(`{"spec":{"cpu":{},"memory":{}}}`), func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "instancetype.kubevirt.io" }))
+	}
+	f.Add(reviewOf(f, "VirtualMachinePool", json.RawMessage(`{"spec":{"virtualMachineTemplate":{"spec":{"template":{"spec":{}}}}}}`), func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "pool.kubevirt.io" }))
+	f.Add(reviewOf(f, "RuleSettings", json.RawMessage(`{"spec":{"rules":[{"rule":"x","severity":"Off"}]}}`), func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "policy.virtward.io" }))
+	v, _ := newValidator(f)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		data, err := v.Review(context.Background(), body)
+		if err != nil {
+			return
+		}
+		var answer admissionv1.AdmissionReview
+		if err := json.Unmarshal(data, &answer); err != nil {
+			t.Fatalf("the answer is no AdmissionReview: %v", err)
+		}
+		r := answer.Response
+		if len(r.Warnings) > maxWarnings+1 || len(data) > 256<<10 {
+			t.Fatalf("%d warnings, %d bytes", len(r.Warnings), len(data))
+		}
+		if r.Allowed {
+			return
+		}
+		if r.Result.Code != 422 {
+			t.Fatalf("code %d: %s", r.Result.Code, r.Result.Message)
+		}
+		causes := r.Result.Details.Causes
+		if len(causes) == 0 || len(causes) > maxCauses {
+			t.Fatalf("%d causes", len(causes))
+		}
+		sorted := slices.IsSortedFunc(causes, func(a, b metav1.StatusCause) int { return strings.Compare(a.Field, b.Field) })
+		if !sorted {
+			t.Error("the causes are not sorted by field")
+		}
+		for _, c := range causes {
+			if c.Field == "" || c.Type == "" || !strings.Contains(c.Message, "[virtward/") && len(c.Message) <= maxText {
+				t.Errorf("a cause that says too little: %+v", c)
+			}
+		}
+	})
+}
