@@ -46,14 +46,11 @@ func (v *Verdict) document() map[string]any {
 	return document(&vm, nil)
 }
 
-// identity tells a finding from others on the same object.
+// identity tells a finding from others on the same object. Who determines the value is no part of it: an
+// instancetype that is written out in full leaves the VM as it was.
 func identity(f *validators.Finding, object map[string]any) string {
-	chosen := ""
-	if f.Effective != "" {
-		chosen = f.Error.Field
-	}
 	detail := places.ReplaceAllString(f.Error.Detail, "[*]")
-	return strings.Join([]string{f.Rule, keyed(object, f.Where()), chosen, string(f.Error.Type), fmt.Sprint(f.Error.BadValue), detail}, "\x00")
+	return strings.Join([]string{f.Rule, keyed(object, f.Where()), string(f.Error.Type), fmt.Sprint(f.Error.BadValue), detail}, "\x00")
 }
 
 // places are those of elements, which a message may name.

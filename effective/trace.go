@@ -61,9 +61,9 @@ func chosenBy(matcher string, named bool) *field.Path {
 
 func (s *source) move(f *validators.Finding) {
 	moved := *f.Error
-	path := strings.TrimPrefix(f.Error.Field, templateSpec+".")
-	moved.Detail = fmt.Sprintf("%s (%s sets %s by its %s)", f.Error.Detail, s.describe, path, s.behind(path))
 	moved.Field = s.at.String()
+	path := strings.TrimPrefix(f.Error.Field, templateSpec+".")
+	f.Source = fmt.Sprintf("%s sets %s by its %s", s.describe, path, s.behind(path))
 	f.Effective, f.Error = f.Error.Field, &moved
 }
 

@@ -17,7 +17,13 @@ func (i *Instancetype) FieldBehind(path string) string { return behind(instancet
 
 // FieldBehind is the field of a preference that determines a field of a VMI's spec, given relative to the
 // spec: spec.devices.preferredDiskBus for domain.devices.disks[0].disk.bus. It is spec where none is known to.
-func (p *Preference) FieldBehind(path string) string { return behind(preferenceFields(), path) }
+func (p *Preference) FieldBehind(path string) string {
+	field := behind(preferenceFields(), path)
+	if field == "spec.firmware.preferredEfi" && p.Spec.Firmware != nil && p.Spec.Firmware.PreferredEfi == nil {
+		return "spec.firmware.preferredUseEfi" // deprecated, and still heeded
+	}
+	return field
+}
 
 // origin says which field of the object, below its spec, is behind a field of a VMI's spec and those below it.
 type origin struct{ path, field string }

@@ -93,8 +93,10 @@ func missingFields(s *Subject) field.ErrorList {
 	for _, c := range s.Missing {
 		if !told[c.Path] {
 			told[c.Path] = true
-			errs = append(errs, &field.Error{Type: field.ErrorTypeRequired, Field: c.Path, BadValue: "",
-				Detail: fmt.Sprintf("layer %s fills this, but it arrived without", c.Layer)})
+			errs = append(errs, &field.Error{
+				Type: field.ErrorTypeRequired, Field: c.Path, BadValue: "",
+				Detail: fmt.Sprintf("layer %s fills this, but it arrived without", c.Layer),
+			})
 		}
 	}
 	return errs

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +80,7 @@ func checkFindings(t *testing.T, findings []validators.Finding) {
 			t.Errorf("a finding that says nothing: %+v", f)
 		}
 	}
-	if !slices.IsSortedFunc(findings, func(a, b validators.Finding) int { return strings.Compare(a.Error.Field, b.Error.Field) }) {
+	if !slices.IsSortedFunc(findings, func(a, b validators.Finding) int { return validators.ComparePaths(a.Error.Field, b.Error.Field) }) {
 		t.Error("findings are not sorted by field")
 	}
 }

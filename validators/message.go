@@ -1,8 +1,6 @@
 package validators
 
-import (
-	"strings"
-)
+import "strings"
 
 // maxValue bounds the value that a message quotes, in bytes: a user may have written a whole file.
 const maxValue = 200
@@ -12,19 +10,27 @@ const maxValue = 200
 //
 //	Unsupported value: "sata": disks of arm64 are on a virtio or scsi bus [virtward/arm64-disk-bus] Set the bus to virtio or scsi, or leave it out.
 func (f *Finding) Message() string {
-	var b strings.Builder
-	b.WriteString(f.body())
-	switch {
-	case f.Known:
-		b.WriteString(" (it was so before this update; a new object would be refused)")
-	case f.Layer != "" && f.Effective == "":
-		b.WriteString(" (filled by " + f.Layer + ")")
-	}
-	b.WriteString(" [virtward/" + f.Rule + "]")
+	message := f.Text() + " [virtward/" + f.Rule + "]"
 	if f.Remedy != "" {
-		b.WriteString(" " + f.Remedy)
+		message += " " + f.Remedy
 	}
-	return b.String()
+	return message
+}
+
+// Text is what is wrong, without the rule and the remedy: the type, the value, the detail, and where the value
+// comes from.
+func (f *Finding) Text() string {
+	text := f.body()
+	switch {
+	case f.Source != "":
+		text += " (" + f.Source + ")"
+	case f.Layer != "":
+		text += " (filled by " + f.Layer + ")"
+	}
+	if f.Known {
+		text += " (it was so before this update; a new object would be refused)"
+	}
+	return text
 }
 
 // body is the error's, with a long value cut.

@@ -105,6 +105,9 @@ type Finding struct {
 	// Effective is the field in the effective object, where Error names the one through which it came
 	// about: spec.instancetype.name. Empty if they are the same.
 	Effective string
+	// Source says what determines the value then: "VirtualMachineClusterPreference old sets
+	// domain.devices.disks[0].disk.bus by its spec.devices.preferredDiskBus".
+	Source string
 	// Known tells that the object before the update had this finding too, so that it warns and does not deny.
 	Known bool
 }
@@ -144,6 +147,38 @@ func (t Table) Check(s *Subject, scopes Scope) []Finding {
 // Sort orders findings by field, then by rule.
 func Sort(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Error.Field, b.Error.Field), cmp.Compare(a.Rule, b.Rule))
+		return cmp.Or(ComparePaths(a.Error.Field, b.Error.Field), cmp.Compare(a.Rule, b.Rule))
 	})
 }
+
+// ComparePaths orders the paths of fields: numbers in them by value, so that disks[2] comes before disks[10].
+func ComparePaths(a, b string) int {
+	for i := 0; i < len(a) && i < len(b); i++ {
+		if a[i] == b[i] {
+			continue
+		}
+		if n, m := digits(a, i), digits(b, i); n > 0 && m > 0 {
+			return cmp.Or(cmp.Compare(n, m), cmp.Compare(a[i], b[i]))
+		}
+		return cmp.Compare(a[i], b[i])
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// digits is the length of the number that i is in or right behind; 0 if there is none. Numbers that are equal up
+// to i are ordered by it, as they have no leading zeroes.
+func digits(path string, i int) int {
+	begin, end := i, i
+	for begin > 0 && isDigit(path[begin-1]) {
+		begin--
+	}
+	for end < len(path) && isDigit(path[end]) {
+		end++
+	}
+	if begin == 0 || path[begin-1] != '[' {
+		return 0
+	}
+	return end - begin
+}
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }

@@ -236,10 +236,10 @@ func (e *examination) instancetype() error {
 	if !ok {
 		return nil
 	}
-	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Instancetype: &object.Spec}
+	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec"), Instancetype: &object.Spec}
 	var was *validators.Subject
 	if old != nil {
-		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Instancetype: &old.Spec}
+		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec"), Instancetype: &old.Spec}
 	}
 	return e.alone(subject, validators.OnInstancetype, object, was, old)
 }
@@ -249,10 +249,10 @@ func (e *examination) preference() error {
 	if !ok {
 		return nil
 	}
-	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Preference: &object.Spec}
+	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec"), Preference: &object.Spec}
 	var was *validators.Subject
 	if old != nil {
-		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Preference: &old.Spec}
+		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec"), Preference: &old.Spec}
 	}
 	return e.alone(subject, validators.OnPreference, object, was, old)
 }

@@ -534,7 +534,7 @@ func FuzzValidate(f *testing.F) {
 		if len(causes) == 0 || len(causes) > maxCauses {
 			t.Fatalf("%d causes", len(causes))
 		}
-		sorted := slices.IsSortedFunc(causes, func(a, b metav1.StatusCause) int { return strings.Compare(a.Field, b.Field) })
+		sorted := slices.IsSortedFunc(causes, func(a, b metav1.StatusCause) int { return validators.ComparePaths(a.Field, b.Field) })
 		if !sorted {
 			t.Error("the causes are not sorted by field")
 		}

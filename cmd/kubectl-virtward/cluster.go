@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -68,18 +69,18 @@ type target struct {
 }
 
 // read fetches the virtual machines that the command line names.
-func (c *cluster) read(ctx context.Context, args []string) ([]subject, error) {
+func (c *cluster) read(ctx context.Context, args []string) ([]documents.Document, error) {
 	targets, err := namedTargets(args)
 	if err != nil {
 		return nil, usageError{err}
 	}
-	var subjects []subject
+	var subjects []documents.Document
 	for _, t := range targets {
 		object, err := c.client.Resource(t.resource).Namespace(c.namespace).Get(ctx, t.name, metav1.GetOptions{})
 		if err != nil {
 			return nil, fmt.Errorf("reading %s %s/%s: %w", t.resource.Resource, c.namespace, t.name, err)
 		}
-		subjects = append(subjects, subject{source: "cluster", object: object})
+		subjects = append(subjects, documents.Document{Source: sourceCluster, Object: object})
 	}
 	return subjects, nil
 }

@@ -12,6 +12,15 @@ const pluginScript = `#!/bin/sh
 exec kubectl-virtward __complete "$@"
 `
 
+// completeFlags offers the values of flags.
+func completeFlags(cmd *cobra.Command, values map[string][]string) {
+	for flag, words := range values {
+		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // the command has no such flag
+		}
+	}
+}
+
 // addCompletion adds cobra's completion command, and to it the script for kubectl.
 func addCompletion(root *cobra.Command, name string) {
 	root.InitDefaultCompletionCmd("completion")

@@ -1,8 +1,9 @@
 // Command kubectl-virtward is the command line of Virtward, by itself or as kubectl virtward.
 //
 // What enters: manifests, or a cluster that it reads. What leaves: how the virtual machines among them will
-// run, from the same pipeline that the webhooks use. It never changes anything in a cluster.
+// run and what is wrong with them, from the same pipeline that the webhooks use; and the rules that say so. It
+// never changes anything in a cluster.
 //
-// It exits with 0 when all is well, with 1 when virtual machines have conflicts, answers disagree, or
+// It exits with 0 when all is well, with 1 when virtual machines are refused, answers disagree, or
 // something could not be read, and with 2 when it was called wrongly.
 package main

@@ -37,9 +37,16 @@ const (
 	outputYAML  = "yaml"
 	outputTable = "table"
 	outputJSON  = "json"
+	outputJUnit = "junit"
+	outputSARIF = "sarif"
 )
 
-func outputs() []string { return []string{outputYAML, outputTable, outputJSON} }
+func outputs() []string {
+	return []string{outputYAML, outputTable, outputJSON, outputJUnit, outputSARIF}
+}
+
+// forPeople tells whether an output says of itself all that its reader should know.
+func forPeople(output string) bool { return output == outputYAML || output == outputTable }
 
 func architectures() []string { return []string{platform.AMD64, platform.ARM64, platform.S390X} }
 
@@ -51,8 +58,8 @@ func explainCommand(name string, streams genericiooptions.IOStreams) *cobra.Comm
 	o := &explainOptions{streams: streams, config: genericclioptions.NewConfigFlags(true), output: outputYAML}
 	cmd := &cobra.Command{
 		Use:   "explain (TYPE/NAME ... | -f FILE ...)",
-		Short: "Show how virtual machines will really run, and who set which field",
-		Long: `Show how virtual machines will really run, and who set which field.
+		Short: "Show how virtual machines will really run, who set which field, and what is wrong",
+		Long: `Show how virtual machines will really run, who set which field, and what is wrong.
 
 A VirtualMachine or VirtualMachineInstance says little of what will run. explain expands its instancetype and
 preference, completes it for the hypervisor and the architecture, and shows the result. By default that is
@@ -65,10 +72,15 @@ DataVolumes, PersistentVolumeClaims, VolumeSnapshots and presets are taken from 
 --instancetype and --preference. With --from-cluster, the cluster is asked for what the files do not hold.
 TYPE/NAME explains an object of the cluster: vm/NAME or vmi/NAME.
 
-Conflicts, warnings and notes stand above each virtual machine; with -o json they are in the document, and for
-whoever watches on standard error too.
+The result is checked by the rules that the webhooks in the cluster check it by. Findings, warnings and notes
+stand above each virtual machine, and findings also at the fields that they are about; with -o json they are in
+the document. -o junit and -o sarif write nothing but findings, for CI systems: a test for each virtual machine,
+and annotations at the lines of the files. For whoever watches, all is told on standard error then.
 
-It exits with 1 if KubeVirt would refuse a virtual machine, or not start it, because of conflicts.`,
+RuleSettings among the files, or in the cluster if it is asked, set the severities of the rules; so that those that
+select namespaces can be applied, Namespaces among the files are read too.
+
+It exits with 1 if a virtual machine is refused. Warnings do not count.`,
 		Example: example(name, `  # How will these virtual machines run?
   PROGRAM explain -f vm.yaml
 
@@ -82,7 +94,10 @@ It exits with 1 if KubeVirt would refuse a virtual machine, or not start it, bec
   PROGRAM explain -f vm.yaml --from-cluster
 
   # A virtual machine of the cluster, for another program
-  PROGRAM explain vm/db -n shop -o json`),
+  PROGRAM explain vm/db -n shop -o json
+
+  # All virtual machines of a repository, as annotations of a pull request
+  PROGRAM explain -R -f manifests -o sarif > virtward.sarif`),
 		Args: func(cmd *cobra.Command, args []string) error { return o.validate(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
@@ -109,17 +124,13 @@ It exits with 1 if KubeVirt would refuse a virtual machine, or not start it, bec
 
 // addCompletion offers the values of flags and the names of virtual machines.
 func (o *explainOptions) addCompletion(cmd *cobra.Command) {
-	for flag, values := range map[string][]string{
+	completeFlags(cmd, map[string][]string{
 		"hypervisor":       platform.HypervisorNames(),
 		"arch":             architectures(),
 		"output":           outputs(),
 		"rollout-strategy": rolloutStrategies(),
 		"mshv-cpu-model":   {"auto", "none"},
-	} {
-		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // the flag is defined above
-		}
-	}
+	})
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		return o.completeNames(cmd.Context(), args, word)
 	}
@@ -150,7 +161,7 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// run reads, evaluates and prints. Conflicts are an error, after everything was printed.
+// run reads, evaluates and prints. Refusals are an error, after everything was printed.
 func (o *explainOptions) run(ctx context.Context, args []string) error {
 	in, err := o.gather(ctx, args)
 	if err != nil {
@@ -161,24 +172,29 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 		return err
 	}
 	o.complain(in, explanations)
-	if err := write(o, explanations); err != nil {
+	if err := o.write(in, explanations); err != nil {
 		return err
 	}
-	return conflictsIn(explanations)
+	return refusalsIn(explanations)
 }
 
-func write(o *explainOptions, explanations []*explanation.Explanation) error {
+func (o *explainOptions) write(in *inputs, explanations []*explanation.Explanation) error {
 	switch o.output {
 	case outputTable:
 		return explanation.WriteTable(o.streams.Out, explanations)
 	case outputJSON:
 		return explanation.WriteJSON(o.streams.Out, explanations)
+	case outputJUnit:
+		return explanation.WriteJUnit(o.streams.Out, explanations)
+	case outputSARIF:
+		return explanation.WriteSARIF(o.streams.Out, explanations, in.registry.Rules(), version)
 	}
 	return explanation.WriteYAML(o.streams.Out, explanations)
 }
 
 // complain tells on standard error what no document says: what was passed over, and what is wrong with the
-// objects referred to. JSON is for programs, so with it people are told here of everything, each thing once.
+// objects referred to. Some outputs are for programs, so with them people are told here of everything, each thing
+// once.
 func (o *explainOptions) complain(in *inputs, explanations []*explanation.Explanation) {
 	told := map[string]bool{}
 	tell := func(kind, text string) {
@@ -194,7 +210,7 @@ func (o *explainOptions) complain(in *inputs, explanations []*explanation.Explan
 	for _, w := range in.warnings {
 		tell("warning", w)
 	}
-	if o.output != outputJSON {
+	if forPeople(o.output) {
 		return
 	}
 	for _, e := range explanations {
@@ -208,27 +224,25 @@ func (o *explainOptions) complain(in *inputs, explanations []*explanation.Explan
 		for _, w := range e.OwnWarnings() {
 			tell("warning", about+w)
 		}
-		for _, c := range e.Conflicts {
-			tell("conflict", about+c.Field+": "+c.Message)
+		for i := range e.Findings {
+			tell(e.Findings[i].Kind(), about+e.Findings[i].String())
 		}
 	}
 }
 
-// conflictsIn is the error that sums up conflicts, which were told already; nil if there are none.
-func conflictsIn(explanations []*explanation.Explanation) error {
-	var with []*explanation.Explanation
+// refusalsIn is the error that sums up refusals, which were told already; nil if there are none.
+func refusalsIn(explanations []*explanation.Explanation) error {
+	var refused []*explanation.Explanation
 	for _, e := range explanations {
-		if len(e.Conflicts) > 0 {
-			with = append(with, e)
+		if !e.Allowed {
+			refused = append(refused, e)
 		}
 	}
-	switch {
-	case len(with) == 0:
+	switch len(refused) {
+	case 0:
 		return nil
-	case len(with) == 1 && len(with[0].Conflicts) == 1:
-		return fmt.Errorf("%s: %s has a conflict at %s", with[0].Source, with[0].Object, with[0].Conflicts[0].Field)
-	case len(with) == 1:
-		return fmt.Errorf("%s: %s has %d conflicts, the first one at %s", with[0].Source, with[0].Object, len(with[0].Conflicts), with[0].Conflicts[0].Field)
+	case 1:
+		return fmt.Errorf("%s: %s", refused[0].Source, refused[0].Summary())
 	}
-	return fmt.Errorf("%d of %d virtual machines have conflicts, the first one %s of %s", len(with), len(explanations), with[0].Object, with[0].Source)
+	return fmt.Errorf("%d of %d virtual machines are refused, the first one %s of %s", len(refused), len(explanations), refused[0].Object, refused[0].Source)
 }

@@ -27,6 +27,10 @@ func TestExplainGolden(t *testing.T) {
 		{name: "vm-without-instancetype", args: []string{"-f", "testdata/vm.yaml"}},
 		{name: "many", args: []string{"-f", "testdata/many.yaml"}},
 		{name: "conflict", args: []string{"-f", "testdata/conflict.yaml", "--instancetype", "testdata/u1.yaml"}, code: exitFailed},
+		{name: "refused", args: []string{"-f", "testdata/refused.yaml"}, code: exitFailed},
+		{name: "refused-by-preference", args: []string{"-f", "testdata/refused-by-preference.yaml"}, code: exitFailed},
+		{name: "refused-json", args: []string{"-f", "testdata/refused.json"}, code: exitFailed},
+		{name: "settings", args: []string{"-f", "testdata/refused.yaml", "-f", "testdata/settings.yaml"}, code: exitFailed},
 	} {
 		for _, output := range outputs() {
 			t.Run(c.name+"/"+output, func(t *testing.T) {
@@ -36,7 +40,7 @@ func TestExplainGolden(t *testing.T) {
 				}
 				golden(t, c.name+"."+output, got.out)
 				complaints := c.name + ".stderr"
-				if output == outputJSON {
+				if !forPeople(output) {
 					complaints = c.name + ".json.stderr" // all that the others say in the document
 				}
 				golden(t, complaints, got.errOut)
@@ -100,6 +104,8 @@ func TestExplainErrors(t *testing.T) {
 		{name: "refused configuration", stdin: head + "---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\nmetadata: {name: k, namespace: kv}\nspec: {configuration: {imagePullPolicy: Sometimes}}\n", want: `standard input: document 2: KubeVirt kv/k: spec.configuration.imagePullPolicy: "Sometimes" is not a pull policy`},
 		{name: "stdin twice", stdin: head, args: []string{"--kubevirt", "-"}, want: "standard input: is named more than once on the command line"},
 		{name: "too large", stdin: strings.Repeat(" ", 16<<20+1), want: "standard input: larger than 16 MiB, which is more than is read of one file"},
+		{name: "version of settings", stdin: head + "---\napiVersion: policy.virtward.io/v2\nkind: RuleSettings\n", want: "standard input: document 2: apiVersion: policy.virtward.io/v2 is not a version that Virtward serves RuleSettings in: use policy.virtward.io/v1alpha1"},
+		{name: "severity of settings", stdin: head + "---\napiVersion: policy.virtward.io/v1alpha1\nkind: RuleSettings\nmetadata: {name: s}\nspec: {rules: [{rule: a, severity: Off}]}\n", want: "standard input: document 2: RuleSettings s: spec.rules[0].severity: is true or false where a text is expected"},
 		{name: "no kubeconfig", stdin: head, args: []string{"--from-cluster", "--kubeconfig", "/absent/config"}, want: "reading the kubeconfig: stat /absent/config: no such file or directory"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -157,11 +163,14 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-func TestConflictErrors(t *testing.T) {
-	const one = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\n"
+func TestRefusalErrors(t *testing.T) {
+	const one = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {runStrategy: Always}\n"
+	const two = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {runStrategy: Sometimes}\n"
+	const none = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: b}\nspec: {domain: {memory: {guest: 1Gi}}}\n"
 	for _, c := range []struct{ name, stdin, want string }{
-		{"one", one, "standard input: document 1: VirtualMachine default/a has a conflict at spec.template"},
-		{"two machines", one + "---\n" + one, "2 of 2 virtual machines have conflicts, the first one VirtualMachine default/a of standard input: document 1"},
+		{"one", one, "standard input: document 1: VirtualMachine default/a is refused: a finding at spec.template"},
+		{"two", two + "---\n" + none, "standard input: document 1: VirtualMachine default/a is refused: 2 findings, the first one at spec.runStrategy"},
+		{"two machines", none + "---\n" + one + "---\n" + one, "2 of 3 virtual machines are refused, the first one VirtualMachine default/a of standard input: document 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := call(t, c.stdin, "explain", "-f", "-")
@@ -172,6 +181,16 @@ func TestConflictErrors(t *testing.T) {
 				t.Error("what can be explained was not printed")
 			}
 		})
+	}
+}
+
+// TestWarningsDoNotFail shows that what is deprecated is told, and no more.
+func TestWarningsDoNotFail(t *testing.T) {
+	const vm = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {running: true, template: {spec: {domain: {memory: {guest: 1Gi}}}}}\n"
+	got := call(t, vm, "explain", "-f", "-")
+	const want = "# warning: spec.running: Invalid value: true: is deprecated: use spec.runStrategy: Always [virtward/vm-running-deprecated]\n"
+	if got.code != exitOK || got.errOut != "" || !strings.Contains(got.out, want) {
+		t.Errorf("code %d, errors %q, and the output lacks %q:\n%s", got.code, got.errOut, want, got.out)
 	}
 }
 
@@ -251,12 +270,18 @@ func TestDirectories(t *testing.T) {
 	}
 }
 
+// forbidden is what nobody may read.
+const forbidden = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"you may not"}`
+
 // api serves objects as an API server does, and everything else as absent. It stands for the network.
 func api(t *testing.T, objects map[string]string) (kubeconfig string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		body, ok := objects[r.URL.Path]
+		if body == forbidden {
+			w.WriteHeader(http.StatusForbidden)
+		}
 		if !ok {
 			w.WriteHeader(http.StatusNotFound)
 			body = `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404,"message":"it is not there"}`

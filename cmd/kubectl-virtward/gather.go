@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
+	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
 )
@@ -53,7 +54,15 @@ func (o *explainOptions) gather(ctx context.Context, args []string) (*inputs, er
 	if cluster != nil {
 		in.objects = both{files: memory, cluster: cluster.objects}
 	}
-	in.facts, err = o.facts(ctx, files.kubevirts, cluster, stdin)
+	if in.facts, err = o.facts(ctx, files.kubevirts, cluster, stdin); err != nil {
+		return nil, err
+	}
+	if in.registry, err = hypervisors.NewRegistry(hypervisors.BuiltIn()...); err != nil {
+		return nil, err
+	}
+	var notes []string
+	in.settings, notes, err = readSettings(ctx, files, cluster, in.registry.Rules())
+	in.facts.Notes = append(in.facts.Notes, notes...)
 	return in, err
 }
 

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -23,6 +25,9 @@ import (
 // defaultNamespace is where objects are that name no namespace, when no cluster is asked.
 const defaultNamespace = "default"
 
+// sourceCluster is where objects were read that no file holds.
+const sourceCluster = "cluster"
+
 // The kinds of kubevirt.io that explain knows by name.
 const (
 	kindVM       = "VirtualMachine"
@@ -33,25 +38,23 @@ const (
 // inputs is everything that explain works on, read and sorted.
 type inputs struct {
 	// subjects are the virtual machines.
-	subjects []subject
+	subjects []documents.Document
+	registry *hypervisors.Registry
 	facts    *platform.Facts
 	objects  lookup.Objects
+	settings *settings
 	// namespace of subjects that name none.
 	namespace string
 	// notes say what was passed over, warnings what of the objects referred to is unknown.
 	notes, warnings []string
 }
 
-// subject is a virtual machine to explain, and where it was read.
-type subject struct {
-	source string
-	object *unstructured.Unstructured
-}
-
 // sorted are the documents of files by what they are good for.
 type sorted struct {
-	subjects   []subject
+	subjects   []documents.Document
 	kubevirts  []documents.Document
+	settings   []documents.Document
+	namespaces []*unstructured.Unstructured
 	references []*unstructured.Unstructured
 	notes      []string
 	warnings   []string
@@ -70,9 +73,13 @@ func sort(all []documents.Document) (*sorted, error) {
 			if err := checkVersion(kind); err != nil {
 				return nil, fmt.Errorf("%s: %w", d.Location(), err)
 			}
-			s.subjects = append(s.subjects, subject{source: d.Location(), object: d.Object})
+			s.subjects = append(s.subjects, d)
 		case kind.Group == v1.GroupVersion.Group && kind.Kind == kindKubeVirt:
 			s.kubevirts = append(s.kubevirts, d)
+		case isRuleSettings(kind):
+			s.settings = append(s.settings, d)
+		case kind.Group == "" && kind.Kind == kindNamespace:
+			s.namespaces = append(s.namespaces, d.Object)
 		case isReference(kind):
 			if d.Object.GetName() == "" {
 				return nil, fmt.Errorf("%s: %s needs a metadata.name", d.Location(), kind.Kind)
@@ -144,38 +151,59 @@ func checkVersion(kind schema.GroupVersionKind) error {
 
 // explainAll evaluates the subjects in their order.
 func explainAll(ctx context.Context, in *inputs) ([]*explanation.Explanation, error) {
-	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
-	if err != nil {
-		return nil, err
-	}
-	pipeline := effective.NewPipeline(registry)
+	pipeline := effective.NewPipeline(in.registry)
 	explanations := make([]*explanation.Explanation, 0, len(in.subjects))
 	for _, s := range in.subjects {
 		e, err := explainOne(ctx, pipeline, in, s)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s %s: %w", s.source, s.object.GetKind(), s.object.GetName(), err)
+			return nil, fmt.Errorf("%s: %s %s: %w", s.Location(), s.Object.GetKind(), s.Object.GetName(), err)
 		}
 		explanations = append(explanations, e)
 	}
 	return explanations, nil
 }
 
-func explainOne(ctx context.Context, pipeline *effective.Pipeline, in *inputs, s subject) (*explanation.Explanation, error) {
-	input, warnings, err := decode(s.object, in.namespace)
+func explainOne(ctx context.Context, pipeline *effective.Pipeline, in *inputs, s documents.Document) (*explanation.Explanation, error) {
+	input, warnings, err := decode(s.Object, in.namespace)
 	if err != nil {
 		return nil, err
 	}
+	if input.Raw, err = json.Marshal(s.Object.Object); err != nil {
+		return nil, fmt.Errorf("encoding the object: %w", err)
+	}
 	input.Facts = in.facts
+	if s.Source == sourceCluster && input.VMI != nil {
+		input.Requester = kubeVirtController(in.facts) // whose labels it has
+	}
 	references, missing, err := lookup.For(ctx, in.objects, input.VM, input.VMI)
 	if err != nil {
 		return nil, err
 	}
 	input.References = references
+	if input.VM != nil {
+		if input.Running, err = lookup.Running(ctx, in.objects, input.VM); err != nil {
+			return nil, err
+		}
+	}
+	severities, unread := in.settings.severities(ctx, namespaceOf(input))
+	input.Severities = severities
 	verdict, err := pipeline.Evaluate(*input)
 	if err != nil {
 		return nil, err
 	}
-	return explanation.New(s.source, s.object, in.facts, verdict, append(warnings, missing...))
+	return explanation.New(s, in.facts, verdict, slices.Concat(warnings, missing, unread))
+}
+
+// kubeVirtController is the account that makes VMIs of VMs.
+func kubeVirtController(facts *platform.Facts) string {
+	return "system:serviceaccount:" + cmp.Or(facts.Namespace, "kubevirt") + ":kubevirt-controller"
+}
+
+func namespaceOf(in *effective.Input) string {
+	if in.VM != nil {
+		return in.VM.Namespace
+	}
+	return in.VMI.Namespace
 }
 
 // decode reads a subject into its Go type; the warnings name unknown fields.

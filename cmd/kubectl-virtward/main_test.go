@@ -78,7 +78,7 @@ func TestDisplayName(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"conformance", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"rules", "--help"}, {"conformance", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
 		got := call(t, "", args...)
 		if got.code != exitOK || got.errOut != "" || !strings.Contains(got.out, "Usage:\n  kubectl virtward") {
 			t.Errorf("%v: code %d, errors %q, output:\n%s", args, got.code, got.errOut, got.out)
@@ -137,7 +137,11 @@ func TestCompletedWords(t *testing.T) {
 	}{
 		{[]string{"explain", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
 		{[]string{"explain", "--arch", ""}, "amd64\narm64\ns390x\n:4\n"},
-		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\n:4\n"},
+		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\njunit\nsarif\n:4\n"},
+		{[]string{"rules", "--scope", ""}, "vm\nvm-update\nvmi\nvmi-update\ninstancetype\npreference\nset\nrulesettings\n:4\n"},
+		{[]string{"rules", "-o", ""}, "table\njson\nmarkdown\n:4\n"},
+		{[]string{"rules", "arm64-disk"}, "arm64-disk-bus\tDisks of arm64 are on a virtio or scsi bus\n:4\n"},
+		{[]string{"rules", "arm64-disk-bus", ""}, ":4\n"},
 		{[]string{"explain", "v"}, "vm/\nvmi/\n:6\n"},
 		{[]string{"explain", "pod/"}, ":4\n"},
 		{[]string{"explain", "-f", "a.yaml", "v"}, ":4\n"},
@@ -167,12 +171,19 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"explain", "-f", "a.yaml", "vm/a"}, "name virtual machines or files, not both: see kubectl virtward explain --help"},
 		{[]string{"explain", "-f", "a.yaml", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
 		{[]string{"explain", "-f", "a.yaml", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
-		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json`},
+		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json, junit, sarif`},
 		{[]string{"explain", "-f", "a.yaml", "--rollout-strategy", "Later"}, `unknown rollout strategy "Later": the known ones are LiveUpdate, Stage`},
 		{[]string{"explain", "pod/a"}, `unknown type "pod": the known ones are vm and vmi: see kubectl virtward explain --help`},
 		{[]string{"explain", "vm"}, "name the virtual machine: vm/NAME: see kubectl virtward explain --help"},
 		{[]string{"explain", "vm/"}, `"vm/" is not of the form TYPE/NAME: see kubectl virtward explain --help`},
 		{[]string{"explain", "vm", "a", "vmi/b"}, `"vmi/b": TYPE NAME and TYPE/NAME cannot be mixed: see kubectl virtward explain --help`},
+		{[]string{"rules", "a", "b"}, "name one rule, or none: see kubectl virtward rules --help"},
+		{[]string{"rules", "arm64-disk-bus", "--arch", "arm64"}, "--hypervisor, --arch and --scope choose from the list, not from one rule: see kubectl virtward rules --help"},
+		{[]string{"rules", "arm64-disc-bus"}, `there is no rule "arm64-disc-bus": did you mean "arm64-disk-bus"?: see kubectl virtward rules`},
+		{[]string{"rules", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, markdown`},
+		{[]string{"rules", "--scope", "pod"}, `unknown scope "pod": the known ones are vm, vm-update, vmi, vmi-update, instancetype, preference, set, rulesettings`},
+		{[]string{"rules", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
+		{[]string{"rules", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
 		{[]string{"conformance"}, "name a file of cases: see kubectl virtward conformance --help"},
 		{[]string{"conformance", "a.jsonl", "--min", "98"}, "--min 98: a share is between 0 and 1"},
 		{[]string{"conformance", "a.jsonl", "--min", "NaN"}, "--min NaN: a share is between 0 and 1"},

@@ -26,12 +26,13 @@ func newRoot(argv0 string, streams genericiooptions.IOStreams) *cobra.Command {
 	root := &cobra.Command{
 		Use:         programName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
-		Short:       "Explain how virtual machines will really run",
+		Short:       "Explain how virtual machines will really run, and whether they could",
 		Long: `Explain how virtual machines will really run: expanded with their instancetypes and preferences, and
-completed for the cluster's hypervisor and their architecture, with the source of every field.
+completed for the cluster's hypervisor and their architecture, with the source of every field. And whether they
+could: what is wrong stands at its field, with the rule that says so.
 
 It computes with the same code as Virtward's webhooks in the cluster, and never changes anything.
-It exits with 0 when all is well, 1 on conflicts, disagreement or failure, and 2 when it is called wrongly.`,
+It exits with 0 when all is well, 1 on refusals, disagreement or failure, and 2 when it is called wrongly.`,
 		Version:       versions(), // --version, which newcomers try first
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -52,6 +53,7 @@ It exits with 0 when all is well, 1 on conflicts, disagreement or failure, and 2
 	})
 	root.AddCommand(
 		explainCommand(name, streams),
+		rulesCommand(name, streams),
 		conformanceCommand(name, streams),
 		versionCommand(streams),
 	)

@@ -118,6 +118,7 @@ func (o *webhookOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finding the cluster: %w", err)
 	}
+	config.QPS = -1                           // the API server's own fairness bounds us; waiting here would let admission requests time out
 	config.WarningHandler = rest.NoWarnings{} // that presets are deprecated is no news to the admin
 	certificate := &webhooks.Certificate{}
 	mgr, err := o.manager(config, certificate)

@@ -1,7 +1,6 @@
 package documents
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -10,10 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	yamldocuments "k8s.io/apimachinery/pkg/util/yaml"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
@@ -24,18 +23,29 @@ const MaxFile = 16 << 20
 // Stdin is how standard input is named on the command line.
 const Stdin = "-"
 
-// Document is one object of a file.
+// Document is one object of a file, or of the cluster.
 type Document struct {
-	// Source is the name of the file, or "standard input".
+	// Source is the name of the file, or "standard input", or "cluster".
 	Source string
-	// Index counts the documents of the file, from 1.
+	// File is the name under which the file can be opened; empty if it was not read from one.
+	File string
+	// Index counts the documents of the file, from 1; it is 0 in the cluster.
 	Index int
 	// Object as it was written.
 	Object *unstructured.Unstructured
+
+	// text is what the object was read from, and base leads from its beginning to the object.
+	text *text
+	base []string
 }
 
 // Location names the document for messages: vm.yaml: document 2.
-func (d Document) Location() string { return fmt.Sprintf("%s: document %d", d.Source, d.Index) }
+func (d Document) Location() string {
+	if d.Index == 0 {
+		return d.Source
+	}
+	return fmt.Sprintf("%s: document %d", d.Source, d.Index)
+}
 
 // ReadAll reads files, directories and standard input, in the order given. Of a directory it takes the
 // files that end in .yaml, .yml and .json, sorted by name, with those of its subdirectories if recursive.
@@ -117,7 +127,11 @@ func readFile(name string) ([]Document, error) {
 		return nil, err
 	}
 	defer file.Close()
-	return Read(name, file)
+	documents, err := Read(name, file)
+	for i := range documents {
+		documents[i].File = name
+	}
+	return documents, err
 }
 
 // Open opens a file for reading.
@@ -149,9 +163,9 @@ func Read(source string, r io.Reader) ([]Document, error) {
 		return nil, fmt.Errorf("%s: larger than %d MiB, which is more than is read of one file", source, MaxFile>>20)
 	}
 	var documents []Document
-	reader := yamldocuments.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	chunks := newChunks(data)
 	for index := 1; ; {
-		chunk, err := reader.Read()
+		chunk, err := chunks.next()
 		if errors.Is(err, io.EOF) {
 			return documents, nil
 		}
@@ -162,46 +176,53 @@ func Read(source string, r io.Reader) ([]Document, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: document %d: %w", source, index, oneLine(err))
 		}
-		for _, value := range values {
-			objects, err := objectsOf(value)
+		for _, v := range values {
+			objects, err := objectsOf(v.value)
 			if err != nil {
 				return nil, fmt.Errorf("%s: document %d: %w", source, index, err)
 			}
-			for _, object := range objects {
-				documents = append(documents, Document{Source: source, Index: index, Object: object})
+			for _, o := range objects {
+				documents = append(documents, Document{Source: source, Index: index, Object: o.Unstructured, text: v.text, base: o.base})
 			}
 			index++
 		}
 	}
 }
 
+// value is a JSON value, and the text that it was read from.
+type value struct {
+	value any
+	text  *text
+}
+
 // parse turns a chunk of text into JSON values: one of YAML, or any number of JSON objects.
-func parse(chunk []byte) ([]any, error) {
+func parse(chunk *text) ([]value, error) {
 	if values, ok := parseJSON(chunk); ok {
 		return values, nil
 	}
-	data, err := yaml.YAMLToJSONStrict(chunk)
+	data, err := yaml.YAMLToJSONStrict(chunk.content)
 	if err != nil {
 		return nil, err
 	}
-	var value any
-	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(data, &value); err != nil {
+	var v any
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(data, &v); err != nil {
 		return nil, err
 	}
-	if value == nil {
+	if v == nil {
 		return nil, nil
 	}
-	return []any{value}, nil
+	return []value{{v, chunk}}, nil
 }
 
 // parseJSON reads objects that follow one another. It tells whether the chunk is that; if not, it may still
 // be YAML that begins with a brace.
-func parseJSON(chunk []byte) ([]any, bool) {
-	if !bytes.HasPrefix(bytes.TrimSpace(chunk), []byte("{")) {
+func parseJSON(chunk *text) ([]value, bool) {
+	if !bytes.HasPrefix(bytes.TrimSpace(chunk.content), []byte("{")) {
 		return nil, false
 	}
-	var values []any
-	for decoder := json.NewDecoder(bytes.NewReader(chunk)); ; {
+	var values []value
+	at := cursor{text: chunk, line: chunk.line, column: chunk.column}
+	for decoder := json.NewDecoder(bytes.NewReader(chunk.content)); ; {
 		var raw json.RawMessage
 		switch err := decoder.Decode(&raw); {
 		case errors.Is(err, io.EOF):
@@ -209,17 +230,24 @@ func parseJSON(chunk []byte) ([]any, bool) {
 		case err != nil:
 			return nil, false
 		}
-		var value any
-		strict, err := sigsjson.UnmarshalStrict(raw, &value, sigsjson.DisallowDuplicateFields)
+		var v any
+		strict, err := sigsjson.UnmarshalStrict(raw, &v, sigsjson.DisallowDuplicateFields)
 		if err != nil || len(strict) > 0 {
 			return nil, false
 		}
-		values = append(values, value)
+		at.advance(int(decoder.InputOffset()) - len(raw))
+		values = append(values, value{v, newText(raw, at.line, at.column)})
 	}
 }
 
+// object is one object of a document, and the way to it from the document's beginning.
+type object struct {
+	*unstructured.Unstructured
+	base []string
+}
+
 // objectsOf takes a list apart.
-func objectsOf(value any) ([]*unstructured.Unstructured, error) {
+func objectsOf(value any) ([]object, error) {
 	fields, ok := value.(map[string]any)
 	if !ok {
 		return nil, fmt.Errorf("is %s where an object is expected", describe(value))
@@ -227,15 +255,15 @@ func objectsOf(value any) ([]*unstructured.Unstructured, error) {
 	items, listed := fields["items"].([]any)
 	kind, _ := fields["kind"].(string)
 	if !listed || !strings.HasSuffix(kind, "List") {
-		return []*unstructured.Unstructured{{Object: fields}}, nil
+		return []object{{Unstructured: &unstructured.Unstructured{Object: fields}}}, nil
 	}
-	objects := make([]*unstructured.Unstructured, 0, len(items))
+	objects := make([]object, 0, len(items))
 	for i, item := range items {
 		fields, ok := item.(map[string]any)
 		if !ok {
 			return nil, fmt.Errorf("items[%d]: is %s where an object is expected", i, describe(item))
 		}
-		objects = append(objects, &unstructured.Unstructured{Object: fields})
+		objects = append(objects, object{&unstructured.Unstructured{Object: fields}, []string{"items", strconv.Itoa(i)}})
 	}
 	return objects, nil
 }

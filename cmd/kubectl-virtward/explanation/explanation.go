@@ -9,6 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -38,15 +39,17 @@ type Explanation struct {
 	Effective map[string]any `json:"effective"`
 	// Changes lead from the object as written to the effective one, in the order in which they were made.
 	Changes []provenance.Change `json:"changes"`
-	// Conflicts are why KubeVirt would refuse the object, or not start it.
-	Conflicts []Conflict `json:"conflicts"`
+	// Allowed tells that no finding refuses the object.
+	Allowed bool `json:"allowed"`
+	// Findings are what the rules say, sorted by field, then by rule.
+	Findings []Finding `json:"findings"`
 	// Warnings are what the author should know besides: those of the facts, then those of the object.
 	Warnings []string `json:"warnings"`
 	// Notes say what of the cluster's configuration has no effect.
 	Notes []string `json:"notes"`
 
 	factsWarnings int
-	written       map[string]any
+	written       documents.Document
 }
 
 // Object names a Kubernetes object.
@@ -70,42 +73,31 @@ type Facts struct {
 	DefaultArchitecture string `json:"defaultArchitecture"`
 }
 
-// Conflict is a field that keeps the virtual machine from being completed or expanded.
-type Conflict struct {
-	// Field is its path in the object as written.
-	Field string `json:"field"`
-	// Type is the Kubernetes cause type, such as FieldValueInvalid.
-	Type string `json:"type"`
-	// Message says what is wrong.
-	Message string `json:"message"`
-}
-
 // New explains a verdict on the object that was written.
-func New(source string, written *unstructured.Unstructured, facts *platform.Facts, verdict *effective.Verdict, warnings []string) (*Explanation, error) {
+func New(written documents.Document, facts *platform.Facts, verdict *effective.Verdict, warnings []string) (*Explanation, error) {
+	object := written.Object
 	e := &Explanation{
 		APIVersion:   APIVersion,
 		Kind:         Kind,
-		Source:       source,
-		Object:       Object{APIVersion: written.GetAPIVersion(), Kind: written.GetKind(), Namespace: namespaceOf(verdict), Name: nameOf(written)},
+		Source:       written.Location(),
+		Object:       Object{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: namespaceOf(verdict), Name: nameOf(object)},
 		Hypervisor:   verdict.Hypervisor,
 		Architecture: verdict.Architecture,
 		Facts:        Facts{Source: facts.Source, Hypervisor: facts.Hypervisor, DefaultArchitecture: facts.DefaultArchitecture},
 		Changes:      append([]provenance.Change{}, verdict.Changes...),
-		Conflicts:    []Conflict{},
+		Allowed:      verdict.Allowed(),
+		Findings:     findingsOf(written, verdict.Findings),
 		Warnings:     append(append([]string{}, facts.Warnings...), warnings...),
 		Notes:        append([]string{}, facts.Notes...),
-		written:      written.Object,
+		written:      written,
 
 		factsWarnings: len(facts.Warnings),
-	}
-	for _, c := range verdict.Conflicts {
-		e.Conflicts = append(e.Conflicts, Conflict{Field: c.Field, Type: string(c.Type), Message: c.ErrorBody()})
 	}
 	var err error
 	if e.Effective, err = effectiveObject(verdict); err != nil {
 		return nil, err
 	}
-	tidy(e.Effective, written.Object, pathsOf(e.Changes))
+	tidy(e.Effective, object.Object, pathsOf(e.Changes))
 	return e, nil
 }
 

@@ -2,29 +2,18 @@ package explanation
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
 	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/validators"
 )
-
-func TestParsePath(t *testing.T) {
-	for text, want := range map[string]path{
-		"":                  nil,
-		"spec":              {"spec"},
-		"spec.disks[0].bus": {"spec", "disks", "0", "bus"},
-		"metadata.labels[app.kubernetes.io/name]": {"metadata", "labels", "app.kubernetes.io/name"},
-		"requests[cpu].x":                         {"requests", "cpu", "x"},
-		"open[never":                              {"open", "never"},
-		"[0][1]":                                  {"0", "1"},
-	} {
-		if diff := cmp.Diff(want, parsePath(text)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", text, diff)
-		}
-	}
-}
 
 func sample() *Explanation {
 	return &Explanation{
@@ -46,8 +35,14 @@ func sample() *Explanation {
 			{Path: "changed", Value: "new", Layer: "finalize"},
 			{Path: "long", Value: strings.Repeat("x", 200), Layer: "base"},
 		},
-		Conflicts: []Conflict{{Field: "spec", Message: "Required value: too\nbare"}}, Warnings: []string{"of the cluster", "one\ntwo"}, Notes: []string{"no\teffect"}, factsWarnings: 1,
-		written: map[string]any{"list": []any{map[string]any{"mine": "a"}}, "quoted": "true", "number": int64(1 << 60), "changed": ""},
+		Findings: []Finding{
+			{Rule: "r-mine", Severity: validators.Deny, Field: "list[0].mine", Message: "Invalid value: \"a\": too\nbare", Remedy: "Write\nmore.", Layer: "base"},
+			{Rule: "r-item", Severity: validators.Deny, Field: "list[0]", Message: "Forbidden: no"},
+			{Rule: "r-missing", Severity: validators.Warn, Field: "list[1].disk.bus", Message: "Required value: say it"},
+			{Rule: "r-chosen", Severity: validators.Deny, Field: "number", Effective: "notes[a.b/c]", Message: "Invalid value: too many", Remedy: "Choose less.", Layer: "instancetype/u1"},
+			{Rule: "r-nowhere", Severity: validators.Warn, Field: "status", Message: "Required value", Remedy: "-"},
+		}, Warnings: []string{"of the cluster", "one\ntwo"}, Notes: []string{"no\teffect"}, factsWarnings: 1,
+		written: documents.Document{Object: &unstructured.Unstructured{Object: map[string]any{"list": []any{map[string]any{"mine": "a"}}, "quoted": "true", "number": int64(1 << 60), "changed": ""}}},
 	}
 }
 
@@ -57,10 +52,18 @@ func TestYAML(t *testing.T) {
 		t.Fatal(err)
 	}
 	const cluster = "# warning: of the cluster\n"
+	const findings = `# refused: list[0].mine: Invalid value: "a": too bare [virtward/r-mine]
+#   Write more.
+# refused: list[0]: Forbidden: no [virtward/r-item]
+# warning: list[1].disk.bus: Required value: say it [virtward/r-missing]
+# refused: number: Invalid value: too many [virtward/r-chosen]
+#   Choose less.
+# warning: status: Required value [virtward/r-nowhere]
+#   -
+`
 	const head = `# VirtualMachine n/a b on kvm
 # facts: x
 # read from: f: document 1
-# conflict: spec: Required value: too bare
 `
 	const note = "# note: no effect\n"
 	const one = `# warning: one two
@@ -68,17 +71,22 @@ func TestYAML(t *testing.T) {
 	const object = `changed: new # finalize
 empty: {} # arm64
 list:
-- mine: a
+# refused: Forbidden: no [virtward/r-item]
+- # refused: Invalid value: "a": too bare [virtward/r-mine]
+  mine: a
   theirs: b # base
+# warning: disk.bus: Required value: say it [virtward/r-missing]
 - c # preference/a # kvm
 notes:
+  # refused: see number [virtward/r-chosen]
   a.b/c: | # instancetype/u1
     two
     lines
+# refused: Invalid value: too many [virtward/r-chosen]
 number: 1152921504606846976
 quoted: "true"
 `
-	if diff := cmp.Diff(head+cluster+one+note+object+"---\n"+head+one+object, out.String()); diff != "" {
+	if diff := cmp.Diff(head+cluster+one+note+findings+object+"---\n"+head+one+findings+object, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -90,7 +98,7 @@ func TestTable(t *testing.T) {
 	}
 	rows := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 	var got [][]string
-	for _, row := range rows[7:] {
+	for _, row := range rows[6:] {
 		got = append(got, strings.Fields(row))
 	}
 	want := [][]string{
@@ -102,8 +110,18 @@ func TestTable(t *testing.T) {
 		{"changed", "old", "base"},
 		{"changed", "new", "finalize"},
 		{"long", strings.Repeat("x", 59) + "…", "base"},
+		nil,
+		{"FIELD", "RULE", "SEVERITY", "MESSAGE"},
+		{"list[0].mine", "r-mine", "Deny", "Invalid", "value:", `"a":`, "too", "bare"},
+		{"Write", "more."},
+		{"list[0]", "r-item", "Deny", "Forbidden:", "no"},
+		{"list[1].disk.bus", "r-missing", "Warn", "Required", "value:", "say", "it"},
+		{"number", "r-chosen", "Deny", "Invalid", "value:", "too", "many"},
+		{"Choose", "less."},
+		{"status", "r-nowhere", "Warn", "Required", "value"},
+		{"-"},
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -161,15 +179,12 @@ func TestShorten(t *testing.T) {
 		{name: "none", paths: []string{"spec.a", "status.b"}, want: []string{"spec.a", "status.b"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			rows := make([]row, len(c.paths))
-			for i := range rows {
-				rows[i].path = c.paths[i]
+			got := slices.Clone(c.paths)
+			var paths []*string
+			for i := range got {
+				paths = append(paths, &got[i])
 			}
-			note := shorten(rows)
-			got := make([]string, len(rows))
-			for i := range rows {
-				got[i] = rows[i].path
-			}
+			note := shorten(paths)
 			if diff := cmp.Diff(c.want, got); diff != "" || note != c.note {
 				t.Errorf("note %q, want %q; (-want +got):\n%s", note, c.note, diff)
 			}
@@ -179,7 +194,7 @@ func TestShorten(t *testing.T) {
 
 func TestNothingIsFilled(t *testing.T) {
 	e := sample()
-	e.Changes = nil
+	e.Changes, e.Findings = nil, nil
 	var out bytes.Buffer
 	if err := WriteTable(&out, []*Explanation{e}); err != nil {
 		t.Fatal(err)

@@ -6,14 +6,11 @@ import (
 	"unicode"
 )
 
-// headlines say what one of the explanations is about, and what its reader must know, one line each. What holds
-// for the whole cluster stands above the first explanation only, and again where it differs.
+// headlines say what one of the explanations is about, and what its reader must know but for findings, one line
+// each. What holds for the whole cluster stands above the first explanation only, and again where it differs.
 func headlines(explanations []*Explanation, i int) []string {
 	e := explanations[i]
 	lines := []string{e.Object.String() + " on " + e.platform(), "facts: " + e.Facts.Source, "read from: " + e.Source}
-	for _, c := range e.Conflicts {
-		lines = append(lines, "conflict: "+c.Field+": "+c.Message)
-	}
 	told := i > 0 && slices.Equal(e.FactsWarnings(), explanations[i-1].FactsWarnings()) && slices.Equal(e.Notes, explanations[i-1].Notes)
 	warnings := e.Warnings
 	if told {

@@ -13,28 +13,10 @@ type path []string
 
 func index(i int) string { return strconv.Itoa(i) }
 
-// parsePath reads the path of a change: spec.disks[0].disk.bus, metadata.labels[app.kubernetes.io/name].
-func parsePath(text string) path {
-	var p path
-	for text != "" {
-		if text[0] == '[' {
-			inner, rest, _ := strings.Cut(text[1:], "]")
-			p, text = append(p, inner), strings.TrimPrefix(rest, ".")
-			continue
-		}
-		end := strings.IndexAny(text, ".[")
-		if end < 0 {
-			return append(p, text)
-		}
-		p, text = append(p, text[:end]), strings.TrimPrefix(text[end:], ".")
-	}
-	return p
-}
-
 func pathsOf(changes []provenance.Change) []path {
 	paths := make([]path, len(changes))
 	for i := range changes {
-		paths[i] = parsePath(changes[i].Path)
+		paths[i] = provenance.Steps(changes[i].Path)
 	}
 	return paths
 }
@@ -55,4 +37,31 @@ func (p path) below(other path) bool {
 // within tells whether p is inside one of the places.
 func (p path) within(places []path) bool {
 	return slices.ContainsFunc(places, p.below)
+}
+
+// key is the place as a key of a map.
+func (p path) key() string { return strings.Join(p, "\x00") }
+
+// presentIn counts the steps that lead somewhere in an object.
+func (p path) presentIn(object map[string]any) int {
+	var at any = object
+	for i, step := range p {
+		switch v := at.(type) {
+		case map[string]any:
+			value, ok := v[step]
+			if !ok {
+				return i
+			}
+			at = value
+		case []any:
+			n, err := strconv.Atoi(step)
+			if err != nil || n < 0 || n >= len(v) {
+				return i
+			}
+			at = v[n]
+		default:
+			return i
+		}
+	}
+	return len(p)
 }

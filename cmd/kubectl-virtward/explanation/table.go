@@ -14,8 +14,8 @@ const maxCell = 60
 // templateSpec is where nearly every field of a VirtualMachine is that a layer fills. The table leaves it out.
 const templateSpec = "spec.template.spec."
 
-// WriteTable writes one row for each field that a layer filled, in the order in which it happened. A value
-// that has fields of its own is a row for each of them.
+// WriteTable writes one row for each field that a layer filled, in the order in which it happened, and then one
+// for each finding. A value that has fields of its own is a row for each of them.
 func WriteTable(w io.Writer, explanations []*Explanation) error {
 	for i, e := range explanations {
 		if i > 0 {
@@ -35,7 +35,16 @@ func (e *Explanation) table(w io.Writer, head []string) error {
 	if err != nil {
 		return fmt.Errorf("the fields of %s cannot be shown: %w", e.Object, err)
 	}
-	if note := shorten(rows); note != "" {
+	found := make([]string, len(e.Findings))
+	paths := make([]*string, 0, len(rows)+len(found))
+	for i := range rows {
+		paths = append(paths, &rows[i].path)
+	}
+	for i := range found {
+		found[i] = e.Findings[i].Field
+		paths = append(paths, &found[i])
+	}
+	if note := shorten(paths); note != "" {
 		head = append(head, note)
 	}
 	for _, line := range head {
@@ -43,6 +52,13 @@ func (e *Explanation) table(w io.Writer, head []string) error {
 			return err
 		}
 	}
+	if err := fieldTable(w, rows); err != nil {
+		return err
+	}
+	return e.findingTable(w, found)
+}
+
+func fieldTable(w io.Writer, rows []row) error {
 	if len(rows) == 0 {
 		_, err := fmt.Fprintln(w, "No field was filled.")
 		return err
@@ -55,37 +71,56 @@ func (e *Explanation) table(w io.Writer, head []string) error {
 	return columns.Flush()
 }
 
+// findingTable writes a row for each finding, with the remedy below the message; the fields are named as given.
+func (e *Explanation) findingTable(w io.Writer, fields []string) error {
+	if len(fields) == 0 {
+		return nil
+	}
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "\nFIELD\tRULE\tSEVERITY\tMESSAGE")
+	for i := range fields {
+		f := &e.Findings[i]
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", printable(fields[i]), f.Rule, f.Severity, f.text())
+		if f.Remedy != "" {
+			fmt.Fprintf(columns, "\t\t\t%s\n", printable(f.Remedy))
+		}
+	}
+	return columns.Flush()
+}
+
 // shorten writes paths in the spec of a template relative to it, and all others as absolute ones, and returns
 // the line that says so. Where there is none of the former, it changes nothing.
-func shorten(rows []row) string {
+func shorten(paths []*string) string {
 	below := 0
-	for _, r := range rows {
-		if strings.HasPrefix(r.path, templateSpec) {
+	for _, p := range paths {
+		if strings.HasPrefix(*p, templateSpec) {
 			below++
 		}
 	}
 	if below == 0 {
 		return ""
 	}
-	for i := range rows {
-		if short, ok := strings.CutPrefix(rows[i].path, templateSpec); ok {
-			rows[i].path = short
+	for _, p := range paths {
+		if short, ok := strings.CutPrefix(*p, templateSpec); ok {
+			*p = short
 		} else {
-			rows[i].path = "/" + rows[i].path
+			*p = "/" + *p
 		}
 	}
 	note := "fields: below " + strings.TrimSuffix(templateSpec, ".")
-	if below < len(rows) {
+	if below < len(paths) {
 		note += ", except those that begin with a slash"
 	}
 	return note
 }
 
 // cell cuts a value that is too long.
-func cell(value string) string {
-	value = printable(value)
-	if utf8.RuneCountInString(value) <= maxCell {
-		return value
+func cell(value string) string { return cut(printable(value), maxCell) }
+
+// cut bounds a text, in characters.
+func cut(text string, limit int) string {
+	if utf8.RuneCountInString(text) <= limit {
+		return text
 	}
-	return strings.TrimSpace(string([]rune(value)[:maxCell-1])) + "…"
+	return strings.TrimSpace(string([]rune(text)[:limit-1])) + "…"
 }

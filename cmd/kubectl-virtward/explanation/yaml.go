@@ -13,7 +13,8 @@ import (
 )
 
 // WriteYAML writes the effective objects as YAML, in the order of fields that kubectl uses. Behind each
-// value that a layer filled stands the layer; what stands alone was in the object before.
+// value that a layer filled stands the layer; what stands alone was in the object before. Above each field
+// that a finding is about stands what it says.
 func WriteYAML(w io.Writer, explanations []*Explanation) error {
 	for i, e := range explanations {
 		if i > 0 {
@@ -34,14 +35,15 @@ func WriteYAML(w io.Writer, explanations []*Explanation) error {
 
 func (e *Explanation) yaml(head []string) ([]byte, error) {
 	var out bytes.Buffer
-	for _, line := range head {
+	for _, line := range slices.Concat(head, e.findingLines()) {
 		out.WriteString("# " + line + "\n")
 	}
-	a := &annotator{written: e.written, changed: pathsOf(e.Changes)}
+	written := e.written.Object.Object
+	a := &annotator{changed: pathsOf(e.Changes), comments: e.comments()}
 	for i := range e.Changes {
 		a.layers = append(a.layers, e.Changes[i].Layer)
 	}
-	root, err := a.node(e.Effective, e.written, nil)
+	root, err := a.node(e.Effective, written, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +56,11 @@ func (e *Explanation) yaml(head []string) ([]byte, error) {
 	return out.Bytes(), encoder.Close()
 }
 
-// annotator makes YAML nodes that carry the layer of each value as a comment.
+// annotator makes YAML nodes that carry the layer of each value as a comment, and above them what findings say.
 type annotator struct {
-	written any
-	changed []path
-	layers  []string
+	changed  []path
+	layers   []string
+	comments comments
 }
 
 func (a *annotator) node(value, written any, at path) (*yaml.Node, error) {
@@ -90,10 +92,12 @@ func (a *annotator) mapping(fields map[string]any, written any, at path) (*yaml.
 		if err := key.Encode(name); err != nil {
 			return nil, fmt.Errorf("%s cannot be written as YAML: %w", strings.Join(at, "."), err)
 		}
-		value, err := a.node(fields[name], before[name], append(slices.Clip(at), name))
+		here := append(slices.Clip(at), name)
+		value, err := a.node(fields[name], before[name], here)
 		if err != nil {
 			return nil, err
 		}
+		key.HeadComment = a.comments.at(here)
 		n.Content = append(n.Content, key, value)
 	}
 	return n, nil
@@ -107,10 +111,12 @@ func (a *annotator) sequence(items []any, written any, at path) (*yaml.Node, err
 		if i < len(before) {
 			was = before[i]
 		}
-		value, err := a.node(item, was, append(slices.Clip(at), index(i)))
+		here := append(slices.Clip(at), index(i))
+		value, err := a.node(item, was, here)
 		if err != nil {
 			return nil, err
 		}
+		value.HeadComment = a.comments.at(here)
 		n.Content = append(n.Content, value)
 	}
 	return n, nil

@@ -1,0 +1,316 @@
+package catalogue
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/validators"
+)
+
+// builtIn are the entries of the rules that there are.
+func builtIn(t *testing.T) ([]Entry, validators.Table) {
+	t.Helper()
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries, registry.Rules()
+}
+
+func TestEntries(t *testing.T) {
+	entries, rules := builtIn(t)
+	if len(entries) != len(rules) {
+		t.Errorf("%d entries of %d rules", len(entries), len(rules))
+	}
+	if !slices.IsSortedFunc(entries, func(a, b Entry) int { return strings.Compare(a.ID, b.ID) }) {
+		t.Error("the entries are not sorted by id")
+	}
+	got := map[string]string{}
+	for _, e := range entries {
+		switch e.ID {
+		case "arm64-disk-bus", "mshv-cpu-model", "disk-has-volume":
+			got[e.ID] = strings.Join(e.Platforms, " ") + ": " + e.on
+		}
+	}
+	want := map[string]string{
+		"arm64-disk-bus":  "kvm/arm64 mshv/arm64: arm64",
+		"mshv-cpu-model":  "mshv/amd64: mshv/amd64",
+		"disk-has-volume": "kvm/amd64 kvm/arm64 kvm/s390x mshv/amd64 mshv/arm64 mshv/s390x: all",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	all := []string{"kvm/amd64", "kvm/arm64", "mshv/amd64", "mshv/arm64"}
+	for want, platforms := range map[string][]string{
+		"all":                              all,
+		"arm64":                            {"kvm/arm64", "mshv/arm64"},
+		"mshv":                             {"mshv/amd64", "mshv/arm64"},
+		"kvm/amd64":                        {"kvm/amd64"},
+		"kvm/amd64, kvm/arm64, mshv/amd64": {"kvm/amd64", "kvm/arm64", "mshv/amd64"},
+	} {
+		if got := describe(platforms, all); got != want {
+			t.Errorf("%v: got %q, want %q", platforms, got, want)
+		}
+	}
+}
+
+func sample() []Entry {
+	return []Entry{
+		{ID: "arm64-a", Title: "Nothing is *b*", Severity: validators.Deny, AppliesTo: []string{"VM", "VMI"}, Platforms: []string{"kvm/arm64", "mshv/arm64"}, on: "arm64", Remedy: "Use <c>.", SecurityRelevant: true},
+		{ID: "disk-b", Title: "Disks are <round>", Severity: validators.Warn, AppliesTo: []string{"VM update"}, Platforms: []string{"kvm/amd64"}, on: anywhere, Remedy: "Roll."},
+		{ID: "disk-a", Title: "Disks", Severity: validators.Deny, AppliesTo: []string{"VM"}, Platforms: []string{"kvm/amd64"}, on: anywhere, Remedy: "Do."},
+		{ID: "unheard-of", Title: "News", Severity: validators.Deny, AppliesTo: []string{"VM"}, Platforms: []string{"mshv/amd64"}, on: "mshv/amd64", Remedy: "Wait."},
+	}
+}
+
+func TestFilter(t *testing.T) {
+	for want, filter := range map[string]Filter{
+		"arm64-a disk-b disk-a unheard-of": {},
+		"arm64-a disk-b disk-a":            {Hypervisor: "kvm"},
+		"arm64-a":                          {Hypervisor: "mshv", Architecture: "arm64"},
+		"disk-b disk-a unheard-of":         {Architecture: "amd64"},
+		"disk-b":                           {Scope: "VM update"},
+		"":                                 {Architecture: "arm64", Scope: "VM update"},
+	} {
+		var got []string
+		for _, e := range filter.Select(sample()) {
+			got = append(got, e.ID)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%+v: got %v, want %s", filter, got, want)
+		}
+	}
+}
+
+func TestTable(t *testing.T) {
+	var out bytes.Buffer
+	if err := WriteTable(&out, sample()[:2]); err != nil {
+		t.Fatal(err)
+	}
+	const want = `ID       SEVERITY  APPLIES TO  ON     TITLE
+arm64-a  Deny      VM, VMI     arm64  Nothing is *b*
+disk-b   Warn      VM update   all    Disks are <round>
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	out.Reset()
+	if err := WriteTable(&out, nil); err != nil || out.String() != "No rule is like that.\n" {
+		t.Errorf("%v, got %q", err, out.String())
+	}
+}
+
+func TestPage(t *testing.T) {
+	entries := sample()
+	for i, want := range []string{`arm64-a
+Nothing is *b*.
+
+Severity:    Deny
+Applies to:  VM, VMI
+On:          arm64
+Remedy:      Use <c>.
+Security:    whoever sets it to a milder severity needs the verb weaken on rulesettings.policy.virtward.io
+
+To make findings of arm64-a warnings in the namespace shop:
+
+  apiVersion: policy.virtward.io/v1alpha1
+  kind: RuleSettings
+  metadata:
+    name: shop
+  spec:
+    rules:
+    - namespaceSelector:
+        matchLabels:
+          kubernetes.io/metadata.name: shop
+      reason: why, for whoever reads this later
+      rule: arm64-a
+      severity: Warn
+`, `disk-b
+Disks are <round>.
+
+Severity:    Warn
+Applies to:  VM update
+On:          every hypervisor and architecture
+Remedy:      Roll.
+
+To switch disk-b off in the namespace shop:
+
+  apiVersion: policy.virtward.io/v1alpha1
+  kind: RuleSettings
+  metadata:
+    name: shop
+  spec:
+    rules:
+    - namespaceSelector:
+        matchLabels:
+          kubernetes.io/metadata.name: shop
+      reason: why, for whoever reads this later
+      rule: disk-b
+      severity: "Off"
+`} {
+		var out bytes.Buffer
+		if err := WritePage(&out, &entries[i]); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, out.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestMarkdown(t *testing.T) {
+	var out bytes.Buffer
+	if err := WriteMarkdown(&out, sample()); err != nil {
+		t.Fatal(err)
+	}
+	_, page, found := strings.Cut(out.String(), "It applies to\n")
+	const want = `
+| | |
+|---|---|
+| VM | a VirtualMachine at its creation and at each update: what is written around its template, and the spec that will run, expanded and completed |
+| VM update | what an update of a VirtualMachine may change |
+| VMI | a VirtualMachineInstance at its creation |
+
+- [Disks](#disks)
+- [Architectures](#architectures)
+- [Others](#others)
+
+## Disks
+
+### disk-b
+
+Disks are \<round>.
+**Warn**; VM update.
+
+*Remedy:* Roll.
+
+### disk-a
+
+Disks.
+**Deny**; VM.
+
+*Remedy:* Do.
+
+## Architectures
+
+### arm64-a
+
+Nothing is \*b\*.
+**Deny**; VM, VMI; on arm64; security-relevant.
+
+*Remedy:* Use \<c>.
+
+## Others
+
+### unheard-of
+
+News.
+**Deny**; VM; on mshv/amd64.
+
+*Remedy:* Wait.
+`
+	if diff := cmp.Diff(want, page); diff != "" || !found {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestJSON(t *testing.T) {
+	for _, c := range []struct {
+		entries []Entry
+		alone   bool
+		prefix  string
+	}{
+		{sample(), false, "[\n  {\n    \"id\": \"arm64-a\",\n    \"title\": \"Nothing is *b*\",\n    \"severity\": \"Deny\",\n    \"appliesTo\": [\n      \"VM\",\n      \"VMI\"\n    ],\n    \"platforms\": ["},
+		{sample()[:1], false, "[\n"},
+		{sample()[1:2], true, "{\n  \"id\": \"disk-b\",\n  \"title\": \"Disks are <round>\",\n"},
+		{[]Entry{}, false, "[]\n"},
+	} {
+		var out bytes.Buffer
+		if err := WriteJSON(&out, c.entries, c.alone); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(out.String(), c.prefix) || !json.Valid(out.Bytes()) {
+			t.Errorf("got %s, want %s…", out.String(), c.prefix)
+		}
+	}
+}
+
+// TestEveryRuleIsDocumented holds of the rules that there are: each has its heading, a chapter that is not the
+// last resort, and names for all that it applies to.
+func TestEveryRuleIsDocumented(t *testing.T) {
+	entries, _ := builtIn(t)
+	var out bytes.Buffer
+	if err := WriteMarkdown(&out, entries); err != nil {
+		t.Fatal(err)
+	}
+	page := out.String()
+	for _, e := range entries {
+		if strings.Count(page, "\n### "+e.ID+"\n") != 1 {
+			t.Errorf("%s has no heading, or several", e.ID)
+		}
+		if len(e.AppliesTo) == 0 || len(e.Platforms) == 0 || e.Title == "" || e.Remedy == "" || strings.HasSuffix(e.Title, ".") {
+			t.Errorf("%+v lacks something, or its title ends in a full stop", e)
+		}
+		if areaOf(e.ID) == others {
+			t.Errorf("%s is in no area: add its first word to one", e.ID)
+		}
+	}
+	for _, name := range validators.ScopeNames() {
+		if strings.Count(page, "\n| "+name.Name+" | ") != 1 {
+			t.Errorf("the page does not say once what %q means", name.Name)
+		}
+	}
+	headings := map[string]bool{}
+	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(page, -1) {
+		if headings[anchor(heading[1])] {
+			t.Errorf("two headings have the anchor %s", anchor(heading[1]))
+		}
+		headings[anchor(heading[1])] = true
+	}
+	for _, link := range regexp.MustCompile(`\(#([^)]*)\)`).FindAllStringSubmatch(page, -1) {
+		if !headings[link[1]] {
+			t.Errorf("the link to #%s leads nowhere", link[1])
+		}
+	}
+}
+
+// TestExamples shows that the RuleSettings which are offered are in order, and do what is said of them.
+func TestExamples(t *testing.T) {
+	entries, rules := builtIn(t)
+	for i := range entries {
+		e := &entries[i]
+		text, err := e.example()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var settings policyv1alpha1.RuleSettings
+		if err := yaml.UnmarshalStrict([]byte(text), &settings); err != nil {
+			t.Fatalf("%s: %v", e.ID, err)
+		}
+		if errs := validators.CheckSettings(rules, &settings); len(errs) > 0 {
+			t.Errorf("%s: %v", e.ID, errs)
+		}
+		compiled, notes := validators.NewSettings(rules, settings)
+		shop := compiled.For(map[string]string{"kubernetes.io/metadata.name": exampleNamespace})
+		if len(notes) > 0 || !maps.Equal(shop, validators.Severities{e.ID: e.weakened()}) || len(compiled.For(nil)) > 0 {
+			t.Errorf("%s: in the namespace %v, elsewhere %v, notes %v", e.ID, shop, compiled.For(nil), notes)
+		}
+	}
+}

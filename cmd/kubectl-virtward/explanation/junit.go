@@ -1,0 +1,74 @@
+package explanation
+
+import (
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+)
+
+// WriteJUnit writes a report in the format of JUnit: a suite for each file, and in it a test for each virtual
+// machine, which fails if that is refused. Warnings are the output of a test.
+func WriteJUnit(w io.Writer, explanations []*Explanation) error {
+	report := junit.Testsuites{Name: "virtward"}
+	suites := map[string]*junit.Testsuite{}
+	var sources []string
+	for _, e := range explanations {
+		source := printable(e.written.Source)
+		if suites[source] == nil {
+			suites[source] = &junit.Testsuite{Name: source, ID: len(sources), File: printable(e.written.File), Time: "0"}
+			sources = append(sources, source)
+		}
+		suites[source].AddTestcase(e.testcase())
+	}
+	for _, source := range sources {
+		report.AddSuite(*suites[source])
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	return report.WriteXML(w)
+}
+
+func (e *Explanation) testcase() junit.Testcase {
+	test := junit.Testcase{Name: printable(e.Object.String()), Classname: printable(e.Source), Time: "0"}
+	if refusals := e.Refusals(); len(refusals) > 0 {
+		test.Failure = &junit.Result{Type: "Refused", Message: printable(e.Summary()), Data: e.report(refusals)}
+	}
+	var said []string
+	for i := range e.Findings {
+		if f := &e.Findings[i]; f.Kind() == "warning" {
+			said = append(said, e.report([]Finding{*f}))
+		}
+	}
+	for _, warning := range e.Warnings {
+		said = append(said, "warning: "+printable(warning)+"\n")
+	}
+	if len(said) > 0 {
+		test.SystemOut = &junit.Output{Data: "\n" + strings.Join(said, "")}
+	}
+	return test
+}
+
+// report is a text with the findings, where they are and what to do about them.
+func (e *Explanation) report(findings []Finding) string {
+	var text strings.Builder
+	for i := range findings {
+		f := &findings[i]
+		fmt.Fprintf(&text, "%s%s: %s\n", e.place(f), f.Kind(), f)
+		if f.Remedy != "" {
+			fmt.Fprintf(&text, "  %s\n", printable(f.Remedy))
+		}
+	}
+	return text.String()
+}
+
+// place is vm.yaml:12:7, as compilers write it, so that editors and CI systems recognise it.
+func (e *Explanation) place(f *Finding) string {
+	if f.Line == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s:%d:%d: ", printable(e.written.Source), f.Line, f.Column)
+}
