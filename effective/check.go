@@ -30,7 +30,9 @@ func (p *Pipeline) check(in Input, verdict *Verdict) error {
 	default:
 		verdict.Findings = validator.ValidateVirtualMachineInstanceSpec(s)
 	}
-	verdict.trace(in)
+	if !in.Arrived { // the changes are those that it arrived without
+		verdict.trace(in)
+	}
 	validators.Sort(verdict.Findings)
 	return nil
 }

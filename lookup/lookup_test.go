@@ -74,7 +74,7 @@ func TestReferences(t *testing.T) {
 		"both":          {vm: `{"spec":{"instancetype":{"name":"it"},"preference":{"name":"pf"}}}`, objects: []string{clusterIT, clusterPF}, vCPUs: 2, pref: "pf"},
 		"both missing": {
 			vm:       `{"spec":{"instancetype":{"name":"it"},"preference":{"name":"pf","kind":"VirtualMachinePreference"}}}`,
-			warnings: []string{"spec.instancetype: there is no VirtualMachineClusterInstancetype it; the VM is judged without it", "spec.preference: there is no VirtualMachinePreference default/pf; the VM is judged without it"},
+			warnings: []string{"spec.instancetype: there is no VirtualMachineClusterInstancetype it; the VM is judged without it, and what it determines is checked when the VM starts", "spec.preference: there is no VirtualMachinePreference default/pf; the VM is judged without it, and what it determines is checked when the VM starts"},
 		},
 		"a kind that does not exist": {
 			vm:       `{"spec":{"preference":{"name":"pf","kind":"Taste"}}}`,
@@ -82,7 +82,7 @@ func TestReferences(t *testing.T) {
 		},
 		"a revision that is missing is not replaced": {
 			vm: `{"spec":{"instancetype":{"name":"it","revisionName":"r"}}}`, objects: []string{clusterIT},
-			warnings: []string{"spec.instancetype: there is no ControllerRevision default/r; the VM is judged without it"},
+			warnings: []string{"spec.instancetype: there is no ControllerRevision default/r; the VM is judged without it, and what it determines is checked when the VM starts"},
 		},
 		"a revision comes first": {
 			vm:      `{"spec":{"instancetype":{"name":"it","revisionName":"r"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"s"}}}}`,

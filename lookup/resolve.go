@@ -42,7 +42,7 @@ func (r *references) get(ctx context.Context, objects Objects, path string, kind
 	case err == nil:
 		return obj, nil
 	case absent(err):
-		r.warn("%s: there is no %s; the VM is judged without it", path, described(kind, namespace, name))
+		r.warn("%s: there is no %s; the VM is judged without it, and what it determines is checked when the VM starts", path, described(kind, namespace, name))
 		return nil, nil
 	}
 	return nil, fmt.Errorf("%s: reading %s: %w", path, described(kind, namespace, name), err)

@@ -290,7 +290,7 @@ func completed(t testing.TB, vmi *v1.VirtualMachineInstance) *v1.VirtualMachineI
 	}
 	response := answerOf(t, m, reviewOf(t, kindVMI, json.RawMessage(raw)))
 	done := &v1.VirtualMachineInstance{}
-	if err := json.Unmarshal([]byte(apply(t, raw, response.Patch)), done); err != nil {
+	if err := json.Unmarshal(apply(t, raw, response.Patch), done); err != nil {
 		t.Fatal(err)
 	}
 	return done

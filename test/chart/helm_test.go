@@ -17,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -99,7 +100,9 @@ func types() map[string]client.Object {
 		"RoleBinding":                      &rbacv1.RoleBinding{},
 		"ClusterRole":                      &rbacv1.ClusterRole{},
 		"ClusterRoleBinding":               &rbacv1.ClusterRoleBinding{},
+		"CustomResourceDefinition":         &apiextensionsv1.CustomResourceDefinition{},
 		"MutatingWebhookConfiguration":     &admissionv1.MutatingWebhookConfiguration{},
+		"ValidatingWebhookConfiguration":   &admissionv1.ValidatingWebhookConfiguration{},
 		"ValidatingAdmissionPolicy":        &admissionv1.ValidatingAdmissionPolicy{},
 		"ValidatingAdmissionPolicyBinding": &admissionv1.ValidatingAdmissionPolicyBinding{},
 	}

@@ -3,11 +3,15 @@ package chart
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -17,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	apitypes "k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/test/controlplane"
@@ -42,9 +48,12 @@ func TestInstallation(t *testing.T) {
 		{"its pods are restricted", i.podsAreRestricted},
 		{"the service account may do its work and no more", i.rights},
 		{"an upgrade keeps the certificate", i.upgradeKeepsCertificate},
+		{"a value switches the checks off, and on again", i.unchecked},
 		{"one command switches everything off", i.switchOff},
+		{"rule settings are written", i.settle},
 		{"an upgrade switches it on again", i.switchOn},
-		{"uninstalling leaves nothing", i.uninstall},
+		{"uninstalling leaves nothing but the rule settings", i.uninstall},
+		{"installing anew finds them", i.reinstall},
 	} {
 		if !t.Run(step.name, step.do) {
 			return // what follows builds on it
@@ -72,8 +81,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 5 {
-		t.Errorf("configurations of admission: %v, not 5", got)
+	if got := i.labelled(t); len(got) != 8 {
+		t.Errorf("configurations of admission: %v, not 8", got)
 	}
 }
 
@@ -97,6 +106,7 @@ func (i *installation) rights(t *testing.T) {
 
 	must(t, i.client.Create(i.ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "another"}}))
 	must(t, i.client.Create(i.ctx, &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "another"}}))
+	must(t, i.client.Create(i.ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "another"}}))
 
 	secret := func(name string) error {
 		object := &corev1.Secret{}
@@ -112,6 +122,21 @@ func (i *installation) rights(t *testing.T) {
 		}
 		return account.Update(i.ctx, object)
 	}
+	checks := func(name string) error {
+		object := &admissionv1.ValidatingWebhookConfiguration{}
+		must(t, i.client.Get(i.ctx, client.ObjectKey{Name: name}, object))
+		for n := range object.Webhooks {
+			object.Webhooks[n].ClientConfig.CABundle = i.bundle(t)
+		}
+		return account.Update(i.ctx, object)
+	}
+	event := &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "refused.1"},
+		InvolvedObject: corev1.ObjectReference{Namespace: metav1.NamespaceDefault, Name: "refused"}, Reason: "Refused",
+	}
+	vmi := untyped("kubevirt.io/v1", "VirtualMachineInstance", "mine")
+	vmi.SetNamespace(metav1.NamespaceDefault)
+	counted := client.RawPatch(apitypes.MergePatchType, []byte(`{"count":2}`))
 	list := func(group, version, kind string, options ...client.ListOption) error {
 		objects := &unstructured.UnstructuredList{}
 		objects.SetGroupVersionKind(schema.GroupVersionKind{Group: group, Version: version, Kind: kind + "List"})
@@ -142,14 +167,29 @@ func (i *installation) rights(t *testing.T) {
 		{"read a controller revision", get("apps", "v1", "ControllerRevision"), true},
 		{"list controller revisions", list("apps", "v1", "ControllerRevision"), false},
 		{"read VMs", list("kubevirt.io", "v1", "VirtualMachine"), false},
+		{"read a VMI", get("kubevirt.io", "v1", "VirtualMachineInstance"), true},
+		{"list VMIs", list("kubevirt.io", "v1", "VirtualMachineInstance"), false},
+		{"make a VMI", account.Create(i.ctx, vmi), false},
+		{"make an event", account.Create(i.ctx, event.DeepCopy()), true},
+		{"count an event", account.Patch(i.ctx, event.DeepCopy(), counted), true},
+		{"list events", list("", "v1", "Event"), false},
+		{"remove an event", account.Delete(i.ctx, event.DeepCopy()), false},
 		{"list Secrets here", list("", "v1", "Secret", client.InNamespace(namespace)), true},
 		{"list Secrets elsewhere", list("", "v1", "Secret", client.InNamespace(metav1.NamespaceDefault)), false},
 		{"list Secrets everywhere", list("", "v1", "Secret"), false},
 		{"write its certificate", secret("virtward-webhook-cert"), true},
 		{"write another Secret", secret("another"), false},
+		{"list rule settings", list("policy.virtward.io", "v1alpha1", "RuleSettings"), true},
+		{"write rule settings", account.Create(i.ctx, ruleSettings("mine")), false},
+		{"list namespaces", list("", "v1", "Namespace"), true},
+		{"make a namespace", account.Create(i.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "mine"}}), false},
 		{"list webhook configurations", list("admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration"), true},
 		{"write its webhook configuration", configuration("mutate.virtward.io"), true},
 		{"write another webhook configuration", configuration("another"), false},
+		{"list the configurations of checks", list("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"), true},
+		{"write the configuration of its checks", checks("validate.virtward.io"), true},
+		{"write that of other checks", checks("another"), false},
+		{"remove its checks", account.Delete(i.ctx, &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "validate.virtward.io"}}), false},
 		{"remove the guards", account.Delete(i.ctx, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "virtward-kubevirt-hypervisor"}}), false},
 	} {
 		switch {
@@ -168,7 +208,7 @@ func (i *installation) bundle(t *testing.T) []byte {
 }
 
 func (i *installation) upgradeKeepsCertificate(t *testing.T) {
-	i.install(t, map[string]any{"webhook": map[string]any{"timeoutSeconds": 3}})
+	i.install(t, map[string]any{"webhook": map[string]any{"timeoutSeconds": 3}, "checks": map[string]any{"timeoutSeconds": 5}})
 	secret := &corev1.Secret{}
 	must(t, i.client.Get(i.ctx, client.ObjectKey{Namespace: namespace, Name: "virtward-webhook-cert"}, secret))
 	want := map[string][]byte{"tls.crt": []byte("certificate"), "tls.key": []byte("key")}
@@ -182,9 +222,35 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 	if *webhook.TimeoutSeconds != 3 {
 		t.Errorf("the timeout is %d, not 3", *webhook.TimeoutSeconds)
 	}
+	checks := &admissionv1.ValidatingWebhookConfiguration{}
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "validate.virtward.io"}, checks))
+	for _, check := range checks.Webhooks {
+		if !bytes.Equal(check.ClientConfig.CABundle, i.bundle(t)) {
+			t.Errorf("the CA bundle of %s is %q", check.Name, check.ClientConfig.CABundle)
+		}
+		if *check.TimeoutSeconds != 5 {
+			t.Errorf("the timeout of %s is %d, not 5", check.Name, *check.TimeoutSeconds)
+		}
+	}
 }
 
-// switchOff runs the command that the README gives.
+// unchecked installs everything but the checks.
+func (i *installation) unchecked(t *testing.T) {
+	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
+	if got := i.labelled(t); len(got) != 7 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+		t.Errorf("configurations of admission: %v, not all but the checks", got)
+	}
+	for name, object := range i.checked() {
+		i.eventually(t, name+" is admitted", func() error { return i.client.Create(i.ctx, object, client.DryRunAll) })
+	}
+	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
+	if got := i.labelled(t); len(got) != 8 {
+		t.Errorf("configurations of admission: %v, not 8", got)
+	}
+}
+
+// switchOff runs the command that the README gives. Nobody serves the webhooks here, so what is checked is refused
+// before, and admitted after.
 func (i *installation) switchOff(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
 	must(t, err)
@@ -199,30 +265,91 @@ func (i *installation) switchOff(t *testing.T) {
 	if command := strings.TrimSpace(line); !strings.Contains(string(notes), command) {
 		t.Errorf("the notes do not give the command %s", command)
 	}
+	for name, object := range i.checked() {
+		i.eventually(t, name+" is refused because the check cannot be called", func() error {
+			err := i.client.Create(i.ctx, object, client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "failed calling webhook \""+name+".validate.virtward.io\"") {
+				return errors.New(fmt.Sprint("the answer is: ", err))
+			}
+			return nil
+		})
+	}
 	command := exec.CommandContext(i.ctx, filepath.Join(root, "bin", "sandbox", "kubectl"), words[1:]...)
 	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
 	if output, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", line, err, output)
 	}
-	// The two policies stay, and do nothing without their bindings.
-	want := []string{"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect"}
+	// The policies stay, and do nothing without their bindings.
+	want := []string{
+		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
+		"ValidatingAdmissionPolicy virtward-rule-settings",
+	}
 	if diff := cmp.Diff(want, i.labelled(t)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
+	for name, object := range i.checked() {
+		i.eventually(t, name+" is admitted", func() error { return i.client.Create(i.ctx, object, client.DryRunAll) })
+	}
 }
+
+// checked is an object for each of the webhooks that check.
+func (i *installation) checked() map[string]client.Object {
+	vm := untyped("kubevirt.io/v1", "VirtualMachine", "checked")
+	vm.SetNamespace(metav1.NamespaceDefault)
+	vm.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"domain": map[string]any{"devices": map[string]any{}}}}}
+	instancetype := untyped("instancetype.kubevirt.io/v1beta1", "VirtualMachineClusterInstancetype", "checked")
+	instancetype.Object["spec"] = map[string]any{"cpu": map[string]any{"guest": int64(1)}, "memory": map[string]any{"guest": "1Gi"}}
+	return map[string]client.Object{"virtualmachines": vm, "instancetypes": instancetype, "rulesettings": ruleSettings("checked")}
+}
+
+// eventually waits for what the API server does a moment after its configuration has changed.
+func (i *installation) eventually(t *testing.T, what string, do func() error) {
+	t.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(i.ctx, 50*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+		last = do()
+		return last == nil, nil
+	})
+	if err != nil {
+		t.Errorf("%s: %v", what, last)
+	}
+}
+
+// settle writes a RuleSettings while nobody is asked about it.
+func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, ruleSettings("kept"))) }
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 5 {
-		t.Errorf("configurations of admission: %v, not 5", got)
+	if got := i.labelled(t); len(got) != 8 {
+		t.Errorf("configurations of admission: %v, not 8", got)
 	}
 }
 
 func (i *installation) uninstall(t *testing.T) {
 	must(t, i.controlPlane.UninstallChart(i.ctx, controlplane.Chart{Release: release, Namespace: namespace}))
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "kept"}, ruleSettings("kept")))
 	if got := i.labelled(t); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
+}
+
+// reinstall takes over the definition that the release before has left, with the objects of its kind.
+func (i *installation) reinstall(t *testing.T) {
+	i.install(t, nil)
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "kept"}, ruleSettings("kept")))
+}
+
+func ruleSettings(name string) *unstructured.Unstructured {
+	return untyped("policy.virtward.io/v1alpha1", "RuleSettings", name)
+}
+
+// untyped is an object of a kind that says nothing.
+func untyped(version, kind, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{}}}
+	object.SetAPIVersion(version)
+	object.SetKind(kind)
+	object.SetName(name)
+	return object
 }
 
 func (i *installation) mutator(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
@@ -236,7 +363,7 @@ func (i *installation) mutator(t *testing.T) *admissionv1.MutatingWebhookConfigu
 func (i *installation) labelled(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(admissionv1.SchemeGroupVersion.WithKind(kind + "List"))
 		must(t, i.client.List(i.ctx, list, client.MatchingLabels{"app.kubernetes.io/part-of": "virtward"}))

@@ -17,6 +17,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,6 +40,7 @@ func TestObjects(t *testing.T) {
 		"PodDisruptionBudget virtward-webhook",
 		"ServiceAccount virtward-webhook",
 		"Secret virtward-webhook-cert",
+		"CustomResourceDefinition rulesettings.policy.virtward.io",
 		"ClusterRole virtward-webhook",
 		"ClusterRoleBinding virtward-webhook",
 		"Role virtward-webhook",
@@ -47,10 +49,13 @@ func TestObjects(t *testing.T) {
 		"Service virtward-webhook-metrics",
 		"Deployment virtward-webhook",
 		"MutatingWebhookConfiguration mutate.virtward.io",
+		"ValidatingWebhookConfiguration validate.virtward.io",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect",
+		"ValidatingAdmissionPolicy virtward-rule-settings",
+		"ValidatingAdmissionPolicyBinding virtward-rule-settings",
 	}
 	for _, c := range []struct {
 		name   string
@@ -75,7 +80,12 @@ func TestObjects(t *testing.T) {
 		{name: "one replica", values: []string{"replicas=1"}, less: []string{"PodDisruptionBudget virtward-webhook"}},
 		{name: "no network policy", values: []string{"networkPolicy.enabled=false"}, less: []string{"NetworkPolicy virtward-webhook"}},
 		{name: "service monitor", values: []string{"metrics.serviceMonitor.enabled=true"}, more: []string{"ServiceMonitor virtward-webhook"}},
-		{name: "no guards", values: []string{"guards.kubevirt.enabled=false"}, less: []string{
+		{name: "no checks", values: []string{"checks.enabled=false"}, less: []string{"ValidatingWebhookConfiguration validate.virtward.io"}},
+		{name: "no guard of the rule settings", values: []string{"guards.ruleSettings.enabled=false"}, less: []string{
+			"ValidatingAdmissionPolicy virtward-rule-settings",
+			"ValidatingAdmissionPolicyBinding virtward-rule-settings",
+		}},
+		{name: "no guards of KubeVirt", values: []string{"guards.kubevirt.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
 			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 			"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
@@ -103,6 +113,8 @@ func TestCombinations(t *testing.T) {
 		{`certificates.provider="self"`, certManager},
 		{`certificates.certManager.issuerRef={}`, `certificates.certManager.issuerRef={"name":"corporate"}`},
 		{"guards.kubevirt.enabled=true", "guards.kubevirt.enabled=false"},
+		{"guards.ruleSettings.enabled=true", "guards.ruleSettings.enabled=false"},
+		{"checks.enabled=true", "checks.enabled=false"},
 		{"networkPolicy.enabled=true", "networkPolicy.enabled=false"},
 		{"metrics.serviceMonitor.enabled=false", "metrics.serviceMonitor.enabled=true"},
 		{"replicas=1", "replicas=3"},
@@ -135,6 +147,7 @@ func filled() []string {
 		`image={"repository":"registry.example/virtward","tag":"v2","digest":"sha256:` + strings.Repeat("a", 64) + `","pullPolicy":"Always"}`,
 		`imagePullSecrets=[{"name":"pull"}]`,
 		`webhook.exemptNamespaces=["infra","kube-system"]`,
+		`checks={"enabled":true,"failurePolicy":"Ignore","timeoutSeconds":10}`,
 		`facts={"rolloutStrategy":"Stage","mshvCPUModel":"none"}`,
 		`log={"level":"debug","format":"text"}`,
 		`metrics.serviceMonitor={"enabled":true,"interval":"1m30s","labels":{"release":"prometheus"}}`,
@@ -161,8 +174,8 @@ func checkObject(t *testing.T, object client.Object) {
 		}
 	}
 	clusterScoped := []string{
-		"ClusterRole", "ClusterRoleBinding", "MutatingWebhookConfiguration",
-		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+		"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "MutatingWebhookConfiguration",
+		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 	}
 	want := namespace
 	if slices.Contains(clusterScoped, kind) {
@@ -222,12 +235,85 @@ func TestMutatorDefaults(t *testing.T) {
 	}
 }
 
-// cert-manager finds the configuration by an annotation, and the certificate is for the Service.
+// What is checked: everything of KubeVirt that virtual machines are made of, and our own settings. An update is
+// looked at when it changes something, and a deletion never.
+func TestValidator(t *testing.T) {
+	got := only[*admissionv1.ValidatingWebhookConfiguration](t, render(t, `webhook={"servicePort":8443,"exemptNamespaces":["infra"]}`))
+	if got.Name != "validate.virtward.io" {
+		t.Errorf("the name is %s", got.Name)
+	}
+	exempt := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", namespace, "infra"},
+	}}}
+	alive := admissionv1.MatchCondition{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"}
+	const newSpec = "request.operation != 'UPDATE' || object.?spec != oldObject.?spec"
+	changed := func(expression string) admissionv1.MatchCondition {
+		return admissionv1.MatchCondition{Name: "something-changed", Expression: expression}
+	}
+	rule := func(scope admissionv1.ScopeType, group string, versions []string, resources ...string) admissionv1.RuleWithOperations {
+		return admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: versions, Resources: resources, Scope: &scope},
+		}
+	}
+	instancetypes := rule("", "instancetype.kubevirt.io", []string{"v1", "v1beta1"}, "virtualmachineinstancetypes", "virtualmachineclusterinstancetypes",
+		"virtualmachinepreferences", "virtualmachineclusterpreferences")
+	instancetypes.Scope = nil // both
+	want := []admissionv1.ValidatingWebhook{
+		{
+			Name: "virtualmachines.validate.virtward.io",
+			Rules: []admissionv1.RuleWithOperations{
+				rule(admissionv1.NamespacedScope, "kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachines", "virtualmachineinstances", "virtualmachineinstancereplicasets"),
+				rule(admissionv1.NamespacedScope, "pool.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachinepools"),
+			},
+			NamespaceSelector: exempt,
+			MatchConditions: []admissionv1.MatchCondition{alive, changed("request.operation != 'UPDATE' || object.?spec != oldObject.?spec" +
+				" || object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})" +
+				" || object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})")},
+		},
+		{
+			Name: "instancetypes.validate.virtward.io", Rules: []admissionv1.RuleWithOperations{instancetypes},
+			NamespaceSelector: exempt, MatchConditions: []admissionv1.MatchCondition{alive, changed(newSpec)},
+		},
+		{
+			Name:            "rulesettings.validate.virtward.io",
+			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings")},
+			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
+		},
+	}
+	for i := range want { // what they have in common
+		want[i].ClientConfig.Service = &admissionv1.ServiceReference{Namespace: namespace, Name: "virtward-webhook", Path: new("/validate"), Port: new(int32(8443))}
+		want[i].MatchPolicy, want[i].FailurePolicy = new(admissionv1.Equivalent), new(admissionv1.Fail)
+		want[i].TimeoutSeconds, want[i].SideEffects = new(int32(3)), new(admissionv1.SideEffectClassNoneOnDryRun)
+		want[i].AdmissionReviewVersions = []string{"v1"}
+	}
+	if diff := cmp.Diff(want, got.Webhooks); diff != "" {
+		t.Errorf("webhooks (-want +got):\n%s", diff)
+	}
+}
+
+// Every check can be made to fail open, and be waited for longer.
+func TestValidatorValues(t *testing.T) {
+	for _, webhook := range only[*admissionv1.ValidatingWebhookConfiguration](t, render(t, `checks={"failurePolicy":"Ignore","timeoutSeconds":7}`)).Webhooks {
+		if *webhook.FailurePolicy != admissionv1.Ignore || *webhook.TimeoutSeconds != 7 {
+			t.Errorf("%s: %s after %d seconds; not Ignore after 7", webhook.Name, *webhook.FailurePolicy, *webhook.TimeoutSeconds)
+		}
+	}
+	mutator := only[*admissionv1.MutatingWebhookConfiguration](t, render(t, `checks.timeoutSeconds=7`)).Webhooks[0]
+	if *mutator.TimeoutSeconds != 2 {
+		t.Errorf("the timeout of the mutator is %d", *mutator.TimeoutSeconds)
+	}
+}
+
+// cert-manager finds the configurations by an annotation, and the certificate is for the Service.
 func TestCertManager(t *testing.T) {
 	objects := render(t, certManager)
-	annotations := only[*admissionv1.MutatingWebhookConfiguration](t, objects).Annotations
-	if diff := cmp.Diff(map[string]string{"cert-manager.io/inject-ca-from": namespace + "/virtward-webhook"}, annotations); diff != "" {
-		t.Errorf("annotations (-want +got):\n%s", diff)
+	for _, configuration := range []client.Object{
+		only[*admissionv1.MutatingWebhookConfiguration](t, objects), only[*admissionv1.ValidatingWebhookConfiguration](t, objects),
+	} {
+		if diff := cmp.Diff(map[string]string{"cert-manager.io/inject-ca-from": namespace + "/virtward-webhook"}, configuration.GetAnnotations()); diff != "" {
+			t.Errorf("annotations of %s (-want +got):\n%s", configuration.GetName(), diff)
+		}
 	}
 	var certificate *unstructured.Unstructured
 	for _, object := range every[*unstructured.Unstructured](objects) {
@@ -269,7 +355,8 @@ func TestArguments(t *testing.T) {
 			"--cert-dir=/var/run/virtward/certificates",
 			"--cert-provider=self",
 			"--cert-secret=virtward-webhook-cert",
-			"--webhook-configuration=mutate.virtward.io",
+			"--mutating-webhook-configuration=mutate.virtward.io",
+			"--validating-webhook-configuration=validate.virtward.io",
 			"--service-name=virtward-webhook",
 			"--namespace=$(POD_NAMESPACE)",
 			"--mshv-cpu-model=auto",
@@ -280,7 +367,7 @@ func TestArguments(t *testing.T) {
 			name: "everything else",
 			values: []string{
 				certManager, `facts={"rolloutStrategy":"Stage","mshvCPUModel":"EPYC-v3"}`, `log={"level":"debug","format":"text"}`,
-				"webhook.port=10250", "metrics.port=9090", "health.port=9091",
+				"webhook.port=10250", "metrics.port=9090", "health.port=9091", "checks.enabled=false",
 			},
 			want: []string{
 				"webhook",
@@ -289,7 +376,7 @@ func TestArguments(t *testing.T) {
 				"--metrics-address=:9090",
 				"--cert-dir=/var/run/virtward/certificates",
 				"--cert-provider=files",
-				"--webhook-configuration=mutate.virtward.io",
+				"--mutating-webhook-configuration=mutate.virtward.io",
 				"--service-name=virtward-webhook",
 				"--namespace=$(POD_NAMESPACE)",
 				"--rollout-strategy=Stage",
@@ -433,7 +520,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// Least privilege: no Secret outside of our namespace, nothing written but what is ours by name, no wildcard.
+// Least privilege: no Secret outside of our namespace, nothing written but what is ours by name, and events, no
+// wildcard.
 func TestRBAC(t *testing.T) {
 	for _, values := range [][]string{nil, {certManager}} {
 		objects := render(t, values...)
@@ -443,11 +531,16 @@ func TestRBAC(t *testing.T) {
 				if slices.Contains(rule.Resources, "secrets") {
 					t.Errorf("%v: the ClusterRole may %v Secrets", values, rule.Verbs)
 				}
+				if isEvents(rule) {
+					continue
+				}
 				if written := writes(rule); len(written) > 0 && len(rule.ResourceNames) == 0 {
 					t.Errorf("%v: the ClusterRole may %v every object of %v", values, written, rule.Resources)
 				}
-				if slices.Contains(rule.Resources, "controllerrevisions") && !cmp.Equal(rule.Verbs, []string{"get"}) {
-					t.Errorf("%v: controller revisions may be %v, not read one at a time", values, rule.Verbs)
+				for _, many := range []string{"controllerrevisions", "virtualmachineinstances"} {
+					if slices.Contains(rule.Resources, many) && !cmp.Equal(rule.Verbs, []string{"get"}) {
+						t.Errorf("%v: the ClusterRole may %v %s, not read one at a time", values, rule.Verbs, many)
+					}
 				}
 			}
 		}
@@ -461,10 +554,15 @@ func TestRBAC(t *testing.T) {
 		}
 	}
 	for _, rule := range only[*rbacv1.ClusterRole](t, render(t, certManager)).Rules {
-		if written := writes(rule); len(written) > 0 {
+		if written := writes(rule); len(written) > 0 && !isEvents(rule) {
 			t.Errorf("with cert-manager the ClusterRole may %v %v", written, rule.Resources)
 		}
 	}
+}
+
+// isEvents tells that a rule is the one about events, which can be made and counted, and not be read or removed.
+func isEvents(rule rbacv1.PolicyRule) bool {
+	return cmp.Equal(rule, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}})
 }
 
 func checkRule(t *testing.T, rule rbacv1.PolicyRule) {
@@ -527,6 +625,41 @@ func TestGuards(t *testing.T) {
 	}
 }
 
+// The definitions are those that are generated, and stay when the release goes.
+func TestDefinitions(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, folder, "definitions", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v %v", files, err)
+	}
+	rendered := map[string]*apiextensionsv1.CustomResourceDefinition{}
+	for _, definition := range every[*apiextensionsv1.CustomResourceDefinition](render(t)) {
+		rendered[definition.Name] = definition
+	}
+	if len(rendered) != len(files) {
+		t.Errorf("%d definitions are rendered of %d files", len(rendered), len(files))
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(content, want); err != nil {
+			t.Fatal(err)
+		}
+		got := rendered[want.Name]
+		if got == nil {
+			t.Fatalf("%s is not rendered", want.Name)
+		}
+		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
+			t.Errorf("%s (-generated +chart):\n%s", want.Name, diff)
+		}
+		if policy := got.Annotations["helm.sh/resource-policy"]; policy != "keep" {
+			t.Errorf("%s: the resource policy is %q", want.Name, policy)
+		}
+	}
+}
+
 func TestSchemaRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ value, want string }{
@@ -537,6 +670,11 @@ func TestSchemaRefuses(t *testing.T) {
 		{`webhook.port=443`, "at '/webhook/port': minimum: got 443, want 1,024"},
 		{`webhook.servicePort=0`, "at '/webhook/servicePort': minimum: got 0, want 1"},
 		{`webhook.exemptNamespaces=["Infra"]`, "at '/webhook/exemptNamespaces/0': 'Infra' does not match pattern '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"},
+		{`checks.enabled="yes"`, "at '/checks/enabled': got string, want boolean"},
+		{`checks.failurePolicy="Warn"`, "at '/checks/failurePolicy': value must be one of 'Fail', 'Ignore'"},
+		{`checks.timeoutSeconds=0`, "at '/checks/timeoutSeconds': minimum: got 0, want 1"},
+		{`checks.timeoutSeconds=11`, "at '/checks/timeoutSeconds': maximum: got 11, want 10"},
+		{`checks.rules=[]`, "at '/checks': additional properties 'rules' not allowed"},
 		{`replicas=0`, "at '/replicas': minimum: got 0, want 1"},
 		{`image.pullPolicy="Sometimes"`, "at '/image/pullPolicy': value must be one of 'Always', 'IfNotPresent', 'Never'"},
 		{`image.repository=""`, "at '/image/repository': minLength: got 0, want 1"},
@@ -546,6 +684,7 @@ func TestSchemaRefuses(t *testing.T) {
 		{`certificates.certManager.duration="90d"`, "at '/certificates/certManager/duration': '90d' does not match pattern '^([0-9]+(h|m|s))+$'"},
 		{`facts.rolloutStrategy="Live"`, "at '/facts/rolloutStrategy': value must be one of '', 'Stage', 'LiveUpdate'"},
 		{`facts.mshvCPUModel=""`, "at '/facts/mshvCPUModel': '' does not match pattern '^[A-Za-z0-9_.-]+$'"},
+		{`guards.ruleSettings.enabled="yes"`, "at '/guards/ruleSettings/enabled': got string, want boolean"},
 		{`guards.kubevirt.enabled="yes"`, "at '/guards/kubevirt/enabled': got string, want boolean"},
 		{`log.level="loud"`, "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
 		{`log.format="xml"`, "at '/log/format': value must be one of 'json', 'text'"},

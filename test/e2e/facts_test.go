@@ -44,11 +44,7 @@ var _ = Describe("The KubeVirt resource", Serial, Ordered, func() {
 	It("may disappear and come back", func(ctx SpecContext) {
 		before := kubeVirt(ctx)
 		Expect(admin.Delete(ctx, before)).To(Succeed())
-		config, err := cluster.UserConfig("alice")
-		Expect(err).NotTo(HaveOccurred())
-		warnings := &recordedWarnings{}
-		config.WarningHandler = warnings
-		warned := clientFor(config)
+		warned, warnings := listening("alice")
 		Eventually(func(g Gomega, ctx context.Context) {
 			vmi := build.VMI("guess").Obj()
 			g.Expect(warned.Create(ctx, vmi, client.DryRunAll)).To(Succeed())

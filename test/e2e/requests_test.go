@@ -55,7 +55,7 @@ var _ = Describe("A request for a VMI", func() {
 })
 
 var _ = Describe("The metrics", func() {
-	It("count requests by their verdict, and tell how old the facts and how fresh the certificate are", func(ctx SpecContext) {
+	It("count requests by their verdict and findings by their rule, and tell how old the facts and how fresh the certificate are", func(ctx SpecContext) {
 		before := scrape(ctx)
 		Expect(alice.Create(ctx, build.VMI("counted").Obj(), client.DryRunAll)).To(Succeed())
 		undecodable := &unstructured.Unstructured{Object: map[string]any{
@@ -64,7 +64,9 @@ var _ = Describe("The metrics", func() {
 			"spec":     map[string]any{"domain": map[string]any{"devices": map[string]any{}, "cpu": map[string]any{"cores": "two"}}},
 		}}
 		Expect(alice.Create(ctx, undecodable, client.DryRunAll)).NotTo(Succeed())
-		Expect(post(ctx, []byte("no review"))).To(Equal(http.StatusBadRequest))
+		Expect(causes(alice.Create(ctx, impossible("counted"), client.DryRunAll))).To(HaveLen(2))
+		Expect(post(ctx, "/mutate", []byte("no review"))).To(Equal(http.StatusBadRequest))
+		Expect(post(ctx, "/validate", []byte("no review"))).To(Equal(http.StatusBadRequest))
 		update, err := json.Marshal(admissionv1.AdmissionReview{
 			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 			Request: &admissionv1.AdmissionRequest{
@@ -73,20 +75,27 @@ var _ = Describe("The metrics", func() {
 			},
 		})
 		Expect(err).NotTo(HaveOccurred())
-		Expect(post(ctx, update)).To(Equal(http.StatusOK))
+		Expect(post(ctx, "/mutate", update)).To(Equal(http.StatusOK))
 		after := scrape(ctx)
 
 		const requests = "virtward_admission_requests_total"
 		for _, labels := range []map[string]string{
-			{"kind": "VirtualMachineInstance", "operation": "CREATE", "verdict": "patched"},
-			{"kind": "VirtualMachineInstance", "operation": "CREATE", "verdict": "unchanged"},
-			{"kind": "VirtualMachine", "operation": "UPDATE", "verdict": "ignored"},
-			{"kind": "none", "operation": "none", "verdict": "malformed"},
+			{"webhook": "mutate", "kind": "VirtualMachineInstance", "operation": "CREATE", "verdict": "patched"},
+			{"webhook": "mutate", "kind": "VirtualMachineInstance", "operation": "CREATE", "verdict": "unchanged"},
+			{"webhook": "mutate", "kind": "VirtualMachine", "operation": "UPDATE", "verdict": "ignored"},
+			{"webhook": "mutate", "kind": "none", "operation": "none", "verdict": "malformed"},
+			{"webhook": "validate", "kind": "VirtualMachineInstance", "operation": "CREATE", "verdict": "allowed"},
+			{"webhook": "validate", "kind": "VirtualMachineInstance", "operation": "CREATE", "verdict": "denied"},
+			{"webhook": "validate", "kind": "none", "operation": "none", "verdict": "malformed"},
 		} {
 			grown := after.sum(requests, labels) - before.sum(requests, labels)
 			Expect(grown).To(BeNumerically(">=", 1), "%v", labels)
 		}
 		Expect(after.sum(requests, map[string]string{"verdict": "failed"})).To(BeZero())
+		for _, rule := range []string{"arm64-bios", "arm64-disk-bus"} {
+			found := map[string]string{"rule": rule, "kind": "VirtualMachineInstance", "severity": "Deny"}
+			Expect(after.sum("virtward_findings_total", found)-before.sum("virtward_findings_total", found)).To(Equal(1.0), rule)
+		}
 		Expect(after.sum("virtward_facts_age_seconds", nil)).To(BeNumerically(">", 0))
 		Expect(after.sum("virtward_certificate_expiry_timestamp_seconds", nil)).To(BeNumerically(">", time.Now().Unix()))
 
@@ -152,15 +161,15 @@ func has(sample *dto.Metric, labels map[string]string) bool {
 	return found == len(labels)
 }
 
-// post sends bytes to the webhook as the API server would, and returns the status.
-func post(ctx context.Context, body []byte) int {
+// post sends bytes to a path of the webhook as the API server would, and returns the status.
+func post(ctx context.Context, path string, body []byte) int {
 	GinkgoHelper()
 	address, roots := endpoint(ctx)
 	caller := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12},
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/mutate", bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+path, bytes.NewReader(body))
 	Expect(err).NotTo(HaveOccurred())
 	response, err := caller.Do(request)
 	Expect(err).NotTo(HaveOccurred())

@@ -23,8 +23,15 @@ import (
 	"github.com/virtward/virtward/test/simulators"
 )
 
-// webhook is the name of our webhook, in the API server's metrics and audit annotations.
-const webhook = "mutate.virtward.io"
+// Names of our webhooks, in the API server's metrics, audit annotations and refusals.
+const (
+	webhook      = "mutate.virtward.io"
+	checks       = "validate.virtward.io" // the configuration
+	machineCheck = "virtualmachines." + checks
+)
+
+// notCalled is how the API server says that it cannot check a virtual machine because we do not answer.
+const notCalled = `failed calling webhook "` + machineCheck + `"`
 
 // What the suite runs against.
 var (
@@ -48,8 +55,13 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	seed, err := crds.Variant(crds.SeedHypervisor)
 	Expect(err).NotTo(HaveOccurred())
 	for i := range definitions {
-		if definitions[i].Name == seed.Name {
+		switch definitions[i].Name {
+		case seed.Name:
 			definitions[i] = seed
+		case "virtualmachinepools.pool.kubevirt.io": // KubeVirt serves the older version beside it
+			older := *definitions[i].Spec.Versions[0].DeepCopy()
+			older.Name, older.Storage = "v1alpha1", false
+			definitions[i].Spec.Versions = append(definitions[i].Spec.Versions, older)
 		}
 	}
 	cluster, err = controlplane.Start(ctx, controlplane.Options{Audit: true, CRDs: definitions})
@@ -69,12 +81,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	grantVirtualMachines(ctx, "alice")
 	alice = clientFor(config)
 
-	By("waiting until the API server calls the webhook")
-	Eventually(func(g Gomega, ctx context.Context) {
-		vmi := build.VMI("probe").Obj()
-		g.Expect(alice.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
-		g.Expect(calls(ctx, "200")).To(BeNumerically(">", 0))
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	By("waiting until the API server calls the webhooks")
+	awaitChecks(ctx)
 }, NodeTimeout(3*time.Minute))
 
 // grantVirtualMachines lets a user edit the virtual machines of the namespace default, and nothing else.
@@ -83,8 +91,9 @@ func grantVirtualMachines(ctx context.Context, user string) {
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vm-editor-" + user},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines", "virtualmachineinstances"},
-			Verbs: []string{"get", "list", "create", "update", "patch", "delete"},
+			APIGroups: []string{"kubevirt.io", "pool.kubevirt.io"},
+			Resources: []string{"virtualmachines", "virtualmachineinstances", "virtualmachineinstancereplicasets", "virtualmachinepools"},
+			Verbs:     []string{"get", "list", "create", "update", "patch", "delete"},
 		}},
 	}
 	binding := &rbacv1.RoleBinding{
@@ -105,17 +114,36 @@ func clientFor(config *rest.Config) client.Client {
 	return c
 }
 
-// calls is how often the API server has called our webhook with an HTTP status as the outcome.
-func calls(ctx context.Context, code string) (float64, error) {
-	return cluster.Metric(ctx, "apiserver_admission_webhook_request_total", map[string]string{"name": webhook, "code": code})
-}
-
 // failedCalls is how often the API server let an object pass because our webhook did not answer.
 func failedCalls(ctx context.Context) float64 {
 	GinkgoHelper()
 	count, err := cluster.Metric(ctx, "apiserver_admission_webhook_fail_open_count", map[string]string{"name": webhook})
 	Expect(err).NotTo(HaveOccurred())
 	return count
+}
+
+// without takes one of our webhook configurations away until the end of the spec.
+func without(ctx context.Context, configuration client.Object, name string) {
+	GinkgoHelper()
+	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, configuration)).To(Succeed())
+	Expect(admin.Delete(ctx, configuration)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		configuration.SetResourceVersion("")
+		configuration.SetUID("")
+		Expect(admin.Create(ctx, configuration)).To(Succeed())
+		awaitChecks(ctx)
+	})
+}
+
+// awaitChecks waits until the API server asks us about what is new: of a configuration, it learns a moment later.
+func awaitChecks(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		probe := build.VMI("probe").Obj()
+		g.Expect(alice.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.Spec.Domain.CPU).NotTo(BeNil(), "it is not completed")
+		g.Expect(alice.Create(ctx, impossible("probe"), client.DryRunAll)).To(MatchError(ContainSubstring("[virtward/arm64-bios]")))
+	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 }
 
 // cleanUp deletes an object at the end of the spec, and waits until it is gone.

@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"context"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/test/build"
+)
+
+var _ = Describe("A new VMI", func() {
+	It("is judged the same, whoever makes it", func(ctx SpecContext) {
+		byUser := alice.Create(ctx, impossible("whose"))
+		byController := controllerAccount(ctx).Create(ctx, impossible("whose"))
+		byAdmin := admin.Create(ctx, impossible("whose"))
+		Expect(causes(byUser)).To(ConsistOf(diskBus+" arm64-disk-bus", bios+" arm64-bios"))
+		Expect(detailed(byController)).To(Equal(detailed(byUser)))
+		Expect(detailed(byAdmin)).To(Equal(detailed(byUser)))
+	})
+
+	It("that nobody completed is refused, and every field that it lacks is named", Serial, func(ctx SpecContext) {
+		without(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{}, webhook)
+		var refused error
+		Eventually(func(g Gomega, ctx context.Context) { // the API server learns of it a moment later
+			refused = alice.Create(ctx, build.VMI("uncompleted").Disk("root", "").Obj(), client.DryRunAll)
+			g.Expect(refused).To(MatchError(ContainSubstring("[virtward/vmi-complete]")))
+		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		lacking := []string{
+			"spec.domain.cpu.cores", "spec.domain.cpu.maxSockets", "spec.domain.cpu.model", "spec.domain.cpu.sockets", "spec.domain.cpu.threads",
+			"spec.domain.devices.disks[0].disk.bus", "spec.domain.devices.interfaces", "spec.domain.features.acpi.enabled", "spec.domain.memory.maxGuest",
+			"spec.evictionStrategy", "spec.networks", "spec.volumes[0].containerDisk.imagePullPolicy", "status.currentCPUTopology", "status.memory",
+		}
+		for i := range lacking {
+			lacking[i] += " vmi-complete"
+		}
+		Expect(causes(refused)).To(ConsistOf(lacking))
+		Expect(refused).To(MatchError(ContainSubstring("spec.domain.cpu.model: Required value: layer base fills this, but it arrived without")))
+
+		By("looking into an exempt namespace")
+		admitted := build.VMI("uncompleted").Namespace("kube-system").Obj()
+		Expect(admin.Create(ctx, admitted, client.DryRunAll)).To(Succeed())
+	})
+})

@@ -1,0 +1,81 @@
+package e2e
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// answered is what a command of kubectl prints, and the code that it exits with.
+type answered struct {
+	output, errors string
+	code           int
+}
+
+// kubectl runs the real one as a user, with manifests on its standard input.
+func kubectl(ctx context.Context, user, manifests string, args ...string) answered {
+	GinkgoHelper()
+	config, err := cluster.UserConfig(user)
+	Expect(err).NotTo(HaveOccurred())
+	kubeconfig, err := cluster.WriteKubeconfig("kubectl-"+user, config)
+	Expect(err).NotTo(HaveOccurred())
+	return kubectlWith(ctx, kubeconfig, manifests, args...)
+}
+
+// kubectlAsAdmin runs it as the cluster admin.
+func kubectlAsAdmin(ctx context.Context, manifests string, args ...string) answered {
+	GinkgoHelper()
+	return kubectlWith(ctx, cluster.Kubeconfig(), manifests, args...)
+}
+
+func kubectlWith(ctx context.Context, kubeconfig, manifests string, args ...string) answered {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, cluster.Binary("kubectl"), args...)
+	command.Env = []string{"HOME=" + GinkgoT().TempDir(), "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig}
+	command.Stdin = strings.NewReader(manifests)
+	var output, complaints strings.Builder
+	command.Stdout, command.Stderr = &output, &complaints
+	err := command.Run()
+	var ended *exec.ExitError
+	if err != nil && !errors.As(err, &ended) {
+		Fail("kubectl does not run: " + err.Error())
+	}
+	return answered{output: output.String(), errors: complaints.String(), code: command.ProcessState.ExitCode()}
+}
+
+// ruleID is how every message of ours names its rule.
+var ruleID = regexp.MustCompile(`\[virtward/([a-z0-9-]+)\]`)
+
+// causes of a refusal, each as its field and the rule that its message names. What is refused is invalid, 422.
+func causes(err error) []string {
+	GinkgoHelper()
+	var refused []string
+	for _, cause := range detailed(err) {
+		refused = append(refused, cause.Field+" "+ruleOf(cause.Message))
+	}
+	return refused
+}
+
+func detailed(err error) []metav1.StatusCause {
+	GinkgoHelper()
+	Expect(apierrors.IsInvalid(err)).To(BeTrue(), "it is not refused as invalid, but: %v", err)
+	var refusal apierrors.APIStatus
+	Expect(errors.As(err, &refusal)).To(BeTrue())
+	Expect(refusal.Status().Details).NotTo(BeNil(), "%v", err)
+	return refusal.Status().Details.Causes
+}
+
+func ruleOf(message string) string {
+	GinkgoHelper()
+	found := ruleID.FindStringSubmatch(message)
+	Expect(found).To(HaveLen(2), "%q names no rule", message)
+	return found[1]
+}
