@@ -130,7 +130,7 @@ func TestAVMGetsWhatKubeVirtPersists(t *testing.T) {
 	if want := (map[string]string{"hypervisor": "kvm/amd64", "layers": "base,amd64"}); !cmp.Equal(want, response.AuditAnnotations) {
 		t.Errorf("audit annotations %v, want %v", response.AuditAnnotations, want)
 	}
-	warnings := []string{`spec.instancetype: there is no VirtualMachineClusterInstancetype u1.small; the VM is judged without it`}
+	warnings := []string{`spec.instancetype: there is no VirtualMachineClusterInstancetype u1.small; the VM is judged without it, and what it determines is checked when the VM starts`}
 	if diff := cmp.Diff(warnings, response.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
