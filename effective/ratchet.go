@@ -1,6 +1,7 @@
 package effective
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -63,10 +64,8 @@ func keyed(object map[string]any, path string) string {
 	for _, step := range provenance.Steps(path) {
 		_, isList := at.([]any)
 		at = member(at, step)
-		if element, ok := at.(map[string]any); ok && isList {
-			if name := nameOf(element); name != "" {
-				step = name
-			}
+		if isList {
+			step = cmp.Or(nameOf(at), step)
 		}
 		named.WriteString("." + step)
 	}
@@ -76,13 +75,22 @@ func keyed(object map[string]any, path string) string {
 // listKeys are the fields that tell the elements of the API's lists apart.
 var listKeys = []string{"name", "key", "port"}
 
-func nameOf(element map[string]any) string {
+// nameOf tells an element from the others: its name, or, of something that has no fields, itself. Empty if there is
+// nothing of the kind.
+func nameOf(element any) string {
+	fields, ok := element.(map[string]any)
+	if !ok {
+		if element == nil {
+			return ""
+		}
+		return fmt.Sprint(element)
+	}
 	for _, key := range listKeys {
-		if value, ok := element[key]; ok {
+		if value, ok := fields[key]; ok {
 			return fmt.Sprintf("%s=%v", key, value)
 		}
 	}
-	if metadata, ok := element["metadata"].(map[string]any); ok {
+	if metadata, ok := fields["metadata"].(map[string]any); ok {
 		return nameOf(metadata)
 	}
 	return ""

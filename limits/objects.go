@@ -9,18 +9,27 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// MaxValues bounds the objects and lists in one object. A VM with a hundred disks has about a thousand.
-const MaxValues = 10_000
+// Bounds of one object. A VM with a hundred disks has about a thousand objects and lists in it, and three times
+// as many members and elements.
+const (
+	// MaxValues bounds the objects and lists.
+	MaxValues = 10_000
+	// MaxMembers bounds the members and elements of all of them together.
+	MaxMembers = 30_000
+)
 
 // Object says what of the JSON of an object is out of all proportion: the number of values in it, or a
-// quantity, by the type that it will be decoded into. It costs one look at every byte, unless there is
-// something to find.
+// quantity, by the type that it will be decoded into. What field managers note (metadata.managedFields) does not
+// count: its author does not write it, and it is not looked into. It costs one look at every byte, unless there
+// is something to find.
 func Object(object []byte, t reflect.Type) *field.Error {
-	values, suspicious := scan(object)
-	if values > MaxValues {
-		return field.TooMany(nil, values, MaxValues)
-	}
-	if !suspicious {
+	c := scan(object)
+	switch {
+	case c.values > MaxValues:
+		return tooMany(c.values, MaxValues, "objects and lists")
+	case c.members > MaxMembers:
+		return tooMany(c.members, MaxMembers, "members and elements")
+	case !c.suspicious:
 		return nil
 	}
 	decoder := json.NewDecoder(bytes.NewReader(object))
@@ -32,27 +41,66 @@ func Object(object []byte, t reflect.Type) *field.Error {
 	return QuantitiesIn(value, t, nil)
 }
 
-// scan counts the objects and lists, and tells whether a number, or a string that looks like one, is longer
-// than a quantity should be.
-func scan(object []byte) (values int, suspicious bool) {
+// tooMany is about the object as a whole; its spec is where there may be so many.
+func tooMany(found, most int, of string) *field.Error {
+	return &field.Error{
+		Type: field.ErrorTypeTooMany, Field: "spec", BadValue: found,
+		Detail: fmt.Sprintf("the object has %d %s in it, where %d are the most", found, of, most),
+	}
+}
+
+// census is what scan finds.
+type census struct {
+	// values are the objects and lists, members what is in them.
+	values, members int
+	// suspicious: a number, or a string that looks like one, is longer than a quantity should be.
+	suspicious bool
+}
+
+// managers is the member of an object's metadata that is not counted, and where it is.
+const (
+	managers      = "managedFields"
+	managersDepth = 2
+)
+
+// scan counts what is in an object.
+func scan(object []byte) (c census) {
+	depth, muted := 0, 0
 	for i := 0; i < len(object); i++ {
 		switch b := object[i]; {
 		case b == '{' || b == '[':
-			values++
+			depth++
+			if muted == 0 {
+				c.values++
+			}
+		case b == '}' || b == ']':
+			depth--
+			if depth < muted {
+				muted = 0
+			}
+		case b == ',':
+			if muted == 0 || depth < muted {
+				muted = 0
+				c.members++
+			}
 		case b == '"':
 			end := closing(object, i+1)
-			suspicious = suspicious || looksLong(object[i+1:end])
+			text := object[i+1 : end]
+			c.suspicious = c.suspicious || looksLong(text)
+			if depth == managersDepth && muted == 0 && string(text) == managers {
+				muted = depth + 1
+			}
 			i = end
 		case b >= '0' && b <= '9' || b == '-':
 			end := i + 1
 			for end < len(object) && numeric(object[end]) {
 				end++
 			}
-			suspicious = suspicious || looksLong(object[i:end])
+			c.suspicious = c.suspicious || looksLong(object[i:end])
 			i = end - 1
 		}
 	}
-	return values, suspicious
+	return c
 }
 
 // closing finds the quote that ends a string which begins at from.
@@ -86,7 +134,7 @@ func looksLong(text []byte) bool {
 // Describe is what a person is told of a finding.
 func Describe(err *field.Error) string {
 	if err.Type == field.ErrorTypeTooMany {
-		return fmt.Sprintf("it has %v objects and lists in it, where %d are the most", err.BadValue, MaxValues)
+		return err.Detail
 	}
 	return err.Error()
 }

@@ -136,12 +136,28 @@ func (t Table) Check(s *Subject, scopes Scope) []Finding {
 		if severity == Off {
 			continue
 		}
-		for _, err := range r.Check(s) {
+		for _, err := range bounded(r.Check(s)) {
 			findings = append(findings, Finding{Rule: r.ID, Severity: severity, Error: err, Remedy: r.Remedy, AtStart: r.AtStart})
 		}
 	}
 	Sort(findings)
 	return findings
+}
+
+// maxErrors bounds the findings of one rule: more help nobody.
+const maxErrors = 100
+
+// bounded cuts a list that is too long, and says in the last error how many more there are.
+func bounded(errs field.ErrorList) field.ErrorList {
+	more := len(errs) - maxErrors
+	if more <= 0 {
+		return errs
+	}
+	errs = errs[:maxErrors:maxErrors]
+	last := *errs[maxErrors-1]
+	last.Detail += fmt.Sprintf(" (and %d more like this)", more)
+	errs[maxErrors-1] = &last
+	return errs
 }
 
 // Sort orders findings by field, then by rule.

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,11 +20,15 @@ import (
 )
 
 // Bounds of what is read. The API server accepts objects of about 3 MB, and the review of an update carries
-// two. What is in memory at once is bounded too, and so is the time that a caller may take to send or receive.
+// two. What is in memory at once is bounded too, and so is the time that a caller may take to send or receive:
+// the API server waits no longer than a few seconds for the whole answer.
 const (
-	maxReview   = 7 << 20
-	maxInFlight = 24 << 20
-	ioTimeout   = 5 * time.Second
+	maxReview    = 7 << 20
+	maxInFlight  = 24 << 20
+	sendTimeout  = 2 * time.Second
+	writeTimeout = 5 * time.Second
+	// chunk is how much is read before more room is asked for.
+	chunk = 64 << 10
 )
 
 // Room bounds the bytes of the requests that are worked on at once, over all webhooks that share it.
@@ -48,20 +53,17 @@ type door struct {
 // with 503 what finds no room until its caller gives up.
 func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer d.recover(w)
-	deadline := d.clock.Now().Add(ioTimeout)
 	controller := http.NewResponseController(w)
-	_ = errors.Join(controller.SetReadDeadline(deadline), controller.SetWriteDeadline(deadline)) // not every writer can
+	_ = errors.Join( // not every writer can
+		controller.SetReadDeadline(d.clock.Now().Add(sendTimeout)),
+		controller.SetWriteDeadline(d.clock.Now().Add(writeTimeout)))
 
-	size := r.ContentLength
-	if size < 0 || size > maxReview {
-		size = maxReview
-	}
-	if err := d.room.bytes.Acquire(r.Context(), size); err != nil {
-		http.Error(w, "virtward is busy with other requests", http.StatusServiceUnavailable)
+	body, held, err := d.read(r.Context(), http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
+	defer d.room.bytes.Release(held)
+	if errors.Is(err, errBusy) {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	defer d.room.bytes.Release(size)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
 	if err != nil {
 		d.malformed(w, err)
 		return
@@ -73,6 +75,32 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer) // the client is gone if this fails
+}
+
+var errBusy = errors.New("virtward is busy with other requests")
+
+// read reads a body, and takes room for what has arrived and a little more: whoever announces much and sends
+// nothing takes little away from others. The room that is held is to be given back, whatever the error.
+func (d *door) read(ctx context.Context, body io.Reader, announced int64) (_ []byte, held int64, _ error) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	var all bytes.Buffer
+	if announced > 0 && announced < chunk {
+		all.Grow(int(announced) + bytes.MinRead)
+	}
+	for {
+		if err := d.room.bytes.Acquire(ctx, chunk); err != nil {
+			return nil, held, errBusy
+		}
+		held += chunk
+		_, err := io.CopyN(&all, body, chunk)
+		if errors.Is(err, io.EOF) {
+			return all.Bytes(), held, nil
+		}
+		if err != nil {
+			return nil, held, err
+		}
+	}
 }
 
 func (d *door) malformed(w http.ResponseWriter, err error) {

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"errors"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -32,7 +33,7 @@ func decoded[T any, P interface {
 }](e *examination) (object, old P, ok bool) {
 	object = new(T)
 	if err := decode(e.request.Object.Raw, object); err != nil {
-		e.unreadable(err)
+		e.unreadable(err, decode(e.request.OldObject.Raw, new(T)))
 		return nil, nil, false
 	}
 	if object.GetDeletionTimestamp() != nil {
@@ -50,13 +51,25 @@ func decoded[T any, P interface {
 	return object, old, true
 }
 
-// unreadable is a finding about an object that is out of all proportion or of another form.
-func (e *examination) unreadable(err error) {
-	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Remedy: "Send an object of a reasonable size, in the form that kubectl explain shows."}
-	if !errors.As(err, &finding.Error) {
-		finding.Error = &field.Error{Type: field.ErrorTypeInvalid, Field: "spec", BadValue: field.OmitValueType{}, Detail: err.Error()}
+// unreadable is a finding about an object that is out of all proportion or of another form. Of an update, before
+// is what is wrong with the object as it was: an old fault only warns.
+func (e *examination) unreadable(err, before error) {
+	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Error: fieldError(err), Remedy: "Send an object of a reasonable size, in the form that kubectl explain shows."}
+	if e.updates() && before != nil {
+		if was := fieldError(before); was.Type == finding.Error.Type && was.Field == finding.Error.Field {
+			finding.Severity, finding.Known = validators.Warn, true
+		}
 	}
 	e.findings = append(e.findings, finding)
+}
+
+// fieldError is an error of decode; one that names no field is about the spec.
+func fieldError(err error) *field.Error {
+	var named *field.Error
+	if errors.As(err, &named) {
+		return named
+	}
+	return &field.Error{Type: field.ErrorTypeInvalid, Field: "spec", BadValue: field.OmitValueType{}, Detail: err.Error()}
 }
 
 func (e *examination) virtualMachine() error {
@@ -124,10 +137,21 @@ func (e *examination) virtualMachineInstance() error {
 		return err
 	}
 	e.findings = verdict.Findings
-	if owner := metav1.GetControllerOf(vmi); owner != nil && old == nil {
-		e.owner = &Owner{OwnerReference: *owner, Namespace: e.request.Namespace}
+	if old == nil {
+		e.owner = e.ownerOf(vmi)
 	}
 	return nil
+}
+
+// ownerOf is the object of KubeVirt's for which KubeVirt makes a VMI. Whoever else makes one chooses its owner, and
+// would choose on what an event of ours appears.
+func (e *examination) ownerOf(vmi *v1.VirtualMachineInstance) *Owner {
+	owner := metav1.GetControllerOf(vmi)
+	requester := &validators.Subject{Facts: e.facts, Requester: e.request.UserInfo.Username}
+	if owner == nil || !requester.ByKubeVirt() || !strings.HasPrefix(owner.APIVersion, v1.GroupVersion.Group+"/") {
+		return nil
+	}
+	return &Owner{OwnerReference: *owner, Namespace: e.request.Namespace}
 }
 
 func (e *examination) replicaSet() error {
@@ -274,7 +298,7 @@ func (e *examination) within(template *field.Path, findings []validators.Finding
 func (e *examination) ruleSettings() error {
 	settings := &policyv1alpha1.RuleSettings{}
 	if err := decode(e.request.Object.Raw, settings); err != nil {
-		e.unreadable(err)
+		e.unreadable(err, nil)
 		return nil
 	}
 	for _, err := range validators.CheckSettings(e.Rules, settings) {

@@ -29,10 +29,14 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 			warned = append(warned, f)
 		}
 	}
-	for i := range warned {
+	more := len(warnings) + len(warned) - maxWarnings
+	for i := range warned[:max(0, min(len(warned), maxWarnings-len(warnings)))] {
 		warnings = append(warnings, shortened(warned[i].Error.Field+": "+warned[i].Message()))
 	}
-	response := &admissionv1.AdmissionResponse{Allowed: len(denied) == 0, Warnings: bounded(warnings)}
+	if more > 0 {
+		warnings = append(warnings[:min(len(warnings), maxWarnings)], fmt.Sprintf("and %d more warnings", more))
+	}
+	response := &admissionv1.AdmissionResponse{Allowed: len(denied) == 0, Warnings: warnings}
 	if len(denied) > 0 {
 		response.Result = refusal(request, denied)
 	}
@@ -69,16 +73,18 @@ func refusal(request *admissionv1.AdmissionRequest, denied []validators.Finding)
 	return status
 }
 
-// shortened cuts a text that is too long, between characters.
-func shortened(text string) string {
-	if len(text) <= maxText {
+// shortened bounds the text of a cause or a warning.
+func shortened(text string) string { return cut(text, maxText) }
+
+// cut cuts a text that has more bytes, between characters.
+func cut(text string, bytes int) string {
+	if len(text) <= bytes {
 		return text
 	}
-	end := maxText
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
+	for bytes > 0 && !utf8.RuneStart(text[bytes]) {
+		bytes--
 	}
-	return text[:end] + "…"
+	return text[:bytes] + "…"
 }
 
 // ruleIDs are the rules of findings, each once, sorted.

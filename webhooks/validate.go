@@ -133,12 +133,7 @@ func (e *examination) updates() bool { return e.request.Operation == admissionv1
 
 // eventText is what an event says of a refusal, within the bounds of events.
 func eventText(request *admissionv1.AdmissionRequest, refusal *metav1.Status) string {
-	const bound = 1000
-	text := fmt.Sprintf("%s %s was refused: %s", request.Kind.Kind, nameIn(request), refusal.Message)
-	if len(text) <= bound {
-		return text
-	}
-	return text[:bound] + "…"
+	return cut(fmt.Sprintf("%s %s was refused: %s", request.Kind.Kind, nameIn(request), refusal.Message), 1000)
 }
 
 // nameIn is the object's name, or the beginning of the one that the API server will make.

@@ -1,9 +1,14 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -297,11 +302,20 @@ func completed(t testing.TB, vmi *v1.VirtualMachineInstance) *v1.VirtualMachineI
 }
 
 func TestARefusedVMIIsToldToItsOwner(t *testing.T) {
-	vmi := completed(t, build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64").Obj())
-	yes := true
-	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: kindVM, Name: "db", UID: "7", Controller: &yes}}
+	owned := func(by metav1.OwnerReference) *v1.VirtualMachineInstance {
+		vmi := completed(t, build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64").Obj())
+		yes := true
+		by.Name, by.UID, by.Controller = "db", "7", &yes
+		vmi.OwnerReferences = []metav1.OwnerReference{by}
+		return vmi
+	}
+	as := func(user string) func(*admissionv1.AdmissionRequest) {
+		return func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = user }
+	}
+	const controller = "system:serviceaccount:kubevirt:kubevirt-controller"
+	ours := metav1.OwnerReference{APIVersion: "kubevirt.io/v1", Kind: kindVM}
 	v, heard := newValidator(t)
-	if response := judged(t, v, reviewOf(t, kindVMI, vmi)); response.Allowed {
+	if response := judged(t, v, reviewOf(t, kindVMI, owned(ours), as(controller))); response.Allowed {
 		t.Fatal("allowed")
 	}
 	if diff := cmp.Diff([]string{"VirtualMachine default/db"}, heard.owners); diff != "" {
@@ -311,9 +325,17 @@ func TestARefusedVMIIsToldToItsOwner(t *testing.T) {
 		t.Errorf("event %q", m)
 	}
 
-	judged(t, v, reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.DryRun = &yes }))
-	if len(heard.owners) != 1 {
-		t.Error("a dry run left an event")
+	dryRun := func(r *admissionv1.AdmissionRequest) { yes := true; r.DryRun = &yes }
+	for name, body := range map[string][]byte{
+		"a dry run":                 reviewOf(t, kindVMI, owned(ours), as(controller), dryRun),
+		"a VMI of a user":           reviewOf(t, kindVMI, owned(ours), as("eve")),
+		"a VMI of a Secret":         reviewOf(t, kindVMI, owned(metav1.OwnerReference{APIVersion: "v1", Kind: "Secret"}), as(controller)),
+		"an account of like name":   reviewOf(t, kindVMI, owned(ours), as("system:serviceaccount:default:kubevirt-controller")),
+		"a VMI of a likely company": reviewOf(t, kindVMI, owned(metav1.OwnerReference{APIVersion: "kubevirt.io.evil/v1", Kind: kindVM}), as(controller)),
+	} {
+		if response := judged(t, v, body); response.Allowed || len(heard.owners) != 1 {
+			t.Errorf("%s: allowed %v, and events on %q", name, response.Allowed, heard.owners)
+		}
 	}
 }
 
@@ -465,6 +487,78 @@ func TestWhatCannotBeReadIsRefused(t *testing.T) {
 		got := complaints(response)
 		if response.Allowed || len(got) != 1 || !strings.Contains(got[0], " "+want) || !strings.Contains(got[0], "[virtward/object-readable]") {
 			t.Errorf("%s: allowed %v, %q", text, response.Allowed, got)
+		}
+	}
+}
+
+// TestAnOldFaultOfReadingOnlyWarns: an object that is too large may still be labelled and stopped.
+func TestAnOldFaultOfReadingOnlyWarns(t *testing.T) {
+	large := func(label string) json.RawMessage {
+		return json.RawMessage(`{"metadata":{"labels":{"a":"` + label + `"}},"spec":{"template":{"spec":{"tolerations":[{}` + strings.Repeat(",{}", 11_000) + `]}}}}`)
+	}
+	v, _ := newValidator(t)
+	response := judged(t, v, reviewOf(t, kindVM, large("new"), update(t, large("old"))))
+	if !response.Allowed || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "it was so before this update") {
+		t.Errorf("allowed %v, %q", response.Allowed, complaints(response))
+	}
+	response = judged(t, v, reviewOf(t, kindVM, large("new"), update(t, build.VM("db").Obj())))
+	if got := complaints(response); response.Allowed || !strings.Contains(got[0], "the object has 1100") {
+		t.Errorf("a small object became large: allowed %v, %q", response.Allowed, got)
+	}
+}
+
+// TestManyFaultsCostLittle: the values of a long list are each wrong, and nobody wants to read a million findings.
+func TestManyFaultsCostLittle(t *testing.T) {
+	v, _ := newValidator(t)
+	for name, list := range map[string]struct {
+		strings int
+		rule    string
+	}{
+		"as many as are looked at": {25_000, "dns-"},
+		"more":                     {900_000, "object-readable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := json.RawMessage(`{"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1Gi"}},"dnsPolicy":"None","dnsConfig":{"nameservers":["a"` + strings.Repeat(`,"a"`, list.strings) + `]}}}}}`)
+			body := reviewOf(t, kindVM, object)
+			var before, after goruntime.MemStats
+			goruntime.ReadMemStats(&before)
+			response := judged(t, v, body)
+			goruntime.ReadMemStats(&after)
+			if allocated := int(after.TotalAlloc - before.TotalAlloc); response.Allowed || allocated > 24<<20+8*len(body) {
+				t.Errorf("allowed %v, %d MiB allocated for a request of %d KiB", response.Allowed, allocated>>20, len(body)>>10)
+			}
+			if got := complaints(response); !slices.ContainsFunc(got, func(c string) bool { return strings.Contains(c, "[virtward/"+list.rule) }) {
+				t.Errorf("causes %.400q", got)
+			}
+		})
+	}
+}
+
+// TestSlowSendersTakeLittle: who announces much and sends nothing does not keep others waiting.
+func TestSlowSendersTakeLittle(t *testing.T) {
+	v, _ := newValidator(t)
+	server := httptest.NewServer(v)
+	defer server.Close()
+	for range 40 {
+		conn, err := net.Dial("tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write([]byte("POST /validate HTTP/1.1\r\nHost: x\r\nContent-Length: 7000000\r\n\r\n{")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := reviewOf(t, kindVM, build.VMOf(build.Typical("db")).Obj())
+	client := &http.Client{Timeout: time.Second}
+	for range 20 {
+		response, err := client.Post(server.URL, "application/json", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Fatalf("answered with %s", response.Status)
 		}
 	}
 }
