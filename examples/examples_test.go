@@ -1,10 +1,11 @@
 // Package examples_test checks that what we offer to copy is right: every example decodes strictly into
-// KubeVirt's types or ours, every virtual machine in it is completed without a conflict, and settings are
-// those of rules that there are.
+// KubeVirt's types or ours, every virtual machine in it is completed and found in order, but for those in
+// refused/, which are refused for what they say, and settings are those of rules that there are.
 package examples_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -13,8 +14,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	sigsjson "sigs.k8s.io/json"
@@ -48,7 +51,7 @@ type example struct {
 func examples(t *testing.T) map[string]example {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"*.yaml", "kubevirt/*.yaml", "policy/*.yaml"} {
+	for _, pattern := range []string{"*.yaml", "kubevirt/*.yaml", "policy/*.yaml", "refused/*.yaml"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("there are no examples %s: %v", pattern, err)
@@ -112,15 +115,61 @@ func TestEveryExample(t *testing.T) {
 				t.Error("README.md does not mention it")
 			}
 			decode(t, &e)
+			causes := announced(e.content)
+			if refused := filepath.Dir(file) == "refused"; refused != (len(causes) > 0) {
+				t.Errorf("it announces the causes %q, and is in the folder %s", causes, filepath.Dir(file))
+			}
 			switch object := e.typed.(type) {
 			case *v1.VirtualMachine:
-				isComplete(t, references, effective.Input{VM: object})
+				isComplete(t, references, effective.Input{VM: object}, causes)
 			case *v1.VirtualMachineInstance:
-				isComplete(t, references, effective.Input{VMI: object})
+				isComplete(t, references, effective.Input{VMI: object}, causes)
+			case *instancetypev1beta1.VirtualMachineClusterInstancetype:
+				isInOrder(t, validators.OnInstancetype, &validators.Subject{Instancetype: &object.Spec})
+			case *instancetypev1beta1.VirtualMachineClusterPreference:
+				isInOrder(t, validators.OnPreference, &validators.Subject{Preference: &object.Spec})
 			case *policyv1alpha1.RuleSettings:
 				setsRules(t, object)
 			}
 		})
+	}
+}
+
+// announced are the causes that the comment of an example says it is refused for: `FIELD [virtward/RULE]`, each
+// on a line of its own.
+func announced(content []byte) []string {
+	var causes []string
+	for line := range strings.Lines(string(content)) {
+		if cause, found := strings.CutPrefix(line, "#   "); found {
+			causes = append(causes, strings.TrimSpace(cause))
+		}
+	}
+	return causes
+}
+
+// told are findings that refuse as examples announce them.
+func told(findings []validators.Finding) []string {
+	var causes []string
+	for _, f := range findings {
+		if f.Severity == validators.Deny {
+			causes = append(causes, f.Error.Field+" [virtward/"+f.Rule+"]")
+		}
+	}
+	return causes
+}
+
+// isInOrder checks what VMs are made from by itself, which is so on every hypervisor.
+func isInOrder(t *testing.T, scope validators.Scope, subject *validators.Subject) {
+	t.Helper()
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	subject.Path = field.NewPath("spec")
+	subject.Facts = platform.Defaults(platform.Settings{})
+	findings, err := effective.NewPipeline(registry).JudgeAlone(subject, scope, nil, nil, nil)
+	if err != nil || len(findings) > 0 {
+		t.Errorf("%v %v", err, findings)
 	}
 }
 
@@ -145,8 +194,9 @@ func setsRules(t *testing.T, settings *policyv1alpha1.RuleSettings) {
 	}
 }
 
-// isComplete evaluates a virtual machine for every hypervisor, with the facts of KubeVirt's own defaults.
-func isComplete(t *testing.T, references []*unstructured.Unstructured, in effective.Input) {
+// isComplete evaluates a virtual machine for every hypervisor, with the facts of KubeVirt's own defaults. It is
+// refused for these causes and no others, and warned of nothing.
+func isComplete(t *testing.T, references []*unstructured.Unstructured, in effective.Input, causes []string) {
 	t.Helper()
 	objects, err := lookup.NewMemory("default", references...)
 	if err != nil {
@@ -171,13 +221,72 @@ func isComplete(t *testing.T, references []*unstructured.Unstructured, in effect
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(verdict.Conflicts) > 0 {
-			t.Errorf("on %s: %v", name, verdict.Conflicts)
+		if diff := cmp.Diff(causes, told(verdict.Findings), cmpopts.SortSlices(strings.Compare)); diff != "" {
+			t.Errorf("on %s it is refused (-announced +found):\n%s", name, diff)
+		}
+		if len(verdict.Findings) != len(causes) {
+			t.Errorf("on %s it is warned of: %v", name, verdict.Findings)
 		}
 		if verdict.Spec.Architecture == "" || verdict.Spec.Domain.CPU.Model == "" || len(verdict.Changes) < 5 {
 			t.Errorf("on %s it is not complete: %v", name, verdict.Changes)
 		}
 	}
+}
+
+// TestReadme holds the front page to what it prints of the examples.
+func TestReadme(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	evaluate := func(file string) *effective.Verdict {
+		e := examples(t)[file]
+		decode(t, &e)
+		verdict, err := effective.NewPipeline(registry).Evaluate(effective.Input{
+			VM: e.typed.(*v1.VirtualMachine), Facts: platform.Defaults(platform.Settings{}),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return verdict
+	}
+
+	var refusals []string
+	for _, f := range evaluate("refused/vm-arm64.yaml").Findings {
+		refusals = append(refusals, "* "+f.Error.Field+": "+f.Message())
+	}
+	if diff := cmp.Diff(refusals, printed(page, "$ kubectl apply -f examples/refused/vm-arm64.yaml")[1:]); diff != "" {
+		t.Errorf("what kubectl apply prints (-want +got):\n%s", diff)
+	}
+
+	filled := map[string]bool{}
+	for _, c := range evaluate("vm-arm64.yaml").Changes {
+		value, err := json.Marshal(c.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		filled[strings.TrimPrefix(c.Path, "spec.template.spec.")+" "+strings.Trim(string(value), `"`)+" "+c.Layer] = true
+	}
+	rows := printed(page, "$ kubectl virtward explain -f examples/vm-arm64.yaml -o table")
+	if len(rows) < 5 {
+		t.Fatalf("the page shows too little: %q", rows)
+	}
+	for _, row := range rows[slices.Index(rows, "…")+2:] {
+		if cells := strings.Fields(row); row != "…" && !filled[strings.Join(cells, " ")] {
+			t.Errorf("explain does not print %q", row)
+		}
+	}
+}
+
+// printed is what a page shows that a command prints.
+func printed(page []byte, command string) []string {
+	_, after, _ := strings.Cut(string(page), command+"\n")
+	output, _, _ := strings.Cut(after, "\n```")
+	return strings.Split(output, "\n")
 }
 
 // TestHypervisors shows what platform makes of the KubeVirt examples.

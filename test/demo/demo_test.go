@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,7 +31,7 @@ func TestDemo(t *testing.T) {
 		}
 	}
 	for i, c := range chapters() {
-		if heading := string(rune('1'+i)) + ". " + c.title + "\n---"; !strings.Contains(out.String(), heading) {
+		if heading := fmt.Sprintf("\n%d. %s\n---", i+1, c.title); !strings.Contains(out.String(), heading) {
 			t.Errorf("there is no heading %q", heading)
 		}
 	}

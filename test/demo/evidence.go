@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"regexp"
 	"strconv"
@@ -15,15 +16,20 @@ import (
 	"text/tabwriter"
 )
 
-// evidence: counters of the webhook, failures counted by the API server, and layers in the audit log.
+// evidence: counters of the webhooks, failures counted by the API server, and layers in the audit log.
 func evidence(ctx context.Context, s *show) error {
-	s.prose(`Each create counts twice: KubeVirt's mutator runs after ours and replaces the spec, so the API server asks
-		ours once more, which then finds nothing left to do. (The first were dry runs, to see that it is asked at all.)`)
-	counters, err := s.greps(ctx, s.admin, s.scrape(), regexp.MustCompile("admission_requests_total{.*"), true)
+	s.prose(`Virtward counts what it is asked. To complete, it is asked twice for each create: KubeVirt's mutator runs
+		after ours and replaces the spec, so the API server asks ours once more, which then finds nothing left
+		to do. (The first were dry runs, to see that it is asked at all.)`)
+	counters, err := s.greps(ctx, s.admin, s.scrape(), regexp.MustCompile(`{kind="VirtualMachine[I"].*verdict=.*`), true)
 	if err != nil {
 		return err
 	}
-	if err := counted(counters); err != nil {
+	everything, err := s.call(ctx, s.admin, s.scrape())
+	if err != nil {
+		return failed(s.admin, s.scrape(), everything, err)
+	}
+	if err := errors.Join(counted(counters), faultless(everything)); err != nil {
 		return err
 	}
 	missed, err := s.failedCalls(ctx)
@@ -33,26 +39,51 @@ func evidence(ctx context.Context, s *show) error {
 	if missed != s.missed {
 		return fmt.Errorf("the API server counts %v calls of webhooks that failed since the start", missed-s.missed)
 	}
-	s.checked("the API server counts no call of the webhook that failed.")
+	s.checked("the API server counts no call of a webhook that failed.")
+	s.prose("It counts what it found by rule, too, so that an admin sees what a rule does before and after it is set:")
+	found, err := s.greps(ctx, s.admin, s.scrape(), regexp.MustCompile(`findings_total{.*`), true)
+	if err != nil {
+		return err
+	}
+	for _, severity := range []string{"Deny", "Warn"} {
+		if err := says(found, `{kind="VirtualMachine",rule="arm64-bios",severity="`+severity+`"}`); err != nil {
+			return err
+		}
+	}
 	s.prose("The API server's audit log says who created what, and which layers completed it:")
 	return s.audit()
 }
 
-// failedCalls is the API server's count of calls that failed of webhooks that fail open, such as ours.
+// failedCalls is the API server's count of calls of webhooks that failed, of those that then let pass and of
+// those that then refuse.
 func (s *show) failedCalls(ctx context.Context) (float64, error) {
-	return s.cluster.Metric(ctx, "apiserver_admission_webhook_fail_open_count", nil)
+	passed, err := s.cluster.Metric(ctx, "apiserver_admission_webhook_fail_open_count", nil)
+	if err != nil {
+		return 0, err
+	}
+	refused, err := s.cluster.Metric(ctx, "apiserver_admission_webhook_rejection_count", map[string]string{"error_type": "calling_webhook_error"})
+	return passed + refused, err
 }
 
-// counted fails unless the webhook completed both kinds and failed at nothing.
+// counted fails unless the webhooks completed both kinds and refused one.
 func counted(counters string) error {
-	for _, kind := range []string{"VirtualMachine", "VirtualMachineInstance"} {
-		if err := says(counters, `kind="`+kind+`",operation="CREATE",verdict="patched"`); err != nil {
+	for _, want := range []string{
+		`kind="VirtualMachine",operation="CREATE",verdict="patched",webhook="mutate"`,
+		`kind="VirtualMachineInstance",operation="CREATE",verdict="patched",webhook="mutate"`,
+		`kind="VirtualMachine",operation="CREATE",verdict="denied",webhook="validate"`,
+	} {
+		if err := says(counters, want); err != nil {
 			return err
 		}
 	}
-	for _, verdict := range []string{"failed", "malformed"} {
-		if strings.Contains(counters, `verdict="`+verdict+`"`) {
-			return fmt.Errorf("the webhook counts requests with the verdict %s:\n%s", verdict, counters)
+	return nil
+}
+
+// faultless fails if a webhook could not answer a request, of any kind.
+func faultless(metrics string) error {
+	for l := range strings.Lines(metrics) {
+		if strings.Contains(l, `verdict="failed"`) || strings.Contains(l, `verdict="malformed"`) {
+			return fmt.Errorf("the webhooks could not answer every request: %s", l)
 		}
 	}
 	return nil
@@ -76,9 +107,10 @@ func (s *show) metric(ctx context.Context, name string) (float64, error) {
 
 // event is one of the audit log.
 type event struct {
-	Verb      string `json:"verb"`
-	User      struct{ Username string }
-	ObjectRef struct{ Resource, Namespace, Name string }
+	Verb           string `json:"verb"`
+	User           struct{ Username string }
+	ObjectRef      struct{ Resource, Namespace, Name string }
+	ResponseStatus struct{ Code int }
 	// Annotations of admission; a webhook's begin with its name.
 	Annotations map[string]string `json:"annotations"`
 }
@@ -113,7 +145,8 @@ func (s *show) audit() error {
 // annotation is what the audit annotations of our webhook begin with.
 const annotation = "mutate.virtward.io/"
 
-// completions are the events of the story's namespace in which our webhook completed something.
+// completions are the events of the story's namespace in which something was created that our webhook completed.
+// A refused request was completed before it was checked.
 func (s *show) completions() ([]event, error) {
 	log, err := os.Open(s.cluster.AuditLog())
 	if err != nil {
@@ -128,7 +161,7 @@ func (s *show) completions() ([]event, error) {
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 			return nil, fmt.Errorf("the audit log: %w", err)
 		}
-		if e.ObjectRef.Namespace == namespace && e.Annotations[annotation+"layers"] != "" {
+		if e.ObjectRef.Namespace == namespace && e.ResponseStatus.Code == http.StatusCreated && e.Annotations[annotation+"layers"] != "" {
 			events = append(events, e)
 		}
 	}

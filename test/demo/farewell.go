@@ -16,12 +16,13 @@ var tries = []try{
 	{comment: "what there is", line: "kubectl get vms,vmis"},
 	{comment: "how a VM of the cluster really runs", line: "kubectl virtward explain vm/fedora"},
 	{comment: "a file elsewhere, without asking a cluster", line: "kubectl virtward explain -f examples/vmi.yaml --hypervisor mshv --arch arm64"},
+	{comment: "what a rule says, and how to set it otherwise", line: "kubectl virtward rules arm64-disk-bus"},
 	{comment: "what would be created", line: "kubectl create -f examples/vmi.yaml --namespace default --dry-run=server -o yaml", admin: true},
 	{comment: "refused, for it is not confirmed", line: "kubectl apply -f examples/kubevirt/hyperv-direct.yaml", refused: true, admin: true},
 }
 
 // switchOff is the documented command that takes Virtward out of the way.
-const switchOff = "kubectl delete mutatingwebhookconfigurations,validatingadmissionpolicybindings --selector app.kubernetes.io/part-of=virtward"
+const switchOff = "kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicybindings --selector app.kubernetes.io/part-of=virtward"
 
 // switchOn is what puts it back.
 const switchOn = "bin/tools/helm upgrade virtward charts/virtward -n virtward-system --reset-then-reuse-values"
@@ -82,5 +83,6 @@ func (s *show) rehearse(ctx context.Context) error {
 	if err != nil {
 		return failed(s.admin, switchOff, output, err)
 	}
-	return says(output, `"mutate.virtward.io" deleted`, `"virtward-kubevirt-hypervisor" deleted`, `"virtward-kubevirt-hypervisor-effect" deleted`)
+	return says(output, `"mutate.virtward.io" deleted`, `"validate.virtward.io" deleted`, `"virtward-rule-settings" deleted`,
+		`"virtward-kubevirt-hypervisor" deleted`, `"virtward-kubevirt-hypervisor-effect" deleted`)
 }

@@ -87,6 +87,7 @@ func confirm(hypervisor string) string {
 
 // reconfigure applies a KubeVirt resource, and waits until the webhook has heard of it.
 func (s *show) reconfigure(ctx context.Context, file string, warnings ...string) error {
+	began := time.Now() // the webhook may have heard of it before kubectl is done
 	output, err := s.does(ctx, s.admin, "kubectl apply -f "+file)
 	if err != nil {
 		return err
@@ -94,10 +95,10 @@ func (s *show) reconfigure(ctx context.Context, file string, warnings ...string)
 	if err := says(output, warnings...); err != nil {
 		return err
 	}
-	changed := time.Now()
 	return await(ctx, func(ctx context.Context) (string, error) {
+		asked := time.Now()
 		age, err := s.metric(ctx, "virtward_facts_age_seconds")
-		if err == nil && age > time.Since(changed).Seconds() {
+		if err == nil && age > asked.Sub(began).Seconds() {
 			return "the webhook has not heard of the new configuration", nil
 		}
 		return "", err

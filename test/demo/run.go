@@ -29,9 +29,12 @@ func chapters() []chapter {
 		{"A Fedora VM with an instancetype and a preference", fedora},
 		{"A VMI without a VM", bareVMI},
 		{"A VM for arm64", arm64},
+		{"A VM that could never run", neverRuns},
+		{"A VM that comes before its preference", early},
+		{"How strict a rule is", severities},
 		{"The cluster moves to another hypervisor", otherHypervisor},
 		{"Mistakes in the KubeVirt resource", mistakes},
-		{"What the webhook itself reports", evidence},
+		{"What the webhooks themselves report", evidence},
 		{"Now you", farewell},
 	}
 }

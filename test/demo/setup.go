@@ -30,6 +30,7 @@ type show struct {
 	missed float64
 	admin  user
 	alice  user
+	bob    user
 }
 
 func (s *show) setUp(ctx context.Context, options Options) error {
@@ -42,8 +43,8 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 			return s.startControlPlane(ctx, options)
 		}},
 		{"installing KubeVirt", "KubeVirt's and CDI's definitions: real; virt-api, virt-controller: simulated", s.installKubeVirt},
-		{"installing Virtward", "Virtward: its chart installed by Helm, its webhook as a process", s.installVirtward},
-		{"waiting for the webhook and the guards", "the API server asks the webhook and runs the guards", s.awaitAdmission},
+		{"installing Virtward", "Virtward: its chart installed by Helm, its webhooks as a process", s.installVirtward},
+		{"waiting for the webhooks and the guards", "the API server asks the webhooks and runs the guards", s.awaitAdmission},
 	} {
 		began := time.Now()
 		if err := step.do(ctx); err != nil {
@@ -56,7 +57,7 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 		return err
 	}
 	s.prose(`No VM really runs: there are no nodes, and the simulated virt-controller only makes VMIs from VMs, with
-		KubeVirt's own account. KubeVirt's definition is extended by VEP 97's list "hypervisor", for chapter 4.`)
+		KubeVirt's own account. KubeVirt's definition is extended by VEP 97's list "hypervisor", for a later chapter.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl version", "kubectl virtward version"); err != nil {
 		return err
 	}
@@ -89,13 +90,18 @@ func (s *show) startControlPlane(ctx context.Context, options Options) error {
 		return err
 	}
 	s.admin = user{name: "admin", kubeconfig: s.cluster.Kubeconfig()}
-	config, err := s.cluster.UserConfig("alice")
-	if err != nil {
-		return err
+	for name, who := range map[string]*user{"alice": &s.alice, "bob": &s.bob} {
+		config, err := s.cluster.UserConfig(name)
+		if err != nil {
+			return err
+		}
+		kubeconfig, err := s.cluster.WriteKubeconfig(name, config)
+		if err != nil {
+			return err
+		}
+		*who = user{name: name, kubeconfig: kubeconfig}
 	}
-	kubeconfig, err := s.cluster.WriteKubeconfig("alice", config)
-	s.alice = user{name: "alice", kubeconfig: kubeconfig}
-	return err
+	return nil
 }
 
 // definitions are those of KubeVirt and CDI, with VEP 97's list of hypervisors in the KubeVirt resource.
@@ -146,10 +152,12 @@ func (s *show) installVirtward(ctx context.Context) error {
 
 // admitAlice makes the namespace of the story and a user who may work in it.
 func (s *show) admitAlice(ctx context.Context) error {
-	s.prose(`The story needs a namespace and a user. Alice may edit VMs there, by a role of KubeVirt's, and nothing else.`)
+	s.prose(`The story needs a namespace and a user. Alice may edit VMs there, by a role of KubeVirt's, and look at
+		what else there is, by one of Kubernetes'.`)
 	if err := s.doesAll(ctx, s.admin,
 		"kubectl create namespace "+namespace,
 		"kubectl create rolebinding alice --namespace "+namespace+" --clusterrole kubevirt.io:edit --user alice",
+		"kubectl create rolebinding alice-sees --namespace "+namespace+" --clusterrole view --user alice",
 	); err != nil {
 		return err
 	}

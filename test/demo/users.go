@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -128,16 +129,49 @@ func (s *show) greps(ctx context.Context, who user, line string, pattern *regexp
 // isRefused shows a command that is to fail, and fails if it does not, or not with all these words.
 func (s *show) isRefused(ctx context.Context, who user, line string, words ...string) error {
 	s.prompt(who.name, line)
-	output, err := s.call(ctx, who, line)
-	var exit *exec.ExitError
-	switch {
-	case err != nil && !errors.As(err, &exit):
-		return failed(who, line, output, err)
-	case err == nil:
-		return fmt.Errorf("%s$ %s: succeeded, and should have been refused:\n%s", who.name, line, output)
+	output, err := s.fails(ctx, who, line)
+	if err != nil {
+		return err
 	}
 	s.output(output)
 	return says(output, words...)
+}
+
+// redirects shows `line >file; echo $?` of a command that is to fail with this exit code. It returns what the
+// command complained of.
+func (s *show) redirects(ctx context.Context, who user, line, file string, code int) (string, error) {
+	s.prompt(who.name, line+" >"+file+"; echo $?")
+	var output, complaints bytes.Buffer
+	got, err := exitCode(s.start(ctx, who, line, &output, &complaints))
+	if err != nil {
+		return "", failed(who, line, complaints.String(), err)
+	}
+	if got != code {
+		return "", fmt.Errorf("%s$ %s: the exit code is %d, want %d:\n%s", who.name, line, got, code, &complaints)
+	}
+	s.output(complaints.String() + strconv.Itoa(got))
+	return complaints.String(), os.WriteFile(file, output.Bytes(), 0o600)
+}
+
+// fails runs a command that is to fail, and returns its output.
+func (s *show) fails(ctx context.Context, who user, line string) (string, error) {
+	output, err := s.call(ctx, who, line)
+	switch code, err := exitCode(err); {
+	case err != nil:
+		return "", failed(who, line, output, err)
+	case code == 0:
+		return "", fmt.Errorf("%s$ %s: succeeded, and should have been refused:\n%s", who.name, line, output)
+	}
+	return output, nil
+}
+
+// exitCode of a command that ended by itself.
+func exitCode(err error) (int, error) {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.Exited() {
+		return exit.ExitCode(), nil
+	}
+	return 0, err
 }
 
 // says fails if a text lacks one of the words.
