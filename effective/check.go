@@ -30,7 +30,7 @@ func (p *Pipeline) check(in Input, verdict *Verdict) error {
 	default:
 		verdict.Findings = validator.ValidateVirtualMachineInstanceSpec(s)
 	}
-	if !in.Arrived { // the changes are those that it arrived without
+	if !in.Arrived || in.VM != nil { // the changes to a VMI are those that it arrived without
 		verdict.trace(in)
 	}
 	validators.Sort(verdict.Findings)

@@ -24,13 +24,15 @@ type Input struct {
 	Facts *platform.Facts
 	// References are the objects that the VM points at, as far as they were found.
 	References
+	// Site are the admin's defaults for the object's namespace, in the order in which they fill.
+	Site []mutators.SiteDefaults
 
 	// OldVM or OldVMI is the object before an update; nil at a creation. An update of a VMI is not completed,
 	// and only what changed in it is checked: KubeVirt alone updates a VMI.
 	OldVM  *v1.VirtualMachine
 	OldVMI *v1.VirtualMachineInstance
-	// Arrived tells that every mutating webhook has seen the VMI, so that it is checked as it is, and whatever
-	// would still be filled is a finding.
+	// Arrived tells that every mutating webhook has seen the object. So a VMI is checked as it is, and whatever
+	// would still be filled is a finding; and nothing of the site is persisted in a VM any more.
 	Arrived bool
 	// Raw is the object as it was sent, as JSON, as far as it is known.
 	Raw []byte
@@ -102,7 +104,7 @@ type Verdict struct {
 	// Annotations are those that the instancetype and the preference add to the VMI of a VM.
 	Annotations map[string]string
 	// Persist are the changes that belong into the object itself when it is created: for a VM its
-	// architecture and machine type, for a VMI all of them.
+	// architecture and machine type and what the site says, for a VMI all of them.
 	Persist []provenance.Change
 	// Changes lead from the object as written to the effective spec, in the order in which they were made.
 	// Paths are those of the object as written.
@@ -183,6 +185,7 @@ func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
 		rec.SetLayer(a.Layer())
 		provenance.Fill(rec, "architecture", &spec.Architecture, a.Architecture)
 	}
+	persistSite(in, vm, rec)
 	provider, err := p.provider(in.Facts, spec)
 	if err != nil {
 		return nil, err
@@ -195,6 +198,7 @@ func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
 	target.Spec = spec.DeepCopy()
 	annotations, conflicts := instancetypes.Expand(target, in.Instancetype, in.Preference, rec)
 	verdict.conflict(validators.RuleInstancetypeConflict, conflicts)
+	startWithSite(in, vm, target.Spec, rec)
 	verdict.conflict(validators.RuleDefaultNotPermitted, provider.SetDefaultVirtualMachineInstanceSpec(in.Facts, target.Spec, rec))
 	verdict.conflict(validators.RulePreferenceRequirements, instancetypes.Requirements(target, in.Instancetype, in.Preference))
 	if err := instancetypes.CheckSpread(target, in.Instancetype, in.Preference); err != nil && len(conflicts) == 0 {
@@ -214,8 +218,8 @@ func (v *Verdict) conflict(rule string, errs field.ErrorList) {
 func persistedInVM(changes []provenance.Change) []provenance.Change {
 	var persist []provenance.Change
 	for _, c := range changes {
-		switch c.Path {
-		case templateSpec + ".architecture", templateSpec + ".domain.machine.type":
+		switch {
+		case mutators.IsSiteLayer(c.Layer), c.Path == templateSpec+".architecture", c.Path == templateSpec+".domain.machine.type":
 			persist = append(persist, c)
 		}
 	}
@@ -229,6 +233,7 @@ func (p *Pipeline) virtualMachineInstance(in Input) (*Verdict, error) {
 	if conflict := mutators.ApplyPresets(&vmi.Spec, in.Presets, rec); conflict != "" {
 		verdict.conflict(validators.RulePresetConflict, field.ErrorList{field.Invalid(field.NewPath("metadata", "labels"), vmi.Labels, conflict)})
 	}
+	completeWithSite(in, vmi, rec)
 	provider, err := p.provider(in.Facts, &vmi.Spec)
 	if err != nil {
 		return nil, err

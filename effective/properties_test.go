@@ -9,10 +9,12 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/leaves"
 )
@@ -50,15 +52,14 @@ func checkPromises(t *testing.T, p *effective.Pipeline, object []byte, choice ui
 	if err := json.Unmarshal(object, &vmi); err != nil {
 		return
 	}
-	checkVMI(t, p, facts, &vmi)
+	site := sitesOf(t)[int(choice)%3]
+	checkVMI(t, p, facts, site, &vmi)
 
 	var vm v1.VirtualMachine
 	if err := json.Unmarshal(object, &vm); err != nil {
 		return
 	}
-	if _, err := p.Evaluate(effective.Input{VM: &vm, Facts: facts}); err != nil {
-		t.Fatal(err)
-	}
+	checkVM(t, p, facts, site, &vm)
 }
 
 // factsOf makes facts of a number: every hypervisor, both rollout strategies, several default architectures.
@@ -76,13 +77,13 @@ func factsOf(t *testing.T, choice uint8) *platform.Facts {
 	return &facts
 }
 
-func checkVMI(t *testing.T, p *effective.Pipeline, facts *platform.Facts, vmi *v1.VirtualMachineInstance) {
+func checkVMI(t *testing.T, p *effective.Pipeline, facts *platform.Facts, site []mutators.SiteDefaults, vmi *v1.VirtualMachineInstance) {
 	t.Helper()
-	first, err := p.Evaluate(effective.Input{VMI: vmi, Facts: facts})
+	first, err := p.Evaluate(effective.Input{VMI: vmi, Facts: facts, Site: site})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := p.Evaluate(effective.Input{VMI: first.VMI, Facts: facts})
+	second, err := p.Evaluate(effective.Input{VMI: first.VMI, Facts: facts, Site: site})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +109,61 @@ func checkVMI(t *testing.T, p *effective.Pipeline, facts *platform.Facts, vmi *v
 	}
 }
 
-func leavesOf(t *testing.T, vmi *v1.VirtualMachineInstance) map[string]any {
+// sitesOf are a cluster without defaults, one with a few, and one whose defaults are about much of a spec.
+func sitesOf(t testing.TB) [][]mutators.SiteDefaults {
+	t.Helper()
+	return [][]mutators.SiteDefaults{
+		nil, siteOf(t, `{evictionStrategy: LiveMigrate, nodeSelector: {"1": a}}`), siteOf(t, everything,
+			`{nodeSelector: {pool: other, zone: b}, tolerations: [{key: other}], domain: {cpu: {maxSockets: 3, features: [{name: vmx}]}, memory: {maxGuest: 3Gi, hugepages: {pageSize: 2Mi}}, features: {smm: {}, hyperv: {evmcs: {}}}, firmware: {bootloader: {efi: {}}}, clock: {utc: {}, timer: {hpet: {}}}}}`,
+			`{architecture: arm64, livenessProbe: {tcpSocket: {port: 22}}, networks: [{name: a, pod: {}}], volumes: [{name: x, emptyDisk: {capacity: 1Gi}}, {name: z, containerDisk: {image: i}}],
+		  domain: {resources: {requests: {cpu: 100m, memory: 1Gi}, limits: {cpu: "1", "example.com/x": "1"}}, devices: {interfaces: [{name: a, masquerade: {}}], disks: [{name: x}], inputs: [{name: i, type: tablet}], tpm: {}, watchdog: {name: w, i6300esb: {}}, rng: {}}}}`),
+	}
+}
+
+// checkVM holds the promises for what is persisted in a VM: it is written nowhere where something is, it is in nobody's
+// way, and once it is persisted there is no more.
+func checkVM(t *testing.T, p *effective.Pipeline, facts *platform.Facts, site []mutators.SiteDefaults, vm *v1.VirtualMachine) {
+	t.Helper()
+	vm.ResourceVersion = ""
+	before := vm.DeepCopy()
+	in := effective.Input{VM: vm, Facts: facts, Site: site}
+	verdict, err := p.Evaluate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !equality.Semantic.DeepEqual(before, vm) {
+		t.Error("the input was changed")
+	}
+	written, complete := leavesOf(t, vm), leavesOf(t, verdict.VM)
+	if lost := leaves.Lost(written, complete); !allUnset(written, lost) {
+		t.Errorf("fields of the VM that had a value were changed: %v", lost)
+	}
+	for _, c := range verdict.Persist {
+		if value, was := written[c.Path]; was && !unset(c.Path, value) {
+			t.Errorf("%s persists %s, which was %v already", c.Layer, c.Path, value)
+		}
+	}
+	if vm.Spec.Template == nil { // there is nothing to persist in it
+		return
+	}
+	in.VM = verdict.VM
+	again, err := p.Evaluate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := ofSite(again.Persist); len(left) > 0 {
+		t.Errorf("completing twice persists %v", left)
+	}
+	without, err := p.Complete(effective.Input{VM: vm, Facts: facts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(verdict.Conflicts) > len(without.Conflicts) {
+		t.Errorf("the site is in conflict: %v, without it %v", verdict.Conflicts, without.Conflicts)
+	}
+}
+
+func leavesOf(t *testing.T, vmi any) map[string]any {
 	t.Helper()
 	all, err := leaves.Of("", vmi)
 	if err != nil {

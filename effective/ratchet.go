@@ -51,7 +51,7 @@ func (v *Verdict) document() map[string]any {
 // instancetype that is written out in full leaves the VM as it was.
 func identity(f *validators.Finding, object map[string]any) string {
 	detail := places.ReplaceAllString(f.Error.Detail, "[*]")
-	return strings.Join([]string{f.Rule, keyed(object, f.Where()), string(f.Error.Type), fmt.Sprint(f.Error.BadValue), detail}, "\x00")
+	return strings.Join([]string{f.Rule, keyed(object, f.Where()), string(f.Error.Type), fmt.Sprint(f.Error.BadValue), f.Extent, detail}, "\x00")
 }
 
 // places are those of elements, which a message may name.

@@ -35,6 +35,8 @@ type source struct {
 	describe string
 	// behind is the object's field that determines one of the spec.
 	behind func(path string) string
+	// remedy is what its author can do about the value of a field: a format of the path.
+	remedy string
 }
 
 // chosen is the object behind a layer; nil if the layer is none.
@@ -44,10 +46,10 @@ func (v *Verdict) chosen(layer string, in Input) *source {
 		return nil
 	case in.Instancetype != nil && layer == in.Instancetype.Layer():
 		matcher := in.VM.Spec.Instancetype
-		return &source{chosenBy("instancetype", matcher != nil && matcher.Name != ""), in.Instancetype.Describe(), in.Instancetype.FieldBehind}
+		return &source{chosenBy("instancetype", matcher != nil && matcher.Name != ""), in.Instancetype.Describe(), in.Instancetype.FieldBehind, "Choose another instancetype: it determines %s."}
 	case in.Preference != nil && layer == in.Preference.Layer():
 		matcher := in.VM.Spec.Preference
-		return &source{chosenBy("preference", matcher != nil && matcher.Name != ""), in.Preference.Describe(), in.Preference.FieldBehind}
+		return &source{chosenBy("preference", matcher != nil && matcher.Name != ""), in.Preference.Describe(), in.Preference.FieldBehind, "Choose another preference, or write %s in the VM itself."}
 	}
 	return nil
 }
@@ -64,6 +66,7 @@ func (s *source) move(f *validators.Finding) {
 	moved.Field = s.at.String()
 	path := strings.TrimPrefix(f.Error.Field, templateSpec+".")
 	f.Source = fmt.Sprintf("%s sets %s by its %s", s.describe, path, s.behind(path))
+	f.Remedy = fmt.Sprintf(s.remedy, path)
 	f.Effective, f.Error = f.Error.Field, &moved
 }
 

@@ -10,6 +10,9 @@
 // from all the others, come last. This is the DefaultsProvider of VEP 97, with its base implementation and
 // its replaceable setters.
 //
+// Before them come the layers of the site, one for each VirtualMachineDefaults that selects the virtual machine: see
+// FillSite. They are the admin's, so that each of them may write any field, and the first one that does so wins.
+//
 // The package never overwrites a field that has a value, never draws random identities (firmware UUID,
 // serial: KubeVirt does), and never reads a cluster, a clock or an environment.
 package mutators

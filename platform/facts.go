@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	k8sv1 "k8s.io/api/core/v1"
@@ -136,6 +138,19 @@ func (f *Facts) architecture(name string) *v1.ArchSpecificConfiguration {
 	default:
 		return archs.Amd64
 	}
+}
+
+// kubeVirtAccounts are the service accounts of KubeVirt's components, which may do to a VMI what users may not.
+var kubeVirtAccounts = []string{"kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller"}
+
+// ByKubeVirt tells whether a user name is that of one of KubeVirt's own accounts.
+func (f *Facts) ByKubeVirt(user string) bool {
+	namespace := f.Namespace
+	if namespace == "" {
+		namespace = "kubevirt"
+	}
+	account, ok := strings.CutPrefix(user, "system:serviceaccount:"+namespace+":")
+	return ok && slices.Contains(kubeVirtAccounts, account)
 }
 
 // same tells whether two snapshots say the same, whenever they were taken.

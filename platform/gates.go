@@ -160,3 +160,20 @@ func (f *Facts) DiscontinuedGates() []string {
 	slices.Sort(named)
 	return named
 }
+
+// EnabledGates are the names of the feature gates of KubeVirt that are on, sorted.
+func (f *Facts) EnabledGates() []string {
+	var on []string
+	for name := range gateStates {
+		if f.gates.enabled(name) {
+			on = append(on, name)
+		}
+	}
+	for name := range f.gates {
+		if _, known := gateStates[name]; !known && f.gates.enabled(name) {
+			on = append(on, name)
+		}
+	}
+	slices.Sort(on)
+	return on
+}

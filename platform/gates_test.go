@@ -1,9 +1,11 @@
 package platform_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/virtward/virtward/platform"
 )
@@ -72,4 +74,29 @@ func factsOf(t *testing.T, configuration string) *platform.Facts {
 		t.Fatal(err)
 	}
 	return facts
+}
+
+// The gates that are on are those of which GateEnabled says so, and some that nobody knows.
+func TestEnabledGates(t *testing.T) {
+	facts := platform.Defaults(platform.Settings{})
+	on := facts.EnabledGates()
+	if !slices.IsSorted(on) || !slices.Contains(on, "LiveMigration") || slices.Contains(on, "HostDisk") {
+		t.Errorf("the gates of KubeVirt's own defaults: %v", on)
+	}
+	for _, name := range on {
+		if !facts.GateEnabled(name) {
+			t.Errorf("%s is not on", name)
+		}
+	}
+	kv := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"configuration": map[string]any{
+		"developerConfiguration": map[string]any{"featureGates": []any{"HostDisk", "OfTheFuture"}, "disabledFeatureGates": []any{"Snapshot"}},
+	}}}}
+	facts, err := platform.FromKubeVirt(kv, platform.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	on = facts.EnabledGates()
+	if !slices.Contains(on, "HostDisk") || !slices.Contains(on, "OfTheFuture") || slices.Contains(on, "Snapshot") {
+		t.Errorf("the gates of a configuration: %v", on)
+	}
 }

@@ -14,7 +14,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
-// Bounds of a namespace selector: what people write is far below.
+// Bounds of a selector: what people write is far below.
 const (
 	maxSelectorTerms  = 32
 	maxSelectorValues = 256
@@ -25,8 +25,11 @@ func severityNames() []policyv1alpha1.Severity {
 	return []policyv1alpha1.Severity{policyv1alpha1.Deny, policyv1alpha1.Warn, policyv1alpha1.Off}
 }
 
-// CheckSettings says what is wrong with a RuleSettings, given all rules there are: ids that no rule has,
-// severities and selectors that there cannot be, and a rule that is set twice for the same namespaces.
+// notAdjustable is what is said of a setting of such a rule.
+const notAdjustable = "this rule cannot be set to another severity: what it refuses cannot be read or has no effect"
+
+// CheckSettings says what is wrong with a RuleSettings, given all rules there are: ids that no rule has or that
+// cannot be set, severities and selectors that there cannot be, and a rule that is set twice for the same namespaces.
 func CheckSettings(known Table, rs *policyv1alpha1.RuleSettings) field.ErrorList {
 	path := field.NewPath("spec", "rules")
 	if n := len(rs.Spec.Rules); n > policyv1alpha1.MaxRuleSettings {
@@ -39,6 +42,9 @@ func CheckSettings(known Table, rs *policyv1alpha1.RuleSettings) field.ErrorList
 	}
 	first := map[settingKey]*field.Path{}
 	for i := range rs.Spec.Rules {
+		if enough(errs) {
+			return cutShort(errs, len(rs.Spec.Rules)-i)
+		}
 		entry, at := &rs.Spec.Rules[i], path.Index(i)
 		found := checkSetting(ids, entry, at)
 		errs = append(errs, found...)
@@ -63,6 +69,8 @@ func checkSetting(ids []string, entry *policyv1alpha1.RuleSetting, path *field.P
 		errs = append(errs, field.TooLong(path.Child("rule"), "", policyv1alpha1.MaxRuleIDLength))
 	case !slices.Contains(ids, entry.Rule):
 		errs = append(errs, field.Invalid(path.Child("rule"), entry.Rule, "there is no such rule"+didYouMean(nearest(entry.Rule, ids))))
+	case !Adjustable(entry.Rule):
+		errs = append(errs, field.Forbidden(path.Child("rule"), notAdjustable))
 	}
 	if !slices.Contains(severityNames(), entry.Severity) {
 		errs = append(errs, field.NotSupported(path.Child("severity"), entry.Severity, severityNames()))
@@ -70,10 +78,12 @@ func checkSetting(ids []string, entry *policyv1alpha1.RuleSetting, path *field.P
 	if utf8.RuneCountInString(entry.Reason) > policyv1alpha1.MaxReasonLength {
 		errs = append(errs, field.TooLongCharacters(path.Child("reason"), "", policyv1alpha1.MaxReasonLength))
 	}
-	return append(errs, checkSelector(entry.NamespaceSelector, path.Child("namespaceSelector"))...)
+	return append(errs, CheckSelector(entry.NamespaceSelector, path.Child("namespaceSelector"))...)
 }
 
-func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+// CheckSelector says what is wrong with a selector of labels, or out of all proportion in it. Nil is in order.
+// CheckSelector says what is wrong with a label selector of an object of ours; nil selects everything.
+func CheckSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil
 	}
@@ -85,7 +95,11 @@ func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 			return field.ErrorList{field.TooMany(path.Child("matchExpressions").Index(i).Child("values"), n, maxSelectorValues)}
 		}
 	}
-	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	if enough(errs) {
+		return cutShort(errs, len(errs)-maxErrors)
+	}
+	return errs
 }
 
 // settingKey is what no two entries of an object may share.

@@ -107,18 +107,31 @@ func missingFields(s *Subject) field.ErrorList {
 const (
 	RuleReadable      = "object-readable"
 	RuleSettingsKnown = "rule-settings"
+	RuleSiteDefaults  = "site-defaults"
 )
+
+// Adjustable tells whether RuleSettings can set a rule at all.
+func Adjustable(id string) bool {
+	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults
+}
+
+// RemedySiteDefaults is that of RuleSiteDefaults.
+const RemedySiteDefaults = "Correct the field, or say in spec.match which hypervisors and architectures the defaults are for."
 
 // objectRules are reported by whoever decodes the object.
 func objectRules() Table {
 	return Table{
 		{
-			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings,
+			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults,
 			Security: true, Remedy: "Send an object of a reasonable size, in the form that kubectl explain shows.", Check: reportedElsewhere,
 		},
 		{
 			ID: RuleSettingsKnown, Title: "RuleSettings name rules that exist, once each", Scope: OnSettings,
 			Security: true, Remedy: "See kubectl virtward rules for the rules there are.", Check: reportedElsewhere,
+		},
+		{
+			ID: RuleSiteDefaults, Title: "VirtualMachineDefaults can be read, and virtual machines that get them pass the checks", Scope: OnDefaults,
+			Security: true, Remedy: RemedySiteDefaults, Check: reportedElsewhere,
 		},
 	}
 }

@@ -56,24 +56,32 @@ func deviceRules() Table {
 }
 
 func inputBus(s *Subject) (errs field.ErrorList) {
-	for i := range s.Spec.Domain.Devices.Inputs {
-		switch input := &s.Spec.Domain.Devices.Inputs[i]; input.Bus {
+	inputs := s.Spec.Domain.Devices.Inputs
+	for i := range inputs {
+		if enough(errs) {
+			return cutShort(errs, len(inputs)-i)
+		}
+		switch input := &inputs[i]; input.Bus {
 		case "", v1.InputBusUSB, v1.InputBusVirtio:
 		default:
 			errs = append(errs, field.Invalid(s.Devices().Child("inputs").Index(i).Child("bus"), input.Bus,
-				fmt.Sprintf("the input device %q can be on the usb or the virtio bus only", input.Name)))
+				fmt.Sprintf("the input device %q can be on the usb or the virtio bus only", shortened(input.Name))))
 		}
 	}
 	return errs
 }
 
 func inputType(s *Subject) (errs field.ErrorList) {
-	for i := range s.Spec.Domain.Devices.Inputs {
-		switch input := &s.Spec.Domain.Devices.Inputs[i]; input.Type {
+	inputs := s.Spec.Domain.Devices.Inputs
+	for i := range inputs {
+		if enough(errs) {
+			return cutShort(errs, len(inputs)-i)
+		}
+		switch input := &inputs[i]; input.Type {
 		case v1.InputTypeTablet, v1.InputTypeKeyboard:
 		default:
 			errs = append(errs, field.Invalid(s.Devices().Child("inputs").Index(i).Child("type"), input.Type,
-				fmt.Sprintf("the input device %q can be a tablet or a keyboard only", input.Name)))
+				fmt.Sprintf("the input device %q can be a tablet or a keyboard only", shortened(input.Name))))
 		}
 	}
 	return errs
@@ -104,8 +112,12 @@ func videoNeedsGraphics(s *Subject) field.ErrorList {
 }
 
 func panicModel(s *Subject) (errs field.ErrorList) {
-	for i := range s.Spec.Domain.Devices.PanicDevices {
-		model := s.Spec.Domain.Devices.PanicDevices[i].Model
+	devices := s.Spec.Domain.Devices.PanicDevices
+	for i := range devices {
+		if enough(errs) {
+			return cutShort(errs, len(devices)-i)
+		}
+		model := devices[i].Model
 		if model == nil {
 			continue
 		}

@@ -1,6 +1,7 @@
 package validators
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -241,7 +242,7 @@ func diskCount(s *Subject) field.ErrorList {
 
 func diskNamesUnique(s *Subject) field.ErrorList {
 	disks := disksOf(s)
-	return eachRepeated(len(disks), func(i int) string { return disks[i].Name }, func(i, first int) *field.Error {
+	return eachRepeated(nil, len(disks), func(i int) string { return disks[i].Name }, func(i, first int) *field.Error {
 		return field.Invalid(diskAt{s, i}.path("name"), disks[i].Name, fmt.Sprintf("disks[%d] has this name already", first))
 	})
 }
@@ -335,6 +336,9 @@ func bootOrderPositive(s *Subject) (errs field.ErrorList) {
 	}
 	interfaces := s.Spec.Domain.Devices.Interfaces
 	for i := range interfaces {
+		if enough(errs) {
+			return cutShort(errs, len(interfaces)-i)
+		}
 		if order := interfaces[i].BootOrder; order != nil && *order == 0 {
 			errs = append(errs, field.Invalid(interfaceBootOrder(s, i), *order, bootOrderFromOne))
 		}
@@ -342,41 +346,64 @@ func bootOrderPositive(s *Subject) (errs field.ErrorList) {
 	return errs
 }
 
+// bootDevice is a disk or an interface that has a boot order.
+type bootDevice struct {
+	list, name string
+	index      int
+	order      uint
+	// rank is 0 of a disk, 1 of the interface of the pod network, 2 of any other.
+	rank int
+}
+
+// bootOrderUnique speaks of all devices with one boot order but the first by rank and name: so it says the same
+// wherever they stand in their lists.
 func bootOrderUnique(s *Subject) (errs field.ErrorList) {
-	var taken map[uint]string // the device that has each order
-	claim := func(order uint, device string) (by string) {
-		if order == 0 { // another rule's
-			return ""
-		}
-		if by = taken[order]; by == "" {
-			if taken == nil {
-				taken = map[uint]string{}
-			}
-			taken[order] = device
-		}
-		return by
+	devices := bootDevices(s)
+	if len(devices) < 2 {
+		return nil
 	}
-	disks := disksOf(s)
-	for i := range disks {
-		if order := disks[i].BootOrder; order != nil {
-			if by := claim(*order, fmt.Sprintf("disks[%d]", i)); by != "" {
-				errs = append(errs, field.Invalid(diskAt{s, i}.path("bootOrder"), *order, by+" has this boot order already"))
-			}
-		}
-	}
-	interfaces := s.Spec.Domain.Devices.Interfaces
-	for i := range interfaces {
-		if order := interfaces[i].BootOrder; order != nil {
-			if by := claim(*order, fmt.Sprintf("interfaces[%d]", i)); by != "" {
-				errs = append(errs, field.Invalid(interfaceBootOrder(s, i), *order, by+" has this boot order already"))
-			}
+	slices.SortFunc(devices, func(a, b bootDevice) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.rank, b.rank), cmp.Compare(a.name, b.name), cmp.Compare(a.index, b.index))
+	})
+	first := 0
+	for i := range devices {
+		d, by := &devices[i], &devices[first]
+		switch {
+		case i == first:
+		case d.order != by.order:
+			first = i
+		case enough(errs):
+			return cutShort(errs, len(devices)-i)
+		default:
+			errs = append(errs, field.Invalid(s.Devices().Child(d.list).Index(d.index).Child("bootOrder"), d.order, fmt.Sprintf("%s[%d] has this boot order too", by.list, by.index)))
 		}
 	}
 	return errs
 }
 
+// bootDevices leaves out the order 0, which is another rule's.
+func bootDevices(s *Subject) (devices []bootDevice) {
+	disks := disksOf(s)
+	for i := range disks {
+		if order := disks[i].BootOrder; order != nil && *order != 0 {
+			devices = append(devices, bootDevice{list: "disks", name: disks[i].Name, index: i, order: *order})
+		}
+	}
+	interfaces, byName := s.Spec.Domain.Devices.Interfaces, networkByName(s)
+	for i := range interfaces {
+		if order := interfaces[i].BootOrder; order != nil && *order != 0 {
+			d := bootDevice{list: "interfaces", name: interfaces[i].Name, index: i, order: *order, rank: 2}
+			if isPodNetwork(byName(d.name)) {
+				d.rank = 1
+			}
+			devices = append(devices, d)
+		}
+	}
+	return devices
+}
+
 func interfaceBootOrder(s *Subject, index int) *field.Path {
-	return s.Devices().Child("interfaces").Index(index).Child("bootOrder")
+	return interfacePath(s, index).Child("bootOrder")
 }
 
 func diskIOThreadBus(d *v1.Disk, at diskAt) *field.Error {

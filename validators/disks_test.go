@@ -102,8 +102,8 @@ func TestDisks(t *testing.T) {
 			name: "the same boot order three times",
 			spec: `{"domain":{"devices":{"disks":[{"name":"a","bootOrder":1},{"name":"b","bootOrder":1}],"interfaces":[{"name":"n","bootOrder":1}]}},"volumes":[{"name":"a","containerDisk":{"image":"i"}},{"name":"b","containerDisk":{"image":"i"}}]}`,
 			want: []string{
-				`boot-order-unique: spec.domain.devices.disks[1].bootOrder: Invalid value: 1: disks[0] has this boot order already`,
-				`boot-order-unique: spec.domain.devices.interfaces[0].bootOrder: Invalid value: 1: disks[0] has this boot order already`,
+				`boot-order-unique: spec.domain.devices.disks[1].bootOrder: Invalid value: 1: disks[0] has this boot order too`,
+				`boot-order-unique: spec.domain.devices.interfaces[0].bootOrder: Invalid value: 1: disks[0] has this boot order too`,
 			},
 		},
 		{

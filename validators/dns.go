@@ -98,7 +98,11 @@ func dnsNameserverAddress(s *Subject) (found field.ErrorList) {
 	if s.Spec.DNSConfig == nil {
 		return nil
 	}
-	for i, server := range s.Spec.DNSConfig.Nameservers {
+	servers := s.Spec.DNSConfig.Nameservers
+	for i, server := range servers {
+		if enough(found) {
+			return cutShort(found, len(servers)-i)
+		}
 		// a zone, as in fe80::1%eth0, is of no use in the guest
 		if address, err := netip.ParseAddr(server); err != nil || address.Zone() != "" {
 			found = append(found, field.Invalid(dnsPath(s, "nameservers").Index(i), shortened(server), "is not an IP address"))
@@ -134,7 +138,11 @@ func dnsSearchName(s *Subject) (found field.ErrorList) {
 	if s.Spec.DNSConfig == nil {
 		return nil
 	}
-	for i, search := range s.Spec.DNSConfig.Searches {
+	searches := s.Spec.DNSConfig.Searches
+	for i, search := range searches {
+		if enough(found) {
+			return cutShort(found, len(searches)-i)
+		}
 		if len(validation.IsDNS1123Subdomain(search)) > 0 {
 			found = append(found, field.Invalid(dnsPath(s, "searches").Index(i), shortened(search),
 				"must be labels of lower-case letters, digits and inner dashes, with a dot between two of them"))
@@ -147,8 +155,12 @@ func dnsOptionName(s *Subject) (found field.ErrorList) {
 	if s.Spec.DNSConfig == nil {
 		return nil
 	}
-	for i := range s.Spec.DNSConfig.Options {
-		if s.Spec.DNSConfig.Options[i].Name == "" {
+	options := s.Spec.DNSConfig.Options
+	for i := range options {
+		if enough(found) {
+			return cutShort(found, len(options)-i)
+		}
+		if options[i].Name == "" {
 			found = append(found, field.Invalid(dnsPath(s, "options").Index(i).Child("name"), "", "a resolver option needs a name"))
 		}
 	}

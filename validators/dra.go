@@ -1,7 +1,9 @@
 package validators
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -84,69 +86,71 @@ func draRules() Table {
 // claimPath is where the claims stand.
 func claimPath(s *Subject) *field.Path { return s.Path.Child("resourceClaims") }
 
-func draClaimNamed(s *Subject) (errs field.ErrorList) {
-	for i := range s.Spec.ResourceClaims {
-		if s.Spec.ResourceClaims[i].Name == "" {
-			errs = append(errs, field.Required(claimPath(s).Index(i).Child("name"), "devices refer to the claim by its name"))
-		}
-	}
-	return errs
-}
-
-func draClaimNameValid(s *Subject) (errs field.ErrorList) {
-	for i := range s.Spec.ResourceClaims {
-		name := s.Spec.ResourceClaims[i].Name
-		if name == "" || len(validation.IsDNS1123Label(name)) == 0 {
-			continue
-		}
-		errs = append(errs, field.Invalid(claimPath(s).Index(i).Child("name"), shortened(name),
-			"the name of a claim has at most 63 lower-case letters, digits and '-', and starts and ends with a letter or a digit"))
-	}
-	return errs
-}
-
-func draClaimNamesUnique(s *Subject) (errs field.ErrorList) {
-	if len(s.Spec.ResourceClaims) < 2 {
+// eachClaim adds what is wrong with the resource claims.
+func eachClaim(s *Subject, add func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList) field.ErrorList {
+	if len(s.Spec.ResourceClaims) == 0 {
 		return nil
 	}
-	seen := make(map[string]bool, len(s.Spec.ResourceClaims))
-	for i := range s.Spec.ResourceClaims {
-		name := s.Spec.ResourceClaims[i].Name
-		if name != "" && seen[name] {
-			errs = append(errs, field.Duplicate(claimPath(s).Index(i).Child("name"), shortened(name)))
-		}
-		seen[name] = true
-	}
-	return errs
+	return eachElement(nil, claimPath(s), s.Spec.ResourceClaims, add)
 }
 
-func draClaimSource(s *Subject) (errs field.ErrorList) {
-	for i := range s.Spec.ResourceClaims {
-		claim := &s.Spec.ResourceClaims[i]
+func draClaimNamed(s *Subject) field.ErrorList {
+	return eachClaim(s, func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList {
+		if claim.Name == "" {
+			errs = append(errs, field.Required(path.Child("name"), "devices refer to the claim by its name"))
+		}
+		return errs
+	})
+}
+
+func draClaimNameValid(s *Subject) field.ErrorList {
+	return eachClaim(s, func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList {
+		if claim.Name == "" || len(validation.IsDNS1123Label(claim.Name)) == 0 {
+			return errs
+		}
+		return append(errs, field.Invalid(path.Child("name"), shortened(claim.Name),
+			"the name of a claim has at most 63 lower-case letters, digits and '-', and starts and ends with a letter or a digit"))
+	})
+}
+
+func draClaimNamesUnique(s *Subject) field.ErrorList {
+	claims := s.Spec.ResourceClaims
+	if len(claims) < 2 {
+		return nil
+	}
+	return eachRepeated(nil, len(claims), func(i int) string { return claims[i].Name }, func(i, _ int) *field.Error {
+		if claims[i].Name == "" {
+			return nil
+		}
+		return field.Duplicate(claimPath(s).Index(i).Child("name"), shortened(claims[i].Name))
+	})
+}
+
+func draClaimSource(s *Subject) field.ErrorList {
+	return eachClaim(s, func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList {
 		switch {
 		case claim.ResourceClaimName != nil && claim.ResourceClaimTemplateName != nil:
-			errs = append(errs, field.Invalid(claimPath(s).Index(i), shortened(claim.Name),
-				"resourceClaimName and resourceClaimTemplateName cannot both be set"))
+			errs = append(errs, field.Invalid(path, shortened(claim.Name), "resourceClaimName and resourceClaimTemplateName cannot both be set"))
 		case claim.ResourceClaimName == nil && claim.ResourceClaimTemplateName == nil:
-			errs = append(errs, field.Invalid(claimPath(s).Index(i), shortened(claim.Name),
-				"one of resourceClaimName and resourceClaimTemplateName must be set"))
+			errs = append(errs, field.Invalid(path, shortened(claim.Name), "one of resourceClaimName and resourceClaimTemplateName must be set"))
 		}
-	}
-	return errs
+		return errs
+	})
 }
 
-func draClaimSourceValid(s *Subject) (errs field.ErrorList) {
-	check := func(i int, child string, name *string) {
-		if name != nil && len(validation.IsDNS1123Subdomain(*name)) > 0 {
-			errs = append(errs, field.Invalid(claimPath(s).Index(i).Child(child), shortened(*name),
-				"no object can have this name: it takes lower-case letters, digits, '-' and '.', at most 253, the first and the last a letter or a digit"))
-		}
+func draClaimSourceValid(s *Subject) field.ErrorList {
+	return eachClaim(s, func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList {
+		errs = claimSourceFault(errs, path.Child("resourceClaimName"), claim.ResourceClaimName)
+		return claimSourceFault(errs, path.Child("resourceClaimTemplateName"), claim.ResourceClaimTemplateName)
+	})
+}
+
+func claimSourceFault(errs field.ErrorList, path *field.Path, name *string) field.ErrorList {
+	if name == nil || len(validation.IsDNS1123Subdomain(*name)) == 0 {
+		return errs
 	}
-	for i := range s.Spec.ResourceClaims {
-		check(i, "resourceClaimName", s.Spec.ResourceClaims[i].ResourceClaimName)
-		check(i, "resourceClaimTemplateName", s.Spec.ResourceClaims[i].ResourceClaimTemplateName)
-	}
-	return errs
+	return append(errs, field.Invalid(path, shortened(*name),
+		"no object can have this name: it takes lower-case letters, digits, '-' and '.', at most 253, the first and the last a letter or a digit"))
 }
 
 // maxShown bounds what a message repeats of a name.
@@ -163,9 +167,9 @@ func shortened(name string) string {
 // draList is one of the two lists of devices that may come from a claim.
 type draList struct {
 	path *field.Path
-	// kind is what is in it, and gate what that needs to come from a claim.
-	kind, gate string
-	devices    []draDevice
+	// name is that of its field, kind what is in it, and gate what that needs to come from a claim.
+	name, kind, gate string
+	devices          []draDevice
 	// mixed tells that it has both kinds of devices, which only host devices may.
 	mixed bool
 }
@@ -178,14 +182,30 @@ type draDevice struct {
 // claimed tells whether the device comes from a claim.
 func (d *draDevice) claimed() bool { return d.plugin == "" && d.claim != nil }
 
-// claimed is the first device that comes from a claim; nil if none does.
-func (l *draList) claimed() *draDevice {
+// claimed are the names of the devices that come from claims.
+func (l *draList) claimed() (names []string) {
 	for i := range l.devices {
 		if d := &l.devices[i]; d.claimed() {
-			return d
+			names = append(names, shortened(d.name))
 		}
 	}
-	return nil
+	return names
+}
+
+// eachDevice adds what is wrong with the devices. Where the list has both kinds, that comes first.
+func (l *draList) eachDevice(errs field.ErrorList, check func(i int, d *draDevice) *field.Error) field.ErrorList {
+	for i := range l.devices {
+		switch {
+		case l.mixed:
+			return errs
+		case enough(errs):
+			return cutShort(errs, len(l.devices)-i)
+		}
+		if err := check(i, &l.devices[i]); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errs
 }
 
 // given is a claim that says anything. The fields of a device's claim stand in the device itself, and some
@@ -201,7 +221,7 @@ func given(claim *v1.ClaimRequest) *v1.ClaimRequest {
 func draLists(s *Subject) (lists []*draList) {
 	devices := &s.Spec.Domain.Devices
 	if len(devices.GPUs) > 0 {
-		list := &draList{path: s.Devices().Child("gpus"), kind: "GPU", gate: gateGPUsWithDRA}
+		list := &draList{path: s.Devices().Child("gpus"), name: "gpus", kind: "GPU", gate: gateGPUsWithDRA}
 		claimed := 0
 		for i := range devices.GPUs {
 			gpu := &devices.GPUs[i]
@@ -214,7 +234,7 @@ func draLists(s *Subject) (lists []*draList) {
 		lists = append(lists, list)
 	}
 	if len(devices.HostDevices) > 0 {
-		list := &draList{path: s.Devices().Child("hostDevices"), kind: "host device", gate: gateHostDevicesWithDRA}
+		list := &draList{path: s.Devices().Child("hostDevices"), name: "hostDevices", kind: "host device", gate: gateHostDevicesWithDRA}
 		for i := range devices.HostDevices {
 			device := &devices.HostDevices[i]
 			list.devices = append(list.devices, draDevice{name: device.Name, plugin: device.DeviceName, claim: given(device.ClaimRequest)})
@@ -226,22 +246,24 @@ func draLists(s *Subject) (lists []*draList) {
 
 func draDeviceHasSource(s *Subject) (errs field.ErrorList) {
 	for _, list := range draLists(s) {
-		for i := range list.devices {
-			if d := &list.devices[i]; !list.mixed && d.plugin == "" && d.claim == nil {
-				errs = append(errs, field.Required(list.path, fmt.Sprintf("the %s %q at %d has neither a deviceName nor a claimName with a requestName", list.kind, shortened(d.name), i)))
+		errs = list.eachDevice(errs, func(i int, d *draDevice) *field.Error {
+			if d.plugin != "" || d.claim != nil {
+				return nil
 			}
-		}
+			return field.Required(list.path, fmt.Sprintf("%s[%d], %q, has neither a deviceName nor a claimName with a requestName", list.name, i, shortened(d.name)))
+		})
 	}
 	return errs
 }
 
 func draDeviceOneSource(s *Subject) (errs field.ErrorList) {
 	for _, list := range draLists(s) {
-		for i := range list.devices {
-			if d := &list.devices[i]; !list.mixed && d.plugin != "" && d.claim != nil {
-				errs = append(errs, field.Invalid(list.path, shortened(d.name), fmt.Sprintf("the %s at %d has both a deviceName and a claim; it can come from one only", list.kind, i)))
+		errs = list.eachDevice(errs, func(i int, d *draDevice) *field.Error {
+			if d.plugin == "" || d.claim == nil {
+				return nil
 			}
-		}
+			return field.Invalid(list.path, shortened(d.name), fmt.Sprintf("%s[%d] has both a deviceName and a claim; it can come from one only", list.name, i))
+		})
 	}
 	return errs
 }
@@ -257,26 +279,29 @@ func draGPUsOfOneKind(s *Subject) (errs field.ErrorList) {
 
 func draDeviceGate(s *Subject) (errs field.ErrorList) {
 	for _, list := range draLists(s) {
-		if device := list.claimed(); device != nil && !list.mixed {
-			errs = append(errs, behindGate(s, list.gate, list.path, shortened(device.name), "a "+list.kind+" from a claim")...)
+		if names := list.claimed(); len(names) > 0 && !list.mixed {
+			errs = append(errs, behindGate(s, list.gate, list.path, listed(names), "a "+list.kind+" from a claim")...)
 		}
 	}
 	return errs
 }
 
 func draNetworkGate(s *Subject) field.ErrorList {
-	for i := range s.Spec.Networks {
-		if network := &s.Spec.Networks[i]; network.ResourceClaim != nil {
-			return behindGate(s, gateNetworkDevicesWithDRA, s.Path.Child("networks"), shortened(network.Name), "a network from a claim")
-		}
+	names := namesOf(s, isClaimed)
+	if len(names) == 0 {
+		return nil
 	}
-	return nil
+	return behindGate(s, gateNetworkDevicesWithDRA, networksPath(s), listed(names), "a network from a claim")
 }
+
+func isClaimed(n *v1.Network) bool { return n.ResourceClaim != nil }
 
 // draUse is something that comes from a claim.
 type draUse struct {
-	// path of it, and names where its claimName and requestName stand.
-	path, names *field.Path
+	// list that it is in, path of it, and names where its claimName and requestName stand.
+	list, path, names *field.Path
+	// name is its own.
+	name string
 	// network tells that it is a network.
 	network bool
 	request v1.ClaimRequest
@@ -294,7 +319,7 @@ func draUses(s *Subject) (uses []draUse) {
 		for i := range list.devices {
 			if d := &list.devices[i]; d.claimed() {
 				path := list.path.Index(i)
-				uses = append(uses, draUse{path: path, names: path, request: *d.claim})
+				uses = append(uses, draUse{list: list.path, path: path, names: path, name: d.name, request: *d.claim})
 			}
 		}
 	}
@@ -303,15 +328,20 @@ func draUses(s *Subject) (uses []draUse) {
 	}
 	for i := range s.Spec.Networks {
 		if claim := s.Spec.Networks[i].ResourceClaim; claim != nil {
-			path := s.Path.Child("networks").Index(i)
-			uses = append(uses, draUse{path: path, names: path.Child("resourceClaim"), network: true, request: *claim})
+			path := networkPath(s, i)
+			uses = append(uses, draUse{list: networksPath(s), path: path, names: path.Child("resourceClaim"), name: s.Spec.Networks[i].Name, network: true, request: *claim})
 		}
 	}
 	return uses
 }
 
 func draRequestComplete(s *Subject) (errs field.ErrorList) {
-	for _, use := range draUses(s) {
+	uses := draUses(s)
+	for i := range uses {
+		use := &uses[i]
+		if enough(errs) {
+			return cutShort(errs, len(uses)-i)
+		}
 		if use.request.ClaimName == "" {
 			errs = append(errs, field.Required(use.names.Child("claimName"), "name the claim in resourceClaims that the device comes from"))
 		}
@@ -331,8 +361,11 @@ func draClaimDeclared(s *Subject) (errs field.ErrorList) {
 	for i := range s.Spec.ResourceClaims {
 		declared[s.Spec.ResourceClaims[i].Name] = true
 	}
-	for _, use := range uses {
-		name := use.request.ClaimName
+	for i := range uses {
+		use, name := &uses[i], uses[i].request.ClaimName
+		if enough(errs) {
+			return cutShort(errs, len(uses)-i)
+		}
 		switch {
 		case !use.complete() || declared[name]:
 		case use.network:
@@ -347,24 +380,28 @@ func draClaimDeclared(s *Subject) (errs field.ErrorList) {
 	return errs
 }
 
+// draRequestUsedOnce speaks of all that use a request but the first: by list, then by name, so that it says the same
+// wherever they stand in their lists.
 func draRequestUsedOnce(s *Subject) (errs field.ErrorList) {
-	uses := draUses(s)
-	if len(uses) < 2 {
-		return nil
-	}
-	first := make(map[v1.ClaimRequest]*field.Path, len(uses))
-	for _, use := range uses {
-		if !use.complete() {
-			continue
+	uses := slices.DeleteFunc(draUses(s), func(u draUse) bool { return !u.complete() })
+	slices.SortStableFunc(uses, func(a, b draUse) int {
+		return cmp.Or(cmp.Compare(a.request.ClaimName, b.request.ClaimName), cmp.Compare(a.request.RequestName, b.request.RequestName),
+			cmp.Compare(a.list.String(), b.list.String()), cmp.Compare(a.name, b.name))
+	})
+	first := 0
+	for i := range uses {
+		use, by := &uses[i], &uses[first]
+		switch {
+		case i == first:
+		case use.request != by.request:
+			first = i
+		case enough(errs):
+			return cutShort(errs, len(uses)-i)
+		default:
+			again := field.Duplicate(use.path, shortened(use.request.ClaimName+"/"+use.request.RequestName))
+			again.Detail = fmt.Sprintf("%s uses this request of the claim too", by.path)
+			errs = append(errs, again)
 		}
-		other, used := first[use.request]
-		if !used {
-			first[use.request] = use.path
-			continue
-		}
-		again := field.Duplicate(use.path, shortened(use.request.ClaimName+"/"+use.request.RequestName))
-		again.Detail = fmt.Sprintf("%s uses this request of the claim already", other)
-		errs = append(errs, again)
 	}
 	return errs
 }
@@ -382,10 +419,14 @@ func draNetworkBinding(s *Subject) (errs field.ErrorList) {
 	if len(claimed) == 0 {
 		return nil
 	}
-	for i := range s.Spec.Domain.Devices.Interfaces {
-		if nic := &s.Spec.Domain.Devices.Interfaces[i]; claimed[nic.Name] && nic.SRIOV == nil && nic.Binding == nil {
-			errs = append(errs, field.Invalid(s.Devices().Child("interfaces"), shortened(nic.Name),
-				fmt.Sprintf("the interface at %d is of a network from a claim, and needs sriov or a binding plugin", i)))
+	interfaces := s.Spec.Domain.Devices.Interfaces
+	for i := range interfaces {
+		if enough(errs) {
+			return cutShort(errs, len(interfaces)-i)
+		}
+		if nic := &interfaces[i]; claimed[nic.Name] && nic.SRIOV == nil && nic.Binding == nil {
+			errs = append(errs, field.Invalid(interfacesPath(s), shortened(nic.Name),
+				fmt.Sprintf("interfaces[%d] is of a network from a claim, and needs sriov or a binding plugin", i)))
 		}
 	}
 	return errs
@@ -395,18 +436,11 @@ func draNetworkWithoutMultus(s *Subject) field.ErrorList {
 	if !s.Facts.GateEnabled(gateNetworkDevicesWithDRA) {
 		return nil
 	}
-	var claimed, multus *v1.Network
-	for i := range s.Spec.Networks {
-		switch network := &s.Spec.Networks[i]; {
-		case network.ResourceClaim != nil:
-			claimed = network
-		case network.Multus != nil:
-			multus = network
-		}
-	}
-	if claimed == nil || multus == nil {
+	claimed := namesOf(s, isClaimed)
+	multus := namesOf(s, func(n *v1.Network) bool { return n.Multus != nil && n.ResourceClaim == nil })
+	if len(claimed) == 0 || len(multus) == 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("networks"), shortened(multus.Name),
-		fmt.Sprintf("the network is from Multus, and %q is from a claim; a VM can have one kind only", shortened(claimed.Name)))}
+	return field.ErrorList{field.Invalid(networksPath(s), listed(multus),
+		fmt.Sprintf("comes from Multus, and %q from a claim; a VM can have networks of one kind only", claimed[0]))}
 }

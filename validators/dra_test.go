@@ -53,16 +53,16 @@ func TestDRA(t *testing.T) {
 			name: "devices of nothing",
 			spec: `{"domain":{"devices":{"gpus":[{"name":"g"}],"hostDevices":[{"name":"h"}]}}}`,
 			want: []string{
-				`dra-device-has-source: spec.domain.devices.gpus: Required value: the GPU "g" at 0 has neither a deviceName nor a claimName with a requestName`,
-				`dra-device-has-source: spec.domain.devices.hostDevices: Required value: the host device "h" at 0 has neither a deviceName nor a claimName with a requestName`,
+				`dra-device-has-source: spec.domain.devices.gpus: Required value: gpus[0], "g", has neither a deviceName nor a claimName with a requestName`,
+				`dra-device-has-source: spec.domain.devices.hostDevices: Required value: hostDevices[0], "h", has neither a deviceName nor a claimName with a requestName`,
 			},
 		},
 		{
 			name: "devices of both",
 			spec: `{"domain":{"devices":{"gpus":[{"name":"g","deviceName":"a/b","claimName":"c","requestName":"r"}],"hostDevices":[{"name":"h","deviceName":"a/b","claimName":"c"}]}}}`,
 			want: []string{
-				`dra-device-one-source: spec.domain.devices.gpus: Invalid value: "g": the GPU at 0 has both a deviceName and a claim; it can come from one only`,
-				`dra-device-one-source: spec.domain.devices.hostDevices: Invalid value: "h": the host device at 0 has both a deviceName and a claim; it can come from one only`,
+				`dra-device-one-source: spec.domain.devices.gpus: Invalid value: "g": gpus[0] has both a deviceName and a claim; it can come from one only`,
+				`dra-device-one-source: spec.domain.devices.hostDevices: Invalid value: "h": hostDevices[0] has both a deviceName and a claim; it can come from one only`,
 			},
 		},
 		{
@@ -100,10 +100,10 @@ func TestDRA(t *testing.T) {
 			name: "requests that are used twice", configuration: draNetworks,
 			spec: `{"resourceClaims":[{"name":"c","resourceClaimName":"claim"}],"networks":[{"name":"n","resourceClaim":{"claimName":"c","requestName":"r"}},{"name":"o","resourceClaim":{"claimName":"c","requestName":"s"}},{"name":"p","resourceClaim":{"claimName":"c","requestName":"s"}}],"domain":{"devices":{"gpus":[{"name":"g","claimName":"c","requestName":"r"},{"name":"g2","claimName":"c","requestName":"r"}],"hostDevices":[{"name":"h","claimName":"c","requestName":"r"}]}}}`,
 			want: []string{
-				`dra-request-used-once: spec.domain.devices.gpus[1]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim already`,
-				`dra-request-used-once: spec.domain.devices.hostDevices[0]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim already`,
-				`dra-request-used-once: spec.networks[0]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim already`,
-				`dra-request-used-once: spec.networks[2]: Duplicate value: "c/s": spec.networks[1] uses this request of the claim already`,
+				`dra-request-used-once: spec.domain.devices.gpus[1]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim too`,
+				`dra-request-used-once: spec.domain.devices.hostDevices[0]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim too`,
+				`dra-request-used-once: spec.networks[0]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim too`,
+				`dra-request-used-once: spec.networks[2]: Duplicate value: "c/s": spec.networks[1] uses this request of the claim too`,
 			},
 		},
 		{name: "networks of claims", configuration: draNetworks, spec: `{"resourceClaims":[{"name":"c","resourceClaimName":"claim"}],"networks":[{"name":"n","resourceClaim":{"claimName":"c","requestName":"a"}},{"name":"o","resourceClaim":{"claimName":"c","requestName":"b"}},{"name":"default","pod":{}}],"domain":{"devices":{"interfaces":[{"name":"n","sriov":{}},{"name":"o","binding":{"name":"plugin"}},{"name":"default","masquerade":{}}]}}}`},
@@ -118,8 +118,8 @@ func TestDRA(t *testing.T) {
 			name: "networks of claims that are wrong", configuration: draNetworks,
 			spec: `{"networks":[{"name":"n","resourceClaim":{"claimName":"c","requestName":"a"}},{"name":"o","resourceClaim":{}},{"name":"m","multus":{"networkName":"x"}}],"domain":{"devices":{"interfaces":[{"name":"n","bridge":{}},{"name":"m","bridge":{}},{"name":"o","sriov":{}}]}}}`,
 			want: []string{
-				`dra-network-binding: spec.domain.devices.interfaces: Invalid value: "n": the interface at 0 is of a network from a claim, and needs sriov or a binding plugin`,
-				`dra-network-without-multus: spec.networks: Invalid value: "m": the network is from Multus, and "o" is from a claim; a VM can have one kind only`,
+				`dra-network-binding: spec.domain.devices.interfaces: Invalid value: "n": interfaces[0] is of a network from a claim, and needs sriov or a binding plugin`,
+				`dra-network-without-multus: spec.networks: Invalid value: "m": comes from Multus, and "n" from a claim; a VM can have networks of one kind only`,
 				`dra-claim-declared: spec.networks[0].resourceClaim.claimName: Not found: "c": there is no claim of this name in resourceClaims`,
 				`dra-request-complete: spec.networks[1].resourceClaim.claimName: Required value: name the claim in resourceClaims that the device comes from`,
 				`dra-request-complete: spec.networks[1].resourceClaim.requestName: Required value: name the request of the claim that the device comes from`,

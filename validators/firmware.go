@@ -143,7 +143,7 @@ func firmwareKernelArguments(s *Subject) field.ErrorList {
 	if f == nil || f.KernelBoot == nil || f.KernelBoot.Container != nil || f.KernelBoot.KernelArgs == "" {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.firmware().Child("kernelBoot", "kernelArgs"), f.KernelBoot.KernelArgs,
+	return field.ErrorList{field.Invalid(s.firmware().Child("kernelBoot", "kernelArgs"), field.OmitValueType{}, // they may hold passwords
 		"kernelBoot.container is not set, and the kernel of the VM's own disk takes no arguments from here")}
 }
 

@@ -44,7 +44,7 @@ func TestFirmware(t *testing.T) {
 		{
 			name: "arguments without a kernel",
 			spec: `{"domain":{"firmware":{"kernelBoot":{"kernelArgs":"quiet"}}}}`,
-			want: []string{`firmware-kernel-arguments: spec.domain.firmware.kernelBoot.kernelArgs: Invalid value: "quiet": kernelBoot.container is not set, and the kernel of the VM's own disk takes no arguments from here`},
+			want: []string{`firmware-kernel-arguments: spec.domain.firmware.kernelBoot.kernelArgs: Invalid value: kernelBoot.container is not set, and the kernel of the VM's own disk takes no arguments from here`},
 		},
 		{
 			name: "an empty container",

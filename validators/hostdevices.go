@@ -1,7 +1,9 @@
 package validators
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -73,10 +75,14 @@ func hostDeviceRules() Table {
 
 func hostDeviceGate(s *Subject) field.ErrorList {
 	devices := s.Spec.Domain.Devices.HostDevices
-	if len(devices) == 0 {
+	if len(devices) == 0 || s.Facts.GateEnabled(gateHostDevices) {
 		return nil
 	}
-	return behindGate(s, gateHostDevices, s.Devices().Child("hostDevices"), devices[0].Name, "a host device")
+	names := make([]string, 0, len(devices))
+	for i := range devices {
+		names = append(names, shortened(devices[i].Name))
+	}
+	return behindGate(s, gateHostDevices, s.Devices().Child("hostDevices"), listed(names), "a host device")
 }
 
 // hostDevicePermitted warns of devices for which virt-controller will not make a pod. Where the cluster has
@@ -96,7 +102,11 @@ func hostDevicePermitted(s *Subject) (errs field.ErrorList) {
 	for i := range permitted.USB {
 		names[permitted.USB[i].ResourceName] = true
 	}
-	for _, request := range requestedDevices(s) {
+	requests := requestedDevices(s)
+	for i, request := range requests {
+		if enough(errs) {
+			return cutShort(errs, len(requests)-i)
+		}
 		if !names[request.resource] {
 			errs = append(errs, field.Invalid(request.path, request.resource,
 				"the device is not among permittedHostDevices of the KubeVirt resource; the VM will not start"))
@@ -109,13 +119,13 @@ func oneBootDisplay(s *Subject) field.ErrorList {
 	var showing []string
 	for i := range s.Spec.Domain.Devices.GPUs {
 		if gpu := &s.Spec.Domain.Devices.GPUs[i]; showsBoot(gpu.VirtualGPUOptions) {
-			showing = append(showing, gpu.Name)
+			showing = append(showing, shortened(gpu.Name))
 		}
 	}
 	if len(showing) < 2 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.Devices().Child("gpus"), showing[0]+", "+showing[1],
+	return field.ErrorList{field.Invalid(s.Devices().Child("gpus"), listed(showing),
 		"only one virtual GPU can have a display with a RAM framebuffer, which is on unless it is switched off")}
 }
 
@@ -212,17 +222,23 @@ func graceDevices(s *Subject) []deviceRequest {
 	return requestedFrom(s, func(vendor, device string) bool { return vendor == nvidia && graceGPUs[device] })
 }
 
-// graceInUse is a Grace GPU that is asked for where the cluster allows it, if there is one.
+// graceInUse is a Grace GPU that is asked for where the cluster allows it, if there is one; of several, the first
+// by name.
 func graceInUse(s *Subject) (resource string, ok bool) {
 	requests := graceDevices(s)
 	if len(requests) == 0 || !s.Facts.GateEnabled(gateGraceIOVirtualization) {
 		return "", false
 	}
-	return requests[0].resource, true
+	first := slices.MinFunc(requests, func(a, b deviceRequest) int { return cmp.Compare(a.resource, b.resource) })
+	return first.resource, true
 }
 
 func graceGate(s *Subject) (errs field.ErrorList) {
-	for _, request := range graceDevices(s) {
+	requests := graceDevices(s)
+	for i, request := range requests {
+		if enough(errs) {
+			return cutShort(errs, len(requests)-i)
+		}
 		errs = append(errs, behindGate(s, gateGraceIOVirtualization, request.path, request.resource, "an NVIDIA Grace GPU")...)
 	}
 	return errs
@@ -232,7 +248,11 @@ func graceSelector(s *Subject) (errs field.ErrorList) {
 	if !s.Facts.GateEnabled(gateGraceIOVirtualization) {
 		return nil
 	}
-	for _, request := range requestedFrom(s, func(vendor, device string) bool { return vendor == nvidia && device == anyDevice }) {
+	requests := requestedFrom(s, func(vendor, device string) bool { return vendor == nvidia && device == anyDevice })
+	for i, request := range requests {
+		if enough(errs) {
+			return cutShort(errs, len(requests)-i)
+		}
 		errs = append(errs, field.Invalid(request.path, request.resource,
 			"the device is permitted by a selector of any NVIDIA device; with the feature gate "+gateGraceIOVirtualization+" it must name one"))
 	}

@@ -27,7 +27,7 @@ func TestHostDevices(t *testing.T) {
 			name: "host devices without their gate",
 			spec: `{"domain":{"devices":{"hostDevices":[{"name":"h","deviceName":"a/b"},{"name":"i","deviceName":"a/b"}]}}}`,
 			want: []string{
-				`hostdevice-gate: spec.domain.devices.hostDevices: Invalid value: "h": a host device needs KubeVirt's feature gate HostDevices, which is off in this cluster`,
+				`hostdevice-gate: spec.domain.devices.hostDevices: Invalid value: "h, i": a host device needs KubeVirt's feature gate HostDevices, which is off in this cluster`,
 			},
 		},
 		{

@@ -3,6 +3,8 @@ package validators
 import (
 	"fmt"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -17,7 +19,9 @@ const (
 )
 
 // hotplugRules say who may change a running VMI, and what. The changes themselves come from KubeVirt's
-// components, which carry over what a user changed in the VM or asked for with virtctl.
+// components, which carry over what a user changed in the VM or asked for with virtctl. An update of a VMI is
+// judged by itself, not beside what the VMI was: so these rules speak only of what the update brought, and an old
+// fault keeps nobody from plugging a CPU.
 func hotplugRules() Table {
 	const editVM = "Change the VM instead, not the VMI that runs from it."
 	return Table{
@@ -142,6 +146,9 @@ func (s *Subject) byRestrictedHandler() bool {
 	return s.updated() && s.ByKubeVirt() && strings.HasSuffix(s.Requester, ":kubevirt-handler") && s.Facts.GateEnabled(gateNodeRestriction)
 }
 
+// handlerOwnNode sees only updates that change the spec, labels or annotations as well: those of nothing but the
+// status are never asked about, so that no webhook can keep a VMI from running. What a virt-handler writes into the
+// status alone is between KubeVirt and its own admission.
 func handlerOwnNode(s *Subject) field.ErrorList {
 	if !s.byRestrictedHandler() {
 		return nil
@@ -158,6 +165,7 @@ func handlerOwnNode(s *Subject) field.ErrorList {
 	return nil
 }
 
+// handlerTargetNode sees no update of the status alone, as handlerOwnNode does not.
 func handlerTargetNode(s *Subject) field.ErrorList {
 	if !s.byRestrictedHandler() || len(s.RequesterExtra[nodeNameExtra]) == 0 {
 		return nil
@@ -203,15 +211,42 @@ func maxGuestKept(s *Subject) field.ErrorList {
 	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "maxGuest"), changed.MaxGuest.String(), fmt.Sprintf("must stay %s while the VMI runs", old.MaxGuest.String()))}
 }
 
-// volumesPaired looks at the whole of a changed spec. The volume of a memory dump needs no disk, and a CD
-// drive may be empty where volumes are hot-plugged declaratively.
-func volumesPaired(s *Subject) (errs field.ErrorList) {
+// brought are the faults that a changed spec has and the one before had not: of several that are alike, as many
+// as there are more.
+func (s *Subject) brought(faults func(*Subject, *v1.VirtualMachineInstanceSpec) field.ErrorList) field.ErrorList {
+	now := faults(s, &s.VMI.Spec)
+	if len(now) == 0 || !s.specChanged() {
+		return nil
+	}
+	before := map[string]int{}
+	for _, err := range faults(s, &s.OldVMI.Spec) {
+		before[withoutPlaces(err)]++
+	}
+	return slices.DeleteFunc(now, func(err *field.Error) bool {
+		id := withoutPlaces(err)
+		before[id]--
+		return before[id] >= 0
+	})
+}
+
+// places are those of elements in lists, which an update may move.
+var places = regexp.MustCompile(`\[\d+\]`)
+
+func withoutPlaces(err *field.Error) string { return places.ReplaceAllString(err.Error(), "[]") }
+
+func volumesPaired(s *Subject) field.ErrorList {
 	if !s.plugging() {
 		return nil
 	}
+	return s.brought(pairingFaults)
+}
+
+// pairingFaults looks at the whole of a spec. The volume of a memory dump needs no disk, and a CD drive may be
+// empty where volumes are hot-plugged declaratively.
+func pairingFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec) (errs field.ErrorList) {
 	users := map[string]string{} // of volumes, by name
-	for i := range s.VMI.Spec.Volumes {
-		if v := &s.VMI.Spec.Volumes[i]; v.MemoryDump == nil {
+	for i := range spec.Volumes {
+		if v := &spec.Volumes[i]; v.MemoryDump == nil {
 			users[v.Name] = ""
 		}
 	}
@@ -226,28 +261,26 @@ func volumesPaired(s *Subject) (errs field.ErrorList) {
 		}
 	}
 	emptyDrives := s.Facts.GateEnabled(gateDeclarativeHotplug)
-	for i := range s.VMI.Spec.Domain.Devices.Disks {
-		d := &s.VMI.Spec.Domain.Devices.Disks[i]
+	for i := range spec.Domain.Devices.Disks {
+		d := &spec.Domain.Devices.Disks[i]
 		use(s.Devices().Child("disks").Index(i), d.Name, emptyDrives && d.CDRom != nil)
 	}
-	for i := range s.VMI.Spec.Domain.Devices.Filesystems {
-		use(s.Devices().Child("filesystems").Index(i), s.VMI.Spec.Domain.Devices.Filesystems[i].Name, false)
+	for i := range spec.Domain.Devices.Filesystems {
+		use(s.Devices().Child("filesystems").Index(i), spec.Domain.Devices.Filesystems[i].Name, false)
 	}
-	for i := range s.VMI.Spec.Volumes {
-		v := &s.VMI.Spec.Volumes[i]
+	for i := range spec.Volumes {
+		v := &spec.Volumes[i]
 		if user, counts := users[v.Name]; counts && user == "" {
 			errs = append(errs, field.Invalid(s.Path.Child("volumes").Index(i).Child("name"), v.Name, "no disk or filesystem uses the volume"))
 		}
 	}
-	if len(errs) == 0 || !s.specChanged() {
-		return nil
-	}
 	return errs
 }
 
-// storage is what of a VMI's volumes and disks matters to hotplug, by name.
+// storage is what of a VMI's volumes and disks matters to hotplug, by name. More than one volume of a name is a
+// fault, which a VMI may have had all along.
 type storage struct {
-	volumes map[string]*v1.Volume
+	volumes map[string][]*v1.Volume
 	disks   map[string]*v1.Disk
 	// at is where a disk stands in the list.
 	at map[string]int
@@ -256,16 +289,22 @@ type storage struct {
 func storageOf(spec *v1.VirtualMachineInstanceSpec) storage {
 	disks := spec.Domain.Devices.Disks
 	st := storage{
-		volumes: make(map[string]*v1.Volume, len(spec.Volumes)),
+		volumes: make(map[string][]*v1.Volume, len(spec.Volumes)),
 		disks:   make(map[string]*v1.Disk, len(disks)), at: make(map[string]int, len(disks)),
 	}
 	for i := range spec.Volumes {
-		st.volumes[spec.Volumes[i].Name] = &spec.Volumes[i]
+		name := spec.Volumes[i].Name
+		st.volumes[name] = append(st.volumes[name], &spec.Volumes[i])
 	}
 	for i := range disks {
 		st.disks[disks[i].Name], st.at[disks[i].Name] = &disks[i], i
 	}
 	return st
+}
+
+// has tells whether there is this very volume.
+func (st *storage) has(v *v1.Volume) bool {
+	return slices.ContainsFunc(st.volumes[v.Name], func(other *v1.Volume) bool { return equality.Semantic.DeepEqual(other, v) })
 }
 
 // permanentVolumes are those that the VMI started with: the status says so.
@@ -304,11 +343,11 @@ func permanentVolumesKept(s *Subject) (errs field.ErrorList) {
 		if !permanent[v.Name] {
 			continue
 		}
-		switch before := old.volumes[v.Name]; {
-		case before == nil:
+		switch {
+		case old.volumes[v.Name] == nil:
 			errs = append(errs, field.Invalid(volumes.Index(i).Child("name"), v.Name, "the VMI's status has a volume of this name that is not hot-plugged: choose another"))
 		case migrated[v.Name]:
-		case !equality.Semantic.DeepEqual(before, v):
+		case !old.has(v):
 			errs = append(errs, field.Invalid(volumes.Index(i), v.Name, "the VMI started with this volume, which cannot be changed while it runs"))
 		default:
 			errs = append(errs, s.diskKept(v.Name, &old, &changed)...)
@@ -338,11 +377,10 @@ func pluggedVolumesKept(s *Subject) (errs field.ErrorList) {
 	old, changed := storageOf(&s.OldVMI.Spec), storageOf(&s.VMI.Spec)
 	for i := range s.VMI.Spec.Volumes {
 		v := &s.VMI.Spec.Volumes[i]
-		before := old.volumes[v.Name]
-		if permanent[v.Name] || before == nil {
+		if permanent[v.Name] || old.volumes[v.Name] == nil {
 			continue
 		}
-		if !migrated[v.Name] && !equality.Semantic.DeepEqual(before, v) {
+		if !migrated[v.Name] && !old.has(v) {
 			errs = append(errs, field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "a hot-plugged volume cannot be changed: unplug it, then plug it again"))
 		}
 		if v.MemoryDump == nil {
@@ -376,7 +414,7 @@ func pluggedDisks(s *Subject) (errs field.ErrorList) {
 	for i := range s.VMI.Spec.Domain.Devices.Disks {
 		d := &s.VMI.Spec.Domain.Devices.Disks[i]
 		v := changed.volumes[d.Name]
-		if v == nil || v.MemoryDump != nil || permanent[d.Name] || old.volumes[d.Name] != nil || old.disks[d.Name] != nil {
+		if len(v) == 0 || v[len(v)-1].MemoryDump != nil || permanent[d.Name] || old.volumes[d.Name] != nil || old.disks[d.Name] != nil {
 			continue
 		}
 		errs = append(errs, hotplugDisk(s.Devices().Child("disks").Index(i), d)...)
@@ -411,20 +449,41 @@ func hotplugDisk(path *field.Path, d *v1.Disk) (errs field.ErrorList) {
 	return errs
 }
 
+// utilityVolumesGate lets those be that were plugged while the gate was on.
 func utilityVolumesGate(s *Subject) field.ErrorList {
-	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || s.Facts.GateEnabled(gateUtilityVolumes) || !s.specChanged() {
+	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || s.Facts.GateEnabled(gateUtilityVolumes) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("utilityVolumes"), field.OmitValueType{}, "need KubeVirt's feature gate "+gateUtilityVolumes)}
+	old := utilityVolumesOf(&s.OldVMI.Spec)
+	for i := range s.VMI.Spec.UtilityVolumes {
+		v := &s.VMI.Spec.UtilityVolumes[i]
+		if !equality.Semantic.DeepEqual(old[v.Name], v) {
+			return field.ErrorList{field.Invalid(s.Path.Child("utilityVolumes"), field.OmitValueType{}, "need KubeVirt's feature gate "+gateUtilityVolumes)}
+		}
+	}
+	return nil
 }
 
-func utilityVolumes(s *Subject) (errs field.ErrorList) {
+// utilityVolumesOf finds them by name.
+func utilityVolumesOf(spec *v1.VirtualMachineInstanceSpec) map[string]*v1.UtilityVolume {
+	volumes := make(map[string]*v1.UtilityVolume, len(spec.UtilityVolumes))
+	for i := range spec.UtilityVolumes {
+		volumes[spec.UtilityVolumes[i].Name] = &spec.UtilityVolumes[i]
+	}
+	return volumes
+}
+
+func utilityVolumes(s *Subject) field.ErrorList {
 	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || !s.Facts.GateEnabled(gateUtilityVolumes) {
 		return nil
 	}
-	volumes, seen := storageOf(&s.VMI.Spec).volumes, map[string]bool{}
-	for i := range s.VMI.Spec.UtilityVolumes {
-		v, path := &s.VMI.Spec.UtilityVolumes[i], s.Path.Child("utilityVolumes").Index(i)
+	return s.brought(utilityVolumeFaults)
+}
+
+func utilityVolumeFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec) (errs field.ErrorList) {
+	volumes, seen := storageOf(spec).volumes, map[string]bool{}
+	for i := range spec.UtilityVolumes {
+		v, path := &spec.UtilityVolumes[i], s.Path.Child("utilityVolumes").Index(i)
 		if v.Name == "" {
 			errs = append(errs, field.Required(path.Child("name"), "a utility volume needs a name"))
 		}
@@ -433,11 +492,8 @@ func utilityVolumes(s *Subject) (errs field.ErrorList) {
 		}
 		seen[v.Name] = true
 		if v.ClaimName == "" {
-			errs = append(errs, field.Required(path.Child("claimName"), "a utility volume needs a PersistentVolumeClaim"))
+			errs = append(errs, field.Required(path.Child("claimName"), fmt.Sprintf("the utility volume %q needs a PersistentVolumeClaim", shortened(v.Name))))
 		}
-	}
-	if len(errs) == 0 || !s.specChanged() {
-		return nil
 	}
 	return errs
 }
@@ -447,13 +503,10 @@ func utilityVolumesKept(s *Subject) (errs field.ErrorList) {
 		return nil
 	}
 	volumes := storageOf(&s.VMI.Spec).volumes
-	permanent, old := permanentVolumes(s.OldVMI), map[string]*v1.UtilityVolume{}
-	for i := range s.OldVMI.Spec.UtilityVolumes {
-		old[s.OldVMI.Spec.UtilityVolumes[i].Name] = &s.OldVMI.Spec.UtilityVolumes[i]
-	}
+	permanent, old := permanentVolumes(s.OldVMI), utilityVolumesOf(&s.OldVMI.Spec)
 	for i := range s.VMI.Spec.UtilityVolumes {
 		v, path := &s.VMI.Spec.UtilityVolumes[i], s.Path.Child("utilityVolumes").Index(i)
-		if permanent[v.Name] && volumes[v.Name] == nil { // else it is a duplicate
+		if permanent[v.Name] && volumes[v.Name] == nil && old[v.Name] == nil { // else it is a duplicate, or has been one
 			errs = append(errs, field.Invalid(path.Child("name"), v.Name, "the VMI started with a volume of this name: a utility volume is hot-plugged"))
 		}
 		if before := old[v.Name]; before != nil && !equality.Semantic.DeepEqual(before, v) {

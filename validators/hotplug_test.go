@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestHotplug(t *testing.T) {
@@ -164,7 +166,7 @@ func TestHotplug(t *testing.T) {
 			name: "utility volumes without names and claims, and with those of others", requester: controller, configuration: utility, oldVMI: root,
 			vmi: vmi(rootDisk, rootVolume, ", utilityVolumes: [{name: '', claimName: ''}, {name: root, claimName: c}, {name: u, claimName: c}, {name: u, claimName: d}]"),
 			want: []string{
-				"hotplug-utility-volumes: spec.utilityVolumes[0].claimName: Required value: a utility volume needs a PersistentVolumeClaim",
+				`hotplug-utility-volumes: spec.utilityVolumes[0].claimName: Required value: the utility volume "" needs a PersistentVolumeClaim`,
 				"hotplug-utility-volumes: spec.utilityVolumes[0].name: Required value: a utility volume needs a name",
 				`hotplug-utility-volumes: spec.utilityVolumes[1].name: Duplicate value: "root"`,
 				`hotplug-utility-volumes: spec.utilityVolumes[3].name: Duplicate value: "u"`,
@@ -176,6 +178,60 @@ func TestHotplug(t *testing.T) {
 			want: []string{`hotplug-utility-volumes-kept: spec.utilityVolumes[0]: Invalid value: "u": a utility volume cannot be changed: unplug it, then plug it again`},
 		},
 	})
+}
+
+// TestHotplugLeavesOldFaults holds that what was wrong before keeps KubeVirt from nothing, and that it may not grow.
+func TestHotplugLeavesOldFaults(t *testing.T) {
+	const controller = "system:serviceaccount:kubevirt:kubevirt-controller"
+	vmi := func(sockets int, disks, volumes, utility string) string {
+		return fmt.Sprintf("{spec: {domain: {cpu: {sockets: %d, maxSockets: 8}, devices: {disks: [%s]}}, volumes: [%s], utilityVolumes: [%s]}, status: {volumeStatus: [{name: twice}]}}",
+			sockets, disks, volumes, utility)
+	}
+	const (
+		gate    = `{"developerConfiguration":{"featureGates":["UtilityVolumes"]}}`
+		noGate  = ""
+		disks   = "{name: gone, disk: {bus: virtio}}, {name: twice, disk: {bus: virtio}}, {name: twice, disk: {bus: virtio}}"
+		volumes = "{name: unused, containerDisk: {image: os}}, {name: twice, containerDisk: {image: a}}, {name: twice, containerDisk: {image: b}}"
+		utility = "{name: '', claimName: ''}, {name: unused, claimName: c}, {name: twice, claimName: c}"
+	)
+	old := vmi(1, disks, volumes, utility)
+	for _, tc := range []ruleCase{
+		{name: "CPU hotplug", configuration: gate, vmi: vmi(2, disks, volumes, utility)},
+		{name: "CPU hotplug, after the gate was switched off", configuration: noGate, vmi: vmi(2, disks, volumes, utility)},
+		{
+			name: "CPU hotplug, in another order", configuration: gate,
+			vmi: vmi(2, "{name: twice, disk: {bus: virtio}}, {name: twice, disk: {bus: virtio}}, {name: gone, disk: {bus: virtio}}",
+				"{name: twice, containerDisk: {image: b}}, {name: unused, containerDisk: {image: os}}, {name: twice, containerDisk: {image: a}}",
+				"{name: twice, claimName: c}, {name: unused, claimName: c}, {name: '', claimName: ''}"),
+		},
+		{name: "fewer faults", configuration: gate, vmi: vmi(1, "{name: twice, disk: {bus: virtio}}", volumes, "{name: twice, claimName: c}")},
+		{
+			name: "more of the same", configuration: gate,
+			vmi: vmi(1, "{name: gone, disk: {bus: virtio}}, {name: gone, disk: {bus: virtio}}, {name: twice, disk: {bus: virtio}}, {name: twice, disk: {bus: virtio}}, {name: twice, disk: {bus: virtio}}",
+				volumes, utility+", {name: u, claimName: ''}, {name: unused, claimName: c}"),
+			want: []string{
+				`hotplug-volumes-paired: spec.domain.devices.disks[1].name: Invalid value: "gone": there is no volume of this name`,
+				`hotplug-volumes-paired: spec.domain.devices.disks[4].name: Invalid value: "twice": the volume is used by spec.domain.devices.disks[2] already`,
+				`hotplug-utility-volumes: spec.utilityVolumes[3].claimName: Required value: the utility volume "u" needs a PersistentVolumeClaim`,
+				`hotplug-utility-volumes: spec.utilityVolumes[4].name: Duplicate value: "unused"`,
+			},
+		},
+		{
+			name: "another utility volume without the gate", configuration: noGate, vmi: vmi(1, disks, volumes, utility+", {name: u, claimName: d}"),
+			want: []string{"hotplug-utility-volumes-gate: spec.utilityVolumes: Invalid value: need KubeVirt's feature gate UtilityVolumes"},
+		},
+		{
+			name: "one of the two volumes becomes another", configuration: gate, vmi: vmi(1, disks, strings.Replace(volumes, "image: b", "image: c", 1), utility),
+			want: []string{`hotplug-permanent-volumes-kept: spec.volumes[2]: Invalid value: "twice": the VMI started with this volume, which cannot be changed while it runs`},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.oldVMI, tc.requester = old, controller
+			if diff := cmp.Diff(tc.want, texts(hotplugRules().Check(tc.subject(t), OnVMIUpdate))); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 // TestHotplugOfNothing holds that no rule needs more than a VMI and what it was.

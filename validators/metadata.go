@@ -17,8 +17,8 @@ func metadataRules() Table {
 		{ID: "metadata-hostname", Title: "The hostname is a DNS label", Scope: OnSpec, Remedy: "Use at most 63 lowercase letters, digits and dashes; a domain belongs in subdomain.", Check: hostnameIsLabel},
 		{ID: "metadata-subdomain", Title: "The subdomain is a DNS subdomain", Scope: OnSpec, Remedy: "Use DNS labels in lowercase with single dots between them.", Check: subdomainIsSubdomain},
 		{ID: "metadata-reserved-labels", Title: "KubeVirt's own labels are set by KubeVirt only", Scope: OnSpec, Security: true, Remedy: "Remove the label.", Check: reservedLabels},
-		{ID: "metadata-ignition-gate", Title: "Ignition data has its feature gate", Scope: OnSpec, Remedy: "Remove the annotation and use cloud-init, or enable the gate ExperimentalIgnitionSupport in the KubeVirt resource.", Check: ignitionGate},
-		{ID: "metadata-sidecar-gate", Title: "Hook sidecars have their feature gate", Scope: OnSpec, Security: true, Remedy: "Remove the annotation, or enable the gate Sidecar in the KubeVirt resource.", Check: sidecarGate},
+		{ID: "metadata-ignition-gate", Title: "Ignition data has its feature gate", Scope: OnSpec | OnVMIUpdate, Remedy: "Remove the annotation and use cloud-init, or enable the gate ExperimentalIgnitionSupport in the KubeVirt resource.", Check: ignitionGate},
+		{ID: "metadata-sidecar-gate", Title: "Hook sidecars have their feature gate", Scope: OnSpec | OnVMIUpdate, Security: true, Remedy: "Remove the annotation, or enable the gate Sidecar in the KubeVirt resource.", Check: sidecarGate},
 		{ID: "metadata-template-valid", Title: "The template has labels and annotations that a VMI can have", Scope: OnVM, Severity: Warn, Remedy: "Correct the label or annotation in spec.template.metadata.", Check: templateMetadata},
 	}
 }
@@ -36,17 +36,27 @@ const (
 func isLabelKey(key string) bool     { return len(validation.IsQualifiedName(key)) == 0 }
 func isLabelValue(value string) bool { return len(validation.IsValidLabelValue(value)) == 0 }
 
-// labelFaults are the faults in a map of labels, at the map, in the order of the keys.
-func labelFaults(path *field.Path, labels map[string]string, consequence string) (errs field.ErrorList) {
-	for _, key := range slices.Sorted(maps.Keys(labels)) {
+// labelFaults adds the faults in a map of labels, at the map, in the order of the keys.
+func labelFaults(errs field.ErrorList, path *field.Path, labels map[string]string, consequence string) field.ErrorList {
+	for i, key := range sortedKeys(labels) {
+		if enough(errs) {
+			return cutShort(errs, len(labels)-i)
+		}
 		if !isLabelKey(key) {
-			errs = append(errs, field.Invalid(path, key, "a key "+mustBeLabelKey+consequence))
+			errs = append(errs, field.Invalid(path, shortened(key), "a key "+mustBeLabelKey+consequence))
 		}
 		if value := labels[key]; !isLabelValue(value) {
-			errs = append(errs, field.Invalid(path, value, "the value of "+strconv.Quote(key)+" "+mustBeLabelValue+consequence))
+			errs = append(errs, field.Invalid(path, shortened(value), "the value of "+strconv.Quote(shortened(key))+" "+mustBeLabelValue+consequence))
 		}
 	}
 	return errs
+}
+
+// sortedKeys takes room for all keys at once: there may be very many.
+func sortedKeys(of map[string]string) []string {
+	keys := slices.AppendSeq(make([]string, 0, len(of)), maps.Keys(of))
+	slices.Sort(keys)
+	return keys
 }
 
 func hostnameIsLabel(s *Subject) field.ErrorList {
@@ -97,9 +107,14 @@ func sidecarGate(s *Subject) field.ErrorList {
 	return annotationGate(s, sidecarAnnotation, "Sidecar")
 }
 
-// annotationGate refuses an annotation whose feature gate is off. An empty one asks for nothing.
+// annotationGate refuses an annotation whose feature gate is off. An empty one asks for nothing. KubeVirt reads
+// these again whenever it makes a pod for a VMI, also for a migration: so nobody else adds or changes one later,
+// while one that is there may stay or go.
 func annotationGate(s *Subject, annotation, gate string) field.ErrorList {
 	if s.Meta == nil || s.Meta.Annotations[annotation] == "" {
+		return nil
+	}
+	if s.updated() && (s.ByKubeVirt() || s.OldVMI.Annotations[annotation] == s.VMI.Annotations[annotation]) {
 		return nil
 	}
 	return behindGate(s, gate, s.MetaPath.Child("annotations"), annotation, "the annotation")
@@ -114,18 +129,24 @@ func templateMetadata(s *Subject) field.ErrorList {
 		return nil
 	}
 	const refused = "; KubeVirt accepts this, but the VMI will be refused"
-	errs := labelFaults(s.MetaPath.Child("labels"), s.Meta.Labels, refused)
+	var errs field.ErrorList
 	path, size := s.MetaPath.Child("annotations"), 0
-	for _, key := range slices.Sorted(maps.Keys(s.Meta.Annotations)) {
-		size += len(key) + len(s.Meta.Annotations[key])
-		if !isLabelKey(strings.ToLower(key)) { // unlike those of labels, prefixes may be in upper case
-			errs = append(errs, field.Invalid(path, key, "a key "+mustBeLabelKey+refused))
-		}
+	for key, value := range s.Meta.Annotations {
+		size += len(key) + len(value)
 	}
 	if size > maxAnnotationBytes {
 		fault := field.TooLong(path, nil, maxAnnotationBytes)
 		fault.Detail = fmt.Sprintf("annotations may take up %d bytes, these take up %d", maxAnnotationBytes, size) + refused
 		errs = append(errs, fault)
+	}
+	errs = labelFaults(errs, s.MetaPath.Child("labels"), s.Meta.Labels, refused)
+	for i, key := range sortedKeys(s.Meta.Annotations) {
+		if enough(errs) {
+			return cutShort(errs, len(s.Meta.Annotations)-i)
+		}
+		if !isLabelKey(strings.ToLower(key)) { // unlike those of labels, prefixes may be in upper case
+			errs = append(errs, field.Invalid(path, shortened(key), "a key "+mustBeLabelKey+refused))
+		}
 	}
 	return errs
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // template is a VM whose template has this metadata and spec.
@@ -75,4 +77,35 @@ func TestMetadata(t *testing.T) {
 			want: []string{`metadata-template-valid: spec.template.metadata.annotations: Too long: annotations may take up 262144 bytes, these take up 262145` + refused},
 		},
 	})
+}
+
+// TestMetadataOfAnUpdate holds that what a VMI could not begin with is not added to it later.
+func TestMetadataOfAnUpdate(t *testing.T) {
+	const (
+		annotated = `{metadata: {annotations: {hooks.kubevirt.io/hookSidecars: "[{}]", kubevirt.io/ignitiondata: "{}"}}, spec: {domain: {}}}`
+		other     = `{metadata: {annotations: {hooks.kubevirt.io/hookSidecars: "[{},{}]", kubevirt.io/ignitiondata: "{ }"}}, spec: {domain: {}}}`
+		plain     = `{spec: {domain: {}}}`
+	)
+	refused := []string{
+		`metadata-ignition-gate: metadata.annotations: Invalid value: "kubevirt.io/ignitiondata": the annotation needs KubeVirt's feature gate ExperimentalIgnitionSupport, which is off in this cluster`,
+		`metadata-sidecar-gate: metadata.annotations: Invalid value: "hooks.kubevirt.io/hookSidecars": the annotation needs KubeVirt's feature gate Sidecar, which is off in this cluster`,
+	}
+	for _, tc := range []ruleCase{
+		{name: "added", oldVMI: plain, vmi: annotated, requester: "eve", want: refused},
+		{name: "changed", oldVMI: annotated, vmi: other, requester: "eve", want: refused},
+		{name: "added by an account of the same name elsewhere", oldVMI: plain, vmi: annotated, requester: "system:serviceaccount:other:kubevirt-controller", want: refused},
+		{name: "kept", oldVMI: annotated, vmi: annotated, requester: "eve"},
+		{name: "removed", oldVMI: annotated, vmi: plain, requester: "eve"},
+		{name: "added by KubeVirt", oldVMI: plain, vmi: annotated, requester: "system:serviceaccount:kubevirt:kubevirt-controller"},
+		{
+			name: "with the gates", oldVMI: plain, vmi: annotated, requester: "eve",
+			configuration: `{"developerConfiguration":{"featureGates":["Sidecar","ExperimentalIgnitionSupport"]}}`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, texts(metadataRules().Check(tc.subject(t), OnVMIUpdate))); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
 }

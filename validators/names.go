@@ -1,11 +1,26 @@
 package validators
 
-import "k8s.io/apimachinery/pkg/util/validation/field"
+import (
+	"slices"
+	"strings"
 
-// eachRepeated reports on every name of a list that one before it has too; first is the index of that.
-func eachRepeated(count int, name func(i int) string, report func(i, first int) *field.Error) (errs field.ErrorList) {
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// listed is names as a message shows them: the order in which they were written says nothing. It sorts them in
+// place.
+func listed(names []string) string {
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// eachRepeated adds a report on every name of a list that one before it has too; first is the index of that.
+func eachRepeated(errs field.ErrorList, count int, name func(i int) string, report func(i, first int) *field.Error) field.ErrorList {
 	indices := make(map[string]int, count)
 	for i := range count {
+		if enough(errs) {
+			return cutShort(errs, count-i)
+		}
 		first, repeated := indices[name(i)]
 		if !repeated {
 			indices[name(i)] = i

@@ -101,51 +101,67 @@ func interfaceByName(s *Subject) func(string) int {
 	}
 }
 
-func networkPath(s *Subject, i int) *field.Path { return s.Path.Child("networks").Index(i) }
+func networksPath(s *Subject) *field.Path { return s.Path.Child("networks") }
+
+func networkPath(s *Subject, i int) *field.Path { return networksPath(s).Index(i) }
+
+// eachNetwork reports what is wrong with every network by itself.
+func eachNetwork(s *Subject, check func(i int, n *v1.Network) *field.Error) (found field.ErrorList) {
+	networks := s.Spec.Networks
+	for i := range networks {
+		if enough(found) {
+			return cutShort(found, len(networks)-i)
+		}
+		if err := check(i, &networks[i]); err != nil {
+			found = append(found, err)
+		}
+	}
+	return found
+}
 
 func isMultusDefault(n *v1.Network) bool { return n.Multus != nil && n.Multus.Default }
 
 func networkNamesUnique(s *Subject) field.ErrorList {
 	networks := s.Spec.Networks
-	return eachRepeated(len(networks), func(i int) string { return networks[i].Name }, func(i, first int) *field.Error {
+	return eachRepeated(nil, len(networks), func(i int) string { return networks[i].Name }, func(i, first int) *field.Error {
 		return takenName(networkPath(s, i).Child("name"), networks[i].Name, fmt.Sprintf("networks[%d] has this name already", first))
 	})
 }
 
-func networkSource(s *Subject) (found field.ErrorList) {
-	for i := range s.Spec.Networks {
-		n := &s.Spec.Networks[i]
+func networkSource(s *Subject) field.ErrorList {
+	return eachNetwork(s, func(i int, n *v1.Network) *field.Error {
 		sources := 0
 		for _, given := range []bool{n.Pod != nil, n.Multus != nil, n.ResourceClaim != nil} {
 			if given {
 				sources++
 			}
 		}
-		if sources != 1 {
-			found = append(found, field.Required(networkPath(s, i), fmt.Sprintf(
-				"network %q has %d sources; exactly one of pod, multus and resourceClaim is needed", shortened(n.Name), sources)))
+		if sources == 1 {
+			return nil
 		}
-	}
-	return found
+		return field.Required(networkPath(s, i), fmt.Sprintf(
+			"network %q has %d sources; exactly one of pod, multus and resourceClaim is needed", shortened(n.Name), sources))
+	})
 }
 
-func networkMultusName(s *Subject) (found field.ErrorList) {
-	for i := range s.Spec.Networks {
-		if n := &s.Spec.Networks[i]; n.Multus != nil && n.Multus.NetworkName == "" {
-			found = append(found, field.Required(networkPath(s, i), fmt.Sprintf(
-				"network %q is attached by multus and needs multus.networkName", shortened(n.Name))))
+func networkMultusName(s *Subject) field.ErrorList {
+	return eachNetwork(s, func(i int, n *v1.Network) *field.Error {
+		if n.Multus == nil || n.Multus.NetworkName != "" {
+			return nil
 		}
-	}
-	return found
+		return field.Required(networkPath(s, i), fmt.Sprintf(
+			"network %q is attached by multus and needs multus.networkName", shortened(n.Name)))
+	})
 }
 
-// namesOf are the names of the networks that are so, for people.
+// namesOf are the names of the networks that are so, for people: sorted, since their order says nothing.
 func namesOf(s *Subject, so func(*v1.Network) bool) (names []string) {
 	for i := range s.Spec.Networks {
 		if n := &s.Spec.Networks[i]; so(n) {
 			names = append(names, shortened(n.Name))
 		}
 	}
+	slices.Sort(names)
 	return names
 }
 
@@ -179,13 +195,13 @@ func networkPodOrDefault(s *Subject) field.ErrorList {
 		"a multus default takes the place of the pod network, which %q is; only one of them can be there", pods[0]))}
 }
 
-func networkHasInterface(s *Subject) (found field.ErrorList) {
+func networkHasInterface(s *Subject) field.ErrorList {
 	byName := interfaceByName(s)
-	for i := range s.Spec.Networks {
-		if name := s.Spec.Networks[i].Name; byName(name) < 0 {
-			found = append(found, field.Required(networkPath(s, i).Child("name"), fmt.Sprintf(
-				"network %q has no interface; there must be one of the same name", shortened(name))))
+	return eachNetwork(s, func(i int, n *v1.Network) *field.Error {
+		if byName(n.Name) >= 0 {
+			return nil
 		}
-	}
-	return found
+		return field.Required(networkPath(s, i).Child("name"), fmt.Sprintf(
+			"network %q has no interface; there must be one of the same name", shortened(n.Name)))
+	})
 }

@@ -111,6 +111,9 @@ var droppedBindings = []droppedBinding{
 func eachDropped(s *Subject, report func(path *field.Path, b *droppedBinding) *field.Error) (found field.ErrorList) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
 	for i := range interfaces {
+		if enough(found) {
+			return cutShort(found, len(interfaces)-i)
+		}
 		for j := range droppedBindings {
 			if b := &droppedBindings[j]; b.given(&interfaces[i]) {
 				if err := report(interfacePath(s, i).Child(b.name), b); err != nil {

@@ -84,12 +84,17 @@ func interfaceRules() Table {
 // interfaceModels are the models that KubeVirt emulates.
 var interfaceModels = []string{"e1000", "e1000e", "igb", "ne2k_pci", "pcnet", "rtl8139", "virtio"}
 
-func interfacePath(s *Subject, i int) *field.Path { return s.Devices().Child("interfaces").Index(i) }
+func interfacesPath(s *Subject) *field.Path { return s.Devices().Child("interfaces") }
+
+func interfacePath(s *Subject, i int) *field.Path { return interfacesPath(s).Index(i) }
 
 // eachInterface reports what is wrong with every interface by itself.
 func eachInterface(s *Subject, check func(i int, n *v1.Interface) *field.Error) (found field.ErrorList) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
 	for i := range interfaces {
+		if enough(found) {
+			return cutShort(found, len(interfaces)-i)
+		}
 		if err := check(i, &interfaces[i]); err != nil {
 			found = append(found, err)
 		}
@@ -99,7 +104,7 @@ func eachInterface(s *Subject, check func(i int, n *v1.Interface) *field.Error) 
 
 func interfaceNamesUnique(s *Subject) field.ErrorList {
 	interfaces := s.Spec.Domain.Devices.Interfaces
-	return eachRepeated(len(interfaces), func(i int) string { return interfaces[i].Name }, func(i, first int) *field.Error {
+	return eachRepeated(nil, len(interfaces), func(i int) string { return interfaces[i].Name }, func(i, first int) *field.Error {
 		return takenName(interfacePath(s, i).Child("name"), interfaces[i].Name, fmt.Sprintf("interfaces[%d] is connected to this network already", first))
 	})
 }
@@ -248,7 +253,11 @@ func eachPrivateOption(s *Subject, newCheck func() func(path *field.Path, j, opt
 		}
 		check := newCheck()
 		path := interfacePath(s, i).Child("dhcpOptions", "privateOptions")
-		for j, o := range interfaces[i].DHCPOptions.PrivateOptions {
+		options := interfaces[i].DHCPOptions.PrivateOptions
+		for j, o := range options {
+			if enough(found) {
+				return cutShort(found, len(options)-j)
+			}
 			if err := check(path, j, o.Option); err != nil {
 				found = append(found, err)
 			}
@@ -287,14 +296,21 @@ func interfaceNTPServers(s *Subject) (found field.ErrorList) {
 		if interfaces[i].DHCPOptions == nil {
 			continue
 		}
-		for j, server := range interfaces[i].DHCPOptions.NTPServers {
+		servers := interfaces[i].DHCPOptions.NTPServers
+		for j, server := range servers {
+			if enough(found) {
+				return cutShort(found, len(servers)-j)
+			}
 			if !isIPv4(server) {
-				found = append(found, field.Invalid(interfacePath(s, i).Child("dhcpOptions", "ntpServers").Index(j), shortened(server),
-					"is not an IPv4 address"))
+				found = append(found, field.Invalid(ntpServersPath(s, i).Index(j), shortened(server), "is not an IPv4 address"))
 			}
 		}
 	}
 	return found
+}
+
+func ntpServersPath(s *Subject, i int) *field.Path {
+	return interfacePath(s, i).Child("dhcpOptions", "ntpServers")
 }
 
 // isIPv4 takes the form ::ffff:1.2.3.4 as well, as KubeVirt does.

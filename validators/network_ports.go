@@ -1,6 +1,7 @@
 package validators
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -76,22 +77,37 @@ const (
 	maxPortRanges = 10
 )
 
-// eachForwarding reports what is wrong with the ports of every interface of the pod network that has some.
-func eachForwarding(s *Subject, check func(path *field.Path, n *v1.Interface) field.ErrorList) (found field.ErrorList) {
+// eachForwarding adds what is wrong with the ports of every interface of the pod network that has some.
+func eachForwarding(s *Subject, add func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList) (found field.ErrorList) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
 	byName := networkByName(s)
 	for i := range interfaces {
+		if enough(found) {
+			return cutShort(found, len(interfaces)-i)
+		}
 		n := &interfaces[i]
 		if len(n.Ports)+len(n.PortRanges) > 0 && isPodNetwork(byName(n.Name)) {
-			found = append(found, check(interfacePath(s, i), n)...)
+			found = add(found, interfacePath(s, i), n)
 		}
 	}
 	return found
 }
 
+// eachPort reports what is wrong with every port by itself.
+func eachPort(s *Subject, check func(path *field.Path, p *v1.Port) *field.Error) field.ErrorList {
+	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
+		return eachElement(found, path.Child("ports"), n.Ports, func(found field.ErrorList, path *field.Path, p *v1.Port) field.ErrorList {
+			if err := check(path, p); err != nil {
+				found = append(found, err)
+			}
+			return found
+		})
+	})
+}
+
 func portNamesUnique(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
-		return eachRepeated(len(n.Ports), func(i int) string { return n.Ports[i].Name }, func(i, first int) *field.Error {
+	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
+		return eachRepeated(found, len(n.Ports), func(i int) string { return n.Ports[i].Name }, func(i, first int) *field.Error {
 			if n.Ports[i].Name == "" {
 				return nil
 			}
@@ -101,32 +117,24 @@ func portNamesUnique(s *Subject) field.ErrorList {
 }
 
 func portName(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
-		for j := range n.Ports {
-			name := n.Ports[j].Name
-			if name == "" {
-				continue
-			}
-			if len(validation.IsValidPortName(name)) > 0 {
-				found = append(found, field.Invalid(path.Child("ports").Index(j).Child("name"), shortened(name),
-					"must have at most 15 lower-case letters, digits and single dashes between them, and at least one letter"))
-			}
+	return eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
+		if p.Name == "" || len(validation.IsValidPortName(p.Name)) == 0 {
+			return nil
 		}
-		return found
+		return field.Invalid(path.Child("name"), shortened(p.Name),
+			"must have at most 15 lower-case letters, digits and single dashes between them, and at least one letter")
 	})
 }
 
 func portNumber(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
-		for j := range n.Ports {
-			switch number := n.Ports[j].Port; {
-			case number == 0:
-				found = append(found, field.Required(path.Child("ports").Index(j).Child("port"), "must be within 1 and 65535"))
-			case !isPort(number):
-				found = append(found, field.Invalid(path.Child("ports").Index(j).Child("port"), number, "must be within 1 and 65535"))
-			}
+	return eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
+		switch {
+		case p.Port == 0:
+			return field.Required(path.Child("port"), "must be within 1 and 65535")
+		case !isPort(p.Port):
+			return field.Invalid(path.Child("port"), p.Port, "must be within 1 and 65535")
 		}
-		return found
+		return nil
 	})
 }
 
@@ -135,57 +143,55 @@ func isPort(number int32) bool { return number > 0 && number <= lastPort }
 func isForwarded(protocol string) bool { return protocol == "TCP" || protocol == "UDP" }
 
 func portProtocol(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
-		for j := range n.Ports {
-			if protocol := n.Ports[j].Protocol; protocol != "" && !isForwarded(protocol) {
-				found = append(found, field.Invalid(path.Child("ports").Index(j).Child("protocol"), shortened(protocol), "must be TCP or UDP"))
-			}
+	return eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
+		if p.Protocol == "" || isForwarded(p.Protocol) {
+			return nil
 		}
-		return found
+		return field.Invalid(path.Child("protocol"), shortened(p.Protocol), "must be TCP or UDP")
 	})
 }
 
 func portRangesGate(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
 		if len(n.PortRanges) == 0 {
-			return nil
+			return found
 		}
-		return behindGate(s, "PortRangesSpec", path.Child("portRanges"), len(n.PortRanges), "a range of ports")
+		return append(found, behindGate(s, "PortRangesSpec", path.Child("portRanges"), len(n.PortRanges), "a range of ports")...)
 	})
 }
 
 func portsOrRanges(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
 		if len(n.Ports) == 0 || len(n.PortRanges) == 0 {
-			return nil
+			return found
 		}
-		return field.ErrorList{field.Invalid(path.Child("name"), shortened(n.Name), "the interface has both ports and portRanges; only one of them may be given")}
+		return append(found, field.Invalid(path.Child("name"), shortened(n.Name), "the interface has both ports and portRanges; only one of them may be given"))
 	})
 }
 
 func portRangesMasquerade(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
 		if len(n.PortRanges) == 0 || n.Masquerade != nil {
-			return nil
+			return found
 		}
-		return field.ErrorList{field.Invalid(path.Child("name"), shortened(n.Name), "the interface has portRanges, which need masquerade")}
+		return append(found, field.Invalid(path.Child("name"), shortened(n.Name), "the interface has portRanges, which need masquerade"))
 	})
 }
 
 func portRangesCount(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) field.ErrorList {
+	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
 		if len(n.PortRanges) <= maxPortRanges {
-			return nil
+			return found
 		}
-		return field.ErrorList{field.Invalid(path.Child("portRanges"), len(n.PortRanges), fmt.Sprintf("must have at most %d ranges", maxPortRanges))}
+		return append(found, field.Invalid(path.Child("portRanges"), len(n.PortRanges), fmt.Sprintf("must have at most %d ranges", maxPortRanges)))
 	})
 }
 
 // eachRange reports what is wrong with every port range; a list that is too long is not looked at further.
 func eachRange(s *Subject, check func(path *field.Path, r *v1.PortRange) *field.Error) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
+	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
 		if len(n.PortRanges) > maxPortRanges {
-			return nil
+			return found
 		}
 		for j := range n.PortRanges {
 			if err := check(path.Child("portRanges").Index(j), &n.PortRanges[j]); err != nil {
@@ -220,9 +226,9 @@ func portRangeBounds(s *Subject) field.ErrorList {
 }
 
 func portRangesOverlap(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(path *field.Path, n *v1.Interface) (found field.ErrorList) {
+	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
 		if len(n.PortRanges) > maxPortRanges {
-			return nil
+			return found
 		}
 		for _, protocol := range []string{"TCP", "UDP"} {
 			if text := overlapping(n.PortRanges, protocol); text != "" {
@@ -241,7 +247,7 @@ func overlapping(ranges []v1.PortRange, protocol string) string {
 			sorted = append(sorted, r)
 		}
 	}
-	slices.SortFunc(sorted, func(a, b v1.PortRange) int { return int(a.Start - b.Start) })
+	slices.SortFunc(sorted, func(a, b v1.PortRange) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.End, b.End)) })
 	for i := 1; i < len(sorted); i++ {
 		if a, b := sorted[i-1], sorted[i]; b.Start <= a.End {
 			return fmt.Sprintf("%d-%d, %d-%d", a.Start, a.End, b.Start, b.End)

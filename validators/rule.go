@@ -11,11 +11,13 @@ import (
 // Severity says what a finding of a rule means.
 type Severity string
 
-// The severities. Off switches a rule off.
+// The severities. Off switches a rule off. Audit is for policies: such a finding is for reports only, it neither
+// denies nor warns.
 const (
-	Deny Severity = "Deny"
-	Warn Severity = "Warn"
-	Off  Severity = "Off"
+	Deny  Severity = "Deny"
+	Warn  Severity = "Warn"
+	Audit Severity = "Audit"
+	Off   Severity = "Off"
 )
 
 // Scope says what a rule looks at.
@@ -42,6 +44,8 @@ const (
 	OnSet
 	// OnSettings: RuleSettings.
 	OnSettings
+	// OnDefaults: VirtualMachineDefaults.
+	OnDefaults
 )
 
 // Rule is one built-in check.
@@ -108,6 +112,9 @@ type Finding struct {
 	// Source says what determines the value then: "VirtualMachineClusterPreference old sets
 	// domain.devices.disks[0].disk.bus by its spec.devices.preferredDiskBus".
 	Source string
+	// Extent tells a finding from a worse one at the same field where Error holds no value that could: a sum of what
+	// stands there. Nobody is shown it.
+	Extent string
 	// Known tells that the object before the update had this finding too, so that it warns and does not deny.
 	Known bool
 }

@@ -42,45 +42,45 @@ const (
 	maxWeight = 100
 )
 
-// visitNodeTerms shows all terms of the node affinity.
-func visitNodeTerms(s *Subject, visit func(*field.Path, *k8sv1.NodeSelectorTerm)) {
+// eachNodeTerm adds what is wrong with the terms of the node affinity.
+func eachNodeTerm(s *Subject, add func(field.ErrorList, *field.Path, *k8sv1.NodeSelectorTerm) field.ErrorList) (errs field.ErrorList) {
 	if s.Spec.Affinity == nil || s.Spec.Affinity.NodeAffinity == nil {
-		return
+		return nil
 	}
 	affinity, path := s.Spec.Affinity.NodeAffinity, s.Path.Child("affinity", "nodeAffinity")
 	if required := affinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-		for i := range required.NodeSelectorTerms {
-			visit(path.Child(requiredTerms, "nodeSelectorTerms").Index(i), &required.NodeSelectorTerms[i])
-		}
+		errs = eachElement(errs, path.Child(requiredTerms, "nodeSelectorTerms"), required.NodeSelectorTerms, add)
 	}
-	for i := range affinity.PreferredDuringSchedulingIgnoredDuringExecution {
-		visit(path.Child(preferredTerms).Index(i).Child("preference"), &affinity.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference)
-	}
+	return eachElement(errs, path.Child(preferredTerms), affinity.PreferredDuringSchedulingIgnoredDuringExecution,
+		func(errs field.ErrorList, path *field.Path, preferred *k8sv1.PreferredSchedulingTerm) field.ErrorList {
+			return add(errs, path.Child("preference"), &preferred.Preference)
+		})
 }
 
-// visitPodTerms shows all terms of the pod affinity and of the pod anti-affinity.
-func visitPodTerms(s *Subject, visit func(*field.Path, *k8sv1.PodAffinityTerm)) {
-	visitPodAffinities(s, func(path *field.Path, required []k8sv1.PodAffinityTerm, preferred []k8sv1.WeightedPodAffinityTerm) {
-		for i := range required {
-			visit(path.Child(requiredTerms).Index(i), &required[i])
-		}
-		for i := range preferred {
-			visit(path.Child(preferredTerms).Index(i).Child("podAffinityTerm"), &preferred[i].PodAffinityTerm)
-		}
+// eachPodTerm adds what is wrong with the terms of the pod affinity and of the pod anti-affinity.
+func eachPodTerm(s *Subject, add func(field.ErrorList, *field.Path, *k8sv1.PodAffinityTerm) field.ErrorList) field.ErrorList {
+	return eachPodAffinity(s, nil, func(errs field.ErrorList, path *field.Path, required []k8sv1.PodAffinityTerm, preferred []k8sv1.WeightedPodAffinityTerm) field.ErrorList {
+		errs = eachElement(errs, path.Child(requiredTerms), required, add)
+		return eachElement(errs, path.Child(preferredTerms), preferred,
+			func(errs field.ErrorList, path *field.Path, weighted *k8sv1.WeightedPodAffinityTerm) field.ErrorList {
+				return add(errs, path.Child("podAffinityTerm"), &weighted.PodAffinityTerm)
+			})
 	})
 }
 
-func visitPodAffinities(s *Subject, visit func(*field.Path, []k8sv1.PodAffinityTerm, []k8sv1.WeightedPodAffinityTerm)) {
+// eachPodAffinity adds what is wrong with the pod affinity and the pod anti-affinity.
+func eachPodAffinity(s *Subject, errs field.ErrorList, add func(field.ErrorList, *field.Path, []k8sv1.PodAffinityTerm, []k8sv1.WeightedPodAffinityTerm) field.ErrorList) field.ErrorList {
 	if s.Spec.Affinity == nil {
-		return
+		return errs
 	}
 	path := s.Path.Child("affinity")
 	if a := s.Spec.Affinity.PodAffinity; a != nil {
-		visit(path.Child("podAffinity"), a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+		errs = add(errs, path.Child("podAffinity"), a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	if a := s.Spec.Affinity.PodAntiAffinity; a != nil {
-		visit(path.Child("podAntiAffinity"), a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
+		errs = add(errs, path.Child("podAntiAffinity"), a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
+	return errs
 }
 
 func nodeTermsExist(s *Subject) field.ErrorList {
@@ -95,23 +95,20 @@ func nodeTermsExist(s *Subject) field.ErrorList {
 		"must have a term: without one, no node matches")}
 }
 
-func nodeExpressions(s *Subject) (errs field.ErrorList) {
-	visitNodeTerms(s, func(path *field.Path, term *k8sv1.NodeSelectorTerm) {
-		for i := range term.MatchExpressions {
-			errs = append(errs, nodeExpression(path.Child("matchExpressions").Index(i), &term.MatchExpressions[i])...)
-		}
+func nodeExpressions(s *Subject) field.ErrorList {
+	return eachNodeTerm(s, func(errs field.ErrorList, path *field.Path, term *k8sv1.NodeSelectorTerm) field.ErrorList {
+		return eachElement(errs, path.Child("matchExpressions"), term.MatchExpressions, nodeExpression)
 	})
-	return errs
 }
 
-func nodeExpression(path *field.Path, e *k8sv1.NodeSelectorRequirement) (errs field.ErrorList) {
+func nodeExpression(errs field.ErrorList, path *field.Path, e *k8sv1.NodeSelectorRequirement) field.ErrorList {
 	switch e.Operator {
 	case k8sv1.NodeSelectorOpGt, k8sv1.NodeSelectorOpLt:
 		if len(e.Values) != 1 {
 			errs = append(errs, field.Invalid(path.Child("values"), shownValues(e.Values), fmt.Sprintf("operator %s takes exactly one value, not %d", e.Operator, len(e.Values))))
 		}
 	default:
-		errs = append(errs, operatorFaults(path, string(e.Operator), e.Values, nodeOperators)...)
+		errs = operatorFaults(errs, path, string(e.Operator), e.Values, nodeOperators)
 	}
 	if !isLabelKey(e.Key) {
 		errs = append(errs, field.Invalid(path.Child("key"), e.Key, mustBeLabelKey))
@@ -119,42 +116,48 @@ func nodeExpression(path *field.Path, e *k8sv1.NodeSelectorRequirement) (errs fi
 	return errs
 }
 
-// operatorFaults are those of an operator that looks for a label, and of the number of its values. The operators
+// operatorFaults adds those of an operator that looks for a label, and of the number of its values. The operators
 // that there are say what it must be.
-func operatorFaults(path *field.Path, operator string, values []string, operators string) field.ErrorList {
+func operatorFaults(errs field.ErrorList, path *field.Path, operator string, values []string, operators string) field.ErrorList {
 	switch metav1.LabelSelectorOperator(operator) {
 	case metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn:
 		if len(values) == 0 {
-			return field.ErrorList{field.Invalid(path.Child("values"), shownValues(values), fmt.Sprintf("operator %s needs at least one value", operator))}
+			errs = append(errs, field.Invalid(path.Child("values"), shownValues(values), fmt.Sprintf("operator %s needs at least one value", operator)))
 		}
 	case metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist:
 		if len(values) > 0 {
-			return field.ErrorList{field.Invalid(path.Child("values"), values, fmt.Sprintf("operator %s takes no values", operator))}
+			errs = append(errs, field.Invalid(path.Child("values"), shownValues(values), fmt.Sprintf("operator %s takes no values", operator)))
 		}
 	default:
-		return field.ErrorList{field.Invalid(path.Child("operator"), operator, operators)}
+		errs = append(errs, field.Invalid(path.Child("operator"), operator, operators))
 	}
-	return nil
-}
-
-// shownValues is a list as it is shown: an absent one is empty.
-func shownValues(values []string) []string {
-	if values == nil {
-		return []string{}
-	}
-	return values
-}
-
-func nodeFields(s *Subject) (errs field.ErrorList) {
-	visitNodeTerms(s, func(path *field.Path, term *k8sv1.NodeSelectorTerm) {
-		for i := range term.MatchFields {
-			errs = append(errs, nodeField(path.Child("matchFields").Index(i), &term.MatchFields[i])...)
-		}
-	})
 	return errs
 }
 
-func nodeField(path *field.Path, f *k8sv1.NodeSelectorRequirement) (errs field.ErrorList) {
+// mostShownValues is how many values of a list are shown one by one.
+const mostShownValues = 10
+
+// shownValues is a list as it is shown: an absent one is empty, the order says nothing, and of a long one there
+// is only its length.
+func shownValues(values []string) any {
+	if len(values) > mostShownValues {
+		return fmt.Sprintf("%d values", len(values))
+	}
+	shown := make([]string, 0, len(values))
+	for _, value := range values {
+		shown = append(shown, shortened(value))
+	}
+	slices.Sort(shown)
+	return shown
+}
+
+func nodeFields(s *Subject) field.ErrorList {
+	return eachNodeTerm(s, func(errs field.ErrorList, path *field.Path, term *k8sv1.NodeSelectorTerm) field.ErrorList {
+		return eachElement(errs, path.Child("matchFields"), term.MatchFields, nodeField)
+	})
+}
+
+func nodeField(errs field.ErrorList, path *field.Path, f *k8sv1.NodeSelectorRequirement) field.ErrorList {
 	switch f.Operator {
 	case k8sv1.NodeSelectorOpIn, k8sv1.NodeSelectorOpNotIn:
 		if len(f.Values) != 1 {
@@ -167,6 +170,9 @@ func nodeField(path *field.Path, f *k8sv1.NodeSelectorRequirement) (errs field.E
 		return append(errs, field.Invalid(path.Child("key"), f.Key, "must be metadata.name: nodes have no other field to match"))
 	}
 	for i, name := range f.Values {
+		if enough(errs) {
+			return cutShort(errs, len(f.Values)-i)
+		}
 		if len(validation.IsDNS1123Subdomain(name)) != 0 {
 			errs = append(errs, field.Invalid(path.Child("values").Index(i), name,
 				"must be the name of a node: lowercase letters, digits, '-' and '.', with a letter or digit at either end"))
@@ -176,68 +182,67 @@ func nodeField(path *field.Path, f *k8sv1.NodeSelectorRequirement) (errs field.E
 }
 
 func affinityWeights(s *Subject) (errs field.ErrorList) {
-	check := func(path *field.Path, i int, weight int32) {
-		if weight < 1 || weight > maxWeight {
-			errs = append(errs, field.Invalid(path.Child(preferredTerms).Index(i).Child("weight"), weight, "must be from 1 to 100"))
-		}
-	}
 	if s.Spec.Affinity != nil && s.Spec.Affinity.NodeAffinity != nil {
-		path := s.Path.Child("affinity", "nodeAffinity")
-		for i := range s.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			check(path, i, s.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i].Weight)
-		}
+		terms := s.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+		errs = eachElement(errs, s.Path.Child("affinity", "nodeAffinity", preferredTerms), terms, func(errs field.ErrorList, path *field.Path, term *k8sv1.PreferredSchedulingTerm) field.ErrorList {
+			return weightFault(errs, path, term.Weight)
+		})
 	}
-	visitPodAffinities(s, func(path *field.Path, _ []k8sv1.PodAffinityTerm, preferred []k8sv1.WeightedPodAffinityTerm) {
-		for i := range preferred {
-			check(path, i, preferred[i].Weight)
-		}
+	return eachPodAffinity(s, errs, func(errs field.ErrorList, path *field.Path, _ []k8sv1.PodAffinityTerm, preferred []k8sv1.WeightedPodAffinityTerm) field.ErrorList {
+		return eachElement(errs, path.Child(preferredTerms), preferred, func(errs field.ErrorList, path *field.Path, term *k8sv1.WeightedPodAffinityTerm) field.ErrorList {
+			return weightFault(errs, path, term.Weight)
+		})
 	})
-	return errs
 }
 
-func podTopologyKeys(s *Subject) (errs field.ErrorList) {
-	visitPodTerms(s, func(path *field.Path, term *k8sv1.PodAffinityTerm) {
-		errs = append(errs, topologyKeyFault(path, term.TopologyKey)...)
-	})
-	return errs
+func weightFault(errs field.ErrorList, path *field.Path, weight int32) field.ErrorList {
+	if weight >= 1 && weight <= maxWeight {
+		return errs
+	}
+	return append(errs, field.Invalid(path.Child("weight"), weight, "must be from 1 to 100"))
 }
 
-func topologyKeyFault(path *field.Path, key string) field.ErrorList {
+func podTopologyKeys(s *Subject) field.ErrorList {
+	return eachPodTerm(s, func(errs field.ErrorList, path *field.Path, term *k8sv1.PodAffinityTerm) field.ErrorList {
+		return topologyKeyFault(errs, path, term.TopologyKey)
+	})
+}
+
+func topologyKeyFault(errs field.ErrorList, path *field.Path, key string) field.ErrorList {
 	switch {
 	case key == "":
-		return field.ErrorList{field.Invalid(path.Child("topologyKey"), key, "must name the label of nodes that tells the topology, such as kubernetes.io/hostname")}
+		errs = append(errs, field.Invalid(path.Child("topologyKey"), key, "must name the label of nodes that tells the topology, such as kubernetes.io/hostname"))
 	case !isLabelKey(key):
-		return field.ErrorList{field.Invalid(path.Child("topologyKey"), key, mustBeLabelKey)}
+		errs = append(errs, field.Invalid(path.Child("topologyKey"), key, mustBeLabelKey))
 	}
-	return nil
+	return errs
 }
 
-func podSelectors(s *Subject) (errs field.ErrorList) {
-	visitPodTerms(s, func(path *field.Path, term *k8sv1.PodAffinityTerm) {
-		errs = append(errs, selectorFaults(path.Child("labelSelector"), term.LabelSelector)...)
-		errs = append(errs, selectorFaults(path.Child("namespaceSelector"), term.NamespaceSelector)...)
+func podSelectors(s *Subject) field.ErrorList {
+	return eachPodTerm(s, func(errs field.ErrorList, path *field.Path, term *k8sv1.PodAffinityTerm) field.ErrorList {
+		errs = selectorFaults(errs, path.Child("labelSelector"), term.LabelSelector)
+		return selectorFaults(errs, path.Child("namespaceSelector"), term.NamespaceSelector)
 	})
-	return errs
 }
 
-// selectorFaults are those of a label selector.
-func selectorFaults(path *field.Path, selector *metav1.LabelSelector) field.ErrorList {
+// selectorFaults adds those of a label selector.
+func selectorFaults(errs field.ErrorList, path *field.Path, selector *metav1.LabelSelector) field.ErrorList {
 	if selector == nil {
-		return nil
+		return errs
 	}
-	errs := labelFaults(path.Child("matchLabels"), selector.MatchLabels, "")
-	for i := range selector.MatchExpressions {
-		errs = append(errs, labelExpression(path.Child("matchExpressions").Index(i), &selector.MatchExpressions[i])...)
-	}
-	return errs
+	errs = labelFaults(errs, path.Child("matchLabels"), selector.MatchLabels, "")
+	return eachElement(errs, path.Child("matchExpressions"), selector.MatchExpressions, labelExpression)
 }
 
-func labelExpression(path *field.Path, e *metav1.LabelSelectorRequirement) field.ErrorList {
-	errs := operatorFaults(path, string(e.Operator), e.Values, labelOperators)
+func labelExpression(errs field.ErrorList, path *field.Path, e *metav1.LabelSelectorRequirement) field.ErrorList {
+	errs = operatorFaults(errs, path, string(e.Operator), e.Values, labelOperators)
 	if !isLabelKey(e.Key) {
 		errs = append(errs, field.Invalid(path.Child("key"), e.Key, mustBeLabelKey))
 	}
 	for i, value := range e.Values {
+		if enough(errs) {
+			return cutShort(errs, len(e.Values)-i)
+		}
 		if !isLabelValue(value) {
 			errs = append(errs, field.Invalid(path.Child("values").Index(i), value, mustBeLabelValue))
 		}
@@ -245,49 +250,53 @@ func labelExpression(path *field.Path, e *metav1.LabelSelectorRequirement) field
 	return errs
 }
 
-func podNamespaces(s *Subject) (errs field.ErrorList) {
-	visitPodTerms(s, func(path *field.Path, term *k8sv1.PodAffinityTerm) {
+func podNamespaces(s *Subject) field.ErrorList {
+	return eachPodTerm(s, func(errs field.ErrorList, path *field.Path, term *k8sv1.PodAffinityTerm) field.ErrorList {
 		for i, namespace := range term.Namespaces {
+			if enough(errs) {
+				return cutShort(errs, len(term.Namespaces)-i)
+			}
 			if len(validation.IsDNS1123Label(namespace)) != 0 {
 				errs = append(errs, field.Invalid(path.Child("namespaces").Index(i), namespace, mustBeDNSLabel))
 			}
 		}
+		return errs
 	})
-	return errs
 }
 
-// visitSpreads shows the topology spread constraints.
-func visitSpreads(s *Subject, visit func(*field.Path, *k8sv1.TopologySpreadConstraint)) {
-	for i := range s.Spec.TopologySpreadConstraints {
-		visit(s.Path.Child("topologySpreadConstraints").Index(i), &s.Spec.TopologySpreadConstraints[i])
+// eachSpread adds what is wrong with the topology spread constraints.
+func eachSpread(s *Subject, add func(field.ErrorList, *field.Path, *k8sv1.TopologySpreadConstraint) field.ErrorList) field.ErrorList {
+	if len(s.Spec.TopologySpreadConstraints) == 0 {
+		return nil
 	}
+	return eachElement(nil, spreadsPath(s), s.Spec.TopologySpreadConstraints, add)
 }
 
-func spreadSkew(s *Subject) (errs field.ErrorList) {
-	visitSpreads(s, func(path *field.Path, spread *k8sv1.TopologySpreadConstraint) {
+func spreadsPath(s *Subject) *field.Path { return s.Path.Child("topologySpreadConstraints") }
+
+func spreadSkew(s *Subject) field.ErrorList {
+	return eachSpread(s, func(errs field.ErrorList, path *field.Path, spread *k8sv1.TopologySpreadConstraint) field.ErrorList {
 		if spread.MaxSkew < 1 {
 			errs = append(errs, field.Invalid(path.Child("maxSkew"), spread.MaxSkew, "must be at least 1"))
 		}
+		return errs
 	})
-	return errs
 }
 
-func spreadTopologyKey(s *Subject) (errs field.ErrorList) {
-	visitSpreads(s, func(path *field.Path, spread *k8sv1.TopologySpreadConstraint) {
-		errs = append(errs, topologyKeyFault(path, spread.TopologyKey)...)
+func spreadTopologyKey(s *Subject) field.ErrorList {
+	return eachSpread(s, func(errs field.ErrorList, path *field.Path, spread *k8sv1.TopologySpreadConstraint) field.ErrorList {
+		return topologyKeyFault(errs, path, spread.TopologyKey)
 	})
-	return errs
 }
 
-func spreadAction(s *Subject) (errs field.ErrorList) {
-	visitSpreads(s, func(path *field.Path, spread *k8sv1.TopologySpreadConstraint) {
+func spreadAction(s *Subject) field.ErrorList {
+	return eachSpread(s, func(errs field.ErrorList, path *field.Path, spread *k8sv1.TopologySpreadConstraint) field.ErrorList {
 		switch spread.WhenUnsatisfiable {
 		case k8sv1.DoNotSchedule, k8sv1.ScheduleAnyway:
-		default:
-			errs = append(errs, field.Invalid(path.Child("whenUnsatisfiable"), string(spread.WhenUnsatisfiable), "must be DoNotSchedule or ScheduleAnyway"))
+			return errs
 		}
+		return append(errs, field.Invalid(path.Child("whenUnsatisfiable"), string(spread.WhenUnsatisfiable), "must be DoNotSchedule or ScheduleAnyway"))
 	})
-	return errs
 }
 
 // spreadUnique reports each constraint that a later one repeats.
@@ -303,25 +312,26 @@ func spreadUnique(s *Subject) (errs field.ErrorList) {
 	later := make(map[pair]int, len(spreads))
 	for i, spread := range slices.Backward(spreads) {
 		this := pair{spread.TopologyKey, spread.WhenUnsatisfiable}
+		if enough(errs) {
+			return cutShort(errs, i+1)
+		}
 		if repeated, ok := later[this]; ok {
-			errs = append(errs, field.Invalid(s.Path.Child("topologySpreadConstraints").Index(i), fmt.Sprintf("%s, %s", this.key, this.action),
+			errs = append(errs, field.Invalid(spreadsPath(s).Index(i), fmt.Sprintf("%s, %s", this.key, this.action),
 				fmt.Sprintf("topologySpreadConstraints[%d] has the same topologyKey and whenUnsatisfiable", repeated)))
 		}
 		later[this] = i
 	}
-	slices.Reverse(errs)
 	return errs
 }
 
-func spreadSelector(s *Subject) (errs field.ErrorList) {
-	visitSpreads(s, func(path *field.Path, spread *k8sv1.TopologySpreadConstraint) {
-		errs = append(errs, selectorFaults(path.Child("labelSelector"), spread.LabelSelector)...)
+func spreadSelector(s *Subject) field.ErrorList {
+	return eachSpread(s, func(errs field.ErrorList, path *field.Path, spread *k8sv1.TopologySpreadConstraint) field.ErrorList {
+		return selectorFaults(errs, path.Child("labelSelector"), spread.LabelSelector)
 	})
-	return errs
 }
 
-func spreadMinDomains(s *Subject) (errs field.ErrorList) {
-	visitSpreads(s, func(path *field.Path, spread *k8sv1.TopologySpreadConstraint) {
+func spreadMinDomains(s *Subject) field.ErrorList {
+	return eachSpread(s, func(errs field.ErrorList, path *field.Path, spread *k8sv1.TopologySpreadConstraint) field.ErrorList {
 		switch {
 		case spread.MinDomains == nil:
 		case *spread.MinDomains < 1:
@@ -329,25 +339,25 @@ func spreadMinDomains(s *Subject) (errs field.ErrorList) {
 		case spread.WhenUnsatisfiable != k8sv1.DoNotSchedule:
 			errs = append(errs, field.Invalid(path.Child("minDomains"), *spread.MinDomains, "is only for whenUnsatisfiable: DoNotSchedule"+podRefused))
 		}
+		return errs
 	})
-	return errs
 }
 
 func nodeSelectorLabels(s *Subject) field.ErrorList {
 	if len(s.Spec.NodeSelector) == 0 {
 		return nil
 	}
-	return labelFaults(s.Path.Child("nodeSelector"), s.Spec.NodeSelector, podRefused)
+	return labelFaults(nil, s.Path.Child("nodeSelector"), s.Spec.NodeSelector, podRefused)
 }
 
-func tolerations(s *Subject) (errs field.ErrorList) {
-	for i := range s.Spec.Tolerations {
-		errs = append(errs, tolerationFaults(s.Path.Child("tolerations").Index(i), &s.Spec.Tolerations[i])...)
+func tolerations(s *Subject) field.ErrorList {
+	if len(s.Spec.Tolerations) == 0 {
+		return nil
 	}
-	return errs
+	return eachElement(nil, s.Path.Child("tolerations"), s.Spec.Tolerations, tolerationFaults)
 }
 
-func tolerationFaults(path *field.Path, t *k8sv1.Toleration) (errs field.ErrorList) {
+func tolerationFaults(errs field.ErrorList, path *field.Path, t *k8sv1.Toleration) field.ErrorList {
 	add := func(name string, value any, detail string) {
 		errs = append(errs, field.Invalid(path.Child(name), value, detail+podRefused))
 	}

@@ -54,7 +54,7 @@ func TestScheduling(t *testing.T) {
 			want: []string{
 				`scheduling-node-fields: ` + node + `.matchFields[0].key: Invalid value: "metadata.namespace": must be metadata.name: nodes have no other field to match`,
 				`scheduling-node-fields: ` + node + `.matchFields[1].operator: Invalid value: "Exists": must be In or NotIn for a field of a node`,
-				`scheduling-node-fields: ` + node + `.matchFields[2].values: Invalid value: ["a","Node_1"]: a field is compared with exactly one value, not 2`,
+				`scheduling-node-fields: ` + node + `.matchFields[2].values: Invalid value: ["Node_1","a"]: a field is compared with exactly one value, not 2`,
 				`scheduling-node-fields: ` + node + `.matchFields[2].values[1]: Invalid value: "Node_1": must be the name of a node: lowercase letters, digits, '-' and '.', with a letter or digit at either end`,
 			},
 		},

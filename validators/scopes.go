@@ -22,6 +22,7 @@ func ScopeNames() []ScopeName {
 		{Name: "preference", Word: "preference", Scopes: OnPreference},
 		{Name: "replica set or pool", Word: "set", Scopes: OnSet},
 		{Name: "RuleSettings", Word: "rulesettings", Scopes: OnSettings},
+		{Name: "VirtualMachineDefaults", Word: "defaults", Scopes: OnDefaults},
 	}
 }
 

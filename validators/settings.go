@@ -58,6 +58,9 @@ func (s *Settings) add(selections map[string]*selected, entry *policyv1alpha1.Ru
 	if _, known := s.own[entry.Rule]; !known {
 		return fmt.Errorf("this version of Virtward has no rule %q", entry.Rule)
 	}
+	if !Adjustable(entry.Rule) {
+		return fmt.Errorf("%q: %s", entry.Rule, notAdjustable)
+	}
 	severity := Severity(entry.Severity)
 	if strictness(severity) < 0 {
 		return fmt.Errorf("there is no severity %q", severity)

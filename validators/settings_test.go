@@ -300,7 +300,9 @@ func TestCheckedSettingsHaveNoNotes(t *testing.T) {
 	}
 	object := policyv1alpha1.RuleSettings{}
 	for i := range base {
-		object.Spec.Rules = append(object.Spec.Rules, policyv1alpha1.RuleSetting{Rule: base[i].ID, Severity: policyv1alpha1.Warn})
+		if Adjustable(base[i].ID) {
+			object.Spec.Rules = append(object.Spec.Rules, policyv1alpha1.RuleSetting{Rule: base[i].ID, Severity: policyv1alpha1.Warn})
+		}
 	}
 	object.Spec.Rules = object.Spec.Rules[:min(len(object.Spec.Rules), policyv1alpha1.MaxRuleSettings)]
 	if errs := CheckSettings(base, &object); len(errs) > 0 {
@@ -308,6 +310,50 @@ func TestCheckedSettingsHaveNoNotes(t *testing.T) {
 	}
 	if _, notes := NewSettings(base, object); len(notes) > 0 {
 		t.Errorf("notes: %q", notes)
+	}
+}
+
+// Rules that refuse what cannot be checked are not set: that would look as if it had an effect.
+func TestRulesThatCannotBeSet(t *testing.T) {
+	known := append(fewRules(), objectRules()...)
+	object := ruleSettings(t, `[{rule: object-readable, severity: Warn}, {rule: disk-bus, severity: Warn}, {rule: rule-settings, severity: "Off", `+lab+`}]`)[0]
+	const because = "this rule cannot be set to another severity: what it refuses cannot be read or has no effect"
+	var got []string
+	for _, err := range CheckSettings(known, &object) {
+		got = append(got, err.Error())
+	}
+	want := []string{"spec.rules[0].rule: Forbidden: " + because, "spec.rules[2].rule: Forbidden: " + because}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("errors (-want +got):\n%s", diff)
+	}
+	settings, notes := NewSettings(known, object)
+	want = []string{
+		`RuleSettings a: spec.rules[0] has no effect: "object-readable": ` + because,
+		`RuleSettings a: spec.rules[2] has no effect: "rule-settings": ` + because,
+	}
+	if diff := cmp.Diff(want, notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(Severities{"disk-bus": Warn}, settings.For(labels.Set{"tier": "lab"})); diff != "" {
+		t.Errorf("severities (-want +got):\n%s", diff)
+	}
+}
+
+// However much is wrong, it is told in bounded words.
+func TestCheckSettingsIsBounded(t *testing.T) {
+	object := policyv1alpha1.RuleSettings{}
+	selector := &metav1.LabelSelector{}
+	for range maxSelectorTerms {
+		selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: slices.Repeat([]string{"no good"}, maxSelectorValues),
+		})
+	}
+	for range policyv1alpha1.MaxRuleSettings {
+		object.Spec.Rules = append(object.Spec.Rules, policyv1alpha1.RuleSetting{Rule: "disk-bus", Severity: policyv1alpha1.Warn, NamespaceSelector: selector})
+	}
+	errs := CheckSettings(fewRules(), &object)
+	if len(errs) != maxErrors || !strings.HasSuffix(errs[maxErrors-1].Detail, " (8092 more elements were not looked at)") {
+		t.Errorf("%d errors, the last one %v", len(errs), errs[len(errs)-1])
 	}
 }
 

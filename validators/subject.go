@@ -60,19 +60,5 @@ func (s *Subject) Domain() *field.Path { return s.Path.Child("domain") }
 // Devices is the path of the domain's devices.
 func (s *Subject) Devices() *field.Path { return s.Path.Child("domain", "devices") }
 
-// kubeVirtAccounts are the service accounts of KubeVirt's components, which may do to a VMI what users may not.
-var kubeVirtAccounts = []string{"kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller"}
-
 // ByKubeVirt tells whether one of KubeVirt's own accounts asked.
-func (s *Subject) ByKubeVirt() bool {
-	namespace := s.Facts.Namespace
-	if namespace == "" {
-		namespace = "kubevirt"
-	}
-	for _, account := range kubeVirtAccounts {
-		if s.Requester == "system:serviceaccount:"+namespace+":"+account {
-			return true
-		}
-	}
-	return false
-}
+func (s *Subject) ByKubeVirt() bool { return s.Facts.ByKubeVirt(s.Requester) }

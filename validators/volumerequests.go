@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	k8sv1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
@@ -14,39 +13,44 @@ import (
 
 // volumeRequestRules look at status.volumeRequests of a VM: what virtctl asked to plug and unplug, and
 // KubeVirt has not done yet.
+//
+// virtctl's requests are written into the status, through virtualmachines/status, which no webhook of ours is asked
+// about: what writes a status is never blocked. So these rules speak when the VM itself is changed, or created with a
+// status, while requests wait; and their remedies say so.
 func volumeRequestRules() Table {
+	const seen = " Requests are judged only when the VM itself is changed: they are written into its status, which is never blocked."
 	return Table{
 		{
 			ID: "volume-request-one-kind", Title: "A volume request adds a volume or removes one", Scope: OnVM,
-			Remedy: "Set one of addVolumeOptions and removeVolumeOptions.", Check: volumeRequestKinds,
+			Remedy: "Set one of addVolumeOptions and removeVolumeOptions." + seen, Check: volumeRequestKinds,
 		},
 		{
 			ID: "volume-request-once", Title: "A volume is requested once, and removed once", Scope: OnVM,
-			Remedy: "Wait until the request before is done.", Check: volumeRequestsOnce,
+			Remedy: "Wait until the request before is done." + seen, Check: volumeRequestsOnce,
 		},
 		{
 			ID: "volume-request-disk", Title: "A requested volume has a disk that a running guest can take", Scope: OnVM,
-			Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi.", Check: volumeRequestDisks,
+			Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi." + seen, Check: volumeRequestDisks,
 		},
 		{
 			ID: "volume-request-name-free", Title: "A requested volume does not take the name of another", Scope: OnVM,
-			Remedy: "Choose a name that no volume of the VM has.", Check: volumeRequestNames,
+			Remedy: "Choose a name that no volume of the VM has." + seen, Check: volumeRequestNames,
 		},
 		{
 			ID: "volume-request-fits", Title: "The VM is in order with the requested volumes too", Scope: OnVM,
-			Remedy: "Change the request so that its volume and disk fit to those of the VM.", Check: volumeRequestsFit,
+			Remedy: "Change the request so that its volume and disk fit to those of the VM." + seen, Check: volumeRequestsFit,
 		},
 		{
 			ID: "volume-request-hugepages", Title: "A VM with hugepages names its memory itself when volumes are requested", Scope: OnVM,
-			Remedy: "Set memory.guest in the template, or plug the volume by editing the VM.", Check: volumeRequestHugepages,
+			Remedy: "Set memory.guest in the template, or plug the volume by editing the VM." + seen, Check: volumeRequestHugepages,
 		},
 		{
 			ID: "volume-requests-fit-instance", Title: "The running VMI could run with the volumes that are requested", Scope: OnVM,
-			Remedy: "Withdraw the request, or change what the message names and restart the VM first.", Check: volumeRequestsFitInstance,
+			Remedy: "Withdraw the request, or change what the message names and restart the VM first." + seen, Check: volumeRequestsFitInstance,
 		},
 		{
 			ID: "volume-request-not-migrating", Title: "Volumes are not plugged while the VM migrates", Scope: OnVM,
-			Remedy: "Wait until the migration is over.", Check: volumeRequestsWhileMigrating,
+			Remedy: "Wait until the migration is over." + seen, Check: volumeRequestsWhileMigrating,
 		},
 	}
 }
@@ -71,6 +75,9 @@ func (s *Subject) runningVMI() *v1.VirtualMachineInstance {
 func volumeRequestKinds(s *Subject) (errs field.ErrorList) {
 	path, requests := s.volumeRequests()
 	for i := range requests {
+		if enough(errs) {
+			return cutShort(errs, len(requests)-i)
+		}
 		switch add, remove := requests[i].AddVolumeOptions != nil, requests[i].RemoveVolumeOptions != nil; {
 		case add && remove:
 			errs = append(errs, field.Invalid(path.Index(i), field.OmitValueType{}, "both addVolumeOptions and removeVolumeOptions are set: make two requests of them"))
@@ -101,6 +108,9 @@ func volumeRequestsOnce(s *Subject) (errs field.ErrorList) {
 	path, requests := s.volumeRequests()
 	adds, removes := map[string]bool{}, map[string]bool{}
 	for i := range requests {
+		if enough(errs) {
+			return cutShort(errs, len(requests)-i)
+		}
 		if add := added(&requests[i]); add != nil {
 			if adds[add.Name] {
 				errs = append(errs, field.Invalid(path.Index(i).Child("addVolumeOptions", "name"), add.Name, "a request before adds this volume already"))
@@ -120,13 +130,16 @@ func volumeRequestsOnce(s *Subject) (errs field.ErrorList) {
 func volumeRequestDisks(s *Subject) (errs field.ErrorList) {
 	path, requests := s.volumeRequests()
 	for i := range requests {
+		if enough(errs) {
+			return cutShort(errs, len(requests)-i)
+		}
 		add := added(&requests[i])
 		if add == nil {
 			continue
 		}
 		disk := path.Index(i).Child("addVolumeOptions", "disk")
 		if add.Disk == nil {
-			errs = append(errs, field.Invalid(disk, nil, fmt.Sprintf("the volume %q needs a disk to be plugged as", add.Name)))
+			errs = append(errs, field.Invalid(disk, nil, fmt.Sprintf("the volume %q needs a disk to be plugged as", shortened(add.Name))))
 			continue
 		}
 		errs = append(errs, hotplugDisk(disk, add.Disk)...)
@@ -153,19 +166,22 @@ func volumeRequestNames(s *Subject) (errs field.ErrorList) {
 	if len(requests) == 0 {
 		return nil
 	}
-	inTemplate, running := storageOf(s.Spec).volumes, map[string]*v1.Volume(nil)
+	inTemplate, running := storageOf(s.Spec), storage{}
 	if vmi := s.runningVMI(); vmi != nil {
-		running = storageOf(&vmi.Spec).volumes
+		running = storageOf(&vmi.Spec)
 	}
 	for i := range requests {
+		if enough(errs) {
+			return cutShort(errs, len(requests)-i)
+		}
 		add := added(&requests[i])
 		if add == nil {
 			continue
 		}
 		name, volume := path.Index(i).Child("addVolumeOptions", "name"), requestedVolume(add)
-		if there := inTemplate[add.Name]; there != nil && !equality.Semantic.DeepEqual(*there, volume) {
+		if inTemplate.volumes[add.Name] != nil && !inTemplate.has(&volume) {
 			errs = append(errs, field.Invalid(name, add.Name, "the template of the VM has another volume of this name"))
-		} else if there := running[add.Name]; there != nil && !equality.Semantic.DeepEqual(*there, volume) {
+		} else if running.volumes[add.Name] != nil && !running.has(&volume) {
 			errs = append(errs, field.Invalid(name, add.Name, "the running VMI has another volume of this name"))
 		}
 	}
@@ -236,7 +252,11 @@ func (s *Subject) withRequestsDone(table Table, spec *v1.VirtualMachineInstanceS
 	for _, f := range table.Check(s, OnSpec) {
 		known[fault{f.Error.Type, f.Error.Field}] = true
 	}
-	for _, f := range table.Check(&after, OnSpec) {
+	findings := table.Check(&after, OnSpec)
+	for i, f := range findings {
+		if enough(errs) {
+			return cutShort(errs, len(findings)-i)
+		}
 		if f.Severity == Warn || known[fault{f.Error.Type, f.Error.Field}] {
 			continue
 		}

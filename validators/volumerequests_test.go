@@ -68,7 +68,7 @@ func TestVolumeRequests(t *testing.T) {
 		{
 			name: "two disks of the VMI would boot first", vm: strings.Replace(of(hp), "disk: {disk: {bus: scsi}}", "disk: {disk: {bus: scsi}, bootOrder: 1}", 1),
 			running: `{spec: {domain: {devices: {disks: [{name: cd, disk: {}, bootOrder: 1}]}}, volumes: [{name: cd, containerDisk: {image: os}}]}}`,
-			want:    []string{`volume-requests-fit-instance: spec.template.spec.domain.devices.disks[1].bootOrder: Invalid value: 1: in the running VMI, with the volumes of status.volumeRequests: disks[0] has this boot order already`},
+			want:    []string{`volume-requests-fit-instance: spec.template.spec.domain.devices.disks[1].bootOrder: Invalid value: 1: in the running VMI, with the volumes of status.volumeRequests: disks[0] has this boot order too`},
 		},
 		{
 			name: "a panic device in a VMI of no architecture", vm: of(hp),
@@ -105,7 +105,7 @@ func TestVolumeRequestsFit(t *testing.T) {
   volumes: [{name: root, containerDisk: {image: os}}]}}},
   status: {volumeRequests: [{addVolumeOptions: {name: hp, disk: {disk: {bus: scsi}, bootOrder: 1}, volumeSource: {dataVolume: {name: dv}}}}]}}`}
 	errs := volumeRequestsFit(tc.subject(t))
-	if len(errs) != 1 || errs[0].Field != "spec.template.spec.domain.devices.disks[1].bootOrder" || !strings.HasPrefix(errs[0].Detail, "in the template as written, with the volumes of status.volumeRequests: ") {
+	if len(errs) != 1 || errs[0].Field != "spec.template.spec.domain.devices.disks[0].bootOrder" || !strings.HasPrefix(errs[0].Detail, "in the template as written, with the volumes of status.volumeRequests: ") {
 		t.Errorf("two disks that boot first: %v", errs)
 	}
 	tc.vm = strings.Replace(tc.vm, "{addVolumeOptions", "{removeVolumeOptions: {name: root}}, {addVolumeOptions", 1)

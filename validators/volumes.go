@@ -198,7 +198,7 @@ func atMostOneVolume(source string, has func(*v1.Volume) bool) func(*Subject) fi
 		if len(names) < 2 {
 			return nil
 		}
-		return field.ErrorList{field.Invalid(s.Path.Child("volumes"), strings.Join(names, ", "), fmt.Sprintf("%d volumes have the source %s; at most one may", len(names), source))}
+		return field.ErrorList{field.Invalid(s.Path.Child("volumes"), listed(names), fmt.Sprintf("%d volumes have the source %s; at most one may", len(names), source))}
 	}
 }
 
@@ -239,7 +239,7 @@ func volumeCount(s *Subject) field.ErrorList {
 
 func volumeNamesUnique(s *Subject) field.ErrorList {
 	volumes := volumesOf(s)
-	return eachRepeated(len(volumes), func(i int) string { return volumes[i].Name }, func(i, first int) *field.Error {
+	return eachRepeated(nil, len(volumes), func(i int) string { return volumes[i].Name }, func(i, first int) *field.Error {
 		return field.Invalid(volumeAt{s, i}.path("name"), volumes[i].Name, fmt.Sprintf("volumes[%d] has this name already", first))
 	})
 }
@@ -435,7 +435,7 @@ func filesystemStorageGate(s *Subject) field.ErrorList {
 	if names == nil {
 		return nil
 	}
-	return behindGate(s, gateVirtioFSStorageVolumes, s.Devices().Child("filesystems"), strings.Join(names, ", "), "a filesystem on a persistentVolumeClaim or dataVolume")
+	return behindGate(s, gateVirtioFSStorageVolumes, s.Devices().Child("filesystems"), listed(names), "a filesystem on a persistentVolumeClaim or dataVolume")
 }
 
 func utilityVolumesLater(s *Subject) field.ErrorList {
@@ -453,16 +453,22 @@ func serviceAccountName(s *Subject) field.ErrorList {
 	return field.ErrorList{field.Invalid(s.Path.Child("serviceAccountName"), name, "no ServiceAccount can have this name: 1 to 253 lower-case letters, digits, '-' and '.', each part with a letter or digit at both ends")}
 }
 
+// serviceAccountVolume speaks of the first other ServiceAccount by name, wherever its volume stands.
 func serviceAccountVolume(s *Subject) field.ErrorList {
 	name := s.Spec.ServiceAccountName
 	if name == "" {
 		return nil
 	}
-	volumes := volumesOf(s)
+	volumes, other := volumesOf(s), -1
 	for i := range volumes {
-		if account := volumes[i].ServiceAccount; account != nil && account.ServiceAccountName != name {
-			return field.ErrorList{field.Invalid(s.Path.Child("serviceAccountName"), name, fmt.Sprintf("volumes[%d] names the ServiceAccount %q; both must be the same", i, account.ServiceAccountName))}
+		account := volumes[i].ServiceAccount
+		if account != nil && account.ServiceAccountName != name && (other < 0 || account.ServiceAccountName < volumes[other].ServiceAccount.ServiceAccountName) {
+			other = i
 		}
 	}
-	return nil
+	if other < 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(s.Path.Child("serviceAccountName"), name,
+		fmt.Sprintf("volumes[%d] names the ServiceAccount %q; both must be the same", other, shortened(volumes[other].ServiceAccount.ServiceAccountName)))}
 }

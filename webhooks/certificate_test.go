@@ -244,6 +244,7 @@ func TestOnAnAPIServer(t *testing.T) {
 	t.Run("SecretSource", func(t *testing.T) { testSecretSource(t, client) })
 	t.Run("Trust", func(t *testing.T) { testTrust(t, client) })
 	t.Run("SettingsWatcher", func(t *testing.T) { testSettingsWatcher(t, cluster) })
+	t.Run("DefaultsWatcher", func(t *testing.T) { testDefaultsWatcher(t, cluster) })
 	t.Run("Namespaces", func(t *testing.T) { testNamespaces(t, cluster) })
 }
 

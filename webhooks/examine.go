@@ -22,7 +22,7 @@ func (e *examination) input() effective.Input {
 	for key, values := range e.request.UserInfo.Extra {
 		extra[key] = values
 	}
-	return effective.Input{Facts: e.facts, Severities: e.severities, Requester: e.request.UserInfo.Username, RequesterExtra: extra}
+	return effective.Input{Facts: e.facts, Site: e.site, Severities: e.severities, Requester: e.request.UserInfo.Username, RequesterExtra: extra}
 }
 
 // decoded are the object of a request and, of an update, the one before; ok is false if there is nothing to
@@ -78,6 +78,7 @@ func (e *examination) virtualMachine() error {
 		return nil
 	}
 	return e.judgeVM(vm, old, func(in *effective.Input) {
+		in.Arrived = true
 		if in.VM == old {
 			in.Raw = e.request.OldObject.Raw
 			return

@@ -28,6 +28,7 @@ var kinds = map[schema.GroupKind]func(*examination) error{
 	{Group: instancetypeapi.GroupName, Kind: instancetypes.KindPreference}:          (*examination).preference,
 	{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterPreference}:   (*examination).preference,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: "RuleSettings"}:                (*examination).ruleSettings,
+	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachineDefaults"}:      (*examination).siteDefaults,
 }
 
 func groupKind(request *admissionv1.AdmissionRequest) schema.GroupKind {

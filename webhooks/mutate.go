@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/limits"
 	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -33,6 +35,11 @@ type Mutator struct {
 	// Facts returns the present facts; nil while there are none.
 	Facts   func() *platform.Facts
 	Objects lookup.Objects
+	// Site returns the admin's defaults; nil where there are none.
+	Site func() *mutators.Site
+	// NamespaceLabels finds the labels of a namespace, for defaults that select namespaces.
+	NamespaceLabels func(ctx context.Context, namespace string) (k8slabels.Set, error)
+
 	Metrics *Metrics
 	Log     logr.Logger
 	Clock   clock.PassiveClock
@@ -139,6 +146,9 @@ func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRe
 		return err
 	}
 	in.References = references
+	if in.Site, err = siteIn(ctx, m.Site, m.NamespaceLabels, request.Namespace); err != nil {
+		return err
+	}
 	verdict, err := m.Pipeline.Complete(*in)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ type settingsWatch struct {
 	cluster *controlplane.ControlPlane
 
 	mu    sync.Mutex
-	calls []SettingsChange
+	calls []Change
 }
 
 func watchSettings(t *testing.T, cluster *controlplane.ControlPlane) *settingsWatch {
@@ -40,7 +40,7 @@ func watchSettings(t *testing.T, cluster *controlplane.ControlPlane) *settingsWa
 	}
 	w := &settingsWatch{cluster: cluster}
 	known := validators.Table{{ID: "disk-bus"}, {ID: "disk-count"}}
-	w.SettingsWatcher, err = NewSettingsWatcher(dynamicClient, known, func(change SettingsChange) {
+	w.SettingsWatcher, err = NewSettingsWatcher(dynamicClient, known, func(change Change) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.calls = append(w.calls, change)

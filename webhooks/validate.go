@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
@@ -32,7 +34,9 @@ type Validator struct {
 	Objects lookup.Objects
 	// Settings returns the admin's severities; nil where nothing is set.
 	Settings func() *validators.Settings
-	// NamespaceLabels finds the labels of a namespace, for settings that select namespaces.
+	// Site returns the admin's defaults; nil where there are none.
+	Site func() *mutators.Site
+	// NamespaceLabels finds the labels of a namespace, for settings and defaults that select namespaces.
 	NamespaceLabels func(ctx context.Context, namespace string) (k8slabels.Set, error)
 	// Refused is told when a VMI is refused that an object owns, such as its VM; not on a dry run.
 	Refused func(owner Owner, message string)
@@ -104,6 +108,7 @@ type examination struct {
 	request    *admissionv1.AdmissionRequest
 	facts      *platform.Facts
 	severities validators.Severities
+	site       []mutators.SiteDefaults
 
 	findings []validators.Finding
 	warnings []string
@@ -125,15 +130,21 @@ func (e *examination) prepare() error {
 		}
 	}
 	e.severities = settings.For(namespace)
-	return nil
+	var err error
+	e.site, err = siteIn(e.ctx, e.Site, e.NamespaceLabels, e.request.Namespace)
+	return err
 }
 
 // updates tells whether there is an object before.
 func (e *examination) updates() bool { return e.request.Operation == admissionv1.Update }
 
-// eventText is what an event says of a refusal, within the bounds of events.
+// eventText is what an event says of a refusal: one line, within the bounds of events.
 func eventText(request *admissionv1.AdmissionRequest, refusal *metav1.Status) string {
-	return cut(fmt.Sprintf("%s %s was refused: %s", request.Kind.Kind, nameIn(request), refusal.Message), 1000)
+	causes := make([]string, 0, len(refusal.Details.Causes))
+	for _, c := range refusal.Details.Causes {
+		causes = append(causes, c.Field+": "+c.Message)
+	}
+	return cut(fmt.Sprintf("%s %s was refused: %s", request.Kind.Kind, nameIn(request), strings.Join(causes, "; ")), 1000)
 }
 
 // nameIn is the object's name, or the beginning of the one that the API server will make.

@@ -77,8 +77,9 @@ stand above each virtual machine, and findings also at the fields that they are 
 the document. -o junit and -o sarif write nothing but findings, for CI systems: a test for each virtual machine,
 and annotations at the lines of the files. For whoever watches, all is told on standard error then.
 
-RuleSettings among the files, or in the cluster if it is asked, set the severities of the rules; so that those that
-select namespaces can be applied, Namespaces among the files are read too.
+RuleSettings among the files, or in the cluster if it is asked, set the severities of the rules, and
+VirtualMachineDefaults the defaults of the site; so that those that select namespaces can be applied, Namespaces
+among the files are read too.
 
 It exits with 1 if a virtual machine is refused. Warnings do not count.`,
 		Example: example(name, `  # How will these virtual machines run?

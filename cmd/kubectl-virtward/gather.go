@@ -63,6 +63,11 @@ func (o *explainOptions) gather(ctx context.Context, args []string) (*inputs, er
 	var notes []string
 	in.settings, notes, err = readSettings(ctx, files, cluster, in.registry.Rules())
 	in.facts.Notes = append(in.facts.Notes, notes...)
+	if err != nil {
+		return nil, err
+	}
+	in.site, notes, err = readSite(ctx, files, cluster, in.settings)
+	in.facts.Notes = append(in.facts.Notes, notes...)
 	return in, err
 }
 

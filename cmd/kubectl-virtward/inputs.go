@@ -43,6 +43,7 @@ type inputs struct {
 	facts    *platform.Facts
 	objects  lookup.Objects
 	settings *settings
+	site     *site
 	// namespace of subjects that name none.
 	namespace string
 	// notes say what was passed over, warnings what of the objects referred to is unknown.
@@ -54,6 +55,7 @@ type sorted struct {
 	subjects   []documents.Document
 	kubevirts  []documents.Document
 	settings   []documents.Document
+	defaults   []documents.Document
 	namespaces []*unstructured.Unstructured
 	references []*unstructured.Unstructured
 	notes      []string
@@ -78,6 +80,8 @@ func sort(all []documents.Document) (*sorted, error) {
 			s.kubevirts = append(s.kubevirts, d)
 		case isRuleSettings(kind):
 			s.settings = append(s.settings, d)
+		case isDefaults(kind):
+			s.defaults = append(s.defaults, d)
 		case kind.Group == "" && kind.Kind == kindNamespace:
 			s.namespaces = append(s.namespaces, d.Object)
 		case isReference(kind):
@@ -187,11 +191,13 @@ func explainOne(ctx context.Context, pipeline *effective.Pipeline, in *inputs, s
 	}
 	severities, unread := in.settings.severities(ctx, namespaceOf(input))
 	input.Severities = severities
+	site, unasked := in.site.in(ctx, namespaceOf(input))
+	input.Site = site
 	verdict, err := pipeline.Evaluate(*input)
 	if err != nil {
 		return nil, err
 	}
-	return explanation.New(s, in.facts, verdict, slices.Concat(warnings, missing, unread))
+	return explanation.New(s, in.facts, verdict, slices.Concat(warnings, missing, unread, unasked))
 }
 
 // kubeVirtController is the account that makes VMIs of VMs.

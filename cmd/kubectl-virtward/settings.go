@@ -108,7 +108,18 @@ func (s *settings) severities(ctx context.Context, namespace string) (severities
 	if !s.SelectsNamespaces() {
 		return s.For(nil), nil
 	}
+	known, err := s.labelsOf(ctx, namespace)
+	if err != nil {
+		warnings = []string{fmt.Sprintf("RuleSettings that select the namespace %s by its labels are not considered: %v", namespace, err)}
+	}
+	return s.For(known), warnings
+}
+
+// labelsOf are the labels of a namespace. With an error, and of one that does not exist, they are no more than the
+// one that the API server gives to every namespace.
+func (s *settings) labelsOf(ctx context.Context, namespace string) (labels.Set, error) {
 	known, read := s.namespaces[namespace]
+	var failed error
 	if !read && s.cluster != nil {
 		object, err := s.cluster.client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, namespace, metav1.GetOptions{})
 		switch {
@@ -116,9 +127,8 @@ func (s *settings) severities(ctx context.Context, namespace string) (severities
 			known = object.GetLabels()
 			s.namespaces[namespace] = known
 		case !apierrors.IsNotFound(err):
-			warnings = []string{fmt.Sprintf("RuleSettings that select the namespace %s by its labels are not considered: %v", namespace, err)}
+			failed = err
 		}
 	}
-	// The API server gives this label to every namespace.
-	return s.For(labels.Merge(known, labels.Set{corev1.LabelMetadataName: namespace})), warnings
+	return labels.Merge(known, labels.Set{corev1.LabelMetadataName: namespace}), failed
 }

@@ -221,10 +221,14 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 		Pipeline: pipeline,
 		Facts:    world.facts.Facts,
 		Objects:  world.objects,
-		Metrics:  measured,
-		Log:      log.WithName("mutate"),
-		Clock:    clock.RealClock{},
-		Room:     room,
+		Site:     world.defaults.Site,
+
+		NamespaceLabels: world.namespaces.NamespaceLabels,
+
+		Metrics: measured,
+		Log:     log.WithName("mutate"),
+		Clock:   clock.RealClock{},
+		Room:    room,
 	}))
 	server.Register(webhooks.ValidatePath, webhooks.NewValidator(webhooks.Validator{
 		Pipeline:        pipeline,
@@ -232,6 +236,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 		Facts:           world.facts.Facts,
 		Objects:         world.objects,
 		Settings:        world.settings.Settings,
+		Site:            world.defaults.Site,
 		NamespaceLabels: world.namespaces.NamespaceLabels,
 		Refused:         world.refusals.tell,
 		Metrics:         measured,

@@ -22,6 +22,7 @@ type world struct {
 	facts      *platform.Watcher
 	objects    *platform.Objects
 	settings   *webhooks.SettingsWatcher
+	defaults   *webhooks.DefaultsWatcher
 	namespaces *webhooks.Namespaces
 	refusals   *refusals
 }
@@ -49,13 +50,16 @@ func newWorld(config *rest.Config, assumed platform.Settings, rules validators.T
 	if w.settings, err = webhooks.NewSettingsWatcher(client, rules, logSettings(log.WithName("settings"))); err != nil {
 		return nil, err
 	}
+	if w.defaults, err = webhooks.NewDefaultsWatcher(client, logDefaults(log.WithName("defaults"))); err != nil {
+		return nil, err
+	}
 	w.namespaces, err = webhooks.NewNamespaces(labels)
 	return w, err
 }
 
 // addTo makes the manager run everything.
 func (w *world) addTo(mgr manager.Manager) error {
-	for _, run := range []func(context.Context) error{w.facts.Run, w.objects.Run, w.settings.Run, w.namespaces.Run, w.refusals.Run} {
+	for _, run := range []func(context.Context) error{w.facts.Run, w.objects.Run, w.settings.Run, w.defaults.Run, w.namespaces.Run, w.refusals.Run} {
 		if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
 			return err
 		}
@@ -69,6 +73,7 @@ func (w *world) ready() map[string]func() error {
 		"facts":      w.facts.Ready,
 		"references": w.objects.Ready,
 		"settings":   w.settings.Ready,
+		"defaults":   w.defaults.Ready,
 		"namespaces": w.namespaces.Ready,
 	}
 }
@@ -87,12 +92,23 @@ func logFacts(log logr.Logger) func(*platform.Facts, error) {
 }
 
 // logSettings tells the admin what of the rules is set otherwise, whenever that changes.
-func logSettings(log logr.Logger) func(webhooks.SettingsChange) {
-	return func(change webhooks.SettingsChange) {
+func logSettings(log logr.Logger) func(webhooks.Change) {
+	return func(change webhooks.Change) {
 		if change.Err != nil {
 			log.Error(change.Err, "some RuleSettings cannot be used; the settings before stay in force")
 			return
 		}
 		log.Info("settings of the rules in force", "from", change.Objects, "notes", change.Notes)
+	}
+}
+
+// logDefaults tells the admin which defaults the site adds, whenever that changes.
+func logDefaults(log logr.Logger) func(webhooks.Change) {
+	return func(change webhooks.Change) {
+		if change.Err != nil {
+			log.Error(change.Err, "some VirtualMachineDefaults cannot be used; the defaults before stay in force")
+			return
+		}
+		log.Info("defaults of the site in force", "from", change.Objects, "notes", change.Notes)
 	}
 }

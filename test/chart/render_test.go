@@ -41,6 +41,7 @@ func TestObjects(t *testing.T) {
 		"ServiceAccount virtward-webhook",
 		"Secret virtward-webhook-cert",
 		"CustomResourceDefinition rulesettings.policy.virtward.io",
+		"CustomResourceDefinition virtualmachinedefaults.policy.virtward.io",
 		"ClusterRole virtward-webhook",
 		"ClusterRoleBinding virtward-webhook",
 		"Role virtward-webhook",
@@ -277,7 +278,7 @@ func TestValidator(t *testing.T) {
 		},
 		{
 			Name:            "rulesettings.validate.virtward.io",
-			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings")},
+			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings", "virtualmachinedefaults")},
 			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
 		},
 	}
@@ -635,10 +636,13 @@ func TestDefinitions(t *testing.T) {
 	for _, definition := range every[*apiextensionsv1.CustomResourceDefinition](render(t)) {
 		rendered[definition.Name] = definition
 	}
-	if len(rendered) != len(files) {
-		t.Errorf("%d definitions are rendered of %d files", len(rendered), len(files))
+	if len(rendered) != len(files)-1 || rendered["virtualmachinepolicies.policy.virtward.io"] != nil {
+		t.Errorf("%d definitions are rendered of %d files: all but that of the kind which nothing enforces yet", len(rendered), len(files))
 	}
 	for _, file := range files {
+		if strings.HasSuffix(file, "virtualmachinepolicies.yaml") {
+			continue
+		}
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

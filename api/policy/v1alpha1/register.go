@@ -7,13 +7,14 @@ import (
 )
 
 //go:generate ../../../bin/tools/controller-gen object crd:crdVersions=v1 paths=. output:crd:dir=../../../charts/virtward/definitions
+//go:generate ../../../bin/tools/controller-gen crd:crdVersions=v1,maxDescLen=0 paths=. output:crd:dir=definitions
 
 // GroupVersion is that of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "policy.virtward.io", Version: "v1alpha1"}
 
 // AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &RuleSettings{}, &RuleSettingsList{})
+	scheme.AddKnownTypes(GroupVersion, &RuleSettings{}, &RuleSettingsList{}, &VirtualMachineDefaults{}, &VirtualMachineDefaultsList{}, &VirtualMachinePolicy{}, &VirtualMachinePolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -24,6 +24,8 @@ type Entry struct {
 	Platforms []string `json:"platforms"`
 	// SecurityRelevant tells that weakening the rule takes a right of its own.
 	SecurityRelevant bool `json:"securityRelevant"`
+	// AtStart tells that KubeVirt itself asks the rule only when a VM starts.
+	AtStart bool `json:"atStart"`
 	// Remedy says what to do about a finding.
 	Remedy string `json:"remedy"`
 
@@ -51,7 +53,7 @@ func New(registry *hypervisors.Registry) ([]Entry, error) {
 		r := &rules[i]
 		entries = append(entries, Entry{
 			ID: r.ID, Title: r.Title, Severity: r.Severity, AppliesTo: r.Scope.Names(), Platforms: platforms[r.ID],
-			SecurityRelevant: r.Security, Remedy: r.Remedy, on: describe(platforms[r.ID], all),
+			SecurityRelevant: r.Security, AtStart: r.AtStart, Remedy: r.Remedy, on: describe(platforms[r.ID], all),
 		})
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.ID, b.ID) })

@@ -31,7 +31,7 @@ func areas() []area {
 		{"Hypervisors", []string{"kvm", "mshv"}},
 		{"Running virtual machine instances", []string{"vmi", "hotplug"}},
 		{"Replica sets and pools", []string{"set", "pool"}},
-		{"Settings of the rules", []string{"rule-settings"}},
+		{"Settings and defaults", []string{"rule-settings", "site-defaults"}},
 	}
 }
 
@@ -81,7 +81,8 @@ const introduction = `# Rules
 What Virtward checks, before anything runs. A refusal names its rule: %[1]s[virtward/arm64-disk-bus]%[1]s. %[1]skubectl virtward rules%[1]s
 lists the rules, and %[1]skubectl virtward rules ID%[1]s shows one with an example of how to weaken it;
 [rule settings](rule-settings.md) says what that means, and who may do it with a rule that is
-[security-relevant](rule-settings.md#security-relevant-rules).
+[security-relevant](rule-settings.md#security-relevant-rules). Where it says so, KubeVirt itself asks a rule only when the VM
+starts: it takes the VM, which then never runs.
 
 Each rule has a severity: **Deny** refuses the object, **Warn** accepts it with a warning. A rule holds for every
 hypervisor and architecture, unless it says which. It applies to
@@ -118,6 +119,9 @@ func (e *Entry) markdown() string {
 	if e.SecurityRelevant {
 		facts = append(facts, "security-relevant")
 	}
+	if e.AtStart {
+		facts = append(facts, "KubeVirt asks it at the start only")
+	}
 	return fmt.Sprintf("\n### %s\n\n%s.\n%s.\n\n*Remedy:* %s\n", e.ID, escaped(e.Title), strings.Join(facts, "; "), escaped(e.Remedy))
 }
 
@@ -151,6 +155,7 @@ func meanings() [][2]string {
 		{"preference", "a VirtualMachinePreference or VirtualMachineClusterPreference by itself"},
 		{"replica set or pool", "a VirtualMachineInstanceReplicaSet or VirtualMachinePool around its template; what it makes is checked as VMI or VM"},
 		{"RuleSettings", "the settings of the rules"},
+		{"VirtualMachineDefaults", "the defaults of a site"},
 	}
 }
 

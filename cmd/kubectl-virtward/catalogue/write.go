@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/validators"
 )
 
 // WriteTable writes a row for each entry.
@@ -41,20 +42,23 @@ func WriteJSON(w io.Writer, entries []Entry, alone bool) error {
 
 // WritePage writes all there is to know about one rule.
 func WritePage(w io.Writer, e *Entry) error {
-	example, err := e.example()
-	if err != nil {
-		return err
-	}
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(lines, "%s\n%s.\n\n", e.ID, e.Title)
 	fmt.Fprintf(lines, "Severity:\t%s\n", e.Severity)
 	fmt.Fprintf(lines, "Applies to:\t%s\n", e.scopes())
 	fmt.Fprintf(lines, "On:\t%s\n", e.platforms())
 	fmt.Fprintf(lines, "Remedy:\t%s\n", e.Remedy)
+	if e.AtStart {
+		fmt.Fprintf(lines, "KubeVirt:\t%s\n", "asks it only when the VM starts, which then never runs")
+	}
 	if e.SecurityRelevant {
 		fmt.Fprintf(lines, "Security:\t%s\n", e.security())
 	}
-	if err := lines.Flush(); err != nil {
+	if err := lines.Flush(); err != nil || !validators.Adjustable(e.ID) {
+		return err
+	}
+	example, err := e.example()
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(w, "\nTo %s in the namespace %s:\n\n%s", e.effect(), exampleNamespace, indented(example))
@@ -70,6 +74,9 @@ func (e *Entry) platforms() string {
 }
 
 func (e *Entry) security() string {
+	if !validators.Adjustable(e.ID) {
+		return "it cannot be set to another severity"
+	}
 	return fmt.Sprintf("whoever sets it to a milder severity needs the verb %s on rulesettings.%s", policyv1alpha1.VerbWeaken, policyv1alpha1.GroupVersion.Group)
 }
 
