@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"testing"
 	"time"
@@ -12,14 +13,17 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/webhooks"
@@ -124,6 +128,39 @@ func BenchmarkMutateRequest(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkMutateSite10 is the same in a namespace with ten VirtualMachineDefaults, half of which select it.
+func BenchmarkMutateSite10(b *testing.B) {
+	m, data, site := mutator(b), review(b, typicalVMI(b)), tenDefaults(b)
+	m.Site = func() *mutators.Site { return site }
+	labels := k8slabels.Set{"env": "prod"}
+	m.NamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return labels, nil }
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := m.Review(context.Background(), data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func tenDefaults(tb testing.TB) *mutators.Site {
+	tb.Helper()
+	var objects []policyv1alpha1.VirtualMachineDefaults
+	for i := range 10 {
+		object := policyv1alpha1.VirtualMachineDefaults{ObjectMeta: metav1.ObjectMeta{Name: "defaults-" + strconv.Itoa(i)}}
+		if i%2 == 0 {
+			object.Spec.Match.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
+		}
+		object.Spec.Template.Raw = fmt.Appendf(nil, `{"nodeSelector":{"pool-%d":"vms"},"tolerations":[{"key":"vms","operator":"Exists"}],"terminationGracePeriodSeconds":%d,
+			"domain":{"cpu":{"model":"host-model"},"memory":{"maxGuest":"16Gi"},"devices":{"rng":{},"autoattachMemBalloon":false}}}`, i, 60+i)
+		objects = append(objects, object)
+	}
+	site, notes := mutators.NewSite(objects...)
+	if len(notes) > 0 {
+		tb.Fatal(notes)
+	}
+	return site
 }
 
 // BenchmarkMutateLargest is an object as large as is completed, made of as many volumes without a disk as fit,

@@ -46,13 +46,16 @@ func collect(into map[string]any, path string, value any) {
 
 func child(path, key string) string {
 	switch {
-	case strings.ContainsAny(key, "./"), strings.HasSuffix(path, "labels"), strings.HasSuffix(path, "annotations"), strings.HasSuffix(path, "requests"):
+	case strings.ContainsAny(key, "./"), slices.ContainsFunc(maps, func(name string) bool { return strings.HasSuffix(path, name) }):
 		return path + "[" + key + "]"
 	case path == "":
 		return key
 	}
 	return path + "." + key
 }
+
+// maps are the fields whose members are keys, not fields.
+var maps = []string{"labels", "annotations", "requests", "limits", "nodeSelector"}
 
 // Changed returns the paths of the leaves of after that before has not, or has with another value, sorted.
 func Changed(before, after map[string]any) []string {

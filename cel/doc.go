@@ -1,0 +1,35 @@
+// Package cel is the language of policies: CEL as Kubernetes has it, typed by KubeVirt's schemas.
+//
+// What enters: expressions, and Documents, which are the objects, facts and requests that one evaluation sees, as
+// the typed values that the rest of Virtward works with. What leaves: a Program, or Issues with line, column and
+// what may have been meant; and of a Program its result, or an Error that says why there is none. The package
+// never reads a cluster, has no clock, and lets no expression run long: each has a limit of cost, and those of
+// one policy share a Budget.
+//
+// An expression knows the names that ValidatingAdmissionPolicies know, and those that only Virtward can fill:
+//
+//	object           the object of the request, as its author wrote it; typed if the policy matches one kind
+//	oldObject        the object before an update, null otherwise
+//	vm               the VM as it will run: metadata and spec, everything expanded and completed
+//	provenance       which layer set a field of vm: provenance['spec.domain.machine.type'] == 'base'
+//	platform         hypervisor, hypervisorDevice, architecture (the VM's), defaultArchitecture, featureGates
+//	instancetype     the spec of the instancetype that the VM names, null if none
+//	preference       the spec of the preference that the VM names, null if none
+//	request          operation, kind, resource, name, namespace, userInfo, dryRun
+//	requester        the name of who asked, also where an account of ours acts for them
+//	namespaceObject  the namespace: its metadata; null if unknown
+//	params           the parameters of the policy
+//	variables        the policy's own, each evaluated when it is first read
+//	authorizer       asks what the requester may do
+//
+// Functions are those of Kubernetes: strings, lists, sets, regular expressions, quantities, addresses, versions,
+// URLs, formats, optional values, comprehensions of two variables.
+//
+// # Values
+//
+// A typed object reads as its JSON form does. Quantities are strings in canonical form, whatever was written:
+// quantity(vm.spec.domain.memory.guest).isGreaterThan(quantity('8Gi')) is how they are compared. Times are strings
+// of RFC 3339, for timestamp(); bytes are in base64. A value that is an integer or a string, such as a port, has no
+// type. A field that is null is absent; an empty struct, such as resources: {}, is absent to has() and empty to
+// whoever reads it. Maps are walked in the order of their keys, so that the same input gives the same words.
+package cel

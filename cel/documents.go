@@ -1,0 +1,112 @@
+package cel
+
+import (
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/provenance"
+)
+
+// Documents are what one evaluation sees. They are read, never written; what was read of them is kept for the
+// other programs and policies that judge the same, so that Documents belong to one goroutine and do not change
+// after their first use. What is not kept is Params: each policy may set its own, or use a copy.
+type Documents struct {
+	// Kind of Object: VirtualMachine, VirtualMachineInstance, VirtualMachineTemplate, VirtualMachinePool …
+	Kind string
+	// Object and OldObject are pointers to typed objects, such as *v1.VirtualMachine; nil if there is none.
+	// A kind without a Go type may be given as the map[string]any of its JSON.
+	Object, OldObject any
+	// VM is the effective VM: name, namespace, labels and annotations as the VMI will have them, and the
+	// completed spec. Its status is not read.
+	VM *v1.VirtualMachineInstance
+	// Request is who asks for what. A zero Operation says that nobody asks, as in an audit: then only kind,
+	// resource, name and namespace can be read of it.
+	Request Request
+	// Namespace is the object's namespace, of which the metadata can be read; nil if it is not known.
+	Namespace *corev1.Namespace
+	// Instancetype and Preference are the specs that the VM is expanded from, as
+	// *instancetypev1beta1.VirtualMachineInstancetypeSpec and …PreferenceSpec; nil if there is none.
+	Instancetype, Preference any
+	// Provenance says which layer set what, with paths of the effective VM.
+	Provenance []provenance.Change
+	// Facts are those of the cluster, or of the one that is asked about.
+	Facts *platform.Facts
+	// Requester is the name of who asked; empty if nobody did.
+	Requester string
+	// Params are the parameters of the policy, as JSON decodes them; nil if there are none.
+	Params any
+	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.
+	Authorizer authorizer.UnconditionalAuthorizer
+
+	seen seen
+}
+
+// Request is what an expression knows of an admission request.
+type Request struct {
+	Operation   string                      `json:"operation"` // CREATE or UPDATE
+	Kind        metav1.GroupVersionKind     `json:"kind"`
+	Resource    metav1.GroupVersionResource `json:"resource"`
+	SubResource string                      `json:"subResource"`
+	Name        string                      `json:"name"`
+	Namespace   string                      `json:"namespace"`
+	UserInfo    authenticationv1.UserInfo   `json:"userInfo"`
+	DryRun      bool                        `json:"dryRun"`
+}
+
+// described is the variable platform.
+type described struct {
+	Hypervisor          string   `json:"hypervisor"`
+	HypervisorDevice    string   `json:"hypervisorDevice"`
+	Architecture        string   `json:"architecture"`
+	DefaultArchitecture string   `json:"defaultArchitecture"`
+	FeatureGates        []string `json:"featureGates"`
+}
+
+// effectiveVM is the variable vm.
+type effectiveVM struct {
+	APIVersion string                         `json:"apiVersion"`
+	Kind       string                         `json:"kind"`
+	Metadata   *metav1.ObjectMeta             `json:"metadata"`
+	Spec       *v1.VirtualMachineInstanceSpec `json:"spec"`
+}
+
+// namespace is the variable namespaceObject.
+type namespace struct {
+	APIVersion string             `json:"apiVersion"`
+	Kind       string             `json:"kind"`
+	Metadata   *metav1.ObjectMeta `json:"metadata"`
+}
+
+// architecture is that of the VM, and the cluster's default where it names none.
+func (d *Documents) architecture() string {
+	if d.VM != nil && d.VM.Spec.Architecture != "" {
+		return d.VM.Spec.Architecture
+	}
+	return d.Facts.DefaultArchitecture
+}
+
+func (d *Documents) describe() *described {
+	if d.Facts == nil {
+		return nil
+	}
+	return &described{
+		Hypervisor:          d.Facts.Hypervisor.Name,
+		HypervisorDevice:    d.Facts.Hypervisor.Device,
+		Architecture:        d.architecture(),
+		DefaultArchitecture: d.Facts.DefaultArchitecture,
+		FeatureGates:        d.Facts.EnabledGates(),
+	}
+}
+
+// layers maps the paths of fields to the layers that set them; of two, the last counts.
+func (d *Documents) layers() map[string]string {
+	layers := make(map[string]string, len(d.Provenance))
+	for _, change := range d.Provenance {
+		layers[change.Path] = change.Layer
+	}
+	return layers
+}

@@ -1,0 +1,160 @@
+package cel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/functions"
+	"k8s.io/apimachinery/pkg/util/version"
+	apicel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/apiserver/pkg/cel/library"
+)
+
+// The names that an expression knows.
+const (
+	varObject       = "object"
+	varOldObject    = "oldObject"
+	varVM           = "vm"
+	varProvenance   = "provenance"
+	varPlatform     = "platform"
+	varInstancetype = "instancetype"
+	varPreference   = "preference"
+	varRequest      = "request"
+	varRequester    = "requester"
+	varNamespace    = "namespaceObject"
+	varParams       = "params"
+	varVariables    = "variables"
+	varAuthorizer   = "authorizer"
+	// varRequestResource is one name, as in native policies.
+	varRequestResource = "authorizer.requestResource"
+)
+
+// Names are the names of the variables that every expression knows, sorted.
+func Names() []string {
+	names := []string{
+		varObject, varOldObject, varVM, varProvenance, varPlatform, varInstancetype, varPreference,
+		varRequest, varRequester, varNamespace, varParams, varVariables, varAuthorizer,
+	}
+	slices.Sort(names)
+	return names
+}
+
+// kubernetes is the version whose CEL this is: its libraries, its costs. The libraries do not depend on the
+// cluster, so that a policy means the same everywhere.
+var kubernetes = version.MajorMinor(1, 37)
+
+// Environment holds what all scopes share: the types and the libraries. It is immutable and safe for concurrent use;
+// making one takes tens of milliseconds.
+type Environment struct {
+	base   *celgo.Env
+	kinds  map[string]*apicel.DeclType
+	types  map[string]*apicel.DeclType
+	shapes *shapes
+	// variables are those with the same type in every scope.
+	variables map[string]*apicel.DeclType
+	bindings  map[string]*functions.Overload
+}
+
+// NewEnvironment reads the schemas. An error is a mistake in the program.
+func NewEnvironment() (*Environment, error) {
+	d := &declarer{named: map[string]*apicel.DeclType{}}
+	kinds := map[string]*apicel.DeclType{}
+	for _, kind := range []string{KindVirtualMachine, KindVirtualMachineInstance, KindVirtualMachinePool, KindVirtualMachineReplicaSet} {
+		declared, err := d.embedded(kind)
+		if err != nil {
+			return nil, err
+		}
+		kinds[kind] = declared
+	}
+	kinds[KindVirtualMachineTemplate] = nil // known, and untyped until its API exists
+
+	variables, err := everywhere(d)
+	if err != nil {
+		return nil, err
+	}
+	options := []celgo.EnvOption{
+		celgo.Variable(varAuthorizer, library.AuthorizerType),
+		celgo.Variable(varRequestResource, library.ResourceCheckType),
+	}
+	all := map[string]*apicel.DeclType{}
+	for _, kind := range kinds {
+		registered(all, kind)
+	}
+	for _, v := range variables {
+		options = append(options, celgo.Variable(v.name, v.declared.CelType()))
+		registered(all, v.declared)
+	}
+	base, err := environment.MustBaseEnvSet(kubernetes).StoredExpressionsEnv().Extend(options...)
+	if err != nil {
+		return nil, fmt.Errorf("making the CEL environment: %w", err)
+	}
+	e := &Environment{base: base, kinds: kinds, types: all, shapes: &shapes{}, variables: map[string]*apicel.DeclType{}}
+	for _, v := range variables {
+		e.variables[v.name] = v.declared
+	}
+	if e.bindings, err = bindings(base); err != nil {
+		return nil, fmt.Errorf("reading the functions of CEL: %w", err)
+	}
+	return e, nil
+}
+
+type variable struct {
+	name     string
+	declared *apicel.DeclType
+}
+
+// everywhere are the variables whose types are the same in every scope.
+func everywhere(d *declarer) ([]variable, error) {
+	embedded := map[string]*apicel.DeclType{}
+	for _, name := range []string{"ObjectMeta", "VirtualMachineInstanceSpec", "VirtualMachineInstancetypeSpec", "VirtualMachinePreferenceSpec"} {
+		declared, err := d.embedded(name)
+		if err != nil {
+			return nil, err
+		}
+		embedded[name] = declared
+	}
+	words := apicel.NewListType(apicel.StringType, hintItems)
+	meta := embedded["ObjectMeta"]
+	return []variable{
+		{varVM, objectType("EffectiveVM", field("apiVersion", apicel.StringType), field("kind", apicel.StringType),
+			field("metadata", meta), field("spec", embedded["VirtualMachineInstanceSpec"]))},
+		{varProvenance, apicel.NewMapType(apicel.StringType, apicel.StringType, hintKeys)},
+		{varPlatform, objectType("Platform", field("hypervisor", apicel.StringType), field("hypervisorDevice", apicel.StringType),
+			field("architecture", apicel.StringType), field("defaultArchitecture", apicel.StringType), field("featureGates", words))},
+		{varInstancetype, embedded["VirtualMachineInstancetypeSpec"]},
+		{varPreference, embedded["VirtualMachinePreferenceSpec"]},
+		{varNamespace, objectType("Namespace", field("apiVersion", apicel.StringType), field("kind", apicel.StringType), field("metadata", meta))},
+		{varRequester, apicel.StringType},
+		{varRequest, requestType(words)},
+	}, nil
+}
+
+// requestType is what native policies know of a request, but for its options.
+func requestType(words *apicel.DeclType) *apicel.DeclType {
+	text := apicel.StringType
+	kind := objectType("GroupVersionKind", field("group", text), field("version", text), field("kind", text))
+	resource := objectType("GroupVersionResource", field("group", text), field("version", text), field("resource", text))
+	user := objectType("UserInfo", field("username", text), field("uid", text), field("groups", words),
+		field("extra", apicel.NewMapType(text, words, hintKeys)))
+	return objectType("Request", field("operation", text), field("kind", kind), field("resource", resource),
+		field("subResource", text), field("name", text), field("namespace", text), field("userInfo", user),
+		field("dryRun", apicel.BoolType))
+}
+
+func objectType(name string, fields ...*apicel.DeclField) *apicel.DeclType {
+	byName := make(map[string]*apicel.DeclField, len(fields))
+	for _, f := range fields {
+		byName[f.Name] = f
+	}
+	return apicel.NewObjectType(name, byName)
+}
+
+func field(name string, declared *apicel.DeclType) *apicel.DeclField {
+	return apicel.NewDeclField(name, declared, true, nil, nil)
+}
+
+// known lists names for a message.
+func known(names []string) string { return strings.Join(names, ", ") }

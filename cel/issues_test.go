@@ -1,0 +1,156 @@
+package cel_test
+
+import (
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/virtward/virtward/cel"
+)
+
+func texts(issues []cel.Issue) []string {
+	var all []string
+	for _, issue := range issues {
+		text := issue.String()
+		if issue.Warning {
+			text = "warning: " + text
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func TestIssues(t *testing.T) {
+	for name, c := range map[string]struct {
+		kinds      []string
+		expression string
+		want       []string
+	}{
+		"a misspelt field": {
+			[]string{cel.KindVirtualMachine},
+			"object.spec.tempalte.spec.domain.memory.guest == '4Gi'",
+			[]string{"1:12: undefined field 'tempalte'; did you mean 'template'?"},
+		},
+		"deep in the effective VM": {
+			nil, "vm.spec.domain.devices.disks.all(d,\n  d.disk.buss == 'virtio')",
+			[]string{"2:9: undefined field 'buss'; did you mean 'bus'?"},
+		},
+		"another case": {nil, "vm.spec.domain.cpu.dedicatedCPUPlacement", []string{"1:19: undefined field 'dedicatedCPUPlacement'; did you mean 'dedicatedCpuPlacement'?"}},
+		"nothing near": {nil, "vm.spec.domain.cpu.quantum", []string{"1:19: undefined field 'quantum'"}},
+		"the status of a VM that does not run yet": {nil, "vm.status.phase", []string{"1:3: undefined field 'status'"}},
+		"a misspelt variable":                      {nil, "objet.metadata.name == ''", []string{"1:1: undeclared reference to 'objet'; did you mean 'object'?"}},
+		"an escaped name":                          {nil, "vm.metadata.__namespace__", []string{"1:12: undefined field '__namespace__'; did you mean 'namespace'?"}},
+		"a quantity as a number":                   {nil, "vm.spec.domain.memory.guest > 4", []string{"1:29: found no matching overload for '_>_' applied to '(string, int)'"}},
+		"no such function":                         {nil, "vm.metadata.name.beginsWith('x')", []string{"1:28: undeclared reference to 'beginsWith'"}},
+		"a broken pattern":                         {nil, "vm.metadata.name.matches('[')", []string{"1:26: invalid matches argument"}},
+		"broken syntax":                            {nil, "vm.spec.\n  && true", []string{"2:3: Syntax error: no viable alternative at input '. &&'"}},
+		"several mistakes":                         {nil, "vm.spec.a == vm.spec.b", []string{"1:8: undefined field 'a'", "1:21: undefined field 'b'"}},
+		"nothing":                                  {nil, "", []string{"1:1: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"}},
+		"making an object":                         {nil, "EffectiveVM{kind: 'x'}.kind", nil},
+		"a field of one kind of two": {
+			[]string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance},
+			"object.spec.template.spec.domain.cpu.cores == 1",
+			[]string{"warning: 1:12: in a VirtualMachineInstance: undefined field 'template'"},
+		},
+		"a field of neither kind": {
+			[]string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance},
+			"object.metadata.lables.x == 'y'",
+			[]string{"1:16: in a VirtualMachine and a VirtualMachineInstance: undefined field 'lables'; did you mean 'labels'?"},
+		},
+		"a field of neither of two kinds, and a third without a schema": {
+			[]string{cel.KindVirtualMachineTemplate, cel.KindVirtualMachine, cel.KindVirtualMachineInstance, cel.KindVirtualMachine},
+			"object.parameters == 1",
+			[]string{"warning: 1:7: in a VirtualMachine and a VirtualMachineInstance: undefined field 'parameters'"},
+		},
+		"a kind without a schema": {[]string{cel.KindVirtualMachineTemplate}, "object.spec.whatever == 1", nil},
+		"vm is typed whatever object is": {
+			[]string{cel.KindVirtualMachine, cel.KindVirtualMachinePool},
+			"vm.spec.domian.cpu.cores == 1",
+			[]string{"1:8: undefined field 'domian'; did you mean 'domain'?"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, issues := scope(t, cel.ScopeOptions{Kinds: c.kinds}).Compile(c.expression, cel.Any)
+			got := texts(issues)
+			if name == "a broken pattern" && len(got) == 1 {
+				got[0], _, _ = strings.Cut(got[0], ":")
+				c.want = []string{"1"}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Issues of a scope say where they stand, all of them at once.
+func TestScopeIssues(t *testing.T) {
+	e, err := environment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ref := "elsewhere"
+	for name, c := range map[string]struct {
+		options cel.ScopeOptions
+		want    []string
+	}{
+		"an unknown kind": {
+			cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine, "Pod"}},
+			[]string{"kinds[1]: unknown kind \"Pod\": the known ones are VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachinePool, VirtualMachineTemplate"},
+		},
+		"variables": {
+			cel.ScopeOptions{Variables: []cel.Expression{
+				{Name: "a", Expression: "vm.spec.x"},
+				{Name: "b", Expression: "variables.a.whatever + variables.c"},
+				{Name: "c", Expression: "1"},
+				{Name: "c", Expression: "2"},
+				{Name: "not a name", Expression: "3"},
+			}},
+			[]string{
+				"variables[0].expression: 1:8: undefined field 'x'",
+				"variables[1].expression: 1:33: undefined field 'c'",
+				"variables[3].name: there is a variable \"c\" already",
+				"variables[4].name: \"not a name\" is not a name that an expression can use: letters, digits and _, not beginning with a digit",
+			},
+		},
+		"a reference in the parameters": {
+			cel.ScopeOptions{Params: &apiextensionsv1.JSONSchemaProps{Ref: &ref}},
+			[]string{"params: a schema with $ref is not supported: write it in place"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, issues := e.Scope(c.options)
+			if s != nil {
+				t.Error("there is a scope nevertheless")
+			}
+			if diff := cmp.Diff(c.want, texts(issues)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A variable's type is known to those after it.
+func TestVariablesAreTyped(t *testing.T) {
+	s := scope(t, cel.ScopeOptions{
+		Kinds: []string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance},
+		Variables: []cel.Expression{
+			{Name: "cpu", Expression: "vm.spec.domain.cpu"},
+			{Name: "cores", Expression: "variables.cpu.cores"},
+		},
+	})
+	for expression, want := range map[string]string{
+		"variables.cpu.coers":    "1:14: undefined field 'coers'; did you mean 'cores'?",
+		"variables.cores == 'x'": "1:17: found no matching overload for '_==_' applied to '(int, string)'",
+		"variables.core":         "1:10: undefined field 'core'; did you mean 'cores'?",
+	} {
+		if diff := cmp.Diff([]string{want}, texts(second(s.Compile(expression, cel.Any)))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", expression, diff)
+		}
+	}
+}
+
+func second[A, B any](_ A, b B) B { return b }

@@ -1,0 +1,237 @@
+package cel
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	celgo "github.com/google/cel-go/cel"
+	celast "github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/interpreter"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// The limits are Kubernetes'. The unit is a step of the evaluation; a million of them take about 0.1 s.
+const (
+	// ExpressionLimit is what one expression may cost.
+	ExpressionLimit = celconfig.PerCallLimit
+	// PolicyLimit is what the expressions of one policy may cost together.
+	PolicyLimit = celconfig.RuntimeCELCostBudget
+)
+
+// maxResult is how many values a result of any type may consist of.
+const maxResult = 10_000
+
+// Causes of an Error, for errors.Is.
+var (
+	// ErrExpensive says that an expression cost more than ExpressionLimit.
+	ErrExpensive = errors.New("the expression is too expensive")
+	// ErrBudget says that the expressions of a policy together cost more than its budget.
+	ErrBudget = errors.New("the policy is too expensive")
+	// ErrNotAuditable says that an expression reads what only a request has.
+	ErrNotAuditable = errors.New("not auditable here")
+	// ErrResult says that an expression did not result in what was wanted.
+	ErrResult = errors.New("wrong result")
+)
+
+// Error says why an expression has no result.
+type Error struct {
+	// Expression is the one that failed; Variable names it if it is a variable's.
+	Expression, Variable string
+	// Line and Column of what failed, counted from 1; 0 if that is not known.
+	Line, Column int
+	// Err is the cause.
+	Err error
+}
+
+func (e *Error) Error() string {
+	where := ""
+	if e.Line > 0 {
+		where = fmt.Sprintf("%d:%d: ", e.Line, e.Column)
+	}
+	if e.Variable != "" {
+		return fmt.Sprintf("variables.%s: %s%v", e.Variable, where, e.Err)
+	}
+	return where + e.Err.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Budget is what the expressions of one policy may still cost. It belongs to one goroutine.
+type Budget struct{ left uint64 }
+
+// NewBudget allows as much as Kubernetes allows a policy.
+func NewBudget() *Budget { return &Budget{left: PolicyLimit} }
+
+// NewBudgetOf allows so many units.
+func NewBudgetOf(units uint64) *Budget { return &Budget{left: units} }
+
+// Left is what may still be spent.
+func (b *Budget) Left() uint64 { return b.left }
+
+// spend tells whether there was as much.
+func (b *Budget) spend(units uint64) bool {
+	if units > b.left {
+		b.left = 0
+		return false
+	}
+	b.left -= units
+	return true
+}
+
+// Program is a compiled expression. It is immutable and safe for concurrent use.
+type Program struct {
+	scope      *Scope
+	name       string // of the variable, if it is one
+	expression string
+	ast        *celgo.Ast
+	want       Result
+	run        celgo.Program
+	reads      map[string]bool
+}
+
+func (s *Scope) program(expression string, ast *celgo.Ast, want Result) (*Program, error) {
+	literals := patterns{}
+	run, err := s.main.env.Program(ast,
+		celgo.CostTracking(&costs{literals: literals}),
+		celgo.CustomDecoratorV2(s.environment.guard(ast.NativeRep(), literals)))
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{scope: s, expression: expression, ast: ast, want: want, run: run, reads: map[string]bool{}}
+	p.read(ast.NativeRep())
+	return p, nil
+}
+
+// read collects what an expression reads: variables by name, and of the request which fields.
+func (p *Program) read(ast *celast.AST) {
+	whole := map[int64]bool{} // identifiers that stand alone
+	celast.PreOrderVisit(ast.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		switch e.Kind() {
+		case celast.SelectKind:
+			operand := e.AsSelect().Operand()
+			if operand.Kind() != celast.IdentKind {
+				return
+			}
+			switch name := operand.AsIdent(); name {
+			case varRequest:
+				p.reads[varRequest+"."+e.AsSelect().FieldName()] = true
+				whole[operand.ID()] = true
+			case varVariables:
+				if i, ok := p.scope.names[e.AsSelect().FieldName()]; ok && p.scope.variables[i] != nil {
+					maps.Copy(p.reads, p.scope.variables[i].reads)
+				}
+			}
+		case celast.IdentKind:
+			name := e.AsIdent()
+			if reference := ast.ReferenceMap()[e.ID()]; reference != nil && reference.Name != "" {
+				name = reference.Name
+			}
+			if name == varRequestResource {
+				name = varAuthorizer
+			}
+			if name == varRequest && !whole[e.ID()] {
+				p.reads[varRequest+".*"] = true
+			}
+			if name == varVariables {
+				return
+			}
+			if slices.Contains(Names(), name) {
+				p.reads[name] = true
+			}
+		}
+	}))
+}
+
+// Expression is the text it was compiled from.
+func (p *Program) Expression() string { return p.expression }
+
+// Reads are the names of the variables that the program reads, itself or through variables of the policy, sorted.
+// A macro that gives its own variable such a name, as in list.all(vm, …), counts as reading it.
+func (p *Program) Reads() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.reads)), func(name string) bool { return !slices.Contains(Names(), name) })
+}
+
+// UsesAuthorizer tells whether the program asks what the requester may do.
+func (p *Program) UsesAuthorizer() bool { return p.reads[varAuthorizer] }
+
+// UsesRequest tells whether the program reads what only a request has: who asks, and for which operation. Kind,
+// resource, name and namespace are known without one.
+func (p *Program) UsesRequest() bool {
+	for _, name := range []string{"*", "operation", "userInfo", "dryRun", "subResource"} {
+		if p.reads[varRequest+"."+name] {
+			return true
+		}
+	}
+	return p.reads[varRequester]
+}
+
+// Auditable tells whether the program can judge an object that nobody asks for at the moment.
+func (p *Program) Auditable() bool { return !p.UsesAuthorizer() && !p.UsesRequest() }
+
+// Eval evaluates the program. The result is a bool or a string, as wanted when it was compiled, and for Any what
+// JSON would decode: map[string]any, []any, string, int64, float64, bool or nil. An error is an *Error. What the
+// evaluation costs, that of the variables it reads included, is taken off the budget.
+func (p *Program) Eval(a *Activation, budget *Budget) (any, error) {
+	a.budget = budget
+	v, err := p.eval(a)
+	if err != nil {
+		return nil, err
+	}
+	switch p.want {
+	case Bool:
+		if b, ok := v.(types.Bool); ok {
+			return bool(b), nil
+		}
+	case String:
+		if s, ok := v.(types.String); ok {
+			return string(s), nil
+		}
+	default:
+		if weigh(v, maxResult) > maxResult {
+			return nil, p.failed(fmt.Errorf("%w: it has more than %d values", ErrResult, maxResult))
+		}
+		return plain(v), nil
+	}
+	return nil, p.failed(fmt.Errorf("%w: it must be a %s, and is a %s", ErrResult, p.want, v.Type().TypeName()))
+}
+
+func (p *Program) eval(a *Activation) (ref.Val, error) {
+	if a.budget.left == 0 {
+		return nil, p.failed(ErrBudget)
+	}
+	v, details, err := p.run.Eval(a)
+	cost := uint64(ExpressionLimit)
+	if details != nil && details.ActualCost() != nil {
+		cost = min(*details.ActualCost(), ExpressionLimit)
+	}
+	enough := a.budget.spend(cost)
+	if err != nil {
+		return nil, p.failed(err)
+	}
+	if !enough {
+		return nil, p.failed(ErrBudget)
+	}
+	return v, nil
+}
+
+// failed is the error of this program, with the place where it happened.
+func (p *Program) failed(err error) error {
+	if inner := (*Error)(nil); errors.As(err, &inner) {
+		return inner // a variable's own
+	}
+	result := &Error{Expression: p.expression, Variable: p.name, Err: err}
+	if cancelled := (interpreter.EvalCancelledError{}); errors.As(err, &cancelled) {
+		result.Err = fmt.Errorf("%w: it costs more than %d units", ErrExpensive, ExpressionLimit)
+	}
+	if at := (*types.Err)(nil); errors.As(err, &at) && at.NodeID() > 0 {
+		place := p.ast.NativeRep().SourceInfo().GetStartLocation(at.NodeID())
+		if place.Line() > 0 {
+			result.Line, result.Column = place.Line(), place.Column()+1
+		}
+	}
+	return result
+}

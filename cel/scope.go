@@ -1,0 +1,349 @@
+package cel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common"
+	"github.com/google/cel-go/common/types"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apicel "k8s.io/apiserver/pkg/cel"
+)
+
+// Limits of what a policy may say; the API has them too, and this package is also used without it.
+const (
+	// MaxExpression is the length of an expression in bytes.
+	MaxExpression = 16 << 10
+	// MaxIssues is how many issues are reported of one expression.
+	MaxIssues = 10
+)
+
+// Expression is a variable of a policy: variables.NAME.
+type Expression struct {
+	Name       string
+	Expression string
+}
+
+// ScopeOptions are what the expressions of one policy have in common.
+type ScopeOptions struct {
+	// Kinds are those that the policy matches. With one, object and oldObject have its type; with several, or
+	// none, they have none, and each expression is checked against every kind besides.
+	Kinds []string
+	// Params is the schema of the policy's parameters; nil leaves params without a type.
+	Params *apiextensionsv1.JSONSchemaProps
+	// Variables are evaluated when they are first read; each may read those before it.
+	Variables []Expression
+}
+
+// Issue is what is wrong with an expression, or, as a Warning, what is likely to be.
+type Issue struct {
+	// Field is where the expression stands, when a Scope found the issue itself: variables[0].expression.
+	Field string
+	// Line and Column count from 1; 0 if the issue is with the whole expression.
+	Line, Column int
+	Message      string
+	Warning      bool
+}
+
+func (i Issue) String() string {
+	text := i.Message
+	if i.Line > 0 {
+		text = fmt.Sprintf("%d:%d: %s", i.Line, i.Column, text)
+	}
+	if i.Field != "" {
+		text = i.Field + ": " + text
+	}
+	return text
+}
+
+// Result is what an expression must result in.
+type Result int
+
+const (
+	// Any is a value of any type.
+	Any Result = iota
+	// Bool is true or false.
+	Bool
+	// String is text.
+	String
+)
+
+func (r Result) String() string { return [...]string{"any", "bool", "string"}[r] }
+
+// Scope compiles the expressions of one policy. It is safe for concurrent use.
+type Scope struct {
+	environment *Environment
+	main        *view
+	kinds       []*view // for advice, when there are several
+	matched     int     // how many kinds there are, those without a schema included
+	params      *apiextensionsv1.JSONSchemaProps
+	variables   []*Program
+	names       map[string]int
+}
+
+// view is a scope as it is for one type of object.
+type view struct {
+	kind     string
+	mutex    sync.Mutex // the provider notes what an expression missed
+	env      *celgo.Env
+	provider *provider
+	declared map[string]*apicel.DeclType // of variables, for estimates
+	own      *apicel.DeclType            // the type of variables, which grows while a scope is made
+}
+
+// Scope makes a scope. Without errors among the issues it is complete; with errors it is nil.
+func (e *Environment) Scope(o ScopeOptions) (*Scope, []Issue) {
+	for i, kind := range o.Kinds {
+		if _, ok := e.kinds[kind]; !ok {
+			return nil, []Issue{{Field: fmt.Sprintf("kinds[%d]", i), Message: fmt.Sprintf("unknown kind %q: the known ones are %s", kind, known(Kinds()))}}
+		}
+	}
+	o.Kinds = slices.Compact(slices.Sorted(slices.Values(o.Kinds)))
+	s := &Scope{environment: e, params: o.Params, names: map[string]int{}, matched: len(o.Kinds)}
+	params, issues := declareParams(o.Params)
+	if len(issues) > 0 {
+		return nil, issues
+	}
+	object := ""
+	if len(o.Kinds) == 1 {
+		object = o.Kinds[0]
+	}
+	var err error
+	if s.main, err = e.view(object, params); err != nil {
+		return nil, []Issue{{Message: err.Error()}}
+	}
+	if len(o.Kinds) > 1 {
+		for _, kind := range o.Kinds {
+			if e.kinds[kind] == nil {
+				continue
+			}
+			typed, err := e.view(kind, params)
+			if err != nil {
+				return nil, []Issue{{Message: err.Error()}}
+			}
+			s.kinds = append(s.kinds, typed)
+		}
+	}
+	return s.compose(o.Variables)
+}
+
+func declareParams(schema *apiextensionsv1.JSONSchemaProps) (*apicel.DeclType, []Issue) {
+	if schema == nil {
+		return nil, nil
+	}
+	if schema.Ref != nil {
+		return nil, []Issue{{Field: "params", Message: "a schema with $ref is not supported: write it in place"}}
+	}
+	declared, err := (&declarer{open: true}).declare("Params", schema)
+	if err != nil {
+		return nil, []Issue{{Field: "params", Message: err.Error()}}
+	}
+	return declared, nil
+}
+
+// view is the environment in which object has the type of a kind, or none if the kind is empty or untyped.
+func (e *Environment) view(kind string, params *apicel.DeclType) (*view, error) {
+	v := &view{kind: kind, own: objectType("Variables"), declared: map[string]*apicel.DeclType{}}
+	object := apicel.DynType
+	if declared := e.kinds[kind]; declared != nil {
+		object = declared
+	}
+	if params == nil {
+		params = apicel.DynType
+	}
+	v.declared[varObject], v.declared[varOldObject], v.declared[varParams] = object, object, params
+	v.provider = &provider{
+		Provider: e.base.CELTypeProvider(), shared: e.types,
+		own: registered(map[string]*apicel.DeclType{}, params, v.own),
+	}
+	env, err := e.base.Extend(
+		celgo.CustomTypeProvider(v.provider),
+		celgo.Variable(varObject, object.CelType()),
+		celgo.Variable(varOldObject, object.CelType()),
+		celgo.Variable(varParams, params.CelType()),
+		celgo.Variable(varVariables, v.own.CelType()),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("making the CEL environment of a policy: %w", err)
+	}
+	v.env = env
+	return v, nil
+}
+
+// compose compiles the variables, each in sight of those before it.
+func (s *Scope) compose(variables []Expression) (*Scope, []Issue) {
+	var all []Issue
+	failed := false
+	for i, variable := range variables {
+		at := fmt.Sprintf("variables[%d]", i)
+		switch _, taken := s.names[variable.Name]; {
+		case !identifier.MatchString(variable.Name):
+			all, failed = append(all, Issue{Field: at + ".name", Message: fmt.Sprintf("%q is not a name that an expression can use: letters, digits and _, not beginning with a digit", variable.Name)}), true
+			continue
+		case taken:
+			all, failed = append(all, Issue{Field: at + ".name", Message: fmt.Sprintf("there is a variable %q already", variable.Name)}), true
+			continue
+		}
+		program, issues := s.Compile(variable.Expression, Any)
+		for _, issue := range issues {
+			issue.Field = at + ".expression"
+			all = append(all, issue)
+		}
+		s.names[variable.Name] = len(s.variables)
+		s.variables = append(s.variables, program)
+		if program == nil {
+			failed = true
+			s.main.declare(variable.Name, celgo.DynType) // so that those which read it say only what is their own
+			for _, v := range s.kinds {
+				v.declare(variable.Name, celgo.DynType)
+			}
+			continue
+		}
+		program.name = variable.Name
+		s.main.declare(variable.Name, program.ast.OutputType())
+		for _, v := range s.kinds {
+			output := celgo.DynType
+			if ast, issues := v.check(variable.Expression); len(issues) == 0 {
+				output = ast.OutputType()
+			}
+			v.declare(variable.Name, output)
+		}
+	}
+	if failed {
+		return nil, all
+	}
+	return s, all
+}
+
+func (v *view) declare(name string, t *celgo.Type) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	v.own.Fields[name] = field(name, apicel.NewSimpleTypeWithMinSize(t.String(), t, nil, 1))
+}
+
+// check parses and checks an expression. Without issues there is an AST.
+func (v *view) check(expression string) (*celgo.Ast, []Issue) {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	v.provider.missed = map[string]*apicel.DeclType{}
+	ast, found := v.env.Compile(expression)
+	if found.Err() == nil {
+		return ast, nil
+	}
+	var issues []Issue
+	for _, err := range found.Errors() {
+		if len(issues) == MaxIssues {
+			break
+		}
+		issues = append(issues, v.issue(err))
+	}
+	return nil, issues
+}
+
+// issue says what the compiler says, and what may have been meant.
+func (v *view) issue(err *common.Error) Issue {
+	message := strings.Join(strings.Fields(strings.ReplaceAll(strings.ReplaceAll(err.Message, " (in container '')", ""), "\\n", " ")), " ")
+	if name, ok := quoted(message, "undefined field '"); ok {
+		if t := v.provider.missed[name]; t != nil {
+			message += suggest(name, fieldNames(t))
+		}
+	}
+	if name, ok := quoted(message, "undeclared reference to '"); ok {
+		message += suggest(name, Names())
+	}
+	issue := Issue{Message: message}
+	if line := err.Location.Line(); line > 0 {
+		issue.Line, issue.Column = line, max(err.Location.Column()+1, 1)
+	}
+	return issue
+}
+
+// quoted is the name that follows a prefix, up to the quote.
+func quoted(message, prefix string) (string, bool) {
+	rest, ok := strings.CutPrefix(message, prefix)
+	if !ok {
+		return "", false
+	}
+	name, _, ok := strings.Cut(rest, "'")
+	return name, ok
+}
+
+func fieldNames(t *apicel.DeclType) []string {
+	names := make([]string, 0, len(t.Fields))
+	for name := range t.Fields {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Compile makes a program of an expression that must result in what is wanted. Without errors among the issues
+// there is a program. What cannot be known before it runs, such as the type of an untyped value, is checked then.
+func (s *Scope) Compile(expression string, want Result) (*Program, []Issue) {
+	if len(expression) > MaxExpression {
+		return nil, []Issue{{Message: fmt.Sprintf("the expression has %d bytes: at most %d", len(expression), MaxExpression)}}
+	}
+	ast, issues := s.main.check(expression)
+	if len(issues) > 0 {
+		return nil, issues
+	}
+	if !want.accepts(ast.OutputType()) {
+		return nil, []Issue{{Line: 1, Column: 1, Message: fmt.Sprintf("must result in a %s, not in a %s", want, typeName(ast.OutputType()))}}
+	}
+	advice := s.advise(expression)
+	if slices.ContainsFunc(advice, func(i Issue) bool { return !i.Warning }) {
+		return nil, advice
+	}
+	program, err := s.program(expression, ast, want)
+	if err != nil {
+		return nil, []Issue{{Line: 1, Column: 1, Message: err.Error()}}
+	}
+	return program, advice
+}
+
+// accepts tells whether a type can be what is wanted; one that is only known when it runs can.
+func (r Result) accepts(t *celgo.Type) bool {
+	if t.Kind() == types.DynKind || t.Kind() == types.AnyKind {
+		return true
+	}
+	switch r {
+	case Bool:
+		return t.IsExactType(celgo.BoolType)
+	case String:
+		return t.IsExactType(celgo.StringType)
+	default:
+		return true
+	}
+}
+
+func typeName(t *celgo.Type) string { return strings.ReplaceAll(t.String(), "_type", "") }
+
+// advise checks an expression against every kind, where there are several: what is wrong with one of them is a
+// warning, because the expression may ask for the kind first; what is wrong with all of them is an error.
+func (s *Scope) advise(expression string) []Issue {
+	byIssue := map[Issue][]string{}
+	var order []Issue
+	for _, v := range s.kinds {
+		_, issues := v.check(expression)
+		for _, issue := range issues {
+			if _, seen := byIssue[issue]; !seen {
+				order = append(order, issue)
+			}
+			byIssue[issue] = append(byIssue[issue], v.kind)
+		}
+	}
+	var advice []Issue
+	for _, issue := range order {
+		kinds := byIssue[issue]
+		issue.Warning = len(kinds) < s.matched
+		issue.Message = fmt.Sprintf("in a %s: %s", strings.Join(kinds, " and a "), issue.Message)
+		advice = append(advice, issue)
+		if len(advice) == MaxIssues {
+			break
+		}
+	}
+	return advice
+}

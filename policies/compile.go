@@ -1,0 +1,229 @@
+package policies
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time" //nolint:depguard // the time comes in as a value; there is no clock here
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies/rego"
+)
+
+// maxProblems bounds the problems of one policy.
+const maxProblems = policyv1alpha1.MaxPolicyProblems
+
+// Policy is a compiled VirtualMachinePolicy. It is immutable and safe for concurrent use.
+type Policy struct {
+	name string
+	// spec has the defaults filled in.
+	spec    *policyv1alpha1.VirtualMachinePolicySpec
+	kinds   map[policyv1alpha1.PolicyKind]*kind
+	matcher *matcher
+	// conditions are nil if there are none, and evaluator if the policy is broken.
+	conditions *conditions
+	params     params
+	evaluator  Evaluator
+	// broken says why the policy cannot be decided; empty if it can.
+	broken      string
+	unauditable []string
+}
+
+// Compile prepares a policy, and says what is wrong with it or doubtful in it. There is a Policy in any case: one
+// that is broken, which is one with a Problem that is no warning, cannot be decided about what it matches, so that
+// its failurePolicy decides. The ConfigMap of its parameters is read now: compile the policy again when that
+// changes. resolve may be nil: then there is no ConfigMap.
+func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, resolve ParamsResolver) (*Policy, []Problem) {
+	spec, problems := fitted(policy)
+	p := &Policy{name: firstOf(policy.Name, "unnamed"), spec: &spec, kinds: map[policyv1alpha1.PolicyKind]*kind{}}
+	assumed(&p.spec.Match)
+	for _, k := range judged() {
+		if slices.Contains(p.spec.Match.Kinds, k.name) {
+			p.kinds[k.name] = &k
+		}
+	}
+	if Broken(problems) { // it may be out of all bounds: nothing more is read of it
+		p.matcher = &matcher{kinds: p.spec.Match.Kinds, operations: p.spec.Match.Operations}
+		return p.finish(problems)
+	}
+	var more []Problem
+	p.matcher, more = newMatcher(p.spec)
+	problems = append(problems, more...)
+	var errs field.ErrorList
+	p.params, errs = readParams(p.spec.Params, resolve)
+	problems = append(problems, problemsOf(errs)...)
+	problems = append(problems, p.doubtfulFields()...)
+	p.conditions, more = compileConditions(env, p.spec, &p.params)
+	problems = append(problems, more...)
+	p.evaluator, more = newEvaluator(env, p.name, p.spec, &p.params)
+	return p.finish(append(problems, more...))
+}
+
+// newEvaluator compiles what the policy consists of; nil if that failed.
+func newEvaluator(env *cel.Environment, name string, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (Evaluator, []Problem) {
+	if spec.Rego != nil {
+		module, problems := compileModule(name, spec)
+		if module == nil {
+			return nil, problems
+		}
+		return module, problems
+	}
+	v, problems := compileValidations(env, spec, p)
+	if v == nil || Broken(problems) {
+		return nil, problems
+	}
+	return v, problems
+}
+
+// assumed fills in what the definition does, for a policy that does not fit it.
+func assumed(match *policyv1alpha1.PolicyMatch) {
+	if len(match.Kinds) == 0 {
+		match.Kinds = []policyv1alpha1.PolicyKind{policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyVirtualMachineInstance}
+	}
+	if len(match.Operations) == 0 {
+		match.Operations = []policyv1alpha1.PolicyOperation{policyv1alpha1.PolicyCreate, policyv1alpha1.PolicyUpdate}
+	}
+}
+
+// finish notes what the problems mean.
+func (p *Policy) finish(problems []Problem) (*Policy, []Problem) {
+	problems = distinct(problems)
+	errs := slices.DeleteFunc(slices.Clone(problems), func(problem Problem) bool { return problem.Warning })
+	if len(errs) > 0 {
+		p.broken = "the policy is broken: " + errs[0].String()
+		if more := len(errs) - 1; more > 0 {
+			p.broken += fmt.Sprintf(" (and %d more problems)", more)
+		}
+		p.conditions, p.evaluator = nil, nil
+	}
+	p.unauditable = p.whyNotAuditable()
+	if more := len(problems) - maxProblems; more > 0 {
+		problems = problems[:maxProblems]
+		problems[maxProblems-1].Message = shortened(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), maxText)
+	}
+	return p, problems
+}
+
+// distinct are the problems without those that are told already, errors first.
+func distinct(problems []Problem) []Problem {
+	var found []Problem
+	for _, p := range problems {
+		if !slices.Contains(found, p) {
+			found = append(found, p)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Problem) int {
+		switch {
+		case a.Warning == b.Warning:
+			return 0
+		case a.Warning:
+			return 1
+		}
+		return -1
+	})
+	return found
+}
+
+// doubtfulFields are the fieldPaths that no kind has, and warnings about those that some lack.
+func (p *Policy) doubtfulFields() []Problem {
+	var problems []Problem
+	for i := range p.spec.Validations {
+		v := &p.spec.Validations[i]
+		at := fmt.Sprintf("spec.validations[%d]", i)
+		if v.FieldPath == "" {
+			if v.MessageExpression == "" {
+				problems = append(problems, Problem{Field: at, Warning: true, Message: "without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning"})
+			}
+			continue
+		}
+		var lacking []string
+		said := ""
+		for _, name := range p.spec.Match.Kinds {
+			if k := p.kinds[name]; k != nil {
+				if unknown := k.known(v.FieldPath); unknown != "" {
+					lacking, said = append(lacking, string(name)), unknown
+				}
+			}
+		}
+		if len(lacking) > 0 {
+			problems = append(problems, Problem{
+				Field: at + ".fieldPath", Warning: len(lacking) < len(p.kinds),
+				Message: fmt.Sprintf("in a %s: %s", strings.Join(lacking, " and a "), said),
+			})
+		}
+	}
+	return problems
+}
+
+// maxReasons bounds what whyNotAuditable says.
+const maxReasons = 16
+
+func (p *Policy) whyNotAuditable() []string {
+	var reasons []string
+	if p.broken != "" {
+		reasons = append(reasons, p.broken)
+	}
+	if !slices.Contains(p.spec.Match.Operations, policyv1alpha1.PolicyCreate) {
+		reasons = append(reasons, "spec.match.operations: it is asked about changes, and there is none to judge")
+	}
+	reasons = append(reasons, p.conditions.unauditable()...)
+	if p.evaluator != nil {
+		reasons = append(reasons, p.evaluator.Unauditable()...)
+	}
+	return reasons[:min(len(reasons), maxReasons)]
+}
+
+// Name is that of the object.
+func (p *Policy) Name() string { return p.name }
+
+// Rule is what its findings name: policy/NAME.
+func (p *Policy) Rule() string { return RulePrefix + p.name }
+
+// RulePrefix begins the rule of every finding of a policy.
+const RulePrefix = "policy/"
+
+// Spec is that of the object, with its defaults. It is shared: do not change it.
+func (p *Policy) Spec() *policyv1alpha1.VirtualMachinePolicySpec { return p.spec }
+
+// Broken says why the policy cannot be decided about anything; empty if it can.
+func (p *Policy) Broken() string { return p.broken }
+
+// ParamsMissing says why the policy has no parameters although it reads some; empty if it has, or reads none.
+func (p *Policy) ParamsMissing() string { return p.params.missing }
+
+// Params are the values that expressions read as params; nil if there are none. They are shared: do not change
+// them.
+func (p *Policy) Params() map[string]any { return p.params.value }
+
+// Module is what the policy consists of if it is in Rego, for coverage and traces; nil if it is not, or is broken.
+func (p *Policy) Module() *rego.Module {
+	if m, ok := p.evaluator.(*module); ok {
+		return m.compiled
+	}
+	return nil
+}
+
+// Unauditable says why the policy cannot be asked about what exists already; nothing if it can.
+func (p *Policy) Unauditable() []string { return p.unauditable }
+
+// EstimatedCost is what asking the policy about an object may cost at most, in units of CEL; 0 if nobody knows.
+func (p *Policy) EstimatedCost() uint64 {
+	if p.evaluator == nil {
+		return 0
+	}
+	return p.evaluator.EstimatedCost()
+}
+
+// Expired are the indices of the exceptions that are over.
+func (p *Policy) Expired(now time.Time) []int {
+	var over []int
+	for i := range p.spec.Exceptions {
+		if expired(&p.spec.Exceptions[i], now) {
+			over = append(over, i)
+		}
+	}
+	return over
+}

@@ -1,0 +1,261 @@
+package policies
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+)
+
+// Evaluator is the part of a policy that says what is wrong: validations in CEL, or a module in Rego. It is
+// immutable and safe for concurrent use.
+type Evaluator interface {
+	// Evaluate says what is wrong with the documents of a case, and what could not be decided about them.
+	Evaluate(c *Case) ([]Violation, []Undecided)
+	// Unauditable says why it cannot be asked about what exists already; nothing if it can.
+	Unauditable() []string
+	// EstimatedCost is what evaluating it may cost at most, in units of CEL; 0 if nobody knows.
+	EstimatedCost() uint64
+}
+
+// Case is what one policy is asked about.
+type Case struct {
+	// Documents hold the parameters of the policy.
+	Documents *cel.Documents
+
+	input *input
+}
+
+// Violation is what a policy says is wrong.
+type Violation struct {
+	// Message is what is wrong, as the author of the policy wrote it.
+	Message string
+	// Field of vm or of the object, as the author of the policy wrote it; empty for the object as a whole.
+	Field  string
+	Reason policyv1alpha1.PolicyReason
+	// Warn tells that it is a warning at most.
+	Warn bool
+	// More is how many violations this one stands for, which nobody counted out; 0 for one of its own.
+	More int
+}
+
+// Undecided is what could not be decided.
+type Undecided struct {
+	// Field of the policy: spec.validations[0].expression.
+	Field string
+	Err   error
+}
+
+// validations are the Evaluator of CEL.
+type validations struct {
+	scope *cel.Scope
+	all   []assertion
+}
+
+// assertion is one of a policy's validations, compiled.
+type assertion struct {
+	spec *policyv1alpha1.PolicyValidation
+	// path is that of the validation in the policy.
+	path string
+	// message is nil if there is no messageExpression.
+	expression, message *cel.Program
+}
+
+// compileValidations compiles the validations of a policy, and the conditions of its match.
+func compileValidations(env *cel.Environment, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (*validations, []Problem) {
+	scope, issues := env.Scope(scopeOptions(spec, p, true))
+	problems := problemsIn("spec", issues)
+	if scope == nil {
+		return nil, problems
+	}
+	v := &validations{scope: scope, all: make([]assertion, 0, len(spec.Validations))}
+	for i := range spec.Validations {
+		one := assertion{spec: &spec.Validations[i], path: fmt.Sprintf("spec.validations[%d]", i)}
+		one.expression, issues = scope.Compile(one.spec.Expression, cel.Bool)
+		problems = append(problems, problemsIn(one.path+".expression", issues)...)
+		if one.spec.MessageExpression != "" {
+			one.message, issues = scope.Compile(one.spec.MessageExpression, cel.String)
+			problems = append(problems, problemsIn(one.path+".messageExpression", issues)...)
+		}
+		v.all = append(v.all, one)
+	}
+	return v, problems
+}
+
+func scopeOptions(spec *policyv1alpha1.VirtualMachinePolicySpec, p *params, variables bool) cel.ScopeOptions {
+	options := cel.ScopeOptions{Params: p.declared}
+	for _, kind := range spec.Match.Kinds {
+		options.Kinds = append(options.Kinds, string(kind))
+	}
+	for i := range spec.Variables {
+		if variables {
+			options.Variables = append(options.Variables, cel.Expression{Name: spec.Variables[i].Name, Expression: spec.Variables[i].Expression})
+		}
+	}
+	return options
+}
+
+// problemsIn places issues below a field of the policy.
+func problemsIn(field string, issues []cel.Issue) []Problem {
+	problems := make([]Problem, 0, len(issues))
+	for _, issue := range issues {
+		at := field
+		if issue.Field != "" {
+			at += "." + issue.Field
+		}
+		problems = append(problems, Problem{Field: at, Line: issue.Line, Column: issue.Column, Message: shortened(issue.Message, maxText), Warning: issue.Warning})
+	}
+	return problems
+}
+
+// Evaluate implements Evaluator.
+func (v *validations) Evaluate(c *Case) ([]Violation, []Undecided) {
+	var violations []Violation
+	var undecided []Undecided
+	activation, budget := v.scope.Activation(c.Documents), cel.NewBudget()
+	for i := range v.all {
+		one := &v.all[i]
+		holds, err := one.expression.Eval(activation, budget)
+		if err != nil {
+			undecided = append(undecided, Undecided{one.path + ".expression", err})
+			if errors.Is(err, cel.ErrBudget) { // so will the others
+				break
+			}
+			continue
+		}
+		if holds != true {
+			violations = append(violations, Violation{Message: one.text(activation, budget), Field: one.spec.FieldPath, Reason: one.spec.Reason})
+		}
+	}
+	return violations, undecided
+}
+
+// text is what is said of a violation: what the messageExpression makes or, with a note, the message.
+func (v *assertion) text(activation *cel.Activation, budget *cel.Budget) string {
+	if v.message == nil {
+		return v.spec.Message
+	}
+	made, err := v.message.Eval(activation, budget)
+	text, _ := made.(string)
+	if err == nil && strings.TrimSpace(text) != "" {
+		return text
+	}
+	fallback := v.spec.Message
+	if fallback == "" {
+		fallback = "this does not hold: " + shortened(v.spec.Expression, maxText/2)
+	}
+	if err == nil {
+		return fallback + " (its messageExpression made nothing)"
+	}
+	return fallback + " (its messageExpression failed: " + shortened(err.Error(), maxText/4) + ")"
+}
+
+// Unauditable implements Evaluator.
+func (v *validations) Unauditable() []string {
+	var reasons []string
+	for i := range v.all {
+		reasons = append(reasons, unauditable(v.all[i].path+".expression", v.all[i].expression)...)
+		if v.all[i].message != nil {
+			reasons = append(reasons, unauditable(v.all[i].path+".messageExpression", v.all[i].message)...)
+		}
+	}
+	return reasons
+}
+
+// unauditable says what a program reads that only a request has.
+func unauditable(field string, p *cel.Program) []string {
+	var reasons []string
+	if p.UsesAuthorizer() {
+		reasons = append(reasons, field+" asks what the requester may do")
+	}
+	if p.UsesRequest() {
+		reasons = append(reasons, field+" reads the request")
+	}
+	return reasons
+}
+
+// EstimatedCost implements Evaluator.
+func (v *validations) EstimatedCost() uint64 {
+	var cost uint64
+	for i := range v.all {
+		cost = plus(cost, v.all[i].expression.EstimatedCost().Max)
+		if v.all[i].message != nil {
+			cost = plus(cost, v.all[i].message.EstimatedCost().Max)
+		}
+	}
+	return cost
+}
+
+// plus adds costs, which may be as great as a number can be.
+func plus(a, b uint64) uint64 {
+	if a > math.MaxUint64-b {
+		return math.MaxUint64
+	}
+	return a + b
+}
+
+// conditions are the matchConditions of a policy.
+type conditions struct {
+	scope *cel.Scope
+	all   []condition
+}
+
+type condition struct {
+	path    string
+	program *cel.Program
+}
+
+// compileConditions compiles them, in a scope without the policy's variables; nil if there are none.
+func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (*conditions, []Problem) {
+	if len(spec.Match.MatchConditions) == 0 {
+		return nil, nil
+	}
+	scope, issues := env.Scope(scopeOptions(spec, p, false))
+	problems := problemsIn("spec", issues)
+	if scope == nil {
+		return nil, problems
+	}
+	c := &conditions{scope: scope}
+	for i := range spec.Match.MatchConditions {
+		one := condition{path: fmt.Sprintf("spec.match.matchConditions[%d].expression", i)}
+		one.program, issues = scope.Compile(spec.Match.MatchConditions[i].Expression, cel.Bool)
+		problems = append(problems, problemsIn(one.path, issues)...)
+		c.all = append(c.all, one)
+	}
+	return c, problems
+}
+
+// hold tells whether all conditions do. One that does not decides, even if another one cannot be decided.
+func (c *conditions) hold(d *cel.Documents) (bool, []Undecided) {
+	if c == nil {
+		return true, nil
+	}
+	var undecided []Undecided
+	activation, budget := c.scope.Activation(d), cel.NewBudgetOf(celconfig.RuntimeCELCostBudgetMatchConditions)
+	for i := range c.all {
+		holds, err := c.all[i].program.Eval(activation, budget)
+		switch {
+		case err != nil:
+			undecided = append(undecided, Undecided{c.all[i].path, err})
+		case holds != true:
+			return false, nil
+		}
+	}
+	return true, undecided
+}
+
+func (c *conditions) unauditable() []string {
+	if c == nil {
+		return nil
+	}
+	var reasons []string
+	for i := range c.all {
+		reasons = append(reasons, unauditable(c.all[i].path, c.all[i].program)...)
+	}
+	return reasons
+}

@@ -1,0 +1,178 @@
+package policies
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/validators"
+)
+
+// maxViolations bounds what one policy says about one object; how many more there are is said.
+const maxViolations = 20
+
+// remedyOfUndecided is for whoever sent an object that a policy could not be decided about.
+const remedyOfUndecided = "Tell the admin of the cluster: it is the policy that is at fault."
+
+// judge asks the policy about an object of one of its kinds.
+func (p *Policy) judge(s *subject, in *input) (findings []validators.Finding) {
+	defer func() {
+		if cause := recover(); cause != nil { // in a library: the other policies are asked all the same
+			findings = []validators.Finding{p.undecided(s, Undecided{"spec", fmt.Errorf("evaluating it failed: %.200v", cause)})}
+		}
+	}()
+	if !p.matcher.matches(s) {
+		return nil
+	}
+	if p.broken != "" {
+		return []validators.Finding{p.failed(s, p.broken)}
+	}
+	if p.params.missing != "" {
+		if p.params.skip {
+			return nil
+		}
+		return []validators.Finding{p.undecided(s, Undecided{configMapPath.String(), fmt.Errorf("%s", p.params.missing)})}
+	}
+	defer p.lend(s.documents)()
+	applies, undecided := p.conditions.hold(s.documents)
+	if !applies {
+		return nil
+	}
+	if len(undecided) > 0 {
+		return bounded(p.allUndecided(s, undecided), 0)
+	}
+	violations, undecided := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in})
+	k := p.kinds[policyv1alpha1.PolicyKind(s.documents.Kind)]
+	more := 0
+	for i := range violations {
+		if more += violations[i].More; violations[i].More == 0 {
+			findings = append(findings, p.finding(s.documents, k, &violations[i]))
+		}
+	}
+	return bounded(append(findings, p.allUndecided(s, undecided)...), more)
+}
+
+// lend puts the policy's parameters into the documents, and returns what takes them out again.
+func (p *Policy) lend(d *cel.Documents) func() {
+	before := d.Params
+	d.Params = nil
+	if p.params.value != nil {
+		d.Params = p.params.value
+	}
+	return func() { d.Params = before }
+}
+
+// bounded are the findings in their order, those that deny first if not all are told, and not more of them than a
+// person reads. more is how many there are besides.
+func bounded(findings []validators.Finding, more int) []validators.Finding {
+	if over := len(findings) - maxViolations; over > 0 {
+		slices.SortStableFunc(findings, func(a, b validators.Finding) int { return rank(a.Severity) - rank(b.Severity) })
+		findings, more = findings[:maxViolations], more+over
+	}
+	validators.Sort(findings)
+	if more > 0 && len(findings) > 0 {
+		last := findings[len(findings)-1].Error
+		last.Detail += fmt.Sprintf(" (and %d more violations of this policy)", more)
+	}
+	return findings
+}
+
+func rank(s validators.Severity) int {
+	return slices.Index([]validators.Severity{validators.Deny, validators.Warn, validators.Audit}, s)
+}
+
+// finding places a violation in the object.
+func (p *Policy) finding(d *cel.Documents, k *kind, v *Violation) validators.Finding {
+	found := validators.Finding{Rule: p.Rule(), Severity: p.severity(v.Warn), Remedy: p.spec.Remedy}
+	if v.Field == "" {
+		found.Error = &field.Error{Type: causeType(v.Reason, field.ErrorTypeForbidden), Field: "spec", BadValue: field.OmitValueType{}, Detail: onOneLine(v.Message)}
+		return found
+	}
+	at := k.place(shortened(v.Field, maxFieldPath))
+	var value any
+	var there bool
+	if inVM := k.effective(at); inVM != "" && d.VM != nil {
+		value, there = valueAt(d.VM, inVM)
+	} else {
+		value, there = valueAt(d.Object, at.path)
+	}
+	found.Error = &field.Error{Field: at.path, BadValue: value, Detail: onOneLine(v.Message)}
+	raw, long := value.(json.RawMessage)
+	if !there || long {
+		found.Error.BadValue = field.OmitValueType{}
+		if long {
+			found.Extent = sum(raw)
+		}
+	}
+	natural := field.ErrorTypeInvalid
+	if !there {
+		natural = field.ErrorTypeRequired
+	}
+	found.Error.Type = causeType(v.Reason, natural)
+	return found
+}
+
+// causeType is the type of a cause with a reason, or the natural one without.
+func causeType(reason policyv1alpha1.PolicyReason, natural field.ErrorType) field.ErrorType {
+	switch reason {
+	case policyv1alpha1.PolicyUnauthorized, policyv1alpha1.PolicyForbidden:
+		return field.ErrorTypeForbidden
+	case policyv1alpha1.PolicyInvalid:
+		return field.ErrorTypeInvalid
+	case policyv1alpha1.PolicyTooLarge:
+		return field.ErrorTypeTooLong
+	}
+	return natural
+}
+
+// severity is what a violation means.
+func (p *Policy) severity(warning bool) validators.Severity {
+	switch p.spec.Enforcement {
+	case policyv1alpha1.PolicyAudit:
+		return validators.Audit
+	case policyv1alpha1.PolicyWarn:
+		return validators.Warn
+	}
+	if warning {
+		return validators.Warn
+	}
+	return validators.Deny
+}
+
+func (p *Policy) allUndecided(s *subject, undecided []Undecided) []validators.Finding {
+	findings := make([]validators.Finding, 0, len(undecided))
+	for _, u := range undecided {
+		findings = append(findings, p.undecided(s, u))
+	}
+	return findings
+}
+
+func (p *Policy) undecided(s *subject, u Undecided) validators.Finding {
+	return p.failed(s, fmt.Sprintf("the policy cannot be decided: %s: %v", u.Field, u.Err))
+}
+
+// failed is a finding about the policy itself, under its failurePolicy. A policy that does not deny never does.
+// Of an update it is known only if what will run stays as it was.
+func (p *Policy) failed(s *subject, message string) validators.Finding {
+	return validators.Finding{
+		Rule: p.Rule(), Severity: p.severity(p.spec.FailurePolicy == policyv1alpha1.PolicyIgnore), Remedy: remedyOfUndecided,
+		Error:  &field.Error{Type: field.ErrorTypeInternal, Field: "spec", BadValue: field.OmitValueType{}, Detail: onOneLine(message)},
+		Extent: extentOf(s.documents),
+	}
+}
+
+// extentOf is a sum of what will run.
+func extentOf(d *cel.Documents) string {
+	if d.VM == nil {
+		return ""
+	}
+	data, err := json.Marshal([]any{d.VM.Labels, d.VM.Annotations, &d.VM.Spec})
+	if err != nil {
+		return ""
+	}
+	return sum(data)
+}

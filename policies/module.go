@@ -1,0 +1,148 @@
+package policies
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies/rego"
+)
+
+// module is the Evaluator of Rego.
+type module struct {
+	compiled *rego.Module
+}
+
+const moduleField = "spec.rego.module"
+
+func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (*module, []Problem) {
+	var kinds []string
+	for _, kind := range spec.Match.Kinds {
+		kinds = append(kinds, string(kind))
+	}
+	compiled, issues := rego.Compile(name, spec.Rego.Module, kinds...)
+	var problems []Problem
+	for _, issue := range issues {
+		problems = append(problems, Problem{Field: moduleField, Line: issue.Line, Column: issue.Column, Message: shortened(issue.Message, maxText)})
+	}
+	if compiled == nil {
+		return nil, problems
+	}
+	return &module{compiled}, problems
+}
+
+// Evaluate implements Evaluator.
+func (m *module) Evaluate(c *Case) ([]Violation, []Undecided) {
+	in, err := c.input.of(c.Documents)
+	if err != nil {
+		return nil, []Undecided{{moduleField, err}}
+	}
+	found, err := m.compiled.Eval(in, rego.Limits{Violations: maxViolations})
+	if err != nil {
+		return nil, []Undecided{{moduleField, err}}
+	}
+	violations := make([]Violation, 0, len(found))
+	for i := range found {
+		violations = append(violations, Violation{Message: found[i].Msg, Field: found[i].Field, Warn: found[i].Warn, More: found[i].More})
+	}
+	return violations, nil
+}
+
+// Unauditable implements Evaluator.
+func (m *module) Unauditable() []string {
+	var reasons []string
+	for _, document := range []string{"request", "requester"} {
+		if m.compiled.Reads(document) {
+			reasons = append(reasons, fmt.Sprintf("%s reads input.%s", moduleField, document))
+		}
+	}
+	return reasons
+}
+
+// EstimatedCost implements Evaluator.
+func (m *module) EstimatedCost() uint64 { return 0 }
+
+// input are the documents in the form that modules read, made when the first one does, and shared by all but for
+// the parameters. It belongs to one goroutine.
+type input struct {
+	shared *rego.Input
+}
+
+func (in *input) of(d *cel.Documents) (*rego.Input, error) {
+	if in.shared == nil {
+		made, err := rego.NewInput(regoDocuments(d))
+		if err != nil {
+			return nil, err
+		}
+		in.shared = made
+	}
+	return in.shared.With("params", d.Params), nil
+}
+
+// regoDocuments are the documents as expressions in CEL see them, by the same names.
+func regoDocuments(d *cel.Documents) map[string]any {
+	documents := map[string]any{
+		"object": d.Object, "oldObject": d.OldObject, "instancetype": d.Instancetype, "preference": d.Preference,
+		"provenance": layers(d), "platform": described(d),
+	}
+	if d.VM != nil {
+		documents["vm"] = &effectiveVM{"kubevirt.io/v1", "VirtualMachineInstance", withoutManagedFields(&d.VM.ObjectMeta), &d.VM.Spec}
+	}
+	if d.Namespace != nil {
+		documents["namespaceObject"] = &namespace{"v1", "Namespace", withoutManagedFields(&d.Namespace.ObjectMeta)}
+	}
+	if d.Request.Operation != "" {
+		documents["request"] = &d.Request
+	}
+	if d.Requester != "" {
+		documents["requester"] = d.Requester
+	}
+	return documents
+}
+
+// effectiveVM and namespace are what of these can be read.
+type effectiveVM struct {
+	APIVersion string                         `json:"apiVersion"`
+	Kind       string                         `json:"kind"`
+	Metadata   *metav1.ObjectMeta             `json:"metadata"`
+	Spec       *v1.VirtualMachineInstanceSpec `json:"spec"`
+}
+
+type namespace struct {
+	APIVersion string             `json:"apiVersion"`
+	Kind       string             `json:"kind"`
+	Metadata   *metav1.ObjectMeta `json:"metadata"`
+}
+
+func withoutManagedFields(meta *metav1.ObjectMeta) *metav1.ObjectMeta {
+	bare := *meta
+	bare.ManagedFields = nil
+	return &bare
+}
+
+// layers maps the paths of fields to the layers that set them; of two, the last counts.
+func layers(d *cel.Documents) map[string]string {
+	set := make(map[string]string, len(d.Provenance))
+	for i := range d.Provenance {
+		set[d.Provenance[i].Path] = d.Provenance[i].Layer
+	}
+	return set
+}
+
+// described is the cluster; nil if nothing is known of it.
+func described(d *cel.Documents) any {
+	if d.Facts == nil {
+		return nil
+	}
+	architecture := d.Facts.DefaultArchitecture
+	if d.VM != nil && d.VM.Spec.Architecture != "" {
+		architecture = d.VM.Spec.Architecture
+	}
+	return map[string]any{
+		"hypervisor": d.Facts.Hypervisor.Name, "hypervisorDevice": d.Facts.Hypervisor.Device, "architecture": architecture,
+		"defaultArchitecture": d.Facts.DefaultArchitecture, "featureGates": d.Facts.EnabledGates(),
+	}
+}

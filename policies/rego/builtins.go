@@ -1,0 +1,112 @@
+package rego
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// pure are the built-in functions that a module may call: what they return depends on their arguments alone, and
+// what they take is bounded by them, or by a guard.
+func pure() []string {
+	return []string{
+		// Operators.
+		"assign", "eq", "equal", "neq", "gt", "gte", "lt", "lte", "internal.member_2", "internal.member_3",
+		"plus", "minus", "mul", "div", "rem", "and", "or",
+		// Numbers.
+		"abs", "ceil", "floor", "round", "numbers.range", "numbers.range_step",
+		"bits.and", "bits.lsh", "bits.negate", "bits.or", "bits.rsh", "bits.xor",
+		// Collections.
+		"count", "max", "min", "product", "sort", "sum", "walk", "graph.reachable",
+		"array.concat", "array.flatten", "array.reverse", "array.slice", "intersection", "union",
+		"object.filter", "object.get", "object.keys", "object.remove", "object.subset", "object.union", "object.union_n",
+		"json.filter", "json.patch", "json.remove",
+		// Strings.
+		"concat", "contains", "endswith", "format_int", "indexof", "indexof_n", "internal.template_string", "lower",
+		"replace", "split", "sprintf", "startswith", "strings.any_prefix_match", "strings.any_suffix_match",
+		"strings.count", "strings.replace_n", "strings.reverse", "strings.split_n", "substring", "trim", "trim_left",
+		"trim_prefix", "trim_right", "trim_space", "trim_suffix", "upper",
+		"glob.match", "glob.quote_meta", "regex.find_all_string_submatch_n", "regex.find_n", "regex.is_valid",
+		"regex.match", "regex.replace", "regex.split", "regex.template_match",
+		// Types and formats.
+		"is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "type_name", "to_number",
+		"json.is_valid", "json.marshal", "json.marshal_with_options", "json.unmarshal",
+		"yaml.is_valid", "yaml.marshal", "yaml.unmarshal",
+		"base64.decode", "base64.encode", "base64.is_valid", "base64url.decode", "base64url.encode", "base64url.encode_no_pad",
+		"hex.decode", "hex.encode", "uri.is_valid", "uri.parse",
+		"urlquery.decode", "urlquery.decode_object", "urlquery.encode", "urlquery.encode_object",
+		"units.parse", "units.parse_bytes", "semver.compare", "semver.is_valid",
+		"crypto.hmac.equal", "crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512",
+		"crypto.md5", "crypto.sha1", "crypto.sha256",
+		"time.add_date", "time.clock", "time.date", "time.diff", "time.format", "time.parse_duration_ns",
+		"time.parse_ns", "time.parse_rfc3339_ns", "time.weekday",
+		// For whoever writes a policy: seen in a trace, and nowhere else.
+		"print", "internal.print", "trace",
+	}
+}
+
+// The reasons why a built-in function is missing.
+const (
+	talks       = "it talks to the network"
+	environment = "it depends on the process that it runs in"
+	changes     = "its result differs from one call to the next"
+	clock       = "it reads a clock, or keys and certificates that a clock makes invalid"
+	unbounded   = "what it takes has no bound"
+	elsewhere   = "it serves another purpose than judging a virtual machine"
+	deprecated  = "Rego v1 has no such function any more"
+)
+
+// refused are the others, with the reason. Every built-in function of OPA stands either here or in pure: a test
+// fails when a new one comes that nobody has decided about.
+func refused() map[string]string {
+	return map[string]string{
+		"http.send": talks, "net.lookup_ip_addr": talks,
+		"json.match_schema": talks, "json.verify_schema": talks, // for the schemas that a schema refers to
+		"net.cidr_contains": elsewhere, "net.cidr_contains_matches": elsewhere, "net.cidr_intersects": elsewhere,
+		"net.cidr_is_valid": elsewhere, "net.cidr_merge": elsewhere, "net.cidr_expand": unbounded,
+		"opa.runtime": environment,
+		"rand.intn":   changes, "uuid.rfc4122": changes, "uuid.parse": elsewhere,
+		"time.now_ns": clock,
+		"crypto.x509.parse_and_verify_certificates":              clock,
+		"crypto.x509.parse_and_verify_certificates_with_options": clock,
+		"crypto.x509.parse_certificate_request":                  elsewhere,
+		"crypto.x509.parse_certificates":                         elsewhere,
+		"crypto.x509.parse_keypair":                              elsewhere,
+		"crypto.x509.parse_rsa_private_key":                      elsewhere,
+		"crypto.parse_private_keys":                              elsewhere,
+		"io.jwt.decode":                                          elsewhere, "io.jwt.decode_verify": clock,
+		"io.jwt.encode_sign": changes, "io.jwt.encode_sign_raw": changes,
+		"io.jwt.verify_eddsa": clock, "io.jwt.verify_es256": clock, "io.jwt.verify_es384": clock, "io.jwt.verify_es512": clock,
+		"io.jwt.verify_hs256": clock, "io.jwt.verify_hs384": clock, "io.jwt.verify_hs512": clock,
+		"io.jwt.verify_ps256": clock, "io.jwt.verify_ps384": clock, "io.jwt.verify_ps512": clock,
+		"io.jwt.verify_rs256": clock, "io.jwt.verify_rs384": clock, "io.jwt.verify_rs512": clock,
+		"providers.aws.sign_req":  elsewhere,
+		"graph.reachable_paths":   unbounded,
+		"regex.globs_match":       unbounded,
+		"strings.render_template": unbounded,
+		"graphql.is_valid":        elsewhere, "graphql.parse": elsewhere, "graphql.parse_and_verify": elsewhere,
+		"graphql.parse_query": elsewhere, "graphql.parse_schema": elsewhere, "graphql.schema_is_valid": elsewhere,
+		"rego.metadata.chain": elsewhere, "rego.metadata.rule": elsewhere, "rego.parse_module": elsewhere,
+		"internal.test_case": elsewhere,
+		"all":                deprecated, "any": deprecated, "re_match": deprecated, "set_diff": deprecated, "net.cidr_overlap": deprecated,
+		"cast_array": deprecated, "cast_boolean": deprecated, "cast_null": deprecated, "cast_object": deprecated,
+		"cast_set": deprecated, "cast_string": deprecated,
+	}
+}
+
+// Builtins are the built-in functions of OPA that modules may not call, with the reason.
+func Builtins() (missing map[string]string) { return refused() }
+
+// capabilities are OPA's own, without the functions that are not pure and without a network, and with the guarded
+// forms, by names that no module can say.
+var capabilities = sync.OnceValue(func() *ast.Capabilities {
+	all := ast.CapabilitiesForThisVersion(ast.CapabilitiesRegoVersion(ast.RegoV1))
+	allowed := pure()
+	all.Builtins = slices.DeleteFunc(all.Builtins, func(b *ast.Builtin) bool { return !slices.Contains(allowed, b.Name) })
+	for _, b := range guardedBuiltins() {
+		all.Builtins = append(all.Builtins, b.Decl)
+	}
+	all.AllowNet = []string{}
+	return all
+})

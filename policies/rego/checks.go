@@ -1,0 +1,210 @@
+package rego
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/types"
+)
+
+// Bounds of what is written in a module.
+const (
+	maxDepth  = 100    // expressions in one another
+	maxShared = 10_000 // values that a variable stands for, when each mention of another counts
+)
+
+func at(location *ast.Location, format string, args ...any) Issue {
+	issue := Issue{Message: shorten(fmt.Sprintf(format, args...), maxMessage)}
+	if location != nil {
+		issue.Line, issue.Column = location.Row, location.Col
+	}
+	return issue
+}
+
+// tooLarge looks at the text before anything else does.
+func tooLarge(module string) []Issue {
+	if len(module) > MaxModuleBytes {
+		return []Issue{{Message: fmt.Sprintf("the module has %d bytes, where %d are the most", len(module), MaxModuleBytes)}}
+	}
+	if lines := strings.Count(strings.TrimSuffix(module, "\n"), "\n") + 1; lines > MaxModuleLines {
+		return []Issue{{Line: MaxModuleLines + 1, Column: 1, Message: fmt.Sprintf("the module has %d lines, where %d are the most", lines, MaxModuleLines)}}
+	}
+	return nil
+}
+
+func ruleCount(module *ast.Module) []Issue {
+	count := 0
+	ast.WalkRules(module, func(*ast.Rule) bool { count++; return false })
+	if count > MaxRules {
+		return []Issue{at(module.Rules[len(module.Rules)-1].Loc(), "the module has %d rules, where %d are the most", count, MaxRules)}
+	}
+	return nil
+}
+
+// depth refuses what is nested so deep that compiling it would take long.
+func depth(module *ast.Module) []Issue {
+	v := &depthVisitor{}
+	visitor := ast.NewBeforeAfterVisitor(v.before, v.after)
+	visitor.Walk(module)
+	ast.WalkRules(module, func(rule *ast.Rule) bool {
+		if rule.Head.Key != nil { // the visitor passes by the keys of sets
+			visitor.Walk(rule.Head.Key)
+		}
+		return false
+	})
+	return v.issues
+}
+
+type depthVisitor struct {
+	depth  int
+	place  *ast.Location
+	issues []Issue
+}
+
+func (v *depthVisitor) before(x any) bool {
+	if node, ok := x.(ast.Node); ok && node.Loc() != nil {
+		v.place = node.Loc()
+	}
+	if v.depth++; v.depth <= 2*maxDepth { // a term and its value are two
+		return false
+	}
+	if len(v.issues) == 0 {
+		v.issues = append(v.issues, at(v.place, "the expression is nested deeper than %d levels", maxDepth))
+	}
+	return true
+}
+
+func (v *depthVisitor) after(any) { v.depth-- }
+
+// ruleName is the first part of what a rule defines.
+func ruleName(rule *ast.Rule) string {
+	ref := rule.Head.Ref()
+	name, _ := ref[0].Value.(ast.Var)
+	return string(name)
+}
+
+// contract holds the module to its rules: at least one of deny and warn, and both are sets of violations.
+func contract(module *ast.Module) []Issue {
+	var issues []Issue
+	asked := false
+	for _, rule := range module.Rules {
+		name := ruleName(rule)
+		if name != denyRule && name != warnRule {
+			continue
+		}
+		asked = true
+		head := rule.Head
+		if len(head.Args) > 0 || len(head.Ref()) != 1 || head.RuleKind() != ast.MultiValue || head.Key == nil {
+			issues = append(issues, at(rule.Loc(), `%s must be a set of violations: %s contains {"msg": "…"} if { … }`, name, name))
+			continue
+		}
+		issues = append(issues, violation(name, head.Key)...)
+	}
+	if !asked {
+		issues = append(issues, at(module.Package.Loc(), `the module has neither deny nor warn, so it judges nothing: deny contains {"msg": "…"} if { … }`))
+	}
+	return issues
+}
+
+// violation checks an element that stands in the rule itself.
+func violation(rule string, element *ast.Term) []Issue {
+	switch v := element.Value.(type) {
+	case ast.Null, ast.Boolean, ast.Number, *ast.Array, ast.Set, *ast.ArrayComprehension, *ast.SetComprehension:
+		return []Issue{at(element.Loc(), "%s contains %s, which is neither a message nor an object with msg and field", rule, ast.ValueName(v))}
+	case ast.Object:
+		return violationObject(rule, element, v)
+	}
+	return nil
+}
+
+func violationObject(rule string, element *ast.Term, object ast.Object) []Issue {
+	var issues []Issue
+	if object.Get(ast.InternedTerm("msg")) == nil {
+		issues = append(issues, at(element.Loc(), "%s contains an object without msg", rule))
+	}
+	object.Foreach(func(key, _ *ast.Term) {
+		if name, ok := key.Value.(ast.String); ok && name != "msg" && name != "field" {
+			issues = append(issues, at(key.Loc(), "%s contains an object with %s, where it may have msg and field", rule, string(name)))
+		}
+	})
+	return issues
+}
+
+// elementTypes checks elements that are computed, as far as the compiler knows their types.
+func elementTypes(compiler *ast.Compiler, module *ast.Module) []Issue {
+	var issues []Issue
+	for _, rule := range module.Rules {
+		name := ruleName(rule)
+		if name != denyRule && name != warnRule {
+			continue
+		}
+		set, ok := compiler.TypeEnv.GetByRef(module.Package.Path.Append(ast.StringTerm(name))).(*types.Set)
+		if ok && !mayBeViolation(set.Of()) {
+			return append(issues, at(rule.Loc(), "%s contains %s, where a message or an object with msg and field is meant", name, types.Sprint(set.Of())))
+		}
+	}
+	return issues
+}
+
+// mayBeViolation tells whether every alternative of a type may be a violation.
+func mayBeViolation(t types.Type) bool {
+	switch t := t.(type) {
+	case types.Any:
+		for _, alternative := range t {
+			if !mayBeViolation(alternative) {
+				return false
+			}
+		}
+		return true
+	case types.String:
+		return true
+	case *types.Object:
+		if t.DynamicProperties() != nil {
+			return true
+		}
+		for _, p := range t.StaticProperties() {
+			if p.Key == "msg" {
+				_, isString := p.Value.(types.String)
+				_, isAny := p.Value.(types.Any)
+				return isString || isAny
+			}
+		}
+	}
+	return false
+}
+
+// builtinsUsed refuses the functions that are not pure, with the reason.
+func builtinsUsed(module *ast.Module) []Issue {
+	missing := refused()
+	var issues []Issue
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if name, ok := builtinName(ref); ok && missing[name] != "" && !defines(module, ref) {
+			issues = append(issues, at(ref[0].Loc(), "%s is not there for policies: %s", name, missing[name]))
+		}
+		return false
+	})
+	return issues
+}
+
+// defines tells whether the module has a rule by the name that a reference begins with.
+func defines(module *ast.Module, ref ast.Ref) bool {
+	for _, rule := range module.Rules {
+		if rule.Head.Ref()[0].Equal(ref[0]) {
+			return true
+		}
+	}
+	return false
+}
+
+// dataUsed refuses data that is not the module's own: there is none.
+func dataUsed(module *ast.Module) []Issue {
+	var issues []Issue
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if ref[0].Equal(ast.DefaultRootDocument) && !ref.HasPrefix(module.Package.Path) {
+			issues = append(issues, at(ref[0].Loc(), "%s is not in this module, and there is no other data", ref))
+		}
+		return false
+	})
+	return issues
+}

@@ -1,0 +1,251 @@
+package rego
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Bounds of a module. They are far from what a person writes, and keep compiling it below a second.
+const (
+	MaxModuleBytes = 256 << 10
+	MaxModuleLines = 10_000
+	MaxRules       = 1_000
+	maxIssues      = 20
+	maxMessage     = 1 << 10
+)
+
+// The rules that a module is asked for.
+const (
+	denyRule = "deny"
+	warnRule = "warn"
+)
+
+// Issue is why a module cannot be used. Line and Column count from 1; both are 0 for the module as a whole.
+type Issue struct {
+	Line, Column int
+	Message      string
+}
+
+// Module is a module that was compiled. It is immutable, and safe for concurrent use.
+type Module struct {
+	name      string
+	compiler  *ast.Compiler
+	query     ast.Body
+	documents documentSet
+	// parsed is the module as it was written, for coverage.
+	parsed *ast.Module
+}
+
+// Name is what the module was compiled under.
+func (m *Module) Name() string { return m.name }
+
+// Reads tells whether the module looks at a document, by its name in Documents: one that reads request or requester
+// cannot be audited.
+func (m *Module) Reads(document string) bool {
+	i, known := slices.BinarySearch(documentNames(), document)
+	return known && m.documents&(1<<i) != 0
+}
+
+// Compile checks and prepares a module. The name is for messages. If the policy is for one kind, VirtualMachine,
+// VirtualMachineInstance or VirtualMachinePool, the fields of object and oldObject are checked too. The module is nil
+// if there are issues. It takes milliseconds: compile a module when it changes, and not when it is asked.
+func Compile(name, module string, kinds ...string) (compiled *Module, issues []Issue) {
+	defer func() {
+		if r := recover(); r != nil {
+			compiled, issues = nil, []Issue{{Message: fmt.Sprintf("the compiler of Rego failed on this module: %s", shorten(fmt.Sprint(r), maxMessage))}}
+		}
+	}()
+	if issues := tooLarge(module); len(issues) > 0 {
+		return nil, issues
+	}
+	parsed, err := ast.ParseModuleWithOpts(name, module, ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: capabilities()})
+	if err != nil {
+		return nil, issuesOf(err)
+	}
+	if parsed == nil {
+		return nil, []Issue{{Message: "the module is empty"}}
+	}
+	for _, check := range []func(*ast.Module) []Issue{ruleCount, depth, contract, builtinsUsed, dataUsed, sharing} {
+		if issues := check(parsed); len(issues) > 0 {
+			return nil, bounded(issues)
+		}
+	}
+	if issues := typeCheck(name, parsed, kinds); len(issues) > 0 {
+		return nil, issues
+	}
+	return prepare(name, parsed)
+}
+
+// typeCheck compiles a copy of the module against the types of the documents. What it learns is not kept: it takes
+// a hundred kilobytes, and evaluation has no use for it.
+func typeCheck(name string, parsed *ast.Module, kinds []string) []Issue {
+	compiler := compile(name, parsed.Copy(), schemas(parsed, kinds))
+	if compiler.Failed() {
+		return issuesOf(compiler.Errors)
+	}
+	return elementTypes(compiler, parsed)
+}
+
+// prepare compiles the module for evaluation: its calls go to the guarded forms of the functions.
+func prepare(name string, parsed *ast.Module) (*Module, []Issue) {
+	module := parsed.Copy()
+	compiler := compile(name, module, nil)
+	if compiler.Failed() {
+		return nil, issuesOf(compiler.Errors)
+	}
+	for _, m := range compiler.Modules {
+		guardCalls(m)
+	}
+	return &Module{
+		name: name, compiler: compiler, parsed: parsed, documents: documentsIn(parsed), query: queryFor(parsed),
+	}, nil
+}
+
+func compile(name string, module *ast.Module, types *ast.SchemaSet) *ast.Compiler {
+	compiler := ast.NewCompiler().
+		WithCapabilities(capabilities()).WithDefaultRegoVersion(ast.RegoV1).
+		WithSchemas(types).WithStrict(true).WithEnablePrintStatements(true).SetErrorLimit(maxIssues)
+	compiler.Compile(map[string]*ast.Module{name: module})
+	return compiler
+}
+
+// guardCalls renames the functions that have a guarded form. It comes after everything that reports their names.
+func guardCalls(module *ast.Module) {
+	guards := guardedBuiltins()
+	ast.WalkTerms(module, func(term *ast.Term) bool {
+		ref, ok := term.Value.(ast.Ref)
+		if !ok {
+			return false
+		}
+		if name, ok := builtinName(ref); ok && guards[guardPrefix+name] != nil {
+			term.Value = ast.Ref{ast.VarTerm(guardPrefix + name)}
+		}
+		return false
+	})
+}
+
+// builtinName is the name that a reference has, if it may be that of a built-in function.
+func builtinName(ref ast.Ref) (string, bool) {
+	if len(ref) > 4 || ref[0].Equal(ast.InputRootDocument) || ref[0].Equal(ast.DefaultRootDocument) {
+		return "", false
+	}
+	parts := make([]string, len(ref))
+	for i, term := range ref {
+		switch v := term.Value.(type) {
+		case ast.Var:
+			parts[i] = string(v)
+		case ast.String:
+			parts[i] = string(v)
+		default:
+			return "", false
+		}
+	}
+	return strings.Join(parts, "."), true
+}
+
+// queryFor asks for the sets that the module has.
+func queryFor(module *ast.Module) ast.Body {
+	var query ast.Body
+	for _, name := range []string{denyRule, warnRule} {
+		if slices.ContainsFunc(module.Rules, func(r *ast.Rule) bool { return ruleName(r) == name }) {
+			set := module.Package.Path.Append(ast.StringTerm(name))
+			query.Append(ast.Equality.Expr(ast.VarTerm(name), ast.NewTerm(set)))
+		}
+	}
+	return query
+}
+
+// issuesOf are the errors of the parser or the compiler.
+func issuesOf(err error) []Issue {
+	var errs ast.Errors
+	var single *ast.Error
+	switch {
+	case errors.As(err, &errs):
+	case errors.As(err, &single):
+		errs = ast.Errors{single}
+	default:
+		return []Issue{{Message: shorten(err.Error(), maxMessage)}}
+	}
+	issues := make([]Issue, 0, len(errs))
+	for _, e := range errs {
+		issue := Issue{Message: shorten(messageOf(e), maxMessage)}
+		if e.Location != nil && e.Location.Row > 0 {
+			issue.Line, issue.Column = e.Location.Row, e.Location.Col
+		}
+		issues = append(issues, issue)
+	}
+	return bounded(issues)
+}
+
+// messageOf says what the compiler has to say in one line.
+func messageOf(e *ast.Error) string {
+	detail, ok := e.Details.(*ast.RefErrInvalidDetail)
+	if !ok || len(detail.OneOf) == 0 || detail.Pos >= len(detail.Ref) {
+		return withDetails(e)
+	}
+	wrong := strings.Trim(detail.Ref[detail.Pos].String(), `"`)
+	parent := detail.Ref[:detail.Pos].String()
+	return fmt.Sprintf("%s has no %s; it has %s", parent, wrong, alike(wrong, detail.OneOf))
+}
+
+// withDetails adds what the type checker had and what it wanted.
+func withDetails(e *ast.Error) string {
+	switch e.Details.(type) {
+	case *ast.ArgErrDetail, *ast.UnificationErrDetail:
+		tidy := strings.NewReplacer("left  :", "left:", "right :", "right:", ", ???", "", "???", "") // ??? stands for the result
+		return fmt.Sprintf("%s (%s)", e.Message, tidy.Replace(strings.Join(e.Details.Lines(), ", ")))
+	}
+	return e.Message
+}
+
+// alike lists what there is, first what begins like the word.
+func alike(word string, values []ast.Value) string {
+	names := make([]string, 0, len(values))
+	for _, v := range values {
+		names = append(names, strings.Trim(v.String(), `"`))
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return cmp.Or(cmp.Compare(commonPrefix(b, word), commonPrefix(a, word)), cmp.Compare(a, b))
+	})
+	const shown = 10
+	if more := len(names) - shown; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:shown], ", "), more)
+	}
+	return strings.Join(names, ", ")
+}
+
+func commonPrefix(a, b string) int {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// bounded sorts issues, those of the module as a whole last, and cuts off what is too many.
+func bounded(issues []Issue) []Issue {
+	slices.SortStableFunc(issues, func(a, b Issue) int {
+		if (a.Line == 0) != (b.Line == 0) {
+			return cmp.Compare(b.Line, a.Line)
+		}
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
+	})
+	issues = slices.Compact(issues)
+	if more := len(issues) - maxIssues; more > 0 {
+		issues = append(issues[:maxIssues:maxIssues], Issue{Message: fmt.Sprintf("and %d more", more)})
+	}
+	return issues
+}
+
+// shorten cuts a text at a number of bytes, between two characters.
+func shorten(s string, bytes int) string {
+	if len(s) <= bytes {
+		return s
+	}
+	return strings.ToValidUTF8(s[:bytes], "") + "…"
+}

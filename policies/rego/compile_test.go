@@ -1,0 +1,226 @@
+package rego
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// head is what the modules of these tests begin with: one line, and a rule on the next.
+const head = "package test\n"
+
+func TestCompileRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		module string
+		kinds  []string
+		want   []Issue
+	}{
+		"nothing":        {"", nil, []Issue{{0, 0, "empty module"}}},
+		"no package":     {"deny contains \"no\"", nil, []Issue{{1, 1, "package expected"}}},
+		"a syntax error": {head + "deny contains msg if {\n  msg := \"a\" +\n}", nil, []Issue{{4, 1, "unexpected } token"}}},
+		"v0": {head + "deny[msg] { msg := \"no\" }", nil, []Issue{
+			{2, 1, "`contains` keyword is required for partial set rules"}, {2, 1, "`if` keyword is required before rule body"},
+		}},
+		"v0 by import":          {"package test\nimport future.keywords\nallow { true }", nil, []Issue{{3, 1, "`if` keyword is required before rule body"}}},
+		"an undefined function": {head + "deny contains msg if msg := shout(\"a\")", nil, []Issue{{2, 29, "undefined function shout"}}},
+		"a wrong number of arguments": {head + "deny contains msg if msg := upper(\"a\", \"b\")", nil, []Issue{
+			{2, 29, "upper: arity mismatch (have: (string, string), want: (x: string))"},
+		}},
+		"a type error":         {head + "deny contains msg if { msg := \"a\"; 1 == \"a\" }", nil, []Issue{{2, 36, "match error (left: number, right: string)"}}},
+		"a wrong argument":     {head + "deny contains msg if msg := upper(5)", nil, []Issue{{2, 29, "upper: invalid argument(s) (have: (number), want: (x: string, y: string))"}}},
+		"an unused variable":   {head + "deny contains \"a\" if { x := 1 }", nil, []Issue{{2, 24, "assigned var x unused"}}},
+		"an unused import":     {"package test\nimport input.vm\ndeny contains \"a\"", nil, []Issue{{2, 1, "import input.vm unused"}}},
+		"an unsafe variable":   {head + "deny contains \"a\" if not x == 1", nil, []Issue{{2, 22, "var x is unsafe"}}},
+		"recursion":            {head + "deny contains x if some x in deny", nil, []Issue{{2, 1, "rule data.test.deny is recursive: data.test.deny -> data.test.deny"}}},
+		"a recursive function": {head + "f(x) := f(x)\ndeny contains f(1)", nil, []Issue{{2, 1, "rule data.test.f is recursive: data.test.f -> data.test.f"}}},
+
+		"neither deny nor warn": {head + "allow if true", nil, []Issue{
+			{1, 1, `the module has neither deny nor warn, so it judges nothing: deny contains {"msg": "…"} if { … }`},
+		}},
+		"a complete deny":  {head + "deny := true", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
+		"a default":        {head + "default warn := false", nil, []Issue{{2, 1, `warn must be a set of violations: warn contains {"msg": "…"} if { … }`}}},
+		"a function":       {head + "deny(x) := x", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
+		"a deny of deny":   {head + "deny.a contains \"x\"", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
+		"an object":        {head + "deny[\"a\"] := 1", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
+		"a number":         {head + "deny contains 42", nil, []Issue{{2, 15, "deny contains number, which is neither a message nor an object with msg and field"}}},
+		"no msg":           {head + "deny contains {\"field\": \"spec\"}", nil, []Issue{{2, 15, "deny contains an object without msg"}}},
+		"a misspelt field": {head + "deny contains {\"msg\": \"a\", \"path\": \"spec\"}", nil, []Issue{{2, 28, "deny contains an object with path, where it may have msg and field"}}},
+		"a computed number": {head + "deny contains n if n := count(input.vm.spec.volumes)", nil, []Issue{
+			{2, 1, "deny contains number, where a message or an object with msg and field is meant"},
+		}},
+
+		"a function that talks": {head + "deny contains \"a\" if http.send({\"method\": \"get\", \"url\": \"http://x\"}).status_code == 200", nil, []Issue{
+			{2, 22, "http.send is not there for policies: it talks to the network"},
+		}},
+		"a clock":       {head + "deny contains \"a\" if time.now_ns() > 5", nil, []Issue{{2, 22, "time.now_ns is not there for policies: it reads a clock, or keys and certificates that a clock makes invalid"}}},
+		"the runtime":   {head + "deny contains opa.runtime().env.HOME", nil, []Issue{{2, 15, "opa.runtime is not there for policies: it depends on the process that it runs in"}}},
+		"net.":          {head + "deny contains \"a\" if net.cidr_contains(\"10.0.0.0/8\", \"10.0.0.1\")", nil, []Issue{{2, 22, "net.cidr_contains is not there for policies: it serves another purpose than judging a virtual machine"}}},
+		"a mock":        {head + "deny contains \"a\" if true with http.send as 1", nil, []Issue{{2, 32, "http.send is not there for policies: it talks to the network"}}},
+		"foreign data":  {head + "deny contains \"a\" if data.other.x", nil, []Issue{{2, 22, "data.other.x is not in this module, and there is no other data"}}},
+		"all data":      {head + "deny contains \"a\" if data[_].x", nil, []Issue{{2, 22, "data[_].x is not in this module, and there is no other data"}}},
+		"imported data": {"package test\nimport data.lib\ndeny contains lib.x", nil, []Issue{{2, 8, "data.lib is not in this module, and there is no other data"}}},
+
+		"an unknown document": {head + "deny contains \"a\" if input.wm.spec", nil, []Issue{
+			{2, 22, "input has no wm; it has instancetype, namespaceObject, object, oldObject, params, platform, preference, provenance, request, requester and 1 more"},
+		}},
+		"a misspelt path": {head + "deny contains \"a\" if input.vm.spec.domian.memory", nil, []Issue{
+			{2, 22, "input.vm.spec has no domian; it has domain, dnsConfig, dnsPolicy, accessCredentials, affinity, architecture, evictionStrategy, hostname, livenessProbe, networks and 13 more"},
+		}},
+		"a misspelt path of a variable": {head + "deny contains \"a\" if { some d in input.vm.spec.domain.devices.disks; d.disk.buss == \"sata\" }", nil, []Issue{
+			{2, 70, "d.disk has no buss; it has bus, pciAddress, readonly"},
+		}},
+		"a quantity is a string":     {head + "deny contains \"a\" if input.vm.spec.domain.memory.guest == 8", nil, []Issue{{2, 22, "match error (left: string, right: number)"}}},
+		"a misspelt path of object":  {head + "deny contains \"a\" if input.object.spec.running_", []string{"VirtualMachine"}, []Issue{{2, 22, "input.object.spec has no running_; it has running, runStrategy, dataVolumeTemplates, instancetype, preference, template, updateVolumesStrategy"}}},
+		"a misspelt path in a pool":  {head + "deny contains \"a\" if input.oldObject.spec.x", []string{"VirtualMachinePool"}, []Issue{{2, 22, "input.oldObject.spec has no x; it has autohealing, maxUnavailable, nameGeneration, paused, replicas, scaleInStrategy, selector, updateStrategy, virtualMachineTemplate"}}},
+		"a misspelt instancetype":    {head + "deny contains \"a\" if input.instancetype.spec.cpu", nil, []Issue{{2, 22, "input.instancetype has no spec; it has schedulerName, annotations, cpu, gpus, hostDevices, ioThreads, ioThreadsPolicy, launchSecurity, memory, nodeSelector"}}},
+		"a misspelt requester":       {head + "deny contains \"a\" if input.requester == 5", nil, []Issue{{2, 22, "match error (left: string, right: number)"}}},
+		"a misspelt namespaceObject": {head + "deny contains \"a\" if input.namespaceObject.labels", nil, []Issue{{2, 22, "input.namespaceObject has no labels; it has apiVersion, kind, metadata"}}},
+
+		"a status":       {head + "deny contains \"a\" if input.vm.status.phase == \"Running\"", nil, []Issue{{2, 22, "input.vm has no status; it has spec, apiVersion, kind, metadata"}}},
+		"managed fields": {head + "deny contains \"a\" if input.vm.metadata.managedFields", nil, []Issue{{2, 22, "input.vm.metadata has no managedFields; it has annotations, creationTimestamp, deletionGracePeriodSeconds, deletionTimestamp, finalizers, generateName, generation, labels, name, namespace and 4 more"}}},
+
+		"a number out of proportion": {head + "deny contains \"a\" if 1e999999999 > 2", nil, []Issue{{2, 22, "number too big"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module, issues := Compile("test.rego", test.module, test.kinds...)
+			if diff := cmp.Diff(test.want, issues); diff != "" {
+				t.Error(diff)
+			}
+			if module != nil {
+				t.Error("there is a module in spite of the issues")
+			}
+		})
+	}
+}
+
+// TestCompileIsBounded throws modules at the compiler that are large in one way or another.
+func TestCompileIsBounded(t *testing.T) {
+	doubled := func(join string, lines int) string {
+		s := " x0 := [1, 2]\n"
+		for i := range lines {
+			s += fmt.Sprintf(" x%d := "+join+"\n", i+1, i, i)
+		}
+		return s
+	}
+	distinct := func(rules int) string {
+		var s strings.Builder
+		for i := range rules {
+			fmt.Fprintf(&s, "r%d if input.vm.spec.hostname == \"%d\"\n", i, i)
+		}
+		return s.String()
+	}
+	for name, test := range map[string]struct{ module, want string }{
+		"bytes":    {head + "# " + strings.Repeat("x", MaxModuleBytes), "the module has 262159 bytes, where 262144 are the most"},
+		"lines":    {head + strings.Repeat("\n", MaxModuleLines), "the module has 10001 lines, where 10000 are the most"},
+		"rules":    {head + "deny contains \"a\"\n" + distinct(MaxRules), "the module has 1001 rules, where 1000 are the most"},
+		"clauses":  {head + "deny contains \"a\"\nx := 1 if input.vm" + strings.Repeat(" else := 2 if input.vm", MaxRules), "the module has 1002 rules, where 1000 are the most"},
+		"brackets": {head + "x := " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "max parsing recursion depth exceeded"},
+		"lists":    {head + "x := " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "the expression is nested deeper than 100 levels"},
+		"objects":  {head + "x := " + strings.Repeat("{1: ", 5000) + "1" + strings.Repeat("}", 5000), "the expression is nested deeper than 100 levels"},
+		"sums":     {head + "x := " + strings.Repeat("1 + ", 5000) + "1", "the expression is nested deeper than 100 levels"},
+		"calls":    {head + "f(x) := x\ny := " + strings.Repeat("f(", 3000) + "1" + strings.Repeat(")", 3000), "the expression is nested deeper than 100 levels"},
+		"indices":  {head + "x := " + strings.Repeat("input.params[", 5000) + "1" + strings.Repeat("]", 5000), "the expression is nested deeper than 100 levels"},
+		"every":    {head + "x if { " + strings.Repeat("every z in [1] { ", 200) + "z == 1" + strings.Repeat("}", 200) + " }", "the expression is nested deeper than 100 levels"},
+		"digits":   {head + "x := " + strings.Repeat("9", 200_000), "number too big"},
+		"doubled lists": {
+			head + "deny contains \"a\" if {\n" + doubled("[x%d, x%d]", 40) + " count(x40) == 2 }", "x12 would hold more than 10000 values, because it repeats lists or objects",
+		},
+		"doubled objects": {
+			head + "deny contains \"a\" if {\n" + doubled("{\"a\": x%d, \"b\": x%d}", 40) + " count(x40) == 2 }", "x11 would hold more than 10000 values, because it repeats lists or objects",
+		},
+		"doubled rules": {
+			head + "x0 := [1]\ndeny contains \"a\" if x40 == 5\n" + strings.ReplaceAll(doubled("[x%d, data.test.x%d]", 40), " x0 := [1, 2]\n", ""), "x12 would hold more than 10000 values, because it repeats lists or objects",
+		},
+		"doubled calls": {
+			head + "f(x) := [x, x]\ndeny contains \"a\" if " + strings.Repeat("f(", 40) + "1" + strings.Repeat(")", 40) + " == 5", "a call would return more than 10000 values, because it repeats lists or objects",
+		},
+		"unknown functions": {head + "deny contains \"a\"\n" + strings.Repeat("x if nope(1)\n", 500), "undefined function nope"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			start := time.Now()
+			_, issues := Compile("test.rego", test.module)
+			if took := time.Since(start); took > 5*time.Second {
+				t.Errorf("it took %s", took)
+			}
+			if len(issues) == 0 || issues[0].Message != test.want {
+				t.Errorf("got %v, want %q", issues, test.want)
+			}
+			if len(issues) > maxIssues+1 {
+				t.Errorf("%d issues are reported", len(issues))
+			}
+		})
+	}
+}
+
+// TestCompileTakesTenThousandLines shows that a module of the largest size is no problem by itself.
+func TestCompileTakesTenThousandLines(t *testing.T) {
+	var module strings.Builder
+	module.WriteString(head)
+	for i := range MaxRules {
+		fmt.Fprintf(&module, "deny contains \"%d\" if {\n\n\n\tinput.params.n == %d\n\n\n\n\n}\n\n", i, i)
+	}
+	text := strings.TrimSuffix(module.String(), "\n\n")
+	if lines := strings.Count(text, "\n") + 1; lines < MaxModuleLines-10 || lines > MaxModuleLines {
+		t.Fatalf("the module of this test has %d lines", lines)
+	}
+	start := time.Now()
+	compiled, issues := Compile("large.rego", text)
+	if len(issues) > 0 {
+		t.Fatal(issues)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	violations, err := compiled.Eval(input(t, map[string]any{"params": map[string]any{"n": 777}}), Limits{})
+	if diff := cmp.Diff([]Violation{{Msg: "777"}}, violations); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+// TestCompileTakes lists what a module may do.
+func TestCompileTakes(t *testing.T) {
+	for name, test := range map[string]struct {
+		module string
+		kinds  []string
+		reads  []string
+	}{
+		"a message":               {head + "deny contains \"a\" if input.requester == \"bob\"", nil, []string{"requester"}},
+		"an object":               {head + "warn contains {\"msg\": \"a\", \"field\": \"spec\"}", nil, nil},
+		"any package":             {"package kubernetes.admission[\"x y\"]\ndeny contains \"a\" if data.kubernetes.admission[\"x y\"].p\np if input.params.p", nil, []string{"params"}},
+		"imports":                 {"package test\nimport rego.v1\nimport input.vm as machine\ndeny contains \"a\" if machine.spec.hostname == \"x\"", nil, []string{"vm"}},
+		"future keywords":         {"package test\nimport future.keywords.if\ndeny contains \"a\" if true", nil, nil},
+		"computed documents":      {head + "deny contains \"a\" if input[x].metadata.name == \"y\"", nil, documentNames()},
+		"object of several kinds": {head + "deny contains \"a\" if input.object.spec.whatever", []string{"VirtualMachine", "VirtualMachineInstance"}, []string{"object"}},
+		"an unknown kind":         {head + "deny contains \"a\" if input.object.spec.whatever", []string{"VirtualMachineTemplate"}, []string{"object"}},
+		"object of a kind":        {head + "deny contains \"a\" if input.object.spec.template.spec.hostname == \"x\"", []string{"VirtualMachine"}, []string{"object"}},
+		"labels":                  {head + "deny contains \"a\" if not input.vm.metadata.labels[\"example.com/team\"]", nil, []string{"vm"}},
+		"a helper":                {head + "big(q) if units.parse_bytes(q) > 1\ndeny contains \"a\" if big(input.vm.spec.domain.memory.guest)", nil, []string{"vm"}},
+		"print and trace":         {head + "deny contains \"a\" if { print(input.vm); trace(\"here\") }", nil, []string{"vm"}},
+		"a name like a function":  {head + "any := 5\ndeny contains \"a\" if any == 5", nil, nil},
+		"a template string":       {head + "deny contains $\"no {input.requester}\"", nil, []string{"requester"}},
+		"a computed element":      {head + "deny contains v if some v in input.params.list", nil, []string{"params"}},
+		"a mocked input":          {head + "deny contains \"a\" if p with input.params as {\"x\": 1}\np if input.params.x == 1", nil, []string{"params"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			module, issues := Compile("test.rego", test.module, test.kinds...)
+			if len(issues) > 0 {
+				t.Fatal(issues)
+			}
+			var reads []string
+			for _, document := range documentNames() {
+				if module.Reads(document) {
+					reads = append(reads, document)
+				}
+			}
+			if diff := cmp.Diff(test.reads, reads); diff != "" {
+				t.Error(diff)
+			}
+			if module.Name() != "test.rego" {
+				t.Errorf("its name is %q", module.Name())
+			}
+		})
+	}
+}

@@ -1,0 +1,221 @@
+package rego
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+)
+
+// Documents are the names that a module may read below input, each with the Go type that its fields are checked
+// against; nil for one whose shape is not known before it comes.
+func Documents() map[string]reflect.Type {
+	return map[string]reflect.Type{
+		"object":          nil, // by the kinds that a policy is for; see Compile
+		"oldObject":       nil,
+		"vm":              reflect.TypeFor[effectiveVM](),
+		"request":         nil,
+		"params":          nil,
+		"namespaceObject": reflect.TypeFor[namespace](),
+		"platform":        nil,
+		"provenance":      nil,
+		"instancetype":    reflect.TypeFor[instancetypev1beta1.VirtualMachineInstancetypeSpec](),
+		"preference":      reflect.TypeFor[instancetypev1beta1.VirtualMachinePreferenceSpec](),
+		"requester":       reflect.TypeFor[string](),
+	}
+}
+
+// effectiveVM is what there is of a VirtualMachineInstance before it runs.
+type effectiveVM struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	Spec v1.VirtualMachineInstanceSpec `json:"spec"`
+}
+
+// namespace is what a policy may know of one.
+type namespace struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+// kinds are the types of object and oldObject in a policy for one kind.
+func kinds() map[string]reflect.Type {
+	return map[string]reflect.Type{
+		"VirtualMachine":         reflect.TypeFor[v1.VirtualMachine](),
+		"VirtualMachineInstance": reflect.TypeFor[v1.VirtualMachineInstance](),
+		"VirtualMachinePool":     reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
+	}
+}
+
+// documentNames are the names in the order of their bits in a documentSet.
+var documentNames = sync.OnceValue(func() []string {
+	var names []string
+	for name := range Documents() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+})
+
+// documentSet has one bit for each document that a module reads.
+type documentSet uint32
+
+// documentsIn are the documents that a module reads; all of them if it reads input as a whole, or by a name that
+// it computes.
+func documentsIn(module *ast.Module) documentSet {
+	all := documentSet(1)<<len(documentNames()) - 1
+	var set documentSet
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if !ref[0].Equal(ast.InputRootDocument) {
+			return false
+		}
+		if len(ref) == 1 {
+			set = all
+			return false
+		}
+		name, constant := ref[1].Value.(ast.String)
+		if !constant {
+			set = all
+		} else if i, known := slices.BinarySearch(documentNames(), string(name)); known {
+			set |= 1 << i
+		}
+		return false
+	})
+	return set
+}
+
+// schemas tell the compiler the type of input in a policy for the kinds.
+func schemas(module *ast.Module, of []string) *ast.SchemaSet {
+	documents := Documents()
+	if len(of) == 1 {
+		documents["object"] = kinds()[of[0]]
+		documents["oldObject"] = documents["object"]
+	}
+	b := &schemaBuilder{mentioned: mentionedIn(module), definitions: map[string]any{}}
+	properties := map[string]any{}
+	for name, t := range documents {
+		properties[name] = map[string]any{}
+		if t != nil {
+			properties[name] = b.property(name, t)
+		}
+	}
+	set := ast.NewSchemaSet()
+	set.Put(ast.SchemaRootRef, any(map[string]any{
+		"type": "object", "properties": properties, "additionalProperties": false, "definitions": b.definitions,
+	}))
+	return set
+}
+
+// mentionedIn are the strings in a module, among which are all fields that it names.
+func mentionedIn(module *ast.Module) map[string]bool {
+	mentioned := map[string]bool{}
+	ast.WalkTerms(module, func(term *ast.Term) bool {
+		if s, ok := term.Value.(ast.String); ok {
+			mentioned[string(s)] = true
+		}
+		return false
+	})
+	return mentioned
+}
+
+// schemaBuilder makes JSON schemas of what Go types are encoded as, as far as the compiler uses them: what fields
+// there are, and whether a value is a string, a number, a boolean, a list or an object. What is below a field that a
+// module does not name is left open: KubeVirt's whole schema takes ten times as long to compile as the module.
+type schemaBuilder struct {
+	mentioned   map[string]bool
+	definitions map[string]any
+}
+
+func (b *schemaBuilder) property(name string, t reflect.Type) map[string]any {
+	if !b.mentioned[name] {
+		return map[string]any{}
+	}
+	return b.schema(t)
+}
+
+func (b *schemaBuilder) schema(t reflect.Type) map[string]any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case encodedAsText(t):
+		return map[string]any{"type": "string"}
+	case reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()):
+		return map[string]any{}
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return map[string]any{"type": "string"}
+	case reflect.Bool:
+		return map[string]any{"type": "boolean"}
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
+		return map[string]any{"type": "number"}
+	case reflect.Slice, reflect.Array:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return map[string]any{"type": "string"} // in base64
+		}
+		return map[string]any{"type": "array", "items": b.schema(t.Elem())}
+	case reflect.Map:
+		return map[string]any{"type": "object"}
+	case reflect.Struct:
+		return b.structure(t)
+	}
+	return map[string]any{}
+}
+
+// encodedAsText tells whether a type writes itself as a string.
+func encodedAsText(t reflect.Type) bool {
+	switch t {
+	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration]():
+		return true
+	}
+	return false
+}
+
+// structure refers to a definition, of which there is one for each struct: types refer to themselves.
+func (b *schemaBuilder) structure(t reflect.Type) map[string]any {
+	name := strings.NewReplacer("/", "_", ".", "_").Replace(t.PkgPath() + "." + t.Name())
+	reference := map[string]any{"$ref": "#/definitions/" + name}
+	if _, known := b.definitions[name]; known {
+		return reference
+	}
+	b.definitions[name] = nil
+	properties := map[string]any{}
+	b.addFields(t, properties)
+	definition := map[string]any{"type": "object"}
+	if len(properties) > 0 {
+		definition["properties"], definition["additionalProperties"] = properties, false
+	}
+	b.definitions[name] = definition
+	return reference
+}
+
+func (b *schemaBuilder) addFields(t reflect.Type, properties map[string]any) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported():
+		case t == reflect.TypeFor[metav1.ObjectMeta]() && name == "managedFields": // left out of every document
+		case name == "" && f.Anonymous:
+			b.addFields(f.Type, properties)
+		case name == "":
+			properties[f.Name] = b.property(f.Name, f.Type)
+		default:
+			properties[name] = b.property(name, f.Type)
+		}
+	}
+}

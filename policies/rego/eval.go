@@ -1,0 +1,187 @@
+package rego
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/metrics"
+	"github.com/open-policy-agent/opa/v1/storage"
+	"github.com/open-policy-agent/opa/v1/topdown"
+)
+
+// Bounds of one violation, in bytes; what is longer ends with an ellipsis.
+const (
+	maxMsg   = 4 << 10
+	maxField = 512
+)
+
+// Violation is one element of deny or warn.
+type Violation struct {
+	// Msg is for whoever wrote the VM.
+	Msg string
+	// Field is the path that is at fault, as the module says it; empty if it says none.
+	Field string
+	// Warn tells that it is of warn.
+	Warn bool
+	// More is how many violations this one stands for, beyond those before it; 0 for a violation of its own.
+	More int
+}
+
+// Eval asks the module about an input. The violations are those of deny, then those of warn, each by field and
+// message; if there are more than the limits let through, the last one says how many more. An error is the module's
+// fault, and says where: a limit that was reached (LimitError), a function that was given something wrong, an element
+// of deny or warn that is no violation.
+func (m *Module) Eval(input *Input, limits Limits) ([]Violation, error) {
+	return m.EvalWith(input, limits, nil, nil)
+}
+
+// EvalWith is Eval, and notes the lines that were reached, and what was tried, in a Coverage of this module and in a
+// Trace, either of which may be nil. Both slow it down, and so its time is not limited.
+func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace *Trace) (violations []Violation, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, shorten(fmt.Sprint(r), maxMessage))
+		}
+	}()
+	limits = limits.withDefaults()
+	in, err := input.term(m.documents)
+	if err != nil {
+		return nil, fmt.Errorf("the Rego of %s was not asked: %w", m.name, err)
+	}
+	budget := newBudget(limits)
+	query := topdown.NewQuery(m.query).
+		WithCompiler(m.compiler).WithStore(noData{}).WithInput(in).WithCancel(budget).WithBuiltins(guardedBuiltins()).
+		WithStrictBuiltinErrors(true).WithMetrics(metrics.NoOp())
+	if coverage != nil {
+		query.WithQueryTracer(coverage.cover).WithIndexing(false)
+	}
+	if trace != nil {
+		query.WithQueryTracer(trace).WithPrintHook(trace)
+	}
+	budget.untimed = coverage != nil || trace != nil
+	var found []Violation
+	err = query.Iter(context.Background(), func(result topdown.QueryResult) (err error) {
+		found, err = m.violations(result, limits.Violations)
+		return err
+	})
+	if budget.exceeded != "" {
+		return nil, &LimitError{Module: m.name, Limit: budget.exceeded}
+	}
+	if err != nil {
+		return nil, m.explain(err)
+	}
+	return found, nil
+}
+
+// explain names the module and the place in it.
+func (m *Module) explain(err error) error {
+	var fault *topdown.Error
+	if !errors.As(err, &fault) {
+		return fmt.Errorf("the Rego of %s: %w", m.name, err)
+	}
+	where := "the Rego of " + m.name
+	if fault.Location != nil {
+		where = fmt.Sprintf("%s, line %d, column %d", where, fault.Location.Row, fault.Location.Col)
+	}
+	message := strings.Join(strings.Fields(withoutPrefix(fault.Message)), " ")
+	return fmt.Errorf("%s: %s", where, shorten(message, maxMessage))
+}
+
+// withoutPrefix gives the guarded functions the names by which they were called.
+func withoutPrefix(s string) string { return strings.ReplaceAll(s, guardPrefix, "") }
+
+func (m *Module) violations(result topdown.QueryResult, most int) ([]Violation, error) {
+	var violations []Violation
+	for _, rule := range []string{denyRule, warnRule} {
+		term := result[ast.Var(rule)]
+		if term == nil {
+			continue
+		}
+		set, ok := term.Value.(ast.Set)
+		if !ok {
+			return nil, fmt.Errorf("%s is no set", rule)
+		}
+		err := set.Iter(func(element *ast.Term) error {
+			v, err := violationOf(element)
+			if err != nil {
+				return fmt.Errorf("%s has an element which %w", rule, err)
+			}
+			v.Warn = rule == warnRule
+			violations = append(violations, v)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	slices.SortFunc(violations, compareViolations)
+	return cut(m.name, violations, most), nil
+}
+
+func compareViolations(a, b Violation) int {
+	if a.Warn != b.Warn {
+		if a.Warn {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Msg, b.Msg))
+}
+
+// cut leaves the first violations, and one that counts the others. They come with the denials first, so it is a
+// denial if one of the others is.
+func cut(name string, violations []Violation, most int) []Violation {
+	more := len(violations) - most
+	if more <= 0 {
+		return violations
+	}
+	return append(violations[:most:most], Violation{
+		Msg: fmt.Sprintf("and %d more violation(s) of %s", more, name), Warn: violations[most].Warn, More: more,
+	})
+}
+
+func violationOf(element *ast.Term) (Violation, error) {
+	switch v := element.Value.(type) {
+	case ast.String:
+		return newViolation(string(v), "")
+	case ast.Object:
+		msg, ok := property(v, "msg")
+		if !ok {
+			return Violation{}, errors.New("is an object whose msg is no string")
+		}
+		field, ok := property(v, "field")
+		if !ok && v.Get(ast.InternedTerm("field")) != nil {
+			return Violation{}, errors.New("is an object whose field is no string")
+		}
+		return newViolation(msg, field)
+	}
+	return Violation{}, fmt.Errorf("is neither a message nor an object with msg and field: %s", ast.ValueName(element.Value))
+}
+
+func newViolation(msg, field string) (Violation, error) {
+	if strings.TrimSpace(msg) == "" {
+		return Violation{}, errors.New("has an empty message")
+	}
+	return Violation{Msg: shorten(msg, maxMsg), Field: shorten(field, maxField)}, nil
+}
+
+func property(object ast.Object, name string) (string, bool) {
+	term := object.Get(ast.InternedTerm(name))
+	if term == nil {
+		return "", false
+	}
+	s, ok := term.Value.(ast.String)
+	return string(s), ok
+}
+
+// noData is the store of an evaluator that has no data.
+type noData struct{ storage.Store }
+
+func (noData) Read(context.Context, storage.Transaction, storage.Path) (any, error) {
+	return nil, &storage.Error{Code: storage.NotFoundErr, Message: "there is no data"}
+}

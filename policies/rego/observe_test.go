@@ -1,0 +1,102 @@
+package rego
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const observed = `package test
+
+# A comment.
+limit := 8
+
+deny contains msg if {
+	input.params.cores > limit
+	print("cores", input.params.cores)
+	msg := sprintf("%d cores", [input.params.cores])
+}
+
+deny contains "no name" if {
+	input.params.name == ""
+	count(input.params.other) > 0
+}
+
+big if input.params.cores > 100
+
+warn contains "big" if big
+`
+
+func TestCoverage(t *testing.T) {
+	module := mustCompile(t, observed)
+	coverage := module.NewCoverage()
+	if reached, missed := coverage.Lines(); len(reached) != 0 || !cmp.Equal(missed, []int{4, 6, 7, 8, 9, 12, 13, 14, 17, 19}) {
+		t.Errorf("before anything is evaluated: %v, %v", reached, missed)
+	}
+	for _, step := range []struct {
+		params          map[string]any
+		reached, missed []int
+	}{
+		{map[string]any{"cores": 4, "name": "a"}, []int{4, 7, 13}, []int{6, 8, 9, 12, 14, 17, 19}},
+		{map[string]any{"cores": 16, "name": "a"}, []int{4, 6, 7, 8, 9, 13}, []int{12, 14, 17, 19}},
+		{map[string]any{"cores": 116, "name": "", "other": []int{1}}, []int{4, 6, 7, 8, 9, 12, 13, 14, 17, 19}, nil},
+	} {
+		if _, err := module.EvalWith(input(t, map[string]any{"params": step.params}), Limits{}, coverage, nil); err != nil {
+			t.Fatal(err)
+		}
+		reached, missed := coverage.Lines()
+		if diff := cmp.Diff(step.reached, reached); diff != "" {
+			t.Error(step.params, "reached", diff)
+		}
+		if diff := cmp.Diff(step.missed, missed); diff != "" {
+			t.Error(step.params, "missed", diff)
+		}
+	}
+}
+
+func TestTrace(t *testing.T) {
+	module := mustCompile(t, observed)
+	trace := &Trace{}
+	got, err := module.EvalWith(input(t, map[string]any{"params": map[string]any{"cores": 16}}), Limits{}, nil, trace)
+	if diff := cmp.Diff([]Violation{{Msg: "16 cores"}}, got); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	text := trace.String()
+	for _, want := range []string{"test.rego:6", "Enter data.test.deny", "sprintf(\"%d cores\"", "Fail", "line 8 prints: cores 16\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the trace lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, guardPrefix) {
+		t.Errorf("the trace names functions as nobody wrote them:\n%s", text)
+	}
+}
+
+// TestTraceIsBounded traces what takes all the steps that there are.
+func TestTraceIsBounded(t *testing.T) {
+	module := mustCompile(t, head+`deny contains "a" if { some a in numbers.range(1, 9999); some b in numbers.range(1, 9999); print(a, b); a + b == 0 }`)
+	trace := &Trace{}
+	start := time.Now()
+	_, err := module.EvalWith(input(t, nil), Limits{}, module.NewCoverage(), trace)
+	if err == nil || err.Error() != "the Rego of test.rego was stopped: it takes more than 300000 steps" {
+		t.Error(err)
+	}
+	text := trace.String()
+	if took := time.Since(start); took > 20*time.Second {
+		t.Errorf("it took %s", took)
+	}
+	if len(text) > maxTrace+100 || !strings.HasSuffix(text, "\nand more, which a trace has no room for\n") {
+		t.Errorf("a trace of %d bytes ends with %q", len(text), text[max(0, len(text)-100):])
+	}
+	if lines := strings.Count(text, " prints: "); lines > maxPrints {
+		t.Errorf("it prints %d times", lines)
+	}
+}
+
+func TestNothingIsPrinted(t *testing.T) {
+	if trace := (&Trace{}).String(); trace != "" {
+		t.Errorf("an empty trace is %q", trace)
+	}
+}

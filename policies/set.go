@@ -1,0 +1,123 @@
+package policies
+
+import (
+	"maps"
+	"slices"
+	"time" //nolint:depguard // the time comes in as a value; there is no clock here
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/validators"
+)
+
+// Set are the policies that are in force. It is immutable and safe for concurrent use; nil has none.
+type Set struct {
+	// namespace is Virtward's own.
+	namespace string
+	policies  []*Policy
+	index     map[question][]*Policy
+}
+
+// question is what policies are looked up by.
+type question struct {
+	kind      policyv1alpha1.PolicyKind
+	operation policyv1alpha1.PolicyOperation
+}
+
+// NewSet indexes policies. namespace is Virtward's own, about which no policy is asked. Of two policies with the
+// same name, the later one counts.
+func NewSet(namespace string, policies ...*Policy) *Set {
+	byName := make(map[string]*Policy, len(policies))
+	for _, p := range policies {
+		byName[p.name] = p
+	}
+	s := &Set{namespace: namespace, index: map[question][]*Policy{}}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		p := byName[name]
+		s.policies = append(s.policies, p)
+		for _, kind := range p.matcher.kinds {
+			for _, operation := range p.matcher.operations {
+				q := question{kind, operation}
+				s.index[q] = append(s.index[q], p)
+			}
+		}
+	}
+	return s
+}
+
+// Policies are those of the set, by name. They are shared: do not change the list.
+func (s *Set) Policies() []*Policy {
+	if s == nil {
+		return nil
+	}
+	return s.policies
+}
+
+// Find is the policy with a name; nil if there is none.
+func (s *Set) Find(name string) *Policy {
+	i, found := slices.BinarySearchFunc(s.Policies(), name, func(p *Policy, name string) int {
+		switch {
+		case p.name < name:
+			return -1
+		case p.name > name:
+			return 1
+		}
+		return 0
+	})
+	if !found {
+		return nil
+	}
+	return s.policies[i]
+}
+
+// Judge asks every policy that matches about an object, and returns all that they find, sorted by field, then by
+// rule. The time decides which exceptions are over. The documents' Params are each policy's while it is asked.
+//
+// KubeVirt's own accounts are asked about nothing but the creation of instances: so they can always finish what
+// they began.
+func (s *Set) Judge(d *cel.Documents, now time.Time) []validators.Finding {
+	q := question{policyv1alpha1.PolicyKind(d.Kind), policyv1alpha1.PolicyOperation(d.Request.Operation)}
+	if q.operation == "" {
+		q.operation = policyv1alpha1.PolicyCreate
+		if d.OldObject != nil {
+			q.operation = policyv1alpha1.PolicyUpdate
+		}
+	}
+	if s == nil || len(s.index[q]) == 0 {
+		return nil
+	}
+	subject := newSubject(d, now, false)
+	starts := q == question{policyv1alpha1.PolicyVirtualMachineInstance, policyv1alpha1.PolicyCreate}
+	if subject.byKubeVirt && !starts {
+		return nil
+	}
+	return s.ask(subject, s.index[q])
+}
+
+// Audit asks the policies about an object that exists already: those that can be asked without a request, as if
+// the object were created now by somebody whom no policy excludes. The documents' Request holds no operation.
+func (s *Set) Audit(d *cel.Documents, now time.Time) []validators.Finding {
+	if s == nil {
+		return nil
+	}
+	asked := slices.DeleteFunc(slices.Clone(s.index[question{policyv1alpha1.PolicyKind(d.Kind), policyv1alpha1.PolicyCreate}]), func(p *Policy) bool {
+		return len(p.unauditable) > 0
+	})
+	if len(asked) == 0 {
+		return nil
+	}
+	return s.ask(newSubject(d, now, true), asked)
+}
+
+func (s *Set) ask(subject *subject, policies []*Policy) []validators.Finding {
+	if subject.namespace == kubeSystem || subject.namespace == s.namespace && s.namespace != "" {
+		return nil
+	}
+	var findings []validators.Finding
+	input := &input{}
+	for _, p := range policies {
+		findings = append(findings, p.judge(subject, input)...)
+	}
+	validators.Sort(findings)
+	return findings
+}
