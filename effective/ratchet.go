@@ -73,7 +73,7 @@ func keyed(object map[string]any, path string) string {
 }
 
 // listKeys are the fields that tell the elements of the API's lists apart.
-var listKeys = []string{"name", "key", "port"}
+var listKeys = []string{"name", "key", "port", "option", "model"}
 
 // nameOf tells an element from the others: its name, or, of something that has no fields, itself. Empty if there is
 // nothing of the kind.

@@ -130,6 +130,16 @@ func TestFillSite(t *testing.T) {
 				`networks[0].name = "default" (site/a)`, `networks[0].pod = {} (site/a)`,
 			},
 		},
+		"empty values that an element needs": {
+			written:   `{}`,
+			templates: []string{`{affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {}}]}}, domain: {devices: {inputs: [{name: i}]}}, readinessProbe: {httpGet: {port: 80, httpHeaders: [{name: X, value: ""}]}}}`},
+			want: []string{
+				`domain.devices.inputs[0].name = "i" (site/a)`,
+				`affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].weight = 1 (site/a)`,
+				`affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution[0].preference = {} (site/a)`,
+				`readinessProbe.httpGet.port = 80 (site/a)`, `readinessProbe.httpGet.httpHeaders[0].name = "X" (site/a)`, `readinessProbe.httpGet.httpHeaders[0].value = "" (site/a)`,
+			},
+		},
 		"CPUs all or none": {
 			written:   `{domain: {resources: {requests: {cpu: "4"}}}}`,
 			templates: []string{`{domain: {cpu: {sockets: 2, model: host-model}, resources: {limits: {cpu: "8"}}}}`},

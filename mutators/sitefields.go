@@ -53,23 +53,28 @@ const (
 // fieldsIn are the fields that a template sets. Those that only bound what others may grow to are not among them:
 // see SiteFill.bounds.
 func fieldsIn(template *v1.VirtualMachineInstanceSpec) []siteField {
-	return objectFields(reflect.ValueOf(template).Elem(), "")
+	return objectFields(reflect.ValueOf(template).Elem(), "", false)
 }
 
-// objectFields are the fields of a structure that are set.
-func objectFields(object reflect.Value, path string) []siteField {
+// objectFields are the fields of a structure that are set. In a list, those are too that KubeVirt does not take an
+// element without, whatever their values.
+func objectFields(object reflect.Value, path string, inList bool) []siteField {
 	var fields []siteField
 	for i := range object.NumField() {
 		value, described := object.Field(i), object.Type().Field(i)
-		name, _, _ := strings.Cut(described.Tag.Get("json"), ",")
+		name, options, _ := strings.Cut(described.Tag.Get("json"), ",")
 		below := path
 		if name != "" {
 			below = strings.TrimPrefix(path+"."+name, ".")
 		}
-		if !described.IsExported() || name == "-" || absent(value) || isBound(below) {
+		if !described.IsExported() || name == "-" || isBound(below) {
 			continue
 		}
-		f := newSiteField(value, below, i)
+		expected := inList && name != "" && !strings.Contains(options, "omitempty") && value.Kind() != reflect.Pointer && !isGiven(below)
+		if absent(value) && !expected {
+			continue
+		}
+		f := newSiteField(value, below, i, inList)
 		if f.form != siteObject || len(f.below) > 0 || reflect.Indirect(value).IsZero() {
 			fields = append(fields, f)
 		}
@@ -86,7 +91,7 @@ func absent(value reflect.Value) bool {
 	return value.IsZero()
 }
 
-func newSiteField(value reflect.Value, path string, index int) siteField {
+func newSiteField(value reflect.Value, path string, index int, inList bool) siteField {
 	f := siteField{path: path, index: index, group: groupOf(path)}
 	t := value.Type()
 	switch {
@@ -95,15 +100,15 @@ func newSiteField(value reflect.Value, path string, index int) siteField {
 	case t.Kind() == reflect.Pointer:
 		f.form, f.choice = siteObject, isChoice(t.Elem())
 		if !value.IsNil() {
-			f.below = objectFields(value.Elem(), path)
+			f.below = objectFields(value.Elem(), path, inList)
 		}
 	case t.Kind() == reflect.Struct:
 		f.form, f.choice = siteObject, isChoice(t)
-		f.below = objectFields(value, path)
+		f.below = objectFields(value, path, inList)
 	case t.Kind() == reflect.Slice:
 		f.form = siteList
 		for i := range value.Len() {
-			f.below = append(f.below, newSiteField(value.Index(i), provenance.Indexed(path, i, ""), i))
+			f.below = append(f.below, newSiteField(value.Index(i), provenance.Indexed(path, i, ""), i, true))
 		}
 	case t.Kind() == reflect.Map:
 		f.form = siteMap

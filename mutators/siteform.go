@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -58,6 +59,14 @@ type templateForm struct {
 // given are fields without which KubeVirt takes no spec, but which every virtual machine has, or gets.
 var given = []string{"domain", "domain.devices", "domain.machine.type", "domain.devices.inputs.type"}
 
+// isGiven tells it of a path with places in lists, or without.
+func isGiven(path string) bool {
+	return slices.Contains(given, places.ReplaceAllString(path, ""))
+}
+
+// places are those of elements.
+var places = regexp.MustCompile(`\[\d+\]`)
+
 // value checks a value. In a list, zeroes are values like others; elsewhere they would fill nothing. name is the
 // path without the places in lists.
 func (f *templateForm) value(value any, t reflect.Type, path *field.Path, name string, inList bool) {
@@ -109,7 +118,7 @@ func (f *templateForm) object(object map[string]any, t reflect.Type, path *field
 		}
 	}
 	for _, member := range needed(t) {
-		if _, there := object[member]; !there && !slices.Contains(given, strings.TrimPrefix(name+"."+member, ".")) {
+		if _, there := object[member]; !there && !isGiven(strings.TrimPrefix(name+"."+member, ".")) {
 			f.errs = append(f.errs, field.Required(path.Child(member), "a virtual machine without it is refused"))
 		}
 	}

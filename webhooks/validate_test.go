@@ -524,7 +524,7 @@ func TestManyFaultsCostLittle(t *testing.T) {
 			goruntime.ReadMemStats(&before)
 			response := judged(t, v, body)
 			goruntime.ReadMemStats(&after)
-			if allocated := int(after.TotalAlloc - before.TotalAlloc); response.Allowed || allocated > 24<<20+8*len(body) {
+			if allocated := after.TotalAlloc - before.TotalAlloc; response.Allowed || allocated > 24<<20+8*uint64(len(body)) {
 				t.Errorf("allowed %v, %d MiB allocated for a request of %d KiB", response.Allowed, allocated>>20, len(body)>>10)
 			}
 			if got := complaints(response); !slices.ContainsFunc(got, func(c string) bool { return strings.Contains(c, "[virtward/"+list.rule) }) {

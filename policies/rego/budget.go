@@ -75,6 +75,14 @@ func newBudget(limits Limits) *budget {
 	return &budget{limits: limits, looked: time.Now()}
 }
 
+// unhurried is a budget without a limit of time.
+func unhurried(limits Limits, steps int) *budget {
+	limits.Steps = steps
+	b := newBudget(limits)
+	b.untimed = true
+	return b
+}
+
 // Cancel is never called: nobody but the budget itself ends an evaluation.
 func (b *budget) Cancel() { b.exceeded = "it was given" }
 

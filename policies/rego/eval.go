@@ -41,32 +41,48 @@ func (m *Module) Eval(input *Input, limits Limits) ([]Violation, error) {
 }
 
 // EvalWith is Eval, and notes the lines that were reached, and what was tried, in a Coverage of this module and in a
-// Trace, either of which may be nil. Both slow it down, and so its time is not limited.
-func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace *Trace) (violations []Violation, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, shorten(fmt.Sprint(r), maxMessage))
-		}
-	}()
+// Trace, either of which may be nil. They are made by evaluating again, so that the answer is that of Eval.
+func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace *Trace) ([]Violation, error) {
 	limits = limits.withDefaults()
 	in, err := input.term(m.documents)
 	if err != nil {
 		return nil, fmt.Errorf("the Rego of %s was not asked: %w", m.name, err)
 	}
-	budget := newBudget(limits)
+	violations, err := m.run(in, newBudget(limits), nil, nil)
+	if coverage != nil {
+		_, _ = m.run(in, unhurried(limits, coverageSteps*limits.Steps), coverage, nil)
+	}
+	if trace != nil {
+		steps := unhurried(limits, min(limits.Steps, maxEvents))
+		_, _ = m.run(in, steps, nil, trace)
+		trace.cut = trace.cut || steps.exceeded != ""
+	}
+	return violations, err
+}
+
+// coverageSteps is how many times more steps there may be without an index.
+const coverageSteps = 10
+
+// run evaluates once, and lets one of the observers look on, or none.
+func (m *Module) run(in *ast.Term, budget *budget, coverage *Coverage, trace *Trace) (violations []Violation, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, shorten(fmt.Sprint(r), maxMessage))
+		}
+	}()
 	query := topdown.NewQuery(m.query).
 		WithCompiler(m.compiler).WithStore(noData{}).WithInput(in).WithCancel(budget).WithBuiltins(guardedBuiltins()).
 		WithStrictBuiltinErrors(true).WithMetrics(metrics.NoOp())
 	if coverage != nil {
+		// The index, which passes by rules that cannot hold, would leave their conditions unreached.
 		query.WithQueryTracer(coverage.cover).WithIndexing(false)
 	}
 	if trace != nil {
 		query.WithQueryTracer(trace).WithPrintHook(trace)
 	}
-	budget.untimed = coverage != nil || trace != nil
 	var found []Violation
 	err = query.Iter(context.Background(), func(result topdown.QueryResult) (err error) {
-		found, err = m.violations(result, limits.Violations)
+		found, err = m.violations(result, budget.limits.Violations)
 		return err
 	})
 	if budget.exceeded != "" {

@@ -51,7 +51,7 @@ func rows(ranges []cover.Range) []int {
 
 // Bounds of a trace.
 const (
-	maxEvents = 20_000
+	maxEvents = 5_000
 	maxPrints = 1_000
 	maxTrace  = 1 << 20
 )

@@ -76,10 +76,10 @@ func TestTrace(t *testing.T) {
 
 // TestTraceIsBounded traces what takes all the steps that there are.
 func TestTraceIsBounded(t *testing.T) {
-	module := mustCompile(t, head+`deny contains "a" if { some a in numbers.range(1, 9999); some b in numbers.range(1, 9999); print(a, b); a + b == 0 }`)
+	module := mustCompile(t, head+`deny contains "a" if { some a in numbers.range(1, 999); some b in numbers.range(1, 999); print(a, b); a + b == 0 }`)
 	trace := &Trace{}
 	start := time.Now()
-	_, err := module.EvalWith(input(t, nil), Limits{}, module.NewCoverage(), trace)
+	_, err := module.EvalWith(input(t, nil), Limits{Time: time.Minute}, nil, trace)
 	if err == nil || err.Error() != "the Rego of test.rego was stopped: it takes more than 300000 steps" {
 		t.Error(err)
 	}
@@ -92,6 +92,19 @@ func TestTraceIsBounded(t *testing.T) {
 	}
 	if lines := strings.Count(text, " prints: "); lines > maxPrints {
 		t.Errorf("it prints %d times", lines)
+	}
+}
+
+// TestObservingChangesNothing gives a module so few steps that it would not end if the observers took some.
+func TestObservingChangesNothing(t *testing.T) {
+	module := mustCompile(t, observed)
+	in := input(t, map[string]any{"params": map[string]any{"cores": 16}})
+	for steps := 1; steps < 40; steps++ {
+		want, fails := module.Eval(in, Limits{Steps: steps})
+		got, err := module.EvalWith(in, Limits{Steps: steps}, module.NewCoverage(), &Trace{})
+		if diff := cmp.Diff(want, got); diff != "" || (err == nil) != (fails == nil) {
+			t.Errorf("with %d steps: %s %v, %v", steps, diff, fails, err)
+		}
 	}
 }
 

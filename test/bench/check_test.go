@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func BenchmarkCheck(b *testing.B) {
 // BenchmarkCheckTwiceTheRules is BenchmarkCheck with every rule there twice.
 func BenchmarkCheckTwiceTheRules(b *testing.B) {
 	table, s := rules(b), subject(complete(b, build.Typical("db").Obj()))
-	table = append(table[:len(table):len(table)], table...)
+	table = append(slices.Clip(table), table...)
 	b.ReportAllocs()
 	for b.Loop() {
 		if findings := table.Check(s, validators.OnSpec|validators.OnVMI); len(findings) != 0 {
