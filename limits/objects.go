@@ -64,32 +64,13 @@ const (
 )
 
 // scan counts what is in an object.
-func scan(object []byte) (c census) {
-	depth, muted := 0, 0
+func scan(object []byte) census {
+	c := counting{}
 	for i := 0; i < len(object); i++ {
 		switch b := object[i]; {
-		case b == '{' || b == '[':
-			depth++
-			if muted == 0 {
-				c.values++
-			}
-		case b == '}' || b == ']':
-			depth--
-			if depth < muted {
-				muted = 0
-			}
-		case b == ',':
-			if muted == 0 || depth < muted {
-				muted = 0
-				c.members++
-			}
 		case b == '"':
 			end := closing(object, i+1)
-			text := object[i+1 : end]
-			c.suspicious = c.suspicious || looksLong(text)
-			if depth == managersDepth && muted == 0 && string(text) == managers {
-				muted = depth + 1
-			}
+			c.text(object[i+1 : end])
 			i = end
 		case b >= '0' && b <= '9' || b == '-':
 			end := i + 1
@@ -98,9 +79,50 @@ func scan(object []byte) (c census) {
 			}
 			c.suspicious = c.suspicious || looksLong(object[i:end])
 			i = end - 1
+		default:
+			c.mark(b)
 		}
 	}
-	return c
+	return c.census
+}
+
+// counting is a census that is under way.
+type counting struct {
+	census
+	// depth is the number of objects and lists that are open. From muted on, which is the depth within
+	// managedFields, nothing counts; 0 outside.
+	depth, muted int
+}
+
+// mark counts at a character outside of strings and numbers.
+func (c *counting) mark(b byte) {
+	switch b {
+	case '{', '[':
+		c.depth++
+		if c.muted == 0 {
+			c.values++
+		}
+	case '}', ']':
+		c.depth--
+		if c.depth < c.muted {
+			c.muted = 0
+		}
+	case ',':
+		if c.depth < c.muted {
+			c.muted = 0
+		}
+		if c.muted == 0 {
+			c.members++
+		}
+	}
+}
+
+// text looks at a string.
+func (c *counting) text(text []byte) {
+	c.suspicious = c.suspicious || looksLong(text)
+	if c.depth == managersDepth && c.muted == 0 && string(text) == managers {
+		c.muted = managersDepth + 1
+	}
 }
 
 // closing finds the quote that ends a string which begins at from.
