@@ -80,10 +80,10 @@ func (d *cloudInitData) size() int {
 // volume: a volume is seldom wrong, and a path costs more than the checks.
 func eachCloudInit(s *Subject, check func(c *cloudInit) []cloudInitFault) (errs field.ErrorList) {
 	for i := range s.Spec.Volumes {
-		c, ok := cloudInitOf(&s.Spec.Volumes[i])
-		if !ok {
+		if v := &s.Spec.Volumes[i]; v.CloudInitNoCloud == nil && v.CloudInitConfigDrive == nil {
 			continue
 		}
+		c, _ := cloudInitOf(&s.Spec.Volumes[i])
 		for _, fault := range check(&c) {
 			path := s.Path.Child("volumes").Index(i).Child(c.source)
 			if fault.child != "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
-// Subject is what rules look at. Everything in it is read-only.
+// Subject is what rules look at. Everything in it is read-only for them, and it belongs to one goroutine.
 type Subject struct {
 	// Facts of the cluster.
 	Facts *platform.Facts
@@ -52,13 +52,27 @@ type Subject struct {
 	Requester string
 	// RequesterExtra are the extra attributes of who asked.
 	RequesterExtra map[string][]string
+
+	// domain and devices are the paths that nearly every rule needs, made once. So a Subject belongs to one
+	// goroutine, and its Path does not change.
+	domain, devices *field.Path
 }
 
 // Domain is the path of the spec's domain.
-func (s *Subject) Domain() *field.Path { return s.Path.Child("domain") }
+func (s *Subject) Domain() *field.Path {
+	if s.domain == nil {
+		s.domain = s.Path.Child("domain")
+	}
+	return s.domain
+}
 
 // Devices is the path of the domain's devices.
-func (s *Subject) Devices() *field.Path { return s.Path.Child("domain", "devices") }
+func (s *Subject) Devices() *field.Path {
+	if s.devices == nil {
+		s.devices = s.Domain().Child("devices")
+	}
+	return s.devices
+}
 
 // ByKubeVirt tells whether one of KubeVirt's own accounts asked.
 func (s *Subject) ByKubeVirt() bool { return s.Facts.ByKubeVirt(s.Requester) }
