@@ -115,15 +115,18 @@ func Adjustable(id string) bool {
 	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults
 }
 
-// RemedySiteDefaults is that of RuleSiteDefaults.
-const RemedySiteDefaults = "Correct the field, or say in spec.match which hypervisors and architectures the defaults are for."
+// The remedies of RuleReadable and RuleSiteDefaults, for whoever reports them.
+const (
+	RemedyReadable     = "Send an object of a reasonable size, in the form that kubectl explain shows."
+	RemedySiteDefaults = "Correct the field, or say in spec.match which hypervisors and architectures the defaults are for."
+)
 
 // objectRules are reported by whoever decodes the object.
 func objectRules() Table {
 	return Table{
 		{
 			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults,
-			Security: true, Remedy: "Send an object of a reasonable size, in the form that kubectl explain shows.", Check: reportedElsewhere,
+			Security: true, Remedy: RemedyReadable, Check: reportedElsewhere,
 		},
 		{
 			ID: RuleSettingsKnown, Title: "RuleSettings name rules that exist, once each", Scope: OnSettings,

@@ -177,8 +177,9 @@ func metricLabels(request *admissionv1.AdmissionRequest) (kind, operation string
 // maxWarnings bounds what a user is told at once; the API server cuts longer lists off without a word.
 const maxWarnings = 20
 
-func bounded(warnings []string) []string {
-	if more := len(warnings) - maxWarnings; more > 0 {
+// bounded cuts a list of warnings, and says how many more there are; left are those that are not even in it.
+func bounded(warnings []string, left int) []string {
+	if more := len(warnings) + left - maxWarnings; more > 0 {
 		return append(warnings[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more warnings", more))
 	}
 	return warnings

@@ -54,7 +54,7 @@ func decoded[T any, P interface {
 // unreadable is a finding about an object that is out of all proportion or of another form. Of an update, before
 // is what is wrong with the object as it was: an old fault only warns.
 func (e *examination) unreadable(err, before error) {
-	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Error: fieldError(err), Remedy: "Send an object of a reasonable size, in the form that kubectl explain shows."}
+	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Error: fieldError(err), Remedy: validators.RemedyReadable}
 	if e.updates() && before != nil {
 		if was := fieldError(before); was.Type == finding.Error.Type && was.Field == finding.Error.Field {
 			finding.Severity, finding.Known = validators.Warn, true
@@ -148,8 +148,7 @@ func (e *examination) virtualMachineInstance() error {
 // would choose on what an event of ours appears.
 func (e *examination) ownerOf(vmi *v1.VirtualMachineInstance) *Owner {
 	owner := metav1.GetControllerOf(vmi)
-	requester := &validators.Subject{Facts: e.facts, Requester: e.request.UserInfo.Username}
-	if owner == nil || !requester.ByKubeVirt() || !strings.HasPrefix(owner.APIVersion, v1.GroupVersion.Group+"/") {
+	if owner == nil || !e.facts.ByKubeVirt(e.request.UserInfo.Username) || !strings.HasPrefix(owner.APIVersion, v1.GroupVersion.Group+"/") {
 		return nil
 	}
 	return &Owner{OwnerReference: *owner, Namespace: e.request.Namespace}
@@ -160,7 +159,8 @@ func (e *examination) replicaSet() error {
 	if !ok {
 		return nil
 	}
-	if err := e.judgeSet(replicas(rs), rs, replicas(old), old); err != nil || rs.Spec.Template == nil {
+	err := alone(e, validators.OnSet, rs, old, func(s *validators.Subject, o *v1.VirtualMachineInstanceReplicaSet) { s.Set = replicas(o) })
+	if err != nil || rs.Spec.Template == nil {
 		return err
 	}
 	in := e.input()
@@ -189,9 +189,6 @@ func instanceOf(rs *v1.VirtualMachineInstanceReplicaSet) *v1.VirtualMachineInsta
 }
 
 func replicas(rs *v1.VirtualMachineInstanceReplicaSet) *validators.Set {
-	if rs == nil {
-		return nil
-	}
 	s := &validators.Set{Template: field.NewPath("spec", "template"), Missing: rs.Spec.Template == nil, Selector: rs.Spec.Selector}
 	if !s.Missing {
 		s.Labels = rs.Spec.Template.ObjectMeta.Labels
@@ -204,11 +201,13 @@ func (e *examination) pool() error {
 	if !ok {
 		return nil
 	}
-	set := pooled(pool)
-	if old != nil {
-		set.Fixed = old.Spec.Selector
-	}
-	if err := e.judgeSet(set, pool, pooled(old), old); err != nil || set.Missing {
+	err := alone(e, validators.OnSet, pool, old, func(s *validators.Subject, o *poolv1beta1.VirtualMachinePool) {
+		s.Set = pooled(o)
+		if o == pool && old != nil {
+			s.Set.Fixed = old.Spec.Selector
+		}
+	})
+	if err != nil || pool.Spec.VirtualMachineTemplate == nil {
 		return err
 	}
 	around := e.findings
@@ -234,9 +233,6 @@ func machineOf(pool *poolv1beta1.VirtualMachinePool) *v1.VirtualMachine {
 }
 
 func pooled(pool *poolv1beta1.VirtualMachinePool) *validators.Set {
-	if pool == nil {
-		return nil
-	}
 	s := &validators.Set{
 		Template: field.NewPath("spec", "virtualMachineTemplate"), Missing: pool.Spec.VirtualMachineTemplate == nil,
 		Selector: pool.Spec.Selector, MaxUnavailable: pool.Spec.MaxUnavailable,
@@ -247,26 +243,14 @@ func pooled(pool *poolv1beta1.VirtualMachinePool) *validators.Set {
 	return s
 }
 
-func (e *examination) judgeSet(set *validators.Set, object any, before *validators.Set, old any) error {
-	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Set: set}
-	var was *validators.Subject
-	if before != nil {
-		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Set: before}
-	}
-	return e.alone(subject, validators.OnSet, object, was, old)
-}
-
 func (e *examination) instancetype() error {
 	object, old, ok := decoded[instancetypev1beta1.VirtualMachineClusterInstancetype](e)
 	if !ok {
 		return nil
 	}
-	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec"), Instancetype: &object.Spec}
-	var was *validators.Subject
-	if old != nil {
-		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec"), Instancetype: &old.Spec}
-	}
-	return e.alone(subject, validators.OnInstancetype, object, was, old)
+	return alone(e, validators.OnInstancetype, object, old, func(s *validators.Subject, o *instancetypev1beta1.VirtualMachineClusterInstancetype) {
+		s.Instancetype = &o.Spec
+	})
 }
 
 func (e *examination) preference() error {
@@ -274,16 +258,22 @@ func (e *examination) preference() error {
 	if !ok {
 		return nil
 	}
-	subject := &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec"), Preference: &object.Spec}
-	var was *validators.Subject
-	if old != nil {
-		was = &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec"), Preference: &old.Spec}
-	}
-	return e.alone(subject, validators.OnPreference, object, was, old)
+	return alone(e, validators.OnPreference, object, old, func(s *validators.Subject, o *instancetypev1beta1.VirtualMachineClusterPreference) {
+		s.Preference = &o.Spec
+	})
 }
 
-func (e *examination) alone(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) error {
-	findings, err := e.Pipeline.JudgeAlone(s, scopes, object, before, old)
+// alone judges an object that is no virtual machine, and what it was before; show puts it where rules look for it.
+func alone[T any](e *examination, scopes validators.Scope, object, old *T, show func(*validators.Subject, *T)) error {
+	subject := func(o *T) *validators.Subject {
+		if o == nil {
+			return nil
+		}
+		s := &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec")}
+		show(s, o)
+		return s
+	}
+	findings, err := e.Pipeline.JudgeAlone(subject(object), scopes, object, subject(old), old)
 	e.findings = append(e.findings, findings...)
 	return err
 }

@@ -157,7 +157,7 @@ func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRe
 	if err != nil {
 		return err
 	}
-	response.Warnings = bounded(slices.Concat(in.Facts.Warnings, warnings))
+	response.Warnings = bounded(slices.Concat(in.Facts.Warnings, warnings), 0)
 	if patch == nil { // annotations of an earlier call for the same request must not be written again
 		return nil
 	}

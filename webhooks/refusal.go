@@ -29,14 +29,11 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 			warned = append(warned, f)
 		}
 	}
-	more := len(warnings) + len(warned) - maxWarnings
-	for i := range warned[:max(0, min(len(warned), maxWarnings-len(warnings)))] {
-		warnings = append(warnings, shortened(warned[i].Error.Field+": "+warned[i].Message()))
+	shown := warned[:min(len(warned), maxWarnings)]
+	for i := range shown {
+		warnings = append(warnings, shortened(shown[i].Error.Field+": "+shown[i].Message()))
 	}
-	if more > 0 {
-		warnings = append(warnings[:min(len(warnings), maxWarnings)], fmt.Sprintf("and %d more warnings", more))
-	}
-	response := &admissionv1.AdmissionResponse{Allowed: len(denied) == 0, Warnings: warnings}
+	response := &admissionv1.AdmissionResponse{Allowed: len(denied) == 0, Warnings: bounded(warnings, len(warned)-len(shown))}
 	if len(denied) > 0 {
 		response.Result = refusal(request, denied)
 	}

@@ -47,10 +47,10 @@ func newWorld(config *rest.Config, assumed platform.Settings, rules validators.T
 	if w.objects, err = platform.NewWatchedObjects(client); err != nil {
 		return nil, err
 	}
-	if w.settings, err = webhooks.NewSettingsWatcher(client, rules, logSettings(log.WithName("settings"))); err != nil {
+	if w.settings, err = webhooks.NewSettingsWatcher(client, rules, logChange(log.WithName("settings"), "RuleSettings", "settings", "rules")); err != nil {
 		return nil, err
 	}
-	if w.defaults, err = webhooks.NewDefaultsWatcher(client, logDefaults(log.WithName("defaults"))); err != nil {
+	if w.defaults, err = webhooks.NewDefaultsWatcher(client, logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site")); err != nil {
 		return nil, err
 	}
 	w.namespaces, err = webhooks.NewNamespaces(labels)
@@ -91,24 +91,13 @@ func logFacts(log logr.Logger) func(*platform.Facts, error) {
 	}
 }
 
-// logSettings tells the admin what of the rules is set otherwise, whenever that changes.
-func logSettings(log logr.Logger) func(webhooks.Change) {
+// logChange tells the admin what the objects of a kind set now, whenever that changes: the noun of the whole.
+func logChange(log logr.Logger, kind, noun, whole string) func(webhooks.Change) {
 	return func(change webhooks.Change) {
 		if change.Err != nil {
-			log.Error(change.Err, "some RuleSettings cannot be used; the settings before stay in force")
+			log.Error(change.Err, "some "+kind+" cannot be used; the "+noun+" before stay in force")
 			return
 		}
-		log.Info("settings of the rules in force", "from", change.Objects, "notes", change.Notes)
-	}
-}
-
-// logDefaults tells the admin which defaults the site adds, whenever that changes.
-func logDefaults(log logr.Logger) func(webhooks.Change) {
-	return func(change webhooks.Change) {
-		if change.Err != nil {
-			log.Error(change.Err, "some VirtualMachineDefaults cannot be used; the defaults before stay in force")
-			return
-		}
-		log.Info("defaults of the site in force", "from", change.Objects, "notes", change.Notes)
+		log.Info(noun+" of the "+whole+" in force", "from", change.Objects, "notes", change.Notes)
 	}
 }

@@ -111,6 +111,11 @@ func (c *AdmissionCase) evaluate(pipeline *effective.Pipeline) (*effective.Verdi
 	if input.References, _, err = lookup.For(context.Background(), known, input.VM, input.VMI); err != nil {
 		return nil, err
 	}
+	if input.VM != nil {
+		if input.Running, err = lookup.Running(context.Background(), known, input.VM); err != nil {
+			return nil, err
+		}
+	}
 	return pipeline.Evaluate(*input)
 }
 
@@ -126,8 +131,7 @@ func (c *AdmissionCase) input() (*effective.Input, error) {
 		if in.VM.Namespace == "" {
 			in.VM.Namespace = requestNamespace // as the API server does
 		}
-		in.Running, err = c.running(in.VM)
-		return in, err
+		return in, nil
 	case kindVMI:
 		in.VMI, in.OldVMI, err = objects[v1.VirtualMachineInstance](c)
 		return in, err
@@ -149,27 +153,6 @@ func objects[T any](c *AdmissionCase) (object, old *T, err error) {
 		return nil, nil, fmt.Errorf("oldObject: %w", err)
 	}
 	return object, old, nil
-}
-
-// running is the VMI of the case's cluster that runs from a VM; nil if there is none.
-func (c *AdmissionCase) running(vm *v1.VirtualMachine) (*v1.VirtualMachineInstance, error) {
-	for _, object := range c.Cluster {
-		if object["kind"] != kindVMI {
-			continue
-		}
-		data, err := json.Marshal(object)
-		if err != nil {
-			return nil, fmt.Errorf("cluster: %w", err)
-		}
-		vmi := &v1.VirtualMachineInstance{}
-		if err := json.Unmarshal(data, vmi); err != nil {
-			return nil, fmt.Errorf("cluster: %w", err)
-		}
-		if vmi.Namespace == vm.Namespace && vmi.Name == vm.Name {
-			return vmi, nil
-		}
-	}
-	return nil, nil
 }
 
 // facts are those of the recorded cluster. A configuration that KubeVirt refuses as a whole leaves it with
