@@ -7,11 +7,8 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// check fills the verdict's findings. What is being deleted is let go.
+// check fills the verdict's findings with those of the rules.
 func (p *Pipeline) check(in Input, verdict *Verdict) error {
-	if in.VM != nil && in.VM.DeletionTimestamp != nil || in.VMI != nil && in.VMI.DeletionTimestamp != nil {
-		return nil
-	}
 	architecture := verdict.Architecture
 	if architecture == "" {
 		architecture = in.Facts.DefaultArchitecture
@@ -24,16 +21,11 @@ func (p *Pipeline) check(in Input, verdict *Verdict) error {
 	switch {
 	case in.OldVMI != nil:
 		verdict.Findings = validator.ValidateHotplug(s)
-		return nil
 	case in.VM != nil:
 		verdict.Findings = append(validator.ValidateVirtualMachineSpec(s), validator.ValidateVirtualMachineInstanceSpec(s)...)
 	default:
 		verdict.Findings = validator.ValidateVirtualMachineInstanceSpec(s)
 	}
-	if !in.Arrived || in.VM != nil { // the changes to a VMI are those that it arrived without
-		verdict.trace(in)
-	}
-	validators.Sort(verdict.Findings)
 	return nil
 }
 

@@ -3,14 +3,19 @@ package effective
 import (
 	"fmt"
 	"slices"
+	"time" //nolint:depguard // the time comes in as a value; there is no clock here
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/validators"
 )
@@ -43,6 +48,21 @@ type Input struct {
 	RequesterExtra map[string][]string
 	// Severities are those of rules which differ from the rules' own.
 	Severities validators.Severities
+
+	// Policies are the admin's, which judge the object; nil for none.
+	Policies *policies.Set
+	// Request is who asks for what. One without an operation says that nobody asks: then policies judge the object
+	// as one that exists, and those that read the request are left out. An update's object before is judged with the
+	// same Request.
+	Request cel.Request
+	// Namespace is that of the object, for policies; nil if nothing is known of it but its name.
+	Namespace *corev1.Namespace
+	// Authorizer answers policies what the requester may do; without one, those that ask cannot be decided.
+	Authorizer authorizer.UnconditionalAuthorizer
+	// Now decides which exceptions of policies are over.
+	Now time.Time
+	// Container is the object that the VM or the VMI is a template of; nil if it stands for itself.
+	Container *Container
 }
 
 // References are the objects that a virtual machine points at. Lookup finds them; what is missing is nil.
@@ -111,9 +131,11 @@ type Verdict struct {
 	Changes []provenance.Change
 	// Conflicts are what kept the object from being expanded and completed, at fields of the object as written.
 	Conflicts []validators.Conflict
-	// Findings are what the checks say, sorted by field, at fields of the object as written. Conflicts are
-	// among them. Only Evaluate checks.
+	// Findings are what the checks and the policies say, sorted by field, at fields of the object as written.
+	// Conflicts are among them. Only Evaluate checks.
 	Findings []validators.Finding
+
+	container *Container
 }
 
 // Allowed tells whether no finding refuses the object.
@@ -140,14 +162,28 @@ type Pipeline struct {
 // NewPipeline builds the pipeline for the hypervisors of a registry.
 func NewPipeline(registry *hypervisors.Registry) *Pipeline { return &Pipeline{hypervisors: registry} }
 
-// Evaluate computes how a virtual machine will run, and whether it could. The error is about the call, never
-// about the virtual machine: no object, no facts, or a hypervisor that is not registered.
+// Evaluate computes how a virtual machine will run, whether it could, and what the admin's policies say of it. What
+// is being deleted is let go. The error is about the call, never about the virtual machine: no object, no facts, or a
+// hypervisor that is not registered.
 func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 	verdict, err := p.Complete(in)
 	if err != nil {
 		return nil, err
 	}
-	return verdict, p.check(in, verdict)
+	verdict.container = in.Container
+	if in.VM != nil && in.VM.DeletionTimestamp != nil || in.VMI != nil && in.VMI.DeletionTimestamp != nil {
+		return verdict, nil
+	}
+	if err := p.check(in, verdict); err != nil {
+		return nil, err
+	}
+	ofContainer := verdict.ask(in)
+	if !in.Arrived || in.VM != nil { // the changes to a VMI are those that it arrived without
+		verdict.trace(in)
+	}
+	verdict.place(in.Container, ofContainer)
+	validators.Sort(verdict.Findings)
+	return verdict, nil
 }
 
 // Complete computes how a virtual machine will run, and checks nothing. Its error is Evaluate's.

@@ -55,9 +55,9 @@ func fieldsOf(object any) map[string]any {
 	return fields
 }
 
-// Within moves findings on a template to where the template stands in its object: spec.template of a replica
-// set. The findings change in place.
-func Within(template *field.Path, findings []validators.Finding) {
+// within moves findings on a template to where the template stands in its object: spec.template of a replica set.
+// The findings change in place.
+func within(template *field.Path, findings []validators.Finding) {
 	for i := range findings {
 		f := &findings[i]
 		moved := *f.Error

@@ -18,10 +18,10 @@ func (v *Verdict) trace(in Input) {
 	if len(v.Findings) == 0 || len(v.Changes) == 0 {
 		return
 	}
-	written := document(in.VM, in.VMI)
+	asWritten := written(in.VM, in.VMI)
 	for i := range v.Findings {
 		f := &v.Findings[i]
-		f.Layer = v.layerOf(f.Error.Field, written)
+		f.Layer = v.layerOf(f.Error.Field, asWritten)
 		if s := v.chosen(f.Layer, in); s != nil {
 			s.move(f)
 		}
@@ -76,10 +76,10 @@ func (v *Verdict) layerOf(path string, written map[string]any) string {
 	below := ""
 	for i := len(v.Changes) - 1; i >= 0; i-- {
 		c := &v.Changes[i]
-		if within(path, c.Path) {
+		if isWithin(path, c.Path) {
 			return c.Layer
 		}
-		if below == "" && within(c.Path, path) {
+		if below == "" && isWithin(c.Path, path) {
 			below = c.Layer
 		}
 	}
@@ -89,14 +89,14 @@ func (v *Verdict) layerOf(path string, written map[string]any) string {
 	return ""
 }
 
-// within tells whether a path is that of a field or of something below it.
-func within(path, of string) bool {
+// isWithin tells whether a path is that of a field or of something below it.
+func isWithin(path, of string) bool {
 	rest, ok := strings.CutPrefix(path, of)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// document is an object without its type; nil if it has no such form.
-func document(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) map[string]any {
+// written is an object without its type; nil if it has no such form.
+func written(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) map[string]any {
 	var object any = vm
 	if vm == nil {
 		object = vmi

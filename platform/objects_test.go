@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/test/await"
 )
 
 var (
@@ -102,7 +103,7 @@ func runObjects(t *testing.T) (*platform.Objects, *requests) {
 		t.Fatal(err)
 	}
 	run(t, objects.Run)
-	eventually(t, objects.Ready)
+	await.Until(t, objects.Ready)
 	return objects, sent
 }
 
@@ -143,7 +144,7 @@ func TestObjectsAnswersSharedKindsFromWatches(t *testing.T) {
 	}
 
 	instancetype(t, "later")
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		_, err := objects.Get(t.Context(), instancetypeKind, "", "later")
 		return err
 	})

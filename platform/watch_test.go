@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -59,7 +60,7 @@ func watch(t *testing.T) *watched {
 		t.Errorf("before it runs: ready %v, facts %v, age %v", err, w.Facts(), w.Age())
 	}
 	run(t, w.Run)
-	eventually(t, w.Ready)
+	await.Until(t, w.Ready)
 	return w
 }
 
@@ -82,7 +83,7 @@ func (w *watched) told() []told {
 // eventuallyModel waits until the facts have a CPU model and come from a source.
 func (w *watched) eventuallyModel(t *testing.T, source, model string) {
 	t.Helper()
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		if f := w.Facts(); f.Source != source || f.CPUModel != model {
 			return fmt.Errorf("the facts are those of %s with the CPU model %q, want %s and %q", f.Source, f.CPUModel, source, model)
 		}
@@ -130,7 +131,7 @@ func TestWatcherKeepsTheLastGoodFacts(t *testing.T) {
 	w := watch(t)
 	w.eventuallyModel(t, "KubeVirt default/a", "EPYC")
 	patch(t, kv, macvtap)
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		if calls := w.told(); calls[len(calls)-1].err == "" {
 			return fmt.Errorf("no error was told: %+v", calls)
 		}
@@ -203,13 +204,13 @@ func TestWatcherPassesOverWhatIsBeingDeleted(t *testing.T) {
 
 func TestWatcherWithoutKubeVirt(t *testing.T) {
 	w := watch(t)
-	eventually(t, func() error { return assumed(w.Facts()) })
+	await.Until(t, func() error { return assumed(w.Facts()) })
 	kv := install(t, "a", `cpuModel: EPYC`)
 	w.eventuallyModel(t, "KubeVirt default/a", "EPYC")
 	if err := server(t).Client().Delete(t.Context(), kv); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return assumed(w.Facts()) })
+	await.Until(t, func() error { return assumed(w.Facts()) })
 }
 
 // assumed tells whether facts are the guesses for a cluster without KubeVirt.
@@ -229,7 +230,7 @@ func TestWatcherTellsOnlyWhatChanged(t *testing.T) {
 	patch(t, kv, `{"spec":{"configuration":{"cpuModel":"Nehalem"}}}`)
 	w.eventuallyModel(t, "KubeVirt default/a", "Nehalem")
 	want := []told{{source: "KubeVirt default/a", model: "EPYC"}, {source: "KubeVirt default/a", model: "Nehalem"}}
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		if calls := w.told(); len(calls) == 0 || calls[len(calls)-1].model != "Nehalem" {
 			return fmt.Errorf("told %+v", calls)
 		}
@@ -270,14 +271,14 @@ func TestWatcherOutlivesTheDefinition(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { reinstall(t, cluster) })
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(definition), definition)
 		if err == nil {
 			return errors.New("the definition is still there")
 		}
 		return client.IgnoreNotFound(err)
 	})
-	eventually(t, func() error { return assumed(old.Facts()) })
+	await.Until(t, func() error { return assumed(old.Facts()) })
 	young := watch(t)
 	if err := assumed(young.Facts()); err != nil {
 		t.Error(err)

@@ -21,6 +21,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/virtward/virtward/test/await"
+
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
@@ -78,24 +80,9 @@ func handshake(c *Certificate) int64 {
 	return connection.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 func eventuallyServes(t *testing.T, c *Certificate, serial int64) {
 	t.Helper()
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		if got := handshake(c); got != serial {
 			return fmt.Errorf("certificate %d is served, want %d", got, serial)
 		}
@@ -133,24 +120,11 @@ func (j *journal) count(text string) int {
 // eventuallyHas waits until more lines have the text than before.
 func (j *journal) eventuallyHas(t *testing.T, text string, more int) {
 	t.Helper()
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		if j.count(text) < more {
 			return fmt.Errorf("the log has no %q", text)
 		}
 		return nil
-	})
-}
-
-func runSource(t *testing.T, run func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -200,7 +174,7 @@ func (m *mounted) write(t *testing.T, p pair) {
 func TestFileSource(t *testing.T) {
 	files, log := &mounted{dir: t.TempDir()}, &journal{}
 	source := &FileSource{Certificate: &Certificate{}, Dir: files.dir, Log: log.logger(), Retry: 20 * time.Millisecond}
-	runSource(t, source.Run)
+	await.Run(t, source.Run)
 
 	log.eventuallyHas(t, "waiting for the serving certificate", 2)
 	first, second, third := newPair(t, 1), newPair(t, 2), newPair(t, 3)
@@ -243,9 +217,6 @@ func TestOnAnAPIServer(t *testing.T) {
 	}
 	t.Run("SecretSource", func(t *testing.T) { testSecretSource(t, client) })
 	t.Run("Trust", func(t *testing.T) { testTrust(t, client) })
-	t.Run("SettingsWatcher", func(t *testing.T) { testSettingsWatcher(t, cluster) })
-	t.Run("DefaultsWatcher", func(t *testing.T) { testDefaultsWatcher(t, cluster) })
-	t.Run("Namespaces", func(t *testing.T) { testNamespaces(t, cluster) })
 }
 
 // refused is logged of a Secret that cannot be used.
@@ -257,7 +228,7 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 		Certificate: &Certificate{}, Client: client, Namespace: "default", Name: "certificate",
 		Dir: filepath.Join(t.TempDir(), "certificates"), Log: log.logger(),
 	}
-	runSource(t, source.Run)
+	await.Run(t, source.Run)
 
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "certificate"}}
 	write := func(data map[string][]byte) {

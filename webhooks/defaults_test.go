@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -14,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
-	"k8s.io/client-go/dynamic"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -24,7 +21,6 @@ import (
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/build"
-	"github.com/virtward/virtward/test/controlplane"
 )
 
 // defaultsObject is a VirtualMachineDefaults as the API server keeps it, with its spec given in YAML.
@@ -225,66 +221,5 @@ func TestPatchMakesTheCompleteObjectOfTheSite(t *testing.T) {
 	}
 	if filled < 1000 {
 		t.Errorf("only %d cases were filled", filled)
-	}
-}
-
-// testDefaultsWatcher is run by TestOnAnAPIServer.
-func testDefaultsWatcher(t *testing.T, cluster *controlplane.ControlPlane) {
-	if err := cluster.InstallOurCRDs(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	client, err := dynamic.NewForConfig(cluster.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	resource := client.Resource(siteDefaults)
-	create := func(name, spec string) {
-		t.Helper()
-		if _, err := resource.Create(t.Context(), defaultsObject(t, name, spec), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	create("b", `{template: {schedulerName: b}}`)
-	create("broken", `{template: {scheduler: b}}`)
-	var mu sync.Mutex
-	var told []string
-	w, err := NewDefaultsWatcher(client, func(change Change) {
-		mu.Lock()
-		defer mu.Unlock()
-		told = append(told, fmt.Sprint(change.Objects, change.Notes, change.Err))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Ready(); err == nil || err.Error() != "the VirtualMachineDefaults have not been read yet" || w.Site() != nil {
-		t.Errorf("before it runs: ready %v, site %v", err, w.Site())
-	}
-	runSource(t, w.Run)
-	soon := func(want ...string) {
-		t.Helper()
-		eventually(t, func() error {
-			var got []string
-			for _, s := range w.Site().For(nil) {
-				got = append(got, s.Layer())
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				return fmt.Errorf("in force (-want +got):\n%s", diff)
-			}
-			return nil
-		})
-	}
-	soon("site/b")
-	create("a", `{template: {schedulerName: a}}`)
-	soon("site/a", "site/b")
-	if err := resource.Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	soon("site/a")
-	mu.Lock()
-	defer mu.Unlock()
-	note := "[VirtualMachineDefaults broken has no effect: spec.template.scheduler: Invalid value: there is no such field in the spec of a virtual machine instance] <nil>"
-	want := []string{"[b broken] " + note, "[a b broken] " + note, "[a broken] " + note}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }

@@ -107,7 +107,7 @@ func (e *examination) judgeVM(vm, old *v1.VirtualMachine, complete func(*effecti
 	if err != nil {
 		return err
 	}
-	e.findings = append(e.findings, verdict.Findings...)
+	e.add(verdict.Findings)
 	e.warnings = append(e.warnings, warnings...)
 	return nil
 }
@@ -133,11 +133,19 @@ func (e *examination) virtualMachineInstance() error {
 	}
 	in := e.input()
 	in.VMI, in.OldVMI, in.Arrived, in.Raw = vmi, old, true, e.request.Object.Raw
-	verdict, err := e.Pipeline.Judge(in, nil)
+	var before func() (effective.Input, error)
+	if old != nil {
+		before = func() (effective.Input, error) {
+			in := e.input()
+			in.VMI, in.OldVMI, in.Arrived, in.Raw = old, old, true, e.request.OldObject.Raw
+			return in, nil
+		}
+	}
+	verdict, err := e.Pipeline.Judge(in, before)
 	if err != nil {
 		return err
 	}
-	e.findings = verdict.Findings
+	e.add(verdict.Findings)
 	if old == nil {
 		e.owner = e.ownerOf(vmi)
 	}
@@ -163,21 +171,21 @@ func (e *examination) replicaSet() error {
 	if err != nil || rs.Spec.Template == nil {
 		return err
 	}
-	in := e.input()
-	in.VMI = instanceOf(rs)
+	inputOf := func(rs *v1.VirtualMachineInstanceReplicaSet) effective.Input {
+		in := e.input()
+		in.VMI = instanceOf(rs)
+		in.Container = &effective.Container{Kind: e.request.Kind.Kind, Object: rs, Template: field.NewPath("spec", "template")}
+		return in
+	}
 	var before func() (effective.Input, error)
 	if old != nil && old.Spec.Template != nil {
-		before = func() (effective.Input, error) {
-			in := e.input()
-			in.VMI = instanceOf(old)
-			return in, nil
-		}
+		before = func() (effective.Input, error) { return inputOf(old), nil }
 	}
-	verdict, err := e.Pipeline.Judge(in, before)
+	verdict, err := e.Pipeline.Judge(inputOf(rs), before)
 	if err != nil {
 		return err
 	}
-	e.within(field.NewPath("spec", "template"), verdict.Findings)
+	e.add(verdict.Findings)
 	return nil
 }
 
@@ -210,15 +218,16 @@ func (e *examination) pool() error {
 	if err != nil || pool.Spec.VirtualMachineTemplate == nil {
 		return err
 	}
-	around := e.findings
-	e.findings = nil
-	if err := e.judgeVM(machineOf(pool), machineOf(old), func(*effective.Input) {}); err != nil {
-		return err
-	}
-	inside := e.findings
-	e.findings = around
-	e.within(field.NewPath("spec", "virtualMachineTemplate"), inside)
-	return nil
+	vm := machineOf(pool)
+	return e.judgeVM(vm, machineOf(old), func(in *effective.Input) {
+		in.Container = &effective.Container{Kind: e.request.Kind.Kind, Object: old, Template: field.NewPath("spec", "virtualMachineTemplate")}
+		if in.VM == vm {
+			in.Container.Object = pool
+			if old != nil {
+				in.Container.Old = old
+			}
+		}
+	})
 }
 
 // machineOf is what a pool would make; nil if it has no template.
@@ -278,9 +287,8 @@ func alone[T any](e *examination, scopes validators.Scope, object, old *T, show 
 	return err
 }
 
-// within adds findings on a template.
-func (e *examination) within(template *field.Path, findings []validators.Finding) {
-	effective.Within(template, findings)
+// add adds findings to those on other parts of the object.
+func (e *examination) add(findings []validators.Finding) {
 	e.findings = append(e.findings, findings...)
 	validators.Sort(e.findings)
 }

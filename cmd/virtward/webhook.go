@@ -221,7 +221,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 		Pipeline: pipeline,
 		Facts:    world.facts.Facts,
 		Objects:  world.objects,
-		Site:     world.defaults.Site,
+		Site:     world.defaults.Current,
 
 		NamespaceLabels: world.namespaces.NamespaceLabels,
 
@@ -235,8 +235,8 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 		Rules:           registry.Rules(),
 		Facts:           world.facts.Facts,
 		Objects:         world.objects,
-		Settings:        world.settings.Settings,
-		Site:            world.defaults.Site,
+		Settings:        world.settings.Current,
+		Site:            world.defaults.Current,
 		NamespaceLabels: world.namespaces.NamespaceLabels,
 		Refused:         world.refusals.tell,
 		Metrics:         measured,

@@ -12,18 +12,18 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/virtward/virtward/inforce"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
-	"github.com/virtward/virtward/webhooks"
 )
 
 // world is what the webhooks know of the cluster, and where they tell it something.
 type world struct {
 	facts      *platform.Watcher
 	objects    *platform.Objects
-	settings   *webhooks.SettingsWatcher
-	defaults   *webhooks.DefaultsWatcher
-	namespaces *webhooks.Namespaces
+	settings   *inforce.Settings
+	defaults   *inforce.Defaults
+	namespaces *inforce.Namespaces
 	refusals   *refusals
 }
 
@@ -47,13 +47,13 @@ func newWorld(config *rest.Config, assumed platform.Settings, rules validators.T
 	if w.objects, err = platform.NewWatchedObjects(client); err != nil {
 		return nil, err
 	}
-	if w.settings, err = webhooks.NewSettingsWatcher(client, rules, logChange(log.WithName("settings"), "RuleSettings", "settings", "rules")); err != nil {
+	if w.settings, err = inforce.NewSettings(client, rules, logChange(log.WithName("settings"), "RuleSettings", "settings", "rules")); err != nil {
 		return nil, err
 	}
-	if w.defaults, err = webhooks.NewDefaultsWatcher(client, logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site")); err != nil {
+	if w.defaults, err = inforce.NewDefaults(client, logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site")); err != nil {
 		return nil, err
 	}
-	w.namespaces, err = webhooks.NewNamespaces(labels)
+	w.namespaces, err = inforce.NewNamespaces(labels)
 	return w, err
 }
 
@@ -92,8 +92,8 @@ func logFacts(log logr.Logger) func(*platform.Facts, error) {
 }
 
 // logChange tells the admin what the objects of a kind set now, whenever that changes: the noun of the whole.
-func logChange(log logr.Logger, kind, noun, whole string) func(webhooks.Change) {
-	return func(change webhooks.Change) {
+func logChange(log logr.Logger, kind, noun, whole string) func(inforce.Change) {
+	return func(change inforce.Change) {
 		if change.Err != nil {
 			log.Error(change.Err, "some "+kind+" cannot be used; the "+noun+" before stay in force")
 			return

@@ -1,4 +1,4 @@
-package webhooks
+package inforce
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,16 +11,16 @@ import (
 // ruleSettings is the resource that holds the admin's severities of rules.
 var ruleSettings = policyv1alpha1.GroupVersion.WithResource("rulesettings")
 
-// SettingsWatcher keeps the settings of the rules up to date by watching the RuleSettings. An object that cannot be
+// Settings keeps the settings of the rules up to date by watching the RuleSettings. An object that cannot be
 // read leaves the last good settings in place, and so does a kind that vanishes; where there has been none since the
 // start, nothing is set.
-type SettingsWatcher struct {
+type Settings struct {
 	*watched[policyv1alpha1.RuleSettings, validators.Settings]
 }
 
-// NewSettingsWatcher prepares a watcher, given all rules there are. onChange, if not nil, is called with each
+// NewSettings prepares a watcher, given all rules there are. onChange, if not nil, is called with each
 // change of what is in force, the first included, and with each error.
-func NewSettingsWatcher(client dynamic.Interface, known validators.Table, onChange func(Change)) (*SettingsWatcher, error) {
+func NewSettings(client dynamic.Interface, known validators.Table, onChange func(Change)) (*Settings, error) {
 	w, err := newWatched(client, compiler[policyv1alpha1.RuleSettings, validators.Settings]{
 		kind:     "RuleSettings",
 		resource: ruleSettings,
@@ -31,8 +31,5 @@ func NewSettingsWatcher(client dynamic.Interface, known validators.Table, onChan
 			return validators.NewSettings(known, objects...)
 		},
 	}, onChange)
-	return &SettingsWatcher{w}, err
+	return &Settings{w}, err
 }
-
-// Settings are those in force; nil, which sets nothing, until the cluster has been asked for the first time.
-func (w *SettingsWatcher) Settings() *validators.Settings { return w.compiled() }

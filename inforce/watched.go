@@ -1,4 +1,4 @@
-package webhooks
+package inforce
 
 import (
 	"cmp"
@@ -115,8 +115,8 @@ func (w *watched[Object, Compiled]) Ready() error {
 	return nil
 }
 
-// compiled is what is in force; nil until the cluster has been asked for the first time.
-func (w *watched[Object, Compiled]) compiled() *Compiled {
+// Current is what is in force; nil, which sets nothing, until the cluster has been asked for the first time.
+func (w *watched[Object, Compiled]) Current() *Compiled {
 	if f := w.inForce.Load(); f != nil {
 		return f.compiled
 	}

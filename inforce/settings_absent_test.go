@@ -1,10 +1,12 @@
-package webhooks
+package inforce
 
 import (
 	"errors"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/virtward/virtward/test/await"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +34,7 @@ func TestSettingsOutliveTheirKind(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var told []string
-	w, err := NewSettingsWatcher(client, validators.Table{{ID: "disk-bus"}}, func(change Change) {
+	w, err := NewSettings(client, validators.Table{{ID: "disk-bus"}}, func(change Change) {
 		text := "in force: " + strings.Join(change.Objects, ",")
 		if change.Err != nil {
 			text += "; " + change.Err.Error()
@@ -46,13 +48,13 @@ func TestSettingsOutliveTheirKind(t *testing.T) {
 	}
 	gone := apierrors.NewNotFound(resource.GroupResource(), "")
 	w.watchFailed(t.Context(), nil, gone) // it has not been there since the start
-	if err := w.Ready(); err != nil || w.Settings().For(nil) != nil {
-		t.Errorf("without the kind: ready %v, set %v", err, w.Settings().For(nil))
+	if err := w.Ready(); err != nil || w.Current().For(nil) != nil {
+		t.Errorf("without the kind: ready %v, set %v", err, w.Current().For(nil))
 	}
-	runSource(t, w.Run)
+	await.Run(t, w.Run)
 	want := validators.Severities{"disk-bus": validators.Warn}
-	inForce := func() string { return cmp.Diff(want, w.Settings().For(nil)) }
-	eventually(t, func() error {
+	inForce := func() string { return cmp.Diff(want, w.Current().For(nil)) }
+	await.Until(t, func() error {
 		if diff := inForce(); diff != "" {
 			return errors.New(diff)
 		}

@@ -1,4 +1,4 @@
-package webhooks
+package inforce
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/virtward/virtward/test/await"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +27,7 @@ import (
 
 // settingsWatch is a watcher that runs, and what it tells.
 type settingsWatch struct {
-	*SettingsWatcher
+	*Settings
 	cluster *controlplane.ControlPlane
 
 	mu    sync.Mutex
@@ -40,7 +42,7 @@ func watchSettings(t *testing.T, cluster *controlplane.ControlPlane) *settingsWa
 	}
 	w := &settingsWatch{cluster: cluster}
 	known := validators.Table{{ID: "disk-bus"}, {ID: "disk-count"}}
-	w.SettingsWatcher, err = NewSettingsWatcher(dynamicClient, known, func(change Change) {
+	w.Settings, err = NewSettings(dynamicClient, known, func(change Change) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.calls = append(w.calls, change)
@@ -48,11 +50,11 @@ func watchSettings(t *testing.T, cluster *controlplane.ControlPlane) *settingsWa
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Ready(); err == nil || err.Error() != "the RuleSettings have not been read yet" || w.Settings() != nil {
-		t.Errorf("before it runs: ready %v, settings %v", err, w.Settings())
+	if err := w.Ready(); err == nil || err.Error() != "the RuleSettings have not been read yet" || w.Current() != nil {
+		t.Errorf("before it runs: ready %v, settings %v", err, w.Current())
 	}
-	runSource(t, w.Run)
-	eventually(t, w.Ready)
+	await.Run(t, w.Run)
+	await.Until(t, w.Ready)
 	return w
 }
 
@@ -78,8 +80,8 @@ func (w *settingsWatch) told() []string {
 // soonSet waits until these are the severities in a namespace of a tier.
 func (w *settingsWatch) soonSet(t *testing.T, tier string, want validators.Severities) {
 	t.Helper()
-	eventually(t, func() error {
-		if diff := cmp.Diff(want, w.Settings().For(k8slabels.Set{"tier": tier})); diff != "" {
+	await.Until(t, func() error {
+		if diff := cmp.Diff(want, w.Current().For(k8slabels.Set{"tier": tier})); diff != "" {
 			return fmt.Errorf("severities (-want +got):\n%s", diff)
 		}
 		return nil
@@ -124,10 +126,10 @@ func (w *settingsWatch) remove(t *testing.T, name string) {
 	}
 }
 
-// testSettingsWatcher is run by TestOnAnAPIServer, which begins without the kind.
-func testSettingsWatcher(t *testing.T, cluster *controlplane.ControlPlane) {
+// testSettings is run by TestOnAnAPIServer, which begins without the kind.
+func testSettings(t *testing.T, cluster *controlplane.ControlPlane) {
 	w := watchSettings(t, cluster)
-	if got := w.Settings(); got.For(nil) != nil || got.SelectsNamespaces() {
+	if got := w.Current(); got.For(nil) != nil || got.SelectsNamespaces() {
 		t.Errorf("without the kind these are set: %v", got.For(nil))
 	}
 	if err := cluster.InstallOurCRDs(t.Context()); err != nil {
@@ -154,7 +156,7 @@ func settingsAreLive(t *testing.T, w *settingsWatch) {
 	w.write(t, "b", `[{rule: disk-bus, severity: "Off", namespaceSelector: {matchLabels: {tier: lab}}}]`)
 	w.soonSet(t, "lab", validators.Severities{"disk-bus": validators.Off})
 	w.soonSet(t, "shop", validators.Severities{"disk-bus": validators.Warn})
-	if !w.Settings().SelectsNamespaces() {
+	if !w.Current().SelectsNamespaces() {
 		t.Error("the selector is not known of")
 	}
 	want := []string{"in force: ", "in force: a", "in force: a,b"}
@@ -194,9 +196,9 @@ func settingsKeepTheLastGood(t *testing.T, w *settingsWatch) {
 	if err := w.cluster.Client().Update(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return w.tryWrite("b", `{"rules":[{"rule":"disk-bus","severity":5}]}`) })
+	await.Until(t, func() error { return w.tryWrite("b", `{"rules":[{"rule":"disk-bus","severity":5}]}`) })
 	var calls []string
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		if calls = append(calls, w.told()...); len(calls) == 0 {
 			return fmt.Errorf("nothing was told")
 		}
@@ -212,7 +214,7 @@ func settingsKeepTheLastGood(t *testing.T, w *settingsWatch) {
 	young.soonSet(t, "lab", validators.Severities{"disk-bus": validators.Warn, "disk-count": validators.Warn})
 
 	w.remove(t, "b")
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		calls = append(calls, w.told()...)
 		if last := calls[len(calls)-1]; strings.Contains(last, "cannot convert") {
 			return fmt.Errorf("told %s", last)
@@ -236,7 +238,7 @@ func settingsOutliveTheDefinition(t *testing.T, w *settingsWatch) {
 	if err := w.cluster.Client().Delete(t.Context(), definition); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	await.Until(t, func() error {
 		err := w.cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(definition), definition)
 		if err == nil {
 			return fmt.Errorf("the definition is still there")
@@ -290,8 +292,8 @@ func testNamespaces(t *testing.T, cluster *controlplane.ControlPlane) {
 	if err := check("first", "lab"); err != nil { // read live
 		t.Error(err)
 	}
-	runSource(t, n.Run)
-	eventually(t, n.Ready)
+	await.Run(t, n.Run)
+	await.Until(t, n.Ready)
 	if err := check("first", "lab"); err != nil {
 		t.Error(err)
 	}
@@ -307,7 +309,7 @@ func testNamespaces(t *testing.T, cluster *controlplane.ControlPlane) {
 	if err := cluster.Client().Update(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return check("first", "shop") })
+	await.Until(t, func() error { return check("first", "shop") })
 	if _, err := n.NamespaceLabels(t.Context(), "none"); !apierrors.IsNotFound(err) {
 		t.Errorf("a namespace that does not exist: %v", err)
 	}

@@ -1,0 +1,162 @@
+package effective
+
+import (
+	"maps"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/validators"
+)
+
+// Container is an object that virtual machines are made from, such as a VirtualMachinePool.
+type Container struct {
+	Kind string
+	// Object is the object itself, and Old the one before an update; nil if there was none.
+	Object, Old any
+	// Template is where the VM or the VMI stands in it.
+	Template *field.Path
+}
+
+// The kinds by which policies know what is judged.
+const (
+	kindVM  = string(policyv1alpha1.PolicyVirtualMachine)
+	kindVMI = string(policyv1alpha1.PolicyVirtualMachineInstance)
+)
+
+// ask adds what the admin's policies say to the findings. They name fields of the object that was sent; those of a
+// container which lie in its template are taken as fields of what stands there, as all others are. What is about the
+// container itself is returned.
+func (v *Verdict) ask(in Input) (ofContainer []validators.Finding) {
+	if len(in.Policies.Policies()) == 0 || v.VM != nil && in.VM.Spec.Template == nil {
+		return nil
+	}
+	d := documents(in, v)
+	var found []validators.Finding
+	if in.Request.Operation == "" {
+		found = in.Policies.Audit(d, in.Now)
+	} else {
+		found = in.Policies.Judge(d, in.Now)
+	}
+	if in.Container == nil {
+		v.Findings = append(v.Findings, found...)
+		return nil
+	}
+	template := in.Container.Template.String() + "."
+	for i := range found {
+		rest, inside := strings.CutPrefix(found[i].Error.Field, template)
+		if !inside {
+			ofContainer = append(ofContainer, found[i])
+			continue
+		}
+		found[i].Error.Field = rest
+		v.Findings = append(v.Findings, found[i])
+	}
+	return ofContainer
+}
+
+// documents are what policies see.
+func documents(in Input, v *Verdict) *cel.Documents {
+	d := &cel.Documents{
+		VM: running(in, v), Request: in.Request, Namespace: in.Namespace, Facts: in.Facts, Requester: in.Requester, Authorizer: in.Authorizer,
+		Provenance: ofInstance(in, v.Changes),
+	}
+	switch {
+	case in.Container != nil:
+		d.Kind, d.Object, d.OldObject = in.Container.Kind, in.Container.Object, in.Container.Old
+	case in.VM != nil:
+		d.Kind, d.Object = kindVM, in.VM
+		if in.OldVM != nil {
+			d.OldObject = in.OldVM
+		}
+	default:
+		d.Kind, d.Object = kindVMI, in.VMI
+		if in.OldVMI != nil {
+			d.OldObject = in.OldVMI
+		}
+	}
+	if d.OldObject == nil && in.Request.Operation == string(policyv1alpha1.PolicyUpdate) {
+		d.OldObject = d.Object // it is the one before: what an update that changes nothing would be told
+	}
+	if in.Instancetype != nil {
+		d.Instancetype = &in.Instancetype.Spec
+	}
+	if in.Preference != nil {
+		d.Preference = &in.Preference.Spec
+	}
+	return d
+}
+
+// running is the virtual machine that will run: the VMI as it arrived or is complete, or the one that KubeVirt makes
+// of the VM.
+func running(in Input, v *Verdict) *v1.VirtualMachineInstance {
+	if in.VMI != nil {
+		if in.Arrived {
+			return in.VMI
+		}
+		return v.VMI
+	}
+	template := &v.VM.Spec.Template.ObjectMeta
+	vmi := &v1.VirtualMachineInstance{Spec: *v.Spec}
+	vmi.ObjectMeta = metav1.ObjectMeta{
+		Name: in.VM.Name, GenerateName: in.VM.GenerateName, Namespace: in.VM.Namespace,
+		Labels: template.Labels, Annotations: template.Annotations,
+	}
+	if len(v.Annotations) > 0 {
+		vmi.Annotations = make(map[string]string, len(template.Annotations)+len(v.Annotations))
+		for _, annotations := range []map[string]string{template.Annotations, v.Annotations} {
+			maps.Copy(vmi.Annotations, annotations)
+		}
+	}
+	return vmi
+}
+
+// ofInstance are the changes to the VMI, at its own fields. Those to one that arrived are what it came without.
+func ofInstance(in Input, changes []provenance.Change) []provenance.Change {
+	if in.VMI != nil {
+		if in.Arrived {
+			return nil
+		}
+		return changes
+	}
+	template := templatePath.String() + "."
+	var found []provenance.Change
+	for i := range changes {
+		if rest, ok := strings.CutPrefix(changes[i].Path, template); ok {
+			c := changes[i]
+			c.Path = rest
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// place moves findings on a template to where it stands in its container, and adds those on the container itself.
+func (v *Verdict) place(container *Container, others []validators.Finding) {
+	if container == nil {
+		return
+	}
+	within(container.Template, v.Findings)
+	v.Findings = append(v.Findings, others...)
+}
+
+// inContainer is a document in the place of the template of its container.
+func inContainer(container *Container, document map[string]any) map[string]any {
+	if container == nil {
+		return document
+	}
+	outer := fieldsOf(container.Object)
+	if outer == nil {
+		return document
+	}
+	if err := unstructured.SetNestedField(outer, document, provenance.Steps(container.Template.String())...); err != nil {
+		return document
+	}
+	return outer
+}

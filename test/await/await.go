@@ -1,0 +1,41 @@
+// Package await is for tests of what happens soon: it runs things in the background, and waits for what they do.
+package await
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// patience is how long anything may take.
+const patience = 30 * time.Second
+
+// Until waits until a check has no error, and fails the test with the last one if that takes too long.
+func Until(t testing.TB, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// Run runs something until the test ends; its error is then the test's.
+func Run(t testing.TB, run func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
