@@ -36,6 +36,7 @@ const (
 	KubeVirtHypervisor       = "virtward-kubevirt-hypervisor"
 	KubeVirtHypervisorEffect = "virtward-kubevirt-hypervisor-effect"
 	RuleSettings             = "virtward-rule-settings"
+	Policies                 = "virtward-policies"
 )
 
 // Objects returns every guard, policies and bindings, in the order of their files.
@@ -127,6 +128,28 @@ type RuleSettingsCase struct {
 func RuleSettingsCases() ([]RuleSettingsCase, error) {
 	return table[RuleSettingsCase]("cases/rule-settings.yaml")
 }
+
+// PolicyCase is one request for a VirtualMachinePolicy and the answer of its guard.
+type PolicyCase struct {
+	Name string `json:"name"`
+	// User sends the request: an author may write policies, an enforcer holds the verb besides, and an
+	// enforcer-of-caps holds it for the policy of the name caps only. A reader is an author who may get the
+	// ConfigMap shop/limits.
+	User string `json:"user"`
+	// Object is the name of the policy, where it matters.
+	Object string `json:"object,omitempty"`
+	// Old is what the policy says before the request; without it the request is a create.
+	Old *policyv1alpha1.VirtualMachinePolicySpec `json:"old,omitempty"`
+	// New is what the request writes; without it the request is a delete.
+	New *policyv1alpha1.VirtualMachinePolicySpec `json:"new,omitempty"`
+	// Labels are what the request writes beside New.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// PolicyCases returns the table of cases of the guard of the VirtualMachinePolicies.
+func PolicyCases() ([]PolicyCase, error) { return table[PolicyCase]("cases/policies.yaml") }
 
 func table[T any](pattern string) ([]T, error) {
 	var all []T

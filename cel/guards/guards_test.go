@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -66,6 +68,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect of virtward-kubevirt-hypervisor-effect: Warn",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor of virtward-kubevirt-hypervisor: Deny",
+		"ValidatingAdmissionPolicy virtward-policies",
+		"ValidatingAdmissionPolicyBinding virtward-policies of virtward-policies: Deny",
 		"ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicyBinding virtward-rule-settings of virtward-rule-settings: Deny",
 	}
@@ -179,6 +183,100 @@ func TestRuleSettingsCases(t *testing.T) {
 	for _, want := range []string{"create weakener-of-exceptions denied=false", "create weakener-of-exceptions denied=true"} {
 		if !asked[want] {
 			t.Errorf("there is no case of %s", want)
+		}
+	}
+}
+
+// The guard of the policies asks for the verb and knows the words that its kind has.
+func TestPolicyWords(t *testing.T) {
+	policy := policies(t)[guards.Policies]
+	if failure, _, _ := unstructured.NestedString(policy.Object, "spec", "failurePolicy"); failure != "Fail" {
+		t.Errorf("the failure policy is %s: a guard that fails must not let anything pass", failure)
+	}
+	validations, _, err := unstructured.NestedSlice(policy.Object, "spec", "validations")
+	if err != nil || len(validations) != 2 {
+		t.Fatalf("%d validations, %v", len(validations), err)
+	}
+	expression := validations[0].(map[string]any)["expression"].(string)
+	asked := fmt.Sprintf("group('%s').resource('virtualmachinepolicies').name(variables.name).check('%s')", policyv1alpha1.GroupVersion.Group, policyv1alpha1.VerbEnforce)
+	if !strings.Contains(expression, asked) {
+		t.Errorf("the first validation does not ask for %s: %s", asked, expression)
+	}
+	word := fmt.Sprintf("== '%s'", policyv1alpha1.PolicyDeny)
+	for _, name := range []string{"denies", "denied"} {
+		if text := variable(t, policy, name); !strings.Contains(text, word) {
+			t.Errorf("variable %s does not know the enforcement %s: %s", name, policyv1alpha1.PolicyDeny, text)
+		}
+	}
+}
+
+// Every kind of request is allowed and denied to an author, and allowed to an enforcer.
+func TestPolicyCases(t *testing.T) {
+	cases, err := guards.PolicyCases()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen, asked := map[string]bool{}, map[string]bool{}
+	for _, c := range cases {
+		if c.Name == "" || seen[c.Name] {
+			t.Errorf("case %q: the name is missing or taken", c.Name)
+		}
+		seen[c.Name] = true
+		operation := "update"
+		switch {
+		case c.Old == nil && c.New == nil:
+			t.Errorf("case %q: nothing is requested", c.Name)
+		case c.Old == nil:
+			operation = "create"
+		case c.New == nil:
+			operation = "delete"
+		}
+		asked[fmt.Sprintf("%s %s denied=%t", operation, c.User, c.Denied != "")] = true
+	}
+	for _, operation := range []string{"create", "update", "delete"} {
+		for _, want := range []string{"author denied=false", "author denied=true", "enforcer denied=false"} {
+			if !asked[operation+" "+want] {
+				t.Errorf("there is no case of %s %s", operation, want)
+			}
+		}
+	}
+	for _, want := range []string{
+		"create enforcer-of-caps denied=false", "create enforcer-of-caps denied=true",
+		"create reader denied=false", "create reader denied=true",
+	} {
+		if !asked[want] {
+			t.Errorf("there is no case of %s", want)
+		}
+	}
+}
+
+// What is switched off stays so when its conditions change, and nothing else is taken over.
+func TestKeepDisabled(t *testing.T) {
+	condition := func(name string) admissionregistrationv1.MatchCondition {
+		return admissionregistrationv1.MatchCondition{Name: name, Expression: "false"}
+	}
+	list := func(names ...string) []admissionregistrationv1.MatchCondition {
+		var all []admissionregistrationv1.MatchCondition
+		for _, name := range names {
+			all = append(all, condition(name))
+		}
+		return all
+	}
+	for _, c := range []struct {
+		wanted, there, want []admissionregistrationv1.MatchCondition
+	}{
+		{nil, nil, nil},
+		{list("a"), list("b"), list("a")},
+		{list("a"), list("b", guards.Disabled), list("a", guards.Disabled)},
+		{list("a"), list(guards.Disabled, "b"), list("a", guards.Disabled)},
+		{nil, list(guards.Disabled), list(guards.Disabled)},
+	} {
+		shared := append(make([]admissionregistrationv1.MatchCondition, 0, 8), c.wanted...)
+		if diff := cmp.Diff(c.want, guards.KeepDisabled(shared, c.there), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%v and %v (-want +got):\n%s", c.wanted, c.there, diff)
+		}
+		if rest := shared[:len(shared)+1]; rest[len(shared)].Name != "" {
+			t.Errorf("the list that was given is written into: %v", rest)
 		}
 	}
 }

@@ -42,12 +42,15 @@ const (
 	settingsDoc = "docs/rule-settings.md"
 )
 
-// settingsCluster is an API server with the RuleSettings, their guard, and users that RBAC knows.
-type settingsCluster struct {
+// userCluster is an API server with our kinds, their guards, and users that RBAC knows.
+type userCluster struct {
 	*controlplane.ControlPlane
 	admin client.Client
 	users map[string]client.Client
 }
+
+// settingsCluster is one with the users of RuleSettings.
+type settingsCluster struct{ *userCluster }
 
 func TestRuleSettings(t *testing.T) {
 	cases, err := guards.RuleSettingsCases()
@@ -63,7 +66,10 @@ func TestRuleSettings(t *testing.T) {
 			c.create(t, settings(cases[i].Object, cases[i].Old))
 		}
 	}
-	c.guard(t)
+	c.guard(t, guards.RuleSettings, func() error {
+		probe := settings("probe", entries(1, policyv1alpha1.Off, "hostdevice-gate"))
+		return c.users["editor"].Create(t.Context(), probe, client.DryRunAll)
+	})
 	for _, each := range cases {
 		t.Run(each.Name, func(t *testing.T) { c.judge(t, each) })
 	}
@@ -74,10 +80,11 @@ func TestRuleSettings(t *testing.T) {
 	t.Run("the definition refuses", c.definition)
 	t.Run("the documentation", c.documentation)
 	t.Run("kubectl", c.kubectl)
-	t.Run("type checking", c.typeChecks)
+	t.Run("type checking", func(t *testing.T) { c.typeChecks(t, guards.RuleSettings) })
 }
 
-func newSettingsCluster(t *testing.T) *settingsCluster {
+// newUserCluster starts one with the roles that a page of the documentation gives.
+func newUserCluster(t *testing.T, page string) *userCluster {
 	t.Helper()
 	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 	if err != nil {
@@ -91,11 +98,17 @@ func newSettingsCluster(t *testing.T) *settingsCluster {
 	if err := started.InstallOurCRDs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &settingsCluster{ControlPlane: started, users: map[string]client.Client{}}
+	c := &userCluster{ControlPlane: started, users: map[string]client.Client{}}
 	c.admin = c.client(t, "an-admin", "system:masters")
-	for _, role := range documented(t, "ClusterRole") {
+	for _, role := range documented(t, page, "ClusterRole") {
 		c.create(t, role)
 	}
+	return c
+}
+
+func newSettingsCluster(t *testing.T) *settingsCluster {
+	t.Helper()
+	c := &settingsCluster{newUserCluster(t, settingsDoc)}
 	c.create(t, &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "weakener-of-exceptions"},
 		Rules: []rbacv1.PolicyRule{{
@@ -109,7 +122,7 @@ func newSettingsCluster(t *testing.T) *settingsCluster {
 	return c
 }
 
-func (c *settingsCluster) client(t *testing.T, name string, groups ...string) client.Client {
+func (c *userCluster) client(t *testing.T, name string, groups ...string) client.Client {
 	t.Helper()
 	config, err := c.UserConfig(name, groups...)
 	if err != nil {
@@ -128,7 +141,7 @@ func (c *settingsCluster) client(t *testing.T, name string, groups ...string) cl
 }
 
 // user makes a client of a user who has cluster roles, and no other rights.
-func (c *settingsCluster) user(t *testing.T, name string, roles ...string) {
+func (c *userCluster) user(t *testing.T, name string, roles ...string) {
 	t.Helper()
 	for _, role := range roles {
 		c.create(t, &rbacv1.ClusterRoleBinding{
@@ -140,15 +153,15 @@ func (c *settingsCluster) user(t *testing.T, name string, roles ...string) {
 	c.users[name] = c.client(t, name)
 }
 
-func (c *settingsCluster) create(t *testing.T, object client.Object) {
+func (c *userCluster) create(t *testing.T, object client.Object) {
 	t.Helper()
 	if err := c.admin.Create(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// guard installs the guards, and returns when the one of the RuleSettings is in force.
-func (c *settingsCluster) guard(t *testing.T) {
+// guard installs the guards, and returns when the one of a name refuses what it is to refuse.
+func (c *userCluster) guard(t *testing.T, name string, refused func() error) {
 	t.Helper()
 	objects, err := guards.Objects()
 	if err != nil {
@@ -157,10 +170,9 @@ func (c *settingsCluster) guard(t *testing.T) {
 	for _, object := range objects {
 		c.create(t, object)
 	}
-	probe := settings("probe", entries(1, policyv1alpha1.Off, "hostdevice-gate"))
 	eventually(t, "the guard to be in force", func() bool {
-		err := c.users["editor"].Create(t.Context(), probe.DeepCopy(), client.DryRunAll)
-		return err != nil && strings.Contains(err.Error(), guards.RuleSettings)
+		err := refused()
+		return err != nil && strings.Contains(err.Error(), name)
 	})
 }
 
@@ -206,6 +218,12 @@ func (c *settingsCluster) judge(t *testing.T, each guards.RuleSettingsCase) {
 // expect compares an answer with the one that the guard gives, to the letter.
 func expect(t *testing.T, err error, name, denied string) {
 	t.Helper()
+	expectFrom(t, guards.RuleSettings, "rulesettings", err, name, denied)
+}
+
+// expectFrom is expect for a guard of a resource of ours.
+func expectFrom(t *testing.T, guard, resource string, err error, name, denied string) {
+	t.Helper()
 	if denied == "" {
 		if err != nil {
 			t.Errorf("denied, but should be allowed: %v", err)
@@ -215,14 +233,14 @@ func expect(t *testing.T, err error, name, denied string) {
 	if err == nil {
 		t.Fatalf("allowed, but should be denied: %s", denied)
 	}
-	message := fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", guards.RuleSettings, denied)
+	message := fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", guard, denied)
 	want := metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusForbidden,
 		Reason:  metav1.StatusReasonForbidden,
-		Message: fmt.Sprintf("rulesettings.policy.virtward.io %q is forbidden: %s", name, message),
+		Message: fmt.Sprintf("%s.policy.virtward.io %q is forbidden: %s", resource, name, message),
 		Details: &metav1.StatusDetails{
-			Group: "policy.virtward.io", Kind: "rulesettings", Name: name,
+			Group: "policy.virtward.io", Kind: resource, Name: name,
 			Causes: []metav1.StatusCause{{Message: message}},
 		},
 	}
@@ -355,7 +373,7 @@ func (c *settingsCluster) documentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := documented(t, "RuleSettings")
+	objects := documented(t, settingsDoc, "RuleSettings")
 	if len(objects) < 2 {
 		t.Fatalf("%s has %d RuleSettings", settingsDoc, len(objects))
 	}
@@ -373,10 +391,10 @@ func (c *settingsCluster) documentation(t *testing.T) {
 	}
 }
 
-// documented are the objects of a kind in the YAML of the documentation.
-func documented(t *testing.T, kind string) []*unstructured.Unstructured {
+// documented are the objects of a kind in the YAML of a page of the documentation.
+func documented(t *testing.T, page, kind string) []*unstructured.Unstructured {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(repository, settingsDoc))
+	content, err := os.ReadFile(filepath.Join(repository, page))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -473,10 +491,10 @@ func (c *settingsCluster) kubectl(t *testing.T) {
 }
 
 // typeChecks fails if the API server finds a mistake in an expression.
-func (c *settingsCluster) typeChecks(t *testing.T) {
+func (c *userCluster) typeChecks(t *testing.T, name string) {
 	policy := &admissionv1.ValidatingAdmissionPolicy{}
 	eventually(t, "the type checking", func() bool {
-		if err := c.admin.Get(t.Context(), client.ObjectKey{Name: guards.RuleSettings}, policy); err != nil {
+		if err := c.admin.Get(t.Context(), client.ObjectKey{Name: name}, policy); err != nil {
 			t.Fatal(err)
 		}
 		return policy.Status.TypeChecking != nil
