@@ -153,4 +153,37 @@ func TestVariablesAreTyped(t *testing.T) {
 	}
 }
 
+// What is read behind an optional value that a variable holds would always be absent.
+func TestOptionalVariables(t *testing.T) {
+	s := scope(t, cel.ScopeOptions{Variables: []cel.Expression{
+		{Name: "cpu", Expression: "vm.spec.domain.?cpu"},
+		{Name: "chained", Expression: "vm.spec.domain.?cpu.numa.?guestMappingPassthrough"},
+		{Name: "cores", Expression: "vm.spec.domain.?cpu.?cores.orValue(1)"},
+	}})
+	const advice = "variables.cpu is optional, and CEL finds nothing behind it: read variables.cpu.value() if variables.cpu.hasValue(), or use variables.cpu.optMap"
+	for expression, want := range map[string]string{
+		"variables.cpu.?cores.orValue(1)":            "1:14: " + advice,
+		"true ||\n  variables.cpu.cores.hasValue()":  "2:16: " + advice,
+		"[vm.spec.domain.?cpu][0].?cores.hasValue()": "1:25: " + strings.ReplaceAll(advice, "variables.cpu", "[vm.spec.domain.?cpu][0]"),
+	} {
+		_, issues := s.Compile(expression, cel.Any)
+		if diff := cmp.Diff([]string{want}, texts(issues)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", expression, diff)
+		}
+	}
+	for expression, want := range map[string]any{
+		"variables.cpu.hasValue() && variables.cpu.value().?cores.orValue(1) == 4": true,
+		"variables.cpu.optMap(c, c.?cores.orValue(1)).orValue(1)":                  int64(4),
+		"variables.cpu.or(vm.spec.domain.?cpu).?cores.orValue(1)":                  int64(4),
+		"[vm.spec.domain.?cpu].all(c, c.?cores.orValue(1) == 4)":                   true,
+		"vm.spec.domain.?cpu.numa.?guestMappingPassthrough.hasValue()":             false,
+		"variables.chained.hasValue() || variables.cores == 4":                     true,
+	} {
+		got, err := evaluate(t, s, documents(), expression)
+		if err != nil || got != want {
+			t.Errorf("%s is %v, %v, want %v", expression, got, err, want)
+		}
+	}
+}
+
 func second[A, B any](_ A, b B) B { return b }

@@ -293,6 +293,9 @@ func (s *Scope) Compile(expression string, want Result) (*Program, []Issue) {
 	if !want.accepts(ast.OutputType()) {
 		return nil, []Issue{{Line: 1, Column: 1, Message: fmt.Sprintf("must result in a %s, not in a %s", want, typeName(ast.OutputType()))}}
 	}
+	if issues := lost(ast); len(issues) > 0 {
+		return nil, issues
+	}
 	advice := s.advise(expression)
 	if slices.ContainsFunc(advice, func(i Issue) bool { return !i.Warning }) {
 		return nil, advice

@@ -61,6 +61,9 @@ type Input struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Now decides which exceptions of policies are over.
 	Now time.Time
+	// Judging is called before the policies are asked, and what it returns after that, so that whoever has a clock can
+	// tell how long they take; nil if nobody asks.
+	Judging func() (done func())
 	// Container is the object that the VM or the VMI is a template of; nil if it stands for itself.
 	Container *Container
 }

@@ -37,6 +37,9 @@ func (v *Verdict) ask(in Input) (ofContainer []validators.Finding) {
 	if len(in.Policies.Policies()) == 0 || v.VM != nil && in.VM.Spec.Template == nil {
 		return nil
 	}
+	if in.Judging != nil {
+		defer in.Judging()()
+	}
 	d := documents(in, v)
 	var found []validators.Finding
 	if in.Request.Operation == "" {

@@ -117,6 +117,13 @@ validations: [{expression: "vm.spec.domain.machine.type == 'q35-7'", message: "p
 			in:   effective.Input{VM: build.VMOf(build.VMI("db")).Obj(), Request: create("jane")},
 			want: []string{"Warn policy/a spec.template.spec.domain.machine.type by amd64"},
 		},
+		"a field of which the instancetype gives a part, and layers fill the rest": {
+			policies: []string{`
+enforcement: Deny
+validations: [{expression: "vm.spec.domain.cpu.sockets < 2", message: "too many", fieldPath: spec.domain.cpu}]`},
+			in:   effective.Input{VM: choosing("large"), References: effective.References{Instancetype: instancetypeOf("1Gi")}, Request: create("jane")},
+			want: []string{"Deny policy/a spec.instancetype.name ← spec.template.spec.domain.cpu by instancetype/large"},
+		},
 		"an instance as it arrived": {
 			policies: []string{capped, `
 enforcement: Deny
@@ -199,6 +206,25 @@ validations: [{expression: "object.spec.replicas < 5", message: four at most, fi
 				t.Errorf("findings (-want +got):\n%s\n%v", diff, verdict.Findings)
 			}
 		})
+	}
+}
+
+// What to do about a violation is the admin's to say, wherever the value comes from.
+func TestThePolicyKnowsTheRemedy(t *testing.T) {
+	for want, spec := range map[string]string{
+		"Ask Jane.": capped + "remedy: Ask Jane.",
+		"Choose another instancetype: it determines domain.memory.guest.": capped,
+	} {
+		verdict, err := pipeline(t).Evaluate(effective.Input{
+			VM: choosing("large"), References: effective.References{Instancetype: instancetypeOf("16Gi")},
+			Facts: platform.Defaults(platform.Settings{}), Policies: inForce(t, spec), Request: create("jane"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(verdict.Findings) != 1 || verdict.Findings[0].Remedy != want {
+			t.Errorf("want the remedy %q, got %+v", want, verdict.Findings)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/validators"
 )
@@ -66,12 +67,14 @@ func (s *source) move(f *validators.Finding) {
 	moved.Field = s.at.String()
 	path := strings.TrimPrefix(f.Error.Field, templateSpec+".")
 	f.Source = fmt.Sprintf("%s sets %s by its %s", s.describe, path, s.behind(path))
-	f.Remedy = fmt.Sprintf(s.remedy, path)
+	if f.Remedy == "" || !strings.HasPrefix(f.Rule, policies.RulePrefix) { // the admin knows better what to do
+		f.Remedy = fmt.Sprintf(s.remedy, path)
+	}
 	f.Effective, f.Error = f.Error.Field, &moved
 }
 
-// layerOf is the layer that wrote the value at a path last or, if the author wrote nothing there, something
-// below it; empty for what the author wrote.
+// layerOf is the layer that wrote the value at a path last or, if the author wrote nothing there, the first one that
+// wrote something below it: those after it only filled what it had left; empty for what the author wrote.
 func (v *Verdict) layerOf(path string, written map[string]any) string {
 	below := ""
 	for i := len(v.Changes) - 1; i >= 0; i-- {
@@ -79,7 +82,7 @@ func (v *Verdict) layerOf(path string, written map[string]any) string {
 		if isWithin(path, c.Path) {
 			return c.Layer
 		}
-		if below == "" && isWithin(c.Path, path) {
+		if isWithin(c.Path, path) {
 			below = c.Layer
 		}
 	}

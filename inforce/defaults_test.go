@@ -26,6 +26,7 @@ func TestOnAnAPIServer(t *testing.T) {
 	t.Cleanup(func() { _ = cluster.Stop() })
 	t.Run("Settings", func(t *testing.T) { testSettings(t, cluster) })
 	t.Run("Defaults", func(t *testing.T) { testDefaults(t, cluster) })
+	t.Run("Policies", func(t *testing.T) { testPolicies(t, cluster) })
 	t.Run("Namespaces", func(t *testing.T) { testNamespaces(t, cluster) })
 }
 

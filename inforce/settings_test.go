@@ -298,8 +298,11 @@ func testNamespaces(t *testing.T, cluster *controlplane.ControlPlane) {
 		t.Error(err)
 	}
 	stored, _, _ := n.informer.GetStore().GetByKey("first")
-	if kept := stored.(*metav1.PartialObjectMetadata); kept.Annotations != nil || kept.ManagedFields != nil {
-		t.Errorf("what nobody asks for is kept in memory: %v %v", kept.Annotations, kept.ManagedFields)
+	if kept := stored.(*metav1.PartialObjectMetadata); kept.ManagedFields != nil {
+		t.Errorf("what nobody asks for is kept in memory: %v", kept.ManagedFields)
+	}
+	if whole, err := n.Namespace(t.Context(), "first"); err != nil || whole.Name != "first" || whole.Labels["tier"] != "lab" || whole.Annotations["long"] != "story" || whole.UID == "" {
+		t.Errorf("namespace %+v: %v", whole, err)
 	}
 	created("second")
 	if err := check("second", "lab"); err != nil { // the moment it is there, whatever the watch knows
@@ -311,6 +314,9 @@ func testNamespaces(t *testing.T, cluster *controlplane.ControlPlane) {
 	}
 	await.Until(t, func() error { return check("first", "shop") })
 	if _, err := n.NamespaceLabels(t.Context(), "none"); !apierrors.IsNotFound(err) {
+		t.Errorf("a namespace that does not exist: %v", err)
+	}
+	if _, err := n.Namespace(t.Context(), "none"); !apierrors.IsNotFound(err) {
 		t.Errorf("a namespace that does not exist: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())

@@ -89,6 +89,7 @@ func preferenceFields() []origin {
 		{"domain.firmware.bootloader.bios.useSerial", "firmware.preferredUseBiosSerial"},
 		{"domain.firmware.bootloader.bios", "firmware.preferredUseBios"},
 		{"domain.firmware.bootloader.efi", "firmware.preferredEfi"},
+		{"domain.firmware", "firmware"},
 		{"domain.devices.autoattachGraphicsDevice", "devices.preferredAutoattachGraphicsDevice"},
 		{"domain.devices.autoattachMemBalloon", "devices.preferredAutoattachMemBalloon"},
 		{"domain.devices.autoattachPodInterface", "devices.preferredAutoattachPodInterface"},

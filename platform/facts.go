@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -145,12 +146,23 @@ var kubeVirtAccounts = []string{"kubevirt-apiserver", "kubevirt-controller", "ku
 
 // ByKubeVirt tells whether a user name is that of one of KubeVirt's own accounts.
 func (f *Facts) ByKubeVirt(user string) bool {
-	namespace := f.Namespace
-	if namespace == "" {
-		namespace = "kubevirt"
-	}
-	account, ok := strings.CutPrefix(user, "system:serviceaccount:"+namespace+":")
+	account, ok := strings.CutPrefix(user, f.accountPrefix())
 	return ok && slices.Contains(kubeVirtAccounts, account)
+}
+
+// KubeVirtUsers are the user names of KubeVirt's own accounts, sorted.
+func (f *Facts) KubeVirtUsers() []string {
+	users := make([]string, len(kubeVirtAccounts))
+	for i := range kubeVirtAccounts {
+		users[i] = f.accountPrefix() + kubeVirtAccounts[i]
+	}
+	slices.Sort(users)
+	return users
+}
+
+// accountPrefix is what the user names of KubeVirt's accounts begin with.
+func (f *Facts) accountPrefix() string {
+	return "system:serviceaccount:" + cmp.Or(f.Namespace, "kubevirt") + ":"
 }
 
 // same tells whether two snapshots say the same, whenever they were taken.

@@ -30,13 +30,19 @@ type Policy struct {
 	// broken says why the policy cannot be decided; empty if it can.
 	broken      string
 	unauditable []string
+	// readsNamespace tells that it matters what the object's namespace is like.
+	readsNamespace bool
 }
+
+// namespaceObject is the document that is the namespace of the object.
+const namespaceObject = "namespaceObject"
 
 // Compile prepares a policy, and says what is wrong with it or doubtful in it. There is a Policy in any case: one
 // that is broken, which is one with a Problem that is no warning, cannot be decided about what it matches, so that
 // its failurePolicy decides. The ConfigMap of its parameters is read now: compile the policy again when that
-// changes. resolve may be nil: then there is no ConfigMap.
-func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, resolve ParamsResolver) (*Policy, []Problem) {
+// changes. resolve may be nil: then there is no ConfigMap. found are problems that the caller knows of, such as a part
+// of the object that could not be read; they count as the others.
+func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, resolve ParamsResolver, found ...Problem) (*Policy, []Problem) {
 	spec, problems := fitted(policy)
 	p := &Policy{name: firstOf(policy.Name, "unnamed"), spec: &spec, kinds: map[policyv1alpha1.PolicyKind]*kind{}}
 	assumed(&p.spec.Match)
@@ -47,8 +53,9 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	}
 	if Broken(problems) { // it may be out of all bounds: nothing more is read of it
 		p.matcher = &matcher{kinds: p.spec.Match.Kinds, operations: p.spec.Match.Operations}
-		return p.finish(problems)
+		return p.finish(slices.Concat(found, problems))
 	}
+	problems = slices.Concat(found, problems)
 	var more []Problem
 	p.matcher, more = newMatcher(p.spec)
 	problems = append(problems, more...)
@@ -59,7 +66,8 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	p.conditions, more = compileConditions(env, p.spec, &p.params)
 	problems = append(problems, more...)
 	p.evaluator, more = newEvaluator(env, p.name, p.spec, &p.params)
-	return p.finish(append(problems, more...))
+	problems = append(problems, more...)
+	return p.finish(append(problems, p.doubtfulKinds()...))
 }
 
 // newEvaluator compiles what the policy consists of; nil if that failed.
@@ -100,6 +108,7 @@ func (p *Policy) finish(problems []Problem) (*Policy, []Problem) {
 		p.conditions, p.evaluator = nil, nil
 	}
 	p.unauditable = p.whyNotAuditable()
+	p.readsNamespace = p.matcher.namespaces != nil || p.conditions.reads(namespaceObject) || p.evaluator != nil && p.evaluator.Reads(namespaceObject)
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = problems[:maxProblems]
 		problems[maxProblems-1].Message = shortened(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), maxText)
@@ -156,6 +165,25 @@ func (p *Policy) doubtfulFields() []Problem {
 		}
 	}
 	return problems
+}
+
+// doubtfulKinds warns of a policy for VMs that is not for their instances, unless it reads nothing that may have become
+// different by the time a VM starts.
+func (p *Policy) doubtfulKinds() []Problem {
+	kinds := p.spec.Match.Kinds
+	if !slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachine) || slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachineInstance) {
+		return nil
+	}
+	reads := func(document string) bool {
+		return p.conditions.reads(document) || p.evaluator != nil && p.evaluator.Reads(document)
+	}
+	if !slices.ContainsFunc([]string{"vm", "provenance", "instancetype", "preference"}, reads) {
+		return nil
+	}
+	return []Problem{{
+		Field: matchPath.Child("kinds").String(), Warning: true,
+		Message: "without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not judged",
+	}}
 }
 
 // maxReasons bounds what whyNotAuditable says.

@@ -91,9 +91,13 @@ func TestProblems(t *testing.T) {
 		"below a quantity": {"enforcement: Deny\nvalidations: [{expression: 'true', message: m, fieldPath: spec.domain.memory.guest.value}]", []string{
 			"spec.validations[0].fieldPath: in a VirtualMachine and a VirtualMachineInstance: spec.domain.memory.guest has no fields",
 		}},
-		"VMs only": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\n" + valid, []string{
+		"VMs only": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\nvalidations: [{expression: \"vm.metadata.name != ''\", message: m, fieldPath: spec.domain}]", []string{
 			"spec.match.kinds: warning: without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not judged",
 		}},
+		"VMs only, by a condition": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine], matchConditions: [{name: c, expression: instancetype != null}]}\n" + valid, []string{
+			"spec.match.kinds: warning: without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not judged",
+		}},
+		"VMs only, as they are written": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\nvalidations: [{expression: \"object.metadata.name != ''\", message: m, fieldPath: spec.domain}]", nil},
 		"a hypervisor that nobody knows": {"enforcement: Deny\nmatch: {hypervisors: [xen]}\n" + valid, []string{
 			`spec.match.hypervisors[0]: warning: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`,
 		}},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
@@ -19,6 +20,8 @@ type Evaluator interface {
 	Evaluate(c *Case) ([]Violation, []Undecided)
 	// Unauditable says why it cannot be asked about what exists already; nothing if it can.
 	Unauditable() []string
+	// Reads tells whether it reads a document, by its name in expressions.
+	Reads(document string) bool
 	// EstimatedCost is what evaluating it may cost at most, in units of CEL; 0 if nobody knows.
 	EstimatedCost() uint64
 }
@@ -167,6 +170,13 @@ func (v *validations) Unauditable() []string {
 	return reasons
 }
 
+// Reads implements Evaluator.
+func (v *validations) Reads(document string) bool {
+	return slices.ContainsFunc(v.all, func(one assertion) bool {
+		return slices.Contains(one.expression.Reads(), document) || one.message != nil && slices.Contains(one.message.Reads(), document)
+	})
+}
+
 // unauditable says what a program reads that only a request has.
 func unauditable(field string, p *cel.Program) []string {
 	var reasons []string
@@ -247,6 +257,13 @@ func (c *conditions) hold(d *cel.Documents) (bool, []Undecided) {
 		}
 	}
 	return true, undecided
+}
+
+// reads tells whether a condition reads a document; one that did not compile has no program.
+func (c *conditions) reads(document string) bool {
+	return c != nil && slices.ContainsFunc(c.all, func(one condition) bool {
+		return one.program != nil && slices.Contains(one.program.Reads(), document)
+	})
 }
 
 func (c *conditions) unauditable() []string {

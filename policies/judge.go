@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -38,6 +39,9 @@ func (p *Policy) judge(s *subject, in *input) (findings []validators.Finding) {
 		return []validators.Finding{p.undecided(s, Undecided{configMapPath.String(), fmt.Errorf("%s", p.params.missing)})}
 	}
 	defer p.lend(s.documents)()
+	if s.observe != nil {
+		s.observe(p, s.documents)
+	}
 	applies, undecided := p.conditions.hold(s.documents)
 	if !applies {
 		return nil
@@ -163,6 +167,12 @@ func (p *Policy) failed(s *subject, message string) validators.Finding {
 		Error:  &field.Error{Type: field.ErrorTypeInternal, Field: "spec", BadValue: field.OmitValueType{}, Detail: onOneLine(message)},
 		Extent: extentOf(s.documents),
 	}
+}
+
+// IsUndecided tells of a finding of a policy that it is about the policy, which could not be decided, and not about
+// the object.
+func IsUndecided(f *validators.Finding) bool {
+	return f.Error.Type == field.ErrorTypeInternal && strings.HasPrefix(f.Rule, RulePrefix)
 }
 
 // extentOf is a sum of what will run.

@@ -36,6 +36,8 @@ type subject struct {
 	user       string
 	groups     []string
 	byKubeVirt bool
+	// observe is nil if nobody looks on.
+	observe Observer
 }
 
 // newSubject gathers what the documents say about these.
@@ -145,9 +147,6 @@ func (m *matcher) doubts() []Problem {
 			doubt(matchPath.Child("hypervisors").Index(i), err.Error())
 		}
 	}
-	if slices.Contains(m.kinds, policyv1alpha1.PolicyVirtualMachine) && !slices.Contains(m.kinds, policyv1alpha1.PolicyVirtualMachineInstance) {
-		doubt(matchPath.Child("kinds"), "without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not judged")
-	}
 	if len(m.kinds) == 1 && m.kinds[0] == policyv1alpha1.PolicyVirtualMachineInstance && !slices.Contains(m.operations, policyv1alpha1.PolicyCreate) {
 		doubt(matchPath.Child("operations"), "a VirtualMachineInstance is updated by KubeVirt alone, which is not asked about: the policy will hardly be asked")
 	}
@@ -206,8 +205,13 @@ func (m *matcher) excluded(s *subject) bool {
 // exempts tells whether an exception is in force for the object.
 func (m *matcher) exempts(s *subject) bool {
 	return slices.ContainsFunc(m.exceptions, func(e policyv1alpha1.PolicyException) bool {
-		return !expired(&e, s.now) && covers(e.Namespaces, s.namespace) && covers(e.Names, s.name)
+		return !expired(&e, s.now) && Covers(&e, s.namespace, s.name)
 	})
+}
+
+// Covers tells whether an exception is for an object, as long as it lasts.
+func Covers(e *policyv1alpha1.PolicyException, namespace, name string) bool {
+	return covers(e.Namespaces, namespace) && covers(e.Names, name)
 }
 
 func expired(e *policyv1alpha1.PolicyException, now time.Time) bool {

@@ -62,6 +62,9 @@ func (m *module) Unauditable() []string {
 	return reasons
 }
 
+// Reads implements Evaluator.
+func (m *module) Reads(document string) bool { return m.compiled.Reads(document) }
+
 // EstimatedCost implements Evaluator.
 func (m *module) EstimatedCost() uint64 { return 0 }
 

@@ -15,7 +15,11 @@ type Set struct {
 	// namespace is Virtward's own.
 	namespace string
 	policies  []*Policy
-	index     map[question][]*Policy
+	// readsNamespaces tells that one of them does.
+	readsNamespaces bool
+	index           map[question][]*Policy
+	// observe is nil but in tests of policies.
+	observe Observer
 }
 
 // question is what policies are looked up by.
@@ -35,6 +39,7 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		p := byName[name]
 		s.policies = append(s.policies, p)
+		s.readsNamespaces = s.readsNamespaces || p.readsNamespace
 		for _, kind := range p.matcher.kinds {
 			for _, operation := range p.matcher.operations {
 				q := question{kind, operation}
@@ -52,6 +57,10 @@ func (s *Set) Policies() []*Policy {
 	}
 	return s.policies
 }
+
+// ReadsNamespaces tells whether one of the policies selects namespaces by their labels, or reads namespaceObject. If
+// none does, nothing has to be known of the namespace of an object but its name.
+func (s *Set) ReadsNamespaces() bool { return s != nil && s.readsNamespaces }
 
 // Find is the policy with a name; nil if there is none.
 func (s *Set) Find(name string) *Policy {
@@ -114,6 +123,7 @@ func (s *Set) ask(subject *subject, policies []*Policy) []validators.Finding {
 		return nil
 	}
 	var findings []validators.Finding
+	subject.observe = s.observe
 	input := &input{}
 	for _, p := range policies {
 		findings = append(findings, p.judge(subject, input)...)

@@ -21,6 +21,7 @@ const (
 	RuleCPUSpread              = "preference-cpu-spread"
 	RuleDefaultNotPermitted    = "default-not-permitted"
 	RulePresetConflict         = "preset-conflict"
+	RuleComplete               = "vmi-complete"
 )
 
 // Conflicts gives each error of a list the rule it counts under.
@@ -68,7 +69,7 @@ func conflictRules() Table {
 		table[i].Scope, table[i].Check = OnSpec, conflictsOf(table[i].ID)
 	}
 	return append(table, Rule{
-		ID: "vmi-complete", Title: "A virtual machine instance was completed before it is admitted", Scope: OnVMI,
+		ID: RuleComplete, Title: "A virtual machine instance was completed before it is admitted", Scope: OnVMI,
 		Remedy: "Create it again. If that does not help, a mutating webhook removes the field, or virtward's was not asked.",
 		Check:  missingFields,
 	})
@@ -108,16 +109,18 @@ const (
 	RuleReadable      = "object-readable"
 	RuleSettingsKnown = "rule-settings"
 	RuleSiteDefaults  = "site-defaults"
+	RulePolicy        = "policy-compiles"
 )
 
 // Adjustable tells whether RuleSettings can set a rule at all.
 func Adjustable(id string) bool {
-	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults
+	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy
 }
 
-// The remedies of RuleReadable and RuleSiteDefaults, for whoever reports them.
+// The remedies of RuleReadable, RuleSiteDefaults and RulePolicy, for whoever reports them.
 const (
 	RemedyReadable     = "Send an object of a reasonable size, in the form that kubectl explain shows."
+	RemedyPolicy       = "Correct the field: kubectl virtward policy lint says the same of a file."
 	RemedySiteDefaults = "Correct the field, or say in spec.match which hypervisors and architectures the defaults are for."
 )
 
@@ -125,7 +128,7 @@ const (
 func objectRules() Table {
 	return Table{
 		{
-			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults,
+			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies,
 			Security: true, Remedy: RemedyReadable, Check: reportedElsewhere,
 		},
 		{
@@ -135,6 +138,10 @@ func objectRules() Table {
 		{
 			ID: RuleSiteDefaults, Title: "VirtualMachineDefaults can be read, and virtual machines that get them pass the checks", Scope: OnDefaults,
 			Security: true, Remedy: RemedySiteDefaults, Check: reportedElsewhere,
+		},
+		{
+			ID: RulePolicy, Title: "A VirtualMachinePolicy compiles, and so can be decided", Scope: OnPolicies,
+			Security: true, Remedy: RemedyPolicy, Check: reportedElsewhere,
 		},
 	}
 }

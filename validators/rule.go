@@ -46,6 +46,8 @@ const (
 	OnSettings
 	// OnDefaults: VirtualMachineDefaults.
 	OnDefaults
+	// OnPolicies: VirtualMachinePolicies.
+	OnPolicies
 )
 
 // Rule is one built-in check.

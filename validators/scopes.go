@@ -23,6 +23,7 @@ func ScopeNames() []ScopeName {
 		{Name: "replica set or pool", Word: "set", Scopes: OnSet},
 		{Name: "RuleSettings", Word: "rulesettings", Scopes: OnSettings},
 		{Name: "VirtualMachineDefaults", Word: "defaults", Scopes: OnDefaults},
+		{Name: "VirtualMachinePolicy", Word: "policy", Scopes: OnPolicies},
 	}
 }
 

@@ -22,7 +22,9 @@ func (e *examination) input() effective.Input {
 	for key, values := range e.request.UserInfo.Extra {
 		extra[key] = values
 	}
-	return effective.Input{Facts: e.facts, Site: e.site, Severities: e.severities, Requester: e.request.UserInfo.Username, RequesterExtra: extra}
+	in := effective.Input{Facts: e.facts, Site: e.site, Severities: e.severities, Requester: e.request.UserInfo.Username, RequesterExtra: extra}
+	e.policed(&in)
+	return in
 }
 
 // decoded are the object of a request and, of an update, the one before; ok is false if there is nothing to

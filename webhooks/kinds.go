@@ -29,6 +29,7 @@ var kinds = map[schema.GroupKind]func(*examination) error{
 	{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterPreference}:   (*examination).preference,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: "RuleSettings"}:                (*examination).ruleSettings,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachineDefaults"}:      (*examination).siteDefaults,
+	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachinePolicy"}:        (*examination).virtualMachinePolicy,
 }
 
 func groupKind(request *admissionv1.AdmissionRequest) schema.GroupKind {

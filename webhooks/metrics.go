@@ -1,10 +1,12 @@
 package webhooks
 
 import (
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -25,6 +27,9 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	findings *prometheus.CounterVec
+	// judged is how long all policies together take, undecided what each could not be decided about.
+	judged    prometheus.Histogram
+	undecided *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics. factsAge and certificateExpiry are asked whenever metrics are read.
@@ -41,13 +46,24 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		}, []string{"webhook", "kind", "operation"}),
 		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_findings_total",
-			Help: "Findings of the checks, by rule, kind and severity (Deny, Warn). A finding that an update found in the object before it counts as Warn.",
+			Help: "Findings of the checks and of policies, by rule (policy/NAME is a policy), kind and severity (Deny, Warn; Audit, of which nobody is told). A finding that an update found in the object before it counts as Warn.",
 		}, []string{"rule", "kind", "severity"}),
+		judged: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "virtward_policy_evaluation_seconds",
+			Help:    "Time that all policies together take about one object; an update that is refused is judged twice, with the object before.",
+			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .1, .5, 1, 2},
+		}),
+		undecided: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "virtward_policy_undecided_total",
+			Help: "Objects that a policy could not be decided about: it is broken, an expression failed or cost too much, or its parameters are missing.",
+		}, []string{"policy"}),
 	}
 	collectors := []prometheus.Collector{
 		m.requests,
 		m.duration,
 		m.findings,
+		m.judged,
+		m.undecided,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_facts_age_seconds",
 			Help: "Time since the KubeVirt configuration in force was read. It is watched, so a great age means that it did not change.",
@@ -85,5 +101,8 @@ func (m *Metrics) observe(webhook, kind, operation, verdict string, took time.Du
 func (m *Metrics) found(kind string, findings []validators.Finding) {
 	for i := range findings {
 		m.findings.WithLabelValues(findings[i].Rule, kind, string(findings[i].Severity)).Inc()
+		if policies.IsUndecided(&findings[i]) {
+			m.undecided.WithLabelValues(strings.TrimPrefix(findings[i].Rule, policies.RulePrefix)).Inc()
+		}
 	}
 }

@@ -19,13 +19,19 @@ const maxCauses = 50
 // maxText bounds the text of one cause or warning, in bytes: it may quote what the user wrote.
 const maxText = 1 << 10
 
+// maxAnnotation bounds what an audit annotation lists, in bytes.
+const maxAnnotation = 10 << 10
+
 // answerTo turns findings into the answer to a request: refused with all causes, or allowed with warnings.
 func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Finding, warnings []string) *admissionv1.AdmissionResponse {
-	var denied, warned []validators.Finding
+	var denied, warned, audited []validators.Finding
 	for _, f := range findings {
-		if f.Severity == validators.Deny {
+		switch f.Severity {
+		case validators.Deny:
 			denied = append(denied, f)
-		} else {
+		case validators.Audit:
+			audited = append(audited, f)
+		default:
 			warned = append(warned, f)
 		}
 	}
@@ -37,10 +43,24 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 	if len(denied) > 0 {
 		response.Result = refusal(request, denied)
 	}
-	if len(findings) > 0 {
-		response.AuditAnnotations = map[string]string{"findings": strings.Join(ruleIDs(findings), ",")}
-	}
+	response.AuditAnnotations = annotations(append(denied, warned...), audited)
 	return response
+}
+
+// annotations are what the API server's audit log says of findings: the rules that denied or warned, and the policies
+// that only keep count.
+func annotations(told, audited []validators.Finding) map[string]string {
+	if len(told)+len(audited) == 0 {
+		return nil
+	}
+	all := map[string]string{}
+	if len(told) > 0 {
+		all["findings"] = cut(strings.Join(ruleIDs(told), ","), maxAnnotation)
+	}
+	if len(audited) > 0 {
+		all["policies-audit"] = cut(strings.Join(ruleIDs(audited), ","), maxAnnotation)
+	}
+	return all
 }
 
 // refusal is what the API server answers for an object that does not fit its schema: 422 with causes.

@@ -9,14 +9,18 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -38,6 +42,13 @@ type Validator struct {
 	Site func() *mutators.Site
 	// NamespaceLabels finds the labels of a namespace, for settings and defaults that select namespaces.
 	NamespaceLabels func(ctx context.Context, namespace string) (k8slabels.Set, error)
+	// Policies returns the admin's policies; nil where there are none. Namespace finds a namespace for those that
+	// read it, and Authorizer answers what a requester may do; without one, policies that ask cannot be decided.
+	Policies   func() *policies.Set
+	Namespace  func(ctx context.Context, name string) (*corev1.Namespace, error)
+	Authorizer authorizer.UnconditionalAuthorizer
+	// CompilePolicy compiles a policy that is to be stored.
+	CompilePolicy func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem)
 	// Refused is told when a VMI is refused that an object owns, such as its VM; not on a dry run.
 	Refused func(owner Owner, message string)
 
@@ -71,7 +82,8 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	if examine == nil || !written || request.SubResource != "" {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}
-	e := &examination{Validator: v, ctx: ctx, request: request}
+	e := &examination{Validator: v, ctx: ctx, request: request, asks: &questions{UnconditionalAuthorizer: v.Authorizer, request: ctx}}
+	defer e.asks.done()
 	if err := e.prepare(); err != nil {
 		return v.failed(request, err), verdictFailed
 	}
@@ -85,7 +97,7 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	}
 	v.Log.Info("refused", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
 		"operation", request.Operation, "user", request.UserInfo.Username, "rules", response.AuditAnnotations["findings"])
-	if e.owner != nil && (request.DryRun == nil || !*request.DryRun) {
+	if e.owner != nil && !dryRun(request) {
 		v.Refused(*e.owner, eventText(request, response.Result))
 	}
 	return response, verdictDenied
@@ -109,6 +121,10 @@ type examination struct {
 	facts      *platform.Facts
 	severities validators.Severities
 	site       []mutators.SiteDefaults
+	policies   *policies.Set
+	// namespace is that of the object, if a policy reads it.
+	namespace *corev1.Namespace
+	asks      *questions
 
 	findings []validators.Finding
 	warnings []string
@@ -131,8 +147,18 @@ func (e *examination) prepare() error {
 	}
 	e.severities = settings.For(namespace)
 	var err error
-	e.site, err = siteIn(e.ctx, e.Site, e.NamespaceLabels, e.request.Namespace)
-	return err
+	if e.site, err = siteIn(e.ctx, e.Site, e.NamespaceLabels, e.request.Namespace); err != nil {
+		return err
+	}
+	if e.Policies == nil {
+		return nil
+	}
+	if e.policies = e.Policies(); e.policies.ReadsNamespaces() && e.request.Namespace != "" {
+		if e.namespace, err = e.Namespace(e.ctx, e.request.Namespace); err != nil {
+			return fmt.Errorf("reading namespace %s: %w", e.request.Namespace, err)
+		}
+	}
+	return nil
 }
 
 // updates tells whether there is an object before.

@@ -30,6 +30,7 @@ import (
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/inforce"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/webhooks"
 )
@@ -54,8 +55,9 @@ type webhookOptions struct {
 	serviceName          string
 	mutating, validating []string
 
-	rolloutStrategy string
-	mshvCPUModel    string
+	rolloutStrategy  string
+	mshvCPUModel     string
+	paramsNamespaces []string
 }
 
 func webhookCommand() *cobra.Command {
@@ -86,6 +88,7 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.serviceName, "service-name", "virtward-webhook", "Service through which the API server calls the webhooks")
 	flags.StringSliceVar(&o.mutating, "mutating-webhook-configuration", nil, "MutatingWebhookConfigurations that must trust the certificate before this is ready; with --cert-provider=self their CA bundle is kept in step")
 	flags.StringSliceVar(&o.validating, "validating-webhook-configuration", nil, "ValidatingWebhookConfigurations, likewise")
+	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none: LiveUpdate or Stage; KubeVirt's own default is LiveUpdate")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model, none to leave it to the cluster, or auto: "+platform.SeedCPUModel+" where KubeVirt names the hypervisor mshv, none where it names it hyperv-direct")
 }
@@ -204,7 +207,11 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 		return err
 	}
 	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
-	world, err := newWorld(config, assumed, registry.Rules(), log)
+	policies := inforce.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
+	if len(policies.ParamsNamespaces) == 0 {
+		policies.ParamsNamespaces = []string{o.namespace}
+	}
+	world, err := newWorld(config, assumed, registry.Rules(), policies, log)
 	if err != nil {
 		return err
 	}
@@ -238,6 +245,10 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 		Settings:        world.settings.Current,
 		Site:            world.defaults.Current,
 		NamespaceLabels: world.namespaces.NamespaceLabels,
+		Policies:        world.policies.Current,
+		Namespace:       world.namespaces.Namespace,
+		Authorizer:      world.rights,
+		CompilePolicy:   world.policies.Compile,
 		Refused:         world.refusals.tell,
 		Metrics:         measured,
 		Log:             log.WithName("validate"),

@@ -12,22 +12,29 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/inforce"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
+	"github.com/virtward/virtward/webhooks"
 )
 
 // world is what the webhooks know of the cluster, and where they tell it something.
 type world struct {
+	client     dynamic.Interface
 	facts      *platform.Watcher
 	objects    *platform.Objects
 	settings   *inforce.Settings
 	defaults   *inforce.Defaults
+	policies   *inforce.Policies
+	rights     *webhooks.Rights
 	namespaces *inforce.Namespaces
 	refusals   *refusals
+	// changed is told what of it changed; set it before anything runs.
+	changed func(what string)
 }
 
-func newWorld(config *rest.Config, assumed platform.Settings, rules validators.Table, log logr.Logger) (*world, error) {
+func newWorld(config *rest.Config, assumed platform.Settings, rules validators.Table, policies inforce.PoliciesOptions, log logr.Logger) (*world, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -36,31 +43,57 @@ func newWorld(config *rest.Config, assumed platform.Settings, rules validators.T
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	events, err := kubernetes.NewForConfig(config)
+	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	w := &world{refusals: newRefusals(events.CoreV1())}
-	if w.facts, err = platform.NewWatcher(client, assumed, clock.RealClock{}, logFacts(log.WithName("facts"))); err != nil {
+	w := &world{client: client, changed: func(string) {}, refusals: newRefusals(typed.CoreV1()), rights: webhooks.NewRights(typed.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})}
+	if w.facts, err = platform.NewWatcher(client, assumed, clock.RealClock{}, func(facts *platform.Facts, err error) {
+		logFacts(log.WithName("facts"))(facts, err)
+		w.changed("facts")
+	}); err != nil {
 		return nil, err
 	}
 	if w.objects, err = platform.NewWatchedObjects(client); err != nil {
 		return nil, err
 	}
-	if w.settings, err = inforce.NewSettings(client, rules, logChange(log.WithName("settings"), "RuleSettings", "settings", "rules")); err != nil {
+	if w.settings, err = inforce.NewSettings(client, rules, w.tells("settings", logChange(log.WithName("settings"), "RuleSettings", "settings", "rules"))); err != nil {
 		return nil, err
 	}
-	if w.defaults, err = inforce.NewDefaults(client, logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site")); err != nil {
+	if w.defaults, err = inforce.NewDefaults(client, w.tells("defaults", logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site"))); err != nil {
+		return nil, err
+	}
+	if policies.Environment, err = cel.NewEnvironment(); err != nil {
+		return nil, err
+	}
+	if w.policies, err = inforce.NewPolicies(client, policies, w.tells("policies", logPolicies(log.WithName("policies")))); err != nil {
 		return nil, err
 	}
 	w.namespaces, err = inforce.NewNamespaces(labels)
 	return w, err
 }
 
+// tells makes a listener that also says what changed.
+func (w *world) tells(what string, log func(inforce.Change)) func(inforce.Change) {
+	return func(change inforce.Change) {
+		log(change)
+		w.changed(what)
+	}
+}
+
+// everywhere runs in every replica, whether it leads or not.
+type everywhere func(context.Context) error
+
+// Start implements manager.Runnable.
+func (run everywhere) Start(ctx context.Context) error { return run(ctx) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (everywhere) NeedLeaderElection() bool { return false }
+
 // addTo makes the manager run everything.
 func (w *world) addTo(mgr manager.Manager) error {
-	for _, run := range []func(context.Context) error{w.facts.Run, w.objects.Run, w.settings.Run, w.defaults.Run, w.namespaces.Run, w.refusals.Run} {
-		if err := mgr.Add(manager.RunnableFunc(run)); err != nil {
+	for _, run := range []func(context.Context) error{w.facts.Run, w.objects.Run, w.settings.Run, w.defaults.Run, w.policies.Run, w.namespaces.Run, w.refusals.Run} {
+		if err := mgr.Add(everywhere(run)); err != nil {
 			return err
 		}
 	}
@@ -74,6 +107,7 @@ func (w *world) ready() map[string]func() error {
 		"references": w.objects.Ready,
 		"settings":   w.settings.Ready,
 		"defaults":   w.defaults.Ready,
+		"policies":   w.policies.Ready,
 		"namespaces": w.namespaces.Ready,
 	}
 }
@@ -99,5 +133,17 @@ func logChange(log logr.Logger, kind, noun, whole string) func(inforce.Change) {
 			return
 		}
 		log.Info(noun+" of the "+whole+" in force", "from", change.Objects, "notes", change.Notes)
+	}
+}
+
+// logPolicies tells the admin how many policies are in force now, and which of them cannot be decided.
+func logPolicies(log logr.Logger) func(inforce.Change) {
+	const most = 20 // there may be a thousand
+	return func(change inforce.Change) {
+		if change.Err != nil {
+			log.Error(change.Err, "the policies cannot be read; those before stay in force", "policies", len(change.Objects))
+			return
+		}
+		log.Info("policies in force", "policies", len(change.Objects), "broken", len(change.Notes), "notes", change.Notes[:min(most, len(change.Notes))])
 	}
 }

@@ -31,7 +31,7 @@ func areas() []area {
 		{"Hypervisors", []string{"kvm", "mshv"}},
 		{"Running virtual machine instances", []string{"vmi", "hotplug"}},
 		{"Replica sets and pools", []string{"set", "pool"}},
-		{"Settings and defaults", []string{"rule-settings", "site-defaults"}},
+		{"Settings, defaults and policies", []string{"rule-settings", "site-defaults", "policy-compiles"}},
 	}
 }
 
@@ -156,6 +156,7 @@ func meanings() [][2]string {
 		{"replica set or pool", "a VirtualMachineInstanceReplicaSet or VirtualMachinePool around its template; what it makes is checked as VMI or VM"},
 		{"RuleSettings", "the settings of the rules"},
 		{"VirtualMachineDefaults", "the defaults of a site"},
+		{"VirtualMachinePolicy", "a policy of the admin's"},
 	}
 }
 

@@ -1,0 +1,146 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	goruntime "runtime"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/test/build"
+)
+
+// BenchmarkValidatePolicies50 is BenchmarkValidateRequest with 50 policies in CEL, which let the VMI pass.
+func BenchmarkValidatePolicies50(b *testing.B) {
+	v, set := validator(b), celSet(b, 50)
+	v.Policies = func() *policies.Set { return set }
+	v.Namespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}, nil
+	}
+	object, err := json.Marshal(complete(b, build.Typical("db").Label("app", "db").Obj()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	data := review(b, object)
+	var answer struct{ Response struct{ Allowed bool } }
+	if first, err := v.Review(context.Background(), data); err != nil || json.Unmarshal(first, &answer) != nil || !answer.Response.Allowed {
+		b.Fatalf("%v: %s", err, first)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := v.Review(context.Background(), data); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// heapInUse is what is in use of the heap after a collection, in MB.
+func heapInUse() float64 {
+	goruntime.GC()
+	var stats goruntime.MemStats
+	goruntime.ReadMemStats(&stats)
+	return float64(stats.HeapAlloc) / (1 << 20)
+}
+
+// storedPolicies are so many policies as an API server has them, of ten kinds in CEL and the rest in Rego.
+func storedPolicies(tb testing.TB, count int) []runtime.Object {
+	tb.Helper()
+	modules := regoLibrary()
+	objects := make([]runtime.Object, 0, count)
+	for i := range count {
+		spec := map[string]any{}
+		if i%2 == 0 {
+			if err := yaml.Unmarshal([]byte(celPolicies[i/2%len(celPolicies)]), &spec); err != nil {
+				tb.Fatal(err)
+			}
+		} else {
+			spec["rego"] = map[string]any{"module": fmt.Sprintf("package p%d\n", i) + modules[i/2%len(modules)]}
+			spec["params"] = map[string]any{"values": map[string]any{"architectures": []any{"amd64", "arm64"}}}
+		}
+		spec["enforcement"] = "Deny"
+		object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		object.SetGroupVersionKind(policyv1alpha1.GroupVersion.WithKind("VirtualMachinePolicy"))
+		object.SetName(fmt.Sprintf("p-%04d", i))
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// BenchmarkPoliciesLoad1000 is the time from the start of the watch to 1,000 compiled policies, half of them in CEL
+// and half in Rego; and from the change of one of them, while the others are there, to its being in force.
+func BenchmarkPoliciesLoad1000(b *testing.B) {
+	const many = 1000
+	resource, configMaps := policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"), corev1.SchemeGroupVersion.WithResource("configmaps")
+	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		resource: "VirtualMachinePolicyList", configMaps: "ConfigMapList",
+	}, storedPolicies(b, many)...)
+	env := environment(b)
+	start := func(b *testing.B) (*inforce.Policies, chan inforce.Change) {
+		b.Helper()
+		changes := make(chan inforce.Change, 10)
+		w, err := inforce.NewPolicies(client, inforce.PoliciesOptions{Namespace: "virtward-system", ParamsNamespaces: []string{"virtward-system"}, Environment: env},
+			func(c inforce.Change) { changes <- c })
+		if err != nil {
+			b.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		b.Cleanup(func() {
+			cancel()
+			if err := <-done; err != nil {
+				b.Error(err)
+			}
+		})
+		if first := <-changes; len(first.Objects) != many || len(first.Notes) != 0 || len(w.Current().Policies()) != many {
+			b.Fatalf("%d policies, of which are broken: %v", len(first.Objects), first.Notes)
+		}
+		return w, changes
+	}
+	b.Run("all", func(b *testing.B) {
+		before, kept := heapInUse(), []*inforce.Policies{}
+		for b.Loop() {
+			w, _ := start(b)
+			kept = append(kept, w)
+		}
+		b.ReportMetric((heapInUse()-before)/float64(len(kept)), "heap-MB")
+		goruntime.KeepAlive(kept)
+	})
+	b.Run("one", func(b *testing.B) {
+		w, changes := start(b)
+		n := 0
+		for b.Loop() {
+			stored, err := client.Resource(resource).Get(context.Background(), "p-0000", metav1.GetOptions{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			n++
+			if err := unstructured.SetNestedField(stored.Object, fmt.Sprintf("title %d", n), "spec", "title"); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := client.Resource(resource).Update(context.Background(), stored, metav1.UpdateOptions{}); err != nil {
+				b.Fatal(err)
+			}
+			select {
+			case <-changes:
+			case <-time.After(10 * time.Second):
+				b.Fatal("the change is not in force")
+			}
+			if title := w.Current().Find("p-0000").Spec().Title; title != fmt.Sprintf("title %d", n) {
+				b.Fatalf("the title is %q", title)
+			}
+		}
+	})
+}

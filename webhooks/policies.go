@@ -1,0 +1,82 @@
+package webhooks
+
+import (
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/validators"
+)
+
+// policed adds to the input what policies see. They are those of one moment for all objects of the request.
+func (e *examination) policed(in *effective.Input) {
+	if len(e.policies.Policies()) == 0 {
+		return
+	}
+	in.Policies, in.Namespace, in.Now, in.Judging = e.policies, e.namespace, e.Clock.Now(), e.judging
+	in.Request = cel.Request{
+		Operation: string(e.request.Operation), Kind: e.request.Kind, Resource: e.request.Resource, SubResource: e.request.SubResource,
+		Name: e.request.Name, Namespace: e.request.Namespace, UserInfo: e.request.UserInfo,
+		DryRun: dryRun(e.request),
+	}
+	if e.Authorizer != nil {
+		in.Authorizer = e.asks
+	}
+}
+
+func dryRun(request *admissionv1.AdmissionRequest) bool {
+	return request.DryRun != nil && *request.DryRun
+}
+
+// judging measures how long policies take.
+func (e *examination) judging() (done func()) {
+	started := e.Clock.Now()
+	return func() { e.Metrics.judged.Observe(e.Clock.Since(started).Seconds()) }
+}
+
+// virtualMachinePolicy refuses a policy that could not be decided. Of an update, a problem that the policy had before
+// is a warning: so one that no longer compiles can still be taken out of the way.
+func (e *examination) virtualMachinePolicy() error {
+	object, old := &policyv1alpha1.VirtualMachinePolicy{}, &policyv1alpha1.VirtualMachinePolicy{}
+	if err := decode(e.request.Object.Raw, object); err != nil {
+		e.unreadable(err, decode(e.request.OldObject.Raw, old))
+		return nil
+	}
+	compiled, problems := e.CompilePolicy(object)
+	var before []policies.Problem
+	if policies.Broken(problems) && e.updates() && decode(e.request.OldObject.Raw, old) == nil {
+		if before = problems; !equality.Semantic.DeepEqual(old.Spec, object.Spec) {
+			_, before = e.CompilePolicy(old)
+		}
+	}
+	for _, problem := range problems {
+		e.findings = append(e.findings, aboutPolicy(problem, slices.Contains(before, problem)))
+	}
+	if missing := compiled.ParamsMissing(); missing != "" && !policies.Broken(problems) {
+		e.findings = append(e.findings, aboutPolicy(policies.Problem{Field: "spec.params.configMap", Message: missing, Warning: true}, false))
+	}
+	return nil
+}
+
+// aboutPolicy is the finding that a problem of a policy is; known tells that it is an old one.
+func aboutPolicy(problem policies.Problem, known bool) validators.Finding {
+	message := problem.Message
+	if problem.Line > 0 {
+		message = fmt.Sprintf("%d:%d: %s", problem.Line, problem.Column, message)
+	}
+	finding := validators.Finding{
+		Rule: validators.RulePolicy, Severity: validators.Deny, Remedy: validators.RemedyPolicy,
+		Error: &field.Error{Type: field.ErrorTypeInvalid, Field: problem.Field, BadValue: field.OmitValueType{}, Detail: message},
+	}
+	if problem.Warning || known {
+		finding.Severity, finding.Known = validators.Warn, known && !problem.Warning
+	}
+	return finding
+}
