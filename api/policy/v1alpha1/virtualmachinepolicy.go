@@ -682,6 +682,12 @@ const (
 	PolicyReasonProblems = "Problems"
 	// PolicyReasonParameters: the parameters are missing.
 	PolicyReasonParameters = "ParametersNotFound"
+	// PolicyReasonNotExportable: the API server cannot judge by the policy.
+	PolicyReasonNotExportable = "NotExportable"
+	// PolicyReasonNameTaken: something else has the name of what is to be exported.
+	PolicyReasonNameTaken = "NameTaken"
+	// PolicyReasonRejected: the API server did not take what was to be exported.
+	PolicyReasonRejected = "Rejected"
 )
 
 // VirtualMachinePolicyList is a list of policies.

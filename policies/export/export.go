@@ -1,0 +1,390 @@
+package export
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time" //nolint:depguard // the time comes in as a value; there is no clock here
+
+	celgo "github.com/google/cel-go/cel"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies"
+)
+
+// Prefix begins the names of native policies and their bindings; the name of the policy follows.
+const Prefix = "virtward-"
+
+// ManagedBy is the label, and the value of it, of all that is exported.
+const (
+	ManagedBy = "app.kubernetes.io/managed-by"
+	Manager   = "virtward"
+)
+
+// Cluster is what a native policy has to know of the cluster.
+type Cluster struct {
+	// Namespace is Virtward's own, about which no policy is asked.
+	Namespace string
+	// KubeVirt are the names of the users that are KubeVirt's own accounts.
+	KubeVirt []string
+}
+
+// Native is the form of a policy that the API server judges by.
+type Native struct {
+	Policy  *admissionregistrationv1.ValidatingAdmissionPolicy
+	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+	// Notes say what this form cannot do.
+	Notes []string
+	// Until is when an exception ends, so that this form is wrong from then on; nil if that never happens.
+	Until *time.Time
+}
+
+// Export makes the native form of a policy, with the exceptions that are in force now; or it says why there is none,
+// at fields of the policy. Whether the policy asks to be exported is not looked at.
+func Export(p *policies.Policy, cluster Cluster, now time.Time) (*Native, []policies.Problem) {
+	spec := p.Spec()
+	if problems := hopeless(p); len(problems) > 0 {
+		return nil, problems
+	}
+	x, err := newExporter(p)
+	if err != nil {
+		return nil, []policies.Problem{{Field: "spec", Message: err.Error()}}
+	}
+	conditions := append(always(&spec.Match), users(&spec.Match, cluster.KubeVirt)...)
+	excepted, until := exceptions(spec.Exceptions, now)
+	x.notes.ends = until
+	conditions = x.conditions(append(conditions, excepted...))
+	validations := x.validations()
+	native := &admissionregistrationv1.ValidatingAdmissionPolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: admissionregistrationv1.SchemeGroupVersion.String(), Kind: "ValidatingAdmissionPolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: Prefix + p.Name(), Labels: map[string]string{ManagedBy: Manager}},
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy:    new(admissionregistrationv1.FailurePolicyType(spec.FailurePolicy)),
+			MatchConstraints: constraints(&spec.Match, cluster.Namespace),
+			MatchConditions:  conditions,
+			Variables:        x.declared,
+			Validations:      validations,
+		},
+	}
+	if len(x.problems) > 0 {
+		return nil, x.problems
+	}
+	return &Native{Policy: native, Binding: binding(native, spec.Enforcement), Notes: x.notes.all(), Until: until}, nil
+}
+
+func binding(native *admissionregistrationv1.ValidatingAdmissionPolicy, enforcement policyv1alpha1.PolicyEnforcement) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
+	return &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
+		TypeMeta:   metav1.TypeMeta{APIVersion: native.APIVersion, Kind: "ValidatingAdmissionPolicyBinding"},
+		ObjectMeta: *native.ObjectMeta.DeepCopy(),
+		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName:        native.Name,
+			ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.ValidationAction(enforcement)},
+		},
+	}
+}
+
+// hopeless is what no expression can change.
+func hopeless(p *policies.Policy) []policies.Problem {
+	spec := p.Spec()
+	var problems []policies.Problem
+	refuse := func(applies bool, field, message string) {
+		if applies {
+			problems = append(problems, policies.Problem{Field: field, Message: message})
+		}
+	}
+	refuse(p.Broken() != "", "spec", p.Broken())
+	refuse(p.ParamsMissing() != "", "spec.params.configMap", p.ParamsMissing())
+	refuse(spec.Rego != nil, "spec.rego", "the API server knows no Rego")
+	refuse(len(spec.Match.Hypervisors) > 0, "spec.match.hypervisors", "the API server does not know the hypervisor")
+	refuse(len(spec.Match.Architectures) > 0, "spec.match.architectures", "the API server does not know the architecture of a VM that names none")
+	refuse(!slices.ContainsFunc(spec.Match.Kinds, func(kind policyv1alpha1.PolicyKind) bool { _, ok := resources[kind]; return ok }),
+		"spec.match.kinds", "the API server is not asked about VirtualMachineTemplates")
+	return problems
+}
+
+// exporter rewrites the expressions of one policy.
+type exporter struct {
+	policy *policies.Policy
+	spec   *policyv1alpha1.VirtualMachinePolicySpec
+	env    *celgo.Env
+	proof  *proof
+	// params are the values of the policy as CEL writes them, and paramsName the variable that holds them.
+	params, paramsName string
+	// before maps the variables that depend on the object to those which say the same of the object before.
+	before   map[string]string
+	taken    map[string]bool
+	declared []admissionregistrationv1.Variable
+	notes    notes
+	problems []policies.Problem
+}
+
+func newExporter(p *policies.Policy) (*exporter, error) {
+	env, err := environment.MustBaseEnvSet(oldest).Env(environment.NewExpressions)
+	if err != nil {
+		return nil, fmt.Errorf("making the CEL environment of Kubernetes: %w", err)
+	}
+	proof, err := newProof()
+	if err != nil {
+		return nil, fmt.Errorf("making the compiler of Kubernetes: %w", err)
+	}
+	x := &exporter{
+		policy: p, spec: p.Spec(), env: env, proof: proof,
+		before: map[string]string{}, taken: map[string]bool{}, notes: notes{spec: p.Spec()},
+	}
+	for i := range x.spec.Variables {
+		x.taken[x.spec.Variables[i].Name] = true
+	}
+	var value any
+	if values := p.Params(); values != nil {
+		value = values
+	}
+	if x.params, err = literal(value); err != nil {
+		return nil, fmt.Errorf("writing the parameters: %w", err)
+	}
+	x.paramsName = x.free(nameParams)
+	return x, nil
+}
+
+// free is a name for a variable that the policy does not have.
+func (x *exporter) free(name string) string {
+	found := name
+	for i := 2; x.taken[found]; i++ {
+		found = fmt.Sprintf("%s%d", name, i)
+	}
+	x.taken[found] = true
+	return found
+}
+
+func (x *exporter) refuse(field string, err error) {
+	x.problems = append(x.problems, policies.Problem{Field: field, Message: err.Error()})
+}
+
+// read parses an expression and refuses what the API server does not know.
+func (x *exporter) read(text, field string) *expression {
+	e, err := x.understood(text)
+	if err != nil {
+		x.refuse(field, err)
+		return nil
+	}
+	x.notes.compare(e, field)
+	return e
+}
+
+func (x *exporter) understood(text string) (*expression, error) {
+	e, err := parse(x.env, text)
+	if err != nil {
+		return nil, err
+	}
+	var unknown []string
+	for _, name := range e.names() {
+		if slices.Contains(cel.Names(), name) && !slices.Contains(native, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(unknown) > 0 {
+		return nil, fmt.Errorf("it reads %s, which the API server does not know", strings.Join(unknown, " and "))
+	}
+	for _, r := range e.reads {
+		if r.name == nameVariables && r.member == "" {
+			return nil, fmt.Errorf("it reads variables in another way than variables.NAME")
+		}
+	}
+	return e, nil
+}
+
+// conditions adds those of the policy to what every one has. They cannot read variables, so that what they read of
+// params stands in them.
+func (x *exporter) conditions(conditions []admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {
+	const at = "spec.match.matchConditions"
+	if most := maxConditions - len(conditions); len(x.spec.Match.MatchConditions) > most {
+		x.refuse(at, fmt.Errorf("there are %d, and beside its own conditions a native policy may have %d", len(x.spec.Match.MatchConditions), most))
+		return conditions
+	}
+	for i := range conditions {
+		if _, err := x.proof.condition(conditions[i].Expression); err != nil { // a mistake in this program
+			x.refuse("spec.match", fmt.Errorf("the condition %s: %w", conditions[i].Name, err))
+		}
+	}
+	for i := range x.spec.Match.MatchConditions {
+		field := fmt.Sprintf("%s[%d].expression", at, i)
+		e := x.read(x.spec.Match.MatchConditions[i].Expression, field)
+		if e == nil {
+			continue
+		}
+		if e.reading(nameNamespaceObject) {
+			x.refuse(field, fmt.Errorf("it reads namespaceObject, which conditions of the API server are not given: read it in a validation"))
+			continue
+		}
+		text, err := e.rewritten(substitution{names: map[string]replacement{nameParams: {text: x.params}}})
+		if err == nil {
+			text, err = x.proof.condition(text)
+		}
+		if err != nil {
+			x.refuse(field, err)
+			continue
+		}
+		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: fmt.Sprintf("policy-%d", i), Expression: text})
+	}
+	return conditions
+}
+
+// validations rewrites the variables and the validations of the policy.
+func (x *exporter) validations() []admissionregistrationv1.Validation {
+	x.variables()
+	if len(x.problems) > 0 { // what reads a variable that is not there has nothing to say
+		return nil
+	}
+	validations := make([]admissionregistrationv1.Validation, 0, len(x.spec.Validations))
+	for i := range x.spec.Validations {
+		v, at := &x.spec.Validations[i], fmt.Sprintf("spec.validations[%d]", i)
+		made := admissionregistrationv1.Validation{Message: x.message(v)}
+		if v.Reason != "" {
+			made.Reason = new(reasonOf(v.Reason))
+		}
+		made.Expression = x.validation(v.Expression, at+".expression")
+		if v.MessageExpression != "" {
+			made.MessageExpression = x.messageExpression(v.MessageExpression, at+".messageExpression")
+		}
+		validations = append(validations, made)
+	}
+	return validations
+}
+
+// reasonOf is the native form of a reason. The documentation of native policies lists Unauthorized, but their
+// validation refuses it.
+func reasonOf(reason policyv1alpha1.PolicyReason) metav1.StatusReason {
+	if reason == policyv1alpha1.PolicyUnauthorized {
+		return metav1.StatusReasonForbidden
+	}
+	return metav1.StatusReason(reason)
+}
+
+// now is what the names of an expression become; then, what they become where it is about the object before.
+func (x *exporter) now() substitution {
+	return substitution{names: map[string]replacement{nameParams: {nameVariables + "." + x.paramsName, nameVariables}}}
+}
+
+func (x *exporter) then() substitution {
+	s := x.now()
+	s.names[nameObject] = replacement{nameOldObject, nameOldObject}
+	s.members = x.before
+	return s
+}
+
+// dependent tells whether an expression may say something else of the object before.
+func (x *exporter) dependent(e *expression) bool {
+	return e.reading(nameObject) || slices.ContainsFunc(e.members(), func(name string) bool { return x.before[name] != "" })
+}
+
+func (x *exporter) updates() bool {
+	return slices.Contains(x.spec.Match.Operations, policyv1alpha1.PolicyUpdate)
+}
+
+// variables rewrites the variables, each of them a second time for the object before if it depends on that.
+func (x *exporter) variables() {
+	if x.readsParams() {
+		x.declare(x.paramsName, x.params, "spec.params")
+	}
+	for i := range x.spec.Variables {
+		v, at := &x.spec.Variables[i], fmt.Sprintf("spec.variables[%d].expression", i)
+		e := x.read(v.Expression, at)
+		if e == nil {
+			continue
+		}
+		if text, err := e.rewritten(x.now()); err != nil {
+			x.refuse(at, err)
+		} else {
+			x.declare(v.Name, text, at)
+		}
+		if !x.updates() || !x.dependent(e) {
+			continue
+		}
+		text, err := e.rewritten(x.then())
+		if err != nil {
+			x.refuse(at, err)
+			continue
+		}
+		x.before[v.Name] = x.free(v.Name + "Before")
+		x.declare(x.before[v.Name], text, at)
+	}
+}
+
+func (x *exporter) declare(name, text, at string) {
+	if err := x.proof.variable(name, text); err != nil {
+		x.refuse(at, fmt.Errorf("not every supported API server understands it: %w", err))
+		return
+	}
+	x.declared = append(x.declared, admissionregistrationv1.Variable{Name: name, Expression: text})
+}
+
+// readsParams tells whether a variable for them is needed.
+func (x *exporter) readsParams() bool {
+	var texts []string
+	for i := range x.spec.Variables {
+		texts = append(texts, x.spec.Variables[i].Expression)
+	}
+	for i := range x.spec.Validations {
+		texts = append(texts, x.spec.Validations[i].Expression, x.spec.Validations[i].MessageExpression)
+	}
+	return slices.ContainsFunc(texts, func(text string) bool {
+		e, err := parse(x.env, text)
+		return text != "" && err == nil && e.reading(nameParams)
+	})
+}
+
+// validation also holds for an update of an object that did not fit it before, as the ratchet of Virtward has it.
+func (x *exporter) validation(expression, at string) string {
+	e := x.read(expression, at)
+	if e == nil {
+		return ""
+	}
+	text, err := e.rewritten(x.now())
+	if err == nil && x.updates() {
+		var then string
+		then, err = e.rewritten(x.then())
+		text = bracketed(text) + " || (oldObject != null && !" + bracketed(then) + ")"
+	}
+	if err != nil {
+		x.refuse(at, err)
+		return ""
+	}
+	if text, err = x.proof.condition(strings.TrimSpace(text)); err != nil {
+		x.refuse(at, fmt.Errorf("not every supported API server understands it: %w", err))
+	}
+	return text
+}
+
+// messageExpression is left out where the API server cannot compute it: the message is told then.
+func (x *exporter) messageExpression(expression, at string) string {
+	e, err := x.understood(expression)
+	text := ""
+	if err == nil {
+		text, err = e.rewritten(x.now())
+	}
+	if err == nil {
+		text, err = x.proof.message(text)
+	}
+	if err != nil {
+		x.notes.messages = append(x.notes.messages, at)
+		return ""
+	}
+	x.notes.compare(e, at)
+	return text
+}
+
+// message is what Virtward says too, but for what it knows of the object.
+func (x *exporter) message(v *policyv1alpha1.PolicyValidation) string {
+	text := oneLine(v.Message)
+	if text == "" {
+		text = "this does not hold: " + oneLine(v.Expression)
+	}
+	text += " [virtward/" + x.policy.Rule() + "]"
+	if remedy := oneLine(x.spec.Remedy); remedy != "" {
+		text += " " + remedy
+	}
+	return text
+}

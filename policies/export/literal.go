@@ -1,0 +1,75 @@
+package export
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// literal is a value of JSON as CEL. What a list or an object holds has no type to the compiler, as the parameters of
+// a native policy have none; a literal of several types would be refused.
+func literal(value any) (string, error) {
+	switch v := value.(type) {
+	case nil:
+		return "dyn(null)", nil
+	case bool:
+		return strconv.FormatBool(v), nil
+	case string:
+		return quoted(v), nil
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	case float64:
+		return double(v), nil
+	case []any:
+		items := make([]string, len(v))
+		for i := range v {
+			item, err := literal(v[i])
+			if err != nil {
+				return "", err
+			}
+			items[i] = untyped(item)
+		}
+		return "[" + strings.Join(items, ", ") + "]", nil
+	case map[string]any:
+		entries := make([]string, 0, len(v))
+		for _, key := range slices.Sorted(maps.Keys(v)) {
+			entry, err := literal(v[key])
+			if err != nil {
+				return "", err
+			}
+			entries = append(entries, quoted(key)+": "+untyped(entry))
+		}
+		return "{" + strings.Join(entries, ", ") + "}", nil
+	}
+	return "", fmt.Errorf("a value of the Go type %T has no form in CEL", value)
+}
+
+func untyped(text string) string {
+	if strings.HasPrefix(text, "dyn(") {
+		return text
+	}
+	return "dyn(" + text + ")"
+}
+
+// quoted is a string as CEL writes it. The escapes of Go are among those of CEL.
+func quoted(text string) string { return strconv.Quote(text) }
+
+// quotedList is a list of strings as CEL writes it.
+func quotedList(texts []string) string {
+	all := make([]string, len(texts))
+	for i := range texts {
+		all[i] = quoted(texts[i])
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// double is a number that does not become an integer by losing its point.
+func double(v float64) string {
+	text := strconv.FormatFloat(v, 'g', -1, 64)
+	if !strings.ContainsAny(text, ".e") {
+		text += ".0"
+	}
+	return text
+}

@@ -1,0 +1,173 @@
+package export
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time" //nolint:depguard // the time comes in as a value; there is no clock here
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+)
+
+// maxConditions is how many matchConditions a native policy may have: one less than the API server takes, which is left
+// for guards.Disabled.
+const maxConditions = 63
+
+// resource is what objects of a kind are to the API server.
+type resource struct {
+	group    string
+	versions []string
+	name     string
+}
+
+// resources are those of the kinds that can be exported. A request for another version of a group that is served is
+// asked about in one of these.
+var resources = map[policyv1alpha1.PolicyKind]resource{
+	policyv1alpha1.PolicyVirtualMachine:         {"kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachines"},
+	policyv1alpha1.PolicyVirtualMachineInstance: {"kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachineinstances"},
+	policyv1alpha1.PolicyVirtualMachinePool:     {"pool.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachinepools"},
+}
+
+// kubeSystem is a namespace that no policy is asked about.
+const kubeSystem = "kube-system"
+
+// constraints are what a native policy is asked about. Subresources are none of it, so that nobody is asked about a
+// status that is written as one.
+func constraints(match *policyv1alpha1.PolicyMatch, own string) *admissionregistrationv1.MatchResources {
+	operations := make([]admissionregistrationv1.OperationType, len(match.Operations))
+	for i := range match.Operations {
+		operations[i] = admissionregistrationv1.OperationType(match.Operations[i])
+	}
+	slices.Sort(operations)
+	var rules []admissionregistrationv1.NamedRuleWithOperations
+	for _, kind := range slices.Sorted(slices.Values(match.Kinds)) {
+		r, ok := resources[kind]
+		if !ok {
+			continue
+		}
+		rules = append(rules, admissionregistrationv1.NamedRuleWithOperations{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: operations,
+			Rule: admissionregistrationv1.Rule{
+				APIGroups: []string{r.group}, APIVersions: r.versions, Resources: []string{r.name},
+				Scope: new(admissionregistrationv1.NamespacedScope),
+			},
+		}})
+	}
+	selector := &metav1.LabelSelector{}
+	if match.NamespaceSelector != nil {
+		selector = match.NamespaceSelector.DeepCopy()
+	}
+	exempt := []string{kubeSystem}
+	if own != "" && own != kubeSystem {
+		exempt = append(exempt, own)
+	}
+	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
+		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt,
+	})
+	objects := &metav1.LabelSelector{}
+	if match.ObjectSelector != nil {
+		objects = match.ObjectSelector.DeepCopy()
+	}
+	return &admissionregistrationv1.MatchResources{
+		ResourceRules: rules, NamespaceSelector: selector, ObjectSelector: objects, MatchPolicy: new(admissionregistrationv1.Equivalent),
+	}
+}
+
+// always are the conditions that every native policy has: whatever it says, an object can be deleted, its finalizers
+// removed and its status written.
+func always(match *policyv1alpha1.PolicyMatch) []admissionregistrationv1.MatchCondition {
+	conditions := []admissionregistrationv1.MatchCondition{{
+		Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)",
+	}}
+	if !slices.Contains(match.Operations, policyv1alpha1.PolicyUpdate) {
+		return conditions
+	}
+	return append(conditions, admissionregistrationv1.MatchCondition{
+		Name: "something-changed",
+		Expression: "request.operation != 'UPDATE' || object.?spec != oldObject.?spec" +
+			" || object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})" +
+			" || object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})",
+	})
+}
+
+// users are conditions on who asks. KubeVirt's own accounts are asked about the creation of instances only, and about
+// that in any case.
+func users(match *policyv1alpha1.PolicyMatch, kubeVirt []string) []admissionregistrationv1.MatchCondition {
+	var conditions []admissionregistrationv1.MatchCondition
+	byKubeVirt := "request.userInfo.username in " + quotedList(kubeVirt)
+	starts := slices.Contains(match.Kinds, policyv1alpha1.PolicyVirtualMachineInstance) && slices.Contains(match.Operations, policyv1alpha1.PolicyCreate)
+	if len(kubeVirt) > 0 {
+		expression := "!(" + byKubeVirt + ")"
+		if starts {
+			expression += " || request.operation == 'CREATE' && request.resource.resource == 'virtualmachineinstances'"
+		}
+		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: "not-kubevirt", Expression: expression})
+	}
+	var excluded []string
+	if len(match.ExcludedUsers) > 0 {
+		excluded = append(excluded, "request.userInfo.username in "+quotedList(match.ExcludedUsers))
+	}
+	if len(match.ExcludedGroups) > 0 {
+		excluded = append(excluded, "request.userInfo.?groups.orValue([]).exists(group, group in "+quotedList(match.ExcludedGroups)+")")
+	}
+	if len(excluded) == 0 {
+		return conditions
+	}
+	expression := "!(" + strings.Join(excluded, " || ") + ")"
+	if starts && len(kubeVirt) > 0 {
+		expression = byKubeVirt + " || " + expression
+	}
+	return append(conditions, admissionregistrationv1.MatchCondition{Name: "not-excluded", Expression: expression})
+}
+
+// nameOfObject is the name of the object, or what the name that it will get begins with.
+const nameOfObject = "request.?name.orValue(object.metadata.?name.orValue(object.metadata.?generateName.orValue('')))"
+
+// exceptions are a condition that none of those in force is for the object; none without any. ends is when the first
+// of them does; nil if none does.
+func exceptions(all []policyv1alpha1.PolicyException, now time.Time) (conditions []admissionregistrationv1.MatchCondition, ends *time.Time) {
+	var exempt []string
+	for i := range all {
+		if expires := all[i].Expires; expires != nil {
+			if !now.Before(expires.Time) {
+				continue
+			}
+			if ends == nil || expires.Time.Before(*ends) {
+				ends = &expires.Time
+			}
+		}
+		var both []string
+		if len(all[i].Namespaces) > 0 {
+			both = append(both, covers("request.namespace", all[i].Namespaces))
+		}
+		if len(all[i].Names) > 0 {
+			both = append(both, covers(nameOfObject, all[i].Names))
+		}
+		exempt = append(exempt, strings.Join(both, " && "))
+	}
+	if len(exempt) == 0 {
+		return nil, ends
+	}
+	return []admissionregistrationv1.MatchCondition{{Name: "not-excepted", Expression: "!(" + strings.Join(exempt, " || ") + ")"}}, ends
+}
+
+// covers is the expression that a text is one of several patterns.
+func covers(text string, patterns []string) string {
+	var whole []string
+	var one []string
+	for _, pattern := range patterns {
+		if beginning, open := strings.CutSuffix(pattern, "*"); open {
+			one = append(one, fmt.Sprintf("%s.startsWith(%s)", text, quoted(beginning)))
+		} else {
+			whole = append(whole, pattern)
+		}
+	}
+	if len(whole) > 0 {
+		one = slices.Insert(one, 0, text+" in "+quotedList(whole))
+	}
+	return "(" + strings.Join(one, " || ") + ")"
+}

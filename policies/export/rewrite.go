@@ -1,0 +1,259 @@
+package export
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+)
+
+// The names that the rewriting is about.
+const (
+	nameObject          = "object"
+	nameOldObject       = "oldObject"
+	nameRequest         = "request"
+	nameParams          = "params"
+	nameVariables       = "variables"
+	nameAuthorizer      = "authorizer"
+	nameNamespaceObject = "namespaceObject"
+)
+
+// native are the names that a native policy knows too.
+var native = []string{nameObject, nameOldObject, nameRequest, nameParams, nameVariables, nameAuthorizer, nameNamespaceObject}
+
+// scope is the names that comprehensions around a place declare.
+type scope struct {
+	parent *scope
+	names  [3]string
+}
+
+func (s *scope) declares(name string) bool {
+	for ; s != nil; s = s.parent {
+		if slices.Contains(s.names[:], name) {
+			return true
+		}
+	}
+	return false
+}
+
+// read is a place in an expression that reads a name which no comprehension around it declares.
+type read struct {
+	name string
+	// start and stop are where the name stands, in code points.
+	start, stop int
+	// member is the variable that is read, of variables.NAME, and memberAt where its name begins; empty if variables
+	// is read in another way.
+	member   string
+	memberAt int
+	around   *scope
+	// dotted tells that the name has a dot in front, which makes it global.
+	dotted bool
+}
+
+// expression is a parsed text with what it reads.
+type expression struct {
+	text  []rune
+	ast   *ast.AST
+	reads []read
+}
+
+// parse finds out what an expression reads. The names that its macros declare are not read, whatever they are
+// called.
+func parse(env *celgo.Env, text string) (*expression, error) {
+	parsed, issues := env.Parse(text)
+	if err := issues.Err(); err != nil {
+		return nil, errors.New(oneLine(err.Error()))
+	}
+	e := &expression{text: []rune(text), ast: parsed.NativeRep()}
+	if err := e.visit(e.ast.Expr(), nil, ""); err != nil {
+		return nil, err
+	}
+	// A macro may have repeated a part of the text.
+	slices.SortStableFunc(e.reads, func(a, b read) int { return cmp.Compare(a.start, b.start) })
+	e.reads = slices.CompactFunc(e.reads, func(a, b read) bool { return a.start == b.start })
+	return e, nil
+}
+
+// visit collects the reads below a node. member is the field that is selected of it.
+func (e *expression) visit(node ast.Expr, around *scope, member string) error {
+	switch node.Kind() {
+	case ast.IdentKind:
+		return e.ident(node, around, member)
+	case ast.SelectKind:
+		return e.visit(node.AsSelect().Operand(), around, node.AsSelect().FieldName())
+	case ast.CallKind:
+		call := node.AsCall()
+		if call.IsMemberFunction() {
+			if err := e.visit(call.Target(), around, ""); err != nil {
+				return err
+			}
+		}
+		return e.visitAll(call.Args(), around)
+	case ast.ListKind:
+		return e.visitAll(node.AsList().Elements(), around)
+	case ast.MapKind:
+		for _, entry := range node.AsMap().Entries() {
+			if err := e.visitAll([]ast.Expr{entry.AsMapEntry().Key(), entry.AsMapEntry().Value()}, around); err != nil {
+				return err
+			}
+		}
+	case ast.StructKind:
+		for _, field := range node.AsStruct().Fields() {
+			if err := e.visit(field.AsStructField().Value(), around, ""); err != nil {
+				return err
+			}
+		}
+	case ast.ComprehensionKind:
+		c := node.AsComprehension()
+		if err := e.visitAll([]ast.Expr{c.IterRange(), c.AccuInit()}, around); err != nil {
+			return err
+		}
+		inside := &scope{parent: around, names: [3]string{c.IterVar(), c.IterVar2(), c.AccuVar()}}
+		if err := e.visitAll([]ast.Expr{c.LoopCondition(), c.LoopStep()}, inside); err != nil {
+			return err
+		}
+		return e.visit(c.Result(), &scope{parent: around, names: [3]string{c.AccuVar()}}, "")
+	}
+	return nil
+}
+
+func (e *expression) visitAll(nodes []ast.Expr, around *scope) error {
+	for _, node := range nodes {
+		if err := e.visit(node, around, ""); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *expression) ident(node ast.Expr, around *scope, member string) error {
+	name, dotted := strings.CutPrefix(node.AsIdent(), ".")
+	if !dotted && around.declares(name) {
+		return nil
+	}
+	if dotted && around.declares(name) {
+		return fmt.Errorf(".%s is read where a macro declares %s: API servers differ in what that is", name, name)
+	}
+	place, ok := e.ast.SourceInfo().GetOffsetRange(node.ID())
+	r := read{name: name, start: int(place.Start), stop: int(place.Start) + len([]rune(name)), around: around, dotted: dotted}
+	if !ok || !e.has(r.start, name) {
+		if !slices.Contains(native, name) { // one that a macro made up
+			return nil
+		}
+		return fmt.Errorf("where it reads %s cannot be found", name)
+	}
+	if name == nameVariables && member != "" {
+		if at := e.memberAfter(r.stop); at > 0 && e.has(at, member) {
+			r.member, r.memberAt = member, at
+		}
+	}
+	e.reads = append(e.reads, r)
+	return nil
+}
+
+// has tells whether a text stands at a place.
+func (e *expression) has(at int, text string) bool {
+	wanted := []rune(text)
+	return at >= 0 && at+len(wanted) <= len(e.text) && slices.Equal(e.text[at:at+len(wanted)], wanted)
+}
+
+// memberAfter is where the name behind a dot begins; 0 if there is something else than a dot and space.
+func (e *expression) memberAfter(at int) int {
+	dot := false
+	for ; at < len(e.text); at++ {
+		switch {
+		case unicode.IsSpace(e.text[at]):
+		case e.text[at] == '.' && !dot:
+			dot = true
+		case dot:
+			return at
+		default:
+			return 0
+		}
+	}
+	return 0
+}
+
+// names are what the expression reads, sorted.
+func (e *expression) names() []string {
+	var names []string
+	for _, r := range e.reads {
+		names = append(names, r.name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// members are the variables that the expression reads, sorted.
+func (e *expression) members() []string {
+	var members []string
+	for _, r := range e.reads {
+		if r.member != "" {
+			members = append(members, r.member)
+		}
+	}
+	slices.Sort(members)
+	return slices.Compact(members)
+}
+
+func (e *expression) reading(name string) bool { return slices.Contains(e.names(), name) }
+
+// edit puts a text into the place of another.
+type edit struct {
+	start, stop int
+	text        string
+}
+
+// substitution says what becomes of names.
+type substitution struct {
+	// names maps a name to what takes its place, and the name that this begins with, if it is one.
+	names map[string]replacement
+	// members maps variables to others.
+	members map[string]string
+}
+
+type replacement struct{ text, name string }
+
+// rewritten is the text after a substitution. A replacement that a macro around it would take for a name of its own
+// is an error.
+func (e *expression) rewritten(s substitution) (string, error) {
+	var edits []edit
+	for _, r := range e.reads {
+		if to, ok := s.names[r.name]; ok {
+			if r.around.declares(to.name) {
+				return "", fmt.Errorf("it reads %s where a macro declares %s: give the macro's variable another name", r.name, to.name)
+			}
+			if r.dotted && to.name == "" {
+				return "", fmt.Errorf(".%s has a dot in front: leave it away", r.name)
+			}
+			edits = append(edits, edit{r.start, r.stop, to.text})
+		}
+		if to, ok := s.members[r.member]; ok && r.member != "" {
+			edits = append(edits, edit{r.memberAt, r.memberAt + len([]rune(r.member)), to})
+		}
+	}
+	text, at := strings.Builder{}, 0
+	for _, change := range edits {
+		text.WriteString(string(e.text[at:change.start]))
+		text.WriteString(change.text)
+		at = change.stop
+	}
+	text.WriteString(string(e.text[at:]))
+	return text.String(), nil
+}
+
+// bracketed puts a whole expression in brackets. It may end with a comment.
+func bracketed(text string) string {
+	if strings.Contains(text, "//") {
+		return "(" + text + "\n)"
+	}
+	return "(" + text + ")"
+}
+
+// oneLine is a text without line breaks, which a message may not have.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

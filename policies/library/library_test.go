@@ -1,0 +1,342 @@
+package library_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime"
+	v1 "kubevirt.io/api/core/v1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policies/library"
+	"github.com/virtward/virtward/suites"
+)
+
+var environment = sync.OnceValues(cel.NewEnvironment)
+
+// unauditable are the policies that say nothing about what exists already, and why.
+var unauditable = map[string]string{
+	"mac-address-permission": "it asks what the sender of a request may do",
+}
+
+func TestEveryPolicyIsComplete(t *testing.T) {
+	env, err := environment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range library.All() {
+		t.Run(entry.Name, func(t *testing.T) {
+			compiled, problems := policies.Compile(env, entry.Policy, nil)
+			for _, problem := range problems {
+				t.Errorf("problem: %s", problem)
+			}
+			if reasons := compiled.Unauditable(); (len(reasons) > 0) != (unauditable[entry.Name] != "") {
+				t.Errorf("it cannot be audited for the reasons %q, and is listed with the reason %q", reasons, unauditable[entry.Name])
+			}
+			if cost := compiled.EstimatedCost(); cost > cel.PolicyLimit {
+				t.Errorf("of a VM that is large but not absurd it may cost %d, and %d is the limit", cost, uint64(cel.PolicyLimit))
+			}
+			spec := &entry.Policy.Spec
+			if entry.Policy.Name != entry.Name {
+				t.Errorf("its name is %s", entry.Policy.Name)
+			}
+			for field, value := range map[string]string{
+				"title": spec.Title, "description": spec.Description, "category": spec.Category, "severity": string(spec.Severity), "remedy": spec.Remedy,
+			} {
+				if value == "" {
+					t.Errorf("it has no %s", field)
+				}
+			}
+			if !slices.Contains([]string{"governance", "lifecycle", "network", "resources", "security", "storage"}, spec.Category) {
+				t.Errorf("the category %s is not one of the library's", spec.Category)
+			}
+			if spec.Enforcement != policyv1alpha1.PolicyDeny {
+				t.Errorf("its enforcement is %s", spec.Enforcement)
+			}
+			if len(spec.Exceptions) > 0 || len(spec.ExportTo) > 0 {
+				t.Error("exceptions and exports are for whoever installs it")
+			}
+		})
+	}
+}
+
+// Parameters are documented, in their schema and in the words of the policy, and the values that are given are the
+// defaults.
+func TestParameters(t *testing.T) {
+	for _, entry := range library.All() {
+		t.Run(entry.Name, func(t *testing.T) {
+			if entry.Policy.Spec.Params == nil {
+				return
+			}
+			values := map[string]json.RawMessage{}
+			if err := json.Unmarshal(entry.Policy.Spec.Params.Values.Raw, &values); err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range entry.Parameters {
+				if p.Schema.Description == "" || p.Default == "" {
+					t.Errorf("%s has no description, or no default", p.Name)
+				}
+				if !strings.Contains(entry.Policy.Spec.Description, "- `"+p.Name+"`") {
+					t.Errorf("the description has no item for %s", p.Name)
+				}
+				if given := values[p.Name]; given != nil {
+					if diff := cmp.Diff(decoded(t, []byte(p.Default)), decoded(t, given)); diff != "" {
+						t.Errorf("%s (-default +value):\n%s", p.Name, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+func decoded(t *testing.T, text []byte) any {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// load reads the suites of the library, by folder.
+func load(t *testing.T) map[string][]*suites.Suite {
+	t.Helper()
+	all, problems := suites.Load(library.Files(), ".")
+	for _, problem := range problems {
+		t.Fatalf("problem: %s", problem)
+	}
+	byFolder := map[string][]*suites.Suite{}
+	for _, suite := range all {
+		folder, _, _ := strings.Cut(suite.File, "/")
+		byFolder[folder] = append(byFolder[folder], suite)
+	}
+	return byFolder
+}
+
+func judge(t *testing.T) *suites.Judge {
+	t.Helper()
+	j, err := suites.NewJudge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// Every policy does what its suite says, and every suite has cases on both sides, for all that the policy is about.
+func TestSuites(t *testing.T) {
+	j, loaded := judge(t), load(t)
+	for _, entry := range library.All() {
+		t.Run(entry.Name, func(t *testing.T) {
+			its := loaded[entry.Name]
+			if len(its) != 1 || its[0].Metadata.Name != entry.Name {
+				t.Fatalf("it has %d suites, or one of another name", len(its))
+			}
+			for _, test := range its[0].Tests {
+				if diff := cmp.Diff([]suites.Source{{File: library.PolicyFile}}, test.Policies); diff != "" {
+					t.Errorf("%s tests other policies (-want +got):\n%s", test.Name, diff)
+				}
+			}
+			report := j.Run(t.Context(), its, suites.Options{Coverage: true})
+			verdicts := map[suites.Verdict]int{}
+			for _, test := range report.Suites[0].Tests {
+				for _, c := range test.Cases {
+					verdicts[c.Verdict]++
+					if c.Status != suites.Passed {
+						t.Errorf("%s/%s: %s %v %v", test.Name, c.Name, c.Status, c.Problem, c.Reasons)
+					}
+				}
+			}
+			if verdicts[suites.Allowed] < 2 || verdicts[suites.Denied] < 2 {
+				t.Errorf("the verdicts of its cases are %v: at least two are to be allowed, and two denied", verdicts)
+			}
+			if kinds := kindsOf(t, its[0]); !slices.Equal(kinds, sorted(entry.Policy.Spec.Match.Kinds)) {
+				t.Errorf("it is about %v, and its cases are denied or warned of about %v", entry.Policy.Spec.Match.Kinds, kinds)
+			}
+			for _, coverage := range report.Coverage {
+				for _, missing := range uncovered(&coverage) {
+					t.Errorf("no case reaches %s", missing)
+				}
+			}
+		})
+	}
+}
+
+// uncovered are the outcomes that no case had. That an expression could fail is no outcome to be had.
+func uncovered(c *suites.Coverage) []string {
+	var missing []string
+	for i := range c.Expressions {
+		for _, outcome := range c.Expressions[i].Missing() {
+			missing = append(missing, c.Expressions[i].Field+": "+outcome)
+		}
+	}
+	for _, line := range c.Lines {
+		if !line.Reached {
+			missing = append(missing, fmt.Sprintf("%s:%d", c.File, line.Line))
+		}
+	}
+	return missing
+}
+
+// kindsOf are the kinds of the objects for which a suite expects something to be wrong.
+func kindsOf(t *testing.T, suite *suites.Suite) []policyv1alpha1.PolicyKind {
+	t.Helper()
+	var kinds []policyv1alpha1.PolicyKind
+	for i := range suite.Tests {
+		for n := range suite.Tests[i].Cases {
+			if suite.Tests[i].Cases[n].Expect.Verdict == suites.Allowed {
+				continue
+			}
+			situation, err := suite.Situation(i, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind := policyv1alpha1.PolicyKind(situation.Object.GetKind()); !slices.Contains(kinds, kind) {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
+	return sorted(kinds)
+}
+
+func sorted(kinds []policyv1alpha1.PolicyKind) []policyv1alpha1.PolicyKind {
+	return slices.Sorted(slices.Values(kinds))
+}
+
+// There is nothing that lint would have to say.
+func TestLint(t *testing.T) {
+	for _, problem := range judge(t).Lint(suites.LoadPolicies(library.Files(), ".")) {
+		t.Errorf("%s: %s", problem.Rule, problem)
+	}
+}
+
+// What an entry says of the effective VM is so: asked about VMs as they are written, those policies, and no others,
+// say something else in one of their own cases.
+func TestEffective(t *testing.T) {
+	env, err := environment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded := load(t)
+	for _, entry := range library.All() {
+		t.Run(entry.Name, func(t *testing.T) {
+			suite, different := loaded[entry.Name][0], ""
+			for i := range suite.Tests {
+				for n := range suite.Tests[i].Cases {
+					c := &suite.Tests[i].Cases[n]
+					if c.OldObject != nil || c.OldPatches != nil || c.Expect.Error || c.May != nil {
+						continue // what was there before and who may do what is not judged here
+					}
+					situation, err := suite.Situation(i, n)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if wrong := len(asWritten(t, env, situation)) > 0; wrong != (c.Expect.Verdict == suites.Denied) {
+						different = c.Name
+					}
+				}
+			}
+			if (different != "") != (entry.Effective != "") {
+				t.Errorf("of VMs as they are written it is wrong about the case %q, and the entry says %q", different, entry.Effective)
+			}
+		})
+	}
+}
+
+// asWritten are the messages of the policies of a situation about an object that nothing was filled into.
+func asWritten(t *testing.T, env *cel.Environment, s *suites.Situation) []string {
+	t.Helper()
+	compiled, problems := policies.Compile(env, s.Policies[0], nil)
+	if policies.Broken(problems) {
+		t.Fatal(problems)
+	}
+	d := &cel.Documents{Kind: s.Object.GetKind(), Facts: s.Facts, Namespace: s.Namespace, Requester: s.User.Username}
+	d.Request = cel.Request{Operation: s.Operation, Name: s.Object.GetName(), Namespace: s.Object.GetNamespace(), UserInfo: s.User}
+	vm := &v1.VirtualMachine{}
+	switch d.Kind {
+	case cel.KindVirtualMachine:
+		decode(t, s, vm)
+		d.Object = vm
+	case cel.KindVirtualMachinePool:
+		pool := &poolv1beta1.VirtualMachinePool{}
+		decode(t, s, pool)
+		d.Object = pool
+		vm.Spec, vm.Namespace = pool.Spec.VirtualMachineTemplate.Spec, pool.Namespace
+	default:
+		vmi := &v1.VirtualMachineInstance{}
+		decode(t, s, vmi)
+		d.Object, d.VM = vmi, vmi
+	}
+	if d.VM == nil {
+		d.VM = &v1.VirtualMachineInstance{ObjectMeta: vm.Spec.Template.ObjectMeta, Spec: vm.Spec.Template.Spec}
+		d.VM.Name, d.VM.Namespace = vm.Name, vm.Namespace
+	}
+	findings := policies.NewSet("virtward-system", compiled).Judge(d, s.Now)
+	var messages []string
+	for i := range findings {
+		messages = append(messages, findings[i].Message())
+	}
+	return messages
+}
+
+func decode(t *testing.T, s *suites.Situation, object any) {
+	t.Helper()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.Object.Object, object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFind(t *testing.T) {
+	entry, ok := library.Find("memory-cap")
+	if !ok || entry.Name != "memory-cap" || entry.Language != library.CEL || entry.Category != "resources" || entry.Severity != policyv1alpha1.PolicyHigh {
+		t.Errorf("memory-cap is %+v, %v", entry, ok)
+	}
+	if want := []string{"max"}; len(entry.Parameters) != 1 || entry.Parameters[0].Name != want[0] || entry.Parameters[0].Default != `"64Gi"` {
+		t.Errorf("its parameters are %+v", entry.Parameters)
+	}
+	if rego, ok := library.Find("disk-bus-virtio"); !ok || rego.Language != library.Rego {
+		t.Errorf("disk-bus-virtio is %+v, %v", rego, ok)
+	}
+	if entry, ok := library.Find("memory"); ok {
+		t.Errorf("memory is %+v", entry)
+	}
+	entry.Policy.Spec.Title = "changed"
+	if again, _ := library.Find("memory-cap"); again.Policy.Spec.Title == "changed" {
+		t.Error("what one caller changes, another one sees")
+	}
+}
+
+// Nothing is in the folders but policies, with a suite each, and what suites need.
+func TestFolders(t *testing.T) {
+	folders, err := fs.ReadDir(library.Files(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rego, effective := 0, 0
+	for _, entry := range library.All() {
+		if entry.Language == library.Rego {
+			rego++
+		}
+		if entry.Effective != "" {
+			effective++
+		}
+	}
+	if len(folders) < 18 || rego < 5 || effective < 6 {
+		t.Errorf("%d policies, %d of them in Rego, %d about more than what is written", len(folders), rego, effective)
+	}
+	for _, folder := range folders {
+		for _, file := range []string{library.PolicyFile, library.SuiteFile} {
+			if _, err := fs.Stat(library.Files(), folder.Name()+"/"+file); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
