@@ -28,6 +28,7 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/suites"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -319,5 +320,43 @@ func TestHypervisors(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The policies do what their suites say, every case of them, and have nothing that a reader would stumble over.
+func TestEveryPolicy(t *testing.T) {
+	repository := os.DirFS("..")
+	all, problems := suites.Load(repository, "examples/policy")
+	if len(problems) > 0 || len(all) == 0 {
+		t.Fatal(len(all), problems)
+	}
+	judge, err := suites.NewJudge()
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := judge.Run(t.Context(), all, suites.Options{})
+	var said bytes.Buffer
+	if err := suites.WriteTable(&said, report, true); err != nil {
+		t.Fatal(err)
+	}
+	if counts := report.Counts(); counts.Passed == 0 || counts.Passed != counts.Total() {
+		t.Errorf("%+v:\n%s", counts, &said)
+	}
+	written := suites.LoadPolicies(repository, "examples/policy")
+	if doubts := judge.Lint(written); len(doubts) > 0 {
+		t.Error(doubts)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("policy/*/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		if !strings.Contains(string(readme), "("+file+")") {
+			t.Errorf("README.md does not mention %s", file)
+		}
 	}
 }

@@ -16,7 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
+	"github.com/virtward/virtward/documents"
+	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -26,7 +27,7 @@ const completionTimeout = 2 * time.Second
 // cluster is the one that the kubeconfig points at. It is only read.
 type cluster struct {
 	client    dynamic.Interface
-	objects   *platform.Objects
+	objects   lookup.Objects
 	namespace string
 }
 
@@ -38,6 +39,7 @@ func connect(flags *genericclioptions.ConfigFlags) (*cluster, error) {
 	if err := namesCluster(flags, config); err != nil {
 		return nil, err
 	}
+	config.QPS, config.Burst = 50, 300        // as kubectl
 	config.WarningHandler = rest.NoWarnings{} // that a kind is deprecated is nothing the reader can change
 	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -57,7 +59,7 @@ func namesCluster(flags *genericclioptions.ConfigFlags, config *rest.Config) err
 		return fmt.Errorf("reading the kubeconfig: %w", err)
 	}
 	if len(kubeconfig.Clusters) == 0 && *flags.APIServer == "" && strings.HasSuffix(config.Host, "localhost:8080") {
-		return errors.New("no kubeconfig names a cluster: give one with --kubeconfig or KUBECONFIG, or explain files with -f")
+		return errors.New("no kubeconfig names a cluster: give one with --kubeconfig or KUBECONFIG, or files with -f")
 	}
 	return nil
 }

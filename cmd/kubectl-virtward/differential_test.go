@@ -25,10 +25,14 @@ import (
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 	"github.com/virtward/virtward/webhooks"
 )
@@ -40,8 +44,9 @@ type doors struct {
 	validator *webhooks.Validator
 }
 
-func openDoors(t testing.TB) doors {
+func openDoors(t testing.TB, inForce ...*policies.Policy) doors {
 	t.Helper()
+	set := policies.NewSet("virtward-system", inForce...)
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
 		t.Fatal(err)
@@ -64,6 +69,7 @@ func openDoors(t testing.TB) doors {
 			Pipeline: pipeline, Rules: registry.Rules(), Facts: func() *platform.Facts { return facts }, Objects: objects,
 			Settings:        func() *validators.Settings { return nil },
 			NamespaceLabels: func(context.Context, string) (k8slabels.Set, error) { return nil, nil },
+			Policies:        func() *policies.Set { return set },
 			Refused:         func(webhooks.Owner, string) {},
 			Metrics:         metrics, Log: logr.Discard(), Clock: clock.RealClock{},
 		}),
@@ -109,9 +115,13 @@ func review(t testing.TB, ask func(context.Context, []byte) ([]byte, error), kin
 }
 
 // laptop are the findings of explain, in the words of the webhook; ok is false if explain cannot read the object.
-func laptop(t testing.TB, object []byte) (causes []string, allowed, ok bool) {
+func laptop(t testing.TB, object []byte, files ...string) (causes []string, allowed, ok bool) {
 	t.Helper()
-	got := call(t, string(object), "explain", "-f", "-", "-o", "json")
+	args := []string{"explain", "-o", "json", "-f", "-"}
+	for _, file := range files {
+		args = append(args, "-f", file)
+	}
+	got := call(t, string(object), args...)
 	var e struct {
 		Allowed  bool
 		Findings []struct{ Rule, Severity, Field, Type, Message string }
@@ -146,7 +156,7 @@ func told(response *admissionv1.AdmissionResponse) (causes []string) {
 
 // compare holds that explain and the webhooks agree about an object. What only one of them can read is left out:
 // YAML is stricter than JSON, and the webhook refuses what it cannot read.
-func (d doors) compare(t testing.TB, object []byte) bool {
+func (d doors) compare(t testing.TB, object []byte, files ...string) bool {
 	t.Helper()
 	var head struct{ Kind, APIVersion string }
 	if json.Unmarshal(object, &head) != nil || !strings.HasPrefix(head.APIVersion, "kubevirt.io/") || head.Kind != "VirtualMachine" && head.Kind != "VirtualMachineInstance" {
@@ -156,7 +166,7 @@ func (d doors) compare(t testing.TB, object []byte) bool {
 	if object == nil {
 		return false
 	}
-	theirs, allowed, ok := laptop(t, object)
+	theirs, allowed, ok := laptop(t, object, files...)
 	if !ok {
 		return false
 	}
@@ -231,6 +241,88 @@ func TestExplainAndTheWebhooksAgree(t *testing.T) {
 	}
 	if compared < 1000 {
 		t.Errorf("only %d objects were compared", compared)
+	}
+}
+
+// denying are policies that read all kinds of documents, and find something in many virtual machines. They leave out
+// the provenance: of what the mutating webhook wrote into an object, the validating one cannot know that.
+const denying = `
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: memory}
+spec:
+  enforcement: Deny
+  validations:
+  - expression: vm.spec.domain.?memory.?guest.hasValue() && quantity(vm.spec.domain.memory.guest).isLessThan(quantity('2Gi'))
+    messageExpression: "vm.spec.domain.machine.type + ' on ' + platform.architecture"
+    fieldPath: spec.domain.memory.guest
+  - {expression: "object.metadata.?labels['owner'].orValue('') != ''", message: "nobody owns it", fieldPath: metadata.labels}
+  - {expression: "has(vm.spec.domain.cpu) && vm.spec.domain.cpu.cores > 0", message: no cores, fieldPath: spec.domain.cpu.cores}
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: buses}
+spec:
+  enforcement: Deny
+  remedy: Use virtio.
+  rego:
+    module: |
+      package virtward
+      deny contains {"msg": sprintf("bus %s of %s", [disk.disk.bus, disk.name]), "field": sprintf("spec.domain.devices.disks[%d].disk.bus", [i])} if {
+        some i, disk in input.vm.spec.domain.devices.disks
+        disk.disk.bus != "virtio"
+      }
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: fails}
+spec:
+  enforcement: Deny
+  validations:
+  - {expression: "vm.spec.networks[1].name != ''", message: a second network, fieldPath: spec.networks}
+`
+
+// TestExplainAndTheWebhooksAgreeOnPolicies replays some of the recorded creates.
+func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	if err := os.WriteFile(file, []byte(denying), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environment, err := cel.NewEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := documents.ReadAll([]string{file}, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var inForce []*policies.Policy
+	for _, d := range read {
+		var object policyv1alpha1.VirtualMachinePolicy
+		if _, err := documents.Decode(d.Object.Object, &object); err != nil {
+			t.Fatal(err)
+		}
+		compiled, problems := policies.Compile(environment, &object, nil)
+		if policies.Broken(problems) {
+			t.Fatal(problems)
+		}
+		inForce = append(inForce, compiled)
+	}
+	d, compared, found := openDoors(t, inForce...), 0, map[string]int{}
+	for i, object := range recordedCreates(t) {
+		if i%10 != 0 || !d.compare(t, object, file) {
+			continue
+		}
+		compared++
+		causes, _, _ := laptop(t, object, file)
+		for _, p := range inForce {
+			if slices.ContainsFunc(causes, func(c string) bool { return strings.Contains(c, " "+p.Rule()+" ") }) {
+				found[p.Name()]++
+			}
+		}
+	}
+	if compared < 100 || len(found) != len(inForce) {
+		t.Errorf("only %d objects were compared, with findings of %v", compared, found)
 	}
 }
 

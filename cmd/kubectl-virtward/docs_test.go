@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -38,16 +37,16 @@ func consoles(t *testing.T, page string) []console {
 	return found
 }
 
-// TestDocumentation runs the calls that docs/explain.md shows, on the files of testdata. What they print holds the
-// lines that are shown, one after the other but where ... stands.
+// TestDocumentation runs the calls that the pages about the CLI show, on the files of testdata. What they print holds
+// the lines that are shown, one after the other but where ... stands.
 func TestDocumentation(t *testing.T) {
-	page, err := filepath.Abs("../../docs/explain.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	shown := consoles(t, page)
-	if len(shown) < 4 {
-		t.Fatalf("only %d calls were found", len(shown))
+	var shown []console
+	for page, least := range map[string]int{"../../docs/explain.md": 4, "../../docs/what-if.md": 2} {
+		found := consoles(t, page)
+		if len(found) < least {
+			t.Fatalf("%s: only %d calls were found", page, len(found))
+		}
+		shown = append(shown, found...)
 	}
 	t.Chdir("testdata")
 	for _, c := range shown {

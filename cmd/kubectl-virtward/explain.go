@@ -18,6 +18,12 @@ import (
 
 // explainOptions are the flags of explain.
 type explainOptions struct {
+	sources
+	output string
+}
+
+// sources are the flags that say where everything is read, and what is assumed.
+type sources struct {
 	filenames     []string
 	recursive     bool
 	kubevirt      string
@@ -26,7 +32,6 @@ type explainOptions struct {
 	hypervisor    string
 	architecture  string
 	fromCluster   bool
-	output        string
 	settings      platform.Settings
 	config        *genericclioptions.ConfigFlags
 	streams       genericiooptions.IOStreams
@@ -55,7 +60,7 @@ func rolloutStrategies() []string {
 }
 
 func explainCommand(name string, streams genericiooptions.IOStreams) *cobra.Command {
-	o := &explainOptions{streams: streams, config: genericclioptions.NewConfigFlags(true), output: outputYAML}
+	o := &explainOptions{sources: sources{streams: streams, config: genericclioptions.NewConfigFlags(true)}, output: outputYAML}
 	cmd := &cobra.Command{
 		Use:   "explain (TYPE/NAME ... | -f FILE ...)",
 		Short: "Show how virtual machines will really run, who set which field, and what is wrong",
@@ -77,9 +82,10 @@ stand above each virtual machine, and findings also at the fields that they are 
 the document. -o junit and -o sarif write nothing but findings, for CI systems: a test for each virtual machine,
 and annotations at the lines of the files. For whoever watches, all is told on standard error then.
 
-RuleSettings among the files, or in the cluster if it is asked, set the severities of the rules, and
-VirtualMachineDefaults the defaults of the site; so that those that select namespaces can be applied, Namespaces
-among the files are read too.
+RuleSettings among the files, or in the cluster if it is asked, set the severities of the rules,
+VirtualMachineDefaults the defaults of the site, and VirtualMachinePolicies judge; so that those that select
+namespaces can be applied, Namespaces among the files are read too, and ConfigMaps for the parameters of policies.
+Policies that read who asks for what cannot be asked here; they are named.
 
 It exits with 1 if a virtual machine is refused. Warnings do not count.`,
 		Example: example(name, `  # How will these virtual machines run?
@@ -146,6 +152,19 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 		return usage("name virtual machines or files, not both%s", help)
 	case !slices.Contains(outputs(), o.output):
 		return usage("unknown output %q: the known ones are %s", o.output, strings.Join(outputs(), ", "))
+	}
+	if err := o.checkAssumed(); err != nil {
+		return err
+	}
+	if _, err := namedTargets(args); err != nil {
+		return usage("%w%s", err, help)
+	}
+	return nil
+}
+
+// checkAssumed refuses what could not hold of any cluster.
+func (o *sources) checkAssumed() error {
+	switch {
 	case o.architecture != "" && !slices.Contains(architectures(), o.architecture):
 		return usage("unknown architecture %q: the known ones are %s", o.architecture, strings.Join(architectures(), ", "))
 	case o.settings.RolloutStrategy != "" && !slices.Contains(rolloutStrategies(), string(o.settings.RolloutStrategy)):
@@ -155,9 +174,6 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 		if _, err := platform.HypervisorByName(o.hypervisor); err != nil {
 			return usageError{err}
 		}
-	}
-	if _, err := namedTargets(args); err != nil {
-		return usage("%w%s", err, help)
 	}
 	return nil
 }
@@ -188,7 +204,7 @@ func (o *explainOptions) write(in *inputs, explanations []*explanation.Explanati
 	case outputJUnit:
 		return explanation.WriteJUnit(o.streams.Out, explanations)
 	case outputSARIF:
-		return explanation.WriteSARIF(o.streams.Out, explanations, in.registry.Rules(), version)
+		return explanation.WriteSARIF(o.streams.Out, explanations, in.world.rules(), version)
 	}
 	return explanation.WriteYAML(o.streams.Out, explanations)
 }

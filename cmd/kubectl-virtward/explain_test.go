@@ -30,6 +30,7 @@ func TestExplainGolden(t *testing.T) {
 		{name: "refused", args: []string{"-f", "testdata/refused.yaml"}, code: exitFailed},
 		{name: "refused-by-preference", args: []string{"-f", "testdata/refused-by-preference.yaml"}, code: exitFailed},
 		{name: "refused-json", args: []string{"-f", "testdata/refused.json"}, code: exitFailed},
+		{name: "policies", args: []string{"-f", "testdata/vm.yaml", "--instancetype", "testdata/u1.yaml", "-f", "testdata/policies.yaml"}, code: exitFailed},
 		{name: "settings", args: []string{"-f", "testdata/refused.yaml", "-f", "testdata/settings.yaml"}, code: exitFailed},
 	} {
 		for _, output := range outputs() {
@@ -146,7 +147,7 @@ func TestNotes(t *testing.T) {
 func TestNoCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
 	got := call(t, "", "explain", "vm/a")
-	want := result{code: exitFailed, errOut: "error: no kubeconfig names a cluster: give one with --kubeconfig or KUBECONFIG, or explain files with -f\n"}
+	want := result{code: exitFailed, errOut: "error: no kubeconfig names a cluster: give one with --kubeconfig or KUBECONFIG, or files with -f\n"}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

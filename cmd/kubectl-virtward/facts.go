@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
+	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -72,7 +72,7 @@ func replaced(fields map[string]any, name string, value any) map[string]any {
 }
 
 // assume lays the hypervisor and the architecture of the command line over the facts.
-func (o *explainOptions) assume(facts *platform.Facts) (*platform.Facts, error) {
+func (o *sources) assume(facts *platform.Facts) (*platform.Facts, error) {
 	if o.hypervisor != "" && o.hypervisor != facts.Hypervisor.ConfiguredName {
 		h, err := platform.HypervisorByName(o.hypervisor)
 		if err != nil {

@@ -41,6 +41,8 @@ func FuzzExplain(f *testing.F) {
 		// Findings in lists, at what is not there, with values of all kinds, and more than a few.
 		"apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nspec: {networks: [{name: a}, {name: a}, {}], volumes: [{}, {name: \"]]>\"}], domain: {cpu: {cores: 3, dedicatedCpuPlacement: true, numa: {guestMappingPassthrough: {}}}, devices: {disks: [{disk: {bus: \"# \\u0085\"}, name: x}, {lun: {}, cdrom: {}}], interfaces: [{name: a, bridge: {}, sriov: {}, macAddress: x}]}}}",
 		"apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nspec: {running: true, runStrategy: \"\", liveUpdateFeatures: {}, dataVolumeTemplates: [{}], template: {metadata: {labels: {kubevirt.io/nodeName: n}}, spec: {architecture: s390x, nodeSelector: {\" \": \"?\"}}}}\n---\n" + sata + ruleSettings("s", "Warn", ""),
+		plain + tooMuch("Audit", ofTeamA+fromAbove) + policyObject("rego", `enforcement: Deny, rego: {module: "package a\ndeny contains \"b\""}`),
+		plain + policyObject("", "enforcement: Deny, match: {kinds: [a], operations: []}, params: {values: {a: 1}, schema: {type: 3}}, validations: [{expression: '\"', fieldPath: '['}]"),
 	} {
 		f.Add([]byte(seed))
 	}

@@ -14,8 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
-	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
 )
@@ -27,16 +26,12 @@ func (o *explainOptions) gather(ctx context.Context, args []string) (*inputs, er
 	if err != nil {
 		return nil, err
 	}
-	in := &inputs{subjects: files.subjects, notes: files.notes, warnings: files.warnings, namespace: defaultNamespace}
-	if n := o.config.Namespace; n != nil && *n != "" {
-		in.namespace = *n
-	}
+	in := &inputs{subjects: files.subjects, notes: files.notes, warnings: files.warnings}
 	var cluster *cluster
 	if o.fromCluster || len(args) > 0 {
 		if cluster, err = connect(o.config); err != nil {
 			return nil, err
 		}
-		in.namespace = cluster.namespace
 		named, err := cluster.read(ctx, args)
 		if err != nil {
 			return nil, err
@@ -44,35 +39,25 @@ func (o *explainOptions) gather(ctx context.Context, args []string) (*inputs, er
 		in.subjects = append(in.subjects, named...)
 	}
 	if len(in.subjects) == 0 {
-		return nil, fmt.Errorf("%s: no VirtualMachine or VirtualMachineInstance to explain", o.sources())
+		return nil, fmt.Errorf("%s: no VirtualMachine or VirtualMachineInstance to explain", o.named())
 	}
-	memory, err := lookup.NewMemory(in.namespace, files.references...)
+	facts, err := o.facts(ctx, files.kubevirts, cluster, stdin)
 	if err != nil {
 		return nil, err
 	}
-	in.objects = memory
-	if cluster != nil {
-		in.objects = both{files: memory, cluster: cluster.objects}
-	}
-	if in.facts, err = o.facts(ctx, files.kubevirts, cluster, stdin); err != nil {
+	if facts, err = o.assume(facts); err != nil {
 		return nil, err
 	}
-	if in.registry, err = hypervisors.NewRegistry(hypervisors.BuiltIn()...); err != nil {
+	if in.world, err = newWorld(ctx, files, cluster, facts, o.namespace(cluster)); err != nil {
 		return nil, err
 	}
-	var notes []string
-	in.settings, notes, err = readSettings(ctx, files, cluster, in.registry.Rules())
-	in.facts.Notes = append(in.facts.Notes, notes...)
-	if err != nil {
-		return nil, err
-	}
-	in.site, notes, err = readSite(ctx, files, cluster, in.settings)
-	in.facts.Notes = append(in.facts.Notes, notes...)
-	return in, err
+	facts.Notes = append(facts.Notes, in.world.notes...)
+	in.notes = append(in.notes, in.world.policies.unread()...)
+	return in, nil
 }
 
-// sources names the files for messages.
-func (o *explainOptions) sources() string {
+// named are the files, for messages.
+func (o *sources) named() string {
 	names := make([]string, len(o.filenames))
 	for i, file := range o.filenames {
 		names[i] = documents.Name(file)
@@ -81,7 +66,7 @@ func (o *explainOptions) sources() string {
 }
 
 // readFiles reads everything but --kubevirt.
-func (o *explainOptions) readFiles(stdin io.Reader) (*sorted, error) {
+func (o *sources) readFiles(stdin io.Reader) (*sorted, error) {
 	all, err := documents.ReadAll(o.filenames, o.recursive, stdin)
 	if err != nil {
 		return nil, err
@@ -110,7 +95,7 @@ func (o *explainOptions) readFiles(stdin io.Reader) (*sorted, error) {
 
 // facts come from --kubevirt, a KubeVirt object among the files, or the cluster, in this order; if there is
 // none of these they are KubeVirt's own defaults.
-func (o *explainOptions) facts(ctx context.Context, found []documents.Document, cluster *cluster, stdin io.Reader) (*platform.Facts, error) {
+func (o *sources) facts(ctx context.Context, found []documents.Document, cluster *cluster, stdin io.Reader) (*platform.Facts, error) {
 	if o.kubevirt != "" {
 		given, err := documents.ReadAll([]string{o.kubevirt}, false, stdin)
 		if err != nil {
@@ -123,23 +108,35 @@ func (o *explainOptions) facts(ctx context.Context, found []documents.Document, 
 			return nil, fmt.Errorf("%s: holds no KubeVirt object", o.kubevirt)
 		}
 	}
-	if len(found) > 1 {
-		return nil, fmt.Errorf("%s: a second KubeVirt object, after that of %s: a cluster has one", found[1].Location(), found[0].Location())
-	}
-	var facts *platform.Facts
-	var err error
-	switch {
-	case len(found) == 1:
-		facts, err = factsFrom(found[0], o.settings)
-	case cluster != nil:
-		facts, err = platform.ReadFacts(ctx, cluster.client, o.settings)
-	default:
-		facts = platform.Defaults(o.settings)
-	}
-	if err != nil {
+	if err := onlyOne(found); err != nil {
 		return nil, err
 	}
-	return o.assume(facts)
+	switch {
+	case len(found) == 1:
+		return factsFrom(found[0], o.settings)
+	case cluster != nil:
+		return platform.ReadFacts(ctx, cluster.client, o.settings)
+	}
+	return platform.Defaults(o.settings), nil
+}
+
+// onlyOne refuses a second KubeVirt object.
+func onlyOne(found []documents.Document) error {
+	if len(found) > 1 {
+		return fmt.Errorf("%s: a second KubeVirt object, after that of %s: a cluster has one", found[1].Location(), found[0].Location())
+	}
+	return nil
+}
+
+// namespace is where objects are that name none.
+func (o *sources) namespace(cluster *cluster) string {
+	switch {
+	case cluster != nil:
+		return cluster.namespace
+	case o.config.Namespace != nil && *o.config.Namespace != "":
+		return *o.config.Namespace
+	}
+	return defaultNamespace
 }
 
 // kubevirtsIn takes KubeVirt objects and bare configurations, and refuses anything else.
@@ -156,7 +153,7 @@ func kubevirtsIn(given []documents.Document) ([]documents.Document, error) {
 // both looks in the files first, as if they had been applied to the cluster already.
 type both struct {
 	files   *lookup.Memory
-	cluster *platform.Objects
+	cluster lookup.Objects
 }
 
 // Get implements lookup.Objects.

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -13,13 +11,10 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
 	"github.com/virtward/virtward/cmd/kubectl-virtward/explanation"
-	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/lookup"
-	"github.com/virtward/virtward/platform"
 )
 
 // defaultNamespace is where objects are that name no namespace, when no cluster is asked.
@@ -39,13 +34,7 @@ const (
 type inputs struct {
 	// subjects are the virtual machines.
 	subjects []documents.Document
-	registry *hypervisors.Registry
-	facts    *platform.Facts
-	objects  lookup.Objects
-	settings *settings
-	site     *site
-	// namespace of subjects that name none.
-	namespace string
+	world    *world
 	// notes say what was passed over, warnings what of the objects referred to is unknown.
 	notes, warnings []string
 }
@@ -54,12 +43,14 @@ type inputs struct {
 type sorted struct {
 	subjects   []documents.Document
 	kubevirts  []documents.Document
-	settings   []documents.Document
-	defaults   []documents.Document
+	ours       []documents.Document
+	configMaps []documents.Document
 	namespaces []*unstructured.Unstructured
 	references []*unstructured.Unstructured
-	notes      []string
-	warnings   []string
+	// without are the names of policies that are left out, wherever they come from.
+	without  []string
+	notes    []string
+	warnings []string
 }
 
 // sort puts each document where it belongs.
@@ -78,10 +69,10 @@ func sort(all []documents.Document) (*sorted, error) {
 			s.subjects = append(s.subjects, d)
 		case kind.Group == v1.GroupVersion.Group && kind.Kind == kindKubeVirt:
 			s.kubevirts = append(s.kubevirts, d)
-		case isRuleSettings(kind):
-			s.settings = append(s.settings, d)
-		case isDefaults(kind):
-			s.defaults = append(s.defaults, d)
+		case isOurs(kind):
+			s.ours = append(s.ours, d)
+		case isConfigMap(kind):
+			s.configMaps = append(s.configMaps, d)
 		case kind.Group == "" && kind.Kind == kindNamespace:
 			s.namespaces = append(s.namespaces, d.Object)
 		case isReference(kind):
@@ -94,10 +85,15 @@ func sort(all []documents.Document) (*sorted, error) {
 			}
 			s.references, s.warnings = append(s.references, d.Object), append(s.warnings, warnings...)
 		default:
-			s.notes = append(s.notes, fmt.Sprintf("%s: passed over %s %s, which decides nothing about virtual machines", d.Location(), kind.Kind, d.Object.GetName()))
+			s.notes = append(s.notes, passedOver(d))
 		}
 	}
 	return s, nil
+}
+
+// passedOver is the note that a document is not used.
+func passedOver(d documents.Document) string {
+	return fmt.Sprintf("%s: passed over %s %s, which decides nothing about virtual machines", d.Location(), d.Object.GetKind(), d.Object.GetName())
 }
 
 func isVirtualMachine(kind schema.GroupVersionKind) bool {
@@ -155,78 +151,17 @@ func checkVersion(kind schema.GroupVersionKind) error {
 
 // explainAll evaluates the subjects in their order.
 func explainAll(ctx context.Context, in *inputs) ([]*explanation.Explanation, error) {
-	pipeline := effective.NewPipeline(in.registry)
 	explanations := make([]*explanation.Explanation, 0, len(in.subjects))
 	for _, s := range in.subjects {
-		e, err := explainOne(ctx, pipeline, in, s)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s %s: %w", s.Location(), s.Object.GetKind(), s.Object.GetName(), err)
+		verdict, warnings, err := in.world.judge(ctx, s)
+		if err == nil {
+			var e *explanation.Explanation
+			if e, err = explanation.New(s, in.world.facts, verdict, warnings); err == nil {
+				explanations = append(explanations, e)
+				continue
+			}
 		}
-		explanations = append(explanations, e)
+		return nil, fmt.Errorf("%s: %s %s: %w", s.Location(), s.Object.GetKind(), s.Object.GetName(), err)
 	}
 	return explanations, nil
-}
-
-func explainOne(ctx context.Context, pipeline *effective.Pipeline, in *inputs, s documents.Document) (*explanation.Explanation, error) {
-	input, warnings, err := decode(s.Object, in.namespace)
-	if err != nil {
-		return nil, err
-	}
-	if input.Raw, err = json.Marshal(s.Object.Object); err != nil {
-		return nil, fmt.Errorf("encoding the object: %w", err)
-	}
-	input.Facts = in.facts
-	if s.Source == sourceCluster && input.VMI != nil {
-		input.Requester = kubeVirtController(in.facts) // whose labels it has
-	}
-	references, missing, err := lookup.For(ctx, in.objects, input.VM, input.VMI)
-	if err != nil {
-		return nil, err
-	}
-	input.References = references
-	if input.VM != nil {
-		if input.Running, err = lookup.Running(ctx, in.objects, input.VM); err != nil {
-			return nil, err
-		}
-	}
-	severities, unread := in.settings.severities(ctx, namespaceOf(input))
-	input.Severities = severities
-	site, unasked := in.site.in(ctx, namespaceOf(input))
-	input.Site = site
-	verdict, err := pipeline.Evaluate(*input)
-	if err != nil {
-		return nil, err
-	}
-	return explanation.New(s, in.facts, verdict, slices.Concat(warnings, missing, unread, unasked))
-}
-
-// kubeVirtController is the account that makes VMIs of VMs.
-func kubeVirtController(facts *platform.Facts) string {
-	return "system:serviceaccount:" + cmp.Or(facts.Namespace, "kubevirt") + ":kubevirt-controller"
-}
-
-func namespaceOf(in *effective.Input) string {
-	if in.VM != nil {
-		return in.VM.Namespace
-	}
-	return in.VMI.Namespace
-}
-
-// decode reads a subject into its Go type; the warnings name unknown fields.
-func decode(object *unstructured.Unstructured, namespace string) (*effective.Input, []string, error) {
-	in := &effective.Input{}
-	if object.GetKind() == kindVM {
-		in.VM = &v1.VirtualMachine{}
-		warnings, err := documents.Decode(object.Object, in.VM)
-		if in.VM.Namespace == "" {
-			in.VM.Namespace = namespace
-		}
-		return in, warnings, err
-	}
-	in.VMI = &v1.VirtualMachineInstance{}
-	warnings, err := documents.Decode(object.Object, in.VMI)
-	if in.VMI.Namespace == "" {
-		in.VMI.Namespace = namespace
-	}
-	return in, warnings, err
 }

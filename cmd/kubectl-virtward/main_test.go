@@ -78,7 +78,7 @@ func TestDisplayName(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"rules", "--help"}, {"conformance", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"audit", "--help"}, {"policy", "apply", "--help"}, {"rules", "--help"}, {"conformance", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
 		got := call(t, "", args...)
 		if got.code != exitOK || got.errOut != "" || !strings.Contains(got.out, "Usage:\n  kubectl virtward") {
 			t.Errorf("%v: code %d, errors %q, output:\n%s", args, got.code, got.errOut, got.out)
@@ -138,7 +138,10 @@ func TestCompletedWords(t *testing.T) {
 		{[]string{"explain", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
 		{[]string{"explain", "--arch", ""}, "amd64\narm64\ns390x\n:4\n"},
 		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\njunit\nsarif\n:4\n"},
-		{[]string{"rules", "--scope", ""}, "vm\nvm-update\nvmi\nvmi-update\ninstancetype\npreference\nset\nrulesettings\ndefaults\n:4\n"},
+		{[]string{"audit", "-o", ""}, "table\nmarkdown\njson\nyaml\njunit\nsarif\n:4\n"},
+		{[]string{"audit", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
+		{[]string{"audit", "vm"}, ":4\n"},
+		{[]string{"rules", "--scope", ""}, "vm\nvm-update\nvmi\nvmi-update\ninstancetype\npreference\nset\nrulesettings\ndefaults\npolicy\n:4\n"},
 		{[]string{"rules", "-o", ""}, "table\njson\nmarkdown\n:4\n"},
 		{[]string{"rules", "arm64-disk"}, "arm64-disk-bus\tDisks of arm64 are on a virtio or scsi bus\n:4\n"},
 		{[]string{"rules", "arm64-disk-bus", ""}, ":4\n"},
@@ -181,7 +184,7 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"rules", "arm64-disk-bus", "--arch", "arm64"}, "--hypervisor, --arch and --scope choose from the list, not from one rule: see kubectl virtward rules --help"},
 		{[]string{"rules", "arm64-disc-bus"}, `there is no rule "arm64-disc-bus": did you mean "arm64-disk-bus"?: see kubectl virtward rules`},
 		{[]string{"rules", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, markdown`},
-		{[]string{"rules", "--scope", "pod"}, `unknown scope "pod": the known ones are vm, vm-update, vmi, vmi-update, instancetype, preference, set, rulesettings, defaults`},
+		{[]string{"rules", "--scope", "pod"}, `unknown scope "pod": the known ones are vm, vm-update, vmi, vmi-update, instancetype, preference, set, rulesettings, defaults, policy`},
 		{[]string{"rules", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
 		{[]string{"rules", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
 		{[]string{"conformance"}, "name a file of cases: see kubectl virtward conformance --help"},

@@ -31,7 +31,8 @@ func newRoot(argv0 string, streams genericiooptions.IOStreams) *cobra.Command {
 completed for the cluster's hypervisor and their architecture, with the source of every field. And whether they
 could: what is wrong stands at its field, with the rule that says so.
 
-It computes with the same code as Virtward's webhooks in the cluster, and never changes anything.
+It computes with the same code as Virtward's webhooks in the cluster, and changes nothing there but by commands that
+say so, such as disable.
 It exits with 0 when all is well, 1 on refusals, disagreement or failure, and 2 when it is called wrongly.`,
 		Version:       versions(), // --version, which newcomers try first
 		SilenceUsage:  true,
@@ -53,8 +54,13 @@ It exits with 0 when all is well, 1 on refusals, disagreement or failure, and 2 
 	})
 	root.AddCommand(
 		explainCommand(name, streams),
+		auditCommand(name, streams),
+		policyCommand(name, streams),
 		rulesCommand(name, streams),
 		conformanceCommand(name, streams),
+		statusCommand(name, streams),
+		disableCommand(name, streams),
+		enableCommand(name, streams),
 		versionCommand(streams),
 	)
 	addCompletion(root, name)

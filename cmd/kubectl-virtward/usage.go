@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,8 +24,12 @@ func showApart(cmd *cobra.Command, clusterFlags *pflag.FlagSet, but ...string) {
 				own.AddFlag(f)
 			}
 		})
-		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s\nCluster flags (those of kubectl, for TYPE/NAME and --from-cluster):\n%s",
-			cmd.UseLine(), cmd.Example, own.FlagUsagesWrapped(usageWidth), others.FlagUsagesWrapped(usageWidth))
+		what := "those of kubectl"
+		if strings.HasPrefix(cmd.Use, "explain ") { // others ask the cluster in any case
+			what += ", for TYPE/NAME and --from-cluster"
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s\nCluster flags (%s):\n%s",
+			cmd.UseLine(), cmd.Example, own.FlagUsagesWrapped(usageWidth), what, others.FlagUsagesWrapped(usageWidth))
 		return err
 	})
 }

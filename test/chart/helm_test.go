@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,10 +56,29 @@ func helm(t *testing.T, args ...string) (string, error) {
 	return output.String(), nil
 }
 
-// render returns what the chart makes of values, in Helm's order.
+// render returns what the chart makes of values, in Helm's order: all but what belongs to the controller.
 func render(t *testing.T, values ...string) []client.Object {
 	t.Helper()
+	return slices.DeleteFunc(renderFor(t, nil, values...), ofController)
+}
+
+// renderController returns what belongs to the controller.
+func renderController(t *testing.T, values ...string) []client.Object {
+	t.Helper()
+	return slices.DeleteFunc(renderFor(t, nil, values...), func(object client.Object) bool { return !ofController(object) })
+}
+
+func ofController(object client.Object) bool {
+	return object.GetLabels()["app.kubernetes.io/component"] == "controller"
+}
+
+// renderFor is render for an API server that has kinds of its own: GROUP/VERSION/KIND.
+func renderFor(t *testing.T, kinds []string, values ...string) []client.Object {
+	t.Helper()
 	args := append([]string{"template", release, folder, "--namespace", namespace}, set(values)...)
+	for _, kind := range kinds {
+		args = append(args, "--api-versions", kind)
+	}
 	output, err := helm(t, args...)
 	if err != nil {
 		t.Fatalf("helm template %v: %v\n%s", values, err, output)

@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/cel/guards"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -49,6 +50,10 @@ func TestInstallation(t *testing.T) {
 		{"the service account may do its work and no more", i.rights},
 		{"an upgrade keeps the certificate", i.upgradeKeepsCertificate},
 		{"a value switches the checks off, and on again", i.unchecked},
+		{"kubectl virtward disable switches everything off", i.disable},
+		{"an upgrade leaves it off, and says so", i.upgradeWhileOff},
+		{"an upgrade can take a webhook away while it is off", i.upgradeWithout},
+		{"kubectl virtward enable switches it on", i.enable},
 		{"one command switches everything off", i.switchOff},
 		{"rule settings are written", i.settle},
 		{"an upgrade switches it on again", i.switchOn},
@@ -81,8 +86,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 8 {
-		t.Errorf("configurations of admission: %v, not 8", got)
+	if got := i.labelled(t); len(got) != 10 {
+		t.Errorf("configurations of admission: %v, not 10", got)
 	}
 }
 
@@ -237,15 +242,149 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 7 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 9 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
+	i.admits(t)
+	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
+	if got := i.labelled(t); len(got) != 10 {
+		t.Errorf("configurations of admission: %v, not 10", got)
+	}
+}
+
+// disable runs our own command. Nobody serves the webhooks here, so what is checked is refused before, and admitted
+// after.
+func (i *installation) disable(t *testing.T) {
+	i.refuses(t)
+	said := i.virtward(t, "disable", "--reason", "a test of the chart")
+	for _, want := range []string{
+		"MutatingWebhookConfiguration mutate.virtward.io: switched off\n",
+		"ValidatingWebhookConfiguration validate.virtward.io: switched off\n",
+		"ValidatingAdmissionPolicy virtward-policies: switched off\n",
+	} {
+		if !strings.Contains(said, want) {
+			t.Errorf("it does not say %q, but:\n%s", want, said)
+		}
+	}
+	i.admits(t)
+}
+
+// upgradeWhileOff changes a value. What was switched off by hand is switched on by hand.
+func (i *installation) upgradeWhileOff(t *testing.T) {
+	i.install(t, map[string]any{"webhook": map[string]any{"timeoutSeconds": 4}})
+	if got := *i.mutator(t).Webhooks[0].TimeoutSeconds; got != 4 {
+		t.Errorf("the timeout is %d, not 4", got)
+	}
+	i.isOff(t, 5)
+	notes := i.helm(t, "get", "notes", release, "--namespace", namespace)
+	if want := "Virtward is switched off, and stays so: a test of the chart (by "; !strings.Contains(notes, want) {
+		t.Errorf("the notes do not say %q, but:\n%s", want, notes)
+	}
+}
+
+// upgradeWithout upgrades to a chart that has one webhook less. It goes, although a part of it is not Helm's; what
+// would be left of it otherwise is nothing that the API server accepts.
+func (i *installation) upgradeWithout(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "virtward")
+	must(t, os.CopyFS(dir, os.DirFS(filepath.Join(root, folder))))
+	file := filepath.Join(dir, "templates", "validatingwebhookconfiguration.yaml")
+	content, err := os.ReadFile(file)
+	must(t, err)
+	before, rest, found := strings.Cut(string(content), "  - name: instancetypes.")
+	_, after, ended := strings.Cut(rest, "\n  - name: ")
+	if !found || !ended {
+		t.Fatal("the template has no webhook of instancetypes, or none behind it")
+	}
+	must(t, os.WriteFile(file, []byte(before+"  - name: "+after), 0o600))
+	must(t, i.controlPlane.InstallChart(i.ctx, controlplane.Chart{Dir: dir, Release: release, Namespace: namespace}))
+	i.isOff(t, 4)
+	i.install(t, nil)
+	if status := i.virtward(t, "status"); !strings.Contains(status, "off in part (2 of 3)") {
+		t.Errorf("a webhook that an upgrade adds is on; the status says\n%s", status)
+	}
+}
+
+// enable switches on again what is off.
+func (i *installation) enable(t *testing.T) {
+	said := i.virtward(t, "enable")
+	if want := "Virtward is on. The API server takes notice within seconds.\n"; !strings.Contains(said, want) {
+		t.Errorf("it does not say %q, but:\n%s", want, said)
+	}
+	if status := i.virtward(t, "status"); strings.Contains(status, " off") {
+		t.Errorf("the status is\n%s", status)
+	}
+	i.refuses(t)
+}
+
+// isOff fails unless so many webhooks and policies are there, and every one of them has the condition that never holds.
+func (i *installation) isOff(t *testing.T, count int) {
+	t.Helper()
+	mark := admissionv1.MatchCondition{Name: guards.Disabled, Expression: "false"}
+	found := 0
+	expect := func(name string, conditions []admissionv1.MatchCondition) {
+		found++
+		if !slices.Contains(conditions, mark) {
+			t.Errorf("%s is on: %v", name, conditions)
+		}
+	}
+	for _, webhook := range i.mutator(t).Webhooks {
+		expect(webhook.Name, webhook.MatchConditions)
+	}
+	checks := &admissionv1.ValidatingWebhookConfiguration{}
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "validate.virtward.io"}, checks))
+	for _, webhook := range checks.Webhooks {
+		expect(webhook.Name, webhook.MatchConditions)
+	}
+	guard := &admissionv1.ValidatingAdmissionPolicy{}
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "virtward-policies"}, guard))
+	expect(guard.Name, guard.Spec.MatchConditions)
+	if found != count {
+		t.Errorf("%d webhooks and policies, not %d", found, count)
+	}
+}
+
+// virtward runs our own command as the cluster admin, and returns all that it said.
+func (i *installation) virtward(t *testing.T, words ...string) string {
+	t.Helper()
+	return i.run(t, filepath.Join(root, "bin", "kubectl-virtward"), words...)
+}
+
+// helm runs Helm against the cluster.
+func (i *installation) helm(t *testing.T, words ...string) string {
+	t.Helper()
+	return i.run(t, filepath.Join(root, "bin", "tools", "helm"), words...)
+}
+
+func (i *installation) run(t *testing.T, binary string, words ...string) string {
+	t.Helper()
+	command := exec.CommandContext(i.ctx, binary, words...)
+	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s %v: %v\n%s", filepath.Base(binary), words, err, output)
+	}
+	return string(output)
+}
+
+// refuses waits until nothing that is checked is admitted, because nobody serves the webhooks.
+func (i *installation) refuses(t *testing.T) {
+	t.Helper()
+	for name, object := range i.checked() {
+		i.eventually(t, name+" is refused because the check cannot be called", func() error {
+			err := i.client.Create(i.ctx, object, client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), "failed calling webhook \""+name+".validate.virtward.io\"") {
+				return errors.New(fmt.Sprint("the answer is: ", err))
+			}
+			return nil
+		})
+	}
+}
+
+// admits waits until everything is admitted that is checked otherwise.
+func (i *installation) admits(t *testing.T) {
+	t.Helper()
 	for name, object := range i.checked() {
 		i.eventually(t, name+" is admitted", func() error { return i.client.Create(i.ctx, object, client.DryRunAll) })
-	}
-	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 8 {
-		t.Errorf("configurations of admission: %v, not 8", got)
 	}
 }
 
@@ -265,31 +404,17 @@ func (i *installation) switchOff(t *testing.T) {
 	if command := strings.TrimSpace(line); !strings.Contains(string(notes), command) {
 		t.Errorf("the notes do not give the command %s", command)
 	}
-	for name, object := range i.checked() {
-		i.eventually(t, name+" is refused because the check cannot be called", func() error {
-			err := i.client.Create(i.ctx, object, client.DryRunAll)
-			if err == nil || !strings.Contains(err.Error(), "failed calling webhook \""+name+".validate.virtward.io\"") {
-				return errors.New(fmt.Sprint("the answer is: ", err))
-			}
-			return nil
-		})
-	}
-	command := exec.CommandContext(i.ctx, filepath.Join(root, "bin", "sandbox", "kubectl"), words[1:]...)
-	command.Env = []string{"KUBECONFIG=" + i.controlPlane.Kubeconfig(), "HOME=" + t.TempDir()}
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", line, err, output)
-	}
+	i.refuses(t)
+	i.run(t, filepath.Join(root, "bin", "sandbox", "kubectl"), words[1:]...)
 	// The policies stay, and do nothing without their bindings.
 	want := []string{
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
-		"ValidatingAdmissionPolicy virtward-rule-settings",
+		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-rule-settings",
 	}
 	if diff := cmp.Diff(want, i.labelled(t)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
-	for name, object := range i.checked() {
-		i.eventually(t, name+" is admitted", func() error { return i.client.Create(i.ctx, object, client.DryRunAll) })
-	}
+	i.admits(t)
 }
 
 // checked is an object for each of the webhooks that check.
@@ -320,8 +445,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 8 {
-		t.Errorf("configurations of admission: %v, not 8", got)
+	if got := i.labelled(t); len(got) != 10 {
+		t.Errorf("configurations of admission: %v, not 10", got)
 	}
 }
 

@@ -42,10 +42,13 @@ func TestObjects(t *testing.T) {
 		"Secret virtward-webhook-cert",
 		"CustomResourceDefinition rulesettings.policy.virtward.io",
 		"CustomResourceDefinition virtualmachinedefaults.policy.virtward.io",
+		"CustomResourceDefinition virtualmachinepolicies.policy.virtward.io",
 		"ClusterRole virtward-webhook",
 		"ClusterRoleBinding virtward-webhook",
 		"Role virtward-webhook",
 		"RoleBinding virtward-webhook",
+		"Role virtward-webhook-params",
+		"RoleBinding virtward-webhook-params",
 		"Service virtward-webhook",
 		"Service virtward-webhook-metrics",
 		"Deployment virtward-webhook",
@@ -55,6 +58,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect",
+		"ValidatingAdmissionPolicy virtward-policies",
+		"ValidatingAdmissionPolicyBinding virtward-policies",
 		"ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicyBinding virtward-rule-settings",
 	}
@@ -85,6 +90,10 @@ func TestObjects(t *testing.T) {
 		{name: "no guard of the rule settings", values: []string{"guards.ruleSettings.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-rule-settings",
 			"ValidatingAdmissionPolicyBinding virtward-rule-settings",
+		}},
+		{name: "no guard of the policies", values: []string{"guards.policies.enabled=false"}, less: []string{
+			"ValidatingAdmissionPolicy virtward-policies",
+			"ValidatingAdmissionPolicyBinding virtward-policies",
 		}},
 		{name: "no guards of KubeVirt", values: []string{"guards.kubevirt.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
@@ -278,7 +287,7 @@ func TestValidator(t *testing.T) {
 		},
 		{
 			Name:            "rulesettings.validate.virtward.io",
-			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings", "virtualmachinedefaults")},
+			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings", "virtualmachinedefaults", "virtualmachinepolicies")},
 			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
 		},
 	}
@@ -532,7 +541,7 @@ func TestRBAC(t *testing.T) {
 				if slices.Contains(rule.Resources, "secrets") {
 					t.Errorf("%v: the ClusterRole may %v Secrets", values, rule.Verbs)
 				}
-				if isEvents(rule) {
+				if isEvents(rule) || isQuestion(rule) {
 					continue
 				}
 				if written := writes(rule); len(written) > 0 && len(rule.ResourceNames) == 0 {
@@ -555,10 +564,60 @@ func TestRBAC(t *testing.T) {
 		}
 	}
 	for _, rule := range only[*rbacv1.ClusterRole](t, render(t, certManager)).Rules {
-		if written := writes(rule); len(written) > 0 && !isEvents(rule) {
+		if written := writes(rule); len(written) > 0 && !isEvents(rule) && !isQuestion(rule) {
 			t.Errorf("with cert-manager the ClusterRole may %v %v", written, rule.Resources)
 		}
 	}
+}
+
+// ConfigMaps are read in the namespaces that hold parameters of policies, and nowhere else.
+func TestParamsNamespaces(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string][]string{
+		`policies.paramsNamespaces=[]`:                  {namespace},
+		`policies.paramsNamespaces=["params","site-a"]`: {"params", "site-a"},
+	} {
+		objects := render(t, values)
+		granted, bound := []string{}, []string{}
+		for _, role := range every[*rbacv1.Role](objects) {
+			if slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "configmaps") }) {
+				granted = append(granted, role.Namespace)
+				if diff := cmp.Diff([]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}}, role.Rules); diff != "" {
+					t.Errorf("%s: rules (-want +got):\n%s", values, diff)
+				}
+			}
+		}
+		for _, binding := range every[*rbacv1.RoleBinding](objects) {
+			if binding.RoleRef.Name == "virtward-webhook-params" && cmp.Equal(binding.Subjects, []rbacv1.Subject{{Kind: "ServiceAccount", Name: "virtward-webhook", Namespace: namespace}}) {
+				bound = append(bound, binding.Namespace)
+			}
+		}
+		slices.Sort(granted)
+		slices.Sort(bound)
+		if !cmp.Equal(granted, want) || !cmp.Equal(bound, want) {
+			t.Errorf("%s: granted in %v, bound in %v, want %v", values, granted, bound, want)
+		}
+		for _, role := range every[*rbacv1.ClusterRole](objects) {
+			for _, rule := range role.Rules {
+				if slices.Contains(rule.Resources, "configmaps") {
+					t.Errorf("%s: the ClusterRole may %v ConfigMaps", values, rule.Verbs)
+				}
+			}
+		}
+		for _, deployment := range every[*appsv1.Deployment](objects) {
+			args := deployment.Spec.Template.Spec.Containers[0].Args
+			for _, name := range want {
+				if told := slices.Contains(args, "--params-namespace="+name); deployment.Name == "virtward-webhook" && told == (name == namespace) {
+					t.Errorf("%s: arguments %v", values, args)
+				}
+			}
+		}
+	}
+}
+
+// isQuestion tells that a rule is the one about questions what somebody may do, which are created and never stored.
+func isQuestion(rule rbacv1.PolicyRule) bool {
+	return cmp.Equal(rule, rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}})
 }
 
 // isEvents tells that a rule is the one about events, which can be made and counted, and not be read or removed.
@@ -636,13 +695,10 @@ func TestDefinitions(t *testing.T) {
 	for _, definition := range every[*apiextensionsv1.CustomResourceDefinition](render(t)) {
 		rendered[definition.Name] = definition
 	}
-	if len(rendered) != len(files)-1 || rendered["virtualmachinepolicies.policy.virtward.io"] != nil {
-		t.Errorf("%d definitions are rendered of %d files: all but that of the kind which nothing enforces yet", len(rendered), len(files))
+	if len(rendered) != len(files) {
+		t.Errorf("%d definitions are rendered of %d files", len(rendered), len(files))
 	}
 	for _, file := range files {
-		if strings.HasSuffix(file, "virtualmachinepolicies.yaml") {
-			continue
-		}
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -688,7 +744,9 @@ func TestSchemaRefuses(t *testing.T) {
 		{`certificates.certManager.duration="90d"`, "at '/certificates/certManager/duration': '90d' does not match pattern '^([0-9]+(h|m|s))+$'"},
 		{`facts.rolloutStrategy="Live"`, "at '/facts/rolloutStrategy': value must be one of '', 'Stage', 'LiveUpdate'"},
 		{`facts.mshvCPUModel=""`, "at '/facts/mshvCPUModel': '' does not match pattern '^[A-Za-z0-9_.-]+$'"},
+		{`policies.paramsNamespaces=["Params"]`, "at '/policies/paramsNamespaces/0': 'Params' does not match pattern '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"},
 		{`guards.ruleSettings.enabled="yes"`, "at '/guards/ruleSettings/enabled': got string, want boolean"},
+		{`guards.policies.enabled="yes"`, "at '/guards/policies/enabled': got string, want boolean"},
 		{`guards.kubevirt.enabled="yes"`, "at '/guards/kubevirt/enabled': got string, want boolean"},
 		{`log.level="loud"`, "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
 		{`log.format="xml"`, "at '/log/format': value must be one of 'json', 'text'"},

@@ -10,6 +10,8 @@ const (
 	VirtwardNamespace = "virtward-system"
 	VirtwardRelease   = "virtward"
 	VirtwardService   = "virtward-webhook"
+	// VirtwardController is the Deployment that audits.
+	VirtwardController = "virtward-controller"
 )
 
 // portValues are the chart's values that name a port of the process, by section. The Service's port is among
@@ -21,6 +23,8 @@ var portValues = []struct {
 	{"webhook", []string{"port", "servicePort"}},
 	{"metrics", []string{"port"}},
 	{"health", []string{"port"}},
+	{"controller", []string{"metricsPort"}},
+	{"controller", []string{"healthPort"}},
 }
 
 // VirtwardChart is our own chart with values merged over its own, and a free port for each that it names.
@@ -35,7 +39,7 @@ func (c *ControlPlane) VirtwardChart(values map[string]any) (Chart, error) {
 			return Chart{}, err
 		}
 		section := map[string]any{}
-		if given, isMap := values[p.section].(map[string]any); isMap {
+		if given, isMap := merged[p.section].(map[string]any); isMap {
 			section = maps.Clone(given)
 		}
 		for _, key := range p.keys {
@@ -61,5 +65,8 @@ func (c *ControlPlane) InstallVirtward(ctx context.Context, values map[string]an
 		return nil, err
 	}
 	workload.Namespace = VirtwardNamespace
+	if workload.Deployment == "" {
+		workload.Deployment = VirtwardService // of the webhook, whose Deployment has the same name
+	}
 	return c.RunVirtward(ctx, workload)
 }

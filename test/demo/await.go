@@ -33,7 +33,7 @@ func await(ctx context.Context, ask func(context.Context) (missing string, err e
 		switch {
 		case err == nil && last == "":
 			return nil
-		case err == nil:
+		case err == nil && (ctx.Err() == nil || missing == ""):
 			missing = last
 		case ctx.Err() == nil || missing == "": // an attempt that the end cut short says nothing
 			missing = err.Error()

@@ -21,11 +21,11 @@ var tries = []try{
 	{comment: "refused, for it is not confirmed", line: "kubectl apply -f examples/kubevirt/hyperv-direct.yaml", refused: true, admin: true},
 }
 
-// switchOff is the documented command that takes Virtward out of the way.
-const switchOff = "kubectl delete mutatingwebhookconfigurations,validatingwebhookconfigurations,validatingadmissionpolicybindings --selector app.kubernetes.io/part-of=virtward"
-
-// switchOn is what puts it back.
-const switchOn = "bin/tools/helm upgrade virtward charts/virtward -n virtward-system --reset-then-reuse-values"
+// switchOff is the documented command that takes Virtward out of the way, and switchOn what puts it back.
+const (
+	switchOff = "kubectl virtward disable --reason trying"
+	switchOn  = "kubectl virtward enable"
+)
 
 // farewell: how to go on, and how to switch everything off. Every command is tried before it is shown.
 func farewell(ctx context.Context, s *show) error {
@@ -79,10 +79,10 @@ func (s *show) rehearse(ctx context.Context) error {
 			return failed(who, line, output, err)
 		}
 	}
-	output, err := s.call(ctx, s.admin, switchOff+" --dry-run=server")
+	output, err := s.call(ctx, s.admin, switchOff+" --dry-run")
 	if err != nil {
 		return failed(s.admin, switchOff, output, err)
 	}
-	return says(output, `"mutate.virtward.io" deleted`, `"validate.virtward.io" deleted`, `"virtward-rule-settings" deleted`,
-		`"virtward-kubevirt-hypervisor" deleted`, `"virtward-kubevirt-hypervisor-effect" deleted`)
+	return says(output, "mutate.virtward.io", "validate.virtward.io", "virtward-rule-settings", "virtward-policies",
+		"virtward-kubevirt-hypervisor", "virtward-kubevirt-hypervisor-effect")
 }

@@ -32,6 +32,7 @@ func chapters() []chapter {
 		{"A VM that could never run", neverRuns},
 		{"A VM that comes before its preference", early},
 		{"How strict a rule is", severities},
+		{"A policy of the admin's", policies},
 		{"The cluster moves to another hypervisor", otherHypervisor},
 		{"Mistakes in the KubeVirt resource", mistakes},
 		{"What the webhooks themselves report", evidence},

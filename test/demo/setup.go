@@ -43,7 +43,7 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 			return s.startControlPlane(ctx, options)
 		}},
 		{"installing KubeVirt", "KubeVirt's and CDI's definitions: real; virt-api, virt-controller: simulated", s.installKubeVirt},
-		{"installing Virtward", "Virtward: its chart installed by Helm, its webhooks as a process", s.installVirtward},
+		{"installing Virtward", "Virtward: its chart installed by Helm, its webhooks and its controller as processes", s.installVirtward},
 		{"waiting for the webhooks and the guards", "the API server asks the webhooks and runs the guards", s.awaitAdmission},
 	} {
 		began := time.Now()
@@ -140,9 +140,15 @@ func (s *show) installKubeVirt(ctx context.Context) error {
 	return err
 }
 
-// installVirtward installs the chart unchanged, and notes where virtward serves its metrics.
+// installVirtward installs the chart with the definitions of reports and an impatient audit, runs the webhooks and the controller, and notes
+// where the webhooks serve their metrics.
 func (s *show) installVirtward(ctx context.Context) error {
-	if _, err := s.cluster.InstallVirtward(ctx, nil, controlplane.Workload{}); err != nil {
+	audit := map[string]any{"minInterval": "2s", "reports": map[string]any{"installCRDs": true}} // nobody wants to wait half a minute
+	if _, err := s.cluster.InstallVirtward(ctx, map[string]any{"audit": audit}, controlplane.Workload{}); err != nil {
+		return err
+	}
+	controller := controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardController}
+	if _, err := s.cluster.RunVirtward(ctx, controller); err != nil {
 		return err
 	}
 	port, err := s.metricsPort(ctx)

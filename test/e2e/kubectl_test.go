@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -20,7 +21,7 @@ type answered struct {
 	code           int
 }
 
-// kubectl runs the real one as a user, with manifests on its standard input.
+// kubectl runs the real one as a user, with manifests on its standard input; kubectl virtward too.
 func kubectl(ctx context.Context, user, manifests string, args ...string) answered {
 	GinkgoHelper()
 	config, err := cluster.UserConfig(user)
@@ -39,7 +40,8 @@ func kubectlAsAdmin(ctx context.Context, manifests string, args ...string) answe
 func kubectlWith(ctx context.Context, kubeconfig, manifests string, args ...string) answered {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, cluster.Binary("kubectl"), args...)
-	command.Env = []string{"HOME=" + GinkgoT().TempDir(), "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig}
+	path := filepath.Dir(cluster.Binary("kubectl-virtward")) + string(filepath.ListSeparator) + os.Getenv("PATH")
+	command.Env = []string{"HOME=" + GinkgoT().TempDir(), "PATH=" + path, "KUBECONFIG=" + kubeconfig}
 	command.Stdin = strings.NewReader(manifests)
 	var output, complaints strings.Builder
 	command.Stdout, command.Stderr = &output, &complaints

@@ -54,6 +54,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{- end }}
 
+{{/*
+Whether the policies of the library can be written: "true", or nothing. The API server takes a policy once it has the
+kind, and asks the webhook about it, which comes with the first release: so it is the second release that writes them.
+Where nobody can look into a cluster, as in helm template, what it is said to have decides.
+*/}}
+{{- define "virtward.libraryReady" -}}
+{{- if .Capabilities.APIVersions.Has "policy.virtward.io/v1alpha1/VirtualMachinePolicy" }}
+{{- if or .Release.IsUpgrade (not (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
+{{- end }}
+{{- end }}
+
 {{- define "virtward.image" -}}
 {{- with .Values.image }}
 {{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end }}

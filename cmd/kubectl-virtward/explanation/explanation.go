@@ -9,7 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
+	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -41,7 +41,7 @@ type Explanation struct {
 	Changes []provenance.Change `json:"changes"`
 	// Allowed tells that no finding refuses the object.
 	Allowed bool `json:"allowed"`
-	// Findings are what the rules say, sorted by field, then by rule.
+	// Findings are what the rules and the policies say, sorted by field, then by rule.
 	Findings []Finding `json:"findings"`
 	// Warnings are what the author should know besides: those of the facts, then those of the object.
 	Warnings []string `json:"warnings"`
@@ -60,6 +60,11 @@ type Object struct {
 	Name       string `json:"name"`
 }
 
+// ObjectOf names an object in a namespace, which it need not name itself.
+func ObjectOf(object *unstructured.Unstructured, namespace string) Object {
+	return Object{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: namespace, Name: nameOf(object)}
+}
+
 // String is VirtualMachine default/db.
 func (o Object) String() string { return o.Kind + " " + o.Namespace + "/" + o.Name }
 
@@ -73,6 +78,11 @@ type Facts struct {
 	DefaultArchitecture string `json:"defaultArchitecture"`
 }
 
+// FactsOf are the facts as far as they are shown.
+func FactsOf(facts *platform.Facts) Facts {
+	return Facts{Source: facts.Source, Hypervisor: facts.Hypervisor, DefaultArchitecture: facts.DefaultArchitecture}
+}
+
 // New explains a verdict on the object that was written.
 func New(written documents.Document, facts *platform.Facts, verdict *effective.Verdict, warnings []string) (*Explanation, error) {
 	object := written.Object
@@ -80,13 +90,13 @@ func New(written documents.Document, facts *platform.Facts, verdict *effective.V
 		APIVersion:   APIVersion,
 		Kind:         Kind,
 		Source:       written.Location(),
-		Object:       Object{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: namespaceOf(verdict), Name: nameOf(object)},
+		Object:       ObjectOf(object, namespaceOf(verdict)),
 		Hypervisor:   verdict.Hypervisor,
 		Architecture: verdict.Architecture,
-		Facts:        Facts{Source: facts.Source, Hypervisor: facts.Hypervisor, DefaultArchitecture: facts.DefaultArchitecture},
+		Facts:        FactsOf(facts),
 		Changes:      append([]provenance.Change{}, verdict.Changes...),
 		Allowed:      verdict.Allowed(),
-		Findings:     findingsOf(written, verdict.Findings),
+		Findings:     FindingsOf(written, verdict.Findings),
 		Warnings:     append(append([]string{}, facts.Warnings...), warnings...),
 		Notes:        append([]string{}, facts.Notes...),
 		written:      written,

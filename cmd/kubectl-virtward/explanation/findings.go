@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
+	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/validators"
 )
@@ -22,7 +22,7 @@ const maxMessage = 500
 type Finding struct {
 	// Rule is its id.
 	Rule string `json:"rule"`
-	// Severity is Deny or Warn.
+	// Severity is Deny, Warn, or Audit, which nobody is told of but whoever reads this.
 	Severity validators.Severity `json:"severity"`
 	// Field is its path in the object as written.
 	Field string `json:"field"`
@@ -43,7 +43,8 @@ type Finding struct {
 	Column int `json:"column,omitempty"`
 }
 
-func findingsOf(written documents.Document, found []validators.Finding) []Finding {
+// FindingsOf are findings on the object that was written, with the places where it was.
+func FindingsOf(written documents.Document, found []validators.Finding) []Finding {
 	findings := make([]Finding, 0, len(found))
 	for i := range found {
 		f := &found[i]
@@ -93,10 +94,13 @@ func (e *Explanation) Summary() string {
 	}
 }
 
-// Kind is the word for a finding: refused, or warning.
+// Kind is the word for a finding: refused, warning, or audit.
 func (f *Finding) Kind() string {
-	if f.Severity == validators.Deny {
+	switch f.Severity {
+	case validators.Deny:
 		return "refused"
+	case validators.Audit:
+		return "audit"
 	}
 	return "warning"
 }
@@ -105,11 +109,11 @@ func (f *Finding) Kind() string {
 //
 //	spec.running: Invalid value: true: is deprecated: use spec.runStrategy: Always [virtward/vm-running-deprecated]
 func (f *Finding) String() string {
-	return printable(f.Field) + ": " + f.text() + f.origin()
+	return Printable(f.Field) + ": " + f.Text() + f.origin()
 }
 
-// text is the message in one line that is not too long.
-func (f *Finding) text() string { return cut(printable(f.Message), maxMessage) }
+// Text is the message in one line that is not too long.
+func (f *Finding) Text() string { return cut(Printable(f.Message), maxMessage) }
 
 // origin names the rule, at the end of a line.
 func (f *Finding) origin() string { return " [virtward/" + f.Rule + "]" }
@@ -121,7 +125,7 @@ func (e *Explanation) findingLines() []string {
 		f := &e.Findings[i]
 		lines = append(lines, f.Kind()+": "+f.String())
 		if f.Remedy != "" {
-			lines = append(lines, "  "+printable(f.Remedy))
+			lines = append(lines, "  "+Printable(f.Remedy))
 		}
 	}
 	return lines
@@ -142,7 +146,7 @@ func (c comments) add(object map[string]any, field string, text func(missing str
 		missing = strings.Join(steps[present:], ".") + ": "
 	}
 	key := steps[:present].key()
-	c[key] = append(c[key], "# "+printable(text(missing)))
+	c[key] = append(c[key], "# "+Printable(text(missing)))
 }
 
 // comments stand at the fields. One whose cause lies elsewhere points there.
@@ -151,7 +155,7 @@ func (e *Explanation) comments() comments {
 	for i := range e.Findings {
 		f := &e.Findings[i]
 		all.add(e.Effective, f.Field, func(missing string) string {
-			return f.Kind() + ": " + missing + f.text() + f.origin()
+			return f.Kind() + ": " + missing + f.Text() + f.origin()
 		})
 		if f.Effective != "" {
 			all.add(e.Effective, f.Effective, func(missing string) string {

@@ -25,7 +25,7 @@ func headlines(explanations []*Explanation, i int) []string {
 		}
 	}
 	for j := range lines {
-		lines[j] = printable(lines[j])
+		lines[j] = Printable(lines[j])
 	}
 	return lines
 }
@@ -37,8 +37,8 @@ func (e *Explanation) platform() string {
 	return e.Hypervisor + "/" + e.Architecture
 }
 
-// printable keeps a text that someone else wrote on one line.
-func printable(text string) string {
+// Printable keeps a text that someone else wrote on one line.
+func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {
 			return r

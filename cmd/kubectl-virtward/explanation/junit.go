@@ -7,18 +7,20 @@ import (
 	"strings"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
+
+	"github.com/virtward/virtward/validators"
 )
 
 // WriteJUnit writes a report in the format of JUnit: a suite for each file, and in it a test for each virtual
-// machine, which fails if that is refused. Warnings are the output of a test.
+// machine, which fails if that is refused. Warnings, and what only an audit is told, are the output of a test.
 func WriteJUnit(w io.Writer, explanations []*Explanation) error {
 	report := junit.Testsuites{Name: "virtward"}
 	suites := map[string]*junit.Testsuite{}
 	var sources []string
 	for _, e := range explanations {
-		source := printable(e.written.Source)
+		source := Printable(e.written.Source)
 		if suites[source] == nil {
-			suites[source] = &junit.Testsuite{Name: source, ID: len(sources), File: printable(e.written.File), Time: "0"}
+			suites[source] = &junit.Testsuite{Name: source, ID: len(sources), File: Printable(e.written.File), Time: "0"}
 			sources = append(sources, source)
 		}
 		suites[source].AddTestcase(e.testcase())
@@ -33,18 +35,18 @@ func WriteJUnit(w io.Writer, explanations []*Explanation) error {
 }
 
 func (e *Explanation) testcase() junit.Testcase {
-	test := junit.Testcase{Name: printable(e.Object.String()), Classname: printable(e.Source), Time: "0"}
+	test := junit.Testcase{Name: Printable(e.Object.String()), Classname: Printable(e.Source), Time: "0"}
 	if refusals := e.Refusals(); len(refusals) > 0 {
-		test.Failure = &junit.Result{Type: "Refused", Message: printable(e.Summary()), Data: e.report(refusals)}
+		test.Failure = &junit.Result{Type: "Refused", Message: Printable(e.Summary()), Data: e.report(refusals)}
 	}
 	var said []string
 	for i := range e.Findings {
-		if f := &e.Findings[i]; f.Kind() == "warning" {
+		if f := &e.Findings[i]; f.Severity != validators.Deny {
 			said = append(said, e.report([]Finding{*f}))
 		}
 	}
 	for _, warning := range e.Warnings {
-		said = append(said, "warning: "+printable(warning)+"\n")
+		said = append(said, "warning: "+Printable(warning)+"\n")
 	}
 	if len(said) > 0 {
 		test.SystemOut = &junit.Output{Data: "\n" + strings.Join(said, "")}
@@ -59,7 +61,7 @@ func (e *Explanation) report(findings []Finding) string {
 		f := &findings[i]
 		fmt.Fprintf(&text, "%s%s: %s\n", e.place(f), f.Kind(), f)
 		if f.Remedy != "" {
-			fmt.Fprintf(&text, "  %s\n", printable(f.Remedy))
+			fmt.Fprintf(&text, "  %s\n", Printable(f.Remedy))
 		}
 	}
 	return text.String()
@@ -70,5 +72,5 @@ func (e *Explanation) place(f *Finding) string {
 	if f.Line == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s:%d:%d: ", printable(e.written.Source), f.Line, f.Column)
+	return fmt.Sprintf("%s:%d:%d: ", Printable(e.written.Source), f.Line, f.Column)
 }

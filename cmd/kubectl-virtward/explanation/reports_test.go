@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/virtward/virtward/cmd/kubectl-virtward/documents"
+	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -33,17 +33,21 @@ func reported() []*Explanation {
 	deny := Finding{Rule: "arm64-a", Severity: validators.Deny, Field: "spec.a", Message: "Invalid value: \"]]>\" <&\x00\x1b[1m", Remedy: "Do <this> & that.", Line: 3, Column: 5}
 	warn := Finding{Rule: "disk-b", Severity: validators.Warn, Field: "spec.b", Message: "Required value", Layer: "base", Line: 1, Column: 1}
 	unknown := Finding{Rule: "of-tomorrow", Severity: validators.Deny, Field: "spec.running", Message: "Forbidden", Remedy: "Wait."}
+	audit := Finding{Rule: "policy/cap", Severity: validators.Audit, Field: "spec.c", Message: "Invalid value", Remedy: "Less.", Line: 2, Column: 4}
 	second := inFile("dir/a b#1.yaml", "two", deny, unknown)
 	second.Warnings = []string{"unknown field\nspec.x"}
 	stdin := inFile("", "three", deny)
 	stdin.written.Source, stdin.Source = "standard input", "standard input: document 1"
-	return []*Explanation{inFile("/abs/vm.yaml", "one", deny, warn), second, stdin, inFile("dir/a b#1.yaml", "fine")}
+	fine := inFile("dir/a b#1.yaml", "fine", audit)
+	fine.Allowed = true
+	return []*Explanation{inFile("/abs/vm.yaml", "one", deny, warn), second, stdin, fine}
 }
 
 func rules() validators.Table {
 	return validators.Table{
 		{ID: "arm64-a", Title: "A is <b>", Severity: validators.Deny, Remedy: "Do that.", Security: true},
 		{ID: "disk-b", Title: "Disks", Severity: validators.Warn, Remedy: "Roll."},
+		{ID: "policy/cap", Title: "Memory", Severity: validators.Audit, Remedy: "Less."},
 	}
 }
 
@@ -91,6 +95,7 @@ func TestSARIF(t *testing.T) {
 		"arm64-a|A is <b>|Do that. See: kubectl virtward rules arm64-a|error|security",
 		"disk-b|Disks|Roll. See: kubectl virtward rules disk-b|warning",
 		"of-tomorrow|of-tomorrow|Wait. See: kubectl virtward rules of-tomorrow|error",
+		"policy/cap|Memory|Less. See: kubectl get virtualmachinepolicy cap -o yaml|note",
 	}
 	if diff := cmp.Diff(wantRules, described); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
@@ -114,6 +119,7 @@ func TestSARIF(t *testing.T) {
 		{Rule: "arm64-a", Level: "error", Text: text, URI: "dir/a%20b%231.yaml", Field: "VirtualMachine n/two spec.a", Line: 3, Column: 5},
 		{Rule: "of-tomorrow", Index: 2, Level: "error", Text: "spec.running: Forbidden\nWait.", Field: "VirtualMachine n/two spec.running"},
 		{Rule: "arm64-a", Level: "error", Text: text, Field: "VirtualMachine n/three spec.a"},
+		{Rule: "policy/cap", Index: 3, Level: "note", Text: "spec.c: Invalid value\nLess.", URI: "dir/a%20b%231.yaml", Field: "VirtualMachine n/fine spec.c", Line: 2, Column: 4},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
@@ -128,16 +134,6 @@ func TestSARIFOfNothing(t *testing.T) {
 	checkSARIF(t, out.Bytes())
 	if !strings.Contains(out.String(), `"results": []`) {
 		t.Errorf("a run that found nothing has to say so:\n%s", out.String())
-	}
-}
-
-func TestURI(t *testing.T) {
-	for file, want := range map[string]string{
-		"./vm.yaml": "vm.yaml", "../vm.yaml": "../vm.yaml", "a:b.yaml": "./a:b.yaml", "a%20b.yaml": "a%2520b.yaml", "/a/../b.yaml": "file:///b.yaml", "ä.yaml": "%C3%A4.yaml",
-	} {
-		if got := uriOf(file); got != want {
-			t.Errorf("%s: got %s, want %s", file, got, want)
-		}
 	}
 }
 
@@ -162,9 +158,10 @@ func TestJUnit(t *testing.T) {
 	first.SystemOut = &junit.Output{Data: "\n/abs/vm.yaml:1:1: warning: spec.b: Required value [virtward/disk-b]\n"}
 	second := failed("two", "dir/a b#1.yaml", "VirtualMachine n/two is refused: 2 findings, the first one at spec.a", "dir/a b#1.yaml:3:5: "+cause+"refused: spec.running: Forbidden [virtward/of-tomorrow]\n  Wait.\n")
 	second.SystemOut = &junit.Output{Data: "\nwarning: unknown field spec.x\n"}
+	fine := junit.Testcase{Name: "VirtualMachine n/fine", Classname: "dir/a b#1.yaml: document 1", Time: "0", SystemOut: &junit.Output{Data: "\ndir/a b#1.yaml:2:4: audit: spec.c: Invalid value [virtward/policy/cap]\n  Less.\n"}}
 	want := junit.Testsuites{Name: "virtward", Tests: 4, Failures: 3, Suites: []junit.Testsuite{
 		{Name: "/abs/vm.yaml", File: "/abs/vm.yaml", Time: "0", Tests: 1, Failures: 1, Testcases: []junit.Testcase{first}},
-		{Name: "dir/a b#1.yaml", File: "dir/a b#1.yaml", Time: "0", ID: 1, Tests: 2, Failures: 1, Testcases: []junit.Testcase{second, {Name: "VirtualMachine n/fine", Classname: "dir/a b#1.yaml: document 1", Time: "0"}}},
+		{Name: "dir/a b#1.yaml", File: "dir/a b#1.yaml", Time: "0", ID: 1, Tests: 2, Failures: 1, Testcases: []junit.Testcase{second, fine}},
 		{Name: "standard input", Time: "0", ID: 2, Tests: 1, Failures: 1, Testcases: []junit.Testcase{failed("three", "standard input", one, "standard input:3:5: "+cause)}},
 	}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(junit.Testsuites{}, "XMLName"), cmpopts.EquateEmpty()); diff != "" {
@@ -177,7 +174,7 @@ func TestFindingsOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := findingsOf(read[0], []validators.Finding{
+	got := FindingsOf(read[0], []validators.Finding{
 		{Rule: "a", Severity: validators.Warn, Error: field.Invalid(field.NewPath("spec", "running"), true, "is old"), Remedy: "r", Layer: "l", Effective: "e"},
 		{Rule: "b", Severity: validators.Deny, Error: field.Required(field.NewPath("spec", "template"), "is needed")},
 	})
@@ -221,7 +218,7 @@ func TestValueOf(t *testing.T) {
 
 func TestLongMessagesAreCut(t *testing.T) {
 	f := Finding{Rule: "a", Field: "spec", Message: "Invalid value: " + strings.Repeat("ä", 1000)}
-	if got := []rune(f.text()); len(got) != maxMessage || got[maxMessage-1] != '…' {
+	if got := []rune(f.Text()); len(got) != maxMessage || got[maxMessage-1] != '…' {
 		t.Errorf("%d characters: %s", len(got), string(got))
 	}
 }

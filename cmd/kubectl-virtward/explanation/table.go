@@ -66,7 +66,7 @@ func fieldTable(w io.Writer, rows []row) error {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "FIELD\tVALUE\tLAYER")
 	for _, r := range rows {
-		fmt.Fprintf(columns, "%s\t%s\t%s\n", printable(r.path), cell(r.value), printable(r.layer))
+		fmt.Fprintf(columns, "%s\t%s\t%s\n", Printable(r.path), cell(r.value), Printable(r.layer))
 	}
 	return columns.Flush()
 }
@@ -80,9 +80,9 @@ func (e *Explanation) findingTable(w io.Writer, fields []string) error {
 	fmt.Fprintln(columns, "\nFIELD\tRULE\tSEVERITY\tMESSAGE")
 	for i := range fields {
 		f := &e.Findings[i]
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", printable(fields[i]), f.Rule, f.Severity, f.text())
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", Printable(fields[i]), f.Rule, f.Severity, f.Text())
 		if f.Remedy != "" {
-			fmt.Fprintf(columns, "\t\t\t%s\n", printable(f.Remedy))
+			fmt.Fprintf(columns, "\t\t\t%s\n", Printable(f.Remedy))
 		}
 	}
 	return columns.Flush()
@@ -115,7 +115,7 @@ func shorten(paths []*string) string {
 }
 
 // cell cuts a value that is too long.
-func cell(value string) string { return cut(printable(value), maxCell) }
+func cell(value string) string { return cut(Printable(value), maxCell) }
 
 // cut bounds a text, in characters.
 func cut(text string, limit int) string {

@@ -79,7 +79,7 @@ func (a *annotator) node(value, written any, at path) (*yaml.Node, error) {
 		return nil, fmt.Errorf("%s cannot be written as YAML: %w", strings.Join(at, "."), err)
 	}
 	if layer := a.layerOf(value, written, at); layer != "" {
-		n.LineComment = "# " + printable(layer)
+		n.LineComment = "# " + Printable(layer)
 	}
 	return n, nil
 }

@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	yamlnodes "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	yamldocuments "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/virtward/virtward/provenance"
@@ -24,6 +27,58 @@ func (d Document) Find(path string) (Position, bool) {
 		return Position{}, false
 	}
 	return d.text.find(append(slices.Clip(d.base), provenance.Steps(path)...)), true
+}
+
+// InText is where a place in the text of a field stands in the file: a line and a column of an expression, say, both
+// from 1. It is false where that cannot be told: then the field is the nearest that is known.
+func (d Document) InText(path string, line, column int) (Position, bool) {
+	if d.text == nil || line < 1 || column < 1 {
+		return Position{}, false
+	}
+	value := d.text.value(append(slices.Clip(d.base), provenance.Steps(path)...))
+	if value == nil || value.Kind != yamlnodes.ScalarNode {
+		return Position{}, false
+	}
+	before, ok := printed(value.Value, line, column)
+	all := visible(value.Value)
+	if !ok || all == 0 {
+		return Position{}, false
+	}
+	position, ok := d.text.skip(value, min(before, all-1))
+	if before >= all { // the end
+		position.Column++
+	}
+	return position, ok
+}
+
+// printed counts the characters before a place in a text, without blanks. YAML folds and indents blanks, and nothing
+// else: so these are what stands in the file too.
+func printed(text string, line, column int) (n int, ok bool) {
+	lines := strings.Split(text, "\n")
+	if line > len(lines) {
+		return 0, false
+	}
+	for _, before := range lines[:line-1] {
+		n += visible(before)
+	}
+	last := []rune(lines[line-1])
+	return n + visible(string(last[:min(column-1, len(last))])), true
+}
+
+func visible(text string) (n int) {
+	for _, r := range text {
+		if !unicode.IsSpace(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// Inside is a document of its own for an object that stands at a field of this one.
+func (d Document) Inside(path string, object *unstructured.Unstructured) Document {
+	d.base = append(slices.Clip(d.base), provenance.Steps(path)...)
+	d.Object = object
+	return d
 }
 
 // chunks splits a file at lines of ---, and knows on which line each part begins.
@@ -108,6 +163,76 @@ func (t *text) find(steps []string) Position {
 		marker, at = found, value
 	}
 	return t.position(marker)
+}
+
+// value is the node of a field's value; nil if it is not there.
+func (t *text) value(steps []string) *yamlnodes.Node {
+	at := t.root()
+	for _, step := range steps {
+		if at == nil {
+			return nil
+		}
+		_, at = child(at, step, map[*yamlnodes.Node]bool{})
+	}
+	for at != nil && at.Kind == yamlnodes.AliasNode {
+		at = at.Alias
+	}
+	return at
+}
+
+// skip goes so many characters into a value, blanks not counted.
+func (t *text) skip(value *yamlnodes.Node, n int) (Position, bool) {
+	lines := strings.Split(string(t.content), "\n")
+	line, column := value.Line, value.Column
+	escaped, quoted := value.Style&yamlnodes.DoubleQuotedStyle != 0, value.Style&yamlnodes.SingleQuotedStyle != 0
+	if value.Style&(yamlnodes.LiteralStyle|yamlnodes.FoldedStyle) != 0 {
+		line, column = line+1, 1 // behind the indicator
+	} else if line <= len(lines) {
+		column = behindProperties([]rune(lines[line-1]), column)
+	}
+	if escaped || quoted {
+		column++
+	}
+	for ; line <= len(lines); line, column = line+1, 1 {
+		runes := []rune(lines[line-1])
+		for i := column - 1; i < len(runes); i++ {
+			width, blank := written(runes[i:], escaped, quoted)
+			switch {
+			case blank:
+			case n == 0:
+				return t.position(&yamlnodes.Node{Line: line, Column: i + 1}), true
+			default:
+				n--
+			}
+			i += width - 1
+		}
+	}
+	return Position{}, false
+}
+
+// behindProperties passes over an anchor and a tag, which stand in front of a value.
+func behindProperties(line []rune, column int) int {
+	i := column - 1
+	for i < len(line) && (line[i] == '&' || line[i] == '!') {
+		for i < len(line) && !unicode.IsSpace(line[i]) {
+			i++
+		}
+		for i < len(line) && unicode.IsSpace(line[i]) {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// codes are the lengths of characters that are escaped by their number: \x41.
+var codes = map[rune]int{'x': 4, 'u': 6, 'U': 10}
+
+// written says how many characters stand for the next one of a text, and whether that is a blank.
+func written(next []rune, escaped, quoted bool) (width int, blank bool) {
+	if len(next) > 1 && (escaped && next[0] == '\\' || quoted && next[0] == '\'' && next[1] == '\'') {
+		return min(max(2, codes[next[1]]), len(next)), escaped && strings.ContainsRune("nt r", next[1])
+	}
+	return 1, unicode.IsSpace(next[0])
 }
 
 // position is that of a node in the file.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // TestFind marks in each text, with «», where fields are found.
@@ -52,6 +53,75 @@ func TestFind(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestInText marks in each text, with «», where places of the text of a field are found.
+func TestInText(t *testing.T) {
+	for _, c := range []struct {
+		name, text   string
+		line, column int
+	}{
+		{"a plain text", "a: b «c»\n", 1, 3},
+		{"on several lines", "a: b c\n  d «e»\n", 1, 7},
+		{"in double quotes", "a: \"b «c»\"\n", 1, 3},
+		{"behind what is escaped", `a: "\"b\" «c»"` + "\n", 1, 5},
+		{"behind a blank that is escaped", `a: "b\n«c»"` + "\n", 2, 1},
+		{"behind a number", `a: "\u0062\x62 «c»"` + "\n", 1, 4},
+		{"in single quotes", "a: 'b «c»'\n", 1, 3},
+		{"behind a quote in them", "a: 'b''s «c»'\n", 1, 5},
+		{"a block", "a: |\n  b\n  c «d»\n", 2, 3},
+		{"a block that is indented", "a: |\n  b\n    «c» d\n", 2, 3},
+		{"a block that is folded", "a: >-\n  b\n  c\n   «d»\n", 2, 2},
+		{"its end", "a: b c«» # a comment\nx: y\n", 1, 4},
+		{"behind a tag", "a: !!str 'b «c»'\n", 1, 3},
+		{"a block behind its header", "x: y\na: |- # a comment\n  «b»\n", 1, 1},
+		{"an alias", "x: &x 'b «c»'\na: *x\n", 1, 3},
+		{"a later document", "x: y\n---\na: b «c»\n", 1, 3},
+		{"JSON", "{\"x\": 1,\n \"a\": \"b «c»\"}\n", 1, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			text, want := unmark(c.text)
+			documents, err := Read("f", strings.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ok := documents[len(documents)-1].InText("a", c.line, c.column)
+			if diff := cmp.Diff(want[0], got); !ok || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", ok, diff)
+			}
+		})
+	}
+	documents, err := Read("f", strings.NewReader("a: b\nc: [d]\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, places := range map[string][][2]int{"a": {{0, 1}, {1, 0}, {2, 1}}, "c": {{1, 1}}, "none": {{1, 1}}} {
+		for _, at := range places {
+			if got, ok := documents[0].InText(path, at[0], at[1]); ok {
+				t.Errorf("%s has no place %v, but it is at %v", path, at, got)
+			}
+		}
+	}
+	if got, ok := (Document{}).InText("a", 1, 1); ok {
+		t.Errorf("an object of the cluster has the place %v", got)
+	}
+}
+
+func TestInside(t *testing.T) {
+	documents, err := Read("f", strings.NewReader("list:\n- {}\n- kind: A\n  spec: {x: 'a b'}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside := documents[0].Inside("list[1]", &unstructured.Unstructured{Object: map[string]any{"kind": "A"}})
+	if at, ok := inside.Find("spec.x"); !ok || at != (Position{4, 10}) || inside.Object.GetKind() != "A" {
+		t.Errorf("a field of a %s is at %v", inside.Object.GetKind(), at)
+	}
+	if at, ok := inside.InText("spec.x", 1, 3); !ok || at != (Position{4, 16}) {
+		t.Errorf("a place in its text is at %v", at)
+	}
+	if at, _ := documents[0].Find("spec.x"); at != (Position{1, 1}) {
+		t.Errorf("the document itself is another one now: %v", at)
 	}
 }
 
@@ -112,6 +182,9 @@ func FuzzFind(f *testing.F) {
 		// YAML knows line breaks besides \n, so there are at least as many lines as these.
 		lines := 1 + strings.Count(text, "\n") + strings.Count(text, "\r") + strings.Count(text, "\u0085") + strings.Count(text, "\u2028") + strings.Count(text, "\u2029")
 		for _, d := range documents {
+			if position, found := d.InText(path, 1, len(path)); found && (position.Line > lines || position.Column > len(text)+1) {
+				t.Fatalf("a place of %q in %q: %v", path, text, position)
+			}
 			position, found := d.Find(path)
 			if !found || position.Line < 1 || position.Column < 1 || position.Line > lines || position.Column > len(text)+1 {
 				t.Fatalf("%q in %q: %v, %v", path, text, position, found)

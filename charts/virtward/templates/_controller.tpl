@@ -1,0 +1,12 @@
+{{- define "virtward.controller" -}}virtward-controller{{- end }}
+
+{{- define "virtward.controllerSelector" -}}
+app.kubernetes.io/name: virtward
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: controller
+{{- end }}
+
+{{- define "virtward.controllerLabels" -}}
+{{ include "virtward.controllerSelector" . }}
+{{ omit (include "virtward.labels" . | fromYaml) "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" | toYaml }}
+{{- end }}

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypeapi "kubevirt.io/api/instancetype"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/controllers/audit"
+	"github.com/virtward/virtward/controllers/changes"
+	"github.com/virtward/virtward/controllers/export"
+	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/policystatus"
+	"github.com/virtward/virtward/controllers/reports"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/platform"
+)
+
+// reasonViolation is that of the event on an object that newly violates a policy.
+const reasonViolation = "PolicyViolation"
+
+// controllerLease is the Lease that the replica holds which leads.
+const controllerLease = "virtward-controller"
+
+// mostResults bounds --audit-max-results: a Report must fit into etcd.
+const mostResults = 500
+
+// controllerOptions are the flags of `virtward controller`.
+type controllerOptions struct {
+	logging
+	healthAddress  string
+	metricsAddress string
+	namespace      string
+	exempt         []string
+
+	rolloutStrategy  string
+	mshvCPUModel     string
+	paramsNamespaces []string
+
+	pace     audit.Pace
+	reports  bool
+	export   bool
+	limit    ledger.Limits
+	leaseFor time.Duration
+}
+
+func controllerCommand() *cobra.Command {
+	o := &controllerOptions{}
+	cmd := &cobra.Command{
+		Use:   "controller",
+		Short: "Audit what exists, and keep the statuses of policies",
+		Long: `Judges every virtual machine, instance and pool that exists by the policies in force, and writes what it
+finds as reports, metrics and events, and into the statuses of the policies. It reads the cluster with the kubeconfig
+in $KUBECONFIG, or as the service account of its pod. Of several replicas, one works.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
+	o.logging.addFlags(flags)
+	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
+	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
+	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
+	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, besides kube-system and that of --namespace: those that the webhooks do not see")
+	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
+	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none, as of the webhook")
+	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as of the webhook")
+	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of everything")
+	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of everything, however often policies and instancetypes change")
+	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "how long nothing more may change before it is audited")
+	flags.BoolVar(&o.export, "export", true, "keep a ValidatingAdmissionPolicy of each policy that asks for it by exportTo")
+	flags.BoolVar(&o.reports, "reports", true, "write a Report of each namespace, in clusters that have OpenReports")
+	flags.IntVar(&o.limit.PerNamespace, "audit-max-results", 200, fmt.Sprintf("most results in the Report of a namespace, at most %d; its summary counts them all", mostResults))
+	flags.IntVar(&o.limit.PerSource, "audit-max-results-per-policy", 20, "most results of one policy in the Report of a namespace")
+	flags.DurationVar(&o.leaseFor, "lease-duration", 15*time.Second, "how long the other replicas wait for the one that leads")
+}
+
+func (o *controllerOptions) validate() error {
+	switch {
+	case o.namespace == "":
+		return errors.New("--namespace is empty and $POD_NAMESPACE is not set: name the namespace that Virtward is installed in")
+	case o.pace.Quiet < 0:
+		return fmt.Errorf("--audit-delay is %s: it may not be negative", o.pace.Quiet)
+	case o.pace.Interval < o.pace.Least || o.pace.Least < 0:
+		return fmt.Errorf("--audit-interval is %s and --audit-min-interval is %s: neither may be negative, and the first not the shorter one", o.pace.Interval, o.pace.Least)
+	case o.pace.Interval < time.Minute:
+		return fmt.Errorf("--audit-interval is %s: it must be a minute or longer", o.pace.Interval)
+	case o.limit.PerNamespace < 1 || o.limit.PerNamespace > mostResults:
+		return fmt.Errorf("--audit-max-results is %d: it must be within 1 and %d", o.limit.PerNamespace, mostResults)
+	case o.limit.PerSource < 1:
+		return fmt.Errorf("--audit-max-results-per-policy is %d: it must be 1 or more", o.limit.PerSource)
+	case o.leaseFor < 3*time.Second:
+		return fmt.Errorf("--lease-duration is %s: it must be three seconds or longer", o.leaseFor)
+	}
+	return nil
+}
+
+func (o *controllerOptions) run(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	log, err := o.logger()
+	if err != nil {
+		return err
+	}
+	ctrl.SetLogger(log)
+	klog.SetLogger(log.WithName("client")) // client-go's own words, in the same form
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	config.QPS = -1 // the API server's own fairness bounds us
+	config.WarningHandler = rest.NoWarnings{}
+	mgr, err := o.manager(config)
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version, "namespace", o.namespace)
+	if err := o.addControllers(mgr, config, log); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func (o *controllerOptions) manager(config *rest.Config) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, openreports.Install} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	renew, retry := o.leaseFor*2/3, o.leaseFor*2/15
+	return ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		HealthProbeBindAddress:        o.healthAddress,
+		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		LeaderElection:                true,
+		LeaderElectionID:              controllerLease,
+		LeaderElectionNamespace:       o.namespace,
+		LeaderElectionReleaseOnCancel: true, // nothing of ours runs on after the manager has ended
+		LeaseDuration:                 &o.leaseFor,
+		RenewDeadline:                 &renew,
+		RetryPeriod:                   &retry,
+	})
+}
+
+func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		return err
+	}
+	policies := inforce.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
+	if len(policies.ParamsNamespaces) == 0 {
+		policies.ParamsNamespaces = []string{o.namespace}
+	}
+	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
+	world, err := newWorld(config, assumed, registry.Rules(), policies, log)
+	if err != nil {
+		return err
+	}
+	statuses := policystatus.New(policystatus.Options{
+		Client: world.client, Policies: world.policies.Compiled, Clock: clock.RealClock{}, Log: log.WithName("status"),
+		Tell: func(policy *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
+			world.refusals.recorder.Event(&corev1.ObjectReference{
+				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy", Name: policy.Name, UID: policy.UID,
+			}, kind, reason, shortEvent(message))
+		},
+	})
+	auditor, err := o.auditor(mgr, config, world, effective.NewPipeline(registry), statuses, log.WithName("audit"))
+	if err != nil {
+		return err
+	}
+	exports, err := o.exports(config, world, log.WithName("export"))
+	if err != nil {
+		return err
+	}
+	world.changed = func(what string) {
+		auditor.Ask("the " + what + " changed")
+		exports.Changed()
+		if what == "policies" {
+			statuses.Changed()
+		}
+	}
+	if err := world.addTo(mgr); err != nil {
+		return err
+	}
+	if err := o.addWatches(mgr, config, auditor); err != nil {
+		return err
+	}
+	running := []func(context.Context) error{statuses.Run, auditor.Run}
+	if o.export {
+		running = append(running, exports.Run)
+	}
+	for _, run := range running {
+		if err := mgr.Add(manager.RunnableFunc(whenReady(world, run))); err != nil {
+			return err
+		}
+	}
+	return addChecks(mgr, world.ready())
+}
+
+// exports keeps the native forms of policies.
+func (o *controllerOptions) exports(config *rest.Config, world *world, log logr.Logger) (*export.Controller, error) {
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return export.New(export.Options{
+		Client: typed, Dynamic: world.client, Policies: world.policies.Compiled, Facts: world.facts.Facts,
+		Namespace: o.namespace, Clock: clock.RealClock{}, Log: log,
+	})
+}
+
+// whenReady runs something once everything is known of the world that it needs.
+func whenReady(w *world, run func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		for _, ready := range w.ready() {
+			for ready() != nil {
+				select {
+				case <-ctx.Done():
+					return nil
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		}
+		return run(ctx)
+	}
+}
+
+func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, world *world, pipeline *effective.Pipeline, statuses *policystatus.Controller, log logr.Logger) (*audit.Auditor, error) {
+	measured, err := audit.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	stored, err := audit.NewAPI(config)
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	options := audit.Options{
+		Judge: &audit.Judge{
+			Pipeline: pipeline, Facts: world.facts.Facts, Objects: world.objects, Policies: world.policies.Current,
+			Settings: world.settings.Current, Site: world.defaults.Current, Namespace: world.namespaces.Namespace,
+			Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
+		},
+		Stored: stored, Metrics: measured, Pace: o.pace, Limit: o.limit, Clock: clock.RealClock{}, Log: log,
+		InForce: func() []audit.Policy { return audit.PoliciesOf(world.policies.Current()) },
+		Audited: statuses.Audited,
+		Tell: func(f audit.Fresh) {
+			world.refusals.recorder.Event(&corev1.ObjectReference{
+				APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Subject.Name, UID: f.UID,
+			}, corev1.EventTypeWarning, reasonViolation, shortEvent(f.String()))
+		},
+	}
+	if o.reports {
+		options.Reports = &reports.Store{Client: direct}
+	}
+	return audit.New(options), nil
+}
+
+// shortEvent bounds what an event says, as the API server does.
+func shortEvent(message string) string {
+	const most = 1000
+	if runes := []rune(message); len(runes) > most {
+		return string(runes[:most-1]) + "…"
+	}
+	return message
+}
+
+// addWatches asks for the audit of what changes.
+func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config, auditor *audit.Auditor) error {
+	light, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	var watches []changes.Watch
+	for _, kind := range audit.Kinds() {
+		watches = append(watches, changes.Watch{Resource: kind.GroupVersionResource, Changed: func(name types.NamespacedName) {
+			auditor.Changed(ledger.Key{Namespace: name.Namespace, Kind: kind.Kind, Name: name.Name})
+		}})
+	}
+	instancetypes := schema.GroupVersion{Group: instancetypeapi.GroupName, Version: "v1beta1"}
+	for _, what := range []schema.GroupVersionResource{
+		instancetypes.WithResource(instancetypeapi.PluralResourceName), instancetypes.WithResource(instancetypeapi.ClusterPluralResourceName),
+		instancetypes.WithResource(instancetypeapi.PluralPreferenceResourceName), instancetypes.WithResource(instancetypeapi.ClusterPluralPreferenceResourceName),
+		corev1.SchemeGroupVersion.WithResource("namespaces"),
+	} {
+		watches = append(watches, changes.Watch{Resource: what, Changed: func(types.NamespacedName) { auditor.Ask("the " + what.Resource + " changed") }})
+	}
+	for i := range watches {
+		w := &watches[i]
+		w.Client = light
+		w.Began = func() { auditor.Ask("the watch of " + w.Resource.Resource + " began") }
+		if err := mgr.Add(manager.RunnableFunc(w.Run)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

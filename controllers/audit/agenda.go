@@ -1,0 +1,188 @@
+package audit
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/virtward/virtward/controllers/ledger"
+)
+
+// Pace says how often everything is judged.
+type Pace struct {
+	// Interval is the longest time between two rounds.
+	Interval time.Duration
+	// Least is the shortest time between the beginnings of two rounds.
+	Least time.Duration
+	// Quiet is how long nothing more may change before a round begins or changed objects are judged: changes come in
+	// groups.
+	Quiet time.Duration
+}
+
+// Bounds of what is waited for.
+const (
+	// patience is how many times Quiet a round is put off at most, while changes keep coming.
+	patience = 5
+	// mostSingle is how many changed objects are read one by one; with more, a round is cheaper.
+	mostSingle = 1000
+	// The time after which something is tried again: doubled each time it fails.
+	firstRetry, lastRetry = 5 * time.Second, 2 * time.Minute
+)
+
+// task is what is to be done.
+type task struct {
+	// round: judge everything. why says what asked for it, sorted.
+	round bool
+	why   []string
+	// keys are objects to be judged again.
+	keys []ledger.Key
+	// publish: tell what is known, which failed before.
+	publish bool
+}
+
+// agenda is what is to be done, and when. The times come in as values.
+type agenda struct {
+	pace Pace
+
+	mu     sync.Mutex
+	why    map[string]bool
+	since  time.Time // when a round was first asked for; zero if none is
+	latest time.Time // when one was last asked for
+	began  time.Time // when the last round did
+	// until is when the conditions of the last round end by themselves; zero if never.
+	until time.Time
+
+	keys      map[ledger.Key]bool
+	keysSince time.Time
+
+	publish bool
+	// failures in a row; nothing is tried before notBefore.
+	failures  int
+	notBefore time.Time
+}
+
+func newAgenda(pace Pace) *agenda {
+	return &agenda{pace: pace, why: map[string]bool{}, keys: map[ledger.Key]bool{}}
+}
+
+// ask asks for a round.
+func (a *agenda) ask(why string, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.askLocked(why, now)
+}
+
+func (a *agenda) askLocked(why string, now time.Time) {
+	if a.since.IsZero() {
+		a.since = now
+	}
+	a.latest = now
+	a.why[why] = true
+}
+
+// changed asks for an object to be judged again.
+func (a *agenda) changed(key ledger.Key, now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.keys) == 0 {
+		a.keysSince = now
+	}
+	if a.keys[key] = true; len(a.keys) > mostSingle {
+		clear(a.keys)
+		a.askLocked("many objects changed", now)
+	}
+}
+
+// next is what is to be done now; if that is nothing, how long to wait for it unless something is asked for.
+func (a *agenda) next(now time.Time) (t task, wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if wait := a.notBefore.Sub(now); wait > 0 {
+		return task{}, wait
+	}
+	due := a.roundDue()
+	if !now.Before(due) {
+		t = task{round: true, why: slices.Sorted(maps.Keys(a.why))}
+		if len(t.why) == 0 {
+			t.why = []string{"it is time"}
+		}
+		clear(a.why)
+		clear(a.keys) // the round judges them too
+		a.since, a.latest, a.began, a.until, a.publish = time.Time{}, time.Time{}, now, time.Time{}, false
+		return t, 0
+	}
+	wait = due.Sub(now)
+	if len(a.keys) > 0 {
+		if left := a.keysSince.Add(a.pace.Quiet).Sub(now); left > 0 {
+			wait = min(wait, left)
+		} else {
+			t.keys = slices.SortedFunc(maps.Keys(a.keys), ledger.Key.Compare)
+			clear(a.keys)
+		}
+	}
+	if t.publish, a.publish = a.publish, false; t.publish || len(t.keys) > 0 {
+		return t, 0
+	}
+	return t, wait
+}
+
+// roundDue is when the next round begins.
+func (a *agenda) roundDue() time.Time {
+	if a.began.IsZero() && a.since.IsZero() {
+		return time.Time{}
+	}
+	due := a.began.Add(a.pace.Interval)
+	if a.began.IsZero() {
+		due = a.since.Add(a.pace.Interval)
+	}
+	if !a.until.IsZero() {
+		due = earlier(due, a.until)
+	}
+	if !a.since.IsZero() {
+		due = earlier(due, earlier(a.latest.Add(a.pace.Quiet), a.since.Add(patience*a.pace.Quiet)))
+	}
+	if least := a.began.Add(a.pace.Least); !a.began.IsZero() && due.Before(least) {
+		return least
+	}
+	return due
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// ends notes when the conditions of the last round end by themselves.
+func (a *agenda) ends(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.until = at
+}
+
+// failed asks for a task again, later.
+func (a *agenda) failed(t task, now time.Time) (wait time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	wait = firstRetry << min(a.failures, 10)
+	wait = min(wait, lastRetry)
+	a.failures++
+	a.notBefore = now.Add(wait)
+	if t.round {
+		a.askLocked("the one before failed", now)
+	}
+	for _, key := range t.keys {
+		a.keys[key], a.keysSince = true, now
+	}
+	a.publish = a.publish || t.publish
+	return wait
+}
+
+// succeeded notes that what was tried went well.
+func (a *agenda) succeeded() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failures, a.notBefore = 0, time.Time{}
+}

@@ -1,0 +1,486 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	v1 "kubevirt.io/api/core/v1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/reports"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/validators"
+)
+
+var environment = sync.OnceValues(cel.NewEnvironment)
+
+const everyKind = `match: {kinds: [VirtualMachine, VirtualMachineInstance, VirtualMachinePool]}, `
+
+const memoryCap = `{` + everyKind + `severity: high, enforcement: Deny, validations: [{
+  expression: "quantity(vm.spec.domain.memory.guest).compareTo(quantity('8Gi')) <= 0", message: too much, fieldPath: spec.domain.memory.guest}]}`
+
+func policySet(t testing.TB, specs map[string]string) *policies.Set {
+	t.Helper()
+	env, err := environment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []*policies.Policy
+	for name, spec := range specs {
+		policy := &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := yaml.UnmarshalStrict([]byte(spec), &policy.Spec); err != nil {
+			t.Fatal(err)
+		}
+		compiled, problems := policies.Compile(env, policy, nil)
+		if policies.Broken(problems) != strings.HasPrefix(name, "broken") {
+			t.Fatalf("%s: %v", name, problems)
+		}
+		all = append(all, compiled)
+	}
+	return policies.NewSet("virtward-system", all...)
+}
+
+// memory is a cluster of objects, in pages of two.
+type memory struct {
+	objects map[ledger.Key]json.RawMessage
+	// fail is asked before every answer.
+	fail func() error
+}
+
+func (m *memory) Page(_ context.Context, kind Kind, from string) ([]json.RawMessage, string, error) {
+	if m.fail != nil {
+		if err := m.fail(); err != nil {
+			return nil, "", err
+		}
+	}
+	var objects []json.RawMessage
+	for _, key := range slices.SortedFunc(maps.Keys(m.objects), ledger.Key.Compare) {
+		at := key.Namespace + "/" + key.Name
+		if key.Kind != kind.Kind || at <= from {
+			continue
+		}
+		if len(objects) == 2 {
+			return objects, from, nil
+		}
+		objects, from = append(objects, slices.Clone(m.objects[key])), at
+	}
+	return objects, "", nil
+}
+
+func (m *memory) Get(_ context.Context, _ Kind, key ledger.Key) (json.RawMessage, error) {
+	if m.fail != nil {
+		if err := m.fail(); err != nil {
+			return nil, err
+		}
+	}
+	return m.objects[key], nil
+}
+
+func (m *memory) put(t testing.TB, object metav1.Object, kind string) ledger.Key {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := ledger.Key{Namespace: object.GetNamespace(), Kind: kind, Name: object.GetName()}
+	m.objects[key] = data
+	return key
+}
+
+func (m *memory) vm(t testing.TB, namespace, name, guest string) ledger.Key {
+	t.Helper()
+	return m.put(t, build.VMOf(build.VMI(name).Namespace(namespace).Memory(guest)).Obj(), "VirtualMachine")
+}
+
+// shelf keeps Reports.
+type shelf struct {
+	absent bool
+	all    map[string]*openreports.Report
+	fail   func() error
+	writes int
+}
+
+func (s *shelf) Available(context.Context) (bool, error) { return !s.absent, s.ask() }
+
+func (s *shelf) ask() error {
+	if s.fail == nil {
+		return nil
+	}
+	return s.fail()
+}
+
+func (s *shelf) Namespaces(context.Context) ([]string, error) {
+	return slices.Sorted(maps.Keys(s.all)), s.ask()
+}
+
+func (s *shelf) Put(_ context.Context, namespace string, build func(*openreports.Report) *openreports.Report) (*openreports.Report, error) {
+	if err := s.ask(); err != nil {
+		return nil, err
+	}
+	before := s.all[namespace]
+	if before != nil && before.Labels[reports.ManagedByLabel] != reports.ManagedBy {
+		return nil, fmt.Errorf("namespace %s: %w", namespace, reports.ErrForeign)
+	}
+	after := build(before.DeepCopy())
+	if !cmp.Equal(before, after) {
+		s.writes++
+	}
+	if delete(s.all, namespace); after != nil {
+		s.all[namespace] = after
+	}
+	return before, nil
+}
+
+func (s *shelf) told(namespace string) []string {
+	var told []string
+	if r := s.all[namespace]; r != nil {
+		for i := range r.Results {
+			x := &r.Results[i]
+			told = append(told, fmt.Sprintf("%s %s %s/%s %s", x.Result, x.Policy, x.Subjects[0].Kind, x.Subjects[0].Name, x.Properties["field"]))
+		}
+	}
+	return told
+}
+
+// scene is an auditor and all that it looks at.
+type scene struct {
+	*Auditor
+
+	cluster  *memory
+	shelf    *shelf
+	set      *policies.Set
+	clock    *clocktesting.FakeClock
+	registry *prometheus.Registry
+	events   []string
+	counted  map[string]int
+}
+
+func newScene(t testing.TB, specs map[string]string) *scene {
+	t.Helper()
+	s := &scene{
+		cluster: &memory{objects: map[ledger.Key]json.RawMessage{}}, shelf: &shelf{all: map[string]*openreports.Report{}},
+		set: policySet(t, specs), clock: clocktesting.NewFakeClock(start),
+	}
+	s.lead(t)
+	return s
+}
+
+// lead is a replica that begins to lead, and knows nothing.
+func (s *scene) lead(t testing.TB) {
+	t.Helper()
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := lookup.NewMemory("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := platform.Defaults(platform.Settings{})
+	s.registry = prometheus.NewRegistry()
+	measured, err := NewMetrics(s.registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	s.Auditor = New(Options{
+		Judge: &Judge{
+			Pipeline: effective.NewPipeline(registry), Facts: func() *platform.Facts { return facts }, Objects: objects,
+			Policies: func() *policies.Set { return s.set }, Settings: func() *validators.Settings { return nil }, Site: func() *mutators.Site { return nil },
+			Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
+				if name == "unknown" {
+					return nil, errors.New("nobody answers")
+				}
+				return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}, nil
+			},
+			Exempt: []string{"kube-system", "virtward-system"},
+		},
+		Stored: s.cluster, Reports: s.shelf, Metrics: measured, InForce: func() []Policy { return PoliciesOf(s.set) },
+		Audited: func(violations map[string]int, _ time.Time) { s.counted = violations },
+		Tell:    func(f Fresh) { s.events = append(s.events, f.Namespace+"/"+f.Subject.Name+" "+f.String()) },
+		Limit:   ledger.Limits{PerNamespace: 200, PerSource: 20}, Clock: s.clock, Log: logr.Discard(),
+	})
+}
+
+func (s *scene) round(t testing.TB) {
+	t.Helper()
+	s.do(t.Context(), task{round: true, why: []string{"a test"}})
+}
+
+// metric are the samples of a metric, by the values of its labels.
+func (s *scene) metric(t testing.TB, name string) map[string]float64 {
+	t.Helper()
+	families, err := s.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]float64{}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetValue())
+			}
+			found[strings.Join(labels, ",")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return found
+}
+
+func equal[T any](t testing.TB, what string, want, got T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func TestEverythingThatExistsIsJudged(t *testing.T) {
+	s := newScene(t, map[string]string{"cap": memoryCap, "reads-the-request": `{enforcement: Deny, validations: [{expression: "request.userInfo.username != 'eve'", message: not you}]}`})
+	for i := range 5 { // three pages
+		s.cluster.vm(t, "prod", fmt.Sprintf("vm-%d", i), fmt.Sprintf("%dGi", 6+i))
+	}
+	s.cluster.put(t, build.VMI("vm-4").Namespace("prod").Memory("10Gi").Obj(), "VirtualMachineInstance")
+	ended := build.VMI("ended").Namespace("prod").Memory("10Gi").Obj()
+	ended.Status.Phase = v1.Succeeded
+	s.cluster.put(t, ended, "VirtualMachineInstance")
+	leaving := build.VMOf(build.VMI("leaving").Namespace("prod").Memory("10Gi")).Obj()
+	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: start}, []string{"x/y"}
+	s.cluster.put(t, leaving, "VirtualMachine")
+	s.cluster.vm(t, "virtward-system", "ours", "10Gi")
+	template := build.VMOf(build.VMI("").Memory("10Gi")).Obj()
+	pool := &poolv1beta1.VirtualMachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "pools", Name: "many"}}
+	pool.Spec.VirtualMachineTemplate = &poolv1beta1.VirtualMachineTemplateSpec{Spec: template.Spec}
+	s.cluster.put(t, pool, "VirtualMachinePool")
+	s.cluster.put(t, &poolv1beta1.VirtualMachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "pools", Name: "empty"}}, "VirtualMachinePool")
+	s.round(t)
+
+	const field = " spec.template.spec.domain.memory.guest"
+	equal(t, "the report of prod", []string{
+		"fail cap VirtualMachine/vm-3" + field, "fail cap VirtualMachine/vm-4" + field,
+		"fail cap VirtualMachineInstance/vm-4 spec.domain.memory.guest",
+	}, s.shelf.told("prod"))
+	equal(t, "the summary of prod", openreports.ReportSummary{Pass: 3, Fail: 3, Skip: 1}, s.shelf.all["prod"].Summary)
+	equal(t, "the report of pools", []string{
+		"fail cap VirtualMachinePool/many spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest",
+	}, s.shelf.told("pools"))
+	equal(t, "namespaces with a report", []string{"pools", "prod"}, slices.Sorted(maps.Keys(s.shelf.all)))
+	equal(t, "violations", map[string]float64{"Deny,cap,high": 4, "Deny,reads-the-request,medium": 0}, s.metric(t, "virtward_policy_violations"))
+	equal(t, "objects", map[string]float64{"": 7}, s.metric(t, "virtward_audit_objects"))
+	equal(t, "counts for the statuses", map[string]int{"cap": 4}, s.counted)
+}
+
+func TestWhatCannotBeJudgedIsAResult(t *testing.T) {
+	s := newScene(t, map[string]string{
+		"cap": memoryCap, "fails": `{` + everyKind + `enforcement: Warn, validations: [{expression: "object.spec.template.metadata.labels['no'] == ''", message: never}]}`,
+	})
+	s.cluster.vm(t, "prod", "fine", "9Gi")
+	s.cluster.objects[ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "text"}] = json.RawMessage(`{"metadata":{"namespace":"prod","name":"text"},"spec":"none"}`)
+	s.cluster.objects[ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "huge"}] = json.RawMessage(
+		`{"metadata":{"namespace":"prod","name":"huge"},"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}}}`)
+	s.cluster.vm(t, "unknown", "alone", "9Gi")
+	s.round(t)
+	equal(t, "the report of prod", []string{
+		"fail cap VirtualMachine/fine spec.template.spec.domain.memory.guest",
+		"error fails VirtualMachine/fine spec",
+		"error object-readable VirtualMachine/huge spec.template.spec.domain.memory.guest",
+		"error object-readable VirtualMachine/text ",
+	}, s.shelf.told("prod"))
+	equal(t, "the report of a namespace that cannot be read", []string{"error object-readable VirtualMachine/alone "}, s.shelf.told("unknown"))
+	if got := s.shelf.all["unknown"].Results[0].Description; got != "reading namespace unknown: nobody answers" {
+		t.Errorf("it says %q", got)
+	}
+	equal(t, "undecided", map[string]float64{"cap": 0, "fails": 1}, s.metric(t, "virtward_policy_undecided"))
+	equal(t, "failures", map[string]float64{"": 0}, s.metric(t, "virtward_audit_failures_total"))
+}
+
+func TestEventsAreForWhatIsNew(t *testing.T) {
+	s := newScene(t, map[string]string{"cap": memoryCap})
+	s.cluster.vm(t, "prod", "old", "9Gi")
+	s.cluster.vm(t, "prod", "fine", "8Gi")
+	expect := func(what string, names ...string) {
+		t.Helper()
+		var got []string
+		for _, e := range s.events {
+			name, _, _ := strings.Cut(e, " ")
+			got = append(got, name)
+		}
+		equal(t, what, names, got)
+		s.events = nil
+	}
+	s.round(t)
+	if want := `prod/old spec.template.spec.domain.memory.guest: Invalid value: "9Gi": too much [virtward/policy/cap]`; len(s.events) != 1 || s.events[0] != want {
+		t.Errorf("events %q, want %q", s.events, want)
+	}
+	s.events = nil
+	s.round(t)
+	expect("nothing changed")
+	s.cluster.vm(t, "prod", "old", "10Gi")
+	s.do(t.Context(), task{keys: []ledger.Key{s.cluster.vm(t, "prod", "fine", "9Gi"), machine("gone")}})
+	expect("one violates it now", "prod/fine")
+
+	s.lead(t)
+	s.round(t)
+	expect("another replica leads")
+	s.cluster.vm(t, "prod", "between", "9Gi")
+	s.lead(t)
+	s.round(t)
+	expect("one came while nobody led", "prod/between")
+
+	s.shelf.absent = true
+	s.lead(t)
+	s.round(t)
+	expect("nobody knows what was there before")
+	s.cluster.vm(t, "prod", "later", "9Gi")
+	s.round(t)
+	expect("one came since", "prod/later")
+}
+
+func TestEventsAreBounded(t *testing.T) {
+	s := newScene(t, map[string]string{"cap": memoryCap})
+	s.round(t)
+	for i := range maxEvents + 20 {
+		s.cluster.vm(t, "prod", fmt.Sprintf("vm-%d", i), "9Gi")
+	}
+	s.round(t)
+	if len(s.events) != maxEvents {
+		t.Errorf("%d events, not %d", len(s.events), maxEvents)
+	}
+}
+
+func TestReportsFollow(t *testing.T) {
+	s := newScene(t, map[string]string{"cap": memoryCap})
+	s.shelf.all["former"] = &openreports.Report{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{reports.ManagedByLabel: reports.ManagedBy}}}
+	s.shelf.all["taken"] = &openreports.Report{Source: "somebody"}
+	s.cluster.vm(t, "taken", "vm", "9Gi")
+	key := s.cluster.vm(t, "prod", "vm", "9Gi")
+	s.round(t)
+	equal(t, "namespaces", []string{"prod", "taken"}, slices.Sorted(maps.Keys(s.shelf.all)))
+	if s.shelf.all["taken"].Source != "somebody" {
+		t.Error("a report of somebody else is overwritten")
+	}
+	equal(t, "foreign reports", map[string]float64{"": 1}, s.metric(t, "virtward_audit_foreign_reports"))
+	writes := s.shelf.writes
+	s.round(t)
+	if s.shelf.writes != writes {
+		t.Errorf("%d reports are written again", s.shelf.writes-writes)
+	}
+	delete(s.cluster.objects, key)
+	s.do(t.Context(), task{keys: []ledger.Key{key}})
+	equal(t, "namespaces, when the last VM is gone", []string{"taken"}, slices.Sorted(maps.Keys(s.shelf.all)))
+
+	s.set = policySet(t, nil)
+	delete(s.shelf.all, "taken")
+	s.round(t)
+	equal(t, "summary without policies", openreports.ReportSummary{Pass: 1}, s.shelf.all["taken"].Summary)
+	equal(t, "violations without policies", map[string]float64{}, s.metric(t, "virtward_policy_violations"))
+}
+
+func TestReportsComeWhenThereAreOpenReports(t *testing.T) {
+	s := newScene(t, map[string]string{"cap": memoryCap})
+	s.shelf.absent = true
+	s.cluster.vm(t, "prod", "vm", "9Gi")
+	s.round(t)
+	equal(t, "violations", map[string]float64{"Deny,cap,high": 1}, s.metric(t, "virtward_policy_violations"))
+	s.shelf.absent = false
+	s.findReports(t.Context())
+	equal(t, "too early to ask", 0, len(s.shelf.all))
+	s.clock.Step(lookForReports)
+	s.findReports(t.Context())
+	equal(t, "the report", []string{"fail cap VirtualMachine/vm spec.template.spec.domain.memory.guest"}, s.shelf.told("prod"))
+}
+
+// Whatever call fails, and even if another replica goes on from there, the reports become what they would have been,
+// and no event is told twice.
+func TestFailuresConverge(t *testing.T) {
+	scene := func() *scene {
+		s := newScene(t, map[string]string{"cap": memoryCap})
+		for i := range 5 {
+			s.cluster.vm(t, []string{"prod", "lab"}[i%2], fmt.Sprintf("vm-%d", i), fmt.Sprintf("%dGi", 6+i))
+		}
+		return s
+	}
+	undisturbed := scene()
+	undisturbed.round(t)
+	want := map[string][]string{"prod": undisturbed.shelf.told("prod"), "lab": undisturbed.shelf.told("lab")}
+	for _, another := range []bool{false, true} {
+		failed := 0
+		for at := 1; ; at++ {
+			s, calls := scene(), 0
+			failure := func() error {
+				if calls++; calls == at {
+					return errors.New("the API server is away")
+				}
+				return nil
+			}
+			s.cluster.fail, s.shelf.fail = failure, failure
+			s.round(t)
+			if calls < at {
+				break
+			}
+			failed++
+			equal(t, "failures", map[string]float64{"": 1}, s.metric(t, "virtward_audit_failures_total"))
+			if another {
+				s.lead(t)
+				s.round(t)
+			} else {
+				s.clock.Step(firstRetry)
+				next, _ := s.agenda.next(s.clock.Now())
+				s.do(t.Context(), next)
+			}
+			equal(t, fmt.Sprintf("reports after call %d failed", at), want, map[string][]string{"prod": s.shelf.told("prod"), "lab": s.shelf.told("lab")})
+			slices.Sort(s.events)
+			if twice := slices.Compact(slices.Clone(s.events)); len(twice) != len(s.events) {
+				t.Errorf("call %d failed: events are told twice: %q", at, s.events)
+			}
+		}
+		if failed < 8 {
+			t.Errorf("only %d calls were made to fail", failed)
+		}
+	}
+}
+
+func TestRunAuditsByItself(t *testing.T) {
+	s := newScene(t, map[string]string{"cap": memoryCap})
+	s.cluster.vm(t, "prod", "vm", "9Gi")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	deadline := time.Now().Add(10 * time.Second)
+	for len(s.metric(t, "virtward_audit_objects")) == 0 && time.Now().Before(deadline) {
+		s.clock.Step(time.Second)
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	equal(t, "violations", map[string]float64{"Deny,cap,high": 1}, s.metric(t, "virtward_policy_violations"))
+}

@@ -1,0 +1,11 @@
+// Package audit judges everything that exists: the policies and the checks that judge what is sent judge what is
+// there.
+//
+// What enters: pages of virtual machines, their instances and pools, from the API server; what they refer to; the
+// facts, the settings and the policies in force; and the names of objects that changed. What leaves: the results in a
+// ledger, which are published as reports, as metrics and in the statuses of policies, and an event on an object that
+// newly violates a policy. Nothing waits for the audit, and it changes no object.
+//
+// One round judges everything, a page at a time, and ends what is gone; between rounds, single objects are judged
+// again. An object that cannot be read, or a policy that cannot be decided, is a result: neither ends a round.
+package audit

@@ -1,0 +1,195 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+
+	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/reports"
+)
+
+// Reports is where Reports are kept; see reports.Store.
+type Reports interface {
+	Available(ctx context.Context) (bool, error)
+	Namespaces(ctx context.Context) ([]string, error)
+	Put(ctx context.Context, namespace string, build func(before *openreports.Report) *openreports.Report) (before *openreports.Report, err error)
+}
+
+// publish tells what the ledger says: to the metrics, the reports, the statuses of policies, and in events, which are
+// told last. Nothing is told before a whole round has ended.
+func (a *Auditor) publish(ctx context.Context) error {
+	if a.figures.Ended.IsZero() {
+		return nil
+	}
+	inForce := a.InForce()
+	err := a.report(ctx, inForce)
+	a.measure(inForce)
+	if err != nil {
+		return err
+	}
+	a.complete = true
+	a.tell()
+	return nil
+}
+
+// measure sets the metrics and the statuses.
+func (a *Auditor) measure(inForce []Policy) {
+	totals := a.ledger.Totals()
+	figures := a.figures
+	figures.Objects, figures.Foreign = a.ledger.Objects(), len(a.foreign)
+	violations := make(map[string]int, len(inForce))
+	for i := range inForce {
+		p := &inForce[i]
+		total := totals[ledger.Source{Name: p.Name}]
+		figures.Policies = append(figures.Policies, PolicyFigure{
+			Name: p.Name, Severity: string(p.Spec.Severity), Enforcement: string(p.Spec.Enforcement),
+			Violating: total.Violating, Undecided: total.Undecided,
+		})
+		if !p.Unauditable {
+			violations[p.Name] = total.Violating
+		}
+	}
+	for source, total := range totals {
+		if source.BuiltIn {
+			figures.Rules = append(figures.Rules, RuleFigure{Rule: source.Name, Violating: total.Violating + total.Undecided})
+		}
+	}
+	slices.SortFunc(figures.Rules, func(x, y RuleFigure) int { return strings.Compare(x.Rule, y.Rule) })
+	a.figures.Objects = figures.Objects
+	a.Metrics.set(&figures)
+	a.Audited(violations, figures.Ended)
+}
+
+// findReports looks whether a cluster that had no OpenReports has them now.
+func (a *Auditor) findReports(ctx context.Context) {
+	if a.Reports == nil || !a.complete || a.reports || a.Clock.Since(a.asked) < lookForReports {
+		return
+	}
+	a.asked = a.Clock.Now()
+	if available, err := a.Reports.Available(ctx); err == nil && available {
+		a.everything = true
+		a.do(ctx, task{publish: true})
+	}
+}
+
+// report makes the Reports what the ledger says, where the cluster has OpenReports. What fails stays to be done; the
+// others are written all the same.
+func (a *Auditor) report(ctx context.Context, inForce []Policy) error {
+	if a.Reports == nil {
+		a.settle(a.ledger.Changed())
+		return nil
+	}
+	had := a.reports
+	var err error
+	a.asked = a.Clock.Now()
+	if a.reports, err = a.Reports.Available(ctx); err != nil {
+		return err
+	}
+	if a.reports != had {
+		a.Log.Info("OpenReports", "available", a.reports)
+	}
+	if !a.reports {
+		a.settle(a.ledger.Changed())
+		return nil
+	}
+	namespaces, err := a.toReport(ctx, had)
+	if err != nil {
+		return err
+	}
+	c := a.context(inForce)
+	var errs []error
+	for _, namespace := range namespaces {
+		if err := a.put(ctx, c, namespace); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(errs) == 0 {
+		a.everything = false
+	}
+	return errors.Join(errs...)
+}
+
+func (a *Auditor) settle(namespaces []string) {
+	for _, namespace := range namespaces {
+		a.ledger.Settled(namespace)
+	}
+}
+
+// toReport are the namespaces whose Reports are to be looked at: those that changed, or all of them, and those with a
+// Report but nothing to say.
+func (a *Auditor) toReport(ctx context.Context, had bool) ([]string, error) {
+	namespaces := a.ledger.Changed()
+	if !a.everything && had {
+		return namespaces, nil
+	}
+	a.everything = true
+	there, err := a.Reports.Namespaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	namespaces = slices.Concat(namespaces, a.ledger.Namespaces(), there)
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces), nil
+}
+
+func (a *Auditor) context(inForce []Policy) *reports.Context {
+	c := &reports.Context{About: make(map[string]reports.About, len(inForce)), Limit: a.Limit.PerNamespace, Now: a.Clock.Now()}
+	for i := range inForce {
+		p := &inForce[i]
+		c.About[p.Name] = reports.About{
+			Category: p.Spec.Category, Severity: openreports.ResultSeverity(p.Spec.Severity), Enforcement: string(p.Spec.Enforcement),
+		}
+		if p.Unauditable {
+			c.Skipped++
+		}
+	}
+	return c
+}
+
+// put writes the Report of a namespace.
+func (a *Auditor) put(ctx context.Context, c *reports.Context, namespace string) error {
+	view := a.ledger.View(namespace)
+	before, err := a.Reports.Put(ctx, namespace, func(before *openreports.Report) *openreports.Report {
+		return reports.Build(c, namespace, &view, before)
+	})
+	switch {
+	case errors.Is(err, reports.ErrForeign):
+		if !a.foreign[namespace] {
+			a.Log.Error(err, "this namespace gets no Report")
+		}
+		a.foreign[namespace] = true
+	case err != nil:
+		return err
+	default:
+		delete(a.foreign, namespace)
+		if !a.complete {
+			a.compare(&view, before)
+		}
+	}
+	a.ledger.Settled(namespace)
+	for _, key := range a.ledger.Missing(namespace) {
+		a.agenda.changed(key, a.Clock.Now())
+	}
+	return nil
+}
+
+// compare notes what is fresh in the first round: what the Report before does not say, if that had room for all.
+func (a *Auditor) compare(view *ledger.View, before *openreports.Report) {
+	violations, whole := reports.Violations(before)
+	if !whole {
+		return
+	}
+	for i := range view.Results {
+		r := &view.Results[i]
+		violation := reports.Violation{Policy: r.Source.Name, Kind: r.Kind, Name: r.Subject.Name}
+		if r.BuiltIn || r.Outcome == ledger.Error || violations[violation] {
+			continue
+		}
+		violations[violation] = true // one event tells the first of a policy
+		a.note(Fresh{r.Subject, r.Result})
+	}
+}

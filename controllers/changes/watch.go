@@ -1,0 +1,167 @@
+package changes
+
+import (
+	"context"
+	"encoding/binary"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+// pageSize is how many objects are asked for at once.
+const pageSize = 500
+
+// Watch tells of changes of the objects of one resource.
+type Watch struct {
+	// Client of the metadata of objects.
+	Client metadata.Interface
+	// Resource is watched in all namespaces. While there is none, there is nothing to tell.
+	Resource schema.GroupVersionResource
+	// Began is called when the first list is there, of whose objects Changed is not told.
+	Began func()
+	// Changed is called with every object that is new, changed or gone.
+	Changed func(types.NamespacedName)
+}
+
+// Run watches until the context ends.
+func (w *Watch) Run(ctx context.Context) error {
+	lister := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			list, err := w.Client.Resource(w.Resource).List(ctx, options)
+			if err != nil {
+				return nil, err
+			}
+			for i := range list.Items {
+				strip(&list.Items[i])
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return w.Client.Resource(w.Resource).Watch(ctx, options)
+		},
+	}
+	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lister, w.Client), &metav1.PartialObjectMetadata{}, &sums{watch: w}, cache.ReflectorOptions{
+		Name: w.Resource.String(), MinWatchTimeout: 5 * time.Minute,
+	})
+	reflector.WatchListPageSize = pageSize
+	reflector.RunWithContext(ctx)
+	return nil
+}
+
+// strip forgets what no sum is made of: managed fields are the bulk of the metadata.
+func strip(object *metav1.PartialObjectMetadata) {
+	object.ManagedFields, object.OwnerReferences, object.Finalizers = nil, nil, nil
+}
+
+// sums is where a reflector puts what it sees: a sum of every object. Only the reflector's goroutine uses it.
+type sums struct {
+	watch *Watch
+	known map[types.NamespacedName]uint64
+}
+
+// Transformer makes the reflector forget early what is not needed.
+func (s *sums) Transformer() cache.TransformFunc {
+	return func(object any) (any, error) {
+		if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+			strip(found)
+		}
+		return object, nil
+	}
+}
+
+// Add is told of a new object.
+func (s *sums) Add(object any) error { return s.Update(object) }
+
+// Update is told of an object that may have changed.
+func (s *sums) Update(object any) error {
+	found, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return nil
+	}
+	if s.known == nil {
+		s.known = map[types.NamespacedName]uint64{}
+	}
+	s.note(nameOf(found), sum(found))
+	return nil
+}
+
+func (s *sums) note(name types.NamespacedName, is uint64) {
+	if was, known := s.known[name]; !known || was != is {
+		s.known[name] = is
+		s.watch.Changed(name)
+	}
+}
+
+// Delete is told of an object that is gone.
+func (s *sums) Delete(object any) error {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+		delete(s.known, nameOf(found))
+		s.watch.Changed(nameOf(found))
+	}
+	return nil
+}
+
+// Replace is told of everything that there is.
+func (s *sums) Replace(objects []any, _ string) error {
+	now := make(map[types.NamespacedName]uint64, len(objects))
+	for _, object := range objects {
+		if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+			now[nameOf(found)] = sum(found)
+		}
+	}
+	if s.known == nil {
+		s.known = now
+		s.watch.Began()
+		return nil
+	}
+	for name := range s.known {
+		if _, still := now[name]; !still {
+			delete(s.known, name)
+			s.watch.Changed(name)
+		}
+	}
+	for name, is := range now {
+		s.note(name, is)
+	}
+	return nil
+}
+
+// Resync has nothing to do.
+func (s *sums) Resync() error { return nil }
+
+func nameOf(object *metav1.PartialObjectMetadata) types.NamespacedName {
+	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+}
+
+// sum differs where more than the status does. Without a status subresource, the generation counts writes of the
+// status too: such an object is told of too often.
+func sum(object *metav1.PartialObjectMetadata) uint64 {
+	h := fnv.New64a()
+	word := func(text string) {
+		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(text)))) // a hash takes everything
+		_, _ = h.Write([]byte(text))
+	}
+	number := func(n int64) { _, _ = h.Write(binary.AppendVarint(nil, n)) }
+	word(string(object.UID))
+	number(object.Generation)
+	if object.DeletionTimestamp != nil {
+		number(1)
+	}
+	for _, pairs := range []map[string]string{object.Labels, object.Annotations} {
+		number(int64(len(pairs)))
+		for _, key := range slices.Sorted(maps.Keys(pairs)) {
+			word(key)
+			word(pairs[key])
+		}
+	}
+	return h.Sum64()
+}

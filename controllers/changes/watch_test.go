@@ -1,0 +1,131 @@
+package changes
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata/fake"
+
+	"github.com/virtward/virtward/test/await"
+)
+
+var machines = schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}
+
+func object(name string, change func(*metav1.PartialObjectMetadata)) *metav1.PartialObjectMetadata {
+	o := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name), Generation: 1, Labels: map[string]string{"app": "db"}},
+	}
+	if change != nil {
+		change(o)
+	}
+	return o
+}
+
+// A relist tells of the difference, the first list of nothing.
+func TestOnlyChangesAreTold(t *testing.T) {
+	var told []string
+	began := 0
+	s := &sums{watch: &Watch{Began: func() { began++ }, Changed: func(name types.NamespacedName) { told = append(told, name.String()) }}}
+	expect := func(what string, want ...string) {
+		t.Helper()
+		slices.Sort(told)
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+		told = nil
+	}
+	list := func(objects ...any) {
+		t.Helper()
+		if err := s.Replace(objects, "1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update := func(change func(*metav1.PartialObjectMetadata)) {
+		t.Helper()
+		if err := s.Update(object("a", change)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list(object("a", nil), object("b", nil), object("c", nil))
+	expect("the first list")
+	list(object("a", nil), object("c", func(o *metav1.PartialObjectMetadata) { o.Generation = 2 }), object("d", nil))
+	expect("the next list", "default/b", "default/c", "default/d")
+	for what, change := range map[string]func(*metav1.PartialObjectMetadata){
+		"a generation": func(o *metav1.PartialObjectMetadata) { o.Generation = 2 },
+		"a label":      func(o *metav1.PartialObjectMetadata) { o.Labels = map[string]string{"app": "web"} },
+		"no label":     func(o *metav1.PartialObjectMetadata) { o.Labels = nil },
+		"an annotation that looks like the label": func(o *metav1.PartialObjectMetadata) { o.Annotations, o.Labels = o.Labels, nil },
+		"a deletion":            func(o *metav1.PartialObjectMetadata) { o.DeletionTimestamp = &metav1.Time{} },
+		"another with its name": func(o *metav1.PartialObjectMetadata) { o.UID = "other" },
+	} {
+		update(change)
+		expect(what, "default/a")
+		update(nil)
+		expect(what+" and back", "default/a")
+	}
+	update(func(o *metav1.PartialObjectMetadata) {
+		o.ResourceVersion, o.ManagedFields = "7", []metav1.ManagedFieldsEntry{{Manager: "status"}}
+	})
+	expect("a status")
+	if err := s.Delete(object("a", nil)); err != nil {
+		t.Fatal(err)
+	}
+	expect("a deletion that has ended", "default/a")
+	if began != 1 {
+		t.Errorf("it began %d times", began)
+	}
+}
+
+func TestWatchFollowsTheAPIServer(t *testing.T) {
+	scheme := fake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewSimpleMetadataClient(scheme, runtime.Object(object("a", nil)))
+	var mu sync.Mutex
+	told, began := map[string]bool{}, false
+	w := &Watch{
+		Client: client, Resource: machines,
+		Began:   func() { mu.Lock(); defer mu.Unlock(); began = true },
+		Changed: func(name types.NamespacedName) { mu.Lock(); defer mu.Unlock(); told[name.Name] = true },
+	}
+	await.Run(t, w.Run)
+	seen := func(check func() bool, what string) {
+		t.Helper()
+		await.Until(t, func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			if !check() {
+				return fmt.Errorf("not yet: %s; told %v", what, told)
+			}
+			return nil
+		})
+	}
+	seen(func() bool { return began }, "the first list")
+	creator := client.Resource(machines).Namespace("default").(fake.MetadataClient)
+	await.Until(t, func() error { // the watch begins a moment after the list
+		name := fmt.Sprintf("new-%d", len(client.Actions()))
+		if _, err := creator.CreateFake(object(name, nil), metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(told) == 0 {
+			return fmt.Errorf("nothing is told of %s", name)
+		}
+		return nil
+	})
+	mu.Lock()
+	defer mu.Unlock()
+	if told["a"] {
+		t.Error("what was there at first is told")
+	}
+}

@@ -1,0 +1,188 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+)
+
+// held are the first results of a namespace, in words. Each source has a fair share of the room: none is cut before
+// it has as many as any other. Those of a source are its first ones by object.
+type held struct {
+	limits Limits
+	groups map[Source][]Held
+	total  int
+	// cut tells that something was left out since there was room for everything.
+	cut bool
+}
+
+// replace puts the results of an object in the place of those that it had, and tells whether that made a difference.
+func (h *held) replace(subject Subject, before []tally, results []Result) bool {
+	old := h.take(subject.Key, before)
+	for i := range results {
+		h.add(Held{subject, results[i]})
+	}
+	return !slices.Equal(old, h.of(subject.Key, results))
+}
+
+// take removes the results of an object.
+func (h *held) take(key Key, before []tally) []Held {
+	var taken []Held
+	for i := range before {
+		source := before[i].source
+		group := h.groups[source]
+		from, to := span(group, key)
+		if from == to {
+			continue
+		}
+		taken = append(taken, group[from:to]...)
+		h.total -= to - from
+		if h.groups[source] = slices.Delete(group, from, to); len(h.groups[source]) == 0 {
+			delete(h.groups, source)
+		}
+	}
+	return taken
+}
+
+// of are the results of an object that are held, of the sources of some sorted results.
+func (h *held) of(key Key, sorted []Result) []Held {
+	var found []Held
+	for i := range sorted {
+		if i > 0 && sorted[i-1].Source == sorted[i].Source {
+			continue
+		}
+		group := h.groups[sorted[i].Source]
+		from, to := span(group, key)
+		found = append(found, group[from:to]...)
+	}
+	return found
+}
+
+// span is where the results of an object stand in a group.
+func span(group []Held, key Key) (from, to int) {
+	from, found := slices.BinarySearchFunc(group, key, func(h Held, key Key) int {
+		if c := h.Key.Compare(key); c != 0 {
+			return c
+		}
+		return 0
+	})
+	for to = from; found && to < len(group) && group[to].Key == key; to++ {
+		continue
+	}
+	return from, to
+}
+
+// add holds a result, or the ones that come before it.
+func (h *held) add(r Held) {
+	group := h.groups[r.Source]
+	at, _ := slices.BinarySearchFunc(group, r, func(a, b Held) int { return a.compare(&b) })
+	if at >= h.limits.PerSource {
+		h.cut = true
+		return
+	}
+	h.groups[r.Source] = slices.Insert(group, at, r)
+	h.total++
+	if len(h.groups[r.Source]) > h.limits.PerSource {
+		h.drop(r.Source)
+	}
+	if h.total > h.limits.PerNamespace {
+		h.drop(h.longest())
+	}
+}
+
+// drop leaves the last result of a source out.
+func (h *held) drop(source Source) {
+	h.cut = true
+	h.total--
+	group := h.groups[source]
+	if h.groups[source] = slices.Delete(group, len(group)-1, len(group)); len(h.groups[source]) == 0 {
+		delete(h.groups, source)
+	}
+}
+
+// longest is the source of which most is held; of several, the last.
+func (h *held) longest() Source {
+	var longest Source
+	most := 0
+	for source, group := range h.groups {
+		if n := len(group); n > most || n == most && source.compare(longest) > 0 {
+			longest, most = source, n
+		}
+	}
+	return longest
+}
+
+// all are the results that are held, by source and object.
+func (h *held) all() []Held {
+	all := make([]Held, 0, h.total)
+	for _, source := range slices.SortedFunc(maps.Keys(h.groups), Source.compare) {
+		all = append(all, h.groups[source]...)
+	}
+	return all
+}
+
+// Missing are objects of a namespace whose results would be among the first ones now, since others went, but are not
+// held: judge them again and put them. Sorted.
+func (l *Ledger) Missing(name string) []Key {
+	ns := l.namespaces[name]
+	if ns == nil || !ns.held.cut {
+		return nil
+	}
+	perSource := map[Source]int{}
+	for _, r := range ns.objects {
+		for i := range r.tallies {
+			perSource[r.tallies[i].source] += r.tallies[i].sum()
+		}
+	}
+	room := shares(l.limits, perSource)
+	short := map[Source]bool{}
+	whole := true
+	for source, n := range perSource {
+		whole = whole && room[source] == n
+	}
+	for source, n := range room {
+		short[source] = n > 0
+	}
+	ns.held.cut = !whole
+	missing := map[Key]bool{}
+	for _, o := range slices.SortedFunc(maps.Keys(ns.objects), compareObjects) {
+		tallies := ns.objects[o].tallies
+		for i := range tallies {
+			source := tallies[i].source
+			if !short[source] {
+				continue
+			}
+			key := Key{Namespace: name, Kind: o.kind, Name: o.name}
+			wanted := min(tallies[i].sum(), room[source])
+			if from, to := span(ns.held.groups[source], key); to-from < wanted {
+				missing[key] = true
+			}
+			room[source] -= wanted
+			short[source] = room[source] > 0
+		}
+	}
+	return slices.SortedFunc(maps.Keys(missing), Key.Compare)
+}
+
+func compareObjects(a, b object) int {
+	return Key{Kind: a.kind, Name: a.name}.Compare(Key{Kind: b.kind, Name: b.name})
+}
+
+// shares is how many results of each source there is room for.
+func shares(limits Limits, perSource map[Source]int) map[Source]int {
+	room := make(map[Source]int, len(perSource))
+	sources := slices.SortedFunc(maps.Keys(perSource), Source.compare)
+	for left := limits.PerNamespace; left > 0; {
+		given := false
+		for _, source := range sources {
+			if left > 0 && room[source] < min(perSource[source], limits.PerSource) {
+				room[source]++
+				left--
+				given = true
+			}
+		}
+		if !given {
+			break
+		}
+	}
+	return room
+}

@@ -1,0 +1,334 @@
+package ledger
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Key names an object that is judged.
+type Key struct {
+	Namespace string
+	// Kind is VirtualMachine, VirtualMachineInstance or VirtualMachinePool.
+	Kind, Name string
+}
+
+// Compare orders keys by namespace, kind and name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Kind, other.Kind), cmp.Compare(k.Name, other.Name))
+}
+
+// Subject is an object that was judged.
+type Subject struct {
+	Key
+
+	APIVersion string
+	UID        types.UID
+}
+
+// Source is what says something about an object.
+type Source struct {
+	// Name of the policy, or the id of the built-in rule.
+	Name string
+	// BuiltIn tells rules from policies.
+	BuiltIn bool
+}
+
+func (s Source) compare(other Source) int {
+	if s.BuiltIn != other.BuiltIn {
+		if s.BuiltIn {
+			return 1 // the policies first: they are the admin's own
+		}
+		return -1
+	}
+	return cmp.Compare(s.Name, other.Name)
+}
+
+// Outcome is what a result means.
+type Outcome uint8
+
+// The outcomes, the worst first.
+const (
+	// Fail: what the source asks for does not hold.
+	Fail Outcome = iota
+	// Warn: it does not hold, and that is a warning only.
+	Warn
+	// Error: the source cannot be decided about the object, or the object cannot be judged at all.
+	Error
+	outcomes
+)
+
+// Result is one thing that a source says about an object.
+type Result struct {
+	Source
+
+	Outcome Outcome
+	// Field of the object as it was written; empty for the object as a whole.
+	Field string
+	// Message is what is wrong, without the field.
+	Message string
+	// Remedy is what can be done about it; empty if nobody knows.
+	Remedy string
+}
+
+// Held is a result and the object that it is about.
+type Held struct {
+	Subject
+	Result
+}
+
+func (h *Held) compare(other *Held) int {
+	return cmp.Or(
+		h.Key.Compare(other.Key), cmp.Compare(h.Result.Outcome, other.Result.Outcome),
+		cmp.Compare(h.Field, other.Field), cmp.Compare(h.Message, other.Message),
+	)
+}
+
+// Limits bound what is held in words. Numbers are exact in any case.
+type Limits struct {
+	// PerNamespace bounds the results of a namespace that are held.
+	PerNamespace int
+	// PerSource bounds those of one policy in a namespace.
+	PerSource int
+}
+
+// Sum counts results by their outcomes, and objects without any.
+type Sum struct {
+	Fail, Warn, Error int
+	// Pass are the objects that nothing was found about.
+	Pass int
+}
+
+func (s *Sum) add(o Outcome, n int) {
+	switch o {
+	case Fail:
+		s.Fail += n
+	case Warn:
+		s.Warn += n
+	default:
+		s.Error += n
+	}
+}
+
+// Total counts objects that a source has found something about.
+type Total struct {
+	// Violating are those that do not hold to it, Undecided those about which it cannot be decided.
+	Violating, Undecided int
+}
+
+// tally is how often a source said what about one object.
+type tally struct {
+	source Source
+	counts [outcomes]uint16
+}
+
+func (t *tally) violating() bool { return t.counts[Fail]+t.counts[Warn] > 0 }
+
+func (t *tally) sum() int { return int(t.counts[Fail]) + int(t.counts[Warn]) + int(t.counts[Error]) }
+
+// record is what is known of an object; its tallies are sorted by their sources.
+type record struct {
+	tallies []tally
+	round   uint32
+}
+
+// object is a Key without the namespace.
+type object struct{ kind, name string }
+
+type namespace struct {
+	objects map[object]record
+	sum     Sum
+	held    held
+	changed bool
+}
+
+// Ledger is what the audit knows. Make one with New.
+type Ledger struct {
+	limits     Limits
+	namespaces map[string]*namespace
+	totals     map[Source]Total
+	round      uint32
+}
+
+// New makes a ledger that knows nothing.
+func New(limits Limits) *Ledger {
+	return &Ledger{limits: limits, namespaces: map[string]*namespace{}, totals: map[Source]Total{}}
+}
+
+// Begin begins a round in which everything that exists is put. What was there before counts until it is put again or
+// the round ends.
+func (l *Ledger) Begin() { l.round++ }
+
+// End ends a round in which everything was put: what was not is gone.
+func (l *Ledger) End() {
+	for name, ns := range l.namespaces {
+		for o := range ns.objects {
+			if ns.objects[o].round != l.round {
+				l.Remove(Key{Namespace: name, Kind: o.kind, Name: o.name})
+			}
+		}
+	}
+}
+
+// Put notes what was found about an object, in place of what was known of it. Fresh is the first result of each
+// source that found no violation in the object before; known is false if the object is new to the ledger, so that
+// everything is fresh.
+func (l *Ledger) Put(subject Subject, results []Result) (fresh []Result, known bool) {
+	ns := l.namespaces[subject.Namespace]
+	if ns == nil {
+		ns = &namespace{objects: map[object]record{}, held: held{limits: l.limits, groups: map[Source][]Held{}}, changed: true}
+		l.namespaces[subject.Namespace] = ns
+	}
+	at := object{subject.Kind, subject.Name}
+	before, known := ns.objects[at]
+	sorted := slices.Clone(results)
+	slices.SortFunc(sorted, func(a, b Result) int {
+		return cmp.Or(a.Source.compare(b.Source), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
+	})
+	after := record{tallies: tallies(sorted), round: l.round}
+	for i := range sorted {
+		first := i == 0 || sorted[i-1].Source != sorted[i].Source
+		if first && sorted[i].Outcome != Error && !violated(before.tallies, sorted[i].Source) {
+			fresh = append(fresh, sorted[i])
+		}
+	}
+	l.count(ns, before, -1, known)
+	l.count(ns, after, 1, true)
+	ns.objects[at] = after
+	if ns.held.replace(subject, before.tallies, sorted) || !known || !slices.Equal(before.tallies, after.tallies) {
+		ns.changed = true
+	}
+	return fresh, known
+}
+
+func violated(tallies []tally, source Source) bool {
+	return slices.ContainsFunc(tallies, func(t tally) bool { return t.source == source && t.violating() })
+}
+
+// tallies counts sorted results.
+func tallies(sorted []Result) []tally {
+	var found []tally
+	for i := range sorted {
+		if len(found) == 0 || found[len(found)-1].source != sorted[i].Source {
+			found = append(found, tally{source: sorted[i].Source})
+		}
+		if n := &found[len(found)-1].counts[sorted[i].Outcome]; *n < 1<<15-1 {
+			*n++
+		}
+	}
+	return slices.Clip(found)
+}
+
+// Remove forgets an object.
+func (l *Ledger) Remove(key Key) {
+	ns := l.namespaces[key.Namespace]
+	if ns == nil {
+		return
+	}
+	at := object{key.Kind, key.Name}
+	before, known := ns.objects[at]
+	if !known {
+		return
+	}
+	l.count(ns, before, -1, true)
+	delete(ns.objects, at)
+	ns.held.replace(Subject{Key: key}, before.tallies, nil)
+	ns.changed = true
+}
+
+// count adds a record to the sums, or takes it out of them.
+func (l *Ledger) count(ns *namespace, r record, sign int, known bool) {
+	if known && len(r.tallies) == 0 {
+		ns.sum.Pass += sign
+	}
+	for i := range r.tallies {
+		t := &r.tallies[i]
+		total := l.totals[t.source]
+		switch {
+		case t.violating():
+			total.Violating += sign
+		default:
+			total.Undecided += sign
+		}
+		l.totals[t.source] = total
+		if total == (Total{}) {
+			delete(l.totals, t.source)
+		}
+		for o, n := range t.counts {
+			ns.sum.add(Outcome(o), sign*int(n))
+		}
+	}
+}
+
+// Totals are those of every source that has found something, by source.
+func (l *Ledger) Totals() map[Source]Total { return maps.Clone(l.totals) }
+
+// Objects is how many are known.
+func (l *Ledger) Objects() int {
+	n := 0
+	for _, ns := range l.namespaces {
+		n += len(ns.objects)
+	}
+	return n
+}
+
+// Namespaces are those with objects in them, sorted.
+func (l *Ledger) Namespaces() []string {
+	var names []string
+	for name, ns := range l.namespaces {
+		if len(ns.objects) > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Changed are the namespaces in which something changed since it was Settled, sorted; also those that have no objects
+// any more.
+func (l *Ledger) Changed() []string {
+	var names []string
+	for name, ns := range l.namespaces {
+		if ns.changed {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Settled notes that whoever wants to know has seen a namespace as it is now.
+func (l *Ledger) Settled(name string) {
+	ns := l.namespaces[name]
+	if ns == nil {
+		return
+	}
+	ns.changed = false
+	if len(ns.objects) == 0 {
+		delete(l.namespaces, name)
+	}
+}
+
+// View is a namespace as it stands.
+type View struct {
+	// Objects is how many there are.
+	Objects int
+	Sum     Sum
+	// Results are the first ones, sorted by source, then by object.
+	Results []Held
+	// Left is how many results are not among them.
+	Left int
+}
+
+// View shows a namespace.
+func (l *Ledger) View(name string) View {
+	ns := l.namespaces[name]
+	if ns == nil {
+		return View{}
+	}
+	v := View{Objects: len(ns.objects), Sum: ns.sum, Results: ns.held.all()}
+	v.Left = v.Sum.Fail + v.Sum.Warn + v.Sum.Error - len(v.Results)
+	return v
+}

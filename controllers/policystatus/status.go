@@ -1,0 +1,197 @@
+package policystatus
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/policies"
+)
+
+// Counted is what an audit counted.
+type Counted struct {
+	// Violations are how many objects violate each policy that can be audited, by name.
+	Violations map[string]int
+	// At is when that was found; zero if there has been no audit.
+	At time.Time
+}
+
+// stale is how old the time of the last audit in a status may become while the count stays the same.
+const stale = 10 * time.Minute
+
+// Plan is the status that a policy is to have, given the one that it has. It depends on nothing but its arguments.
+func Plan(c *inforce.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
+	s := &policyv1alpha1.VirtualMachinePolicyStatus{ObservedGeneration: c.Object.Generation}
+	for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
+		if found := meta.FindStatusCondition(before.Conditions, kind); found != nil {
+			s.Conditions = append(s.Conditions, *found)
+		}
+	}
+	meta.SetStatusCondition(&s.Conditions, condition(compiled(c), c.Object.Generation, now))
+	meta.SetStatusCondition(&s.Conditions, condition(ready(c), c.Object.Generation, now))
+	s.Problems = problems(c, now)
+	if cost := c.Policy.EstimatedCost(); cost > 0 {
+		s.EstimatedCost = ptr.To(int64(min(cost, math.MaxInt64)))
+	}
+	if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit { // which keeps nobody from anything
+		s.EnforcedBy = []policyv1alpha1.PolicyEnforcer{policyv1alpha1.PolicyByWebhook}
+	}
+	why := c.Policy.Unauditable()
+	s.Auditable = ptr.To(len(why) == 0)
+	s.NotAuditable = bounded(why)
+	s.Violations, s.LastAudit = count(c, counted, before)
+	return s
+}
+
+// maxReasons bounds the reasons for which a policy cannot be audited, maxReason each of them; as in the definition.
+const maxReasons, maxReason = 16, 1024
+
+func bounded(why []string) []string {
+	why = slices.Clone(why[:min(len(why), maxReasons)])
+	for i := range why {
+		if len(why[i]) > maxReason {
+			why[i] = strings.ToValidUTF8(why[i][:maxReason], "")
+		}
+	}
+	return why
+}
+
+// state is a condition without its time.
+type state struct {
+	kind, reason, message string
+	status                metav1.ConditionStatus
+}
+
+func condition(s state, generation int64, now time.Time) metav1.Condition {
+	return metav1.Condition{
+		Type: s.kind, Status: s.status, Reason: s.reason, Message: s.message,
+		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
+	}
+}
+
+func compiled(c *inforce.Compiled) state {
+	if policies.Broken(c.Problems) {
+		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonProblems, summary(c.Problems), metav1.ConditionFalse}
+	}
+	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonInOrder, "the policy is in order", metav1.ConditionTrue}
+}
+
+// summary is the first problem, and how many more there are.
+func summary(problems []policies.Problem) string {
+	var first string
+	more := -1
+	for i := range problems {
+		if problems[i].Warning {
+			continue
+		}
+		if more++; more == 0 {
+			first = problems[i].String()
+		}
+	}
+	if more > 0 {
+		return fmt.Sprintf("%s (and %d more problems)", first, more)
+	}
+	return first
+}
+
+func ready(c *inforce.Compiled) state {
+	s := state{kind: policyv1alpha1.PolicyReady, status: metav1.ConditionFalse}
+	missing := c.Policy.ParamsMissing()
+	switch {
+	case policies.Broken(c.Problems):
+		s.reason, s.message = policyv1alpha1.PolicyReasonProblems, "the policy cannot be decided, so that "+undecided(c)
+	case missing != "":
+		s.reason, s.message = policyv1alpha1.PolicyReasonParameters, missing+", so that "+withoutParams(c)
+	default:
+		s.status, s.reason, s.message = metav1.ConditionTrue, policyv1alpha1.PolicyReasonInOrder, "the policy is asked about what it matches"
+	}
+	return s
+}
+
+// undecided is what becomes of what a policy matches that cannot be decided.
+func undecided(c *inforce.Compiled) string {
+	spec := c.Policy.Spec()
+	switch {
+	case spec.Enforcement == policyv1alpha1.PolicyAudit:
+		return "it reports everything that it matches"
+	case spec.Enforcement == policyv1alpha1.PolicyDeny && spec.FailurePolicy != policyv1alpha1.PolicyIgnore:
+		return "its failurePolicy refuses everything that it matches"
+	}
+	return "it warns of everything that it matches"
+}
+
+func withoutParams(c *inforce.Compiled) string {
+	if p := c.Policy.Spec().Params; p != nil && p.ParameterNotFoundAction == policyv1alpha1.PolicyParameterAllow {
+		return "it is not asked"
+	}
+	return undecided(c)
+}
+
+// problems are those of compiling the policy, and its exceptions that are over.
+func problems(c *inforce.Compiled, now time.Time) []policyv1alpha1.PolicyProblem {
+	all := slices.Clone(c.Problems)
+	exceptions := c.Policy.Spec().Exceptions
+	for _, i := range c.Policy.Expired(now) {
+		all = append(all, policies.Problem{
+			Field: field.NewPath("spec", "exceptions").Index(i).Child("expires").String(), Warning: true,
+			Message: fmt.Sprintf("the exception is over since %s and exempts nothing: remove it", exceptions[i].Expires.UTC().Format(time.RFC3339)),
+		})
+	}
+	slices.SortStableFunc(all, func(a, b policies.Problem) int { // what is wrong stays if there is too much
+		switch {
+		case a.Warning == b.Warning:
+			return 0
+		case a.Warning:
+			return 1
+		}
+		return -1
+	})
+	var told []policyv1alpha1.PolicyProblem
+	for i := range all[:min(len(all), policyv1alpha1.MaxPolicyProblems)] {
+		told = append(told, all[i].Status())
+	}
+	return told
+}
+
+// count is how many objects violate the policy, and when that was found. Until an audit has been, what is known stays;
+// while the count does not change, its time is written now and then only.
+func count(c *inforce.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus) (*int64, *metav1.Time) {
+	if counted.At.IsZero() {
+		return before.Violations, before.LastAudit
+	}
+	n, audited := counted.Violations[c.Object.Name]
+	if !audited {
+		if len(c.Policy.Unauditable()) > 0 {
+			return nil, nil
+		}
+		return before.Violations, before.LastAudit // it is newer than the audit
+	}
+	at := metav1.NewTime(counted.At).Rfc3339Copy()
+	if before.Violations != nil && *before.Violations == int64(n) && before.LastAudit != nil &&
+		at.Sub(before.LastAudit.Time) < stale && !at.Before(before.LastAudit) {
+		return before.Violations, before.LastAudit
+	}
+	return ptr.To(int64(n)), &at
+}
+
+// nextExpiry is when the next exception of some policies ends; zero if none does.
+func nextExpiry(all []inforce.Compiled, now time.Time) time.Time {
+	var next time.Time
+	for i := range all {
+		for _, e := range all[i].Policy.Spec().Exceptions {
+			if e.Expires != nil && e.Expires.After(now) && (next.IsZero() || e.Expires.Time.Before(next)) {
+				next = e.Expires.Time
+			}
+		}
+	}
+	return next
+}

@@ -1,0 +1,349 @@
+package policystatus
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/policies"
+)
+
+var (
+	environment = sync.OnceValues(cel.NewEnvironment)
+	now         = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+)
+
+const inOrder = `validations: [{expression: "vm.spec.domain.cpu.cores < 8u", message: many, fieldPath: spec.domain.cpu.cores}]`
+
+func compile(t *testing.T, spec string) inforce.Compiled {
+	t.Helper()
+	env, err := environment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := inforce.Compiled{Object: &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u-1", Generation: 3}}}
+	if err := yaml.UnmarshalStrict([]byte("{"+spec+"}"), &c.Object.Spec); err != nil {
+		t.Fatal(err)
+	}
+	c.Policy, c.Problems = policies.Compile(env, c.Object, nil)
+	return c
+}
+
+// said is a status in a few lines, for tables.
+func said(s *policyv1alpha1.VirtualMachinePolicyStatus) []string {
+	var lines []string
+	for _, c := range s.Conditions {
+		lines = append(lines, fmt.Sprintf("%s %s %s %d: %s", c.Type, c.Status, c.Reason, c.ObservedGeneration, c.Message))
+	}
+	for _, p := range s.Problems {
+		kind := "problem"
+		if p.Warning {
+			kind = "warning"
+		}
+		lines = append(lines, fmt.Sprintf("%s %s:%d:%d %s", kind, p.Field, p.Line, p.Column, p.Message))
+	}
+	for _, why := range s.NotAuditable {
+		lines = append(lines, "not audited: "+why)
+	}
+	return append(lines, fmt.Sprintf("by %v", s.EnforcedBy))
+}
+
+func TestPlan(t *testing.T) {
+	const compiledWell, asked = "Compiled True InOrder 3: the policy is in order", "Ready True InOrder 3: the policy is asked about what it matches"
+	broken := `validations: [{expression: "vm.spec.\n  cores < 8", message: many}, {expression: "1", message: x}]`
+	const undefined = "spec.validations[0].expression:1:8: undefined field 'cores'"
+	for name, c := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"in order":                 {`enforcement: Deny, ` + inOrder, []string{compiledWell, asked, "by [Webhook]"}},
+		"one that only is audited": {`enforcement: Audit, ` + inOrder, []string{compiledWell, asked, "by []"}},
+		"exceptions that are over, and not": {
+			`enforcement: Warn, exceptions: [{names: [a], reason: r, expires: "2026-03-04T05:06:07Z"}, {names: [b], reason: r, expires: "2026-03-04T05:06:08Z"}, {names: [c], reason: r}], ` + inOrder,
+			[]string{
+				compiledWell, asked,
+				"warning spec.exceptions[0].expires:0:0 the exception is over since 2026-03-04T05:06:07Z and exempts nothing: remove it", "by [Webhook]",
+			},
+		},
+		"one that reads the request": {`enforcement: Deny, validations: [{expression: "request.userInfo.username != ''", message: m, messageExpression: "'m'"}]`, []string{
+			compiledWell, asked, "not audited: spec.validations[0].expression reads the request", "by [Webhook]",
+		}},
+		"one for updates": {`enforcement: Deny, match: {operations: [UPDATE]}, ` + inOrder, []string{
+			compiledWell, asked, "not audited: spec.match.operations: it is asked about changes, and there is none to judge", "by [Webhook]",
+		}},
+		"without its parameters": {`enforcement: Deny, params: {configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
+			compiledWell, "Ready False ParametersNotFound 3: there is no ConfigMap site/caps, so that its failurePolicy refuses everything that it matches", "by [Webhook]",
+		}},
+		"not asked without its parameters": {`enforcement: Deny, params: {parameterNotFoundAction: Allow, configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
+			compiledWell, "Ready False ParametersNotFound 3: there is no ConfigMap site/caps, so that it is not asked", "by [Webhook]",
+		}},
+		"broken": {`enforcement: Deny, ` + broken, []string{
+			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that its failurePolicy refuses everything that it matches", "by [Webhook]",
+		}},
+		"broken, and lenient": {`enforcement: Deny, failurePolicy: Ignore, ` + broken, []string{
+			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that it warns of everything that it matches", "by [Webhook]",
+		}},
+		"broken, and audited": {`enforcement: Audit, ` + broken, []string{
+			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that it reports everything that it matches", "by []",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compiled := compile(t, c.spec)
+			s := Plan(&compiled, Counted{}, &policyv1alpha1.VirtualMachinePolicyStatus{}, now)
+			got := said(s)
+			if strings.HasPrefix(name, "broken") { // what is wrong in words is the compiler's
+				if len(s.Problems) < 2 || s.Problems[0].Field != "spec.validations[0].expression" || s.Problems[0].Line != 1 || s.Problems[0].Column != 8 {
+					t.Errorf("problems %+v", s.Problems)
+				}
+				got = []string{got[0][:min(len(got[0]), len(c.want[0]))], got[1], got[len(got)-1]}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if want := len(s.NotAuditable) == 0; s.Auditable == nil || *s.Auditable != want || s.ObservedGeneration != 3 {
+				t.Errorf("auditable %v, generation %d", s.Auditable, s.ObservedGeneration)
+			}
+		})
+	}
+}
+
+func TestProblemsAreBounded(t *testing.T) {
+	compiled := compile(t, `enforcement: Deny, `+inOrder)
+	for i := range 60 {
+		compiled.Problems = append(compiled.Problems, policies.Problem{Field: "spec", Message: fmt.Sprint(i), Warning: i < 59})
+	}
+	got := Plan(&compiled, Counted{}, &policyv1alpha1.VirtualMachinePolicyStatus{}, now).Problems
+	if len(got) != policyv1alpha1.MaxPolicyProblems || got[0].Message != "59" || got[0].Warning || got[1].Message != "0" {
+		t.Errorf("%d problems, the first %+v and %+v", len(got), got[0], got[1])
+	}
+}
+
+func TestCounts(t *testing.T) {
+	at := func(minutes int) time.Time { return now.Add(time.Duration(minutes) * time.Minute) }
+	status := func(n int64, minutes int) *policyv1alpha1.VirtualMachinePolicyStatus {
+		return &policyv1alpha1.VirtualMachinePolicyStatus{Violations: ptr.To(n), LastAudit: ptr.To(metav1.NewTime(at(minutes)))}
+	}
+	none := &policyv1alpha1.VirtualMachinePolicyStatus{}
+	counted := func(n, minutes int) Counted { return Counted{Violations: map[string]int{"p": n}, At: at(minutes)} }
+	request := `validations: [{expression: "request.userInfo.username != ''", message: m, messageExpression: "'m'"}]`
+	for name, c := range map[string]struct {
+		spec    string
+		counted Counted
+		before  *policyv1alpha1.VirtualMachinePolicyStatus
+		want    *policyv1alpha1.VirtualMachinePolicyStatus
+	}{
+		"the first":                          {inOrder, counted(2, 0), none, status(2, 0)},
+		"no audit yet, by this replica":      {inOrder, Counted{}, status(2, 0), status(2, 0)},
+		"no change, a moment later":          {inOrder, counted(2, 9), status(2, 0), status(2, 0)},
+		"no change, later":                   {inOrder, counted(2, 10), status(2, 0), status(2, 10)},
+		"a change":                           {inOrder, counted(3, 1), status(2, 0), status(3, 1)},
+		"a clock that went back":             {inOrder, counted(2, -1), status(2, 0), status(2, -1)},
+		"the policy is newer than the audit": {inOrder, Counted{At: at(1)}, none, none},
+		"the policy cannot be audited":       {request, Counted{At: at(1)}, status(2, 0), none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compiled := compile(t, "enforcement: Deny, "+c.spec)
+			got := Plan(&compiled, c.counted, c.before, now)
+			if diff := cmp.Diff([]any{c.want.Violations, c.want.LastAudit}, []any{got.Violations, got.LastAudit}); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// bench is a controller over a fake API server.
+type bench struct {
+	*Controller
+
+	client  *fake.FakeDynamicClient
+	clock   *clocktesting.FakeClock
+	all     []inforce.Compiled
+	events  []string
+	applied []*unstructured.Unstructured
+	refuse  error
+}
+
+func newBench(t *testing.T, status *policyv1alpha1.VirtualMachinePolicyStatus) *bench {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := policyv1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{clock: clocktesting.NewFakeClock(now)}
+	stored := &policyv1alpha1.VirtualMachinePolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u-1", Generation: 3},
+	}
+	if status != nil {
+		stored.Status = *status
+	}
+	b.client = fake.NewSimpleDynamicClient(scheme, stored)
+	b.client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if b.refuse != nil {
+			return true, nil, b.refuse
+		}
+		patch := action.(clienttesting.PatchActionImpl)
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(patch.Patch); err != nil {
+			return true, nil, err
+		}
+		if patch.GetSubresource() != "status" || patch.PatchOptions.FieldManager != Owner {
+			return true, nil, fmt.Errorf("it is written to %q by %q", patch.GetSubresource(), patch.PatchOptions.FieldManager)
+		}
+		b.applied = append(b.applied, object)
+		current, err := b.client.Tracker().Get(resource, "", "p")
+		if err != nil {
+			return true, nil, err
+		}
+		next := current.(*unstructured.Unstructured).DeepCopy()
+		next.Object["status"] = object.Object["status"]
+		return true, next, b.client.Tracker().Update(resource, next, "")
+	})
+	b.Controller = New(Options{
+		Client: b.client, Policies: func() []inforce.Compiled { return b.all }, Clock: b.clock, Log: logr.Discard(),
+		Tell: func(p *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
+			b.events = append(b.events, fmt.Sprintf("%s %s %s: %s", p.Name, kind, reason, message))
+		},
+	})
+	return b
+}
+
+func TestStatusIsWrittenWhenItChanges(t *testing.T) {
+	b := newBench(t, nil)
+	b.all = []inforce.Compiled{compile(t, "enforcement: Deny, "+inOrder)}
+	wrote := func(what string, want int) {
+		t.Helper()
+		b.pass(t.Context())
+		if len(b.applied) != want {
+			t.Errorf("%s: written %d times, not %d", what, len(b.applied), want)
+		}
+		b.applied = nil
+	}
+	wrote("at first", 1)
+	wrote("nothing changed", 0)
+	b.Audited(map[string]int{"p": 2}, now)
+	wrote("an audit", 1)
+	b.Audited(map[string]int{"p": 2}, now.Add(time.Minute))
+	wrote("another audit that says the same", 0)
+	b.Controller = New(b.Options)
+	wrote("another replica, which knows nothing yet", 0)
+	b.all[0].Object = b.all[0].Object.DeepCopy()
+	b.all[0].Object.Generation = 4
+	wrote("the stored policy is older than the one in force", 0)
+	b.all = nil
+	wrote("the policy is gone", 0)
+}
+
+// Conditions and fields of others stay, since they are not applied; times of conditions change with their status.
+func TestOthersAndTransitions(t *testing.T) {
+	before := metav1.NewTime(now.Add(-time.Hour)).Rfc3339Copy()
+	b := newBench(t, &policyv1alpha1.VirtualMachinePolicyStatus{
+		Conditions: []metav1.Condition{
+			{Type: "Exported", Status: "True", Reason: "InOrder", LastTransitionTime: before},
+			{Type: "Compiled", Status: "True", Reason: "InOrder", LastTransitionTime: before},
+			{Type: "Ready", Status: "False", Reason: "Problems", LastTransitionTime: before},
+		},
+		EnforcedBy: []policyv1alpha1.PolicyEnforcer{"APIServer"},
+	})
+	b.all = []inforce.Compiled{compile(t, "enforcement: Deny, "+inOrder)}
+	b.pass(t.Context())
+	if len(b.applied) != 1 {
+		t.Fatalf("written %d times", len(b.applied))
+	}
+	written := &policyv1alpha1.VirtualMachinePolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.applied[0].Object, written); err != nil {
+		t.Fatal(err)
+	}
+	if meta.FindStatusCondition(written.Status.Conditions, "Exported") != nil || len(written.Status.EnforcedBy) != 1 {
+		t.Errorf("what is not ours is written: %+v", written.Status)
+	}
+	for kind, want := range map[string]time.Time{"Compiled": before.Time, "Ready": now} {
+		if got := meta.FindStatusCondition(written.Status.Conditions, kind); got == nil || !got.LastTransitionTime.Time.Equal(want) {
+			t.Errorf("%s is %+v, since %s is wanted", kind, got, want)
+		}
+	}
+	if _, there := b.applied[0].Object["spec"]; there {
+		t.Error("a spec is applied")
+	}
+}
+
+func TestEventsOnTransitions(t *testing.T) {
+	b := newBench(t, nil)
+	good, bad := compile(t, "enforcement: Deny, "+inOrder), compile(t, `enforcement: Deny, validations: [{expression: "nothing", message: x}]`)
+	for i, step := range []struct {
+		policy inforce.Compiled
+		want   string
+	}{
+		{good, ""},
+		{bad, "p Warning NotCompiled: spec.validations[0].expression:1:1:"},
+		{bad, ""},
+		{good, "p Normal Compiled: the policy is in order"},
+	} {
+		b.all, b.events = []inforce.Compiled{step.policy}, nil
+		b.written = map[string]written{} // as if another replica led
+		b.pass(t.Context())
+		got := strings.Join(b.events, "|")
+		if (step.want == "") != (got == "") || !strings.HasPrefix(got, step.want) || len(b.events) > 1 {
+			t.Errorf("step %d: events %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+func TestAFailureIsTriedAgainAndNoEventIsTold(t *testing.T) {
+	b := newBench(t, nil)
+	b.all = []inforce.Compiled{compile(t, `enforcement: Deny, validations: [{expression: "nothing", message: x}]`)}
+	b.refuse = apierrors.NewServiceUnavailable("not now")
+	if wait := b.pass(t.Context()); wait != retry || len(b.events) != 0 {
+		t.Errorf("it waits %s, events %q", wait, b.events)
+	}
+	b.refuse = nil
+	if wait := b.pass(t.Context()); wait != idle || len(b.events) != 1 || len(b.applied) != 1 {
+		t.Errorf("it waits %s, events %q, written %d times", wait, b.events, len(b.applied))
+	}
+}
+
+func TestItWakesWhenAnExceptionEnds(t *testing.T) {
+	b := newBench(t, nil)
+	b.all = []inforce.Compiled{compile(t, `enforcement: Warn, exceptions: [{names: [a], reason: r, expires: "2026-03-04T05:07:07Z"}], `+inOrder)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	deadline := time.Now().Add(10 * time.Second)
+	for !b.clock.HasWaiters() && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	b.clock.Step(61 * time.Second)
+	for !b.clock.HasWaiters() && time.Now().Before(deadline) {
+		time.Sleep(time.Millisecond)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if len(b.applied) != 2 {
+		t.Fatalf("written %d times, not once before and once after", len(b.applied))
+	}
+	problems, _, err := unstructured.NestedSlice(b.applied[1].Object, "status", "problems")
+	if err != nil || len(problems) != 1 {
+		t.Errorf("problems %v, %v", problems, err)
+	}
+}

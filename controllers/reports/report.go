@@ -1,0 +1,185 @@
+package reports
+
+import (
+	"maps"
+	"strconv"
+	"time"
+
+	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/controllers/ledger"
+)
+
+// The definitions that the chart can install, without the words of their authors.
+//go:generate ../../bin/tools/controller-gen crd:crdVersions=v1,maxDescLen=0 paths=github.com/openreports/reports-api/apis/openreports.io/v1alpha1 output:crd:dir=../../charts/virtward/openreports
+
+// Name is that of every Report of ours.
+const Name = "virtward"
+
+// The label that tells our Reports from those of others.
+const (
+	ManagedByLabel = "app.kubernetes.io/managed-by"
+	ManagedBy      = "virtward"
+)
+
+// LeftAnnotation says how many results have no room in a Report. The summary counts them.
+const LeftAnnotation = "virtward.io/results-left-out"
+
+// Sources of results.
+const (
+	sourcePolicies = "virtward"
+	sourceRules    = "virtward/rules"
+	// categoryRules is what built-in rules are about.
+	categoryRules = "virtward"
+)
+
+// About is what is known of a policy.
+type About struct {
+	Category    string
+	Severity    openreports.ResultSeverity
+	Enforcement string
+}
+
+// Context is what all Reports have in common.
+type Context struct {
+	// About are the policies, by name.
+	About map[string]About
+	// Skipped is how many policies cannot be asked about what exists.
+	Skipped int
+	// Limit is how many results a Report may hold.
+	Limit int
+	Now   time.Time
+}
+
+// Build makes the Report of a namespace; nil if there are no objects in it. A result that the Report before had too
+// keeps its time. It depends on nothing but its arguments.
+func Build(c *Context, namespace string, view *ledger.View, before *openreports.Report) *openreports.Report {
+	if view.Objects == 0 {
+		return nil
+	}
+	r := &openreports.Report{
+		ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: namespace, Labels: map[string]string{ManagedByLabel: ManagedBy}},
+		Source:     sourcePolicies,
+		Scope:      &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: namespace},
+		Configuration: &openreports.ReportConfiguration{
+			Limits: openreports.Limits{MaxResults: c.Limit},
+		},
+		Summary: openreports.ReportSummary{Pass: view.Sum.Pass, Fail: view.Sum.Fail, Warn: view.Sum.Warn, Error: view.Sum.Error, Skip: c.Skipped},
+	}
+	if view.Left > 0 {
+		r.Annotations = map[string]string{LeftAnnotation: strconv.Itoa(view.Left)}
+	}
+	times := timesOf(before)
+	for i := range view.Results {
+		result := c.result(&view.Results[i])
+		found, known := times[identityOf(&result)]
+		if !known {
+			found = metav1.Timestamp{Seconds: c.Now.Unix()}
+		}
+		result.Timestamp = found
+		r.Results = append(r.Results, result)
+	}
+	return r
+}
+
+func (c *Context) result(held *ledger.Held) openreports.ReportResult {
+	r := openreports.ReportResult{
+		Source: sourcePolicies, Policy: held.Source.Name, Description: held.Message,
+		Result: outcomes[held.Outcome], Scored: held.Outcome == ledger.Fail,
+		Subjects: []corev1.ObjectReference{{
+			APIVersion: held.APIVersion, Kind: held.Kind, Namespace: held.Namespace, Name: held.Subject.Name, UID: held.UID,
+		}},
+	}
+	properties := map[string]string{}
+	if held.Field != "" {
+		properties["field"] = held.Field
+	}
+	if held.Remedy != "" {
+		properties["remedy"] = held.Remedy
+	}
+	if held.BuiltIn {
+		r.Source, r.Category = sourceRules, categoryRules
+	} else {
+		about := c.About[held.Source.Name]
+		r.Category, r.Severity = about.Category, about.Severity
+		if about.Enforcement != "" {
+			properties["enforcement"] = about.Enforcement
+		}
+	}
+	if len(properties) > 0 {
+		r.Properties = properties
+	}
+	return r
+}
+
+var outcomes = map[ledger.Outcome]openreports.Result{ledger.Fail: "fail", ledger.Warn: "warn", ledger.Error: "error"}
+
+// identity tells a result from others.
+type identity struct {
+	source, policy, kind, name, field, message string
+}
+
+func identityOf(r *openreports.ReportResult) identity {
+	id := identity{source: r.Source, policy: r.Policy, field: r.Properties["field"], message: r.Description}
+	if len(r.Subjects) > 0 {
+		id.kind, id.name = r.Subjects[0].Kind, r.Subjects[0].Name
+	}
+	return id
+}
+
+func timesOf(before *openreports.Report) map[identity]metav1.Timestamp {
+	if before == nil {
+		return nil
+	}
+	times := make(map[identity]metav1.Timestamp, len(before.Results))
+	for i := range before.Results {
+		times[identityOf(&before.Results[i])] = before.Results[i].Timestamp
+	}
+	return times
+}
+
+// Violations are the objects that a Report says violate a policy. whole tells that it has room for all of them; a
+// Report that is not there has.
+func Violations(r *openreports.Report) (violations map[Violation]bool, whole bool) {
+	violations = map[Violation]bool{}
+	if r == nil {
+		return violations, true
+	}
+	for i := range r.Results {
+		id := identityOf(&r.Results[i])
+		if id.source == sourcePolicies && r.Results[i].Result != outcomes[ledger.Error] {
+			violations[Violation{id.policy, id.kind, id.name}] = true
+		}
+	}
+	_, cut := r.Annotations[LeftAnnotation]
+	return violations, !cut
+}
+
+// Violation is that of a policy by an object of the Report's namespace.
+type Violation struct {
+	Policy, Kind, Name string
+}
+
+// merged is a Report as it is to be stored in the place of the one before, whose metadata stays but for what is ours.
+// same tells that there is nothing to write.
+func merged(before, wanted *openreports.Report) (stored *openreports.Report, same bool) {
+	stored = wanted.DeepCopy()
+	stored.ObjectMeta = *before.ObjectMeta.DeepCopy()
+	stored.Labels, stored.Annotations = maps.Clone(before.Labels), maps.Clone(before.Annotations)
+	if stored.Labels == nil {
+		stored.Labels = map[string]string{}
+	}
+	maps.Copy(stored.Labels, wanted.Labels)
+	delete(stored.Annotations, LeftAnnotation)
+	if len(wanted.Annotations) > 0 {
+		if stored.Annotations == nil {
+			stored.Annotations = map[string]string{}
+		}
+		maps.Copy(stored.Annotations, wanted.Annotations)
+	}
+	stored.TypeMeta = before.TypeMeta
+	return stored, equality.Semantic.DeepEqual(before, stored)
+}

@@ -1,0 +1,256 @@
+package reports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/virtward/virtward/controllers/ledger"
+)
+
+var then = time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
+
+func held(policy, name, message string) ledger.Held {
+	return ledger.Held{
+		Subject: ledger.Subject{Key: ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: name}, APIVersion: "kubevirt.io/v1", UID: "u-1"},
+		Result:  ledger.Result{Source: ledger.Source{Name: policy}, Field: "spec.x", Message: message, Remedy: "Do less."},
+	}
+}
+
+func circumstances(now time.Time) *Context {
+	return &Context{
+		About: map[string]About{"cap": {Category: "resources", Severity: "high", Enforcement: "Deny"}}, Skipped: 2, Limit: 200, Now: now,
+	}
+}
+
+func TestBuild(t *testing.T) {
+	rule := held("arm64-disk-bus", "db", "sata")
+	rule.BuiltIn, rule.Outcome, rule.Remedy = true, ledger.Warn, ""
+	undecided := held("broken", "db", "boom")
+	undecided.Outcome, undecided.Field, undecided.Remedy = ledger.Error, "", ""
+	view := &ledger.View{
+		Objects: 4, Sum: ledger.Sum{Fail: 9, Warn: 1, Error: 1, Pass: 2}, Left: 8,
+		Results: []ledger.Held{held("cap", "db", "too much"), undecided, rule},
+	}
+	subjects := []corev1.ObjectReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Namespace: "prod", Name: "db", UID: "u-1"}}
+	at := metav1.Timestamp{Seconds: then.Unix()}
+	want := &openreports.Report{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "virtward", Namespace: "prod", Labels: map[string]string{"app.kubernetes.io/managed-by": "virtward"},
+			Annotations: map[string]string{"virtward.io/results-left-out": "8"},
+		},
+		Source: "virtward", Scope: &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: "prod"},
+		Configuration: &openreports.ReportConfiguration{Limits: openreports.Limits{MaxResults: 200}},
+		Summary:       openreports.ReportSummary{Pass: 2, Fail: 9, Warn: 1, Error: 1, Skip: 2},
+		Results: []openreports.ReportResult{
+			{
+				Source: "virtward", Policy: "cap", Category: "resources", Severity: "high", Result: "fail", Scored: true, Description: "too much",
+				Properties: map[string]string{"field": "spec.x", "enforcement": "Deny", "remedy": "Do less."}, Subjects: subjects, Timestamp: at,
+			},
+			{Source: "virtward", Policy: "broken", Result: "error", Description: "boom", Subjects: subjects, Timestamp: at},
+			{
+				Source: "virtward/rules", Policy: "arm64-disk-bus", Category: "virtward", Result: "warn", Description: "sata",
+				Properties: map[string]string{"field": "spec.x"}, Subjects: subjects, Timestamp: at,
+			},
+		},
+	}
+	got := Build(circumstances(then), "prod", view, nil)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("the report (-want +got):\n%s", diff)
+	}
+
+	view.Results = append(view.Results, held("cap", "new", "too much"))
+	later := Build(circumstances(then.Add(time.Hour)), "prod", view, got)
+	var times []int64
+	for i := range later.Results {
+		times = append(times, later.Results[i].Timestamp.Seconds-then.Unix())
+	}
+	if diff := cmp.Diff([]int64{0, 0, 0, 3600}, times); diff != "" {
+		t.Errorf("what was known keeps its time (-want +got):\n%s", diff)
+	}
+	if Build(circumstances(then), "prod", &ledger.View{}, got) != nil {
+		t.Error("a namespace without objects gets a report")
+	}
+}
+
+func TestViolationsAreThoseOfPolicies(t *testing.T) {
+	rule, undecided := held("arm64-disk-bus", "db", "sata"), held("broken", "db", "boom")
+	rule.BuiltIn, undecided.Outcome = true, ledger.Error
+	view := &ledger.View{Objects: 1, Results: []ledger.Held{held("cap", "db", "too much"), rule, undecided}}
+	got, whole := Violations(Build(circumstances(then), "prod", view, nil))
+	if diff := cmp.Diff(map[Violation]bool{{"cap", "VirtualMachine", "db"}: true}, got); diff != "" || !whole {
+		t.Errorf("whole %t, violations (-want +got):\n%s", whole, diff)
+	}
+	view.Left = 1
+	if _, whole := Violations(Build(circumstances(then), "prod", view, nil)); whole {
+		t.Error("a report with results left out is whole")
+	}
+	if got, whole := Violations(nil); len(got) != 0 || !whole {
+		t.Errorf("no report says %v, whole %t", got, whole)
+	}
+}
+
+// store is one over a fake API server, which counts what is written.
+func store(t *testing.T, refuse func(verb string) error, objects ...client.Object) (*Store, map[string]int) {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{openreports.Install, metav1.AddMetaToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written := map[string]int{}
+	ask := func(verb string) error {
+		written[verb]++
+		if refuse == nil {
+			return nil
+		}
+		return refuse(verb)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
+			if err := ask("create"); err != nil {
+				return err
+			}
+			return c.Create(ctx, o, options...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.UpdateOption) error {
+			if err := ask("update"); err != nil {
+				return err
+			}
+			return c.Update(ctx, o, options...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.DeleteOption) error {
+			if err := ask("delete"); err != nil {
+				return err
+			}
+			return c.Delete(ctx, o, options...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, o client.ObjectList, options ...client.ListOption) error {
+			if refuse != nil {
+				if err := refuse("list"); err != nil {
+					return err
+				}
+			}
+			return c.List(ctx, o, options...)
+		},
+	}).Build()
+	return &Store{Client: c}, written
+}
+
+func TestPutWritesWhatDiffers(t *testing.T) {
+	s, written := store(t, nil)
+	view := &ledger.View{Objects: 1, Results: []ledger.Held{held("cap", "db", "too much")}}
+	put := func(now time.Time) *openreports.Report {
+		t.Helper()
+		before, err := s.Put(t.Context(), "prod", func(before *openreports.Report) *openreports.Report {
+			return Build(circumstances(now), "prod", view, before)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return before
+	}
+	if before := put(then); before != nil {
+		t.Errorf("there was a report before: %v", before)
+	}
+	before := put(then.Add(time.Hour)) // nothing differs
+	if before == nil || len(before.Results) != 1 {
+		t.Fatalf("the report before is %v", before)
+	}
+	before.Labels["team"] = "blue" // somebody adds a label
+	if err := s.Client.Update(t.Context(), before); err != nil {
+		t.Fatal(err)
+	}
+	view.Results, view.Left = append(view.Results, held("cap", "new", "too much")), 3
+	put(then)
+	view.Left = 0
+	put(then)
+	now := &openreports.Report{}
+	if err := s.Client.Get(t.Context(), client.ObjectKey{Namespace: "prod", Name: Name}, now); err != nil {
+		t.Fatal(err)
+	}
+	if len(now.Results) != 2 || now.Labels["team"] != "blue" || len(now.Annotations) != 0 {
+		t.Errorf("%d results, labels %v, annotations %v", len(now.Results), now.Labels, now.Annotations)
+	}
+	namespaces, err := s.Namespaces(t.Context())
+	if diff := cmp.Diff([]string{"prod"}, namespaces); diff != "" || err != nil {
+		t.Errorf("%v, namespaces (-want +got):\n%s", err, diff)
+	}
+	view.Objects = 0
+	put(then)
+	put(then)
+	if diff := cmp.Diff(map[string]int{"create": 1, "update": 3, "delete": 1}, written); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+}
+
+func TestPutLeavesAForeignReportAlone(t *testing.T) {
+	foreign := &openreports.Report{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: Name, Labels: map[string]string{ManagedByLabel: "kyverno"}}}
+	s, written := store(t, nil, foreign)
+	_, err := s.Put(t.Context(), "prod", func(*openreports.Report) *openreports.Report { return nil })
+	if !errors.Is(err, ErrForeign) || len(written) != 0 {
+		t.Errorf("got %v, written %v", err, written)
+	}
+	if namespaces, err := s.Namespaces(t.Context()); len(namespaces) != 0 || err != nil {
+		t.Errorf("it is taken for ours: %v, %v", namespaces, err)
+	}
+}
+
+func TestPutAndANamespaceThatGoes(t *testing.T) {
+	going := apierrors.NewForbidden(schema.GroupResource{Resource: "reports"}, Name, errors.New("the namespace is being terminated"))
+	going.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, c := range map[string]struct {
+		answer error
+		want   string
+	}{
+		"it is terminating": {going, ""},
+		"it is gone":        {apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "prod"), ""},
+		"we may not":        {apierrors.NewForbidden(schema.GroupResource{Resource: "reports"}, Name, errors.New("no")), "writing the Report of namespace prod: reports \"virtward\" is forbidden: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := store(t, func(string) error { return c.answer })
+			_, err := s.Put(t.Context(), "prod", func(*openreports.Report) *openreports.Report {
+				return Build(circumstances(then), "prod", &ledger.View{Objects: 1}, nil)
+			})
+			if got := fmt.Sprint(err); (c.want == "") != (err == nil) || c.want != "" && got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestAvailable(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer error
+		want   bool
+		err    string
+	}{
+		"there is the kind":     {nil, true, ""},
+		"there is no such kind": {&meta.NoKindMatchError{}, false, ""},
+		"it has just gone":      {apierrors.NewNotFound(schema.GroupResource{}, ""), false, ""},
+		"nobody answers":        {errors.New("refused"), false, "asking for OpenReports: refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := store(t, func(string) error { return c.answer })
+			got, err := s.Available(t.Context())
+			if got != c.want || (err == nil) != (c.err == "") || err != nil && err.Error() != c.err {
+				t.Errorf("got %t, %v", got, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,109 @@
+package reports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pageSize is how many Reports are asked for at once; of their contents, nothing.
+const pageSize = 500
+
+// ErrForeign says that the name of our Report is taken by somebody else's, which is left alone.
+var ErrForeign = errors.New("the name is taken by a Report that is not Virtward's")
+
+// Store is where Reports are kept: the API server. Its client has no cache, and knows the kinds of OpenReports.
+type Store struct {
+	Client client.Client
+}
+
+// Available tells whether the cluster has OpenReports.
+func (s *Store) Available(ctx context.Context) (bool, error) {
+	list := metadataList()
+	err := s.Client.List(ctx, list, client.Limit(1))
+	if absent(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking for OpenReports: %w", err)
+	}
+	return true, nil
+}
+
+func absent(err error) bool { return meta.IsNoMatchError(err) || apierrors.IsNotFound(err) }
+
+func metadataList() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(openreports.SchemeGroupVersion.WithKind("ReportList"))
+	return list
+}
+
+// Namespaces are those with a Report of ours, sorted.
+func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
+	var names []string
+	for from, more := "", true; more; {
+		list := metadataList()
+		err := s.Client.List(ctx, list, client.MatchingLabels{ManagedByLabel: ManagedBy}, client.Limit(pageSize), client.Continue(from))
+		if absent(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing Reports: %w", err)
+		}
+		for i := range list.Items {
+			if list.Items[i].Name == Name {
+				names = append(names, list.Items[i].Namespace)
+			}
+		}
+		from, more = list.Continue, list.Continue != ""
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// Put makes the Report of a namespace what build says, given the one before: nil if there is none, and nil if there
+// is to be none. It returns the one before. A namespace that is going away needs no Report.
+func (s *Store) Put(ctx context.Context, namespace string, build func(before *openreports.Report) *openreports.Report) (*openreports.Report, error) {
+	before := &openreports.Report{}
+	err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: Name}, before)
+	switch {
+	case absent(err):
+		before = nil
+	case err != nil:
+		return nil, fmt.Errorf("reading the Report of namespace %s: %w", namespace, err)
+	case before.Labels[ManagedByLabel] != ManagedBy:
+		return nil, fmt.Errorf("the Report %s/%s: %w", namespace, Name, ErrForeign)
+	}
+	if err := s.write(ctx, before, build(before)); err != nil {
+		return before, fmt.Errorf("writing the Report of namespace %s: %w", namespace, err)
+	}
+	return before, nil
+}
+
+func (s *Store) write(ctx context.Context, before, wanted *openreports.Report) error {
+	switch {
+	case before == nil && wanted == nil:
+		return nil
+	case before == nil:
+		err := s.Client.Create(ctx, wanted)
+		if absent(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+			return nil
+		}
+		return err
+	case wanted == nil:
+		return client.IgnoreNotFound(s.Client.Delete(ctx, before, client.Preconditions{UID: &before.UID}))
+	}
+	stored, same := merged(before, wanted)
+	if same {
+		return nil
+	}
+	return client.IgnoreNotFound(s.Client.Update(ctx, stored)) // with the version that was read: a change in between is a conflict
+}

@@ -1,0 +1,228 @@
+package chart
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policies/library"
+	"github.com/virtward/virtward/test/controlplane"
+)
+
+const kindPolicy = "VirtualMachinePolicy"
+
+// policyKind is what an API server has once the definitions are installed.
+var policyKind = []string{"policy.virtward.io/v1alpha1/" + kindPolicy}
+
+// installedPolicies are the policies among objects, by name.
+func installedPolicies(t *testing.T, objects []client.Object) map[string]*policyv1alpha1.VirtualMachinePolicy {
+	t.Helper()
+	found := map[string]*policyv1alpha1.VirtualMachinePolicy{}
+	for _, object := range every[*unstructured.Unstructured](objects) {
+		if object.GetKind() != kindPolicy {
+			continue
+		}
+		checkLabels(t, object)
+		policy := &policyv1alpha1.VirtualMachinePolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, policy, true); err != nil {
+			t.Fatalf("%s: %v", object.GetName(), err)
+		}
+		found[policy.Name] = policy
+	}
+	return found
+}
+
+func checkLabels(t *testing.T, object *unstructured.Unstructured) {
+	t.Helper()
+	if got := object.GetLabels()["app.kubernetes.io/part-of"]; got != "virtward" || object.GetNamespace() != "" {
+		t.Errorf("%s is part of %q, in the namespace %q", object.GetName(), got, object.GetNamespace())
+	}
+}
+
+// Every policy of the library can be installed; it is the one of the library, but that it only reports.
+func TestLibrary(t *testing.T) {
+	env, err := cel.NewEnvironment()
+	must(t, err)
+	chosen := map[string]any{}
+	for _, entry := range library.All() {
+		chosen[entry.Name] = map[string]any{}
+	}
+	values, err := json.Marshal(chosen)
+	must(t, err)
+	got := installedPolicies(t, renderFor(t, policyKind, "library.policies="+string(values)))
+	if len(got) != len(chosen) {
+		t.Errorf("%d policies of %d are installed", len(got), len(chosen))
+	}
+	for _, entry := range library.All() {
+		policy := got[entry.Name]
+		if policy == nil {
+			t.Errorf("%s is not installed", entry.Name)
+			continue
+		}
+		want := entry.Policy.DeepCopy()
+		want.Spec.Enforcement = policyv1alpha1.PolicyAudit
+		if diff := cmp.Diff(inJSON(t, want.Spec), inJSON(t, policy.Spec)); diff != "" {
+			t.Errorf("%s (-library +chart):\n%s", entry.Name, diff)
+		}
+		if _, problems := policies.Compile(env, policy, nil); len(problems) > 0 {
+			t.Errorf("%s: %v", entry.Name, problems)
+		}
+	}
+}
+
+func inJSON(t *testing.T, value any) any {
+	t.Helper()
+	text, err := json.Marshal(value)
+	must(t, err)
+	var plain any
+	must(t, json.Unmarshal(text, &plain))
+	return plain
+}
+
+// None is installed that was not asked for, and none where the API server does not have the kind yet.
+func TestLibraryIsOff(t *testing.T) {
+	if got := installedPolicies(t, renderFor(t, policyKind)); len(got) != 0 {
+		t.Errorf("nobody asked for %v", got)
+	}
+	if got := installedPolicies(t, render(t, `library.policies={"memory-cap":{}}`)); len(got) != 0 {
+		t.Errorf("without the kind, there is %v", got)
+	}
+}
+
+// The values choose the enforcement, and replace single parameters.
+func TestLibraryValues(t *testing.T) {
+	got := installedPolicies(t, renderFor(t, policyKind, `library.policies={
+		"vcpu-cap": {"enforcement": "Deny", "params": {"max": 1000000}},
+		"network-bindings-allowed": {"enforcement": "Warn", "params": {"pod": []}},
+		"uefi-secure-boot": {"params": {"secureBoot": false}}}`))
+	for name, want := range map[string]struct {
+		enforcement policyv1alpha1.PolicyEnforcement
+		values      string
+	}{
+		"vcpu-cap":                 {policyv1alpha1.PolicyDeny, `{"max":1000000}`},
+		"network-bindings-allowed": {policyv1alpha1.PolicyWarn, `{"others":["bridge","sriov"],"pod":[]}`},
+		"uefi-secure-boot":         {policyv1alpha1.PolicyAudit, `{"secureBoot":false}`},
+	} {
+		policy := got[name]
+		if policy == nil {
+			t.Errorf("%s is not installed", name)
+			continue
+		}
+		if policy.Spec.Enforcement != want.enforcement || string(policy.Spec.Params.Values.Raw) != want.values {
+			t.Errorf("%s: %s with %s, want %s with %s", name, policy.Spec.Enforcement, policy.Spec.Params.Values.Raw, want.enforcement, want.values)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("%d policies are installed, not 3", len(got))
+	}
+}
+
+// What is not in the library, or not a parameter, is refused before anything is changed.
+func TestLibraryRefuses(t *testing.T) {
+	for value, want := range map[string]string{
+		`{"memory":{}}`:                                     "at '/library/policies': additional properties 'memory' not allowed",
+		`{"memory-cap":{"enforce":true}}`:                   "at '/library/policies/memory-cap': additional properties 'enforce' not allowed",
+		`{"memory-cap":{"enforcement":"deny"}}`:             "at '/library/policies/memory-cap/enforcement': value must be one of 'Audit', 'Warn', 'Deny'",
+		`{"memory-cap":{"params":{"maximum":"8Gi"}}}`:       "at '/library/policies/memory-cap/params': additional properties 'maximum' not allowed",
+		`{"memory-cap":{"params":{"max":8}}}`:               "at '/library/policies/memory-cap/params/max': got number, want string",
+		`{"memory-cap":{"params":{"max":"8 GB"}}}`:          "at '/library/policies/memory-cap/params/max': '8 GB' does not match pattern",
+		`{"disk-bus-virtio":{"params":{"buses":["ide"]}}}`:  "at '/library/policies/disk-bus-virtio/params/buses/0': value must be one of 'virtio', 'sata', 'scsi', 'usb'",
+		`{"mac-address-permission":{"params":{}}}`:          "at '/library/policies/mac-address-permission': additional properties 'params' not allowed",
+		`{"labels-required":{"params":{"labels":[{}]}}}`:    "at '/library/policies/labels-required/params/labels/0': missing property 'key'",
+		`{"vcpu-cap":{"params":{"max":0}}}`:                 "at '/library/policies/vcpu-cap/params/max': minimum: got 0, want 1",
+		`{"disk-bus-virtio":{"params":{"buses":"virtio"}}}`: "at '/library/policies/disk-bus-virtio/params/buses': got string, want array",
+	} {
+		output, err := helm(t, "template", release, folder, "--namespace", namespace, "--set-json", "library.policies="+value)
+		if err == nil || !strings.Contains(output, want) {
+			t.Errorf("%s: %v, want %q in\n%s", value, err, want, output)
+		}
+	}
+}
+
+// Policies are written by the second release, and by a later one they change and go. Nobody serves the webhooks here:
+// where policies are written the checks are switched off.
+func TestLibraryInstallation(t *testing.T) {
+	started, err := controlplane.Start(t.Context(), controlplane.Options{})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := started.Stop(); err != nil {
+			t.Errorf("stopping the control plane: %v", err)
+		}
+	})
+	i := &installation{ctx: t.Context(), controlPlane: started, client: started.Client()}
+	with := func(checks bool, chosen map[string]any) {
+		t.Helper()
+		i.install(t, map[string]any{"checks": map[string]any{"enabled": checks}, "library": map[string]any{"policies": chosen}})
+	}
+	says := func(want string) {
+		t.Helper()
+		if notes := i.helm(t, "get", "notes", release, "--namespace", namespace); !strings.Contains(notes, want) {
+			t.Errorf("the notes do not say %q, but:\n%s", want, notes)
+		}
+	}
+	two := map[string]any{"memory-cap": map[string]any{}, "disk-bus-virtio": map[string]any{"enforcement": "Warn"}}
+
+	with(true, two)
+	says("THE POLICIES OF library.policies ARE NOT INSTALLED YET: disk-bus-virtio, memory-cap.")
+	i.hasPolicies(t)
+
+	with(false, map[string]any{}) // what a release takes away goes last
+	with(false, two)
+	says("disk-bus-virtio (Warn)\n  memory-cap (Audit)\n")
+	i.hasPolicies(t, `disk-bus-virtio Warn {"buses":["virtio"]}`, `memory-cap Audit {"max":"64Gi"}`)
+
+	with(false, map[string]any{"memory-cap": map[string]any{"enforcement": "Deny", "params": map[string]any{"max": "32Gi"}}})
+	i.hasPolicies(t, `memory-cap Deny {"max":"32Gi"}`)
+
+	must(t, i.controlPlane.UninstallChart(i.ctx, controlplane.Chart{Release: release, Namespace: namespace}))
+	i.hasPolicies(t)
+
+	// The kind has stayed, but nobody answers yet: a policy would make the installation fail.
+	with(true, two)
+	says("ARE NOT INSTALLED YET")
+	i.hasPolicies(t)
+	policy := untyped("policy.virtward.io/v1alpha1", kindPolicy, "by-hand")
+	policy.Object["spec"] = map[string]any{"enforcement": "Audit", "validations": []any{map[string]any{"expression": "true", "message": "never"}}}
+	i.eventually(t, "the webhook is asked about a policy", func() error {
+		if err := i.client.Create(context.WithoutCancel(i.ctx), policy.DeepCopy(), client.DryRunAll); !apierrors.IsInternalError(err) {
+			return fmt.Errorf("want a refusal because nobody answers, got: %w", err)
+		}
+		return nil
+	})
+}
+
+// hasPolicies fails unless the policies of the cluster are these, each with its enforcement and its parameters.
+func (i *installation) hasPolicies(t *testing.T, want ...string) {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("policy.virtward.io/v1alpha1")
+	list.SetKind(kindPolicy + "List")
+	must(t, i.client.List(i.ctx, list))
+	var got []string
+	for n := range list.Items {
+		checkLabels(t, &list.Items[n])
+		enforcement, _, err := unstructured.NestedString(list.Items[n].Object, "spec", "enforcement")
+		must(t, err)
+		params, _, err := unstructured.NestedMap(list.Items[n].Object, "spec", "params", "values")
+		must(t, err)
+		text, err := json.Marshal(params)
+		must(t, err)
+		got = append(got, fmt.Sprintf("%s %s %s", list.Items[n].GetName(), enforcement, text))
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+}

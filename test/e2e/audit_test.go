@@ -1,0 +1,377 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/controllers/reports"
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/controlplane"
+)
+
+// memoryCap is a policy on the effective memory.
+const memoryCap = `
+title: Memory is at most 8Gi
+category: resources
+severity: high
+enforcement: Warn
+validations:
+- expression: quantity(vm.spec.domain.memory.guest).compareTo(quantity('8Gi')) <= 0
+  messageExpression: "'there are ' + vm.spec.domain.memory.guest + ' of memory, at most 8Gi are allowed'"
+  fieldPath: spec.domain.memory.guest
+`
+
+// policyObject is a VirtualMachinePolicy that is not applied yet.
+func policyObject(name, spec string) *unstructured.Unstructured {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}}}
+	object.SetGroupVersionKind(policyv1alpha1.GroupVersion.WithKind("VirtualMachinePolicy"))
+	fields := map[string]any{}
+	Expect(yaml.Unmarshal([]byte(spec), &fields)).To(Succeed())
+	object.Object["spec"] = fields
+	return object
+}
+
+// statusOf is the status of a policy.
+func statusOf(ctx context.Context, name string) (*policyv1alpha1.VirtualMachinePolicyStatus, error) {
+	object := policyObject(name, "{}")
+	if err := admin.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+		return nil, err
+	}
+	policy := &policyv1alpha1.VirtualMachinePolicy{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy)
+	return &policy.Status, err
+}
+
+var _ = Describe("The audit", Serial, Ordered, func() {
+	const namespace, quiet = "audited", "audited-quiet"
+	var first, second *controlplane.Virtward
+	var metricsPort, secondPort int
+	var reporter client.Client
+
+	// begin runs the controller with the metrics on a port.
+	begin := func(ctx context.Context, metrics int, more ...string) *controlplane.Virtward {
+		GinkgoHelper()
+		v, err := cluster.RunVirtward(ctx, controlplane.Workload{
+			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardController,
+			Args: append([]string{
+				"--audit-min-interval=100ms", "--audit-delay=200ms", "--lease-duration=3s", fmt.Sprintf("--metrics-address=:%d", metrics),
+			}, more...),
+		})
+		Expect(err).NotTo(HaveOccurred())
+		return v
+	}
+	// gauge is the sum of the samples of a metric with some labels; -1 if there are none.
+	gauge := func(g Gomega, ctx context.Context, port int, name string, labels map[string]string) float64 {
+		GinkgoHelper()
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		response, err := http.DefaultClient.Do(request)
+		g.Expect(err).NotTo(HaveOccurred())
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		g.Expect(err).NotTo(HaveOccurred())
+		parser := expfmt.NewTextParser(model.UTF8Validation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(string(body)))
+		g.Expect(err).NotTo(HaveOccurred())
+		sum, found := 0.0, false
+	samples:
+		for _, m := range families[name].GetMetric() {
+			for key, want := range labels {
+				matches := false
+				for _, l := range m.GetLabel() {
+					matches = matches || l.GetName() == key && l.GetValue() == want
+				}
+				if !matches {
+					continue samples
+				}
+			}
+			sum, found = sum+m.GetGauge().GetValue(), true
+		}
+		if !found {
+			return -1
+		}
+		return sum
+	}
+	violations := func(g Gomega, ctx context.Context, port int, policy string) float64 {
+		GinkgoHelper()
+		return gauge(g, ctx, port, "virtward_policy_violations", map[string]string{"policy": policy})
+	}
+	soon := func(ctx context.Context, check func(g Gomega, ctx context.Context)) {
+		GinkgoHelper()
+		Eventually(check).WithContext(ctx).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}
+	report := func(g Gomega, ctx context.Context, namespace string) *openreports.Report {
+		GinkgoHelper()
+		r := &openreports.Report{}
+		g.Expect(reporter.Get(ctx, client.ObjectKey{Namespace: namespace, Name: reports.Name}, r)).To(Succeed())
+		return r
+	}
+	told := func(r *openreports.Report) []string {
+		var list []string
+		for i := range r.Results {
+			x := &r.Results[i]
+			list = append(list, fmt.Sprintf("%s %s %s/%s %s", x.Result, x.Policy, x.Subjects[0].Kind, x.Subjects[0].Name, x.Properties["field"]))
+		}
+		return list
+	}
+	events := func(ctx context.Context, namespace, reason, name string) []corev1.Event {
+		GinkgoHelper()
+		list := &corev1.EventList{}
+		Expect(admin.List(ctx, list, client.InNamespace(namespace))).To(Succeed())
+		var found []corev1.Event
+		for i := range list.Items {
+			if list.Items[i].Reason == reason && list.Items[i].InvolvedObject.Name == name {
+				found = append(found, list.Items[i])
+			}
+		}
+		return found
+	}
+	vm := func(name, memory string) *build.VMBuilder {
+		return build.VMOf(build.VMI(name).Namespace(namespace).Memory(memory))
+	}
+
+	BeforeAll(func(ctx SpecContext) {
+		scheme, err := controlplane.Scheme()
+		Expect(err).NotTo(HaveOccurred())
+		Expect(openreports.Install(scheme)).To(Succeed())
+		reporter, err = client.New(cluster.Config(), client.Options{Scheme: scheme})
+		Expect(err).NotTo(HaveOccurred())
+		for _, name := range []string{namespace, quiet} {
+			Expect(cluster.EnsureNamespace(ctx, name)).To(Succeed())
+		}
+		instancetype := &instancetypev1beta1.VirtualMachineClusterInstancetype{
+			ObjectMeta: metav1.ObjectMeta{Name: "audited-16g"},
+			Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{
+				CPU: instancetypev1beta1.CPUInstancetype{Guest: 2}, Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse("16Gi")},
+			},
+		}
+		cleanUp(instancetype)
+		Expect(admin.Create(ctx, instancetype)).To(Succeed())
+		for _, vm := range []*kubevirtv1.VirtualMachine{vm("small", "2Gi").Obj(), vm("expanded", "1Gi").Instancetype("audited-16g").Obj()} {
+			cleanUp(vm)
+			Expect(admin.Create(ctx, vm)).To(Succeed())
+		}
+		metricsPort, err = cluster.TakePort()
+		Expect(err).NotTo(HaveOccurred())
+		first = begin(ctx, metricsPort)
+		DeferCleanup(func() {
+			Expect(first.Stop()).To(Succeed())
+			if second != nil {
+				Expect(second.Stop()).To(Succeed())
+			}
+		})
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(gauge(g, ctx, metricsPort, "virtward_audit_objects", nil)).To(BeNumerically(">=", 2))
+		})
+		policy := policyObject("audited-memory", memoryCap)
+		cleanUp(policy)
+		Expect(admin.Create(ctx, policy)).To(Succeed())
+	})
+
+	It("finds VMs that were there before the policy, in a cluster without OpenReports", func(ctx SpecContext) {
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(violations(g, ctx, metricsPort, "audited-memory")).To(Equal(1.0))
+			status, err := statusOf(ctx, "audited-memory")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(status.Violations).To(HaveValue(Equal(int64(1))))
+			g.Expect(status.LastAudit).NotTo(BeNil())
+		})
+		status, err := statusOf(ctx, "audited-memory")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(status.ObservedGeneration).To(Equal(int64(1)))
+		for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
+			found := meta.FindStatusCondition(status.Conditions, kind)
+			Expect(found).NotTo(BeNil())
+			Expect([]any{found.Status, found.Reason, found.ObservedGeneration}).To(Equal([]any{metav1.ConditionTrue, policyv1alpha1.PolicyReasonInOrder, int64(1)}))
+		}
+		Expect(status.Auditable).To(HaveValue(BeTrue()))
+		Expect(status.EnforcedBy).To(ConsistOf(policyv1alpha1.PolicyByWebhook))
+		Expect(status.EstimatedCost).To(HaveValue(BeNumerically(">", 0)))
+		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments(namespace, "PolicyViolation", "expanded").
+			Should(HaveLen(1), "the violation is new to the leader")
+		Expect(events(ctx, namespace, "PolicyViolation", "expanded")[0].Message).To(HavePrefix(
+			"spec.instancetype.name: Invalid value: \"16Gi\": there are 16Gi of memory, at most 8Gi are allowed (VirtualMachineClusterInstancetype audited-16g sets domain.memory.guest by its spec.memory.guest) [virtward/policy/audited-memory]"))
+		Expect(events(ctx, namespace, "PolicyViolation", "small")).To(BeEmpty())
+	})
+
+	It("writes a report of each namespace once there are OpenReports", func(ctx SpecContext) {
+		files, err := filepath.Glob("../../charts/virtward/openreports/*.yaml")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(files).To(HaveLen(2))
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			Expect(err).NotTo(HaveOccurred())
+			definition := &apiextensionsv1.CustomResourceDefinition{}
+			Expect(yaml.UnmarshalStrict(content, definition)).To(Succeed())
+			Expect(cluster.InstallCRDs(ctx, definition)).To(Succeed())
+		}
+		Expect(admin.Create(ctx, vm("large", "9Gi").Obj())).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			r := report(g, ctx, namespace)
+			g.Expect(told(r)).To(Equal([]string{
+				"warn audited-memory VirtualMachine/expanded spec.instancetype.name",
+				"warn audited-memory VirtualMachine/large spec.template.spec.domain.memory.guest",
+			}))
+			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 1, Warn: 2}))
+			g.Expect(r.Results[0].Description).To(ContainSubstring("there are 16Gi of memory, at most 8Gi are allowed"))
+			g.Expect([]string{string(r.Results[0].Severity), r.Results[0].Category, r.Results[0].Source}).To(Equal([]string{"high", "resources", "virtward"}))
+		})
+		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments(namespace, "PolicyViolation", "large").Should(HaveLen(1))
+		Expect(events(ctx, namespace, "PolicyViolation", "expanded")).To(HaveLen(1), "what is known is not told again")
+	})
+
+	It("leaves a report of somebody else alone, and says so in a metric", func(ctx SpecContext) {
+		foreign := &openreports.Report{ObjectMeta: metav1.ObjectMeta{Namespace: quiet, Name: reports.Name}, Source: "somebody"}
+		Expect(reporter.Create(ctx, foreign)).To(Succeed())
+		other := build.VMOf(build.VMI("other").Namespace(quiet).Memory("10Gi")).Obj()
+		cleanUp(other)
+		Expect(admin.Create(ctx, other)).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(violations(g, ctx, metricsPort, "audited-memory")).To(Equal(3.0))
+			g.Expect(gauge(g, ctx, metricsPort, "virtward_audit_foreign_reports", nil)).To(Equal(1.0))
+		})
+		r := report(Default, ctx, quiet)
+		Expect(r.Source).To(Equal("somebody"))
+		Expect(r.Results).To(BeEmpty())
+		Expect(reporter.Delete(ctx, r)).To(Succeed())
+	})
+
+	It("forgets a violation that is mended", func(ctx SpecContext) {
+		large := vm("large", "9Gi").Obj()
+		Expect(change(ctx, admin, large, func() {
+			mended := resource.MustParse("8Gi")
+			large.Spec.Template.Spec.Domain.Memory.Guest = &mended
+		})).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			r := report(g, ctx, namespace)
+			g.Expect(told(r)).To(Equal([]string{"warn audited-memory VirtualMachine/expanded spec.instancetype.name"}))
+			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1}))
+			g.Expect(violations(g, ctx, metricsPort, "audited-memory")).To(Equal(1.0))
+			status, err := statusOf(ctx, "audited-memory")
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(status.Violations).To(HaveValue(Equal(int64(1))))
+		})
+	})
+
+	It("judges again when an instancetype changes", func(ctx SpecContext) {
+		instancetype := &instancetypev1beta1.VirtualMachineClusterInstancetype{ObjectMeta: metav1.ObjectMeta{Name: "audited-16g"}}
+		set := func(memory string) {
+			GinkgoHelper()
+			Expect(change(ctx, admin, instancetype, func() { instancetype.Spec.Memory.Guest = resource.MustParse(memory) })).To(Succeed())
+		}
+		set("4Gi")
+		soon(ctx, func(g Gomega, ctx context.Context) { g.Expect(told(report(g, ctx, namespace))).To(BeEmpty()) })
+		set("16Gi")
+		soon(ctx, func(g Gomega, ctx context.Context) { g.Expect(told(report(g, ctx, namespace))).To(HaveLen(1)) })
+	})
+
+	It("says what is wrong with a policy, and is not kept from the others", func(ctx SpecContext) {
+		broken := policyObject("audited-broken", memoryCap)
+		cleanUp(broken)
+		Expect(admin.Create(ctx, broken)).To(Succeed())
+		// The webhook refuses such a policy: it comes from a time before, or while the webhook was away.
+		without(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{}, checks)
+		Eventually(func(ctx context.Context) error {
+			return change(ctx, admin, broken, func() {
+				Expect(unstructured.SetNestedSlice(broken.Object, []any{map[string]any{
+					"expression": "vm.spec.domain.memmory.guest != ''", "message": "no memory",
+				}}, "spec", "validations")).To(Succeed())
+			})
+		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			status, err := statusOf(ctx, "audited-broken")
+			g.Expect(err).NotTo(HaveOccurred())
+			found := meta.FindStatusCondition(status.Conditions, policyv1alpha1.PolicyCompiled)
+			g.Expect(found).NotTo(BeNil())
+			g.Expect(found.Status).To(Equal(metav1.ConditionFalse))
+			g.Expect(found.Reason).To(Equal(policyv1alpha1.PolicyReasonProblems))
+			g.Expect(status.Problems).NotTo(BeEmpty())
+			g.Expect(status.Problems[0].Field).To(Equal("spec.validations[0].expression"))
+			g.Expect(status.Problems[0].Line).To(Equal(int32(1)))
+			g.Expect(status.Problems[0].Message).To(ContainSubstring("memmory"))
+			g.Expect(meta.IsStatusConditionFalse(status.Conditions, policyv1alpha1.PolicyReady)).To(BeTrue())
+			r := report(g, ctx, namespace)
+			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1, Skip: 1}), "what is broken is not asked")
+			g.Expect(status.Auditable).To(HaveValue(BeFalse()))
+			g.Expect(status.Violations).To(BeNil())
+			g.Expect(told(r)).To(ContainElement("warn audited-memory VirtualMachine/expanded spec.instancetype.name"))
+		})
+		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments("default", "NotCompiled", "audited-broken").Should(HaveLen(1))
+		Expect(admin.Delete(ctx, broken)).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(report(g, ctx, namespace).Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1}))
+		})
+	})
+
+	It("goes on in another replica when the one that leads is killed", func(ctx SpecContext) {
+		var err error
+		secondPort, err = cluster.TakePort()
+		Expect(err).NotTo(HaveOccurred())
+		health, err := cluster.TakePort()
+		Expect(err).NotTo(HaveOccurred())
+		began := time.Now()
+		second = begin(ctx, secondPort, fmt.Sprintf("--health-address=:%d", health))
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(violations(g, ctx, secondPort, "audited-memory")).To(Equal(-1.0), "it does not lead")
+		})
+
+		Expect(admin.Create(ctx, vm("late", "12Gi").Obj())).To(Succeed())
+		first.Kill() // maybe while it judges
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(violations(g, ctx, secondPort, "audited-memory")).To(Equal(2.0))
+			g.Expect(told(report(g, ctx, namespace))).To(Equal([]string{
+				"warn audited-memory VirtualMachine/expanded spec.instancetype.name",
+				"warn audited-memory VirtualMachine/late spec.template.spec.domain.memory.guest",
+			}))
+		})
+		for _, name := range []string{"expanded", "large"} {
+			found := events(ctx, namespace, "PolicyViolation", name)
+			Expect(found).NotTo(BeEmpty())
+			for _, e := range found {
+				Expect(e.LastTimestamp.After(began)).To(BeFalse(), "a new leader tells nothing that the report says already")
+			}
+		}
+	})
+
+	It("forgets a policy that is deleted, and a namespace without virtual machines", func(ctx SpecContext) {
+		Expect(admin.Delete(ctx, policyObject("audited-memory", "{}"))).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			r := report(g, ctx, namespace)
+			g.Expect(told(r)).To(BeEmpty())
+			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 4}))
+			g.Expect(violations(g, ctx, secondPort, "audited-memory")).To(Equal(-1.0))
+		})
+		Expect(admin.DeleteAllOf(ctx, &kubevirtv1.VirtualMachine{}, client.InNamespace(namespace))).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			err := reporter.Get(ctx, client.ObjectKey{Namespace: namespace, Name: reports.Name}, &openreports.Report{})
+			g.Expect(apierrors.IsNotFound(err)).To(BeTrue(), "%v", err)
+		})
+	})
+})
