@@ -49,10 +49,10 @@ var _ = Describe("Two replicas on a fresh Secret", Serial, func() {
 		var beside *controlplane.Virtward
 		go func() {
 			var err error
-			beside, err = pair.RunVirtward(ctx, controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Args: args})
+			beside, err = pair.RunVirtward(ctx, controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardService, Args: args})
 			started <- err
 		}()
-		_, err = pair.RunVirtward(ctx, controlplane.Workload{Namespace: controlplane.VirtwardNamespace})
+		_, err = pair.RunVirtward(ctx, controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardService})
 		Expect(err).NotTo(HaveOccurred())
 		Expect(<-started).To(Succeed())
 		for _, r := range []replica{first, second} {
