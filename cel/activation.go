@@ -75,7 +75,12 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 		}
 		return types.String(d.Requester), true
 	case varParams:
-		return a.once(&a.params, func() any { return typed(d.Params, a.scope.params) }), true
+		return a.once(&a.params, func() any {
+			if a.scope.values != nil {
+				return a.scope.values
+			}
+			return typed(d.Params, a.scope.params)
+		}), true
 	case varVariables:
 		return &a.variables, true
 	case varAuthorizer, varRequestResource:

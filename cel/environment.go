@@ -56,6 +56,7 @@ type Environment struct {
 	// variables are those with the same type in every scope.
 	variables map[string]*apicel.DeclType
 	bindings  map[string]*functions.Overload
+	patterns  *recent
 }
 
 // NewEnvironment reads the schemas. An error is a mistake in the program.
@@ -91,7 +92,7 @@ func NewEnvironment() (*Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the CEL environment: %w", err)
 	}
-	e := &Environment{base: base, kinds: kinds, types: all, shapes: &shapes{}, variables: map[string]*apicel.DeclType{}}
+	e := &Environment{base: base, kinds: kinds, types: all, shapes: &shapes{}, variables: map[string]*apicel.DeclType{}, patterns: newRecent()}
 	for _, v := range variables {
 		e.variables[v.name] = v.declared
 	}

@@ -268,6 +268,11 @@ func TestTypedParams(t *testing.T) {
 		if diff := cmp.Diff(want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", expression, err, diff)
 		}
+		own := scope(t, cel.ScopeOptions{Params: schema, Values: params})
+		got, err = evaluate(t, own, &cel.Documents{Params: map[string]any{"max": 0}}, expression)
+		if diff := cmp.Diff(want, got); err != nil || diff != "" {
+			t.Errorf("%s, with the scope's own: %v (-want +got):\n%s", expression, err, diff)
+		}
 	}
 	for expression, want := range map[string]string{
 		"params.maxx":      "1:7: undefined field 'maxx'; did you mean 'max'?",

@@ -45,7 +45,7 @@ func TestIssues(t *testing.T) {
 		"an escaped name":                          {nil, "vm.metadata.__namespace__", []string{"1:12: undefined field '__namespace__'; did you mean 'namespace'?"}},
 		"a quantity as a number":                   {nil, "vm.spec.domain.memory.guest > 4", []string{"1:29: found no matching overload for '_>_' applied to '(string, int)'"}},
 		"no such function":                         {nil, "vm.metadata.name.beginsWith('x')", []string{"1:28: undeclared reference to 'beginsWith'"}},
-		"a broken pattern":                         {nil, "vm.metadata.name.matches('[')", []string{"1:26: invalid matches argument"}},
+		"a broken pattern":                         {nil, "vm.metadata.name.matches('[')", []string{"1:26: invalid matches argument: error parsing regexp: missing closing ]: `[`"}},
 		"broken syntax":                            {nil, "vm.spec.\n  && true", []string{"2:3: Syntax error: no viable alternative at input '. &&'"}},
 		"several mistakes":                         {nil, "vm.spec.a == vm.spec.b", []string{"1:8: undefined field 'a'", "1:21: undefined field 'b'"}},
 		"nothing":                                  {nil, "", []string{"1:1: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"}},

@@ -36,7 +36,7 @@ func (p *Program) Observe(a *Activation) []Part {
 	}
 	run, err := p.scope.main.env.Program(p.ast,
 		celgo.EvalOptions(celgo.OptTrackState),
-		celgo.CustomDecoratorV2(p.scope.environment.guard(p.ast.NativeRep(), patterns{})))
+		celgo.CustomDecoratorV2(p.scope.environment.guard(p.ast.NativeRep(), p.scope.environment.newPatterns())))
 	if err != nil {
 		return nil
 	}

@@ -3,11 +3,13 @@ package cel
 import (
 	"regexp"
 	"regexp/syntax"
+	"strings"
 
 	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
+	"k8s.io/utils/lru"
 )
 
 // Kubernetes charges for a regular expression by its length, but (a{30}){30} is short and has a thousand states, and
@@ -41,19 +43,50 @@ func statesOf(text string) (uint64, error) {
 	return uint64(len(program.Inst)), nil
 }
 
-// patterns are the literals among the patterns of a program, which are compiled with it.
-type patterns map[string]pattern
+// patterns are those of a program.
+type patterns struct {
+	// literals are compiled with the program.
+	literals map[string]pattern
+	// others are parameters for the most part, and so are the same again and again.
+	others *recent
+}
+
+func (e *Environment) newPatterns() patterns { return patterns{map[string]pattern{}, e.patterns} }
+
+// recent are patterns that were used lately, by any program. Remembering them saves time, and nobody is charged less.
+type recent struct{ cache *lru.Cache }
+
+// Bounds of what is remembered: that many patterns, of that many bytes and states at most.
+const (
+	maxRecent       = 256
+	maxRecentText   = 1 << 10
+	maxRecentStates = 1 << 10
+)
+
+func newRecent() *recent { return &recent{lru.New(maxRecent)} }
+
+// compiled is a pattern.
+func (r *recent) compiled(text string) (pattern, error) {
+	if known, ok := r.cache.Get(text); ok {
+		return known.(pattern), nil
+	}
+	made, err := compilePattern(text)
+	if err == nil && len(text) <= maxRecentText && made.states <= maxRecentStates {
+		r.cache.Add(strings.Clone(text), made)
+	}
+	return made, err
+}
 
 // states of a pattern, which is compiled for it if it is no literal.
 func (p patterns) states(text string) uint64 {
-	if known, ok := p[text]; ok {
+	if known, ok := p.literals[text]; ok {
 		return known.states
 	}
-	states, err := statesOf(text)
+	made, err := p.others.compiled(text)
 	if err != nil {
 		return 0 // and there was no match
 	}
-	return states + uint64(len(text))/charsPerUnit // compiling it took time as well
+	return made.states + uint64(len(text))/charsPerUnit // compiling it took time as well
 }
 
 // matchWork is what one match of a text takes.
@@ -81,7 +114,7 @@ func (p patterns) matching(call interpreter.InterpretableCall) (functions.Functi
 			if err != nil {
 				return nil, err
 			}
-			p[string(text)] = compiled
+			p.literals[string(text)] = compiled
 		}
 	}
 	return func(args ...ref.Val) ref.Val {
@@ -90,13 +123,13 @@ func (p patterns) matching(call interpreter.InterpretableCall) (functions.Functi
 		if !ok || !alsoOK {
 			return types.NoSuchOverloadErr()
 		}
-		compiled, known := p[string(written)]
+		compiled, known := p.literals[string(written)]
 		if !known {
 			if len(written) > MaxExpression {
 				return tooLarge(call.Function())
 			}
 			var err error
-			if compiled, err = compilePattern(string(written)); err != nil {
+			if compiled, err = p.others.compiled(string(written)); err != nil {
 				return types.WrapErr(err)
 			}
 		}

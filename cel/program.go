@@ -61,7 +61,11 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // Budget is what the expressions of one policy may still cost. It belongs to one goroutine.
-type Budget struct{ left uint64 }
+type Budget struct {
+	left uint64
+	// whole is what this is a share of; nil if it stands for itself.
+	whole *Budget
+}
 
 // NewBudget allows as much as Kubernetes allows a policy.
 func NewBudget() *Budget { return &Budget{left: PolicyLimit} }
@@ -69,11 +73,23 @@ func NewBudget() *Budget { return &Budget{left: PolicyLimit} }
 // NewBudgetOf allows so many units.
 func NewBudgetOf(units uint64) *Budget { return &Budget{left: units} }
 
+// Share is a budget of so many units, or of what is left if that is less. What is spent of it is taken off this one
+// too. A share of nothing stands for itself.
+func (b *Budget) Share(units uint64) *Budget {
+	if b == nil {
+		return NewBudgetOf(units)
+	}
+	return &Budget{left: min(units, b.left), whole: b}
+}
+
 // Left is what may still be spent.
 func (b *Budget) Left() uint64 { return b.left }
 
-// spend tells whether there was as much.
-func (b *Budget) spend(units uint64) bool {
+// Spend takes units off, and tells whether there were as many.
+func (b *Budget) Spend(units uint64) bool {
+	if b.whole != nil {
+		b.whole.Spend(units)
+	}
 	if units > b.left {
 		b.left = 0
 		return false
@@ -94,7 +110,7 @@ type Program struct {
 }
 
 func (s *Scope) program(expression string, ast *celgo.Ast, want Result) (*Program, error) {
-	literals := patterns{}
+	literals := s.environment.newPatterns()
 	run, err := s.main.env.Program(ast,
 		celgo.CostTracking(&costs{literals: literals}),
 		celgo.CustomDecoratorV2(s.environment.guard(ast.NativeRep(), literals)))
@@ -208,7 +224,7 @@ func (p *Program) eval(a *Activation) (ref.Val, error) {
 	if details != nil && details.ActualCost() != nil {
 		cost = min(*details.ActualCost(), ExpressionLimit)
 	}
-	enough := a.budget.spend(cost)
+	enough := a.budget.Spend(cost)
 	if err != nil {
 		return nil, p.failed(err)
 	}

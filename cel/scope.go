@@ -2,12 +2,14 @@ package cel
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common"
+	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apicel "k8s.io/apiserver/pkg/cel"
@@ -34,6 +36,8 @@ type ScopeOptions struct {
 	Kinds []string
 	// Params is the schema of the policy's parameters; nil leaves params without a type.
 	Params *apiextensionsv1.JSONSchemaProps
+	// Values of the parameters, if they are the same for all Documents: then those of the Documents are not read.
+	Values map[string]any
 	// Variables are evaluated when they are first read; each may read those before it.
 	Variables []Expression
 }
@@ -80,6 +84,7 @@ type Scope struct {
 	kinds       []*view // for advice, when there are several
 	matched     int     // how many kinds there are, those without a schema included
 	params      *apiextensionsv1.JSONSchemaProps
+	values      any // of the parameters, as the schema wants them; nil if each Documents has its own
 	variables   []*Program
 	names       map[string]int
 }
@@ -103,6 +108,9 @@ func (e *Environment) Scope(o ScopeOptions) (*Scope, []Issue) {
 	}
 	o.Kinds = slices.Compact(slices.Sorted(slices.Values(o.Kinds)))
 	s := &Scope{environment: e, params: o.Params, names: map[string]int{}, matched: len(o.Kinds)}
+	if o.Values != nil {
+		s.values = typed(o.Values, o.Params)
+	}
 	params, issues := declareParams(o.Params)
 	if len(issues) > 0 {
 		return nil, issues
@@ -240,7 +248,38 @@ func (v *view) check(expression string) (*celgo.Ast, []Issue) {
 		}
 		issues = append(issues, v.issue(err))
 	}
+	v.explainPatterns(expression, issues)
 	return nil, issues
+}
+
+// explainPatterns says what is wrong with patterns, of which the compiler says only that they are.
+func (v *view) explainPatterns(expression string, issues []Issue) {
+	const wrong = "invalid matches argument"
+	if !slices.ContainsFunc(issues, func(i Issue) bool { return i.Message == wrong }) {
+		return
+	}
+	parsed, found := v.env.Parse(expression)
+	if found.Err() != nil {
+		return
+	}
+	ast := parsed.NativeRep()
+	celast.PreOrderVisit(ast.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
+		if e.Kind() != celast.LiteralKind {
+			return
+		}
+		text, ok := e.AsLiteral().(types.String)
+		if !ok {
+			return
+		}
+		at := ast.SourceInfo().GetStartLocation(e.ID())
+		if _, err := regexp.Compile(string(text)); err != nil {
+			for i := range issues {
+				if issues[i].Message == wrong && issues[i].Line == at.Line() && issues[i].Column == at.Column()+1 {
+					issues[i].Message += ": " + err.Error()
+				}
+			}
+		}
+	}))
 }
 
 // issue says what the compiler says, and what may have been meant.

@@ -32,6 +32,8 @@ type Case struct {
 	Documents *cel.Documents
 
 	input *input
+	// spare is what policies that do not deny may still cost together; nil for one that denies.
+	spare *cel.Budget
 }
 
 // Violation is what a policy says is wrong.
@@ -43,8 +45,10 @@ type Violation struct {
 	Reason policyv1alpha1.PolicyReason
 	// Warn tells that it is a warning at most.
 	Warn bool
-	// More is how many violations this one stands for, which nobody counted out; 0 for one of its own.
+	// More is how many violations this one stands for, which nobody counted out; 0 for one of its own. Sum tells them
+	// from others, as many.
 	More int
+	Sum  string
 }
 
 // Undecided is what could not be decided.
@@ -91,7 +95,7 @@ func compileValidations(env *cel.Environment, spec *policyv1alpha1.VirtualMachin
 }
 
 func scopeOptions(spec *policyv1alpha1.VirtualMachinePolicySpec, p *params, variables bool) cel.ScopeOptions {
-	options := cel.ScopeOptions{Params: p.declared}
+	options := cel.ScopeOptions{Params: p.declared, Values: p.value}
 	for _, kind := range spec.Match.Kinds {
 		options.Kinds = append(options.Kinds, string(kind))
 	}
@@ -120,7 +124,7 @@ func problemsIn(field string, issues []cel.Issue) []Problem {
 func (v *validations) Evaluate(c *Case) ([]Violation, []Undecided) {
 	var violations []Violation
 	var undecided []Undecided
-	activation, budget := v.scope.Activation(c.Documents), cel.NewBudget()
+	activation, budget := v.scope.Activation(c.Documents), c.spare.Share(cel.PolicyLimit)
 	for i := range v.all {
 		one := &v.all[i]
 		holds, err := one.expression.Eval(activation, budget)
@@ -241,12 +245,12 @@ func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachine
 }
 
 // hold tells whether all conditions do. One that does not decides, even if another one cannot be decided.
-func (c *conditions) hold(d *cel.Documents) (bool, []Undecided) {
+func (c *conditions) hold(d *cel.Documents, spare *cel.Budget) (bool, []Undecided) {
 	if c == nil {
 		return true, nil
 	}
 	var undecided []Undecided
-	activation, budget := c.scope.Activation(d), cel.NewBudgetOf(celconfig.RuntimeCELCostBudgetMatchConditions)
+	activation, budget := c.scope.Activation(d), spare.Share(celconfig.RuntimeCELCostBudgetMatchConditions)
 	for i := range c.all {
 		holds, err := c.all[i].program.Eval(activation, budget)
 		switch {
