@@ -63,11 +63,32 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	p.params, errs = readParams(p.spec.Params, resolve)
 	problems = append(problems, problemsOf(errs)...)
 	problems = append(problems, p.doubtfulFields()...)
+	if bytes := expressionBytes(p.spec); bytes > maxExpressions {
+		return p.finish(append(problems, Problem{Field: "spec", Message: fmt.Sprintf("its expressions have %d bytes together, where %d are the most", bytes, maxExpressions)}))
+	}
 	p.conditions, more = compileConditions(env, p.spec, &p.params)
 	problems = append(problems, more...)
 	p.evaluator, more = newEvaluator(env, p.name, p.spec, &p.params)
 	problems = append(problems, more...)
 	return p.finish(append(problems, p.doubtfulKinds()...))
+}
+
+// maxExpressions bounds the expressions of a policy together, in bytes. Compiling as many takes up to a second, and ten
+// megabytes that stay.
+const maxExpressions = 64 << 10
+
+func expressionBytes(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
+	bytes := 0
+	for i := range spec.Match.MatchConditions {
+		bytes += len(spec.Match.MatchConditions[i].Expression)
+	}
+	for i := range spec.Variables {
+		bytes += len(spec.Variables[i].Expression)
+	}
+	for i := range spec.Validations {
+		bytes += len(spec.Validations[i].Expression) + len(spec.Validations[i].MessageExpression)
+	}
+	return bytes
 }
 
 // newEvaluator compiles what the policy consists of; nil if that failed.

@@ -151,6 +151,12 @@ func TestBounds(t *testing.T) {
 			p.Spec.Validations = slices.Repeat(p.Spec.Validations, 65)
 		}, "spec.validations: Too many: 65: must have at most 64 items"},
 		"a long expression": {func(p *policyv1alpha1.VirtualMachinePolicy) { p.Spec.Validations[0].Expression = long(8193) }, "spec.validations[0].expression: Too long: may not be more than 8192"},
+		"long expressions together": {func(p *policyv1alpha1.VirtualMachinePolicy) {
+			long := strings.Repeat("vm.metadata.name == 'a' || ", 300) + "true"
+			p.Spec.Validations = slices.Repeat([]policyv1alpha1.PolicyValidation{{Expression: "true", MessageExpression: "string(" + long + ")"}}, 3)
+			p.Spec.Variables = []policyv1alpha1.PolicyVariable{{Name: "a", Expression: long}, {Name: "b", Expression: long}, {Name: "c", Expression: long}}
+			p.Spec.Match.MatchConditions = []policyv1alpha1.PolicyCondition{{Name: "a", Expression: long}, {Name: "b", Expression: long}, {Name: "c", Expression: long}}
+		}, "spec: its expressions have 72972 bytes together, where 65536 are the most"},
 		"a deep expression": {func(p *policyv1alpha1.VirtualMachinePolicy) {
 			p.Spec.Validations[0].Expression = strings.Repeat("(", 4000) + "true" + strings.Repeat(")", 4000)
 		}, "spec.validations[0].expression"},

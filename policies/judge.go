@@ -38,26 +38,34 @@ func (p *Policy) judge(s *subject, in *input) (findings []validators.Finding) {
 		}
 		return []validators.Finding{p.undecided(s, Undecided{configMapPath.String(), fmt.Errorf("%s", p.params.missing)})}
 	}
+	spare := s.spare
+	if p.spec.Enforcement == policyv1alpha1.PolicyDeny {
+		spare = nil
+	}
+	if spare != nil && spare.Left() == 0 {
+		return []validators.Finding{p.failed(s, "the policy is not asked: those that do not deny have cost too much together")}
+	}
 	defer p.lend(s.documents)()
 	if s.observe != nil {
 		s.observe(p, s.documents)
 	}
-	applies, undecided := p.conditions.hold(s.documents)
+	applies, undecided := p.conditions.hold(s.documents, spare)
 	if !applies {
 		return nil
 	}
 	if len(undecided) > 0 {
-		return bounded(p.allUndecided(s, undecided), 0)
+		return bounded(p.allUndecided(s, undecided), 0, "")
 	}
-	violations, undecided := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in})
+	violations, undecided := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in, spare: spare})
 	k := p.kinds[policyv1alpha1.PolicyKind(s.documents.Kind)]
-	more := 0
+	more, untold := 0, ""
 	for i := range violations {
+		untold += violations[i].Sum
 		if more += violations[i].More; violations[i].More == 0 {
 			findings = append(findings, p.finding(s.documents, k, &violations[i]))
 		}
 	}
-	return bounded(append(findings, p.allUndecided(s, undecided)...), more)
+	return bounded(append(findings, p.allUndecided(s, undecided)...), more, untold)
 }
 
 // lend puts the policy's parameters into the documents, and returns what takes them out again.
@@ -71,18 +79,30 @@ func (p *Policy) lend(d *cel.Documents) func() {
 }
 
 // bounded are the findings in their order, those that deny first if not all are told, and not more of them than a
-// person reads. more is how many there are besides.
-func bounded(findings []validators.Finding, more int) []validators.Finding {
+// person reads. more is how many there are besides, and untold tells these from others.
+func bounded(findings []validators.Finding, more int, untold string) []validators.Finding {
 	if over := len(findings) - maxViolations; over > 0 {
 		slices.SortStableFunc(findings, func(a, b validators.Finding) int { return rank(a.Severity) - rank(b.Severity) })
+		untold += sumOf(findings[maxViolations:])
 		findings, more = findings[:maxViolations], more+over
 	}
 	validators.Sort(findings)
 	if more > 0 && len(findings) > 0 {
-		last := findings[len(findings)-1].Error
-		last.Detail += fmt.Sprintf(" (and %d more violations of this policy)", more)
+		last := &findings[len(findings)-1]
+		last.Error.Detail += fmt.Sprintf(" (and %d more violations of this policy)", more)
+		last.Extent += untold // of an update, one of them in the place of another is not what was there before
 	}
 	return findings
+}
+
+// sumOf stands for findings that are not told.
+func sumOf(findings []validators.Finding) string {
+	var all strings.Builder
+	for i := range findings {
+		f := &findings[i]
+		fmt.Fprintf(&all, "%s\x00%v\x00%s\x00%s\x00", f.Error.Field, f.Error.BadValue, f.Error.Detail, f.Extent)
+	}
+	return sum([]byte(all.String()))
 }
 
 func rank(s validators.Severity) int {

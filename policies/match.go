@@ -36,6 +36,8 @@ type subject struct {
 	user       string
 	groups     []string
 	byKubeVirt bool
+	// spare is what the policies that do not deny may still cost together; nil if that has no limit.
+	spare *cel.Budget
 	// observe is nil if nobody looks on.
 	observe Observer
 }

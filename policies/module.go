@@ -2,6 +2,7 @@ package policies
 
 import (
 	"fmt"
+	"time" //nolint:depguard // a length of time; there is no clock here
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -17,6 +18,9 @@ type module struct {
 }
 
 const moduleField = "spec.rego.module"
+
+// unit is the time that a unit of CEL takes.
+const unit = 100 * time.Nanosecond
 
 func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (*module, []Problem) {
 	var kinds []string
@@ -40,13 +44,20 @@ func (m *module) Evaluate(c *Case) ([]Violation, []Undecided) {
 	if err != nil {
 		return nil, []Undecided{{moduleField, err}}
 	}
-	found, err := m.compiled.Eval(in, rego.Limits{Violations: maxViolations})
+	limits := rego.Limits{Violations: maxViolations}
+	if c.spare != nil {
+		limits.Time = min(rego.DefaultLimits().Time, time.Duration(c.spare.Left())*unit) //nolint:gosec // far below the bound
+	}
+	found, took, err := m.compiled.Measure(in, limits)
+	if c.spare != nil {
+		c.spare.Spend(uint64(took / unit)) //nolint:gosec // no time is negative
+	}
 	if err != nil {
 		return nil, []Undecided{{moduleField, err}}
 	}
 	violations := make([]Violation, 0, len(found))
 	for i := range found {
-		violations = append(violations, Violation{Message: found[i].Msg, Field: found[i].Field, Warn: found[i].Warn, More: found[i].More})
+		violations = append(violations, Violation{Message: found[i].Msg, Field: found[i].Field, Warn: found[i].Warn, More: found[i].More, Sum: found[i].Sum})
 	}
 	return violations, nil
 }

@@ -28,6 +28,11 @@ type question struct {
 	operation policyv1alpha1.PolicyOperation
 }
 
+// spareLimit is what the policies that do not deny may cost together in one request, in units of CEL: about a quarter
+// of a second, and far more than hundreds of them need. Who may make a policy deny may make requests fail; others write
+// policies too, and however many and costly theirs are, requests are answered in time.
+const spareLimit = cel.PolicyLimit / 4
+
 // NewSet indexes policies. namespace is Virtward's own, about which no policy is asked. Of two policies with the
 // same name, the later one counts.
 func NewSet(namespace string, policies ...*Policy) *Set {
@@ -96,6 +101,7 @@ func (s *Set) Judge(d *cel.Documents, now time.Time) []validators.Finding {
 		return nil
 	}
 	subject := newSubject(d, now, false)
+	subject.spare = cel.NewBudgetOf(spareLimit)
 	starts := q == question{policyv1alpha1.PolicyVirtualMachineInstance, policyv1alpha1.PolicyCreate}
 	if subject.byKubeVirt && !starts {
 		return nil

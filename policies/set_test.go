@@ -166,6 +166,68 @@ func TestAPolicyThatIsTooExpensive(t *testing.T) {
 	}
 }
 
+// TestPoliciesThatDoNotDenyShareABudget holds that however many there are, a request is answered in time, and the policies
+// that deny are asked.
+func TestPoliciesThatDoNotDenyShareABudget(t *testing.T) {
+	const thousand = "[0,1,2,3,4,5,6,7,8,9].all(a, [0,1,2,3,4,5,6,7,8,9].all(b, [0,1,2,3,4,5,6,7,8,9].all(c, "
+	const costly = thousand + "[0,1,2,3,4,5,6,7,8,9].all(d, (string(a) + string(b) + string(c) + string(d)).upperAscii() != 'x'))))"
+	endless := "rego:\n  module: |\n    package p\n    deny contains \"m\" if { some i in numbers.range(1, 100000); some j in numbers.range(1, 100000); i * j < 0 }"
+	all := []*policies.Policy{compile(t, "z-denies", never)}
+	for i := range 10 {
+		all = append(all,
+			compile(t, fmt.Sprintf("cel-%d", i), "enforcement: Audit\nvalidations: ["+strings.Repeat("{expression: \""+costly+"\", message: m}, ", 30)+"]"),
+			compile(t, fmt.Sprintf("conditions-%d", i), "enforcement: Warn\nvalidations: [{expression: 'true', message: m}]\nmatch: {matchConditions: [{name: a, expression: \""+costly+"\"}, {name: b, expression: \""+costly+"\"}]}"),
+			compile(t, fmt.Sprintf("rego-%d", i), "enforcement: Warn\n"+endless))
+	}
+	started := time.Now()
+	found := policies.NewSet("", all...).Judge(vm(t, build.VMI("db")), noon)
+	if took := time.Since(started); took > 2*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	var denied, notAsked int
+	for i := range found {
+		switch {
+		case found[i].Severity == validators.Deny && found[i].Rule == "policy/z-denies":
+			denied++
+		case found[i].Severity == validators.Deny:
+			t.Errorf("a policy that does not deny does: %q", said(found[i:i+1]))
+		case found[i].Error.Detail == "the policy is not asked: those that do not deny have cost too much together":
+			notAsked++
+		}
+	}
+	if denied != 1 || notAsked < 20 {
+		t.Errorf("%d denied, %d were not asked: %q", denied, notAsked, said(found))
+	}
+}
+
+// TestTheRatchetSeesWhatIsNotTold: of more violations than are told, one in the place of another is new.
+func TestTheRatchetSeesWhatIsNotTold(t *testing.T) {
+	set := policies.NewSet("", compile(t, "images", `
+enforcement: Deny
+rego:
+  module: |
+    package images
+    deny contains {"msg": sprintf("%s is not allowed", [v.containerDisk.image]), "field": sprintf("spec.volumes[%02d]", [i])} if {
+        some i, v in input.vm.spec.volumes
+        startswith(v.containerDisk.image, "bad")
+    }
+`))
+	machine := func(last string) *build.VMIBuilder {
+		template := build.VMI("db")
+		for i := range 24 {
+			template.Volume(fmt.Sprintf("v%02d", i), fmt.Sprintf("bad%d", i))
+		}
+		return template.Volume("last", last)
+	}
+	before := verdict(t, set, machine("bad"))
+	same, other := verdict(t, set, machine("bad")), verdict(t, set, machine("badder"))
+	same.Ratchet(before)
+	other.Ratchet(before)
+	if !same.Allowed() || other.Allowed() {
+		t.Errorf("the same %t, another violation %t: %q", same.Allowed(), other.Allowed(), said(other.Findings))
+	}
+}
+
 // TestAudit asks only what can be asked of objects that exist, and whoever made them.
 func TestAudit(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -123,6 +123,7 @@ func (s *Situation) references() (*lookup.Memory, error) {
 
 // bench holds what is the same for the object and the one before.
 type bench struct {
+	pipeline  *effective.Pipeline
 	situation *Situation
 	objects   lookup.Objects
 	in        effective.Input
@@ -141,7 +142,7 @@ func (j *Judge) bench(s *Situation, set *policies.Set, objects lookup.Objects) (
 	for key, values := range s.User.Extra {
 		extra[key] = values
 	}
-	return &bench{situation: s, objects: objects, in: effective.Input{
+	return &bench{pipeline: j.pipeline, situation: s, objects: objects, in: effective.Input{
 		Facts: s.Facts, Severities: settings.For(s.Namespace.Labels), Site: site.For(s.Namespace.Labels),
 		Requester: s.User.Username, RequesterExtra: extra, Policies: set, Request: requestOf(s), Namespace: s.Namespace,
 		Authorizer: permissions{s.User.Username, s.May}, Now: s.Now,
@@ -221,11 +222,29 @@ func (b *bench) input(ctx context.Context, object *unstructured.Unstructured) (i
 	if err != nil || in.VMI != nil && in.Arrived {
 		return in, nil, err
 	}
-	if in.References, notes, err = lookup.For(ctx, b.objects, in.VM, in.VMI); err != nil || in.VM == nil {
+	if in.References, notes, err = lookup.For(ctx, b.objects, in.VM, in.VMI); err != nil {
 		return in, notes, err
 	}
-	in.Running, err = lookup.Running(ctx, b.objects, in.VM)
-	return in, notes, err
+	if in.VM != nil {
+		if in.Running, err = lookup.Running(ctx, b.objects, in.VM); err != nil {
+			return in, notes, err
+		}
+	}
+	return in, notes, b.arrive(&in)
+}
+
+// arrive makes of an object what the webhooks that check it get to see: those that complete it were asked before, and
+// what they wrote is as if the author had. KubeVirt's own, too, at every update of a VM.
+func (b *bench) arrive(in *effective.Input) error {
+	if in.Container != nil || in.VM != nil && in.VM.Spec.Template == nil {
+		return nil // nobody completes it
+	}
+	verdict, err := b.pipeline.Complete(*in)
+	if err != nil {
+		return err
+	}
+	in.VM, in.VMI, in.Arrived = verdict.VM, verdict.VMI, true
+	return nil
 }
 
 // pool is the VirtualMachine that a pool makes.

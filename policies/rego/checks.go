@@ -10,8 +10,9 @@ import (
 
 // Bounds of what is written in a module.
 const (
-	maxDepth  = 100    // expressions in one another
-	maxShared = 10_000 // values that a variable stands for, when each mention of another counts
+	maxDepth    = 100    // expressions in one another
+	maxElements = 10_000 // elements of one list, set or object: the index of rules takes the square of them
+	maxShared   = 10_000 // values that a variable stands for, when each mention of another counts
 )
 
 func at(location *ast.Location, format string, args ...any) Issue {
@@ -73,6 +74,18 @@ func (v *depthVisitor) before(x any) bool {
 		v.issues = append(v.issues, at(v.place, "the expression is nested deeper than %d levels", maxDepth))
 	}
 	return true
+}
+
+// elements refuses what has so many that compiling it would take long.
+func elements(module *ast.Module) []Issue {
+	var issues []Issue
+	ast.WalkTerms(module, func(term *ast.Term) bool {
+		if collection, ok := term.Value.(interface{ Len() int }); ok && collection.Len() > maxElements {
+			issues = append(issues, at(term.Location, "a value has %d elements, where %d are the most", collection.Len(), maxElements))
+		}
+		return len(issues) > 0
+	})
+	return issues
 }
 
 func (v *depthVisitor) after(any) { v.depth-- }

@@ -3,10 +3,12 @@ package rego
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/metrics"
@@ -28,8 +30,10 @@ type Violation struct {
 	Field string
 	// Warn tells that it is of warn.
 	Warn bool
-	// More is how many violations this one stands for, beyond those before it; 0 for a violation of its own.
+	// More is how many violations this one stands for, beyond those before it; 0 for a violation of its own. Sum tells
+	// them from others, as many.
 	More int
+	Sum  string
 }
 
 // Eval asks the module about an input. The violations are those of deny, then those of warn, each by field and
@@ -37,18 +41,19 @@ type Violation struct {
 // fault, and says where: a limit that was reached (LimitError), a function that was given something wrong, an element
 // of deny or warn that is no violation.
 func (m *Module) Eval(input *Input, limits Limits) ([]Violation, error) {
-	return m.EvalWith(input, limits, nil, nil)
+	violations, _, err := m.Measure(input, limits)
+	return violations, err
 }
 
 // EvalWith is Eval, and notes the lines that were reached, and what was tried, in a Coverage of this module and in a
 // Trace, either of which may be nil. They are made by evaluating again, so that the answer is that of Eval.
 func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace *Trace) ([]Violation, error) {
 	limits = limits.withDefaults()
-	in, err := input.term(m.documents)
-	if err != nil {
-		return nil, fmt.Errorf("the Rego of %s was not asked: %w", m.name, err)
+	violations, _, err := m.Measure(input, limits)
+	in, failed := input.term(m.documents)
+	if failed != nil {
+		return nil, err
 	}
-	violations, err := m.run(in, newBudget(limits), nil, nil)
 	if coverage != nil {
 		_, _ = m.run(in, unhurried(limits, coverageSteps*limits.Steps), coverage, nil)
 	}
@@ -59,6 +64,20 @@ func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace
 	}
 	return violations, err
 }
+
+// Measure is Eval, and tells how long it took: the time that counts for the limits, or what its steps take at least.
+func (m *Module) Measure(input *Input, limits Limits) ([]Violation, time.Duration, error) {
+	in, err := input.term(m.documents)
+	if err != nil {
+		return nil, 0, fmt.Errorf("the Rego of %s was not asked: %w", m.name, err)
+	}
+	budget := newBudget(limits.withDefaults())
+	violations, err := m.run(in, budget, nil, nil)
+	return violations, max(budget.spent, time.Duration(budget.steps)*stepTime), err
+}
+
+// stepTime is what a step takes at least.
+const stepTime = 300 * time.Nanosecond
 
 // coverageSteps is how many times more steps there may be without an index.
 const coverageSteps = 10
@@ -158,6 +177,7 @@ func cut(name string, violations []Violation, most int) []Violation {
 	}
 	return append(violations[:most:most], Violation{
 		Msg: fmt.Sprintf("and %d more violation(s) of %s", more, name), Warn: violations[most].Warn, More: more,
+		Sum: fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%#v", violations[most:]))),
 	})
 }
 
