@@ -79,3 +79,30 @@ func TestDocumentation(t *testing.T) {
 func same(a, b string) bool {
 	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
 }
+
+// TestTutorial runs those calls of the page about policies that need no cluster: they do what the page says.
+func TestTutorial(t *testing.T) {
+	text, err := os.ReadFile("../../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("../..")
+	want := map[string]string{
+		"policy lint examples/policy/memory-limit":                          "1 policy is in order",
+		"policy test examples/policy/memory-limit -v":                       "8 passed",
+		"audit --with examples/policy/memory-limit/policy.yaml -f examples": "VirtualMachine default/analytics",
+		"policy new memory-limit --cel":                                     "memory-limit",
+	}
+	for command, says := range want {
+		if !strings.Contains(string(text), "\n    kubectl virtward "+command+"\n") {
+			t.Errorf("the page does not show %q", command)
+		}
+		if strings.HasPrefix(command, "policy new ") {
+			command += " --dir " + t.TempDir()
+		}
+		got := call(t, "", strings.Fields(command)...)
+		if !strings.Contains(got.out+got.errOut, says) {
+			t.Errorf("%s says nothing of %q:\n%s%s", command, says, got.out, got.errOut)
+		}
+	}
+}
