@@ -195,6 +195,14 @@ func (p *Policies) remember(before map[string]memo, read policyRead) memo {
 }
 
 func (p *Policies) compileWith(read policyRead, found parameters) (*policies.Policy, []policies.Problem) {
+	compiled, problems := p.compileAlone(read, found)
+	if len(problems) < policyv1alpha1.MaxPolicyProblems {
+		problems = append(problems, policies.NeverAsked(read.Object, p.options.Namespace)...)
+	}
+	return compiled, problems
+}
+
+func (p *Policies) compileAlone(read policyRead, found parameters) (*policies.Policy, []policies.Problem) {
 	problems := read.Unread
 	if found.unreadable != nil {
 		problems = append(slices.Clone(problems), policies.Problem{Field: "spec.params.configMap.namespace", Message: found.unreadable.Error()})

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -160,6 +161,39 @@ func (m *matcher) doubts() []Problem {
 		}
 	}
 	return problems
+}
+
+// NeverAsked warns of a policy that selects only namespaces about which no policy is asked: kube-system, and Virtward's
+// own.
+func NeverAsked(policy *policyv1alpha1.VirtualMachinePolicy, namespace string) []Problem {
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.Match.NamespaceSelector)
+	if err != nil || policy.Spec.Match.NamespaceSelector == nil {
+		return nil
+	}
+	names, found := selector.RequiresExactMatch(corev1.LabelMetadataName)
+	if !found {
+		requirements, _ := selector.Requirements()
+		for _, r := range requirements {
+			if r.Key() == corev1.LabelMetadataName && r.Operator() == selection.In {
+				return neverAsked(r.Values().UnsortedList(), namespace)
+			}
+		}
+		return nil
+	}
+	return neverAsked([]string{names}, namespace)
+}
+
+func neverAsked(names []string, namespace string) []Problem {
+	for _, name := range names {
+		if name != kubeSystem && (name != namespace || namespace == "") {
+			return nil
+		}
+	}
+	slices.Sort(names)
+	return []Problem{{
+		Field: matchPath.Child("namespaceSelector").String(), Warning: true,
+		Message: "the policy is never asked: of " + strings.Join(names, " and ") + " no policy is, so that the cluster and Virtward themselves can always work",
+	}}
 }
 
 // matches tells whether the policy is asked about an object of one of its kinds, but for its conditions.
