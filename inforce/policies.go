@@ -1,6 +1,7 @@
 package inforce
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -48,7 +49,7 @@ type Policies struct {
 
 // Compiled is a policy, and what came of compiling it.
 type Compiled struct {
-	// Object has a name, a uid, a generation and a spec. It is shared: do not change it.
+	// Object has a name, a uid, a generation, the time of its creation and a spec. It is shared: do not change it.
 	Object   *policyv1alpha1.VirtualMachinePolicy
 	Policy   *policies.Policy
 	Problems []policies.Problem
@@ -70,7 +71,9 @@ type policyRead struct {
 type memo struct {
 	read       policyRead
 	parameters parameters
-	compiled   Compiled
+	// leftOut tells that there is no room for it.
+	leftOut  bool
+	compiled Compiled
 }
 
 // NewPolicies prepares a watcher. onChange, if not nil, is called with each change of what is in force, the first
@@ -110,14 +113,53 @@ func (p *Policies) Compiled() []Compiled {
 
 // Compile compiles a policy that is not in force, with the parameters that there are now.
 func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem) {
-	return p.compileWith(policyRead{Object: object}, p.parametersOf(object))
+	all := []*policyv1alpha1.VirtualMachinePolicy{object}
+	for _, c := range p.Compiled() {
+		if c.Object.Name != object.Name {
+			all = append(all, c.Object)
+		}
+	}
+	return p.compileWith(policyRead{Object: object}, p.parametersOf(object), crowded(all)[object.Name])
+}
+
+// maxSizes bounds the policies that do not deny, in bytes of what they consist of, all together: those of a large cluster
+// have less, and compiled they fit into the memory that the chart gives us. Who may make a policy deny may take more;
+// others write policies too, and whatever theirs are, the webhooks stay up.
+const maxSizes = 512 << 10
+
+// errCrowded is a problem of a policy for which there is no room.
+var errCrowded = policies.Problem{
+	Field: "spec", Message: fmt.Sprintf("the policies that do not deny have more than %d bytes of expressions, modules and parameters together: there is no room for this one", maxSizes),
+}
+
+// crowded are the names of policies for which there is no room: the youngest of those that do not deny.
+func crowded(all []*policyv1alpha1.VirtualMachinePolicy) map[string]bool {
+	spare := slices.DeleteFunc(slices.Clone(all), func(o *policyv1alpha1.VirtualMachinePolicy) bool {
+		return o.Spec.Enforcement == policyv1alpha1.PolicyDeny
+	})
+	slices.SortFunc(spare, func(a, b *policyv1alpha1.VirtualMachinePolicy) int {
+		if a.CreationTimestamp.IsZero() != b.CreationTimestamp.IsZero() { // it is to be created
+			return cmp.Compare(b.CreationTimestamp.Unix(), a.CreationTimestamp.Unix())
+		}
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	left, out := maxSizes, map[string]bool{}
+	for _, o := range spare {
+		size := policies.Size(&o.Spec)
+		if size > left {
+			out[o.Name] = true
+			continue
+		}
+		left -= size
+	}
+	return out
 }
 
 // stripPolicy takes from a policy what compiling it does not depend on; except the generation, by which whoever
-// writes the status tells to which one it belongs.
+// writes the status tells to which one it belongs, and the age.
 func stripPolicy(read policyRead) policyRead {
 	o := read.Object
-	read.Object = &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Generation: o.Generation}, Spec: o.Spec}
+	read.Object = &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Generation: o.Generation, CreationTimestamp: o.CreationTimestamp}, Spec: o.Spec}
 	return read
 }
 
@@ -164,8 +206,13 @@ func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string
 	all := make([]Compiled, 0, len(objects))
 	inForce := make([]*policies.Policy, 0, len(objects))
 	var notes []string
+	named := make([]*policyv1alpha1.VirtualMachinePolicy, len(objects))
 	for i := range objects {
-		m := p.remember(before, objects[i])
+		named[i] = objects[i].Object
+	}
+	out := crowded(named)
+	for i := range objects {
+		m := p.remember(before, objects[i], out[objects[i].Object.Name])
 		p.known[objects[i].Object.Name] = m
 		changed = changed || m.compiled.Policy != before[objects[i].Object.Name].compiled.Policy || m.read.Object != before[objects[i].Object.Name].read.Object
 		all, inForce = append(all, m.compiled), append(inForce, m.compiled.Policy)
@@ -180,21 +227,24 @@ func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string
 }
 
 // remember is a policy as it was compiled before, or as it is compiled now if something about it changed.
-func (p *Policies) remember(before map[string]memo, read policyRead) memo {
-	m := memo{read: read, parameters: p.parametersOf(read.Object)}
+func (p *Policies) remember(before map[string]memo, read policyRead, leftOut bool) memo {
+	m := memo{read: read, parameters: p.parametersOf(read.Object), leftOut: leftOut}
 	was, known := before[read.Object.Name]
-	if known && was.parameters.equal(m.parameters) && equality.Semantic.DeepEqual(was.read.Unread, read.Unread) &&
+	if known && was.parameters.equal(m.parameters) && was.leftOut == leftOut && equality.Semantic.DeepEqual(was.read.Unread, read.Unread) &&
 		equality.Semantic.DeepEqual(was.read.Object.Spec, read.Object.Spec) {
 		m.compiled = was.compiled
 		m.compiled.Object = read.Object
 		return m
 	}
 	m.compiled.Object = read.Object
-	m.compiled.Policy, m.compiled.Problems = p.compileWith(read, m.parameters)
+	m.compiled.Policy, m.compiled.Problems = p.compileWith(read, m.parameters, leftOut)
 	return m
 }
 
-func (p *Policies) compileWith(read policyRead, found parameters) (*policies.Policy, []policies.Problem) {
+func (p *Policies) compileWith(read policyRead, found parameters, leftOut bool) (*policies.Policy, []policies.Problem) {
+	if leftOut {
+		return policies.LeftOut(read.Object, errCrowded)
+	}
 	compiled, problems := p.compileAlone(read, found)
 	if len(problems) < policyv1alpha1.MaxPolicyProblems {
 		problems = append(problems, policies.NeverAsked(read.Object, p.options.Namespace)...)

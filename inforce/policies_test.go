@@ -268,6 +268,48 @@ func TestAPolicyThatCannotBeReadAffectsNoOther(t *testing.T) {
 	}
 }
 
+// Of the policies that do not deny, only so much is compiled as there is memory for: the youngest are left out, and those
+// that deny never are.
+func TestThereIsRoomForSoMuch(t *testing.T) {
+	values := strings.Repeat("x", 60<<10)
+	sized := func(name, enforcement string, age int) *unstructured.Unstructured {
+		policy := policyObject(t, name, `{enforcement: `+enforcement+`, params: {values: {a: `+values+`}}, validations: [{expression: "1 > 2", message: never, fieldPath: spec}]}`)
+		policy.SetCreationTimestamp(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, age, 0, time.UTC)))
+		return policy
+	}
+	objects := []runtime.Object{sized("a-young", "Audit", 20), sized("denies", "Deny", 30)}
+	for i := range 8 {
+		objects = append(objects, sized(fmt.Sprintf("old-%d", i), "Warn", i))
+	}
+	p, client := fakePolicies(t, objects...)
+	await.Run(t, p.Run)
+	await.Until(t, p.Ready)
+	const why = "spec: the policies that do not deny have more than 524288 bytes of expressions, modules and parameters together: there is no room for this one"
+	want := []string{"a-young; " + why, "denies", "old-0", "old-1", "old-2", "old-3", "old-4", "old-5", "old-6", "old-7"}
+	if diff := cmp.Diff(want, inForceNow(p)); diff != "" {
+		t.Errorf("in force (-want +got):\n%s", diff)
+	}
+	for enforcement, refused := range map[string]bool{"Audit": true, "Deny": false} {
+		wanted := &policyv1alpha1.VirtualMachinePolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sized("new", enforcement, 0).Object, wanted); err != nil {
+			t.Fatal(err)
+		}
+		wanted.CreationTimestamp = metav1.Time{}
+		if _, problems := p.Compile(wanted); policies.Broken(problems) != refused {
+			t.Errorf("another policy of enforcement %s has the problems %v", enforcement, problems)
+		}
+	}
+	if err := client.Delete(t.Context(), "old-3", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await.Until(t, func() error {
+		if got := inForceNow(p); got[0] != "a-young" {
+			return fmt.Errorf("one that went made no room: %s", got[0])
+		}
+		return nil
+	})
+}
+
 // A thousand changes at once are compiled a few times, and not a thousand times.
 func TestManyPoliciesAtOnceAreCompiledTogether(t *testing.T) {
 	const many = 90 // what the client can hold

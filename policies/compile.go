@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time" //nolint:depguard // the time comes in as a value; there is no clock here
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -52,8 +53,7 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 		}
 	}
 	if Broken(problems) { // it may be out of all bounds: nothing more is read of it
-		p.matcher = &matcher{kinds: p.spec.Match.Kinds, operations: p.spec.Match.Operations}
-		return p.finish(slices.Concat(found, problems))
+		return p.unread(slices.Concat(found, problems))
 	}
 	problems = slices.Concat(found, problems)
 	var more []Problem
@@ -71,6 +71,36 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	p.evaluator, more = newEvaluator(env, p.name, p.spec, &p.params)
 	problems = append(problems, more...)
 	return p.finish(append(problems, p.doubtfulKinds()...))
+}
+
+// LeftOut is a policy that is not compiled, for a reason which counts as a problem of it. It is broken.
+func LeftOut(policy *policyv1alpha1.VirtualMachinePolicy, why Problem) (*Policy, []Problem) {
+	p := &Policy{name: firstOf(policy.Name, "unnamed"), spec: policy.Spec.DeepCopy(), kinds: map[policyv1alpha1.PolicyKind]*kind{}}
+	assumed(&p.spec.Match)
+	return p.unread([]Problem{why})
+}
+
+// unread is the policy as one of which nothing is known but what it is asked about.
+func (p *Policy) unread(problems []Problem) (*Policy, []Problem) {
+	p.matcher = &matcher{kinds: p.spec.Match.Kinds, operations: p.spec.Match.Operations}
+	return p.finish(problems)
+}
+
+// Size is what a policy consists of, in bytes: its expressions, its module, its values and their schema. Compiled, it
+// takes up to a hundred times as much memory.
+func Size(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
+	bytes := expressionBytes(spec)
+	if spec.Rego != nil {
+		bytes += len(spec.Rego.Module)
+	}
+	if p := spec.Params; p != nil {
+		for _, part := range []*apiextensionsv1.JSON{p.Values, p.Schema} {
+			if part != nil {
+				bytes += len(part.Raw)
+			}
+		}
+	}
+	return bytes
 }
 
 // maxExpressions bounds the expressions of a policy together, in bytes. Compiling as many takes up to a second, and ten

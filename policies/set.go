@@ -28,10 +28,10 @@ type question struct {
 	operation policyv1alpha1.PolicyOperation
 }
 
-// spareLimit is what the policies that do not deny may cost together in one request, in units of CEL: about a quarter
-// of a second, and far more than hundreds of them need. Who may make a policy deny may make requests fail; others write
+// spareLimit is what the policies that do not deny may cost together in one request, in units of CEL: a few tenths
+// of a second, and more than hundreds of them need. Who may make a policy deny may make requests fail; others write
 // policies too, and however many and costly theirs are, requests are answered in time.
-const spareLimit = cel.PolicyLimit / 4
+const spareLimit = cel.PolicyLimit / 5
 
 // NewSet indexes policies. namespace is Virtward's own, about which no policy is asked. Of two policies with the
 // same name, the later one counts.

@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	v1 "kubevirt.io/api/core/v1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
@@ -75,6 +76,9 @@ func (s *Situation) configMap(namespace, name string) (map[string]string, bool) 
 // judge says what the policies and the checks find in a situation. The notes name what the object refers to and is not
 // there: a cluster accepts that.
 func (j *Judge) judge(ctx context.Context, s *Situation, set *policies.Set) (findings []validators.Finding, notes []string, err error) {
+	if s.unchanged() {
+		return nil, []string{"the update changes neither the spec nor labels or annotations, and so nobody is asked about it"}, nil
+	}
 	references, err := s.references()
 	if err != nil {
 		return nil, nil, err
@@ -106,6 +110,15 @@ func (j *Judge) judge(ctx context.Context, s *Situation, set *policies.Set) (fin
 		return nil, nil, err
 	}
 	return verdict.Findings, notes, nil
+}
+
+// unchanged tells of an update that the API server does not ask about, by the match conditions of the chart.
+func (s *Situation) unchanged() bool {
+	if s.Old == nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(s.Object.Object["spec"], s.Old.Object["spec"]) &&
+		maps.Equal(s.Object.GetLabels(), s.Old.GetLabels()) && maps.Equal(s.Object.GetAnnotations(), s.Old.GetAnnotations())
 }
 
 // references are the objects that virtual machines refer to. Those that name no namespace are beside the object.
@@ -253,13 +266,10 @@ func (b *bench) pool(object *unstructured.Unstructured, in *effective.Input) err
 	if err := typed(object, made); err != nil {
 		return err
 	}
-	template := made.Spec.VirtualMachineTemplate
-	if template == nil {
+	if in.VM, in.Container = effective.OfPool(made); in.VM == nil {
 		return errors.New("spec.virtualMachineTemplate: a pool needs a template")
 	}
-	in.VM = &v1.VirtualMachine{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	in.VM.Namespace, in.Raw = made.Namespace, nil
-	in.Container = &effective.Container{Kind: kindPool, Object: made, Template: field.NewPath("spec", "virtualMachineTemplate")}
+	in.Raw = nil
 	return nil
 }
 

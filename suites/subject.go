@@ -8,6 +8,7 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/names"
 	v1 "kubevirt.io/api/core/v1"
 	"kubevirt.io/api/pool"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
@@ -35,6 +36,7 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 		return err
 	}
 	if c.OldObject == nil && len(c.OldPatches) == 0 {
+		nameGenerated(situation.Object)
 		return nil
 	}
 	situation.Operation = update
@@ -55,6 +57,17 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 		return s.problem(inCase, fmt.Sprintf("a %s does not become a %s", was, is))
 	}
 	return nil
+}
+
+// generated is in the place of the characters that the API server makes up for a name, which are others each time.
+const generated = "xxxxx"
+
+// nameGenerated names a new object that has only the beginning of a name, as the API server does before it asks those
+// who check it.
+func nameGenerated(object *unstructured.Unstructured) {
+	if base := object.GetGenerateName(); base != "" && object.GetName() == "" {
+		object.SetName(base[:min(len(base), names.MaxGeneratedNameLength)] + generated)
+	}
 }
 
 // patched is a copy of an object with patches.

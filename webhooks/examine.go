@@ -220,27 +220,16 @@ func (e *examination) pool() error {
 	if err != nil || pool.Spec.VirtualMachineTemplate == nil {
 		return err
 	}
-	vm := machineOf(pool)
-	return e.judgeVM(vm, machineOf(old), func(in *effective.Input) {
-		in.Container = &effective.Container{Kind: e.request.Kind.Kind, Object: old, Template: field.NewPath("spec", "virtualMachineTemplate")}
-		if in.VM == vm {
-			in.Container.Object = pool
-			if old != nil {
-				in.Container.Old = old
-			}
+	vm, container := effective.OfPool(pool)
+	before, containerBefore := effective.OfPool(old)
+	if old != nil {
+		container.Old = old
+	}
+	return e.judgeVM(vm, before, func(in *effective.Input) {
+		if in.Container = containerBefore; in.VM == vm {
+			in.Container = container
 		}
 	})
-}
-
-// machineOf is what a pool would make; nil if it has no template.
-func machineOf(pool *poolv1beta1.VirtualMachinePool) *v1.VirtualMachine {
-	if pool == nil || pool.Spec.VirtualMachineTemplate == nil {
-		return nil
-	}
-	template := pool.Spec.VirtualMachineTemplate
-	vm := &v1.VirtualMachine{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	vm.Namespace = pool.Namespace
-	return vm
 }
 
 func pooled(pool *poolv1beta1.VirtualMachinePool) *validators.Set {

@@ -54,7 +54,8 @@ exists; they are named. With -f, nothing but files is read, unless --from-cluste
 
 Nothing is changed in the cluster, and no more rights are needed than those to read what is judged: what may not be
 listed is named, and the others are judged. Virtual machines are read in pages, so that a large cluster needs no more
-memory than a small one. Instances that belong to a VirtualMachine are judged as that.
+memory than a small one. Instances that belong to a VirtualMachine are judged as that, and pools as the virtual
+machine that they make.
 
 It exits with 1 if something would be refused that is not refused now.`,
 		Example: example(name, `  # Whom would this policy hit?

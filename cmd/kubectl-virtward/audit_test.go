@@ -137,7 +137,7 @@ func TestAuditErrors(t *testing.T) {
 		{"--from-cluster alone", "", []string{"--from-cluster"}, exitUsage, "--from-cluster is for files: without -f, the cluster is asked in any case: see kubectl virtward audit --help"},
 		{"a hypervisor", "", []string{"--hypervisor", "xen"}, exitUsage, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
 		{"an architecture", "", []string{"--arch", "riscv64"}, exitUsage, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
-		{"no virtual machine", ruleSettings("s", "Warn", ""), []string{"-f", "-"}, exitFailed, "standard input: no VirtualMachine or VirtualMachineInstance to judge"},
+		{"no virtual machine", ruleSettings("s", "Warn", ""), []string{"-f", "-"}, exitFailed, "standard input: no VirtualMachine, VirtualMachineInstance or VirtualMachinePool to judge"},
 		{"a virtual machine as a policy", plain, []string{"-f", "testdata/shop.yaml", "--with", "-"}, exitFailed, "standard input: document 1: VirtualMachine a is what is judged, and not what it is judged with: name it with -f"},
 		{"an absent policy", plain, []string{"-f", "-", "--without", "cap"}, exitFailed, "--without cap: there is no VirtualMachinePolicy of that name"},
 		{"an absent file", plain, []string{"-f", "-", "--with", "absent.yaml"}, exitFailed, "absent.yaml: no such file or directory"},
@@ -331,5 +331,34 @@ func TestAuditPages(t *testing.T) {
 	}
 	if want := "vm-00000"; !strings.Contains(got.errOut, "2300 of 2300 virtual machines would be refused for something new, the first one VirtualMachine shop/"+want) {
 		t.Errorf("errors %q", got.errOut)
+	}
+}
+
+// A pool is judged as the virtual machine that it makes, at the fields of the pool, in a file and in a cluster.
+func TestAuditOfPools(t *testing.T) {
+	const pool = `{"apiVersion":"pool.kubevirt.io/v1beta1","kind":"VirtualMachinePool","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":3,
+"selector":{"matchLabels":{"app":"web"}},"virtualMachineTemplate":{"metadata":{"labels":{"app":"web"}},"spec":{"runStrategy":"Always","template":{"metadata":{"labels":{"app":"web"}},
+"spec":{"domain":{"memory":{"guest":"16Gi"},"devices":{}}}}}}}}`
+	const capped = `{"apiVersion":"policy.virtward.io/v1alpha1","kind":"VirtualMachinePolicy","metadata":{"name":"cap"},"spec":{"enforcement":"Deny","match":{"kinds":["VirtualMachinePool"]},
+"validations":[{"expression":"quantity(vm.spec.domain.memory.guest).compareTo(quantity('8Gi')) <= 0","message":"too much","fieldPath":"spec.domain.memory.guest"}]}}`
+	dir := t.TempDir()
+	for name, text := range map[string]string{"pool.json": pool, "cap.json": capped, "odd.json": strings.ReplaceAll(pool, "virtualMachineTemplate", "other")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := call(t, "", "audit", "-f", filepath.Join(dir, "pool.json"), "--with", filepath.Join(dir, "cap.json"))
+	for _, want := range []string{"VirtualMachinePool shop/web", "policy/cap", "spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest", "too much"} {
+		if got.code != 1 || !strings.Contains(got.out, want) {
+			t.Errorf("%d: nothing of %q in:\n%s%s", got.code, want, got.out, got.errOut)
+		}
+	}
+	got = call(t, "", "audit", "-f", filepath.Join(dir, "odd.json"), "--with", filepath.Join(dir, "cap.json"))
+	if want := "spec.virtualMachineTemplate: a pool needs a template"; !strings.Contains(got.errOut, want) {
+		t.Errorf("nothing of %q in:\n%s%s", want, got.out, got.errOut)
+	}
+	got = call(t, "", "explain", "-f", filepath.Join(dir, "pool.json"), "-f", "testdata/vm.yaml")
+	if want := "passed over VirtualMachinePool web: kubectl virtward audit judges pools"; !strings.Contains(got.errOut, want) {
+		t.Errorf("nothing of %q in:\n%s", want, got.errOut)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/lru"
 	v1 "kubevirt.io/api/core/v1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/lookup"
@@ -29,8 +30,11 @@ func virtualMachines() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
 		{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"},
 		{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachineinstances"},
+		pools,
 	}
 }
+
+var pools = poolv1beta1.SchemeGroupVersion.WithResource("virtualmachinepools")
 
 // listing hands on all virtual machines of a cluster, page by page.
 type listing struct {
@@ -54,6 +58,7 @@ func (l *listing) all(ctx context.Context, namespace string) error {
 		switch {
 		case apierrors.IsForbidden(err):
 			l.notes = append(l.notes, fmt.Sprintf("%s are not judged: %v", resource.Resource, err))
+		case resource == pools && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)): // not every KubeVirt has them
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			return fmt.Errorf("listing %s: the cluster has no KubeVirt: %w", resource.Resource, err)
 		case err != nil:

@@ -59,7 +59,7 @@ func (o *auditOptions) gather(ctx context.Context) (*audit, error) {
 		return nil, err
 	}
 	a := &audit{
-		files: files.subjects, ofFiles: len(o.filenames) > 0, assumed: o.assumed(), progress: o.streams.ErrOut,
+		files: slices.Concat(files.subjects, files.pools), ofFiles: len(o.filenames) > 0, assumed: o.assumed(), progress: o.streams.ErrOut,
 		passedOver: slices.Concat(files.notes, with.notes), counter: comparison.Counter{Told: o.told, Unchanged: o.all || len(o.assumed()) == 0},
 	}
 	if o.config.Namespace != nil {
@@ -72,7 +72,7 @@ func (o *auditOptions) gather(ctx context.Context) (*audit, error) {
 		a.cluster.objects = remember(a.cluster.objects)
 	}
 	if a.ofFiles && len(a.files) == 0 {
-		return nil, fmt.Errorf("%s: no VirtualMachine or VirtualMachineInstance to judge", o.named())
+		return nil, fmt.Errorf("%s: no VirtualMachine, VirtualMachineInstance or VirtualMachinePool to judge", o.named())
 	}
 	a.warnings.add("", files.warnings)
 	a.warnings.add("", with.warnings)
@@ -89,8 +89,8 @@ func (o *auditOptions) readWith(stdin io.Reader) (*sorted, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(with.subjects) > 0 {
-		d := with.subjects[0]
+	if judged := slices.Concat(with.subjects, with.pools); len(judged) > 0 {
+		d := judged[0]
 		return nil, fmt.Errorf("%s: %s %s is what is judged, and not what it is judged with: name it with -f", d.Location(), d.Object.GetKind(), d.Object.GetName())
 	}
 	return with, nil

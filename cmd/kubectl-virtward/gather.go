@@ -27,6 +27,9 @@ func (o *explainOptions) gather(ctx context.Context, args []string) (*inputs, er
 		return nil, err
 	}
 	in := &inputs{subjects: files.subjects, notes: files.notes, warnings: files.warnings}
+	for _, pool := range files.pools {
+		in.notes = append(in.notes, fmt.Sprintf("%s: passed over VirtualMachinePool %s: kubectl virtward audit judges pools", pool.Location(), pool.Object.GetName()))
+	}
 	var cluster *cluster
 	if o.fromCluster || len(args) > 0 {
 		if cluster, err = connect(o.config); err != nil {

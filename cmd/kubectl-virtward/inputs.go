@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/cmd/kubectl-virtward/explanation"
@@ -28,6 +29,8 @@ const (
 	kindVM       = "VirtualMachine"
 	kindVMI      = "VirtualMachineInstance"
 	kindKubeVirt = "KubeVirt"
+
+	kindPool = "VirtualMachinePool"
 )
 
 // inputs is everything that explain works on, read and sorted.
@@ -42,6 +45,7 @@ type inputs struct {
 // sorted are the documents of files by what they are good for.
 type sorted struct {
 	subjects   []documents.Document
+	pools      []documents.Document
 	kubevirts  []documents.Document
 	ours       []documents.Document
 	configMaps []documents.Document
@@ -67,6 +71,8 @@ func sort(all []documents.Document) (*sorted, error) {
 				return nil, fmt.Errorf("%s: %w", d.Location(), err)
 			}
 			s.subjects = append(s.subjects, d)
+		case isPool(kind):
+			s.pools = append(s.pools, d)
 		case kind.Group == v1.GroupVersion.Group && kind.Kind == kindKubeVirt:
 			s.kubevirts = append(s.kubevirts, d)
 		case isOurs(kind):
@@ -98,6 +104,11 @@ func passedOver(d documents.Document) string {
 
 func isVirtualMachine(kind schema.GroupVersionKind) bool {
 	return kind.Group == v1.GroupVersion.Group && (kind.Kind == kindVM || kind.Kind == kindVMI)
+}
+
+// isPool tells whether an object makes virtual machines of a template.
+func isPool(kind schema.GroupVersionKind) bool {
+	return kind.Group == poolv1beta1.SchemeGroupVersion.Group && kind.Kind == kindPool
 }
 
 // isReference tells whether virtual machines refer to objects of this kind, in whatever version.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/documents"
@@ -85,8 +87,10 @@ func (w *world) judge(ctx context.Context, s documents.Document) (*effective.Ver
 	if err != nil {
 		return nil, nil, err
 	}
-	if input.Raw, err = json.Marshal(s.Object.Object); err != nil {
-		return nil, nil, fmt.Errorf("encoding the object: %w", err)
+	if input.Container == nil {
+		if input.Raw, err = json.Marshal(s.Object.Object); err != nil {
+			return nil, nil, fmt.Errorf("encoding the object: %w", err)
+		}
 	}
 	input.Facts, input.Now = w.facts, w.now
 	w.forget(input.VM)
@@ -133,8 +137,11 @@ func (w *world) forget(vm *v1.VirtualMachine) {
 func requestFor(object *unstructured.Unstructured, namespace string) cel.Request {
 	kind := object.GroupVersionKind()
 	resource := metav1.GroupVersionResource{Group: kind.Group, Version: kind.Version, Resource: "virtualmachines"}
-	if kind.Kind == kindVMI {
+	switch kind.Kind {
+	case kindVMI:
 		resource.Resource = "virtualmachineinstances"
+	case kindPool:
+		resource.Resource = "virtualmachinepools"
 	}
 	return cel.Request{Kind: metav1.GroupVersionKind(kind), Resource: resource, Name: object.GetName(), Namespace: namespace}
 }
@@ -154,6 +161,9 @@ func namespaceOf(in *effective.Input) string {
 // decode reads a subject into its Go type; the warnings name unknown fields.
 func decode(object *unstructured.Unstructured, namespace string) (*effective.Input, []string, error) {
 	in := &effective.Input{}
+	if isPool(object.GroupVersionKind()) {
+		return decodePool(object, namespace)
+	}
 	if object.GetKind() == kindVM {
 		in.VM = &v1.VirtualMachine{}
 		warnings, err := documents.Decode(object.Object, in.VM)
@@ -168,4 +178,19 @@ func decode(object *unstructured.Unstructured, namespace string) (*effective.Inp
 		in.VMI.Namespace = namespace
 	}
 	return in, warnings, err
+}
+
+// decodePool reads a pool, of which the virtual machine is judged that it makes.
+func decodePool(object *unstructured.Unstructured, namespace string) (*effective.Input, []string, error) {
+	pool := &poolv1beta1.VirtualMachinePool{}
+	warnings, err := documents.Decode(object.Object, pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	pool.Namespace = cmp.Or(pool.Namespace, namespace)
+	in := &effective.Input{}
+	if in.VM, in.Container = effective.OfPool(pool); in.VM == nil {
+		return nil, nil, errors.New("spec.virtualMachineTemplate: a pool needs a template")
+	}
+	return in, warnings, nil
 }

@@ -92,7 +92,7 @@ func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
-	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, besides kube-system and that of --namespace: those that the webhooks do not see")
+	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, and about which exported policies are not asked, besides kube-system and that of --namespace: those that the webhooks do not see")
 	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none, as of the webhook")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as of the webhook")
@@ -238,7 +238,7 @@ func (o *controllerOptions) exports(config *rest.Config, world *world, log logr.
 	}
 	return export.New(export.Options{
 		Client: typed, Dynamic: world.client, Policies: world.policies.Compiled, Facts: world.facts.Facts,
-		Namespace: o.namespace, Clock: clock.RealClock{}, Log: log,
+		Namespace: o.namespace, Exempt: o.exempt, Clock: clock.RealClock{}, Log: log,
 	})
 }
 

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
@@ -60,14 +59,8 @@ func pool(stored []byte) (in effective.Input, ok bool, err error) {
 	if err := decode(stored, pool); err != nil {
 		return in, false, err
 	}
-	template := pool.Spec.VirtualMachineTemplate
-	if template == nil {
+	if in.VM, in.Container = effective.OfPool(pool); in.VM == nil {
 		return in, false, nil
-	}
-	in.VM = &v1.VirtualMachine{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	in.VM.Namespace = pool.Namespace
-	in.Container = &effective.Container{
-		Kind: string(policyv1alpha1.PolicyVirtualMachinePool), Object: pool, Template: field.NewPath("spec", "virtualMachineTemplate"),
 	}
 	return in, pool.DeletionTimestamp == nil, nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,8 +15,12 @@ import (
 	"github.com/virtward/virtward/controllers/ledger"
 )
 
-// PageSize is how many objects are asked for at once: all the API server's answers that are in memory.
-const PageSize = 500
+// What of the API server's answers is in memory at once: so many objects, or fewer where those have more bytes than this
+// together. Whoever may make virtual machines makes large ones, too.
+const (
+	PageSize     = 500
+	maxPageBytes = 16 << 20
+)
 
 // Stored is where the objects are.
 type Stored interface {
@@ -67,10 +72,32 @@ func (a *API) Page(ctx context.Context, kind Kind, from string) ([]json.RawMessa
 	return decoded.Items, decoded.Metadata.Continue, nil
 }
 
+// errLarge says that a page has too many bytes.
+var errLarge = fmt.Errorf("a page has more than %d bytes", maxPageBytes)
+
+// page asks for fewer objects until they fit: a single one does.
 func (a *API) page(ctx context.Context, kind Kind, from string) ([]byte, error) {
-	return answer(a.Client.Get().AbsPath("/apis", kind.GroupVersionKind.Group, kind.GroupVersionKind.Version, kind.Resource).
-		Param("limit", strconv.Itoa(PageSize)).Param("continue", from).
-		SetHeader("Accept", "application/json").Do(ctx))
+	for limit := PageSize; ; limit = max(1, limit/8) {
+		list, err := a.few(ctx, kind, from, limit)
+		if limit == 1 || !errors.Is(err, errLarge) {
+			return list, err
+		}
+	}
+}
+
+func (a *API) few(ctx context.Context, kind Kind, from string, limit int) ([]byte, error) {
+	body, err := a.Client.Get().AbsPath("/apis", kind.GroupVersionKind.Group, kind.GroupVersionKind.Version, kind.Resource).
+		Param("limit", strconv.Itoa(limit)).Param("continue", from).
+		SetHeader("Accept", "application/json").Stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	list, err := io.ReadAll(io.LimitReader(body, maxPageBytes+1))
+	if err == nil && len(list) > maxPageBytes {
+		return nil, errLarge
+	}
+	return list, err
 }
 
 // answer is what the API server says; of an error, all that it says.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,6 +95,43 @@ func TestPages(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestLargeObjectsComeInSmallPages: what is in memory at once has a bound, whatever is stored.
+func TestLargeObjectsComeInSmallPages(t *testing.T) {
+	const objects = 40
+	large := `{"a":"` + strings.Repeat("x", 1<<20) + `"}`
+	var limits []int
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+		if err != nil {
+			t.Error(err)
+		}
+		limits = append(limits, limit)
+		from, _ := strconv.Atoi(r.URL.Query().Get("continue")) // none is 0
+		to, next := from+limit, strconv.Itoa(from+limit)
+		if to >= objects {
+			to, next = objects, ""
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(page(next, slices.Repeat([]string{large}, to-from)...)) // the client hangs up
+	}))
+	t.Cleanup(server.Close)
+	api, err := NewAPI(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, most := 0, 0
+	for from, more := "", true; more; more = from != "" {
+		var items []json.RawMessage
+		if items, from, err = api.Page(t.Context(), Kinds()[0], from); err != nil {
+			t.Fatal(err)
+		}
+		read, most = read+len(items), max(most, len(items))
+	}
+	if read != objects || most > 15 || limits[0] != PageSize {
+		t.Errorf("%d objects were read, %d at the most at once, with the limits %d", read, most, limits)
 	}
 }
 

@@ -43,8 +43,9 @@ type Options struct {
 	// Policies are those in force, and Facts those of the cluster.
 	Policies func() []inforce.Compiled
 	Facts    func() *platform.Facts
-	// Namespace is Virtward's own.
+	// Namespace is Virtward's own, and Exempt are the others that the webhooks do not see.
 	Namespace string
+	Exempt    []string
 	Clock     clock.Clock
 	Log       logr.Logger
 }
@@ -251,7 +252,7 @@ func (c *Controller) remove(ctx context.Context, p *inforce.Compiled) error {
 
 // export makes the native form of a policy, or remembers it.
 func (c *Controller) export(p *inforce.Compiled, now time.Time) (*export.Native, []policies.Problem) {
-	cluster := export.Cluster{Namespace: c.Namespace, KubeVirt: c.Facts().KubeVirtUsers()}
+	cluster := export.Cluster{Namespace: c.Namespace, Exempt: c.Exempt, KubeVirt: c.Facts().KubeVirtUsers()}
 	m, known := c.made[p.Object.Name]
 	over := known && m.native != nil && m.native.Until != nil && !now.Before(*m.native.Until)
 	if !known || over || m.policy != p.Policy || m.cluster.Namespace != cluster.Namespace || !slices.Equal(m.cluster.KubeVirt, cluster.KubeVirt) {

@@ -27,8 +27,9 @@ const (
 
 // Cluster is what a native policy has to know of the cluster.
 type Cluster struct {
-	// Namespace is Virtward's own, about which no policy is asked.
+	// Namespace is Virtward's own, about which no policy is asked, and Exempt are the others that the webhooks do not see.
 	Namespace string
+	Exempt    []string
 	// KubeVirt are the names of the users that are KubeVirt's own accounts.
 	KubeVirt []string
 }
@@ -64,7 +65,7 @@ func Export(p *policies.Policy, cluster Cluster, now time.Time) (*Native, []poli
 		ObjectMeta: metav1.ObjectMeta{Name: Prefix + p.Name(), Labels: map[string]string{ManagedBy: Manager}},
 		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy:    new(admissionregistrationv1.FailurePolicyType(spec.FailurePolicy)),
-			MatchConstraints: constraints(&spec.Match, cluster.Namespace),
+			MatchConstraints: constraints(&spec.Match, &cluster),
 			MatchConditions:  conditions,
 			Variables:        x.declared,
 			Validations:      validations,

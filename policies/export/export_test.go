@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/yaml"
@@ -98,6 +99,21 @@ func TestExport(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestNamespacesThatTheWebhooksDoNotSee are none of the native form either: each stands there once.
+func TestNamespacesThatTheWebhooksDoNotSee(t *testing.T) {
+	in := cluster
+	in.Exempt = []string{"build", "kube-system", "virtward-system"}
+	native, problems := export.Export(compile(t, "p", "enforcement: Deny"+valid), in, noon)
+	if len(problems) > 0 {
+		t.Fatal(problems)
+	}
+	got := native.Policy.Spec.MatchConstraints.NamespaceSelector.MatchExpressions
+	want := []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: "NotIn", Values: []string{"kube-system", "virtward-system", "build"}}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the selector (-want +got):\n%s", diff)
 	}
 }
 

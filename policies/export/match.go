@@ -37,7 +37,7 @@ const kubeSystem = "kube-system"
 
 // constraints are what a native policy is asked about. Subresources are none of it, so that nobody is asked about a
 // status that is written as one.
-func constraints(match *policyv1alpha1.PolicyMatch, own string) *admissionregistrationv1.MatchResources {
+func constraints(match *policyv1alpha1.PolicyMatch, cluster *Cluster) *admissionregistrationv1.MatchResources {
 	operations := make([]admissionregistrationv1.OperationType, len(match.Operations))
 	for i := range match.Operations {
 		operations[i] = admissionregistrationv1.OperationType(match.Operations[i])
@@ -62,8 +62,10 @@ func constraints(match *policyv1alpha1.PolicyMatch, own string) *admissionregist
 		selector = match.NamespaceSelector.DeepCopy()
 	}
 	exempt := []string{kubeSystem}
-	if own != "" && own != kubeSystem {
-		exempt = append(exempt, own)
+	for _, name := range slices.Concat([]string{cluster.Namespace}, cluster.Exempt) {
+		if name != "" && !slices.Contains(exempt, name) {
+			exempt = append(exempt, name)
+		}
 	}
 	selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: exempt,

@@ -1,0 +1,412 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtward/virtward/suites"
+	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/validators"
+)
+
+// leastCompared is the part of all cases that this spec compares at least.
+const leastCompared = 0.85
+
+var _ = Describe("The suites of policies", Serial, Ordered, func() {
+	BeforeAll(func(ctx SpecContext) {
+		prepareSenders(ctx)
+		letLeaveOut(ctx, simulators.MutatorName, simulators.ValidatorName, webhook, checks)
+		// It would make instances of the virtual machines that there are before updates.
+		Expect(kubevirt.Controller.Stop()).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			var err error
+			kubevirt.Controller, err = simulators.StartVirtController(ctx, cluster, nil)
+			Expect(err).NotTo(HaveOccurred())
+		})
+	})
+
+	DescribeTable("say what the API server says", func(ctx SpecContext, least int, paths ...string) {
+		trials, skipped := trialsOf(ctx, paths...)
+		total := len(trials) + len(skipped)
+		Expect(total).To(BeNumerically(">=", least), "cases")
+		started := time.Now()
+		stages := stagesFor(trials)
+		scene := newScene()
+		DeferCleanup(func(ctx SpecContext) { scene.clear(ctx) }, NodeTimeout(time.Minute))
+		var differ []string
+		for _, s := range stages {
+			scene.set(ctx, s)
+			differ = append(differ, compare(ctx, scene, s.trials)...)
+		}
+		AddReportEntry("compared", fmt.Sprintf("%d of %d cases on %d stages in %s", len(trials), total, len(stages), time.Since(started).Round(time.Millisecond)))
+		for _, why := range skipped {
+			AddReportEntry("not compared", why)
+		}
+		Expect(differ).To(BeEmpty(), "%d of %d cases differ:\n%s", len(differ), len(trials), strings.Join(differ, "\n"))
+		Expect(float64(len(trials))).To(BeNumerically(">=", leastCompared*float64(total)), "compared of %d; not:\n%s", total, strings.Join(skipped, "\n"))
+	},
+		Entry("of the library and the examples", NodeTimeout(5*time.Minute), 400, "policies/library", "examples/policy"),
+		Entry("of all that a suite can say", NodeTimeout(5*time.Minute), 50, "test/e2e/testdata/suites"),
+	)
+})
+
+// trial is a case of a suite that the API server can be asked about.
+type trial struct {
+	name      string
+	situation *suites.Situation
+	// checks tells that the findings of the built-in checks count, too.
+	checks bool
+	// want is what the case comes to without a cluster.
+	want said
+	// attempts are how often it was asked about.
+	attempts int
+}
+
+// said is what somebody is told about an object: field, message and rule of each finding.
+type said struct {
+	refused, warned []string
+	// other is an answer that is not ours, such as that of the schema.
+	other string
+}
+
+func (s *said) equal(other *said) bool {
+	return slices.Equal(s.refused, other.refused) && slices.Equal(s.warned, other.warned) && s.other == other.other
+}
+
+// trialsOf judges the cases of suites without a cluster, which all have to pass, and says of those that cannot be
+// compared why not.
+func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []string) {
+	GinkgoHelper()
+	found, problems := suites.Load(os.DirFS("../.."), paths...)
+	Expect(problems).To(BeEmpty())
+	judge, err := suites.NewJudge()
+	Expect(err).NotTo(HaveOccurred())
+	report := judge.Run(ctx, found, suites.Options{})
+	for i, suite := range found {
+		for k := range suite.Tests {
+			for n := range suite.Tests[k].Cases {
+				outcome := &report.Suites[i].Tests[k].Cases[n]
+				name := fmt.Sprintf("%s:%d: %s: %s", suite.File, outcome.Line, suite.Tests[k].Name, outcome.Name)
+				if outcome.Status == suites.Skipped {
+					skipped = append(skipped, name+": the suite skips it")
+					continue
+				}
+				Expect(outcome.Status).To(Equal(suites.Passed), "%s: %v", name, outcome.Reasons)
+				situation, err := suite.Situation(k, n)
+				Expect(err).NotTo(HaveOccurred(), name)
+				if why := incomparable(situation, outcome.Findings); why != "" {
+					skipped = append(skipped, name+": "+why)
+					continue
+				}
+				trials = append(trials, &trial{name: name, situation: situation, checks: suite.Tests[k].Cases[n].Checks, want: saidOffline(outcome.Findings)})
+			}
+		}
+	}
+	return trials, skipped
+}
+
+// incomparable says why a situation, or what is found in it, cannot be had on a cluster; nothing if it can.
+func incomparable(s *suites.Situation, findings []suites.Finding) string {
+	for _, object := range append(slices.Clone(s.Objects), s.Object, s.Old) {
+		switch {
+		case object == nil:
+		case object.Object["status"] != nil && object.GetKind() != "VirtualMachineInstance":
+			return "the API server lets nobody write the status of a " + object.GetKind() + " with the object"
+		case object.GetDeletionTimestamp() != nil:
+			return "an object that is being deleted cannot be made"
+		}
+	}
+	for _, matcher := range []string{"instancetype", "preference"} {
+		from, _, _ := unstructured.NestedString(s.Object.Object, "spec", matcher, "inferFromVolume")
+		if from != "" && slices.ContainsFunc(findings, func(f suites.Finding) bool { return strings.HasPrefix(f.Field, "spec."+matcher) }) {
+			return "the simulator of KubeVirt's mutator infers no " + matcher + ", so that the VM names the volume still"
+		}
+	}
+	for _, p := range s.Policies {
+		for _, e := range p.Spec.Exceptions {
+			if e.Expires == nil {
+				continue
+			}
+			if left := e.Expires.Sub(s.Now); left > 0 && left < 10*time.Minute {
+				return "an exception would end before anybody could ask"
+			}
+		}
+	}
+	return ""
+}
+
+// saidOffline is what findings would be answered with.
+func saidOffline(findings []suites.Finding) said {
+	var all said
+	for i := range findings {
+		f := &findings[i]
+		text := fmt.Sprintf("%s: %s [virtward/%s]", f.Field, f.Message, f.Rule)
+		switch f.Severity {
+		case validators.Deny:
+			all.refused = append(all.refused, text)
+		case validators.Audit: // nobody is told
+		default:
+			all.warned = append(all.warned, text)
+		}
+	}
+	return all
+}
+
+// compare asks the API server about every case, and says which answers are others. What was written a moment ago is
+// in force a moment later, so that the first answer to a case may be another one for a while. Once all are right, they
+// have to stay so.
+func compare(ctx context.Context, s *scene, trials []*trial) []string {
+	GinkgoHelper()
+	differ := make([]string, len(trials))
+	after := map[string][]int{} // updates of one object, one after the other
+	for i, t := range trials {
+		if t.situation.Old != nil {
+			key := keyOf(t.situation.Old)
+			after[key] = append(after[key], i)
+		}
+	}
+	for _, ask := range []func(*trial, context.Context) (string, error){(*trial).soon, (*trial).now} {
+		creations := new(errgroup.Group)
+		creations.SetLimit(4)
+		for i, t := range trials {
+			if t.situation.Old != nil || differ[i] != "" {
+				continue
+			}
+			creations.Go(func() (err error) {
+				differ[i], err = ask(t, ctx)
+				return err
+			})
+		}
+		Expect(creations.Wait()).To(Succeed())
+	}
+	updates := new(errgroup.Group)
+	for _, same := range after {
+		updates.Go(func() error {
+			for _, i := range same {
+				var err error
+				if differ[i], err = s.update(ctx, trials[i]); err != nil {
+					return fmt.Errorf("%s: %w", trials[i].name, err)
+				}
+			}
+			return nil
+		})
+	}
+	Expect(updates.Wait()).To(Succeed())
+	return slices.DeleteFunc(differ, func(text string) bool { return text == "" })
+}
+
+// update compares a case with an object that is there before.
+func (s *scene) update(ctx context.Context, t *trial) (differs string, err error) {
+	if err = s.keep(ctx, t.situation.Old); err == nil {
+		if differs, err = t.soon(ctx); err == nil && differs == "" {
+			differs, err = t.now(ctx)
+		}
+	}
+	return differs, errors.Join(err, s.remove(ctx, t.situation.Old))
+}
+
+// soon asks until the answer is that of the suite, and says how it differs if it does not become so.
+func (t *trial) soon(ctx context.Context) (differs string, err error) {
+	patience := soon
+	if ofOthers(t.situation.May) {
+		patience += 10 * time.Second // what others may do is remembered that long
+	}
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(context.Context) (same bool, err error) {
+		differs, err = t.now(ctx) // whose context would end in the midst of an answer
+		return differs == "", err
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		err = nil
+	}
+	return differs, err
+}
+
+// now asks once, and says how the answer differs from that of the suite.
+func (t *trial) now(ctx context.Context) (differs string, err error) {
+	t.attempts++
+	heard := &recordedWarnings{}
+	sender, err := dynamic.NewForConfig(t.sender(heard))
+	if err != nil {
+		return "", err
+	}
+	refusal := t.send(ctx, sender)
+	if got := t.told(refusal, heard.texts); !got.equal(&t.want) {
+		differs = fmt.Sprintf("%s\n  offline: %s\n  cluster: %s", t.name, &t.want, &got)
+	}
+	return differs, ctx.Err()
+}
+
+func (s *said) String() string {
+	return fmt.Sprintf("refused %q, warned %q %s", s.refused, s.warned, s.other)
+}
+
+// sender is a client of whoever sends the object of the case. The attempt is a part of who it is: what somebody may do is
+// remembered for a while, and rights that were granted a moment ago may not be known the first time.
+func (t *trial) sender(heard *recordedWarnings) *rest.Config {
+	user := t.situation.User
+	extra := map[string][]string{leftOut: {simulators.ValidatorName, fmt.Sprintf("nothing of attempt %d", t.attempts)}}
+	for key, values := range user.Extra {
+		extra[key] = values
+	}
+	if t.situation.Arrived { // as if nobody had completed it
+		extra[leftOut] = append(extra[leftOut], simulators.MutatorName, webhook)
+	}
+	config := cluster.Config()
+	config.QPS = -1
+	config.WarningHandler = heard
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: user.Username, UID: user.UID, Extra: extra,
+		Groups: slices.DeleteFunc(slices.Clone(user.Groups), func(group string) bool { return group == everybody }), // it is added
+	}
+	return config
+}
+
+// send sends the object, and nothing is stored. An update changes what is different from the object as it was written
+// before: what was persisted in that stays, as when somebody edits it.
+func (t *trial) send(ctx context.Context, sender dynamic.Interface) error {
+	object := t.situation.Object.DeepCopy()
+	to, err := resourceOf(sender, object)
+	if err != nil {
+		return err
+	}
+	if t.situation.Old != nil {
+		change, err := jsonpatch.CreateMergePatch([]byte(asJSON(t.situation.Old.Object)), []byte(asJSON(object.Object)))
+		if err != nil {
+			return err
+		}
+		_, err = to.Patch(ctx, object.GetName(), types.MergePatchType, change, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	}
+	if t.generatedBase() != "" {
+		object.SetName("")
+	}
+	_, err = to.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+	return err
+}
+
+// generatedBase is what the API server makes the name of; nothing if the object has a name.
+func (t *trial) generatedBase() string {
+	base, made := strings.CutSuffix(t.situation.Object.GetName(), "xxxxx")
+	if !made || t.situation.Object.GetGenerateName() == "" {
+		return ""
+	}
+	return base
+}
+
+// finding is a cause or a warning of ours, up to the rule; the remedy follows.
+var finding = regexp.MustCompile(`(?s)^.*?\[virtward/([a-z0-9./-]+)\]`)
+
+// told is what an answer says of the policies.
+func (t *trial) told(err error, warnings []string) said {
+	var got said
+	if err != nil {
+		var refusal apierrors.APIStatus
+		if !errors.As(err, &refusal) || !apierrors.IsInvalid(err) || refusal.Status().Details == nil {
+			return said{other: err.Error()}
+		}
+		for _, cause := range refusal.Status().Details.Causes {
+			text := cause.Field + ": " + cause.Message
+			if !finding.MatchString(text) { // that of the schema, or of KubeVirt
+				return said{other: err.Error()}
+			}
+			got.refused = append(got.refused, t.counted(text)...)
+		}
+	}
+	for _, text := range warnings {
+		got.warned = append(got.warned, t.counted(text)...)
+	}
+	return got
+}
+
+// counted is a finding as the suite words it; none if it does not count.
+func (t *trial) counted(text string) []string {
+	found := finding.FindStringSubmatch(text)
+	if len(found) < 2 || !t.checks && !strings.HasPrefix(found[1], "policy/") {
+		return nil
+	}
+	if base := t.generatedBase(); base != "" {
+		return []string{regexp.MustCompile(regexp.QuoteMeta(base)+`[a-z0-9]{5}`).ReplaceAllString(found[0], t.situation.Object.GetName())}
+	}
+	return found[:1]
+}
+
+// stage is a cluster as some cases need it.
+type stage struct {
+	// key is all that is the same for its cases.
+	key    string
+	sample *suites.Situation
+	// namespaces by name, and permissions by who has them.
+	namespaces  map[string]*namespaceMetadata
+	permissions map[string][]suites.Permission
+	trials      []*trial
+}
+
+type namespaceMetadata struct{ labels, annotations map[string]string }
+
+// stagesFor are as few as the situations allow: a stage has one version of each policy, one set of objects, one
+// KubeVirt, and for each namespace the same labels and for each user the same permissions.
+func stagesFor(trials []*trial) []*stage {
+	GinkgoHelper()
+	var all []*stage
+	for _, t := range trials {
+		key := stageKey(t.situation)
+		at := slices.IndexFunc(all, func(s *stage) bool { return s.key == key && s.fits(t.situation) })
+		if at < 0 {
+			at = len(all)
+			all = append(all, &stage{key: key, sample: t.situation, namespaces: map[string]*namespaceMetadata{}, permissions: map[string][]suites.Permission{}})
+		}
+		s := all[at]
+		s.trials = append(s.trials, t)
+		s.namespaces[t.situation.Namespace.Name] = metadataOf(t.situation)
+		s.permissions[t.situation.User.Username] = t.situation.May
+	}
+	slices.SortStableFunc(all, func(a, b *stage) int { // a change of KubeVirt is the slowest
+		return cmp.Compare(kubeVirtKey(a.sample), kubeVirtKey(b.sample))
+	})
+	return all
+}
+
+func (s *stage) fits(situation *suites.Situation) bool {
+	namespace := s.namespaces[situation.Namespace.Name]
+	if namespace != nil && (!maps.Equal(namespace.labels, situation.Namespace.Labels) || !maps.Equal(namespace.annotations, situation.Namespace.Annotations)) {
+		return false
+	}
+	if permissions, known := s.permissions[situation.User.Username]; known {
+		return slices.Equal(permissions, situation.May)
+	}
+	for _, permissions := range s.permissions {
+		if ofOthers(permissions) && !slices.Equal(permissions, situation.May) {
+			return false
+		}
+	}
+	return !ofOthers(situation.May)
+}
+
+// ofOthers tells whether permissions are those of somebody else than who sends an object.
+func ofOthers(permissions []suites.Permission) bool {
+	return slices.ContainsFunc(permissions, func(p suites.Permission) bool { return p.User != "" })
+}
+
+func metadataOf(s *suites.Situation) *namespaceMetadata {
+	return &namespaceMetadata{s.Namespace.Labels, s.Namespace.Annotations}
+}
