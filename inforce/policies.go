@@ -125,7 +125,7 @@ func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*polici
 // maxSizes bounds the policies that do not deny, in bytes of what they consist of, all together: those of a large cluster
 // have less, and compiled they fit into the memory that the chart gives us. Who may make a policy deny may take more;
 // others write policies too, and whatever theirs are, the webhooks stay up.
-const maxSizes = 512 << 10
+const maxSizes = 768 << 10
 
 // errCrowded is a problem of a policy for which there is no room.
 var errCrowded = policies.Problem{

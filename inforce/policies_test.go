@@ -278,14 +278,14 @@ func TestThereIsRoomForSoMuch(t *testing.T) {
 		return policy
 	}
 	objects := []runtime.Object{sized("a-young", "Audit", 20), sized("denies", "Deny", 30)}
-	for i := range 8 {
+	for i := range 12 {
 		objects = append(objects, sized(fmt.Sprintf("old-%d", i), "Warn", i))
 	}
 	p, client := fakePolicies(t, objects...)
 	await.Run(t, p.Run)
 	await.Until(t, p.Ready)
-	const why = "spec: the policies that do not deny have more than 524288 bytes of expressions, modules and parameters together: there is no room for this one"
-	want := []string{"a-young; " + why, "denies", "old-0", "old-1", "old-2", "old-3", "old-4", "old-5", "old-6", "old-7"}
+	const why = "spec: the policies that do not deny have more than 786432 bytes of expressions, modules and parameters together: there is no room for this one"
+	want := []string{"a-young; " + why, "denies", "old-0", "old-1", "old-10", "old-11", "old-2", "old-3", "old-4", "old-5", "old-6", "old-7", "old-8", "old-9"}
 	if diff := cmp.Diff(want, inForceNow(p)); diff != "" {
 		t.Errorf("in force (-want +got):\n%s", diff)
 	}

@@ -86,10 +86,11 @@ func (p *Policy) unread(problems []Problem) (*Policy, []Problem) {
 	return p.finish(problems)
 }
 
-// Size is what a policy consists of, in bytes: its expressions, its module, its values and their schema. Compiled, it
-// takes up to a hundred times as much memory.
+// Size is what a policy consists of, in bytes: its expressions, its module, its values and their schema, and something
+// for the rest. Compiled, it takes up to a hundred times as much memory.
 func Size(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
-	bytes := expressionBytes(spec)
+	const rest = 512
+	bytes := rest + expressionBytes(spec)
 	if spec.Rego != nil {
 		bytes += len(spec.Rego.Module)
 	}
