@@ -28,9 +28,10 @@ type question struct {
 	operation policyv1alpha1.PolicyOperation
 }
 
-// spareLimit is what the policies that do not deny may cost together in one request, in units of CEL: a few tenths
-// of a second, and more than hundreds of them need. Who may make a policy deny may make requests fail; others write
-// policies too, and however many and costly theirs are, requests are answered in time.
+// spareLimit is what the policies that do not deny may cost together, in one request or about one object of an audit,
+// in units of CEL: a few tenths of a second, and more than hundreds of them need. Who may make a policy deny may make
+// requests fail; others write policies too, and however many and costly theirs are, requests are answered in time and
+// audits come to an end.
 const spareLimit = cel.PolicyLimit / 5
 
 // NewSet indexes policies. namespace is Virtward's own, about which no policy is asked. Of two policies with the
@@ -101,7 +102,6 @@ func (s *Set) Judge(d *cel.Documents, now time.Time) []validators.Finding {
 		return nil
 	}
 	subject := newSubject(d, now, false)
-	subject.spare = cel.NewBudgetOf(spareLimit)
 	starts := q == question{policyv1alpha1.PolicyVirtualMachineInstance, policyv1alpha1.PolicyCreate}
 	if subject.byKubeVirt && !starts {
 		return nil
@@ -129,7 +129,7 @@ func (s *Set) ask(subject *subject, policies []*Policy) []validators.Finding {
 		return nil
 	}
 	var findings []validators.Finding
-	subject.observe = s.observe
+	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit)
 	input := &input{}
 	for _, p := range policies {
 		findings = append(findings, p.judge(subject, input)...)
