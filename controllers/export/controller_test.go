@@ -28,6 +28,7 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/inforce"
 	"github.com/virtward/virtward/platform"
+	native "github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 )
@@ -149,12 +150,12 @@ func (c *cluster) soon(t *testing.T, name, reason, message string) *policyv1alph
 
 func (c *cluster) exported(t *testing.T, name string) *policyv1alpha1.VirtualMachinePolicy {
 	t.Helper()
-	return c.soon(t, name, "InOrder", "the API server judges by the ValidatingAdmissionPolicy virtward-"+name)
+	return c.soon(t, name, "InOrder", "the API server judges by the ValidatingAdmissionPolicy "+native.Prefix+name)
 }
 
 func (c *cluster) native(t *testing.T, name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
-	found, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), "virtward-"+name, metav1.GetOptions{})
+	found, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), native.Prefix+name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func (c *cluster) native(t *testing.T, name string) *admissionregistrationv1.Val
 
 func (c *cluster) binding(t *testing.T, name string) *admissionregistrationv1.ValidatingAdmissionPolicyBinding {
 	t.Helper()
-	found, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), "virtward-"+name, metav1.GetOptions{})
+	found, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), native.Prefix+name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,8 +175,8 @@ func (c *cluster) binding(t *testing.T, name string) *admissionregistrationv1.Va
 func (c *cluster) gone(t *testing.T, name string) {
 	t.Helper()
 	await.Until(t, func() error {
-		_, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(context.Background(), "virtward-"+name, metav1.GetOptions{})
-		_, errToo := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(context.Background(), "virtward-"+name, metav1.GetOptions{})
+		_, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(context.Background(), native.Prefix+name, metav1.GetOptions{})
+		_, errToo := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(context.Background(), native.Prefix+name, metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) || !apierrors.IsNotFound(errToo) {
 			return errors.Join(errors.New("they are still there"), err, errToo)
 		}
@@ -266,16 +267,16 @@ func (c *cluster) drift(t *testing.T) {
 		if name == "binding" {
 			before = c.binding(t, "drift").UID
 		}
-		if err := remove(t.Context(), "virtward-drift", metav1.DeleteOptions{}); err != nil {
+		if err := remove(t.Context(), "virtward-policy-drift", metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		await.Until(t, func() error {
 			var found metav1.Object
 			var err error
 			if name == "binding" {
-				found, err = c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), "virtward-drift", metav1.GetOptions{})
+				found, err = c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(t.Context(), "virtward-policy-drift", metav1.GetOptions{})
 			} else {
-				found, err = policies.Get(t.Context(), "virtward-drift", metav1.GetOptions{})
+				found, err = policies.Get(t.Context(), "virtward-policy-drift", metav1.GetOptions{})
 			}
 			if err == nil && found.GetUID() == before {
 				err = errors.New("it is the same")
@@ -288,7 +289,7 @@ func (c *cluster) drift(t *testing.T) {
 // taken: what is not made of the policy is never touched.
 func (c *cluster) taken(t *testing.T) {
 	foreign := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "virtward-mine", Labels: map[string]string{"app.kubernetes.io/managed-by": "virtward"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "virtward-policy-mine", Labels: map[string]string{"app.kubernetes.io/managed-by": "virtward"}},
 		Spec:       admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "another", ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}},
 	}
 	bindings := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
@@ -297,19 +298,19 @@ func (c *cluster) taken(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.write(t, "mine", "enforcement: Deny\n"+head+never)
-	policy := c.soon(t, "mine", "NameTaken", "there is a ValidatingAdmissionPolicyBinding virtward-mine that is not made of this policy: rename one of them")
+	policy := c.soon(t, "mine", "NameTaken", "there is a ValidatingAdmissionPolicyBinding virtward-policy-mine that is not made of this policy: rename one of them")
 	if len(policy.Status.EnforcedBy) > 0 || len(policy.Status.ExportNotes) > 0 {
 		t.Errorf("the status says %+v", policy.Status)
 	}
-	if _, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), "virtward-mine", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(t.Context(), "virtward-policy-mine", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("half of it was made: %v", err)
 	}
 	c.write(t, "mine", "enforcement: Warn\n"+head+never)
-	c.soon(t, "mine", "NameTaken", "there is a ValidatingAdmissionPolicyBinding virtward-mine that is not made of this policy: rename one of them")
+	c.soon(t, "mine", "NameTaken", "there is a ValidatingAdmissionPolicyBinding virtward-policy-mine that is not made of this policy: rename one of them")
 	if found := c.binding(t, "mine"); found.ResourceVersion != made.ResourceVersion {
 		t.Error("it was changed")
 	}
-	if err := bindings.Delete(t.Context(), "virtward-mine", metav1.DeleteOptions{}); err != nil {
+	if err := bindings.Delete(t.Context(), "virtward-policy-mine", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.exported(t, "mine") // the watch tells that the name is free

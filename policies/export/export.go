@@ -17,7 +17,7 @@ import (
 )
 
 // Prefix begins the names of native policies and their bindings; the name of the policy follows.
-const Prefix = "virtward-"
+const Prefix = "virtward-policy-"
 
 // ManagedBy is the label, and the value of it, of all that is exported.
 const (

@@ -390,7 +390,7 @@ func describe(native *admissionregistrationv1.ValidatingAdmissionPolicy) string 
 func (e *exports) answer(t *testing.T) {
 	var cores *admissionregistrationv1.ValidatingAdmissionPolicy
 	for _, native := range e.natives {
-		if strings.HasPrefix(native.Name, "virtward-cores-") && strings.Contains(native.Spec.Variables[0].Expression, `"most": dyn(4)`) {
+		if strings.HasPrefix(native.Name, "virtward-policy-cores-") && strings.Contains(native.Spec.Variables[0].Expression, `"most": dyn(4)`) {
 			cores = native
 		}
 	}
