@@ -111,7 +111,7 @@ func typed(data map[string]string, s *schema, named string) (map[string]any, fie
 			value[key] = data[key]
 			continue
 		}
-		read, err := readYAML(data[key])
+		read, err := ReadValue(data[key])
 		if err != nil {
 			errs = append(errs, field.Invalid(configMapPath, named, fmt.Sprintf("its key %s is no YAML: %v", key, err)))
 			continue
@@ -177,8 +177,8 @@ func readObject(raw []byte) (map[string]any, error) {
 	return value, nil
 }
 
-// readYAML reads a value: an integer is an int64, as everywhere in objects.
-func readYAML(text string) (any, error) {
+// ReadValue reads a value of a parameter that is written in YAML: an integer is an int64, as everywhere in objects.
+func ReadValue(text string) (any, error) {
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return nil, err

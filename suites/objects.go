@@ -10,13 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
-	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
-	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/documents"
-	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/lookup"
 )
 
@@ -56,18 +53,8 @@ func typeOf(kind schema.GroupKind) any {
 		return &v1.VirtualMachineInstance{}
 	case kindPool:
 		return &poolv1beta1.VirtualMachinePool{}
-	case "VirtualMachineInstancePreset":
-		return &v1.VirtualMachineInstancePreset{}
-	case instancetypes.KindInstancetype, instancetypes.KindClusterInstancetype:
-		return &instancetypev1beta1.VirtualMachineInstancetype{}
-	case instancetypes.KindPreference, instancetypes.KindClusterPreference:
-		return &instancetypev1beta1.VirtualMachinePreference{}
-	case "DataVolume":
-		return &cdiv1beta1.DataVolume{}
-	case "DataSource":
-		return &cdiv1beta1.DataSource{}
 	}
-	return nil
+	return lookup.TypeOf(kind)
 }
 
 // around are the kinds of objects that decide about virtual machines.

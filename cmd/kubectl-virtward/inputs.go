@@ -8,13 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
-	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
-	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/cmd/kubectl-virtward/explanation"
 	"github.com/virtward/virtward/documents"
-	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/lookup"
 )
 
@@ -116,27 +113,10 @@ func isReference(kind schema.GroupVersionKind) bool {
 	return slices.ContainsFunc(lookup.Kinds(), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
 }
 
-// referenceType is the Go type of objects that virtual machines refer to, as far as their spec matters.
-func referenceType(kind schema.GroupKind) any {
-	switch kind.Kind {
-	case instancetypes.KindInstancetype, instancetypes.KindClusterInstancetype:
-		return &instancetypev1beta1.VirtualMachineInstancetype{}
-	case instancetypes.KindPreference, instancetypes.KindClusterPreference:
-		return &instancetypev1beta1.VirtualMachinePreference{}
-	case "VirtualMachineInstancePreset":
-		return &v1.VirtualMachineInstancePreset{}
-	case "DataVolume":
-		return &cdiv1beta1.DataVolume{}
-	case "DataSource":
-		return &cdiv1beta1.DataSource{}
-	}
-	return nil
-}
-
 // checkReference warns of unknown fields in an object that virtual machines refer to, and refuses one that
 // cannot be read.
 func checkReference(kind schema.GroupVersionKind, d documents.Document) ([]string, error) {
-	typed := referenceType(kind.GroupKind())
+	typed := lookup.TypeOf(kind.GroupKind())
 	if typed == nil {
 		return nil, nil
 	}

@@ -16,11 +16,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
-	sigsjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/documents"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/library"
 )
 
@@ -255,22 +254,11 @@ func (o *policyInstallOptions) given(known []library.Parameter) (map[string]any,
 			values[name] = text
 			continue
 		}
-		value, err := readValue(text)
+		value, err := policies.ReadValue(text)
 		if err != nil {
 			return nil, usage("--params %s: the value is no YAML: %w", param, err)
 		}
 		values[name] = value
 	}
 	return values, nil
-}
-
-// readValue reads YAML in the form that objects have: an integer is an int64.
-func readValue(text string) (any, error) {
-	data, err := yaml.YAMLToJSONStrict([]byte(text))
-	if err != nil {
-		return nil, err
-	}
-	var value any
-	err = sigsjson.UnmarshalCaseSensitivePreserveInts(data, &value)
-	return value, err
 }

@@ -19,7 +19,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypeapi "kubevirt.io/api/instancetype"
@@ -130,18 +129,10 @@ func (o *controllerOptions) run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, err := o.logger()
+	log, config, err := o.begin()
 	if err != nil {
 		return err
 	}
-	ctrl.SetLogger(log)
-	klog.SetLogger(log.WithName("client")) // client-go's own words, in the same form
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
-	}
-	config.QPS = -1 // the API server's own fairness bounds us
-	config.WarningHandler = rest.NoWarnings{}
 	mgr, err := o.manager(config)
 	if err != nil {
 		return err

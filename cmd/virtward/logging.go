@@ -7,6 +7,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
 )
 
 // logging is how the server writes its log, to standard error.
@@ -40,4 +43,21 @@ func (l *logging) logger() (logr.Logger, error) {
 		return logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, options)), nil
 	}
 	return logr.Discard(), fmt.Errorf("--log-format is %q: it must be json or text", l.format)
+}
+
+// begin sets up the log of the process, and finds the cluster.
+func (l *logging) begin() (logr.Logger, *rest.Config, error) {
+	log, err := l.logger()
+	if err != nil {
+		return log, nil, err
+	}
+	ctrl.SetLogger(log)
+	klog.SetLogger(log.WithName("client")) // client-go's own words, in the same form
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return log, nil, fmt.Errorf("finding the cluster: %w", err)
+	}
+	config.QPS = -1                           // the API server's own fairness bounds us; waiting here would let admission requests time out
+	config.WarningHandler = rest.NoWarnings{} // that presets are deprecated is no news to the admin
+	return log, config, nil
 }

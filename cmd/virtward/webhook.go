@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -111,18 +110,10 @@ func (o *webhookOptions) run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, err := o.logger()
+	log, config, err := o.begin()
 	if err != nil {
 		return err
 	}
-	ctrl.SetLogger(log)
-	klog.SetLogger(log.WithName("client")) // client-go's own words, in the same form
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
-	}
-	config.QPS = -1                           // the API server's own fairness bounds us; waiting here would let admission requests time out
-	config.WarningHandler = rest.NoWarnings{} // that presets are deprecated is no news to the admin
 	certificate := &webhooks.Certificate{}
 	mgr, err := o.manager(config, certificate)
 	if err != nil {

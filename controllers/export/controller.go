@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/informers"
@@ -24,6 +22,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel/guards"
+	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/inforce"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
@@ -270,13 +269,13 @@ func (c *Controller) state(ctx context.Context, p *inforce.Compiled, o *outcome,
 		equality.Semantic.DeepEqual(was.status, o.status(p, was.status, now)) {
 		return nil
 	}
-	before, err := c.stored(ctx, p.Object.Name)
+	before, err := c.statuses().Get(ctx, p.Object.Name)
 	if before == nil || err != nil || before.UID != p.Object.UID {
 		return err
 	}
 	is.status = o.status(p, &before.Status, now)
 	if !equality.Semantic.DeepEqual(is.status, ours(&before.Status)) {
-		if err := c.apply(ctx, p, is.status); err != nil {
+		if err := c.statuses().Apply(ctx, p.Object.Name, p.Object.UID, is.status); err != nil {
 			return err
 		}
 	}
@@ -284,36 +283,6 @@ func (c *Controller) state(ctx context.Context, p *inforce.Compiled, o *outcome,
 	return nil
 }
 
-func (c *Controller) apply(ctx context.Context, p *inforce.Compiled, status *policyv1alpha1.VirtualMachinePolicyStatus) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
-	if err != nil {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	if len(status.Conditions) == 0 { // a status of which nothing is left would be null, which the definition refuses
-		fields["conditions"] = []any{}
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": p.Object.Name, "uid": string(p.Object.UID)}, "status": fields}}
-	object.SetGroupVersionKind(policyv1alpha1.GroupVersion.WithKind("VirtualMachinePolicy"))
-	_, err = c.Dynamic.Resource(resource).ApplyStatus(ctx, p.Object.Name, object, metav1.ApplyOptions{FieldManager: Owner, Force: true})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("writing the status: %w", err)
-	}
-	return nil
-}
-
-// stored is a policy as it is stored, without its spec; nil if there is none.
-func (c *Controller) stored(ctx context.Context, name string) (*policyv1alpha1.VirtualMachinePolicy, error) {
-	found, err := c.Dynamic.Resource(resource).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the status: %w", err)
-	}
-	policy := &policyv1alpha1.VirtualMachinePolicy{}
-	unstructured.RemoveNestedField(found.Object, "spec") // it may hold what cannot be read
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, policy); err != nil {
-		return nil, fmt.Errorf("reading the status: %w", err)
-	}
-	return policy, nil
+func (c *Controller) statuses() *statuses.Store {
+	return &statuses.Store{Client: c.Dynamic, Owner: Owner}
 }

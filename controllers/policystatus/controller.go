@@ -10,15 +10,13 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/controllers/statuses"
 	"github.com/virtward/virtward/inforce"
 )
 
@@ -135,7 +133,7 @@ func (c *Controller) bring(ctx context.Context, p *inforce.Compiled, counted Cou
 		equality.Semantic.DeepEqual(known.status, Plan(p, counted, known.status, now)) {
 		return nil
 	}
-	before, err := c.stored(ctx, p.Object.Name)
+	before, err := c.statuses().Get(ctx, p.Object.Name)
 	if before == nil || err != nil {
 		return err
 	}
@@ -144,7 +142,7 @@ func (c *Controller) bring(ctx context.Context, p *inforce.Compiled, counted Cou
 	}
 	planned := Plan(p, counted, &before.Status, now)
 	if !equality.Semantic.DeepEqual(planned, ours(&before.Status)) {
-		if err := c.apply(ctx, p.Object.Name, planned); err != nil {
+		if err := c.statuses().Apply(ctx, p.Object.Name, p.Object.UID, planned); err != nil {
 			return err
 		}
 	}
@@ -172,40 +170,6 @@ func ours(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualM
 	return part
 }
 
-// stored is a policy as it is stored, without its spec; nil if there is none.
-func (c *Controller) stored(ctx context.Context, name string) (*policyv1alpha1.VirtualMachinePolicy, error) {
-	found, err := c.Client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading it: %w", err)
-	}
-	policy := &policyv1alpha1.VirtualMachinePolicy{}
-	unstructured.RemoveNestedField(found.Object, "spec") // it may hold what cannot be read
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, policy); err != nil {
-		return nil, fmt.Errorf("reading it: %w", err)
-	}
-	return policy, nil
-}
-
-func (c *Controller) apply(ctx context.Context, name string, status *policyv1alpha1.VirtualMachinePolicyStatus) error {
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
-	if err != nil {
-		return fmt.Errorf("writing it: %w", err)
-	}
-	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name}, "status": fields}}
-	object.SetGroupVersionKind(policyv1alpha1.GroupVersion.WithKind("VirtualMachinePolicy"))
-	_, err = c.Client.Resource(resource).ApplyStatus(ctx, name, object, metav1.ApplyOptions{FieldManager: Owner, Force: true})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("writing it: %w", err)
-	}
-	return nil
-}
-
 // tell writes an event if the policy stopped or began to be in order.
 func (c *Controller) tell(before *policyv1alpha1.VirtualMachinePolicy, now *policyv1alpha1.VirtualMachinePolicyStatus) {
 	was := meta.FindStatusCondition(before.Status.Conditions, policyv1alpha1.PolicyCompiled)
@@ -217,4 +181,8 @@ func (c *Controller) tell(before *policyv1alpha1.VirtualMachinePolicy, now *poli
 	case is.Status == metav1.ConditionTrue && broke:
 		c.Tell(before, corev1.EventTypeNormal, EventCompiled, is.Message)
 	}
+}
+
+func (c *Controller) statuses() *statuses.Store {
+	return &statuses.Store{Client: c.Client, Owner: Owner}
 }
