@@ -70,7 +70,7 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []I
 	if parsed == nil {
 		return nil, []Issue{{Message: "the module is empty"}}
 	}
-	for _, check := range []func(*ast.Module) []Issue{ruleCount, depth, elements, contract, builtinsUsed, dataUsed, sharing} {
+	for _, check := range []func(*ast.Module) []Issue{ruleCount, heads, depth, elements, contract, builtinsUsed, dataUsed, sharing} {
 		if issues := check(parsed); len(issues) > 0 {
 			return nil, bounded(issues)
 		}

@@ -37,6 +37,8 @@ func TestCompileRefuses(t *testing.T) {
 		"recursion":            {head + "deny contains x if some x in deny", nil, []Issue{{2, 1, "rule data.test.deny is recursive: data.test.deny -> data.test.deny"}}},
 		"a recursive function": {head + "f(x) := f(x)\ndeny contains f(1)", nil, []Issue{{2, 1, "rule data.test.f is recursive: data.test.f -> data.test.f"}}},
 
+		"a part of a call": {head + "f(0).a if 0\nwarn contains \"a\"", nil, []Issue{{2, 1, "a rule begins with a name: f(0).a is none"}}},
+
 		"neither deny nor warn": {head + "allow if true", nil, []Issue{
 			{1, 1, `the module has neither deny nor warn, so it judges nothing: deny contains {"msg": "…"} if { … }`},
 		}},
