@@ -177,7 +177,7 @@ func (e *exports) native(t *testing.T, s *suites.Situation, policy *policyv1alph
 		return known
 	}
 	id := fmt.Sprintf("n%d", len(e.natives))
-	made.Policy.Name, made.Binding.Name = "virtward-"+policy.Name+"-"+id, "virtward-"+policy.Name+"-"+id
+	made.Policy.Name, made.Binding.Name = export.Prefix+policy.Name+"-"+id, export.Prefix+policy.Name+"-"+id
 	made.Binding.Spec.PolicyName = made.Policy.Name
 	made.Binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
 	made.Binding.Spec.MatchResources = &admissionregistrationv1.MatchResources{ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{labelExported: id}}}
@@ -390,7 +390,7 @@ func describe(native *admissionregistrationv1.ValidatingAdmissionPolicy) string 
 func (e *exports) answer(t *testing.T) {
 	var cores *admissionregistrationv1.ValidatingAdmissionPolicy
 	for _, native := range e.natives {
-		if strings.HasPrefix(native.Name, "virtward-policy-cores-") && strings.Contains(native.Spec.Variables[0].Expression, `"most": dyn(4)`) {
+		if strings.HasPrefix(native.Name, export.Prefix+"cores-") && strings.Contains(native.Spec.Variables[0].Expression, `"most": dyn(4)`) {
 			cores = native
 		}
 	}
