@@ -85,6 +85,8 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 		return &a.variables, true
 	case varAuthorizer, varRequestResource:
 		return a.authorizer(name), true
+	case budgetName:
+		return a.budget, true
 	}
 	return nil, false
 }

@@ -12,7 +12,7 @@
 //	oldObject        the object before an update, null otherwise
 //	vm               the VM as it will run: metadata and spec, everything expanded and completed
 //	provenance       which layer set a field of vm: provenance['spec.domain.machine.type'] == 'base'
-//	platform         hypervisor, hypervisorDevice, architecture (the VM's), defaultArchitecture, featureGates
+//	platform         hypervisor, hypervisorDevice, architecture (the VM's), defaultArchitecture, featureGates, kubeVirtUsers
 //	instancetype     the spec of the instancetype that the VM names, null if none
 //	preference       the spec of the preference that the VM names, null if none
 //	request          operation, kind, resource, name, namespace, userInfo, dryRun
@@ -23,7 +23,8 @@
 //	authorizer       asks what the requester may do
 //
 // Functions are those of Kubernetes: strings, lists, sets, regular expressions, quantities, addresses, versions,
-// URLs, formats, optional values, comprehensions of two variables.
+// URLs, formats, optional values, comprehensions of two variables. virtward.image, virtward.isImage, virtward.url and
+// virtward.isURL are our own: package addresses says what they read.
 //
 // # Values
 //

@@ -41,6 +41,10 @@ type Documents struct {
 	Params any
 	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Gone tells that nobody waits for the answer any more, so that what is found does not matter; nil for never.
+	Gone func() bool
+	// Hurry tells that there is no time left for policies that do not deny; nil for never.
+	Hurry func() bool
 
 	seen seen
 }
@@ -64,6 +68,8 @@ type described struct {
 	Architecture        string   `json:"architecture"`
 	DefaultArchitecture string   `json:"defaultArchitecture"`
 	FeatureGates        []string `json:"featureGates"`
+	// KubeVirtUsers are the user names of KubeVirt's own accounts.
+	KubeVirtUsers []string `json:"kubeVirtUsers"`
 }
 
 // effectiveVM is the variable vm.
@@ -99,6 +105,7 @@ func (d *Documents) describe() *described {
 		Architecture:        d.architecture(),
 		DefaultArchitecture: d.Facts.DefaultArchitecture,
 		FeatureGates:        d.Facts.EnabledGates(),
+		KubeVirtUsers:       d.Facts.KubeVirtUsers(),
 	}
 }
 

@@ -76,11 +76,14 @@ func NewEnvironment() (*Environment, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []celgo.EnvOption{
+	read := &shapes{}
+	image, url := addressTypes()
+	options := append([]celgo.EnvOption{
 		celgo.Variable(varAuthorizer, library.AuthorizerType),
 		celgo.Variable(varRequestResource, library.ResourceCheckType),
-	}
+	}, addressFunctions(read, image, url)...)
 	all := map[string]*apicel.DeclType{}
+	registered(all, image, url)
 	for _, kind := range kinds {
 		registered(all, kind)
 	}
@@ -92,7 +95,7 @@ func NewEnvironment() (*Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making the CEL environment: %w", err)
 	}
-	e := &Environment{base: base, kinds: kinds, types: all, shapes: &shapes{}, variables: map[string]*apicel.DeclType{}, patterns: newRecent()}
+	e := &Environment{base: base, kinds: kinds, types: all, shapes: read, variables: map[string]*apicel.DeclType{}, patterns: newRecent()}
 	for _, v := range variables {
 		e.variables[v.name] = v.declared
 	}
@@ -124,7 +127,7 @@ func everywhere(d *declarer) ([]variable, error) {
 			field("metadata", meta), field("spec", embedded["VirtualMachineInstanceSpec"]))},
 		{varProvenance, apicel.NewMapType(apicel.StringType, apicel.StringType, hintKeys)},
 		{varPlatform, objectType("Platform", field("hypervisor", apicel.StringType), field("hypervisorDevice", apicel.StringType),
-			field("architecture", apicel.StringType), field("defaultArchitecture", apicel.StringType), field("featureGates", words))},
+			field("architecture", apicel.StringType), field("defaultArchitecture", apicel.StringType), field("featureGates", words), field("kubeVirtUsers", words))},
 		{varInstancetype, embedded["VirtualMachineInstancetypeSpec"]},
 		{varPreference, embedded["VirtualMachinePreferenceSpec"]},
 		{varNamespace, objectType("Namespace", field("apiVersion", apicel.StringType), field("kind", apicel.StringType), field("metadata", meta))},

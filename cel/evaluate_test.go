@@ -355,7 +355,7 @@ func TestBudget(t *testing.T) {
 	if spent < 1000 || spent > 20000 {
 		t.Errorf("a thousand steps cost %d", spent)
 	}
-	budget = cel.NewBudgetOf(spent / 2)
+	budget = cel.NewBudgetOf(spent/2, cel.MemoryLimit)
 	if _, err := p.Eval(s.Activation(documents()), budget); !errors.Is(err, cel.ErrBudget) || budget.Left() != 0 {
 		t.Errorf("half of what it costs: %v, %d left", err, budget.Left())
 	}

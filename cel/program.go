@@ -37,6 +37,9 @@ var (
 	ErrResult = errors.New("wrong result")
 )
 
+// errTooMuch says that the expressions of a policy take more memory than they may.
+var errTooMuch = fmt.Errorf("%w: it takes more than %d bytes of memory", ErrBudget, MemoryLimit)
+
 // Error says why an expression has no result.
 type Error struct {
 	// Expression is the one that failed; Variable names it if it is a variable's.
@@ -60,43 +63,64 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Budget is what the expressions of one policy may still cost. It belongs to one goroutine.
+// Budget is what the expressions of one policy may still cost, and the memory that they may still take. It belongs to
+// one goroutine.
 type Budget struct {
 	left uint64
+	// memory is what may still be taken, in bytes.
+	memory uint64
+	// kept is what variables have taken, in bytes.
+	kept uint64
 	// whole is what this is a share of; nil if it stands for itself.
 	whole *Budget
 }
 
 // NewBudget allows as much as Kubernetes allows a policy.
-func NewBudget() *Budget { return &Budget{left: PolicyLimit} }
+func NewBudget() *Budget { return NewBudgetOf(PolicyLimit, MemoryLimit) }
 
-// NewBudgetOf allows so many units.
-func NewBudgetOf(units uint64) *Budget { return &Budget{left: units} }
+// NewBudgetOf allows so many units and bytes.
+func NewBudgetOf(units, bytes uint64) *Budget { return &Budget{left: units, memory: bytes} }
 
-// Share is a budget of so many units, or of what is left if that is less. What is spent of it is taken off this one
-// too. A share of nothing stands for itself.
+// Share is a budget of so many units, and of the memory of one policy, or of what is left if that is less. What is spent
+// of it is taken off this one too. A share of nothing stands for itself.
 func (b *Budget) Share(units uint64) *Budget {
 	if b == nil {
-		return NewBudgetOf(units)
+		return NewBudgetOf(units, MemoryLimit)
 	}
-	return &Budget{left: min(units, b.left), whole: b}
+	return &Budget{left: min(units, b.left), memory: min(MemoryLimit, b.memory), whole: b}
 }
 
-// Left is what may still be spent.
+// Left is what may still be spent, in units.
 func (b *Budget) Left() uint64 { return b.left }
+
+// Memory is what may still be taken, in bytes.
+func (b *Budget) Memory() uint64 { return b.memory }
+
+// Exhausted tells that there is nothing left of one or the other.
+func (b *Budget) Exhausted() bool { return b.left == 0 || b.memory == 0 }
 
 // Spend takes units off, and tells whether there were as many.
 func (b *Budget) Spend(units uint64) bool {
 	if b.whole != nil {
 		b.whole.Spend(units)
 	}
-	if units > b.left {
-		b.left = 0
-		return false
-	}
-	b.left -= units
-	return true
+	enough := units <= b.left
+	b.left -= min(units, b.left)
+	return enough
 }
+
+// Take takes bytes off, and tells whether there were as many.
+func (b *Budget) Take(bytes uint64) bool {
+	if b.whole != nil {
+		b.whole.Take(bytes)
+	}
+	enough := bytes <= b.memory
+	b.memory -= min(bytes, b.memory)
+	return enough
+}
+
+// take is Take; without a budget, as when constants are computed, there is no limit.
+func (b *Budget) take(bytes uint64) bool { return b == nil || b.Take(bytes) }
 
 // Program is a compiled expression. It is immutable and safe for concurrent use.
 type Program struct {
@@ -193,10 +217,12 @@ func (p *Program) Auditable() bool { return !p.UsesAuthorizer() && !p.UsesReques
 // evaluation costs, that of the variables it reads included, is taken off the budget.
 func (p *Program) Eval(a *Activation, budget *Budget) (any, error) {
 	a.budget = budget
+	memory, kept := budget.memory, budget.kept
 	v, err := p.eval(a)
 	if err != nil {
 		return nil, err
 	}
+	budget.memory = memory - (budget.kept - kept) // what the expression made is free again
 	switch p.want {
 	case Bool:
 		if b, ok := v.(types.Bool); ok {
@@ -216,15 +242,22 @@ func (p *Program) Eval(a *Activation, budget *Budget) (any, error) {
 }
 
 func (p *Program) eval(a *Activation) (ref.Val, error) {
-	if a.budget.left == 0 {
+	if a.budget.Exhausted() {
 		return nil, p.failed(ErrBudget)
 	}
+	memory, kept := a.budget.memory, a.budget.kept
 	v, details, err := p.run.Eval(a)
+	if p.name != "" {
+		a.budget.kept = kept + memory - a.budget.memory
+	}
 	cost := uint64(ExpressionLimit)
 	if details != nil && details.ActualCost() != nil {
 		cost = min(*details.ActualCost(), ExpressionLimit)
 	}
 	enough := a.budget.Spend(cost)
+	if a.budget.memory == 0 { // whatever an expression makes of an error in a part of it
+		return nil, p.failed(errTooMuch)
+	}
 	if err != nil {
 		return nil, p.failed(err)
 	}

@@ -271,6 +271,10 @@ func (c *costs) CallCost(function, overload string, args []ref.Val, result ref.V
 		took := c.literals.charge(args, result)
 		return &took
 	}
+	if isAddressFunction(function) && len(args) > 0 {
+		took := addressCost(length(args[0]))
+		return &took
+	}
 	of, ok := works[function]
 	if !ok {
 		of, ok = linear[function]
@@ -325,7 +329,7 @@ func (e *Environment) guard(ast *celast.AST, literals patterns) interpreter.Inte
 	return func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 		call, ok := i.(interpreter.InterpretableCall)
 		if !ok {
-			return i, nil
+			return e.paying(ast, i, nil), nil
 		}
 		matching, err := literals.matching(call)
 		if err != nil {
@@ -334,17 +338,18 @@ func (e *Environment) guard(ast *celast.AST, literals patterns) interpreter.Inte
 		if matching != nil {
 			args := slices.Clone(call.Args())
 			args[1] = opaque{args[1]}
-			return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, matching), nil
+			call = interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), args, matching)
+			return e.paying(ast, call, matching), nil
 		}
 		of, ok := works[call.Function()]
 		if !ok || len(call.Args()) == 0 || !large(ast, call) {
-			return i, nil
+			return e.paying(ast, i, nil), nil
 		}
 		begin := e.operation(call)
 		if begin == nil {
 			return i, nil
 		}
-		return interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), func(args ...ref.Val) ref.Val {
+		bounded := func(args ...ref.Val) ref.Val {
 			if of(args, ExpressionLimit) > ExpressionLimit {
 				return tooLarge(call.Function())
 			}
@@ -353,7 +358,8 @@ func (e *Environment) guard(ast *celast.AST, literals patterns) interpreter.Inte
 				return tooLarge(call.Function())
 			}
 			return result
-		}), nil
+		}
+		return e.paying(ast, interpreter.NewCall(call.ID(), call.Function(), call.OverloadID(), call.Args(), bounded), bounded), nil
 	}
 }
 

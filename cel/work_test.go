@@ -29,6 +29,7 @@ var bounded = strings.Fields(`
 	format.dns1123Subdomain format.dns1123SubdomainPrefix
 	group resource subresource namespace name path serviceAccount fieldSelector labelSelector check
 	allowed reason error errored
+	virtward.image virtward.isImage virtward.isURL virtward.url
 `)
 
 // Every function of the environment is measured, or somebody found that it need not be. A function that a new

@@ -31,6 +31,8 @@ type Policy struct {
 	// broken says why the policy cannot be decided; empty if it can.
 	broken      string
 	unauditable []string
+	// readsRequest tells that it reads what only a request has.
+	readsRequest bool
 	// readsNamespace tells that it matters what the object's namespace is like.
 	readsNamespace bool
 }
@@ -159,7 +161,7 @@ func (p *Policy) finish(problems []Problem) (*Policy, []Problem) {
 		}
 		p.conditions, p.evaluator = nil, nil
 	}
-	p.unauditable = p.whyNotAuditable()
+	p.unauditable, p.readsRequest = p.whyNotAuditable(), len(p.whatReadsRequest()) > 0
 	p.readsNamespace = p.matcher.namespaces != nil || p.conditions.reads(namespaceObject) || p.evaluator != nil && p.evaluator.Reads(namespaceObject)
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = problems[:maxProblems]
@@ -249,12 +251,21 @@ func (p *Policy) whyNotAuditable() []string {
 	if !slices.Contains(p.spec.Match.Operations, policyv1alpha1.PolicyCreate) {
 		reasons = append(reasons, "spec.match.operations: it is asked about changes, and there is none to judge")
 	}
-	reasons = append(reasons, p.conditions.unauditable()...)
+	reasons = append(reasons, p.whatReadsRequest()...)
+	return reasons[:min(len(reasons), maxReasons)]
+}
+
+// whatReadsRequest says what of the policy reads what only a request has.
+func (p *Policy) whatReadsRequest() []string {
+	reasons := p.conditions.unauditable()
 	if p.evaluator != nil {
 		reasons = append(reasons, p.evaluator.Unauditable()...)
 	}
-	return reasons[:min(len(reasons), maxReasons)]
+	return reasons
 }
+
+// ReadsRequest tells whether the policy decides by who sends the request, or by anything else that only a request has.
+func (p *Policy) ReadsRequest() bool { return p.readsRequest }
 
 // Name is that of the object.
 func (p *Policy) Name() string { return p.name }
@@ -295,6 +306,17 @@ func (p *Policy) EstimatedCost() uint64 {
 		return 0
 	}
 	return p.evaluator.EstimatedCost()
+}
+
+// NextExpiry is when the next of its exceptions ends; zero if none does.
+func (p *Policy) NextExpiry(now time.Time) time.Time {
+	var next time.Time
+	for i := range p.spec.Exceptions {
+		if at := p.spec.Exceptions[i].Expires; at != nil && at.After(now) && (next.IsZero() || at.Time.Before(next)) {
+			next = at.Time
+		}
+	}
+	return next
 }
 
 // Expired are the indices of the exceptions that are over.

@@ -2,6 +2,7 @@ package policies
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies/rego"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -23,27 +25,30 @@ const remedyOfUndecided = "Tell the admin of the cluster: it is the policy that 
 func (p *Policy) judge(s *subject, in *input) (findings []validators.Finding) {
 	defer func() {
 		if cause := recover(); cause != nil { // in a library: the other policies are asked all the same
-			findings = []validators.Finding{p.undecided(s, Undecided{"spec", fmt.Errorf("evaluating it failed: %.200v", cause)})}
+			findings = []validators.Finding{p.undecided(s, Undecided{"spec", fmt.Errorf("evaluating it failed: %.200v", cause)}, ReasonFailed)}
 		}
 	}()
 	if !p.matcher.matches(s) {
 		return nil
 	}
 	if p.broken != "" {
-		return []validators.Finding{p.failed(s, p.broken)}
+		return []validators.Finding{p.failed(s, p.broken, ReasonBroken)}
 	}
 	if p.params.missing != "" {
 		if p.params.skip {
 			return nil
 		}
-		return []validators.Finding{p.undecided(s, Undecided{configMapPath.String(), fmt.Errorf("%s", p.params.missing)})}
+		return []validators.Finding{p.undecided(s, Undecided{configMapPath.String(), fmt.Errorf("%s", p.params.missing)}, ReasonParameters)}
 	}
 	spare := s.spare
-	if p.spec.Enforcement == policyv1alpha1.PolicyDeny {
+	switch hurry := s.documents.Hurry; {
+	case p.denies():
 		spare = nil
-	}
-	if spare != nil && spare.Left() == 0 {
-		return []validators.Finding{p.failed(s, "the policy is not asked: those that do not deny have cost too much together")}
+	case spare.Exhausted():
+		return []validators.Finding{p.skipped(s)}
+	case hurry != nil && hurry():
+		spare.Spend(spareLimit) // for all that come after, too
+		return []validators.Finding{p.skipped(s)}
 	}
 	defer p.lend(s.documents)()
 	if s.observe != nil {
@@ -54,9 +59,15 @@ func (p *Policy) judge(s *subject, in *input) (findings []validators.Finding) {
 		return nil
 	}
 	if len(undecided) > 0 {
+		if spare != nil && spare.Exhausted() {
+			return []validators.Finding{p.skipped(s)}
+		}
 		return bounded(p.allUndecided(s, undecided), 0, "")
 	}
 	violations, undecided := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in, spare: spare})
+	if len(undecided) > 0 && spare != nil && spare.Exhausted() {
+		return []validators.Finding{p.skipped(s)}
+	}
 	k := p.kinds[policyv1alpha1.PolicyKind(s.documents.Kind)]
 	more, untold := 0, ""
 	for i := range violations {
@@ -170,30 +181,62 @@ func (p *Policy) severity(warning bool) validators.Severity {
 func (p *Policy) allUndecided(s *subject, undecided []Undecided) []validators.Finding {
 	findings := make([]validators.Finding, 0, len(undecided))
 	for _, u := range undecided {
-		findings = append(findings, p.undecided(s, u))
+		findings = append(findings, p.undecided(s, u, reasonOf(u.Err)))
 	}
 	return findings
 }
 
-func (p *Policy) undecided(s *subject, u Undecided) validators.Finding {
-	return p.failed(s, fmt.Sprintf("the policy cannot be decided: %s: %v", u.Field, u.Err))
+// Why a policy could not be decided about an object: Undecided of its finding.
+const (
+	// ReasonBroken: it does not compile.
+	ReasonBroken = "broken"
+	// ReasonParameters: it has no parameters, and reads some.
+	ReasonParameters = "parameters"
+	// ReasonLimit: it takes more than it may.
+	ReasonLimit = "limit"
+	// ReasonFailed: an expression or a function failed.
+	ReasonFailed = "failed"
+	// ReasonSkipped: it does not deny, and there was nothing left of what such policies share, or no time for them.
+	ReasonSkipped = "skipped"
+)
+
+// reasonOf tells what takes too much from what fails.
+func reasonOf(err error) string {
+	var limit *rego.LimitError
+	if errors.As(err, &limit) || errors.Is(err, cel.ErrBudget) || errors.Is(err, cel.ErrExpensive) {
+		return ReasonLimit
+	}
+	return ReasonFailed
+}
+
+func (p *Policy) undecided(s *subject, u Undecided, reason string) validators.Finding {
+	return p.failed(s, fmt.Sprintf("the policy cannot be decided: %s: %v", u.Field, u.Err), reason)
+}
+
+// denies tells whether a violation refuses an object.
+func (p *Policy) denies() bool { return p.spec.Enforcement == policyv1alpha1.PolicyDeny }
+
+// skipped is the finding of a policy that does not deny, when there is no room for it.
+func (p *Policy) skipped(s *subject) validators.Finding {
+	return p.failed(s, "the policy was skipped: the cost budget shared by non-denying policies is exhausted", ReasonSkipped)
 }
 
 // failed is a finding about the policy itself, under its failurePolicy. A policy that does not deny never does.
 // Of an update it is known only if what will run stays as it was.
-func (p *Policy) failed(s *subject, message string) validators.Finding {
+func (p *Policy) failed(s *subject, message, reason string) validators.Finding {
 	return validators.Finding{
 		Rule: p.Rule(), Severity: p.severity(p.spec.FailurePolicy == policyv1alpha1.PolicyIgnore), Remedy: remedyOfUndecided,
 		Error:  &field.Error{Type: field.ErrorTypeInternal, Field: "spec", BadValue: field.OmitValueType{}, Detail: onOneLine(message)},
-		Extent: extentOf(s.documents),
+		Extent: extentOf(s.documents), Undecided: reason,
 	}
 }
 
 // IsUndecided tells of a finding of a policy that it is about the policy, which could not be decided, and not about
 // the object.
-func IsUndecided(f *validators.Finding) bool {
-	return f.Error.Type == field.ErrorTypeInternal && strings.HasPrefix(f.Rule, RulePrefix)
-}
+func IsUndecided(f *validators.Finding) bool { return f.Undecided != "" }
+
+// IsSkipped tells of a finding that its policy was not evaluated.
+func IsSkipped(f *validators.Finding) bool { return f.Undecided == ReasonSkipped }
 
 // extentOf is a sum of what will run.
 func extentOf(d *cel.Documents) string {

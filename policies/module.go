@@ -2,7 +2,6 @@ package policies
 
 import (
 	"fmt"
-	"time" //nolint:depguard // a length of time; there is no clock here
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -19,8 +18,8 @@ type module struct {
 
 const moduleField = "spec.rego.module"
 
-// unit is the time that a unit of CEL takes.
-const unit = 100 * time.Nanosecond
+// unitsPerStep is how many units of CEL take as long as a step of Rego.
+const unitsPerStep = 3
 
 func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (*module, []Problem) {
 	var kinds []string
@@ -44,13 +43,15 @@ func (m *module) Evaluate(c *Case) ([]Violation, []Undecided) {
 	if err != nil {
 		return nil, []Undecided{{moduleField, err}}
 	}
-	limits := rego.Limits{Violations: maxViolations}
+	limits := rego.Limits{Violations: maxViolations, Gone: c.Documents.Gone}
 	if c.spare != nil {
-		limits.Time = min(rego.DefaultLimits().Time, time.Duration(c.spare.Left())*unit) //nolint:gosec // far below the bound
+		limits.Steps = max(1, min(rego.DefaultSteps(), int(c.spare.Left()/unitsPerStep))) //nolint:gosec // far below the bound
+		limits.Left = max(1, int(c.spare.Memory()))                                       //nolint:gosec // far below the bound
 	}
-	found, took, err := m.compiled.Measure(in, limits)
+	found, spent, err := m.compiled.Measure(in, limits)
 	if c.spare != nil {
-		c.spare.Spend(uint64(took / unit)) //nolint:gosec // no time is negative
+		c.spare.Spend(uint64(spent.Steps) * unitsPerStep) //nolint:gosec // no count is negative
+		c.spare.Take(uint64(spent.Bytes))                 //nolint:gosec // no count is negative
 	}
 	if err != nil {
 		return nil, []Undecided{{moduleField, err}}
@@ -157,6 +158,6 @@ func described(d *cel.Documents) any {
 	}
 	return map[string]any{
 		"hypervisor": d.Facts.Hypervisor.Name, "hypervisorDevice": d.Facts.Hypervisor.Device, "architecture": architecture,
-		"defaultArchitecture": d.Facts.DefaultArchitecture, "featureGates": d.Facts.EnabledGates(),
+		"defaultArchitecture": d.Facts.DefaultArchitecture, "featureGates": d.Facts.EnabledGates(), "kubeVirtUsers": d.Facts.KubeVirtUsers(),
 	}
 }

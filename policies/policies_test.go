@@ -218,9 +218,10 @@ func TestMatch(t *testing.T) {
 		"an account of ours whose group is excluded": {"{excludedGroups: ['system:serviceaccounts']}", func(d *cel.Documents) {
 			d.Request.UserInfo = authenticationv1.UserInfo{Username: "system:serviceaccount:virtward-system:virtward", Groups: []string{"system:serviceaccounts"}}
 		}, true},
-		"KubeVirt's account on a VM": {"{}", user("system:serviceaccount:kubevirt:kubevirt-controller"), false},
-		"its hypervisor":             {"{hypervisors: [kvm]}", nil, true},
-		"another hypervisor":         {"{hypervisors: [mshv]}", nil, false},
+		"KubeVirt's account, which creates a VM":            {"{}", user("system:serviceaccount:kubevirt:kubevirt-controller"), true},
+		"KubeVirt's account, by a condition on the request": {"{matchConditions: [{name: a, expression: 'request.userInfo.username != \"root\"'}]}", user("system:serviceaccount:kubevirt:kubevirt-controller"), false},
+		"its hypervisor":     {"{hypervisors: [kvm]}", nil, true},
+		"another hypervisor": {"{hypervisors: [mshv]}", nil, false},
 		"a hypervisor by the name that it is configured under": {"{hypervisors: [hyperv-direct]}", func(d *cel.Documents) { d.Facts = d.Facts.WithHypervisor(mshv) }, true},
 		"a hypervisor by its own name":                         {"{hypervisors: [mshv]}", func(d *cel.Documents) { d.Facts = d.Facts.WithHypervisor(mshv) }, true},
 		"its architecture, which it does not say":              {"{architectures: [amd64]}", nil, true},
@@ -245,18 +246,35 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestKubeVirtsAccountsAreAskedAboutInstances: whoever makes an instance, it is judged, and nobody can exclude them.
-func TestKubeVirtsAccountsAreAskedAboutInstances(t *testing.T) {
+// TestWhatKubeVirtSends: whoever creates an instance or a VM, it is evaluated, and nobody can exclude KubeVirt's accounts.
+// What they change in a VM appears in reports, and what they change in an instance nowhere.
+func TestWhatKubeVirtSends(t *testing.T) {
+	sent := func(d *cel.Documents) *cel.Documents {
+		d.Requester = "system:serviceaccount:kubevirt:kubevirt-controller"
+		d.Request.UserInfo = authenticationv1.UserInfo{Username: d.Requester, Groups: []string{"system:serviceaccounts"}}
+		return d
+	}
 	for _, match := range []string{
 		"{}", "{excludedUsers: ['system:serviceaccount:kubevirt:kubevirt-controller']}", "{excludedGroups: ['system:serviceaccounts']}",
 	} {
 		set := policies.NewSet("", compile(t, "p", never+"match: "+match))
-		d := documents(t, effective.Input{VMI: build.VMI("db").Obj()})
-		d.Requester = "system:serviceaccount:kubevirt:kubevirt-controller"
-		d.Request.UserInfo = authenticationv1.UserInfo{Username: d.Requester, Groups: []string{"system:serviceaccounts"}}
-		wantSaid(t, set.Judge(d, noon), "Deny spec.domain: Invalid value: never [virtward/policy/p]")
-		d.Request.Operation, d.OldObject = "UPDATE", d.Object
-		wantSaid(t, set.Judge(d, noon))
+		instance := sent(documents(t, effective.Input{VMI: build.VMI("db").Obj()}))
+		wantSaid(t, set.Judge(instance, noon), "Deny spec.domain: Invalid value: never [virtward/policy/p]")
+		machine := sent(vm(t, build.VMI("db")))
+		wantSaid(t, set.Judge(machine, noon), "Deny spec.template.spec.domain: Invalid value: never [virtward/policy/p]")
+		instance.Request.Operation, instance.OldObject = "UPDATE", instance.Object
+		wantSaid(t, set.Judge(instance, noon))
+		machine.Request.Operation, machine.OldObject = "UPDATE", machine.Object
+		wantSaid(t, set.Judge(machine, noon), "Audit spec.template.spec.domain: Invalid value: never [virtward/policy/p]")
+	}
+	// Who asked KubeVirt for a VM is decided where it was asked; of an instance, nothing else tells.
+	asks := policies.NewSet("", compile(t, "p", "enforcement: Deny\nvalidations: [{expression: \"requester == 'root'\", message: only root}]"))
+	wantSaid(t, asks.Judge(sent(vm(t, build.VMI("db"))), noon))
+	wantSaid(t, asks.Judge(sent(documents(t, effective.Input{VMI: build.VMI("db").Obj()})), noon), "Deny spec: Forbidden: only root [virtward/policy/p]")
+	for operation, want := range map[policyv1alpha1.PolicyOperation]bool{"CREATE": true, "UPDATE": true, "DELETE": false} {
+		if got := asks.ReadsRequest(policyv1alpha1.PolicyVirtualMachine, operation); got != want {
+			t.Errorf("%s reads the request: %v", operation, got)
+		}
 	}
 }
 

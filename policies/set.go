@@ -28,11 +28,14 @@ type question struct {
 	operation policyv1alpha1.PolicyOperation
 }
 
-// spareLimit is what the policies that do not deny may cost together, in one request or about one object of an audit,
-// in units of CEL: a few tenths of a second, and more than hundreds of them need. Who may make a policy deny may make
+// What the policies that do not deny may take together, in one request or about one object of an audit, in units of CEL
+// and in bytes: a few tenths of a second, and more than hundreds of them need. Who may make a policy deny may make
 // requests fail; others write policies too, and however many and costly theirs are, requests are answered in time and
 // audits come to an end.
-const spareLimit = cel.PolicyLimit / 5
+const (
+	spareLimit  = cel.PolicyLimit / 5
+	spareMemory = 4 * cel.MemoryLimit
+)
 
 // NewSet indexes policies. namespace is Virtward's own, about which no policy is asked. Of two policies with the
 // same name, the later one counts.
@@ -88,8 +91,11 @@ func (s *Set) Find(name string) *Policy {
 // Judge asks every policy that matches about an object, and returns all that they find, sorted by field, then by
 // rule. The time decides which exceptions are over. The documents' Params are each policy's while it is asked.
 //
-// KubeVirt's own accounts are asked about nothing but the creation of instances: so they can always finish what
-// they began.
+// KubeVirt's own accounts make what users ask for, and must be able to finish what they began. So what they create is
+// evaluated, whoever asked for it: an instance by every policy, and a virtual machine, which they make of a pool, a
+// snapshot or another virtual machine, by all that do not read the request, since its user is decided about where the
+// pool, the restore or the clone is created. What they change in a virtual machine is never denied, and appears only in
+// reports; what they change elsewhere is not evaluated.
 func (s *Set) Judge(d *cel.Documents, now time.Time) []validators.Finding {
 	q := question{policyv1alpha1.PolicyKind(d.Kind), policyv1alpha1.PolicyOperation(d.Request.Operation)}
 	if q.operation == "" {
@@ -102,11 +108,38 @@ func (s *Set) Judge(d *cel.Documents, now time.Time) []validators.Finding {
 		return nil
 	}
 	subject := newSubject(d, now, false)
-	starts := q == question{policyv1alpha1.PolicyVirtualMachineInstance, policyv1alpha1.PolicyCreate}
-	if subject.byKubeVirt && !starts {
-		return nil
+	if subject.byKubeVirt {
+		return s.judgeKubeVirt(subject, q)
 	}
 	return s.ask(subject, s.index[q])
+}
+
+// judgeKubeVirt evaluates what one of KubeVirt's own accounts sends: see Judge.
+func (s *Set) judgeKubeVirt(subject *subject, q question) []validators.Finding {
+	switch {
+	case q.operation == policyv1alpha1.PolicyCreate && q.kind == policyv1alpha1.PolicyVirtualMachineInstance:
+		return s.ask(subject, s.index[q])
+	case q.operation == policyv1alpha1.PolicyCreate:
+		return s.ask(subject, withoutRequest(s.index[q]))
+	case q.operation == policyv1alpha1.PolicyUpdate && q.kind == policyv1alpha1.PolicyVirtualMachine:
+		findings := s.ask(subject, withoutRequest(s.index[q]))
+		for i := range findings {
+			findings[i].Severity = validators.Audit
+		}
+		return findings
+	}
+	return nil
+}
+
+// withoutRequest are the policies that do not read the request.
+func withoutRequest(policies []*Policy) []*Policy {
+	return slices.DeleteFunc(slices.Clone(policies), func(p *Policy) bool { return p.readsRequest })
+}
+
+// ReadsRequest tells whether one of the policies for an operation on a kind decides by who sends the request, so that
+// it cannot be decided where somebody else does.
+func (s *Set) ReadsRequest(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) bool {
+	return s != nil && slices.ContainsFunc(s.index[question{kind, operation}], func(p *Policy) bool { return p.readsRequest })
 }
 
 // Audit asks the policies about an object that exists already: those that can be asked without a request, as if
@@ -128,11 +161,19 @@ func (s *Set) ask(subject *subject, policies []*Policy) []validators.Finding {
 	if subject.namespace == kubeSystem || subject.namespace == s.namespace && s.namespace != "" {
 		return nil
 	}
+	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit, spareMemory)
 	var findings []validators.Finding
-	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit)
 	input := &input{}
-	for _, p := range policies {
-		findings = append(findings, p.judge(subject, input)...)
+	for _, denies := range []bool{true, false} { // those that deny never wait for others
+		for _, p := range policies {
+			if p.denies() != denies {
+				continue
+			}
+			if d := subject.documents; d.Gone != nil && d.Gone() {
+				return nil
+			}
+			findings = append(findings, p.judge(subject, input)...)
+		}
 	}
 	validators.Sort(findings)
 	return findings

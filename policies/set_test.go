@@ -145,7 +145,7 @@ rego:
 
 // TestAPolicyThatIsTooExpensive is undecided, and takes no time from the others.
 func TestAPolicyThatIsTooExpensive(t *testing.T) {
-	const costly = "vm.spec.volumes.all(a, vm.spec.volumes.all(b, vm.spec.volumes.all(c, vm.spec.volumes.all(d, vm.spec.volumes.all(e, a.name + b.name != c.name + d.name + e.name + 'x')))))"
+	const costly = "vm.spec.volumes.all(a, vm.spec.volumes.all(b, vm.spec.volumes.all(c, vm.spec.volumes.all(d, vm.spec.volumes.all(e, a.name != 'x' && b.name != 'x' && c.name != 'x' && d.name != 'x' && e.name != 'x')))))"
 	template := build.VMI("db")
 	for i := range 100 {
 		template.Volume(fmt.Sprintf("v%d", i), "image")
@@ -189,7 +189,7 @@ func TestPoliciesThatDoNotDenyShareABudget(t *testing.T) {
 				denied++
 			case found[i].Severity == validators.Deny:
 				t.Errorf("%s: a policy that does not deny does: %q", name, said(found[i:i+1]))
-			case found[i].Error.Detail == "the policy is not asked: those that do not deny have cost too much together":
+			case policies.IsSkipped(&found[i]) && found[i].Error.Detail == "the policy was skipped: the cost budget shared by non-denying policies is exhausted":
 				notAsked++
 			}
 		}

@@ -55,7 +55,7 @@ func Export(p *policies.Policy, cluster Cluster, now time.Time) (*Native, []poli
 	if err != nil {
 		return nil, []policies.Problem{{Field: "spec", Message: err.Error()}}
 	}
-	conditions := append(always(&spec.Match), users(&spec.Match, cluster.KubeVirt)...)
+	conditions := append(always(&spec.Match), users(&spec.Match, p.ReadsRequest(), cluster.KubeVirt)...)
 	excepted, until := exceptions(spec.Exceptions, now)
 	x.notes.ends = until
 	conditions = x.conditions(append(conditions, excepted...))

@@ -80,32 +80,37 @@ func constraints(match *policyv1alpha1.PolicyMatch, cluster *Cluster) *admission
 }
 
 // always are the conditions that every native policy has: whatever it says, an object can be deleted, its finalizers
-// removed and its status written.
+// removed and its status written. Of an object that is being deleted, a changed spec is evaluated; that it is being
+// deleted, only the object before can tell, since a client may say so when it creates one.
 func always(match *policyv1alpha1.PolicyMatch) []admissionregistrationv1.MatchCondition {
-	conditions := []admissionregistrationv1.MatchCondition{{
-		Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)",
-	}}
 	if !slices.Contains(match.Operations, policyv1alpha1.PolicyUpdate) {
-		return conditions
+		return nil
 	}
-	return append(conditions, admissionregistrationv1.MatchCondition{
+	return []admissionregistrationv1.MatchCondition{{
+		Name:       "not-being-deleted",
+		Expression: "request.operation != 'UPDATE' || !has(oldObject.metadata.deletionTimestamp) || object.?spec != oldObject.?spec",
+	}, {
 		Name: "something-changed",
 		Expression: "request.operation != 'UPDATE' || object.?spec != oldObject.?spec" +
 			" || object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})" +
 			" || object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})",
-	})
+	}}
 }
 
-// users are conditions on who asks. KubeVirt's own accounts are asked about the creation of instances only, and about
-// that in any case.
-func users(match *policyv1alpha1.PolicyMatch, kubeVirt []string) []admissionregistrationv1.MatchCondition {
+// users are conditions on who sends the request. What KubeVirt's own accounts create is evaluated, and by policies that
+// read the request only if it is an instance; what they change is not.
+func users(match *policyv1alpha1.PolicyMatch, readsRequest bool, kubeVirt []string) []admissionregistrationv1.MatchCondition {
 	var conditions []admissionregistrationv1.MatchCondition
 	byKubeVirt := "request.userInfo.username in " + quotedList(kubeVirt)
-	starts := slices.Contains(match.Kinds, policyv1alpha1.PolicyVirtualMachineInstance) && slices.Contains(match.Operations, policyv1alpha1.PolicyCreate)
+	starts := slices.Contains(match.Operations, policyv1alpha1.PolicyCreate) &&
+		(!readsRequest || slices.Contains(match.Kinds, policyv1alpha1.PolicyVirtualMachineInstance))
 	if len(kubeVirt) > 0 {
 		expression := "!(" + byKubeVirt + ")"
-		if starts {
+		switch {
+		case starts && readsRequest:
 			expression += " || request.operation == 'CREATE' && request.resource.resource == 'virtualmachineinstances'"
+		case starts:
+			expression += " || request.operation == 'CREATE'"
 		}
 		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: "not-kubevirt", Expression: expression})
 	}

@@ -1,40 +1,51 @@
 package rego
 
-import (
-	"fmt"
-	"time"
-)
+import "fmt"
 
-// Limits bound one evaluation of one module. Zero means the default.
+// Limits bound one evaluation of one module. Zero means the default. All of them count what the module does, so that the
+// same module stops at the same place for the same input, however busy the machine is.
 type Limits struct {
-	// Steps are the expressions that may be evaluated, each once for every way to satisfy those before it. The
-	// same module needs as many steps for the same input wherever it runs.
+	// Steps bound the work. An expression is one step, each time that it is evaluated; a function that reads or makes
+	// much counts for more, and so does every step of a module that can see long strings.
 	Steps int
-	// Bytes are what the functions that can build large values may build together.
+	// Bytes bound the memory that functions, comprehensions and rules may take together. Zero means DefaultBytes of
+	// the documents that the module reads.
 	Bytes int
-	// Time is the last resort, for what takes long in few steps. It is the evaluation's own: what others take from
-	// it does not count.
-	Time time.Duration
+	// Left are the bytes that are left of what several evaluations share; zero where none is shared.
+	Left int
 	// Violations are those that are returned one by one.
 	Violations int
+	// Gone tells that nobody waits for the answer any more, which ends the evaluation; nil for never.
+	Gone func() bool
 }
 
-// DefaultLimits are far from what a policy needs: one on a VM of a hundred disks takes some thousand steps.
-func DefaultLimits() Limits {
-	return Limits{Steps: 300_000, Bytes: 32 << 20, Time: 100 * time.Millisecond, Violations: 100}
-}
+// The defaults. A policy on a VM of a hundred disks takes some thousand steps and some ten kilobytes.
+const (
+	defaultSteps      = 300_000
+	defaultViolations = 100
+	// baseBytes and bytesPerByte make DefaultBytes.
+	baseBytes    = 4 << 20
+	bytesPerByte = 2
+)
 
-func (l Limits) withDefaults() Limits {
-	defaults := DefaultLimits()
-	for _, limit := range []struct{ value, fallback *int }{
-		{&l.Steps, &defaults.Steps}, {&l.Bytes, &defaults.Bytes}, {&l.Violations, &defaults.Violations},
-	} {
+// DefaultBytes is the limit of memory for documents of so many bytes of JSON.
+func DefaultBytes(documents int) int { return baseBytes + bytesPerByte*documents }
+
+// DefaultSteps is the limit of steps.
+func DefaultSteps() int { return defaultSteps }
+
+// withDefaults fills in the limits for documents of a size.
+func (l Limits) withDefaults(documents int) Limits {
+	for _, limit := range []struct {
+		value    *int
+		fallback int
+	}{{&l.Steps, defaultSteps}, {&l.Bytes, DefaultBytes(documents)}, {&l.Violations, defaultViolations}} {
 		if *limit.value <= 0 {
-			*limit.value = *limit.fallback
+			*limit.value = limit.fallback
 		}
 	}
-	if l.Time <= 0 {
-		l.Time = defaults.Time
+	if l.Left > 0 {
+		l.Bytes = min(l.Bytes, l.Left)
 	}
 	return l
 }
@@ -51,35 +62,46 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the Rego of %s was stopped: it takes more than %s", e.Module, e.Limit)
 }
 
-// The clock is looked at after so many steps, and before every function that can take long. Between two looks the
-// evaluation itself takes microseconds, or a few milliseconds at the worst: what is more was taken by others, while
-// the process waited for its turn, and does not count. A busy machine does not make a policy wrong.
+// GoneError says that an evaluation ended because nobody waits for it.
+type GoneError struct{}
+
+func (GoneError) Error() string { return "nobody waits for the answer" }
+
+// What one step pays for, in bytes. A step takes about 0.3 µs.
 const (
-	timeEvery = 16
-	maxPause  = 10 * time.Millisecond
+	// readPerStep are bytes that a function looks at.
+	readPerStep = 1 << 10
+	// comparedPerStep are bytes of values that are compared, element by element.
+	comparedPerStep = 256
+	// madePerStep are bytes of memory that a function takes.
+	madePerStep = 128
+	// hashedPerStep are bytes of the longest string: every step may hash one.
+	hashedPerStep = 16 << 10
 )
+
+// modifiedPerByte is what changing a document takes, for each byte of all that a module reads.
+const modifiedPerByte = 2
+
+// lookEvery is how many steps pass between two looks whether somebody waits.
+const lookEvery = 256
 
 // budget counts what one evaluation takes. OPA asks it before every expression whether to stop, which makes it the
 // counter of steps. It belongs to one goroutine.
 type budget struct {
-	limits   Limits
-	untimed  bool
-	looked   time.Time
-	spent    time.Duration
-	steps    int
-	bytes    int
-	exceeded string
+	limits Limits
+	// steps and bytes are what was spent, step is what one costs.
+	steps, bytes, step int
+	// documents are the bytes of JSON that the module reads.
+	documents int
+	exceeded  string
+	gone      bool
+	calls     int
 }
 
-func newBudget(limits Limits) *budget {
-	return &budget{limits: limits, looked: time.Now()}
-}
-
-// unhurried is a budget without a limit of time.
-func unhurried(limits Limits, steps int) *budget {
-	limits.Steps = steps
-	b := newBudget(limits)
-	b.untimed = true
+// newBudget is for documents of a size.
+func newBudget(limits Limits, documents extent) *budget {
+	b := &budget{limits: limits, step: 1, documents: documents.bytes}
+	b.sees(documents.longest)
 	return b
 }
 
@@ -88,37 +110,39 @@ func (b *budget) Cancel() { b.exceeded = "it was given" }
 
 // Cancelled counts a step.
 func (b *budget) Cancelled() bool {
-	if b.exceeded != "" {
+	if b.exceeded != "" || b.gone {
 		return true
 	}
-	b.steps++
-	switch {
-	case b.steps > b.limits.Steps:
+	if b.calls++; b.calls%lookEvery == 0 && b.limits.Gone != nil && b.limits.Gone() {
+		b.gone = true
+		return true
+	}
+	return !b.work(b.step)
+}
+
+// sees notes that the module can see a string of so many bytes.
+func (b *budget) sees(bytes int) { b.step = max(b.step, 1+bytes/hashedPerStep) }
+
+// work counts steps. It reports whether they are still within bounds.
+func (b *budget) work(steps int) bool {
+	if b.steps = min(b.steps+steps, tooHeavy); b.steps > b.limits.Steps && b.exceeded == "" {
 		b.exceeded = fmt.Sprintf("%d steps", b.limits.Steps)
-	case b.steps%timeEvery == 0:
-		b.look()
-	}
-	return b.exceeded != ""
-}
-
-// look adds the time since the last look.
-func (b *budget) look() {
-	if b.untimed {
-		return
-	}
-	now := time.Now()
-	b.spent += min(now.Sub(b.looked), maxPause)
-	b.looked = now
-	if b.spent > b.limits.Time {
-		b.exceeded = b.limits.Time.String()
-	}
-}
-
-// build counts bytes that a function is about to build, or has built. It reports whether they are still within bounds.
-func (b *budget) build(bytes int) bool {
-	b.look()
-	if b.bytes += bytes; b.bytes > b.limits.Bytes {
-		b.exceeded = fmt.Sprintf("%d bytes of strings and lists", b.limits.Bytes)
 	}
 	return b.exceeded == ""
+}
+
+// charge counts what a function takes. It reports whether that is still within bounds.
+func (b *budget) charge(c charge) bool {
+	if b.exceeded != "" {
+		return false
+	}
+	if c.documents > 0 {
+		c.takes, c.work = times(c.documents, modifiedPerByte*b.documents), times(c.documents, b.documents/convertedPerStep)
+	}
+	if b.bytes+max(c.keeps, c.takes) > b.limits.Bytes {
+		b.exceeded = fmt.Sprintf("%d bytes of memory", b.limits.Bytes)
+		return false
+	}
+	b.bytes += c.keeps
+	return b.work(c.work + max(c.keeps, c.takes)/madePerStep)
 }

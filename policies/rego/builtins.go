@@ -7,45 +7,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// pure are the built-in functions that a module may call: what they return depends on their arguments alone, and
-// what they take is bounded by them, or by a guard.
-func pure() []string {
-	return []string{
-		// Operators.
-		"assign", "eq", "equal", "neq", "gt", "gte", "lt", "lte", "internal.member_2", "internal.member_3",
-		"plus", "minus", "mul", "div", "rem", "and", "or",
-		// Numbers.
-		"abs", "ceil", "floor", "round", "numbers.range", "numbers.range_step",
-		"bits.and", "bits.lsh", "bits.negate", "bits.or", "bits.rsh", "bits.xor",
-		// Collections.
-		"count", "max", "min", "product", "sort", "sum", "walk", "graph.reachable",
-		"array.concat", "array.flatten", "array.reverse", "array.slice", "intersection", "union",
-		"object.filter", "object.get", "object.keys", "object.remove", "object.subset", "object.union", "object.union_n",
-		"json.filter", "json.patch", "json.remove",
-		// Strings.
-		"concat", "contains", "endswith", "format_int", "indexof", "indexof_n", "internal.template_string", "lower",
-		"replace", "split", "sprintf", "startswith", "strings.any_prefix_match", "strings.any_suffix_match",
-		"strings.count", "strings.replace_n", "strings.reverse", "strings.split_n", "substring", "trim", "trim_left",
-		"trim_prefix", "trim_right", "trim_space", "trim_suffix", "upper",
-		"glob.match", "glob.quote_meta", "regex.find_all_string_submatch_n", "regex.find_n", "regex.is_valid",
-		"regex.match", "regex.replace", "regex.split", "regex.template_match",
-		// Types and formats.
-		"is_array", "is_boolean", "is_null", "is_number", "is_object", "is_set", "is_string", "type_name", "to_number",
-		"json.is_valid", "json.marshal", "json.marshal_with_options", "json.unmarshal",
-		"yaml.is_valid", "yaml.marshal", "yaml.unmarshal",
-		"base64.decode", "base64.encode", "base64.is_valid", "base64url.decode", "base64url.encode", "base64url.encode_no_pad",
-		"hex.decode", "hex.encode", "uri.is_valid", "uri.parse",
-		"urlquery.decode", "urlquery.decode_object", "urlquery.encode", "urlquery.encode_object",
-		"units.parse", "units.parse_bytes", "semver.compare", "semver.is_valid",
-		"crypto.hmac.equal", "crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512",
-		"crypto.md5", "crypto.sha1", "crypto.sha256",
-		"time.add_date", "time.clock", "time.date", "time.diff", "time.format", "time.parse_duration_ns",
-		"time.parse_ns", "time.parse_rfc3339_ns", "time.weekday",
-		// For whoever writes a policy: seen in a trace, and nowhere else.
-		"print", "internal.print", "trace",
-	}
-}
-
 // The reasons why a built-in function is missing.
 const (
 	talks       = "it talks to the network"

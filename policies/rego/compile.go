@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -37,8 +38,10 @@ type Module struct {
 	compiler  *ast.Compiler
 	query     ast.Body
 	documents documentSet
-	// parsed is the module as it was written, for coverage.
+	// parsed is the module as it was written, for coverage, and plain makes a form that charges for functions only:
+	// traces and coverage show what the author wrote.
 	parsed *ast.Module
+	plain  func() *ast.Compiler
 }
 
 // Name is what the module was compiled under.
@@ -100,9 +103,17 @@ func prepare(name string, parsed *ast.Module) (*Module, []Issue) {
 	}
 	for _, m := range compiler.Modules {
 		guardCalls(m)
+		account(m)
 	}
 	return &Module{
 		name: name, compiler: compiler, parsed: parsed, documents: documentsIn(parsed), query: queryFor(parsed),
+		plain: sync.OnceValue(func() *ast.Compiler {
+			again := compile(name, parsed.Copy(), nil)
+			for _, m := range again.Modules {
+				guardCalls(m)
+			}
+			return again
+		}),
 	}, nil
 }
 

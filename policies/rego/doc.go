@@ -21,7 +21,7 @@
 // managedFields are left out.
 //
 // There is no data but the module's own, and of OPA's built-in functions only the pure ones: Builtins says which
-// are missing, and why. The same input gives the same answer everywhere. Evaluation is bounded in steps, which a
-// laptop counts as the cluster does, in what the functions may build, and in time, which is the last resort and
-// the reason why this package looks at a clock.
+// are missing, and why. The same input gives the same answer everywhere. Evaluation is bounded in steps, and in the
+// memory that functions, comprehensions and rules may take, both of which a laptop counts as the cluster does. It never
+// reads a clock.
 package rego

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/metrics"
@@ -48,36 +47,50 @@ func (m *Module) Eval(input *Input, limits Limits) ([]Violation, error) {
 // EvalWith is Eval, and notes the lines that were reached, and what was tried, in a Coverage of this module and in a
 // Trace, either of which may be nil. They are made by evaluating again, so that the answer is that of Eval.
 func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace *Trace) ([]Violation, error) {
-	limits = limits.withDefaults()
 	violations, _, err := m.Measure(input, limits)
-	in, failed := input.term(m.documents)
+	in, size, failed := input.term(m.documents)
 	if failed != nil {
 		return nil, err
 	}
+	limits = limits.withDefaults(size.bytes)
 	if coverage != nil {
-		_, _ = m.run(in, unhurried(limits, coverageSteps*limits.Steps), coverage, nil)
+		more := limits
+		more.Steps = times(coverageSteps, limits.Steps)
+		_, _ = m.run(in, newBudget(more, size), coverage, nil)
 	}
 	if trace != nil {
-		steps := unhurried(limits, min(limits.Steps, maxEvents))
+		few := limits
+		few.Steps = min(limits.Steps, maxEvents)
+		steps := newBudget(few, size)
 		_, _ = m.run(in, steps, nil, trace)
 		trace.cut = trace.cut || steps.exceeded != ""
 	}
 	return violations, err
 }
 
-// Measure is Eval, and tells how long it took: the time that counts for the limits, or what its steps take at least.
-func (m *Module) Measure(input *Input, limits Limits) ([]Violation, time.Duration, error) {
-	in, err := input.term(m.documents)
-	if err != nil {
-		return nil, 0, fmt.Errorf("the Rego of %s was not asked: %w", m.name, err)
-	}
-	budget := newBudget(limits.withDefaults())
-	violations, err := m.run(in, budget, nil, nil)
-	return violations, max(budget.spent, time.Duration(budget.steps)*stepTime), err
+// Spent is what an evaluation took.
+type Spent struct {
+	Steps int
+	Bytes int
 }
 
-// stepTime is what a step takes at least.
-const stepTime = 300 * time.Nanosecond
+// Measure is Eval, and tells what it took. Every module pays for the conversion of the documents that it reads, though
+// it is made once for all: what a module costs does not depend on others.
+func (m *Module) Measure(input *Input, limits Limits) ([]Violation, Spent, error) {
+	in, size, err := input.term(m.documents)
+	if err != nil {
+		return nil, Spent{}, fmt.Errorf("the Rego of %s was not asked: %w", m.name, err)
+	}
+	budget := newBudget(limits.withDefaults(size.bytes), size)
+	if !budget.work(size.bytes / convertedPerStep) {
+		return nil, Spent{Steps: budget.steps}, &LimitError{Module: m.name, Limit: budget.exceeded}
+	}
+	violations, err := m.run(in, budget, nil, nil)
+	return violations, Spent{Steps: min(budget.steps, budget.limits.Steps), Bytes: budget.bytes}, err
+}
+
+// convertedPerStep are the bytes of a document whose conversion takes as long as a step.
+const convertedPerStep = 64
 
 // coverageSteps is how many times more steps there may be without an index.
 const coverageSteps = 10
@@ -89,8 +102,12 @@ func (m *Module) run(in *ast.Term, budget *budget, coverage *Coverage, trace *Tr
 			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, shorten(fmt.Sprint(r), maxMessage))
 		}
 	}()
+	compiler := m.compiler
+	if coverage != nil || trace != nil {
+		compiler = m.plain()
+	}
 	query := topdown.NewQuery(m.query).
-		WithCompiler(m.compiler).WithStore(noData{}).WithInput(in).WithCancel(budget).WithBuiltins(guardedBuiltins()).
+		WithCompiler(compiler).WithStore(noData{}).WithInput(in).WithCancel(budget).WithBuiltins(guardedBuiltins()).
 		WithStrictBuiltinErrors(true).WithMetrics(metrics.NoOp())
 	if coverage != nil {
 		// The index, which passes by rules that cannot hold, would leave their conditions unreached.
@@ -104,6 +121,9 @@ func (m *Module) run(in *ast.Term, budget *budget, coverage *Coverage, trace *Tr
 		found, err = m.violations(result, budget.limits.Violations)
 		return err
 	})
+	if budget.gone {
+		return nil, GoneError{}
+	}
 	if budget.exceeded != "" {
 		return nil, &LimitError{Module: m.name, Limit: budget.exceeded}
 	}

@@ -3,6 +3,7 @@ package rego
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/bits"
 	"strings"
 	"sync"
@@ -14,8 +15,8 @@ import (
 // guardPrefix marks the functions of which modules, once compiled, call the guarded form. No module can say it.
 const guardPrefix = "within bounds/"
 
-// guard says what is wrong with the arguments of a function, before it is called, and how many bytes it may build.
-type guard func(operands []*ast.Term) (bytes int, err error)
+// guard says what is wrong with the arguments of a function, before it is called, and what the call is charged.
+type guard func(operands []*ast.Term) (charge, error)
 
 // Bounds of one call.
 const (
@@ -24,65 +25,88 @@ const (
 	maxFormat = 1000 // width or precision, in characters
 )
 
-// guarded are the functions that can build far more than they are given, or that take it apart no matter how often
-// something occurs in it: a hundred bytes of Rego would be enough to build a gigabyte in one step.
-func guarded() map[string]guard {
-	guards := map[string]guard{
-		"mul": numbers, "product": product, "to_number": numbers, "units.parse": numbers, "units.parse_bytes": numbers,
-		"bits.lsh":      shift,
-		"numbers.range": span, "numbers.range_step": spanInSteps,
-		"concat": joined, "replace": replaced, "strings.replace_n": replacedByMany, "sprintf": formatted,
-		"regex.replace": replacedPattern, "regex.find_all_string_submatch_n": matched, "regex.find_n": matched,
-		"regex.match": matched, "regex.split": matched, "regex.template_match": matched,
-		"time.add_date": zones, "time.clock": zones, "time.date": zones, "time.diff": zones, "time.format": zones,
-		"time.weekday": zones, "time.parse_ns": layout,
+// compared is the work of comparing values, as far as they are alike.
+func compared(operands []*ast.Term) (charge, error) {
+	digits, scalars := 0, false
+	for _, operand := range operands {
+		switch v := operand.Value.(type) {
+		case ast.Null, ast.Boolean:
+			scalars = true
+		case ast.Number:
+			scalars, digits = true, max(digits, magnitude(string(v)))
+		}
 	}
-	for _, name := range []string{
-		"array.concat", "array.flatten", "walk", "object.union", "object.union_n", "object.filter", "object.remove", "object.subset",
-		"json.filter", "json.patch", "json.remove", "json.marshal", "json.marshal_with_options", "json.unmarshal",
-		"yaml.marshal", "yaml.unmarshal", "internal.template_string", "lower", "upper", "split", "strings.split_n", "strings.reverse",
-		"base64.encode", "base64.decode", "base64url.encode", "base64url.encode_no_pad", "base64url.decode", "hex.encode", "hex.decode",
-		"urlquery.encode", "urlquery.decode", "urlquery.encode_object", "urlquery.decode_object",
-		"glob.match", "crypto.hmac.md5", "crypto.hmac.sha1", "crypto.hmac.sha256", "crypto.hmac.sha512", "intersection", "union", "sort",
-	} {
-		guards[name] = whole
+	collection := listed(operands[len(operands)-1])
+	if scalars && !collection {
+		return charge{}, nil
 	}
-	return guards
+	if digits > 10*maxDigits || digits > maxDigits && collection {
+		return charge{}, fmt.Errorf("a number of %d digits is compared with many", digits)
+	}
+	return charge{work: weight(operands...) / comparedPerStep}, nil
 }
 
-// whole counts everything in the arguments, each time that it occurs.
-func whole(operands []*ast.Term) (int, error) { return weight(operands...), nil }
+func listed(term *ast.Term) bool {
+	switch term.Value.(type) {
+	case *ast.Array, ast.Object, ast.Set:
+		return true
+	}
+	return false
+}
 
 // numbers bounds the digits of numbers: they are exact, and squaring doubles them.
-func numbers(operands []*ast.Term) (int, error) {
+func numbers(operands []*ast.Term) (charge, error) {
+	digits := 0
 	for _, operand := range operands {
-		if err := shortNumbers(operand.Value); err != nil {
-			return 0, err
+		switch v := operand.Value.(type) {
+		case ast.Number:
+			n := magnitude(string(v))
+			if n > 10*maxDigits {
+				return charge{}, fmt.Errorf("a number of %d digits is longer than %d", n, 10*maxDigits)
+			}
+			digits += n
+		case ast.String:
+			if len(v) > maxDigits {
+				return charge{}, fmt.Errorf("a number of %d characters is longer than %d", len(v), maxDigits)
+			}
+			n := magnitude(string(v))
+			if n > 10*maxDigits {
+				return charge{}, fmt.Errorf("a number of %d digits is longer than %d", n, 10*maxDigits)
+			}
+			digits += n
 		}
 	}
-	return weight(operands...), nil
+	if digits <= shortDigits {
+		return charge{}, nil
+	}
+	return charge{keeps: 64*digits + 32*weight(operands...), work: digits / 8}, nil
 }
 
-func shortNumbers(value ast.Value) error {
-	switch v := value.(type) {
-	case ast.Number:
-		if len(v) > 10*maxDigits {
-			return fmt.Errorf("a number of %d digits is longer than %d", len(v), 10*maxDigits)
-		}
-	case ast.String:
-		if len(v) > maxDigits {
-			return fmt.Errorf("a number of %d characters is longer than %d", len(v), maxDigits)
-		}
+// shortDigits are those of numbers whose sum, product and so on are small.
+const shortDigits = 40
+
+// magnitude is how many digits a number has when it is written out, as far as that may be.
+func magnitude(number string) int {
+	mantissa, exponent, scientific := number, "", false
+	if i := strings.IndexAny(number, "eE"); i >= 0 {
+		mantissa, exponent, scientific = number[:i], strings.TrimLeft(number[i+1:], "+-"), true
 	}
-	return nil
+	if !scientific {
+		return len(mantissa)
+	}
+	n := 0
+	for i := 0; i < len(exponent) && exponent[i] >= '0' && exponent[i] <= '9'; i++ {
+		n = min(n*10+int(exponent[i]-'0'), tooHeavy)
+	}
+	return len(mantissa) + n
 }
 
 // product bounds the digits of many numbers together, because those of the result are as many.
-func product(operands []*ast.Term) (int, error) {
+func product(operands []*ast.Term) (charge, error) {
 	digits := 0
 	count := func(element *ast.Term) {
 		if n, ok := element.Value.(ast.Number); ok {
-			digits += len(n)
+			digits = min(digits+magnitude(string(n)), tooHeavy)
 		}
 	}
 	switch v := operands[0].Value.(type) {
@@ -92,41 +116,43 @@ func product(operands []*ast.Term) (int, error) {
 		v.Foreach(count)
 	}
 	if digits > 100*maxDigits {
-		return 0, fmt.Errorf("the numbers have more than %d digits together", 100*maxDigits)
+		return charge{}, fmt.Errorf("the numbers have more than %d digits together", 100*maxDigits)
 	}
-	return digits, nil
+	size := weight(operands...)
+	return charge{keeps: 32*size + 16*digits, work: size/readPerStep + times(digits, digits)/1024}, nil
 }
 
-func shift(operands []*ast.Term) (int, error) {
+func shift(operands []*ast.Term) (charge, error) {
 	if by, ok := integer(operands, 1); !ok || by > maxShift {
-		return 0, fmt.Errorf("it shifts by %v, where %d bits are the most", operands[1], maxShift)
+		return charge{}, fmt.Errorf("it shifts by %v, where %d bits are the most", operands[1], maxShift)
 	}
 	return numbers(operands)
 }
 
-func span(operands []*ast.Term) (int, error) { return numbersBetween(operands, 1) }
+func span(operands []*ast.Term) (charge, error) { return numbersBetween(operands, 1) }
 
-func spanInSteps(operands []*ast.Term) (int, error) {
+func spanInSteps(operands []*ast.Term) (charge, error) {
 	step, ok := integer(operands, 2)
 	if !ok {
-		return 0, errNoInteger
+		return charge{}, errNoInteger
 	}
 	return numbersBetween(operands, uint64(max(step, 1)))
 }
 
 var errNoInteger = errors.New("it takes integers of up to 64 bits")
 
-func numbersBetween(operands []*ast.Term, step uint64) (int, error) {
+func numbersBetween(operands []*ast.Term, step uint64) (charge, error) {
 	from, ok := integer(operands, 0)
 	to, too := integer(operands, 1)
 	if !ok || !too {
-		return 0, errNoInteger
+		return charge{}, errNoInteger
 	}
 	count := (uint64(max(from, to)) - uint64(min(from, to))) / step //nolint:gosec // two's complement: the difference is right, and fits
 	if count >= maxRange {
-		return 0, fmt.Errorf("the range from %d to %d has more than %d numbers", from, to, maxRange)
+		return charge{}, fmt.Errorf("the range from %d to %d has more than %d numbers", from, to, maxRange)
 	}
-	return 8 * int(count), nil
+	const number = 256
+	return charge{keeps: number * int(count+1)}, nil
 }
 
 func integer(operands []*ast.Term, i int) (int64, bool) {
@@ -140,8 +166,11 @@ func integer(operands []*ast.Term, i int) (int64, bool) {
 	return n.Int64()
 }
 
+// copied is how often the text that a function makes is in memory while it does.
+const copied = 8
+
 // joined is a list of strings with another between any two.
-func joined(operands []*ast.Term) (int, error) {
+func joined(operands []*ast.Term) (charge, error) {
 	parts := 0
 	switch v := operands[1].Value.(type) {
 	case *ast.Array:
@@ -149,42 +178,77 @@ func joined(operands []*ast.Term) (int, error) {
 	case ast.Set:
 		parts = v.Len()
 	}
-	return times(parts, text(operands, 0)) + weight(operands[1]), nil
+	return charge{keeps: times(copied, times(parts, text(operands, 0))+weight(operands...))}, nil
 }
 
 // replaced puts one string for another, at the most between any two characters.
-func replaced(operands []*ast.Term) (int, error) {
+func replaced(operands []*ast.Term) (charge, error) {
 	subject, old, value := text(operands, 0), text(operands, 1), text(operands, 2)
-	if old > 0 && value <= old {
-		return subject, nil
+	size := weight(operands...)
+	switch {
+	case old == 0:
+		size += times(subject+1, value+1)
+	case value > old:
+		size += times(subject/old+1, value)
 	}
-	return times(subject+1, value+1), nil
+	return charge{keeps: times(copied, size), work: size / readPerStep}, nil
 }
 
-// replacedPattern puts a string in the place of what a pattern matches, which may be nothing, and may repeat what
-// was matched as often as it has room to name it.
-func replacedPattern(operands []*ast.Term) (int, error) {
-	if err := cheap(operands[1], operands[0]); err != nil {
-		return 0, err
+func replacedByMany(operands []*ast.Term) (charge, error) {
+	longest := 0
+	if patterns, ok := operands[0].Value.(ast.Object); ok {
+		patterns.Foreach(func(_, value *ast.Term) {
+			if s, ok := value.Value.(ast.String); ok {
+				longest = max(longest, len(s))
+			}
+		})
 	}
-	return times(text(operands, 0)+1, text(operands, 2)+1), nil
+	const machine = 512
+	return charge{keeps: times(copied, times(text(operands, 1)+1, longest+1)), takes: times(machine, weight(operands[0]))}.sum(), nil
 }
 
-// matched is a pattern, and what may match it.
-func matched(operands []*ast.Term) (int, error) {
-	return weight(operands...), cheap(operands[0], operands[1])
+// sum keeps what the function takes, too.
+func (c charge) sum() charge { return charge{keeps: min(c.keeps+c.takes, tooHeavy), work: c.work} }
+
+// patched is a value that each of many operations may copy.
+func patched(operands []*ast.Term) (charge, error) {
+	operations := 1
+	if list, ok := operands[1].Value.(*ast.Array); ok {
+		operations += list.Len()
+	}
+	return charge{keeps: times(16, times(operations, weight(operands...)))}, nil
 }
 
-// maxMatching bounds the work of a match: the characters, times the states of the pattern.
-const maxMatching = 20_000_000
+// indented is JSON with every value on its line.
+func indented(operands []*ast.Term) (charge, error) {
+	deep := depths(operands[0])
+	values := weight(operands[0]) / perValue
+	options := weight(operands[1])
+	return charge{keeps: times(16, min(weight(operands...)+times(options, deep+values), tooHeavy))}, nil
+}
 
-// cheap bounds the time that a match takes: each character of the text is held against every state of the pattern,
-// which has as many as it has characters, times the repetitions that it asks for.
-func cheap(pattern, subject *ast.Term) error {
-	p, _ := pattern.Value.(ast.String)
-	s, _ := subject.Value.(ast.String)
-	states := len(p)
-	for _, repeated := range strings.Split(string(p), "{")[min(1, len(p)):] {
+// walked are all values in one, each with its path.
+func walked(operands []*ast.Term) (charge, error) {
+	const value, step = 64, 24
+	return charge{keeps: min(times(value, weight(operands[0]))+times(step, depths(operands[0])), tooHeavy)}, nil
+}
+
+// decoded is a text whose characters may become values.
+func decoded(operands []*ast.Term) (charge, error) {
+	if s, ok := operands[0].Value.(ast.String); ok && len(operands) == 1 && wideNumber(string(s)) {
+		return charge{}, fmt.Errorf("a number in it has more than %d digits", maxDigits)
+	}
+	const value = 192
+	return charge{keeps: times(value, weight(operands...))}, nil
+}
+
+// maxStates bounds a pattern, of which OPA remembers a hundred.
+const maxStates = 8_000
+
+// states of a pattern: as many as it has characters, times the repetitions that it asks for.
+func states(pattern string) int {
+	states := len(pattern)
+	for _, repeated := range strings.Split(pattern, "{")[min(1, len(pattern)):] {
 		count := 0
 		for i := 0; i < len(repeated) && (repeated[i] >= '0' && repeated[i] <= '9' || repeated[i] == ','); i++ {
 			if repeated[i] == ',' {
@@ -195,78 +259,166 @@ func cheap(pattern, subject *ast.Term) error {
 		}
 		states = times(states, max(count, 1))
 	}
-	if times(states, len(s)) > maxMatching {
-		return fmt.Errorf("matching %d characters against this pattern would take too long", len(s))
-	}
-	return nil
+	return states
 }
 
-func replacedByMany(operands []*ast.Term) (int, error) {
-	longest := 0
-	if patterns, ok := operands[0].Value.(ast.Object); ok {
-		patterns.Foreach(func(_, value *ast.Term) {
-			if s, ok := value.Value.(ast.String); ok {
-				longest = max(longest, len(s))
-			}
-		})
+// patternOnly is compiling a pattern.
+func patternOnly(operands []*ast.Term) (charge, error) {
+	p, _ := operands[0].Value.(ast.String)
+	n := states(string(p))
+	if n > maxStates {
+		return charge{}, fmt.Errorf("a pattern of %d states is larger than %d", n, maxStates)
 	}
-	return times(text(operands, 1)+1, longest+1), nil
+	const state = 2048
+	return charge{takes: state * n, work: n}, nil
+}
+
+// The matcher notes the places that it visited, and where it may go on, for up to so many.
+const (
+	maxVisits = 1 << 18
+	perVisit  = 32
+)
+
+// perMatching are the characters, times the states of the pattern, that one step pays for.
+const perMatching = 64
+
+// matching is compiling a pattern, and holding each character of a text against every state of it.
+func matching(pattern, subject *ast.Term) (charge, error) {
+	c, err := patternOnly([]*ast.Term{pattern})
+	if err != nil {
+		return c, err
+	}
+	p, _ := pattern.Value.(ast.String)
+	s, _ := subject.Value.(ast.String)
+	visits := times(len(s)+1, states(string(p)))
+	c.work, c.takes = min(c.work/8+visits/perMatching, tooHeavy), c.takes+perVisit*min(visits, maxVisits)
+	return c, nil
+}
+
+// matched is a pattern, and what may match it.
+func matched(operands []*ast.Term) (charge, error) { return matching(operands[0], operands[1]) }
+
+// matchedAll is a pattern whose matches, and those of its groups, become values.
+func matchedAll(operands []*ast.Term) (charge, error) {
+	c, err := matching(operands[0], operands[1])
+	if err != nil {
+		return c, err
+	}
+	p, _ := operands[0].Value.(ast.String)
+	const value = 192
+	c.keeps = times(value, times(text(operands, 1)+8, 1+strings.Count(string(p), "(")))
+	return c, nil
+}
+
+// replacedPattern puts a string in the place of what a pattern matches, which may be nothing, and may repeat what
+// was matched as often as it has room to name it.
+func replacedPattern(operands []*ast.Term) (charge, error) {
+	c, err := matching(operands[1], operands[0])
+	if err != nil {
+		return c, err
+	}
+	c.keeps = times(2*copied, times(text(operands, 0)+1, text(operands, 2)+1))
+	return c, nil
+}
+
+// templated is a text with patterns in it.
+func templated(operands []*ast.Term) (charge, error) {
+	p, _ := operands[0].Value.(ast.String)
+	n := states(string(p))
+	if n > maxStates {
+		return charge{}, fmt.Errorf("a pattern of %d states is larger than %d", n, maxStates)
+	}
+	const state = 4096
+	return charge{takes: state * n, work: min(n+times(text(operands, 1), n)/perMatching, tooHeavy)}, nil
+}
+
+// globbed is a text and a pattern with wildcards. The text between two of them is looked for at every place.
+func globbed(operands []*ast.Term) (charge, error) {
+	p, _ := operands[0].Value.(ast.String)
+	if len(p) > maxStates {
+		return charge{}, fmt.Errorf("a pattern of %d characters is longer than %d", len(p), maxStates)
+	}
+	subject := text(operands, 2)
+	places := strings.Count(string(p), "*") + strings.Count(string(p), "{") + strings.Count(string(p), ",")
+	work := subject + len(p)
+	for range min(places, 8) {
+		work = times(work, 1+subject/perMatching)
+	}
+	const wildcard, character = 512, 32
+	return charge{takes: times(wildcard, len(p)+weight(operands[1])) + times(character, subject), work: work / perMatching}, nil
 }
 
 // formatted is text with as many arguments as it has verbs, each as wide as the verb says.
-func formatted(operands []*ast.Term) (int, error) {
+func formatted(operands []*ast.Term) (charge, error) {
+	size := weight(operands...)
 	format, ok := operands[0].Value.(ast.String)
 	if !ok {
-		return weight(operands...), nil
+		return charge{keeps: copied * size}, nil
 	}
+	factor, width := 12, 0
 	for rest := string(format); ; {
 		var found bool
 		if _, rest, found = strings.Cut(rest, "%"); !found {
 			break
 		}
-		if err := plainVerb(rest); err != nil {
-			return 0, err
+		wide, verb, err := plainVerb(rest)
+		if err != nil {
+			return charge{}, err
+		}
+		if width += wide; strings.IndexByte("qxXUeEfFgGbc", verb) >= 0 && verb != 0 {
+			factor = 48
 		}
 	}
-	return weight(operands...) + times(strings.Count(string(format), "["), weight(operands[1])), nil
+	size = min(size+width+times(strings.Count(string(format), "["), weight(operands[1])), tooHeavy)
+	return charge{keeps: times(factor, size)}, nil
 }
 
-// plainVerb looks at what stands between a percent sign and its verb.
-func plainVerb(verb string) error {
+// plainVerb looks at what stands between a percent sign and its verb: how wide it makes what it writes, and the verb.
+func plainVerb(verb string) (width int, letter byte, err error) {
 	number := 0
 	for i := range len(verb) {
 		switch b := verb[i]; {
 		case b >= '0' && b <= '9':
 			if number = number*10 + int(b-'0'); number > maxFormat {
-				return fmt.Errorf("a width or precision of more than %d", maxFormat)
+				return 0, 0, fmt.Errorf("a width or precision of more than %d", maxFormat)
 			}
+			width = max(width, number)
 		case b == '*':
-			return errors.New("a width or precision that is an argument (*)")
+			return 0, 0, errors.New("a width or precision that is an argument (*)")
 		case b == '.' || b == '[' || b == ']' || b == '+' || b == '-' || b == ' ' || b == '#':
 			number = 0
 		default:
-			return nil
+			return width, b, nil
 		}
 	}
-	return nil
+	return width, 0, nil
 }
 
 // zones refuses the time zone of the process: the same policy would judge differently elsewhere.
-func zones(operands []*ast.Term) (int, error) {
+func zones(operands []*ast.Term) (charge, error) {
 	for _, operand := range operands {
 		if v, ok := operand.Value.(*ast.Array); ok && v.Len() > 1 && v.Elem(1).Value.Compare(ast.String("Local")) == 0 {
-			return 0, errors.New("the time zone Local is that of the process; name one")
+			return charge{}, errors.New("the time zone Local is that of the process; name one")
 		}
 	}
-	return 0, nil
+	c, err := numbers(operands)
+	c.keeps += 1 << 10
+	return c, err
+}
+
+func timeFormatted(operands []*ast.Term) (charge, error) {
+	if _, err := zones(operands); err != nil {
+		return charge{}, err
+	}
+	return charge{keeps: times(copied, weight(operands...))}, nil
 }
 
 // layout refuses abbreviations of time zones: what they mean depends on the zone of the process.
-func layout(operands []*ast.Term) (int, error) {
+func layout(operands []*ast.Term) (charge, error) {
 	if s, ok := operands[0].Value.(ast.String); ok && (strings.Contains(string(s), "MST") || s == "UnixDate" || s == "RFC822" || s == "RFC850" || s == "RFC1123") {
-		return 0, errors.New("a layout with the abbreviation of a time zone (MST) means something else in each zone; use a number (-0700)")
+		return charge{}, errors.New("a layout with the abbreviation of a time zone (MST) means something else in each zone; use a number (-0700)")
 	}
-	return whole(operands)
+	return charge{takes: times(32, weight(operands...)), work: weight(operands...) / readPerStep}, nil
 }
 
 // text is the length of a string.
@@ -289,6 +441,9 @@ const tooHeavy = 1 << 30
 // maxWeight ends the counting of weight.
 const maxWeight = 64 << 20
 
+// perValue is what a value weighs, besides its text.
+const perValue = 8
+
 // weight is the size of values in bytes, about, where what occurs twice counts twice.
 func weight(terms ...*ast.Term) int {
 	total := 0
@@ -302,7 +457,7 @@ func addWeight(term *ast.Term, total *int) {
 	if *total > maxWeight {
 		return
 	}
-	*total += 8
+	*total += perValue
 	switch v := term.Value.(type) {
 	case ast.String:
 		*total += len(v)
@@ -321,9 +476,33 @@ func addWeight(term *ast.Term, total *int) {
 	}
 }
 
+// depths is the sum of how deep each value in a term lies.
+func depths(term *ast.Term) int {
+	total := 0
+	addDepths(term, 1, &total)
+	return total
+}
+
+func addDepths(term *ast.Term, depth int, total *int) {
+	if *total > maxWeight {
+		return
+	}
+	*total += depth
+	within := func(element *ast.Term) bool { addDepths(element, depth+1, total); return *total > maxWeight }
+	switch v := term.Value.(type) {
+	case *ast.Array:
+		v.Until(within)
+	case ast.Set:
+		v.Until(within)
+	case ast.Object:
+		v.Until(func(_, value *ast.Term) bool { return within(value) })
+	}
+}
+
 // guardedBuiltins are the guarded forms, for the compiler and the evaluator.
 var guardedBuiltins = sync.OnceValue(func() map[string]*topdown.Builtin {
-	builtins := map[string]*topdown.Builtin{}
+	builtins := accounting()
+	maps.Copy(builtins, ownBuiltins())
 	for name, check := range guarded() {
 		declaration := *ast.BuiltinMap[name]
 		declaration.Name, declaration.Infix, declaration.CanSkipBctx = guardPrefix+name, "", false
@@ -332,6 +511,11 @@ var guardedBuiltins = sync.OnceValue(func() map[string]*topdown.Builtin {
 	return builtins
 })
 
+// answer is the result of a function that its guard knows already; it is no error.
+type answer struct{ term *ast.Term }
+
+func (answer) Error() string { return "the answer is known" }
+
 // within calls a function if its guard agrees, on the budget of the evaluation.
 func within(name string, check guard) topdown.BuiltinFunc {
 	call := topdown.GetBuiltin(name)
@@ -339,13 +523,25 @@ func within(name string, check guard) topdown.BuiltinFunc {
 		halt := func(message string) error {
 			return topdown.Halt{Err: &topdown.Error{Code: topdown.BuiltinErr, Message: name + ": " + message, Location: bctx.Location}}
 		}
-		bytes, err := check(operands)
-		if err != nil {
-			return halt(err.Error())
+		b, counted := bctx.Cancel.(*budget)
+		for next := func() (charge, error) { return check(operands) }; next != nil; {
+			cost, err := next()
+			if known, ok := err.(answer); ok { //nolint:errorlint // never wrapped
+				return yield(known.term)
+			}
+			if err != nil {
+				return halt(err.Error())
+			}
+			if counted && !b.charge(cost) {
+				return halt(b.exceeded)
+			}
+			next = cost.then
 		}
-		if b, ok := bctx.Cancel.(*budget); ok && !b.build(bytes) {
-			return halt(b.exceeded)
-		}
-		return call(bctx, operands, yield)
+		return call(bctx, operands, func(result *ast.Term) error {
+			if s, ok := result.Value.(ast.String); ok && counted && len(s) > hashedPerStep {
+				b.sees(len(s))
+			}
+			return yield(result)
+		})
 	}
 }

@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bounds of a document: its JSON, and the digits of a number in it, because arithmetic is exact.
-const (
-	maxDocumentBytes = 8 << 20
-	maxDigits        = 100
-)
+// MaxDocumentBytes bounds the JSON of a document. The API server stores no larger objects.
+const MaxDocumentBytes = 1536 << 10
+
+// maxDigits bounds the digits of a number in a document, because arithmetic is exact.
+const maxDigits = 100
 
 // Input is what one admission tells the policies. A document is converted when the first policy reads it, and then
 // shared by all. It is safe for concurrent use.
@@ -29,12 +29,20 @@ type Input struct {
 
 	mu        sync.Mutex
 	converted map[string]conversion
-	inputs    map[documentSet]*ast.Term
+	inputs    map[documentSet]conversion
 }
 
 type conversion struct {
 	term *ast.Term
-	err  error
+	extent
+	err error
+}
+
+// extent is how large documents are: the bytes of their JSON, and those of the longest string in it.
+type extent struct{ bytes, longest int }
+
+func (e extent) plus(other extent) extent {
+	return extent{bytes: e.bytes + other.bytes, longest: max(e.longest, other.longest)}
 }
 
 // NewInput takes the documents by their names in Documents: Go values of the Kubernetes API or anything else that
@@ -46,7 +54,7 @@ func NewInput(documents map[string]any) (*Input, error) {
 			return nil, fmt.Errorf("policies know no document %q: there are %s", name, strings.Join(documentNames(), ", "))
 		}
 	}
-	return &Input{documents: documents, converted: map[string]conversion{}, inputs: map[documentSet]*ast.Term{}}, nil
+	return &Input{documents: documents, converted: map[string]conversion{}, inputs: map[documentSet]conversion{}}, nil
 }
 
 // With is the same Input but for one document, such as the parameters of a policy. All others are converted once
@@ -54,36 +62,38 @@ func NewInput(documents map[string]any) (*Input, error) {
 func (in *Input) With(name string, document any) *Input {
 	return &Input{
 		documents: map[string]any{name: document}, parent: in,
-		converted: map[string]conversion{}, inputs: map[documentSet]*ast.Term{},
+		converted: map[string]conversion{}, inputs: map[documentSet]conversion{},
 	}
 }
 
-// term is input, with the documents of the set.
-func (in *Input) term(set documentSet) (*ast.Term, error) {
+// term is input, with the documents of the set, and how large they are.
+func (in *Input) term(set documentSet) (*ast.Term, extent, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if term := in.inputs[set]; term != nil {
-		return term, nil
+	if made, ok := in.inputs[set]; ok {
+		return made.term, made.extent, nil
 	}
-	object := ast.NewObject()
+	object, whole := ast.NewObject(), extent{}
 	for i, name := range documentNames() {
 		if set&(1<<i) == 0 {
 			continue
 		}
-		document, err := in.document(name)
-		if err != nil {
-			return nil, fmt.Errorf("the document %s: %w", name, err)
+		document := in.document(name)
+		if document.err != nil {
+			return nil, extent{}, fmt.Errorf("the document %s: %w", name, document.err)
 		}
-		if document != nil {
-			object.Insert(ast.InternedTerm(name), document)
+		if document.term != nil {
+			object.Insert(ast.InternedTerm(name), document.term)
+			whole = whole.plus(document.extent)
 		}
 	}
-	in.inputs[set] = ast.NewTerm(object)
-	return in.inputs[set], nil
+	made := conversion{term: ast.NewTerm(object), extent: whole}
+	in.inputs[set] = made
+	return made.term, made.extent, nil
 }
 
-// document is a document in the evaluator's form; nil if there is none.
-func (in *Input) document(name string) (*ast.Term, error) {
+// document is a document in the evaluator's form; its term is nil if there is none.
+func (in *Input) document(name string) conversion {
 	document, own := in.documents[name]
 	if !own && in.parent != nil {
 		in.parent.mu.Lock()
@@ -91,14 +101,14 @@ func (in *Input) document(name string) (*ast.Term, error) {
 		return in.parent.document(name)
 	}
 	if absent(document) {
-		return nil, nil
+		return conversion{}
 	}
 	done, ok := in.converted[name]
 	if !ok {
-		done.term, done.err = convert(document)
+		done = convert(document)
 		in.converted[name] = done
 	}
-	return done.term, done.err
+	return done
 }
 
 func absent(document any) bool {
@@ -111,22 +121,23 @@ func absent(document any) bool {
 
 // convert goes by way of JSON: that is what a policy means by a field, quantities included, and reflection over
 // maps, which apimachinery offers, measured the same.
-func convert(document any) (*ast.Term, error) {
+func convert(document any) conversion {
 	data, err := json.Marshal(withoutManagedFields(document))
 	if err != nil {
-		return nil, err
+		return conversion{err: err}
 	}
-	if len(data) > maxDocumentBytes {
-		return nil, fmt.Errorf("it has %d bytes of JSON, where %d are the most", len(data), maxDocumentBytes)
+	if len(data) > MaxDocumentBytes {
+		return conversion{err: fmt.Errorf("it has %d bytes of JSON, where %d are the most", len(data), MaxDocumentBytes)}
 	}
-	if longNumber(data) {
-		return nil, fmt.Errorf("a number in it has more than %d digits", maxDigits)
+	wide, longest := scan(string(data))
+	if wide {
+		return conversion{err: fmt.Errorf("a number in it has more than %d digits, or a large exponent", maxDigits)}
 	}
 	value, err := ast.ValueFromReader(bytes.NewReader(data))
 	if err != nil {
-		return nil, err
+		return conversion{err: err}
 	}
-	return ast.NewTerm(value), nil
+	return conversion{term: ast.NewTerm(value), extent: extent{bytes: len(data), longest: longest}}
 }
 
 // withoutManagedFields is the object, or a shallow copy of it that lacks them: they are most of an object's bytes.
@@ -146,24 +157,48 @@ func withoutManagedFields(document any) any {
 	return copied
 }
 
-// longNumber tells whether a number in JSON, outside of its strings, has too many digits.
-func longNumber(data []byte) bool {
-	digits, quoted := 0, false
+// scan tells whether a number in JSON, outside of its strings, has too many digits when it is written out, and how long
+// the longest string is.
+func scan(data string) (wide bool, longest int) {
 	for i := 0; i < len(data); i++ {
-		b := data[i]
-		switch {
+		switch b := data[i]; {
 		case b == '"':
-			quoted, digits = !quoted, 0
-		case quoted && b == '\\':
-			i++
-		case quoted:
-		case b >= '0' && b <= '9' || b == '.' || b == '-' || b == '+' || b == 'e' || b == 'E':
-			if digits++; digits > maxDigits {
-				return true
+			end := closingQuote(data, i+1)
+			longest = max(longest, end-i-1)
+			i = end
+		case b >= '0' && b <= '9' || b == '-' || b == '.' || b == '+':
+			end := i + 1
+			for end < len(data) && numeric(data[end]) {
+				end++
 			}
-		default:
-			digits = 0
+			wide = wide || end-i > maxDigits || end-i > 4 && magnitude(data[i:end]) > 10*maxDigits
+			i = end - 1
 		}
 	}
-	return false
+	return wide, longest
+}
+
+func numeric(b byte) bool {
+	return b >= '0' && b <= '9' || b == '.' || b == '-' || b == '+' || b == 'e' || b == 'E'
+}
+
+// closingQuote finds the quote that ends a string which begins at from.
+func closingQuote(data string, from int) int {
+	for i := from; i < len(data); {
+		next := strings.IndexAny(data[i:], `"\\`)
+		if next < 0 {
+			return len(data)
+		}
+		if i += next; data[i] == '"' {
+			return i
+		}
+		i += 2 // what is escaped
+	}
+	return len(data)
+}
+
+// wideNumber tells whether a text that is to be decoded has a number of too many digits in it.
+func wideNumber(text string) bool {
+	wide, _ := scan(text)
+	return wide
 }

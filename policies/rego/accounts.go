@@ -1,0 +1,295 @@
+package rego
+
+import (
+	"fmt"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/topdown"
+	"github.com/open-policy-agent/opa/v1/types"
+)
+
+// What functions take is charged when they are called. What remains are lists and objects that a rule writes out, the
+// elements of comprehensions and of sets, the results of rules and functions, which the evaluator keeps, and values that
+// are compared by unification. For these, a compiled module gets expressions of ours, which charge and do nothing else but compare.
+
+const (
+	takeName   = guardPrefix + "take"
+	sameName   = guardPrefix + "same"
+	modifyName = guardPrefix + "modify"
+)
+
+// What a value that a rule makes takes, in bytes: each part of a list or an object that is written out, an element of a
+// comprehension or a set besides, and a result that is kept.
+const (
+	perPart    = 128
+	perElement = 192
+	perResult  = 512
+)
+
+// accounting are the functions that only charge.
+func accounting() map[string]*topdown.Builtin {
+	made := map[string]*topdown.Builtin{}
+	made[sameName] = &topdown.Builtin{
+		Decl: &ast.Builtin{Name: sameName, Decl: types.NewFunction(types.Args(types.A, types.A), types.B)},
+		Func: func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
+			cost, _ := compared(operands)
+			if cost.work > 0 {
+				if b, ok := bctx.Cancel.(*budget); ok && !b.charge(cost) {
+					return stopped(bctx, b)
+				}
+			}
+			return yield(ast.InternedTerm(operands[0].Equal(operands[1])))
+		},
+	}
+	for name, c := range map[string]struct {
+		args  []types.Type
+		guard guard
+	}{
+		takeName: {[]types.Type{types.N}, func(operands []*ast.Term) (charge, error) {
+			n, _ := integer(operands, 0)
+			return charge{keeps: int(n)}, nil
+		}},
+		modifyName: {[]types.Type{types.N}, func(operands []*ast.Term) (charge, error) {
+			n, _ := integer(operands, 0)
+			return charge{documents: int(n)}, nil
+		}},
+	} {
+		declaration := &ast.Builtin{Name: name, Decl: types.NewFunction(types.Args(c.args...), types.B)}
+		made[name] = &topdown.Builtin{Decl: declaration, Func: func(bctx topdown.BuiltinContext, operands []*ast.Term, yield func(*ast.Term) error) error {
+			cost, _ := c.guard(operands)
+			if b, ok := bctx.Cancel.(*budget); ok && !b.charge(cost) {
+				return stopped(bctx, b)
+			}
+			return yield(ast.InternedTerm(true))
+		}}
+	}
+	return made
+}
+
+func stopped(bctx topdown.BuiltinContext, b *budget) error {
+	return topdown.Halt{Err: &topdown.Error{Code: topdown.BuiltinErr, Message: b.exceeded, Location: bctx.Location}}
+}
+
+// account adds the expressions that charge to a compiled module.
+func account(module *ast.Module) {
+	a := &accountant{}
+	for _, rule := range module.Rules {
+		a.rule(rule)
+	}
+}
+
+type accountant struct{ variables int }
+
+func (a *accountant) rule(rule *ast.Rule) {
+	seen := map[ast.Var]bool{}
+	for _, arg := range rule.Head.Args {
+		see(seen, arg)
+	}
+	rule.Body = a.body(rule.Body, seen)
+	parts := 0
+	for _, term := range []*ast.Term{rule.Head.Key, rule.Head.Value} {
+		if term != nil {
+			a.within(term, seen)
+			parts += writtenOut(term)
+		}
+	}
+	// What a rule without arguments results in is kept once, and there are few rules.
+	if kind := rule.Head.RuleKind(); parts > 0 || len(rule.Head.Args) > 0 || kind == ast.MultiValue || rule.Head.Key != nil {
+		rule.Body = numbered(append(rule.Body, take(perResult+perPart*parts, rule.Location)))
+	}
+	if rule.Else != nil {
+		a.rule(rule.Else)
+	}
+}
+
+// body is a body with the expressions that charge. seen are the variables that may have a value before.
+func (a *accountant) body(body ast.Body, seen map[ast.Var]bool) ast.Body {
+	var made ast.Body
+	for _, expr := range body {
+		made = append(made, a.expression(expr, seen)...)
+		see(seen, expr)
+	}
+	return numbered(made)
+}
+
+// numbered counts the expressions of a body, as the evaluator wants them.
+func numbered(body ast.Body) ast.Body {
+	for i := range body {
+		body[i].Index = i
+	}
+	return body
+}
+
+func (a *accountant) expression(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr {
+	a.within(expr, seen)
+	var before []*ast.Expr
+	if len(expr.With) > 0 {
+		before = append(before, modify(len(expr.With), expr.Location))
+	}
+	if expr.IsEquality() && len(expr.Operands()) == 2 {
+		return append(before, a.equality(expr, seen)...)
+	}
+	terms, ok := expr.Terms.([]*ast.Term)
+	if !ok {
+		return append(before, expr)
+	}
+	parts := 0
+	for _, term := range terms[1:] {
+		parts += writtenOut(term)
+	}
+	if name, ok := terms[0].Value.(ast.Ref); ok && len(name) == 1 || parts == 0 { // a function that is charged by its arguments
+		return append(before, expr)
+	}
+	return append(before, take(perPart*parts, expr.Location), expr)
+}
+
+// equality charges for comparing two values either of which may be large. One that gives a variable its value compares
+// nothing, and one with a constant no more than that.
+func (a *accountant) equality(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr {
+	left, right := expr.Operand(0), expr.Operand(1)
+	var before []*ast.Expr
+	if parts := writtenOut(left) + writtenOut(right); parts > 0 {
+		before = append(before, take(perPart*parts, expr.Location))
+	}
+	if simple(left, seen) || simple(right, seen) {
+		return append(before, expr)
+	}
+	operands := [2]*ast.Term{left, right}
+	pattern := false
+	for i, operand := range operands {
+		switch operand.Value.(type) {
+		case ast.Var:
+		case ast.Ref, *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
+			a.variables++
+			name := ast.VarTerm(fmt.Sprintf("__charged%d__", a.variables)).SetLocation(operand.Location)
+			assigned := placed(ast.Equality.Expr(name, operand), expr.Location)
+			assigned.With = expr.With
+			before, operands[i] = append(before, assigned), name
+		default: // of a pattern, only the variables are compared that have a value
+			pattern = true
+			for _, name := range valued(operand, seen) {
+				before = append(before, ours(sameName, expr.Location, name, name))
+			}
+		}
+	}
+	all := before
+	if pattern {
+		all = append(all, placed(ast.Equality.Expr(operands[0], operands[1]), expr.Location))
+	} else { // both have a value by now
+		all = append(all, ours(sameName, expr.Location, operands[0], operands[1]))
+	}
+	if !expr.Negated {
+		return all
+	}
+	return []*ast.Expr{placed(ast.NewExpr(&ast.Not{Body: numbered(all), Location: expr.Location}), expr.Location)}
+}
+
+// valued are the variables of a pattern that have a value.
+func valued(pattern *ast.Term, seen map[ast.Var]bool) []*ast.Term {
+	var names []*ast.Term
+	ast.WalkVars(pattern, func(v ast.Var) bool {
+		if seen[v] {
+			names = append(names, ast.NewTerm(v))
+		}
+		return false
+	})
+	return names
+}
+
+// within looks into the comprehensions, and other bodies, of a term or an expression.
+func (a *accountant) within(x any, seen map[ast.Var]bool) {
+	inner := func(body ast.Body, element ...*ast.Term) ast.Body {
+		own := make(map[ast.Var]bool, len(seen))
+		for name := range seen {
+			own[name] = true
+		}
+		body = a.body(body, own)
+		if len(element) == 0 {
+			return body
+		}
+		parts := 0
+		for _, term := range element {
+			a.within(term, own)
+			parts += writtenOut(term)
+		}
+		return numbered(append(body, take(perElement*len(element)+perPart*parts, element[0].Location)))
+	}
+	ast.NewGenericVisitor(func(x any) bool {
+		switch v := x.(type) {
+		case *ast.ArrayComprehension:
+			v.Body = inner(v.Body, v.Term)
+		case *ast.SetComprehension:
+			v.Body = inner(v.Body, v.Term)
+		case *ast.ObjectComprehension:
+			v.Body = inner(v.Body, v.Key, v.Value)
+		case *ast.Every:
+			a.within(v.Domain, seen)
+			v.Body = inner(v.Body)
+		case *ast.Not:
+			v.Body = inner(v.Body)
+		case *ast.LogicalAnd:
+			v.Lhs, v.Rhs = inner(v.Lhs), inner(v.Rhs)
+		case *ast.LogicalOr:
+			v.Lhs, v.Rhs = inner(v.Lhs), inner(v.Rhs)
+		default:
+			return false
+		}
+		return true
+	}).Walk(x)
+}
+
+// simple tells whether comparing with a term takes next to nothing: it is a constant, or a variable that is about to
+// have its value from the other side.
+func simple(term *ast.Term, seen map[ast.Var]bool) bool {
+	switch v := term.Value.(type) {
+	case ast.Null, ast.Boolean, ast.Number, ast.String:
+		return true
+	case ast.Var:
+		return !seen[v]
+	}
+	return false
+}
+
+// writtenOut is how many parts there are in the lists, sets and objects of a term that are made each time.
+func writtenOut(term *ast.Term) int {
+	if term.IsGround() {
+		return 0
+	}
+	parts := 0
+	ast.NewGenericVisitor(func(x any) bool {
+		switch v := x.(type) {
+		case *ast.ArrayComprehension, *ast.SetComprehension, *ast.ObjectComprehension:
+			return true
+		case *ast.Array:
+			parts += 1 + v.Len()
+		case ast.Set:
+			parts += 2 + 2*v.Len()
+		case ast.Object:
+			parts += 2 + 3*v.Len()
+		}
+		return false
+	}).Walk(term)
+	return parts
+}
+
+func see(seen map[ast.Var]bool, x any) {
+	ast.WalkVars(x, func(v ast.Var) bool { seen[v] = true; return false })
+}
+
+func take(bytes int, location *ast.Location) *ast.Expr {
+	return ours(takeName, location, ast.IntNumberTerm(bytes))
+}
+
+func modify(documents int, location *ast.Location) *ast.Expr {
+	return ours(modifyName, location, ast.IntNumberTerm(documents))
+}
+
+func ours(name string, location *ast.Location, operands ...*ast.Term) *ast.Expr {
+	return placed(ast.NewExpr(append([]*ast.Term{ast.NewTerm(ast.Ref{ast.VarTerm(name)})}, operands...)), location)
+}
+
+// placed puts an expression of ours where the one stands that it charges for.
+func placed(expr *ast.Expr, location *ast.Location) *ast.Expr {
+	expr.Location = location
+	return expr
+}
