@@ -33,5 +33,6 @@ func Base() (Table, error) {
 		setRules(),
 		instancetypeRules(),
 		preferenceRules(),
+		signRules(),
 	)
 }

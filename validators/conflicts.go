@@ -110,17 +110,19 @@ const (
 	RuleSettingsKnown = "rule-settings"
 	RuleSiteDefaults  = "site-defaults"
 	RulePolicy        = "policy-compiles"
+	RuleCopy          = "copy-evaluated"
 )
 
 // Adjustable tells whether RuleSettings can set a rule at all.
 func Adjustable(id string) bool {
-	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy
+	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy && id != RuleCopy
 }
 
-// The remedies of RuleReadable, RuleSiteDefaults and RulePolicy, for whoever reports them.
+// The remedies of RuleReadable, RuleSiteDefaults, RulePolicy and RuleCopy, for whoever reports them.
 const (
 	RemedyReadable     = "Send an object of a reasonable size, in the form that kubectl explain shows."
 	RemedyPolicy       = "Correct the field: kubectl virtward policy lint says the same of a file."
+	RemedyCopy         = "Wait until the source is ready, or correct the field."
 	RemedySiteDefaults = "Correct the field, or say in spec.match which hypervisors and architectures the defaults are for."
 )
 
@@ -128,7 +130,7 @@ const (
 func objectRules() Table {
 	return Table{
 		{
-			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies,
+			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy,
 			Security: true, Remedy: RemedyReadable, Check: reportedElsewhere,
 		},
 		{
@@ -142,6 +144,10 @@ func objectRules() Table {
 		{
 			ID: RulePolicy, Title: "A VirtualMachinePolicy compiles, and so can be decided", Scope: OnPolicies,
 			Security: true, Remedy: RemedyPolicy, Check: reportedElsewhere,
+		},
+		{
+			ID: RuleCopy, Title: "The virtual machine of a restore or a clone can be evaluated, where a policy decides by who makes it", Scope: OnCopy,
+			Security: true, Remedy: RemedyCopy, Check: reportedElsewhere,
 		},
 	}
 }

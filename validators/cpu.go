@@ -116,7 +116,7 @@ func notNegative(path *field.Path, q *resource.Quantity) field.ErrorList {
 	if q.Sign() >= 0 {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(path, q.String(), "must not be negative")}
+	return field.ErrorList{field.Invalid(path, q.String(), negative)}
 }
 
 func cpuRequestWithinLimit(s *Subject) field.ErrorList {

@@ -48,6 +48,8 @@ const (
 	OnDefaults
 	// OnPolicies: VirtualMachinePolicies.
 	OnPolicies
+	// OnCopy: a VirtualMachineRestore or a VirtualMachineClone.
+	OnCopy
 )
 
 // Rule is one built-in check.
@@ -117,6 +119,9 @@ type Finding struct {
 	// Extent tells a finding from a worse one at the same field where Error holds no value that could: a sum of what
 	// stands there. Nobody is shown it.
 	Extent string
+	// Undecided says why a policy could not be decided, in one word of those in package policies; empty for all that is
+	// about the object.
+	Undecided string
 	// Known tells that the object before the update had this finding too, so that it warns and does not deny.
 	Known bool
 }

@@ -24,6 +24,7 @@ func ScopeNames() []ScopeName {
 		{Name: "RuleSettings", Word: "rulesettings", Scopes: OnSettings},
 		{Name: "VirtualMachineDefaults", Word: "defaults", Scopes: OnDefaults},
 		{Name: "VirtualMachinePolicy", Word: "policy", Scopes: OnPolicies},
+		{Name: "restore or clone", Word: "copy", Scopes: OnCopy},
 	}
 }
 
