@@ -9,5 +9,9 @@
 //   - three bytes such as {}, in a list become a struct of a kilobyte each, and an object has room for a
 //     million of them.
 //
-// The package parses no quantity itself.
+// It also says what of an object is evaluated: not the finalizers, not what field managers note, and of very many owner
+// references only those of controllers. And it writes an object in a normal form, so that two that cannot be decoded can
+// still be compared.
+//
+// No quantity is parsed that is out of all proportion.
 package limits

@@ -19,17 +19,38 @@ const (
 )
 
 // Proportionate tells whether a text is short enough, in its digits and in its exponent, to be parsed as a quantity.
+// A text that is no number is, however long it is: parsing it fails at once. Space around a quantity does not matter to
+// its decoder.
 func Proportionate(quantity string) bool {
-	if len(quantity) > maxDigits {
-		return false
-	}
-	e := strings.LastIndexAny(quantity, "eE")
-	if e < 0 {
-		return true
-	}
-	exponent := strings.TrimLeft(strings.TrimLeft(quantity[e+1:], "+-"), "0")
-	return len(exponent) <= maxExponentDigits
+	digits, exponent, _ := measure(strings.TrimSpace(quantity))
+	return digits <= maxDigits && exponent <= maxExponentDigits
 }
+
+// measure counts the digits with which a text begins and, if nothing else stands before an exponent, those of the
+// exponent but for its leading zeroes. A text with an escape there is not measured to its end.
+func measure[T string | []byte](text T) (digits, exponent int, escaped bool) {
+	begin := past(text, 0, isSign)
+	end := past(text, begin, isDecimal)
+	digits = end - begin
+	if end == len(text) || digits == 0 || text[end] != 'e' && text[end] != 'E' {
+		return digits, 0, end < len(text) && text[end] == '\\'
+	}
+	begin = past(text, past(text, end+1, isSign), isZero)
+	end = past(text, begin, isDecimal)
+	return digits, end - begin, end < len(text) && text[end] == '\\'
+}
+
+// past is where the characters of a kind end that begin at a place.
+func past[T string | []byte](text T, at int, kind func(byte) bool) int {
+	for at < len(text) && kind(text[at]) {
+		at++
+	}
+	return at
+}
+
+func isSign(b byte) bool    { return b == '+' || b == '-' }
+func isZero(b byte) bool    { return b == '0' }
+func isDecimal(b byte) bool { return b >= '0' && b <= '9' || b == '.' }
 
 // disproportionate is what is said of such a field.
 const disproportionate = "a quantity of this length or exponent is out of all proportion"
