@@ -156,7 +156,7 @@ func TestReadAllNamesFiles(t *testing.T) {
 	if err := os.WriteFile(name, []byte("kind: A\n---\nkind: B\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	documents, err := ReadAll([]string{name, Stdin}, false, strings.NewReader("kind: C\n"))
+	documents, err := ReadAll(t.Context(), []string{name, Stdin}, false, strings.NewReader("kind: C\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

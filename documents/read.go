@@ -2,6 +2,7 @@ package documents
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,16 +10,25 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	sigsjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/parallel"
 )
 
-// MaxFile bounds what is read of one file, in bytes.
-const MaxFile = 16 << 20
+// Bounds of what is read, in bytes.
+const (
+	// MaxFile bounds one file.
+	MaxFile = 16 << 20
+	// MaxFiles bounds all files together.
+	MaxFiles = 512 << 20
+)
 
 // Stdin is how standard input is named on the command line.
 const Stdin = "-"
@@ -47,32 +57,58 @@ func (d Document) Location() string {
 	return fmt.Sprintf("%s: document %d", d.Source, d.Index)
 }
 
-// ReadAll reads files, directories and standard input, in the order given. Of a directory it takes the
-// files that end in .yaml, .yml and .json, sorted by name, with those of its subdirectories if recursive.
-func ReadAll(names []string, recursive bool, stdin io.Reader) ([]Document, error) {
-	var all []Document
+// ReadAll reads files, directories and standard input, in the order given, some of them at once. Of a directory it takes
+// the files that end in .yaml, .yml and .json, sorted by name, with those of its subdirectories if recursive. It ends
+// with the context.
+func ReadAll(ctx context.Context, names []string, recursive bool, stdin io.Reader) ([]Document, error) {
+	files, err := expandAll(names, recursive)
+	if err != nil {
+		return nil, err
+	}
+	found := make([][]Document, len(files))
+	var bytes atomic.Int64
+	err = parallel.Each(ctx, len(files), func(i int) (err error) {
+		found[i], err = readNamed(ctx, files[i], stdin, &bytes)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Concat(found...), nil
+}
+
+// expandAll lists the files behind names.
+func expandAll(names []string, recursive bool) ([]string, error) {
+	var files []string
 	for _, name := range names {
 		if name == Stdin {
-			documents, err := Read(Name(name), stdin)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, documents...)
+			files = append(files, name)
 			continue
 		}
-		files, err := expand(name, recursive)
+		more, err := expand(name, recursive)
 		if err != nil {
 			return nil, err
 		}
-		for _, file := range files {
-			documents, err := readFile(file)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, documents...)
-		}
+		files = append(files, more...)
 	}
-	return all, nil
+	return files, nil
+}
+
+// readNamed reads a file, or standard input. bytes are those of all files that were read.
+func readNamed(ctx context.Context, name string, stdin io.Reader, bytes *atomic.Int64) ([]Document, error) {
+	if name == Stdin {
+		return read(ctx, Name(name), stdin, bytes)
+	}
+	file, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	documents, err := read(ctx, name, file, bytes)
+	for i := range documents {
+		documents[i].File = name
+	}
+	return documents, err
 }
 
 // Name is how messages call a file.
@@ -121,19 +157,6 @@ func isManifest(path string) bool {
 	return false
 }
 
-func readFile(name string) ([]Document, error) {
-	file, err := Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	documents, err := Read(name, file)
-	for i := range documents {
-		documents[i].File = name
-	}
-	return documents, err
-}
-
 // Open opens a file for reading.
 func Open(name string) (*os.File, error) {
 	file, err := os.Open(name)
@@ -155,6 +178,10 @@ func unreadable(name string, err error) error {
 // Read reads the documents of one file: YAML documents between lines of ---, or JSON objects after one
 // another. Lists are taken apart; empty documents are passed over.
 func Read(source string, r io.Reader) ([]Document, error) {
+	return read(context.Background(), source, r, new(atomic.Int64))
+}
+
+func read(ctx context.Context, source string, r io.Reader, bytes *atomic.Int64) ([]Document, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
 		return nil, unreadable(source, err)
@@ -162,21 +189,25 @@ func Read(source string, r io.Reader) ([]Document, error) {
 	if len(data) > MaxFile {
 		return nil, fmt.Errorf("%s: larger than %d MiB, which is more than is read of one file", source, MaxFile>>20)
 	}
+	if bytes.Add(int64(len(data))) > MaxFiles {
+		return nil, fmt.Errorf("the files have more than %d MiB, which is more than is read at once", MaxFiles>>20)
+	}
+	texts, broken := split(data)
+	values := make([][]value, len(texts))
+	errs := make([]error, len(texts))
+	if err := parallel.Each(ctx, len(texts), func(i int) error {
+		values[i], errs[i] = parse(texts[i])
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	var documents []Document
-	chunks := newChunks(data)
-	for index := 1; ; {
-		chunk, err := chunks.next()
-		if errors.Is(err, io.EOF) {
-			return documents, nil
+	index := 1
+	for i := range texts {
+		if errs[i] != nil {
+			return nil, fmt.Errorf("%s: document %d: %w", source, index, oneLine(errs[i]))
 		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", source, index, oneLine(err))
-		}
-		values, err := parse(chunk)
-		if err != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", source, index, oneLine(err))
-		}
-		for _, v := range values {
+		for _, v := range values[i] {
 			objects, err := objectsOf(v.value)
 			if err != nil {
 				return nil, fmt.Errorf("%s: document %d: %w", source, index, err)
@@ -186,6 +217,24 @@ func Read(source string, r io.Reader) ([]Document, error) {
 			}
 			index++
 		}
+	}
+	if broken != nil {
+		return nil, fmt.Errorf("%s: document %d: %w", source, index, oneLine(broken))
+	}
+	return documents, nil
+}
+
+// split takes a file apart, as far as that can be done; the error says what is wrong with what follows.
+func split(data []byte) (texts []*text, err error) {
+	for chunks := newChunks(data); ; {
+		chunk, err := chunks.next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return texts, nil
+		case err != nil:
+			return texts, err
+		}
+		texts = append(texts, chunk)
 	}
 }
 

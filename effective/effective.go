@@ -64,6 +64,9 @@ type Input struct {
 	// Judging is called before the policies are asked, and what it returns after that, so that whoever has a clock can
 	// tell how long they take; nil if nobody asks.
 	Judging func() (done func())
+	// Gone tells that nobody waits for the answer any more, so that what policies find does not matter, and Hurry that
+	// there is no time left for those that do not deny; nil for never.
+	Gone, Hurry func() bool
 	// Container is the object that the VM or the VMI is a template of; nil if it stands for itself.
 	Container *Container
 }
@@ -165,8 +168,7 @@ type Pipeline struct {
 // NewPipeline builds the pipeline for the hypervisors of a registry.
 func NewPipeline(registry *hypervisors.Registry) *Pipeline { return &Pipeline{hypervisors: registry} }
 
-// Evaluate computes how a virtual machine will run, whether it could, and what the admin's policies say of it. What
-// is being deleted is let go. The error is about the call, never about the virtual machine: no object, no facts, or a
+// Evaluate computes how a virtual machine will run, whether it could, and what the admin's policies say of it. The error is about the call, never about the virtual machine: no object, no facts, or a
 // hypervisor that is not registered.
 func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 	verdict, err := p.Complete(in)
@@ -174,9 +176,6 @@ func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 		return nil, err
 	}
 	verdict.container = in.Container
-	if in.VM != nil && in.VM.DeletionTimestamp != nil || in.VMI != nil && in.VMI.DeletionTimestamp != nil {
-		return verdict, nil
-	}
 	if err := p.check(in, verdict); err != nil {
 		return nil, err
 	}

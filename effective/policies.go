@@ -82,7 +82,7 @@ func (v *Verdict) ask(in Input) (ofContainer []validators.Finding) {
 func documents(in Input, v *Verdict) *cel.Documents {
 	d := &cel.Documents{
 		VM: running(in, v), Request: in.Request, Namespace: in.Namespace, Facts: in.Facts, Requester: in.Requester, Authorizer: in.Authorizer,
-		Provenance: ofInstance(in, v.Changes),
+		Provenance: ofInstance(in, v.Changes), Gone: in.Gone, Hurry: in.Hurry,
 	}
 	switch {
 	case in.Container != nil:
@@ -127,9 +127,8 @@ func running(in Input, v *Verdict) *v1.VirtualMachineInstance {
 	}
 	if len(v.Annotations) > 0 {
 		vmi.Annotations = make(map[string]string, len(template.Annotations)+len(v.Annotations))
-		for _, annotations := range []map[string]string{template.Annotations, v.Annotations} {
-			maps.Copy(vmi.Annotations, annotations)
-		}
+		maps.Copy(vmi.Annotations, template.Annotations)
+		maps.Copy(vmi.Annotations, v.Annotations)
 	}
 	return vmi
 }

@@ -160,13 +160,14 @@ validations: [{expression: "request.userInfo.username == 'root'", message: only 
 			in:   effective.Input{VM: written},
 			want: []string{"Deny policy/a spec.template.spec.domain.memory.guest"},
 		},
-		"what is on its way out": {
+		"what says that it is being deleted": {
 			policies: []string{capped},
 			in: func() effective.Input {
 				vm := written.DeepCopy()
 				vm.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 				return effective.Input{VM: vm, Request: create("jane")}
 			}(),
+			want: []string{"Deny policy/a spec.template.spec.domain.memory.guest"},
 		},
 		"without a template": {
 			policies: []string{capped}, in: effective.Input{VM: &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: ptr.To(v1.RunStrategyHalted)}}, Request: create("jane")},

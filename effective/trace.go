@@ -79,10 +79,10 @@ func (v *Verdict) layerOf(path string, written map[string]any) string {
 	below := ""
 	for i := len(v.Changes) - 1; i >= 0; i-- {
 		c := &v.Changes[i]
-		if isWithin(path, c.Path) {
+		if provenance.Within(path, c.Path) {
 			return c.Layer
 		}
-		if isWithin(c.Path, path) {
+		if provenance.Within(c.Path, path) {
 			below = c.Layer
 		}
 	}
@@ -90,12 +90,6 @@ func (v *Verdict) layerOf(path string, written map[string]any) string {
 		return below
 	}
 	return ""
-}
-
-// isWithin tells whether a path is that of a field or of something below it.
-func isWithin(path, of string) bool {
-	rest, ok := strings.CutPrefix(path, of)
-	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // written is an object without its type; nil if it has no such form.

@@ -6,10 +6,14 @@ import (
 )
 
 // Describe names the object as it would be asked for: VirtualMachineClusterInstancetype u1.medium.
-func (i *Instancetype) Describe() string { return i.Kind + " " + i.Name }
+func (i *Instancetype) Describe() string {
+	return either(i.Inferred, "the inferred instancetype", i.Kind+" "+i.Name)
+}
 
 // Describe names the object as it would be asked for: VirtualMachineClusterPreference fedora.
-func (p *Preference) Describe() string { return p.Kind + " " + p.Name }
+func (p *Preference) Describe() string {
+	return either(p.Inferred, "the inferred preference", p.Kind+" "+p.Name)
+}
 
 // FieldBehind is the field of an instancetype that determines a field of a VMI's spec, given relative to the
 // spec: spec.cpu.guest for domain.cpu.sockets. It is spec where none is known to.

@@ -34,10 +34,16 @@ type Instancetype struct {
 	Name string
 	// Spec in its v1beta1 form, whatever version it was written in.
 	Spec instancetypev1beta1.VirtualMachineInstancetypeSpec
+	// Inferred tells that its name was read from the labels of a volume, which the requester may not be allowed to
+	// read: no text contains the name.
+	Inferred bool
 }
 
 // Layer is the name under which the fields it fills are recorded.
-func (i *Instancetype) Layer() string { return "instancetype/" + i.Name }
+func (i *Instancetype) Layer() string { return "instancetype/" + either(i.Inferred, inferred, i.Name) }
+
+// inferred stands for the name of what was inferred from a volume. No object has this name.
+const inferred = "(inferred)"
 
 // Preference is a VirtualMachinePreference or a VirtualMachineClusterPreference.
 type Preference struct {
@@ -46,10 +52,12 @@ type Preference struct {
 	Name string
 	// Spec in its v1beta1 form, whatever version it was written in.
 	Spec instancetypev1beta1.VirtualMachinePreferenceSpec
+	// Inferred is as that of an Instancetype.
+	Inferred bool
 }
 
 // Layer is the name under which the fields it fills are recorded.
-func (p *Preference) Layer() string { return "preference/" + p.Name }
+func (p *Preference) Layer() string { return "preference/" + either(p.Inferred, inferred, p.Name) }
 
 // versions of the API that are read. The older ones occur in ControllerRevisions of VMs that were created
 // long ago; in JSON, every field they have means the same in v1beta1.

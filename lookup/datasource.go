@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -45,12 +46,17 @@ func DataSourceArchitecture(ctx context.Context, objects Objects, vm *v1.Virtual
 		}
 		source, err := pointedAt(ctx, objects, namespace, ref.Name)
 		if err != nil {
-			return nil, warnings, fmt.Errorf("%s: reading DataSources: %w", path, err)
+			return nil, warnings, discreetError{text: path + ": reading DataSources failed", cause: err}
 		}
-		architecture, why := source.architecture()
+		whose := described(dataSource, namespace, ref.Name)
+		if source.namespace != namespace || source.name != ref.Name {
+			whose = "the DataSource behind " + whose // whose name is a value that the requester may not be allowed to read
+		}
+		architecture, why := source.architecture(whose)
 		switch {
 		case architecture != "":
-			return &effective.DataSourceArchitecture{DataSource: source.namespace + "/" + source.name, Architecture: architecture}, warnings, nil
+			// The one that the VM names, and not the one behind it, which nobody may be told.
+			return &effective.DataSourceArchitecture{DataSource: namespace + "/" + ref.Name, Architecture: architecture}, warnings, nil
 		case why != "" && namespace == vm.Namespace && source.namespace == vm.Namespace:
 			warnings = append(warnings, path+": "+why)
 		}
@@ -79,16 +85,16 @@ func pointedAt(ctx context.Context, objects Objects, namespace, name string) (go
 
 func goldenImage(ctx context.Context, objects Objects, namespace, name string) (golden, error) {
 	obj, err := objects.Get(ctx, dataSource, namespace, name)
-	if absent(err) {
+	if absent(err) || errors.Is(err, platform.ErrTooLarge) {
 		return golden{namespace: namespace, name: name}, nil
 	}
 	return golden{namespace: namespace, name: name, object: obj}, err
 }
 
 // architecture is what the label says, or why that cannot be taken; neither where there is no label.
-func (g golden) architecture() (architecture, why string) {
+func (g golden) architecture(whose string) (architecture, why string) {
 	if g.object == nil {
-		return "", fmt.Sprintf("there is no %s to take the architecture from", described(dataSource, g.namespace, g.name))
+		return "", whose + " does not exist, so there is no architecture to take from it"
 	}
 	label, labelled := g.object.GetLabels()[ArchitectureLabel]
 	switch label {
@@ -98,5 +104,5 @@ func (g golden) architecture() (architecture, why string) {
 	if !labelled {
 		return "", ""
 	}
-	return "", fmt.Sprintf("%s has the label %s: %q, which is no architecture that KubeVirt knows", described(dataSource, g.namespace, g.name), ArchitectureLabel, label)
+	return "", fmt.Sprintf("%s has a label %s that is no architecture which KubeVirt knows", whose, ArchitectureLabel)
 }

@@ -12,6 +12,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypeapi "kubevirt.io/api/instancetype"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtward/virtward/platform"
 )
 
 // infer replaces matchers that point at a volume by what its labels say.
@@ -23,6 +25,7 @@ func (r *references) infer(ctx context.Context, objects Objects, vm *v1.VirtualM
 		}
 		r.Inferred, r.InstancetypeMatcher = true, nil
 		if inferred != nil {
+			r.inferred["spec.instancetype"] = true
 			r.InstancetypeMatcher = &v1.InstancetypeMatcher{Name: inferred.name, Kind: inferred.kind}
 			r.ClearMemory = ignores(m)
 		}
@@ -34,6 +37,7 @@ func (r *references) infer(ctx context.Context, objects Objects, vm *v1.VirtualM
 		}
 		r.Inferred, r.PreferenceMatcher = true, nil
 		if inferred != nil {
+			r.inferred["spec.preference"] = true
 			r.PreferenceMatcher = &v1.PreferenceMatcher{Name: inferred.name, Kind: inferred.kind}
 		}
 	}
@@ -86,7 +90,7 @@ func (c chain) discreet(err error, kind schema.GroupVersionKind, namespace, name
 	if namespace == c.namespace || namespace == "" || !errors.As(err, &dead) {
 		return err
 	}
-	return deadEnd{why: "nothing can be inferred from " + described(kind, namespace, name), ignorable: dead.ignorable}
+	return deadEnd{why: "nothing can be inferred from " + c.describe(kind, namespace, name), ignorable: dead.ignorable}
 }
 
 // inferred is what the labels of an object say.
@@ -113,6 +117,31 @@ type chain struct {
 	objects   Objects
 	namespace string
 	labels    labelNames
+	// behind tells that the chain has left what the VM names: the name of what follows is a value of an object that the
+	// requester may not be allowed to read.
+	behind bool
+}
+
+// further is the chain behind an object that was read.
+func (c chain) further() chain {
+	c.behind = true
+	return c
+}
+
+// describe names an object, if the VM names it.
+func (c chain) describe(kind schema.GroupVersionKind, namespace, name string) string {
+	if c.behind {
+		return "the object behind the volume"
+	}
+	return described(kind, namespace, name)
+}
+
+// failed is the error of an object that cannot be read now.
+func (c chain) failed(err error, kind schema.GroupVersionKind, namespace, name string) error {
+	if c.behind || namespace != c.namespace {
+		return discreetError{text: "reading " + c.describe(kind, namespace, name) + " failed", cause: err}
+	}
+	return fmt.Errorf("reading %s: %w", described(kind, namespace, name), err)
 }
 
 func (c chain) fromVolume(ctx context.Context, vm *v1.VirtualMachine, name string) (*inferred, error) {
@@ -146,16 +175,19 @@ func (c chain) fromDataVolume(ctx context.Context, vm *v1.VirtualMachine, name s
 		if absent(err) {
 			return c.fromLabelled(ctx, claim, c.namespace, name)
 		}
-		return nil, fmt.Errorf("reading %s: %w", described(dataVolume, c.namespace, name), err)
+		if errors.Is(err, platform.ErrTooLarge) {
+			return nil, missing("%s is too large to be read", described(dataVolume, c.namespace, name))
+		}
+		return nil, c.failed(err, dataVolume, c.namespace, name)
 	}
 	if found := c.read(obj); found != nil {
 		return found, nil
 	}
 	spec := &cdiv1beta1.DataVolumeSpec{}
 	if err := decodeSpec(obj, spec); err != nil {
-		return nil, missing("%s cannot be read: %v", described(dataVolume, c.namespace, name), err)
+		return nil, missing("%s cannot be read", described(dataVolume, c.namespace, name))
 	}
-	return c.fromDataVolumeSpec(ctx, spec, described(dataVolume, c.namespace, name))
+	return c.further().fromDataVolumeSpec(ctx, spec, described(dataVolume, c.namespace, name))
 }
 
 func (c chain) fromDataVolumeSpec(ctx context.Context, spec *cdiv1beta1.DataVolumeSpec, whose string) (*inferred, error) {
@@ -171,7 +203,7 @@ func (c chain) fromDataVolumeSpec(ctx context.Context, spec *cdiv1beta1.DataVolu
 		}
 		return c.fromDataSource(ctx, namespace, ref.Name)
 	case ref != nil:
-		return nil, unlabelled("the sourceRef of %s is a %q, not a DataSource", whose, ref.Kind)
+		return nil, unlabelled("the sourceRef of %s is not a DataSource", whose)
 	}
 	return nil, unlabelled("the source of %s is neither a claim, a snapshot nor a DataSource", whose)
 }
@@ -191,15 +223,16 @@ func (c chain) behindDataSource(ctx context.Context, namespace, name string) (*i
 	}
 	spec := &cdiv1beta1.DataSourceSpec{}
 	if err := decodeSpec(obj, spec); err != nil {
-		return nil, missing("%s cannot be read: %v", described(dataSource, namespace, name), err)
+		return nil, missing("%s cannot be read", c.describe(dataSource, namespace, name))
 	}
+	behind := c.further()
 	switch source := spec.Source; {
 	case source.PVC != nil:
-		return c.fromLabelled(ctx, claim, source.PVC.Namespace, source.PVC.Name)
+		return behind.fromLabelled(ctx, claim, source.PVC.Namespace, source.PVC.Name)
 	case source.Snapshot != nil:
-		return c.fromLabelled(ctx, volumeSnapshot, source.Snapshot.Namespace, source.Snapshot.Name)
+		return behind.fromLabelled(ctx, volumeSnapshot, source.Snapshot.Namespace, source.Snapshot.Name)
 	}
-	return nil, unlabelled("%s has no label %s, and its source is neither a claim nor a snapshot", described(dataSource, namespace, name), c.labels.name)
+	return nil, unlabelled("%s has no label %s, and its source is neither a claim nor a snapshot", c.describe(dataSource, namespace, name), c.labels.name)
 }
 
 // fromLabelled ends the chain: at an object that has nothing but its labels to go by.
@@ -211,7 +244,7 @@ func (c chain) fromLabelled(ctx context.Context, kind schema.GroupVersionKind, n
 	if found := c.read(obj); found != nil {
 		return found, nil
 	}
-	return nil, c.discreet(unlabelled("%s has no label %s", described(kind, namespace, name), c.labels.name), kind, namespace, name)
+	return nil, c.discreet(unlabelled("%s has no label %s", c.describe(kind, namespace, name), c.labels.name), kind, namespace, name)
 }
 
 func (c chain) read(obj *unstructured.Unstructured) *inferred {
@@ -232,9 +265,11 @@ func (c chain) get(ctx context.Context, kind schema.GroupVersionKind, namespace,
 	case err == nil:
 		return obj, nil
 	case absent(err):
-		return nil, missing("there is no %s", described(kind, namespace, name))
+		return nil, missing("there is no %s", c.describe(kind, namespace, name))
+	case errors.Is(err, platform.ErrTooLarge):
+		return nil, missing("%s is too large to be read", c.describe(kind, namespace, name))
 	}
-	return nil, fmt.Errorf("reading %s: %w", described(kind, namespace, name), err)
+	return nil, c.failed(err, kind, namespace, name)
 }
 
 func decodeSpec(obj *unstructured.Unstructured, into any) error {

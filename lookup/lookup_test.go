@@ -17,6 +17,8 @@ import (
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/test/build"
 )
 
 func object(t *testing.T, text string) *unstructured.Unstructured {
@@ -145,7 +147,7 @@ func TestReferences(t *testing.T) {
 		"a DataVolume that cannot be read": {
 			vm:      `{"spec":{"instancetype":{"inferFromVolume":"root"},"template":{"spec":{"volumes":[{"name":"root","dataVolume":{"name":"d"}}]}}}}`,
 			objects: []string{`{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataVolume","metadata":{"name":"d"},"spec":{"source":[]}}`},
-			errors:  []string{`spec.instancetype.inferFromVolume: Invalid value: "root": DataVolume default/d cannot be read: cannot restore struct from: slice`},
+			errors:  []string{`spec.instancetype.inferFromVolume: Invalid value: "root": DataVolume default/d cannot be read`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -212,12 +214,12 @@ func TestDataSourceArchitecture(t *testing.T) {
 	}{
 		"the first": {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"arm64"}`, `{}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{}`)}, want: &effective.DataSourceArchitecture{Architecture: "arm64", DataSource: "default/a"}},
 		"missing, unknown": {vm: two, objects: []string{source("b", `{"template.kubevirt.io/architecture":"mips"}`, `{}`)}, warnings: []string{
-			"spec.dataVolumeTemplates[1].spec.sourceRef: there is no DataSource default/a to take the architecture from",
-			`spec.dataVolumeTemplates[2].spec.sourceRef: DataSource default/b has the label template.kubevirt.io/architecture: "mips", which is no architecture that KubeVirt knows`,
+			"spec.dataVolumeTemplates[1].spec.sourceRef: DataSource default/a does not exist, so there is no architecture to take from it",
+			`spec.dataVolumeTemplates[2].spec.sourceRef: DataSource default/b has a label template.kubevirt.io/architecture that is no architecture which KubeVirt knows`,
 		}},
-		"one hop": {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"amd64"}`, `{"dataSource":{"name":"b","namespace":"default"}}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{"dataSource":{"name":"a","namespace":"default"}}`)}, want: &effective.DataSourceArchitecture{Architecture: "s390x", DataSource: "default/b"}},
+		"one hop": {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"amd64"}`, `{"dataSource":{"name":"b","namespace":"default"}}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{"dataSource":{"name":"a","namespace":"default"}}`)}, want: &effective.DataSourceArchitecture{Architecture: "s390x", DataSource: "default/a"}},
 		"points nowhere": {vm: two, objects: []string{source("a", `{}`, `{"dataSource":{"name":"c","namespace":"default"}}`), source("b", `{}`, `{}`)}, warnings: []string{
-			"spec.dataVolumeTemplates[1].spec.sourceRef: there is no DataSource default/c to take the architecture from",
+			"spec.dataVolumeTemplates[1].spec.sourceRef: the DataSource behind DataSource default/a does not exist, so there is no architecture to take from it",
 		}},
 		"explicit": {vm: `{"spec":{"template":{"spec":{"architecture":"amd64"}},"dataVolumeTemplates":[{"spec":{"sourceRef":{"kind":"DataSource","name":"a"}}}]}}`},
 		"no VM":    {vm: `{}`},
@@ -267,8 +269,8 @@ func TestOtherNamespaces(t *testing.T) {
 		"a DataSource of a missing claim": {fromSource, []string{source("other", "x", `{"source":{"pvc":{"name":"hidden","namespace":"other"}}}`)}, "DataSource other/x"},
 		"a DataSource of a claim of ours": {fromSource, []string{source("other", "x", `{"source":{"pvc":{"name":"hidden","namespace":"default"}}}`)}, "DataSource other/x"},
 		"a DataSource that is unreadable": {fromSource, []string{source("other", "x", `{"source":[]}`)}, "DataSource other/x"},
-		"no claim, by our DataSource":     {fromOurs, []string{ours}, "PersistentVolumeClaim other/x"},
-		"a claim, by our DataSource":      {fromOurs, []string{ours, claim}, "PersistentVolumeClaim other/x"},
+		"no claim, by our DataSource":     {fromOurs, []string{ours}, "the object behind the volume"},
+		"a claim, by our DataSource":      {fromOurs, []string{ours, claim}, "the object behind the volume"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := virtualMachine(t, `{"spec":{"instancetype":{"inferFromVolume":"root"},"dataVolumeTemplates":[{"metadata":{"name":"d"},"spec":`+tc.spec+`}],
@@ -305,7 +307,7 @@ func TestPointerToAnotherNamespace(t *testing.T) {
 	}{
 		"missing": {objects: []string{ours}},
 		"unknown": {objects: []string{ours, labelled("mips")}},
-		"known":   {objects: []string{ours, labelled("arm64")}, want: &effective.DataSourceArchitecture{DataSource: "other/x", Architecture: "arm64"}},
+		"known":   {objects: []string{ours, labelled("arm64")}, want: &effective.DataSourceArchitecture{DataSource: "default/ours", Architecture: "arm64"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := lookup.DataSourceArchitecture(t.Context(), memory(t, tc.objects...), vm)
@@ -377,7 +379,7 @@ func TestPresets(t *testing.T) {
 		},
 		"others do not count":           {objects: append(many(1000, windows, `[]`), presetObject("z", "default", fedora, plain)), want: []string{"z"}},
 		"others are not read":           {objects: []string{presetObject("c", "default", windows, `{"memory":{"guest":"1e99999999"}}`)}},
-		"too many":                      {objects: many(51, fedora, plain), err: "namespace default has more than 50 VirtualMachineInstancePresets that select the VMI"},
+		"too many":                      {objects: many(51, fedora, plain), err: "there are too many VirtualMachineInstancePresets in namespace default: more than 50 select the instance"},
 		"a selector of another form":    {objects: []string{presetObject("f", "default", `7`, plain)}, err: "VirtualMachineInstancePreset default/f has a selector that cannot be read: cannot restore struct from: float64"},
 		"an operator that is unknown":   {objects: []string{presetObject("e", "default", `{"matchExpressions":[{"key":"a","operator":"Near"}]}`, plain)}, err: `VirtualMachineInstancePreset default/e has a selector that cannot be read: "Near" is not a valid label selector operator`},
 		"unreadable":                    {objects: []string{presetObject("g", "default", fedora, `[]`), presetObject("h", "default", fedora, `[]`)}, err: "VirtualMachineInstancePreset default/g, which selects the VMI, cannot be read: cannot restore struct from: slice"},
@@ -459,7 +461,7 @@ func TestClusterThatCannotBeAsked(t *testing.T) {
 	for want, err := range map[string]error{
 		"spec.instancetype: reading VirtualMachineClusterInstancetype it: connection refused": namedErr,
 		"spec.preference.inferFromVolume: reading DataVolume default/d: connection refused":   inferErr,
-		"spec.dataVolumeTemplates[0].spec.sourceRef: reading DataSources: connection refused": sourceErr,
+		"spec.dataVolumeTemplates[0].spec.sourceRef: reading DataSources failed":              sourceErr,
 		"listing VirtualMachineInstancePresets in default: connection refused":                presetErr,
 	} {
 		if err == nil || err.Error() != want || !errors.Is(err, down.err) {
@@ -505,4 +507,38 @@ func FuzzReferences(f *testing.F) {
 			t.Errorf("%v, and %d presets", err, len(found))
 		}
 	})
+}
+
+// tooLarge is a cluster in which every object is.
+type tooLarge struct{}
+
+func (tooLarge) Get(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
+	return nil, platform.ErrTooLarge
+}
+
+func (tooLarge) List(context.Context, schema.GroupVersionKind, string) ([]*unstructured.Unstructured, error) {
+	return nil, platform.ErrTooLarge
+}
+
+// TestWhatIsTooLargeToBeRead: size is enforced where objects are read, since they may be older than the bound.
+func TestWhatIsTooLargeToBeRead(t *testing.T) {
+	vm := build.VM("db").Instancetype("huge").Preference("huge").Obj()
+	found, _, err := lookup.References(t.Context(), tooLarge{}, vm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, conflict := range found.Conflicts {
+		got = append(got, conflict.Error())
+	}
+	want := []string{
+		"spec.instancetype: Too long: VirtualMachineClusterInstancetype huge is too large to be read: what is evaluated of one may have 65536 bytes",
+		"spec.preference: Too long: VirtualMachineClusterPreference huge is too large to be read: what is evaluated of one may have 65536 bytes",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("conflicts (-want +got):\n%s", diff)
+	}
+	if _, err := lookup.Presets(t.Context(), tooLarge{}, vm.ObjectMeta); !errors.Is(err, lookup.ErrPresets) {
+		t.Errorf("presets: %v", err)
+	}
 }

@@ -57,6 +57,8 @@ func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatch
 // Memory is a handful of objects. It is immutable, and safe for concurrent use.
 type Memory struct {
 	objects map[address]*unstructured.Unstructured
+	// lists are the objects of a kind in a namespace, sorted by name: every virtual machine asks for its presets.
+	lists map[address][]*unstructured.Unstructured
 }
 
 // address leaves out the version, as an API server serves every object in each of them.
@@ -68,11 +70,14 @@ type address struct {
 // NewMemory takes objects, and lists of them. Those of a namespaced kind that name no namespace are in the
 // default one. Two objects of one kind, namespace and name are an error.
 func NewMemory(defaultNamespace string, objects ...*unstructured.Unstructured) (*Memory, error) {
-	m := &Memory{objects: map[address]*unstructured.Unstructured{}}
+	m := &Memory{objects: map[address]*unstructured.Unstructured{}, lists: map[address][]*unstructured.Unstructured{}}
 	for _, obj := range objects {
 		if err := m.add(defaultNamespace, obj); err != nil {
 			return nil, err
 		}
+	}
+	for _, list := range m.lists {
+		slices.SortFunc(list, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
 	}
 	return m, nil
 }
@@ -101,6 +106,8 @@ func (m *Memory) add(defaultNamespace string, obj *unstructured.Unstructured) er
 		return fmt.Errorf("%s %s is given twice", kind.Kind, strings.TrimPrefix(at.namespace+"/"+at.name, "/"))
 	}
 	m.objects[at] = obj
+	list := address{kind: at.kind, namespace: at.namespace}
+	m.lists[list] = append(m.lists[list], obj)
 	return nil
 }
 
@@ -121,12 +128,5 @@ func (m *Memory) Get(_ context.Context, kind schema.GroupVersionKind, namespace,
 
 // List implements Objects; the objects are sorted by their names.
 func (m *Memory) List(_ context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
-	var found []*unstructured.Unstructured
-	for at, obj := range m.objects {
-		if at.kind == kind.GroupKind() && at.namespace == namespace {
-			found = append(found, obj)
-		}
-	}
-	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
-	return found, nil
+	return slices.Clone(m.lists[address{kind: kind.GroupKind(), namespace: namespace}]), nil
 }

@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -14,10 +15,15 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/platform"
 )
 
 // PresetExclusion is the annotation with the value "true" that keeps presets away from a VMI.
 const PresetExclusion = "virtualmachineinstancepresets.admission.kubevirt.io/exclude"
+
+// ErrPresets says that there are more presets than are read. Presets are deprecated, so an instance in such a namespace
+// is not completed, and is validated as it arrives.
+var ErrPresets = errors.New("there are too many VirtualMachineInstancePresets")
 
 // maxPresets bounds the presets that select one VMI: each is decoded, and held against all others.
 const maxPresets = 50
@@ -33,6 +39,9 @@ func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.
 	if err != nil {
 		if absent(err) { // not served: KubeVirt without presets
 			return nil, nil
+		}
+		if errors.Is(err, platform.ErrTooLarge) {
+			return nil, fmt.Errorf("%w, or too large ones, in namespace %s", ErrPresets, vmi.Namespace)
 		}
 		return nil, fmt.Errorf("listing VirtualMachineInstancePresets in %s: %w", vmi.Namespace, err)
 	}
@@ -66,7 +75,7 @@ func selectingPresets(listed []*unstructured.Unstructured, vmi metav1.ObjectMeta
 			continue
 		}
 		if selecting = append(selecting, obj); len(selecting) > maxPresets {
-			return nil, fmt.Errorf("namespace %s has more than %d VirtualMachineInstancePresets that select the VMI", vmi.Namespace, maxPresets)
+			return nil, fmt.Errorf("%w in namespace %s: more than %d select the instance", ErrPresets, vmi.Namespace, maxPresets)
 		}
 	}
 	return selecting, nil

@@ -15,7 +15,7 @@ import (
 // accepts such a VM, and so must we, as the object may be created later. The error means that the cluster could
 // not be asked.
 func References(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (effective.References, []string, error) {
-	r := &references{References: effective.References{
+	r := &references{inferred: map[string]bool{}, References: effective.References{
 		InstancetypeMatcher: vm.Spec.Instancetype.DeepCopy(),
 		PreferenceMatcher:   vm.Spec.Preference.DeepCopy(),
 		Conflicts:           instancetypes.CheckMatchers(vm),
@@ -28,6 +28,9 @@ func References(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (ef
 type references struct {
 	effective.References
 	warnings []string
+	// inferred are the fields, spec.instancetype or spec.preference, whose object was inferred from a volume. Its name
+	// is the label of an object that the requester may not be allowed to read, so no text contains it.
+	inferred map[string]bool
 }
 
 func (r *references) find(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
@@ -49,6 +52,15 @@ func (r *references) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
+// unreadable warns of an object that cannot be decoded.
+func (r *references) unreadable(path string, err error) {
+	if r.inferred[path] {
+		r.warn("%s: the inferred object cannot be read; the VM is judged without it", path)
+		return
+	}
+	r.warn("%s: %v; the VM is judged without it", path, err)
+}
+
 func (r *references) instancetype(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
 	ref, unknown := instancetypes.InstancetypeReference(vm)
 	obj, err := r.resolve(ctx, objects, vm.Namespace, "spec.instancetype", ref, unknown)
@@ -57,9 +69,10 @@ func (r *references) instancetype(ctx context.Context, objects Objects, vm *v1.V
 	}
 	in, err := instancetypes.InstancetypeFrom(obj)
 	if err != nil {
-		r.warn("spec.instancetype: %v; the VM is judged without it", err)
+		r.unreadable("spec.instancetype", err)
 		return nil
 	}
+	in.Inferred = r.inferred["spec.instancetype"]
 	r.Instancetype = in
 	return nil
 }
@@ -72,9 +85,10 @@ func (r *references) preference(ctx context.Context, objects Objects, vm *v1.Vir
 	}
 	pref, err := instancetypes.PreferenceFrom(obj)
 	if err != nil {
-		r.warn("spec.preference: %v; the VM is judged without it", err)
+		r.unreadable("spec.preference", err)
 		return nil
 	}
+	pref.Inferred = r.inferred["spec.preference"]
 	r.Preference = pref
 	return nil
 }

@@ -2,11 +2,14 @@ package lookup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
 )
 
 var instance = schema.GroupVersionKind{Group: v1.GroupVersion.Group, Version: "v1", Kind: "VirtualMachineInstance"}
@@ -18,7 +21,7 @@ func Running(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (*v1.V
 		return nil, nil
 	}
 	obj, err := objects.Get(ctx, instance, vm.Namespace, vm.Name)
-	if absent(err) {
+	if absent(err) || errors.Is(err, platform.ErrTooLarge) { // what is plugged in is evaluated again in the instance
 		return nil, nil
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func IsSiteLayer(layer string) bool { return strings.HasPrefix(layer, sitePrefix
 // the VMI that runs from it: filled in the VMI alone, it would be taken away again.
 func Scheduling(path string) bool {
 	for _, name := range []string{"nodeSelector", "affinity", "tolerations"} {
-		if rest, ok := strings.CutPrefix(path, name); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+		if provenance.Within(path, name) {
 			return true
 		}
 	}
@@ -40,7 +40,7 @@ func Scheduling(path string) bool {
 // SiteDefaults are one VirtualMachineDefaults, compiled: a layer of its own, that comes before the built-in ones.
 // The value is immutable and safe for concurrent use.
 type SiteDefaults struct {
-	name, layer string
+	layer string
 	// namespaces and objects select by labels; nil selects everything.
 	namespaces, objects         labels.Selector
 	hypervisors, architectures  []string
@@ -55,7 +55,7 @@ func (s *SiteDefaults) Layer() string { return s.layer }
 
 // NewSiteDefaults compiles an object. The errors name its fields; with errors there is nothing to use.
 func NewSiteDefaults(object *policyv1alpha1.VirtualMachineDefaults) (*SiteDefaults, field.ErrorList) {
-	s := &SiteDefaults{name: object.Name, layer: SiteLayer(object.Name), hypervisors: object.Spec.Match.Hypervisors}
+	s := &SiteDefaults{layer: SiteLayer(object.Name), hypervisors: object.Spec.Match.Hypervisors}
 	for _, architecture := range object.Spec.Match.Architectures {
 		s.architectures = append(s.architectures, string(architecture))
 	}

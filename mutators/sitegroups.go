@@ -3,7 +3,6 @@ package mutators
 import (
 	"reflect"
 	"slices"
-	"strings"
 
 	k8sv1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -71,7 +70,7 @@ var siteGroups = []siteGroup{
 func groupOf(path string) groups {
 	for i := range siteGroups {
 		for _, name := range siteGroups[i].fields {
-			if rest, ok := strings.CutPrefix(path, name); ok && (rest == "" || rest[0] == '.' || rest[0] == '[') {
+			if provenance.Within(path, name) {
 				return 1 << i
 			}
 		}

@@ -2,117 +2,103 @@ package platform
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	expiring "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 )
 
-// resources are the kinds that a virtual machine may point at, and how they are read.
-var resources = map[schema.GroupKind]struct {
+// readable is how the objects of a kind are read.
+type readable struct {
 	schema.GroupVersionResource
-	cached bool
-}{
-	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineInstancetype"}:        {gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineinstancetypes"), true},
-	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterInstancetype"}: {gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineclusterinstancetypes"), true},
-	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachinePreference"}:          {gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachinepreferences"), true},
-	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterPreference"}:   {gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineclusterpreferences"), true},
-	{Group: "kubevirt.io", Kind: "VirtualMachineInstancePreset"}:                   {gvr("kubevirt.io", "v1", "virtualmachineinstancepresets"), true},
-	{Group: "cdi.kubevirt.io", Kind: "DataSource"}:                                 {gvr("cdi.kubevirt.io", "v1beta1", "datasources"), true},
-	{Group: "cdi.kubevirt.io", Kind: "DataVolume"}:                                 {gvr("cdi.kubevirt.io", "v1beta1", "datavolumes"), false},
-	{Group: "", Kind: "PersistentVolumeClaim"}:                                     {gvr("", "v1", "persistentvolumeclaims"), false},
-	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshot"}:                     {gvr("snapshot.storage.k8s.io", "v1", "volumesnapshots"), false},
-	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:                         {gvr("kubevirt.io", "v1", "virtualmachineinstances"), false},
-	{Group: "apps", Kind: "ControllerRevision"}:                                    {gvr("apps", "v1", "controllerrevisions"), false},
+
+	// watched tells of a cluster-wide kind, which only admins write, that it is answered from a watch.
+	watched bool
+	// large tells that an object of the kind may be as large as the API server lets it be.
+	large bool
+	// reference tells of a kind of small objects, by MaxReference.
+	reference bool
+	// immutable tells that an object of the kind never changes.
+	immutable bool
+}
+
+// resources are the kinds that a virtual machine may point at.
+var resources = map[schema.GroupKind]readable{
+	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineInstancetype"}:        {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineinstancetypes"), reference: true},
+	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterInstancetype"}: {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineclusterinstancetypes"), watched: true, reference: true},
+	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachinePreference"}:          {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachinepreferences"), reference: true},
+	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterPreference"}:   {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineclusterpreferences"), watched: true, reference: true},
+	{Group: "kubevirt.io", Kind: "VirtualMachineInstancePreset"}:                   {GroupVersionResource: gvr("kubevirt.io", "v1", "virtualmachineinstancepresets"), reference: true},
+	{Group: "cdi.kubevirt.io", Kind: "DataSource"}:                                 {GroupVersionResource: gvr("cdi.kubevirt.io", "v1beta1", "datasources")},
+	{Group: "cdi.kubevirt.io", Kind: "DataVolume"}:                                 {GroupVersionResource: gvr("cdi.kubevirt.io", "v1beta1", "datavolumes")},
+	{Group: "", Kind: "PersistentVolumeClaim"}:                                     {GroupVersionResource: gvr("", "v1", "persistentvolumeclaims")},
+	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshot"}:                     {GroupVersionResource: gvr("snapshot.storage.k8s.io", "v1", "volumesnapshots")},
+	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:                         {GroupVersionResource: gvr("kubevirt.io", "v1", "virtualmachineinstances"), large: true},
+	{Group: "kubevirt.io", Kind: "VirtualMachine"}:                                 {GroupVersionResource: gvr("kubevirt.io", "v1", "virtualmachines"), large: true},
+	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet"}:               {GroupVersionResource: gvr("kubevirt.io", "v1", "virtualmachineinstancereplicasets"), large: true},
+	{Group: "pool.kubevirt.io", Kind: "VirtualMachinePool"}:                        {GroupVersionResource: gvr("pool.kubevirt.io", "v1beta1", "virtualmachinepools"), large: true},
+	{Group: "snapshot.kubevirt.io", Kind: "VirtualMachineSnapshot"}:                {GroupVersionResource: gvr("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshots")},
+	{Group: "snapshot.kubevirt.io", Kind: "VirtualMachineSnapshotContent"}:         {GroupVersionResource: gvr("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshotcontents"), large: true},
+	{Group: "apps", Kind: "ControllerRevision"}:                                    {GroupVersionResource: gvr("apps", "v1", "controllerrevisions"), immutable: true},
 }
 
 func gvr(group, version, resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 }
 
-// Bounds of the ControllerRevisions that are remembered; they are immutable and a few kB each.
-const (
-	revisionsKept    = 256
-	revisionsKeptFor = 10 * time.Minute
-	largestRevision  = 64 << 10
-)
-
-// Objects reads what a virtual machine points at. The kinds that many VMs share are answered from watches;
-// the others are read when they are needed. ControllerRevisions are never watched, because a cluster holds
-// many that are not ours, and are remembered instead, because they cannot change.
+// Objects reads what a virtual machine points at. Cluster-wide kinds, which only admins write, are answered from watches.
+// Those that users write are read when they are needed, each of them bounded before it is decoded, and remembered for a
+// moment: a watch would hold whatever the users of all namespaces wrote.
 type Objects struct {
-	client    dynamic.Interface
-	informers map[schema.GroupKind]watched
-	revisions *expiring.LRUExpireCache
-}
-
-type watched struct {
-	informer cache.SharedIndexInformer
-	// absent is set while the API server says that the kind does not exist.
-	absent *atomic.Bool
+	reader     *reader
+	shares     *Shares
+	watches    map[schema.GroupKind]*clusterWide
+	remembered *remembered
 }
 
 // NewObjects reads everything when it is asked for; nothing is watched. For short-lived programs.
-func NewObjects(client dynamic.Interface) *Objects {
-	return &Objects{client: client, revisions: expiring.NewLRUExpireCache(revisionsKept)}
+func NewObjects(config *rest.Config) (*Objects, error) {
+	reader, err := newReader(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Objects{reader: reader, shares: NewShares(MaxReads), remembered: newRemembered(MaxRemembered, clock.RealClock{})}, nil
 }
 
-// NewWatchedObjects answers the shared kinds from watches, once Run has been called and they have caught up.
-func NewWatchedObjects(client dynamic.Interface) (*Objects, error) {
-	o := NewObjects(client)
-	o.informers = map[schema.GroupKind]watched{}
+// NewWatchedObjects answers cluster-wide kinds from watches, once Run has been called and they have caught up.
+func NewWatchedObjects(config *rest.Config) (*Objects, error) {
+	o, err := NewObjects(config)
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	o.watches = map[schema.GroupKind]*clusterWide{}
 	for kind, r := range resources {
-		if !r.cached {
+		if !r.watched {
 			continue
 		}
-		w := watched{
-			informer: dynamicinformer.NewFilteredDynamicInformer(client, r.GroupVersionResource, "", 0,
-				cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}, nil).Informer(),
-			absent: &atomic.Bool{},
+		if o.watches[kind], err = watchClusterWide(client, r.GroupVersionResource); err != nil {
+			return nil, err
 		}
-		if err := w.informer.SetTransform(withoutManagedFields); err != nil {
-			return nil, fmt.Errorf("watching %s: %w", r.Resource, err)
-		}
-		err := w.informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
-			w.absent.Store(apierrors.IsNotFound(err))
-			if apierrors.IsNotFound(err) {
-				return
-			}
-			cache.DefaultWatchErrorHandler(ctx, reflector, err)
-		})
-		if err != nil {
-			return nil, fmt.Errorf("watching %s: %w", r.Resource, err)
-		}
-		back := func(any) { w.absent.Store(false) } // whoever sends events exists
-		if _, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: back, UpdateFunc: func(_, obj any) { back(obj) }}); err != nil {
-			return nil, fmt.Errorf("watching %s: %w", r.Resource, err)
-		}
-		o.informers[kind] = w
 	}
 	return o, nil
 }
 
-func withoutManagedFields(obj any) (any, error) {
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		u.SetManagedFields(nil)
-		unstructured.RemoveNestedField(u.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
-	}
-	return obj, nil
-}
-
 // Run watches until the context ends.
 func (o *Objects) Run(ctx context.Context) error {
-	for _, w := range o.informers {
+	for _, w := range o.watches {
 		go w.informer.RunWithContext(ctx)
 	}
 	<-ctx.Done()
@@ -122,8 +108,8 @@ func (o *Objects) Run(ctx context.Context) error {
 // Ready returns nil once every watch has caught up or its kind turned out not to exist.
 func (o *Objects) Ready() error {
 	var behind []string
-	for kind, w := range o.informers {
-		if !w.informer.HasSynced() && !w.absent.Load() {
+	for kind, w := range o.watches {
+		if !w.ready() {
 			behind = append(behind, kind.String())
 		}
 	}
@@ -134,93 +120,136 @@ func (o *Objects) Ready() error {
 	return fmt.Errorf("the watches of %s have not caught up yet", strings.Join(behind, ", "))
 }
 
-// Get reads one object. What does not exist, its kind included, is a NotFound error. The object is shared:
-// do not change it.
+// Begin prepares for the reads of one request about a namespace. Until it ends, what it reads counts against the bounds
+// of all requests, and of those about its namespace.
+func (o *Objects) Begin(ctx context.Context, namespace string) (_ context.Context, end func()) {
+	return begin(ctx, o.shares, namespace)
+}
+
+// Statistics tell what has become of reads, and what is remembered of them.
+func (o *Objects) Statistics() RememberedStats { return o.remembered.statistics() }
+
+// Get reads one object. What does not exist, its kind included, is a NotFound error; what is too large, ErrTooLarge. The
+// object is shared: do not change it.
 func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	kind := gvk.GroupKind()
 	r, ok := resources[kind]
 	if !ok {
 		return nil, fmt.Errorf("reading %s %s: virtual machines do not point at this kind", kind, name)
 	}
-	if w, ok := o.informers[kind]; ok {
-		switch {
-		case w.absent.Load():
-			return nil, apierrors.NewNotFound(r.GroupResource(), name)
-		case w.informer.HasSynced():
-			return fromStore(w.informer, r.GroupResource(), namespace, name)
+	if w := o.watches[kind]; w != nil {
+		if found, known, err := w.find(r.GroupResource(), name); known || err != nil {
+			return found, err
 		}
 	}
-	key := namespace + "/" + name
-	revision := kind.Kind == "ControllerRevision"
-	if revision {
-		if cached, ok := o.revisions.Get(key); ok {
-			return cached.(*unstructured.Unstructured), nil
-		}
+	if o.isAbsent(r) {
+		return nil, apierrors.NewNotFound(r.GroupResource(), name)
 	}
-	obj, err := o.client.Resource(r.GroupVersionResource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	key := strings.Join([]string{r.Group, r.Resource, namespace, name}, "/")
+	switch found, _ := o.remembered.get(key); found := found.(type) {
+	case *unstructured.Unstructured:
+		return found, nil
+	case error:
+		return nil, found
+	}
+	bytes := int64(heldSmall)
+	if r.large {
+		bytes = heldLarge
+	}
+	done, err := hold(ctx, o.shares, bytes)
 	if err != nil {
-		return nil, err
+		return nil, o.failed(r, key, err)
 	}
-	if revision {
-		o.remember(key, obj)
-	}
-	return obj, nil
-}
-
-// remember keeps a revision for a while, unless it is larger than an instancetype or a preference ever is. Its
-// name may come back with another content, when a VM is deleted and made anew.
-func (o *Objects) remember(key string, revision *unstructured.Unstructured) {
-	revision.SetManagedFields(nil)
-	if data, err := revision.MarshalJSON(); err == nil && len(data) <= largestRevision {
-		o.revisions.Add(key, revision, revisionsKeptFor)
-	}
-}
-
-func fromStore(informer cache.SharedIndexInformer, resource schema.GroupResource, namespace, name string) (*unstructured.Unstructured, error) {
-	key := name
-	if namespace != "" {
-		key = namespace + "/" + name
-	}
-	obj, exists, err := informer.GetStore().GetByKey(key)
+	defer done()
+	answer, evaluated := r.bounds()
+	object, size, err := o.reader.object(ctx, r.GroupVersionResource, namespace, name, answer, evaluated)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s %s from the watch: %w", resource, key, err)
+		return nil, o.failed(r, key, err)
 	}
-	if !exists {
-		return nil, apierrors.NewNotFound(resource, name)
-	}
-	return obj.(*unstructured.Unstructured), nil
+	o.remembered.add(key, object, size, lasting(r))
+	return object, nil
 }
 
-// List reads all objects of a kind in a namespace, sorted by name. A kind that does not exist has none.
+// bounds are those of the JSON of an object, and of what of it is evaluated.
+func (r *readable) bounds() (answer, evaluated int64) {
+	switch {
+	case r.large:
+		return maxLarge, maxLarge
+	case r.reference:
+		return maxSmall, MaxReference
+	}
+	return maxSmall, maxSmall
+}
+
+func lasting(r readable) time.Duration {
+	if r.immutable {
+		return long
+	}
+	return recently
+}
+
+// failed notes what an error says about a kind, or about what was read: what is too large is not read again and again.
+func (o *Objects) failed(r readable, key string, err error) error {
+	o.remembered.failed(err)
+	switch {
+	case errors.Is(err, ErrTooLarge):
+		o.remembered.add(key, ErrTooLarge, 0, tooLargeFor)
+	case notServed(err):
+		o.remembered.add(absentKey(r), struct{}{}, 0, absentFor)
+	}
+	return err
+}
+
+func absentKey(r readable) string { return "absent/" + r.Group + "/" + r.Resource }
+
+func (o *Objects) isAbsent(r readable) bool {
+	_, absent := o.remembered.get(absentKey(r))
+	return absent
+}
+
+// notServed tells the error about a kind that the API server does not have from that about an object, which it describes.
+func notServed(err error) bool {
+	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// List reads the objects of a kind in a namespace, sorted by name. A kind that does not exist has none; more than
+// maxListed, or too large ones, are ErrTooLarge.
 func (o *Objects) List(ctx context.Context, gvk schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
 	kind := gvk.GroupKind()
 	r, ok := resources[kind]
 	if !ok {
 		return nil, fmt.Errorf("listing %s: virtual machines do not point at this kind", kind)
 	}
-	var found []*unstructured.Unstructured
-	if w, ok := o.informers[kind]; ok && w.informer.HasSynced() {
-		objects, err := w.informer.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
-		if err != nil {
-			return nil, fmt.Errorf("listing %s from the watch: %w", r.Resource, err)
-		}
-		for _, obj := range objects {
-			found = append(found, obj.(*unstructured.Unstructured))
-		}
-	} else if !ok || !w.absent.Load() {
-		list, err := o.client.Resource(r.GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil, nil
-		}
-		if err != nil {
+	if o.isAbsent(r) {
+		return nil, nil
+	}
+	key := strings.Join([]string{"list", r.Group, r.Resource, namespace}, "/")
+	switch found, _ := o.remembered.get(key); found := found.(type) {
+	case []*unstructured.Unstructured:
+		return found, nil
+	case error:
+		return nil, found
+	}
+	done, err := hold(ctx, o.shares, heldSmall)
+	if err != nil {
+		return nil, o.failed(r, key, err)
+	}
+	defer done()
+	list, size, err := o.reader.list(ctx, r.GroupVersionResource, namespace, maxListed)
+	if err != nil {
+		if err := o.failed(r, key, err); !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		for i := range list.Items {
-			found = append(found, &list.Items[i])
-		}
+		return nil, nil
 	}
-	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int {
-		return strings.Compare(a.GetName(), b.GetName())
-	})
+	if list.GetContinue() != "" {
+		return nil, o.failed(r, key, ErrTooLarge)
+	}
+	found := make([]*unstructured.Unstructured, 0, len(list.Items))
+	for i := range list.Items {
+		found = append(found, &list.Items[i])
+	}
+	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	o.remembered.add(key, found, size, recently)
 	return found, nil
 }

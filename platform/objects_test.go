@@ -97,7 +97,7 @@ func namesOf(objects []*unstructured.Unstructured) []string {
 
 func runObjects(t *testing.T) (*platform.Objects, *requests) {
 	t.Helper()
-	counted, sent := countedClient(t)
+	counted, sent := countedConfig(t)
 	objects, err := platform.NewWatchedObjects(counted)
 	if err != nil {
 		t.Fatal(err)
@@ -107,14 +107,9 @@ func runObjects(t *testing.T) (*platform.Objects, *requests) {
 	return objects, sent
 }
 
-func TestObjectsAnswersSharedKindsFromWatches(t *testing.T) {
+func TestObjectsAnswersClusterWideKindsFromWatches(t *testing.T) {
 	instancetype(t, "watched")
-	preset(t, "watched", "b")
-	preset(t, "watched", "c")
-	preset(t, "watched", "a")
-	preset(t, "watched-too", "d")
 	objects, sent := runObjects(t)
-
 	found, err := objects.Get(t.Context(), instancetypeKind, "", "watched")
 	if err != nil || found.GetName() != "watched" {
 		t.Fatalf("found %v, error %v", found, err)
@@ -126,20 +121,7 @@ func TestObjectsAnswersSharedKindsFromWatches(t *testing.T) {
 	if want := `virtualmachineclusterinstancetypes.instancetype.kubevirt.io "none" not found`; !apierrors.IsNotFound(err) || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
-	if _, err := objects.Get(t.Context(), presetKind, "watched", "a"); err != nil {
-		t.Error(err)
-	}
-	if _, err := objects.Get(t.Context(), presetKind, "watched-too", "a"); !apierrors.IsNotFound(err) {
-		t.Errorf("another namespace's: %v", err)
-	}
-	listed, err := objects.List(t.Context(), presetKind, "watched")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"a", "b", "c"}, namesOf(listed)); diff != "" {
-		t.Errorf("listed (-want +got):\n%s", diff)
-	}
-	if n := sent.of("/watched") + sent.of("/none") + sent.of("/a") + sent.of("/namespaces/watched/virtualmachineinstancepresets"); n != 0 {
+	if n := sent.of("/watched") + sent.of("/none"); n != 0 {
 		t.Errorf("%d requests were sent for it: %v", n, sent.sent)
 	}
 
@@ -148,6 +130,104 @@ func TestObjectsAnswersSharedKindsFromWatches(t *testing.T) {
 		_, err := objects.Get(t.Context(), instancetypeKind, "", "later")
 		return err
 	})
+}
+
+// TestObjectsOfUsersAreNotWatched: what the users of all namespaces write would all be held.
+func TestObjectsOfUsersAreNotWatched(t *testing.T) {
+	for _, name := range []string{"b", "c", "a"} {
+		preset(t, "users", name)
+	}
+	preset(t, "users-too", "d")
+	objects, sent := runObjects(t)
+	for range 3 {
+		listed, err := objects.List(t.Context(), presetKind, "users")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"a", "b", "c"}, namesOf(listed)); diff != "" {
+			t.Errorf("listed (-want +got):\n%s", diff)
+		}
+	}
+	if n := sent.of("/namespaces/users/virtualmachineinstancepresets"); n != 1 {
+		t.Errorf("%d requests in a moment, want 1: %v", n, sent.sent)
+	}
+	if n := sent.of("GET /apis/kubevirt.io/v1/virtualmachineinstancepresets"); n != 0 {
+		t.Errorf("the presets of all namespaces are asked for: %v", sent.sent)
+	}
+	if _, err := objects.Get(t.Context(), presetKind, "users", "a"); err != nil {
+		t.Error(err)
+	}
+	if _, err := objects.Get(t.Context(), presetKind, "users-too", "a"); !apierrors.IsNotFound(err) {
+		t.Errorf("another namespace's: %v", err)
+	}
+}
+
+// TestNamesAreNoPaths: a user writes them, and the webhook may read more than the user.
+func TestNamesAreNoPaths(t *testing.T) {
+	config, sent := countedConfig(t)
+	objects, err := platform.NewObjects(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"../secrets/a", "a/status", "..", ".", "a%2f..", ""} {
+		for _, namespace := range []string{"default", "../../../../api/v1/namespaces/kube-system"} {
+			if _, err := objects.Get(t.Context(), claimKind, namespace, name); err == nil {
+				t.Errorf("%q in %q is found", name, namespace)
+			}
+		}
+	}
+	if len(sent.sent) != 0 {
+		t.Errorf("requests were sent: %v", sent.sent)
+	}
+}
+
+func TestObjectsThatAreTooLarge(t *testing.T) {
+	text := strings.Repeat("x", 60<<10)
+	large := func(name string, spec map[string]any) { create(t, presetKind, "large", name, spec) }
+	large("small", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}})
+	objects, sent := runObjects(t)
+	if listed, err := objects.List(t.Context(), presetKind, "large"); err != nil || len(listed) != 1 {
+		t.Fatalf("listed %v, error %v", listed, err)
+	}
+	labels := map[string]any{}
+	for i := range 2000 {
+		labels[fmt.Sprintf("a-rather-long-name-of-a-label-%d", i)] = strings.Repeat("v", 60)
+	}
+	large("a", map[string]any{"selector": map[string]any{"matchLabels": labels}})
+	if _, err := objects.Get(t.Context(), presetKind, "large", "a"); !errors.Is(err, platform.ErrTooLarge) {
+		t.Errorf("one that is too large: %v", err)
+	}
+	for i := range 10 {
+		large(fmt.Sprintf("b%d", i), map[string]any{"selector": map[string]any{"matchLabels": labels}})
+	}
+	await.Until(t, func() error { // what was listed is forgotten in a moment
+		if _, err := objects.List(t.Context(), presetKind, "large"); !errors.Is(err, platform.ErrTooLarge) {
+			return fmt.Errorf("listed: %w", err)
+		}
+		return nil
+	})
+	for i := range 101 {
+		preset(t, "many", fmt.Sprintf("p%d", i))
+	}
+	for range 3 {
+		if _, err := objects.List(t.Context(), presetKind, "many"); !errors.Is(err, platform.ErrTooLarge) {
+			t.Errorf("a hundred and one: %v", err)
+		}
+	}
+	if n := sent.of("/namespaces/many/virtualmachineinstancepresets"); n != 1 {
+		t.Errorf("%d requests for what is too large, want 1 in a while: %v", n, sent.sent)
+	}
+	kind := instancetypeKind
+	create(t, kind, "", "large", map[string]any{"cpu": map[string]any{"guest": int64(2)}, "memory": map[string]any{"guest": "1Gi"}, "annotations": map[string]any{"a": text, "b": text}})
+	await.Until(t, func() error {
+		if _, err := objects.Get(t.Context(), kind, "", "large"); !errors.Is(err, platform.ErrTooLarge) {
+			return fmt.Errorf("read: %w", err)
+		}
+		return nil
+	})
+	if stats := objects.Statistics(); stats.TooLarge < 4 || stats.Bytes > platform.MaxRemembered {
+		t.Errorf("statistics %+v", stats)
+	}
 }
 
 func TestObjectsAsksForTheOthers(t *testing.T) {
@@ -164,8 +244,8 @@ func TestObjectsAsksForTheOthers(t *testing.T) {
 			t.Fatalf("found %v, error %v", found, err)
 		}
 	}
-	if n := sent.of("/namespaces/live/persistentvolumeclaims/claim"); n != 2 {
-		t.Errorf("%d requests, want one each time, since claims change and are not watched", n)
+	if n := sent.of("/namespaces/live/persistentvolumeclaims/claim"); n != 1 {
+		t.Errorf("%d requests in a moment, want 1", n)
 	}
 	if _, err := objects.Get(t.Context(), claimKind, "live", "none"); !apierrors.IsNotFound(err) {
 		t.Errorf("a claim that does not exist: %v", err)
@@ -178,15 +258,18 @@ func TestObjectsAsksForTheOthers(t *testing.T) {
 	}
 }
 
-func TestObjectsOfAnAbsentKindCostNoRequest(t *testing.T) {
+func TestObjectsOfAnAbsentKindCostOneRequest(t *testing.T) {
 	objects, sent := runObjects(t)
+	for range 3 {
+		_, _ = objects.Get(t.Context(), dataSourceKind, "default", "absent")
+	}
 	if _, err := objects.Get(t.Context(), dataSourceKind, "default", "absent"); !apierrors.IsNotFound(err) {
 		t.Errorf("got %v, want NotFound", err)
 	}
 	if listed, err := objects.List(t.Context(), dataSourceKind, "default"); err != nil || len(listed) != 0 {
 		t.Errorf("listed %v, error %v", listed, err)
 	}
-	if n := sent.of("/datasources/absent") + sent.of("/namespaces/default/datasources"); n != 0 {
+	if n := sent.of("/namespaces/default/datasources"); n > 1 {
 		t.Errorf("%d requests for a kind that is known not to exist", n)
 	}
 }
@@ -196,17 +279,18 @@ func TestObjectsRemembersRevisions(t *testing.T) {
 	revision(t, "large", 900<<10)
 	objects, sent := runObjects(t)
 	for range 3 {
-		for _, name := range []string{"small", "large"} {
-			if found, err := objects.Get(t.Context(), revisionKind, "revisions", name); err != nil || found.GetName() != name {
-				t.Fatalf("found %v, error %v", found, err)
-			}
+		if found, err := objects.Get(t.Context(), revisionKind, "revisions", "small"); err != nil || found.GetName() != "small" {
+			t.Fatalf("found %v, error %v", found, err)
+		}
+		if found, err := objects.Get(t.Context(), revisionKind, "revisions", "large"); !errors.Is(err, platform.ErrTooLarge) {
+			t.Fatalf("found %v, error %v", found, err)
 		}
 	}
 	if n := sent.of("/controllerrevisions/small"); n != 1 {
 		t.Errorf("%d requests for one revision, want 1: it cannot change", n)
 	}
-	if n := sent.of("/controllerrevisions/large"); n != 3 {
-		t.Errorf("%d requests for a large revision, want 3: it is not worth the memory", n)
+	if n := sent.of("/controllerrevisions/large"); n != 1 {
+		t.Errorf("%d requests for a large revision, want 1: that it is too large is remembered for a while", n)
 	}
 	for range 2 {
 		if _, err := objects.Get(t.Context(), revisionKind, "revisions", "none"); !apierrors.IsNotFound(err) {
@@ -222,8 +306,11 @@ func TestObjectsWithoutWatches(t *testing.T) {
 	instancetype(t, "unwatched")
 	preset(t, "unwatched", "b")
 	preset(t, "unwatched", "a")
-	counted, sent := countedClient(t)
-	objects := platform.NewObjects(counted)
+	counted, sent := countedConfig(t)
+	objects, err := platform.NewObjects(counted)
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := objects.Ready(); err != nil {
 		t.Errorf("there is nothing to wait for: %v", err)
 	}
@@ -246,9 +333,12 @@ func TestObjectsWithoutWatches(t *testing.T) {
 }
 
 func TestObjectsReadsNothingElse(t *testing.T) {
-	counted, sent := countedClient(t)
-	objects := platform.NewObjects(counted)
-	_, err := objects.Get(t.Context(), secretKind, "default", "password")
+	counted, sent := countedConfig(t)
+	objects, err := platform.NewObjects(counted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = objects.Get(t.Context(), secretKind, "default", "password")
 	if want := "reading Secret password: virtual machines do not point at this kind"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -262,7 +352,7 @@ func TestObjectsReadsNothingElse(t *testing.T) {
 }
 
 func TestObjectsThatAreNotReadySaySoTheSameWay(t *testing.T) {
-	counted, _ := countedClient(t)
+	counted, _ := countedConfig(t)
 	objects, err := platform.NewWatchedObjects(counted)
 	if err != nil {
 		t.Fatal(err)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtward/virtward/test/controlplane"
@@ -100,8 +100,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// countedClient is an admin's, and what it asks the API server.
-func countedClient(t *testing.T) (dynamic.Interface, *requests) {
+// countedConfig is an admin's, and what is sent to the API server with it.
+func countedConfig(t *testing.T) (*rest.Config, *requests) {
 	t.Helper()
 	config, sent := server(t).Config(), &requests{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -110,11 +110,7 @@ func countedClient(t *testing.T) (dynamic.Interface, *requests) {
 			return next.RoundTrip(r)
 		})
 	})
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client, sent
+	return config, sent
 }
 
 // eventually polls until check returns nil.
