@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"github.com/virtward/virtward/certificates"
+	"github.com/virtward/virtward/webhooks/serving"
 )
 
 // Certificate is the serving certificate of the webhooks. It is replaced while requests are served: a
@@ -61,16 +63,15 @@ func (c *Certificate) set(pair tls.Certificate) error {
 	return nil
 }
 
-// SecretSource takes the certificate from a Secret of ours, the moment it is written. Waiting until a
-// mounted Secret is refreshed would keep an old certificate in use for a minute or more. The private key
-// stays in memory; the certificate is also written to Dir, where cert-controller looks for it before it
-// trusts the pair to be in use.
+// SecretSource takes the certificate and the tokens of the paths from a Secret of ours, the moment it is written.
+// Waiting until a mounted Secret is refreshed would keep old ones in use for a minute or more. The private key stays in
+// memory.
 type SecretSource struct {
 	Certificate *Certificate
+	Tokens      *serving.Tokens
 	Client      kubernetes.Interface
 	Namespace   string
 	Name        string
-	Dir         string
 	Log         logr.Logger
 }
 
@@ -94,25 +95,17 @@ func (s *SecretSource) take(obj any) {
 	if !ok || len(secret.Data[corev1.TLSCertKey]) == 0 {
 		return
 	}
-	if err := s.use(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey]); err != nil {
+	// The tokens come first: a path is written into the webhook configurations only after it is in the Secret.
+	s.Tokens.Set(certificates.Tokens(secret.Data)...)
+	pair, err := tls.X509KeyPair(secret.Data[certificates.CertificateKey], secret.Data[certificates.PrivateKey])
+	if err == nil {
+		err = s.Certificate.set(pair)
+	}
+	if err != nil {
 		s.Log.Error(err, "the Secret holds no usable certificate, so the one before stays in use", "secret", s.Namespace+"/"+s.Name)
 		return
 	}
 	s.Log.Info("serving certificate in use", "secret", s.Namespace+"/"+s.Name, "expires", s.Certificate.Expiry())
-}
-
-func (s *SecretSource) use(certificate, key []byte) error {
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return fmt.Errorf("making the certificate directory: %w", err)
-	}
-	if err := os.WriteFile(filepath.Join(s.Dir, corev1.TLSCertKey), certificate, 0o600); err != nil {
-		return fmt.Errorf("writing the certificate: %w", err)
-	}
-	return s.Certificate.set(pair)
 }
 
 // FileSource takes the certificate from tls.crt and tls.key in Dir, such as a Secret that cert-manager

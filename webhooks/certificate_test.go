@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -22,10 +21,10 @@ import (
 	"time"
 
 	"github.com/virtward/virtward/test/await"
+	"github.com/virtward/virtward/webhooks/serving"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -225,8 +224,7 @@ const refused = "the Secret holds no usable certificate, so the one before stays
 func testSecretSource(t *testing.T, client kubernetes.Interface) {
 	secrets, log := client.CoreV1().Secrets("default"), &journal{}
 	source := &SecretSource{
-		Certificate: &Certificate{}, Client: client, Namespace: "default", Name: "certificate",
-		Dir: filepath.Join(t.TempDir(), "certificates"), Log: log.logger(),
+		Certificate: &Certificate{}, Tokens: &serving.Tokens{}, Client: client, Namespace: "default", Name: "certificate", Log: log.logger(),
 	}
 	await.Run(t, source.Run)
 
@@ -261,7 +259,6 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 	eventuallyServes(t, source.Certificate, 1)
 	write(of(second))
 	eventuallyServes(t, source.Certificate, 2)
-	kept(t, source.Dir, second)
 
 	if log.count(refused) != 0 {
 		t.Error("an empty Secret is no error, but was logged as one")
@@ -276,7 +273,6 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 		log.eventuallyHas(t, refused, i+1)
 		eventuallyServes(t, source.Certificate, 2)
 	}
-	kept(t, source.Dir, second)
 
 	if err := secrets.Delete(t.Context(), "certificate", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -288,25 +284,5 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 		if key, _ := pem.Decode(p.key); log.count(string(p.key)) > 0 || log.count(string(key.Bytes)) > 0 {
 			t.Error("a private key is in the log")
 		}
-	}
-}
-
-// kept tells that a directory holds a certificate, and no key.
-func kept(t *testing.T, dir string, p pair) {
-	t.Helper()
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	if diff := cmp.Diff([]string{corev1.TLSCertKey}, names); diff != "" {
-		t.Errorf("files (-want +got):\n%s", diff)
-	}
-	content, err := os.ReadFile(filepath.Join(dir, corev1.TLSCertKey))
-	if err != nil || !bytes.Equal(content, p.certificate) {
-		t.Errorf("the file is not the certificate in use: %v", err)
 	}
 }

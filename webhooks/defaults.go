@@ -37,7 +37,7 @@ func siteIn(ctx context.Context, site func() *mutators.Site, find labelsOf, name
 func (e *examination) siteDefaults() error {
 	object := &policyv1alpha1.VirtualMachineDefaults{}
 	if err := decode(e.request.Object.Raw, object); err != nil {
-		e.unreadable(err, nil)
+		unreadable[policyv1alpha1.VirtualMachineDefaults](e, err)
 		return nil
 	}
 	errs, err := e.Pipeline.CheckDefaults(object, e.facts, e.severities)

@@ -120,7 +120,7 @@ func TestAVMIsGivenTheDefaultsOfTheSite(t *testing.T) {
 }
 
 func TestAVMIWithoutTheDefaultsOfTheSiteIsRefused(t *testing.T) {
-	v, _ := newValidator(t)
+	v := newValidator(t)
 	arrived := completed(t, build.VMI("db").Obj())
 	if response := judged(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
 		t.Fatalf("without a site it is refused: %q", complaints(response))
@@ -150,7 +150,7 @@ func TestAVMIWithoutTheDefaultsOfTheSiteIsRefused(t *testing.T) {
 }
 
 func TestDefaultsThatCannotBeUsedAreRefused(t *testing.T) {
-	v, _ := newValidator(t)
+	v := newValidator(t)
 	ours := func(r *admissionv1.AdmissionRequest) {
 		r.Kind.Group, r.Kind.Version, r.Namespace = "policy.virtward.io", "v1alpha1", ""
 	}

@@ -17,6 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	sigsjson "sigs.k8s.io/json"
+
+	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/platform"
 )
 
 // Bounds of what is read. The API server accepts objects of about 3 MB, and the review of an update carries
@@ -24,18 +27,46 @@ import (
 // the API server waits no longer than a few seconds for the whole answer.
 const (
 	maxReview    = 7 << 20
-	maxInFlight  = 24 << 20
+	maxInFlight  = 8 << 20
 	sendTimeout  = 2 * time.Second
 	writeTimeout = 5 * time.Second
-	// chunk is how much is read before more room is asked for.
-	chunk = 64 << 10
+	// chunk is how much is read before more room is asked for. It is firstChunk at first and doubles: whoever sends
+	// little slowly takes little room away from others.
+	firstChunk = 4 << 10
+	chunk      = 64 << 10
 )
 
-// Room bounds the bytes of the requests that are worked on at once, over all webhooks that share it.
-type Room struct{ bytes *semaphore.Weighted }
+// What requests take in memory, in bytes. The bodies are kept three times: as they came, in a buffer that grows, and as
+// the objects in them.
+const (
+	// MaxBodies is what the bodies of all requests take.
+	MaxBodies = 3 * maxInFlight
+	// MaxDecoded is what the decoded objects of all requests take, by an estimate: perByte for each byte of JSON, and
+	// perValue for each object and list, a few bytes of which become a struct of a kilobyte and are copied.
+	MaxDecoded = 40 << 20
+	perByte    = 3
+	perValue   = 2 << 10
+)
+
+// Room bounds the memory of the requests that are worked on at once, over all webhooks that share it.
+type Room struct {
+	bytes   *semaphore.Weighted
+	decoded *platform.Shares
+}
 
 // NewRoom has place for a few requests of the largest size.
-func NewRoom() *Room { return &Room{bytes: semaphore.NewWeighted(maxInFlight)} }
+func NewRoom() *Room {
+	return &Room{bytes: semaphore.NewWeighted(maxInFlight), decoded: platform.NewShares(MaxDecoded)}
+}
+
+// decodedSize is what the objects of a request take, at the most. An object with more values is never decoded.
+func decodedSize(request *admissionv1.AdmissionRequest) int64 {
+	total := int64(0)
+	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
+		total += int64(perByte*len(raw) + perValue*min(limits.Brackets(raw), limits.MaxValues))
+	}
+	return total
+}
 
 // door turns HTTP requests into admission requests, and their answers back.
 type door struct {
@@ -60,15 +91,21 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 	body, held, err := d.read(r.Context(), http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
 	defer d.room.bytes.Release(held)
-	if errors.Is(err, errBusy) {
-		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	if errors.Is(err, platform.ErrBusy) {
+		d.busy(w, err)
 		return
 	}
 	if err != nil {
 		d.malformed(w, err)
 		return
 	}
-	answer, err := d.Review(r.Context(), body)
+	ctx, cancel := context.WithTimeout(r.Context(), patience(r))
+	defer cancel()
+	answer, err := d.Review(ctx, body)
+	if errors.Is(err, platform.ErrBusy) {
+		d.busy(w, err)
+		return
+	}
 	if err != nil {
 		d.malformed(w, err)
 		return
@@ -77,7 +114,12 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) // the client is gone if this fails
 }
 
-var errBusy = errors.New("virtward is busy with other requests")
+// busy answers a request that found no room: who sent it may try again.
+func (d *door) busy(w http.ResponseWriter, err error) {
+	d.metrics.count(d.name, "none", "none", verdictBusy)
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+}
 
 // read reads a body, and takes room for what has arrived and a little more: whoever announces much and sends
 // nothing takes little away from others. The room that is held is to be given back, whatever the error.
@@ -88,12 +130,12 @@ func (d *door) read(ctx context.Context, body io.Reader, announced int64) (_ []b
 	if announced > 0 && announced < chunk {
 		all.Grow(int(announced) + bytes.MinRead)
 	}
-	for {
-		if err := d.room.bytes.Acquire(ctx, chunk); err != nil {
-			return nil, held, errBusy
+	for next := int64(firstChunk); ; next = min(2*next, chunk) {
+		if err := d.room.bytes.Acquire(ctx, next); err != nil {
+			return nil, held, platform.ErrBusy
 		}
-		held += chunk
-		_, err := io.CopyN(&all, body, chunk)
+		held += next
+		_, err := io.CopyN(&all, body, next)
 		if errors.Is(err, io.EOF) {
 			return all.Bytes(), held, nil
 		}
@@ -130,6 +172,13 @@ func (d *door) Review(ctx context.Context, body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	waiting, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	giveBack, err := d.room.decoded.Take(waiting, request.Namespace, decodedSize(request))
+	if err != nil {
+		return nil, err
+	}
+	defer giveBack()
 	response, verdict := d.answer(ctx, request)
 	response.UID = request.UID
 	answer, err := json.Marshal(admissionv1.AdmissionReview{

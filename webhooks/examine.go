@@ -1,9 +1,13 @@
 package webhooks
 
 import (
+	"bytes"
 	"errors"
-	"strings"
+	"fmt"
+	"reflect"
+	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
@@ -12,7 +16,9 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/limits"
 	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -28,17 +34,14 @@ func (e *examination) input() effective.Input {
 }
 
 // decoded are the object of a request and, of an update, the one before; ok is false if there is nothing to
-// check, since the object cannot be read, which is a finding, or is on its way out.
+// check: the object cannot be read, which is a finding, or it is being deleted and runs as it did.
 func decoded[T any, P interface {
 	*T
 	metav1.Object
 }](e *examination) (object, old P, ok bool) {
 	object = new(T)
 	if err := decode(e.request.Object.Raw, object); err != nil {
-		e.unreadable(err, decode(e.request.OldObject.Raw, new(T)))
-		return nil, nil, false
-	}
-	if object.GetDeletionTimestamp() != nil {
+		unreadable[T](e, err)
 		return nil, nil, false
 	}
 	object.SetNamespace(e.request.Namespace)
@@ -46,23 +49,78 @@ func decoded[T any, P interface {
 		return object, nil, true
 	}
 	old = new(T)
-	if err := decode(e.request.OldObject.Raw, old); err != nil { // it has nothing that could be known
-		old = new(T)
+	if err := decode(e.request.OldObject.Raw, old); err != nil {
+		// What changes is not known, and what was wrong before neither: everything that is wrong is new.
+		old, e.unknownBefore = new(T), true
+	}
+	if old.GetDeletionTimestamp() != nil && e.unchanged(reflect.TypeFor[T](), metadata, status) {
+		return nil, nil, false
 	}
 	old.SetNamespace(e.request.Namespace)
 	return object, old, true
 }
 
-// unreadable is a finding about an object that is out of all proportion or of another form. Of an update, before
-// is what is wrong with the object as it was: an old fault only warns.
-func (e *examination) unreadable(err, before error) {
+// unreadable is a finding about an object that is out of all proportion or of another form. It only warns of an update
+// that leaves what is evaluated as it was. KubeVirt's own accounts may also change labels, annotations and what they
+// plug into what runs, or nothing of the kind could be migrated or deleted any more.
+func unreadable[T any](e *examination, err error) {
 	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Error: fieldError(err), Remedy: validators.RemedyReadable}
-	if e.updates() && before != nil {
-		if was := fieldError(before); was.Type == finding.Error.Type && was.Field == finding.Error.Field {
-			finding.Severity, finding.Known = validators.Warn, true
-		}
+	if e.updates() && e.unchanged(reflect.TypeFor[T](), e.leftTo()...) {
+		finding.Severity, finding.Known = validators.Warn, true
 	}
 	e.findings = append(e.findings, finding)
+}
+
+// Fields that are not compared: those of the metadata that nobody evaluates, and the status, which KubeVirt writes.
+const (
+	metadata = "metadata"
+	status   = "status"
+)
+
+// notEvaluated are the fields that may change in an object which cannot be read. Of its metadata, labels and
+// annotations are evaluated.
+var notEvaluated = []string{
+	status, "metadata.managedFields", "metadata.finalizers", "metadata.ownerReferences", "metadata.resourceVersion", "metadata.generation",
+	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.uid", "metadata.creationTimestamp", "metadata.selfLink",
+}
+
+// plugged are the fields of a running instance's spec that KubeVirt changes: for hotplug, for migration, and for what
+// follows from either. They are the same ones in the template of a VM.
+var plugged = []string{
+	"domain.cpu", "domain.memory", "domain.resources", "domain.devices.disks", "domain.devices.filesystems", "domain.devices.interfaces",
+	"domain.devices.hostDevices", "volumes", "utilityVolumes", "networks", "nodeSelector", "affinity", "tolerations", "evictionStrategy",
+}
+
+// leftTo are the fields that the requester may change in an object which cannot be read.
+func (e *examination) leftTo() []string {
+	if !e.facts.ByKubeVirt(e.request.UserInfo.Username) {
+		return notEvaluated
+	}
+	free := slices.Concat(notEvaluated, []string{"metadata.labels", "metadata.annotations"})
+	spec := "spec."
+	switch e.request.Kind.Kind {
+	case kindVM:
+		spec = "spec.template.spec."
+		free = append(free, "spec.running", "spec.runStrategy")
+	case kindVMI:
+	default:
+		return free
+	}
+	for _, name := range plugged {
+		free = append(free, spec+name)
+	}
+	return free
+}
+
+// unchanged tells whether an update leaves an object of a type as it was but for some fields, whether or not it can be
+// decoded. What has no form changes.
+func (e *examination) unchanged(t reflect.Type, but ...string) bool {
+	after, err := limits.Form(e.request.Object.Raw, t, but...)
+	if err != nil {
+		return false
+	}
+	before, err := limits.Form(e.request.OldObject.Raw, t, but...)
+	return err == nil && bytes.Equal(before, after)
 }
 
 // fieldError is an error of decode; one that names no field is about the spec.
@@ -80,7 +138,7 @@ func (e *examination) virtualMachine() error {
 		return nil
 	}
 	return e.judgeVM(vm, old, func(in *effective.Input) {
-		in.Arrived = true
+		in.Arrived = !e.written
 		if in.VM == old {
 			in.Raw = e.request.OldObject.Raw
 			return
@@ -98,7 +156,7 @@ func (e *examination) judgeVM(vm, old *v1.VirtualMachine, complete func(*effecti
 	}
 	complete(&in)
 	var before func() (effective.Input, error)
-	if old != nil {
+	if old != nil && !e.unknownBefore {
 		before = func() (effective.Input, error) {
 			in, _, err := e.vmInput(old)
 			complete(&in)
@@ -136,7 +194,7 @@ func (e *examination) virtualMachineInstance() error {
 	in := e.input()
 	in.VMI, in.OldVMI, in.Arrived, in.Raw = vmi, old, true, e.request.Object.Raw
 	var before func() (effective.Input, error)
-	if old != nil {
+	if old != nil && !e.unknownBefore {
 		before = func() (effective.Input, error) {
 			in := e.input()
 			in.VMI, in.OldVMI, in.Arrived, in.Raw = old, old, true, e.request.OldObject.Raw
@@ -147,21 +205,53 @@ func (e *examination) virtualMachineInstance() error {
 	if err != nil {
 		return err
 	}
+	if err := e.excusePresets(vmi, verdict.Findings); err != nil {
+		return err
+	}
 	e.add(verdict.Findings)
-	if old == nil {
-		e.owner = e.ownerOf(vmi)
+	return nil
+}
+
+// excusePresets only warns that an instance is not complete where there are too many presets to complete any.
+func (e *examination) excusePresets(vmi *v1.VirtualMachineInstance, findings []validators.Finding) error {
+	incomplete := func(f validators.Finding) bool {
+		return f.Rule == validators.RuleComplete && f.Severity == validators.Deny
+	}
+	if !slices.ContainsFunc(findings, incomplete) {
+		return nil
+	}
+	_, err := lookup.Presets(e.ctx, e.Objects, vmi.ObjectMeta)
+	if !errors.Is(err, lookup.ErrPresets) {
+		return err
+	}
+	for i := range findings {
+		if incomplete(findings[i]) {
+			findings[i].Severity = validators.Warn
+		}
 	}
 	return nil
 }
 
-// ownerOf is the object of KubeVirt's for which KubeVirt makes a VMI. Whoever else makes one chooses its owner, and
-// would choose on what an event of ours appears.
-func (e *examination) ownerOf(vmi *v1.VirtualMachineInstance) *Owner {
-	owner := metav1.GetControllerOf(vmi)
-	if owner == nil || !e.facts.ByKubeVirt(e.request.UserInfo.Username) || !strings.HasPrefix(owner.APIVersion, v1.GroupVersion.Group+"/") {
-		return nil
+// preset checks that a preset can be read, and is of a reasonable size.
+func (e *examination) preset() error {
+	_, _, ok := decoded[v1.VirtualMachineInstancePreset](e)
+	if ok {
+		e.boundReference()
 	}
-	return &Owner{OwnerReference: *owner, Namespace: e.request.Namespace}
+	return nil
+}
+
+// boundReference denies an object that virtual machines refer to if it is larger than what is read of one.
+func (e *examination) boundReference() {
+	raw, outOfProportion := limits.Evaluated(e.request.Object.Raw, reflect.TypeFor[any]())
+	if outOfProportion != nil || len(raw) <= platform.MaxReference {
+		return
+	}
+	err := &field.Error{
+		Type: field.ErrorTypeTooLong, Field: "spec", BadValue: field.OmitValueType{},
+		Detail: fmt.Sprintf("the object has %d bytes, where %d are the most", len(raw), platform.MaxReference),
+	}
+	unreadable[any](e, err)
 }
 
 func (e *examination) replicaSet() error {
@@ -180,7 +270,7 @@ func (e *examination) replicaSet() error {
 		return in
 	}
 	var before func() (effective.Input, error)
-	if old != nil && old.Spec.Template != nil {
+	if old != nil && !e.unknownBefore && old.Spec.Template != nil {
 		before = func() (effective.Input, error) { return inputOf(old), nil }
 	}
 	verdict, err := e.Pipeline.Judge(inputOf(rs), before)
@@ -225,11 +315,15 @@ func (e *examination) pool() error {
 	if old != nil {
 		container.Old = old
 	}
-	return e.judgeVM(vm, before, func(in *effective.Input) {
+	err = e.judgeVM(vm, before, func(in *effective.Input) {
 		if in.Container = containerBefore; in.VM == vm {
 			in.Container = container
 		}
 	})
+	if err != nil || before != nil && equality.Semantic.DeepEqual(vm, before) {
+		return err
+	}
+	return e.machinesOfPool(vm, container.Template)
 }
 
 func pooled(pool *poolv1beta1.VirtualMachinePool) *validators.Set {
@@ -248,6 +342,7 @@ func (e *examination) instancetype() error {
 	if !ok {
 		return nil
 	}
+	e.boundReference()
 	return alone(e, validators.OnInstancetype, object, old, func(s *validators.Subject, o *instancetypev1beta1.VirtualMachineClusterInstancetype) {
 		s.Instancetype = &o.Spec
 	})
@@ -258,6 +353,7 @@ func (e *examination) preference() error {
 	if !ok {
 		return nil
 	}
+	e.boundReference()
 	return alone(e, validators.OnPreference, object, old, func(s *validators.Subject, o *instancetypev1beta1.VirtualMachineClusterPreference) {
 		s.Preference = &o.Spec
 	})
@@ -266,7 +362,7 @@ func (e *examination) preference() error {
 // alone judges an object that is no virtual machine, and what it was before; show puts it where rules look for it.
 func alone[T any](e *examination, scopes validators.Scope, object, old *T, show func(*validators.Subject, *T)) error {
 	subject := func(o *T) *validators.Subject {
-		if o == nil {
+		if o == nil || o == old && e.unknownBefore {
 			return nil
 		}
 		s := &validators.Subject{Facts: e.facts, Severities: e.severities, Path: field.NewPath("spec")}
@@ -288,7 +384,7 @@ func (e *examination) add(findings []validators.Finding) {
 func (e *examination) ruleSettings() error {
 	settings := &policyv1alpha1.RuleSettings{}
 	if err := decode(e.request.Object.Raw, settings); err != nil {
-		e.unreadable(err, nil)
+		unreadable[policyv1alpha1.RuleSettings](e, err)
 		return nil
 	}
 	for _, err := range validators.CheckSettings(e.Rules, settings) {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
@@ -20,6 +21,7 @@ const (
 	verdictSkipped   = "skipped"
 	verdictMalformed = "malformed"
 	verdictFailed    = "failed"
+	verdictBusy      = "busy"
 )
 
 // Metrics of the webhooks.
@@ -30,14 +32,20 @@ type Metrics struct {
 	// judged is how long all policies together take, undecided what each could not be decided about.
 	judged    prometheus.Histogram
 	undecided *prometheus.CounterVec
+	// skipped is how often each policy was not evaluated.
+	skipped *prometheus.CounterVec
+	// waiting are evaluations that wait for room, evaluating the memory that those under way may take, and noRoom how
+	// many waited in vain.
+	waiting, evaluating prometheus.Gauge
+	noRoom              prometheus.Counter
 }
 
-// NewMetrics registers the metrics. factsAge and certificateExpiry are asked whenever metrics are read.
-func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, certificateExpiry func() time.Time) (*Metrics, error) {
+// NewMetrics registers the metrics. factsAge, certificateExpiry and reads are called whenever metrics are read.
+func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, certificateExpiry func() time.Time, reads func() platform.RememberedStats) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_admission_requests_total",
-			Help: "Admission requests answered, by webhook (mutate, validate), kind, operation and verdict (patched, unchanged, skipped; allowed, denied; ignored, malformed, failed).",
+			Help: "Admission requests answered, by webhook (mutate, validate), kind, operation and verdict (patched, unchanged, skipped; allowed, denied; ignored, malformed, failed, busy).",
 		}, []string{"webhook", "kind", "operation", "verdict"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "virtward_admission_duration_seconds",
@@ -55,8 +63,24 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		}),
 		undecided: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_policy_undecided_total",
-			Help: "Objects that a policy could not be decided about: it is broken, an expression failed or cost too much, or its parameters are missing.",
+			Help: "Objects that a policy could not be decided about, by the reason: broken, parameters (missing), limit (it takes more than it may), failed.",
+		}, []string{"policy", "reason"}),
+		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "virtward_policy_skipped_total",
+			Help: "Objects about which a policy that does not deny was not evaluated: what such policies share in one request was exhausted, or half of the time for the answer was over.",
 		}, []string{"policy"}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "virtward_policy_evaluations_waiting",
+			Help: "Requests that wait for room to evaluate policies.",
+		}),
+		evaluating: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "virtward_policy_evaluations_memory_bytes",
+			Help: "Memory that the evaluations of policies that are under way may take.",
+		}),
+		noRoom: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "virtward_policy_evaluations_refused_total",
+			Help: "Requests answered with 503 because there was no room to evaluate policies until the API server gave up.",
+		}),
 	}
 	collectors := []prometheus.Collector{
 		m.requests,
@@ -64,6 +88,10 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		m.findings,
 		m.judged,
 		m.undecided,
+		m.skipped,
+		m.waiting,
+		m.evaluating,
+		m.noRoom,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_facts_age_seconds",
 			Help: "Time since the KubeVirt configuration in force was read. It is watched, so a great age means that it did not change.",
@@ -79,6 +107,7 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 			return float64(expiry.Unix())
 		}),
 	}
+	collectors = append(collectors, ofReads(reads)...)
 	for _, c := range collectors {
 		if err := registry.Register(c); err != nil {
 			return nil, err
@@ -100,9 +129,32 @@ func (m *Metrics) observe(webhook, kind, operation, verdict string, took time.Du
 // found counts the findings on an object.
 func (m *Metrics) found(kind string, findings []validators.Finding) {
 	for i := range findings {
-		m.findings.WithLabelValues(findings[i].Rule, kind, string(findings[i].Severity)).Inc()
-		if policies.IsUndecided(&findings[i]) {
-			m.undecided.WithLabelValues(strings.TrimPrefix(findings[i].Rule, policies.RulePrefix)).Inc()
+		f := &findings[i]
+		policy := strings.TrimPrefix(f.Rule, policies.RulePrefix)
+		if policies.IsSkipped(f) {
+			m.skipped.WithLabelValues(policy).Inc()
+			continue
 		}
+		m.findings.WithLabelValues(f.Rule, kind, string(f.Severity)).Inc()
+		if policies.IsUndecided(f) {
+			m.undecided.WithLabelValues(policy, f.Undecided).Inc()
+		}
+	}
+}
+
+// ofReads are metrics of the objects that virtual machines refer to.
+func ofReads(reads func() platform.RememberedStats) []prometheus.Collector {
+	counter := func(name, help string, value func(platform.RememberedStats) uint64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value(reads())) })
+	}
+	return []prometheus.Collector{
+		counter("virtward_reference_cache_hits_total", "Objects that virtual machines refer to and that were remembered.", func(s platform.RememberedStats) uint64 { return s.Hits }),
+		counter("virtward_reference_cache_misses_total", "Objects that virtual machines refer to and that were read from the API server.", func(s platform.RememberedStats) uint64 { return s.Misses }),
+		counter("virtward_reference_cache_evictions_total", "Objects that were forgotten because the cache was full.", func(s platform.RememberedStats) uint64 { return s.Evicted }),
+		counter("virtward_reference_too_large_total", "Objects that were too large to be read, or too many.", func(s platform.RememberedStats) uint64 { return s.TooLarge }),
+		counter("virtward_reference_reads_refused_total", "Reads that found no room before their request's deadline, because others read too much.", func(s platform.RememberedStats) uint64 { return s.Refused }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "virtward_reference_cache_bytes", Help: "Estimated memory of the remembered objects.",
+		}, func() float64 { return float64(reads().Bytes) }),
 	}
 }

@@ -35,6 +35,8 @@ type Mutator struct {
 	// Facts returns the present facts; nil while there are none.
 	Facts   func() *platform.Facts
 	Objects lookup.Objects
+	// Reading prepares for what a request about a namespace reads of them, until its end; nil if nothing bounds that.
+	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
 	// Site returns the admin's defaults; nil where there are none.
 	Site func() *mutators.Site
 	// NamespaceLabels finds the labels of a namespace, for defaults that select namespaces.
@@ -97,7 +99,8 @@ func (m *Mutator) skip(request *admissionv1.AdmissionRequest, response *admissio
 	return response
 }
 
-// input decodes the object of a request; nil for one that is not ours or is on its way out.
+// input decodes the object of a request; nil for one that is not ours. A deletion timestamp says nothing at a
+// creation: whoever writes the object can set one, and the API server drops it later.
 func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input, error) {
 	if request.Kind.Group != v1.GroupVersion.Group {
 		return nil, nil
@@ -109,7 +112,7 @@ func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input
 		if err := decode(request.Object.Raw, in.VM); err != nil {
 			return nil, err
 		}
-		if in.VM.DeletionTimestamp != nil || in.VM.Spec.Template == nil {
+		if in.VM.Spec.Template == nil {
 			return nil, nil
 		}
 		in.VM.Namespace = request.Namespace
@@ -117,9 +120,6 @@ func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input
 		in.VMI = &v1.VirtualMachineInstance{}
 		if err := decode(request.Object.Raw, in.VMI); err != nil {
 			return nil, err
-		}
-		if in.VMI.DeletionTimestamp != nil {
-			return nil, nil
 		}
 		in.VMI.Namespace = request.Namespace
 	default:
@@ -130,10 +130,11 @@ func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input
 
 // decode reads an object, unless doing so would take all day: a *field.Error names the field then.
 func decode[T any](object []byte, into *T) error {
-	if err := limits.Object(object, reflect.TypeFor[T]()); err != nil {
-		return err
+	evaluated, outOfProportion := limits.Evaluated(object, reflect.TypeFor[T]())
+	if outOfProportion != nil {
+		return outOfProportion
 	}
-	return sigsjson.UnmarshalCaseSensitivePreserveInts(object, into)
+	return sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
 }
 
 // complete evaluates the input and writes its changes, warnings and audit annotations into the response.
@@ -141,7 +142,16 @@ func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRe
 	if in.Facts = m.Facts(); in.Facts == nil {
 		return errors.New("the KubeVirt resource has not been read yet")
 	}
+	if m.Reading != nil {
+		reading, end := m.Reading(ctx, request.Namespace)
+		defer end()
+		ctx = reading
+	}
 	references, warnings, err := lookup.For(ctx, m.Objects, in.VM, in.VMI)
+	if errors.Is(err, lookup.ErrPresets) {
+		response.Warnings = []string{"virtward did not complete this object: " + err.Error()}
+		return nil
+	}
 	if err != nil {
 		return err
 	}

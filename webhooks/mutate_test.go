@@ -18,9 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"github.com/virtward/virtward/effective"
@@ -36,7 +34,7 @@ func newMutator(t testing.TB) *Mutator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} })
+	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.RememberedStats { return platform.RememberedStats{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,15 +136,11 @@ func TestAVMGetsWhatKubeVirtPersists(t *testing.T) {
 
 func TestWhatPassesUnchanged(t *testing.T) {
 	vmi := build.VMI("db").Obj()
-	deleted := vmi.DeepCopy()
-	now := metav1.Now()
-	deleted.DeletionTimestamp = &now
 	complete := newMutator(t)
 	for name, body := range map[string][]byte{
 		"an update":                          reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }),
 		"a delete":                           reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
 		"a subresource":                      reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
-		"what is being deleted":              reviewOf(t, kindVMI, deleted),
 		"a kind of another group":            reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "apps" }),
 		"another kind of the group":          reviewOf(t, "VirtualMachineInstanceMigration", vmi),
 		"a VM without a template":            reviewOf(t, kindVM, json.RawMessage(`{"spec":{}}`)),
@@ -166,22 +160,11 @@ func TestWhatPassesUnchanged(t *testing.T) {
 	}
 }
 
-// broken is a cluster that cannot be asked.
-type broken struct{}
-
-func (broken) Get(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
-	return nil, errors.New("connection refused")
-}
-
-func (broken) List(context.Context, schema.GroupVersionKind, string) ([]*unstructured.Unstructured, error) {
-	return nil, errors.New("connection refused")
-}
-
 func TestFailuresPassWithAWarning(t *testing.T) {
 	noFacts := newMutator(t)
 	noFacts.Facts = func() *platform.Facts { return nil }
 	noCluster := newMutator(t)
-	noCluster.Objects = broken{}
+	noCluster.Objects = failing{errors.New("connection refused")}
 	for name, test := range map[string]struct {
 		mutator *Mutator
 		want    string

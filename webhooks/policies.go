@@ -21,6 +21,7 @@ func (e *examination) policed(in *effective.Input) {
 		return
 	}
 	in.Policies, in.Namespace, in.Now, in.Judging = e.policies, e.namespace, e.Clock.Now(), e.judging
+	in.Gone, in.Hurry = e.gone, e.hurry
 	in.Request = cel.Request{
 		Operation: string(e.request.Operation), Kind: e.request.Kind, Resource: e.request.Resource, SubResource: e.request.SubResource,
 		Name: e.request.Name, Namespace: e.request.Namespace, UserInfo: e.request.UserInfo,
@@ -46,7 +47,7 @@ func (e *examination) judging() (done func()) {
 func (e *examination) virtualMachinePolicy() error {
 	object, old := &policyv1alpha1.VirtualMachinePolicy{}, &policyv1alpha1.VirtualMachinePolicy{}
 	if err := decode(e.request.Object.Raw, object); err != nil {
-		e.unreadable(err, decode(e.request.OldObject.Raw, old))
+		unreadable[policyv1alpha1.VirtualMachinePolicy](e, err)
 		return nil
 	}
 	compiled, problems := e.CompilePolicy(object)

@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -24,16 +25,21 @@ const maxAnnotation = 10 << 10
 
 // answerTo turns findings into the answer to a request: refused with all causes, or allowed with warnings.
 func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Finding, warnings []string) *admissionv1.AdmissionResponse {
-	var denied, warned, audited []validators.Finding
+	var denied, warned, audited, skipped []validators.Finding
 	for _, f := range findings {
-		switch f.Severity {
-		case validators.Deny:
+		switch {
+		case policies.IsSkipped(&f):
+			skipped = append(skipped, f)
+		case f.Severity == validators.Deny:
 			denied = append(denied, f)
-		case validators.Audit:
+		case f.Severity == validators.Audit:
 			audited = append(audited, f)
 		default:
 			warned = append(warned, f)
 		}
+	}
+	if len(skipped) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d policies that warn or audit were skipped: there was no time for them, or the cost budget that they share is exhausted", len(ruleIDs(skipped))))
 	}
 	shown := warned[:min(len(warned), maxWarnings)]
 	for i := range shown {
@@ -43,14 +49,14 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 	if len(denied) > 0 {
 		response.Result = refusal(request, denied)
 	}
-	response.AuditAnnotations = annotations(append(denied, warned...), audited)
+	response.AuditAnnotations = annotations(append(denied, warned...), audited, skipped)
 	return response
 }
 
-// annotations are what the API server's audit log says of findings: the rules that denied or warned, and the policies
-// that only keep count.
-func annotations(told, audited []validators.Finding) map[string]string {
-	if len(told)+len(audited) == 0 {
+// annotations are what the API server's audit log says of findings: the rules that denied or warned, the policies that
+// only keep count, and those that were skipped.
+func annotations(told, audited, skipped []validators.Finding) map[string]string {
+	if len(told)+len(audited)+len(skipped) == 0 {
 		return nil
 	}
 	all := map[string]string{}
@@ -59,6 +65,9 @@ func annotations(told, audited []validators.Finding) map[string]string {
 	}
 	if len(audited) > 0 {
 		all["policies-audit"] = cut(strings.Join(ruleIDs(audited), ","), maxAnnotation)
+	}
+	if len(skipped) > 0 {
+		all["policies-skipped"] = cut(strings.Join(ruleIDs(skipped), ","), maxAnnotation)
 	}
 	return all
 }

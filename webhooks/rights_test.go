@@ -42,7 +42,7 @@ func TestAPolicyAsksWhatTheRequesterMay(t *testing.T) {
 	rights, asked := reviewed(clock, func(spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 		return authorizationv1.SubjectAccessReviewStatus{Allowed: spec.User == "jane", Denied: spec.User == "mallory"}, fails
 	})
-	v, _ := newValidator(t)
+	v := newValidator(t)
 	v.Authorizer = rights
 	under(t, v, `{enforcement: Deny, validations: [{message: you may not use it, fieldPath: spec.domain,
 	  expression: "authorizer.group('g').resource('r').subresource('s').namespace('n').name('x').check('use').allowed()"}]}`)
@@ -90,7 +90,7 @@ func TestQuestionsAboutRights(t *testing.T) {
 	rights, asked := reviewed(testingclock.NewFakePassiveClock(time.Now()), func(authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 		return authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil
 	})
-	v, _ := newValidator(t)
+	v := newValidator(t)
 	v.Authorizer = rights
 	for expression, want := range map[string]authorizationv1.SubjectAccessReviewSpec{
 		`authorizer.path('/healthz').check('get').allowed()`: {NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/healthz", Verb: "get"}},
@@ -132,7 +132,7 @@ func TestQuestionsAboutRights(t *testing.T) {
 
 // All questions of a request together take no longer than the API server waits for us.
 func TestQuestionsAboutRightsEnd(t *testing.T) {
-	v, _ := newValidator(t)
+	v := newValidator(t)
 	asked := 0
 	v.Authorizer = authorizerFunc(func(ctx context.Context) error {
 		asked++

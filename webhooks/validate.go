@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -36,6 +36,8 @@ type Validator struct {
 	// Facts returns the present facts; nil while there are none.
 	Facts   func() *platform.Facts
 	Objects lookup.Objects
+	// Reading prepares for what a request about a namespace reads of them, until its end; nil if nothing bounds that.
+	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
 	// Settings returns the admin's severities; nil where nothing is set.
 	Settings func() *validators.Settings
 	// Site returns the admin's defaults; nil where there are none.
@@ -49,8 +51,6 @@ type Validator struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// CompilePolicy compiles a policy that is to be stored.
 	CompilePolicy func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem)
-	// Refused is told when a VMI is refused that an object owns, such as its VM; not on a dry run.
-	Refused func(owner Owner, message string)
 
 	Metrics *Metrics
 	Log     logr.Logger
@@ -59,12 +59,7 @@ type Validator struct {
 	Room *Room
 
 	*door
-}
-
-// Owner is an object that owns another one.
-type Owner struct {
-	metav1.OwnerReference
-	Namespace string
+	evaluations *evaluations
 }
 
 // NewValidator prepares a Validator for serving.
@@ -72,22 +67,43 @@ func NewValidator(v Validator) *Validator {
 	if v.Room == nil {
 		v.Room = NewRoom()
 	}
+	v.evaluations = newEvaluations(v.Metrics)
 	v.door = &door{name: "validate", answer: v.respond, metrics: v.Metrics, log: v.Log, clock: v.Clock, room: v.Room}
 	return &v
 }
 
 func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
-	examine := kinds[groupKind(request)]
 	written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update
-	if examine == nil || !written || request.SubResource != "" {
+	if !written || request.SubResource != "" && request.SubResource != subresourceScale {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}
-	e := &examination{Validator: v, ctx: ctx, request: request, asks: &questions{UnconditionalAuthorizer: v.Authorizer, request: ctx}}
+	if v.Reading != nil {
+		reading, end := v.Reading(ctx, request.Namespace)
+		defer end()
+		ctx = reading
+	}
+	e := &examination{Validator: v, ctx: ctx, began: v.Clock.Now(), request: request, asks: &questions{UnconditionalAuthorizer: v.Authorizer, request: ctx}}
 	defer e.asks.done()
+	if request.SubResource == subresourceScale {
+		set, err := v.scaled(e)
+		switch {
+		case errors.Is(err, errConflict):
+			return conflict(err), verdictDenied
+		case err != nil:
+			return v.failed(request, err), verdictFailed
+		case set == nil:
+			return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
+		}
+		e.request, request = set, set
+	}
+	examine := kinds[groupKind(request)]
+	if examine == nil {
+		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
+	}
 	if err := e.prepare(); err != nil {
 		return v.failed(request, err), verdictFailed
 	}
-	if err := examine(e); err != nil {
+	if err := e.within(examine); err != nil {
 		return v.failed(request, err), verdictFailed
 	}
 	response := answerTo(request, e.findings, e.warnings)
@@ -97,9 +113,6 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	}
 	v.Log.Info("refused", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
 		"operation", request.Operation, "user", request.UserInfo.Username, "rules", response.AuditAnnotations["findings"])
-	if e.owner != nil && !dryRun(request) {
-		v.Refused(*e.owner, eventText(request, response.Result))
-	}
 	return response, verdictDenied
 }
 
@@ -117,6 +130,7 @@ type examination struct {
 	*Validator
 
 	ctx        context.Context
+	began      time.Time
 	request    *admissionv1.AdmissionRequest
 	facts      *platform.Facts
 	severities validators.Severities
@@ -125,11 +139,13 @@ type examination struct {
 	// namespace is that of the object, if a policy reads it.
 	namespace *corev1.Namespace
 	asks      *questions
+	// written tells that the object has been through no mutating webhook yet.
+	written bool
+	// unknownBefore tells that the object before an update cannot be read.
+	unknownBefore bool
 
 	findings []validators.Finding
 	warnings []string
-	// owner of what is refused, if it is to be told.
-	owner *Owner
 }
 
 // prepare gathers what every examination needs.
@@ -161,22 +177,23 @@ func (e *examination) prepare() error {
 	return nil
 }
 
+// within examines when there is room for what it may take.
+func (e *examination) within(examine func(*examination) error) error {
+	if len(e.policies.Policies()) > 0 {
+		done, err := e.evaluations.begin(e.ctx, max(len(e.request.Object.Raw), len(e.request.OldObject.Raw)))
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	if err := examine(e); err != nil {
+		return err
+	}
+	if e.gone() {
+		return errTooLate
+	}
+	return nil
+}
+
 // updates tells whether there is an object before.
 func (e *examination) updates() bool { return e.request.Operation == admissionv1.Update }
-
-// eventText is what an event says of a refusal: one line, within the bounds of events.
-func eventText(request *admissionv1.AdmissionRequest, refusal *metav1.Status) string {
-	causes := make([]string, 0, len(refusal.Details.Causes))
-	for _, c := range refusal.Details.Causes {
-		causes = append(causes, c.Field+": "+c.Message)
-	}
-	return cut(fmt.Sprintf("%s %s was refused: %s", request.Kind.Kind, nameIn(request), strings.Join(causes, "; ")), 1000)
-}
-
-// nameIn is the object's name, or the beginning of the one that the API server will make.
-func nameIn(request *admissionv1.AdmissionRequest) string {
-	if request.Name == "" {
-		return "(not named yet)"
-	}
-	return request.Name
-}

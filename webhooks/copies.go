@@ -1,0 +1,426 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	clonev1beta1 "kubevirt.io/api/clone/v1beta1"
+	v1 "kubevirt.io/api/core/v1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/validators"
+)
+
+// KubeVirt makes and changes virtual machines of others: a VirtualMachineRestore, or a VirtualMachineClone, becomes a
+// VM with patches that its author wrote. KubeVirt's account sends that VM, so who wrote it is only known here, and here
+// it is evaluated as if its author sent it. The VM is evaluated again when KubeVirt sends it.
+
+// Bounds of the patches of one object.
+const (
+	maxPatches    = 200
+	maxPatchBytes = 64 << 10
+	// maxCopies bounds the operations that repeat what is there: each may double the VM.
+	maxCopies = 8
+	// maxFilters bounds the patterns that a clone selects labels and annotations by.
+	maxFilters      = 100
+	maxFilterLength = 1 << 10
+)
+
+// restore evaluates the virtual machine that a VirtualMachineRestore makes or changes.
+func (e *examination) restore() error {
+	object, _, ok := decoded[snapshotv1beta1.VirtualMachineRestore](e)
+	if !ok || e.facts.ByKubeVirt(e.request.UserInfo.Username) || !isVM(&object.Spec.Target) {
+		return nil
+	}
+	at := field.NewPath("spec", "virtualMachineSnapshotName")
+	source, why, err := e.snapshotted(object.Spec.VirtualMachineSnapshotName)
+	if err != nil {
+		return err
+	}
+	target, err := e.find(lookup.VirtualMachine, object.Spec.Target.Name)
+	if err != nil {
+		return err
+	}
+	if source == nil {
+		e.undetermined(at, why)
+		return nil
+	}
+	if target != nil {
+		return e.evaluateCopy(at, inPlace(target, source), target)
+	}
+	vm := copyOf(source, object.Spec.Target.Name)
+	if len(object.Spec.Patches) > 0 {
+		at = field.NewPath("spec", "patches")
+	}
+	patched, err := patchedVM(vm, object.Spec.Patches)
+	if err != nil {
+		e.undetermined(at, err.Error())
+		return nil
+	}
+	return e.evaluateCopy(at, patched, nil)
+}
+
+// clone evaluates the virtual machine that a VirtualMachineClone makes.
+func (e *examination) clone() error {
+	object, _, ok := decoded[clonev1beta1.VirtualMachineClone](e)
+	if !ok || e.facts.ByKubeVirt(e.request.UserInfo.Username) || object.Spec.Source == nil || object.Spec.Target != nil && !isVM(object.Spec.Target) {
+		return nil
+	}
+	at := field.NewPath("spec", "source")
+	source, why, err := e.cloned(object.Spec.Source)
+	if err != nil {
+		return err
+	}
+	if source == nil {
+		e.undetermined(at, why)
+		return nil
+	}
+	name := ""
+	if object.Spec.Target != nil {
+		name = object.Spec.Target.Name
+	}
+	vm := copyOf(source, name)
+	patches, err := patchesOf(&object.Spec, vm)
+	if err != nil {
+		e.undetermined(field.NewPath("spec"), err.Error())
+		return nil
+	}
+	patched, err := patchedVM(vm, patches)
+	if err != nil {
+		e.undetermined(field.NewPath("spec"), err.Error())
+		return nil
+	}
+	if len(object.Spec.Patches) > 0 {
+		at = field.NewPath("spec", "patches")
+	}
+	return e.evaluateCopy(at, patched, nil)
+}
+
+func isVM(target *corev1.TypedLocalObjectReference) bool {
+	return target.Kind == kindVM && (target.APIGroup == nil || *target.APIGroup == v1.GroupVersion.Group)
+}
+
+// cloned is the virtual machine that a clone is of; nil, and why, if it is not known.
+func (e *examination) cloned(source *corev1.TypedLocalObjectReference) (map[string]any, string, error) {
+	switch source.Kind {
+	case lookup.VirtualMachine.Kind:
+		found, err := e.find(lookup.VirtualMachine, source.Name)
+		if found == nil || err != nil {
+			return nil, "its source does not exist", err
+		}
+		return found.Object, "", nil
+	case lookup.Snapshot.Kind:
+		return e.snapshotted(source.Name)
+	}
+	return nil, "its source is neither a VirtualMachine nor a VirtualMachineSnapshot", nil
+}
+
+// snapshotted is the virtual machine of a snapshot; nil, and why, if it is not known yet.
+func (e *examination) snapshotted(name string) (map[string]any, string, error) {
+	const notReady = "the snapshot does not exist, or is not ready"
+	snapshot, err := e.find(lookup.Snapshot, name)
+	if snapshot == nil || err != nil {
+		return nil, notReady, err
+	}
+	content, found, _ := unstructured.NestedString(snapshot.Object, "status", "virtualMachineSnapshotContentName")
+	if !found || content == "" {
+		return nil, notReady, nil
+	}
+	stored, err := e.find(lookup.SnapshotContent, content)
+	if stored == nil || err != nil {
+		return nil, notReady, err
+	}
+	vm, found, err := unstructured.NestedMap(stored.Object, "spec", "source", "virtualMachine")
+	if !found || err != nil {
+		return nil, "the snapshot is not one of a VirtualMachine", nil //nolint:nilerr // it is of another form
+	}
+	return vm, "", nil
+}
+
+// find reads an object of the request's namespace; nil if there is none.
+func (e *examination) find(kind lookup.Kind, name string) (*unstructured.Unstructured, error) {
+	if name == "" {
+		return nil, nil
+	}
+	found, err := lookup.Find(e.ctx, e.Objects, kind, e.request.Namespace, name)
+	if errors.Is(err, platform.ErrTooLarge) { // then it is as good as not there
+		return nil, nil
+	}
+	return found, err
+}
+
+// machinesOfPool evaluates the policies that decide by who makes a virtual machine, and are not for pools: KubeVirt makes
+// those of a pool, and nobody knows then who wrote it.
+func (e *examination) machinesOfPool(vm *v1.VirtualMachine, template *field.Path) error {
+	if e.facts.ByKubeVirt(e.request.UserInfo.Username) || !e.policies.ReadsRequest(policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate) {
+		return nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vm)
+	if err != nil {
+		return err
+	}
+	made, err := e.asRequester(&unstructured.Unstructured{Object: fields}, nil)
+	if err != nil {
+		return err
+	}
+	for i := range made {
+		f := &made[i]
+		p := e.policies.Find(strings.TrimPrefix(f.Rule, policies.RulePrefix))
+		if p == nil || !p.ReadsRequest() || slices.Contains(p.Spec().Match.Kinds, policyv1alpha1.PolicyVirtualMachinePool) {
+			continue
+		}
+		moved := *f.Error
+		moved.Field = template.String() + "." + moved.Field
+		f.Error = &moved
+		e.findings = append(e.findings, *f)
+	}
+	validators.Sort(e.findings)
+	return nil
+}
+
+// undetermined says that a copy cannot be evaluated yet. It is denied only if a policy decides by who sends the request,
+// since nobody would know that when KubeVirt makes the virtual machine.
+func (e *examination) undetermined(at *field.Path, why string) {
+	finding := validators.Finding{
+		Rule: validators.RuleCopy, Severity: validators.Warn, Remedy: validators.RemedyCopy,
+		Error: &field.Error{Type: field.ErrorTypeInvalid, Field: at.String(), BadValue: field.OmitValueType{}, Detail: "the virtual machine that this makes cannot be evaluated: " + why},
+	}
+	if e.policies.ReadsRequest(policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate) {
+		finding.Severity = validators.Deny
+	}
+	e.findings = append(e.findings, finding)
+}
+
+// evaluateCopy evaluates a copy as if the requester sent it. Nothing of what it holds is told, since whoever may copy a
+// virtual machine need not be allowed to read it: only the field, the rule and what to do.
+func (e *examination) evaluateCopy(at *field.Path, vm, old *unstructured.Unstructured) error {
+	findings, err := e.asRequester(vm, old)
+	if err != nil {
+		return err
+	}
+	for i := range findings {
+		f := &findings[i]
+		if f.Severity == validators.Warn {
+			continue
+		}
+		e.findings = append(e.findings, validators.Finding{
+			Rule: f.Rule, Severity: f.Severity, Remedy: f.Remedy,
+			Error: &field.Error{
+				Type: f.Error.Type, Field: at.String(), BadValue: field.OmitValueType{},
+				Detail: "the virtual machine that this makes is denied at " + f.Error.Field,
+			},
+		})
+	}
+	return nil
+}
+
+// asRequester are the findings on a virtual machine that the requester would create, or change if there is an old one.
+func (e *examination) asRequester(vm, old *unstructured.Unstructured) ([]validators.Finding, error) {
+	request := *e.request
+	request.Kind = metav1.GroupVersionKind{Group: v1.GroupVersion.Group, Version: "v1", Kind: kindVM}
+	request.Resource = metav1.GroupVersionResource{Group: v1.GroupVersion.Group, Version: "v1", Resource: "virtualmachines"}
+	request.Operation, request.Name, request.OldObject = admissionv1.Create, vm.GetName(), runtime.RawExtension{}
+	var err error
+	if request.Object.Raw, err = json.Marshal(vm.Object); err != nil {
+		return nil, err
+	}
+	if old != nil {
+		request.Operation = admissionv1.Update
+		if request.OldObject.Raw, err = json.Marshal(old.Object); err != nil {
+			return nil, err
+		}
+	}
+	made := *e
+	made.request, made.written, made.findings, made.warnings = &request, true, nil, nil
+	err = made.virtualMachine()
+	return made.findings, err
+}
+
+// copyOf is a new virtual machine of what another one was: KubeVirt takes over the labels, the annotations and the spec,
+// and does not start it.
+func copyOf(source map[string]any, name string) *unstructured.Unstructured {
+	vm := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kubevirt.io/v1", "kind": kindVM}}
+	vm.SetName(name)
+	if name == "" {
+		before, _, _ := unstructured.NestedString(source, "metadata", "name")
+		vm.SetGenerateName(before + "-clone-")
+	}
+	for _, kept := range []string{"labels", "annotations"} {
+		if values, found, err := unstructured.NestedMap(source, "metadata", kept); found && err == nil {
+			_ = unstructured.SetNestedMap(vm.Object, values, "metadata", kept) // metadata is an object
+		}
+	}
+	spec, found, err := unstructured.NestedMap(source, "spec")
+	if !found || err != nil {
+		spec = map[string]any{}
+	}
+	if _, running := spec["running"]; running {
+		spec["running"] = false
+	} else {
+		spec["runStrategy"] = string(v1.RunStrategyHalted)
+	}
+	vm.Object["spec"] = spec
+	return vm
+}
+
+// inPlace is a virtual machine with the spec that it had. KubeVirt keeps its run strategy, and applies no patches.
+func inPlace(target *unstructured.Unstructured, source map[string]any) *unstructured.Unstructured {
+	vm := target.DeepCopy()
+	spec, _, _ := unstructured.NestedMap(source, "spec")
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	now, _, _ := unstructured.NestedMap(target.Object, "spec")
+	for _, kept := range []string{"running", "runStrategy"} {
+		delete(spec, kept)
+		if value, found := now[kept]; found {
+			spec[kept] = value
+		}
+	}
+	vm.Object["spec"] = spec
+	return vm
+}
+
+// patchesOf are those that KubeVirt makes of a clone: for new identities, and for the labels and annotations that are
+// left out. It puts texts into them as they are, so that they may hold more than one operation; and so do we.
+func patchesOf(clone *clonev1beta1.VirtualMachineCloneSpec, vm *unstructured.Unstructured) ([]string, error) {
+	var patches []string
+	interfaces, _, _ := unstructured.NestedSlice(vm.Object, "spec", "template", "spec", "domain", "devices", "interfaces")
+	for i := range interfaces {
+		fields, _ := interfaces[i].(map[string]any)
+		name, _ := fields["name"].(string)
+		patches = append(patches, replaceWith(fmt.Sprintf("/spec/template/spec/domain/devices/interfaces/%d/macAddress", i), clone.NewMacAddresses[name]))
+	}
+	if _, found, _ := unstructured.NestedMap(vm.Object, "spec", "template", "spec", "domain", "firmware"); found {
+		serial := ""
+		if clone.NewSMBiosSerial != nil {
+			serial = *clone.NewSMBiosSerial
+		}
+		patches = append(patches, replaceWith("/spec/template/spec/domain/firmware/serial", serial),
+			replaceWith("/spec/template/spec/domain/firmware/uuid", ""))
+	}
+	for _, selected := range []struct {
+		filters []string
+		path    []string
+	}{
+		{clone.LabelFilters, []string{"metadata", "labels"}},
+		{clone.AnnotationFilters, []string{"metadata", "annotations"}},
+		{clone.Template.LabelFilters, []string{"spec", "template", "metadata", "labels"}},
+		{clone.Template.AnnotationFilters, []string{"spec", "template", "metadata", "annotations"}},
+	} {
+		values, _, err := unstructured.NestedStringMap(vm.Object, selected.path...)
+		if err != nil {
+			continue // the rules say what is wrong with it
+		}
+		kept, err := filtered(values, selected.filters)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			if !kept[key] {
+				patches = append(patches, fmt.Sprintf(`{"op":"remove","path":"/%s/%s"}`, strings.Join(selected.path, "/"), escape.Replace(key)))
+			}
+		}
+	}
+	return append(patches, clone.Patches...), nil
+}
+
+func replaceWith(path, value string) string {
+	return `{"op":"replace","path":"` + path + `","value":"` + value + `"}`
+}
+
+// filtered are the keys that a clone keeps: those that a pattern matches and no pattern behind an exclamation mark does;
+// all without patterns. The patterns are regular expressions that may match a part of a key.
+func filtered(values map[string]string, filters []string) (map[string]bool, error) {
+	kept := make(map[string]bool, len(values))
+	if filters == nil {
+		for key := range values {
+			kept[key] = true
+		}
+		return kept, nil
+	}
+	if len(filters) > maxFilters {
+		return nil, fmt.Errorf("a clone has more than %d filters", maxFilters)
+	}
+	for _, negated := range []bool{false, true} {
+		for _, filter := range filters {
+			pattern, not := strings.CutPrefix(filter, "!")
+			if not != negated {
+				continue
+			}
+			if filter == "*" {
+				pattern = ".*"
+			}
+			if len(pattern) > maxFilterLength {
+				return nil, fmt.Errorf("a filter is longer than %d characters", maxFilterLength)
+			}
+			matching, err := regexp.Compile(pattern)
+			if err != nil {
+				continue // KubeVirt takes it for one that matches nothing
+			}
+			for key := range values {
+				if matching.MatchString(key) {
+					kept[key] = !negated
+				}
+			}
+		}
+	}
+	return kept, nil
+}
+
+// patchedVM applies patches as KubeVirt does, but bounds what they make.
+func patchedVM(vm *unstructured.Unstructured, patches []string) (*unstructured.Unstructured, error) {
+	if len(patches) == 0 {
+		return vm, nil
+	}
+	joined := "[" + strings.Join(patches, ",\n") + "]"
+	if len(patches) > maxPatches || len(joined) > maxPatchBytes {
+		return nil, fmt.Errorf("there are more than %d patches, or they are longer than %d bytes together", maxPatches, maxPatchBytes)
+	}
+	operations, err := jsonpatch.DecodePatch([]byte(joined))
+	if err != nil {
+		return nil, errors.New("the patches are no JSON patch")
+	}
+	copies := 0
+	for _, operation := range operations {
+		if operation.Kind() == "copy" {
+			copies++
+		}
+	}
+	if len(operations) > maxPatches || copies > maxCopies {
+		return nil, fmt.Errorf("the patches have more than %d operations, or more than %d that copy", maxPatches, maxCopies)
+	}
+	raw, err := json.Marshal(vm.Object)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > maxReview>>maxCopies && copies > 0 {
+		return nil, errors.New("the virtual machine is too large for patches that copy")
+	}
+	if raw, err = operations.Apply(raw); err != nil {
+		return nil, errors.New("the patches cannot be applied")
+	}
+	patched := &unstructured.Unstructured{}
+	if err := json.Unmarshal(raw, &patched.Object); err != nil || patched.Object == nil {
+		return nil, errors.New("the patches make something else than an object")
+	}
+	patched.SetAPIVersion("kubevirt.io/v1")
+	patched.SetKind(kindVM)
+	return patched, nil
+}

@@ -1,0 +1,224 @@
+package webhooks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/test/build"
+)
+
+// TestEvaluationsFitIntoTheChartsLimit adds up what requests may take, and holds it against what the chart gives.
+func TestEvaluationsFitIntoTheChartsLimit(t *testing.T) {
+	if most := policies.MaxMemory; most > largeMemory {
+		t.Errorf("one evaluation may take %d bytes, and there are %d for all large ones", most, largeMemory)
+	}
+	if typical := policies.Memory(10 << 10); typical > smallEvaluation || smallMemory/typical < 2 {
+		t.Errorf("an evaluation about 10 KiB takes %d bytes, where %d are small, and %d for all of them", typical, smallEvaluation, smallMemory)
+	}
+	data, err := os.ReadFile(filepath.Join("..", "charts", "virtward", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Resources struct {
+			Limits map[string]string `json:"limits"`
+		} `json:"resources"`
+	}
+	if err := yaml.Unmarshal(data, &values); err != nil {
+		t.Fatal(err)
+	}
+	limit := resource.MustParse(values.Resources.Limits["memory"])
+	if half := limit.Value() / 2; EvaluationMemory+RequestMemory > half {
+		t.Errorf("evaluations and requests may take %d bytes, more than half of the limit of the chart, %s", EvaluationMemory+RequestMemory, limit.String())
+	}
+}
+
+// TestEvaluationsShareRoom fills the room with large evaluations: small ones still find some, and a further large one
+// waits until its caller gives up.
+func TestEvaluationsShareRoom(t *testing.T) {
+	v := newValidator(t)
+	e := v.evaluations
+	const large, small = 1 << 20, 2 << 10
+	var release []func()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		done, err := e.begin(ctx, large)
+		cancel()
+		if err != nil {
+			if !errors.Is(err, errNoRoom) {
+				t.Fatal(err)
+			}
+			break
+		}
+		release = append(release, done)
+	}
+	if len(release) == 0 || testutil.ToFloat64(e.metrics.noRoom) != 1 || testutil.ToFloat64(e.metrics.waiting) != 0 {
+		t.Errorf("%d large evaluations found room, %v were refused", len(release), testutil.ToFloat64(e.metrics.noRoom))
+	}
+	if held := testutil.ToFloat64(e.metrics.evaluating); held > EvaluationMemory || held < largeMemory/2 {
+		t.Errorf("they hold %v bytes", held)
+	}
+	done, err := e.begin(t.Context(), small)
+	if err != nil {
+		t.Fatalf("a small evaluation finds no room beside large ones: %v", err)
+	}
+	done()
+	for _, done := range release {
+		done()
+	}
+	if held := testutil.ToFloat64(e.metrics.evaluating); held != 0 {
+		t.Errorf("%v bytes were not given back", held)
+	}
+	if done, err = e.begin(t.Context(), large); err != nil {
+		t.Fatalf("there is no room although all was given back: %v", err)
+	}
+	done()
+}
+
+// TestNoRoomIsNoVerdict asks for more than fits, until the caller gives up: that is 503, and neither yes nor no.
+func TestNoRoomIsNoVerdict(t *testing.T) {
+	v := newValidator(t)
+	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
+	for v.evaluations.small.TryAcquire(1 << 20) {
+	}
+	for v.evaluations.large.TryAcquire(1 << 20) {
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	answer, err := v.Review(ctx, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
+	if err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "try again: too many policies are being evaluated at once") {
+		t.Errorf("answer %s, %v", answer, err)
+	}
+}
+
+// TestWhoHasGoneGetsNoVerdict evaluates for a caller who gives up meanwhile.
+func TestWhoHasGoneGetsNoVerdict(t *testing.T) {
+	v := newValidator(t)
+	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	answer, err := v.Review(ctx, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
+	busy := errors.Is(err, platform.ErrBusy) // it has not even found room to be decoded
+	if !busy && (err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "evaluating took longer than the API server waits")) {
+		t.Errorf("answer %s, %v", answer, err)
+	}
+}
+
+// slow is a clock by which the first thing that happened was some time ago.
+type slow struct {
+	clock.RealClock
+
+	ago time.Duration
+}
+
+func (s *slow) Now() time.Time {
+	then := time.Now().Add(-s.ago)
+	s.ago = 0
+	return then
+}
+
+// TestPoliciesThatWarnAreSkippedInAHurry holds that what denies is evaluated, that what does not is left out, and that a
+// warning, an annotation and a metric say so.
+func TestPoliciesThatWarnAreSkippedInAHurry(t *testing.T) {
+	v := newValidator(t)
+	under(t, v, fmt.Sprintf(memoryCap, "Warn", "8Gi"), fmt.Sprintf(memoryCap, "Audit", "8Gi"), fmt.Sprintf(memoryCap, "Deny", "16Gi"))
+	ctx, cancel := context.WithDeadline(t.Context(), v.Clock.Now().Add(time.Hour))
+	defer cancel()
+	judge := func(memory string, ago time.Duration) (string, string) {
+		request, err := decodeReview(reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory(memory)).Obj()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.Clock = &slow{ago: ago}
+		response, _ := v.respond(ctx, request)
+		return fmt.Sprint(response.Allowed, response.Warnings), response.AuditAnnotations["policies-skipped"]
+	}
+	for _, tc := range []struct {
+		memory  string
+		ago     time.Duration
+		want    string
+		skipped string
+	}{
+		{"9Gi", 0, "true [spec.template.spec.domain.memory.guest: Invalid value: \"9Gi\": at most 8Gi [virtward/policy/a] Choose less.]", ""},
+		{"9Gi", 2 * time.Hour, "true [2 policies that warn or audit were skipped: there was no time for them, or the cost budget that they share is exhausted]", "policy/a,policy/b"},
+		{"17Gi", 2 * time.Hour, "false [2 policies that warn or audit were skipped: there was no time for them, or the cost budget that they share is exhausted]", "policy/a,policy/b"},
+	} {
+		if got, skipped := judge(tc.memory, tc.ago); got != tc.want || skipped != tc.skipped {
+			t.Errorf("%s: %s, skipped %q, want %s, %q", tc.memory, got, skipped, tc.want, tc.skipped)
+		}
+	}
+	if n := testutil.ToFloat64(v.Metrics.skipped.WithLabelValues("a")); n != 2 {
+		t.Errorf("policy a was counted as skipped %v times", n)
+	}
+}
+
+func TestPatience(t *testing.T) {
+	for query, want := range map[string]time.Duration{"": defaultWait, "?timeout=3s": 3 * time.Second, "?timeout=-1s": defaultWait, "?timeout=soon": defaultWait, "?timeout=900h": longestWait} {
+		if got := patience(httptest.NewRequest(http.MethodPost, "/validate"+query, nil)); got != want {
+			t.Errorf("%s: %s, want %s", query, got, want)
+		}
+	}
+}
+
+// TestVerdictsDoNotDependOnLoad judges the same objects while the machine is busy and memory is collected all the time,
+// some of them at the limits of what a policy may take.
+func TestVerdictsDoNotDependOnLoad(t *testing.T) {
+	v := newValidator(t)
+	under(t, v,
+		fmt.Sprintf(memoryCap, "Deny", "8Gi"),
+		"{enforcement: Deny, rego: {module: \"package b\\ndeny contains \\\"no\\\" if yaml.is_valid(input.vm.metadata.annotations.text)\"}}",
+		"{enforcement: Warn, rego: {module: \"package c\\ndeny contains \\\"endless\\\" if { some a in numbers.range(1, 900); some b in numbers.range(1, 900); a * b < 0 }\"}}",
+		"{enforcement: Deny, validations: [{expression: \"vm.metadata.annotations['text'].split('').size() < 100000\", message: long, fieldPath: metadata.annotations}]}",
+	)
+	bodies := [][]byte{}
+	for _, size := range []int{10, 5_000, 8_000, 20_000, 60_000, 900_000} {
+		vm := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
+		vm.Spec.Template.ObjectMeta.Annotations = map[string]string{"text": strings.Repeat("a: 1\n", size/5)}
+		bodies = append(bodies, reviewOf(t, kindVM, vm))
+	}
+	judge := func() string {
+		var all strings.Builder
+		for _, body := range bodies {
+			answer, err := v.Review(t.Context(), body)
+			fmt.Fprintf(&all, "%s %v\n", answer, err)
+		}
+		return all.String()
+	}
+	want := judge()
+	if !strings.Contains(want, "bytes of memory") {
+		t.Fatalf("no policy reaches a limit: %.2000s", want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	for range 4 * runtime.GOMAXPROCS(0) {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				runtime.GC()
+			}
+		})
+	}
+	for range 3 {
+		if got := judge(); got != want {
+			t.Errorf("under load: %.2000s\nwant %.2000s", got, want)
+		}
+	}
+	cancel()
+	load.Wait()
+}

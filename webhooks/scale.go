@@ -1,0 +1,81 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+	poolapi "kubevirt.io/api/pool"
+
+	"github.com/virtward/virtward/lookup"
+)
+
+// subresourceScale is the one through which replicas are set without the object around them.
+const subresourceScale = "scale"
+
+// scalable are the kinds with this subresource, by resource.
+var scalable = map[schema.GroupResource]lookup.Kind{
+	{Group: v1.GroupVersion.Group, Resource: "virtualmachineinstancereplicasets"}: lookup.ReplicaSet,
+	{Group: poolapi.GroupName, Resource: "virtualmachinepools"}:                   lookup.Pool,
+}
+
+// errConflict says that an object is not the one that a request is about.
+var errConflict = errors.New("the object has been deleted and created again; apply the change to the new one")
+
+// scaled makes of a request that sets the replicas of a set the one that would change them in the set itself: a Scale
+// holds nothing else, so the set is read. Fewer replicas than before are nobody's harm, and are never denied: then, and
+// if there is no such set, there is no request.
+func (v *Validator) scaled(e *examination) (*admissionv1.AdmissionRequest, error) {
+	request := e.request
+	kind, ok := scalable[schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}]
+	if !ok {
+		return nil, nil
+	}
+	after, before := &autoscalingv1.Scale{}, &autoscalingv1.Scale{}
+	if err := decode(request.Object.Raw, after); err != nil {
+		return nil, nil //nolint:nilerr // the API server made it
+	}
+	if err := decode(request.OldObject.Raw, before); err != nil || after.Spec.Replicas <= before.Spec.Replicas {
+		return nil, nil //nolint:nilerr // likewise
+	}
+	set, err := lookup.Find(e.ctx, e.Objects, kind, request.Namespace, request.Name)
+	if err != nil || set == nil {
+		return nil, err
+	}
+	if after.UID != "" && set.GetUID() != after.UID {
+		return nil, errConflict
+	}
+	same := *request
+	same.Kind = metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
+	if same.Object.Raw, err = withReplicas(set, after.Spec.Replicas); err != nil {
+		return nil, err
+	}
+	same.OldObject = runtime.RawExtension{}
+	if same.OldObject.Raw, err = withReplicas(set, before.Spec.Replicas); err != nil {
+		return nil, err
+	}
+	return &same, nil
+}
+
+func withReplicas(set *unstructured.Unstructured, replicas int32) ([]byte, error) {
+	changed := set.DeepCopy()
+	if err := unstructured.SetNestedField(changed.Object, int64(replicas), "spec", "replicas"); err != nil {
+		return nil, fmt.Errorf("setting the replicas of %s %s: %w", set.GetKind(), set.GetName(), err)
+	}
+	return json.Marshal(changed.Object)
+}
+
+// conflict answers that a request is about another object.
+func conflict(err error) *admissionv1.AdmissionResponse {
+	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "virtward: " + err.Error(),
+	}}
+}

@@ -1,0 +1,152 @@
+package serving
+
+import (
+	"container/list"
+	"net"
+	"sync"
+	"time"
+)
+
+// listener bounds the connections of a server.
+type listener struct {
+	net.Listener
+	name    string
+	limits  Limits
+	metrics *Metrics
+	now     func() time.Time
+
+	mu       sync.Mutex
+	unproven *list.List // of *conn, the oldest first
+	proven   map[*conn]struct{}
+}
+
+func newListener(inner net.Listener, name string, limits Limits, metrics *Metrics) *listener {
+	return &listener{
+		Listener: inner, name: name, limits: limits, metrics: metrics, now: time.Now,
+		unproven: list.New(), proven: map[*conn]struct{}{},
+	}
+}
+
+// conn is a connection and what it has shown so far.
+type conn struct {
+	net.Conn
+	owner *listener
+	slow  *time.Timer
+
+	// place is that among the unproven connections; nil once it is proven or closed.
+	place *list.Element
+	// active counts its requests under way, used is when the last one began or ended.
+	active int
+	used   time.Time
+}
+
+// Accept returns the next connection. The oldest unproven one makes room for it.
+func (l *listener) Accept() (net.Conn, error) {
+	inner, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &conn{Conn: inner, owner: l}
+	l.mu.Lock()
+	var oldest *conn
+	if l.unproven.Len() >= l.limits.Unproven {
+		oldest = l.forget(l.unproven.Front())
+	}
+	c.place = l.unproven.PushBack(c)
+	c.slow = time.AfterFunc(l.limits.ProveWithin, c.tooSlow)
+	l.count()
+	l.mu.Unlock()
+	if oldest != nil {
+		l.refuse(oldest, reasonCrowdedOut)
+	}
+	return c, nil
+}
+
+// forget takes an unproven connection out of the list.
+func (l *listener) forget(place *list.Element) *conn {
+	c, _ := l.unproven.Remove(place).(*conn)
+	c.place = nil
+	c.slow.Stop()
+	return c
+}
+
+func (l *listener) refuse(c *conn, reason string) {
+	l.metrics.refused.WithLabelValues(l.name, reason).Inc()
+	_ = c.Conn.Close() // the peer learns of it either way
+}
+
+// count keeps the gauge; the caller holds the lock.
+func (l *listener) count() {
+	l.metrics.open.WithLabelValues(l.name, "unproven").Set(float64(l.unproven.Len()))
+	l.metrics.open.WithLabelValues(l.name, "proven").Set(float64(len(l.proven)))
+}
+
+func (c *conn) tooSlow() {
+	l := c.owner
+	l.mu.Lock()
+	late := c.place != nil
+	if late {
+		l.forget(c.place)
+		l.count()
+	}
+	l.mu.Unlock()
+	if late {
+		l.refuse(c, reasonTooSlow)
+	}
+}
+
+// begin notes a request for a valid path. It is false if there is no room for another proven connection: the caller
+// closes this one. The proven connection that has been idle for longest makes room if there is one.
+func (c *conn) begin() bool {
+	l := c.owner
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c.place != nil {
+		if len(l.proven) >= l.limits.Connections {
+			idle := l.longestIdle()
+			if idle == nil {
+				l.metrics.refused.WithLabelValues(l.name, reasonFull).Inc()
+				return false
+			}
+			delete(l.proven, idle)
+			_ = idle.Conn.Close() // nobody waits for an answer there
+		}
+		l.forget(c.place)
+		l.proven[c] = struct{}{}
+		l.count()
+	}
+	c.active++
+	c.used = l.now()
+	return true
+}
+
+// longestIdle is a proven connection without requests; nil if all have some.
+func (l *listener) longestIdle() *conn {
+	var found *conn
+	for c := range l.proven {
+		if c.active == 0 && (found == nil || c.used.Before(found.used)) {
+			found = c
+		}
+	}
+	return found
+}
+
+func (c *conn) end() {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	c.active--
+	c.used = c.owner.now()
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	l := c.owner
+	l.mu.Lock()
+	if c.place != nil {
+		l.forget(c.place)
+	}
+	delete(l.proven, c)
+	l.count()
+	l.mu.Unlock()
+	return c.Conn.Close()
+}

@@ -1,0 +1,127 @@
+package serving
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+)
+
+// Options describe a server.
+type Options struct {
+	// Name is that of the server in metrics and the log: webhook, health or metrics.
+	Name string
+	// Address is what it listens on, such as :9443.
+	Address string
+	// TLS is nil for a server without encryption.
+	TLS *tls.Config
+	// Route finds the handler of a request by its path; nil if there is none. It must not read the body.
+	Route   func(*http.Request) http.Handler
+	Limits  Limits
+	Metrics *Metrics
+	Log     logr.Logger
+	// ShutdownTimeout bounds how long requests under way may take once the server is to end.
+	ShutdownTimeout time.Duration
+}
+
+// Listen opens the port, and returns the server for a manager to run.
+func Listen(o Options) (*manager.Server, error) {
+	inner, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("listening for %s: %w", o.Name, err)
+	}
+	bounded := newListener(inner, o.Name, o.Limits, o.Metrics)
+	served := &manager.Server{Name: o.Name, Server: newServer(o), Listener: bounded, ShutdownTimeout: &o.ShutdownTimeout}
+	if o.TLS != nil {
+		config := o.TLS.Clone()
+		config.NextProtos = []string{"h2", "http/1.1"}
+		served.Listener = tls.NewListener(bounded, config)
+	}
+	return served, nil
+}
+
+func newServer(o Options) *http.Server {
+	return &http.Server{
+		Handler:                      &router{name: o.Name, route: o.Route, metrics: o.Metrics},
+		DisableGeneralOptionsHandler: true,
+		ReadHeaderTimeout:            headerTimeout,
+		ReadTimeout:                  requestTimeout,
+		WriteTimeout:                 requestTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               o.Limits.HeaderBytes,
+		// Anyone can make handshakes fail, so these lines are for debugging only.
+		ErrorLog: log.New(lines{o.Log.V(1)}, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, connKey{}, underlying(c))
+		},
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          o.Limits.Streams,
+			MaxDecoderHeaderTableSize:     tableBytes,
+			MaxEncoderHeaderTableSize:     tableBytes,
+			MaxReadFrameSize:              frameBytes,
+			MaxReceiveBufferPerConnection: receiveBytes,
+			MaxReceiveBufferPerStream:     receiveBytes,
+			SendPingTimeout:               pingTimeout,
+			PingTimeout:                   pingTimeout,
+			WriteByteTimeout:              requestTimeout,
+		},
+	}
+}
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
+
+// underlying is the connection of our listener, behind TLS or not.
+func underlying(c net.Conn) *conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		c = secure.NetConn()
+	}
+	own, _ := c.(*conn)
+	return own
+}
+
+// router hands requests to their handlers.
+type router struct {
+	name    string
+	route   func(*http.Request) http.Handler
+	metrics *Metrics
+}
+
+// ServeHTTP answers a wrong path with 404, before the body is read.
+func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	handler := r.route(request)
+	if handler == nil {
+		r.metrics.wrong.WithLabelValues(r.name).Inc()
+		refuse(w, http.StatusNotFound)
+		return
+	}
+	if c, ok := request.Context().Value(connKey{}).(*conn); ok && c != nil {
+		if !c.begin() {
+			refuse(w, http.StatusServiceUnavailable)
+			return
+		}
+		defer c.end()
+	}
+	handler.ServeHTTP(w, request)
+}
+
+// refuse answers without a word about what is served, and closes the connection: net/http would read the body otherwise.
+func refuse(w http.ResponseWriter, code int) {
+	w.Header().Set("Connection", "close")
+	http.Error(w, http.StatusText(code), code)
+}
+
+// lines makes a log of what net/http writes.
+type lines struct{ log logr.Logger }
+
+// Write implements io.Writer.
+func (l lines) Write(line []byte) (int, error) {
+	l.log.Info("connection failed", "reason", string(line))
+	return len(line), nil
+}

@@ -1,0 +1,130 @@
+package webhooks
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/test/build"
+)
+
+// TestObjectsThatOthersReferToAreSmall: each request that refers to one reads it.
+func TestObjectsThatOthersReferToAreSmall(t *testing.T) {
+	text := strings.Repeat("x", 70<<10)
+	preset := func(value string) any {
+		return &v1.VirtualMachineInstancePreset{Spec: v1.VirtualMachineInstancePresetSpec{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"a": value}}}}
+	}
+	instancetype := func(value string) any {
+		return &instancetypev1beta1.VirtualMachineInstancetype{Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{Annotations: map[string]string{"a": value}}}
+	}
+	preference := func(value string) any {
+		return &instancetypev1beta1.VirtualMachinePreference{Spec: instancetypev1beta1.VirtualMachinePreferenceSpec{Annotations: map[string]string{"a": value}}}
+	}
+	for kind, of := range map[string]func(string) any{
+		"VirtualMachineInstancePreset": preset, "VirtualMachineInstancetype": instancetype, "VirtualMachineClusterInstancetype": instancetype,
+		"VirtualMachinePreference": preference, "VirtualMachineClusterPreference": preference,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			v := newValidator(t)
+			group := func(r *admissionv1.AdmissionRequest) {
+				if !strings.HasSuffix(kind, "Preset") {
+					r.Kind.Group = "instancetype.kubevirt.io"
+				}
+			}
+			if response := judged(t, v, reviewOf(t, kind, of("small"), group)); !response.Allowed {
+				t.Errorf("a small one: %q", complaints(response))
+			}
+			response := judged(t, v, reviewOf(t, kind, of(text), group))
+			if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "where 65536 are the most [virtward/object-readable]") {
+				t.Errorf("a large one: %.300q", got)
+			}
+			if response := judged(t, v, reviewOf(t, kind, of(text), update(t, of(text)), group)); !response.Allowed || len(response.Warnings) != 1 {
+				t.Errorf("one that was large before: %.300q", complaints(response))
+			}
+			if response := judged(t, v, reviewOf(t, kind, of(text+"y"), update(t, of(text)), group)); response.Allowed {
+				t.Error("one that was large before changes")
+			}
+		})
+	}
+}
+
+// TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives: presets are deprecated, and nobody else pays for them.
+func TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives(t *testing.T) {
+	m, v := newMutator(t), newValidator(t)
+	tooMany := failing{fmt.Errorf("reading: %w", platform.ErrTooLarge)}
+	m.Objects, v.Objects = tooMany, tooMany
+	body := reviewOf(t, kindVMI, build.VMI("db").Obj())
+	response := answerOf(t, m, body)
+	if !response.Allowed || response.Patch != nil || len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "virtward did not complete this object: there are too many VirtualMachineInstancePresets") {
+		t.Errorf("mutate: patch %s, warnings %q", response.Patch, response.Warnings)
+	}
+	response = judged(t, v, body)
+	if got := complaints(response); !response.Allowed || len(got) == 0 || !strings.Contains(got[0], "[virtward/vmi-complete]") {
+		t.Errorf("validate: allowed %v, %q", response.Allowed, got)
+	}
+	v.Objects = failing{errors.New("connection refused")}
+	if response := judged(t, v, body); response.Allowed || response.Result.Code != http.StatusServiceUnavailable {
+		t.Errorf("where nobody can tell: %+v", response.Result)
+	}
+}
+
+// TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain: those of other namespaces go on.
+func TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain(t *testing.T) {
+	v := newValidator(t)
+	large := reviewOf(t, kindVM, json.RawMessage(`{"spec":{"template":{"spec":{"tolerations":[`+strings.Repeat("{},", 9_000)+`{}]}}}}`))
+	var review admissionv1.AdmissionReview
+	if err := json.Unmarshal(large, &review); err != nil {
+		t.Fatal(err)
+	}
+	if size := decodedSize(review.Request); size < 9_000*perValue || size > MaxDecoded/2+1<<20 {
+		t.Errorf("it takes %d bytes", size)
+	}
+	giveBack, err := v.room.decoded.Take(t.Context(), "default", MaxDecoded)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := func(body []byte) int {
+		w := httptest.NewRecorder()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		v.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, ValidatePath, strings.NewReader(string(body))))
+		if w.Code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") != "1" {
+			t.Errorf("headers %v", w.Header())
+		}
+		return w.Code
+	}
+	if code := answer(large); code != http.StatusServiceUnavailable {
+		t.Errorf("in a namespace that takes all of its share: %d", code)
+	}
+	if code := answer(reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Namespace = "other" })); code != http.StatusOK {
+		t.Errorf("in another one: %d", code)
+	}
+	giveBack()
+	if code := answer(large); code != http.StatusOK {
+		t.Errorf("when there is room again: %d", code)
+	}
+}
+
+// failing is a cluster that answers every question with an error.
+type failing struct{ err error }
+
+func (f failing) Get(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {
+	return nil, f.err
+}
+
+func (f failing) List(context.Context, schema.GroupVersionKind, string) ([]*unstructured.Unstructured, error) {
+	return nil, f.err
+}
