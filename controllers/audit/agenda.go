@@ -98,6 +98,7 @@ func (a *agenda) changed(key ledger.Key, now time.Time) {
 func (a *agenda) next(now time.Time) (t task, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.notAfter(now)
 	if wait := a.notBefore.Sub(now); wait > 0 {
 		return task{}, wait
 	}
@@ -125,6 +126,18 @@ func (a *agenda) next(now time.Time) (t task, wait time.Duration) {
 		return t, 0
 	}
 	return t, wait
+}
+
+// notAfter corrects what is remembered if the clock was set back: what is past was not after the present.
+func (a *agenda) notAfter(now time.Time) {
+	for _, past := range []*time.Time{&a.since, &a.latest, &a.began, &a.keysSince} {
+		if past.After(now) {
+			*past = now
+		}
+	}
+	if latest := now.Add(lastRetry); a.notBefore.After(latest) {
+		a.notBefore = latest
+	}
 }
 
 // roundDue is when the next round begins.

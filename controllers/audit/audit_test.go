@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/reports"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
@@ -72,13 +74,13 @@ type memory struct {
 	fail func() error
 }
 
-func (m *memory) Page(_ context.Context, kind Kind, from string) ([]json.RawMessage, string, error) {
+func (m *memory) Page(_ context.Context, kind Kind, from string) ([]pages.Object, string, error) {
 	if m.fail != nil {
 		if err := m.fail(); err != nil {
 			return nil, "", err
 		}
 	}
-	var objects []json.RawMessage
+	var objects []pages.Object
 	for _, key := range slices.SortedFunc(maps.Keys(m.objects), ledger.Key.Compare) {
 		at := key.Namespace + "/" + key.Name
 		if key.Kind != kind.Kind || at <= from {
@@ -87,18 +89,30 @@ func (m *memory) Page(_ context.Context, kind Kind, from string) ([]json.RawMess
 		if len(objects) == 2 {
 			return objects, from, nil
 		}
-		objects, from = append(objects, slices.Clone(m.objects[key])), at
+		objects, from = append(objects, m.object(key)), at
 	}
 	return objects, "", nil
 }
 
-func (m *memory) Get(_ context.Context, _ Kind, key ledger.Key) (json.RawMessage, error) {
+func (m *memory) Get(_ context.Context, _ Kind, key ledger.Key) (*pages.Object, error) {
 	if m.fail != nil {
 		if err := m.fail(); err != nil {
 			return nil, err
 		}
 	}
-	return m.objects[key], nil
+	if _, ok := m.objects[key]; ok {
+		object := m.object(key)
+		return &object, nil
+	}
+	return nil, nil
+}
+
+// object is one as it is read; one without content is too large for that.
+func (m *memory) object(key ledger.Key) pages.Object {
+	if content := m.objects[key]; content != nil {
+		return pages.Object{JSON: slices.Clone(content)}
+	}
+	return pages.Object{Namespace: key.Namespace, Name: key.Name, UID: "1"}
 }
 
 func (m *memory) put(t testing.TB, object metav1.Object, kind string) ledger.Key {
@@ -220,7 +234,7 @@ func (s *scene) lead(t testing.TB) {
 			},
 			Exempt: []string{"kube-system", "virtward-system"},
 		},
-		Stored: s.cluster, Reports: s.shelf, Metrics: measured, InForce: func() []Policy { return PoliciesOf(s.set) },
+		Stored: s.cluster, Reports: s.shelf, Metrics: measured,
 		Audited: func(violations map[string]int, _ time.Time) { s.counted = violations },
 		Tell:    func(f Fresh) { s.events = append(s.events, f.Namespace+"/"+f.Subject.Name+" "+f.String()) },
 		Limit:   ledger.Limits{PerNamespace: 200, PerSource: 20}, Clock: s.clock, Log: logr.Discard(),
@@ -305,6 +319,7 @@ func TestWhatCannotBeJudgedIsAResult(t *testing.T) {
 	s.cluster.objects[ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "text"}] = json.RawMessage(`{"metadata":{"namespace":"prod","name":"text"},"spec":"none"}`)
 	s.cluster.objects[ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "huge"}] = json.RawMessage(
 		`{"metadata":{"namespace":"prod","name":"huge"},"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}}}`)
+	s.cluster.objects[ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "unread"}] = nil
 	s.cluster.vm(t, "unknown", "alone", "9Gi")
 	s.round(t)
 	equal(t, "the report of prod", []string{
@@ -312,6 +327,7 @@ func TestWhatCannotBeJudgedIsAResult(t *testing.T) {
 		"error fails VirtualMachine/fine spec",
 		"error object-readable VirtualMachine/huge spec.template.spec.domain.memory.guest",
 		"error object-readable VirtualMachine/text ",
+		"error object-readable VirtualMachine/unread ",
 	}, s.shelf.told("prod"))
 	equal(t, "the report of a namespace that cannot be read", []string{"error object-readable VirtualMachine/alone "}, s.shelf.told("unknown"))
 	if got := s.shelf.all["unknown"].Results[0].Description; got != "reading namespace unknown: nobody answers" {
@@ -483,4 +499,63 @@ func TestRunAuditsByItself(t *testing.T) {
 		t.Error(err)
 	}
 	equal(t, "violations", map[string]float64{"Deny,cap,high": 1}, s.metric(t, "virtward_policy_violations"))
+}
+
+// What is judged at once has a bound in bytes, and what is found is noted in the order of the objects.
+func TestJudgingIsBoundedByBytes(t *testing.T) {
+	const words = 100 << 10
+	for name, c := range map[string]struct {
+		object string
+		want   int64
+	}{
+		"a small object":              {`{"a":[1,2]}`, 2*bytesPerValue + 11*bytesPerByte + words},
+		"many structs in few bytes":   {`[` + strings.Repeat("{},", 10_000) + `{}]`, 10_002*bytesPerValue + 30_004*bytesPerByte + words},
+		"more than there is room for": {strings.Repeat("x", maxJudging), maxJudging},
+	} {
+		if got := weight([]byte(c.object), words); got != c.want {
+			t.Errorf("%s: %d, not %d", name, got, c.want)
+		}
+	}
+	var noted []string
+	l := &line{all: make([]judged, 4), note: func(j *judged) { noted = append(noted, j.subject.Name) }}
+	for _, i := range []int{2, 0, 3, 1} {
+		l.done(i, judged{subject: ledger.Subject{Key: ledger.Key{Name: strconv.Itoa(i)}}})
+		if i == 0 && !slices.Equal(noted, []string{"0"}) {
+			t.Errorf("after 2 and 0, %v are noted", noted)
+		}
+	}
+	equal(t, "noted", []string{"0", "1", "2", "3"}, noted)
+}
+
+// A clock that jumps neither stops the audit nor makes it audit without a pause.
+func TestAgendaOfAClockThatJumps(t *testing.T) {
+	pace := Pace{Interval: time.Hour, Least: 30 * time.Second, Quiet: 2 * time.Second}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, jump := range map[string]time.Duration{"a day back": -24 * time.Hour, "a year back": -365 * 24 * time.Hour, "a day ahead": 24 * time.Hour, "a year ahead": 365 * 24 * time.Hour} {
+		a := newAgenda(pace)
+		a.ask("it begins", now)
+		at := now.Add(pace.Quiet)
+		if task, _ := a.next(at); !task.round {
+			t.Fatalf("%s: no first round", name)
+		}
+		a.succeeded()
+		at = at.Add(jump)
+		a.ask("something changed", at)
+		rounds, waited := 0, time.Duration(0)
+		for waited < 2*time.Hour {
+			task, wait := a.next(at)
+			if task.round {
+				rounds++
+				a.succeeded()
+				continue
+			}
+			if wait <= 0 || wait > pace.Interval {
+				t.Fatalf("%s: it waits for %s", name, wait)
+			}
+			at, waited = at.Add(wait), waited+wait
+		}
+		if rounds < 2 || rounds > 4 {
+			t.Errorf("%s: %d rounds in two hours", name, rounds)
+		}
+	}
 }

@@ -8,18 +8,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 
-	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/controllers/ledger"
-	"github.com/virtward/virtward/policies"
 )
-
-// Policy is one that is in force.
-type Policy struct {
-	Name string
-	Spec *policyv1alpha1.VirtualMachinePolicySpec
-	// Unauditable tells that it cannot be asked about what exists.
-	Unauditable bool
-}
 
 // Auditor judges everything that exists again and again. Make one with New; only one runs in a cluster, in the leader.
 type Auditor struct {
@@ -51,8 +41,6 @@ type Options struct {
 	// Reports keeps them; nil for none.
 	Reports Reports
 	Metrics *Metrics
-	// InForce are the policies, by name.
-	InForce func() []Policy
 	// Audited is told how many objects violate each policy, and when that was found.
 	Audited func(violations map[string]int, at time.Time)
 	// Tell writes an event on an object that newly violates a policy.
@@ -172,11 +160,9 @@ func (a *Auditor) judge(ctx context.Context, t task) error {
 // nextExpiry is when the next exception ends; zero if none does.
 func (a *Auditor) nextExpiry(now time.Time) time.Time {
 	var next time.Time
-	for _, p := range a.InForce() {
-		for i := range p.Spec.Exceptions {
-			if at := p.Spec.Exceptions[i].Expires; at != nil && at.After(now) && (next.IsZero() || at.Time.Before(next)) {
-				next = at.Time
-			}
+	for _, p := range a.Policies().Policies() {
+		if at := p.NextExpiry(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
 	return next
@@ -187,7 +173,7 @@ const maxEvents = 100
 
 // found notes a fresh violation of a policy, to be told when all else is. In the first round of an auditor everything
 // is fresh: then the Reports say what was known.
-func (a *Auditor) found(f Fresh, _ bool) {
+func (a *Auditor) found(f Fresh) {
 	if !a.complete || f.BuiltIn {
 		return
 	}
@@ -211,14 +197,4 @@ func (a *Auditor) tell() {
 		a.Log.Info("there are more new violations than events for them", "left out", a.dropped)
 	}
 	a.fresh, a.dropped = nil, 0
-}
-
-// PoliciesOf is what the audit needs to know of the policies in force.
-func PoliciesOf(set *policies.Set) []Policy {
-	all := set.Policies()
-	known := make([]Policy, 0, len(all))
-	for _, p := range all {
-		known = append(known, Policy{Name: p.Name(), Spec: p.Spec(), Unauditable: len(p.Unauditable()) > 0})
-	}
-	return known
 }

@@ -24,10 +24,11 @@ func decode[T any](stored []byte, into *T) (err error) {
 			err = fmt.Errorf("reading it failed: %.200v", cause)
 		}
 	}()
-	if err := limits.Object(stored, reflect.TypeFor[T]()); err != nil {
-		return err
+	evaluated, outOfProportion := limits.Evaluated(stored, reflect.TypeFor[T]())
+	if outOfProportion != nil {
+		return outOfProportion
 	}
-	return sigsjson.UnmarshalCaseSensitivePreserveInts(stored, into)
+	return sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
 }
 
 // subject names an object whose content may be of any form.
@@ -47,7 +48,7 @@ func unreadable(err error) ledger.Result {
 	}
 	var named *field.Error
 	if errors.As(err, &named) {
-		result.Field, result.Message = named.Field, shortened(named.ErrorBody())
+		result.Field, result.Message = shortened(named.Field), shortened(named.ErrorBody())
 	}
 	return result
 }

@@ -2,7 +2,6 @@ package audit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,12 +11,14 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"golang.org/x/sync/semaphore"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/mutators"
@@ -57,9 +58,15 @@ type conditions struct {
 	settings *validators.Settings
 	site     *mutators.Site
 
+	// room bounds the memory of the evaluations that are under way.
+	room *semaphore.Weighted
+
 	mu         sync.Mutex
 	namespaces map[string]*surroundings
 }
+
+// EvaluationMemory is what all evaluations of policies that are under way may take together, in bytes.
+const EvaluationMemory = 128 << 20
 
 // surroundings are what the namespace of an object adds.
 type surroundings struct {
@@ -70,7 +77,7 @@ type surroundings struct {
 
 // at are the conditions of a moment.
 func (j *Judge) at(now time.Time) (*conditions, error) {
-	c := &conditions{Judge: j, now: now, facts: j.Facts(), set: j.Policies(), settings: j.Settings(), site: j.Site(), namespaces: map[string]*surroundings{}}
+	c := &conditions{Judge: j, now: now, facts: j.Facts(), set: j.Policies(), settings: j.Settings(), site: j.Site(), room: semaphore.NewWeighted(EvaluationMemory), namespaces: map[string]*surroundings{}}
 	if c.facts == nil {
 		return nil, errors.New("the KubeVirt resource has not been read yet")
 	}
@@ -79,10 +86,16 @@ func (j *Judge) at(now time.Time) (*conditions, error) {
 
 // judge says what is wrong with an object as it is stored. skipped tells that there is nothing to judge. The error is
 // the context's: the audit ends.
-func (c *conditions) judge(ctx context.Context, k Kind, stored json.RawMessage) (subject ledger.Subject, results []ledger.Result, skipped bool, err error) {
-	subject = k.subject(stored)
+func (c *conditions) judge(ctx context.Context, k Kind, object *pages.Object) (subject ledger.Subject, results []ledger.Result, skipped bool, err error) {
+	stored := object.JSON
+	if subject = k.unread(object); stored != nil {
+		subject = k.subject(stored)
+	}
 	if slices.Contains(c.Exempt, subject.Namespace) {
 		return subject, nil, true, nil
+	}
+	if stored == nil {
+		return subject, []ledger.Result{unreadable(errTooLarge)}, false, nil
 	}
 	defer func() {
 		if cause := recover(); cause != nil { // one object never ends the audit of all others
@@ -96,6 +109,11 @@ func (c *conditions) judge(ctx context.Context, k Kind, stored json.RawMessage) 
 	if !ok {
 		return subject, nil, true, nil
 	}
+	weight := policies.Memory(len(stored))
+	if err := c.room.Acquire(ctx, weight); err != nil {
+		return subject, nil, true, err
+	}
+	defer c.room.Release(weight)
 	verdict, err := c.evaluate(ctx, k, subject, in)
 	if ctx.Err() != nil {
 		return subject, nil, true, ctx.Err()
@@ -113,6 +131,7 @@ func (c *conditions) evaluate(ctx context.Context, k Kind, subject ledger.Subjec
 		return nil, err
 	}
 	in.Facts, in.Policies, in.Now = c.facts, c.set, c.now
+	in.Gone = func() bool { return ctx.Err() != nil }
 	in.Site, in.Severities, in.Namespace = around.site, around.severities, around.namespace
 	in.Request = cel.Request{
 		Kind:      metav1.GroupVersionKind(k.GroupVersionKind),
@@ -131,7 +150,10 @@ func (c *conditions) evaluate(ctx context.Context, k Kind, subject ledger.Subjec
 	return c.Pipeline.Evaluate(in)
 }
 
-// around are the surroundings in a namespace, found once in a round.
+// maxSurroundings bounds the namespaces that are remembered: the annotations of each may have 256 kB.
+const maxSurroundings = 32
+
+// around are the surroundings in a namespace, found once for objects that follow each other.
 func (c *conditions) around(ctx context.Context, name string) (*surroundings, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -152,6 +174,9 @@ func (c *conditions) around(ctx context.Context, name string) (*surroundings, er
 	}
 	severities[validators.RuleComplete] = validators.Off // what ran before Virtward came was completed by others
 	found := &surroundings{namespace: namespace, severities: severities, site: c.site.For(labels)}
+	if len(c.namespaces) == maxSurroundings { // objects are listed by namespace: those before are done
+		clear(c.namespaces)
+	}
 	c.namespaces[name] = found
 	return found, nil
 }
@@ -162,7 +187,7 @@ func resultsOf(findings []validators.Finding) []ledger.Result {
 	for i := range findings {
 		f := &findings[i]
 		name, policy := strings.CutPrefix(f.Rule, policies.RulePrefix)
-		r := ledger.Result{Source: ledger.Source{Name: name, BuiltIn: !policy}, Field: f.Error.Field, Message: shortened(f.Text()), Remedy: shortened(f.Remedy)}
+		r := ledger.Result{Source: ledger.Source{Name: name, BuiltIn: !policy}, Field: shortened(f.Error.Field), Message: shortened(f.Text()), Remedy: shortened(f.Remedy)}
 		switch {
 		case policies.IsUndecided(f):
 			r.Outcome = ledger.Error

@@ -10,6 +10,7 @@ import (
 
 	"github.com/virtward/virtward/controllers/ledger"
 	"github.com/virtward/virtward/controllers/reports"
+	"github.com/virtward/virtward/policies"
 )
 
 // Reports is where Reports are kept; see reports.Store.
@@ -25,7 +26,7 @@ func (a *Auditor) publish(ctx context.Context) error {
 	if a.figures.Ended.IsZero() {
 		return nil
 	}
-	inForce := a.InForce()
+	inForce := a.Policies().Policies()
 	err := a.report(ctx, inForce)
 	a.measure(inForce)
 	if err != nil {
@@ -37,20 +38,19 @@ func (a *Auditor) publish(ctx context.Context) error {
 }
 
 // measure sets the metrics and the statuses.
-func (a *Auditor) measure(inForce []Policy) {
+func (a *Auditor) measure(inForce []*policies.Policy) {
 	totals := a.ledger.Totals()
 	figures := a.figures
 	figures.Objects, figures.Foreign = a.ledger.Objects(), len(a.foreign)
 	violations := make(map[string]int, len(inForce))
-	for i := range inForce {
-		p := &inForce[i]
-		total := totals[ledger.Source{Name: p.Name}]
+	for _, p := range inForce {
+		total := totals[ledger.Source{Name: p.Name()}]
 		figures.Policies = append(figures.Policies, PolicyFigure{
-			Name: p.Name, Severity: string(p.Spec.Severity), Enforcement: string(p.Spec.Enforcement),
+			Name: p.Name(), Severity: string(p.Spec().Severity), Enforcement: string(p.Spec().Enforcement),
 			Violating: total.Violating, Undecided: total.Undecided,
 		})
-		if !p.Unauditable {
-			violations[p.Name] = total.Violating
+		if len(p.Unauditable()) == 0 {
+			violations[p.Name()] = total.Violating
 		}
 	}
 	for source, total := range totals {
@@ -78,7 +78,7 @@ func (a *Auditor) findReports(ctx context.Context) {
 
 // report makes the Reports what the ledger says, where the cluster has OpenReports. What fails stays to be done; the
 // others are written all the same.
-func (a *Auditor) report(ctx context.Context, inForce []Policy) error {
+func (a *Auditor) report(ctx context.Context, inForce []*policies.Policy) error {
 	if a.Reports == nil {
 		a.settle(a.ledger.Changed())
 		return nil
@@ -136,14 +136,13 @@ func (a *Auditor) toReport(ctx context.Context, had bool) ([]string, error) {
 	return slices.Compact(namespaces), nil
 }
 
-func (a *Auditor) context(inForce []Policy) *reports.Context {
+func (a *Auditor) context(inForce []*policies.Policy) *reports.Context {
 	c := &reports.Context{About: make(map[string]reports.About, len(inForce)), Limit: a.Limit.PerNamespace, Now: a.Clock.Now()}
-	for i := range inForce {
-		p := &inForce[i]
-		c.About[p.Name] = reports.About{
-			Category: p.Spec.Category, Severity: openreports.ResultSeverity(p.Spec.Severity), Enforcement: string(p.Spec.Enforcement),
+	for _, p := range inForce {
+		c.About[p.Name()] = reports.About{
+			Category: p.Spec().Category, Severity: openreports.ResultSeverity(p.Spec().Severity), Enforcement: string(p.Spec().Enforcement),
 		}
-		if p.Unauditable {
+		if len(p.Unauditable()) > 0 {
 			c.Skipped++
 		}
 	}

@@ -2,25 +2,51 @@ package audit
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/limits"
 	"github.com/virtward/virtward/policies"
 )
 
-// waiting is how many objects per processor are judged at once: some wait for the API server to answer what they
-// refer to.
-const waiting = 2
+// Bounds of what is judged at once.
+const (
+	// waiting is how many objects per processor are: some wait for the API server to answer what they refer to.
+	waiting = 2
+	// maxJudging bounds the estimated memory of all of them together, in bytes. What needs more is judged alone.
+	maxJudging = 64 << 20
+)
+
+// The estimate of the memory that judging an object takes. An empty object of three bytes becomes a struct of about a
+// kilobyte, of which the pipeline and the policies make copies; a text is copied whole.
+const (
+	bytesPerValue = 4 << 10
+	bytesPerByte  = 8
+)
+
+// weight estimates what judging an object takes, in bytes, and never more than there is. words is what its results take
+// at the most.
+func weight(object []byte, words int64) int64 {
+	return min(maxJudging, int64(limits.Brackets(object))*bytesPerValue+int64(len(object))*bytesPerByte+words)
+}
+
+// maxWords is what the results of one object take at the most, in bytes: see Condense.
+func maxWords(bounds ledger.Limits) int64 { return 2 * maxMessage * int64(bounds.PerNamespace) }
 
 // judged is an object and what came of judging it.
 type judged struct {
 	subject ledger.Subject
 	results []ledger.Result
 	skipped bool
+	// done tells that it was judged; takes is what its results may take in memory, in bytes.
+	done  bool
+	takes int64
 }
 
 // Fresh is a violation that an object did not have before.
@@ -42,8 +68,8 @@ func (f *Fresh) String() string {
 }
 
 // round judges everything that exists. Objects that are gone are forgotten at the end; with an error, what was judged
-// so far counts, and nothing is forgotten. found is told of every fresh violation, and whether the object was known.
-func (c *conditions) round(ctx context.Context, stored Stored, into *ledger.Ledger, found func(Fresh, bool)) error {
+// so far counts, and nothing is forgotten. found is told of every fresh violation.
+func (c *conditions) round(ctx context.Context, stored Stored, into *ledger.Ledger, found func(Fresh)) error {
 	into.Begin()
 	for _, kind := range Kinds() {
 		for from, more := "", true; more; {
@@ -64,42 +90,74 @@ func (c *conditions) round(ctx context.Context, stored Stored, into *ledger.Ledg
 	return nil
 }
 
-// page judges objects of a kind side by side, and notes them in their order.
-func (c *conditions) page(ctx context.Context, kind Kind, objects []json.RawMessage, into *ledger.Ledger, found func(Fresh, bool)) error {
-	all := make([]judged, len(objects))
-	group, ctx := errgroup.WithContext(ctx)
+// page judges objects of a kind side by side, and notes them in their order, each as soon as those before are noted. What
+// is in memory is bounded by bytes: of the objects being judged, and of the results that wait for others.
+func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object, into *ledger.Ledger, found func(Fresh)) error {
+	group, judging := errgroup.WithContext(ctx)
 	group.SetLimit(waiting * runtime.GOMAXPROCS(0))
+	room := semaphore.NewWeighted(maxJudging)
+	words := maxWords(into.Limits())
+	line := &line{all: make([]judged, len(objects)), note: func(j *judged) {
+		j.note(into, found)
+		room.Release(j.takes)
+	}}
 	for i := range objects {
+		takes := weight(objects[i].JSON, words)
+		if room.Acquire(judging, takes) != nil {
+			break // one failed, and Wait says why
+		}
 		group.Go(func() (err error) {
-			j := &all[i]
-			j.subject, j.results, j.skipped, err = c.judge(ctx, kind, objects[i])
-			objects[i] = nil // it is as large as all that is known of it is small
+			j := judged{takes: min(takes, words)}
+			defer room.Release(takes - j.takes)
+			j.subject, j.results, j.skipped, err = c.judge(judging, kind, &objects[i])
+			objects[i].JSON = nil // it is as large as all that is known of it is small
+			if err == nil {
+				j.results = into.Limits().Condense(j.results)
+				line.done(i, j)
+			}
 			return err
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	for i := range all {
-		all[i].note(into, found)
+	return ctx.Err()
+}
+
+// line notes what is judged in its order.
+type line struct {
+	note func(*judged)
+
+	mu  sync.Mutex
+	all []judged
+	// next is the first that is not noted.
+	next int
+}
+
+// done notes one, and those behind it that have waited for it.
+func (l *line) done(i int, j judged) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	j.done = true
+	for l.all[i] = j; l.next < len(l.all) && l.all[l.next].done; l.next++ {
+		l.note(&l.all[l.next])
+		l.all[l.next] = judged{}
 	}
-	return nil
 }
 
 // note puts an object into the ledger, or takes it out if there is nothing to judge any more.
-func (j *judged) note(into *ledger.Ledger, found func(Fresh, bool)) {
+func (j *judged) note(into *ledger.Ledger, found func(Fresh)) {
 	if j.skipped {
 		into.Remove(j.subject.Key)
 		return
 	}
-	fresh, known := into.Put(j.subject, j.results)
-	for i := range fresh {
-		found(Fresh{j.subject, fresh[i]}, known)
+	for _, fresh := range into.Put(j.subject, j.results) {
+		found(Fresh{j.subject, fresh})
 	}
 }
 
 // again judges single objects. Those that do not exist are forgotten.
-func (c *conditions) again(ctx context.Context, stored Stored, keys []ledger.Key, into *ledger.Ledger, found func(Fresh, bool)) error {
+func (c *conditions) again(ctx context.Context, stored Stored, keys []ledger.Key, into *ledger.Ledger, found func(Fresh)) error {
 	for _, key := range keys {
 		kind, ok := kindOf(key)
 		if !ok {
@@ -113,7 +171,7 @@ func (c *conditions) again(ctx context.Context, stored Stored, keys []ledger.Key
 			into.Remove(key)
 			continue
 		}
-		if err := c.page(ctx, kind, []json.RawMessage{object}, into, found); err != nil {
+		if err := c.page(ctx, kind, []pages.Object{*object}, into, found); err != nil {
 			return err
 		}
 	}

@@ -3,9 +3,12 @@ package changes
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,15 +18,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
-)
 
-// pageSize is how many objects are asked for at once.
-const pageSize = 500
+	"github.com/virtward/virtward/controllers/pages"
+)
 
 // Watch tells of changes of the objects of one resource.
 type Watch struct {
 	// Client of the metadata of objects.
 	Client metadata.Interface
+	// Pages list the metadata where the API server cannot stream them.
+	Pages Pages
 	// Resource is watched in all namespaces. While there is none, there is nothing to tell.
 	Resource schema.GroupVersionResource
 	// Began is called when the first list is there, of whose objects Changed is not told.
@@ -35,16 +39,7 @@ type Watch struct {
 // Run watches until the context ends.
 func (w *Watch) Run(ctx context.Context) error {
 	lister := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := w.Client.Resource(w.Resource).List(ctx, options)
-			if err != nil {
-				return nil, err
-			}
-			for i := range list.Items {
-				strip(&list.Items[i])
-			}
-			return list, nil
-		},
+		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) { return w.list(ctx) },
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			return w.Client.Resource(w.Resource).Watch(ctx, options)
 		},
@@ -52,14 +47,39 @@ func (w *Watch) Run(ctx context.Context) error {
 	reflector := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lister, w.Client), &metav1.PartialObjectMetadata{}, &sums{watch: w}, cache.ReflectorOptions{
 		Name: w.Resource.String(), MinWatchTimeout: 5 * time.Minute,
 	})
-	reflector.WatchListPageSize = pageSize
 	reflector.RunWithContext(ctx)
 	return nil
 }
 
-// strip forgets what no sum is made of: managed fields are the bulk of the metadata.
-func strip(object *metav1.PartialObjectMetadata) {
-	object.ManagedFields, object.OwnerReferences, object.Finalizers = nil, nil, nil
+// Pages read lists in pages that are bounded by bytes: see pages.Reader.
+type Pages interface {
+	Each(ctx context.Context, list pages.List, found func(pages.Object) error) (version string, err error)
+}
+
+// list is the whole list, condensed object by object.
+func (w *Watch) list(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	version, err := w.Pages.Each(ctx, pages.List{Resource: w.Resource, Form: pages.Metadata}, func(found pages.Object) error {
+		object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name}}
+		if found.JSON != nil { // else it is too large, and judged when something else changes
+			if err := json.Unmarshal(found.JSON, &object); err != nil {
+				return fmt.Errorf("reading the metadata of %s: %w", w.Resource.Resource, err)
+			}
+		}
+		list.Items = append(list.Items, *condensed(&object))
+		return nil
+	})
+	list.ResourceVersion = version
+	return list, err
+}
+
+// condensed is an object of which nothing is kept but its name and its sum, in the place of its generation. What it
+// points at is no part of it: whoever may create objects gives them annotations of 256 kB.
+func condensed(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: strings.Clone(object.Namespace), Name: strings.Clone(object.Name), ResourceVersion: strings.Clone(object.ResourceVersion),
+		Generation: int64(sum(object)), //nolint:gosec // the same bits
+	}}
 }
 
 // sums is where a reflector puts what it sees: a sum of every object. Only the reflector's goroutine uses it.
@@ -68,11 +88,11 @@ type sums struct {
 	known map[types.NamespacedName]uint64
 }
 
-// Transformer makes the reflector forget early what is not needed.
+// Transformer condenses the objects of a list that is streamed, as they come.
 func (s *sums) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-			strip(found)
+			return condensed(found), nil
 		}
 		return object, nil
 	}
@@ -110,12 +130,12 @@ func (s *sums) Delete(object any) error {
 	return nil
 }
 
-// Replace is told of everything that there is.
+// Replace is told of everything that there is, condensed.
 func (s *sums) Replace(objects []any, _ string) error {
 	now := make(map[types.NamespacedName]uint64, len(objects))
 	for _, object := range objects {
 		if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-			now[nameOf(found)] = sum(found)
+			now[nameOf(found)] = uint64(found.Generation) //nolint:gosec // the same bits
 		}
 	}
 	if s.known == nil {

@@ -1,8 +1,11 @@
 package changes
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata/fake"
 
+	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/test/await"
 )
 
@@ -44,6 +48,12 @@ func TestOnlyChangesAreTold(t *testing.T) {
 	}
 	list := func(objects ...any) {
 		t.Helper()
+		for i := range objects {
+			var err error
+			if objects[i], err = s.Transformer()(objects[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := s.Replace(objects, "1"); err != nil {
 			t.Fatal(err)
 		}
@@ -84,6 +94,65 @@ func TestOnlyChangesAreTold(t *testing.T) {
 	}
 }
 
+// listed lists what a fake client has.
+type listed struct {
+	client *fake.FakeMetadataClient
+	bulk   string
+}
+
+func (l *listed) Each(ctx context.Context, list pages.List, found func(pages.Object) error) (string, error) {
+	all, err := l.client.Resource(list.Resource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return "", err
+	}
+	for i := range all.Items {
+		if l.bulk != "" {
+			all.Items[i].Annotations = map[string]string{"bulk": l.bulk}
+		}
+		data, err := json.Marshal(&all.Items[i])
+		if err != nil {
+			return "", err
+		}
+		if err := found(pages.Object{JSON: data}); err != nil {
+			return "", err
+		}
+	}
+	return all.ResourceVersion, found(pages.Object{Namespace: "default", Name: "too-large"})
+}
+
+// Nothing of what an object says is kept, whether the list comes in pages or as a stream.
+func TestOnlySumsAreKept(t *testing.T) {
+	scheme := fake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewSimpleMetadataClient(scheme, runtime.Object(object("a", nil)), object("b", nil))
+	bulk := strings.Repeat("x", 256<<10)
+	w := &Watch{Client: client, Pages: &listed{client, bulk}, Resource: machines}
+	inPages, err := w.list(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &sums{watch: w}
+	if len(inPages.Items) != 3 {
+		t.Fatalf("%d objects, not 3", len(inPages.Items))
+	}
+	for i := range inPages.Items[:2] {
+		big := object(inPages.Items[i].Name, func(o *metav1.PartialObjectMetadata) { o.Annotations = map[string]string{"bulk": bulk} })
+		streamed, err := s.Transformer()(big)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: big.Name, Generation: int64(sum(big))}} //nolint:gosec // the same bits
+		if diff := cmp.Diff(want, streamed); diff != "" {
+			t.Errorf("streamed (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(want, &inPages.Items[i]); diff != "" {
+			t.Errorf("in pages (-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestWatchFollowsTheAPIServer(t *testing.T) {
 	scheme := fake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -93,7 +162,7 @@ func TestWatchFollowsTheAPIServer(t *testing.T) {
 	var mu sync.Mutex
 	told, began := map[string]bool{}, false
 	w := &Watch{
-		Client: client, Resource: machines,
+		Client: client, Pages: &listed{client: client}, Resource: machines,
 		Began:   func() { mu.Lock(); defer mu.Unlock(); began = true },
 		Changed: func(name types.NamespacedName) { mu.Lock(); defer mu.Unlock(); told[name.Name] = true },
 	}

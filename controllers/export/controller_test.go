@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	clientretry "k8s.io/client-go/util/retry"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
@@ -245,10 +246,15 @@ func (c *cluster) drift(t *testing.T) {
 	c.exported(t, "drift")
 	native := c.native(t, "drift")
 	want := native.Spec.DeepCopy()
-	native.Spec.Validations[0].Expression = "true"
-	native.Labels["example.com/team"] = "a"
 	policies := c.client.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	if _, err := policies.Update(t.Context(), native, metav1.UpdateOptions{}); err != nil {
+	err := clientretry.RetryOnConflict(clientretry.DefaultRetry, func() error { // the API server notes in its status what the types are
+		native = c.native(t, "drift")
+		native.Spec.Validations[0].Expression = "true"
+		native.Labels["example.com/team"] = "a"
+		_, err := policies.Update(t.Context(), native, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 	await.Until(t, func() error {

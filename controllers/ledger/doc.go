@@ -5,6 +5,6 @@
 // is new since an object was judged before, and whose words are missing because others went. It is the same whatever
 // the order in which objects were judged.
 //
-// Memory is bounded by the number of objects, a few dozen bytes each, and by Limits for each namespace. The package
-// is pure: no client, no clock. A Ledger is not safe for concurrent use.
+// Memory is bounded by the number of objects, a few dozen bytes each and the same for each source that found something,
+// and by Limits for each namespace and for all of them. The package is pure: no client, no clock. A Ledger is not safe for concurrent use.
 package ledger

@@ -59,20 +59,27 @@ func (h *held) of(key Key, sorted []Result) []Held {
 
 // span is where the results of an object stand in a group.
 func span(group []Held, key Key) (from, to int) {
-	from, found := slices.BinarySearchFunc(group, key, func(h Held, key Key) int {
-		if c := h.Key.Compare(key); c != 0 {
-			return c
-		}
-		return 0
-	})
+	from, found := slices.BinarySearchFunc(group, key, func(h Held, key Key) int { return h.Key.Compare(key) })
 	for to = from; found && to < len(group) && group[to].Key == key; to++ {
 		continue
 	}
 	return from, to
 }
 
+// limit sets how many results are held, and tells whether some were left out for it.
+func (h *held) limit(most int) (fewer bool) {
+	for h.limits.PerNamespace = most; h.total > most; fewer = true {
+		h.drop(h.longest())
+	}
+	return fewer
+}
+
 // add holds a result, or the ones that come before it.
 func (h *held) add(r Held) {
+	if r.Counted {
+		h.cut = true
+		return
+	}
 	group := h.groups[r.Source]
 	at, _ := slices.BinarySearchFunc(group, r, func(a, b Held) int { return a.compare(&b) })
 	if at >= h.limits.PerSource {
@@ -133,14 +140,10 @@ func (l *Ledger) Missing(name string) []Key {
 			perSource[r.tallies[i].source] += r.tallies[i].sum()
 		}
 	}
-	room := shares(l.limits, perSource)
-	short := map[Source]bool{}
+	room := shares(ns.held.limits, perSource)
 	whole := true
 	for source, n := range perSource {
 		whole = whole && room[source] == n
-	}
-	for source, n := range room {
-		short[source] = n > 0
 	}
 	ns.held.cut = !whole
 	missing := map[Key]bool{}
@@ -148,7 +151,7 @@ func (l *Ledger) Missing(name string) []Key {
 		tallies := ns.objects[o].tallies
 		for i := range tallies {
 			source := tallies[i].source
-			if !short[source] {
+			if room[source] == 0 {
 				continue
 			}
 			key := Key{Namespace: name, Kind: o.kind, Name: o.name}
@@ -157,7 +160,6 @@ func (l *Ledger) Missing(name string) []Key {
 				missing[key] = true
 			}
 			room[source] -= wanted
-			short[source] = room[source] > 0
 		}
 	}
 	return slices.SortedFunc(maps.Keys(missing), Key.Compare)

@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -71,6 +72,16 @@ type Result struct {
 	Message string
 	// Remedy is what can be done about it; empty if nobody knows.
 	Remedy string
+	// Counted tells that the result is only counted: its words are left out.
+	Counted bool
+}
+
+func (r *Result) compare(other *Result) int {
+	counted := map[bool]int{true: 1}
+	return cmp.Or(
+		r.Source.compare(other.Source), cmp.Compare(counted[r.Counted], counted[other.Counted]),
+		cmp.Compare(r.Outcome, other.Outcome), cmp.Compare(r.Field, other.Field), cmp.Compare(r.Message, other.Message),
+	)
 }
 
 // Held is a result and the object that it is about.
@@ -92,6 +103,38 @@ type Limits struct {
 	PerNamespace int
 	// PerSource bounds those of one policy in a namespace.
 	PerSource int
+	// Total bounds the results that are held of all namespaces together; 0 for no bound. Where there are too many
+	// namespaces with results for PerNamespace, each of them has the same share.
+	Total int
+}
+
+// share is how many results of a namespace are held where so many namespaces have some. It changes in steps of an
+// eighth, so that not every namespace makes all others give something away.
+func (l Limits) share(namespaces int) int {
+	if l.Total == 0 || namespaces == 0 {
+		return l.PerNamespace
+	}
+	if step := bits.Len(uint(namespaces)) - 4; step > 0 {
+		namespaces = (namespaces + 1<<step - 1) >> step << step
+	}
+	return min(l.PerNamespace, l.Total/namespaces)
+}
+
+// Condense sorts the results of one object, and leaves out the words of those that no Report has room for.
+func (l Limits) Condense(results []Result) []Result {
+	slices.SortFunc(results, func(a, b Result) int { return a.compare(&b) })
+	perSource := map[Source]int{}
+	for i := range results {
+		perSource[results[i].Source]++
+	}
+	room := shares(l, perSource)
+	for i := range results {
+		source := results[i].Source
+		if room[source]--; room[source] < 0 {
+			results[i] = Result{Source: source, Outcome: results[i].Outcome, Counted: true}
+		}
+	}
+	return results
 }
 
 // Sum counts results by their outcomes, and objects without any.
@@ -150,12 +193,17 @@ type Ledger struct {
 	namespaces map[string]*namespace
 	totals     map[Source]Total
 	round      uint32
+	// speaking is how many namespaces have results.
+	speaking int
 }
 
 // New makes a ledger that knows nothing.
 func New(limits Limits) *Ledger {
 	return &Ledger{limits: limits, namespaces: map[string]*namespace{}, totals: map[Source]Total{}}
 }
+
+// Limits are those of the ledger.
+func (l *Ledger) Limits() Limits { return l.limits }
 
 // Begin begins a round in which everything that exists is put. What was there before counts until it is put again or
 // the round ends.
@@ -173,20 +221,18 @@ func (l *Ledger) End() {
 }
 
 // Put notes what was found about an object, in place of what was known of it. Fresh is the first result of each
-// source that found no violation in the object before; known is false if the object is new to the ledger, so that
-// everything is fresh.
-func (l *Ledger) Put(subject Subject, results []Result) (fresh []Result, known bool) {
+// source that found no violation in the object before.
+func (l *Ledger) Put(subject Subject, results []Result) (fresh []Result) {
 	ns := l.namespaces[subject.Namespace]
 	if ns == nil {
 		ns = &namespace{objects: map[object]record{}, held: held{limits: l.limits, groups: map[Source][]Held{}}, changed: true}
+		ns.held.limits.PerNamespace = l.limits.share(l.speaking)
 		l.namespaces[subject.Namespace] = ns
 	}
 	at := object{subject.Kind, subject.Name}
 	before, known := ns.objects[at]
 	sorted := slices.Clone(results)
-	slices.SortFunc(sorted, func(a, b Result) int {
-		return cmp.Or(a.Source.compare(b.Source), cmp.Compare(a.Outcome, b.Outcome), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
-	})
+	slices.SortFunc(sorted, func(a, b Result) int { return a.compare(&b) })
 	after := record{tallies: tallies(sorted), round: l.round}
 	for i := range sorted {
 		first := i == 0 || sorted[i-1].Source != sorted[i].Source
@@ -200,7 +246,7 @@ func (l *Ledger) Put(subject Subject, results []Result) (fresh []Result, known b
 	if ns.held.replace(subject, before.tallies, sorted) || !known || !slices.Equal(before.tallies, after.tallies) {
 		ns.changed = true
 	}
-	return fresh, known
+	return fresh
 }
 
 func violated(tallies []tally, source Source) bool {
@@ -238,8 +284,20 @@ func (l *Ledger) Remove(key Key) {
 	ns.changed = true
 }
 
+// speaks tells whether there are results in a namespace.
+func (ns *namespace) speaks() bool { return ns.sum.Fail+ns.sum.Warn+ns.sum.Error > 0 }
+
 // count adds a record to the sums, or takes it out of them.
 func (l *Ledger) count(ns *namespace, r record, sign int, known bool) {
+	before := ns.speaks()
+	defer func() {
+		switch after := ns.speaks(); {
+		case after && !before:
+			l.spoke(1)
+		case before && !after:
+			l.spoke(-1)
+		}
+	}()
 	if known && len(r.tallies) == 0 {
 		ns.sum.Pass += sign
 	}
@@ -258,6 +316,21 @@ func (l *Ledger) count(ns *namespace, r record, sign int, known bool) {
 		}
 		for o, n := range t.counts {
 			ns.sum.add(Outcome(o), sign*int(n))
+		}
+	}
+}
+
+// spoke notes that one namespace more, or less, has results, and gives each its share.
+func (l *Ledger) spoke(more int) {
+	before := l.limits.share(l.speaking)
+	l.speaking += more
+	share := l.limits.share(l.speaking)
+	if share == before {
+		return
+	}
+	for _, ns := range l.namespaces {
+		if ns.held.limit(share) {
+			ns.changed = true
 		}
 	}
 }

@@ -19,7 +19,7 @@ func of(policy string, outcome Outcome, message string) Result {
 var roomy = Limits{PerNamespace: 200, PerSource: 20}
 
 func put(l *Ledger, name string, results ...Result) []Result {
-	fresh, _ := l.Put(vm(name), results)
+	fresh := l.Put(vm(name), results)
 	return fresh
 }
 
@@ -231,6 +231,79 @@ func TestTheOrderDoesNotMatter(t *testing.T) {
 		}
 		if b.Left+len(b.Results) != b.Sum.Fail+b.Sum.Warn+b.Sum.Error {
 			t.Fatalf("seed %d: %d held and %d left are not all of %+v", seed, len(b.Results), b.Left, b.Sum)
+		}
+	}
+}
+
+// However many namespaces there are, no more is held than the limits say, each namespace has the same share, and the sums
+// are exact.
+func TestAllNamespacesShareTheRoom(t *testing.T) {
+	limits := Limits{PerNamespace: 10, PerSource: 10, Total: 100}
+	for namespaces, share := range map[int]int{5: 10, 10: 10, 12: 8, 20: 5, 21: 4, 96: 1, 101: 0} {
+		l := New(limits)
+		l.Begin()
+		for n := range namespaces {
+			for o := range 4 {
+				subject := Subject{Key: Key{Namespace: fmt.Sprintf("ns-%03d", n), Kind: "VirtualMachine", Name: fmt.Sprint(o)}}
+				l.Put(subject, []Result{of("cap", Fail, "1"), of("cap", Fail, "2"), of("net", Fail, "3")})
+			}
+		}
+		l.Put(Subject{Key: Key{Namespace: "silent", Kind: "VirtualMachine", Name: "a"}}, nil)
+		l.End()
+		total := 0
+		for n := range namespaces {
+			view := l.View(fmt.Sprintf("ns-%03d", n))
+			if len(view.Results) != share || view.Sum.Fail != 12 || view.Left != 12-share {
+				t.Errorf("%d namespaces: one has %d results, %d left out of %d; its share is %d", namespaces, len(view.Results), view.Left, view.Sum.Fail, share)
+			}
+			total += len(view.Results)
+		}
+		if total > limits.Total {
+			t.Errorf("%d namespaces: %d results are held", namespaces, total)
+		}
+		for n := 1; n < namespaces; n++ { // they go, and the last one gets its room back
+			for o := range 4 {
+				l.Remove(Key{Namespace: fmt.Sprintf("ns-%03d", n), Kind: "VirtualMachine", Name: fmt.Sprint(o)})
+			}
+		}
+		for _, key := range l.Missing("ns-000") {
+			l.Put(Subject{Key: key}, []Result{of("cap", Fail, "1"), of("cap", Fail, "2"), of("net", Fail, "3")})
+		}
+		if view := l.View("ns-000"); len(view.Results) != 10 || len(l.Missing("ns-000")) != 0 {
+			t.Errorf("%d namespaces, and one is left: it has %d results", namespaces, len(view.Results))
+		}
+	}
+}
+
+// What an object says at most is what may be held of it, and nothing that a Report would show is left out.
+func TestCondense(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same results every time
+	for range 200 {
+		limits := Limits{PerNamespace: 1 + r.IntN(12), PerSource: 1 + r.IntN(6)}
+		whole, condensed := New(limits), New(limits)
+		for o := range 1 + r.IntN(4) {
+			var results []Result
+			for range r.IntN(30) {
+				results = append(results, of(fmt.Sprintf("policy-%d", r.IntN(5)), Outcome(r.UintN(3)), fmt.Sprint(r.IntN(1000)))) //nolint:gosec // one of three
+			}
+			whole.Put(vm(fmt.Sprint(o)), results)
+			short := limits.Condense(results)
+			words := 0
+			for i := range short {
+				if !short[i].Counted {
+					words++
+				}
+			}
+			if words > limits.PerNamespace {
+				t.Fatalf("%d results are kept in words, with %+v", words, limits)
+			}
+			condensed.Put(vm(fmt.Sprint(o)), short)
+		}
+		if diff := cmp.Diff(whole.View("default"), condensed.View("default")); diff != "" {
+			t.Fatalf("%+v (-whole +condensed):\n%s", limits, diff)
+		}
+		if missing := condensed.Missing("default"); len(missing) != 0 {
+			t.Fatalf("%+v: %v are missing", limits, missing)
 		}
 	}
 }

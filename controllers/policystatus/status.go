@@ -187,10 +187,8 @@ func count(c *inforce.Compiled, counted Counted, before *policyv1alpha1.VirtualM
 func nextExpiry(all []inforce.Compiled, now time.Time) time.Time {
 	var next time.Time
 	for i := range all {
-		for _, e := range all[i].Policy.Spec().Exceptions {
-			if e.Expires != nil && e.Expires.After(now) && (next.IsZero() || e.Expires.Time.Before(next)) {
-				next = e.Expires.Time
-			}
+		if at := all[i].Policy.NextExpiry(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
 		}
 	}
 	return next

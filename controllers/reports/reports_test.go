@@ -2,6 +2,7 @@ package reports
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/pages"
 )
 
 var then = time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
@@ -149,7 +152,31 @@ func store(t *testing.T, refuse func(verb string) error, objects ...client.Objec
 			return c.List(ctx, o, options...)
 		},
 	}).Build()
-	return &Store{Client: c}, written
+	return &Store{Client: c, Pages: listed{c}}, written
+}
+
+// listed lists what a fake client has.
+type listed struct{ client.Client }
+
+func (l listed) Each(ctx context.Context, list pages.List, found func(pages.Object) error) (string, error) {
+	selector, err := labels.Parse(list.LabelSelector)
+	if err != nil {
+		return "", err
+	}
+	all := &openreports.ReportList{}
+	if err := l.List(ctx, all, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return "", err
+	}
+	for i := range all.Items {
+		data, err := json.Marshal(&all.Items[i])
+		if err != nil {
+			return "", err
+		}
+		if err := found(pages.Object{JSON: data}); err != nil {
+			return "", err
+		}
+	}
+	return "", found(pages.Object{Namespace: "other", Name: "too-large"})
 }
 
 func TestPutWritesWhatDiffers(t *testing.T) {

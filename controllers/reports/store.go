@@ -2,9 +2,11 @@ package reports
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,10 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-)
 
-// pageSize is how many Reports are asked for at once; of their contents, nothing.
-const pageSize = 500
+	"github.com/virtward/virtward/controllers/pages"
+)
 
 // ErrForeign says that the name of our Report is taken by somebody else's, which is left alone.
 var ErrForeign = errors.New("the name is taken by a Report that is not Virtward's")
@@ -23,6 +24,14 @@ var ErrForeign = errors.New("the name is taken by a Report that is not Virtward'
 // Store is where Reports are kept: the API server. Its client has no cache, and knows the kinds of OpenReports.
 type Store struct {
 	Client client.Client
+	// Pages list the metadata of Reports, in pages that are bounded by bytes: whoever may write Reports labels them as
+	// ours.
+	Pages Pages
+}
+
+// Pages read lists: see pages.Reader.
+type Pages interface {
+	Each(ctx context.Context, list pages.List, found func(pages.Object) error) (version string, err error)
 }
 
 // Available tells whether the cluster has OpenReports.
@@ -49,21 +58,25 @@ func metadataList() *metav1.PartialObjectMetadataList {
 // Namespaces are those with a Report of ours, sorted.
 func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
 	var names []string
-	for from, more := "", true; more; {
-		list := metadataList()
-		err := s.Client.List(ctx, list, client.MatchingLabels{ManagedByLabel: ManagedBy}, client.Limit(pageSize), client.Continue(from))
-		if absent(err) {
-			return nil, nil
+	list := pages.List{Resource: openreports.SchemeGroupVersion.WithResource("reports"), Form: pages.Metadata, LabelSelector: ManagedByLabel + "=" + ManagedBy}
+	_, err := s.Pages.Each(ctx, list, func(found pages.Object) error {
+		if found.JSON == nil {
+			return nil
 		}
-		if err != nil {
-			return nil, fmt.Errorf("listing Reports: %w", err)
+		var report metav1.PartialObjectMetadata
+		if err := json.Unmarshal(found.JSON, &report); err != nil {
+			return err
 		}
-		for i := range list.Items {
-			if list.Items[i].Name == Name {
-				names = append(names, list.Items[i].Namespace)
-			}
+		if report.Name == Name {
+			names = append(names, strings.Clone(report.Namespace))
 		}
-		from, more = list.Continue, list.Continue != ""
+		return nil
+	})
+	if absent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing Reports: %w", err)
 	}
 	slices.Sort(names)
 	return names, nil

@@ -1,0 +1,129 @@
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtward/virtward/certificates"
+)
+
+// configuration is one of our webhook configurations, of either kind.
+type configuration struct {
+	name, version string
+	// path is that of its webhooks, without a token.
+	path  string
+	hooks []hook
+	patch func(ctx context.Context, body []byte) error
+}
+
+// hook is one of its webhooks.
+type hook struct {
+	name   string
+	client admissionregistrationv1.WebhookClientConfig
+}
+
+// configurations are those that exist.
+func (c *Controller) configurations(ctx context.Context) ([]configuration, error) {
+	var found []configuration
+	written := metav1.PatchOptions{FieldManager: fieldManager}
+	mutating := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	object, err := mutating.Get(ctx, c.Mutating, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		one := configuration{name: c.Mutating, version: object.ResourceVersion, path: c.MutatePath, patch: func(ctx context.Context, body []byte) error {
+			_, err := mutating.Patch(ctx, c.Mutating, types.JSONPatchType, body, written)
+			return err
+		}}
+		for i := range object.Webhooks {
+			one.hooks = append(one.hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
+		}
+		found = append(found, one)
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading webhook configuration %s: %w", c.Mutating, err)
+	}
+	validating := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	checks, err := validating.Get(ctx, c.Validating, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		one := configuration{name: c.Validating, version: checks.ResourceVersion, path: c.ValidatePath, patch: func(ctx context.Context, body []byte) error {
+			_, err := validating.Patch(ctx, c.Validating, types.JSONPatchType, body, written)
+			return err
+		}}
+		for i := range checks.Webhooks {
+			one.hooks = append(one.hooks, hook{checks.Webhooks[i].Name, checks.Webhooks[i].ClientConfig})
+		}
+		found = append(found, one)
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("reading webhook configuration %s: %w", c.Validating, err)
+	}
+	return found, nil
+}
+
+// hasPath tells whether some webhook is called by a path already.
+func hasPath(all []configuration) bool {
+	return slices.ContainsFunc(all, func(c configuration) bool {
+		return slices.ContainsFunc(c.hooks, func(h hook) bool {
+			return h.client.Service != nil && h.client.Service.Path != nil && *h.client.Service.Path != ""
+		})
+	})
+}
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// changes are what the configuration lacks: the CA bundle and the path of its webhooks, and nothing else. A webhook
+// that calls a URL is none of ours.
+func (c configuration) changes(state certificates.State) []operation {
+	bundle := certificates.Bundle(state.Data)
+	if len(bundle) == 0 || len(state.Data[certificates.TokenKey]) == 0 {
+		return nil
+	}
+	var changes []operation
+	for i, h := range c.hooks {
+		if h.client.Service == nil {
+			continue
+		}
+		at := fmt.Sprintf("/webhooks/%d", i)
+		present := ""
+		if h.client.Service.Path != nil {
+			present = *h.client.Service.Path
+		}
+		path := state.Path(c.path, present)
+		if bytes.Equal(h.client.CABundle, bundle) && path == present {
+			continue
+		}
+		changes = append(changes,
+			operation{"test", at + "/name", h.name},
+			operation{"add", at + "/clientConfig/caBundle", bundle},
+			operation{"add", at + "/clientConfig/service/path", path})
+	}
+	return changes
+}
+
+// write writes the bundle and the path together, unless somebody else has written in between.
+func (c configuration) write(ctx context.Context, state certificates.State) error {
+	changes := c.changes(state)
+	if len(changes) == 0 {
+		return nil
+	}
+	body, err := json.Marshal(append([]operation{{"add", "/metadata/resourceVersion", c.version}}, changes...))
+	if err != nil {
+		return err
+	}
+	if err := c.patch(ctx, body); err != nil {
+		return fmt.Errorf("writing webhook configuration %s: %w", c.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,314 @@
+package pages
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+)
+
+// Bounds of a page.
+const (
+	// MaxBytes bounds the JSON of a page, and that of one object in it.
+	MaxBytes = 8 << 20
+	// MaxObjects bounds the objects of a page.
+	MaxObjects = 500
+	// firstObjects is how many are asked for before anything is known of their size.
+	firstObjects = 100
+	// maxSkimmed bounds what is read of one object that is too large, to find out its name.
+	maxSkimmed = 32 << 20
+)
+
+// JSON and Metadata are the forms in which objects are asked for: whole, or nothing but their metadata.
+const (
+	JSON     = "application/json"
+	Metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+)
+
+// List says what is listed: all objects of a resource.
+type List struct {
+	Resource schema.GroupVersionResource
+	// Form is JSON or Metadata.
+	Form string
+	// LabelSelector restricts it; empty for none.
+	LabelSelector string
+}
+
+// Object is one of a page.
+type Object struct {
+	// JSON of the object; nil if it has more than MaxBytes. Then Name and Namespace are known, and UID.
+	JSON            json.RawMessage
+	Namespace, Name string
+	UID             string
+}
+
+// Page is a part of a list.
+type Page struct {
+	Objects []Object
+	// Next is where the next page begins; empty on the last one.
+	Next string
+	// Version is the resource version of the list.
+	Version string
+	// Limit is how many objects of this size fit into the next page.
+	Limit int
+}
+
+// Reader reads pages, one at a time for all of its callers. Make one with NewReader.
+type Reader struct {
+	client rest.Interface
+
+	mu sync.Mutex
+	// buffer is what is read of a page. It is kept, and has MaxBytes at the most.
+	buffer bytes.Buffer
+}
+
+// NewReader makes a client of the cluster's API server.
+func NewReader(config *rest.Config) (*Reader, error) {
+	config = rest.CopyConfig(config)
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // for errors; whoever reads objects decodes them
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making a client: %w", err)
+	}
+	return &Reader{client: client}, nil
+}
+
+// Page reads a part of a list, from its beginning or from where the page before said. limit is that of the page before,
+// or 0. A list that takes so long that the API server has forgotten how it began goes on with what there is now. A
+// resource that does not exist is NotFound.
+func (r *Reader) Page(ctx context.Context, list List, from string, limit int) (*Page, error) {
+	page, err := r.fitting(ctx, list, from, limit)
+	if status := apierrors.APIStatus(nil); apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
+		page, err = r.fitting(ctx, list, status.Status().Continue, limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", list.Resource.Resource, err)
+	}
+	return page, nil
+}
+
+// Each reads a list page by page, and calls found with every object. It returns the resource version of the first page:
+// a watch from there on misses nothing.
+func (r *Reader) Each(ctx context.Context, list List, found func(Object) error) (version string, err error) {
+	limit := 0
+	for from, more := "", true; more; {
+		page, err := r.Page(ctx, list, from, limit)
+		if err != nil {
+			return "", err
+		}
+		if version == "" {
+			version = page.Version
+		}
+		for i := range page.Objects {
+			if err := found(page.Objects[i]); err != nil {
+				return "", err
+			}
+		}
+		if page.Next != "" && page.Next == from {
+			return "", fmt.Errorf("listing %s: a page follows itself", list.Resource.Resource)
+		}
+		from, more, limit = page.Next, page.Next != "", page.Limit
+	}
+	return version, nil
+}
+
+// errLarge says that a page has more than MaxBytes.
+var errLarge = fmt.Errorf("a page has more than %d bytes", MaxBytes)
+
+// fitting asks for fewer objects until they fit. A single one that does not fit is only named.
+func (r *Reader) fitting(ctx context.Context, list List, from string, limit int) (*Page, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if limit <= 0 {
+		limit = firstObjects
+	}
+	for limit = min(limit, MaxObjects); ; limit = max(1, limit/4) {
+		page, err := r.read(ctx, list, from, limit)
+		switch {
+		case err == nil:
+			return page, nil
+		case !errors.Is(err, errLarge):
+			return nil, err
+		case limit == 1:
+			return r.skim(ctx, list, from)
+		}
+	}
+}
+
+// open asks for some objects.
+func (r *Reader) open(ctx context.Context, list List, from string, limit int) (io.ReadCloser, error) {
+	request := r.client.Get().Param("limit", strconv.Itoa(limit)).SetHeader("Accept", list.Form)
+	if from != "" {
+		request.Param("continue", from)
+	}
+	if list.LabelSelector != "" {
+		request.Param("labelSelector", list.LabelSelector)
+	}
+	if list.Resource.Group == "" {
+		return request.AbsPath("/api", list.Resource.Version, list.Resource.Resource).Stream(ctx)
+	}
+	return request.AbsPath("/apis", list.Resource.Group, list.Resource.Version, list.Resource.Resource).Stream(ctx)
+}
+
+func (r *Reader) read(ctx context.Context, list List, from string, limit int) (*Page, error) {
+	body, err := r.open(ctx, list, from, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	if err := r.fill(body); err != nil {
+		return nil, err
+	}
+	var decoded struct {
+		Metadata metav1.ListMeta   `json:"metadata"`
+		Items    []json.RawMessage `json:"items"`
+	}
+	if err := json.Unmarshal(r.buffer.Bytes(), &decoded); err != nil {
+		return nil, err
+	}
+	page := &Page{Objects: make([]Object, len(decoded.Items)), Next: decoded.Metadata.Continue, Version: decoded.Metadata.ResourceVersion}
+	for i := range decoded.Items {
+		page.Objects[i].JSON = decoded.Items[i]
+	}
+	page.Limit = nextLimit(limit, len(page.Objects), r.buffer.Len())
+	return page, nil
+}
+
+// nextLimit is how many objects of the same size fill half of a page, and twice as many as before at the most: those
+// that follow may be larger.
+func nextLimit(limit, objects, size int) int {
+	if objects == 0 || size == 0 {
+		return limit
+	}
+	return max(1, min(MaxObjects, 2*limit, objects*(MaxBytes/2)/size))
+}
+
+// fill reads a body into the buffer, which grows with what has arrived.
+func (r *Reader) fill(body io.Reader) error {
+	r.buffer.Reset()
+	_, err := r.buffer.ReadFrom(io.LimitReader(body, MaxBytes+1))
+	if err == nil && r.buffer.Len() > MaxBytes {
+		err = errLarge
+	}
+	return err
+}
+
+// skim reads a page of one object that is too large, and keeps its name.
+func (r *Reader) skim(ctx context.Context, list List, from string) (*Page, error) {
+	body, err := r.open(ctx, list, from, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	s := skimmer{tokens: json.NewDecoder(io.LimitReader(body, maxSkimmed))}
+	if err := s.value(""); err != nil {
+		return nil, fmt.Errorf("an object has more than %d MiB, and what there is of it cannot be read: %w", MaxBytes>>20, err)
+	}
+	return &Page{
+		Objects: []Object{{
+			Namespace: s.found[".items.metadata.namespace"], Name: s.found[".items.metadata.name"], UID: s.found[".items.metadata.uid"],
+		}},
+		Next: s.found[".metadata.continue"], Version: s.found[".metadata.resourceVersion"], Limit: 1,
+	}, nil
+}
+
+// skimmer reads JSON value by value, and keeps a few short texts by their paths.
+type skimmer struct {
+	tokens *json.Decoder
+	found  map[string]string
+	depth  int
+}
+
+// Depths of a list: from named on, paths are not told apart; from deepest on, nothing is read.
+const (
+	named   = 4
+	deepest = 1000
+)
+
+var errDeep = fmt.Errorf("it is more than %d levels deep", deepest)
+
+func (s *skimmer) value(path string) error {
+	token, err := s.tokens.Token()
+	if err != nil {
+		return err
+	}
+	switch t := token.(type) {
+	case string:
+		if s.keeps(path) {
+			s.found[path] = strings.Clone(t)
+		}
+	case json.Delim:
+		return s.inside(t, path)
+	}
+	return nil
+}
+
+// keeps tells the paths that are looked for.
+func (s *skimmer) keeps(path string) bool {
+	if s.found == nil {
+		s.found = map[string]string{}
+	}
+	switch path {
+	case ".metadata.continue", ".metadata.resourceVersion", ".items.metadata.namespace", ".items.metadata.name", ".items.metadata.uid":
+		return true
+	}
+	return false
+}
+
+// inside reads what is in an object or a list, and its end.
+func (s *skimmer) inside(opened json.Delim, path string) error {
+	if s.depth++; s.depth > deepest {
+		return errDeep
+	}
+	defer func() { s.depth-- }()
+	for s.tokens.More() {
+		below := path // elements of a list have its path
+		if opened == '{' {
+			name, err := s.tokens.Token()
+			if err != nil {
+				return err
+			}
+			if below = ""; s.depth <= named {
+				below = path + "." + fmt.Sprint(name)
+			}
+		}
+		if err := s.value(below); err != nil {
+			return err
+		}
+	}
+	_, err := s.tokens.Token()
+	return err
+}
+
+// Get reads one object; nil if it does not exist.
+func (r *Reader) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string) (*Object, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	body, err := r.client.Get().AbsPath("/apis", resource.Group, resource.Version, "namespaces", namespace, resource.Resource, name).
+		SetHeader("Accept", JSON).Stream(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = body.Close() }() // it was only read
+	switch err := r.fill(body); {
+	case errors.Is(err, errLarge):
+		return &Object{Namespace: namespace, Name: name}, nil
+	case err != nil:
+		return nil, err
+	}
+	return &Object{JSON: bytes.Clone(r.buffer.Bytes())}, nil
+}
