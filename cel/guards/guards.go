@@ -37,6 +37,7 @@ const (
 	KubeVirtHypervisorEffect = "virtward-kubevirt-hypervisor-effect"
 	RuleSettings             = "virtward-rule-settings"
 	Policies                 = "virtward-policies"
+	Accounts                 = "virtward-accounts"
 )
 
 // Objects returns every guard, policies and bindings, in the order of their files.
@@ -150,6 +151,24 @@ type PolicyCase struct {
 
 // PolicyCases returns the table of cases of the guard of the VirtualMachinePolicies.
 func PolicyCases() ([]PolicyCase, error) { return table[PolicyCase]("cases/policies.yaml") }
+
+// AccountCase is one request of an account for a webhook configuration and the answer of its guard. The configurations
+// are mutate.virtward.io, validate.virtward.io and another one of each kind, each with one webhook of that name.
+type AccountCase struct {
+	Name string `json:"name"`
+	// User sends the request, with every right on webhook configurations.
+	User string `json:"user"`
+	// Object is the configuration, as KIND/NAME with kind mutating or validating.
+	Object string `json:"object"`
+	// Patch is the JSON patch that updates it. With create or delete it is created anew, or deleted.
+	Patch []map[string]any `json:"patch,omitempty"`
+	Verb  string           `json:"verb,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// AccountCases returns the table of cases of the guard of our own accounts.
+func AccountCases() ([]AccountCase, error) { return table[AccountCase]("cases/accounts.yaml") }
 
 func table[T any](pattern string) ([]T, error) {
 	var all []T

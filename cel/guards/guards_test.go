@@ -64,6 +64,8 @@ func TestObjects(t *testing.T) {
 		got = append(got, object.GetKind()+" "+object.GetName()+action)
 	}
 	want := []string{
+		"ValidatingAdmissionPolicy virtward-accounts",
+		"ValidatingAdmissionPolicyBinding virtward-accounts of virtward-accounts: Deny",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect of virtward-kubevirt-hypervisor-effect: Warn",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",

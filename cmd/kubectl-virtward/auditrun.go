@@ -42,6 +42,7 @@ type audit struct {
 	// passedOver are notes about documents that are not used.
 	passedOver []string
 	progress   io.Writer
+	line       *progress
 	counter    comparison.Counter
 	warnings   warnings
 	notJudged  int
@@ -50,16 +51,16 @@ type audit struct {
 // gather reads the files, and the cluster if it is asked.
 func (o *auditOptions) gather(ctx context.Context) (*audit, error) {
 	stdin := onlyOnce(o.streams.In)
-	files, err := o.readFiles(stdin)
+	files, err := o.readFiles(ctx, stdin)
 	if err != nil {
 		return nil, err
 	}
-	with, err := o.readWith(stdin)
+	with, err := o.readWith(ctx, stdin)
 	if err != nil {
 		return nil, err
 	}
 	a := &audit{
-		files: slices.Concat(files.subjects, files.pools), ofFiles: len(o.filenames) > 0, assumed: o.assumed(), progress: o.streams.ErrOut,
+		files: slices.Concat(files.subjects, files.pools), ofFiles: len(o.filenames) > 0, assumed: o.assumed(), progress: o.streams.ErrOut, line: newProgress(o.streams.ErrOut),
 		passedOver: slices.Concat(files.notes, with.notes), counter: comparison.Counter{Told: o.told, Unchanged: o.all || len(o.assumed()) == 0},
 	}
 	if o.config.Namespace != nil {
@@ -80,8 +81,8 @@ func (o *auditOptions) gather(ctx context.Context) (*audit, error) {
 }
 
 // readWith reads what is assumed to be applied.
-func (o *auditOptions) readWith(stdin io.Reader) (*sorted, error) {
-	all, err := documents.ReadAll(o.with, o.recursive, stdin)
+func (o *auditOptions) readWith(ctx context.Context, stdin io.Reader) (*sorted, error) {
+	all, err := documents.ReadAll(ctx, o.with, o.recursive, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +176,11 @@ func (a *audit) judgeAll(ctx context.Context) (*comparison.Report, error) {
 			if err := a.judge(ctx, batch); err != nil {
 				return nil, err
 			}
+			for range batch {
+				a.line.step("judged", len(a.files))
+			}
 		}
+		a.line.end()
 	} else {
 		l := &listing{cluster: a.cluster, judge: a.judge, progress: a.progress}
 		if err := l.all(ctx, a.namespace); err != nil {
@@ -228,7 +233,9 @@ func (a *audit) judge(ctx context.Context, batch []documents.Document) error {
 	group.SetLimit(judgedAtOnce)
 	for i := range batch {
 		group.Go(func() error {
-			opinions[i] = a.opinionOn(ctx, batch[i])
+			if ctx.Err() == nil {
+				opinions[i] = a.opinionOn(ctx, batch[i])
+			}
 			return nil
 		})
 	}

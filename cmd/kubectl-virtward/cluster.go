@@ -49,7 +49,11 @@ func connect(flags *genericclioptions.ConfigFlags) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	return &cluster{client: client, objects: platform.NewObjects(client), namespace: namespace}, nil
+	objects, err := platform.NewObjects(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	return &cluster{client: client, objects: objects, namespace: namespace}, nil
 }
 
 // namesCluster refuses to look for a cluster on this machine only because nobody said where it is.

@@ -27,7 +27,7 @@ var clusterResources = map[string]string{
 // populate creates the objects of a file.
 func populate(t *testing.T, client dynamic.Interface, file string) {
 	t.Helper()
-	all, err := documents.ReadAll([]string{file}, false, nil)
+	all, err := documents.ReadAll(t.Context(), []string{file}, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func openDoors(t testing.TB, inForce ...*policies.Policy) doors {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} })
+	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.RememberedStats { return platform.RememberedStats{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,6 @@ func openDoors(t testing.TB, inForce ...*policies.Policy) doors {
 			Settings:        func() *validators.Settings { return nil },
 			NamespaceLabels: func(context.Context, string) (k8slabels.Set, error) { return nil, nil },
 			Policies:        func() *policies.Set { return set },
-			Refused:         func(webhooks.Owner, string) {},
 			Metrics:         metrics, Log: logr.Discard(), Clock: clock.RealClock{},
 		}),
 	}
@@ -292,7 +291,7 @@ func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := documents.ReadAll([]string{file}, false, nil)
+	read, err := documents.ReadAll(t.Context(), []string{file}, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,11 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtward/virtward/cel/guards"
 )
@@ -49,6 +52,7 @@ func (b *breaker) status(ctx context.Context) error {
 	for _, service := range b.unanswered(ctx) {
 		notes = append(notes, "no replica behind Service "+service+" is ready")
 	}
+	notes = append(notes, b.openPorts(ctx)...)
 	for _, note := range notes {
 		if _, err := fmt.Fprintln(b.out, "note: "+note); err != nil {
 			return err
@@ -133,6 +137,36 @@ func (b *breaker) unanswered(ctx context.Context) []string {
 		}
 	}
 	return without
+}
+
+// openPorts says of the webhook's ports which NetworkPolicies open them to every pod. A NetworkPolicy that cannot be read
+// is left out.
+func (b *breaker) openPorts(ctx context.Context) []string {
+	policies := b.client.Resource(networkingv1.SchemeGroupVersion.WithResource("networkpolicies"))
+	var notes []string
+	for _, service := range b.services(ctx) {
+		object, err := policies.Namespace(service[0]).Get(ctx, service[1], metav1.GetOptions{}) // the chart gives both one name
+		if apierrors.IsNotFound(err) {
+			notes = append(notes, fmt.Sprintf("there is no NetworkPolicy %s/%s: every pod may reach the webhook's port", service[0], service[1]))
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		policy := &networkingv1.NetworkPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
+			continue
+		}
+		open := func(rule networkingv1.NetworkPolicyIngressRule) bool {
+			return len(rule.From) == 0 && (len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool {
+				return p.Port == nil || p.Port.StrVal == "webhook" || p.Port.IntVal != 0
+			}))
+		}
+		if slices.ContainsFunc(policy.Spec.Ingress, open) {
+			notes = append(notes, fmt.Sprintf("NetworkPolicy %s/%s lets every pod reach the webhook's port: the chart's value networkPolicy.apiServerCIDRs is empty", service[0], service[1]))
+		}
+	}
+	return notes
 }
 
 // services are namespace and name of the Services that webhooks of Virtward call.

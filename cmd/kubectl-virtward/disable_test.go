@@ -13,10 +13,12 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/dynamic/fake"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -369,6 +371,48 @@ func TestEnableWarns(t *testing.T) {
 			}
 			if got := b.errOut.String(); got != c.want {
 				t.Errorf("it warns\n%q\nnot\n%q", got, c.want)
+			}
+		})
+	}
+}
+
+// status says when every pod may reach the webhook's port.
+func TestStatusTellsOfAnOpenPort(t *testing.T) {
+	const absent = "note: there is no NetworkPolicy virtward-system/virtward-webhook: every pod may reach the webhook's port\n"
+	const open = "note: NetworkPolicy virtward-system/virtward-webhook lets every pod reach the webhook's port: the chart's value networkPolicy.apiServerCIDRs is empty\n"
+	port := func(name string) []networkingv1.NetworkPolicyPort {
+		return []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString(name))}}
+	}
+	servers := []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/24"}}}
+	for name, c := range map[string]struct {
+		rules []networkingv1.NetworkPolicyIngressRule
+		want  string
+	}{
+		"no policy":             {nil, absent},
+		"open to all":           {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook")}}, open},
+		"every port is open":    {[]networkingv1.NetworkPolicyIngressRule{{}}, open},
+		"open to API servers":   {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook"), From: servers}, {Ports: port("metrics")}}, ""},
+		"open to nobody":        {[]networkingv1.NetworkPolicyIngressRule{}, ""},
+		"open by its number":    {[]networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(9443))}}}}, open},
+		"open by a second rule": {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook"), From: servers}, {Ports: port("webhook")}}, open},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var extra []runtime.Object
+			if c.rules != nil {
+				extra = append(extra, &networkingv1.NetworkPolicy{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "virtward-system", Name: "virtward-webhook"}, Spec: networkingv1.NetworkPolicySpec{Ingress: c.rules},
+				})
+			}
+			b := newBench(t, installation(extra...)...)
+			if err := b.status(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, notes, _ := strings.Cut(b.out.String(), "note: ")
+			if notes != "" {
+				notes = "note: " + notes
+			}
+			if notes != c.want {
+				t.Errorf("notes %q, want %q", notes, c.want)
 			}
 		})
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -184,29 +186,40 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	explanations, err := explainAll(ctx, in)
+	format := o.format()
+	done, err := explainAll(ctx, in, format, newProgress(o.streams.ErrOut))
 	if err != nil {
 		return err
 	}
-	o.complain(in, explanations)
-	if err := o.write(in, explanations); err != nil {
+	o.complain(in, done.explanations)
+	if err := o.write(in, done, format); err != nil {
 		return err
 	}
-	return refusalsIn(explanations)
+	return refusalsIn(done.explanations)
 }
 
-func (o *explainOptions) write(in *inputs, explanations []*explanation.Explanation) error {
-	switch o.output {
-	case outputTable:
-		return explanation.WriteTable(o.streams.Out, explanations)
-	case outputJSON:
-		return explanation.WriteJSON(o.streams.Out, explanations)
-	case outputJUnit:
-		return explanation.WriteJUnit(o.streams.Out, explanations)
-	case outputSARIF:
-		return explanation.WriteSARIF(o.streams.Out, explanations, in.world.rules(), version)
+// format is that of an output in which each virtual machine has a text of its own; nil for others.
+func (o *explainOptions) format() *explanation.Format {
+	formats := map[string]func() explanation.Format{outputYAML: explanation.YAML, outputTable: explanation.Tables, outputJSON: explanation.JSON}
+	if of := formats[o.output]; of != nil {
+		format := of()
+		return &format
 	}
-	return explanation.WriteYAML(o.streams.Out, explanations)
+	return nil
+}
+
+func (o *explainOptions) write(in *inputs, done *results, format *explanation.Format) error {
+	out := bufio.NewWriter(o.streams.Out)
+	var err error
+	switch o.output {
+	case outputJUnit:
+		err = explanation.WriteJUnit(out, done.explanations)
+	case outputSARIF:
+		err = explanation.WriteSARIF(out, done.explanations, in.world.rules(), version)
+	default:
+		err = format.Write(out, done.texts)
+	}
+	return errors.Join(err, out.Flush())
 }
 
 // complain tells on standard error what no document says: what was passed over, and what is wrong with the

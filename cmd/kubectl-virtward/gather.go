@@ -22,7 +22,7 @@ import (
 // gather reads the files, and the cluster if it is asked.
 func (o *explainOptions) gather(ctx context.Context, args []string) (*inputs, error) {
 	stdin := onlyOnce(o.streams.In)
-	files, err := o.readFiles(stdin)
+	files, err := o.readFiles(ctx, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func (o *sources) named() string {
 }
 
 // readFiles reads everything but --kubevirt.
-func (o *sources) readFiles(stdin io.Reader) (*sorted, error) {
-	all, err := documents.ReadAll(o.filenames, o.recursive, stdin)
+func (o *sources) readFiles(ctx context.Context, stdin io.Reader) (*sorted, error) {
+	all, err := documents.ReadAll(ctx, o.filenames, o.recursive, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func (o *sources) readFiles(stdin io.Reader) (*sorted, error) {
 	if err != nil {
 		return nil, err
 	}
-	referenced, err := documents.ReadAll(slices.Concat(o.instancetypes, o.preferences), o.recursive, stdin)
+	referenced, err := documents.ReadAll(ctx, slices.Concat(o.instancetypes, o.preferences), o.recursive, stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func (o *sources) readFiles(stdin io.Reader) (*sorted, error) {
 // none of these they are KubeVirt's own defaults.
 func (o *sources) facts(ctx context.Context, found []documents.Document, cluster *cluster, stdin io.Reader) (*platform.Facts, error) {
 	if o.kubevirt != "" {
-		given, err := documents.ReadAll([]string{o.kubevirt}, false, stdin)
+		given, err := documents.ReadAll(ctx, []string{o.kubevirt}, false, stdin)
 		if err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/cmd/kubectl-virtward/explanation"
 	"github.com/virtward/virtward/documents"
 	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/parallel"
 )
 
 // defaultNamespace is where objects are that name no namespace, when no cluster is asked.
@@ -140,19 +141,39 @@ func checkVersion(kind schema.GroupVersionKind) error {
 	return fmt.Errorf("apiVersion: %s is not a version that KubeVirt serves %s in: use %s", kind.GroupVersion(), kind.Kind, v1.GroupVersion)
 }
 
-// explainAll evaluates the subjects in their order.
-func explainAll(ctx context.Context, in *inputs) ([]*explanation.Explanation, error) {
-	explanations := make([]*explanation.Explanation, 0, len(in.subjects))
-	for _, s := range in.subjects {
-		verdict, warnings, err := in.world.judge(ctx, s)
-		if err == nil {
-			var e *explanation.Explanation
-			if e, err = explanation.New(s, in.world.facts, verdict, warnings); err == nil {
-				explanations = append(explanations, e)
-				continue
-			}
+// results are explanations in the order of their subjects, as far as they are kept: the texts hold all the rest.
+type results struct {
+	explanations []*explanation.Explanation
+	// texts are those of the format; nil if there is none.
+	texts [][]byte
+}
+
+// explainAll evaluates the subjects, some at once, and makes a text of each. What each is made of is forgotten then. The
+// error is that of the first subject that has one.
+func explainAll(ctx context.Context, in *inputs, format *explanation.Format, progress *progress) (*results, error) {
+	count := len(in.subjects)
+	done := &results{explanations: make([]*explanation.Explanation, count), texts: make([][]byte, count)}
+	err := parallel.Each(ctx, count, func(i int) (err error) {
+		s := in.subjects[i]
+		defer progress.step("explained", count)
+		if done.explanations[i], err = in.world.explain(ctx, s); err == nil && format != nil {
+			done.texts[i], err = format.Text(done.explanations[i], i == 0, count == 1)
 		}
-		return nil, fmt.Errorf("%s: %s %s: %w", s.Location(), s.Object.GetKind(), s.Object.GetName(), err)
+		if err != nil {
+			return fmt.Errorf("%s: %s %s: %w", s.Location(), s.Object.GetKind(), s.Object.GetName(), err)
+		}
+		done.explanations[i].Forget()
+		in.subjects[i] = documents.Document{}
+		return nil
+	})
+	progress.end()
+	return done, err
+}
+
+func (w *world) explain(ctx context.Context, s documents.Document) (*explanation.Explanation, error) {
+	verdict, warnings, err := w.judge(ctx, s)
+	if err != nil {
+		return nil, err
 	}
-	return explanations, nil
+	return explanation.New(s, w.facts, verdict, warnings)
 }

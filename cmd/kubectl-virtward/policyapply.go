@@ -104,7 +104,7 @@ func (o *policyApplyOptions) validateApply(cmd *cobra.Command) error {
 
 // runApply applies the policies of the files.
 func (o *policyApplyOptions) runApply(ctx context.Context) error {
-	all, err := documents.ReadAll(o.filenames, o.recursive, onlyOnce(o.streams.In))
+	all, err := documents.ReadAll(ctx, o.filenames, o.recursive, onlyOnce(o.streams.In))
 	if err != nil {
 		return err
 	}

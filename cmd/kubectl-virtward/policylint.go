@@ -73,14 +73,14 @@ func (o *policyLintOptions) lint(paths []string) error {
 	}
 	read := suites.LoadPolicies(disk{}, paths...)
 	problems := judge.Lint(read)
-	if len(read.All()) == 0 && len(problems) == 0 {
+	if read.Len() == 0 && len(problems) == 0 {
 		return usage("%s: no policy was found", strings.Join(paths, ", "))
 	}
 	if err := o.write(o.streams.Out, problems); err != nil {
 		return err
 	}
 	if o.output == outputTable && len(problems) == 0 {
-		fmt.Fprintln(o.streams.Out, counted(len(read.All()), "policy is", "policies are")+" in order")
+		fmt.Fprintln(o.streams.Out, counted(read.Len(), "policy is", "policies are")+" in order")
 	}
 	warnings := 0
 	for i := range problems {
@@ -118,19 +118,18 @@ func (o *policyLintOptions) write(w io.Writer, problems []suites.Problem) error 
 
 func lintSARIF(w io.Writer, problems []suites.Problem) error {
 	var rules validators.Table
-	remedies := map[string]string{}
 	for _, rule := range suites.LintRules() {
 		known := validators.Rule{ID: rule.ID, Title: rule.Title, Remedy: rule.Remedy, Severity: validators.Deny}
 		if rule.Warning {
 			known.Severity = validators.Warn
 		}
-		rules, remedies[rule.ID] = append(rules, known), rule.Remedy
+		rules = append(rules, known)
 	}
 	report := sarif.NewReport(rules, version)
 	for i := range problems {
 		p := &problems[i]
 		found := sarif.Result{
-			Rule: p.Rule, Remedy: remedies[p.Rule], Severity: validators.Deny, Text: oneLine(p.Text()), Name: oneLine(p.File + " " + p.Field),
+			Rule: p.Rule, Severity: validators.Deny, Text: oneLine(p.Text()), Name: oneLine(p.File + " " + p.Field),
 			File: p.File, Line: max(p.Line, 1), Column: max(p.Column, 1),
 		}
 		if p.Warning {

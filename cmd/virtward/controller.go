@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"time"
 
@@ -31,8 +32,8 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/changes"
-	"github.com/virtward/virtward/controllers/export"
 	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/policystatus"
 	"github.com/virtward/virtward/controllers/reports"
 	"github.com/virtward/virtward/effective"
@@ -47,8 +48,13 @@ const reasonViolation = "PolicyViolation"
 // controllerLease is the Lease that the replica holds which leads.
 const controllerLease = "virtward-controller"
 
-// mostResults bounds --audit-max-results: a Report must fit into etcd.
-const mostResults = 500
+// Bounds of the results of the audit that are kept in words.
+const (
+	// mostResults bounds --audit-max-results: a Report must fit into etcd.
+	mostResults = 500
+	// mostHeld bounds those of all namespaces together, of 1.5 kB each at the most.
+	mostHeld = 1 << 16
+)
 
 // controllerOptions are the flags of `virtward controller`.
 type controllerOptions struct {
@@ -62,20 +68,21 @@ type controllerOptions struct {
 	mshvCPUModel     string
 	paramsNamespaces []string
 
-	pace     audit.Pace
-	reports  bool
-	export   bool
-	limit    ledger.Limits
-	leaseFor time.Duration
+	pace         audit.Pace
+	reports      bool
+	certificates certificateOptions
+	limit        ledger.Limits
+	leaseFor     time.Duration
 }
 
 func controllerCommand() *cobra.Command {
 	o := &controllerOptions{}
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Audit what exists, and keep the statuses of policies",
+		Short: "Audit what exists, keep the statuses of policies and the certificates of the webhooks",
 		Long: `Judges every virtual machine, instance and pool that exists by the policies in force, and writes what it
-finds as reports, metrics and events, and into the statuses of the policies. It reads the cluster with the kubeconfig
+finds as reports, metrics and events, and into the statuses of the policies. With --cert-secret it also keeps the
+certificates of the webhooks. It reads the cluster with the kubeconfig
 in $KUBECONFIG, or as the service account of its pod. Of several replicas, one works.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -91,14 +98,14 @@ func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
-	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, and about which exported policies are not asked, besides kube-system and that of --namespace: those that the webhooks do not see")
+	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, besides kube-system and that of --namespace: those that the webhooks do not see")
 	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none, as of the webhook")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as of the webhook")
 	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of everything")
 	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of everything, however often policies and instancetypes change")
 	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "how long nothing more may change before it is audited")
-	flags.BoolVar(&o.export, "export", true, "keep a ValidatingAdmissionPolicy of each policy that asks for it by exportTo")
+	o.certificates.addFlags(flags)
 	flags.BoolVar(&o.reports, "reports", true, "write a Report of each namespace, in clusters that have OpenReports")
 	flags.IntVar(&o.limit.PerNamespace, "audit-max-results", 200, fmt.Sprintf("most results in the Report of a namespace, at most %d; its summary counts them all", mostResults))
 	flags.IntVar(&o.limit.PerSource, "audit-max-results-per-policy", 20, "most results of one policy in the Report of a namespace")
@@ -119,6 +126,8 @@ func (o *controllerOptions) validate() error {
 		return fmt.Errorf("--audit-max-results is %d: it must be within 1 and %d", o.limit.PerNamespace, mostResults)
 	case o.limit.PerSource < 1:
 		return fmt.Errorf("--audit-max-results-per-policy is %d: it must be 1 or more", o.limit.PerSource)
+	case o.certificates.settle < 0:
+		return fmt.Errorf("--rotation-settle is %s: it may not be negative", o.certificates.settle)
 	case o.leaseFor < 3*time.Second:
 		return fmt.Errorf("--lease-duration is %s: it must be three seconds or longer", o.leaseFor)
 	}
@@ -154,8 +163,8 @@ func (o *controllerOptions) manager(config *rest.Config) (manager.Manager, error
 	renew, retry := o.leaseFor*2/3, o.leaseFor*2/15
 	return ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
-		HealthProbeBindAddress:        o.healthAddress,
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		HealthProbeBindAddress:        "0", // the ports are served by servers of our own, whose connections are bounded
+		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		LeaderElection:                true,
 		LeaderElectionID:              controllerLease,
 		LeaderElectionNamespace:       o.namespace,
@@ -180,25 +189,32 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err != nil {
 		return err
 	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("making a client: %w", err)
+	}
+	events := newEvents(typed.CoreV1())
+	if err := mgr.Add(everywhere(events.Run)); err != nil {
+		return err
+	}
 	statuses := policystatus.New(policystatus.Options{
 		Client: world.client, Policies: world.policies.Compiled, Clock: clock.RealClock{}, Log: log.WithName("status"),
 		Tell: func(policy *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
-			world.refusals.recorder.Event(&corev1.ObjectReference{
+			events.recorder.Event(&corev1.ObjectReference{
 				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy", Name: policy.Name, UID: policy.UID,
 			}, kind, reason, shortEvent(message))
 		},
 	})
-	auditor, err := o.auditor(mgr, config, world, effective.NewPipeline(registry), statuses, log.WithName("audit"))
+	reader, err := pages.NewReader(config)
 	if err != nil {
 		return err
 	}
-	exports, err := o.exports(config, world, log.WithName("export"))
+	auditor, err := o.auditor(mgr, config, reader, world, events, effective.NewPipeline(registry), statuses, log.WithName("audit"))
 	if err != nil {
 		return err
 	}
 	world.changed = func(what string) {
 		auditor.Ask("the " + what + " changed")
-		exports.Changed()
 		if what == "policies" {
 			statuses.Changed()
 		}
@@ -206,37 +222,30 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err := world.addTo(mgr); err != nil {
 		return err
 	}
-	if err := o.addWatches(mgr, config, auditor); err != nil {
+	if err := o.addWatches(mgr, config, reader, auditor); err != nil {
 		return err
 	}
-	running := []func(context.Context) error{statuses.Run, auditor.Run}
-	if o.export {
-		running = append(running, exports.Run)
-	}
-	for _, run := range running {
-		if err := mgr.Add(manager.RunnableFunc(whenReady(world, run))); err != nil {
+	for _, run := range []func(context.Context) error{statuses.Run, auditor.Run} {
+		if err := mgr.Add(manager.RunnableFunc(whenReady(world.ready(), run))); err != nil {
 			return err
 		}
 	}
-	return addChecks(mgr, world.ready())
-}
-
-// exports keeps the native forms of policies.
-func (o *controllerOptions) exports(config *rest.Config, world *world, log logr.Logger) (*export.Controller, error) {
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+	// Without certificates the webhooks do not serve, so this waits for nothing else.
+	if err := o.certificates.addTo(mgr, typed, o.namespace, log.WithName("certificates")); err != nil {
+		return err
 	}
-	return export.New(export.Options{
-		Client: typed, Dynamic: world.client, Policies: world.policies.Compiled, Facts: world.facts.Facts,
-		Namespace: o.namespace, Exempt: o.exempt, Clock: clock.RealClock{}, Log: log,
-	})
+	p, err := newPorts(log.WithName("ports"))
+	if err != nil {
+		return err
+	}
+	maps.Copy(p.ready, world.ready())
+	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }
 
-// whenReady runs something once everything is known of the world that it needs.
-func whenReady(w *world, run func(context.Context) error) func(context.Context) error {
+// whenReady runs something once all conditions hold.
+func whenReady(conditions map[string]func() error, run func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		for _, ready := range w.ready() {
+		for _, ready := range conditions {
 			for ready() != nil {
 				select {
 				case <-ctx.Done():
@@ -249,36 +258,33 @@ func whenReady(w *world, run func(context.Context) error) func(context.Context) 
 	}
 }
 
-func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, world *world, pipeline *effective.Pipeline, statuses *policystatus.Controller, log logr.Logger) (*audit.Auditor, error) {
+func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, world *world, events *events, pipeline *effective.Pipeline, statuses *policystatus.Controller, log logr.Logger) (*audit.Auditor, error) {
 	measured, err := audit.NewMetrics(metrics.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
-	}
-	stored, err := audit.NewAPI(config)
-	if err != nil {
-		return nil, err
 	}
 	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
+	limits := o.limit
+	limits.Total = mostHeld
 	options := audit.Options{
 		Judge: &audit.Judge{
 			Pipeline: pipeline, Facts: world.facts.Facts, Objects: world.objects, Policies: world.policies.Current,
 			Settings: world.settings.Current, Site: world.defaults.Current, Namespace: world.namespaces.Namespace,
 			Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
 		},
-		Stored: stored, Metrics: measured, Pace: o.pace, Limit: o.limit, Clock: clock.RealClock{}, Log: log,
-		InForce: func() []audit.Policy { return audit.PoliciesOf(world.policies.Current()) },
+		Stored: audit.NewAPI(reader), Metrics: measured, Pace: o.pace, Limit: limits, Clock: clock.RealClock{}, Log: log,
 		Audited: statuses.Audited,
 		Tell: func(f audit.Fresh) {
-			world.refusals.recorder.Event(&corev1.ObjectReference{
+			events.recorder.Event(&corev1.ObjectReference{
 				APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Subject.Name, UID: f.UID,
 			}, corev1.EventTypeWarning, reasonViolation, shortEvent(f.String()))
 		},
 	}
 	if o.reports {
-		options.Reports = &reports.Store{Client: direct}
+		options.Reports = &reports.Store{Client: direct, Pages: reader}
 	}
 	return audit.New(options), nil
 }
@@ -293,7 +299,7 @@ func shortEvent(message string) string {
 }
 
 // addWatches asks for the audit of what changes.
-func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config, auditor *audit.Auditor) error {
+func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config, reader *pages.Reader, auditor *audit.Auditor) error {
 	light, err := metadata.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
@@ -314,7 +320,7 @@ func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config,
 	}
 	for i := range watches {
 		w := &watches[i]
-		w.Client = light
+		w.Client, w.Pages = light, reader
 		w.Began = func() { auditor.Ask("the watch of " + w.Resource.Resource + " began") }
 		if err := mgr.Add(manager.RunnableFunc(w.Run)); err != nil {
 			return err

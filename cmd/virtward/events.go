@@ -7,38 +7,26 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
-
-	"github.com/virtward/virtward/webhooks"
 )
 
-// The event on an object whose virtual machine instance is refused.
-const reasonRefused = "Refused"
-
-// refusals writes events until its context ends. Repetitions are counted in one event, and one object gets no
-// more than a few in a short time: virt-controller tries again and again. This is the recorder of the core API:
-// that of events.k8s.io takes events with different texts for one, and so would keep the first cause for good.
-type refusals struct {
+// events writes the events of the controller until its context ends. Repetitions are counted in one event, and one
+// object gets no more than a few in a short time. This is the recorder of the core API: that of events.k8s.io takes
+// events with different texts for one, and so would keep the first text for good.
+type events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
 }
 
-func newRefusals(events typedcorev1.EventsGetter) *refusals {
-	r := &refusals{broadcaster: record.NewBroadcaster()}
-	r.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: events.Events("")})
-	r.recorder = r.broadcaster.NewRecorder(clientgoscheme.Scheme, corev1.EventSource{Component: "virtward"})
-	return r
+func newEvents(getter typedcorev1.EventsGetter) *events {
+	e := &events{broadcaster: record.NewBroadcaster()}
+	e.broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: getter.Events("")})
+	e.recorder = e.broadcaster.NewRecorder(clientgoscheme.Scheme, corev1.EventSource{Component: "virtward"})
+	return e
 }
 
 // Run ends the writing of events when the context ends.
-func (r *refusals) Run(ctx context.Context) error {
+func (e *events) Run(ctx context.Context) error {
 	<-ctx.Done()
-	r.broadcaster.Shutdown()
+	e.broadcaster.Shutdown()
 	return nil
-}
-
-// tell writes an event on the owner of what was refused; it does not wait for it.
-func (r *refusals) tell(owner webhooks.Owner, message string) {
-	r.recorder.Event(&corev1.ObjectReference{
-		APIVersion: owner.APIVersion, Kind: owner.Kind, Namespace: owner.Namespace, Name: owner.Name, UID: owner.UID,
-	}, corev1.EventTypeWarning, reasonRefused, message)
 }

@@ -53,6 +53,9 @@ func (l *logging) begin() (logr.Logger, *rest.Config, error) {
 	}
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client")) // client-go's own words, in the same form
+	if err := limitMemory(); err != nil {
+		return log, nil, err
+	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
 		return log, nil, fmt.Errorf("finding the cluster: %w", err)

@@ -2,20 +2,19 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -25,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
@@ -51,8 +49,10 @@ type webhookOptions struct {
 	certificates         string
 	certDir              string
 	certSecret           string
-	serviceName          string
+	tokensFile           string
 	mutating, validating []string
+	clientCA             string
+	clientNames          []string
 
 	rolloutStrategy  string
 	mshvCPUModel     string
@@ -81,12 +81,14 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
-	flags.StringVar(&o.certificates, "cert-provider", certificatesSelf, "where the serving certificate comes from: self (made and rotated here, kept in a Secret) or files (in --cert-dir, as with cert-manager)")
-	flags.StringVar(&o.certDir, "cert-dir", "/tmp/virtward-certificates", "directory of the serving certificate")
-	flags.StringVar(&o.certSecret, "cert-secret", "virtward-webhook-cert", "Secret that holds the serving certificate and its CA, with --cert-provider=self")
-	flags.StringVar(&o.serviceName, "service-name", "virtward-webhook", "Service through which the API server calls the webhooks")
-	flags.StringSliceVar(&o.mutating, "mutating-webhook-configuration", nil, "MutatingWebhookConfigurations that must trust the certificate before this is ready; with --cert-provider=self their CA bundle is kept in step")
+	flags.StringVar(&o.certificates, "cert-provider", certificatesSelf, "where the serving certificate comes from: self (a Secret that the controller fills) or files (in --cert-dir, as with cert-manager)")
+	flags.StringVar(&o.certDir, "cert-dir", "/tmp/virtward-certificates", "directory of the serving certificate, with --cert-provider=files")
+	flags.StringVar(&o.certSecret, "cert-secret", "virtward-webhook-cert", "Secret that holds the serving certificate and the tokens of the paths, with --cert-provider=self")
+	flags.StringVar(&o.tokensFile, "path-tokens-file", "", "file of the tokens that the paths of the webhooks may carry, one a line, with --cert-provider=files; without one the paths carry none")
+	flags.StringSliceVar(&o.mutating, "mutating-webhook-configuration", nil, "MutatingWebhookConfigurations that must trust the certificate before this is ready")
 	flags.StringSliceVar(&o.validating, "validating-webhook-configuration", nil, "ValidatingWebhookConfigurations, likewise")
+	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA that must have signed the certificate of every caller of the webhooks; without one, callers need none")
+	flags.StringSliceVar(&o.clientNames, "client-name", nil, "common names of callers' certificates that are accepted, with --client-ca-file; by default all")
 	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none: LiveUpdate or Stage; KubeVirt's own default is LiveUpdate")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model, none to leave it to the cluster, or auto: "+platform.SeedCPUModel+" where KubeVirt names the hypervisor mshv, none where it names it hyperv-direct")
@@ -100,6 +102,8 @@ func (o *webhookOptions) validate() error {
 		return fmt.Errorf("--cert-provider is %q: it must be %s or %s", o.certificates, certificatesSelf, certificatesFiles)
 	case !slices.Contains([]string{"", string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}, o.rolloutStrategy):
 		return fmt.Errorf("--rollout-strategy is %q: it must be LiveUpdate, Stage or empty", o.rolloutStrategy)
+	case len(o.clientNames) > 0 && o.clientCA == "":
+		return errors.New("--client-name is set, and --client-ca-file is not: without a CA no name can be verified")
 	case o.port < 1 || o.port > 65535:
 		return fmt.Errorf("--webhook-port is %d: it must be within 1 and 65535", o.port)
 	}
@@ -114,88 +118,89 @@ func (o *webhookOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	certificate := &webhooks.Certificate{}
-	mgr, err := o.manager(config, certificate)
+	mgr, err := o.manager(config)
 	if err != nil {
 		return err
 	}
-	if err := o.addCertificates(mgr, config, certificate, log.WithName("certificates")); err != nil {
+	p, err := newPorts(log.WithName("ports"))
+	if err != nil {
+		return err
+	}
+	if err := o.addCertificates(mgr, config, p, log.WithName("certificates")); err != nil {
 		return err
 	}
 	log.Info("starting", "version", version, "namespace", o.namespace, "port", o.port)
-	if err := o.addWebhooks(mgr, config, certificate, log); err != nil {
+	handlers, err := o.addWebhooks(mgr, config, p, log)
+	if err != nil {
+		return err
+	}
+	if err := o.addPorts(mgr, p, handlers); err != nil {
 		return err
 	}
 	return mgr.Start(ctx)
 }
 
-func (o *webhookOptions) manager(config *rest.Config, certificate *webhooks.Certificate) (manager.Manager, error) {
+func (o *webhookOptions) manager(config *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	if err := clientgoscheme.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
 	grace := 25 * time.Second
 	return ctrl.NewManager(config, ctrl.Options{
-		Scheme:                  scheme,
-		HealthProbeBindAddress:  o.healthAddress,
-		Metrics:                 metricsserver.Options{BindAddress: o.metricsAddress},
+		Scheme: scheme,
+		// The ports are served by servers of our own, whose connections are bounded.
+		HealthProbeBindAddress:  "0",
+		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: &grace,
-		WebhookServer: webhook.NewServer(webhook.Options{
-			Port: o.port,
-			TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-				c.MinVersion = tls.VersionTLS12
-				c.GetCertificate = certificate.GetCertificate
-			}},
-		}),
 	})
 }
 
-func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Config, certificate *webhooks.Certificate, log logr.Logger) error {
+// addCertificates follows the certificate and the tokens of the paths.
+func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Config, p *ports, log logr.Logger) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	trust := &webhooks.Trust{Certificate: certificate, Client: client, Mutating: o.mutating, Validating: o.validating, Clock: clock.RealClock{}}
-	if err := mgr.AddReadyzCheck("trust", func(r *http.Request) error { return trust.Ready(r.Context()) }); err != nil {
-		return err
+	trust := &webhooks.Trust{Certificate: p.certificate, Client: client, Mutating: o.mutating, Validating: o.validating, Clock: clock.RealClock{}}
+	p.ready["trust"] = func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		defer cancel()
+		return trust.Ready(ctx)
 	}
+	p.ready["certificate"] = p.certificate.Ready
 	if o.certificates == certificatesFiles {
-		files := &webhooks.FileSource{Certificate: certificate, Dir: o.certDir, Log: log, Retry: time.Second}
-		return mgr.Add(manager.RunnableFunc(files.Run))
+		tokens, err := readTokens(o.tokensFile)
+		if err != nil {
+			return err
+		}
+		p.tokens.Set(tokens...)
+		files := &webhooks.FileSource{Certificate: p.certificate, Dir: o.certDir, Log: log, Retry: time.Second}
+		return mgr.Add(everywhere(files.Run))
 	}
-	secret := &webhooks.SecretSource{Certificate: certificate, Client: client, Namespace: o.namespace, Name: o.certSecret, Dir: o.certDir, Log: log}
-	if err := mgr.Add(manager.RunnableFunc(secret.Run)); err != nil {
-		return err
-	}
-	var kept []rotator.WebhookInfo
-	for _, name := range o.mutating {
-		kept = append(kept, rotator.WebhookInfo{Name: name, Type: rotator.Mutating})
-	}
-	for _, name := range o.validating {
-		kept = append(kept, rotator.WebhookInfo{Name: name, Type: rotator.Validating})
-	}
-	host := o.serviceName + "." + o.namespace + ".svc"
-	err = rotator.AddRotator(mgr, &rotator.CertRotator{
-		SecretKey:      types.NamespacedName{Namespace: o.namespace, Name: o.certSecret},
-		CertDir:        o.certDir,
-		CAName:         "virtward-ca",
-		CAOrganization: "virtward",
-		DNSName:        host,
-		ExtraDNSNames:  []string{host + ".cluster.local"},
-		IsReady:        make(chan struct{}),
-		Webhooks:       kept,
-		FieldOwner:     "virtward-certificates",
-	})
-	if err != nil {
-		return fmt.Errorf("setting up the rotation of certificates: %w", err)
-	}
-	return nil
+	secret := &webhooks.SecretSource{Certificate: p.certificate, Tokens: p.tokens, Client: client, Namespace: o.namespace, Name: o.certSecret, Log: log}
+	return mgr.Add(everywhere(secret.Run))
 }
 
-func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, certificate *webhooks.Certificate, log logr.Logger) error {
+// readTokens reads the tokens of the paths, one a line. Without a file the paths carry none.
+func readTokens(file string) ([]string, error) {
+	if file == "" {
+		return []string{""}, nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("reading the tokens of the paths: %w", err)
+	}
+	tokens := strings.Fields(string(content))
+	if len(tokens) == 0 {
+		return nil, fmt.Errorf("reading the tokens of the paths: %s holds none", file)
+	}
+	return tokens, nil
+}
+
+func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p *ports, log logr.Logger) (map[string]http.Handler, error) {
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
 	policies := inforce.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
@@ -204,21 +209,21 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 	}
 	world, err := newWorld(config, assumed, registry.Rules(), policies, log)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := world.addTo(mgr); err != nil {
-		return err
+		return nil, err
 	}
-	measured, err := webhooks.NewMetrics(metrics.Registry, world.facts.Age, certificate.Expiry)
+	measured, err := webhooks.NewMetrics(metrics.Registry, world.facts.Age, p.certificate.Expiry, world.objects.Statistics)
 	if err != nil {
-		return fmt.Errorf("registering metrics: %w", err)
+		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	pipeline, room := effective.NewPipeline(registry), webhooks.NewRoom()
-	server := mgr.GetWebhookServer()
-	server.Register(webhooks.MutatePath, webhooks.NewMutator(webhooks.Mutator{
+	mutator := webhooks.NewMutator(webhooks.Mutator{
 		Pipeline: pipeline,
 		Facts:    world.facts.Facts,
 		Objects:  world.objects,
+		Reading:  world.objects.Begin,
 		Site:     world.defaults.Current,
 
 		NamespaceLabels: world.namespaces.NamespaceLabels,
@@ -227,12 +232,13 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 		Log:     log.WithName("mutate"),
 		Clock:   clock.RealClock{},
 		Room:    room,
-	}))
-	server.Register(webhooks.ValidatePath, webhooks.NewValidator(webhooks.Validator{
+	})
+	validator := webhooks.NewValidator(webhooks.Validator{
 		Pipeline:        pipeline,
 		Rules:           registry.Rules(),
 		Facts:           world.facts.Facts,
 		Objects:         world.objects,
+		Reading:         world.objects.Begin,
 		Settings:        world.settings.Current,
 		Site:            world.defaults.Current,
 		NamespaceLabels: world.namespaces.NamespaceLabels,
@@ -240,25 +246,11 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, c
 		Namespace:       world.namespaces.Namespace,
 		Authorizer:      world.rights,
 		CompilePolicy:   world.policies.Compile,
-		Refused:         world.refusals.tell,
 		Metrics:         measured,
 		Log:             log.WithName("validate"),
 		Clock:           clock.RealClock{},
 		Room:            room,
-	}))
-	ready := world.ready()
-	ready["certificate"] = certificate.Ready
-	return addChecks(mgr, ready)
-}
-
-func addChecks(mgr manager.Manager, ready map[string]func() error) error {
-	if err := mgr.AddHealthzCheck("alive", func(*http.Request) error { return nil }); err != nil {
-		return err
-	}
-	for name, check := range ready {
-		if err := mgr.AddReadyzCheck(name, func(*http.Request) error { return check() }); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
+	maps.Copy(p.ready, world.ready())
+	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil
 }

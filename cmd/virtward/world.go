@@ -19,7 +19,7 @@ import (
 	"github.com/virtward/virtward/webhooks"
 )
 
-// world is what the webhooks know of the cluster, and where they tell it something.
+// world is what the webhooks and the controllers know of the cluster.
 type world struct {
 	client     dynamic.Interface
 	facts      *platform.Watcher
@@ -29,7 +29,6 @@ type world struct {
 	policies   *inforce.Policies
 	rights     *webhooks.Rights
 	namespaces *inforce.Namespaces
-	refusals   *refusals
 	// changed is told what of it changed; set it before anything runs.
 	changed func(what string)
 }
@@ -47,14 +46,14 @@ func newWorld(config *rest.Config, assumed platform.Settings, rules validators.T
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	w := &world{client: client, changed: func(string) {}, refusals: newRefusals(typed.CoreV1()), rights: webhooks.NewRights(typed.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})}
+	w := &world{client: client, changed: func(string) {}, rights: webhooks.NewRights(typed.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})}
 	if w.facts, err = platform.NewWatcher(client, assumed, clock.RealClock{}, func(facts *platform.Facts, err error) {
 		logFacts(log.WithName("facts"))(facts, err)
 		w.changed("facts")
 	}); err != nil {
 		return nil, err
 	}
-	if w.objects, err = platform.NewWatchedObjects(client); err != nil {
+	if w.objects, err = platform.NewWatchedObjects(config); err != nil {
 		return nil, err
 	}
 	if w.settings, err = inforce.NewSettings(client, rules, w.tells("settings", logChange(log.WithName("settings"), "RuleSettings", "settings", "rules"))); err != nil {
@@ -92,7 +91,7 @@ func (everywhere) NeedLeaderElection() bool { return false }
 
 // addTo makes the manager run everything.
 func (w *world) addTo(mgr manager.Manager) error {
-	for _, run := range []func(context.Context) error{w.facts.Run, w.objects.Run, w.settings.Run, w.defaults.Run, w.policies.Run, w.namespaces.Run, w.refusals.Run} {
+	for _, run := range []func(context.Context) error{w.facts.Run, w.objects.Run, w.settings.Run, w.defaults.Run, w.policies.Run, w.namespaces.Run} {
 		if err := mgr.Add(everywhere(run)); err != nil {
 			return err
 		}

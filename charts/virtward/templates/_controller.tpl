@@ -10,3 +10,16 @@ app.kubernetes.io/component: controller
 {{ include "virtward.controllerSelector" . }}
 {{ omit (include "virtward.labels" . | fromYaml) "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" | toYaml }}
 {{- end }}
+
+{{- define "virtward.export" -}}virtward-export{{- end }}
+
+{{- define "virtward.exportSelector" -}}
+app.kubernetes.io/name: virtward
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: export
+{{- end }}
+
+{{- define "virtward.exportLabels" -}}
+{{ include "virtward.exportSelector" . }}
+{{ omit (include "virtward.labels" . | fromYaml) "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" | toYaml }}
+{{- end }}

@@ -22,17 +22,56 @@ matchExpressions:
 {{- define "virtward.validatingWebhook" -}}
 admissionReviewVersions: [v1]
 clientConfig:
-  # The caBundle is left to the provider of the certificates, and so survives an upgrade.
+  # The caBundle, and with provider self the path, are left to the provider of the certificates: they survive an upgrade.
   service:
     name: {{ include "virtward.name" . }}
     namespace: {{ .Release.Namespace }}
-    path: /validate
+    {{- with include "virtward.path" (list . "Validating" (include "virtward.validator" .) "/validate") }}
+    path: {{ . }}
+    {{- end }}
     port: {{ int .Values.webhook.servicePort }}
 matchPolicy: Equivalent
 failurePolicy: {{ .Values.checks.failurePolicy }}
 timeoutSeconds: {{ int .Values.checks.timeoutSeconds }}
-# An Event, on the VM whose instance is refused.
-sideEffects: NoneOnDryRun
+sideEffects: None
+{{- end }}
+
+{{/*
+The tokens that the paths of the webhooks may carry where cert-manager makes the certificates, one a line: those given,
+or the one that was made at the installation. Made once for each rendering, so that all templates agree.
+*/}}
+{{- define "virtward.pathTokens" -}}
+{{- if .Values.webhook.pathTokens }}
+{{- join "\n" .Values.webhook.pathTokens }}
+{{- else }}
+{{- $secret := lookup "v1" "Secret" .Release.Namespace (printf "%s-paths" (include "virtward.name" .)) }}
+{{- if dig "data" "tokens" "" ($secret | default dict) }}
+{{- $secret.data.tokens | b64dec | trim }}
+{{- else }}
+{{- if not (hasKey .Values "madePathToken") }}
+{{- $_ := set .Values "madePathToken" (randAlphaNum 32 | lower) }}
+{{- end }}
+{{- .Values.madePathToken }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/*
+The path of a webhook: the root context, the kind of its configuration, its name, and the path without a token; empty
+where the controller writes it together with the CA bundle, and so survives an upgrade. A path without a token is that
+of an older release: it stays until the controller has replaced it.
+*/}}
+{{- define "virtward.path" -}}
+{{- $root := index . 0 }}
+{{- if ne $root.Values.certificates.provider "self" }}
+{{- index . 3 }}/{{ include "virtward.pathTokens" $root | splitList "\n" | first }}
+{{- else }}
+{{- $there := lookup "admissionregistration.k8s.io/v1" (printf "%sWebhookConfiguration" (index . 1)) "" (index . 2) | default dict }}
+{{- $hooks := dig "webhooks" (list) $there }}
+{{- if $hooks }}
+{{- if eq (dig "clientConfig" "service" "path" "" (first $hooks)) (index . 3) }}{{ index . 3 }}{{ end }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{/* One Secret for each provider, so that changing the provider never meets a Secret of the other. */}}

@@ -31,6 +31,7 @@ func areas() []area {
 		{"Hypervisors", []string{"kvm", "mshv"}},
 		{"Running virtual machine instances", []string{"vmi", "hotplug"}},
 		{"Replica sets and pools", []string{"set", "pool"}},
+		{"Restores and clones", []string{"copy"}},
 		{"Settings, defaults and policies", []string{"rule-settings", "site-defaults", "policy-compiles"}},
 	}
 }
@@ -157,6 +158,7 @@ func meanings() [][2]string {
 		{"RuleSettings", "the settings of the rules"},
 		{"VirtualMachineDefaults", "the defaults of a site"},
 		{"VirtualMachinePolicy", "a policy of the admin's"},
+		{"restore or clone", "a VirtualMachineRestore or a VirtualMachineClone, of which KubeVirt makes a VM"},
 	}
 }
 

@@ -111,6 +111,12 @@ func New(written documents.Document, facts *platform.Facts, verdict *effective.V
 	return e, nil
 }
 
+// Forget forgets what no findings are made of: the object as it was written and as it will run.
+func (e *Explanation) Forget() {
+	e.Effective, e.Changes = nil, nil
+	e.written = documents.Document{Source: e.written.Source, File: e.written.File, Index: e.written.Index}
+}
+
 // FactsWarnings are those of the Warnings that hold for every object.
 func (e *Explanation) FactsWarnings() []string { return e.Warnings[:e.factsWarnings] }
 

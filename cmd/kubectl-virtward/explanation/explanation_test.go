@@ -2,12 +2,15 @@ package explanation
 
 import (
 	"bytes"
+	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/virtward/virtward/documents"
@@ -46,9 +49,72 @@ func sample() *Explanation {
 	}
 }
 
+func write(w io.Writer, format Format, explanations ...*Explanation) error {
+	texts := make([][]byte, len(explanations))
+	for i, e := range explanations {
+		var err error
+		if texts[i], err = format.Text(e, i == 0, len(explanations) == 1); err != nil {
+			return err
+		}
+	}
+	return format.Write(w, texts)
+}
+
+// One explanation is an object, and several are a list, as if they had been encoded together.
+func TestJSON(t *testing.T) {
+	for _, explanations := range [][]*Explanation{{sample()}, {sample(), sample()}, {sample(), sample(), sample()}} {
+		var got, want bytes.Buffer
+		if err := write(&got, JSON(), explanations...); err != nil {
+			t.Fatal(err)
+		}
+		encoder := json.NewEncoder(&want)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		var all any = explanations
+		if len(explanations) == 1 {
+			all = explanations[0]
+		}
+		if err := encoder.Encode(all); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.String(), got.String()); diff != "" {
+			t.Errorf("%d explanations (-want +got):\n%s", len(explanations), diff)
+		}
+	}
+}
+
+// What is made here is what the library makes.
+func TestScalar(t *testing.T) {
+	for _, value := range []any{
+		"virtio", "yes", "On", "y", "true", "TRUE", "Null", "null", "nuLL", "false", "a", "abc", "Halted", "with space", "1e3", "0x10", "4Gi", "~", "", "größe", "a-b",
+		"two\nlines", "#no", "12:30:45", ".inf", "abcd\x00", true, false, int64(0), int64(-7), int64(1 << 62), 1.5, nil, "infinity", "NaNa", "[x]", "key:",
+	} {
+		made, err := scalar(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		encoded := &yaml.Node{}
+		if err := encoded.Encode(value); err != nil {
+			t.Fatal(err)
+		}
+		for _, in := range []func(*yaml.Node) *yaml.Node{
+			func(n *yaml.Node) *yaml.Node { return n },
+			func(n *yaml.Node) *yaml.Node {
+				return &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{n, n}}
+			},
+		} {
+			got, gotErr := yaml.Marshal(in(made))
+			want, wantErr := yaml.Marshal(in(encoded))
+			if string(got) != string(want) || (gotErr == nil) != (wantErr == nil) {
+				t.Errorf("%q: got %q %v, want %q %v", value, got, gotErr, want, wantErr)
+			}
+		}
+	}
+}
+
 func TestYAML(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteYAML(&out, []*Explanation{sample(), sample()}); err != nil {
+	if err := write(&out, YAML(), sample(), sample()); err != nil {
 		t.Fatal(err)
 	}
 	const cluster = "# warning: of the cluster\n"
@@ -93,7 +159,7 @@ quoted: "true"
 
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteTable(&out, []*Explanation{sample()}); err != nil {
+	if err := write(&out, Tables(), sample()); err != nil {
 		t.Fatal(err)
 	}
 	rows := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
@@ -196,7 +262,7 @@ func TestNothingIsFilled(t *testing.T) {
 	e := sample()
 	e.Changes, e.Findings = nil, nil
 	var out bytes.Buffer
-	if err := WriteTable(&out, []*Explanation{e}); err != nil {
+	if err := write(&out, Tables(), e); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasSuffix(out.String(), "\nNo field was filled.\n") {

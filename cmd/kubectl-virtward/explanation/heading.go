@@ -1,25 +1,22 @@
 package explanation
 
 import (
-	"slices"
 	"strings"
 	"unicode"
 )
 
-// headlines say what one of the explanations is about, and what its reader must know but for findings, one line
-// each. What holds for the whole cluster stands above the first explanation only, and again where it differs.
-func headlines(explanations []*Explanation, i int) []string {
-	e := explanations[i]
+// headlines say what the explanation is about, and what its reader must know but for findings, one line each. first
+// tells that nothing has said yet what holds for the whole cluster.
+func (e *Explanation) headlines(first bool) []string {
 	lines := []string{e.Object.String() + " on " + e.platform(), "facts: " + e.Facts.Source, "read from: " + e.Source}
-	told := i > 0 && slices.Equal(e.FactsWarnings(), explanations[i-1].FactsWarnings()) && slices.Equal(e.Notes, explanations[i-1].Notes)
 	warnings := e.Warnings
-	if told {
+	if !first {
 		warnings = e.OwnWarnings()
 	}
 	for _, w := range warnings {
 		lines = append(lines, "warning: "+w)
 	}
-	if !told {
+	if first {
 		for _, n := range e.Notes {
 			lines = append(lines, "note: "+n)
 		}

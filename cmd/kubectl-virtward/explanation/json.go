@@ -1,17 +1,18 @@
 package explanation
 
 import (
+	"bytes"
 	"encoding/json"
-	"io"
 )
 
-// WriteJSON writes one explanation as an object, and several as a list.
-func WriteJSON(w io.Writer, explanations []*Explanation) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
+// json is an object of its own, or, indented by so much, an element of a list.
+func (e *Explanation) json(indent string) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetIndent(indent, "  ")
 	encoder.SetEscapeHTML(false)
-	if len(explanations) == 1 {
-		return encoder.Encode(explanations[0])
+	if err := encoder.Encode(e); err != nil {
+		return nil, err
 	}
-	return encoder.Encode(explanations)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }

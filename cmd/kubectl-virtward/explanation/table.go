@@ -1,6 +1,7 @@
 package explanation
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -14,23 +15,16 @@ const maxCell = 60
 // templateSpec is where nearly every field of a VirtualMachine is that a layer fills. The table leaves it out.
 const templateSpec = "spec.template.spec."
 
-// WriteTable writes one row for each field that a layer filled, in the order in which it happened, and then one
-// for each finding. A value that has fields of its own is a row for each of them.
-func WriteTable(w io.Writer, explanations []*Explanation) error {
-	for i, e := range explanations {
-		if i > 0 {
-			if _, err := fmt.Fprintln(w); err != nil {
-				return err
-			}
-		}
-		if err := e.table(w, headlines(explanations, i)); err != nil {
-			return err
-		}
-	}
-	return nil
+// table is one row for each field that a layer filled, in the order in which it happened, and then one for each finding.
+// A value that has fields of its own is a row for each of them. What holds for the whole cluster stands above the first
+// table only.
+func (e *Explanation) table(first bool) ([]byte, error) {
+	var out bytes.Buffer
+	err := e.rows(&out, e.headlines(first))
+	return out.Bytes(), err
 }
 
-func (e *Explanation) table(w io.Writer, head []string) error {
+func (e *Explanation) rows(w io.Writer, head []string) error {
 	rows, err := rowsOf(e.Changes)
 	if err != nil {
 		return fmt.Errorf("the fields of %s cannot be shown: %w", e.Object, err)

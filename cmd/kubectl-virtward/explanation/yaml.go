@@ -3,39 +3,21 @@ package explanation
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
-// WriteYAML writes the effective objects as YAML, in the order of fields that kubectl uses. Behind each
-// value that a layer filled stands the layer; what stands alone was in the object before. Above each field
-// that a finding is about stands what it says.
-func WriteYAML(w io.Writer, explanations []*Explanation) error {
-	for i, e := range explanations {
-		if i > 0 {
-			if _, err := io.WriteString(w, "---\n"); err != nil {
-				return err
-			}
-		}
-		text, err := e.yaml(headlines(explanations, i))
-		if err != nil {
-			return err
-		}
-		if _, err := w.Write(text); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (e *Explanation) yaml(head []string) ([]byte, error) {
+// yaml is the effective object as YAML, in the order of fields that kubectl uses. Behind each value that a layer filled
+// stands the layer; what stands alone was in the object before. Above each field that a finding is about stands what it
+// says. What holds for the whole cluster stands above the first object only.
+func (e *Explanation) yaml(first bool) ([]byte, error) {
 	var out bytes.Buffer
-	for _, line := range slices.Concat(head, e.findingLines()) {
+	for _, line := range slices.Concat(e.headlines(first), e.findingLines()) {
 		out.WriteString("# " + line + "\n")
 	}
 	written := e.written.Object.Object
@@ -74,8 +56,8 @@ func (a *annotator) node(value, written any, at path) (*yaml.Node, error) {
 			return a.sequence(v, written, at)
 		}
 	}
-	n := &yaml.Node{}
-	if err := n.Encode(value); err != nil {
+	n, err := scalar(value)
+	if err != nil {
 		return nil, fmt.Errorf("%s cannot be written as YAML: %w", strings.Join(at, "."), err)
 	}
 	if layer := a.layerOf(value, written, at); layer != "" {
@@ -84,12 +66,48 @@ func (a *annotator) node(value, written any, at path) (*yaml.Node, error) {
 	return n, nil
 }
 
+// scalar is the node of a value. The library makes one by writing and reading YAML, which is what most of the time would
+// go into: what has but one form is made here.
+func scalar(value any) (*yaml.Node, error) {
+	switch v := value.(type) {
+	case string:
+		if isWord(v) {
+			return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: v}, nil
+		}
+	case bool:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!bool", Value: strconv.FormatBool(v)}, nil
+	case int64:
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!int", Value: strconv.FormatInt(v, 10)}, nil
+	}
+	n := &yaml.Node{}
+	err := n.Encode(value)
+	return n, err
+}
+
+// isWord tells whether a text is nothing but letters, and no YAML of any version takes it for something else: y, yes, no,
+// on and off once were truth values.
+func isWord(text string) bool {
+	if len(text) < 4 {
+		return false
+	}
+	for i := range len(text) {
+		if b := text[i] | 0x20; b < 'a' || b > 'z' {
+			return false
+		}
+	}
+	switch strings.ToLower(text) {
+	case "true", "false", "null":
+		return false
+	}
+	return true
+}
+
 func (a *annotator) mapping(fields map[string]any, written any, at path) (*yaml.Node, error) {
 	before, _ := written.(map[string]any)
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		key := &yaml.Node{}
-		if err := key.Encode(name); err != nil {
+		key, err := scalar(name)
+		if err != nil {
 			return nil, fmt.Errorf("%s cannot be written as YAML: %w", strings.Join(at, "."), err)
 		}
 		here := append(slices.Clip(at), name)

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/virtward/virtward/webhooks"
+	"github.com/virtward/virtward/webhooks/serving"
+)
+
+const (
+	// readyTimeout bounds what one condition of being ready may take.
+	readyTimeout = 2 * time.Second
+	// drainTimeout bounds how long requests under way may take when the process is to end.
+	drainTimeout = 10 * time.Second
+)
+
+// ports are what the servers of a process share.
+type ports struct {
+	certificate *webhooks.Certificate
+	tokens      *serving.Tokens
+	metrics     *serving.Metrics
+	// ready are the conditions of being ready, by name.
+	ready map[string]func() error
+	log   logr.Logger
+}
+
+func newPorts(log logr.Logger) (*ports, error) {
+	measured, err := serving.NewMetrics(metrics.Registry)
+	if err != nil {
+		return nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return &ports{certificate: &webhooks.Certificate{}, tokens: &serving.Tokens{}, metrics: measured, ready: map[string]func() error{}, log: log}, nil
+}
+
+// addPorts makes the manager serve the webhooks, the probes and the metrics.
+func (o *webhookOptions) addPorts(mgr manager.Manager, p *ports, handlers map[string]http.Handler) error {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.certificate.GetCertificate}
+	if o.clientCA != "" {
+		clients, err := serving.NewClients(o.clientCA, o.clientNames, p.log)
+		if err != nil {
+			return err
+		}
+		clients.Configure(config)
+		if err := mgr.Add(everywhere(clients.Run)); err != nil {
+			return err
+		}
+	}
+	if err := p.add(mgr, serving.Options{
+		Name: "webhook", Address: fmt.Sprintf(":%d", o.port), TLS: config, Limits: serving.WebhookLimits(),
+		Route: serving.ByToken(p.tokens, handlers),
+	}); err != nil {
+		return err
+	}
+	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+}
+
+// addSide makes the manager serve the probes and the metrics; "0" stands for no server.
+func (p *ports) addSide(mgr manager.Manager, health, measured string) error {
+	probes := serving.ByPath(map[string]http.Handler{"/healthz": probe(nil), "/readyz": probe(p.ready)})
+	scrapes := serving.ByPath(map[string]http.Handler{"/metrics": promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})})
+	for _, o := range []serving.Options{
+		{Name: "health", Address: health, Route: probes},
+		{Name: "metrics", Address: measured, Route: scrapes},
+	} {
+		if o.Address == "0" {
+			continue
+		}
+		o.Limits = serving.SideLimits()
+		if err := p.add(mgr, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *ports) add(mgr manager.Manager, o serving.Options) error {
+	o.Metrics, o.Log, o.ShutdownTimeout = p.metrics, p.log.WithValues("server", o.Name), drainTimeout
+	server, err := serving.Listen(o)
+	if err != nil {
+		return err
+	}
+	return mgr.Add(server)
+}
+
+// probe answers 200 once all conditions hold, and lists those that do not otherwise.
+func probe(conditions map[string]func() error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var failing []string
+		for name, holds := range conditions {
+			if err := holds(); err != nil {
+				failing = append(failing, name+": "+err.Error())
+			}
+		}
+		if len(failing) == 0 {
+			_, _ = w.Write([]byte("ok")) // the kubelet is gone if this fails
+			return
+		}
+		slices.Sort(failing)
+		http.Error(w, strings.Join(failing, "\n"), http.StatusInternalServerError)
+	})
+}
