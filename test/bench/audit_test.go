@@ -24,6 +24,7 @@ import (
 
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
@@ -75,7 +76,7 @@ func (m *machines) at(i int) json.RawMessage {
 }
 
 // Page implements audit.Stored.
-func (m *machines) Page(_ context.Context, kind audit.Kind, from string) ([]json.RawMessage, string, error) {
+func (m *machines) Page(_ context.Context, kind audit.Kind, from string) ([]pages.Object, string, error) {
 	if kind.Kind != "VirtualMachine" {
 		return nil, "", nil
 	}
@@ -86,10 +87,10 @@ func (m *machines) Page(_ context.Context, kind audit.Kind, from string) ([]json
 			return nil, "", err
 		}
 	}
-	end := min(begin+audit.PageSize, m.count)
-	objects := make([]json.RawMessage, 0, end-begin)
+	end := min(begin+pages.MaxObjects, m.count)
+	objects := make([]pages.Object, 0, end-begin)
 	for i := begin; i < end; i++ {
-		objects = append(objects, m.at(i))
+		objects = append(objects, pages.Object{JSON: m.at(i)})
 	}
 	if end == m.count {
 		return objects, "", nil
@@ -98,7 +99,7 @@ func (m *machines) Page(_ context.Context, kind audit.Kind, from string) ([]json
 }
 
 // Get implements audit.Stored.
-func (m *machines) Get(context.Context, audit.Kind, ledger.Key) (json.RawMessage, error) {
+func (m *machines) Get(context.Context, audit.Kind, ledger.Key) (*pages.Object, error) {
 	return nil, nil
 }
 
@@ -144,7 +145,7 @@ func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written)
 				return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}, nil
 			},
 		},
-		Stored: stored, Reports: to, Metrics: measured, InForce: func() []audit.Policy { return audit.PoliciesOf(set) },
+		Stored: stored, Reports: to, Metrics: measured,
 		Audited: func(map[string]int, time.Time) {}, Tell: func(audit.Fresh) {},
 		Limit: ledger.Limits{PerNamespace: 200, PerSource: 20}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})

@@ -96,7 +96,7 @@ func validator(tb testing.TB) *webhooks.Validator {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} })
+	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.RememberedStats { return platform.RememberedStats{} })
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -104,7 +104,6 @@ func validator(tb testing.TB) *webhooks.Validator {
 		Pipeline: pipeline(tb), Rules: rules(tb), Facts: func() *platform.Facts { return facts }, Objects: objects,
 		Settings:        func() *validators.Settings { return nil },
 		NamespaceLabels: func(context.Context, string) (k8slabels.Set, error) { return nil, nil },
-		Refused:         func(webhooks.Owner, string) {},
 		Metrics:         metrics, Log: logr.Discard(), Clock: clock.RealClock{},
 	})
 }

@@ -34,7 +34,7 @@ func TestControllerObjects(t *testing.T) {
 		want   []string
 	}{
 		{"defaults", nil, common},
-		{"off", []string{"controller.enabled=false"}, nil},
+		{"off", []string{certManager, "controller.enabled=false"}, nil},
 		{"two replicas", []string{"controller.replicas=2"}, append(slices.Clone(common), "PodDisruptionBudget virtward-controller")},
 		{"no network policy", []string{"networkPolicy.enabled=false"}, common[1:]},
 		{"service monitor", []string{"metrics.serviceMonitor.enabled=true"}, append(slices.Clone(common), "ServiceMonitor virtward-controller")},
@@ -75,16 +75,17 @@ func TestControllerArguments(t *testing.T) {
 		{"defaults", nil, []string{
 			"controller", "--health-address=:8081", "--metrics-address=:8080", "--namespace=$(POD_NAMESPACE)", "--params-namespace=" + namespace,
 			"--mshv-cpu-model=auto", "--audit-interval=1h", "--audit-min-interval=30s", "--audit-max-results=200", "--audit-max-results-per-policy=20",
-			"--export=true", "--reports=true", "--log-level=info", "--log-format=json",
+			"--cert-secret=virtward-webhook-cert", "--service-name=virtward-webhook",
+			"--mutating-webhook-configuration=mutate.virtward.io", "--validating-webhook-configuration=validate.virtward.io", "--reports=true", "--log-level=info", "--log-format=json",
 		}},
 		{"everything", []string{
-			`controller={"metricsPort":9090,"healthPort":9091}`, `webhook.exemptNamespaces=["infra","lab"]`, `policies={"paramsNamespaces":["params"],"export":{"enabled":false}}`,
+			certManager, `controller={"metricsPort":9090,"healthPort":9091}`, `webhook.exemptNamespaces=["infra","lab"]`, `policies={"paramsNamespaces":["params"],"export":{"enabled":false}}`,
 			`facts={"rolloutStrategy":"Stage","mshvCPUModel":"none"}`, `audit={"interval":"2h","minInterval":"1m","reports":{"enabled":false,"maxResults":300,"maxResultsPerPolicy":30}}`,
 			`log={"level":"debug","format":"text"}`,
 		}, []string{
 			"controller", "--health-address=:9091", "--metrics-address=:9090", "--namespace=$(POD_NAMESPACE)", "--exempt-namespace=infra", "--exempt-namespace=lab",
 			"--params-namespace=params", "--rollout-strategy=Stage", "--mshv-cpu-model=none", "--audit-interval=2h", "--audit-min-interval=1m",
-			"--audit-max-results=300", "--audit-max-results-per-policy=30", "--export=false", "--reports=false", "--log-level=debug", "--log-format=text",
+			"--audit-max-results=300", "--audit-max-results-per-policy=30", "--reports=false", "--log-level=debug", "--log-format=text",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -141,15 +142,15 @@ func TestControllerSecurity(t *testing.T) {
 	}
 }
 
-// The controller writes statuses of policies, events, its Lease and Reports of one name, and nothing else; it reads no
-// Secret, and no ConfigMap but those of parameters.
+// The controller writes statuses of policies, events, its Lease, Reports of one name, the Secret of the certificates and
+// our two webhook configurations, and nothing else; it reads no other Secret, and no ConfigMap but those of parameters.
 func TestControllerRights(t *testing.T) {
 	writes := func(rules []rbacv1.PolicyRule) []string {
 		var list []string
 		for _, rule := range rules {
 			checkRule(t, rule)
 			for _, resource := range rule.Resources {
-				if resource == "secrets" || resource == "configmaps" {
+				if resource == "secrets" && !cmp.Equal(rule.ResourceNames, []string{"virtward-webhook-cert"}) || resource == "configmaps" {
 					t.Errorf("it may %v %s", rule.Verbs, resource)
 				}
 				for _, verb := range rule.Verbs {
@@ -162,14 +163,16 @@ func TestControllerRights(t *testing.T) {
 		slices.Sort(list)
 		return list
 	}
-	objects := renderController(t, "policies.export.enabled=false") // which needs more
+	objects := renderController(t)
 	if diff := cmp.Diff([]string{
-		"create events", "create reports", "delete reports virtward", "patch events", "patch virtualmachinepolicies/status", "update reports virtward",
+		"create events", "create reports", "delete reports virtward", "patch events",
+		"patch mutatingwebhookconfigurations mutate.virtward.io", "patch validatingwebhookconfigurations validate.virtward.io",
+		"patch virtualmachinepolicies/status", "update reports virtward",
 	}, writes(only[*rbacv1.ClusterRole](t, objects).Rules)); diff != "" {
 		t.Errorf("in the cluster (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"create events", "create leases", "patch events", "update leases virtward-controller",
+		"create events", "create leases", "patch events", "update leases virtward-controller", "update secrets virtward-webhook-cert",
 	}, writes(only[*rbacv1.Role](t, objects).Rules)); diff != "" {
 		t.Errorf("in its namespace (-want +got):\n%s", diff)
 	}
@@ -200,6 +203,47 @@ func TestSchemaRefusesOfController(t *testing.T) {
 		output, err := helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{values})...)...)
 		if err == nil || !strings.Contains(output, want) {
 			t.Errorf("%s: got %v and %s, want %s", values, err, output, want)
+		}
+	}
+}
+
+// The export is off by default. On, it is a process of its own, under an account of its own, as confined as the others.
+func TestExport(t *testing.T) {
+	if got := identities(renderExport(t)); len(got) != 0 {
+		t.Errorf("installed by default: %v", got)
+	}
+	objects := renderExport(t, "policies.export.enabled=true")
+	want := []string{
+		"ServiceAccount virtward-export", "ClusterRole virtward-export", "ClusterRoleBinding virtward-export",
+		"Role virtward-export", "RoleBinding virtward-export", "RoleBinding virtward-export-params",
+		"Deployment virtward-export", "NetworkPolicy virtward-export",
+	}
+	got := identities(objects)
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("objects (-want +got):\n%s", diff)
+	}
+	deployment := only[*appsv1.Deployment](t, objects)
+	spec := deployment.Spec.Template.Spec
+	if diff := cmp.Diff([]string{
+		"export", "--health-address=:8081", "--metrics-address=:8080", "--namespace=$(POD_NAMESPACE)", "--params-namespace=" + namespace, "--log-level=info", "--log-format=json",
+	}, spec.Containers[0].Args); diff != "" {
+		t.Errorf("arguments (-want +got):\n%s", diff)
+	}
+	webhook := only[*appsv1.Deployment](t, render(t)).Spec.Template.Spec
+	if diff := cmp.Diff(webhook.SecurityContext, spec.SecurityContext); diff != "" {
+		t.Errorf("pod (-webhook +export):\n%s", diff)
+	}
+	if diff := cmp.Diff(webhook.Containers[0].SecurityContext, spec.Containers[0].SecurityContext); diff != "" {
+		t.Errorf("container (-webhook +export):\n%s", diff)
+	}
+	if spec.ServiceAccountName != "virtward-export" || len(spec.Volumes) != 0 {
+		t.Errorf("service account %s, volumes %v", spec.ServiceAccountName, spec.Volumes)
+	}
+	for _, object := range renderController(t, "policies.export.enabled=true") {
+		if role, is := object.(*rbacv1.ClusterRole); is && slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "validatingadmissionpolicies") }) {
+			t.Error("the controller may write native policies")
 		}
 	}
 }

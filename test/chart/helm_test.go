@@ -59,7 +59,9 @@ func helm(t *testing.T, args ...string) (string, error) {
 // render returns what the chart makes of values, in Helm's order: all but what belongs to the controller.
 func render(t *testing.T, values ...string) []client.Object {
 	t.Helper()
-	return slices.DeleteFunc(renderFor(t, nil, values...), ofController)
+	return slices.DeleteFunc(renderFor(t, nil, values...), func(object client.Object) bool {
+		return ofController(object) || object.GetLabels()["app.kubernetes.io/component"] == "export"
+	})
 }
 
 // renderController returns what belongs to the controller.
@@ -70,6 +72,14 @@ func renderController(t *testing.T, values ...string) []client.Object {
 
 func ofController(object client.Object) bool {
 	return object.GetLabels()["app.kubernetes.io/component"] == "controller"
+}
+
+// renderExport returns what belongs to the export.
+func renderExport(t *testing.T, values ...string) []client.Object {
+	t.Helper()
+	return slices.DeleteFunc(renderFor(t, nil, values...), func(object client.Object) bool {
+		return object.GetLabels()["app.kubernetes.io/component"] != "export"
+	})
 }
 
 // renderFor is render for an API server that has kinds of its own: GROUP/VERSION/KIND.

@@ -54,6 +54,8 @@ func TestObjects(t *testing.T) {
 		"Deployment virtward-webhook",
 		"MutatingWebhookConfiguration mutate.virtward.io",
 		"ValidatingWebhookConfiguration validate.virtward.io",
+		"ValidatingAdmissionPolicy virtward-accounts",
+		"ValidatingAdmissionPolicyBinding virtward-accounts",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
@@ -74,14 +76,14 @@ func TestObjects(t *testing.T) {
 			name: "cert-manager with the chart's CA", values: []string{certManager},
 			less: []string{"Secret virtward-webhook-cert", "Role virtward-webhook", "RoleBinding virtward-webhook"},
 			more: []string{
-				"Certificate virtward-webhook", "Certificate virtward-webhook-ca",
+				"Certificate virtward-webhook", "Certificate virtward-webhook-ca", "Secret virtward-webhook-paths",
 				"Issuer virtward-webhook", "Issuer virtward-webhook-self-signed",
 			},
 		},
 		{
 			name: "cert-manager with an issuer", values: []string{certManager, `certificates.certManager.issuerRef={"name":"corporate","kind":"ClusterIssuer"}`},
 			less: []string{"Secret virtward-webhook-cert", "Role virtward-webhook", "RoleBinding virtward-webhook"},
-			more: []string{"Certificate virtward-webhook"},
+			more: []string{"Certificate virtward-webhook", "Secret virtward-webhook-paths"},
 		},
 		{name: "one replica", values: []string{"replicas=1"}, less: []string{"PodDisruptionBudget virtward-webhook"}},
 		{name: "no network policy", values: []string{"networkPolicy.enabled=false"}, less: []string{"NetworkPolicy virtward-webhook"}},
@@ -94,6 +96,10 @@ func TestObjects(t *testing.T) {
 		{name: "no guard of the policies", values: []string{"guards.policies.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-policies",
 			"ValidatingAdmissionPolicyBinding virtward-policies",
+		}},
+		{name: "no guard of the accounts", values: []string{"guards.accounts.enabled=false"}, less: []string{
+			"ValidatingAdmissionPolicy virtward-accounts",
+			"ValidatingAdmissionPolicyBinding virtward-accounts",
 		}},
 		{name: "no guards of KubeVirt", values: []string{"guards.kubevirt.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
@@ -204,7 +210,7 @@ func TestMutator(t *testing.T) {
 	want := []admissionv1.MutatingWebhook{{
 		Name: "mutate.virtward.io",
 		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{
-			Namespace: namespace, Name: "virtward-webhook", Path: new("/mutate"), Port: new(int32(8443)),
+			Namespace: namespace, Name: "virtward-webhook", Port: new(int32(8443)),
 		}},
 		Rules: []admissionv1.RuleWithOperations{{
 			Operations: []admissionv1.OperationType{admissionv1.Create},
@@ -255,7 +261,7 @@ func TestValidator(t *testing.T) {
 	exempt := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
 		Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system", namespace, "infra"},
 	}}}
-	alive := admissionv1.MatchCondition{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"}
+	alive := admissionv1.MatchCondition{Name: "not-being-deleted", Expression: "request.operation != 'UPDATE' || !has(oldObject.metadata.deletionTimestamp) || object.?spec != oldObject.?spec"}
 	const newSpec = "request.operation != 'UPDATE' || object.?spec != oldObject.?spec"
 	changed := func(expression string) admissionv1.MatchCondition {
 		return admissionv1.MatchCondition{Name: "something-changed", Expression: expression}
@@ -266,6 +272,11 @@ func TestValidator(t *testing.T) {
 			Rule:       admissionv1.Rule{APIGroups: []string{group}, APIVersions: versions, Resources: resources, Scope: &scope},
 		}
 	}
+	scaled := func(group string, versions []string, resource string) admissionv1.RuleWithOperations {
+		r := rule(admissionv1.NamespacedScope, group, versions, resource)
+		r.Operations = []admissionv1.OperationType{admissionv1.Update}
+		return r
+	}
 	instancetypes := rule("", "instancetype.kubevirt.io", []string{"v1", "v1beta1"}, "virtualmachineinstancetypes", "virtualmachineclusterinstancetypes",
 		"virtualmachinepreferences", "virtualmachineclusterpreferences")
 	instancetypes.Scope = nil // both
@@ -275,6 +286,8 @@ func TestValidator(t *testing.T) {
 			Rules: []admissionv1.RuleWithOperations{
 				rule(admissionv1.NamespacedScope, "kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachines", "virtualmachineinstances", "virtualmachineinstancereplicasets"),
 				rule(admissionv1.NamespacedScope, "pool.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachinepools"),
+				scaled("kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachineinstancereplicasets/scale"),
+				scaled("pool.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachinepools/scale"),
 			},
 			NamespaceSelector: exempt,
 			MatchConditions: []admissionv1.MatchCondition{alive, changed("request.operation != 'UPDATE' || object.?spec != oldObject.?spec" +
@@ -282,8 +295,19 @@ func TestValidator(t *testing.T) {
 				" || object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})")},
 		},
 		{
-			Name: "instancetypes.validate.virtward.io", Rules: []admissionv1.RuleWithOperations{instancetypes},
+			Name: "instancetypes.validate.virtward.io",
+			Rules: []admissionv1.RuleWithOperations{
+				instancetypes, rule(admissionv1.NamespacedScope, "kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachineinstancepresets"),
+			},
 			NamespaceSelector: exempt, MatchConditions: []admissionv1.MatchCondition{alive, changed(newSpec)},
+		},
+		{
+			Name: "copies.validate.virtward.io",
+			Rules: []admissionv1.RuleWithOperations{
+				rule(admissionv1.NamespacedScope, "snapshot.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachinerestores"),
+				rule(admissionv1.NamespacedScope, "clone.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachineclones"),
+			},
+			NamespaceSelector: exempt, MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
 		},
 		{
 			Name:            "rulesettings.validate.virtward.io",
@@ -292,9 +316,9 @@ func TestValidator(t *testing.T) {
 		},
 	}
 	for i := range want { // what they have in common
-		want[i].ClientConfig.Service = &admissionv1.ServiceReference{Namespace: namespace, Name: "virtward-webhook", Path: new("/validate"), Port: new(int32(8443))}
+		want[i].ClientConfig.Service = &admissionv1.ServiceReference{Namespace: namespace, Name: "virtward-webhook", Port: new(int32(8443))}
 		want[i].MatchPolicy, want[i].FailurePolicy = new(admissionv1.Equivalent), new(admissionv1.Fail)
-		want[i].TimeoutSeconds, want[i].SideEffects = new(int32(3)), new(admissionv1.SideEffectClassNoneOnDryRun)
+		want[i].TimeoutSeconds, want[i].SideEffects = new(int32(3)), new(admissionv1.SideEffectClassNone)
 		want[i].AdmissionReviewVersions = []string{"v1"}
 	}
 	if diff := cmp.Diff(want, got.Webhooks); diff != "" {
@@ -362,12 +386,10 @@ func TestArguments(t *testing.T) {
 			"--webhook-port=9443",
 			"--health-address=:8081",
 			"--metrics-address=:8080",
-			"--cert-dir=/var/run/virtward/certificates",
 			"--cert-provider=self",
 			"--cert-secret=virtward-webhook-cert",
 			"--mutating-webhook-configuration=mutate.virtward.io",
 			"--validating-webhook-configuration=validate.virtward.io",
-			"--service-name=virtward-webhook",
 			"--namespace=$(POD_NAMESPACE)",
 			"--mshv-cpu-model=auto",
 			"--log-level=info",
@@ -378,16 +400,19 @@ func TestArguments(t *testing.T) {
 			values: []string{
 				certManager, `facts={"rolloutStrategy":"Stage","mshvCPUModel":"EPYC-v3"}`, `log={"level":"debug","format":"text"}`,
 				"webhook.port=10250", "metrics.port=9090", "health.port=9091", "checks.enabled=false",
+				`webhook.clientCertificates={"configMap":"clients","names":["api-server"]}`,
 			},
 			want: []string{
 				"webhook",
 				"--webhook-port=10250",
 				"--health-address=:9091",
 				"--metrics-address=:9090",
-				"--cert-dir=/var/run/virtward/certificates",
 				"--cert-provider=files",
+				"--cert-dir=/var/run/virtward/certificates",
+				"--path-tokens-file=/var/run/virtward/paths/tokens",
+				"--client-ca-file=/var/run/virtward/clients/ca.crt",
+				"--client-name=api-server",
 				"--mutating-webhook-configuration=mutate.virtward.io",
-				"--service-name=virtward-webhook",
 				"--namespace=$(POD_NAMESPACE)",
 				"--rollout-strategy=Stage",
 				"--mshv-cpu-model=EPYC-v3",
@@ -499,10 +524,8 @@ func TestPodSecurity(t *testing.T) {
 	if diff := cmp.Diff(container, spec.Containers[0].SecurityContext); diff != "" {
 		t.Errorf("container (-want +got):\n%s", diff)
 	}
-	for _, volume := range spec.Volumes {
-		if volume.EmptyDir == nil || volume.EmptyDir.Medium != corev1.StorageMediumMemory {
-			t.Errorf("%s is not kept in memory: %+v", volume.Name, volume.VolumeSource)
-		}
+	if len(spec.Volumes) != 0 {
+		t.Errorf("volumes %v: the certificate is taken from the Secret, and the key stays in memory", spec.Volumes)
 	}
 	for _, volume := range only[*appsv1.Deployment](t, render(t, certManager)).Spec.Template.Spec.Volumes {
 		for _, item := range volume.Secret.Items {
@@ -530,7 +553,7 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// Least privilege: no Secret outside of our namespace, nothing written but what is ours by name, and events, no
+// Least privilege of the process that faces the network: it writes nothing, reads one Secret by its name, and has no
 // wildcard.
 func TestRBAC(t *testing.T) {
 	for _, values := range [][]string{nil, {certManager}} {
@@ -541,11 +564,14 @@ func TestRBAC(t *testing.T) {
 				if slices.Contains(rule.Resources, "secrets") {
 					t.Errorf("%v: the ClusterRole may %v Secrets", values, rule.Verbs)
 				}
-				if isEvents(rule) || isQuestion(rule) {
+				if isQuestion(rule) {
 					continue
 				}
-				if written := writes(rule); len(written) > 0 && len(rule.ResourceNames) == 0 {
-					t.Errorf("%v: the ClusterRole may %v every object of %v", values, written, rule.Resources)
+				if written := writes(rule); len(written) > 0 {
+					t.Errorf("%v: the ClusterRole may %v %v", values, written, rule.Resources)
+				}
+				if slices.Contains(rule.APIGroups, "admissionregistration.k8s.io") && (len(rule.ResourceNames) != 1 || !cmp.Equal(rule.Verbs, []string{"list"})) {
+					t.Errorf("%v: the ClusterRole may %v %v %v", values, rule.Verbs, rule.Resources, rule.ResourceNames)
 				}
 				for _, many := range []string{"controllerrevisions", "virtualmachineinstances"} {
 					if slices.Contains(rule.Resources, many) && !cmp.Equal(rule.Verbs, []string{"get"}) {
@@ -557,15 +583,45 @@ func TestRBAC(t *testing.T) {
 		for _, role := range every[*rbacv1.Role](objects) {
 			for _, rule := range role.Rules {
 				checkRule(t, rule)
-				if slices.Contains(rule.Resources, "secrets") && len(writes(rule)) > 0 && !cmp.Equal(rule.ResourceNames, []string{"virtward-webhook-cert"}) {
+				if slices.Contains(rule.Resources, "secrets") && (len(writes(rule)) > 0 || !cmp.Equal(rule.ResourceNames, []string{"virtward-webhook-cert"})) {
 					t.Errorf("the Role may %v the Secrets %v", rule.Verbs, rule.ResourceNames)
 				}
 			}
 		}
 	}
-	for _, rule := range only[*rbacv1.ClusterRole](t, render(t, certManager)).Rules {
-		if written := writes(rule); len(written) > 0 && !isEvents(rule) && !isQuestion(rule) {
-			t.Errorf("with cert-manager the ClusterRole may %v %v", written, rule.Resources)
+}
+
+// Whose paths carry tokens: with cert-manager the chart writes the first one into the configurations, and all into the
+// Secret that the replicas read; with provider self the controller writes them.
+func TestPathTokens(t *testing.T) {
+	const first, second = "aaaaaaaaaaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbbbbbbbbbb"
+	objects := render(t, certManager, `webhook.pathTokens=["`+first+`","`+second+`"]`)
+	if got := *only[*admissionv1.MutatingWebhookConfiguration](t, objects).Webhooks[0].ClientConfig.Service.Path; got != "/mutate/"+first {
+		t.Errorf("the path is %s", got)
+	}
+	for _, webhook := range only[*admissionv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
+		if got := *webhook.ClientConfig.Service.Path; got != "/validate/"+first {
+			t.Errorf("the path of %s is %s", webhook.Name, got)
+		}
+	}
+	if got := string(only[*corev1.Secret](t, objects).Data["tokens"]); got != first+"\n"+second {
+		t.Errorf("the Secret holds %q", got)
+	}
+	made := render(t, certManager)
+	token := string(only[*corev1.Secret](t, made).Data["tokens"])
+	if !regexp.MustCompile("^[a-z0-9]{32}$").MatchString(token) {
+		t.Errorf("the token is %q", token)
+	}
+	if got := *only[*admissionv1.MutatingWebhookConfiguration](t, made).Webhooks[0].ClientConfig.Service.Path; got != "/mutate/"+token {
+		t.Errorf("the path is %s, and the Secret holds %s", got, token)
+	}
+	for values, want := range map[string]string{ //nolint:gosec // no credentials
+		`webhook.pathTokens=["short"]`: "at '/webhook/pathTokens/0': 'short' does not match pattern",
+		`controller.enabled=false`:     "certificates.provider is self and controller.enabled is false: the controller makes these certificates; enable it, or set certificates.provider to cert-manager",
+	} {
+		output, err := helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{values})...)...)
+		if err == nil || !strings.Contains(output, want) {
+			t.Errorf("%s: got %v and %s, want %s", values, err, output, want)
 		}
 	}
 }
@@ -618,11 +674,6 @@ func TestParamsNamespaces(t *testing.T) {
 // isQuestion tells that a rule is the one about questions what somebody may do, which are created and never stored.
 func isQuestion(rule rbacv1.PolicyRule) bool {
 	return cmp.Equal(rule, rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}})
-}
-
-// isEvents tells that a rule is the one about events, which can be made and counted, and not be read or removed.
-func isEvents(rule rbacv1.PolicyRule) bool {
-	return cmp.Equal(rule, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}})
 }
 
 func checkRule(t *testing.T, rule rbacv1.PolicyRule) {

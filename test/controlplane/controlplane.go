@@ -52,6 +52,7 @@ type ControlPlane struct {
 	apiServer         *process
 	controllerManager *process
 	others            []stopper // in the order of their start
+	controller        *Virtward // of InstallVirtward
 }
 
 type stopper interface{ end() }

@@ -10,8 +10,10 @@ const (
 	VirtwardNamespace = "virtward-system"
 	VirtwardRelease   = "virtward"
 	VirtwardService   = "virtward-webhook"
-	// VirtwardController is the Deployment that audits.
+	// VirtwardController is the Deployment that audits, and keeps the certificates of the webhooks.
 	VirtwardController = "virtward-controller"
+	// VirtwardExport is the Deployment that exports policies, where the values enable it.
+	VirtwardExport = "virtward-export"
 )
 
 // portValues are the chart's values that name a port of the process, by section. The Service's port is among
@@ -26,6 +28,9 @@ var portValues = []struct {
 	{"controller", []string{"metricsPort"}},
 	{"controller", []string{"healthPort"}},
 }
+
+// rotationSettle is how long a rotation waits between its steps: one API server on this machine takes notice at once.
+const rotationSettle = "--rotation-settle=2s"
 
 // VirtwardChart is our own chart with values merged over its own, and a free port for each that it names.
 func (c *ControlPlane) VirtwardChart(values map[string]any) (Chart, error) {
@@ -50,9 +55,9 @@ func (c *ControlPlane) VirtwardChart(values map[string]any) (Chart, error) {
 	return Chart{Dir: "charts/virtward", Release: VirtwardRelease, Namespace: VirtwardNamespace, Values: merged}, nil
 }
 
-// InstallVirtward installs our chart unchanged, points the webhook's Service at this machine and runs
-// bin/virtward as the Deployment says. It returns when the process is ready; the API server learns of new
-// webhook configurations a moment later.
+// InstallVirtward installs our chart unchanged, points the webhook's Service at this machine and runs bin/virtward as
+// the Deployments of the webhook and, where it keeps the certificates, of the controller say. It returns the webhook when
+// that is ready; the API server learns of new webhook configurations a moment later.
 func (c *ControlPlane) InstallVirtward(ctx context.Context, values map[string]any, workload Workload) (*Virtward, error) {
 	chart, err := c.VirtwardChart(values)
 	if err != nil {
@@ -64,9 +69,28 @@ func (c *ControlPlane) InstallVirtward(ctx context.Context, values map[string]an
 	if err := c.PointServiceAtLocalhost(ctx, VirtwardNamespace, VirtwardService); err != nil {
 		return nil, err
 	}
+	certificates, _ := values["certificates"].(map[string]any)
+	if provider := certificates["provider"]; provider == nil || provider == "self" {
+		controller, err := c.RunVirtward(ctx, Workload{
+			Namespace: VirtwardNamespace, Deployment: VirtwardController, Binary: workload.Binary, Args: []string{rotationSettle},
+		})
+		if err != nil {
+			return nil, err
+		}
+		c.mu.Lock()
+		c.controller = controller
+		c.mu.Unlock()
+	}
 	workload.Namespace = VirtwardNamespace
 	if workload.Deployment == "" {
 		workload.Deployment = VirtwardService // of the webhook, whose Deployment has the same name
 	}
 	return c.RunVirtward(ctx, workload)
+}
+
+// VirtwardControllerProcess is the controller that InstallVirtward has started; nil if it has started none.
+func (c *ControlPlane) VirtwardControllerProcess() *Virtward {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.controller
 }

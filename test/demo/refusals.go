@@ -83,22 +83,22 @@ func early(ctx context.Context, s *show) error {
 		"spec.preference.name: Unsupported value: "+noSATA+" (VirtualMachineClusterPreference old-pc sets domain.devices.disks[0].disk.bus by its spec.devices.preferredDiskBus) [virtward/arm64-disk-bus]")
 }
 
-// startRefused: the preference comes, the VMI is refused, and an event on the VM says so.
+// startRefused: the preference comes, the VMI is refused, and an event of KubeVirt on the VM says so.
 func (s *show) startRefused(ctx context.Context) error {
 	s.prose(`The admin makes the preference, and virt-controller the VMI. Now everything is known, so the VMI is refused.
-		Nobody is there to read that answer, so an event on the VM tells it.`)
+		Virt-controller writes that answer into an event on the VM.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl apply -f examples/preference-old-pc.yaml"); err != nil {
 		return err
 	}
 	const events = "kubectl events --for vm/desktop"
-	if err := s.awaitOutput(ctx, s.alice, events, "Refused"); err != nil {
+	if err := s.awaitOutput(ctx, s.alice, events, "FailedCreate"); err != nil {
 		return err
 	}
 	output, err := s.does(ctx, s.alice, events)
 	if err != nil {
 		return err
 	}
-	return says(output, "VirtualMachineInstance desktop was refused", "[virtward/arm64-disk-bus]", "[virtward/arm64-bios]")
+	return says(output, "Error creating virtual machine instance", "[virtward/arm64-disk-bus]", "[virtward/arm64-bios]")
 }
 
 // awaitOutput runs a command, unseen, until its output has a word. Virtward and KubeVirt watch the cluster, and

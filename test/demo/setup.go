@@ -147,10 +147,6 @@ func (s *show) installVirtward(ctx context.Context) error {
 	if _, err := s.cluster.InstallVirtward(ctx, map[string]any{"audit": audit}, controlplane.Workload{}); err != nil {
 		return err
 	}
-	controller := controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardController}
-	if _, err := s.cluster.RunVirtward(ctx, controller); err != nil {
-		return err
-	}
 	port, err := s.metricsPort(ctx)
 	s.metrics = fmt.Sprintf("http://127.0.0.1:%d", port)
 	return err

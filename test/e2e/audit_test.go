@@ -158,6 +158,9 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 	}
 
 	BeforeAll(func(ctx SpecContext) {
+		By("stopping the controller that keeps the certificates, for these take over")
+		Expect(cluster.VirtwardControllerProcess().Stop()).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(cluster.VirtwardControllerProcess().Start(ctx)).To(Succeed()) })
 		scheme, err := controlplane.Scheme()
 		Expect(err).NotTo(HaveOccurred())
 		Expect(openreports.Install(scheme)).To(Succeed())

@@ -46,7 +46,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 
 	It("is needed: with virtward dead nobody creates a VM", func(ctx SpecContext) {
 		Expect(alice.Create(ctx, build.VM("off-before").Obj())).To(MatchError(ContainSubstring(notCalled)))
-		Expect(carol().Create(ctx, weakSettings("off-guarded"), client.DryRunAll)).To(MatchError(ContainSubstring("rule-settings-weaken: ")))
+		Expect(clientOf("carol").Create(ctx, weakSettings("off-guarded"), client.DryRunAll)).To(MatchError(ContainSubstring("rule-settings-weaken: ")))
 	})
 
 	It("is not for everybody", func(ctx SpecContext) {
@@ -87,7 +87,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		Expect(alice.Create(ctx, build.VM("off-uncalled").Obj(), client.DryRunAll)).To(Succeed())
 		Expect(failedCalls(ctx)).To(Equal(calls), "the first webhook is not called in vain")
 		Eventually(func(ctx context.Context) error {
-			return carol().Create(ctx, weakSettings("off-guarded"), client.DryRunAll)
+			return clientOf("carol").Create(ctx, weakSettings("off-guarded"), client.DryRunAll)
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 	})
 
@@ -124,7 +124,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		awaitChecks(ctx)
 		Expect(causes(alice.Create(ctx, impossible("on")))).To(HaveLen(2))
 		Eventually(func(ctx context.Context) error {
-			return carol().Create(ctx, weakSettings("on"), client.DryRunAll)
+			return clientOf("carol").Create(ctx, weakSettings("on"), client.DryRunAll)
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(SatisfyAll(
 			Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("rule-settings-weaken: "))))
 		Expect(kubectlAsAdmin(ctx, "", "virtward", "status").output).To(MatchRegexp(`ValidatingWebhookConfiguration +validate\.virtward\.io +on +present +-\n`))
@@ -181,14 +181,6 @@ func grantWeakSettings(ctx context.Context, user string) {
 		Expect(admin.Create(ctx, object)).To(Succeed())
 		cleanUp(object)
 	}
-}
-
-// carol may write RuleSettings, see grantWeakSettings.
-func carol() client.Client {
-	GinkgoHelper()
-	config, err := cluster.UserConfig("carol")
-	Expect(err).NotTo(HaveOccurred())
-	return clientFor(config)
 }
 
 // weakSettings make a security-relevant rule more lenient, which their guard refuses.

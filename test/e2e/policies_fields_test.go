@@ -23,6 +23,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/simulators"
 )
 
 // policed is the namespace that the policies of these specs are for, so that others do not meet them.
@@ -152,7 +153,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Expect(answer(ctx, machine(memory("8Gi")), "alice")).To(BeEmpty())
 	})
 
-	It("ask KubeVirt's accounts about the creation of VMIs, and tell the VM by an event", func(ctx SpecContext) {
+	It("ask KubeVirt's accounts about the creation of VMIs, and KubeVirt tells the VM by its event", func(ctx SpecContext) {
 		enforce(ctx, "two", fmt.Sprintf(two, `match: {kinds: [VirtualMachineInstance]}`))
 		instance := build.VMI("judged").Namespace(policed).Topology(1, 4, 1).Obj()
 		soonTold(ctx, instance, `FieldValueInvalid spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/two]`)
@@ -160,8 +161,8 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Expect(admin.Create(ctx, vm)).To(Succeed(), "no policy is about VMs")
 		cleanUp(vm)
 		Eventually(func(ctx context.Context) []corev1.Event { return eventsOn(ctx, vm) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(ContainElement(And(
-			HaveField("Reason", "Refused"),
-			HaveField("Message", "VirtualMachineInstance started was refused: spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/two]"),
+			HaveField("Reason", simulators.ReasonFailedCreate),
+			HaveField("Message", ContainSubstring("spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/two]")),
 		)))
 	})
 
@@ -310,8 +311,9 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		By("not being asked without the ConfigMap, if the policy says so")
 		Expect(admin.Delete(ctx, limits)).To(Succeed())
 		soonTold(ctx, machine(), undecided("there is no ConfigMap virtward-system/limits"))
-		Expect(unstructured.SetNestedField(policy.Object, "Allow", "spec", "params", "parameterNotFoundAction")).To(Succeed())
-		Expect(admin.Update(ctx, policy)).To(Succeed())
+		Expect(change(ctx, admin, policy, func() { // the controller writes its status too
+			Expect(unstructured.SetNestedField(policy.Object, "Allow", "spec", "params", "parameterNotFoundAction")).To(Succeed())
+		})).To(Succeed())
 		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).WithTimeout(soon).Should(BeEmpty())
 
 		Expect(told(admin.Create(ctx, policyWith("elsewhere", fmt.Sprintf(limited, "default", "Deny"))), heard)[0]).To(HavePrefix(

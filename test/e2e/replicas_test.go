@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +20,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/certificates"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 )
@@ -42,9 +42,12 @@ var _ = Describe("Two replicas on a fresh Secret", Serial, func() {
 			health:  chart.Values["health"].(map[string]any)["port"].(int),
 		}
 		second, args := another(pair)
+		_, err = pair.RunVirtward(ctx, controlplane.Workload{
+			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardController, Args: []string{"--rotation-settle=1s"},
+		})
+		Expect(err).NotTo(HaveOccurred())
 
-		By("starting both at once, while there is no certificate")
-		Expect(secretOf(ctx, pair).Data).To(BeEmpty())
+		By("starting both at once, while a certificate is being made")
 		started := make(chan error, 1)
 		var beside *controlplane.Virtward
 		go func() {
@@ -63,7 +66,11 @@ var _ = Describe("Two replicas on a fresh Secret", Serial, func() {
 			Eventually(r.served).WithContext(ctx).WithTimeout(10 * time.Second).Should(Equal(leafOf(fresh)))
 		}
 
-		By("waiting for a fight that does not come")
+		By("waiting until the first rotation has ended, and for a fight that does not come")
+		Eventually(func(ctx context.Context) map[string][]byte {
+			fresh = secretOf(ctx, pair)
+			return fresh.Data
+		}).WithContext(ctx).WithTimeout(20 * time.Second).ShouldNot(HaveKey(certificates.PreviousTokenKey))
 		Consistently(func(ctx context.Context) string {
 			return secretOf(ctx, pair).ResourceVersion
 		}).WithContext(ctx).WithTimeout(3 * time.Second).WithPolling(200 * time.Millisecond).Should(Equal(fresh.ResourceVersion))
@@ -120,7 +127,6 @@ func another(c *controlplane.ControlPlane) (replica, []string) {
 		"--webhook-port=" + strconv.Itoa(ports[0]),
 		"--health-address=:" + strconv.Itoa(ports[1]),
 		"--metrics-address=:" + strconv.Itoa(ports[2]),
-		"--cert-dir=" + filepath.Join(GinkgoT().TempDir(), "certificates"),
 	}
 }
 

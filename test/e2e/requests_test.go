@@ -161,7 +161,7 @@ func has(sample *dto.Metric, labels map[string]string) bool {
 	return found == len(labels)
 }
 
-// post sends bytes to a path of the webhook as the API server would, and returns the status.
+// post sends bytes to a path of the webhook, with its token, as the API server would, and returns the status.
 func post(ctx context.Context, path string, body []byte) int {
 	GinkgoHelper()
 	address, roots := endpoint(ctx)
@@ -169,7 +169,7 @@ func post(ctx context.Context, path string, body []byte) int {
 		DisableKeepAlives: true,
 		TLSClientConfig:   &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12},
 	}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+path, bytes.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+path+"/"+token(ctx), bytes.NewReader(body))
 	Expect(err).NotTo(HaveOccurred())
 	response, err := caller.Do(request)
 	Expect(err).NotTo(HaveOccurred())

@@ -9,7 +9,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +24,9 @@ import (
 
 	"github.com/virtward/virtward/test/controlplane"
 )
+
+// ReasonFailedCreate is that of virt-controller's event on a VM whose VMI is refused; its message quotes the refusal.
+const ReasonFailedCreate = "FailedCreate"
 
 // VirtController simulates KubeVirt's virt-controller and virt-handler: it makes VMIs from VMs that are to
 // run, walks VMIs through their phases, and takes away what a deletion waits for.
@@ -53,6 +61,12 @@ func StartVirtController(ctx context.Context, c *controlplane.ControlPlane, expa
 	if err != nil {
 		return nil, err
 	}
+	accounts, err := kubernetes.NewForConfig(controllerConfig)
+	if err != nil {
+		return nil, err
+	}
+	events := record.NewBroadcaster()
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: accounts.CoreV1().Events("")})
 	log, err := os.Create(filepath.Join(c.Dir(), "virt-controller-simulator.log"))
 	if err != nil {
 		return nil, err
@@ -68,7 +82,10 @@ func StartVirtController(ctx context.Context, c *controlplane.ControlPlane, expa
 	}
 	err = errors.Join(
 		ctrl.NewControllerManagedBy(manager).For(&kubevirtv1.VirtualMachine{}).Owns(&kubevirtv1.VirtualMachineInstance{}).
-			Complete(&vmReconciler{client: manager.GetClient(), live: manager.GetAPIReader(), expand: expand}),
+			Complete(&vmReconciler{
+				client: manager.GetClient(), live: manager.GetAPIReader(), expand: expand,
+				events: events.NewRecorder(scheme, corev1.EventSource{Component: "virtualmachine-controller"}),
+			}),
 		ctrl.NewControllerManagedBy(manager).For(&kubevirtv1.VirtualMachineInstance{}).
 			Complete(&vmiReconciler{controller: manager.GetClient(), handler: handler}),
 	)
@@ -77,7 +94,10 @@ func StartVirtController(ctx context.Context, c *controlplane.ControlPlane, expa
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	v := &VirtController{stop: stop, done: make(chan error, 1), log: log}
-	go func() { v.done <- manager.Start(background) }()
+	go func() {
+		defer events.Shutdown()
+		v.done <- manager.Start(background)
+	}()
 	return v, nil
 }
 
@@ -97,6 +117,7 @@ type vmReconciler struct {
 	client client.Client
 	live   client.Reader
 	expand Expand
+	events record.EventRecorder
 }
 
 // Reconcile brings one VM and its VMI together.
@@ -174,7 +195,11 @@ func (r *vmReconciler) create(ctx context.Context, vm *kubevirtv1.VirtualMachine
 		Spec: template.Spec,
 	}
 	if err := r.client.Create(ctx, vmi); err != nil {
-		return nil, client.IgnoreAlreadyExists(err) // the cache is behind
+		if apierrors.IsAlreadyExists(err) { // the cache is behind
+			return nil, nil
+		}
+		r.events.Eventf(vm, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating virtual machine instance: %v", err)
+		return nil, err
 	}
 	return vmi, nil
 }

@@ -1,0 +1,342 @@
+// Package attack holds the attacks that Virtward withstands: each spec is one that a user of few rights, or somebody
+// without an account, once had success with or could have. It runs on a real API server, with our chart installed by
+// Helm, real RBAC users, and KubeVirt's admission and controllers simulated. docs/threat-model.md says who may do what.
+package attack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/simulators"
+)
+
+// The namespaces of the attacker, mallory, and of an innocent user, alice.
+const (
+	attacked = "mallory"
+	quiet    = "default"
+)
+
+// nodeTimeout is that of a spec with many requests.
+const nodeTimeout = 5 * time.Minute
+
+// What the suite runs against.
+var (
+	cluster  *controlplane.ControlPlane
+	kubevirt *simulators.KubeVirt
+	virtward *controlplane.Virtward
+	// admin may do everything. mallory may create, change and delete VMs, VMIs, replica sets, pools, presets,
+	// namespaced instancetypes and preferences, snapshots, restores, clones and PVCs in the namespace mallory, and
+	// nothing else. alice may edit virtual machines in the namespace default.
+	admin, mallory, alice client.Client
+)
+
+func TestAttack(t *testing.T) {
+	log.SetLogger(GinkgoLogr)
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Attacks on Virtward on a real API server")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	var err error
+	cluster, err = controlplane.Start(ctx, controlplane.Options{Audit: true})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func() { Expect(cluster.Stop()).To(Succeed()) })
+	admin = cluster.Client()
+
+	kubevirt, err = simulators.InstallKubeVirt(ctx, cluster, kubevirtv1.KubeVirtConfiguration{}, nil)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) { Expect(kubevirt.Stop(ctx)).To(Succeed()) })
+
+	virtward, err = cluster.InstallVirtward(ctx, nil, controlplane.Workload{})
+	Expect(err).NotTo(HaveOccurred())
+
+	Expect(cluster.EnsureNamespace(ctx, attacked)).To(Succeed())
+	everything := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	grant(ctx, "mallory", attacked,
+		rbacv1.PolicyRule{APIGroups: []string{"kubevirt.io"}, Verbs: everything, Resources: []string{
+			"virtualmachines", "virtualmachineinstances", "virtualmachineinstancereplicasets", "virtualmachineinstancereplicasets/scale", "virtualmachineinstancepresets",
+		}},
+		rbacv1.PolicyRule{APIGroups: []string{"pool.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachinepools", "virtualmachinepools/scale"}},
+		rbacv1.PolicyRule{APIGroups: []string{"instancetype.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachineinstancetypes", "virtualmachinepreferences"}},
+		rbacv1.PolicyRule{APIGroups: []string{"snapshot.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachinesnapshots", "virtualmachinerestores"}},
+		rbacv1.PolicyRule{APIGroups: []string{"clone.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachineclones"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: everything, Resources: []string{"persistentvolumeclaims"}},
+	)
+	grant(ctx, "alice", quiet, rbacv1.PolicyRule{APIGroups: []string{"kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachines", "virtualmachineinstances"}})
+	mallory, alice = clientOf("mallory"), clientOf("alice")
+
+	By("waiting until the API server calls the webhooks")
+	awaitWebhooks(ctx)
+}, NodeTimeout(3*time.Minute))
+
+// grant gives a user rights in a namespace.
+func grant(ctx context.Context, user, namespace string, rules ...rbacv1.PolicyRule) {
+	GinkgoHelper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user}, Rules: rules}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: role.ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	Expect(admin.Create(ctx, role)).To(Succeed())
+	Expect(admin.Create(ctx, binding)).To(Succeed())
+}
+
+// clientOf is a client with the rights of a user.
+func clientOf(user string) client.Client {
+	GinkgoHelper()
+	config, err := cluster.UserConfig(user)
+	Expect(err).NotTo(HaveOccurred())
+	return clientFor(config)
+}
+
+func clientFor(config *rest.Config) client.Client {
+	GinkgoHelper()
+	scheme, err := controlplane.Scheme()
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS, config.Burst = -1, -1
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	Expect(err).NotTo(HaveOccurred())
+	return c
+}
+
+// accountOf is a client with the rights of one of KubeVirt's service accounts.
+func accountOf(ctx context.Context, account string) client.Client {
+	GinkgoHelper()
+	config, err := cluster.ServiceAccountConfig(ctx, simulators.Namespace, account)
+	Expect(err).NotTo(HaveOccurred())
+	return clientFor(config)
+}
+
+// listening is a client of a user, and the warnings that the API server sends that user.
+func listening(user string) (client.Client, *warnings) {
+	GinkgoHelper()
+	config, err := cluster.UserConfig(user)
+	Expect(err).NotTo(HaveOccurred())
+	heard := &warnings{}
+	config.WarningHandler = heard
+	return clientFor(config), heard
+}
+
+// warnings are those that the API server sent with its answers.
+type warnings struct{ texts []string }
+
+func (w *warnings) HandleWarningHeader(_ int, _ string, text string) { w.texts = append(w.texts, text) }
+
+// awaitWebhooks waits until the API server calls both webhooks.
+func awaitWebhooks(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega, ctx context.Context) {
+		probe := build.VMI("probe").Obj()
+		g.Expect(alice.Create(ctx, probe, client.DryRunAll)).To(Succeed())
+		g.Expect(probe.Spec.Domain.CPU).NotTo(BeNil(), "it is not completed")
+		g.Expect(alice.Create(ctx, impossible("probe", quiet), client.DryRunAll)).To(MatchError(ContainSubstring("[virtward/arm64-bios]")))
+	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+}
+
+// impossible is a VM that can never run: it asks for a BIOS on arm64.
+func impossible(name, namespace string) *kubevirtv1.VirtualMachine {
+	vm := build.VMOf(build.VMI(name).Namespace(namespace).Architecture("arm64").With(withBIOS)).Obj()
+	vm.Namespace = namespace
+	return vm
+}
+
+// withBIOS makes what runs on arm64 impossible.
+func withBIOS(spec *kubevirtv1.VirtualMachineInstanceSpec) {
+	spec.Domain.Firmware = &kubevirtv1.Firmware{Bootloader: &kubevirtv1.Bootloader{BIOS: &kubevirtv1.BIOS{}}}
+}
+
+// change applies a change to an object as it is now, however often others write to it meanwhile.
+func change(ctx context.Context, c client.Client, object client.Object, how func()) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		how()
+		return c.Update(ctx, object)
+	})
+}
+
+// ruleID is how every message of ours names its rule.
+var ruleID = regexp.MustCompile(`\[virtward/([a-z0-9/-]+)\]`)
+
+// causes of a refusal, each as its field and the rule that its message names. What is refused is invalid, 422.
+func causes(err error) []string {
+	GinkgoHelper()
+	Expect(apierrors.IsInvalid(err)).To(BeTrue(), "it is not refused as invalid, but: %v", err)
+	var refusal apierrors.APIStatus
+	Expect(errors.As(err, &refusal)).To(BeTrue())
+	var refused []string
+	for _, cause := range refusal.Status().Details.Causes {
+		found := ruleID.FindStringSubmatch(cause.Message)
+		Expect(found).To(HaveLen(2), "%q names no rule", cause.Message)
+		refused = append(refused, cause.Field+" "+found[1])
+	}
+	return refused
+}
+
+// cleanUp deletes an object at the end of the spec, its finalizers removed, and waits until it is gone.
+func cleanUp(object client.Object) {
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed())
+		Eventually(func(ctx context.Context) error {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+			if err := admin.Patch(ctx, object, patch); client.IgnoreNotFound(err) != nil {
+				return err
+			}
+			err := admin.Get(ctx, client.ObjectKeyFromObject(object), object)
+			if err == nil {
+				return errors.New("it is still there")
+			}
+			return client.IgnoreNotFound(err)
+		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}, NodeTimeout(30*time.Second))
+}
+
+// load is an innocent user who applies virtual machines, dry, while others attack.
+type load struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu sync.Mutex
+	// took is how long each create took.
+	took []time.Duration
+	// failed is the first create that did not succeed, failures how many did not.
+	failed   error
+	failures int
+	applied  atomic.Int64
+}
+
+// startLoad begins to apply as alice, with some workers at once.
+func startLoad(workers int) *load {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{cancel: cancel}
+	for w := range workers {
+		l.done.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				vm := build.VMOf(build.Typical(fmt.Sprintf("innocent-%d-%d", w, i))).Obj()
+				began := time.Now()
+				err := alice.Create(ctx, vm, client.DryRunAll)
+				if ctx.Err() != nil {
+					return
+				}
+				l.note(time.Since(began), err)
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) note(took time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.took = append(l.took, took)
+	if err != nil {
+		if l.failures++; l.failed == nil {
+			l.failed = err
+		}
+		return
+	}
+	l.applied.Add(1)
+}
+
+// until waits until the load has applied a number of VMs since it began.
+func (l *load) until(ctx context.Context, n int64) {
+	GinkgoHelper()
+	Eventually(l.applied.Load).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", n))
+}
+
+// stop ends the load, which never failed, and returns the 99th percentile of what a create took.
+func (l *load) stop() time.Duration {
+	GinkgoHelper()
+	l.cancel()
+	l.done.Wait()
+	Expect(l.failed).NotTo(HaveOccurred(), "%d of %d innocent creates failed", l.failures, len(l.took))
+	slices.Sort(l.took)
+	return l.took[len(l.took)*99/100]
+}
+
+// peak is the most memory that a process has had, in bytes: VmHWM of the kernel.
+func peak(pid int) int64 {
+	GinkgoHelper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(status)) {
+		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			Expect(err).NotTo(HaveOccurred())
+			return kilobytes << 10
+		}
+	}
+	Fail("the kernel tells no peak")
+	return 0
+}
+
+// post sends a body as a user, and returns the answer.
+func post(ctx context.Context, user, path, body string) (string, error) {
+	GinkgoHelper()
+	config, err := cluster.UserConfig(user)
+	Expect(err).NotTo(HaveOccurred())
+	config.APIPath, config.GroupVersion = "/api", &schema.GroupVersion{Version: "v1"} // the version of the answer's Status
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	rest, err := rest.RESTClientFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	result := rest.Post().RequestURI(path).SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx)
+	answer, err := result.Raw()
+	if err != nil {
+		err = result.Error()
+	}
+	return string(answer), err
+}
+
+// patchNamespaces exempts a namespace from one of our webhook configurations, or none.
+func patchNamespaces(ctx context.Context, configuration, exempt string) {
+	GinkgoHelper()
+	kind, name, _ := strings.Cut(configuration, "/")
+	config := &unstructured.Unstructured{}
+	config.SetAPIVersion("admissionregistration.k8s.io/v1")
+	config.SetKind(map[string]string{"mutatingwebhookconfigurations": "MutatingWebhookConfiguration", "validatingwebhookconfigurations": "ValidatingWebhookConfiguration"}[kind])
+	config.SetName(name)
+	Expect(change(ctx, admin, config, func() {
+		hooks, _, _ := unstructured.NestedSlice(config.Object, "webhooks")
+		for i := range hooks {
+			hook := hooks[i].(map[string]any)
+			selector, found, _ := unstructured.NestedSlice(hook, "namespaceSelector", "matchExpressions")
+			if !found {
+				continue
+			}
+			selector = slices.DeleteFunc(selector, func(r any) bool { return fmt.Sprint(r.(map[string]any)["values"]) == "["+attacked+"]" })
+			if exempt != "" {
+				selector = append(selector, map[string]any{"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": []any{exempt}})
+			}
+			Expect(unstructured.SetNestedSlice(hook, selector, "namespaceSelector", "matchExpressions")).To(Succeed())
+		}
+		Expect(unstructured.SetNestedSlice(config.Object, hooks, "webhooks")).To(Succeed())
+	})).To(Succeed())
+}
