@@ -53,23 +53,8 @@ type Policies struct {
 	Problems []Problem
 }
 
-// Policy is one that was read, and where it stands.
-type Policy struct {
-	*policyv1alpha1.VirtualMachinePolicy
-
-	File string
-	Line int
-}
-
-// All are the policies that could be read.
-func (p *Policies) All() []Policy {
-	found := make([]Policy, 0, len(p.all))
-	for i := range p.all {
-		position, _ := p.all[i].document.Find("")
-		found = append(found, Policy{p.all[i].policy, p.all[i].file(), position.Line})
-	}
-	return found
-}
+// Len is how many policies could be read.
+func (p *Policies) Len() int { return len(p.all) }
 
 // LoadPolicies reads the policies of some files, and of all files below some directories, and the suites there.
 func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
@@ -77,7 +62,7 @@ func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
 	read := &files{fsys: fsys, read: map[string]content{}}
 	seen := map[string]bool{}
 	for _, name := range paths {
-		found, err := manifests(fsys, name, true)
+		found, err := manifests(fsys, name)
 		if err != nil {
 			p.Problems = append(p.Problems, Problem{Rule: LintReadable, File: name, Message: plain(err)})
 			continue

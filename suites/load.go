@@ -42,7 +42,7 @@ func Load(fsys fs.FS, paths ...string) ([]*Suite, []Problem) {
 	read := &files{fsys: fsys, read: map[string]content{}}
 	seen := map[string]bool{}
 	for _, name := range paths {
-		found, err := manifests(fsys, name, true)
+		found, err := manifests(fsys, name)
 		if err != nil {
 			problems = append(problems, Problem{File: name, Message: plain(err)})
 			continue
@@ -63,8 +63,8 @@ func Load(fsys fs.FS, paths ...string) ([]*Suite, []Problem) {
 	return suites, problems
 }
 
-// manifests are the files behind a name, by name.
-func manifests(fsys fs.FS, name string, recursive bool) ([]string, error) {
+// manifests are the files behind a name, by name: of a directory, those of the ones below it too.
+func manifests(fsys fs.FS, name string) ([]string, error) {
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
 		return nil, err
@@ -78,7 +78,7 @@ func manifests(fsys fs.FS, name string, recursive bool) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && (hidden || file != name && !recursive):
+		case entry.IsDir() && hidden:
 			return fs.SkipDir
 		case !entry.IsDir() && !hidden && slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(file)):
 			found = append(found, file)
@@ -129,7 +129,7 @@ func (f *files) parse(name string) ([]documents.Document, error) {
 
 // directory reads the objects of a file, or of those of a directory.
 func (f *files) directory(name string) ([]documents.Document, error) {
-	names, err := manifests(f.fsys, name, true)
+	names, err := manifests(f.fsys, name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %s", name, plain(err))
 	}

@@ -150,10 +150,7 @@ func (c *caseObserver) asked(p *policies.Policy, d *cel.Documents) {
 	var events *rego.Trace
 	known := c.of(p)
 	if known != nil && p.Module() != nil {
-		if lines = known.modules[p.Module()]; lines == nil {
-			lines = p.Module().NewCoverage()
-			known.modules[p.Module()] = lines
-		}
+		lines = known.modules[p.Module()]
 	}
 	if c.trace && p.Module() != nil {
 		events = &rego.Trace{}
@@ -297,13 +294,7 @@ func stepOf(field, expression string, value any, err error, parts []cel.Part) Tr
 		step.Value = asJSON(value)
 	}
 	for i := range parts {
-		part := TraceStep{Expression: parts[i].Expression}
-		if parts[i].Err != nil {
-			part.Error = parts[i].Err.Error()
-		} else {
-			part.Value = asJSON(parts[i].Value)
-		}
-		step.Parts = append(step.Parts, part)
+		step.Parts = append(step.Parts, stepOf("", parts[i].Expression, parts[i].Value, parts[i].Err, nil))
 	}
 	return step
 }

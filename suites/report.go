@@ -73,10 +73,7 @@ func (c *Counts) count(status Status) {
 // Counts are those of all suites.
 func (r *Report) Counts() Counts {
 	var counts Counts
-	for i := range r.Suites {
-		more := r.Suites[i].Counts()
-		counts.Passed, counts.Failed, counts.Skipped, counts.Broken = counts.Passed+more.Passed, counts.Failed+more.Failed, counts.Skipped+more.Skipped, counts.Broken+more.Broken
-	}
+	r.each(func(_ *SuiteOutcome, _ *TestOutcome, c *CaseOutcome) { counts.count(c.Status) })
 	return counts
 }
 
