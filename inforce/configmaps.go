@@ -14,10 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtward/virtward/boundedwatch"
 )
 
 // configMapResource is the resource that may hold parameters of policies.
@@ -28,6 +30,7 @@ type configMaps struct {
 	// namespaces are sorted.
 	namespaces []string
 	informers  map[string]cache.SharedIndexInformer
+	budget     *boundedwatch.Budget
 	// changed is called when one that is wanted did, or when a namespace can be read or cannot be.
 	changed func()
 	wanted  atomic.Pointer[map[types.NamespacedName]bool]
@@ -54,21 +57,33 @@ type kept struct {
 	metav1.ObjectMeta
 
 	data map[string]string
+	// cost is what it takes of the budget, in bytes; 0 if there is no room for its data.
+	cost int64
 }
+
+// MaxParameters bounds the memory of all ConfigMaps that may hold parameters, in bytes.
+const MaxParameters = 6 << 20
 
 func newConfigMaps(client dynamic.Interface, namespaces []string, changed func()) (*configMaps, error) {
 	c := &configMaps{
+		budget:     boundedwatch.NewBudget(MaxParameters),
 		namespaces: slices.Compact(slices.Sorted(slices.Values(namespaces))),
 		informers:  map[string]cache.SharedIndexInformer{}, changed: changed, refused: map[string]error{},
 	}
 	for _, namespace := range c.namespaces {
-		informer := dynamicinformer.NewFilteredDynamicInformer(client, configMapResource, namespace, 0, cache.Indexers{}, nil).Informer()
+		informer := cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(configMapResource).Namespace(namespace), onlyData), &unstructured.Unstructured{}, 0, cache.Indexers{})
+		_, failed := informer.AddEventHandler(c.budget.Handler(func(object any) int64 {
+			if k, ok := object.(*kept); ok {
+				return k.cost
+			}
+			return 0
+		}))
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    c.notice,
 			UpdateFunc: func(_, obj any) { c.notice(obj) },
 			DeleteFunc: c.notice,
 		})
-		err = errors.Join(err, informer.SetTransform(onlyData), informer.SetWatchErrorHandlerWithContext(
+		err = errors.Join(failed, err, informer.SetTransform(c.keep), informer.SetWatchErrorHandlerWithContext(
 			func(ctx context.Context, r *cache.Reflector, err error) { c.failed(ctx, namespace, r, err) }))
 		if err != nil {
 			return nil, fmt.Errorf("watching the ConfigMaps of namespace %s: %w", namespace, err)
@@ -78,17 +93,29 @@ func newConfigMaps(client dynamic.Interface, namespaces []string, changed func()
 	return c, nil
 }
 
-// onlyData forgets what is no parameter.
-func onlyData(obj any) (any, error) {
-	untyped, ok := obj.(*unstructured.Unstructured)
+// onlyData removes what is no parameter from a ConfigMap of a list.
+func onlyData(listed runtime.Object) {
+	if untyped, ok := listed.(*unstructured.Unstructured); ok {
+		metadata := map[string]any{"name": untyped.GetName(), "namespace": untyped.GetNamespace(), "resourceVersion": untyped.GetResourceVersion()}
+		untyped.Object = map[string]any{"metadata": metadata, "data": untyped.Object["data"]}
+	}
+}
+
+// keep makes of a ConfigMap what the watch keeps.
+func (c *configMaps) keep(object any) (any, error) {
+	untyped, ok := object.(*unstructured.Unstructured)
 	if !ok {
-		return obj, nil
+		return object, nil
 	}
 	data, _, err := unstructured.NestedStringMap(untyped.Object, "data")
 	if err != nil {
 		return nil, err
 	}
-	return &kept{metav1.ObjectMeta{Name: untyped.GetName(), Namespace: untyped.GetNamespace(), ResourceVersion: untyped.GetResourceVersion()}, data}, nil
+	k := &kept{ObjectMeta: metav1.ObjectMeta{Name: untyped.GetName(), Namespace: untyped.GetNamespace(), ResourceVersion: untyped.GetResourceVersion()}}
+	if cost := costOfNamespace + sizeOf(data); c.budget.Take(k.Namespace+"/"+k.Name, cost) {
+		k.data, k.cost = data, cost
+	}
+	return k, nil
 }
 
 // notice tells of a change if anybody wants to know.
@@ -169,6 +196,10 @@ func (c *configMaps) find(namespace, name string) parameters {
 	found, ok := obj.(*kept)
 	if !ok {
 		return parameters{}
+	}
+	if found.cost == 0 {
+		return parameters{unreadable: fmt.Errorf("ConfigMap %s/%s is not read: the ConfigMaps of %s take more than %d MiB together. Delete some of them, then change this one",
+			namespace, name, strings.Join(c.namespaces, ", "), MaxParameters>>20)}
 	}
 	return parameters{data: found.data, found: true}
 }

@@ -28,6 +28,7 @@ func TestOnAnAPIServer(t *testing.T) {
 	t.Run("Defaults", func(t *testing.T) { testDefaults(t, cluster) })
 	t.Run("Policies", func(t *testing.T) { testPolicies(t, cluster) })
 	t.Run("Namespaces", func(t *testing.T) { testNamespaces(t, cluster) })
+	t.Run("NamespacesBound", func(t *testing.T) { testNamespacesBound(t, cluster) })
 }
 
 // defaultsObject is a VirtualMachineDefaults as the API server keeps it, with its spec given in YAML.

@@ -298,7 +298,7 @@ func testNamespaces(t *testing.T, cluster *controlplane.ControlPlane) {
 		t.Error(err)
 	}
 	stored, _, _ := n.informer.GetStore().GetByKey("first")
-	if kept := stored.(*metav1.PartialObjectMetadata); kept.ManagedFields != nil {
+	if kept := stored.(*keptNamespace); kept.ManagedFields != nil {
 		t.Errorf("what nobody asks for is kept in memory: %v", kept.ManagedFields)
 	}
 	if whole, err := n.Namespace(t.Context(), "first"); err != nil || whole.Name != "first" || whole.Labels["tier"] != "lab" || whole.Annotations["long"] != "story" || whole.UID == "" {

@@ -16,8 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtward/virtward/boundedwatch"
 )
 
 // Change is what a watcher of one of our kinds tells.
@@ -94,7 +95,7 @@ func newWatched[Object, Compiled any](client dynamic.Interface, c compiler[Objec
 	w := &watched[Object, Compiled]{
 		compiler: c,
 		changed:  make(chan struct{}, 1),
-		informer: dynamicinformer.NewFilteredDynamicInformer(client, c.resource, "", 0, cache.Indexers{}, nil).Informer(),
+		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(c.resource), nil), &unstructured.Unstructured{}, 0, cache.Indexers{}),
 	}
 	if onChange != nil {
 		w.onChange = append(w.onChange, onChange)

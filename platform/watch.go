@@ -14,10 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/boundedwatch"
 )
 
 // KubeVirts is the resource that holds the configuration of a KubeVirt installation.
@@ -47,16 +48,22 @@ func NewWatcher(client dynamic.Interface, settings Settings, clk clock.PassiveCl
 		settings: settings,
 		clock:    clk,
 		onChange: onChange,
-		informer: dynamicinformer.NewFilteredDynamicInformer(client, KubeVirts, "", 0, cache.Indexers{}, nil).Informer(),
+		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(KubeVirts), shrinkListed), &unstructured.Unstructured{}, 0, cache.Indexers{}),
 	}
-	if err := w.informer.SetWatchErrorHandlerWithContext(w.watchFailed); err != nil {
+	err := errors.Join(w.informer.SetWatchErrorHandlerWithContext(w.watchFailed), w.informer.SetTransform(func(object any) (any, error) {
+		if kv, ok := object.(*unstructured.Unstructured); ok {
+			shrink(kv)
+		}
+		return object, nil
+	}))
+	if err != nil {
 		return nil, fmt.Errorf("watching KubeVirt resources: %w", err)
 	}
 	rebuild := func(any) {
 		w.absent.Store(false) // whoever sends events exists
 		w.rebuild()
 	}
-	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    rebuild,
 		UpdateFunc: func(_, obj any) { rebuild(obj) },
 		DeleteFunc: rebuild,
