@@ -111,7 +111,7 @@ func (p *pages) Watch(context.Context, metav1.ListOptions) (watch.Interface, err
 func TestListWatchReducesEachPageBeforeTheNext(t *testing.T) {
 	p := &pages{total: 2*pageSize + 1}
 	lister := ListWatch(p, p, func(object runtime.Object) { object.(*corev1.ConfigMap).Data = nil })
-	got, err := lister.List(metav1.ListOptions{ResourceVersion: "3", Limit: 1})
+	got, err := cache.ToListerWatcherWithContext(lister).ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "3", Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestListWatchReducesEachPageBeforeTheNext(t *testing.T) {
 
 func TestListWatchReturnsAnExpiredPage(t *testing.T) {
 	p := &pages{total: pageSize + 1, expires: true}
-	if _, err := ListWatch(p, p, nil).List(metav1.ListOptions{}); !apierrors.IsResourceExpired(err) {
+	if _, err := cache.ToListerWatcherWithContext(ListWatch(p, p, nil)).ListWithContext(t.Context(), metav1.ListOptions{}); !apierrors.IsResourceExpired(err) {
 		t.Errorf("the error is %v", err)
 	}
 }
