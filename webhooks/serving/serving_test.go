@@ -19,6 +19,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,8 @@ var small = Limits{Connections: 2, Unproven: 2, ProveWithin: 300 * time.Millisec
 type server struct {
 	address string
 	metrics *Metrics
+	// held counts the requests that wait for their release.
+	held *atomic.Int64
 }
 
 // serve serves until the test ends. The handler of /known answers "known"; that of /held waits for release.
@@ -46,10 +49,13 @@ func serve(t *testing.T, limits Limits, secure *tls.Config) (server, chan struct
 	if err != nil {
 		t.Fatal(err)
 	}
-	release := make(chan struct{})
+	release, held := make(chan struct{}), &atomic.Int64{}
 	handlers := map[string]http.Handler{
 		"/known": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "known") }),
-		"/held":  http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }),
+		"/held":  http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			held.Add(1)
+			<-release
+		}),
 	}
 	made, err := Listen(Options{
 		Name: "test", Address: "127.0.0.1:0", TLS: secure, Route: ByPath(handlers), Limits: limits, Metrics: metrics, Log: logr.Discard(), ShutdownTimeout: time.Second,
@@ -58,7 +64,7 @@ func serve(t *testing.T, limits Limits, secure *tls.Config) (server, chan struct
 		t.Fatal(err)
 	}
 	await.Run(t, made.Start)
-	return server{address: made.Listener.Addr().String(), metrics: metrics}, release
+	return server{address: made.Listener.Addr().String(), metrics: metrics, held: held}, release
 }
 
 func (s server) dial(t *testing.T) net.Conn {
@@ -164,6 +170,7 @@ func TestAnIdleProvenConnectionMakesRoom(t *testing.T) {
 	if _, err := io.WriteString(next, "GET /held HTTP/1.1\r\nHost: test\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, func() bool { return s.held.Load() == 2 })
 	eventually(t, func() bool { // both are in use: there is no room
 		return get(t, s.dial(t), "/known") == http.StatusServiceUnavailable && s.refused(reasonFull) > 0
 	})
