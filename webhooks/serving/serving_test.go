@@ -52,7 +52,7 @@ func serve(t *testing.T, limits Limits, secure *tls.Config) (server, chan struct
 	release, held := make(chan struct{}), &atomic.Int64{}
 	handlers := map[string]http.Handler{
 		"/known": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "known") }),
-		"/held":  http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		"/held": http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			held.Add(1)
 			<-release
 		}),
