@@ -24,8 +24,8 @@ const (
 // startAttempts is how often the API server is started when its port is taken by someone else in between.
 const startAttempts = 5
 
-// apiServerStopTimeout is how long the API server may take to end: it waits for requests under way, watches among them.
-const apiServerStopTimeout = 90 * time.Second
+// apiServerStopTimeout is how long the API server may take to end. It would wait a minute for clients that watch.
+const apiServerStopTimeout = 5 * time.Second
 
 // controllers are those of kube-controller-manager that a cluster without nodes needs.
 var controllers = []string{
@@ -93,13 +93,17 @@ func (c *ControlPlane) RestartAPIServer(ctx context.Context, args ...string) err
 	return c.StartAPIServer(ctx, args...)
 }
 
-// StopAPIServer stops the API server: SIGTERM first. It is an error if that does not suffice.
+// StopAPIServer stops the API server: SIGTERM first, and SIGKILL after five seconds.
 func (c *ControlPlane) StopAPIServer() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), apiServerStopTimeout)
 	defer cancel()
-	return c.apiServer.terminate(ctx)
+	_ = c.apiServer.terminate(ctx) // the error only tells that it was killed
+	if c.apiServer.running() {
+		return errors.New("kube-apiserver does not end")
+	}
+	return nil
 }
 
 // StartAPIServer starts the API server again after StopAPIServer; see RestartAPIServer.
