@@ -153,10 +153,14 @@ func (l *mixedLoad) undecided(ctx context.Context, err error) {
 	}
 	l.away.Add(1)
 	cause := err.Error()
-	for _, known := range []string{"connection refused", "EOF", "GOAWAY", "connection reset", "failed calling webhook", "not yet ready", "vmi-complete", "could not check this object"} {
+	for _, known := range []string{"connection refused", "EOF", "GOAWAY", "connection reset", "not yet ready", "vmi-complete", "could not check this object"} {
 		if strings.Contains(cause, known) {
 			cause = known
 		}
+	}
+	if _, after, found := strings.Cut(cause, "failed calling webhook "); found {
+		_, after, _ = strings.Cut(after, "?timeout=") // the path has a token, the timeout is no cause
+		cause = "failed calling webhook: " + strings.TrimLeft(after, "0123456789s\": ")
 	}
 	l.mu.Lock()
 	l.causes[cause]++
