@@ -48,16 +48,18 @@ type State struct {
 	Settle time.Duration
 	// DNSName is that of the Service.
 	DNSName string
-	// Configured tells whether all webhook configurations say what the last plan asked for.
-	Configured bool
+	// Configured is the time since which all webhook configurations are known to contain the bundle and the paths of
+	// Data; zero if one does not. The controller does not know what an earlier process saw, so it counts from its start.
+	Configured time.Time
 }
 
 // Plan is what to do next.
 type Plan struct {
 	// NewAuthority, NewPair and NewToken are to be made, and written at once.
 	NewAuthority, NewPair, NewToken bool
-	// KeepAuthority keeps the present CA trusted beside the new one.
-	KeepAuthority bool
+	// KeepAuthority keeps the present CA trusted beside the new one, KeepPrevious the one before it: that of the serving
+	// pair. At most one of them is set.
+	KeepAuthority, KeepPrevious bool
 	// DropPrevious removes the CA and the token that were replaced.
 	DropPrevious bool
 	// Wait is when to plan again; zero if nothing is pending.
@@ -71,23 +73,25 @@ func (p Plan) Writes() bool { return p.NewAuthority || p.NewPair || p.NewToken |
 func Next(s State) Plan {
 	authority, previous := s.Data[AuthorityKey], s.Data[PreviousAuthorityKey]
 	_, replacing := s.Data[PreviousTokenKey]
-	served := s.serves(authority, s.Now) || s.serves(previous, s.Now)
+	announced := !s.serves(authority, s.Now) && s.serves(previous, s.Now)
 	var p Plan
 	switch {
-	case !s.issues(s.Now) || !s.issues(s.Now.Add(Lookahead)):
-		p.NewAuthority, p.KeepAuthority, p.NewPair = true, lasts(authority, s.Now), !served
-	case s.serves(authority, s.Now) && s.serves(authority, s.Now.Add(Lookahead)):
-		if len(previous) > 0 || replacing {
-			p.Wait = s.remaining(2 * s.Settle)
-			p.DropPrevious = p.Wait == 0 && s.Configured
-			if first := s.remaining(s.Settle); first > 0 {
-				p.Wait = first
-			}
+	case s.serves(authority, s.Now) && s.serves(authority, s.Now.Add(Lookahead)) && (len(previous) > 0 || replacing):
+		// The rotation under way ends before another begins.
+		p.Wait = max(s.remaining(s.Changed, 2*s.Settle), s.remaining(s.Configured, s.Settle))
+		p.DropPrevious = p.Wait == 0 && !s.Configured.IsZero()
+		if first := s.remaining(s.Changed, s.Settle); first > 0 {
+			p.Wait = first
 		}
-	case !s.serves(authority, s.Now) && s.serves(previous, s.Now):
-		// A new CA is being announced; the pair follows once everyone trusts both.
-		p.Wait = s.remaining(s.Settle)
-		p.NewPair = p.Wait == 0 && s.Configured
+	case !s.issues(s.Now) || !s.issues(s.Now.Add(Lookahead)):
+		p.NewAuthority, p.KeepAuthority, p.KeepPrevious = true, lasts(authority, s.Now) && !announced, announced
+		p.NewPair = !announced && !s.serves(authority, s.Now)
+	case s.serves(authority, s.Now) && s.serves(authority, s.Now.Add(Lookahead)):
+	case announced, len(previous) > 0 && len(s.Data[CertificateKey]) == 0:
+		// The pair follows when every API server trusts both CAs. If somebody has removed the old pair, replicas still
+		// serve it.
+		p.Wait = max(s.remaining(s.Changed, s.Settle), s.remaining(s.Configured, s.Settle))
+		p.NewPair = p.Wait == 0 && !s.Configured.IsZero()
 	default:
 		p.NewPair = true
 	}
@@ -122,13 +126,13 @@ func valid(authority, certificate, key []byte, name string, usages *[]x509.ExtKe
 	return ok && err == nil
 }
 
-// remaining is what is left of a time since the last change. A change in the future is that of a clock that has been
-// put back: it counts as a change of now if it is near, and as long ago otherwise.
-func (s State) remaining(of time.Duration) time.Duration {
-	if s.Changed.IsZero() || s.Changed.After(s.Now.Add(of)) {
+// remaining is what is left of a time since a moment; nothing if the moment is zero. A moment in the future comes from
+// a clock that was set back: if it is near, it counts as now, and otherwise as long ago.
+func (s State) remaining(since time.Time, of time.Duration) time.Duration {
+	if since.IsZero() || since.After(s.Now.Add(of)) {
 		return 0
 	}
-	return max(0, min(of, s.Changed.Add(of).Sub(s.Now)))
+	return max(0, min(of, since.Add(of).Sub(s.Now)))
 }
 
 // Bundle is the CA that the webhook configurations must trust, in PEM, and the one before it while it is kept.
@@ -158,7 +162,7 @@ func certificate(text []byte) []byte {
 // token before stays, so that no replica is called with one that it does not know yet.
 func (s State) Path(webhook, present string) string {
 	previous, replacing := s.Data[PreviousTokenKey]
-	if replacing && s.remaining(s.Settle) > 0 && present == path(webhook, string(previous)) {
+	if replacing && s.remaining(s.Changed, s.Settle) > 0 && present == path(webhook, string(previous)) {
 		return present
 	}
 	return path(webhook, string(s.Data[TokenKey]))

@@ -60,12 +60,14 @@ func TestNext(t *testing.T) {
 	token, before := map[string][]byte{TokenKey: []byte("t")}, map[string][]byte{PreviousTokenKey: nil}
 	announced := map[string][]byte{PreviousAuthorityKey: old.ca.CertPEM}
 	good, ending, ended := young.pair(t, -time.Hour, year), young.pair(t, -time.Hour, 30*24*time.Hour), young.pair(t, -year, -time.Hour)
-	future := young.pair(t, time.Hour, year)
+	future, underOld := young.pair(t, time.Hour, year), old.pair(t, -time.Hour, 20*24*time.Hour)
 	for name, c := range map[string]struct {
 		data    map[string][]byte
 		changed time.Duration // after now
-		pending bool          // the configurations do not say it yet
-		want    Plan
+		// configured is when the configurations were last written, after now; pending tells that they are not yet.
+		configured time.Duration
+		pending    bool
+		want       Plan
 	}{
 		"an empty Secret":                       {data: nil, want: Plan{NewAuthority: true, NewPair: true, NewToken: true}},
 		"garbage":                               {data: map[string][]byte{AuthorityKey: []byte("x"), CertificateKey: []byte("y"), TokenKey: []byte("t")}, want: Plan{NewAuthority: true, NewPair: true, NewToken: true}},
@@ -77,26 +79,41 @@ func TestNext(t *testing.T) {
 		"a pair that ends while a token is replaced": {
 			data: merged(young.data(), ending, token, before), changed: -time.Second, want: Plan{NewPair: true},
 		},
-		"a CA that ends":                   {data: merged(old.data(), old.pair(t, -time.Hour, 20*24*time.Hour), token), want: Plan{NewAuthority: true, KeepAuthority: true}},
+		"a CA that ends":                   {data: merged(old.data(), underOld, token), want: Plan{NewAuthority: true, KeepAuthority: true}},
 		"a CA that has ended":              {data: merged(dead.data(), dead.pair(t, -year, -2*time.Hour), token), want: Plan{NewAuthority: true, NewPair: true, NewToken: true}},
 		"a CA without its key":             {data: merged(map[string][]byte{AuthorityKey: young.ca.CertPEM}, good, token), want: Plan{NewAuthority: true, KeepAuthority: true}},
-		"an announced CA, too early":       {data: merged(young.data(), announced, old.pair(t, -time.Hour, 20*24*time.Hour), token), changed: -time.Minute, want: Plan{Wait: time.Minute}},
-		"an announced CA, not yet written": {data: merged(young.data(), announced, old.pair(t, -time.Hour, 20*24*time.Hour), token), changed: -time.Hour, pending: true, want: Plan{}},
-		"an announced CA, settled":         {data: merged(young.data(), announced, old.pair(t, -time.Hour, 20*24*time.Hour), token), changed: -time.Hour, want: Plan{NewPair: true, NewToken: true}},
+		"an announced CA, too early":       {data: merged(young.data(), announced, underOld, token), changed: -time.Minute, want: Plan{Wait: time.Minute}},
+		"an announced CA, not yet written": {data: merged(young.data(), announced, underOld, token), changed: -time.Hour, pending: true, want: Plan{}},
+		"an announced CA, settled":         {data: merged(young.data(), announced, underOld, token), changed: -time.Hour, want: Plan{NewPair: true, NewToken: true}},
 		"a new token, too early":           {data: merged(young.data(), good, token, before), changed: -time.Minute, want: Plan{Wait: time.Minute}},
 		"a new token, in use":              {data: merged(young.data(), good, token, before), changed: -3 * time.Minute, want: Plan{Wait: time.Minute}},
 		"a new token, settled":             {data: merged(young.data(), good, token, before), changed: -5 * time.Minute, want: Plan{DropPrevious: true}},
 		"a new token, not in use":          {data: merged(young.data(), good, token, before), changed: -5 * time.Minute, pending: true, want: Plan{}},
 		"an old CA that nobody needs":      {data: merged(young.data(), good, token, announced), changed: -5 * time.Minute, want: Plan{DropPrevious: true}},
+		// A controller that returns late, or is disturbed by a second request.
+		"an announced CA, written late":                     {data: merged(young.data(), announced, underOld, token), changed: -time.Hour, configured: -time.Second, want: Plan{Wait: settle - time.Second}},
+		"a new token, written late":                         {data: merged(young.data(), good, token, before), changed: -time.Hour, configured: -time.Second, want: Plan{Wait: settle - time.Second}},
+		"an announced CA without its key":                   {data: merged(map[string][]byte{AuthorityKey: young.ca.CertPEM}, announced, underOld, token), changed: -time.Minute, want: Plan{NewAuthority: true, KeepPrevious: true}},
+		"an announced CA, without a pair":                   {data: merged(young.data(), announced, token), changed: -time.Minute, want: Plan{Wait: time.Minute}},
+		"an announced CA, settled, without a pair":          {data: merged(young.data(), announced, token), changed: -time.Hour, want: Plan{NewPair: true, NewToken: true}},
+		"a CA without its key while an old CA is trusted":   {data: merged(map[string][]byte{AuthorityKey: young.ca.CertPEM}, announced, good, token), changed: -time.Minute, want: Plan{Wait: time.Minute}},
+		"a CA without its key, and an old CA to be dropped": {data: merged(map[string][]byte{AuthorityKey: young.ca.CertPEM}, announced, good, token), changed: -5 * time.Minute, want: Plan{DropPrevious: true}},
 		// Clocks that jump.
 		"the clock was put back a little":      {data: merged(young.data(), good, token, before), changed: time.Minute, want: Plan{Wait: settle}},
 		"the clock was put back by a year":     {data: merged(young.data(), good, token, before), changed: year, want: Plan{DropPrevious: true}},
 		"the pair begins only later":           {data: merged(young.data(), future, token), want: Plan{NewPair: true, NewToken: true}},
 		"the CA begins only later":             {data: merged(late.data(), late.pair(t, time.Hour, year), token), want: Plan{NewAuthority: true, KeepAuthority: true, NewPair: true, NewToken: true}},
-		"the announced CA, clock a year early": {data: merged(young.data(), announced, old.pair(t, -time.Hour, 20*24*time.Hour), token), changed: year, want: Plan{NewPair: true, NewToken: true}},
+		"the announced CA, clock a year early": {data: merged(young.data(), announced, underOld, token), changed: year, want: Plan{NewPair: true, NewToken: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			state := State{Data: c.data, Now: now, Settle: settle, DNSName: host, Configured: !c.pending}
+			state := State{Data: c.data, Now: now, Settle: settle, DNSName: host}
+			switch {
+			case c.pending:
+			case c.configured != 0:
+				state.Configured = now.Add(c.configured)
+			default:
+				state.Configured = now.Add(-time.Hour)
+			}
 			if c.changed != 0 {
 				state.Changed = now.Add(c.changed)
 			}

@@ -112,18 +112,19 @@ func (c configuration) changes(state certificates.State) []operation {
 	return changes
 }
 
-// write writes the bundle and the path together, unless somebody else has written in between.
-func (c configuration) write(ctx context.Context, state certificates.State) error {
+// write writes the bundle and the path together, unless somebody else has written in between. It reports whether there
+// was something to write.
+func (c configuration) write(ctx context.Context, state certificates.State) (bool, error) {
 	changes := c.changes(state)
 	if len(changes) == 0 {
-		return nil
+		return false, nil
 	}
 	body, err := json.Marshal(append([]operation{{"add", "/metadata/resourceVersion", c.version}}, changes...))
 	if err != nil {
-		return err
+		return false, err
 	}
 	if err := c.patch(ctx, body); err != nil {
-		return fmt.Errorf("writing webhook configuration %s: %w", c.name, err)
+		return false, fmt.Errorf("writing webhook configuration %s: %w", c.name, err)
 	}
-	return nil
+	return true, nil
 }

@@ -3,6 +3,7 @@ package certificates
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,7 +48,10 @@ type Options struct {
 type Controller struct {
 	Options
 	issuer *issuer
-	queue  workqueue.TypedRateLimitingInterface[string]
+	// configured is the time since which the webhook configurations are known to be complete; zero if they are not. It is
+	// not persisted: the process before may have written them the moment before it ended.
+	configured time.Time
+	queue      workqueue.TypedRateLimitingInterface[string]
 }
 
 // New makes a controller.
@@ -123,28 +127,53 @@ func (c *Controller) Reconcile(ctx context.Context) (time.Duration, error) {
 	if err != nil {
 		return 0, err
 	}
-	state := c.state(secret)
-	state.Configured = true
-	for _, configuration := range configurations {
-		state.Configured = state.Configured && len(configuration.changes(state)) == 0
-	}
-	plan := certificates.Next(state)
+	c.observe(configurations, c.state(secret))
+	plan := certificates.Next(c.state(secret))
 	if plan.Writes() {
 		if secret, err = c.rotate(ctx, secret, plan, hasPath(configurations)); err != nil {
 			return 0, err
 		}
-		state = c.state(secret)
 		plan.Wait = c.Settle
 	}
-	for _, configuration := range configurations {
-		if err := configuration.write(ctx, state); err != nil {
-			return 0, err
-		}
+	written, err := c.configure(ctx, configurations, c.state(secret))
+	if err != nil {
+		return 0, err
+	}
+	if written {
+		plan.Wait = c.Settle
 	}
 	if plan.Wait == 0 || plan.Wait > c.Interval {
 		return c.Interval, nil
 	}
 	return plan.Wait, nil
+}
+
+// observe keeps the time since which the configurations are complete.
+func (c *Controller) observe(all []configuration, state certificates.State) {
+	complete := !slices.ContainsFunc(all, func(one configuration) bool { return len(one.changes(state)) > 0 })
+	switch {
+	case !complete:
+		c.configured = time.Time{}
+	case c.configured.IsZero():
+		c.configured = c.Clock.Now()
+	}
+}
+
+// configure writes the configurations that are not complete, and reports whether there was one.
+func (c *Controller) configure(ctx context.Context, all []configuration, state certificates.State) (bool, error) {
+	written := false
+	for _, one := range all {
+		changed, err := one.write(ctx, state)
+		if err != nil {
+			c.configured = time.Time{}
+			return written, err
+		}
+		written = written || changed
+	}
+	if written {
+		c.configured = c.Clock.Now()
+	}
+	return written, nil
 }
 
 func (c *Controller) state(secret *corev1.Secret) certificates.State {
@@ -153,7 +182,7 @@ func (c *Controller) state(secret *corev1.Secret) certificates.State {
 		changed = time.Time{}
 	}
 	return certificates.State{
-		Data: secret.Data, Changed: changed, Now: c.Clock.Now(), Settle: c.Settle, DNSName: c.issuer.host,
+		Data: secret.Data, Changed: changed, Now: c.Clock.Now(), Settle: c.Settle, DNSName: c.issuer.host, Configured: c.configured,
 	}
 }
 

@@ -44,7 +44,9 @@ func (i *issuer) apply(before map[string][]byte, plan certificates.Plan, now tim
 		if err != nil {
 			return nil, fmt.Errorf("making a CA: %w", err)
 		}
-		delete(data, certificates.PreviousAuthorityKey)
+		if !plan.KeepPrevious {
+			delete(data, certificates.PreviousAuthorityKey)
+		}
 		if plan.KeepAuthority {
 			data[certificates.PreviousAuthorityKey] = data[certificates.AuthorityKey]
 		}

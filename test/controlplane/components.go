@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -21,6 +23,9 @@ const (
 
 // startAttempts is how often the API server is started when its port is taken by someone else in between.
 const startAttempts = 5
+
+// apiServerStopTimeout is how long the API server may take to end. It would wait a minute for clients that watch.
+const apiServerStopTimeout = 5 * time.Second
 
 // controllers are those of kube-controller-manager that a cluster without nodes needs.
 var controllers = []string{
@@ -76,6 +81,47 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) (*process, error) {
 			return nil, err
 		}
 	}
+}
+
+// RestartAPIServer stops the API server as a kubelet would and starts it again on the same port, with args after those
+// that it has; they stay for later restarts. It returns when the API server is ready. While it is down, clients see
+// refused connections.
+func (c *ControlPlane) RestartAPIServer(ctx context.Context, args ...string) error {
+	if err := c.StopAPIServer(); err != nil {
+		return err
+	}
+	return c.StartAPIServer(ctx, args...)
+}
+
+// StopAPIServer stops the API server: SIGTERM first, and SIGKILL after five seconds.
+func (c *ControlPlane) StopAPIServer() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), apiServerStopTimeout)
+	defer cancel()
+	_ = c.apiServer.terminate(ctx) // the error only tells that it was killed
+	if c.apiServer.running() {
+		return errors.New("kube-apiserver does not end")
+	}
+	return nil
+}
+
+// StartAPIServer starts the API server again after StopAPIServer; see RestartAPIServer.
+func (c *ControlPlane) StartAPIServer(ctx context.Context, args ...string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.apiServer.running() {
+		return errors.New("kube-apiserver is running already")
+	}
+	c.options.APIServerArgs = slices.Concat(c.options.APIServerArgs, args)
+	p, err := c.run("kube-apiserver", c.apiServerArgs(c.port))
+	if err != nil {
+		return err
+	}
+	c.apiServer = p
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return p.await(ctx, c.apiServerReady())
 }
 
 func (c *ControlPlane) apiServerArgs(port int) []string {

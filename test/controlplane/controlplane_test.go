@@ -51,6 +51,7 @@ func TestControlPlane(t *testing.T) {
 	t.Run("an old version is served and warns", func(t *testing.T) { testLegacyVersion(t, c) })
 	t.Run("the variant carries the seed's list", func(t *testing.T) { testSeedVariant(t, c) })
 	t.Run("metrics are summed", func(t *testing.T) { testMetric(t, c) })
+	t.Run("a restarted API server has its port and its objects", func(t *testing.T) { testAPIServerRestart(t, c) })
 	t.Run("a stop leaves nothing", func(t *testing.T) { testStop(t, c) })
 }
 
@@ -322,6 +323,28 @@ func testMetric(t *testing.T, c *ControlPlane) {
 	none, err := c.Metric(t.Context(), "apiserver_admission_webhook_fail_open_count", map[string]string{"name": "none"})
 	if err != nil || none != 0 {
 		t.Errorf("calls of a webhook that does not exist: %v (%v), want 0", none, err)
+	}
+}
+
+func testAPIServerRestart(t *testing.T, c *ControlPlane) {
+	before := c.Processes()["kube-apiserver"]
+	kept := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "kept"}}
+	if err := c.Client().Create(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	if err := c.RestartAPIServer(t.Context(), "--event-ttl=59m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("restarted after %s", time.Since(begin).Round(10*time.Millisecond))
+	if after := c.Processes()["kube-apiserver"]; after == 0 || after == before {
+		t.Errorf("process %d after %d", after, before)
+	}
+	if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(kept), kept); err != nil {
+		t.Error(err)
+	}
+	if args := c.apiServer.args; args[len(args)-1] != "--event-ttl=59m" {
+		t.Errorf("arguments %q", args)
 	}
 }
 

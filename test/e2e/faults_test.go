@@ -37,14 +37,17 @@ type load struct {
 	refused   atomic.Pointer[error]
 }
 
-func startLoad(workers int) *load {
+func startLoad(workers int) *load { return loadBy(alice, workers) }
+
+// loadBy is a load of somebody's.
+func loadBy(user client.Client, workers int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{cancel: cancel}
 	for w := range workers {
 		l.done.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				vmi := build.Typical(fmt.Sprintf("load-%d-%d", w, i)).Obj()
-				err := alice.Create(ctx, vmi, client.DryRunAll)
+				err := user.Create(ctx, vmi, client.DryRunAll)
 				switch {
 				case ctx.Err() != nil:
 				case err != nil && (strings.Contains(err.Error(), notCalled) || apierrors.IsServiceUnavailable(err) || strings.Contains(err.Error(), "[virtward/vmi-complete]")):

@@ -133,6 +133,12 @@ func takeOut(ctx context.Context, keys ...string) {
 // clientConfigs are those of all our webhooks.
 func clientConfigs(ctx context.Context) []admissionregistrationv1.WebhookClientConfig {
 	GinkgoHelper()
+	return clientConfigsOf(ctx, admin)
+}
+
+// clientConfigsOf are those in the cluster of a client.
+func clientConfigsOf(ctx context.Context, admin client.Client) []admissionregistrationv1.WebhookClientConfig {
+	GinkgoHelper()
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: webhook}, mutating)).To(Succeed())
 	Expect(admin.Get(ctx, client.ObjectKey{Name: checks}, validating)).To(Succeed())
