@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"time"
 
@@ -34,6 +35,10 @@ const (
 	// little slowly takes little room away from others.
 	firstChunk = 4 << 10
 	chunk      = 64 << 10
+	// A body that is announced with more than largeBody is a large one, and so is one of unknown size. Large ones leave
+	// some room to the others.
+	largeBody   = 64 << 10
+	largeBodies = maxInFlight - 768<<10
 )
 
 // What requests take in memory, in bytes. The bodies are kept three times: as they came, in a buffer that grows, and as
@@ -48,15 +53,53 @@ const (
 	perValue   = 2 << 10
 )
 
-// Room bounds the memory of the requests that are worked on at once, over all webhooks that share it.
+// Room bounds the memory of the requests that are worked on at once, over all webhooks that share it, and the cores that
+// the large ones use.
 type Room struct {
-	bytes   *semaphore.Weighted
-	decoded *platform.Shares
+	bytes, large *semaphore.Weighted
+	decoded      *platform.Shares
+	// turns are taken by large requests, one each: those of one namespace use half of the cores, so that small requests
+	// of others do not wait for them.
+	turns *platform.Shares
 }
 
 // NewRoom has place for a few requests of the largest size.
 func NewRoom() *Room {
-	return &Room{bytes: semaphore.NewWeighted(maxInFlight), decoded: platform.NewShares(MaxDecoded)}
+	return &Room{
+		bytes: semaphore.NewWeighted(maxInFlight), large: semaphore.NewWeighted(largeBodies),
+		decoded: platform.NewShares(MaxDecoded), turns: platform.NewShares(int64(max(2, runtime.GOMAXPROCS(0)))),
+	}
+}
+
+// bodyRoom is what the body of one request holds of the room.
+type bodyRoom struct {
+	*Room
+	large bool
+	held  int64
+}
+
+// grow takes more room, or waits for it until the context ends.
+func (b *bodyRoom) grow(ctx context.Context, amount int64) error {
+	if b.large {
+		if err := b.Room.large.Acquire(ctx, amount); err != nil {
+			return platform.ErrBusy
+		}
+	}
+	if err := b.bytes.Acquire(ctx, amount); err != nil {
+		if b.large {
+			b.Room.large.Release(amount)
+		}
+		return platform.ErrBusy
+	}
+	b.held += amount
+	return nil
+}
+
+func (b *bodyRoom) giveBack() {
+	b.bytes.Release(b.held)
+	if b.large {
+		b.Room.large.Release(b.held)
+	}
 }
 
 // decodedSize is what the objects of a request take, at the most. An object with more values is never decoded.
@@ -89,8 +132,9 @@ func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		controller.SetReadDeadline(d.clock.Now().Add(sendTimeout)),
 		controller.SetWriteDeadline(d.clock.Now().Add(writeTimeout)))
 
-	body, held, err := d.read(r.Context(), http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
-	defer d.room.bytes.Release(held)
+	room := &bodyRoom{Room: d.room, large: r.ContentLength < 0 || r.ContentLength > largeBody}
+	defer room.giveBack()
+	body, err := d.read(r.Context(), room, http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
 	if errors.Is(err, platform.ErrBusy) {
 		d.busy(w, err)
 		return
@@ -122,8 +166,8 @@ func (d *door) busy(w http.ResponseWriter, err error) {
 }
 
 // read reads a body, and takes room for what has arrived and a little more: whoever announces much and sends
-// nothing takes little away from others. The room that is held is to be given back, whatever the error.
-func (d *door) read(ctx context.Context, body io.Reader, announced int64) (_ []byte, held int64, _ error) {
+// nothing takes little away from others.
+func (d *door) read(ctx context.Context, room *bodyRoom, body io.Reader, announced int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	var all bytes.Buffer
@@ -131,16 +175,15 @@ func (d *door) read(ctx context.Context, body io.Reader, announced int64) (_ []b
 		all.Grow(int(announced) + bytes.MinRead)
 	}
 	for next := int64(firstChunk); ; next = min(2*next, chunk) {
-		if err := d.room.bytes.Acquire(ctx, next); err != nil {
-			return nil, held, platform.ErrBusy
+		if err := room.grow(ctx, next); err != nil {
+			return nil, err
 		}
-		held += next
 		_, err := io.CopyN(&all, body, next)
 		if errors.Is(err, io.EOF) {
-			return all.Bytes(), held, nil
+			return all.Bytes(), nil
 		}
 		if err != nil {
-			return nil, held, err
+			return nil, err
 		}
 	}
 }
@@ -179,6 +222,13 @@ func (d *door) Review(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, err
 	}
 	defer giveBack()
+	if len(body) > largeBody {
+		endTurn, err := d.room.turns.Take(waiting, request.Namespace, 1)
+		if err != nil {
+			return nil, err
+		}
+		defer endTurn()
+	}
 	response, verdict := d.answer(ctx, request)
 	response.UID = request.UID
 	answer, err := json.Marshal(admissionv1.AdmissionReview{

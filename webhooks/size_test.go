@@ -1,14 +1,17 @@
 package webhooks
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -116,6 +119,63 @@ func TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain(t *testing.T) {
 	if code := answer(large); code != http.StatusOK {
 		t.Errorf("when there is room again: %d", code)
 	}
+}
+
+// TestLargeRequestsLeaveRoomAndCoresToTheOthers: neither who sends large bodies nor who has many of them evaluated delays
+// small requests, and one namespace does not delay the large ones of another.
+func TestLargeRequestsLeaveRoomAndCoresToTheOthers(t *testing.T) {
+	v := newValidator(t)
+	in := func(namespace string) func(*admissionv1.AdmissionRequest) {
+		return func(r *admissionv1.AdmissionRequest) { r.Namespace = namespace }
+	}
+	large := build.VM("db").Obj()
+	large.Annotations = map[string]string{"bulk": strings.Repeat("x", 2*largeBody)}
+	requests := map[string][]byte{
+		"small, full": reviewOf(t, kindVM, build.VM("db").Obj(), in("full")), "small, other": reviewOf(t, kindVM, build.VM("db").Obj(), in("other")),
+		"large, full": reviewOf(t, kindVM, large, in("full")), "large, other": reviewOf(t, kindVM, large, in("other")),
+	}
+	answers := func(when string, want map[string]int) {
+		t.Helper()
+		for name, body := range requests {
+			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			w := httptest.NewRecorder()
+			v.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodPost, ValidatePath, bytes.NewReader(body)))
+			cancel()
+			if w.Code != want[name] {
+				t.Errorf("%s: %s is answered with %d, not %d: %.200s", when, name, w.Code, want[name], w.Body)
+			}
+		}
+	}
+	const served, busy = http.StatusOK, http.StatusServiceUnavailable
+	all := map[string]int{"small, full": served, "small, other": served, "large, full": served, "large, other": served}
+	answers("idle", all)
+
+	var ends []func()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		end, err := v.room.turns.Take(ctx, "full", 1)
+		cancel()
+		if err != nil {
+			break
+		}
+		ends = append(ends, end)
+	}
+	if cores := max(2, runtime.GOMAXPROCS(0)); len(ends) != cores/2 {
+		t.Errorf("one namespace uses %d of %d cores", len(ends), cores)
+	}
+	answers("many are evaluated", map[string]int{"small, full": served, "small, other": served, "large, full": busy, "large, other": served})
+	for _, end := range ends {
+		end()
+	}
+	answers("they are evaluated", all)
+
+	sending := &bodyRoom{Room: v.room, large: true}
+	if err := sending.grow(t.Context(), largeBodies); err != nil {
+		t.Fatal(err)
+	}
+	answers("many bodies arrive", map[string]int{"small, full": served, "small, other": served, "large, full": busy, "large, other": busy})
+	sending.giveBack()
+	answers("they have arrived", all)
 }
 
 // failing is a cluster that answers every question with an error.

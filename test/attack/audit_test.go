@@ -41,7 +41,7 @@ const mostAudit = 192 << 20
 
 // stored is how many VMs the specs make.
 func stored() int {
-	if os.Getenv("VIRTWARD_SOAK") != "" {
+	if soaking() {
 		return heavySoak
 	}
 	return heavy

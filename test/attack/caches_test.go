@@ -3,7 +3,6 @@ package attack
 import (
 	"fmt"
 	"strings"
-	"sync"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -75,45 +74,31 @@ var _ = Describe("Filling the caches of the webhook", Serial, func() {
 		Expect(virtward.Restart(ctx)).To(Succeed())
 		awaitWebhooks(ctx)
 
-		innocent := startLoad(3)
-		var attackers sync.WaitGroup
-		for w := range 4 {
-			attackers.Go(func() {
-				defer GinkgoRecover()
-				for i := range 20 {
-					vm := build.VMOf(build.VMI("uses-it")).Obj()
-					vm.Namespace = attacked
-					vm.Spec.Template.Spec.Domain.Memory = nil
-					vm.Spec.Instancetype = &kubevirtv1.InstancetypeMatcher{Kind: "VirtualMachineInstancetype", Name: fmt.Sprintf("filled-%d", (i+w)%60)}
-					Expect(causes(mallory.Create(ctx, vm, client.DryRunAll))).To(ContainElement("spec.instancetype vm-reference"))
-					vmi := build.VMI(fmt.Sprintf("among-presets-%d-%d", w, i)).Namespace(attacked).Obj()
-					Expect(mallory.Create(ctx, vmi, client.DryRunAll)).To(Succeed(), "it is validated as it arrives")
-				}
-			})
+		var requests []sent
+		for i := range 60 {
+			vm := mine("uses-it")
+			vm.Spec.Template.Spec.Domain.Memory = nil
+			vm.Spec.Instancetype = &kubevirtv1.InstancetypeMatcher{Kind: "VirtualMachineInstancetype", Name: fmt.Sprintf("filled-%d", i)}
+			vmi := build.VMI("among-presets").Namespace(attacked).Obj()
+			if i == 0 {
+				Expect(causes(mallory.Create(ctx, vm.DeepCopy(), client.DryRunAll))).To(ContainElement("spec.instancetype vm-reference"))
+				Expect(mallory.Create(ctx, vmi.DeepCopy(), client.DryRunAll)).To(Succeed(), "it is validated as it arrives")
+			}
+			requests = append(requests, request(virtualMachines, vm), request(instances, vmi))
 		}
-		attackers.Wait()
-		innocent.until(ctx, 500)
-		innocent.stop()
-		Expect(peak(virtward.PID())).To(BeNumerically("<", containerLimit))
+		beside(ctx, func() func() string { return flood(20, 4, requests...) })
+	}, NodeTimeout(nodeTimeout))
+
+	It("with texts as large as the API server takes leaves it alive, and everybody else alone", func(ctx SpecContext) {
+		vm := mine("large-text")
+		vm.Spec.Template.Spec.Volumes = []kubevirtv1.Volume{{Name: "data", VolumeSource: kubevirtv1.VolumeSource{CloudInitNoCloud: &kubevirtv1.CloudInitNoCloudSource{UserData: strings.Repeat("text ", 280<<10)}}}}
+		beside(ctx, func() func() string { return flood(1, 8, request(virtualMachines, vm)) })
 	}, NodeTimeout(nodeTimeout))
 
 	It("with many large requests at once leaves it alive, and everybody else alone", func(ctx SpecContext) {
-		innocent := startLoad(3)
-		var attackers sync.WaitGroup
-		for w := range 40 {
-			attackers.Go(func() {
-				defer GinkgoRecover()
-				for i := range 5 {
-					vm := build.VMOf(build.VMI(fmt.Sprintf("many-values-%d-%d", w, i))).Obj()
-					vm.Namespace = attacked
-					vm.Spec.DataVolumeTemplates = make([]kubevirtv1.DataVolumeTemplateSpec, 3_000)
-					_ = mallory.Create(ctx, vm, client.DryRunAll) // denied, or told to try again
-				}
-			})
-		}
-		attackers.Wait()
-		innocent.until(ctx, 500)
-		innocent.stop()
-		Expect(peak(virtward.PID())).To(BeNumerically("<", containerLimit))
+		vm := mine("many-values")
+		vm.Spec.DataVolumeTemplates = make([]kubevirtv1.DataVolumeTemplateSpec, 3_000)
+		// They are denied, or told to try again.
+		beside(ctx, func() func() string { return flood(5, 40, request(virtualMachines, vm)) })
 	}, NodeTimeout(nodeTimeout))
 })

@@ -2,9 +2,7 @@ package attack
 
 import (
 	"context"
-	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -13,15 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubevirtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policies/library"
 	"github.com/virtward/virtward/test/build"
 )
-
-// memoryLimit is the limit of the chart, in bytes.
-const memoryLimit = containerLimit
 
 var _ = Describe("Policies as a lever", Serial, func() {
 	// Policies that read user data as YAML, of the library and of an admin who trusts functions to be cheap.
@@ -49,42 +43,21 @@ deny contains "matched" if regex.match("(a|b)*c$", input.vm.metadata.annotations
 	}, NodeTimeout(time.Minute))
 
 	It("cannot make Virtward take more memory than the chart gives it, by what virtual machines say", func(ctx SpecContext) {
-		innocent := startLoad(2)
-		innocent.until(ctx, 50)
 		inflated := []string{
 			strings.Repeat("a: 1\n", 50_000), strings.Repeat("? \n", 80_000), "[" + strings.Repeat("[],", 80_000) + "[]]", "{" + strings.Repeat("a,", 120_000) + "}",
 			strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000), strings.Repeat("- &a 1\n", 30_000), strings.Repeat("---\n", 60_000),
 		}
-		var done sync.WaitGroup
-		answers := make(chan error, 200)
-		for worker := range 20 {
-			done.Go(func() {
-				for i := range 10 {
-					text := inflated[(worker+i)%len(inflated)]
-					machine := build.VMOf(build.VMI(fmt.Sprintf("inflated-%d", worker)).Namespace(attacked).With(func(spec *kubevirtv1.VirtualMachineInstanceSpec) {
-						spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: "data", VolumeSource: kubevirtv1.VolumeSource{CloudInitNoCloud: &kubevirtv1.CloudInitNoCloudSource{UserData: text}}})
-						spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: "data"})
-					})).Obj()
-					machine.Namespace = attacked
-					machine.Spec.Template.ObjectMeta.Annotations = map[string]string{"text": text}
-					answers <- mallory.Create(ctx, machine, client.DryRunAll)
-				}
-			})
+		var requests []sent
+		for _, text := range inflated {
+			machine := build.VMOf(build.VMI("inflated").Namespace(attacked).With(func(spec *kubevirtv1.VirtualMachineInstanceSpec) {
+				spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: "data", VolumeSource: kubevirtv1.VolumeSource{CloudInitNoCloud: &kubevirtv1.CloudInitNoCloudSource{UserData: text}}})
+				spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: "data"})
+			})).Obj()
+			machine.Spec.Template.ObjectMeta.Annotations = map[string]string{"text": text}
+			requests = append(requests, request(virtualMachines, machine))
 		}
-		done.Wait()
-		close(answers)
-		refused := map[string]int{}
-		for err := range answers {
-			if err != nil {
-				refused[fmt.Sprintf("%.160s", err.Error())]++
-			}
-		}
-		innocent.until(ctx, 2_000)
-		p99 := innocent.stop()
-		most := peak(virtward.PID())
-		AddReportEntry("peak", fmt.Sprintf("%d MiB, p99 of innocent creates %s, refused %v", most>>20, p99, refused))
-		Expect(most).To(BeNumerically("<", memoryLimit))
-	}, SpecTimeout(5*time.Minute))
+		beside(ctx, func() func() string { return flood(2, 20, requests...) })
+	}, NodeTimeout(nodeTimeout))
 })
 
 // install stores a policy, and takes it away at the end of the spec.

@@ -7,13 +7,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,8 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -43,7 +37,7 @@ const (
 )
 
 // nodeTimeout is that of a spec with many requests.
-const nodeTimeout = 5 * time.Minute
+const nodeTimeout = 10 * time.Minute
 
 // What the suite runs against.
 var (
@@ -57,6 +51,23 @@ var (
 )
 
 func TestAttack(t *testing.T) {
+	if soaking() {
+		t.Skip("TestSoakAttack runs the same specs")
+	}
+	runSpecs(t)
+}
+
+// TestSoakAttack runs the specs with more objects, measures what the API server itself spends on each attack, and holds
+// the figures to their bounds. Nothing else may run on the machine.
+func TestSoakAttack(t *testing.T) {
+	if !soaking() {
+		t.Skip("it takes a while: set VIRTWARD_SOAK")
+	}
+	runSpecs(t)
+}
+
+func runSpecs(t *testing.T) {
+	t.Helper()
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
 	RunSpecs(t, "Attacks on Virtward on a real API server")
@@ -72,6 +83,8 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	kubevirt, err = simulators.InstallKubeVirt(ctx, cluster, kubevirtv1.KubeVirtConfiguration{}, nil)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(kubevirt.Stop(ctx)).To(Succeed()) })
+
+	kubevirt.API.KeepNoRecord()
 
 	virtward, err = cluster.InstallVirtward(ctx, nil, controlplane.Workload{})
 	Expect(err).NotTo(HaveOccurred())
@@ -93,6 +106,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	By("waiting until the API server calls the webhooks")
 	awaitWebhooks(ctx)
+
+	By("measuring what a create takes while nobody attacks")
+	idle = served(ctx, idleCreates)
 }, NodeTimeout(3*time.Minute))
 
 // grant gives a user rights in a namespace.
@@ -219,95 +235,10 @@ func cleanUp(object client.Object) {
 	}, NodeTimeout(30*time.Second))
 }
 
-// load is an innocent user who applies virtual machines, dry, while others attack.
-type load struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-
-	mu sync.Mutex
-	// took is how long each create took.
-	took []time.Duration
-	// failed is the first create that did not succeed, failures how many did not.
-	failed   error
-	failures int
-	applied  atomic.Int64
-}
-
-// startLoad begins to apply as alice, with some workers at once.
-func startLoad(workers int) *load {
-	ctx, cancel := context.WithCancel(context.Background())
-	l := &load{cancel: cancel}
-	for w := range workers {
-		l.done.Go(func() {
-			for i := 0; ctx.Err() == nil; i++ {
-				vm := build.VMOf(build.Typical(fmt.Sprintf("innocent-%d-%d", w, i))).Obj()
-				began := time.Now()
-				err := alice.Create(ctx, vm, client.DryRunAll)
-				if ctx.Err() != nil {
-					return
-				}
-				l.note(time.Since(began), err)
-			}
-		})
-	}
-	return l
-}
-
-func (l *load) note(took time.Duration, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.took = append(l.took, took)
-	if err != nil {
-		if l.failures++; l.failed == nil {
-			l.failed = err
-		}
-		return
-	}
-	l.applied.Add(1)
-}
-
-// until waits until the load has applied a number of VMs since it began.
-func (l *load) until(ctx context.Context, n int64) {
-	GinkgoHelper()
-	Eventually(l.applied.Load).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", n))
-}
-
-// stop ends the load, which never failed, and returns the 99th percentile of what a create took.
-func (l *load) stop() time.Duration {
-	GinkgoHelper()
-	l.cancel()
-	l.done.Wait()
-	Expect(l.failed).NotTo(HaveOccurred(), "%d of %d innocent creates failed", l.failures, len(l.took))
-	slices.Sort(l.took)
-	return l.took[len(l.took)*99/100]
-}
-
-// peak is the most memory that a process has had, in bytes: VmHWM of the kernel.
-func peak(pid int) int64 {
-	GinkgoHelper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	Expect(err).NotTo(HaveOccurred())
-	for line := range strings.Lines(string(status)) {
-		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
-			kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			Expect(err).NotTo(HaveOccurred())
-			return kilobytes << 10
-		}
-	}
-	Fail("the kernel tells no peak")
-	return 0
-}
-
 // post sends a body as a user, and returns the answer.
 func post(ctx context.Context, user, path, body string) (string, error) {
 	GinkgoHelper()
-	config, err := cluster.UserConfig(user)
-	Expect(err).NotTo(HaveOccurred())
-	config.APIPath, config.GroupVersion = "/api", &schema.GroupVersion{Version: "v1"} // the version of the answer's Status
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	rest, err := rest.RESTClientFor(config)
-	Expect(err).NotTo(HaveOccurred())
-	result := rest.Post().RequestURI(path).SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx)
+	result := rawClient(user).Post().RequestURI(path).SetHeader("Content-Type", "application/json").Body([]byte(body)).Do(ctx)
 	answer, err := result.Raw()
 	if err != nil {
 		err = result.Error()

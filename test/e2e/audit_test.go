@@ -225,16 +225,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 	})
 
 	It("writes a report of each namespace once there are OpenReports", func(ctx SpecContext) {
-		files, err := filepath.Glob("../../charts/virtward/openreports/*.yaml")
-		Expect(err).NotTo(HaveOccurred())
-		Expect(files).To(HaveLen(2))
-		for _, file := range files {
-			content, err := os.ReadFile(file)
-			Expect(err).NotTo(HaveOccurred())
-			definition := &apiextensionsv1.CustomResourceDefinition{}
-			Expect(yaml.UnmarshalStrict(content, definition)).To(Succeed())
-			Expect(cluster.InstallCRDs(ctx, definition)).To(Succeed())
-		}
+		installReports(ctx, cluster)
 		Expect(admin.Create(ctx, vm("large", "9Gi").Obj())).To(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			r := report(g, ctx, namespace)
@@ -378,3 +369,18 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})
 	})
 })
+
+// installReports defines the kinds of OpenReports, as the chart carries them.
+func installReports(ctx context.Context, c *controlplane.ControlPlane) {
+	GinkgoHelper()
+	files, err := filepath.Glob("../../charts/virtward/openreports/*.yaml")
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).To(HaveLen(2))
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		Expect(err).NotTo(HaveOccurred())
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		Expect(yaml.UnmarshalStrict(content, definition)).To(Succeed())
+		Expect(c.InstallCRDs(ctx, definition)).To(Succeed())
+	}
+}

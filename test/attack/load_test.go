@@ -1,0 +1,235 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/flowcontrol"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/test/build"
+)
+
+// What an innocent user does: so many creates beside each attack, and before the first of them, some at a time.
+const (
+	innocentCreates = 2000
+	idleCreates     = 600
+	innocentWorkers = 3
+)
+
+// acceptable is the 99th percentile of a create beside an attack that a soak always accepts. It also accepts three times
+// that of an idle cluster.
+const acceptable = 100 * time.Millisecond
+
+// idle is the 99th percentile of a create while nobody attacks.
+var idle time.Duration
+
+// soaking tells that the specs may take long, and that figures must be within their bounds.
+func soaking() bool { return os.Getenv("VIRTWARD_SOAK") != "" }
+
+// beside measures the creates of an innocent user while an attack lasts, none of which may fail. A soak also measures
+// them beside the same attack with Virtward's webhooks switched off for the attacker: that is what the API server itself
+// spends on the attack. attack starts the attack, and returns what ends it and says how it went.
+func beside(ctx context.Context, attack func() (end func() string)) {
+	GinkgoHelper()
+	before, began := cpuTime(virtward.PID()), time.Now()
+	end := attack()
+	p99 := served(ctx, innocentCreates)
+	busy, lasted := cpuTime(virtward.PID())-before, time.Since(began)
+	figures := fmt.Sprintf("p99 of a create: idle %s, attacked %s; attack: %s in %s; the webhook: %.1f cores, VmHWM %d MiB",
+		idle.Round(time.Millisecond), p99.Round(time.Millisecond), end(), lasted.Round(time.Second), busy.Seconds()/lasted.Seconds(), peak(virtward.PID())>>20)
+	if soaking() {
+		unchecked(ctx, func() {
+			end := attack()
+			without := served(ctx, innocentCreates)
+			figures += fmt.Sprintf("; p99 with the webhooks off for the attacker %s; attack: %s", without.Round(time.Millisecond), end())
+		})
+	}
+	AddReportEntry("figures", figures)
+	Expect(peak(virtward.PID())).To(BeNumerically("<", containerLimit))
+	if soaking() {
+		Expect(p99).To(BeNumerically("<=", max(3*idle, acceptable)), figures)
+	}
+}
+
+// served applies virtual machines as an innocent user until so many succeeded. None fails. It returns the 99th percentile
+// of what a create takes.
+func served(ctx context.Context, creates int64) time.Duration {
+	GinkgoHelper()
+	l := startLoad(innocentWorkers)
+	l.until(ctx, creates)
+	return l.stop()
+}
+
+// load is an innocent user who applies virtual machines, dry, while others attack.
+type load struct {
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+
+	mu sync.Mutex
+	// took is how long each create took.
+	took []time.Duration
+	// failed is the first create that did not succeed, failures how many did not.
+	failed   error
+	failures int
+	applied  atomic.Int64
+}
+
+// startLoad begins to apply as alice, with some workers at once.
+func startLoad(workers int) *load {
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &load{cancel: cancel}
+	for w := range workers {
+		l.done.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				vm := build.VMOf(build.Typical(fmt.Sprintf("innocent-%d-%d", w, i))).Obj()
+				began := time.Now()
+				err := alice.Create(ctx, vm, client.DryRunAll)
+				if ctx.Err() != nil {
+					return
+				}
+				l.note(time.Since(began), err)
+			}
+		})
+	}
+	return l
+}
+
+func (l *load) note(took time.Duration, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.took = append(l.took, took)
+	if err != nil {
+		if l.failures++; l.failed == nil {
+			l.failed = err
+		}
+		return
+	}
+	l.applied.Add(1)
+}
+
+// until waits until the load has applied a number of VMs since it began.
+func (l *load) until(ctx context.Context, n int64) {
+	GinkgoHelper()
+	Eventually(l.applied.Load).WithContext(ctx).WithTimeout(4 * time.Minute).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", n))
+}
+
+// stop ends the load, which never failed, and returns the 99th percentile of what a create took.
+func (l *load) stop() time.Duration {
+	GinkgoHelper()
+	l.cancel()
+	l.done.Wait()
+	Expect(l.failed).NotTo(HaveOccurred(), "%d of %d innocent creates failed", l.failures, len(l.took))
+	slices.Sort(l.took)
+	return l.took[len(l.took)*99/100]
+}
+
+// Where mallory's objects are created without being stored.
+const (
+	virtualMachines = "/apis/kubevirt.io/v1/namespaces/" + attacked + "/virtualmachines?dryRun=All"
+	instances       = "/apis/kubevirt.io/v1/namespaces/" + attacked + "/virtualmachineinstances?dryRun=All"
+)
+
+// sent is a request of an attacker, whose body is encoded once: the machine is the attacked one's too.
+type sent struct {
+	path string
+	body []byte
+}
+
+// request is one that creates an object.
+func request(path string, object client.Object) sent {
+	GinkgoHelper()
+	body, err := json.Marshal(object)
+	Expect(err).NotTo(HaveOccurred())
+	return sent{path: path, body: body}
+}
+
+// flood sends the requests of mallory in turn, so many a second, with some under way at once, until it is ended. A rate is
+// one that the API server itself bears on two cores: higher ones slow everybody down with the webhooks switched off, too.
+// What ends it says how often each status was answered.
+func flood(perSecond, atOnce int, requests ...sent) (end func() string) {
+	GinkgoHelper()
+	attacker := rawClient("mallory")
+	pace := flowcontrol.NewTokenBucketRateLimiter(float32(perSecond), 1)
+	var mu sync.Mutex
+	answers := map[int]int{}
+	var next atomic.Int64
+	stop := keep(atOnce, 0, func(ctx context.Context) {
+		if pace.Wait(ctx) != nil {
+			return
+		}
+		request := requests[int(next.Add(1))%len(requests)]
+		status := 0
+		attacker.Post().RequestURI(request.path).SetHeader("Content-Type", "application/json").Body(request.body).Do(ctx).StatusCode(&status)
+		if ctx.Err() == nil {
+			mu.Lock()
+			answers[status]++
+			mu.Unlock()
+		}
+	})
+	return func() string {
+		stop()
+		Expect(answers).NotTo(Or(BeEmpty(), HaveKey(0)), "the attack did not reach the API server")
+		return fmt.Sprintf("answers by status %v", answers)
+	}
+}
+
+// rawClient sends bodies as they are, with the rights of a user.
+func rawClient(user string) *rest.RESTClient {
+	GinkgoHelper()
+	config, err := cluster.UserConfig(user)
+	Expect(err).NotTo(HaveOccurred())
+	config.QPS = -1
+	config.WarningHandler = rest.NoWarnings{}
+	config.APIPath, config.GroupVersion = "/api", &schema.GroupVersion{Version: "v1"} // the version of the answer's Status
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	raw, err := rest.RESTClientFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	return raw
+}
+
+// peak is the most memory that a process has had, in bytes: VmHWM of the kernel.
+func peak(pid int) int64 {
+	GinkgoHelper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(status)) {
+		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kilobytes, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+			Expect(err).NotTo(HaveOccurred())
+			return kilobytes << 10
+		}
+	}
+	Fail("the kernel tells no peak")
+	return 0
+}
+
+// cpuTime is what a process has used of all cores, in its own code and in the kernel.
+func cpuTime(pid int) time.Duration {
+	GinkgoHelper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	Expect(err).NotTo(HaveOccurred())
+	_, rest, _ := strings.Cut(string(status), ") ") // the name of the process may have spaces
+	fields := strings.Fields(rest)
+	Expect(len(fields)).To(BeNumerically(">", 12))
+	var ticks int64
+	for _, field := range fields[11:13] { // utime and stime
+		n, err := strconv.ParseInt(field, 10, 64)
+		Expect(err).NotTo(HaveOccurred())
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100
+}
