@@ -16,7 +16,7 @@ import (
 	apicel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
 
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 )
 
 // CEL charges a call when it is over, and charges some far less than they take: comparing two lists costs as much
@@ -156,7 +156,7 @@ func formatting(args []ref.Val, most uint64) uint64 {
 
 // quantifying is reading a number, which grows with its exponent.
 func quantifying(v ref.Val, most uint64) uint64 {
-	if text, ok := v.(types.String); ok && !limits.Proportionate(string(text)) {
+	if text, ok := v.(types.String); ok && !decodelimits.Proportionate(string(text)) {
 		return most + 1
 	}
 	return 1

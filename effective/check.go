@@ -45,7 +45,7 @@ func subject(in Input, verdict *Verdict) *validators.Subject {
 		return s
 	}
 	s.VMI, s.OldVMI = verdict.VMI, in.OldVMI
-	if in.Arrived && in.OldVMI == nil {
+	if in.PostMutation && in.OldVMI == nil {
 		s.VMI, s.Spec, s.Missing = in.VMI, &in.VMI.Spec, verdict.Changes
 	}
 	s.Path, s.Meta, s.MetaPath = field.NewPath("spec"), &s.VMI.ObjectMeta, field.NewPath("metadata")

@@ -36,9 +36,9 @@ type Input struct {
 	// and only what changed in it is checked: KubeVirt alone updates a VMI.
 	OldVM  *v1.VirtualMachine
 	OldVMI *v1.VirtualMachineInstance
-	// Arrived tells that every mutating webhook has seen the object. So a VMI is checked as it is, and whatever
+	// PostMutation tells that every mutating webhook has seen the object. So a VMI is checked as it is, and whatever
 	// would still be filled is a finding; and nothing of the site is persisted in a VM any more.
-	Arrived bool
+	PostMutation bool
 	// Raw is the object as it was sent, as JSON, as far as it is known.
 	Raw []byte
 	// Running is the VMI that runs from the VM, as far as it is known.
@@ -90,10 +90,33 @@ type References struct {
 	Architecture *DataSourceArchitecture
 	// Presets are the VirtualMachineInstancePresets that select the VMI.
 	Presets []v1.VirtualMachineInstancePreset
+	// Resolved tells what became of the instancetype and the preference that the VM refers to.
+	Resolved []Reference
 	// Conflicts are those for which KubeVirt refuses the VM: matchers that contradict themselves, and volumes
 	// from which nothing can be inferred.
 	Conflicts field.ErrorList
 }
+
+// Reference is a reference of a virtual machine to an object.
+type Reference struct {
+	// Field that refers: spec.instancetype or spec.preference.
+	Field string
+	// Kind and Name of the object; empty if they were inferred, since the user may not be allowed to read them.
+	Kind, Name string
+	State      ReferenceState
+}
+
+// ReferenceState is what became of a reference.
+type ReferenceState string
+
+// The states of a reference.
+const (
+	// Found means that the object was read, Missing that it does not exist, and Unknown that it exists and cannot be
+	// read, or that its kind does not exist.
+	Found   ReferenceState = "Found"
+	Missing ReferenceState = "Missing"
+	Unknown ReferenceState = "Unknown"
+)
 
 // ApplyTo makes of a VM the one that KubeVirt persists, as far as matchers go.
 func (r *References) ApplyTo(vm *v1.VirtualMachine) {
@@ -140,8 +163,8 @@ type Verdict struct {
 	// Findings are what the checks and the policies say, sorted by field, at fields of the object as written.
 	// Conflicts are among them. Only Evaluate checks.
 	Findings []validators.Finding
-
-	container *Container
+	// Container is the object that the machine is a template of; nil if it stands for itself.
+	Container *Container
 }
 
 // Allowed tells whether no finding refuses the object.
@@ -175,12 +198,12 @@ func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 	if err != nil {
 		return nil, err
 	}
-	verdict.container = in.Container
+	verdict.Container = in.Container
 	if err := p.check(in, verdict); err != nil {
 		return nil, err
 	}
 	ofContainer := verdict.ask(in)
-	if !in.Arrived || in.VM != nil { // the changes to a VMI are those that it arrived without
+	if !in.PostMutation || in.VM != nil { // the changes to a VMI are those that it arrived without
 		verdict.trace(in)
 	}
 	verdict.place(in.Container, ofContainer)

@@ -28,9 +28,9 @@ func (p *Pipeline) Judge(in Input, before func() (Input, error)) (*Verdict, erro
 	return verdict, nil
 }
 
-// JudgeAlone checks an object that is no virtual machine by the rules of some scopes, and of an update what it
+// EvaluateObject checks an object that is no virtual machine by the rules of some scopes, and of an update what it
 // was before: see Judge. The subjects hold the facts; object and old are what fields are looked up in.
-func (p *Pipeline) JudgeAlone(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) ([]validators.Finding, error) {
+func (p *Pipeline) EvaluateObject(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) ([]validators.Finding, error) {
 	validator, err := p.hypervisors.Validator(s.Facts.Hypervisor.Name, s.Facts.DefaultArchitecture)
 	if err != nil {
 		return nil, err

@@ -114,7 +114,7 @@ func documents(in Input, v *Verdict) *cel.Documents {
 // of the VM.
 func running(in Input, v *Verdict) *v1.VirtualMachineInstance {
 	if in.VMI != nil {
-		if in.Arrived {
+		if in.PostMutation {
 			return in.VMI
 		}
 		return v.VMI
@@ -136,7 +136,7 @@ func running(in Input, v *Verdict) *v1.VirtualMachineInstance {
 // ofInstance are the changes to the VMI, at its own fields. Those to one that arrived are what it came without.
 func ofInstance(in Input, changes []provenance.Change) []provenance.Change {
 	if in.VMI != nil {
-		if in.Arrived {
+		if in.PostMutation {
 			return nil
 		}
 		return changes

@@ -128,7 +128,7 @@ validations: [{expression: "vm.spec.domain.cpu.sockets < 2", message: "too many"
 			policies: []string{capped, `
 enforcement: Deny
 validations: [{expression: "size(provenance) == 0 && object.spec == vm.spec", message: no}]`},
-			in:   effective.Input{VMI: complete(t, build.VMI("db").Memory("9Gi").Obj()), Arrived: true, Request: create("jane")},
+			in:   effective.Input{VMI: complete(t, build.VMI("db").Memory("9Gi").Obj()), PostMutation: true, Request: create("jane")},
 			want: []string{"Deny policy/a spec.domain.memory.guest"},
 		},
 		"an instance that is complete": {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/limits"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/leaves"
@@ -45,7 +45,7 @@ func TestPromises(t *testing.T) {
 func checkPromises(t *testing.T, p *effective.Pipeline, object []byte, choice uint8) {
 	t.Helper()
 	facts := factsOf(t, choice)
-	if limits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || limits.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+	if decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 		return // no caller decodes these
 	}
 	var vmi v1.VirtualMachineInstance

@@ -39,12 +39,12 @@ func ratchet(findings []validators.Finding, now map[string]any, before []validat
 // document is the effective object without its type.
 func (v *Verdict) document() map[string]any {
 	if v.VM == nil || v.VM.Spec.Template == nil {
-		return inContainer(v.container, written(v.VM, v.VMI))
+		return inContainer(v.Container, written(v.VM, v.VMI))
 	}
 	vm, template := *v.VM, *v.VM.Spec.Template
 	template.Spec = *v.Spec
 	vm.Spec.Template = &template
-	return inContainer(v.container, written(&vm, nil))
+	return inContainer(v.Container, written(&vm, nil))
 }
 
 // identity tells a finding from others on the same object. Who determines the value is no part of it: an

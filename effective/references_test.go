@@ -15,9 +15,9 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/instancetypes"
-	"github.com/virtward/virtward/limits"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/test/leaves"
 )
@@ -143,7 +143,7 @@ func TestPromisesWithReferences(t *testing.T) {
 // checkReferencePromises returns how many VMs an instancetype or a preference was laid over.
 func checkReferencePromises(t *testing.T, p *effective.Pipeline, object []byte, choice uint8, offered uint16) int {
 	t.Helper()
-	if limits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || limits.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+	if decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 		return 0 // no caller decodes these
 	}
 	refs := offer(t, offered)

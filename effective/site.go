@@ -30,7 +30,7 @@ func persistSite(in Input, vm *v1.VirtualMachine, rec *provenance.Recorder) {
 // isStored tells whether a VM is beyond the point where something is persisted in it: defaults that it gets later
 // would mean a restart or a migration.
 func isStored(in Input, vm *v1.VirtualMachine) bool {
-	return in.OldVM != nil || in.Arrived || vm.ResourceVersion != ""
+	return in.OldVM != nil || in.PostMutation || vm.ResourceVersion != ""
 }
 
 // determinedInVM tells whether a field, relative to the spec, is left to the instancetype or the preference that a VM

@@ -115,7 +115,7 @@ func TestWhatTheSitePersists(t *testing.T) {
 	}{
 		"a new VM": {vm: bare().Obj(), persisted: fieldsOf(own, scheduling, sized, determined, devices)},
 		"a VM that arrived": {
-			vm: bare().Obj(), change: func(in *effective.Input) { in.Arrived = true },
+			vm: bare().Obj(), change: func(in *effective.Input) { in.PostMutation = true },
 			started: fieldsOf(own, sized, determined, []string{"domain.devices.rng"}),
 		},
 		"a VM of the cluster": {
@@ -250,7 +250,7 @@ func TestVMIGetsTheSite(t *testing.T) {
 func TestVMIThatArrivesWithoutTheSite(t *testing.T) {
 	site := siteOf(t, `{domain: {devices: {rng: {}}}, nodeSelector: {pool: vms}}`)
 	complete := evaluate(t, effective.Input{VMI: build.VMI("db").Obj()}).VMI
-	verdict := evaluate(t, effective.Input{VMI: complete, Arrived: true, Site: site})
+	verdict := evaluate(t, effective.Input{VMI: complete, PostMutation: true, Site: site})
 	want := map[string]string{
 		"spec.domain.devices.rng": "layer site/a fills this, but it arrived without",
 		"spec.nodeSelector":       "layer site/a fills this, but it arrived without",
@@ -268,7 +268,7 @@ func TestVMIThatArrivesWithoutTheSite(t *testing.T) {
 		t.Error("it is allowed")
 	}
 	whole := evaluate(t, effective.Input{VMI: complete, Site: site}).VMI
-	if verdict := evaluate(t, effective.Input{VMI: whole, Arrived: true, Site: site}); !verdict.Allowed() {
+	if verdict := evaluate(t, effective.Input{VMI: whole, PostMutation: true, Site: site}); !verdict.Allowed() {
 		t.Errorf("with everything it is refused: %v", verdict.Findings)
 	}
 }
@@ -278,7 +278,7 @@ func TestFindingsNameTheSite(t *testing.T) {
 	site := siteOf(t, `{domain: {firmware: {bootloader: {bios: {}}}}}`)
 	vm := build.VMOf(build.VMI("db").Architecture("arm64")).Obj()
 	for _, arrived := range []bool{false, true} {
-		verdict := evaluate(t, effective.Input{VM: vm, Site: site, Arrived: arrived})
+		verdict := evaluate(t, effective.Input{VM: vm, Site: site, PostMutation: arrived})
 		found := false
 		for _, f := range verdict.Findings {
 			if f.Rule == "arm64-bios" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
@@ -19,7 +20,7 @@ func (v *Verdict) trace(in Input) {
 	if len(v.Findings) == 0 || len(v.Changes) == 0 {
 		return
 	}
-	asWritten := written(in.VM, in.VMI)
+	asWritten := sync.OnceValue(func() map[string]any { return written(in.VM, in.VMI) }) // large, and seldom needed
 	for i := range v.Findings {
 		f := &v.Findings[i]
 		f.Layer = v.layerOf(f.Error.Field, asWritten)
@@ -75,7 +76,7 @@ func (s *source) move(f *validators.Finding) {
 
 // layerOf is the layer that wrote the value at a path last or, if the author wrote nothing there, the first one that
 // wrote something below it: those after it only filled what it had left; empty for what the author wrote.
-func (v *Verdict) layerOf(path string, written map[string]any) string {
+func (v *Verdict) layerOf(path string, written func() map[string]any) string {
 	below := ""
 	for i := len(v.Changes) - 1; i >= 0; i-- {
 		c := &v.Changes[i]
@@ -86,7 +87,7 @@ func (v *Verdict) layerOf(path string, written map[string]any) string {
 			below = c.Layer
 		}
 	}
-	if below != "" && !holds(written, path) {
+	if below != "" && !holds(written(), path) {
 		return below
 	}
 	return ""

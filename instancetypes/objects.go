@@ -15,7 +15,7 @@ import (
 	instancetypeapi "kubevirt.io/api/instancetype"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 )
 
 // The kinds of objects that a VM may take its size and its preferences from.
@@ -168,7 +168,7 @@ func decodeSpec(from, into any) error {
 	if !ok {
 		return fmt.Errorf("spec is not an object")
 	}
-	if err := limits.QuantitiesIn(fields, reflect.TypeOf(into), field.NewPath("spec")); err != nil {
+	if err := decodelimits.QuantitiesIn(fields, reflect.TypeOf(into), field.NewPath("spec")); err != nil {
 		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, into); err != nil {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -100,7 +100,7 @@ func guestMemory(c *Completion) {
 		provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, request)
 	case !limit.IsZero():
 		provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, limit)
-	case memory.Hugepages != nil && limits.Proportionate(memory.Hugepages.PageSize):
+	case memory.Hugepages != nil && decodelimits.Proportionate(memory.Hugepages.PageSize):
 		if page, err := resource.ParseQuantity(memory.Hugepages.PageSize); err == nil {
 			provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, page)
 		}

@@ -13,7 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 )
 
 // maxTemplate bounds a template, in bytes of JSON. What people write is far below.
@@ -36,7 +36,7 @@ func readTemplate(raw []byte, path *field.Path) (*v1.VirtualMachineInstanceSpec,
 		return nil, field.ErrorList{field.Required(path, "give some fields of the spec of a virtual machine instance")}
 	}
 	specType := reflect.TypeFor[v1.VirtualMachineInstanceSpec]()
-	if err := limits.QuantitiesIn(value, specType, path); err != nil {
+	if err := decodelimits.QuantitiesIn(value, specType, path); err != nil {
 		return nil, field.ErrorList{err}
 	}
 	f := &templateForm{}
@@ -108,7 +108,7 @@ func (f *templateForm) value(value any, t reflect.Type, path *field.Path, name s
 }
 
 func (f *templateForm) object(object map[string]any, t reflect.Type, path *field.Path, name string, inList bool) {
-	fields := limits.Fields(t)
+	fields := decodelimits.Fields(t)
 	for _, member := range slices.Sorted(maps.Keys(object)) {
 		below := strings.TrimPrefix(name+"."+member, ".")
 		if known, ok := fields[member]; ok {

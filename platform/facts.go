@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 )
 
 // Architectures that KubeVirt runs VMs on.
@@ -252,7 +252,7 @@ func merge(over *v1.KubeVirtConfiguration, raw map[string]any) error {
 	if len(raw) == 0 {
 		return nil
 	}
-	if err := limits.QuantitiesIn(raw, reflect.TypeFor[v1.KubeVirtConfiguration](), field.NewPath("spec", "configuration")); err != nil {
+	if err := decodelimits.QuantitiesIn(raw, reflect.TypeFor[v1.KubeVirtConfiguration](), field.NewPath("spec", "configuration")); err != nil {
 		return err
 	}
 	data, err := json.Marshal(raw)

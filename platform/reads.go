@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 )
 
 // Bounds of what is read live, in bytes. Users write the objects that a virtual machine points at, so each is bounded
@@ -32,7 +32,7 @@ const (
 	maxListed = 100
 	// MaxReads is what all requests may hold at once of the objects that they read, decoded. A request takes heldSmall
 	// of it, or heldLarge once it reads a large object. A small one has no more than maxSmallValues objects and lists,
-	// and a large one no more than limits.MaxValues, so that what Go makes of it fits.
+	// and a large one no more than decodelimits.MaxValues, so that what Go makes of it fits.
 	MaxReads       = 24 << 20
 	heldSmall      = 2 << 20
 	heldLarge      = 12 << 20
@@ -140,8 +140,8 @@ func (r *reader) raw(ctx context.Context, request *rest.Request, most int64) ([]
 
 // bounded decodes an object, unless too much of it is evaluated, or it has too many values.
 func bounded(raw []byte, most int64) (*unstructured.Unstructured, error) {
-	evaluated, outOfProportion := limits.Evaluated(raw, reflect.TypeFor[any]())
-	if outOfProportion != nil || int64(len(evaluated)) > most || most <= maxList && limits.Brackets(evaluated) > maxSmallValues {
+	evaluated, outOfProportion := decodelimits.Evaluated(raw, reflect.TypeFor[any]())
+	if outOfProportion != nil || int64(len(evaluated)) > most || most <= maxList && decodelimits.Brackets(evaluated) > maxSmallValues {
 		return nil, ErrTooLarge
 	}
 	object := &unstructured.Unstructured{}

@@ -14,8 +14,8 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/limits"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
@@ -129,7 +129,7 @@ rego:
 func (j *judge) check(t *testing.T, object, old []byte) {
 	t.Helper()
 	for _, o := range [][]byte{object, old} {
-		if limits.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || limits.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+		if decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 			return // no caller decodes these
 		}
 	}

@@ -1,7 +1,7 @@
 package policies
 
 import (
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/policies/rego"
 )
 
@@ -24,5 +24,5 @@ var MaxMemory = Memory(rego.MaxDocumentBytes)
 func Memory(object int) int64 {
 	object = min(object, rego.MaxDocumentBytes)
 	documents := documentsRead * object
-	return int64(rego.DefaultBytes(documents) + textForms*documents + memberBytes*min(object/minMember, limits.MaxMembers))
+	return int64(rego.DefaultBytes(documents) + textForms*documents + memberBytes*min(object/minMember, decodelimits.MaxMembers))
 }

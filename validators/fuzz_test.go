@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/limits"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
@@ -43,7 +43,7 @@ func newChecker(t testing.TB) *checker {
 func (c *checker) check(t *testing.T, object, old []byte) {
 	t.Helper()
 	for _, o := range [][]byte{object, old} {
-		if limits.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || limits.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+		if decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 			return // no caller decodes these
 		}
 	}
@@ -107,7 +107,7 @@ func FuzzInstancetypeRules(f *testing.F) {
 	c := newChecker(f)
 	f.Fuzz(func(t *testing.T, instancetype, preference []byte) {
 		s := &validators.Subject{Facts: platform.Defaults(platform.Settings{}), Path: field.NewPath("spec")}
-		if limits.Object(instancetype, reflect.TypeOf(s.Instancetype).Elem()) != nil || limits.Object(preference, reflect.TypeOf(s.Preference).Elem()) != nil {
+		if decodelimits.Object(instancetype, reflect.TypeOf(s.Instancetype).Elem()) != nil || decodelimits.Object(preference, reflect.TypeOf(s.Preference).Elem()) != nil {
 			return // no caller decodes these
 		}
 		if json.Unmarshal(instancetype, &s.Instancetype) != nil || json.Unmarshal(preference, &s.Preference) != nil {

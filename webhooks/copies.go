@@ -21,9 +21,9 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -44,8 +44,8 @@ const (
 
 // restore evaluates the virtual machine that a VirtualMachineRestore makes or changes.
 func (e *examination) restore() error {
-	object, _, ok := decoded[snapshotv1beta1.VirtualMachineRestore](e)
-	if !ok || e.facts.ByKubeVirt(e.request.UserInfo.Username) || !isVM(&object.Spec.Target) {
+	object, ok := decoded[snapshotv1beta1.VirtualMachineRestore](e)
+	if !ok || e.snapshot.Facts().ByKubeVirt(e.request.UserInfo.Username) || !isVM(&object.Spec.Target) {
 		return nil
 	}
 	at := field.NewPath("spec", "virtualMachineSnapshotName")
@@ -53,7 +53,7 @@ func (e *examination) restore() error {
 	if err != nil {
 		return err
 	}
-	target, err := e.find(lookup.VirtualMachine, object.Spec.Target.Name)
+	target, err := e.find(references.VirtualMachine, object.Spec.Target.Name)
 	if err != nil {
 		return err
 	}
@@ -78,8 +78,8 @@ func (e *examination) restore() error {
 
 // clone evaluates the virtual machine that a VirtualMachineClone makes.
 func (e *examination) clone() error {
-	object, _, ok := decoded[clonev1beta1.VirtualMachineClone](e)
-	if !ok || e.facts.ByKubeVirt(e.request.UserInfo.Username) || object.Spec.Source == nil || object.Spec.Target != nil && !isVM(object.Spec.Target) {
+	object, ok := decoded[clonev1beta1.VirtualMachineClone](e)
+	if !ok || e.snapshot.Facts().ByKubeVirt(e.request.UserInfo.Username) || object.Spec.Source == nil || object.Spec.Target != nil && !isVM(object.Spec.Target) {
 		return nil
 	}
 	at := field.NewPath("spec", "source")
@@ -119,13 +119,13 @@ func isVM(target *corev1.TypedLocalObjectReference) bool {
 // cloned is the virtual machine that a clone is of; nil, and why, if it is not known.
 func (e *examination) cloned(source *corev1.TypedLocalObjectReference) (map[string]any, string, error) {
 	switch source.Kind {
-	case lookup.VirtualMachine.Kind:
-		found, err := e.find(lookup.VirtualMachine, source.Name)
+	case references.VirtualMachine.Kind:
+		found, err := e.find(references.VirtualMachine, source.Name)
 		if found == nil || err != nil {
 			return nil, "its source does not exist", err
 		}
 		return found.Object, "", nil
-	case lookup.Snapshot.Kind:
+	case references.Snapshot.Kind:
 		return e.snapshotted(source.Name)
 	}
 	return nil, "its source is neither a VirtualMachine nor a VirtualMachineSnapshot", nil
@@ -134,7 +134,7 @@ func (e *examination) cloned(source *corev1.TypedLocalObjectReference) (map[stri
 // snapshotted is the virtual machine of a snapshot; nil, and why, if it is not known yet.
 func (e *examination) snapshotted(name string) (map[string]any, string, error) {
 	const notReady = "the snapshot does not exist, or is not ready"
-	snapshot, err := e.find(lookup.Snapshot, name)
+	snapshot, err := e.find(references.Snapshot, name)
 	if snapshot == nil || err != nil {
 		return nil, notReady, err
 	}
@@ -142,7 +142,7 @@ func (e *examination) snapshotted(name string) (map[string]any, string, error) {
 	if !found || content == "" {
 		return nil, notReady, nil
 	}
-	stored, err := e.find(lookup.SnapshotContent, content)
+	stored, err := e.find(references.SnapshotContent, content)
 	if stored == nil || err != nil {
 		return nil, notReady, err
 	}
@@ -154,44 +154,15 @@ func (e *examination) snapshotted(name string) (map[string]any, string, error) {
 }
 
 // find reads an object of the request's namespace; nil if there is none.
-func (e *examination) find(kind lookup.Kind, name string) (*unstructured.Unstructured, error) {
+func (e *examination) find(kind references.Kind, name string) (*unstructured.Unstructured, error) {
 	if name == "" {
 		return nil, nil
 	}
-	found, err := lookup.Find(e.ctx, e.Objects, kind, e.request.Namespace, name)
+	found, err := references.Find(e.ctx, e.Evaluator.References, kind, e.request.Namespace, name)
 	if errors.Is(err, platform.ErrTooLarge) { // then it is as good as not there
 		return nil, nil
 	}
 	return found, err
-}
-
-// machinesOfPool evaluates the policies that decide by who makes a virtual machine, and are not for pools: KubeVirt makes
-// those of a pool, and nobody knows then who wrote it.
-func (e *examination) machinesOfPool(vm *v1.VirtualMachine, template *field.Path) error {
-	if e.facts.ByKubeVirt(e.request.UserInfo.Username) || !e.policies.ReadsRequest(policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate) {
-		return nil
-	}
-	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(vm)
-	if err != nil {
-		return err
-	}
-	made, err := e.asRequester(&unstructured.Unstructured{Object: fields}, nil)
-	if err != nil {
-		return err
-	}
-	for i := range made {
-		f := &made[i]
-		p := e.policies.Find(strings.TrimPrefix(f.Rule, policies.RulePrefix))
-		if p == nil || !p.ReadsRequest() || slices.Contains(p.Spec().Match.Kinds, policyv1alpha1.PolicyVirtualMachinePool) {
-			continue
-		}
-		moved := *f.Error
-		moved.Field = template.String() + "." + moved.Field
-		f.Error = &moved
-		e.findings = append(e.findings, *f)
-	}
-	validators.Sort(e.findings)
-	return nil
 }
 
 // undetermined says that a copy cannot be evaluated yet. It is denied only if a policy decides by who sends the request,
@@ -201,7 +172,7 @@ func (e *examination) undetermined(at *field.Path, why string) {
 		Rule: validators.RuleCopy, Severity: validators.Warn, Remedy: validators.RemedyCopy,
 		Error: &field.Error{Type: field.ErrorTypeInvalid, Field: at.String(), BadValue: field.OmitValueType{}, Detail: "the virtual machine that this makes cannot be evaluated: " + why},
 	}
-	if e.policies.ReadsRequest(policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate) {
+	if e.snapshot.Policies().ReadsRequest(policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate) {
 		finding.Severity = validators.Deny
 	}
 	e.findings = append(e.findings, finding)
@@ -247,9 +218,12 @@ func (e *examination) asRequester(vm, old *unstructured.Unstructured) ([]validat
 		}
 	}
 	made := *e
-	made.request, made.written, made.findings, made.warnings = &request, true, nil, nil
-	err = made.virtualMachine()
-	return made.findings, err
+	made.request = &request
+	result, err := e.snapshot.Evaluate(e.ctx, made.evaluationOf(evaluator.Written))
+	if err != nil {
+		return nil, err
+	}
+	return result.Findings, nil
 }
 
 // copyOf is a new virtual machine of what another one was: KubeVirt takes over the labels, the annotations and the spec,

@@ -63,9 +63,9 @@ const prodDefaults = `{match: {namespaceSelector: {matchLabels: {env: prod}}}, t
 
 func TestAVMIsGivenTheDefaultsOfTheSite(t *testing.T) {
 	m := newMutator(t)
-	m.Site = siteOf(t, prodDefaults, `{template: {schedulerName: site, tolerations: [{key: vms}]}}`)
+	live(m.Evaluator).GetSite = siteOf(t, prodDefaults, `{template: {schedulerName: site, tolerations: [{key: vms}]}}`)
 	labels, unread := k8slabels.Set(nil), error(nil)
-	m.NamespaceLabels = func(_ context.Context, name string) (k8slabels.Set, error) {
+	live(m.Evaluator).GetNamespaceLabels = func(_ context.Context, name string) (k8slabels.Set, error) {
 		if name != "default" {
 			t.Errorf("asked for the labels of %q", name)
 		}
@@ -125,11 +125,11 @@ func TestAVMIWithoutTheDefaultsOfTheSiteIsRefused(t *testing.T) {
 	if response := judged(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
 		t.Fatalf("without a site it is refused: %q", complaints(response))
 	}
-	v.Site = siteOf(t, prodDefaults)
+	live(v.Evaluator).GetSite = siteOf(t, prodDefaults)
 	if response := judged(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
 		t.Errorf("refused where the defaults do not hold: %q", complaints(response))
 	}
-	v.NamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return k8slabels.Set{"env": "prod"}, nil }
+	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return k8slabels.Set{"env": "prod"}, nil }
 	response := judged(t, v, reviewOf(t, kindVMI, arrived))
 	got := complaints(response)
 	if response.Allowed || len(got) != 2 || !strings.Contains(got[1], "spec.schedulerName") || !strings.Contains(got[1], "layer site/a fills this, but it arrived without [virtward/vmi-complete]") {
@@ -142,7 +142,7 @@ func TestAVMIWithoutTheDefaultsOfTheSiteIsRefused(t *testing.T) {
 	if response := judged(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
 		t.Errorf("that of a VM is refused for want of a nodeSelector: %q", complaints(response))
 	}
-	v.NamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return nil, errors.New("no connection") }
+	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return nil, errors.New("no connection") }
 	response = judged(t, v, reviewOf(t, kindVMI, arrived))
 	if response.Allowed || response.Result.Code != 503 || !strings.HasSuffix(response.Result.Message, "reading the labels of namespace default: no connection") {
 		t.Errorf("with labels that cannot be read: %+v", response)

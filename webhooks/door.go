@@ -19,7 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -106,7 +106,7 @@ func (b *bodyRoom) giveBack() {
 func decodedSize(request *admissionv1.AdmissionRequest) int64 {
 	total := int64(0)
 	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
-		total += int64(perByte*len(raw) + perValue*min(limits.Brackets(raw), limits.MaxValues))
+		total += int64(perByte*len(raw) + perValue*min(decodelimits.Brackets(raw), decodelimits.MaxValues))
 	}
 	return total
 }
@@ -263,7 +263,7 @@ func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 // metricLabels keep the cardinality of the metrics bounded, whatever arrives.
 func metricLabels(request *admissionv1.AdmissionRequest) (kind, operation string) {
 	kind, operation = "other", "other"
-	if _, ours := kinds[groupKind(request)]; ours {
+	if examinationOf(groupKind(request)) != nil {
 		kind = request.Kind.Kind
 	}
 	switch request.Operation {

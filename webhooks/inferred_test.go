@@ -71,7 +71,7 @@ func TestNoTextContainsWhatIsInferred(t *testing.T) {
 				under(t, v, c.policy)
 			}
 			m := newMutator(t)
-			m.Objects, m.Log = v.Objects, v.Log
+			m.Evaluator.References, m.Log = v.Evaluator.References, v.Log
 			m = NewMutator(*m)
 			said := ""
 			for _, review := range []interface {

@@ -4,13 +4,10 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"kubevirt.io/api/clone"
-	v1 "kubevirt.io/api/core/v1"
-	instancetypeapi "kubevirt.io/api/instancetype"
-	poolapi "kubevirt.io/api/pool"
 	snapshotapi "kubevirt.io/api/snapshot"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/evaluator"
 )
 
 // The kinds that are completed.
@@ -19,22 +16,21 @@ const (
 	kindVMI = "VirtualMachineInstance"
 )
 
-// kinds are those that are checked, and how.
-var kinds = map[schema.GroupKind]func(*examination) error{
-	{Group: v1.GroupVersion.Group, Kind: kindVM}:                                    (*examination).virtualMachine,
-	{Group: v1.GroupVersion.Group, Kind: kindVMI}:                                   (*examination).virtualMachineInstance,
-	{Group: v1.GroupVersion.Group, Kind: "VirtualMachineInstanceReplicaSet"}:        (*examination).replicaSet,
-	{Group: poolapi.GroupName, Kind: "VirtualMachinePool"}:                          (*examination).pool,
-	{Group: instancetypeapi.GroupName, Kind: instancetypes.KindInstancetype}:        (*examination).instancetype,
-	{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterInstancetype}: (*examination).instancetype,
-	{Group: instancetypeapi.GroupName, Kind: instancetypes.KindPreference}:          (*examination).preference,
-	{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterPreference}:   (*examination).preference,
-	{Group: v1.GroupVersion.Group, Kind: "VirtualMachineInstancePreset"}:            (*examination).preset,
-	{Group: snapshotapi.GroupName, Kind: "VirtualMachineRestore"}:                   (*examination).restore,
-	{Group: clone.GroupName, Kind: clone.Kind}:                                      (*examination).clone,
-	{Group: policyv1alpha1.GroupVersion.Group, Kind: "RuleSettings"}:                (*examination).ruleSettings,
-	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachineDefaults"}:      (*examination).siteDefaults,
-	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachinePolicy"}:        (*examination).virtualMachinePolicy,
+// examinationOf says how objects of a kind are validated; nil if they are not.
+func examinationOf(kind schema.GroupKind) func(*examination) error {
+	if evaluator.Evaluates(kind) {
+		return (*examination).evaluate
+	}
+	return own[kind]
+}
+
+// own are the kinds that are validated here: those that KubeVirt makes virtual machines of, and ours.
+var own = map[schema.GroupKind]func(*examination) error{
+	{Group: snapshotapi.GroupName, Kind: "VirtualMachineRestore"}:              (*examination).restore,
+	{Group: clone.GroupName, Kind: clone.Kind}:                                 (*examination).clone,
+	{Group: policyv1alpha1.GroupVersion.Group, Kind: "RuleSettings"}:           (*examination).ruleSettings,
+	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachineDefaults"}: (*examination).siteDefaults,
+	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachinePolicy"}:   (*examination).virtualMachinePolicy,
 }
 
 func groupKind(request *admissionv1.AdmissionRequest) schema.GroupKind {

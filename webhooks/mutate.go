@@ -9,17 +9,14 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
-	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/limits"
-	"github.com/virtward/virtward/lookup"
-	"github.com/virtward/virtward/mutators"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/references"
 )
 
 // MutatePath is where the Mutator is served.
@@ -31,16 +28,10 @@ const maxPatch = 1 << 20
 // Mutator completes virtual machines when they are created. It answers every well-formed request with
 // "allowed": what it cannot complete passes as it is.
 type Mutator struct {
-	Pipeline *effective.Pipeline
-	// Facts returns the present facts; nil while there are none.
-	Facts   func() *platform.Facts
-	Objects lookup.Objects
-	// Reading prepares for what a request about a namespace reads of them, until its end; nil if nothing bounds that.
+	// Evaluator completes virtual machines.
+	Evaluator *evaluator.Evaluator
+	// Reading prepares for what a request about a namespace reads of references, until its end; nil if nothing bounds that.
 	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
-	// Site returns the admin's defaults; nil where there are none.
-	Site func() *mutators.Site
-	// NamespaceLabels finds the labels of a namespace, for defaults that select namespaces.
-	NamespaceLabels func(ctx context.Context, namespace string) (k8slabels.Set, error)
 
 	Metrics *Metrics
 	Log     logr.Logger
@@ -66,19 +57,21 @@ func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionReq
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
 		return response, verdictIgnored
 	}
-	input, err := m.input(request)
-	var outOfProportion *field.Error
-	if errors.As(err, &outOfProportion) {
-		return m.skip(request, response, limits.Describe(outOfProportion)), verdictSkipped
-	}
-	if err != nil { // the API server will refuse it by its schema, which says it better
-		m.Log.V(1).Info("passed an object that does not decode", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", err.Error())
-		return response, verdictUnchanged
-	}
-	if input == nil {
+	if kind := groupKind(request); kind != evaluator.VirtualMachine && kind != evaluator.VirtualMachineInstance {
 		return response, verdictIgnored
 	}
-	if err := m.complete(ctx, request, input, response); err != nil {
+	result, err := m.complete(ctx, request)
+	if errors.Is(err, references.ErrPresets) {
+		response.Warnings = []string{"virtward did not complete this object: " + err.Error()}
+		return response, verdictUnchanged
+	}
+	if err == nil && result.Verdict == nil {
+		return m.passed(request, response, result)
+	}
+	if err == nil {
+		err = m.patch(request, result, response)
+	}
+	if err != nil {
 		m.Log.Error(err, "passed an object that could not be completed", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 		return &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"virtward could not complete this object: " + err.Error()}}, verdictFailed
 	}
@@ -99,75 +92,55 @@ func (m *Mutator) skip(request *admissionv1.AdmissionRequest, response *admissio
 	return response
 }
 
-// input decodes the object of a request; nil for one that is not ours. A deletion timestamp says nothing at a
-// creation: whoever writes the object can set one, and the API server drops it later.
-func (m *Mutator) input(request *admissionv1.AdmissionRequest) (*effective.Input, error) {
-	if request.Kind.Group != v1.GroupVersion.Group {
-		return nil, nil
+// passed lets an object pass for which nothing was computed.
+func (m *Mutator) passed(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, result *evaluator.Result) (*admissionv1.AdmissionResponse, string) {
+	var limit *field.Error
+	switch {
+	case errors.As(result.Unreadable, &limit):
+		return m.skip(request, response, decodelimits.Describe(limit)), verdictSkipped
+	case result.Unreadable != nil: // the API server will refuse it by its schema, which says it better
+		m.Log.V(1).Info("passed an object that does not decode", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", result.Unreadable.Error())
+		return response, verdictUnchanged
 	}
-	in := &effective.Input{}
-	switch request.Kind.Kind {
-	case kindVM:
-		in.VM = &v1.VirtualMachine{}
-		if err := decode(request.Object.Raw, in.VM); err != nil {
-			return nil, err
-		}
-		if in.VM.Spec.Template == nil {
-			return nil, nil
-		}
-		in.VM.Namespace = request.Namespace
-	case kindVMI:
-		in.VMI = &v1.VirtualMachineInstance{}
-		if err := decode(request.Object.Raw, in.VMI); err != nil {
-			return nil, err
-		}
-		in.VMI.Namespace = request.Namespace
-	default:
-		return nil, nil
-	}
-	return in, nil
+	return response, verdictIgnored
 }
 
 // decode reads an object, unless doing so would take all day: a *field.Error names the field then.
 func decode[T any](object []byte, into *T) error {
-	evaluated, outOfProportion := limits.Evaluated(object, reflect.TypeFor[T]())
+	evaluated, outOfProportion := decodelimits.Evaluated(object, reflect.TypeFor[T]())
 	if outOfProportion != nil {
 		return outOfProportion
 	}
 	return sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
 }
 
-// complete evaluates the input and writes its changes, warnings and audit annotations into the response.
-func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRequest, in *effective.Input, response *admissionv1.AdmissionResponse) error {
-	if in.Facts = m.Facts(); in.Facts == nil {
-		return errors.New("the KubeVirt resource has not been read yet")
+// complete computes what is missing. A deletion timestamp says nothing at a creation: whoever writes the object can set
+// one, and the API server drops it later.
+func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRequest) (*evaluator.Result, error) {
+	snapshot, err := m.Evaluator.Snapshot(m.Clock.Now())
+	if err != nil {
+		return nil, err
 	}
 	if m.Reading != nil {
 		reading, end := m.Reading(ctx, request.Namespace)
 		defer end()
 		ctx = reading
 	}
-	references, warnings, err := lookup.For(ctx, m.Objects, in.VM, in.VMI)
-	if errors.Is(err, lookup.ErrPresets) {
-		response.Warnings = []string{"virtward did not complete this object: " + err.Error()}
-		return nil
+	result, err := snapshot.Complete(ctx, evaluator.Request{Object: request.Object.Raw, Kind: request.Kind, Namespace: request.Namespace, Name: request.Name})
+	if result != nil {
+		result.Warnings = slices.Concat(snapshot.Facts().Warnings, result.Warnings)
 	}
-	if err != nil {
-		return err
-	}
-	in.References = references
-	if in.Site, err = siteIn(ctx, m.Site, m.NamespaceLabels, request.Namespace); err != nil {
-		return err
-	}
-	verdict, err := m.Pipeline.Complete(*in)
-	if err != nil {
-		return err
-	}
+	return result, err
+}
+
+// patch writes the changes, warnings and audit annotations into the response.
+func (m *Mutator) patch(request *admissionv1.AdmissionRequest, result *evaluator.Result, response *admissionv1.AdmissionResponse) error {
+	verdict := result.Verdict
 	patch, err := Patch(request.Object.Raw, verdict.Persist)
 	if err != nil {
 		return err
 	}
-	response.Warnings = bounded(slices.Concat(in.Facts.Warnings, warnings), 0)
+	response.Warnings = bounded(result.Warnings, 0)
 	if patch == nil { // annotations of an earlier call for the same request must not be written again
 		return nil
 	}

@@ -22,9 +22,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -38,14 +39,14 @@ func newMutator(t testing.TB) *Mutator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := lookup.NewMemory("default")
+	objects, err := references.NewMemory("default")
 	if err != nil {
 		t.Fatal(err)
 	}
 	facts := platform.Defaults(platform.Settings{})
 	return NewMutator(Mutator{
-		Pipeline: effective.NewPipeline(registry), Facts: func() *platform.Facts { return facts }, Objects: objects,
-		Metrics: metrics, Log: logr.Discard(), Clock: clock.RealClock{},
+		Evaluator: evaluator.New(effective.NewPipeline(registry), objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}),
+		Metrics:   metrics, Log: logr.Discard(), Clock: clock.RealClock{},
 	})
 }
 
@@ -162,9 +163,9 @@ func TestWhatPassesUnchanged(t *testing.T) {
 
 func TestFailuresPassWithAWarning(t *testing.T) {
 	noFacts := newMutator(t)
-	noFacts.Facts = func() *platform.Facts { return nil }
+	live(noFacts.Evaluator).GetFacts = func() *platform.Facts { return nil }
 	noCluster := newMutator(t)
-	noCluster.Objects = failing{errors.New("connection refused")}
+	noCluster.Evaluator.References = failing{errors.New("connection refused")}
 	for name, test := range map[string]struct {
 		mutator *Mutator
 		want    string
@@ -234,7 +235,7 @@ func TestNoAdmissionReview(t *testing.T) {
 
 func TestAPanicIsOneFailedRequest(t *testing.T) {
 	m := newMutator(t)
-	m.Facts = func() *platform.Facts { panic("boom") }
+	live(m.Evaluator).GetFacts = func() *platform.Facts { panic("boom") }
 	recorder := httptest.NewRecorder()
 	m.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, MutatePath, bytes.NewReader(reviewOf(t, kindVMI, build.VMI("db").Obj()))))
 	if body, _ := io.ReadAll(recorder.Body); recorder.Code != http.StatusInternalServerError {

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -9,28 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/cel"
-	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
-
-// policed adds to the input what policies see. They are those of one moment for all objects of the request.
-func (e *examination) policed(in *effective.Input) {
-	if len(e.policies.Policies()) == 0 {
-		return
-	}
-	in.Policies, in.Namespace, in.Now, in.Judging = e.policies, e.namespace, e.Clock.Now(), e.judging
-	in.Gone, in.Hurry = e.gone, e.hurry
-	in.Request = cel.Request{
-		Operation: string(e.request.Operation), Kind: e.request.Kind, Resource: e.request.Resource, SubResource: e.request.SubResource,
-		Name: e.request.Name, Namespace: e.request.Namespace, UserInfo: e.request.UserInfo,
-		DryRun: dryRun(e.request),
-	}
-	if e.Authorizer != nil {
-		in.Authorizer = e.asks
-	}
-}
 
 func dryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
@@ -47,7 +29,7 @@ func (e *examination) judging() (done func()) {
 func (e *examination) virtualMachinePolicy() error {
 	object, old := &policyv1alpha1.VirtualMachinePolicy{}, &policyv1alpha1.VirtualMachinePolicy{}
 	if err := decode(e.request.Object.Raw, object); err != nil {
-		unreadable[policyv1alpha1.VirtualMachinePolicy](e, err)
+		e.unreadable(reflect.TypeOf(*object), err)
 		return nil
 	}
 	compiled, problems := e.CompilePolicy(object)

@@ -59,7 +59,7 @@ func under(t testing.TB, v *Validator, specs ...string) {
 		all = append(all, policy)
 	}
 	set := policies.NewSet("virtward-system", all...)
-	v.Policies = func() *policies.Set { return set }
+	live(v.Evaluator).GetPolicies = func() *policies.Set { return set }
 }
 
 const (
@@ -270,7 +270,7 @@ func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
 		v := newValidator(t)
 		under(t, v, specs...)
 		asked = 0
-		v.Namespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
+		live(v.Evaluator).GetNamespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
 			if asked++; name != "default" {
 				t.Errorf("asked for namespace %q", name)
 			}
@@ -393,8 +393,8 @@ func TestAPolicyIsRefusedThatCouldNotBeDecided(t *testing.T) {
 func TestOneRequestIsJudgedByThePoliciesOfOneMoment(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
-	first, asked := v.Policies(), 0
-	v.Policies = func() *policies.Set {
+	first, asked := live(v.Evaluator).GetPolicies(), 0
+	live(v.Evaluator).GetPolicies = func() *policies.Set {
 		if asked++; asked > 1 {
 			return nil
 		}

@@ -15,16 +15,16 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	poolapi "kubevirt.io/api/pool"
 
-	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/references"
 )
 
 // subresourceScale is the one through which replicas are set without the object around them.
 const subresourceScale = "scale"
 
 // scalable are the kinds with this subresource, by resource.
-var scalable = map[schema.GroupResource]lookup.Kind{
-	{Group: v1.GroupVersion.Group, Resource: "virtualmachineinstancereplicasets"}: lookup.ReplicaSet,
-	{Group: poolapi.GroupName, Resource: "virtualmachinepools"}:                   lookup.Pool,
+var scalable = map[schema.GroupResource]references.Kind{
+	{Group: v1.GroupVersion.Group, Resource: "virtualmachineinstancereplicasets"}: references.ReplicaSet,
+	{Group: poolapi.GroupName, Resource: "virtualmachinepools"}:                   references.Pool,
 }
 
 // errConflict says that an object is not the one that a request is about.
@@ -46,7 +46,7 @@ func (v *Validator) scaled(e *examination) (*admissionv1.AdmissionRequest, error
 	if err := decode(request.OldObject.Raw, before); err != nil || after.Spec.Replicas <= before.Spec.Replicas {
 		return nil, nil //nolint:nilerr // likewise
 	}
-	set, err := lookup.Find(e.ctx, e.Objects, kind, request.Namespace, request.Name)
+	set, err := references.Find(e.ctx, e.Evaluator.References, kind, request.Namespace, request.Name)
 	if err != nil || set == nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func TestObjectsThatOthersReferToAreSmall(t *testing.T) {
 func TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives(t *testing.T) {
 	m, v := newMutator(t), newValidator(t)
 	tooMany := failing{fmt.Errorf("reading: %w", platform.ErrTooLarge)}
-	m.Objects, v.Objects = tooMany, tooMany
+	m.Evaluator.References, v.Evaluator.References = tooMany, tooMany
 	body := reviewOf(t, kindVMI, build.VMI("db").Obj())
 	response := answerOf(t, m, body)
 	if !response.Allowed || response.Patch != nil || len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "virtward did not complete this object: there are too many VirtualMachineInstancePresets") {
@@ -78,7 +78,7 @@ func TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives(t *testing.T) {
 	if got := complaints(response); !response.Allowed || len(got) == 0 || !strings.Contains(got[0], "[virtward/vmi-complete]") {
 		t.Errorf("validate: allowed %v, %q", response.Allowed, got)
 	}
-	v.Objects = failing{errors.New("connection refused")}
+	v.Evaluator.References = failing{errors.New("connection refused")}
 	if response := judged(t, v, body); response.Allowed || response.Result.Code != http.StatusServiceUnavailable {
 		t.Errorf("where nobody can tell: %+v", response.Result)
 	}

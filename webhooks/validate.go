@@ -3,23 +3,17 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/lookup"
-	"github.com/virtward/virtward/mutators"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
@@ -30,24 +24,13 @@ const ValidatePath = "/validate"
 // Validator refuses virtual machines that could never run, and what they are made from. What it cannot decide
 // about, because the cluster cannot be asked or nothing is known of it yet, it refuses too, with 503.
 type Validator struct {
-	Pipeline *effective.Pipeline
+	// Evaluator evaluates virtual machines, and what they are made from.
+	Evaluator *evaluator.Evaluator
 	// Rules are all there are, for RuleSettings.
 	Rules validators.Table
-	// Facts returns the present facts; nil while there are none.
-	Facts   func() *platform.Facts
-	Objects lookup.Objects
-	// Reading prepares for what a request about a namespace reads of them, until its end; nil if nothing bounds that.
+	// Reading prepares for what a request about a namespace reads of references, until its end; nil if nothing bounds that.
 	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
-	// Settings returns the admin's severities; nil where nothing is set.
-	Settings func() *validators.Settings
-	// Site returns the admin's defaults; nil where there are none.
-	Site func() *mutators.Site
-	// NamespaceLabels finds the labels of a namespace, for settings and defaults that select namespaces.
-	NamespaceLabels func(ctx context.Context, namespace string) (k8slabels.Set, error)
-	// Policies returns the admin's policies; nil where there are none. Namespace finds a namespace for those that
-	// read it, and Authorizer answers what a requester may do; without one, policies that ask cannot be decided.
-	Policies   func() *policies.Set
-	Namespace  func(ctx context.Context, name string) (*corev1.Namespace, error)
+	// Authorizer answers what a requester may do; without one, policies that ask cannot be evaluated.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// CompilePolicy compiles a policy that is to be stored.
 	CompilePolicy func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem)
@@ -96,11 +79,12 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 		}
 		e.request, request = set, set
 	}
-	examine := kinds[groupKind(request)]
+	examine := examinationOf(groupKind(request))
 	if examine == nil {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}
-	if err := e.prepare(); err != nil {
+	var err error
+	if e.snapshot, err = v.Evaluator.Snapshot(e.began); err != nil {
 		return v.failed(request, err), verdictFailed
 	}
 	if err := e.within(examine); err != nil {
@@ -129,57 +113,19 @@ func (v *Validator) failed(request *admissionv1.AdmissionRequest, err error) *ad
 type examination struct {
 	*Validator
 
-	ctx        context.Context
-	began      time.Time
-	request    *admissionv1.AdmissionRequest
-	facts      *platform.Facts
-	severities validators.Severities
-	site       []mutators.SiteDefaults
-	policies   *policies.Set
-	// namespace is that of the object, if a policy reads it.
-	namespace *corev1.Namespace
-	asks      *questions
-	// written tells that the object has been through no mutating webhook yet.
-	written bool
-	// unknownBefore tells that the object before an update cannot be read.
-	unknownBefore bool
+	ctx      context.Context
+	began    time.Time
+	request  *admissionv1.AdmissionRequest
+	snapshot *evaluator.Snapshot
+	asks     *questions
 
 	findings []validators.Finding
 	warnings []string
 }
 
-// prepare gathers what every examination needs.
-func (e *examination) prepare() error {
-	if e.facts = e.Facts(); e.facts == nil {
-		return errors.New("the KubeVirt resource has not been read yet")
-	}
-	settings := e.Settings()
-	var namespace k8slabels.Set
-	if settings.SelectsNamespaces() && e.request.Namespace != "" {
-		var err error
-		if namespace, err = e.NamespaceLabels(e.ctx, e.request.Namespace); err != nil {
-			return fmt.Errorf("reading the labels of namespace %s: %w", e.request.Namespace, err)
-		}
-	}
-	e.severities = settings.For(namespace)
-	var err error
-	if e.site, err = siteIn(e.ctx, e.Site, e.NamespaceLabels, e.request.Namespace); err != nil {
-		return err
-	}
-	if e.Policies == nil {
-		return nil
-	}
-	if e.policies = e.Policies(); e.policies.ReadsNamespaces() && e.request.Namespace != "" {
-		if e.namespace, err = e.Namespace(e.ctx, e.request.Namespace); err != nil {
-			return fmt.Errorf("reading namespace %s: %w", e.request.Namespace, err)
-		}
-	}
-	return nil
-}
-
 // within examines when there is room for what it may take.
 func (e *examination) within(examine func(*examination) error) error {
-	if len(e.policies.Policies()) > 0 {
+	if len(e.snapshot.Policies().Policies()) > 0 {
 		done, err := e.evaluations.begin(e.ctx, max(len(e.request.Object.Raw), len(e.request.OldObject.Raw)))
 		if err != nil {
 			return err

@@ -31,9 +31,10 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/validators"
 )
@@ -48,17 +49,20 @@ func newValidator(t testing.TB, objects ...*unstructured.Unstructured) *Validato
 	if err != nil {
 		t.Fatal(err)
 	}
-	memory, err := lookup.NewMemory("default", objects...)
+	memory, err := references.NewMemory("default", objects...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	facts := platform.Defaults(platform.Settings{})
 	return NewValidator(Validator{
-		Pipeline: effective.NewPipeline(registry), Rules: registry.Rules(), Facts: func() *platform.Facts { return facts }, Objects: memory,
-		Settings:        func() *validators.Settings { return nil },
-		NamespaceLabels: func(context.Context, string) (k8slabels.Set, error) { return nil, nil },
-		Metrics:         metrics, Log: logr.Discard(), Clock: clock.RealClock{},
+		Evaluator: evaluator.New(effective.NewPipeline(registry), memory, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}), Rules: registry.Rules(),
+		Metrics: metrics, Log: logr.Discard(), Clock: clock.RealClock{},
 	})
+}
+
+// live is what an evaluator of these tests follows.
+func live(e *evaluator.Evaluator) *evaluator.Live {
+	return e.Configuration.(*evaluator.Live)
 }
 
 func judged(t testing.TB, v *Validator, body []byte) *admissionv1.AdmissionResponse {
@@ -369,9 +373,9 @@ func TestSettingsAreHeeded(t *testing.T) {
 	if len(notes) != 0 {
 		t.Fatal(notes)
 	}
-	v.Settings = func() *validators.Settings { return settings }
+	live(v.Evaluator).GetSettings = func() *validators.Settings { return settings }
 	lab := k8slabels.Set{"env": "lab"}
-	v.NamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return lab, nil }
+	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return lab, nil }
 	response := judged(t, v, reviewOf(t, kindVM, arm64VM()))
 	if got := complaints(response); !response.Allowed || len(got) != 1 || !strings.Contains(got[0], "[virtward/arm64-disk-bus]") {
 		t.Errorf("in the lab: allowed %v, %q", response.Allowed, got)
@@ -400,11 +404,11 @@ func TestRuleSettingsNameRulesThatExist(t *testing.T) {
 
 func TestWhatCannotBeDecidedIsRefusedForNow(t *testing.T) {
 	cases := map[string]func(*Validator){
-		"no facts yet":     func(v *Validator) { v.Facts = func() *platform.Facts { return nil } },
-		"an unknown world": func(v *Validator) { v.Objects = failing{errors.New("connection refused")} },
+		"no facts yet":     func(v *Validator) { live(v.Evaluator).GetFacts = func() *platform.Facts { return nil } },
+		"an unknown world": func(v *Validator) { v.Evaluator.References = failing{errors.New("connection refused")} },
 		"no hypervisor": func(v *Validator) {
-			facts := v.Facts().WithHypervisor(platform.Hypervisor{Name: "xen"})
-			v.Facts = func() *platform.Facts { return facts }
+			facts := live(v.Evaluator).GetFacts().WithHypervisor(platform.Hypervisor{Name: "xen"})
+			live(v.Evaluator).GetFacts = func() *platform.Facts { return facts }
 		},
 	}
 	for name, change := range cases {

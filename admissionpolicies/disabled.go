@@ -1,0 +1,21 @@
+package admissionpolicies
+
+import (
+	"slices"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// Disabled is the name of a match condition that never holds. It switches off the webhook, or the policy of the API
+// server, that has it. An annotation of that name on the object says who did that, when and why.
+const Disabled = "virtward.io/disabled"
+
+// KeepDisabled is what is wanted of the match conditions of a policy, and the one that switches it off if those that
+// are there have it: what was switched off by hand is switched on by hand.
+func KeepDisabled(wanted, there []admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {
+	at := slices.IndexFunc(there, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == Disabled })
+	if at < 0 {
+		return wanted
+	}
+	return slices.Concat(wanted, there[at:at+1])
+}

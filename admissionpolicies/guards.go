@@ -1,0 +1,201 @@
+package admissionpolicies
+
+import (
+	"bufio"
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+)
+
+// The guard of the RuleSettings names the rules that it guards, and the chart is packaged alone, so it carries a
+// copy of the guards.
+//go:generate go run ./gen
+//go:generate sh -c "cp *.yaml ../charts/virtward/guards/"
+
+//go:embed *.yaml
+var manifests embed.FS
+
+//go:embed cases/*.yaml
+var cases embed.FS
+
+// AnnotationConfirmHypervisor on the KubeVirt resource repeats the name of a new hypervisor, and so allows
+// the change of a deployment that is running.
+const AnnotationConfirmHypervisor = "virtward.io/confirm-hypervisor"
+
+// The names of the policies; each binding has the name of its policy.
+const (
+	KubeVirtHypervisor       = "virtward-kubevirt-hypervisor"
+	KubeVirtHypervisorEffect = "virtward-kubevirt-hypervisor-effect"
+	RuleSettings             = "virtward-rule-settings"
+	Policies                 = "virtward-policies"
+	Accounts                 = "virtward-accounts"
+)
+
+// Objects returns every guard, policies and bindings, in the order of their files.
+func Objects() ([]*unstructured.Unstructured, error) {
+	var objects []*unstructured.Unstructured
+	err := eachFile(manifests, "*.yaml", func(content []byte) error {
+		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
+		for {
+			document, err := documents.Read()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			object := &unstructured.Unstructured{}
+			if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
+				return err
+			}
+			objects = append(objects, object)
+		}
+	})
+	return objects, err
+}
+
+// Schema names the definition of the KubeVirt resource that a case needs.
+type Schema string
+
+const (
+	// SchemaKubeVirt is KubeVirt's own definition: hypervisors, with one entry at most, kvm or hyperv-direct.
+	SchemaKubeVirt Schema = "kubevirt"
+	// SchemaVEP97 is KubeVirt's definition with VEP 97's hypervisor, a list without limits, beside hypervisors.
+	SchemaVEP97 Schema = "vep97"
+	// SchemaOpen is SchemaVEP97 with the limits of hypervisors lifted, as a later KubeVirt may.
+	SchemaOpen Schema = "open"
+	// SchemaOld is that of a KubeVirt which knows neither field.
+	SchemaOld Schema = "old"
+)
+
+// Case is one request for a KubeVirt resource and the answer of the guards.
+type Case struct {
+	Name   string `json:"name"`
+	Schema Schema `json:"schema"`
+	// Old is the object before the request, status included; without it the request is a create.
+	// It is put in place before the guards are, so that it may be one they would deny.
+	Old *Object `json:"old,omitempty"`
+	// New is what the request writes.
+	New Object `json:"new"`
+	// Deleting says that Old is being deleted, and held by its finalizers.
+	Deleting bool `json:"deleting,omitempty"`
+	// Status says that the request writes the subresource status.
+	Status bool `json:"status,omitempty"`
+	// APIVersion is the version of the request: kubevirt.io/v1 if empty.
+	APIVersion string `json:"apiVersion,omitempty"`
+	// Denied is what virtward-kubevirt-hypervisor says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+	// Warnings are what virtward-kubevirt-hypervisor-effect says, in order.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Object is what a case says of a KubeVirt resource; the runner adds name and namespace.
+type Object struct {
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Finalizers  []string          `json:"finalizers,omitempty"`
+	Spec        map[string]any    `json:"spec,omitempty"`
+	Status      map[string]any    `json:"status,omitempty"`
+}
+
+// Cases returns the table of cases of the guards of the KubeVirt resource.
+func Cases() ([]Case, error) { return table[Case]("cases/kubevirt-*.yaml") }
+
+// RuleSettingsCase is one request for a RuleSettings and the answer of its guard.
+type RuleSettingsCase struct {
+	Name string `json:"name"`
+	// User sends the request: an editor may write RuleSettings, a weakener holds the verb besides, and a
+	// weakener-of-exceptions holds it for the object of the name exceptions only.
+	User string `json:"user"`
+	// Object is the name of the object, where it matters.
+	Object string `json:"object,omitempty"`
+	// Old is what the object says before the request; without it the request is a create.
+	Old *policyv1alpha1.RuleSettingsSpec `json:"old,omitempty"`
+	// New is what the request writes; without it the request is a delete.
+	New *policyv1alpha1.RuleSettingsSpec `json:"new,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// RuleSettingsCases returns the table of cases of the guard of the RuleSettings.
+func RuleSettingsCases() ([]RuleSettingsCase, error) {
+	return table[RuleSettingsCase]("cases/rule-settings.yaml")
+}
+
+// PolicyCase is one request for a VirtualMachinePolicy and the answer of its guard.
+type PolicyCase struct {
+	Name string `json:"name"`
+	// User sends the request: an author may write policies, an enforcer holds the verb besides, and an
+	// enforcer-of-caps holds it for the policy of the name caps only. A reader is an author who may get the
+	// ConfigMap shop/limits.
+	User string `json:"user"`
+	// Object is the name of the policy, where it matters.
+	Object string `json:"object,omitempty"`
+	// Old is what the policy says before the request; without it the request is a create.
+	Old *policyv1alpha1.VirtualMachinePolicySpec `json:"old,omitempty"`
+	// New is what the request writes; without it the request is a delete.
+	New *policyv1alpha1.VirtualMachinePolicySpec `json:"new,omitempty"`
+	// Labels are what the request writes beside New.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// PolicyCases returns the table of cases of the guard of the VirtualMachinePolicies.
+func PolicyCases() ([]PolicyCase, error) { return table[PolicyCase]("cases/policies.yaml") }
+
+// AccountCase is one request of an account for a webhook configuration and the answer of its guard. The configurations
+// are mutate.virtward.io, validate.virtward.io and another one of each kind, each with one webhook of that name.
+type AccountCase struct {
+	Name string `json:"name"`
+	// User sends the request, with every right on webhook configurations.
+	User string `json:"user"`
+	// Object is the configuration, as KIND/NAME with kind mutating or validating.
+	Object string `json:"object"`
+	// Patch is the JSON patch that updates it. With create or delete it is created anew, or deleted.
+	Patch []map[string]any `json:"patch,omitempty"`
+	Verb  string           `json:"verb,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// AccountCases returns the table of cases of the guard of our own accounts.
+func AccountCases() ([]AccountCase, error) { return table[AccountCase]("cases/accounts.yaml") }
+
+func table[T any](pattern string) ([]T, error) {
+	var all []T
+	err := eachFile(cases, pattern, func(content []byte) error {
+		var some []T
+		if err := yaml.UnmarshalStrict(content, &some); err != nil {
+			return err
+		}
+		all = append(all, some...)
+		return nil
+	})
+	return all, err
+}
+
+func eachFile(files fs.FS, pattern string, do func(content []byte) error) error {
+	names, err := fs.Glob(files, pattern)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+		if err := do(content); err != nil {
+			return fmt.Errorf("reading %s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,279 @@
+package configcache
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies"
+)
+
+// virtualMachinePolicies is the resource that holds the admin's policies.
+var virtualMachinePolicies = policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies")
+
+// PoliciesOptions say what policies are compiled with.
+type PoliciesOptions struct {
+	// Namespace is Virtward's own, about which no policy is asked.
+	Namespace string
+	// ParamsNamespaces are those whose ConfigMaps may hold parameters.
+	ParamsNamespaces []string
+	// Environment is shared by all policies.
+	Environment *cel.Environment
+}
+
+// Policies keeps the admin's policies compiled by watching the VirtualMachinePolicies and the ConfigMaps of their
+// parameters. A policy is compiled when it or its parameters change, away from the requests: these are judged by the
+// policies before until the new ones are ready, all at once. One that is broken stays among them, and cannot be
+// decided.
+type Policies struct {
+	*watched[policyRead, compiledPolicies]
+
+	options    PoliciesOptions
+	parameters *configMaps
+	// known are the policies as they were compiled last, by name.
+	known map[string]memo
+	// last is what they made together.
+	last *compiledPolicies
+}
+
+// Compiled is a policy, and what came of compiling it.
+type Compiled struct {
+	// Object has a name, a uid, a generation, the time of its creation and a spec. It is shared: do not change it.
+	Object   *policyv1alpha1.VirtualMachinePolicy
+	Policy   *policies.Policy
+	Problems []policies.Problem
+}
+
+// compiledPolicies are all of them.
+type compiledPolicies struct {
+	set *policies.Set
+	all []Compiled
+}
+
+// policyRead is a policy, and what of it could not be read.
+type policyRead struct {
+	Object *policyv1alpha1.VirtualMachinePolicy
+	Unread []policies.Problem
+}
+
+// memo is what a policy was compiled from, and what came of it.
+type memo struct {
+	read       policyRead
+	parameters parameters
+	// leftOut tells that there is no room for it.
+	leftOut  bool
+	compiled Compiled
+}
+
+// NewPolicies prepares a watcher. onChange, if not nil, is called with each change of what is in force, the first
+// included, and with each error.
+func NewPolicies(client dynamic.Interface, options PoliciesOptions, onChange func(Change)) (*Policies, error) {
+	p := &Policies{options: options}
+	var err error
+	if p.parameters, err = newConfigMaps(client, options.ParamsNamespaces, func() { p.recompile() }); err != nil {
+		return nil, err
+	}
+	p.watched, err = newWatched(client, compiler[policyRead, compiledPolicies]{
+		kind:     "VirtualMachinePolicies",
+		resource: virtualMachinePolicies,
+		read:     func(fields map[string]any) (policyRead, error) { return readPolicy(fields), nil },
+		strip:    stripPolicy,
+		unread:   p.parameters.unread,
+		compile:  p.compileAll,
+	}, onChange)
+	return p, err
+}
+
+// Current are the policies in force; nil, which are none, until the cluster has been asked for the first time.
+func (p *Policies) Current() *policies.Set {
+	if c := p.watched.Current(); c != nil {
+		return c.set
+	}
+	return nil
+}
+
+// Compiled are the policies in force with their problems, sorted by name. They are shared: do not change them.
+func (p *Policies) Compiled() []Compiled {
+	if c := p.watched.Current(); c != nil {
+		return c.all
+	}
+	return nil
+}
+
+// Compile compiles a policy that is not in force, with the parameters that there are now.
+func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem) {
+	all := []*policyv1alpha1.VirtualMachinePolicy{object}
+	for _, c := range p.Compiled() {
+		if c.Object.Name != object.Name {
+			all = append(all, c.Object)
+		}
+	}
+	return p.compileWith(policyRead{Object: object}, p.parametersOf(object), crowded(all)[object.Name])
+}
+
+// maxSizes bounds the policies that do not deny, in bytes of what they consist of, all together: those of a large cluster
+// have less, and compiled they fit into the memory that the chart gives us. Who may make a policy deny may take more;
+// others write policies too, and whatever theirs are, the webhooks stay up.
+const maxSizes = 768 << 10
+
+// errCrowded is a problem of a policy for which there is no room.
+var errCrowded = policies.Problem{
+	Field: "spec", Message: fmt.Sprintf("the policies that do not deny have more than %d bytes of expressions, modules and parameters together: there is no room for this one", maxSizes),
+}
+
+// crowded are the names of policies for which there is no room: the youngest of those that do not deny.
+func crowded(all []*policyv1alpha1.VirtualMachinePolicy) map[string]bool {
+	spare := slices.DeleteFunc(slices.Clone(all), func(o *policyv1alpha1.VirtualMachinePolicy) bool {
+		return o.Spec.Enforcement == policyv1alpha1.PolicyDeny
+	})
+	slices.SortFunc(spare, func(a, b *policyv1alpha1.VirtualMachinePolicy) int {
+		if a.CreationTimestamp.IsZero() != b.CreationTimestamp.IsZero() { // it is to be created
+			return cmp.Compare(b.CreationTimestamp.Unix(), a.CreationTimestamp.Unix())
+		}
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	left, out := maxSizes, map[string]bool{}
+	for _, o := range spare {
+		size := policies.Size(&o.Spec)
+		if size > left {
+			out[o.Name] = true
+			continue
+		}
+		left -= size
+	}
+	return out
+}
+
+// stripPolicy takes from a policy what compiling it does not depend on; except the generation, by which whoever
+// writes the status tells to which one it belongs, and the age.
+func stripPolicy(read policyRead) policyRead {
+	o := read.Object
+	read.Object = &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Generation: o.Generation, CreationTimestamp: o.CreationTimestamp}, Spec: o.Spec}
+	return read
+}
+
+// readPolicy reads a policy, if need be field by field: one that cannot be read takes only itself away, and makes
+// that the policy cannot be decided.
+func readPolicy(fields map[string]any) policyRead {
+	read := policyRead{Object: &policyv1alpha1.VirtualMachinePolicy{}}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, read.Object) == nil {
+		return read
+	}
+	read.Object = &policyv1alpha1.VirtualMachinePolicy{}
+	metadata, _ := fields["metadata"].(map[string]any)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(metadata, &read.Object.ObjectMeta); err != nil {
+		read.Object.Name, _ = metadata["name"].(string)
+	}
+	spec, _ := fields["spec"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(spec)) {
+		if err := readField(name, spec[name], &read.Object.Spec); err != nil {
+			read.Unread = append(read.Unread, policies.Problem{Field: "spec." + name, Message: "it cannot be read: " + err.Error()})
+		}
+	}
+	return read
+}
+
+// readField reads one field of a spec, or leaves it as it is.
+func readField(name string, value any, spec *policyv1alpha1.VirtualMachinePolicySpec) error {
+	data, err := json.Marshal(map[string]any{name: value})
+	if err != nil {
+		return err
+	}
+	changed := spec.DeepCopy()
+	if err := json.Unmarshal(data, changed); err != nil {
+		return err
+	}
+	*spec = *changed
+	return nil
+}
+
+// compileAll compiles what changed.
+func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string) {
+	p.parameters.want(objects) // before any of them is looked up: what changes after that is told
+	before, changed := p.known, p.last == nil || len(p.known) != len(objects)
+	p.known = make(map[string]memo, len(objects))
+	all := make([]Compiled, 0, len(objects))
+	inForce := make([]*policies.Policy, 0, len(objects))
+	var notes []string
+	named := make([]*policyv1alpha1.VirtualMachinePolicy, len(objects))
+	for i := range objects {
+		named[i] = objects[i].Object
+	}
+	out := crowded(named)
+	for i := range objects {
+		m := p.remember(before, objects[i], out[objects[i].Object.Name])
+		p.known[objects[i].Object.Name] = m
+		changed = changed || m.compiled.Policy != before[objects[i].Object.Name].compiled.Policy || m.read.Object != before[objects[i].Object.Name].read.Object
+		all, inForce = append(all, m.compiled), append(inForce, m.compiled.Policy)
+		if why := m.compiled.Policy.Broken(); why != "" {
+			notes = append(notes, fmt.Sprintf("VirtualMachinePolicy %s: %s", objects[i].Object.Name, why))
+		}
+	}
+	if changed {
+		p.last = &compiledPolicies{set: policies.NewSet(p.options.Namespace, inForce...), all: all}
+	}
+	return p.last, notes
+}
+
+// remember is a policy as it was compiled before, or as it is compiled now if something about it changed.
+func (p *Policies) remember(before map[string]memo, read policyRead, leftOut bool) memo {
+	m := memo{read: read, parameters: p.parametersOf(read.Object), leftOut: leftOut}
+	was, known := before[read.Object.Name]
+	if known && was.parameters.equal(m.parameters) && was.leftOut == leftOut && equality.Semantic.DeepEqual(was.read.Unread, read.Unread) &&
+		equality.Semantic.DeepEqual(was.read.Object.Spec, read.Object.Spec) {
+		m.compiled = was.compiled
+		m.compiled.Object = read.Object
+		return m
+	}
+	m.compiled.Object = read.Object
+	m.compiled.Policy, m.compiled.Problems = p.compileWith(read, m.parameters, leftOut)
+	return m
+}
+
+func (p *Policies) compileWith(read policyRead, found parameters, leftOut bool) (*policies.Policy, []policies.Problem) {
+	if leftOut {
+		return policies.LeftOut(read.Object, errCrowded)
+	}
+	compiled, problems := p.compileAlone(read, found)
+	if len(problems) < policyv1alpha1.MaxPolicyProblems {
+		problems = append(problems, policies.NeverAsked(read.Object, p.options.Namespace)...)
+	}
+	return compiled, problems
+}
+
+func (p *Policies) compileAlone(read policyRead, found parameters) (*policies.Policy, []policies.Problem) {
+	problems := read.Unread
+	if found.unreadable != nil {
+		problems = append(slices.Clone(problems), policies.Problem{Field: "spec.params.configMap.namespace", Message: found.unreadable.Error()})
+	}
+	return policies.Compile(p.options.Environment, read.Object, func(string, string) (map[string]string, bool) {
+		return found.data, found.found
+	}, problems...)
+}
+
+// parametersOf are the parameters that a policy has in a ConfigMap, if it names one.
+func (p *Policies) parametersOf(object *policyv1alpha1.VirtualMachinePolicy) parameters {
+	if object.Spec.Params == nil || object.Spec.Params.ConfigMap == nil {
+		return parameters{}
+	}
+	return p.parameters.find(object.Spec.Params.ConfigMap.Namespace, object.Spec.Params.ConfigMap.Name)
+}
+
+// Run watches until the context ends.
+func (p *Policies) Run(ctx context.Context) error {
+	var parameters sync.WaitGroup
+	parameters.Go(func() { p.parameters.run(ctx) })
+	defer parameters.Wait()
+	return p.watched.Run(ctx)
+}

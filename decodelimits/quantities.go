@@ -1,0 +1,160 @@
+package decodelimits
+
+import (
+	"encoding/json"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Bounds of a quantity. The largest one there can be has nineteen digits before its suffix.
+const (
+	maxDigits         = 100
+	maxExponentDigits = 3
+)
+
+// Proportionate tells whether a text is short enough, in its digits and in its exponent, to be parsed as a quantity.
+// A text that is no number is, however long it is: parsing it fails at once. Space around a quantity does not matter to
+// its decoder.
+func Proportionate(quantity string) bool {
+	digits, exponent, _ := measure(strings.TrimSpace(quantity))
+	return digits <= maxDigits && exponent <= maxExponentDigits
+}
+
+// measure counts the digits with which a text begins and, if nothing else stands before an exponent, those of the
+// exponent but for its leading zeroes. A text with an escape there is not measured to its end.
+func measure[T string | []byte](text T) (digits, exponent int, escaped bool) {
+	begin := past(text, 0, isSign)
+	end := past(text, begin, isDecimal)
+	digits = end - begin
+	if end == len(text) || digits == 0 || text[end] != 'e' && text[end] != 'E' {
+		return digits, 0, end < len(text) && text[end] == '\\'
+	}
+	begin = past(text, past(text, end+1, isSign), isZero)
+	end = past(text, begin, isDecimal)
+	return digits, end - begin, end < len(text) && text[end] == '\\'
+}
+
+// past is where the characters of a kind end that begin at a place.
+func past[T string | []byte](text T, at int, kind func(byte) bool) int {
+	for at < len(text) && kind(text[at]) {
+		at++
+	}
+	return at
+}
+
+func isSign(b byte) bool    { return b == '+' || b == '-' }
+func isZero(b byte) bool    { return b == '0' }
+func isDecimal(b byte) bool { return b >= '0' && b <= '9' || b == '.' }
+
+// disproportionate is what is said of such a field.
+const disproportionate = "a quantity of this length or exponent is out of all proportion"
+
+var quantityType = reflect.TypeFor[resource.Quantity]()
+
+// QuantitiesIn finds the first quantity, by path, that is not Proportionate, in an object that was decoded into
+// maps and lists and will be decoded into a type. The path is where the object stands; nil for the root.
+func QuantitiesIn(value any, t reflect.Type, path *field.Path) *field.Error {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return inObject(v, t, path)
+	case []any:
+		if t.Kind() != reflect.Slice {
+			return nil
+		}
+		for i := range v {
+			if err := QuantitiesIn(v[i], t.Elem(), path.Index(i)); err != nil {
+				return err
+			}
+		}
+	case string:
+		if t == quantityType && !Proportionate(v) {
+			return field.Invalid(path, abbreviated(v), disproportionate)
+		}
+	case json.Number:
+		if t == quantityType && !Proportionate(v.String()) {
+			return field.Invalid(path, abbreviated(v.String()), disproportionate)
+		}
+	}
+	return nil
+}
+
+func inObject(object map[string]any, t reflect.Type, path *field.Path) *field.Error {
+	var typeOf func(string) (reflect.Type, bool)
+	var below func(string) *field.Path
+	switch t.Kind() {
+	case reflect.Map:
+		typeOf = func(string) (reflect.Type, bool) { return t.Elem(), true }
+		below = func(name string) *field.Path { return path.Key(name) }
+	case reflect.Struct:
+		fields := Fields(t)
+		typeOf = func(name string) (reflect.Type, bool) { return fieldNamed(fields, name) }
+		below = func(name string) *field.Path { return path.Child(name) }
+	default:
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if f, ok := typeOf(name); ok {
+			if err := QuantitiesIn(object[name], f, below(name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// fieldNamed finds a field as Go's decoder does: KubeVirt's VirtualMachineInstanceSpec decodes itself with one
+// that takes names in any case.
+func fieldNamed(fields map[string]reflect.Type, name string) (reflect.Type, bool) {
+	if f, ok := fields[name]; ok {
+		return f, true
+	}
+	for known, f := range fields {
+		if strings.EqualFold(known, name) {
+			return f, true
+		}
+	}
+	return nil, false
+}
+
+// Fields are the types of a struct's fields by their names in JSON, those of embedded structs included.
+func Fields(t reflect.Type) map[string]reflect.Type {
+	fields := map[string]reflect.Type{}
+	collect(t, fields)
+	return fields
+}
+
+func collect(t reflect.Type, into map[string]reflect.Type) {
+	for f := range t.Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-" || !f.IsExported() && !f.Anonymous:
+		case name != "":
+			into[name] = f.Type
+		case f.Anonymous:
+			embedded := f.Type
+			if embedded.Kind() == reflect.Pointer {
+				embedded = embedded.Elem()
+			}
+			if embedded.Kind() == reflect.Struct {
+				collect(embedded, into)
+			}
+		}
+	}
+}
+
+func abbreviated(text string) string {
+	const most = 40
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "… (" + strconv.Itoa(len(text)) + " characters)"
+}

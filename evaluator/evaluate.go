@@ -1,0 +1,286 @@
+package evaluator
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/validators"
+)
+
+// Evaluate evaluates an object by all rules and policies. An object of another kind is skipped.
+func (s *Snapshot) Evaluate(ctx context.Context, r Request) (*Result, error) {
+	result := &Result{}
+	k := find(r.groupKind())
+	if k == nil {
+		result.Skipped = "objects of its kind are not evaluated"
+		return result, nil
+	}
+	result.Namespace = r.Namespace
+	d, ok := s.read(k, &r, result)
+	if !ok {
+		return result, nil
+	}
+	result.Namespace = d.object.GetNamespace()
+	s.bound(k, &r, result)
+	around, err := s.around(ctx, r.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	result.Warnings = append(result.Warnings, around.warnings...)
+	e := &evaluation{Snapshot: s, kind: k, request: &r, around: around, result: result}
+	if err := e.itself(d); err != nil {
+		return nil, err
+	}
+	if err := e.machines(ctx, d); err != nil {
+		return nil, err
+	}
+	validators.Sort(result.Findings)
+	return result, nil
+}
+
+// Complete computes what the mutating webhook fills in, and evaluates nothing: it reads no running instance, no
+// severities and no policies. An object that is no virtual machine, or has no template, is skipped. The error is
+// references.ErrPresets if there are too many presets for an instance to be completed.
+func (s *Snapshot) Complete(ctx context.Context, r Request) (*Result, error) {
+	result := &Result{}
+	k := find(r.groupKind())
+	if k == nil || k.GroupKind != VirtualMachine && k.GroupKind != VirtualMachineInstance {
+		result.Skipped = "objects of its kind are not completed"
+		return result, nil
+	}
+	object, warnings, err := s.readOne(k, &r, r.Object)
+	if err != nil {
+		result.Unreadable = err
+		return result, nil //nolint:nilerr // the result says so
+	}
+	result.Warnings = warnings
+	m := k.machine(object)
+	if m.vm != nil && m.vm.Spec.Template == nil {
+		result.Skipped = "it has no template"
+		return result, nil
+	}
+	e := &evaluation{Snapshot: s, kind: k, request: &r, result: result}
+	in, err := e.written(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	around, err := s.around(ctx, r.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	in.Site, result.Warnings = around.site, append(result.Warnings, around.warnings...)
+	result.Verdict, err = s.evaluator.Pipeline.Complete(in)
+	return result, err
+}
+
+// evaluation is that of one request.
+type evaluation struct {
+	*Snapshot
+
+	kind    *kind
+	request *Request
+	around  *surroundings
+	result  *Result
+	// ofOld is set while the object before an update is evaluated.
+	ofOld bool
+}
+
+// itself evaluates the rules about the object itself, and not about a virtual machine in it.
+func (e *evaluation) itself(d decoded) error {
+	if e.kind.scopes == 0 {
+		return nil
+	}
+	subject := func(object, old metav1.Object) *validators.Subject {
+		s := &validators.Subject{Facts: e.facts, Severities: e.around.severitiesAt(e.request.Stage), Path: field.NewPath("spec")}
+		e.kind.present(s, object, old)
+		return s
+	}
+	var before *validators.Subject
+	if d.old != nil && !d.wasUnreadable {
+		before = subject(d.old, nil)
+	}
+	findings, err := e.evaluator.Pipeline.EvaluateObject(subject(d.object, d.old), e.kind.scopes, d.object, before, d.old)
+	e.result.Findings = append(e.result.Findings, findings...)
+	return err
+}
+
+// machines evaluates the virtual machine that the object is or makes.
+func (e *evaluation) machines(ctx context.Context, d decoded) error {
+	if e.kind.machine == nil {
+		return nil
+	}
+	m := e.kind.machine(d.object)
+	if m.none() {
+		return nil
+	}
+	in, err := e.input(ctx, m, e.request.Object)
+	if err != nil {
+		return err
+	}
+	if d.old != nil {
+		e.comparedWith(&in, m, d.old)
+	}
+	verdict, err := e.evaluator.Pipeline.Judge(in, e.before(ctx, d))
+	if err != nil {
+		return err
+	}
+	e.result.Verdict = verdict
+	findings := verdict.Findings
+	if m.vmi != nil && m.container == nil {
+		if err := e.excusePresets(ctx, m.vmi, findings); err != nil {
+			return err
+		}
+	}
+	e.result.Findings = append(e.result.Findings, findings...)
+	return e.requesterPolicies(ctx, m, d)
+}
+
+// input gathers what decides how a machine of the object runs, old or new.
+func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effective.Input, error) {
+	in, err := e.written(ctx, m)
+	if err != nil {
+		return in, err
+	}
+	r := e.request
+	in.Site, in.Severities = e.around.site, e.around.severitiesAt(r.Stage)
+	in.Requester, in.RequesterExtra = r.requester(), extraOf(r)
+	in.PostMutation = m.container == nil && (r.Stage != Written || r.Operation == admissionv1.Update)
+	if m.container == nil {
+		in.Raw = raw
+	}
+	if in.VM != nil {
+		if in.Running, err = references.Running(ctx, e.evaluator.References, in.VM); err != nil {
+			return in, err
+		}
+	}
+	if len(e.active.Policies.Policies()) > 0 {
+		in.Policies, in.Namespace, in.Now, in.Judging = e.active.Policies, e.around.namespace, e.now, r.Observer.Policies
+		in.Gone, in.Hurry, in.Authorizer = r.Observer.Gone, r.Observer.Hurry, r.Authorizer
+		in.Request = r.forPolicies()
+	}
+	if r.Stage == Written && r.Operation != "" && m.container == nil && (m.vmi == nil || !r.updates()) { // nothing completes an update of an instance
+		return in, e.admit(&in)
+	}
+	return in, nil
+}
+
+// written gathers what completing a machine takes: facts and references.
+func (e *evaluation) written(ctx context.Context, m machine) (effective.Input, error) {
+	in := effective.Input{Facts: e.facts, VM: m.vm, VMI: m.vmi, Container: m.container}
+	e.restore(in.VM)
+	if in.VMI != nil && (in.Container != nil || e.request.Stage != Written || e.request.updates()) {
+		return in, nil // presets apply to new instances
+	}
+	found, warnings, err := references.For(ctx, e.evaluator.References, in.VM, in.VMI)
+	if err != nil {
+		return in, err
+	}
+	in.References = found
+	if !e.ofOld {
+		e.result.References, e.result.Warnings = found.Resolved, append(e.result.Warnings, warnings...)
+	}
+	return in, nil
+}
+
+// admit makes of an object what a validating webhook receives: the mutating webhook has completed it, and KubeVirt's
+// own completes every update of a VM.
+func (e *evaluation) admit(in *effective.Input) error {
+	if in.VM != nil && in.VM.Spec.Template == nil {
+		return nil
+	}
+	verdict, err := e.evaluator.Pipeline.Complete(*in)
+	if err != nil {
+		return err
+	}
+	in.VM, in.VMI, in.PostMutation = verdict.VM, verdict.VMI, true
+	return nil
+}
+
+// comparedWith adds the object before an update.
+func (e *evaluation) comparedWith(in *effective.Input, m machine, old metav1.Object) {
+	if m.container != nil {
+		in.Container.Old = old
+		return
+	}
+	was := e.kind.machine(old)
+	in.OldVM, in.OldVMI = was.vm, was.vmi
+}
+
+// before returns what the machine was before an update; nil if there was none, or if it is not known. It is evaluated
+// only if the update would be denied.
+func (e *evaluation) before(ctx context.Context, d decoded) func() (effective.Input, error) {
+	if d.old == nil || d.wasUnreadable {
+		return nil
+	}
+	was := e.kind.machine(d.old)
+	if was.none() {
+		return nil
+	}
+	return func() (effective.Input, error) {
+		e.ofOld = true
+		in, err := e.input(ctx, was, e.request.OldObject)
+		if was.container == nil {
+			in.OldVMI = in.VMI
+		}
+		return in, err
+	}
+}
+
+// excusePresets only warns that an instance is not complete where there are too many presets to complete any.
+func (e *evaluation) excusePresets(ctx context.Context, vmi *v1.VirtualMachineInstance, findings []validators.Finding) error {
+	incomplete := func(f validators.Finding) bool {
+		return f.Rule == validators.RuleComplete && f.Severity == validators.Deny
+	}
+	if !slices.ContainsFunc(findings, incomplete) {
+		return nil
+	}
+	_, err := references.Presets(ctx, e.evaluator.References, vmi.ObjectMeta)
+	if !errors.Is(err, references.ErrPresets) {
+		return err
+	}
+	for i := range findings {
+		if incomplete(findings[i]) {
+			findings[i].Severity = validators.Warn
+		}
+	}
+	return nil
+}
+
+// restore removes from a stored VM the architecture and the machine type that KubeVirt wrote into it when it was
+// created, as far as they are the defaults of that time: other defaults would have left others there.
+func (e *evaluation) restore(vm *v1.VirtualMachine) {
+	former := e.request.Former
+	if former == nil || vm == nil || vm.ResourceVersion == "" || vm.Spec.Template == nil {
+		return
+	}
+	spec := &vm.Spec.Template.Spec
+	if spec.Architecture != former.DefaultArchitecture {
+		return
+	}
+	if machine := spec.Domain.Machine; machine != nil && machine.Type == former.MachineType(spec.Architecture) {
+		spec.Domain.Machine = nil
+	}
+	spec.Architecture = ""
+}
+
+func extraOf(r *Request) map[string][]string {
+	extra := make(map[string][]string, len(r.User.Extra))
+	for key, values := range r.User.Extra {
+		extra[key] = values
+	}
+	return extra
+}
+
+// CheckDefaults says what is wrong with defaults of the site: see effective.Pipeline.
+func (s *Snapshot) CheckDefaults(object *policyv1alpha1.VirtualMachineDefaults) (field.ErrorList, error) {
+	return s.evaluator.Pipeline.CheckDefaults(object, s.facts, s.active.Settings.For(nil))
+}

@@ -1,0 +1,225 @@
+package evaluator
+
+import (
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypeapi "kubevirt.io/api/instancetype"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	poolapi "kubevirt.io/api/pool"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/validators"
+)
+
+// The kinds of objects that are evaluated.
+var (
+	VirtualMachine         = schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachine"}
+	VirtualMachineInstance = schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachineInstance"}
+	ReplicaSet             = schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachineInstanceReplicaSet"}
+	Preset                 = schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachineInstancePreset"}
+	Pool                   = schema.GroupKind{Group: poolapi.GroupName, Kind: "VirtualMachinePool"}
+	Instancetype           = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindInstancetype}
+	ClusterInstancetype    = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterInstancetype}
+	Preference             = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindPreference}
+	ClusterPreference      = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterPreference}
+)
+
+// kind says how objects of one kind are evaluated.
+type kind struct {
+	schema.GroupKind
+
+	// resource is its plural name in URLs.
+	resource string
+	// versions that are evaluated: all of them have the same Go type.
+	versions []string
+	// namespaced kinds have objects in namespaces.
+	namespaced bool
+	// typ is the Go type of its objects, whose pointers are metav1.Objects.
+	typ reflect.Type
+	// scopes of the rules about the object itself; 0 for none.
+	scopes validators.Scope
+	// present puts the object, and the one before an update or nil, where those rules look for it.
+	present func(s *validators.Subject, object, old metav1.Object)
+	// machine is the virtual machine that the object is or makes, if there is one.
+	machine func(object metav1.Object) machine
+	// maxBytes bounds what is evaluated of the object; 0 for the general bounds.
+	maxBytes int
+}
+
+// empty is a new object.
+func (k *kind) empty() metav1.Object {
+	return reflect.New(k.typ).Interface().(metav1.Object) //nolint:forcetypeassert // the table has no other types
+}
+
+// machine is a virtual machine, an instance or neither; container is the object that it is a template of, if it is one.
+type machine struct {
+	vm        *v1.VirtualMachine
+	vmi       *v1.VirtualMachineInstance
+	container *effective.Container
+}
+
+func (m *machine) none() bool { return m.vm == nil && m.vmi == nil }
+
+// kinds is the table of all kinds.
+var kinds = []kind{
+	{
+		GroupKind: VirtualMachine, resource: "virtualmachines", versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachine](),
+		machine: func(o metav1.Object) machine { return machine{vm: o.(*v1.VirtualMachine)} },
+	},
+	{
+		GroupKind: VirtualMachineInstance, resource: "virtualmachineinstances", versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstance](),
+		machine: func(o metav1.Object) machine { return machine{vmi: o.(*v1.VirtualMachineInstance)} },
+	},
+	{
+		GroupKind: ReplicaSet, resource: "virtualmachineinstancereplicasets", versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstanceReplicaSet](),
+		scopes: validators.OnSet, present: presentReplicaSet, machine: ofReplicaSet,
+	},
+	{
+		GroupKind: Pool, resource: "virtualmachinepools", versions: []string{"v1beta1"}, namespaced: true, typ: reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
+		scopes: validators.OnSet, present: presentPool, machine: ofPool,
+	},
+	{
+		GroupKind: Instancetype, resource: "virtualmachineinstancetypes", versions: instancetypeVersions, namespaced: true, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineInstancetype](),
+		scopes: validators.OnInstancetype, present: presentInstancetype, maxBytes: platform.MaxReference,
+	},
+	{
+		GroupKind: ClusterInstancetype, resource: "virtualmachineclusterinstancetypes", versions: instancetypeVersions, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineClusterInstancetype](),
+		scopes: validators.OnInstancetype, present: presentInstancetype, maxBytes: platform.MaxReference,
+	},
+	{
+		GroupKind: Preference, resource: "virtualmachinepreferences", versions: instancetypeVersions, namespaced: true, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachinePreference](),
+		scopes: validators.OnPreference, present: presentPreference, maxBytes: platform.MaxReference,
+	},
+	{
+		GroupKind: ClusterPreference, resource: "virtualmachineclusterpreferences", versions: instancetypeVersions, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineClusterPreference](),
+		scopes: validators.OnPreference, present: presentPreference, maxBytes: platform.MaxReference,
+	},
+	{
+		GroupKind: Preset, resource: "virtualmachineinstancepresets", versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstancePreset](),
+		maxBytes: platform.MaxReference,
+	},
+}
+
+// Versions that share a Go type.
+var (
+	kubeVirtVersions     = []string{"v1", "v1alpha3"}
+	instancetypeVersions = []string{"v1beta1", "v1"}
+)
+
+// find is the entry of a kind; nil if it is not evaluated.
+func find(gk schema.GroupKind) *kind {
+	for i := range kinds {
+		if kinds[i].GroupKind == gk {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+// Evaluates reports whether objects of a kind are evaluated.
+func Evaluates(gk schema.GroupKind) bool { return find(gk) != nil }
+
+// KindInfo describes a kind that is evaluated.
+type KindInfo struct {
+	schema.GroupVersionKind
+
+	// Resource is its plural name in URLs.
+	Resource schema.GroupVersionResource
+	// Versions that are evaluated; GroupVersionKind has the first one.
+	Versions []string
+	// Namespaced kinds have objects in namespaces.
+	Namespaced bool
+	// Machine reports whether its objects are virtual machines or make them.
+	Machine bool
+	// Type is the Go type of its objects.
+	Type reflect.Type
+}
+
+// Kinds are those that are evaluated, virtual machines first.
+func Kinds() []KindInfo {
+	infos := make([]KindInfo, len(kinds))
+	for i := range kinds {
+		k := &kinds[i]
+		gvk := k.WithVersion(k.versions[0])
+		infos[i] = KindInfo{GroupVersionKind: gvk, Resource: gvk.GroupVersion().WithResource(k.resource), Versions: k.versions, Namespaced: k.namespaced, Machine: k.machine != nil, Type: k.typ}
+	}
+	return infos
+}
+
+// Info describes a kind; ok is false if it is not evaluated.
+func Info(gk schema.GroupKind) (info KindInfo, ok bool) {
+	for _, info := range Kinds() {
+		if info.GroupKind() == gk {
+			return info, true
+		}
+	}
+	return info, false
+}
+
+func ofReplicaSet(o metav1.Object) machine {
+	rs := o.(*v1.VirtualMachineInstanceReplicaSet)
+	if rs.Spec.Template == nil {
+		return machine{}
+	}
+	vmi := &v1.VirtualMachineInstance{ObjectMeta: *rs.Spec.Template.ObjectMeta.DeepCopy(), Spec: *rs.Spec.Template.Spec.DeepCopy()}
+	vmi.Namespace = rs.Namespace
+	return machine{vmi: vmi, container: &effective.Container{Kind: ReplicaSet.Kind, Object: rs, Template: field.NewPath("spec", "template")}}
+}
+
+func ofPool(o metav1.Object) machine {
+	pool := o.(*poolv1beta1.VirtualMachinePool)
+	template := pool.Spec.VirtualMachineTemplate
+	if template == nil {
+		return machine{}
+	}
+	vm := &v1.VirtualMachine{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+	vm.Namespace = pool.Namespace
+	return machine{vm: vm, container: &effective.Container{Kind: Pool.Kind, Object: pool, Template: field.NewPath("spec", "virtualMachineTemplate")}}
+}
+
+func presentReplicaSet(s *validators.Subject, object, _ metav1.Object) {
+	rs := object.(*v1.VirtualMachineInstanceReplicaSet)
+	s.Set = &validators.Set{Template: field.NewPath("spec", "template"), Missing: rs.Spec.Template == nil, Selector: rs.Spec.Selector}
+	if !s.Set.Missing {
+		s.Set.Labels = rs.Spec.Template.ObjectMeta.Labels
+	}
+}
+
+func presentPool(s *validators.Subject, object, old metav1.Object) {
+	pool := object.(*poolv1beta1.VirtualMachinePool)
+	s.Set = &validators.Set{
+		Template: field.NewPath("spec", "virtualMachineTemplate"), Missing: pool.Spec.VirtualMachineTemplate == nil,
+		Selector: pool.Spec.Selector, MaxUnavailable: pool.Spec.MaxUnavailable,
+	}
+	if !s.Set.Missing {
+		s.Set.Labels = pool.Spec.VirtualMachineTemplate.ObjectMeta.Labels
+	}
+	if before, ok := old.(*poolv1beta1.VirtualMachinePool); ok {
+		s.Set.Fixed = before.Spec.Selector
+	}
+}
+
+func presentInstancetype(s *validators.Subject, object, _ metav1.Object) {
+	switch o := object.(type) {
+	case *instancetypev1beta1.VirtualMachineInstancetype:
+		s.Instancetype = &o.Spec
+	case *instancetypev1beta1.VirtualMachineClusterInstancetype:
+		s.Instancetype = &o.Spec
+	}
+}
+
+func presentPreference(s *validators.Subject, object, _ metav1.Object) {
+	switch o := object.(type) {
+	case *instancetypev1beta1.VirtualMachinePreference:
+		s.Preference = &o.Spec
+	case *instancetypev1beta1.VirtualMachineClusterPreference:
+		s.Preference = &o.Spec
+	}
+}

@@ -1,0 +1,153 @@
+package offline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/references"
+)
+
+// Files are the documents of files by what they are good for.
+type Files struct {
+	// Subjects are virtual machines, and sets that make them.
+	Subjects []manifests.Document
+	// Beside are instancetypes, preferences and presets: they are references, and are validated too.
+	Beside        []manifests.Document
+	KubeVirts     []manifests.Document
+	Configuration []manifests.Document
+	ConfigMaps    []manifests.Document
+	Namespaces    []*unstructured.Unstructured
+	References    []*unstructured.Unstructured
+	// Without are the names of policies that are left out, wherever they come from.
+	Without  []string
+	Notes    []string
+	Warnings []string
+}
+
+// Sort puts each document where it belongs.
+func Sort(all []manifests.Document) (*Files, error) {
+	s := &Files{}
+	for _, d := range all {
+		if d.Object.GetKind() == "" || d.Object.GetAPIVersion() == "" {
+			return nil, fmt.Errorf("%s: apiVersion and kind are needed", d.Location())
+		}
+		kind := d.Object.GroupVersionKind()
+		switch {
+		case IsSubject(kind):
+			if err := checkVersion(kind); err != nil {
+				return nil, fmt.Errorf("%s: %w", d.Location(), err)
+			}
+			s.Subjects = append(s.Subjects, d)
+		case kind.Group == v1.GroupVersion.Group && kind.Kind == kindKubeVirt:
+			s.KubeVirts = append(s.KubeVirts, d)
+		case IsConfiguration(kind):
+			s.Configuration = append(s.Configuration, d)
+		case isConfigMap(kind):
+			s.ConfigMaps = append(s.ConfigMaps, d)
+		case kind.Group == "" && kind.Kind == kindNamespace:
+			s.Namespaces = append(s.Namespaces, d.Object)
+		case IsReference(kind):
+			if d.Object.GetName() == "" {
+				return nil, fmt.Errorf("%s: %s needs a metadata.name", d.Location(), kind.Kind)
+			}
+			warnings, err := checkReference(kind, d)
+			if err != nil {
+				return nil, err
+			}
+			s.References, s.Warnings = append(s.References, d.Object), append(s.Warnings, warnings...)
+			if evaluator.Evaluates(kind.GroupKind()) {
+				s.Beside = append(s.Beside, d)
+			}
+		default:
+			s.Notes = append(s.Notes, passedOver(d))
+		}
+	}
+	return s, nil
+}
+
+// passedOver is the note that a document is not used.
+func passedOver(d manifests.Document) string {
+	return fmt.Sprintf("%s: passed over %s %s, which decides nothing about virtual machines", d.Location(), d.Object.GetKind(), d.Object.GetName())
+}
+
+// IsSubject reports whether an object is a virtual machine, or makes them.
+func IsSubject(kind schema.GroupVersionKind) bool {
+	info, known := evaluator.Info(kind.GroupKind())
+	return known && info.Machine
+}
+
+// IsReference tells whether virtual machines refer to objects of this kind, in whatever version.
+func IsReference(kind schema.GroupVersionKind) bool {
+	return slices.ContainsFunc(references.Kinds(), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
+}
+
+// checkReference warns of unknown fields in an object that virtual machines refer to, and refuses one that
+// cannot be read.
+func checkReference(kind schema.GroupVersionKind, d manifests.Document) ([]string, error) {
+	typed := references.TypeOf(kind.GroupKind())
+	if typed == nil {
+		return nil, nil
+	}
+	warnings, err := manifests.Decode(d.Object.Object, typed)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s %s: %w", d.Location(), kind.Kind, d.Object.GetName(), err)
+	}
+	for i := range warnings {
+		warnings[i] = fmt.Sprintf("%s: %s %s: %s", d.Location(), kind.Kind, d.Object.GetName(), warnings[i])
+	}
+	return warnings, nil
+}
+
+// checkVersion refuses versions of the API whose fields may mean something else.
+func checkVersion(kind schema.GroupVersionKind) error {
+	info, _ := evaluator.Info(kind.GroupKind())
+	if slices.Contains(info.Versions, kind.Version) {
+		return nil
+	}
+	return fmt.Errorf("apiVersion: %s is not a version that KubeVirt serves %s in: use %s", kind.GroupVersion(), kind.Kind, info.GroupVersion())
+}
+
+// Wrong are those of some documents that a rule finds something in.
+func (w *Evaluator) Wrong(ctx context.Context, all []manifests.Document) ([]manifests.Document, error) {
+	var found []manifests.Document
+	for _, d := range all {
+		result, err := w.Evaluate(ctx, d, evaluator.Written)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s %s: %w", d.Location(), d.Object.GetKind(), d.Object.GetName(), err)
+		}
+		if len(result.Findings) > 0 {
+			found = append(found, d)
+		}
+	}
+	return found, nil
+}
+
+// OverlaidBy are the objects of files as they would be if others were applied over them.
+func (s *Files) OverlaidBy(with *Files) *Files {
+	return &Files{
+		Configuration: overlaid(s.Configuration, with.Configuration, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
+		ConfigMaps:    overlaid(s.ConfigMaps, with.ConfigMaps, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
+		Namespaces:    overlaid(s.Namespaces, with.Namespaces, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }),
+		References:    overlaid(s.References, with.References, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }),
+	}
+}
+
+// overlaid are those above, and those below of which there is none above with the same kind and name.
+func overlaid[T any](below, above []T, object func(T) *unstructured.Unstructured) []T {
+	identity := func(t T) [3]string {
+		o := object(t)
+		return [3]string{o.GroupVersionKind().GroupKind().String(), o.GetNamespace(), o.GetName()}
+	}
+	replaced := map[[3]string]bool{}
+	for _, t := range above {
+		replaced[identity(t)] = true
+	}
+	return slices.Concat(above, slices.DeleteFunc(slices.Clone(below), func(t T) bool { return replaced[identity(t)] }))
+}

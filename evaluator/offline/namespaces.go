@@ -1,0 +1,80 @@
+package offline
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+const kindNamespace = "Namespace"
+
+// namespaces is what is known of them: from files first, as if they had been applied already, and then from the
+// cluster if there is one. It is safe for concurrent use.
+type namespaces struct {
+	cluster *Cluster
+
+	mutex sync.Mutex
+	// known holds nil for one of which nothing is known.
+	known map[string]*corev1.Namespace
+	// failed says why some cannot be read.
+	failed map[string]error
+}
+
+func newNamespaces(files []*unstructured.Unstructured, cluster *Cluster) *namespaces {
+	n := &namespaces{cluster: cluster, known: map[string]*corev1.Namespace{}, failed: map[string]error{}}
+	for _, object := range files {
+		n.known[object.GetName()] = metadataOf(object)
+	}
+	return n
+}
+
+// metadataOf is a namespace with nothing but its metadata, which is all that anybody selects by.
+func metadataOf(object *unstructured.Unstructured) *corev1.Namespace {
+	name := object.GetName()
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: name, UID: object.GetUID(), CreationTimestamp: object.GetCreationTimestamp(),
+		Labels: labels.Merge(object.GetLabels(), labels.Set{corev1.LabelMetadataName: name}), Annotations: object.GetAnnotations(),
+	}}
+}
+
+// find is a namespace; nil if nothing is known of it. Each is asked for once.
+func (n *namespaces) find(ctx context.Context, name string) (*corev1.Namespace, error) {
+	n.mutex.Lock()
+	defer n.mutex.Unlock()
+	found, read := n.known[name]
+	if read || n.cluster == nil || name == "" {
+		return found, n.failed[name]
+	}
+	object, err := n.cluster.Client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		found = metadataOf(object)
+	case apierrors.IsNotFound(err):
+		err = nil
+	default:
+		n.failed[name] = err
+	}
+	n.known[name] = found
+	return found, err
+}
+
+// labelsOf are the labels of a namespace. With an error, and of one that does not exist, they are no more than the
+// one that the API server gives to every namespace.
+func (n *namespaces) labelsOf(ctx context.Context, name string) (labels.Set, error) {
+	found, err := n.find(ctx, name)
+	if found == nil {
+		return labels.Set{corev1.LabelMetadataName: name}, err
+	}
+	return found.Labels, err
+}
+
+// unselected says that objects of a kind, which select namespaces, do not know this one.
+func unselected(kind, namespace string, err error) error {
+	return fmt.Errorf("%s that select the namespace %s by its labels are not considered: %w", kind, namespace, err)
+}

@@ -1,0 +1,169 @@
+package offline
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/validators"
+)
+
+// Evaluator is everything around a virtual machine that decides how it will run and what is said of it. It is safe for
+// concurrent use.
+type Evaluator struct {
+	registry  *hypervisors.Registry
+	Evaluator *evaluator.Evaluator
+	snapshot  *evaluator.Snapshot
+	facts     *platform.Facts
+	settings  *validators.Settings
+	site      *mutators.Site
+	policies  *policySource
+	// namespaces are what is known of them.
+	namespaces *namespaces
+	// namespace of objects that name none.
+	DefaultNamespace string
+	// former are the facts of the cluster whose defaults stand in the virtual machines that it stored; nil if those
+	// are the same as here. See forget.
+	Former *platform.Facts
+	// notes say what the admin has set that has no effect here.
+	Notes []string
+}
+
+// New reads what surrounds virtual machines: from files first, as if they had been applied already, and then
+// from the cluster if there is one.
+func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Facts, namespace string) (*Evaluator, error) {
+	w := &Evaluator{facts: facts, DefaultNamespace: namespace, namespaces: newNamespaces(files.Namespaces, cluster)}
+	memory, err := references.NewMemory(namespace, files.References...)
+	if err != nil {
+		return nil, err
+	}
+	var objects references.Objects = memory
+	if cluster != nil {
+		objects = both{files: memory, cluster: cluster.Objects}
+	}
+	if w.registry, err = hypervisors.NewRegistry(hypervisors.BuiltIn()...); err != nil {
+		return nil, err
+	}
+	var notes []string
+	if w.settings, notes, err = readSettings(ctx, files, cluster, w.registry.Rules()); err != nil {
+		return nil, err
+	}
+	w.Notes = append(w.Notes, notes...)
+	if w.site, notes, err = readSite(ctx, files, cluster); err != nil {
+		return nil, err
+	}
+	w.Notes = append(w.Notes, notes...)
+	if w.policies, notes, err = readPolicies(ctx, files, cluster, namespace); err != nil {
+		return nil, err
+	}
+	w.Notes = append(w.Notes, notes...)
+	w.Evaluator = &evaluator.Evaluator{Pipeline: effective.NewPipeline(w.registry), Facts: w, Configuration: w, References: objects, Decode: decode}
+	w.snapshot, err = w.Evaluator.Snapshot(time.Now())
+	return w, err
+}
+
+// Rules are those of the checks, and the policies.
+func (w *Evaluator) Rules() validators.Table { return w.policies.described(w.registry.Rules()) }
+
+// Evaluate evaluates an object: one of a file as it would be created, one of the cluster at a stage.
+func (w *Evaluator) Evaluate(ctx context.Context, d manifests.Document, stage evaluator.Stage) (*evaluator.Result, error) {
+	raw, err := json.Marshal(d.Object.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the object: %w", err)
+	}
+	kind := d.Object.GroupVersionKind()
+	info, _ := evaluator.Info(kind.GroupKind())
+	request := evaluator.Request{
+		Object: raw, Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(kind.GroupVersion().WithResource(info.Resource.Resource)),
+		Name: d.Object.GetName(), Stage: stage, Former: w.Former,
+	}
+	if info.Namespaced {
+		request.Namespace = cmp.Or(d.Object.GetNamespace(), w.DefaultNamespace)
+	}
+	if d.Source == SourceCluster && kind.Kind == kindVMI {
+		request.Requester = kubeVirtController(w.facts) // whose labels it has
+	}
+	result, err := w.snapshot.Evaluate(ctx, request)
+	if err != nil {
+		return nil, err
+	}
+	if limit := (*field.Error)(nil); result.Unreadable != nil && !errors.As(result.Unreadable, &limit) {
+		return nil, result.Unreadable
+	}
+	return result, nil
+}
+
+// decode reads an object as it is written; the warnings name unknown fields.
+func decode(object []byte, into any) ([]string, error) {
+	var fields map[string]any
+	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(object, &fields); err != nil {
+		return nil, err
+	}
+	return manifests.Decode(fields, into)
+}
+
+// kubeVirtController is the account that makes VMIs of VMs.
+func kubeVirtController(facts *platform.Facts) string {
+	return "system:serviceaccount:" + cmp.Or(facts.Namespace, "kubevirt") + ":kubevirt-controller"
+}
+
+// Facts implements evaluator.Facts.
+func (w *Evaluator) Facts() *platform.Facts { return w.facts }
+
+// Active implements evaluator.Configuration.
+func (w *Evaluator) Active() evaluator.Active {
+	return evaluator.Active{Settings: w.settings, Site: w.site, Policies: w.policies.Set}
+}
+
+// NamespaceLabels implements evaluator.Configuration. Of a namespace that is not known, there is no more than the label
+// that the API server gives to every namespace.
+func (w *Evaluator) NamespaceLabels(ctx context.Context, name string) (labels.Set, error) {
+	known, err := w.namespaces.labelsOf(ctx, name)
+	if err == nil {
+		return known, nil
+	}
+	var selecting []string
+	if w.settings.SelectsNamespaces() {
+		selecting = append(selecting, KindRuleSettings)
+	}
+	if w.site.SelectsNamespaces() {
+		selecting = append(selecting, KindDefaults)
+	}
+	return known, &evaluator.UnknownNamespaceError{Err: unselected(strings.Join(selecting, " and "), name, err)}
+}
+
+// Namespace implements evaluator.Configuration.
+func (w *Evaluator) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	known, err := w.namespaces.find(ctx, name)
+	if err != nil {
+		return known, &evaluator.UnknownNamespaceError{Err: fmt.Errorf("policies that look at the namespace %s know no more of it than its name: %w", name, err)}
+	}
+	return known, nil
+}
+
+// Policies are those that are active; nil for none.
+func (w *Evaluator) Policies() *policies.Set { return w.policies.Set }
+
+// UnusedConfigMaps are notes about the ConfigMaps of the files that no policy names.
+func (w *Evaluator) UnusedConfigMaps() []string { return w.policies.unread() }
+
+// BrokenPolicies is the error that policies of files are broken, which the notes say more about; nil if none is.
+func (w *Evaluator) BrokenPolicies() error { return w.policies.unusable() }

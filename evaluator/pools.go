@@ -1,0 +1,54 @@
+package evaluator
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/policies"
+)
+
+// requesterPolicies evaluates the policies that decide by the user who creates a virtual machine and do not match
+// pools. KubeVirt creates the machines of a pool, and nothing tells then which user wrote the pool.
+func (e *evaluation) requesterPolicies(ctx context.Context, m machine, d decoded) error {
+	r := e.request
+	if e.kind.GroupKind != Pool || r.Operation == "" || e.facts.ByKubeVirt(r.User.Username) ||
+		!e.active.Policies.ReadsRequest(policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate) {
+		return nil
+	}
+	if d.old != nil && !d.wasUnreadable {
+		if was := e.kind.machine(d.old); equality.Semantic.DeepEqual(was.vm, e.kind.machine(d.object).vm) {
+			return nil
+		}
+	}
+	raw, err := json.Marshal(m.vm)
+	if err != nil {
+		return err
+	}
+	made := *r
+	made.Object, made.OldObject, made.Operation, made.Stage = raw, nil, admissionv1.Create, Written
+	made.Kind = metav1.GroupVersionKind{Group: VirtualMachine.Group, Version: "v1", Kind: VirtualMachine.Kind}
+	made.Resource, made.Name = metav1.GroupVersionResource{Group: VirtualMachine.Group, Version: "v1", Resource: "virtualmachines"}, m.vm.Name
+	result, err := e.Evaluate(ctx, made)
+	if err != nil {
+		return err
+	}
+	for i := range result.Findings {
+		f := result.Findings[i]
+		p := e.active.Policies.Find(strings.TrimPrefix(f.Rule, policies.RulePrefix))
+		if p == nil || !p.ReadsRequest() || slices.Contains(p.Spec().Match.Kinds, policyv1alpha1.PolicyVirtualMachinePool) {
+			continue
+		}
+		moved := *f.Error
+		moved.Field = m.container.Template.String() + "." + moved.Field
+		f.Error = &moved
+		e.result.Findings = append(e.result.Findings, f)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package evaluator
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/validators"
+)
+
+// DecodeStored reads an object as an API server stores it, within the limits of package decodelimits. It never panics:
+// fields with a form of their own are decoded by their types.
+func DecodeStored(object []byte, into any) (_ []string, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("decoding the object failed: %.200v", cause)
+		}
+	}()
+	evaluated, limit := decodelimits.Evaluated(object, reflect.TypeOf(into).Elem())
+	if limit != nil {
+		return nil, limit
+	}
+	return nil, sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
+}
+
+func (s *Snapshot) decode(object []byte, into any) ([]string, error) {
+	if s.evaluator.Decode != nil {
+		return s.evaluator.Decode(object, into)
+	}
+	return DecodeStored(object, into)
+}
+
+// decoded are the object of a request and the one before an update.
+type decoded struct {
+	object metav1.Object
+	// old is nil if there is none.
+	old metav1.Object
+	// wasUnreadable reports that old cannot be read and is empty: then everything that is wrong is new.
+	wasUnreadable bool
+}
+
+// read decodes the objects of a request. What keeps them from being evaluated is noted in the result, and ok is false
+// then.
+func (s *Snapshot) read(k *kind, r *Request, result *Result) (d decoded, ok bool) {
+	var err error
+	d.object, result.Warnings, err = s.readOne(k, r, r.Object)
+	if err != nil {
+		result.Unreadable, result.Findings = err, append(result.Findings, s.Unreadable(k.typ, r, err))
+		return d, false
+	}
+	if r.Name == "" {
+		r.Name = d.object.GetName()
+	}
+	if r.Stage == Stored {
+		if result.Skipped = ended(d.object); result.Skipped != "" {
+			return d, false
+		}
+	}
+	if !r.updates() {
+		return d, true
+	}
+	if d.old, _, err = s.readOne(k, r, r.OldObject); err != nil {
+		d.old, d.wasUnreadable = k.empty(), true
+		d.old.SetNamespace(d.object.GetNamespace())
+	}
+	if d.old.GetDeletionTimestamp() != nil && Unchanged(k.typ, r, "metadata", "status") {
+		result.Skipped = "it is being deleted, and its spec does not change"
+		return d, false
+	}
+	return d, true
+}
+
+func (s *Snapshot) readOne(k *kind, r *Request, raw []byte) (metav1.Object, []string, error) {
+	object := k.empty()
+	warnings, err := s.decode(raw, object)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r.Namespace != "" || !k.namespaced {
+		object.SetNamespace(r.Namespace)
+	}
+	return object, warnings, nil
+}
+
+// ended says why an object that exists is not evaluated any more; empty if it is.
+func ended(object metav1.Object) string {
+	if object.GetDeletionTimestamp() != nil {
+		return "it is being deleted"
+	}
+	if vmi, ok := object.(*v1.VirtualMachineInstance); ok && vmi.IsFinal() {
+		return "it has ended"
+	}
+	return ""
+}
+
+// Unreadable is the finding about an object of a Go type that exceeds a limit or has another form. It only warns of an update that
+// leaves what is evaluated as it was. KubeVirt's own accounts may also change labels, annotations and what they plug
+// into a running instance, or nothing of the kind could be migrated or deleted any more.
+func (s *Snapshot) Unreadable(t reflect.Type, r *Request, err error) validators.Finding {
+	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Error: fieldError(err), Remedy: validators.RemedyReadable}
+	if r.updates() && Unchanged(t, r, s.free(r)...) {
+		finding.Severity, finding.Known = validators.Warn, true
+	}
+	return finding
+}
+
+// bound adds a finding about an object that is larger than what is read of one of its kind.
+func (s *Snapshot) bound(k *kind, r *Request, result *Result) {
+	if k.maxBytes == 0 {
+		return
+	}
+	raw, limit := decodelimits.Evaluated(r.Object, reflect.TypeFor[any]())
+	if limit != nil || len(raw) <= k.maxBytes {
+		return
+	}
+	result.Findings = append(result.Findings, s.Unreadable(reflect.TypeFor[any](), r, &field.Error{
+		Type: field.ErrorTypeTooLong, Field: "spec", BadValue: field.OmitValueType{},
+		Detail: fmt.Sprintf("the object has %d bytes, where %d are the most", len(raw), k.maxBytes),
+	}))
+}
+
+// notEvaluated are the fields that may change in an object that cannot be read. Of its metadata, labels and
+// annotations are evaluated.
+var notEvaluated = []string{
+	"status", "metadata.managedFields", "metadata.finalizers", "metadata.ownerReferences", "metadata.resourceVersion", "metadata.generation",
+	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.uid", "metadata.creationTimestamp", "metadata.selfLink",
+}
+
+// plugged are the fields of a running instance's spec that KubeVirt changes: for hotplug, for migration, and for what
+// follows from either. They are the same ones in the template of a VM.
+var plugged = []string{
+	"domain.cpu", "domain.memory", "domain.resources", "domain.devices.disks", "domain.devices.filesystems", "domain.devices.interfaces",
+	"domain.devices.hostDevices", "volumes", "utilityVolumes", "networks", "nodeSelector", "affinity", "tolerations", "evictionStrategy",
+}
+
+// free are the fields that the user may change in an object that cannot be read.
+func (s *Snapshot) free(r *Request) []string {
+	if !s.facts.ByKubeVirt(r.User.Username) {
+		return notEvaluated
+	}
+	fields := slices.Concat(notEvaluated, []string{"metadata.labels", "metadata.annotations"})
+	spec := "spec."
+	switch r.groupKind() {
+	case VirtualMachine:
+		spec = "spec.template.spec."
+		fields = append(fields, "spec.running", "spec.runStrategy")
+	case VirtualMachineInstance:
+	default:
+		return fields
+	}
+	for _, name := range plugged {
+		fields = append(fields, spec+name)
+	}
+	return fields
+}
+
+// Unchanged reports whether an update leaves an object of a type as it was except for some fields, whether or not it
+// can be decoded. An object without a normal form changes.
+func Unchanged(t reflect.Type, r *Request, except ...string) bool {
+	after, err := decodelimits.Form(r.Object, t, except...)
+	if err != nil {
+		return false
+	}
+	before, err := decodelimits.Form(r.OldObject, t, except...)
+	return err == nil && bytes.Equal(before, after)
+}
+
+// fieldError is an error of decoding; one that names no field is about the spec.
+func fieldError(err error) *field.Error {
+	var named *field.Error
+	if errors.As(err, &named) {
+		return named
+	}
+	return &field.Error{Type: field.ErrorTypeInvalid, Field: "spec", BadValue: field.OmitValueType{}, Detail: err.Error()}
+}

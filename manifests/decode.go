@@ -1,0 +1,182 @@
+package manifests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/virtward/virtward/decodelimits"
+)
+
+// Decode reads an object into a value of its Go type. The warnings name fields that the type does not have,
+// and which the API server would drop. The error names the field that cannot be read.
+func Decode(object map[string]any, into any) (warnings []string, err error) {
+	var f fitting
+	kept := f.fit(object, reflect.TypeOf(into), "")
+	if err := decodelimits.QuantitiesIn(kept, reflect.TypeOf(into), nil); err != nil {
+		return nil, err
+	}
+	for _, path := range f.unknown {
+		warnings = append(warnings, "unknown field "+path)
+	}
+	if err := decode(kept, into); err != nil {
+		return nil, located(kept, into, err)
+	}
+	return warnings, nil
+}
+
+func decode(value, into any) error {
+	data, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return sigsjson.UnmarshalCaseSensitivePreserveInts(data, into)
+}
+
+// located puts the name of the field in front of an error of the decoder, which knows it only sometimes: it
+// decodes ever smaller parts of the object until the part that fails is found.
+func located(object, into any, err error) error {
+	n := narrowing{fails: func(value any) error {
+		return decode(value, reflect.New(reflect.TypeOf(into).Elem()).Interface())
+	}}
+	found := n.narrow(part{value: object}, func(v any) any { return v })
+	if found == nil {
+		return plain(err, object)
+	}
+	if found.path == "" {
+		return plain(found.cause, found.value)
+	}
+	return fmt.Errorf("%s: %w", found.path, plain(found.cause, found.value))
+}
+
+// maxDepth bounds how deep the failing part is looked for; no field of the API is deeper.
+const maxDepth = 64
+
+// narrowing looks for the smallest part of an object that cannot be decoded by itself.
+type narrowing struct {
+	fails func(whole any) error
+}
+
+// part is a part of an object, and why it cannot be decoded.
+type part struct {
+	value any
+	path  string
+	depth int
+	cause error
+}
+
+// narrow returns nil if the part can be decoded. wrap puts a part back where it stands in the whole object,
+// with nothing beside it.
+func (n narrowing) narrow(p part, wrap func(any) any) *part {
+	if p.cause = n.fails(wrap(p.value)); p.cause == nil {
+		return nil
+	}
+	if p.depth == maxDepth {
+		return &p
+	}
+	switch v := p.value.(type) {
+	case map[string]any:
+		if n.fails(wrap(map[string]any{})) != nil { // no object is expected here
+			return &p
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			below := part{value: v[name], path: join(p.path, name), depth: p.depth + 1}
+			if found := n.narrow(below, func(value any) any { return wrap(map[string]any{name: value}) }); found != nil {
+				return found
+			}
+		}
+	case []any:
+		if n.fails(wrap([]any{})) != nil { // no list is expected here
+			return &p
+		}
+		for i := range v {
+			below := part{value: v[i], path: p.path + "[" + strconv.Itoa(i) + "]", depth: p.depth + 1}
+			if found := n.narrow(below, func(value any) any { return wrap([]any{value}) }); found != nil {
+				return found
+			}
+		}
+	}
+	return &p
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// plain says what the decoder wanted in words that do not need Go.
+func plain(err error, value any) error {
+	var wrong *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &wrong) && wrong.Type != nil:
+		return fmt.Errorf("is %s where %s is expected", describe(value), describeType(wrong.Type))
+	case errors.Is(err, resource.ErrFormatWrong), errors.Is(err, resource.ErrNumeric), errors.Is(err, resource.ErrSuffix):
+		return fmt.Errorf("%q is not a quantity such as 500m or 4Gi", fmt.Sprint(value))
+	}
+	return oneLine(err)
+}
+
+// describe names what a value looks like in YAML.
+func describe(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		return "a text"
+	case bool:
+		return "true or false"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	case int64, float64:
+		return fmt.Sprintf("the number %v", v)
+	}
+	return fmt.Sprintf("a %T", value)
+}
+
+// describeType names what a value of a Go type looks like in YAML.
+func describeType(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Pointer:
+		return describeType(t.Elem())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number from 0 up"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return "a whole number"
+	}
+	return "a number"
+}
+
+// oneLine keeps messages of parsers to one line.
+func oneLine(err error) error {
+	var parts []string
+	for _, line := range strings.Split(err.Error(), "\n") {
+		if line = strings.TrimSpace(line); line != "" {
+			parts = append(parts, line)
+		}
+	}
+	text := strings.Join(parts, "; ")
+	for _, noise := range []string{"error converting YAML to JSON: ", "yaml: unmarshal errors:; ", "yaml: ", "json: "} {
+		text = strings.TrimPrefix(text, noise)
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,289 @@
+package manifests
+
+import (
+	"bufio"
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	yamlnodes "go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	yamldocuments "k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/virtward/virtward/provenance"
+)
+
+// Position is a place in a text: a line and a column, in characters, both counted from 1.
+type Position struct{ Line, Column int }
+
+// Find is where a field stands in the file: spec.template.spec.domain.devices.disks[0].disk.bus. Of one that is
+// not there, it is the nearest field around it; of an object of the cluster, nothing.
+func (d Document) Find(path string) (Position, bool) {
+	if d.text == nil {
+		return Position{}, false
+	}
+	return d.text.find(append(slices.Clip(d.base), provenance.Steps(path)...)), true
+}
+
+// InText is where a place in the text of a field stands in the file: a line and a column of an expression, say, both
+// from 1. It is false where that cannot be told: then the field is the nearest that is known.
+func (d Document) InText(path string, line, column int) (Position, bool) {
+	if d.text == nil || line < 1 || column < 1 {
+		return Position{}, false
+	}
+	value := d.text.value(append(slices.Clip(d.base), provenance.Steps(path)...))
+	if value == nil || value.Kind != yamlnodes.ScalarNode {
+		return Position{}, false
+	}
+	before, ok := printed(value.Value, line, column)
+	all := visible(value.Value)
+	if !ok || all == 0 {
+		return Position{}, false
+	}
+	position, ok := d.text.skip(value, min(before, all-1))
+	if before >= all { // the end
+		position.Column++
+	}
+	return position, ok
+}
+
+// printed counts the characters before a place in a text, without blanks. YAML folds and indents blanks, and nothing
+// else: so these are what stands in the file too.
+func printed(text string, line, column int) (n int, ok bool) {
+	lines := strings.Split(text, "\n")
+	if line > len(lines) {
+		return 0, false
+	}
+	for _, before := range lines[:line-1] {
+		n += visible(before)
+	}
+	last := []rune(lines[line-1])
+	return n + visible(string(last[:min(column-1, len(last))])), true
+}
+
+func visible(text string) (n int) {
+	for _, r := range text {
+		if !unicode.IsSpace(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// Inside is a document of its own for an object that stands at a field of this one.
+func (d Document) Inside(path string, object *unstructured.Unstructured) Document {
+	d.base = append(slices.Clip(d.base), provenance.Steps(path)...)
+	d.Object = object
+	return d
+}
+
+// chunks splits a file at lines of ---, and knows on which line each part begins.
+type chunks struct {
+	data   []byte
+	source *bytes.Reader
+	buffer *bufio.Reader
+	reader *yamldocuments.YAMLReader
+	start  cursor
+}
+
+func newChunks(data []byte) *chunks {
+	c := &chunks{data: data, source: bytes.NewReader(data)}
+	c.buffer = bufio.NewReader(c.source)
+	c.reader = yamldocuments.NewYAMLReader(c.buffer)
+	c.start = cursor{text: newText(data, 1, 1), line: 1, column: 1}
+	return c
+}
+
+// next reads on from where it stopped, which is behind a separator.
+func (c *chunks) next() (*text, error) {
+	c.start.advance(len(c.data) - c.source.Len() - c.buffer.Buffered())
+	content, err := c.reader.Read()
+	if err != nil {
+		return nil, err
+	}
+	return newText(content, c.start.line, c.start.column), nil
+}
+
+// cursor counts lines and columns on its way through a text.
+type cursor struct {
+	text         *text
+	offset       int
+	line, column int
+}
+
+// advance moves to an offset that is not before the present one.
+func (c *cursor) advance(to int) {
+	passed := c.text.content[c.offset:to]
+	if n := bytes.Count(passed, []byte("\n")); n > 0 {
+		c.line, c.column = c.line+n, 1
+		passed = passed[bytes.LastIndexByte(passed, '\n')+1:]
+	}
+	c.column += utf8.RuneCount(passed)
+	c.offset = to
+}
+
+// text is a part of a file in YAML or JSON, beginning at a line and a column.
+type text struct {
+	content      []byte
+	line, column int
+	// root is parsed when somebody asks where something is.
+	root func() *yamlnodes.Node
+}
+
+func newText(content []byte, line, column int) *text {
+	return &text{content: content, line: line, column: column, root: sync.OnceValue(func() *yamlnodes.Node { return nodes(content) })}
+}
+
+// nodes parses the text once more, as a tree that knows where things stand; nil if that cannot be done, as of
+// some JSON that is no YAML.
+func nodes(content []byte) *yamlnodes.Node {
+	var document yamlnodes.Node
+	if err := yamlnodes.Unmarshal(content, &document); err != nil || len(document.Content) == 0 {
+		return nil
+	}
+	return document.Content[0]
+}
+
+// find goes as far as there is a way.
+func (t *text) find(steps []string) Position {
+	at := t.root()
+	if at == nil {
+		return Position{t.line, t.column}
+	}
+	marker := at
+	for _, step := range steps {
+		found, value := child(at, step, map[*yamlnodes.Node]bool{})
+		if found == nil {
+			break
+		}
+		marker, at = found, value
+	}
+	return t.position(marker)
+}
+
+// value is the node of a field's value; nil if it is not there.
+func (t *text) value(steps []string) *yamlnodes.Node {
+	at := t.root()
+	for _, step := range steps {
+		if at == nil {
+			return nil
+		}
+		_, at = child(at, step, map[*yamlnodes.Node]bool{})
+	}
+	for at != nil && at.Kind == yamlnodes.AliasNode {
+		at = at.Alias
+	}
+	return at
+}
+
+// skip goes so many characters into a value, blanks not counted.
+func (t *text) skip(value *yamlnodes.Node, n int) (Position, bool) {
+	lines := strings.Split(string(t.content), "\n")
+	line, column := value.Line, value.Column
+	escaped, quoted := value.Style&yamlnodes.DoubleQuotedStyle != 0, value.Style&yamlnodes.SingleQuotedStyle != 0
+	if value.Style&(yamlnodes.LiteralStyle|yamlnodes.FoldedStyle) != 0 {
+		line, column = line+1, 1 // behind the indicator
+	} else if line <= len(lines) {
+		column = behindProperties([]rune(lines[line-1]), column)
+	}
+	if escaped || quoted {
+		column++
+	}
+	for ; line <= len(lines); line, column = line+1, 1 {
+		runes := []rune(lines[line-1])
+		for i := column - 1; i < len(runes); i++ {
+			width, blank := written(runes[i:], escaped, quoted)
+			switch {
+			case blank:
+			case n == 0:
+				return t.position(&yamlnodes.Node{Line: line, Column: i + 1}), true
+			default:
+				n--
+			}
+			i += width - 1
+		}
+	}
+	return Position{}, false
+}
+
+// behindProperties passes over an anchor and a tag, which stand in front of a value.
+func behindProperties(line []rune, column int) int {
+	i := column - 1
+	for i < len(line) && (line[i] == '&' || line[i] == '!') {
+		for i < len(line) && !unicode.IsSpace(line[i]) {
+			i++
+		}
+		for i < len(line) && unicode.IsSpace(line[i]) {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// codes are the lengths of characters that are escaped by their number: \x41.
+var codes = map[rune]int{'x': 4, 'u': 6, 'U': 10}
+
+// written says how many characters stand for the next one of a text, and whether that is a blank.
+func written(next []rune, escaped, quoted bool) (width int, blank bool) {
+	if len(next) > 1 && (escaped && next[0] == '\\' || quoted && next[0] == '\'' && next[1] == '\'') {
+		return min(max(2, codes[next[1]]), len(next)), escaped && strings.ContainsRune("nt r", next[1])
+	}
+	return 1, unicode.IsSpace(next[0])
+}
+
+// position is that of a node in the file.
+func (t *text) position(n *yamlnodes.Node) Position {
+	p := Position{Line: t.line + n.Line - 1, Column: n.Column}
+	if n.Line == 1 {
+		p.Column += t.column - 1
+	}
+	return p
+}
+
+// child is the node that shows where a field or an element is, and the node of its value; nil if it is not
+// there. Mappings that were searched are not searched again, however often they are merged.
+func child(parent *yamlnodes.Node, step string, searched map[*yamlnodes.Node]bool) (marker, value *yamlnodes.Node) {
+	switch parent.Kind {
+	case yamlnodes.AliasNode:
+		return child(parent.Alias, step, searched)
+	case yamlnodes.SequenceNode:
+		if i, err := strconv.Atoi(step); err == nil && i >= 0 && i < len(parent.Content) {
+			return parent.Content[i], parent.Content[i]
+		}
+	case yamlnodes.MappingNode:
+		if searched[parent] {
+			return nil, nil
+		}
+		searched[parent] = true
+		for i := 0; i+1 < len(parent.Content); i += 2 {
+			if parent.Content[i].Value == step {
+				return parent.Content[i], parent.Content[i+1]
+			}
+		}
+		return merged(parent, step, searched)
+	}
+	return nil, nil
+}
+
+// merged looks for a field in what is merged into a mapping with <<.
+func merged(parent *yamlnodes.Node, step string, searched map[*yamlnodes.Node]bool) (marker, value *yamlnodes.Node) {
+	for i := 0; i+1 < len(parent.Content); i += 2 {
+		if parent.Content[i].Tag != "!!merge" {
+			continue
+		}
+		sources := []*yamlnodes.Node{parent.Content[i+1]}
+		if sources[0].Kind == yamlnodes.SequenceNode {
+			sources = sources[0].Content
+		}
+		for _, source := range sources {
+			if marker, value = child(source, step, searched); marker != nil {
+				return marker, value
+			}
+		}
+	}
+	return nil, nil
+}

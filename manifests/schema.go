@@ -1,0 +1,62 @@
+package manifests
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/virtward/virtward/decodelimits"
+)
+
+// fitting compares an object with its Go type before it is decoded. The decoder cannot be asked: types of
+// KubeVirt that decode themselves neither report unknown fields nor tell upper case from lower.
+type fitting struct {
+	// unknown are the fields that the type does not have.
+	unknown []string
+}
+
+// fit copies a value without the fields that its type does not have, as the API server would drop them.
+func (f *fitting) fit(value any, t reflect.Type, path string) any {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		return f.object(v, t, path)
+	case []any:
+		if t.Kind() != reflect.Slice {
+			return value
+		}
+		list := make([]any, len(v))
+		for i := range v {
+			list[i] = f.fit(v[i], t.Elem(), path+"["+strconv.Itoa(i)+"]")
+		}
+		return list
+	}
+	return value
+}
+
+func (f *fitting) object(object map[string]any, t reflect.Type, path string) any {
+	typeOf := func(string) (reflect.Type, bool) { return t.Elem(), true }
+	switch t.Kind() {
+	case reflect.Map:
+	case reflect.Struct:
+		fields := decodelimits.Fields(t)
+		if len(fields) == 0 { // its form in JSON is another one than in Go
+			return object
+		}
+		typeOf = func(name string) (reflect.Type, bool) { field, ok := fields[name]; return field, ok }
+	default:
+		return object
+	}
+	kept := make(map[string]any, len(object))
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if field, ok := typeOf(name); ok {
+			kept[name] = f.fit(object[name], field, join(path, name))
+		} else {
+			f.unknown = append(f.unknown, join(path, name))
+		}
+	}
+	return kept
+}

@@ -1,0 +1,106 @@
+package policytest
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/agnivade/levenshtein"
+	sigsjson "sigs.k8s.io/json"
+
+	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/provenance"
+)
+
+func unmarshal(data []byte, into any) error {
+	return sigsjson.UnmarshalCaseSensitivePreserveInts(data, into)
+}
+
+// decode reads a document into a value of its Go type. A field that the type does not have is a problem: what is
+// misspelt in a test would make it test something else.
+func decode(d manifests.Document, into any) []Problem {
+	unknown, err := manifests.Decode(d.Object.Object, into)
+	if err != nil {
+		field, message, named := strings.Cut(err.Error(), ": ")
+		if !named || strings.ContainsAny(field, " \"") {
+			field, message = "", err.Error()
+		}
+		return []Problem{at(d, field, message)}
+	}
+	problems := make([]Problem, 0, len(unknown))
+	for _, text := range unknown {
+		field := strings.TrimPrefix(text, "unknown field ")
+		problems = append(problems, at(d, field, "unknown field"+meant(reflect.TypeOf(into), field)))
+	}
+	return problems
+}
+
+// meant says which field of a type the last step of a path may stand for; nothing if none is near.
+func meant(t reflect.Type, path string) string {
+	steps := provenance.Steps(path)
+	for _, step := range steps[:max(0, len(steps)-1)] {
+		if t = below(t, step); t == nil {
+			return ""
+		}
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || len(steps) == 0 {
+		return ""
+	}
+	return suggestion(steps[len(steps)-1], slices.Sorted(maps.Keys(decodelimits.Fields(t))))
+}
+
+// below is the type of a field or an element; nil if there is none.
+func below(t reflect.Type, step string) reflect.Type {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Struct:
+		return decodelimits.Fields(t)[step]
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return t.Elem()
+	}
+	return nil
+}
+
+// longestName bounds what is compared with names.
+const longestName = 64
+
+// suggestion is a question behind a name that is not known; empty if none of the known ones is near.
+func suggestion(name string, known []string) string {
+	best, distance := "", len(name)/3+2
+	for _, candidate := range known {
+		if len(name) > longestName {
+			break
+		}
+		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate)); d < distance {
+			best, distance = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return ": did you mean " + best + "?"
+}
+
+// index is the path of an element.
+func index(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+
+// oneOf says what a value may be; empty if it is one of them.
+func oneOf[T ~string](value T, known ...T) string {
+	if slices.Contains(known, value) {
+		return ""
+	}
+	words := make([]string, len(known))
+	for i := range known {
+		words[i] = string(known[i])
+	}
+	return fmt.Sprintf("%q is not one of %s", value, strings.Join(words, ", "))
+}

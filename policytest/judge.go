@@ -1,0 +1,241 @@
+package policytest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/validators"
+)
+
+// Judge judges situations. It is safe for concurrent use.
+type Judge struct {
+	environment *cel.Environment
+	pipeline    *effective.Pipeline
+	rules       validators.Table
+}
+
+// NewJudge prepares one, which takes some tens of milliseconds. An error is a mistake in the program.
+func NewJudge() (*Judge, error) {
+	environment, err := cel.NewEnvironment()
+	if err != nil {
+		return nil, err
+	}
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		return nil, err
+	}
+	return &Judge{environment, effective.NewPipeline(registry), registry.Rules()}, nil
+}
+
+// problem is a problem of a policy, in its file.
+func (w *written) problem(p policies.Problem) Problem {
+	found := at(w.document, p.Field, p.Message)
+	if position, ok := w.document.InText(p.Field, p.Line, p.Column); ok {
+		found.Line, found.Column = position.Line, position.Column
+	}
+	found.Warning = p.Warning
+	return found
+}
+
+// configMap finds the parameters of policies.
+func (s *Situation) configMap(namespace, name string) (map[string]string, bool) {
+	for _, object := range s.Objects {
+		if kind := object.GroupVersionKind(); kind.Group != "" || kind.Kind != kindConfigMap || object.GetName() != name || cmp.Or(object.GetNamespace(), s.Namespace.Name) != namespace {
+			continue
+		}
+		found := &corev1.ConfigMap{}
+		if _, err := manifests.Decode(object.Object, found); err != nil {
+			return nil, false // it was read before
+		}
+		return found.Data, true
+	}
+	return nil, false
+}
+
+// judge returns what the policies and the rules find in a situation. The notes name references that are missing: a
+// cluster accepts that.
+func (j *Judge) judge(ctx context.Context, s *Situation, set *policies.Set) (findings []validators.Finding, notes []string, err error) {
+	if s.unchanged() {
+		return nil, []string{"the update changes neither the spec nor labels or annotations, and so nobody is asked about it"}, nil
+	}
+	evaluates, err := j.evaluatorFor(s, set)
+	if err != nil {
+		return nil, nil, err
+	}
+	request, err := requestOf(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	snapshot, err := evaluates.Snapshot(s.Now)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := snapshot.Evaluate(ctx, request)
+	if err != nil {
+		return nil, nil, err
+	}
+	if limit := (*field.Error)(nil); result.Unreadable != nil && !errors.As(result.Unreadable, &limit) {
+		return nil, nil, result.Unreadable // an API server would not have sent it
+	}
+	return result.Findings, result.Warnings, nil
+}
+
+// unchanged tells of an update that the API server does not ask about, by the match conditions of the chart.
+func (s *Situation) unchanged() bool {
+	if s.Old == nil {
+		return false
+	}
+	return equality.Semantic.DeepEqual(s.Object.Object["spec"], s.Old.Object["spec"]) &&
+		maps.Equal(s.Object.GetLabels(), s.Old.GetLabels()) && maps.Equal(s.Object.GetAnnotations(), s.Old.GetAnnotations())
+}
+
+// references are the objects that virtual machines refer to. Those that name no namespace are beside the object.
+func (s *Situation) references() (*references.Memory, error) {
+	var found []*unstructured.Unstructured
+	for _, object := range s.Objects {
+		switch object.GetKind() {
+		case kindKubeVirt, kindNamespace, kindConfigMap, kindRuleSettings, kindDefaults:
+		default:
+			found = append(found, object)
+		}
+	}
+	return references.NewMemory(s.Namespace.Name, found...)
+}
+
+// evaluatorFor evaluates under the circumstances of a situation.
+func (j *Judge) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evaluator, error) {
+	objects, err := s.references()
+	if err != nil {
+		return nil, err
+	}
+	settings, err := j.settings(s)
+	if err != nil {
+		return nil, err
+	}
+	site, err := siteOf(s)
+	if err != nil {
+		return nil, err
+	}
+	return evaluator.New(j.pipeline, objects, &evaluator.Live{
+		GetFacts:           func() *platform.Facts { return s.Facts },
+		GetSettings:        func() *validators.Settings { return settings },
+		GetSite:            func() *mutators.Site { return site },
+		GetPolicies:        func() *policies.Set { return set },
+		GetNamespaceLabels: func(context.Context, string) (k8slabels.Set, error) { return s.Namespace.Labels, nil },
+		GetNamespace:       func(context.Context, string) (*corev1.Namespace, error) { return s.Namespace, nil },
+	}), nil
+}
+
+// settings are the admin's severities. One that has no effect is a mistake of the suite.
+func (j *Judge) settings(s *Situation) (*validators.Settings, error) {
+	objects, err := decodedAs[policyv1alpha1.RuleSettings](s, kindRuleSettings)
+	if err != nil {
+		return nil, err
+	}
+	settings, notes := validators.NewSettings(j.rules, objects...)
+	if len(notes) > 0 {
+		return nil, errors.New(notes[0])
+	}
+	return settings, nil
+}
+
+func siteOf(s *Situation) (*mutators.Site, error) {
+	objects, err := decodedAs[policyv1alpha1.VirtualMachineDefaults](s, kindDefaults)
+	if err != nil {
+		return nil, err
+	}
+	site, notes := mutators.NewSite(objects...)
+	if len(notes) > 0 {
+		return nil, errors.New(notes[0])
+	}
+	return site, nil
+}
+
+func decodedAs[T any](s *Situation, kind string) ([]T, error) {
+	var all []T
+	for _, object := range s.Objects {
+		if object.GetKind() != kind || object.GroupVersionKind().Group != policyv1alpha1.GroupVersion.Group {
+			continue
+		}
+		one := new(T)
+		if _, err := manifests.Decode(object.Object, one); err != nil {
+			return nil, fmt.Errorf("%s %s: %w", kind, object.GetName(), err)
+		}
+		all = append(all, *one)
+	}
+	return all, nil
+}
+
+// requestOf is the request that a situation is about.
+func requestOf(s *Situation) (r evaluator.Request, err error) {
+	kind := s.Object.GroupVersionKind()
+	info, _ := evaluator.Info(kind.GroupKind()) // the suite was read
+	r = evaluator.Request{
+		Kind:      metav1.GroupVersionKind(kind),
+		Resource:  metav1.GroupVersionResource(kind.GroupVersion().WithResource(info.Resource.Resource)),
+		Namespace: s.Object.GetNamespace(), Name: s.Object.GetName(), Operation: admissionv1.Operation(s.Operation),
+		User: s.User, Authorizer: permissions{s.User.Username, s.May},
+	}
+	if s.Arrived {
+		r.Stage = evaluator.Admitted
+	}
+	if r.Object, err = json.Marshal(s.Object.Object); err != nil || s.Old == nil {
+		return r, err
+	}
+	r.OldObject, err = json.Marshal(s.Old.Object)
+	return r, err
+}
+
+// permissions answer what somebody may do by a list.
+type permissions struct {
+	requester string
+	all       []Permission
+}
+
+var _ authorizer.UnconditionalAuthorizer = permissions{}
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (p permissions) Authorize(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	if slices.ContainsFunc(p.all, func(one Permission) bool { return p.grants(&one, a) }) {
+		return authorizer.DecisionAllow, "", nil
+	}
+	return authorizer.DecisionNoOpinion, "the case does not say that this is allowed", nil
+}
+
+func (p permissions) grants(one *Permission, a authorizer.Attributes) bool {
+	if a.GetUser() == nil || a.GetUser().GetName() != cmp.Or(one.User, p.requester) || !fits(one.Verb, a.GetVerb()) {
+		return false
+	}
+	if !a.IsResourceRequest() {
+		return one.Path != "" && fits(one.Path, a.GetPath())
+	}
+	return one.Path == "" && fits(one.Group, a.GetAPIGroup()) && fits(one.Resource, a.GetResource()) &&
+		fits(one.Subresource, a.GetSubresource()) && fits(one.Namespace, a.GetNamespace()) && fits(one.Name, a.GetName())
+}
+
+// fits tells whether a value is the one that is meant, which may be any.
+func fits(meant, value string) bool { return meant == "" || meant == "*" || meant == value }

@@ -1,0 +1,140 @@
+package policytest_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/virtward/virtward/policytest"
+)
+
+const documented = `apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: good}
+spec:
+  title: t
+  description: d
+  category: c
+  severity: low
+  remedy: r
+  enforcement: Deny
+  validations:
+  - {expression: "vm.spec.hostname != ''", message: m, fieldPath: spec.hostname}
+`
+
+const goodSuite = `apiVersion: policy.virtward.io/v1alpha1
+kind: Suite
+metadata: {name: s}
+tests:
+- name: t
+  policies: [good.yaml]
+  base: vm.yaml
+  cases:
+  - {name: a, expect: {verdict: denied}}
+`
+
+func TestLint(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		want  []string
+	}{
+		{"what is in order", map[string]string{"good.yaml": documented, "s.yaml": goodSuite}, nil},
+		{"what is not tested", map[string]string{"good.yaml": documented}, []string{"good.yaml:3:12: warning: metadata.name: no suite here has a case for this policy lint/tested"}},
+		{"what is skipped is not tested", map[string]string{"good.yaml": documented, "s.yaml": goodSuite[:len(goodSuite)-2] + ", skip: true}\n"}, []string{"good.yaml:3:12: warning: metadata.name: no suite here has a case for this policy lint/tested"}},
+		{"what says nothing of itself", map[string]string{"good.yaml": "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicy\nmetadata: {name: good}\nspec:\n  enforcement: Deny\n  exceptions: [{names: [a], reason: x}]\n  validations:\n  - {expression: 'true', messageExpression: '\"x\"'}\n", "s.yaml": goodSuite}, []string{
+			"good.yaml:4:1: warning: spec.title: is missing: lists and reports show it lint/documented",
+			"good.yaml:4:1: warning: spec.description: is missing: it says why the policy is there lint/documented",
+			"good.yaml:4:1: warning: spec.category: is missing: reports sort by it lint/documented",
+			"good.yaml:4:1: warning: spec.severity: is missing: without it, a violation is medium lint/documented",
+			"good.yaml:4:1: warning: spec.remedy: is missing: it ends every message, and says what to do lint/documented",
+			"good.yaml:6:16: warning: spec.exceptions[0]: never expires lint/expires",
+			"good.yaml:8:5: warning: spec.validations[0]: has no message: where its messageExpression fails, people read the expression lint/message",
+		}},
+		{"what does not compile", map[string]string{"bad.yaml": `apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: bad}
+spec:
+  enforcement: Deny
+  validations:
+  - expression: >-
+      vm.spec.hostname == 'a'
+      &&  vm.spec.hostnam == 'b'
+    message: m
+  - {expression: "vm.spec.hostname == \"a\" && vm.spec.x == ''", message: m}
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: module}
+spec:
+  enforcement: Deny
+  rego:
+    module: |
+      package x
+
+      deny contains "x" if {
+        input.vm.spec.hostnam == "b"
+      }
+`}, []string{
+			"bad.yaml:7:5: warning: spec.validations[0]: without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning lint/doubtful",
+			"bad.yaml:9:18: spec.validations[0].expression: undefined field 'hostnam'; did you mean 'hostname'? lint/compiles",
+			"bad.yaml:11:5: warning: spec.validations[1]: without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning lint/doubtful",
+			"bad.yaml:11:55: spec.validations[1].expression: undefined field 'x' lint/compiles",
+			"bad.yaml:23:9: spec.rego.module: input.vm.spec has no hostnam; it has hostname, accessCredentials, affinity, architecture, dnsConfig, dnsPolicy, domain, evictionStrategy, livenessProbe, networks and 13 more lint/compiles",
+		}},
+		{"what cannot be read", map[string]string{
+			"a.yaml": "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicy\nmetadata: {name: a}\nspec: {enforcment: Deny}\n",
+			"b.yaml": "apiVersion: policy.virtward.io/v9\nkind: VirtualMachinePolicy\n", "c.yaml": "kind: VirtualMachinePolicy # policy.virtward.io\n: {\n",
+			"s.yaml": goodSuite + "  - {}\n", "other.yaml": "{{ a template }}: {",
+		}, []string{
+			"a.yaml:4:8: spec.enforcment: unknown field: did you mean enforcement? lint/readable",
+			"b.yaml:1:1: apiVersion: policy.virtward.io/v9 is not a version of policies: use policy.virtward.io/v1alpha1 lint/readable",
+			"c.yaml: document 1: line 1: did not find expected key lint/readable",
+			"s.yaml:10:5: tests[0].cases[1].name: a name is needed lint/readable",
+			"s.yaml:10:5: tests[0].cases[1].expect: says nothing: expect a verdict, violations, a message, a field or an error lint/readable",
+		}},
+		{"a name twice", map[string]string{"good.yaml": documented, "s.yaml": goodSuite, "z.yaml": documented}, []string{
+			"z.yaml:3:12: metadata.name: the policy of good.yaml has this name: of the two, a cluster can have one lint/readable",
+			"z.yaml:3:12: warning: metadata.name: no suite here has a case for this policy lint/tested",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var got []string
+			for _, p := range judge(t).Lint(policytest.LoadPolicies(files(c.files), ".")) {
+				got = append(got, p.String()+" "+p.Rule)
+				if !slices.ContainsFunc(policytest.LintRules(), func(r policytest.LintRule) bool {
+					return r.ID == p.Rule && r.Warning == p.Warning && r.Title != "" && r.Remedy != ""
+				}) {
+					t.Errorf("%s is not described as it is", p.Rule)
+				}
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if p := policytest.LoadPolicies(files(nil), "nowhere").Problems; len(p) != 1 || p[0].String() != "nowhere: file does not exist" {
+		t.Errorf("problems %v", p)
+	}
+}
+
+// TestUntested: a policy is tested by a case that was judged, and by nothing else.
+func TestUntested(t *testing.T) {
+	texts := map[string]string{"good.yaml": documented, "s.yaml": goodSuite, "vm.yaml": vmOf4Gi, "z.yaml": "# below a comment\n" + documented}
+	for name, c := range map[string]struct {
+		suite   string
+		options policytest.Options
+		want    []string
+	}{
+		"a case was judged":   {goodSuite, policytest.Options{}, []string{"z.yaml:4:12: metadata.name: no case was run for the policy good"}},
+		"no case was chosen":  {goodSuite, policytest.Options{Select: func(string, string) bool { return false }}, []string{"good.yaml:3:12: metadata.name: no case was run for the policy good", "z.yaml:4:12: metadata.name: no case was run for the policy good"}},
+		"the case is skipped": {goodSuite[:len(goodSuite)-2] + ", skip: true}\n", policytest.Options{}, []string{"good.yaml:3:12: metadata.name: no case was run for the policy good", "z.yaml:4:12: metadata.name: no case was run for the policy good"}},
+	} {
+		texts["s.yaml"] = c.suite
+		report := judge(t).Run(t.Context(), load(t, texts), c.options)
+		if diff := cmp.Diff(c.want, lines(policytest.LoadPolicies(files(texts), ".").Untested(report))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

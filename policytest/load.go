@@ -1,0 +1,204 @@
+package policytest
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/manifests"
+)
+
+// Bounds of what is run.
+const (
+	maxSuite = 4 << 20
+	maxTests = 1_000
+	// maxCases bounds those of one test.
+	maxCases   = 1_000
+	maxObjects = 1_000
+)
+
+// Suite is a suite that was read and is in order.
+type Suite struct {
+	Spec
+	// File is its name as it was given.
+	File string
+
+	document manifests.Document
+	files    *files
+}
+
+// Load reads the suites of some files, and of all files below some directories; those whose names begin with a dot are
+// passed over. A suite with problems is left out, and so are other objects.
+func Load(fsys fs.FS, paths ...string) ([]*Suite, []Problem) {
+	var suites []*Suite
+	var problems []Problem
+	read := &files{fsys: fsys, read: map[string]content{}}
+	seen := map[string]bool{}
+	for _, name := range paths {
+		found, err := filesBehind(fsys, name)
+		if err != nil {
+			problems = append(problems, Problem{File: name, Message: plain(err)})
+			continue
+		}
+		before := len(suites) + len(problems)
+		for _, file := range found {
+			if seen[file] {
+				continue
+			}
+			seen[file] = true
+			some, wrong := read.suites(file, file == name)
+			suites, problems = append(suites, some...), append(problems, wrong...)
+		}
+		if before == len(suites)+len(problems) && !seen[name] {
+			problems = append(problems, Problem{File: name, Message: "holds no suite: that is an object of the kind " + Kind + " and of " + policyv1alpha1.GroupVersion.String()})
+		}
+	}
+	return suites, problems
+}
+
+// filesBehind are the files behind a name, by name: of a directory, those of the ones below it too.
+func filesBehind(fsys fs.FS, name string) ([]string, error) {
+	info, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return []string{name}, nil
+	}
+	var found []string
+	err = fs.WalkDir(fsys, name, func(file string, entry fs.DirEntry, err error) error {
+		hidden := file != name && strings.HasPrefix(entry.Name(), ".")
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && hidden:
+			return fs.SkipDir
+		case !entry.IsDir() && !hidden && slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(file)):
+			found = append(found, file)
+		}
+		return nil
+	})
+	return found, err
+}
+
+// plain is an error without the system call that found it.
+func plain(err error) string {
+	var wrong *fs.PathError
+	if errors.As(err, &wrong) {
+		err = wrong.Err
+	}
+	return err.Error()
+}
+
+// files are what was read so far.
+type files struct {
+	fsys fs.FS
+	read map[string]content
+}
+
+type content struct {
+	documents []manifests.Document
+	err       error
+}
+
+// file reads the objects of a file, once.
+func (f *files) file(name string) ([]manifests.Document, error) {
+	if known, ok := f.read[name]; ok {
+		return known.documents, known.err
+	}
+	found, err := f.parse(name)
+	f.read[name] = content{found, err}
+	return found, err
+}
+
+func (f *files) parse(name string) ([]manifests.Document, error) {
+	file, err := f.fsys.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", name, plain(err))
+	}
+	defer file.Close()
+	return manifests.Read(name, file)
+}
+
+// directory reads the objects of a file, or of those of a directory.
+func (f *files) directory(name string) ([]manifests.Document, error) {
+	names, err := filesBehind(f.fsys, name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s", name, plain(err))
+	}
+	var all []manifests.Document
+	for _, file := range names {
+		found, err := f.file(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// suites reads those of a file. One that was not named itself may be anything, such as the template of a chart.
+func (f *files) suites(name string, named bool) ([]*Suite, []Problem) {
+	if !named && !f.mentions(name, Kind) {
+		return nil, nil
+	}
+	found, err := f.file(name)
+	if err != nil {
+		return nil, []Problem{{File: name, Message: strings.TrimPrefix(err.Error(), name+": ")}}
+	}
+	var suites []*Suite
+	var problems []Problem
+	for _, d := range found {
+		if d.Object.GetKind() != Kind || d.Object.GroupVersionKind().Group != policyv1alpha1.GroupVersion.Group {
+			continue
+		}
+		s, wrong := newSuite(f, name, d)
+		if problems = append(problems, wrong...); s != nil {
+			suites = append(suites, s)
+		}
+	}
+	return suites, problems
+}
+
+// mentions tells whether a file could hold an object of one of our kinds.
+func (f *files) mentions(name, kind string) bool {
+	file, err := f.fsys.Open(name)
+	if err != nil {
+		return true // reading it says why not
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxSuite))
+	return err != nil || bytes.Contains(data, []byte(kind)) && bytes.Contains(data, []byte(policyv1alpha1.GroupVersion.Group))
+}
+
+// newSuite reads a suite; nil with problems.
+func newSuite(f *files, name string, d manifests.Document) (*Suite, []Problem) {
+	s := &Suite{File: name, document: d, files: f}
+	if version := d.Object.GetAPIVersion(); version != policyv1alpha1.GroupVersion.String() {
+		return nil, []Problem{s.problem("apiVersion", fmt.Sprintf("%s is not a version of suites: use %s", version, policyv1alpha1.GroupVersion))}
+	}
+	problems := decode(d, &s.Spec)
+	if len(problems) == 0 {
+		problems = s.check()
+	}
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	return s, nil
+}
+
+// problem is about a field of the suite.
+func (s *Suite) problem(field, message string) Problem { return at(s.document, field, message) }
+
+// at is a problem with a field of a document.
+func at(d manifests.Document, field, message string) Problem {
+	position, _ := d.Find(field)
+	return Problem{File: cmp.Or(d.File, d.Source), Line: position.Line, Column: position.Column, Field: field, Message: message}
+}

@@ -1,0 +1,189 @@
+package policytest
+
+import (
+	"cmp"
+	"fmt"
+	"path"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/references"
+)
+
+// The kinds that a suite knows by name.
+const (
+	kindPolicy       = "VirtualMachinePolicy"
+	kindRuleSettings = "RuleSettings"
+	kindDefaults     = "VirtualMachineDefaults"
+	kindKubeVirt     = "KubeVirt"
+	kindNamespace    = "Namespace"
+	kindConfigMap    = "ConfigMap"
+	kindVM           = string(policyv1alpha1.PolicyVirtualMachine)
+	kindVMI          = string(policyv1alpha1.PolicyVirtualMachineInstance)
+	kindPool         = string(policyv1alpha1.PolicyVirtualMachinePool)
+	kindTemplate     = string(policyv1alpha1.PolicyVirtualMachineTemplate)
+)
+
+// typeOf is the Go type of the objects that a suite holds; nil if all that is known of a kind is that virtual machines
+// refer to it.
+func typeOf(kind schema.GroupKind) any {
+	switch kind.Kind {
+	case kindPolicy:
+		return &policyv1alpha1.VirtualMachinePolicy{}
+	case kindRuleSettings:
+		return &policyv1alpha1.RuleSettings{}
+	case kindDefaults:
+		return &policyv1alpha1.VirtualMachineDefaults{}
+	case kindNamespace:
+		return &corev1.Namespace{}
+	case kindConfigMap:
+		return &corev1.ConfigMap{}
+	case "PersistentVolumeClaim":
+		return &corev1.PersistentVolumeClaim{}
+	case kindVM:
+		return &v1.VirtualMachine{}
+	case kindVMI:
+		return &v1.VirtualMachineInstance{}
+	case kindPool:
+		return &poolv1beta1.VirtualMachinePool{}
+	}
+	return references.TypeOf(kind)
+}
+
+// around are the kinds of objects that decide about virtual machines.
+func around() []schema.GroupKind {
+	kinds := []schema.GroupKind{
+		{Group: policyv1alpha1.GroupVersion.Group, Kind: kindRuleSettings},
+		{Group: policyv1alpha1.GroupVersion.Group, Kind: kindDefaults},
+		{Group: v1.GroupVersion.Group, Kind: kindKubeVirt},
+		{Group: v1.GroupVersion.Group, Kind: kindVMI},
+		{Kind: kindNamespace},
+		{Kind: kindConfigMap},
+	}
+	for _, kind := range references.Kinds() {
+		kinds = append(kinds, kind.GroupKind())
+	}
+	return kinds
+}
+
+// of reads what a source of the suite stands for: the object in it, or those of a file.
+func (s *Suite) of(field string, source *Source) ([]manifests.Document, error) {
+	if source.File == "" {
+		return []manifests.Document{s.document.Inside(field, &unstructured.Unstructured{Object: source.Object})}, nil
+	}
+	found, err := s.files.directory(path.Join(path.Dir(s.File), source.File))
+	if err != nil {
+		return nil, s.problem(field, err.Error())
+	}
+	return found, nil
+}
+
+// single reads the one object that a source stands for.
+func (s *Suite) single(field string, source *Source) (manifests.Document, error) {
+	found, err := s.of(field, source)
+	if err != nil {
+		return manifests.Document{}, err
+	}
+	if len(found) != 1 {
+		return manifests.Document{}, s.problem(field, fmt.Sprintf("%s holds %d objects, and one is needed here", source.File, len(found)))
+	}
+	return found[0], nil
+}
+
+// around reads the objects around a virtual machine.
+func (s *Suite) around(field string, sources []Source) ([]manifests.Document, error) {
+	var all []manifests.Document
+	known := around()
+	for i := range sources {
+		in := index(field, i)
+		found, err := s.of(in, &sources[i])
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range found {
+			kind := d.Object.GroupVersionKind()
+			switch {
+			case !slices.Contains(known, kind.GroupKind()):
+				return nil, at(d, "kind", fmt.Sprintf("%s decides nothing about a virtual machine", orNothing(kind)))
+			case d.Object.GetName() == "":
+				return nil, at(d, "metadata", "a name is needed")
+			}
+			if typed := typeOf(kind.GroupKind()); typed != nil {
+				if problems := decode(d, typed); len(problems) > 0 {
+					return nil, problems[0]
+				}
+			}
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func orNothing(kind schema.GroupVersionKind) string {
+	if kind.Kind == "" {
+		return "an object without a kind"
+	}
+	return "the kind " + kind.Kind + " of " + kind.GroupVersion().String()
+}
+
+// policies reads the policies of a test. Files and directories may hold other objects too.
+func (s *Suite) policies(field string, sources []Source) ([]written, error) {
+	var all []written
+	names := map[string]bool{}
+	for i := range sources {
+		in := index(field, i)
+		found, err := s.of(in, &sources[i])
+		if err != nil {
+			return nil, err
+		}
+		before := len(all)
+		for _, d := range found {
+			if kind := d.Object.GroupVersionKind().GroupKind(); kind.Group != policyv1alpha1.GroupVersion.Group || kind.Kind != kindPolicy {
+				continue
+			}
+			p, problems := readPolicy(d)
+			if len(problems) > 0 {
+				return nil, problems[0]
+			}
+			if names[p.policy.Name] {
+				return nil, at(d, "metadata.name", fmt.Sprintf("a second policy %q in this test", p.policy.Name))
+			}
+			names[p.policy.Name] = true
+			all = append(all, p)
+		}
+		if len(all) == before {
+			return nil, s.problem(in, "holds no "+kindPolicy)
+		}
+	}
+	return all, nil
+}
+
+// written is a policy, and where it is written.
+type written struct {
+	policy   *policyv1alpha1.VirtualMachinePolicy
+	document manifests.Document
+}
+
+// file is the file of the policy.
+func (w *written) file() string { return path.Clean(cmp.Or(w.document.File, w.document.Source)) }
+
+// key tells the policy from those of other files.
+func (w *written) key() string { return w.file() + "\x00" + w.policy.Name }
+
+func readPolicy(d manifests.Document) (written, []Problem) {
+	if version := d.Object.GetAPIVersion(); version != policyv1alpha1.GroupVersion.String() {
+		return written{}, []Problem{at(d, "apiVersion", fmt.Sprintf("%s is not a version of policies: use %s", version, policyv1alpha1.GroupVersion))}
+	}
+	policy := &policyv1alpha1.VirtualMachinePolicy{}
+	if problems := decode(d, policy); len(problems) > 0 {
+		return written{}, problems
+	}
+	return written{policy, d}, nil
+}

@@ -1,0 +1,308 @@
+package policytest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policies/rego"
+)
+
+// Trace is what a policy did in a case.
+type Trace struct {
+	Policy string `json:"policy"`
+	// Asked tells that the policy matched the object, but for its conditions.
+	Asked bool `json:"asked"`
+	// Steps are those of a policy in CEL.
+	Steps []TraceStep `json:"steps,omitempty"`
+	// Rego is what the evaluator of Rego tried, and what the module printed.
+	Rego string `json:"rego,omitempty"`
+}
+
+// TraceStep is one expression, and what came of it.
+type TraceStep struct {
+	// Field of the policy.
+	Field      string `json:"field"`
+	Expression string `json:"expression,omitempty"`
+	// Value as JSON, or Error.
+	Value json.RawMessage `json:"value,omitempty"`
+	Error string          `json:"error,omitempty"`
+	// Parts of the expression, from the outside in.
+	Parts []TraceStep `json:"parts,omitempty"`
+}
+
+// Coverage is what cases made of a policy.
+type Coverage struct {
+	Policy string `json:"policy"`
+	// File of the policy.
+	File string `json:"file"`
+	// Expressions are those of a policy in CEL.
+	Expressions []ExpressionCoverage `json:"expressions,omitempty"`
+	// Lines are those of a module in Rego that hold something to evaluate.
+	Lines []LineCoverage `json:"lines,omitempty"`
+}
+
+// ExpressionCoverage says how often an expression was evaluated, and with which outcome.
+type ExpressionCoverage struct {
+	Field  string `json:"field"`
+	Line   int    `json:"line,omitempty"`
+	True   int    `json:"true"`
+	False  int    `json:"false"`
+	Errors int    `json:"errors"`
+	// Texts counts those that made a message.
+	Texts int `json:"texts"`
+	// message tells that it makes a text, and is not true or false.
+	message bool
+}
+
+// LineCoverage says whether all of a line was evaluated.
+type LineCoverage struct {
+	// Line in the file; in the module, where the file does not tell.
+	Line    int  `json:"line"`
+	Reached bool `json:"reached"`
+}
+
+// Missing are the outcomes that no case had.
+func (e *ExpressionCoverage) Missing() []string {
+	var missing []string
+	switch {
+	case e.message && e.Texts == 0:
+		missing = append(missing, "never made a message")
+	case e.message:
+	default:
+		if e.True == 0 {
+			missing = append(missing, "never true")
+		}
+		if e.False == 0 {
+			missing = append(missing, "never false")
+		}
+	}
+	return missing
+}
+
+// Covered says how many of the outcomes were had, or of the lines reached, and how many there are.
+func (c *Coverage) Covered() (had, all int) {
+	for i := range c.Expressions {
+		outcomes := 2
+		if c.Expressions[i].message {
+			outcomes = 1
+		}
+		all, had = all+outcomes, had+outcomes-len(c.Expressions[i].Missing())
+	}
+	for i := range c.Lines {
+		if all++; c.Lines[i].Reached {
+			had++
+		}
+	}
+	return had, all
+}
+
+// observer gathers what policies do in all cases.
+type observer struct {
+	trace, coverage bool
+	// policies are those that were seen, by file and name.
+	policies map[string]*observed
+}
+
+// observed is what is known of a policy.
+type observed struct {
+	written     written
+	expressions map[string]*ExpressionCoverage
+	order       []string
+	modules     map[*rego.Module]*rego.Coverage
+}
+
+// caseObserver gathers what policies do in one case.
+type caseObserver struct {
+	*observer
+
+	situation *Situation
+	traces    map[string]*Trace
+}
+
+// watch lets the policies of a case be observed.
+func (o *observer) watch(s *Situation, compiled []*policies.Policy, set *policies.Set) (*policies.Set, *caseObserver) {
+	c := &caseObserver{observer: o, situation: s, traces: map[string]*Trace{}}
+	if o.coverage {
+		for i, p := range compiled {
+			o.known(&s.written[i], p)
+		}
+	}
+	if !o.trace && !o.coverage {
+		return set, c
+	}
+	return set.Observed(c.asked), c
+}
+
+// asked is told of each policy that is asked. Of an update, the object before is judged after the object, and is of no
+// interest.
+func (c *caseObserver) asked(p *policies.Policy, d *cel.Documents) {
+	if c.traces[p.Name()] != nil {
+		return
+	}
+	t := &Trace{Policy: p.Name(), Asked: true}
+	c.traces[p.Name()] = t
+	var lines *rego.Coverage
+	var events *rego.Trace
+	known := c.of(p)
+	if known != nil && p.Module() != nil {
+		lines = known.modules[p.Module()]
+	}
+	if c.trace && p.Module() != nil {
+		events = &rego.Trace{}
+	}
+	for _, step := range p.Observe(d, c.trace, lines, events) {
+		if known != nil {
+			known.count(&step)
+		}
+		t.Steps = append(t.Steps, stepOf(step.Field, step.Expression, step.Value, step.Err, step.Parts))
+	}
+	if events != nil {
+		t.Rego = events.String()
+	}
+}
+
+// of is what is known of a policy of the case; nil if nobody asks for coverage.
+func (c *caseObserver) of(p *policies.Policy) *observed {
+	for i := range c.situation.written {
+		if w := &c.situation.written[i]; c.coverage && w.policy.Name == p.Name() {
+			return c.known(w, p)
+		}
+	}
+	return nil
+}
+
+// all are the traces of the case, in the order of the policies.
+func (c *caseObserver) all() []Trace {
+	if !c.trace {
+		return nil
+	}
+	traces := make([]Trace, 0, len(c.situation.Policies))
+	for _, p := range c.situation.Policies {
+		if t := c.traces[p.Name]; t != nil {
+			traces = append(traces, *t)
+			continue
+		}
+		traces = append(traces, Trace{Policy: p.Name})
+	}
+	return traces
+}
+
+// known is what is known of a policy, with every expression that it has.
+func (o *observer) known(w *written, p *policies.Policy) *observed {
+	key := w.key()
+	found := o.policies[key]
+	if found == nil {
+		found = &observed{written: *w, expressions: map[string]*ExpressionCoverage{}, modules: map[*rego.Module]*rego.Coverage{}}
+		if o.policies == nil {
+			o.policies = map[string]*observed{}
+		}
+		o.policies[key] = found
+		spec := p.Spec()
+		for i := range spec.Match.MatchConditions {
+			found.expect(index("spec.match.matchConditions", i)+".expression", false)
+		}
+		for i := range spec.Validations {
+			at := index("spec.validations", i)
+			found.expect(at+".expression", false)
+			if spec.Validations[i].MessageExpression != "" {
+				found.expect(at+".messageExpression", true)
+			}
+		}
+	}
+	if m := p.Module(); m != nil && found.modules[m] == nil {
+		found.modules[m] = m.NewCoverage()
+	}
+	return found
+}
+
+func (o *observed) expect(field string, message bool) {
+	position, _ := o.written.document.Find(field)
+	o.expressions[field] = &ExpressionCoverage{Field: field, Line: position.Line, message: message}
+	o.order = append(o.order, field)
+}
+
+func (o *observed) count(step *policies.Step) {
+	e := o.expressions[step.Field]
+	switch {
+	case e == nil: // of a module
+	case step.Err != nil:
+		e.Errors++
+	case e.message:
+		e.Texts++
+	case step.Value == true:
+		e.True++
+	default:
+		e.False++
+	}
+}
+
+// result is the coverage of all policies, by file and name; nil if nobody asked for it.
+func (o *observer) result() []Coverage {
+	var all []Coverage
+	for _, key := range slices.Sorted(maps.Keys(o.policies)) {
+		p := o.policies[key]
+		c := Coverage{Policy: p.written.policy.Name, File: p.written.file(), Lines: p.lines()}
+		for _, field := range p.order {
+			c.Expressions = append(c.Expressions, *p.expressions[field])
+		}
+		all = append(all, c)
+	}
+	return all
+}
+
+// lines are those of a module. It is compiled anew when its parameters change, and what any of them reached counts.
+func (o *observed) lines() []LineCoverage {
+	reached := map[int]bool{}
+	for _, coverage := range o.modules {
+		some, missed := coverage.Lines()
+		for _, line := range some {
+			reached[line] = true
+		}
+		for _, line := range missed {
+			if _, known := reached[line]; !known {
+				reached[line] = false
+			}
+		}
+	}
+	lines := make([]LineCoverage, 0, len(reached))
+	for _, line := range slices.Sorted(maps.Keys(reached)) {
+		in := line
+		if text := strings.Split(o.written.policy.Spec.Rego.Module, "\n"); line <= len(text) {
+			first := len(text[line-1]) - len(strings.TrimLeft(text[line-1], " \t")) + 1
+			if position, ok := o.written.document.InText("spec.rego.module", line, first); ok {
+				in = position.Line
+			}
+		}
+		lines = append(lines, LineCoverage{Line: in, Reached: reached[line]})
+	}
+	return lines
+}
+
+// maxTraced bounds a value in a trace, in bytes.
+const maxTraced = 1 << 10
+
+func stepOf(field, expression string, value any, err error, parts []cel.Part) TraceStep {
+	step := TraceStep{Field: field, Expression: expression}
+	if err != nil {
+		step.Error = err.Error()
+	} else {
+		step.Value = asJSON(value)
+	}
+	for i := range parts {
+		step.Parts = append(step.Parts, stepOf("", parts[i].Expression, parts[i].Value, parts[i].Err, nil))
+	}
+	return step
+}
+
+func asJSON(value any) json.RawMessage {
+	data, err := json.Marshal(value)
+	if err != nil || len(data) > maxTraced {
+		data, _ = json.Marshal(fmt.Sprintf("(%T, too long to be shown)", value))
+	}
+	return data
+}

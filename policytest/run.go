@@ -1,0 +1,281 @@
+package policytest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/validators"
+)
+
+// Options choose what is run, and what is told of it.
+type Options struct {
+	// Select chooses cases by the names of the test and the case; nil takes all.
+	Select func(test, name string) bool
+	// FailFast ends the run with the first case that does not pass.
+	FailFast bool
+	// Trace tells of every case what its policies did.
+	Trace bool
+	// Coverage counts what the cases made of the policies.
+	Coverage bool
+}
+
+// Status is what became of a case.
+type Status string
+
+// The statuses.
+const (
+	Passed  Status = "passed"
+	Failed  Status = "failed"
+	Skipped Status = "skipped"
+	// Broken says that the case could not be judged: a file is missing, or a policy does not compile.
+	Broken Status = "broken"
+)
+
+// Run judges the cases of suites, in their order.
+func (j *Judge) Run(ctx context.Context, all []*Suite, options Options) *Report {
+	r := &runner{
+		Judge: j, options: options, report: &Report{}, compiled: map[string]*policies.Policy{},
+		observer: &observer{trace: options.Trace, coverage: options.Coverage},
+	}
+	for _, s := range all {
+		if r.ended || ctx.Err() != nil {
+			break
+		}
+		r.suite(ctx, s)
+	}
+	r.report.Coverage = r.observer.result()
+	return r.report
+}
+
+type runner struct {
+	*Judge
+
+	options  Options
+	report   *Report
+	observer *observer
+	// compiled are the policies so far that have no problems, by their names and specs.
+	compiled map[string]*policies.Policy
+	ended    bool
+}
+
+func (r *runner) suite(ctx context.Context, s *Suite) {
+	outcome := SuiteOutcome{Name: s.Metadata.Name, File: s.File}
+	for i := range s.Tests {
+		if r.ended || ctx.Err() != nil {
+			break
+		}
+		outcome.Tests = append(outcome.Tests, r.test(ctx, s, i))
+	}
+	r.report.Suites = append(r.report.Suites, outcome)
+}
+
+func (r *runner) test(ctx context.Context, s *Suite, i int) TestOutcome {
+	t := &s.Tests[i]
+	outcome := TestOutcome{Name: t.Name, Line: s.problem(index("tests", i), "").Line}
+	if read, err := s.policies(index("tests", i)+".policies", t.Policies); err == nil {
+		for k := range read {
+			outcome.Policies = append(outcome.Policies, read[k].policy.Name)
+		}
+	}
+	for k := range t.Cases {
+		if r.ended || ctx.Err() != nil {
+			break
+		}
+		if r.options.Select != nil && !r.options.Select(t.Name, t.Cases[k].Name) {
+			continue
+		}
+		one := r.one(ctx, s, i, k)
+		outcome.Cases = append(outcome.Cases, one)
+		r.ended = r.options.FailFast && (one.Status == Failed || one.Status == Broken)
+	}
+	return outcome
+}
+
+// one judges a case.
+func (r *runner) one(ctx context.Context, s *Suite, test, one int) (outcome CaseOutcome) {
+	c := &s.Tests[test].Cases[one]
+	at := index(index("tests", test)+".cases", one)
+	outcome = CaseOutcome{Name: c.Name, Line: s.problem(at, "").Line}
+	if c.Skip {
+		outcome.Status = Skipped
+		return outcome
+	}
+	situation, err := s.Situation(test, one)
+	if err != nil {
+		return outcome.broken(err)
+	}
+	compiled, problems := r.compile(situation)
+	if len(problems) > 0 {
+		return outcome.broken(problems[0])
+	}
+	set, watch := r.observer.watch(situation, compiled, policies.NewSet("", compiled...))
+	findings, notes, err := r.judge(ctx, situation, set)
+	if err != nil {
+		return outcome.broken(s.problem(at, err.Error()))
+	}
+	outcome.Notes, outcome.Traces = notes, watch.all()
+	for i := range situation.written {
+		r.report.judged = append(r.report.judged, situation.written[i].key())
+	}
+	for i := range findings {
+		if c.Checks || strings.HasPrefix(findings[i].Rule, policies.RulePrefix) {
+			outcome.Findings = append(outcome.Findings, findingOf(&findings[i]))
+		}
+	}
+	outcome.Verdict = VerdictOf(outcome.Findings)
+	outcome.Status = Passed
+	if outcome.Reasons = c.Expect.Compare(outcome.Findings); len(outcome.Reasons) > 0 {
+		outcome.Status = Failed
+	}
+	return outcome
+}
+
+// compile compiles the policies of a situation; the problems are those that keep one of them from being decided.
+func (r *runner) compile(s *Situation) ([]*policies.Policy, []Problem) {
+	all := make([]*policies.Policy, 0, len(s.written))
+	var problems []Problem
+	for i := range s.written {
+		w := &s.written[i]
+		key := ""
+		if w.policy.Spec.Params == nil || w.policy.Spec.Params.ConfigMap == nil { // nothing else decides
+			if data, err := json.Marshal(w.policy.Spec); err == nil {
+				key = w.policy.Name + string(data)
+			}
+		}
+		policy := r.compiled[key]
+		if policy == nil {
+			var found []policies.Problem
+			policy, found = policies.Compile(r.environment, w.policy, s.configMap)
+			problems = append(problems, w.problems(found, false)...)
+			if key != "" && !policies.Broken(found) {
+				r.compiled[key] = policy
+			}
+		}
+		all = append(all, policy)
+	}
+	return all, problems
+}
+
+// problems are those of a policy in its file; warnings too, if they are wanted.
+func (w *written) problems(found []policies.Problem, warnings bool) []Problem {
+	var problems []Problem
+	for _, p := range found {
+		if !p.Warning || warnings {
+			problems = append(problems, w.problem(p))
+		}
+	}
+	return problems
+}
+
+// broken is the outcome of a case that cannot be judged.
+func (c CaseOutcome) broken(err error) CaseOutcome {
+	c.Status, c.Reasons = Broken, []string{err.Error()}
+	var problem Problem
+	if errors.As(err, &problem) {
+		c.Problem = &problem
+	}
+	return c
+}
+
+// Finding is what a policy, or a check, says.
+type Finding struct {
+	// Rule is policy/NAME, or the id of a check.
+	Rule     string              `json:"rule"`
+	Severity validators.Severity `json:"severity"`
+	// Field is empty if there is none to name.
+	Field string `json:"field,omitempty"`
+	// Message is what is told, without the rule and the remedy.
+	Message string `json:"message"`
+	// Undecided tells that it is about the policy, which could not be decided.
+	Undecided bool `json:"undecided,omitempty"`
+	// Known tells that the object had it before the update, so that it only warns.
+	Known bool `json:"known,omitempty"`
+}
+
+func findingOf(f *validators.Finding) Finding {
+	return Finding{
+		Rule: f.Rule, Severity: f.Severity, Field: f.Error.Field, Message: f.Text(), Known: f.Known,
+		Undecided: policies.IsUndecided(f),
+	}
+}
+
+// String is the finding on one line.
+func (f *Finding) String() string {
+	return fmt.Sprintf("%s: %s: %s [virtward/%s]", strings.ToLower(string(f.Severity)), f.Field, f.Message, f.Rule)
+}
+
+// VerdictOf is what findings mean together. Those that are for reports only mean nothing.
+func VerdictOf(findings []Finding) Verdict {
+	verdict := Allowed
+	for i := range findings {
+		switch findings[i].Severity {
+		case validators.Deny:
+			return Denied
+		case validators.Warn:
+			verdict = Warned
+		}
+	}
+	return verdict
+}
+
+// Compare says in which ways findings are not what was expected; nothing if they are.
+func (e *Expect) Compare(findings []Finding) []string {
+	var reasons []string
+	if got := VerdictOf(findings); e.Verdict != "" && got != e.Verdict {
+		reasons = append(reasons, fmt.Sprintf("verdict: %s is expected, but it is %s", e.Verdict, got))
+	}
+	if e.Violations != nil && len(findings) != *e.Violations {
+		reasons = append(reasons, fmt.Sprintf("violations: %d expected, %d found", *e.Violations, len(findings)))
+	}
+	undecided := ""
+	for i := range findings {
+		if findings[i].Undecided && undecided == "" {
+			undecided = findings[i].Message
+		}
+	}
+	switch {
+	case e.Error && undecided == "":
+		reasons = append(reasons, "error: a policy that cannot be decided is expected, but all could be")
+	case !e.Error && undecided != "":
+		reasons = append(reasons, "error: "+undecided)
+	}
+	if text := e.place(findings); text != "" {
+		reasons = append(reasons, text)
+	}
+	return reasons
+}
+
+// place compares message and field.
+func (e *Expect) place(findings []Finding) string {
+	if e.Message == "" && e.Field == "" {
+		return ""
+	}
+	pattern, err := regexp.Compile(e.Message)
+	if err != nil {
+		return "message: " + err.Error()
+	}
+	matched, found := false, false
+	for i := range findings {
+		said, there := pattern.MatchString(findings[i].Message), e.Field == "" || findings[i].Field == e.Field
+		if said && there {
+			return ""
+		}
+		matched, found = matched || said, found || there
+	}
+	switch {
+	case e.Message == "":
+		return "field: a finding at " + e.Field + " is expected, but there is none"
+	case e.Field == "":
+		return fmt.Sprintf("message: one that matches %q is expected, but there is none", e.Message)
+	case matched && found:
+		return fmt.Sprintf("message and field: %q is expected at %s, but it is at another field", e.Message, e.Field)
+	case matched:
+		return fmt.Sprintf("field: %q is expected at %s, but it is at another field", e.Message, e.Field)
+	}
+	return fmt.Sprintf("message: one that matches %q is expected at %s, but there is none", e.Message, e.Field)
+}

@@ -1,0 +1,132 @@
+package references
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+	instancetypeapi "kubevirt.io/api/instancetype"
+
+	"github.com/virtward/virtward/instancetypes"
+)
+
+// Objects is where objects are found. Callers do not change what they get.
+type Objects interface {
+	// Get finds one object; namespace is empty for a cluster-wide kind. Absence is a NotFound error of
+	// apierrors, or a NoMatch error of meta where the cluster does not know the kind.
+	Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error)
+	// List finds all objects of a kind in a namespace, in any order.
+	List(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error)
+}
+
+// Kinds are those that this package asks for.
+func Kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		instancetypeKind(instancetypes.KindInstancetype),
+		instancetypeKind(instancetypes.KindClusterInstancetype),
+		instancetypeKind(instancetypes.KindPreference),
+		instancetypeKind(instancetypes.KindClusterPreference),
+		controllerRevision, claim, volumeSnapshot, dataVolume, dataSource, preset,
+	}
+}
+
+var (
+	controllerRevision = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: instancetypes.KindControllerRevision}
+	claim              = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+	volumeSnapshot     = schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"}
+	dataVolume         = schema.GroupVersionKind{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataVolume"}
+	dataSource         = schema.GroupVersionKind{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataSource"}
+	preset             = schema.GroupVersionKind{Group: v1.GroupVersion.Group, Version: "v1", Kind: "VirtualMachineInstancePreset"}
+)
+
+// instancetypeKind is a kind in the version that every supported KubeVirt serves.
+func instancetypeKind(kind string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: instancetypeapi.GroupName, Version: "v1beta1", Kind: kind}
+}
+
+// absent tells the errors that mean that there is no such object.
+func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+
+// Memory is a handful of objects. It is immutable, and safe for concurrent use.
+type Memory struct {
+	objects map[address]*unstructured.Unstructured
+	// lists are the objects of a kind in a namespace, sorted by name: every virtual machine asks for its presets.
+	lists map[address][]*unstructured.Unstructured
+}
+
+// address leaves out the version, as an API server serves every object in each of them.
+type address struct {
+	kind            schema.GroupKind
+	namespace, name string
+}
+
+// NewMemory takes objects, and lists of them. Those of a namespaced kind that name no namespace are in the
+// default one. Two objects of one kind, namespace and name are an error.
+func NewMemory(defaultNamespace string, objects ...*unstructured.Unstructured) (*Memory, error) {
+	m := &Memory{objects: map[address]*unstructured.Unstructured{}, lists: map[address][]*unstructured.Unstructured{}}
+	for _, obj := range objects {
+		if err := m.add(defaultNamespace, obj); err != nil {
+			return nil, err
+		}
+	}
+	for _, list := range m.lists {
+		slices.SortFunc(list, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	}
+	return m, nil
+}
+
+func (m *Memory) add(defaultNamespace string, obj *unstructured.Unstructured) error {
+	if obj == nil {
+		return nil
+	}
+	if obj.IsList() {
+		return obj.EachListItem(func(item runtime.Object) error {
+			return m.add(defaultNamespace, item.(*unstructured.Unstructured))
+		})
+	}
+	if obj.GetKind() == "" || obj.GetName() == "" {
+		return fmt.Errorf("an object needs apiVersion, kind and metadata.name; this one is kind %q, name %q", obj.GetKind(), obj.GetName())
+	}
+	kind := obj.GroupVersionKind().GroupKind()
+	at := address{kind: kind, namespace: obj.GetNamespace(), name: obj.GetName()}
+	switch {
+	case clusterWide(kind):
+		at.namespace = ""
+	case at.namespace == "":
+		at.namespace = defaultNamespace
+	}
+	if _, taken := m.objects[at]; taken {
+		return fmt.Errorf("%s %s is given twice", kind.Kind, strings.TrimPrefix(at.namespace+"/"+at.name, "/"))
+	}
+	m.objects[at] = obj
+	list := address{kind: at.kind, namespace: at.namespace}
+	m.lists[list] = append(m.lists[list], obj)
+	return nil
+}
+
+// clusterWide tells the cluster-wide ones among Kinds.
+func clusterWide(kind schema.GroupKind) bool {
+	return kind.Group == instancetypeapi.GroupName &&
+		(kind.Kind == instancetypes.KindClusterInstancetype || kind.Kind == instancetypes.KindClusterPreference)
+}
+
+// Get implements Objects.
+func (m *Memory) Get(_ context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	obj, ok := m.objects[address{kind: kind.GroupKind(), namespace: namespace, name: name}]
+	if !ok {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, name)
+	}
+	return obj, nil
+}
+
+// List implements Objects; the objects are sorted by their names.
+func (m *Memory) List(_ context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
+	return slices.Clone(m.lists[address{kind: kind.GroupKind(), namespace: namespace}]), nil
+}

@@ -1,0 +1,121 @@
+package references
+
+import (
+	"context"
+	"fmt"
+
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/instancetypes"
+)
+
+// References finds the instancetype and the preference of a VM, inferring them from volumes where it says so.
+// Of a VM with conflicts, no more was looked up. The warnings name what is missing or cannot be read: KubeVirt
+// accepts such a VM, and so must we, as the object may be created later. The error means that the cluster could
+// not be asked.
+func References(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (effective.References, []string, error) {
+	r := &references{inferred: map[string]bool{}, References: effective.References{
+		InstancetypeMatcher: vm.Spec.Instancetype.DeepCopy(),
+		PreferenceMatcher:   vm.Spec.Preference.DeepCopy(),
+		Conflicts:           instancetypes.CheckMatchers(vm),
+	}}
+	err := r.find(ctx, objects, vm)
+	return r.References, r.warnings, err
+}
+
+// references are those that are being looked for.
+type references struct {
+	effective.References
+	warnings []string
+	// inferred are the fields, spec.instancetype or spec.preference, whose object was inferred from a volume. Its name
+	// is the label of an object that the requester may not be allowed to read, so no text contains it.
+	inferred map[string]bool
+}
+
+func (r *references) find(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
+	if len(r.Conflicts) > 0 {
+		return nil
+	}
+	if err := r.infer(ctx, objects, vm); err != nil || len(r.Conflicts) > 0 {
+		return err
+	}
+	named := *vm // only the matchers differ
+	named.Spec.Instancetype, named.Spec.Preference = r.InstancetypeMatcher, r.PreferenceMatcher
+	if err := r.instancetype(ctx, objects, &named); err != nil {
+		return err
+	}
+	return r.preference(ctx, objects, &named)
+}
+
+func (r *references) warn(format string, args ...any) {
+	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
+}
+
+// unreadable warns of an object that cannot be decoded.
+func (r *references) unreadable(path string, err error) {
+	if r.inferred[path] {
+		r.warn("%s: the inferred object cannot be read; the VM is judged without it", path)
+		return
+	}
+	r.warn("%s: %v; the VM is judged without it", path, err)
+}
+
+func (r *references) instancetype(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
+	ref, unknown := instancetypes.InstancetypeReference(vm)
+	warned, conflicts := len(r.warnings), len(r.Conflicts)
+	obj, err := r.resolve(ctx, objects, vm.Namespace, "spec.instancetype", ref, unknown)
+	if obj == nil || err != nil {
+		r.unresolved("spec.instancetype", ref, len(r.Conflicts) > conflicts || unknown != nil, len(r.warnings) > warned)
+		return err
+	}
+	in, err := instancetypes.InstancetypeFrom(obj)
+	if err != nil {
+		r.unreadable("spec.instancetype", err)
+		r.resolved("spec.instancetype", ref, effective.Unknown)
+		return nil
+	}
+	r.resolved("spec.instancetype", ref, effective.Found)
+	in.Inferred = r.inferred["spec.instancetype"]
+	r.Instancetype = in
+	return nil
+}
+
+func (r *references) preference(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
+	ref, unknown := instancetypes.PreferenceReference(vm)
+	warned, conflicts := len(r.warnings), len(r.Conflicts)
+	obj, err := r.resolve(ctx, objects, vm.Namespace, "spec.preference", ref, unknown)
+	if obj == nil || err != nil {
+		r.unresolved("spec.preference", ref, len(r.Conflicts) > conflicts || unknown != nil, len(r.warnings) > warned)
+		return err
+	}
+	pref, err := instancetypes.PreferenceFrom(obj)
+	if err != nil {
+		r.unreadable("spec.preference", err)
+		r.resolved("spec.preference", ref, effective.Unknown)
+		return nil
+	}
+	r.resolved("spec.preference", ref, effective.Found)
+	pref.Inferred = r.inferred["spec.preference"]
+	r.Preference = pref
+	return nil
+}
+
+// resolved notes what became of a reference.
+func (r *references) resolved(path string, ref *instancetypes.Reference, state effective.ReferenceState) {
+	noted := effective.Reference{Field: path, State: state}
+	if ref != nil && !r.inferred[path] {
+		noted.Kind, noted.Name = ref.Kind, ref.Name
+	}
+	r.Resolved = append(r.Resolved, noted)
+}
+
+// unresolved notes a reference without an object, if there is one.
+func (r *references) unresolved(path string, ref *instancetypes.Reference, unknown, missing bool) {
+	switch {
+	case unknown, missing && ref != nil && ref.Kind == "":
+		r.resolved(path, ref, effective.Unknown)
+	case missing:
+		r.resolved(path, ref, effective.Missing)
+	}
+}
