@@ -1,62 +1,22 @@
+// Command kubectl-virtward is the command line of Virtward, also as `kubectl virtward`. See package cli.
 package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"os/signal"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/virtward/virtward/cli"
 )
 
-// The codes that the program exits with.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
-)
+// version is set by the linker.
+var version = "development"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second interrupt ends the program whatever it does
-	os.Exit(run(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
+	context.AfterFunc(ctx, stop) // a second interrupt ends the program
+	os.Exit(cli.Run(ctx, version, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 }
-
-// run executes a command line, of which the first word is the program's name, and returns the exit code.
-func run(ctx context.Context, args []string, streams genericiooptions.IOStreams) (code int) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			report(streams.ErrOut, fmt.Errorf("this is a defect of the program, please report it with the input: %v", cause))
-			code = exitFailed
-		}
-	}()
-	root := newRoot(args[0], streams)
-	root.SetArgs(args[1:])
-	err := root.ExecuteContext(ctx)
-	if err == nil {
-		return exitOK
-	}
-	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
-	}
-	report(streams.ErrOut, err)
-	if errors.As(err, &usageError{}) {
-		return exitUsage
-	}
-	return exitFailed
-}
-
-// report writes an error as one line.
-func report(w io.Writer, err error) {
-	fmt.Fprintln(w, "error: "+oneLine(err.Error()))
-}
-
-// usageError is a command line that makes no sense.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }

@@ -7,6 +7,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/virtward/virtward/controllers/certificates"
@@ -32,14 +34,29 @@ func (o *certificateOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.settle, "rotation-settle", 2*time.Minute, "how long a rotation waits between its steps, for replicas to know the Secret and for API servers to know the webhook configurations")
 }
 
-// addTo makes the leader keep the certificates.
-func (o *certificateOptions) addTo(mgr manager.Manager, client kubernetes.Interface, namespace string, log logr.Logger) error {
+// reconciler says what the certificates are kept for.
+func (o *certificateOptions) reconciler(namespace string) *certificates.Options {
+	return &certificates.Options{
+		Namespace: namespace, Secret: o.secret, Service: o.service,
+		Mutating: o.mutating, Validating: o.validating, MutatePath: webhooks.MutatePath, ValidatePath: webhooks.ValidatePath,
+		Settle: o.settle, Interval: certificateInterval, Clock: clock.RealClock{},
+	}
+}
+
+// cached limits what the manager's cache holds for the certificates.
+func (o *certificateOptions) cached(namespace string) map[client.Object]cache.ByObject {
 	if o.secret == "" {
 		return nil
 	}
-	return mgr.Add(manager.RunnableFunc(certificates.New(certificates.Options{
-		Client: client, Namespace: namespace, Secret: o.secret, Service: o.service,
-		Mutating: o.mutating, Validating: o.validating, MutatePath: webhooks.MutatePath, ValidatePath: webhooks.ValidatePath,
-		Settle: o.settle, Interval: certificateInterval, Clock: clock.RealClock{}, Log: log,
-	}).Run))
+	return o.reconciler(namespace).Cached()
+}
+
+// addTo makes the leader keep the certificates.
+func (o *certificateOptions) addTo(mgr manager.Manager, typed kubernetes.Interface, namespace string, log logr.Logger) error {
+	if o.secret == "" {
+		return nil
+	}
+	options := o.reconciler(namespace)
+	options.Client, options.Log = typed, log
+	return certificates.New(*options).SetupWithManager(mgr)
 }

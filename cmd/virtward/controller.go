@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -24,21 +25,22 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypeapi "kubevirt.io/api/instancetype"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers/audit"
-	"github.com/virtward/virtward/controllers/changes"
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
+	"github.com/virtward/virtward/controllers/metadatawatch"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/policystatus"
 	"github.com/virtward/virtward/controllers/reports"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/inforce"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -71,7 +73,7 @@ type controllerOptions struct {
 	pace         audit.Pace
 	reports      bool
 	certificates certificateOptions
-	limit        ledger.Limits
+	limit        auditresults.Limits
 	leaseFor     time.Duration
 }
 
@@ -80,8 +82,8 @@ func controllerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Audit what exists, keep the statuses of policies and the certificates of the webhooks",
-		Long: `Judges every virtual machine, instance and pool that exists by the policies in force, and writes what it
-finds as reports, metrics and events, and into the statuses of the policies. With --cert-secret it also keeps the
+		Long: `Judges every virtual machine, instance, replica set, pool, namespaced instancetype and namespaced preference
+that exists by the policies in force, and writes what it finds as reports, metrics and events, and into the statuses of the policies. With --cert-secret it also keeps the
 certificates of the webhooks. It reads the cluster with the kubeconfig
 in $KUBECONFIG, or as the service account of its pod. Of several replicas, one works.`,
 		Args: cobra.NoArgs,
@@ -163,6 +165,7 @@ func (o *controllerOptions) manager(config *rest.Config) (manager.Manager, error
 	renew, retry := o.leaseFor*2/3, o.leaseFor*2/15
 	return ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
+		Cache:                         cacheOptions(o.certificates.cached(o.namespace)),
 		HealthProbeBindAddress:        "0", // the ports are served by servers of our own, whose connections are bounded
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		LeaderElection:                true,
@@ -175,12 +178,18 @@ func (o *controllerOptions) manager(config *rest.Config) (manager.Manager, error
 	})
 }
 
+// cacheOptions are those of a manager whose cache holds these objects and no others: reading an object of another kind
+// through it fails, instead of caching all of that kind.
+func cacheOptions(objects map[client.Object]cache.ByObject) cache.Options {
+	return cache.Options{ByObject: objects, ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields()}
+}
+
 func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
 		return err
 	}
-	policies := inforce.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
+	policies := configcache.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
 	if len(policies.ParamsNamespaces) == 0 {
 		policies.ParamsNamespaces = []string{o.namespace}
 	}
@@ -198,7 +207,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 		return err
 	}
 	statuses := policystatus.New(policystatus.Options{
-		Client: world.client, Policies: world.policies.Compiled, Clock: clock.RealClock{}, Log: log.WithName("status"),
+		Client: world.client, Policies: world.policies.Compiled, Clock: clock.RealClock{},
 		Tell: func(policy *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
 			events.recorder.Event(&corev1.ObjectReference{
 				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy", Name: policy.Name, UID: policy.UID,
@@ -225,10 +234,11 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err := o.addWatches(mgr, config, reader, auditor); err != nil {
 		return err
 	}
-	for _, run := range []func(context.Context) error{statuses.Run, auditor.Run} {
-		if err := mgr.Add(manager.RunnableFunc(whenReady(world.ready(), run))); err != nil {
-			return err
-		}
+	if err := statuses.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := auditor.SetupWithManager(mgr); err != nil {
+		return err
 	}
 	// Without certificates the webhooks do not serve, so this waits for nothing else.
 	if err := o.certificates.addTo(mgr, typed, o.namespace, log.WithName("certificates")); err != nil {
@@ -242,23 +252,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }
 
-// whenReady runs something once all conditions hold.
-func whenReady(conditions map[string]func() error, run func(context.Context) error) func(context.Context) error {
-	return func(ctx context.Context) error {
-		for _, ready := range conditions {
-			for ready() != nil {
-				select {
-				case <-ctx.Done():
-					return nil
-				case <-time.After(100 * time.Millisecond):
-				}
-			}
-		}
-		return run(ctx)
-	}
-}
-
-func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, world *world, events *events, pipeline *effective.Pipeline, statuses *policystatus.Controller, log logr.Logger) (*audit.Auditor, error) {
+func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, world *world, events *events, pipeline *effective.Pipeline, statuses *policystatus.Reconciler, log logr.Logger) (*audit.Auditor, error) {
 	measured, err := audit.NewMetrics(metrics.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -271,12 +265,10 @@ func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, re
 	limits.Total = mostHeld
 	options := audit.Options{
 		Judge: &audit.Judge{
-			Pipeline: pipeline, Facts: world.facts.Facts, Objects: world.objects, Policies: world.policies.Current,
-			Settings: world.settings.Current, Site: world.defaults.Current, Namespace: world.namespaces.Namespace,
-			Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
+			Evaluator: world.evaluator(pipeline), Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
 		},
 		Stored: audit.NewAPI(reader), Metrics: measured, Pace: o.pace, Limit: limits, Clock: clock.RealClock{}, Log: log,
-		Audited: statuses.Audited,
+		Ready: allReady(world.ready()), Audited: statuses.Audited,
 		Tell: func(f audit.Fresh) {
 			events.recorder.Event(&corev1.ObjectReference{
 				APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Subject.Name, UID: f.UID,
@@ -304,19 +296,23 @@ func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config,
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	var watches []changes.Watch
-	for _, kind := range audit.Kinds() {
-		watches = append(watches, changes.Watch{Resource: kind.GroupVersionResource, Changed: func(name types.NamespacedName) {
-			auditor.Changed(ledger.Key{Namespace: name.Namespace, Kind: kind.Kind, Name: name.Name})
-		}})
-	}
 	instancetypes := schema.GroupVersion{Group: instancetypeapi.GroupName, Version: "v1beta1"}
-	for _, what := range []schema.GroupVersionResource{
+	everything := []schema.GroupVersionResource{ // a change of these may concern every object
 		instancetypes.WithResource(instancetypeapi.PluralResourceName), instancetypes.WithResource(instancetypeapi.ClusterPluralResourceName),
 		instancetypes.WithResource(instancetypeapi.PluralPreferenceResourceName), instancetypes.WithResource(instancetypeapi.ClusterPluralPreferenceResourceName),
 		corev1.SchemeGroupVersion.WithResource("namespaces"),
-	} {
-		watches = append(watches, changes.Watch{Resource: what, Changed: func(types.NamespacedName) { auditor.Ask("the " + what.Resource + " changed") }})
+	}
+	var watches []metadatawatch.Watch
+	for _, what := range everything {
+		watches = append(watches, metadatawatch.Watch{Resource: what, Changed: func(types.NamespacedName) { auditor.Ask("the " + what.Resource + " changed") }})
+	}
+	for _, kind := range audit.Kinds() {
+		if slices.Contains(everything, kind.GroupVersionResource) {
+			continue
+		}
+		watches = append(watches, metadatawatch.Watch{Resource: kind.GroupVersionResource, Changed: func(name types.NamespacedName) {
+			auditor.Changed(auditresults.Key{Namespace: name.Namespace, Kind: kind.Kind, Name: name.Name})
+		}})
 	}
 	for i := range watches {
 		w := &watches[i]

@@ -11,16 +11,15 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers/export"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/inforce"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -85,6 +84,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 	}
 	renew, retry := o.leaseFor*2/3, o.leaseFor*2/15
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Cache:                         cacheOptions(export.Cached()),
 		HealthProbeBindAddress:        "0", // the ports are served by servers of our own, whose connections are bounded
 		Metrics:                       metricsserver.Options{BindAddress: "0"},
 		LeaderElection:                true,
@@ -110,7 +110,7 @@ func (o *exportOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 	if err != nil {
 		return err
 	}
-	policies := inforce.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
+	policies := configcache.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
 	if len(policies.ParamsNamespaces) == 0 {
 		policies.ParamsNamespaces = []string{o.namespace}
 	}
@@ -118,25 +118,19 @@ func (o *exportOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 	if err != nil {
 		return err
 	}
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
-	}
-	exports, err := export.New(export.Options{
-		Client: typed, Dynamic: world.client, Policies: world.policies.Compiled, Facts: world.facts.Facts,
-		Namespace: o.namespace, Exempt: o.exempt, Clock: clock.RealClock{}, Log: log.WithName("export"),
+	ready := map[string]func() error{"facts": world.facts.Ready, "policies": world.policies.Ready}
+	exports := export.New(export.Options{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: world.client,
+		Policies: world.policies.Compiled, Facts: world.facts.Facts, Ready: allReady(ready),
+		Namespace: o.namespace, Exempt: o.exempt, Clock: clock.RealClock{},
 	})
-	if err != nil {
-		return err
-	}
 	world.changed = func(string) { exports.Changed() }
 	for _, run := range []func(context.Context) error{world.facts.Run, world.policies.Run} {
 		if err := mgr.Add(everywhere(run)); err != nil {
 			return err
 		}
 	}
-	ready := map[string]func() error{"facts": world.facts.Ready, "policies": world.policies.Ready}
-	if err := mgr.Add(manager.RunnableFunc(whenReady(ready, exports.Run))); err != nil {
+	if err := exports.SetupWithManager(mgr); err != nil {
 		return err
 	}
 	p, err := newPorts(log.WithName("ports"))

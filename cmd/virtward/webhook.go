@@ -25,9 +25,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/inforce"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/webhooks"
 )
@@ -203,7 +203,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		return nil, err
 	}
 	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
-	policies := inforce.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
+	policies := configcache.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
 	if len(policies.ParamsNamespaces) == 0 {
 		policies.ParamsNamespaces = []string{o.namespace}
 	}
@@ -218,38 +218,25 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	pipeline, room := effective.NewPipeline(registry), webhooks.NewRoom()
+	evaluates, room := world.evaluator(effective.NewPipeline(registry)), webhooks.NewRoom()
 	mutator := webhooks.NewMutator(webhooks.Mutator{
-		Pipeline: pipeline,
-		Facts:    world.facts.Facts,
-		Objects:  world.objects,
-		Reading:  world.objects.Begin,
-		Site:     world.defaults.Current,
-
-		NamespaceLabels: world.namespaces.NamespaceLabels,
-
-		Metrics: measured,
-		Log:     log.WithName("mutate"),
-		Clock:   clock.RealClock{},
-		Room:    room,
+		Evaluator: evaluates,
+		Reading:   world.objects.Begin,
+		Metrics:   measured,
+		Log:       log.WithName("mutate"),
+		Clock:     clock.RealClock{},
+		Room:      room,
 	})
 	validator := webhooks.NewValidator(webhooks.Validator{
-		Pipeline:        pipeline,
-		Rules:           registry.Rules(),
-		Facts:           world.facts.Facts,
-		Objects:         world.objects,
-		Reading:         world.objects.Begin,
-		Settings:        world.settings.Current,
-		Site:            world.defaults.Current,
-		NamespaceLabels: world.namespaces.NamespaceLabels,
-		Policies:        world.policies.Current,
-		Namespace:       world.namespaces.Namespace,
-		Authorizer:      world.rights,
-		CompilePolicy:   world.policies.Compile,
-		Metrics:         measured,
-		Log:             log.WithName("validate"),
-		Clock:           clock.RealClock{},
-		Room:            room,
+		Evaluator:     evaluates,
+		Rules:         registry.Rules(),
+		Reading:       world.objects.Begin,
+		Authorizer:    world.rights,
+		CompilePolicy: world.policies.Compile,
+		Metrics:       measured,
+		Log:           log.WithName("validate"),
+		Clock:         clock.RealClock{},
+		Room:          room,
 	})
 	maps.Copy(p.ready, world.ready())
 	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil

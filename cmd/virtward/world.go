@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/virtward/virtward/cel"
-	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 	"github.com/virtward/virtward/webhooks"
@@ -24,16 +26,16 @@ type world struct {
 	client     dynamic.Interface
 	facts      *platform.Watcher
 	objects    *platform.Objects
-	settings   *inforce.Settings
-	defaults   *inforce.Defaults
-	policies   *inforce.Policies
+	settings   *configcache.Settings
+	defaults   *configcache.Defaults
+	policies   *configcache.Policies
 	rights     *webhooks.Rights
-	namespaces *inforce.Namespaces
+	namespaces *configcache.Namespaces
 	// changed is told what of it changed; set it before anything runs.
 	changed func(what string)
 }
 
-func newWorld(config *rest.Config, assumed platform.Settings, rules validators.Table, policies inforce.PoliciesOptions, log logr.Logger) (*world, error) {
+func newWorld(config *rest.Config, assumed platform.Settings, rules validators.Table, policies configcache.PoliciesOptions, log logr.Logger) (*world, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -56,25 +58,33 @@ func newWorld(config *rest.Config, assumed platform.Settings, rules validators.T
 	if w.objects, err = platform.NewWatchedObjects(config); err != nil {
 		return nil, err
 	}
-	if w.settings, err = inforce.NewSettings(client, rules, w.tells("settings", logChange(log.WithName("settings"), "RuleSettings", "settings", "rules"))); err != nil {
+	if w.settings, err = configcache.NewSettings(client, rules, w.tells("settings", logChange(log.WithName("settings"), "RuleSettings", "settings", "rules"))); err != nil {
 		return nil, err
 	}
-	if w.defaults, err = inforce.NewDefaults(client, w.tells("defaults", logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site"))); err != nil {
+	if w.defaults, err = configcache.NewDefaults(client, w.tells("defaults", logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site"))); err != nil {
 		return nil, err
 	}
 	if policies.Environment, err = cel.NewEnvironment(); err != nil {
 		return nil, err
 	}
-	if w.policies, err = inforce.NewPolicies(client, policies, w.tells("policies", logPolicies(log.WithName("policies")))); err != nil {
+	if w.policies, err = configcache.NewPolicies(client, policies, w.tells("policies", logPolicies(log.WithName("policies")))); err != nil {
 		return nil, err
 	}
-	w.namespaces, err = inforce.NewNamespaces(labels)
+	w.namespaces, err = configcache.NewNamespaces(labels)
 	return w, err
 }
 
+// evaluator evaluates objects by what is active in the cluster.
+func (w *world) evaluator(pipeline *effective.Pipeline) *evaluator.Evaluator {
+	return evaluator.New(pipeline, w.objects, &evaluator.Live{
+		GetFacts: w.facts.Facts, GetSettings: w.settings.Current, GetSite: w.defaults.Current, GetPolicies: w.policies.Current,
+		GetNamespaceLabels: w.namespaces.NamespaceLabels, GetNamespace: w.namespaces.Namespace,
+	})
+}
+
 // tells makes a listener that also says what changed.
-func (w *world) tells(what string, log func(inforce.Change)) func(inforce.Change) {
-	return func(change inforce.Change) {
+func (w *world) tells(what string, log func(configcache.Change)) func(configcache.Change) {
+	return func(change configcache.Change) {
 		log(change)
 		w.changed(what)
 	}
@@ -111,6 +121,18 @@ func (w *world) ready() map[string]func() error {
 	}
 }
 
+// allReady makes one condition of several.
+func allReady(conditions map[string]func() error) func() error {
+	return func() error {
+		for _, ready := range conditions {
+			if err := ready(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
 // logFacts tells the admin what the webhooks believe of the cluster, whenever that changes.
 func logFacts(log logr.Logger) func(*platform.Facts, error) {
 	return func(facts *platform.Facts, err error) {
@@ -125,8 +147,8 @@ func logFacts(log logr.Logger) func(*platform.Facts, error) {
 }
 
 // logChange tells the admin what the objects of a kind set now, whenever that changes: the noun of the whole.
-func logChange(log logr.Logger, kind, noun, whole string) func(inforce.Change) {
-	return func(change inforce.Change) {
+func logChange(log logr.Logger, kind, noun, whole string) func(configcache.Change) {
+	return func(change configcache.Change) {
 		if change.Err != nil {
 			log.Error(change.Err, "some "+kind+" cannot be used; the "+noun+" before stay in force")
 			return
@@ -136,9 +158,9 @@ func logChange(log logr.Logger, kind, noun, whole string) func(inforce.Change) {
 }
 
 // logPolicies tells the admin how many policies are in force now, and which of them cannot be decided.
-func logPolicies(log logr.Logger) func(inforce.Change) {
+func logPolicies(log logr.Logger) func(configcache.Change) {
 	const most = 20 // there may be a thousand
-	return func(change inforce.Change) {
+	return func(change configcache.Change) {
 		if change.Err != nil {
 			log.Error(change.Err, "the policies cannot be read; those before stay in force", "policies", len(change.Objects))
 			return

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
-	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/webhooks"
 	"github.com/virtward/virtward/webhooks/serving"
@@ -41,7 +41,7 @@ func TestTheWorstCaseFits(t *testing.T) {
 	for name, bytes := range map[string]int64{
 		"at rest": atRest, "policies": policies, "bodies": webhooks.MaxBodies, "decoded objects": webhooks.MaxDecoded,
 		"evaluations": webhooks.EvaluationMemory, "objects that are read": platform.MaxReads, "objects that are remembered": platform.MaxRemembered,
-		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": inforce.MaxNamespaces, "ConfigMaps of parameters": inforce.MaxParameters, "connections": serving.WorstCase(),
+		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces, "ConfigMaps of parameters": configcache.MaxParameters, "connections": serving.WorstCase(),
 	} {
 		t.Logf("%-45s %4d MiB", name, bytes>>20)
 		total += bytes

@@ -1,0 +1,364 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestAuditGolden(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+	}{
+		{name: "audit-now"},
+		{name: "audit-with", args: []string{"--with", "testdata/caps.yaml", "--without", "owners", "--max", "1"}, code: exitFailed},
+		{name: "audit-mshv", args: []string{"--hypervisor", "mshv"}, code: exitFailed},
+		{name: "audit-arm64", args: []string{"--arch", "arm64", "--all"}, code: exitFailed},
+		{name: "audit-nothing", args: []string{"--arch", "amd64"}},
+		{name: "audit-broken", args: []string{"--with", "testdata/policies.yaml"}, code: exitFailed},
+	} {
+		for _, output := range auditOutputs() {
+			t.Run(c.name+"/"+output, func(t *testing.T) {
+				got := call(t, "", append([]string{"audit", "-f", "testdata/shop.yaml", "-o", output}, c.args...)...)
+				if got.code != c.code {
+					t.Errorf("code %d, want %d: %s", got.code, c.code, got.errOut)
+				}
+				golden(t, c.name+"."+output, got.out)
+				complaints := c.name + ".stderr"
+				if output != outputTable && output != outputMarkdown {
+					complaints = c.name + ".json.stderr"
+				}
+				golden(t, complaints, got.errOut)
+			})
+		}
+	}
+}
+
+// audited is what -o json says, as far as it is looked at here.
+type audited struct {
+	Judged, NewlyRefused, NotJudged int
+	Rules                           []struct {
+		Rule, Severity   string
+		New, Gone, Stays int
+	}
+	Violations      []struct{ Change, Source, Rule, Message string }
+	Warnings, Notes []string
+}
+
+func (a *audited) row(rule, severity string) string {
+	for _, r := range a.Rules {
+		if r.Rule == rule && r.Severity == severity {
+			return fmt.Sprintf("%d new, %d gone, %d stay", r.New, r.Gone, r.Stays)
+		}
+	}
+	return ""
+}
+
+func auditJSON(t *testing.T, stdin string, args ...string) (audited, result) {
+	t.Helper()
+	got := call(t, stdin, append([]string{"audit", "-o", "json"}, args...)...)
+	var a audited
+	if got.out != "" {
+		read(t, json.Unmarshal, got.out, &a)
+	}
+	return a, got
+}
+
+// TestWhatIf assumes one kind of object at a time.
+func TestWhatIf(t *testing.T) {
+	const instancetype = "---\napiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineClusterInstancetype\nmetadata: {name: u1.medium}\nspec: {cpu: {guest: 2}, memory: {guest: 2Gi}}\n"
+	const namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n"
+	const mshv = "---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\nmetadata: {name: k, namespace: kv}\nspec: {configuration: {developerConfiguration: {featureGates: [ConfigurableHypervisor]}, hypervisor: [{name: mshv, hypervisorDevice: mshv, virtType: hyperv}]}}\n"
+	for _, c := range []struct {
+		name, with           string
+		rule, severity, want string
+		code                 int
+	}{
+		{"a new policy", tooMuch("Deny", ""), "policy/cap", "Deny", "4 new, 0 gone, 0 stay", exitFailed},
+		{"a new policy that audits", tooMuch("Audit", ""), "policy/cap", "Audit", "4 new, 0 gone, 0 stay", exitOK},
+		{"another form of a policy", strings.Replace(tooMuch("Warn", ""), "name: cap", "name: memory-cap", 1), "policy/memory-cap", "Warn", "2 new, 0 gone, 2 stay", exitOK},
+		{"an instancetype", instancetype, "policy/memory-cap", "Warn", "0 new, 1 gone, 1 stay", exitOK},
+		{"a namespace", tooMuch("Deny", ofTeamA) + namespace, "policy/cap", "Deny", "3 new, 0 gone, 0 stay", exitFailed},
+		{"severities", ruleSettings("s", "Off", "") + strings.Replace(ruleSettings("t", "Warn", ""), "arm64-disk-bus", "disk-has-volume", 1), "disk-has-volume", "Warn", "1 new, 0 gone, 0 stay", exitOK},
+		{"defaults of the site", policyObject("named", `enforcement: Deny, validations: [{expression: "!has(vm.spec.schedulerName)", message: m, fieldPath: spec.schedulerName}]`) + siteDefaults("s", "kubernetes.io/metadata.name: shop"), "policy/named", "Deny", "3 new, 0 gone, 0 stay", exitFailed},
+		{"parameters", tooMuch("Deny", fromAbove) + "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: caps, namespace: lab}\n", "policy/cap", "Deny", "4 new, 0 gone, 0 stay", exitFailed},
+		{"a hypervisor", mshv, "mshv-cpu-model", "Deny", "1 new, 0 gone, 0 stay", exitFailed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a, got := auditJSON(t, c.with, "-f", "testdata/shop.yaml", "--with", "-")
+			if row := a.row(c.rule, c.severity); row != c.want || got.code != c.code || a.Judged != 4 {
+				t.Errorf("code %d, want %d; %s has %q, want %q; errors %q\n%s", got.code, c.code, c.rule, row, c.want, got.errOut, got.out)
+			}
+		})
+	}
+}
+
+// TestStoredArchitecture takes what KubeVirt stored for a default as one, and what the author wrote otherwise not.
+func TestStoredArchitecture(t *testing.T) {
+	const vm = `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"a","resourceVersion":"1"},"spec":{"runStrategy":"Always","template":{"spec":{"architecture":"amd64",
+		"domain":{"machine":{"type":"q35"},"memory":{"guest":"1Gi"},"devices":{"disks":[{"name":"r","disk":{"bus":"sata"}}]}},"volumes":[{"name":"r","containerDisk":{"image":"i"}}]}}}}`
+	for _, c := range []struct{ name, vm, want string }{
+		{"stored", vm, "1 new, 0 gone, 0 stay"},
+		{"written", strings.Replace(vm, `,"resourceVersion":"1"`, "", 1), ""},
+		{"stored with another one", strings.Replace(strings.Replace(vm, "amd64", "s390x", 1), "q35", "s390-ccw-virtio", 1), ""},
+	} {
+		a, got := auditJSON(t, c.vm, "-f", "-", "--arch", "arm64")
+		if row := a.row("arm64-disk-bus", "Deny"); row != c.want {
+			t.Errorf("%s: %q, want %q; errors %q", c.name, row, c.want, got.errOut)
+		}
+		if machine := a.row("machine-type", "Deny"); machine != "" {
+			t.Errorf("%s: the machine type of the old default is judged: %s", c.name, machine)
+		}
+	}
+}
+
+func TestAuditErrors(t *testing.T) {
+	for _, c := range []struct {
+		name, stdin string
+		args        []string
+		code        int
+		want        string
+	}{
+		{"an argument", "", []string{"vm/a"}, exitUsage, `unknown argument "vm/a": files are named with -f, policies with --with: see kubectl virtward audit --help`},
+		{"an output", "", []string{"-o", "tap"}, exitUsage, `unknown output "tap": the known ones are table, markdown, json, yaml, junit, sarif`},
+		{"a namespace and all", "", []string{"-A", "-n", "shop"}, exitUsage, "name a namespace or all of them, not both: see kubectl virtward audit --help"},
+		{"less than nothing", "", []string{"--max", "-1"}, exitUsage, "--max -1: a number of findings is 0 or more"},
+		{"--from-cluster alone", "", []string{"--from-cluster"}, exitUsage, "--from-cluster is for files: without -f, the cluster is asked in any case: see kubectl virtward audit --help"},
+		{"a hypervisor", "", []string{"--hypervisor", "xen"}, exitUsage, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
+		{"an architecture", "", []string{"--arch", "riscv64"}, exitUsage, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
+		{"no virtual machine", ruleSettings("s", "Warn", ""), []string{"-f", "-"}, exitFailed, "standard input: no virtual machine to judge, nor anything that makes one or that one refers to"},
+		{"a virtual machine as a policy", plain, []string{"-f", "testdata/shop.yaml", "--with", "-"}, exitFailed, "standard input: document 1: VirtualMachine a is what is judged, and not what it is judged with: name it with -f"},
+		{"an absent policy", plain, []string{"-f", "-", "--without", "cap"}, exitFailed, "--without cap: there is no VirtualMachinePolicy of that name"},
+		{"an absent file", plain, []string{"-f", "-", "--with", "absent.yaml"}, exitFailed, "absent.yaml: no such file or directory"},
+		{"two KubeVirts", plain, []string{"-f", "-", "--with", "testdata/kubevirt-mshv.yaml,testdata/kubevirt-mshv.yaml"}, exitFailed, "testdata/kubevirt-mshv.yaml: document 1: a second KubeVirt object, after that of testdata/kubevirt-mshv.yaml: document 1: a cluster has one"},
+		{"a field of another type", strings.Replace(plain, "1Gi", "lots", 1), []string{"-f", "-"}, exitFailed, `standard input: document 1: VirtualMachine a: spec.template.spec.domain.memory.guest: "lots" is not a quantity such as 500m or 4Gi`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := call(t, c.stdin, append([]string{"audit"}, c.args...)...)
+			if diff := cmp.Diff(result{code: c.code, errOut: "error: " + c.want + "\n"}, got, cmp.AllowUnexported(result{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// stored is a VM of the cluster in a namespace.
+func stored(namespace, name, memory, more string) string {
+	return fmt.Sprintf(`{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":%q,"namespace":%q,"resourceVersion":"1"},
+		"spec":{"runStrategy":"Always",%s"template":{"spec":{"domain":{"devices":{},"memory":{"guest":%q}}}}}}`, name, namespace, more, memory)
+}
+
+func listOf(kind string, items ...string) string {
+	return `{"apiVersion":"kubevirt.io/v1","kind":"` + kind + `List","metadata":{},"items":[` + strings.Join(items, ",") + `]}`
+}
+
+const (
+	vmsPath  = "/apis/kubevirt.io/v1/virtualmachines"
+	vmisPath = "/apis/kubevirt.io/v1/virtualmachineinstances"
+	capPath  = "testdata/caps.yaml"
+)
+
+func vmsOf(namespace string) string {
+	return "/apis/kubevirt.io/v1/namespaces/" + namespace + "/virtualmachines"
+}
+
+func TestAuditOfTheCluster(t *testing.T) {
+	const instance = `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstance","metadata":{"name":"%s","namespace":"shop","labels":{"kubevirt.io/created-by":"u"}%s},"spec":{"domain":{"devices":{},"memory":{"guest":"4Gi"}}}}`
+	ofVM := fmt.Sprintf(instance, "large", `,"ownerReferences":[{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","name":"large","uid":"u","controller":true}]`)
+	ofSet := fmt.Sprintf(instance, "web-1", `,"ownerReferences":[{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineInstanceReplicaSet","name":"web","uid":"u","controller":true}]`)
+	whole := map[string]string{
+		vmsPath:       listOf(kindVM, stored("shop", "small", "1Gi", ""), stored("shop", "large", "4Gi", ""), stored("lab", "huge", "8Gi", "")),
+		vmsOf("shop"): listOf(kindVM, stored("shop", "small", "1Gi", ""), stored("shop", "large", "4Gi", "")),
+		vmsOf("lab"):  listOf(kindVM, stored("lab", "huge", "8Gi", "")),
+		vmisPath:      listOf(kindVMI, ofVM, ofSet),
+		"/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances": listOf(kindVMI, ofVM, ofSet),
+		"/apis/kubevirt.io/v1/namespaces/lab/virtualmachineinstances":  listOf(kindVMI),
+		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"NamespaceList","metadata":{},"items":[{"metadata":{"name":"lab"}},{"metadata":{"name":"shop"}}]}`,
+	}
+	for _, c := range []struct {
+		name    string
+		objects map[string]string
+		args    []string
+		judged  int
+		row     string
+		code    int
+		told    []string
+	}{
+		{name: "all namespaces", judged: 4, row: "3 new, 0 gone, 0 stay", code: exitFailed},
+		{name: "all of them by name", args: []string{"-A"}, judged: 4, row: "3 new, 0 gone, 0 stay", code: exitFailed},
+		{name: "one namespace", args: []string{"-n", "lab"}, judged: 1, row: "1 new, 0 gone, 0 stay", code: exitFailed},
+		{
+			name: "no right to list instances", objects: map[string]string{vmisPath: forbidden, "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances": forbidden, "/apis/kubevirt.io/v1/namespaces/lab/virtualmachineinstances": forbidden},
+			judged: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"virtualmachineinstances are not judged: you may not"},
+		},
+		{
+			name: "no right to list everywhere", objects: map[string]string{vmsPath: forbidden, vmsOf("lab"): forbidden},
+			judged: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"virtualmachines of 1 of 2 namespaces may not be listed and are not judged, the first one lab"},
+		},
+		{
+			name: "no right to list namespaces", objects: map[string]string{vmsPath: forbidden, "/api/v1/namespaces": forbidden},
+			judged: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"of virtualmachines, only those of the namespace shop are judged: you may not"},
+		},
+		{
+			name: "what cannot be judged", objects: map[string]string{
+				vmsOf("lab"): listOf(kindVM, stored("lab", "huge", "8Gi", ""), stored("lab", "odd", "lots", ""), stored("lab", "b", "1Gi", `"instancetype":{"name":"secret"},`)),
+				"/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes/secret": forbidden,
+			}, args: []string{"-n", "lab"},
+			judged: 1, row: "1 new, 0 gone, 0 stay", code: exitFailed,
+			told: []string{`VirtualMachine lab/odd: not judged: spec.template.spec.domain.memory.guest: "lots" is not a quantity such as 500m or 4Gi`, "VirtualMachine lab/b: not judged: "},
+		},
+		{
+			name: "what is missing is told once", objects: map[string]string{vmsOf("lab"): listOf(kindVM, stored("lab", "a", "1Gi", `"preference":{"name":"p"},`), stored("lab", "b", "1Gi", `"preference":{"name":"p"},`))}, args: []string{"-n", "lab"},
+			judged: 2, row: "", told: []string{"VirtualMachine lab/a: spec.preference: there is no VirtualMachineClusterPreference p", "(and 1 more virtual machines)"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := clusterObjects()
+			maps.Copy(objects, whole)
+			maps.Copy(objects, c.objects)
+			a, got := auditJSON(t, "", append([]string{"--kubeconfig", api(t, objects), "--with", capPath}, c.args...)...)
+			if row := a.row("policy/memory-cap", "Deny"); row != c.row || a.Judged != c.judged || got.code != c.code {
+				t.Errorf("code %d, %d judged, %q, want %q; errors %s\n%s", got.code, a.Judged, row, c.row, got.errOut, got.out)
+			}
+			warnings := strings.Join(a.Warnings, "\n")
+			for _, told := range c.told {
+				if !strings.Contains(warnings, told) || !strings.Contains(got.errOut, told) {
+					t.Errorf("want %q in the warnings\n%s", told, warnings)
+				}
+			}
+			if len(c.told) == 0 && warnings != "" {
+				t.Errorf("there are warnings: %s", warnings)
+			}
+		})
+	}
+}
+
+// TestAuditWithoutRights has nothing to say, and says so.
+func TestAuditWithoutRights(t *testing.T) {
+	for name, c := range map[string]struct {
+		objects map[string]string
+		want    string
+	}{
+		"no rights":   {map[string]string{vmsPath: forbidden, vmisPath: forbidden, vmsOf("shop"): forbidden, "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances": forbidden, "/api/v1/namespaces": forbidden}, "error: virtualmachines are not judged: you may not\n"},
+		"no KubeVirt": {nil, "error: listing virtualmachines: the cluster has no KubeVirt: it is not there\n"},
+		"nothing that can be judged": {
+			map[string]string{vmsPath: listOf(kindVM, stored("lab", "odd", "lots", "")), vmisPath: listOf(kindVMI)},
+			"error: none of 1 virtual machines could be judged: VirtualMachine lab/odd: not judged: spec.template.spec.domain.memory.guest: \"lots\" is not a quantity such as 500m or 4Gi\n",
+		},
+	} {
+		got := call(t, "", "audit", "--kubeconfig", api(t, c.objects))
+		if got.code != exitFailed || got.errOut != c.want || got.out != "" {
+			t.Errorf("%s: code %d, output %q, errors %q, want %q", name, got.code, got.out, got.errOut, c.want)
+		}
+	}
+}
+
+// pages serves many VMs as an API server does, in pages of the size that is asked for. Once, in the middle, it has
+// forgotten where the list began.
+func pages(t *testing.T, count int) (kubeconfig string, lists, gets *int) {
+	t.Helper()
+	lists, gets = new(int), new(int)
+	forgotten := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == vmsPath:
+			*lists++
+			first, _ := strconv.Atoi(r.URL.Query().Get("continue"))
+			limit, err := strconv.Atoi(r.URL.Query().Get("limit"))
+			if err != nil || limit > pageSize {
+				t.Errorf("a list without a limit: %s", r.URL.RawQuery)
+				return
+			}
+			if first > count/2 && !forgotten {
+				forgotten = true
+				w.WriteHeader(http.StatusGone)
+				fmt.Fprintf(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"Expired","code":410,"metadata":{"continue":"%d"},"message":"too old"}`, first+1)
+				return
+			}
+			var items []string
+			for i := first; i < min(first+limit, count); i++ {
+				items = append(items, stored("shop", fmt.Sprintf("vm-%05d", i), "4Gi", `"preference":{"name":"p"},`))
+			}
+			next := ""
+			if first+limit < count {
+				next = fmt.Sprintf(`"continue":"%d","remainingItemCount":%d`, first+limit, count-first-limit)
+			}
+			fmt.Fprintf(w, `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachineList","metadata":{%s},"items":[%s]}`, next, strings.Join(items, ","))
+		case r.URL.Path == vmisPath:
+			fmt.Fprint(w, listOf(kindVMI))
+		default:
+			if strings.Contains(r.URL.Path, "preferences/p") {
+				*gets++
+			}
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"apiVersion":"v1","kind":"Status","status":"Failure","reason":"NotFound","code":404,"message":"it is not there"}`)
+		}
+	}))
+	t.Cleanup(server.Close)
+	kubeconfig = filepath.Join(t.TempDir(), "config")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\ncontexts: [{name: c, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {}}]\n"
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return kubeconfig, lists, gets
+}
+
+// TestAuditPages reads a large cluster in pages, asks once for what all virtual machines refer to, tells how far it
+// is, and goes on where the list has expired.
+func TestAuditPages(t *testing.T) {
+	kubeconfig, lists, gets := pages(t, 2301)
+	a, got := auditJSON(t, "", "--kubeconfig", kubeconfig, "--with", capPath)
+	if row := a.row("policy/memory-cap", "Deny"); a.Judged != 2300 || row != "2300 new, 0 gone, 0 stay" || len(a.Violations) != defaultTold {
+		t.Errorf("%d judged, %s, %d told: %s", a.Judged, row, len(a.Violations), got.errOut)
+	}
+	if *lists != 11 || *gets != 1 {
+		t.Errorf("%d lists and %d reads of the preference", *lists, *gets)
+	}
+	if !strings.Contains(got.errOut, "1000 read, 1301 left of these\n") || !strings.Contains(got.errOut, "2000 read, 300 left of these\n") {
+		t.Errorf("the progress is not told: %s", got.errOut)
+	}
+	if want := "vm-00000"; !strings.Contains(got.errOut, "2300 of 2300 virtual machines would be refused for something new, the first one VirtualMachine shop/"+want) {
+		t.Errorf("errors %q", got.errOut)
+	}
+}
+
+// A pool is judged as the virtual machine that it makes, at the fields of the pool, in a file and in a cluster.
+func TestAuditOfPools(t *testing.T) {
+	const pool = `{"apiVersion":"pool.kubevirt.io/v1beta1","kind":"VirtualMachinePool","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":3,
+"selector":{"matchLabels":{"app":"web"}},"virtualMachineTemplate":{"metadata":{"labels":{"app":"web"}},"spec":{"runStrategy":"Always","template":{"metadata":{"labels":{"app":"web"}},
+"spec":{"domain":{"memory":{"guest":"16Gi"},"devices":{}}}}}}}}`
+	const capped = `{"apiVersion":"policy.virtward.io/v1alpha1","kind":"VirtualMachinePolicy","metadata":{"name":"cap"},"spec":{"enforcement":"Deny","match":{"kinds":["VirtualMachinePool"]},
+"validations":[{"expression":"quantity(vm.spec.domain.memory.guest).compareTo(quantity('8Gi')) <= 0","message":"too much","fieldPath":"spec.domain.memory.guest"}]}}`
+	dir := t.TempDir()
+	for name, text := range map[string]string{"pool.json": pool, "cap.json": capped, "odd.json": strings.ReplaceAll(pool, "virtualMachineTemplate", "other")} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := call(t, "", "audit", "-f", filepath.Join(dir, "pool.json"), "--with", filepath.Join(dir, "cap.json"))
+	for _, want := range []string{"VirtualMachinePool shop/web", "policy/cap", "spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest", "too much"} {
+		if got.code != 1 || !strings.Contains(got.out, want) {
+			t.Errorf("%d: nothing of %q in:\n%s%s", got.code, want, got.out, got.errOut)
+		}
+	}
+	got = call(t, "", "audit", "-f", filepath.Join(dir, "odd.json"), "--with", filepath.Join(dir, "cap.json"))
+	if want := "set-template-required"; !strings.Contains(got.out, want) {
+		t.Errorf("nothing of %q in:\n%s%s", want, got.out, got.errOut)
+	}
+	got = call(t, "", "explain", "-f", filepath.Join(dir, "pool.json"), "-f", "testdata/vm.yaml")
+	if want := "# VirtualMachinePool shop/web on kvm/amd64"; got.code != 0 || !strings.Contains(got.out, want) {
+		t.Errorf("%d: nothing of %q in:\n%s%s", got.code, want, got.out, got.errOut)
+	}
+}

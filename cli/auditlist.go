@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/lru"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/references"
+)
+
+// pageSize is how many virtual machines are read and judged before the next ones are.
+const pageSize = 250
+
+// auditedResources are the resources that are audited. Every KubeVirt has the first two.
+func auditedResources() []schema.GroupVersionResource {
+	var all []schema.GroupVersionResource
+	for _, info := range evaluator.Kinds() {
+		if info.GroupKind() != evaluator.Preset {
+			all = append(all, info.Resource)
+		}
+	}
+	return all
+}
+
+// optional reports whether a cluster with KubeVirt may lack a resource.
+func optional(resource schema.GroupVersionResource) bool {
+	return resource.Resource != "virtualmachines" && resource.Resource != "virtualmachineinstances"
+}
+
+// listing hands on all virtual machines of a cluster, page by page.
+type listing struct {
+	cluster  *offline.Cluster
+	judge    func(context.Context, []manifests.Document) error
+	progress io.Writer
+	// notes say what may not be listed.
+	notes []string
+
+	read, listed int
+}
+
+// all lists the virtual machines of a namespace, or of all of them. Whoever may not list them all at once is shown
+// those of the namespaces where it may be done. Nothing at all is an error.
+func (l *listing) all(ctx context.Context, namespace string) error {
+	for _, resource := range auditedResources() {
+		err := l.pages(ctx, resource, namespace)
+		if apierrors.IsForbidden(err) && namespace == "" {
+			err = l.each(ctx, resource, err)
+		}
+		switch {
+		case apierrors.IsForbidden(err):
+			l.notes = append(l.notes, fmt.Sprintf("%s are not judged: %v", resource.Resource, err))
+		case optional(resource) && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)): // not every KubeVirt has it
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			return fmt.Errorf("listing %s: the cluster has no KubeVirt: %w", resource.Resource, err)
+		case err != nil:
+			return fmt.Errorf("listing %s: %w", resource.Resource, err)
+		default:
+			l.listed++
+		}
+	}
+	if l.listed == 0 {
+		return errors.New(l.notes[0])
+	}
+	return nil
+}
+
+// each lists the virtual machines of every namespace that may be seen, or of the present one if that may not be
+// either. The error is the given one if they may be listed nowhere.
+func (l *listing) each(ctx context.Context, resource schema.GroupVersionResource, why error) error {
+	namespaces := []string{l.cluster.Namespace}
+	list, err := l.cluster.Client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).List(ctx, metav1.ListOptions{})
+	if err == nil {
+		namespaces = nil
+		for i := range list.Items {
+			namespaces = append(namespaces, list.Items[i].GetName())
+		}
+	}
+	var closed []string
+	for _, namespace := range namespaces {
+		err := l.pages(ctx, resource, namespace)
+		switch {
+		case apierrors.IsForbidden(err):
+			closed = append(closed, namespace)
+		case err != nil:
+			return err
+		}
+	}
+	switch {
+	case len(closed) == len(namespaces):
+		return why
+	case err != nil:
+		l.notes = append(l.notes, fmt.Sprintf("of %s, only those of the namespace %s are judged: %v", resource.Resource, l.cluster.Namespace, why))
+	case len(closed) > 0:
+		l.notes = append(l.notes, fmt.Sprintf("%s of %d of %d namespaces may not be listed and are not judged, the first one %s", resource.Resource, len(closed), len(namespaces), closed[0]))
+	}
+	return nil
+}
+
+// pages lists and hands on page by page. If that takes so long that the API server has forgotten where it began, it
+// goes on with what there is by then, of which the API server offers to list the rest.
+func (l *listing) pages(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := l.cluster.Client.Resource(resource).Namespace(namespace).List(ctx, options)
+		if again := resumed(err); again != "" && again != options.Continue {
+			options.Continue = again
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.judge(ctx, l.documents(list)); err != nil {
+			return err
+		}
+		l.report(list)
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// resumed is where to go on after an error; empty if that is not possible.
+func resumed(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
+}
+
+// documents are the objects of a page that are judged: an instance of a VirtualMachine is judged as that.
+func (l *listing) documents(list *unstructured.UnstructuredList) []manifests.Document {
+	all := make([]manifests.Document, 0, len(list.Items))
+	for i := range list.Items {
+		object := &list.Items[i]
+		owner := metav1.GetControllerOf(object)
+		if owner != nil && owner.Kind == kindVM && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == v1.GroupVersion.Group {
+			continue
+		}
+		all = append(all, manifests.Document{Source: offline.SourceCluster, Object: object})
+	}
+	return all
+}
+
+// report tells how far it is, where that takes a while.
+func (l *listing) report(list *unstructured.UnstructuredList) {
+	before := l.read / progressStep
+	l.read += len(list.Items)
+	if l.read/progressStep == before {
+		return
+	}
+	left := ""
+	if remaining := list.GetRemainingItemCount(); remaining != nil {
+		left = fmt.Sprintf(", %d left of these", *remaining)
+	}
+	fmt.Fprintf(l.progress, "%d read%s\n", l.read, left)
+}
+
+// maxRemembered bounds the objects that are remembered; those that many virtual machines refer to are few.
+const maxRemembered = 4096
+
+// remembered asks for an object once, for the many virtual machines that refer to the same. It is for as long as an audit
+// takes, in which nothing is expected to change.
+type remembered struct {
+	references.Objects
+
+	answers *lru.Cache
+	// asking holds back who asks for what is being asked for already.
+	asking sync.Map
+}
+
+func remember(objects references.Objects) references.Objects {
+	return &remembered{Objects: objects, answers: lru.New(maxRemembered)}
+}
+
+// question is what is asked; without a name it is about all objects of a kind.
+type question struct {
+	kind            schema.GroupVersionKind
+	namespace, name string
+}
+
+// answer is what came of it. That there is no object is an answer too.
+type answer struct {
+	objects []*unstructured.Unstructured
+	err     error
+}
+
+// Get implements references.Objects.
+func (r *remembered) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	a := r.ask(ctx, question{kind, namespace, name}, func() answer {
+		object, err := r.Objects.Get(ctx, kind, namespace, name)
+		return answer{[]*unstructured.Unstructured{object}, err}
+	})
+	return a.objects[0], a.err
+}
+
+// List implements references.Objects.
+func (r *remembered) List(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
+	a := r.ask(ctx, question{kind: kind, namespace: namespace}, func() answer {
+		objects, err := r.Objects.List(ctx, kind, namespace)
+		return answer{objects, err}
+	})
+	return slices.Clone(a.objects), a.err
+}
+
+func (r *remembered) ask(ctx context.Context, q question, answers func() answer) answer {
+	held, _ := r.asking.LoadOrStore(q, &sync.Mutex{})
+	mutex, _ := held.(*sync.Mutex)
+	mutex.Lock()
+	defer mutex.Unlock()
+	defer r.asking.Delete(q)
+	if known, ok := r.answers.Get(q); ok {
+		if a, ok := known.(answer); ok {
+			return a
+		}
+	}
+	a := answers()
+	if ctx.Err() == nil {
+		r.answers.Add(q, a)
+	}
+	return a
+}

@@ -1,0 +1,101 @@
+package comparison
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/jstemmer/go-junit-report/v2/junit"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/cli/sarif"
+	"github.com/virtward/virtward/validators"
+)
+
+// WriteJSON writes the report as one object.
+func (r *Report) WriteJSON(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(r)
+}
+
+// WriteYAML writes the same as YAML.
+func (r *Report) WriteYAML(w io.Writer) error {
+	data, err := yaml.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("encoding the report: %w", err)
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// WriteSARIF writes the findings that are told as a SARIF log, which compares them with now as with another run.
+func (r *Report) WriteSARIF(w io.Writer, version string) error {
+	log := sarif.NewReport(r.rules, version)
+	for i := range r.Violations {
+		v := &r.Violations[i]
+		result := v.Result(v.Object, v.file)
+		if len(r.Assumed) > 0 {
+			result.Baseline = map[Change]sarif.Baseline{New: sarif.New, Gone: sarif.Absent, Stays: sarif.Unchanged}[v.Change]
+		}
+		log.Add(result)
+	}
+	return log.Write(w)
+}
+
+// WriteJUnit writes a test for each rule with findings. It fails if the rule would refuse what it does not refuse
+// now; everything else that is told is its output.
+func (r *Report) WriteJUnit(w io.Writer) error {
+	suite := junit.Testsuite{Name: "virtward audit", Time: "0"}
+	for i := range r.Rules {
+		suite.AddTestcase(r.testcase(&r.Rules[i]))
+	}
+	if len(r.Rules) == 0 {
+		suite.AddTestcase(junit.Testcase{Name: "no rule and no policy finds anything", Classname: suite.Name, Time: "0"})
+	}
+	report := junit.Testsuites{Name: "virtward"}
+	report.AddSuite(suite)
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	return report.WriteXML(w)
+}
+
+func (r *Report) testcase(row *Rule) junit.Testcase {
+	test := junit.Testcase{Name: row.Rule + " (" + string(row.Severity) + ")", Classname: "virtward audit", Time: "0"}
+	refused, others := "", ""
+	for i := range r.Violations {
+		v := &r.Violations[i]
+		switch {
+		case v.Rule != row.Rule || v.Severity != row.Severity:
+		case v.refuses():
+			refused += v.line() + "\n"
+		default:
+			others += v.line() + "\n"
+		}
+	}
+	counts := fmt.Sprintf("%d new, %d gone, %d as now", row.New, row.Gone, row.Stays)
+	if row.Severity == validators.Deny && row.New > 0 {
+		test.Failure = &junit.Result{Type: "NewlyRefused", Message: counts, Data: refused}
+	}
+	if others != "" {
+		test.SystemOut = &junit.Output{Data: "\n" + counts + "\n" + others}
+	}
+	return test
+}
+
+// refuses tells whether the object would be refused for it, and is not now.
+func (v *Violation) refuses() bool { return v.Change == New && v.Severity == validators.Deny }
+
+// line is the violation in one line: vm.yaml:12:7: new: VirtualMachine shop/db: spec.running: ...
+func (v *Violation) line() string {
+	place := ""
+	if v.Line > 0 {
+		place = fmt.Sprintf("%s:%d:%d: ", explanation.Printable(v.file), v.Line, v.Column)
+	}
+	return strings.Join([]string{place + string(v.Change), explanation.Printable(v.Object.String()), v.String()}, ": ")
+}

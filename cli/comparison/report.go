@@ -1,0 +1,165 @@
+package comparison
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/validators"
+)
+
+// Kind is the type of a Report in JSON; its version is explanation.APIVersion.
+const Kind = "Audit"
+
+// Report says what would change. Its JSON form is documented, and fields are only ever added to it.
+type Report struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Assumed is what would hold, in the words of the command line. If nothing else is assumed, every finding stays.
+	Assumed []string `json:"assumed"`
+	// Now and Then are what is known of the cluster, and what would be.
+	Now  explanation.Facts `json:"now"`
+	Then explanation.Facts `json:"then"`
+	// Judged counts the virtual machines, NewlyRefused those of them on which a finding is new that refuses, and
+	// NotJudged others that could not be judged; the warnings say why.
+	Judged       int `json:"judged"`
+	NewlyRefused int `json:"newlyRefused"`
+	NotJudged    int `json:"notJudged"`
+	// Rules are the rules and policies with findings, sorted by name, then by severity.
+	Rules []Rule `json:"rules"`
+	// Violations are the findings that are told, in the order of their changes, then of their rules, then of the
+	// objects.
+	Violations []Violation `json:"violations"`
+	// Warnings say what less could be judged, and Notes what of the configuration has no effect.
+	Warnings []string `json:"warnings"`
+	Notes    []string `json:"notes"`
+
+	rules validators.Table
+	first *Violation
+}
+
+// Rule counts the findings of a rule or a policy with a severity.
+type Rule struct {
+	Rule     string              `json:"rule"`
+	Title    string              `json:"title,omitempty"`
+	Severity validators.Severity `json:"severity"`
+	New      int                 `json:"new"`
+	Gone     int                 `json:"gone"`
+	Stays    int                 `json:"stays"`
+	// NotTold counts those that are not among the violations, since they would be too many.
+	NotTold int `json:"notTold"`
+}
+
+// Violation is a finding on an object, and what becomes of it.
+type Violation struct {
+	Change Change `json:"change"`
+	// Source is where the object was read: "vm.yaml: document 1", or "cluster".
+	Source string             `json:"source"`
+	Object explanation.Object `json:"object"`
+	explanation.Finding
+
+	file string
+}
+
+// Counter makes a report of any number of virtual machines, of which it keeps no more than is told.
+type Counter struct {
+	// Told is how many findings of each rule and change are told; 0 for all.
+	Told int
+	// Unchanged has findings told that stay.
+	Unchanged bool
+
+	tallies      map[tallied]*tally
+	judged       int
+	newlyRefused int
+	first        *Violation
+}
+
+// tallied is what is counted together.
+type tallied struct {
+	rule     string
+	severity validators.Severity
+}
+
+type tally struct {
+	counts map[Change]int
+	told   map[Change][]Violation
+}
+
+// Add counts the findings on one virtual machine, as things are and as they would be.
+func (c *Counter) Add(d manifests.Document, object explanation.Object, now, then []validators.Finding) {
+	c.judged++
+	refused := false
+	for _, f := range compare(now, then) {
+		key := tallied{f.finding.Rule, f.finding.Severity}
+		if c.tallies == nil {
+			c.tallies = map[tallied]*tally{}
+		}
+		if c.tallies[key] == nil {
+			c.tallies[key] = &tally{counts: map[Change]int{}, told: map[Change][]Violation{}}
+		}
+		t := c.tallies[key]
+		t.counts[f.change]++
+		refuses := f.change == New && f.finding.Severity == validators.Deny
+		refused = refused || refuses
+		if !c.tells(f.change, len(t.told[f.change])) {
+			continue
+		}
+		v := Violation{Change: f.change, Source: d.Location(), Object: object, file: d.File, Finding: explanation.FindingsOf(d, []validators.Finding{f.finding})[0]}
+		if refuses && c.first == nil {
+			c.first = &v
+		}
+		t.told[f.change] = append(t.told[f.change], v)
+	}
+	if refused {
+		c.newlyRefused++
+	}
+}
+
+// tells is whether one more finding is told, behind those that are.
+func (c *Counter) tells(change Change, told int) bool {
+	return (change != Stays || c.Unchanged) && (c.Told == 0 || told < c.Told)
+}
+
+// Report sums up. The rules say of themselves what they are about.
+func (c *Counter) Report(rules validators.Table) *Report {
+	r := &Report{
+		APIVersion: explanation.APIVersion, Kind: Kind, Judged: c.judged, NewlyRefused: c.newlyRefused, first: c.first, rules: rules,
+		Assumed: []string{}, Rules: []Rule{}, Violations: []Violation{}, Warnings: []string{}, Notes: []string{},
+	}
+	keys := slices.SortedFunc(maps.Keys(c.tallies), func(a, b tallied) int {
+		return cmp.Or(cmp.Compare(a.rule, b.rule), rank(a.severity)-rank(b.severity))
+	})
+	for _, key := range keys {
+		t := c.tallies[key]
+		row := Rule{Rule: key.rule, Severity: key.severity, New: t.counts[New], Gone: t.counts[Gone], Stays: t.counts[Stays]}
+		if known, err := rules.Find(key.rule); err == nil {
+			row.Title = known.Title
+		}
+		for _, change := range changes() {
+			if change != Stays || c.Unchanged {
+				row.NotTold += t.counts[change] - len(t.told[change])
+			}
+		}
+		r.Rules = append(r.Rules, row)
+	}
+	for _, change := range changes() {
+		for _, key := range keys {
+			r.Violations = append(r.Violations, c.tallies[key].told[change]...)
+		}
+	}
+	return r
+}
+
+func rank(s validators.Severity) int {
+	return slices.Index([]validators.Severity{validators.Deny, validators.Warn, validators.Audit}, s)
+}
+
+// First is the first finding that is new and refuses, in the order of the objects; nil if there is none.
+func (r *Report) First() *Violation { return r.first }
+
+// Changes tells whether anything is new or gone.
+func (r *Report) Changes() bool {
+	return slices.ContainsFunc(r.Rules, func(row Rule) bool { return row.New+row.Gone > 0 })
+}

@@ -1,0 +1,181 @@
+package comparison
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/virtward/virtward/cli/explanation"
+)
+
+// heading says what was asked, and what came of it, one line each.
+func (r *Report) heading() (lines []string) {
+	if len(r.Assumed) > 0 {
+		lines = append(lines, "what if: "+strings.Join(r.Assumed, ", "), "now: "+described(r.Now), "then: "+described(r.Then))
+	} else {
+		lines = append(lines, "now: "+described(r.Now))
+	}
+	counts := fmt.Sprintf("virtual machines: %d judged", r.Judged)
+	if len(r.Assumed) > 0 {
+		counts += fmt.Sprintf(", %d of them refused for something new", r.NewlyRefused)
+	}
+	if r.NotJudged > 0 {
+		counts += fmt.Sprintf("; %d could not be judged", r.NotJudged)
+	}
+	lines = append(lines, counts)
+	for _, w := range r.Warnings {
+		lines = append(lines, "warning: "+w)
+	}
+	for _, n := range r.Notes {
+		lines = append(lines, "note: "+n)
+	}
+	for i := range lines {
+		lines[i] = explanation.Printable(lines[i])
+	}
+	return lines
+}
+
+func described(f explanation.Facts) string {
+	return fmt.Sprintf("%s, %s by default (%s)", f.Hypervisor.ConfiguredName, f.DefaultArchitecture, f.Source)
+}
+
+// result is what the tables have to show in one line, where there is no table.
+func (r *Report) result() string {
+	switch {
+	case len(r.Rules) == 0:
+		return "No rule and no policy finds anything."
+	case len(r.Assumed) > 0 && !r.Changes():
+		return "Nothing changes."
+	}
+	return ""
+}
+
+// rows are those of the table of rules, and of that of the violations. Without an assumption, nothing becomes of a
+// finding.
+func (r *Report) rows() (rules, violations [][]string) {
+	compared := len(r.Assumed) > 0
+	rules = [][]string{{"RULE", "SEVERITY", "FINDINGS"}}
+	violations = [][]string{{"OBJECT", "RULE", "SEVERITY", "FIELD", "MESSAGE"}}
+	if compared {
+		rules[0] = []string{"RULE", "SEVERITY", "NEW", "GONE", "STAYS"}
+		violations[0] = slices.Insert(violations[0], 0, "CHANGE")
+	}
+	for i := range r.Rules {
+		row := &r.Rules[i]
+		counts := []string{strconv.Itoa(row.Stays)}
+		if compared {
+			counts = []string{strconv.Itoa(row.New), strconv.Itoa(row.Gone), strconv.Itoa(row.Stays)}
+		}
+		rules = append(rules, append([]string{row.Rule, string(row.Severity)}, counts...))
+	}
+	for i := range r.Violations {
+		v := &r.Violations[i]
+		cells := []string{explanation.Printable(v.Object.String()), v.Rule, string(v.Severity), explanation.Printable(v.Field), v.Text()}
+		if compared {
+			cells = slices.Insert(cells, 0, string(v.Change))
+		}
+		violations = append(violations, cells)
+	}
+	if len(r.Violations) == 0 {
+		violations = nil
+	}
+	return rules, violations
+}
+
+// untold says which findings are counted and not told.
+func (r *Report) untold() (lines []string) {
+	for i := range r.Rules {
+		if row := &r.Rules[i]; row.NotTold > 0 {
+			lines = append(lines, fmt.Sprintf("%s (%s): %d more, which --max 0 tells", row.Rule, row.Severity, row.NotTold))
+		}
+	}
+	return lines
+}
+
+// WriteTable writes the report for a terminal: what was asked, a row for each rule with findings, and one for each
+// finding that is told.
+func (r *Report) WriteTable(w io.Writer) error {
+	lines := r.heading()
+	if nothing := r.result(); nothing != "" {
+		lines = append(lines, nothing)
+	}
+	if err := writeLines(w, lines); err != nil || len(r.Rules) == 0 {
+		return err
+	}
+	rules, violations := r.rows()
+	for _, table := range [][][]string{rules, violations} {
+		if len(table) == 0 {
+			continue
+		}
+		columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(columns)
+		for _, row := range table {
+			fmt.Fprintln(columns, strings.Join(row, "\t"))
+		}
+		if err := columns.Flush(); err != nil {
+			return err
+		}
+	}
+	return writeLines(w, r.untold())
+}
+
+// WriteMarkdown writes the report for a comment on a change of a repository.
+func (r *Report) WriteMarkdown(w io.Writer) error {
+	var lines []string
+	for _, line := range r.heading() {
+		lines = append(lines, "- "+escaped(line))
+	}
+	if nothing := r.result(); nothing != "" {
+		lines = append(lines, "", nothing)
+	}
+	if len(r.Rules) > 0 {
+		rules, violations := r.rows()
+		lines = append(append(lines, markdown(rules)...), markdown(violations)...)
+	}
+	for i, line := range r.untold() {
+		if i == 0 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, "- "+escaped(line))
+	}
+	return writeLines(w, lines)
+}
+
+// markdown is a table, below an empty line.
+func markdown(rows [][]string) (lines []string) {
+	for i, row := range rows {
+		cells := make([]string, len(row))
+		for j := range row {
+			cells[j] = escaped(row[j])
+			if i == 0 {
+				cells[j] = strings.ToUpper(row[j][:1]) + strings.ToLower(row[j][1:])
+			}
+		}
+		if i == 0 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, "| "+strings.Join(cells, " | ")+" |")
+		if i == 0 {
+			lines = append(lines, "|"+strings.Repeat("---|", len(row)))
+		}
+	}
+	return lines
+}
+
+// escaped is a text that Markdown shows as it is.
+func escaped(text string) string { return special.Replace(text) }
+
+// special are the characters that Markdown takes for more than themselves, within a line.
+var special = strings.NewReplacer(`\`, `\\`, "|", `\|`, "*", `\*`, "_", `\_`, "`", "\\`", "<", "&lt;", "[", `\[`, "]", `\]`, "&", "&amp;", "~", `\~`, "@", "@\u200b")
+
+func writeLines(w io.Writer, lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

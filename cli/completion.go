@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// pluginScript is what kubectl calls to complete the words after "kubectl virtward".
+const pluginScript = `#!/bin/sh
+# Completes "kubectl virtward": put this file on the PATH as kubectl_complete-virtward, executable.
+exec kubectl-virtward __complete "$@"
+`
+
+// completeFlags offers the values of flags.
+func completeFlags(cmd *cobra.Command, values map[string][]string) {
+	for flag, words := range values {
+		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err) // the command has no such flag
+		}
+	}
+}
+
+// addCompletion adds cobra's completion command, and to it the script for kubectl.
+func addCompletion(root *cobra.Command, name string) {
+	root.InitDefaultCompletionCmd("completion")
+	completion, _, err := root.Find([]string{"completion"})
+	if err != nil || completion == root { // cobra adds it to every command that has subcommands
+		panic("the completion command is missing")
+	}
+	completion.Short = "Print a script that completes this program's commands in a shell"
+	completion.Long = fmt.Sprintf(`Print a script that completes this program's commands in a shell.
+
+bash, zsh, fish and powershell complete kubectl-virtward. To complete "kubectl virtward", kubectl itself must
+complete (see kubectl completion --help) and find a program named kubectl_complete-virtward on the PATH:
+
+  %s completion kubectl > kubectl_complete-virtward
+  chmod +x kubectl_complete-virtward
+  sudo mv kubectl_complete-virtward /usr/local/bin/`, name)
+	completion.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usage("unknown shell %q: see %s --help", args[0], cmd.CommandPath())
+		}
+		return nil
+	}
+	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	for _, shell := range completion.Commands() {
+		shell.Args = noArguments
+	}
+	completion.AddCommand(&cobra.Command{
+		Use:     "kubectl",
+		Short:   `Print the script with which kubectl completes "kubectl virtward"`,
+		Example: "  " + name + " completion kubectl > /usr/local/bin/kubectl_complete-virtward",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), pluginScript)
+			return err
+		},
+	})
+}

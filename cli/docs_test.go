@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// console is a call in the documentation, and what it is said to print.
+type console struct {
+	command string
+	prints  []string
+}
+
+// consoles finds the indented blocks that begin with a call of this program.
+func consoles(t *testing.T, page string) []console {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []console
+	inside := false
+	for line := range strings.Lines(string(text)) {
+		line, indented := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "    ")
+		command, called := strings.CutPrefix(line, "$ kubectl virtward ")
+		switch {
+		case !indented:
+			inside = false
+		case called:
+			found, inside = append(found, console{command: command}), true
+		case inside:
+			last := &found[len(found)-1]
+			last.prints = append(last.prints, line)
+		}
+	}
+	return found
+}
+
+// TestDocumentation runs the calls that the pages about the CLI show, on the files of testdata. What they print holds
+// the lines that are shown, one after the other but where ... stands.
+func TestDocumentation(t *testing.T) {
+	var shown []console
+	for page, least := range map[string]int{"../docs/explain.md": 4, "../docs/what-if.md": 2} {
+		found := consoles(t, page)
+		if len(found) < least {
+			t.Fatalf("%s: only %d calls were found", page, len(found))
+		}
+		shown = append(shown, found...)
+	}
+	t.Chdir("testdata")
+	for _, c := range shown {
+		t.Run(c.command, func(t *testing.T) {
+			got := call(t, "", strings.Fields(c.command)...)
+			printed := strings.Split(strings.TrimSuffix(got.out+got.errOut, "\n"), "\n")
+			anywhere, at := false, 0
+			for _, line := range c.prints {
+				if line == "..." {
+					anywhere = true
+					continue
+				}
+				for anywhere && at < len(printed) && !same(printed[at], line) {
+					at++
+				}
+				if at == len(printed) || !same(printed[at], line) {
+					t.Fatalf("it does not print %q there, but:\n%s", line, strings.Join(printed, "\n"))
+				}
+				anywhere = false
+				at++
+			}
+			if !anywhere && at < len(printed) {
+				t.Errorf("it prints more than is shown: %q", printed[at:])
+			}
+		})
+	}
+}
+
+// same compares lines but for their indentation, and the width of columns, which differ where lines are left out.
+func same(a, b string) bool {
+	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
+}
+
+// TestTutorial runs those calls of the page about policies that need no cluster: they do what the page says.
+func TestTutorial(t *testing.T) {
+	text, err := os.ReadFile("../docs/policies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir("..")
+	want := map[string]string{
+		"policy lint examples/policy/memory-limit":                          "1 policy is in order",
+		"policy test examples/policy/memory-limit -v":                       "8 passed",
+		"audit --with examples/policy/memory-limit/policy.yaml -f examples": "VirtualMachine default/analytics",
+		"policy new memory-limit --cel":                                     "memory-limit",
+	}
+	for command, says := range want {
+		if !strings.Contains(string(text), "\n    kubectl virtward "+command+"\n") {
+			t.Errorf("the page does not show %q", command)
+		}
+		if strings.HasPrefix(command, "policy new ") {
+			command += " --dir " + t.TempDir()
+		}
+		got := call(t, "", strings.Fields(command)...)
+		if !strings.Contains(got.out+got.errOut, says) {
+			t.Errorf("%s says nothing of %q:\n%s%s", command, says, got.out, got.errOut)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/references"
+)
+
+// manyDocuments are so many VMIs, each with a disk from a claim that stands beside it and a finding.
+func manyDocuments(count int) string {
+	var text strings.Builder
+	for i := range count {
+		fmt.Fprintf(&text, `apiVersion: kubevirt.io/v1
+kind: VirtualMachineInstance
+metadata: {name: vmi-%[1]d, namespace: ns-%[2]d}
+spec:
+  architecture: arm64
+  domain: {memory: {guest: 1Gi}, devices: {disks: [{name: a, disk: {bus: sata}}]}}
+  volumes: [{name: a, persistentVolumeClaim: {claimName: c-%[1]d}}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: c-%[1]d, namespace: ns-%[2]d}
+---
+`, i, i%50)
+	}
+	return text.String()
+}
+
+// Twice the documents are twice the work, whatever is made of them. Work is counted in allocations: the time depends on
+// what else the machine does.
+func TestWorkIsLinear(t *testing.T) {
+	dir := t.TempDir()
+	file := func(count int) string {
+		name := filepath.Join(dir, fmt.Sprintf("%d.yaml", count))
+		if err := os.WriteFile(name, []byte(manyDocuments(count)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	work := func(args ...string) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		Run(t.Context(), "development", append([]string{"kubectl-virtward"}, args...), genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
+		runtime.ReadMemStats(&after)
+		return float64(after.Mallocs - before.Mallocs)
+	}
+	small, large := file(300), file(600)
+	for _, args := range []string{"explain -o yaml -f", "explain -o json -f", "explain -o table -f", "explain -o sarif -f", "explain -o junit -f", "audit -o table -f", "audit -o sarif -f"} {
+		words := strings.Fields(args)
+		work(append(words, small)...) // what is made once
+		once, twice := work(append(words, small)...), work(append(words, large)...)
+		if ratio := twice / once; ratio > 2.2 {
+			t.Errorf("%s: twice the documents are %.2f times the work", args, ratio)
+		}
+	}
+}
+
+// tallied counts what is asked, and how many objects it takes to answer.
+type tallied struct {
+	references.Objects
+	asked, answered atomic.Int64
+}
+
+func (c *tallied) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	c.asked.Add(1)
+	c.answered.Add(1)
+	return c.Objects.Get(ctx, kind, namespace, name)
+}
+
+func (c *tallied) List(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
+	list, err := c.Objects.List(ctx, kind, namespace)
+	c.asked.Add(1)
+	c.answered.Add(int64(len(list)))
+	return list, err
+}
+
+// What is beside a virtual machine is not looked at, however much that is.
+func TestNoVirtualMachineLooksAtAllObjects(t *testing.T) {
+	const count = 200
+	all, err := manifests.Read("many.yaml", strings.NewReader(manyDocuments(count)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := &explainOptions{}
+	files, err := offline.Sort(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts, err := o.facts(t.Context(), nil, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := offline.New(t.Context(), files, nil, facts, defaultNamespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects := &tallied{Objects: w.Evaluator.References}
+	w.Evaluator.References = objects
+	done, err := explainAll(t.Context(), &inputs{subjects: files.Subjects, world: w}, nil, &progress{})
+	if err != nil || len(done.explanations) != count {
+		t.Fatalf("%d explanations, %v", len(done.explanations), err)
+	}
+	if asked, answered := objects.asked.Load(), objects.answered.Load(); asked == 0 || asked > 4*count || answered > 4*count {
+		t.Errorf("%d questions about %d virtual machines are answered with %d objects", asked, count, answered)
+	}
+}
+
+// An interrupt ends the work at once.
+func TestAnInterruptEndsTheWork(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "many.yaml")
+	if err := os.WriteFile(name, []byte(manyDocuments(50)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"explain -f", "audit -f"} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		var out, errOut strings.Builder
+		code := Run(ctx, "development", append(append([]string{"kubectl-virtward"}, strings.Fields(args)...), name), genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+		if code != exitFailed || out.Len() > 0 || errOut.String() != "error: interrupted\n" {
+			t.Errorf("%s: code %d, %q, %q", args, code, out.String(), errOut.String())
+		}
+	}
+}

@@ -1,0 +1,205 @@
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// result is what a call of the program left behind.
+type result struct {
+	code        int
+	out, errOut string
+}
+
+// call runs the program as kubectl would.
+func call(t testing.TB, stdin string, args ...string) result {
+	t.Helper()
+	return callAs(t, "/usr/local/bin/kubectl-virtward", stdin, args...)
+}
+
+func callAs(t testing.TB, argv0, stdin string, args ...string) result {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut}
+	code := Run(t.Context(), "development", append([]string{argv0}, args...), streams)
+	return result{code: code, out: out.String(), errOut: errOut.String()}
+}
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v: go test -update writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-golden +got):\n%s", path, diff)
+	}
+}
+
+func TestDisplayName(t *testing.T) {
+	for argv0, want := range map[string]string{
+		"kubectl-virtward":                "kubectl virtward",
+		"/usr/local/bin/kubectl-virtward": "kubectl virtward",
+		"./kubectl-virtward.exe":          "kubectl virtward",
+		"/opt/virtward-cli":               "virtward-cli",
+		"kubectl-":                        "kubectl-",
+	} {
+		t.Run(argv0, func(t *testing.T) {
+			if got := displayName(argv0); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+			help := callAs(t, argv0, "", "explain", "--help")
+			for _, line := range []string{"  " + want + " explain (TYPE/NAME ... | -f FILE ...) [flags]", "  " + want + " explain -f vm.yaml"} {
+				if !strings.Contains(help.out, line+"\n") {
+					t.Errorf("the help lacks %q:\n%s", line, help.out)
+				}
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"audit", "--help"}, {"policy", "apply", "--help"}, {"rules", "--help"}, {"conformance", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
+		got := call(t, "", args...)
+		if got.code != exitOK || got.errOut != "" || !strings.Contains(got.out, "Usage:\n  kubectl virtward") {
+			t.Errorf("%v: code %d, errors %q, output:\n%s", args, got.code, got.errOut, got.out)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, word := range []string{"version", "--version"} {
+		got := call(t, "", word)
+		if got.code != exitOK || !strings.HasPrefix(got.out, "virtward development, KubeVirt API ") || strings.Count(got.out, "\n") != 1 {
+			t.Errorf("%s: code %d, output %q", word, got.code, got.out)
+		}
+	}
+}
+
+// TestFlagSections shows that the flags of explain are not lost among those of every kubectl.
+func TestFlagSections(t *testing.T) {
+	_, flags, _ := strings.Cut(call(t, "", "explain", "--help").out, "\nFlags:\n")
+	own, cluster, found := strings.Cut(flags, "\nCluster flags (those of kubectl, for TYPE/NAME and --from-cluster):\n")
+	if !found {
+		t.Fatalf("there are no two sections:\n%s", flags)
+	}
+	for _, flag := range []string{"--filename", "--from-cluster", "--help", "--hypervisor", "--namespace", "--output"} {
+		if !strings.Contains(own, flag+" ") || strings.Contains(cluster, flag+" ") {
+			t.Errorf("%s is not one of explain's own", flag)
+		}
+	}
+	for _, flag := range []string{"--context", "--kubeconfig", "--server", "--token"} {
+		if strings.Contains(own, flag+" ") || !strings.Contains(cluster, flag+" ") {
+			t.Errorf("%s is not one of the cluster's", flag)
+		}
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for shell, want := range map[string]string{
+		"bash":       "__start_kubectl-virtward()",
+		"zsh":        "#compdef kubectl-virtward",
+		"fish":       "complete -c kubectl-virtward",
+		"powershell": "Register-ArgumentCompleter -CommandName 'kubectl-virtward'",
+		"kubectl":    `exec kubectl-virtward __complete "$@"`,
+	} {
+		got := call(t, "", "completion", shell)
+		if got.code != exitOK || !strings.Contains(got.out, want) {
+			t.Errorf("%s: code %d, errors %q, and the script lacks %q", shell, got.code, got.errOut, want)
+		}
+	}
+}
+
+// TestCompletedWords asks what the scripts ask.
+func TestCompletedWords(t *testing.T) {
+	for _, c := range []struct {
+		words []string
+		want  string
+	}{
+		{[]string{"explain", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
+		{[]string{"explain", "--arch", ""}, "amd64\narm64\ns390x\n:4\n"},
+		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\njunit\nsarif\n:4\n"},
+		{[]string{"audit", "-o", ""}, "table\nmarkdown\njson\nyaml\njunit\nsarif\n:4\n"},
+		{[]string{"audit", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
+		{[]string{"audit", "vm"}, ":4\n"},
+		{[]string{"rules", "--scope", ""}, "vm\nvm-update\nvmi\nvmi-update\ninstancetype\npreference\nset\nrulesettings\ndefaults\npolicy\ncopy\n:4\n"},
+		{[]string{"rules", "-o", ""}, "table\njson\nmarkdown\n:4\n"},
+		{[]string{"rules", "arm64-disk"}, "arm64-disk-bus\tDisks of arm64 are on a virtio or scsi bus\n:4\n"},
+		{[]string{"rules", "arm64-disk-bus", ""}, ":4\n"},
+		{[]string{"explain", "v"}, "vm/\nvmi/\n:6\n"},
+		{[]string{"explain", "pod/"}, ":4\n"},
+		{[]string{"explain", "-f", "a.yaml", "v"}, ":4\n"},
+		{[]string{"explain", "--mshv-cpu-model", ""}, "auto\nnone\n:4\n"},
+	} {
+		got := call(t, "", append([]string{"__complete"}, c.words...)...)
+		if got.code != exitOK || got.out != c.want {
+			t.Errorf("%v: code %d, got %q, want %q", c.words, got.code, got.out, c.want)
+		}
+	}
+}
+
+func TestWrongCalls(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"explian"}, `unknown command "explian": see kubectl virtward --help`},
+		{[]string{"help", "explian"}, `unknown command "explian": see kubectl virtward --help`},
+		{[]string{"explain", "fedora"}, `"fedora": name a type too, such as vm/fedora, or a file with -f fedora: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm.yaml"}, `"vm.yaml": a file is named with -f: -f vm.yaml: see kubectl virtward explain --help`},
+		{[]string{"explain", "dir/vm.yaml", "vm/a"}, `"dir/vm.yaml": a file is named with -f: -f dir/vm.yaml: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm/a", "./b"}, `"./b": a file is named with -f: -f ./b: see kubectl virtward explain --help`},
+		{[]string{"explain", "pod", "a"}, `unknown type "pod": the known ones are vm, vmi, vmirs, vmpool, and instancetypes and preferences by their full names: see kubectl virtward explain --help`},
+		{[]string{"explain"}, "name a virtual machine, or a file with -f: see kubectl virtward explain --help"},
+		{[]string{"explain", "--hypervizor", "kvm"}, "unknown flag: --hypervizor: see kubectl virtward explain --help"},
+		{[]string{"explain", "-f", "a.yaml", "vm/a"}, "name virtual machines or files, not both: see kubectl virtward explain --help"},
+		{[]string{"explain", "-f", "a.yaml", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
+		{[]string{"explain", "-f", "a.yaml", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
+		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json, junit, sarif`},
+		{[]string{"explain", "-f", "a.yaml", "--rollout-strategy", "Later"}, `unknown rollout strategy "Later": the known ones are LiveUpdate, Stage`},
+		{[]string{"explain", "pod/a"}, `unknown type "pod": the known ones are vm, vmi, vmirs, vmpool, and instancetypes and preferences by their full names: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm"}, "name the virtual machine: vm/NAME: see kubectl virtward explain --help"},
+		{[]string{"explain", "vm/"}, `"vm/" is not of the form TYPE/NAME: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm", "a", "vmi/b"}, `"vmi/b": TYPE NAME and TYPE/NAME cannot be mixed: see kubectl virtward explain --help`},
+		{[]string{"rules", "a", "b"}, "name one rule, or none: see kubectl virtward rules --help"},
+		{[]string{"rules", "arm64-disk-bus", "--arch", "arm64"}, "--hypervisor, --arch and --scope choose from the list, not from one rule: see kubectl virtward rules --help"},
+		{[]string{"rules", "arm64-disc-bus"}, `there is no rule "arm64-disc-bus": did you mean "arm64-disk-bus"?: see kubectl virtward rules`},
+		{[]string{"rules", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, markdown`},
+		{[]string{"rules", "--scope", "pod"}, `unknown scope "pod": the known ones are vm, vm-update, vmi, vmi-update, instancetype, preference, set, rulesettings, defaults, policy, copy`},
+		{[]string{"rules", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
+		{[]string{"rules", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
+		{[]string{"conformance"}, "name a file of cases: see kubectl virtward conformance --help"},
+		{[]string{"conformance", "a.jsonl", "--min", "98"}, "--min 98: a share is between 0 and 1"},
+		{[]string{"conformance", "a.jsonl", "--min", "NaN"}, "--min NaN: a share is between 0 and 1"},
+		{[]string{"conformance", "a.jsonl", "--min", "most"}, `invalid argument "most" for "--min" flag: strconv.ParseFloat: parsing "most": invalid syntax: see kubectl virtward conformance --help`},
+		{[]string{"completion", "csh"}, `unknown shell "csh": see kubectl virtward completion --help`},
+		{[]string{"version", "now"}, `kubectl virtward version takes no arguments, but got "now": see kubectl virtward version --help`},
+	} {
+		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
+			got := call(t, "", c.args...)
+			want := result{code: exitUsage, errOut: "error: " + c.want + "\n"}
+			if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/virtward/virtward/texts"
+)
+
+// The codes that the program exits with.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// Run executes a command line, of which the first word is the program's name, and returns the exit code. The version is
+// that of the program.
+func Run(ctx context.Context, version string, args []string, streams genericiooptions.IOStreams) (code int) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			report(streams.ErrOut, fmt.Errorf("this is a defect of the program, please report it with the input: %v", cause))
+			code = exitFailed
+		}
+	}()
+	root := newRoot(args[0], version, streams)
+	root.SetArgs(args[1:])
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
+	report(streams.ErrOut, err)
+	if errors.As(err, &usageError{}) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// report writes an error as one line.
+func report(w io.Writer, err error) {
+	fmt.Fprintln(w, "error: "+texts.OneLine(err.Error()))
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }

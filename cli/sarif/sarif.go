@@ -1,0 +1,201 @@
+package sarif
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policytest"
+	"github.com/virtward/virtward/validators"
+)
+
+// standard is the one that the standard publishes for its version 2.1.0.
+const standard = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+
+// The part of SARIF 2.1.0 that findings need. A library for all of it writes every field that is not set as well,
+// forty lines for each finding; the tests hold what is written here to the standard's own schema.
+type (
+	log struct {
+		Schema  string `json:"$schema"`
+		Version string `json:"version"`
+		Runs    []run  `json:"runs"`
+	}
+	run struct {
+		Tool       tool     `json:"tool"`
+		ColumnKind string   `json:"columnKind"`
+		Results    []result `json:"results"`
+	}
+	tool struct {
+		Driver driver `json:"driver"`
+	}
+	driver struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+		Rules   []rule `json:"rules"`
+	}
+	rule struct {
+		ID                   string      `json:"id"`
+		ShortDescription     text        `json:"shortDescription"`
+		FullDescription      text        `json:"fullDescription"`
+		Help                 text        `json:"help"`
+		DefaultConfiguration level       `json:"defaultConfiguration"`
+		Properties           *properties `json:"properties,omitempty"`
+	}
+	text struct {
+		Text string `json:"text"`
+	}
+	level struct {
+		Level string `json:"level"`
+	}
+	properties struct {
+		Tags []string `json:"tags"`
+	}
+	result struct {
+		RuleID        string     `json:"ruleId"`
+		RuleIndex     int        `json:"ruleIndex"`
+		Level         string     `json:"level"`
+		Message       text       `json:"message"`
+		Locations     []location `json:"locations"`
+		BaselineState Baseline   `json:"baselineState,omitempty"`
+	}
+	location struct {
+		PhysicalLocation *physicalLocation `json:"physicalLocation,omitempty"`
+		LogicalLocations []logicalLocation `json:"logicalLocations"`
+	}
+	physicalLocation struct {
+		ArtifactLocation artifactLocation `json:"artifactLocation"`
+		Region           region           `json:"region"`
+	}
+	artifactLocation struct {
+		URI string `json:"uri"`
+	}
+	region struct {
+		StartLine   int `json:"startLine"`
+		StartColumn int `json:"startColumn"`
+	}
+	logicalLocation struct {
+		FullyQualifiedName string `json:"fullyQualifiedName"`
+		Kind               string `json:"kind"`
+	}
+)
+
+// Result is what a rule says of a field.
+type Result struct {
+	// Rule is its id, and Remedy what to do about it.
+	Rule, Remedy string
+	Severity     validators.Severity
+	// Text is the message.
+	Text string
+	// Name says where it is, in the words of people: an object and a field.
+	Name string
+	// File, Line and Column say where that stands, from 1; without a file it has no place but its name.
+	File         string
+	Line, Column int
+	// Baseline tells how it compares with another run; empty where there is none.
+	Baseline Baseline
+}
+
+// Baseline says how a result compares with another run.
+type Baseline string
+
+// The words of the standard for it.
+const (
+	New       Baseline = "new"
+	Unchanged Baseline = "unchanged"
+	Absent    Baseline = "absent"
+)
+
+// Report is a log that grows.
+type Report struct {
+	rules   validators.Table
+	indices map[string]int
+	run     run
+}
+
+// NewReport begins a log. The rules say of themselves what they are about; version is that of the program.
+func NewReport(rules validators.Table, version string) *Report {
+	return &Report{rules: rules, indices: map[string]int{}, run: run{
+		Tool:       tool{Driver: driver{Name: "virtward", Version: version, Rules: []rule{}}},
+		ColumnKind: "unicodeCodePoints",
+		Results:    []result{},
+	}}
+}
+
+// Add appends a result. One about a file stands at its line; one about standard input or the cluster has no place but
+// its field.
+func (r *Report) Add(found Result) {
+	index, known := r.indices[found.Rule]
+	if !known {
+		index = len(r.run.Tool.Driver.Rules)
+		r.indices[found.Rule] = index
+		r.run.Tool.Driver.Rules = append(r.run.Tool.Driver.Rules, r.describe(&found))
+	}
+	at := location{LogicalLocations: []logicalLocation{{FullyQualifiedName: found.Name, Kind: "property"}}}
+	if found.File != "" && found.Line > 0 {
+		at.PhysicalLocation = &physicalLocation{artifactLocation{uriOf(found.File)}, region{found.Line, found.Column}}
+	}
+	r.run.Results = append(r.run.Results, result{
+		RuleID: found.Rule, RuleIndex: index, Level: levelOf(found.Severity), Message: text{found.Text}, Locations: []location{at},
+		BaselineState: found.Baseline,
+	})
+}
+
+// Write writes the log.
+func (r *Report) Write(w io.Writer) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(log{Schema: standard, Version: "2.1.0", Runs: []run{r.run}})
+}
+
+// describe says what is known of the rule of a result.
+func (r *Report) describe(found *Result) rule {
+	known, err := r.rules.Find(found.Rule)
+	if err != nil { // a rule of which only the finding is known
+		known = validators.Rule{ID: found.Rule, Severity: found.Severity, Remedy: found.Remedy}
+	}
+	title := cmp.Or(known.Title, known.ID)
+	described := rule{
+		ID: known.ID, ShortDescription: text{title}, FullDescription: text{title + "."},
+		Help:                 text{strings.TrimSpace(known.Remedy + " See: " + help(known.ID))},
+		DefaultConfiguration: level{levelOf(known.Severity)},
+	}
+	if known.Security {
+		described.Properties = &properties{Tags: []string{"security"}}
+	}
+	return described
+}
+
+// help is the command that says more about a rule.
+func help(id string) string {
+	if policy, ok := strings.CutPrefix(id, policies.RulePrefix); ok {
+		return "kubectl get virtualmachinepolicy " + policy + " -o yaml"
+	}
+	if strings.HasPrefix(id, policytest.LintPrefix) {
+		return "kubectl virtward policy lint --help"
+	}
+	return "kubectl virtward rules " + id
+}
+
+func levelOf(severity validators.Severity) string {
+	switch severity {
+	case validators.Deny:
+		return "error"
+	case validators.Audit:
+		return "note"
+	}
+	return "warning"
+}
+
+// uriOf is a file as a URI: relative to the present directory, unless it was named by an absolute path.
+func uriOf(file string) string {
+	uri := url.URL{Path: filepath.ToSlash(filepath.Clean(file))}
+	if filepath.IsAbs(file) {
+		uri.Scheme = "file"
+	}
+	return uri.String()
+}

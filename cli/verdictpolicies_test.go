@@ -1,0 +1,134 @@
+package cli
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+// policyObject is a policy with a spec in the flow style of YAML.
+func policyObject(name, spec string) string {
+	return "---\napiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicy\nmetadata: {name: " + name + "}\nspec: {" + spec + "}\n"
+}
+
+// tooMuch finds more than a given memory in a VM; the policy says what that means.
+func tooMuch(enforcement, more string) string {
+	return policyObject("cap", "enforcement: "+enforcement+", "+more+`validations: [{expression: "quantity(vm.spec.domain.memory.guest).isLessThan(quantity('1Gi'))", message: too much, fieldPath: spec.domain.memory.guest}]`)
+}
+
+const (
+	ofTeamA   = `match: {namespaceSelector: {matchLabels: {team: a}}}, `
+	fromAbove = `params: {configMap: {namespace: lab, name: caps}}, `
+)
+
+func TestPoliciesOfFiles(t *testing.T) {
+	const shop = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}, annotations: {ceiling: low}}\n"
+	const caps = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: caps, namespace: lab}\ndata: {memory: 1Gi}\n"
+	for _, c := range []struct {
+		name, objects string
+		// word is that of the finding; empty if there is none.
+		word string
+		// told is a note; empty if there is none about policies.
+		told string
+	}{
+		{name: "deny", objects: tooMuch("Deny", ""), word: "refused"},
+		{name: "warn", objects: tooMuch("Warn", ""), word: "warning"},
+		{name: "audit", objects: tooMuch("Audit", ""), word: "audit"},
+		{name: "for another kind", objects: tooMuch("Deny", "match: {kinds: [VirtualMachineInstance]}, ")},
+		{name: "for mshv", objects: tooMuch("Deny", "match: {hypervisors: [mshv]}, ")},
+		{name: "an exception", objects: tooMuch("Deny", "exceptions: [{namespaces: [shop], reason: r}], ")},
+		{name: "an exception that is over", objects: tooMuch("Deny", "exceptions: [{namespaces: [shop], reason: r, expires: '2020-01-01T00:00:00Z'}], "), word: "refused"},
+		{name: "by a label", objects: tooMuch("Deny", ofTeamA) + shop, word: "refused"},
+		{name: "by a label that is not known", objects: tooMuch("Deny", ofTeamA)},
+		{name: "by its name", objects: tooMuch("Deny", "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, "), word: "refused"},
+		{name: "an annotation of the namespace", objects: tooMuch("Deny", `match: {matchConditions: [{name: low, expression: "namespaceObject.metadata.annotations['ceiling'] == 'low'"}]}, `) + shop, word: "refused"},
+		{name: "with parameters", objects: tooMuch("Deny", fromAbove) + caps, word: "refused"},
+		{name: "parameters that no file holds", objects: tooMuch("Deny", fromAbove), told: "VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps is not among the files"},
+		{name: "parameters that cannot be read", objects: tooMuch("Deny", fromAbove) + strings.Replace(caps, "1Gi", "[1]", 1), told: "VirtualMachinePolicy cap is not considered: its parameters are not known: standard input: document 3: ConfigMap caps: data.memory: is a list where a text is expected"},
+		{name: "for updates", objects: tooMuch("Deny", "match: {operations: [UPDATE]}, "), told: "document 2: VirtualMachinePolicy cap was not asked: spec.match.operations: it is asked about changes, and there is none to judge"},
+		{name: "broken", objects: strings.Replace(tooMuch("Deny", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "document 2: VirtualMachinePolicy cap is broken and was not asked; a cluster refuses whatever it is for"},
+		{name: "broken, where", objects: strings.Replace(tooMuch("Warn", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "VirtualMachinePolicy cap: line 15: spec.validations[0].expression:1:17: undefined field 'domian'; did you mean 'domain'?"},
+		{name: "an unknown field", objects: tooMuch("Deny", "oops: 1, "), word: "refused", told: "VirtualMachinePolicy cap: unknown field spec.oops"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := call(t, plain+c.objects, "explain", "-f", "-")
+			wantCode := exitOK
+			if c.word == "refused" {
+				wantCode = exitFailed
+			}
+			if word, _ := wordOf(got.out, "policy/cap"); got.code != wantCode || word != c.word {
+				t.Errorf("code %d, the finding is %q, want %q; errors %q\n%s", got.code, word, c.word, got.errOut, got.out)
+			}
+			if told := strings.Contains(got.out, "# note: "); told != (c.told != "") || !strings.Contains(got.out, c.told) {
+				t.Errorf("want the note %q in\n%s", c.told, got.out)
+			}
+		})
+	}
+}
+
+// TestUnreadablePolicy names the field at which a policy cannot be read at all.
+func TestUnreadablePolicy(t *testing.T) {
+	got := call(t, plain+policyObject("cap", "enforcement: [Deny]"), "explain", "-f", "-")
+	if want := "error: standard input: document 2: VirtualMachinePolicy cap: spec.enforcement: is a list where a text is expected\n"; got.code != exitFailed || got.errOut != want {
+		t.Errorf("code %d, errors %q, want %q", got.code, got.errOut, want)
+	}
+	got = call(t, plain+strings.Replace(tooMuch("Deny", ""), "v1alpha1", "v1", 1), "explain", "-f", "-")
+	if want := "apiVersion: policy.virtward.io/v1 is not a version that Virtward serves VirtualMachinePolicy in: use policy.virtward.io/v1alpha1"; got.code != exitFailed || !strings.Contains(got.errOut, want) {
+		t.Errorf("code %d, errors %q, want %q", got.code, got.errOut, want)
+	}
+}
+
+const (
+	policiesPath = "/apis/policy.virtward.io/v1alpha1/virtualmachinepolicies"
+	capsPath     = "/api/v1/namespaces/lab/configmaps/caps"
+	shopPath     = "/api/v1/namespaces/shop"
+)
+
+// listedPolicy is a list of the cluster with one policy, which refuses more memory than its parameters allow, for
+// some namespaces.
+const listedPolicy = `{"apiVersion":"policy.virtward.io/v1alpha1","kind":"VirtualMachinePolicyList","items":[{"apiVersion":"policy.virtward.io/v1alpha1","kind":"VirtualMachinePolicy","metadata":{"name":"cap"},
+	"spec":{"enforcement":"Deny","match":{"namespaceSelector":{"matchLabels":{"team":"a"}}},"params":{"configMap":{"namespace":"lab","name":"caps"}},
+	"validations":[{"expression":"quantity(vm.spec.domain.memory.guest).isLessThan(quantity(params.memory))","message":"too much","fieldPath":"spec.domain.memory.guest"}]}}]}`
+
+func TestPoliciesOfTheCluster(t *testing.T) {
+	whole := map[string]string{
+		policiesPath: listedPolicy,
+		capsPath:     `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"caps","namespace":"lab"},"data":{"memory":"1Gi"}}`,
+		shopPath:     `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","labels":{"team":"a"}}}`,
+	}
+	for _, c := range []struct {
+		name        string
+		path, body  string
+		stdin, word string
+		told        string
+	}{
+		{name: "all of it", word: "refused"},
+		{name: "without the kind", path: policiesPath},
+		{name: "the policy of the files", stdin: tooMuch("Warn", ""), word: "warning"},
+		{name: "the parameters of the files", stdin: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: caps, namespace: lab}\ndata: {memory: 9Gi}\n"},
+		{name: "without parameters", path: capsPath, word: "refused"},
+		{name: "parameters that may not be read", path: capsPath, body: forbidden, told: "# note: VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps: you may not\n"},
+		{name: "policies that may not be read", path: policiesPath, body: forbidden, told: "# note: VirtualMachinePolicy are not considered: you may not\n"},
+		{name: "a policy of another form", path: policiesPath, body: strings.Replace(listedPolicy, `"Deny"`, "7", 1), told: "# note: VirtualMachinePolicy cap is not considered: spec.enforcement: is the number 7 where a text is expected\n"},
+		{name: "a namespace that does not exist yet", path: shopPath},
+		{name: "a namespace that may not be read", path: shopPath, body: forbidden, told: "# warning: policies that look at the namespace shop know no more of it than its name: you may not\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := clusterObjects()
+			maps.Copy(objects, whole)
+			if c.path != "" {
+				delete(objects, c.path)
+			}
+			if c.body != "" {
+				objects[c.path] = c.body
+			}
+			got := call(t, plain+c.stdin, "explain", "-f", "-", "--from-cluster", "--kubeconfig", api(t, objects))
+			if word, _ := wordOf(got.out, "policy/cap"); word != c.word {
+				t.Errorf("the finding is %q, want %q; errors %q", word, c.word, got.errOut)
+			}
+			if told := strings.Contains(got.out, "considered: ") || strings.Contains(got.out, "policies that"); told != (c.told != "") || !strings.Contains(got.out, c.told) {
+				t.Errorf("want %q in\n%s", c.told, got.out)
+			}
+		})
+	}
+}

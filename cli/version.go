@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+)
+
+func versionCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of this program and of the KubeVirt API it knows",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(streams.Out, versions(version))
+			return err
+		},
+	}
+}
+
+// versions are those of this program and of what it knows.
+func versions(version string) string {
+	return fmt.Sprintf("virtward %s, KubeVirt API %s, %s %s/%s", version, kubevirtVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// kubevirtVersion is that of the module of KubeVirt's types.
+func kubevirtVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dependency := range info.Deps {
+			if dependency.Path == "kubevirt.io/api" {
+				return dependency.Version
+			}
+		}
+	}
+	return "unknown"
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usage("%s takes no arguments, but got %q: see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
+}

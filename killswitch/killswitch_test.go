@@ -1,0 +1,465 @@
+package killswitch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/dynamic/fake"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/policies/export"
+)
+
+const existing = "not-being-deleted"
+
+// installation are the objects that a cluster with Virtward has, and one that is not Virtward's.
+func installation(extra ...runtime.Object) []runtime.Object {
+	ours := metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/part-of": "virtward"}}
+	named := func(name string) metav1.ObjectMeta {
+		meta := *ours.DeepCopy()
+		meta.Name = name
+		return meta
+	}
+	calls := admissionv1.WebhookClientConfig{
+		Service:  &admissionv1.ServiceReference{Namespace: "virtward-system", Name: "virtward-webhook"},
+		CABundle: []byte("bundle"),
+	}
+	conditions := []admissionv1.MatchCondition{{Name: existing, Expression: "!has(object.metadata.deletionTimestamp)"}}
+	return append([]runtime.Object{
+		&admissionv1.MutatingWebhookConfiguration{
+			ObjectMeta: named("mutate.virtward.io"),
+			Webhooks:   []admissionv1.MutatingWebhook{{Name: "mutate.virtward.io", ClientConfig: calls}},
+		},
+		&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: named("validate.virtward.io"),
+			Webhooks: []admissionv1.ValidatingWebhook{
+				{Name: "virtualmachines.validate.virtward.io", ClientConfig: calls, MatchConditions: conditions},
+				{Name: "rulesettings.validate.virtward.io", ClientConfig: calls},
+			},
+		},
+		&admissionv1.ValidatingAdmissionPolicy{
+			ObjectMeta: named("virtward-policies"),
+			Spec:       admissionv1.ValidatingAdmissionPolicySpec{MatchConditions: conditions},
+		},
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{
+			Name: "virtward-exported", Labels: map[string]string{export.ManagedBy: export.Manager},
+		}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{
+			ObjectMeta: named("virtward-policies"),
+			Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "virtward-policies"},
+		},
+		&admissionv1.ValidatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "virt-api-validator"},
+			Webhooks:   []admissionv1.ValidatingWebhook{{Name: "validator.kubevirt.io"}},
+		},
+		&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "virtward-system", Name: "virtward-webhook"}},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "virtward-system", Name: "virtward-webhook-1",
+				Labels: map[string]string{discoveryv1.LabelServiceName: "virtward-webhook"},
+			},
+			Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		},
+	}, extra...)
+}
+
+// bench is a Switch on a cluster that is not real, and what it printed.
+type bench struct {
+	*Switch
+	fake        *fake.FakeDynamicClient
+	out, errOut bytes.Buffer
+}
+
+func newBench(t *testing.T, objects ...runtime.Object) *bench {
+	t.Helper()
+	b := &bench{fake: fake.NewSimpleDynamicClient(clientgoscheme.Scheme, objects...)}
+	b.fake.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		review := &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{
+			UserInfo: authenticationv1.UserInfo{Username: "jane"},
+		}}
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
+		return true, &unstructured.Unstructured{Object: fields}, err
+	})
+	b.Switch = &Switch{
+		Client: b.fake, Program: "kubectl virtward", Out: &b.out, ErrOut: &b.errOut,
+		Now: func() time.Time { return time.Date(2026, 3, 1, 13, 0, 0, 0, time.FixedZone("", 3600)) },
+	}
+	return b
+}
+
+// printed is what the Switch wrote since the last call, to both streams.
+func (b *bench) printed() string {
+	text := b.out.String() + b.errOut.String()
+	b.out.Reset()
+	b.errOut.Reset()
+	return text
+}
+
+// snapshot is every object that takes part in admission.
+func (b *bench) snapshot(t *testing.T) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for _, kind := range admissionKinds() {
+		list, err := b.Client.Resource(kind.resource).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range list.Items {
+			all[kind.kind+" "+list.Items[i].GetName()] = list.Items[i].Object
+		}
+	}
+	return all
+}
+
+// Off, off again, status, on, on again; and what is left is what was there before.
+func TestDisableAndEnable(t *testing.T) {
+	b := newBench(t, installation()...)
+	before := b.snapshot(t)
+	steps := []struct {
+		name string
+		do   func() error
+	}{
+		{"status", func() error { return b.Status(t.Context()) }},
+		{"disable", func() error { return b.Disable(t.Context(), "no replica starts") }},
+		{"disable-again", func() error { return b.Disable(t.Context(), "another reason") }},
+		{"disabled-status", func() error { return b.Status(t.Context()) }},
+		{"enable", func() error { return b.Enable(t.Context()) }},
+		{"enable-again", func() error { return b.Enable(t.Context()) }},
+	}
+	var all strings.Builder
+	for _, step := range steps {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		all.WriteString("## " + step.name + "\n" + b.printed())
+		if strings.HasPrefix(step.name, "disable-") || step.name == "disable" {
+			b.isOff(t)
+		}
+	}
+	golden(t, all.String())
+	if diff := cmp.Diff(before, b.snapshot(t)); diff != "" {
+		t.Errorf("off and on again (-before +after):\n%s", diff)
+	}
+}
+
+// isOff fails unless every webhook and policy of Virtward has the condition, behind those that it had, and all else is
+// as it was.
+func (b *bench) isOff(t *testing.T) {
+	t.Helper()
+	mark := map[string]any{"name": "virtward.io/disabled", "expression": "false"}
+	own := map[string]any{"name": existing, "expression": "!has(object.metadata.deletionTimestamp)"}
+	want := map[string][][]any{
+		"MutatingWebhookConfiguration mutate.virtward.io":     {{mark}},
+		"ValidatingWebhookConfiguration validate.virtward.io": {{own, mark}, {mark}},
+		"ValidatingWebhookConfiguration virt-api-validator":   {nil},
+		"ValidatingAdmissionPolicy virtward-policies":         {{own, mark}},
+		"ValidatingAdmissionPolicy virtward-exported":         {{mark}},
+	}
+	got := map[string][][]any{}
+	for name, fields := range b.snapshot(t) {
+		object := &unstructured.Unstructured{Object: fields.(map[string]any)}
+		for _, holder := range conditioned(object) {
+			got[name] = append(got[name], conditionsOf(holder))
+		}
+		note, noted := object.GetAnnotations()["virtward.io/disabled"]
+		if noted == strings.Contains(name, "virt-api-") {
+			t.Errorf("%s: annotated %t", name, noted)
+		}
+		if want := `{"reason":"no replica starts","by":"jane","at":"2026-03-01T12:00:00Z"}`; noted && note != want {
+			t.Errorf("%s: the note is %s, not %s", name, note, want)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("match conditions (-want +got):\n%s", diff)
+	}
+}
+
+// A dry run asks the API server with its own dry run, everywhere.
+func TestDisableDryRun(t *testing.T) {
+	b := newBench(t, installation()...)
+	b.DryRun = true
+	b.fake.PrependReactor("update", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		update := action.(clienttesting.UpdateActionImpl)
+		if diff := cmp.Diff([]string{metav1.DryRunAll}, update.UpdateOptions.DryRun); diff != "" {
+			t.Errorf("%s: dry run (-want +got):\n%s", update.Resource.Resource, diff)
+		}
+		return true, update.Object, nil
+	})
+	if err := b.Disable(t.Context(), "a test"); err != nil {
+		t.Fatal(err)
+	}
+	want := `MutatingWebhookConfiguration mutate.virtward.io: would be switched off
+ValidatingWebhookConfiguration validate.virtward.io: would be switched off
+ValidatingAdmissionPolicy virtward-exported: would be switched off
+ValidatingAdmissionPolicy virtward-policies: would be switched off
+`
+	if diff := cmp.Diff(want, b.printed()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
+// What fails is told, and the rest is switched off.
+func TestDisableGoesOn(t *testing.T) {
+	b := newBench(t, installation()...)
+	b.fake.PrependReactor("update", "validatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		resource := action.GetResource().GroupResource()
+		return true, nil, apierrors.NewForbidden(resource, "validate.virtward.io", errors.New("jane may not"))
+	})
+	b.fake.PrependReactor("create", "selfsubjectreviews", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("the API server does not know")
+	})
+	err := b.Disable(t.Context(), "a test")
+	if err == nil || err.Error() != "not everything of Virtward is off: see above" {
+		t.Errorf("error %v", err)
+	}
+	want := `MutatingWebhookConfiguration mutate.virtward.io: switched off
+ValidatingAdmissionPolicy virtward-exported: switched off
+ValidatingAdmissionPolicy virtward-policies: switched off
+error: ValidatingWebhookConfiguration validate.virtward.io: validatingwebhookconfigurations.admissionregistration.k8s.io "validate.virtward.io" is forbidden: jane may not
+`
+	if diff := cmp.Diff(want, b.printed()); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	object := &unstructured.Unstructured{Object: b.snapshot(t)["ValidatingAdmissionPolicy virtward-policies"].(map[string]any)}
+	note := disabledNote{}
+	if err := json.Unmarshal([]byte(object.GetAnnotations()[admissionpolicies.Disabled]), &note); err != nil || note.By != "unknown" {
+		t.Errorf("by %q, %v", note.By, err)
+	}
+}
+
+// A list that is refused is told too, and the other kinds are switched off.
+func TestDisableWithoutList(t *testing.T) {
+	b := newBench(t, installation()...)
+	b.fake.PrependReactor("list", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, errors.New("not today")
+	})
+	if err := b.Disable(t.Context(), "a test"); err == nil || err.Error() != "not everything of Virtward is off: see above" {
+		t.Errorf("error %v", err)
+	}
+	for _, want := range []string{
+		"error: listing mutatingwebhookconfigurations: not today\n",
+		"ValidatingWebhookConfiguration validate.virtward.io: switched off\n",
+	} {
+		if !strings.Contains(b.out.String()+b.errOut.String(), want) {
+			t.Errorf("it does not say %q, but:\n%s%s", want, &b.out, &b.errOut)
+		}
+	}
+}
+
+// Somebody else who writes at the same time, such as the rotation of certificates, is not overwritten.
+func TestDisableConflict(t *testing.T) {
+	b := newBench(t, installation()...)
+	refused := 0
+	b.fake.PrependReactor("update", "mutatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if refused++; refused > 2 {
+			return false, nil, nil
+		}
+		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "mutate.virtward.io", errors.New("it has changed"))
+	})
+	if err := b.Disable(t.Context(), "no replica starts"); err != nil {
+		t.Fatal(err)
+	}
+	if refused != 3 {
+		t.Errorf("%d attempts, not 3", refused)
+	}
+	b.isOff(t)
+}
+
+// A cluster that has nothing of Virtward is not told to be off.
+func TestDisableNothing(t *testing.T) {
+	b := newBench(t)
+	const want = "nothing of Virtward takes part in admission here: no object has the label app.kubernetes.io/part-of=virtward"
+	for name, do := range map[string]func() error{
+		"disable": func() error { return b.Disable(t.Context(), "a test") },
+		"enable":  func() error { return b.Enable(t.Context()) },
+		"status":  func() error { return b.Status(t.Context()) },
+	} {
+		if err := do(); err == nil || err.Error() != want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// What an upgrade added is on while the rest is off; it is shown, and disable switches it off with a note of its own.
+func TestDisabledInPart(t *testing.T) {
+	b := newBench(t, installation()...)
+	if err := b.Disable(t.Context(), "before"); err != nil {
+		t.Fatal(err)
+	}
+	resource := admissionKinds()[1].resource
+	object, err := b.Client.Resource(resource).Get(t.Context(), "validate.virtward.io", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.Object["webhooks"] = append(object.Object["webhooks"].([]any), map[string]any{"name": "policies.validate.virtward.io"})
+	if _, err := b.Client.Resource(resource).Update(t.Context(), object, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	b.printed()
+	if err := b.Status(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.printed(); !strings.Contains(got, "off in part (2 of 3)  missing  before, by jane at ") {
+		t.Errorf("the status is\n%s", got)
+	}
+	if err := b.Disable(t.Context(), "after"); err != nil {
+		t.Fatal(err)
+	}
+	object, err = b.Client.Resource(resource).Get(t.Context(), "validate.virtward.io", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if off, all := disabled(object); off != 3 || all != 3 {
+		t.Errorf("%d of %d are off", off, all)
+	}
+	if why := whyOf(object); why != "after, by jane at 2026-03-01T12:00:00Z" {
+		t.Errorf("why: %s", why)
+	}
+}
+
+// A condition of the name that somebody wrote to hold does not count as off.
+func TestDisableForeignMark(t *testing.T) {
+	objects := installation()
+	objects[0].(*admissionv1.MutatingWebhookConfiguration).Webhooks[0].MatchConditions = []admissionv1.MatchCondition{{Name: admissionpolicies.Disabled, Expression: "true"}}
+	b := newBench(t, objects...)
+	if err := b.Disable(t.Context(), "no replica starts"); err != nil {
+		t.Fatal(err)
+	}
+	b.isOff(t)
+}
+
+// enable warns if what it switches on cannot be reached; not if that is unknown.
+func TestEnableWarns(t *testing.T) {
+	const warning = "warning: no replica behind Service virtward-system/virtward-webhook is ready: until one is, what the webhooks check is refused; kubectl virtward disable switches them off again\n"
+	for _, c := range []struct {
+		name   string
+		change func(*corev1.Service, *discoveryv1.EndpointSlice)
+		want   string
+	}{
+		{"ready", func(*corev1.Service, *discoveryv1.EndpointSlice) {}, ""},
+		{"not ready", func(_ *corev1.Service, s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = new(false) }, warning},
+		{"no endpoints", func(_ *corev1.Service, s *discoveryv1.EndpointSlice) { s.Endpoints = nil }, warning},
+		{"no word about ready", func(_ *corev1.Service, s *discoveryv1.EndpointSlice) { s.Endpoints[0].Conditions.Ready = nil }, ""},
+		{"a name elsewhere", func(s *corev1.Service, e *discoveryv1.EndpointSlice) {
+			s.Spec.Type, e.Endpoints = corev1.ServiceTypeExternalName, nil
+		}, ""},
+		{"no Service", func(s *corev1.Service, _ *discoveryv1.EndpointSlice) { s.Name = "another" }, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := installation()
+			c.change(objects[6].(*corev1.Service), objects[7].(*discoveryv1.EndpointSlice))
+			b := newBench(t, objects...)
+			if err := b.Enable(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.errOut.String(); got != c.want {
+				t.Errorf("it warns\n%q\nnot\n%q", got, c.want)
+			}
+		})
+	}
+}
+
+// status says when every pod may reach the webhook's port.
+func TestStatusTellsOfAnOpenPort(t *testing.T) {
+	const absent = "note: there is no NetworkPolicy virtward-system/virtward-webhook: every pod may reach the webhook's port\n"
+	const open = "note: NetworkPolicy virtward-system/virtward-webhook lets every pod reach the webhook's port: the chart's value networkPolicy.apiServerCIDRs is empty\n"
+	port := func(name string) []networkingv1.NetworkPolicyPort {
+		return []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString(name))}}
+	}
+	servers := []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/24"}}}
+	for name, c := range map[string]struct {
+		rules []networkingv1.NetworkPolicyIngressRule
+		want  string
+	}{
+		"no policy":             {nil, absent},
+		"open to all":           {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook")}}, open},
+		"every port is open":    {[]networkingv1.NetworkPolicyIngressRule{{}}, open},
+		"open to API servers":   {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook"), From: servers}, {Ports: port("metrics")}}, ""},
+		"open to nobody":        {[]networkingv1.NetworkPolicyIngressRule{}, ""},
+		"open by its number":    {[]networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(9443))}}}}, open},
+		"open by a second rule": {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook"), From: servers}, {Ports: port("webhook")}}, open},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var extra []runtime.Object
+			if c.rules != nil {
+				extra = append(extra, &networkingv1.NetworkPolicy{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "virtward-system", Name: "virtward-webhook"}, Spec: networkingv1.NetworkPolicySpec{Ingress: c.rules},
+				})
+			}
+			b := newBench(t, installation(extra...)...)
+			if err := b.Status(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			_, notes, _ := strings.Cut(b.out.String(), "note: ")
+			if notes != "" {
+				notes = "note: " + notes
+			}
+			if notes != c.want {
+				t.Errorf("notes %q, want %q", notes, c.want)
+			}
+		})
+	}
+}
+
+// Objects that are not what they should be are passed over, and nothing panics.
+func TestSwitchOddObjects(t *testing.T) {
+	for _, text := range []string{
+		`{}`, `{"webhooks":null}`, `{"webhooks":"none"}`, `{"webhooks":[1,null,"a"]}`, `{"spec":3}`,
+		`{"webhooks":[{"matchConditions":"all"}]}`, `{"spec":{"matchConditions":[1,null,{"name":2}]}}`,
+	} {
+		object := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		turnOff(object, "note")
+		if off, all := disabled(object); off != all {
+			t.Errorf("%s: %d of %d are off", text, off, all)
+		}
+		turnOn(object)
+		if off, _ := disabled(object); off != 0 {
+			t.Errorf("%s: %d are still off", text, off)
+		}
+		stateOf(object, nil)
+		authorityOf(object)
+		whyOf(object)
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file")
+
+func golden(t *testing.T, got string) {
+	t.Helper()
+	const path = "testdata/disable.txt"
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v: go test -update writes it", err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-golden +got):\n%s", path, diff)
+	}
+}

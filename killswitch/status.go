@@ -1,0 +1,222 @@
+package killswitch
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/texts"
+)
+
+// Status prints a line for each object of Virtward that takes part in admission, and what is missing.
+func (s *Switch) Status(ctx context.Context) error {
+	bound, err := s.bound(ctx)
+	if err != nil {
+		return err
+	}
+	table := tabwriter.NewWriter(s.Out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "KIND\tNAME\tSTATE\tCA\tWHY")
+	found := 0
+	var notes []string
+	for _, kind := range admissionKinds() {
+		objects, err := s.list(ctx, kind)
+		if err != nil {
+			return err
+		}
+		found += len(objects)
+		for i := range objects {
+			object := &objects[i]
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", kind.kind, object.GetName(), stateOf(object, bound), authorityOf(object), whyOf(object))
+		}
+		if len(objects) == 0 {
+			notes = append(notes, missing(kind.kind))
+		}
+	}
+	if found == 0 {
+		return notInstalled()
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	for _, service := range s.unanswered(ctx) {
+		notes = append(notes, "no replica behind Service "+service+" is ready")
+	}
+	notes = append(notes, s.openPorts(ctx)...)
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(s.Out, "note: "+note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing says what it means that there is no object of a kind.
+func missing(kind string) string {
+	meaning := map[string]string{
+		"MutatingWebhookConfiguration":   "nothing is completed",
+		"ValidatingWebhookConfiguration": "nothing is checked",
+		"ValidatingAdmissionPolicy":      "nothing is guarded",
+	}[kind]
+	return fmt.Sprintf("there is no %s of Virtward: %s", kind, meaning)
+}
+
+// bound are the names of the policies that have a binding: those without one do nothing.
+func (s *Switch) bound(ctx context.Context) (map[string]bool, error) {
+	bindings, err := s.Client.Resource(admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings")).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing validatingadmissionpolicybindings: %w", err)
+	}
+	names := map[string]bool{}
+	for i := range bindings.Items {
+		name, _, _ := unstructured.NestedString(bindings.Items[i].Object, "spec", "policyName")
+		names[name] = true
+	}
+	return names, nil
+}
+
+func stateOf(object *unstructured.Unstructured, bound map[string]bool) string {
+	off, all := disabled(object)
+	_, isPolicy := object.Object["spec"]
+	switch {
+	case isPolicy && !bound[object.GetName()]:
+		return "without a binding"
+	case all == 0:
+		return "without webhooks"
+	case off == 0:
+		return "on"
+	case off == all:
+		return "off"
+	}
+	return fmt.Sprintf("off in part (%d of %d)", off, all)
+}
+
+// authorityOf tells whether all webhooks have a CA bundle; a policy calls nobody.
+func authorityOf(object *unstructured.Unstructured) string {
+	if _, isPolicy := object.Object["spec"]; isPolicy {
+		return "-"
+	}
+	for _, webhook := range conditioned(object) {
+		if bundle, _, _ := unstructured.NestedString(webhook, "clientConfig", "caBundle"); bundle == "" {
+			return "missing"
+		}
+	}
+	return "present"
+}
+
+// whyOf is what the annotation says; - if there is none.
+func whyOf(object *unstructured.Unstructured) string {
+	text, noted := object.GetAnnotations()[admissionpolicies.Disabled]
+	if !noted {
+		return "-"
+	}
+	note := disabledNote{}
+	if err := json.Unmarshal([]byte(text), &note); err != nil {
+		return texts.OneLine(text)
+	}
+	return texts.OneLine(fmt.Sprintf("%s, by %s at %s", note.Reason, note.By, note.At))
+}
+
+// unanswered are the Services that webhooks of Virtward call and that have no endpoint which is ready. What cannot
+// be known, as of a Service that stands for a name elsewhere, is left out.
+func (s *Switch) unanswered(ctx context.Context) []string {
+	var without []string
+	for _, service := range s.services(ctx) {
+		if ready, known := s.answers(ctx, service[0], service[1]); known && !ready {
+			without = append(without, service[0]+"/"+service[1])
+		}
+	}
+	return without
+}
+
+// openPorts says of the webhook's ports which NetworkPolicies open them to every pod. A NetworkPolicy that cannot be read
+// is left out.
+func (s *Switch) openPorts(ctx context.Context) []string {
+	policies := s.Client.Resource(networkingv1.SchemeGroupVersion.WithResource("networkpolicies"))
+	var notes []string
+	for _, service := range s.services(ctx) {
+		object, err := policies.Namespace(service[0]).Get(ctx, service[1], metav1.GetOptions{}) // the chart gives both one name
+		if apierrors.IsNotFound(err) {
+			notes = append(notes, fmt.Sprintf("there is no NetworkPolicy %s/%s: every pod may reach the webhook's port", service[0], service[1]))
+			continue
+		}
+		if err != nil {
+			continue
+		}
+		policy := &networkingv1.NetworkPolicy{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy); err != nil {
+			continue
+		}
+		open := func(rule networkingv1.NetworkPolicyIngressRule) bool {
+			return len(rule.From) == 0 && (len(rule.Ports) == 0 || slices.ContainsFunc(rule.Ports, func(p networkingv1.NetworkPolicyPort) bool {
+				return p.Port == nil || p.Port.StrVal == "webhook" || p.Port.IntVal != 0
+			}))
+		}
+		if slices.ContainsFunc(policy.Spec.Ingress, open) {
+			notes = append(notes, fmt.Sprintf("NetworkPolicy %s/%s lets every pod reach the webhook's port: the chart's value networkPolicy.apiServerCIDRs is empty", service[0], service[1]))
+		}
+	}
+	return notes
+}
+
+// services are namespace and name of the Services that webhooks of Virtward call.
+func (s *Switch) services(ctx context.Context) [][2]string {
+	var found [][2]string
+	for _, kind := range admissionKinds() {
+		objects, err := s.list(ctx, kind)
+		if err != nil {
+			continue
+		}
+		for i := range objects {
+			for _, webhook := range conditioned(&objects[i]) {
+				namespace, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "namespace")
+				name, _, _ := unstructured.NestedString(webhook, "clientConfig", "service", "name")
+				if service := [2]string{namespace, name}; name != "" && !slices.Contains(found, service) {
+					found = append(found, service)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// answers tells whether a Service has an endpoint that is ready, if that can be known.
+func (s *Switch) answers(ctx context.Context, namespace, name string) (ready, known bool) {
+	service, err := s.Client.Resource(corev1.SchemeGroupVersion.WithResource("services")).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return false, false
+	}
+	if kind, _, _ := unstructured.NestedString(service.Object, "spec", "type"); kind == string(corev1.ServiceTypeExternalName) {
+		return false, false
+	}
+	slicesOf := metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + name}
+	list, err := s.Client.Resource(discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).Namespace(namespace).List(ctx, slicesOf)
+	if err != nil {
+		return false, false
+	}
+	for i := range list.Items {
+		endpoints, _, _ := unstructured.NestedSlice(list.Items[i].Object, "endpoints")
+		if slices.ContainsFunc(endpoints, isReady) {
+			return true, true
+		}
+	}
+	return false, true
+}
+
+// isReady tells whether an endpoint is ready: it is unless it says otherwise.
+func isReady(endpoint any) bool {
+	fields, _ := endpoint.(map[string]any)
+	ready, said, _ := unstructured.NestedBool(fields, "conditions", "ready")
+	return ready || !said
+}

@@ -1,0 +1,291 @@
+package killswitch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+
+	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/policies/export"
+	"github.com/virtward/virtward/texts"
+)
+
+const (
+	// never is the match condition admissionpolicies.Disabled, in CEL.
+	never = "false"
+	// partOfVirtward selects the chart's objects.
+	partOfVirtward = "app.kubernetes.io/part-of=virtward"
+	// madeByVirtward selects what policies were made into that were given to the API server.
+	madeByVirtward = export.ManagedBy + "=" + export.Manager
+	// switchManager is who changes the objects, for the API server's records of field owners.
+	switchManager = "kubectl-virtward"
+)
+
+// Switch switches Virtward off and on at the API server, where it takes no answer from Virtward.
+type Switch struct {
+	Client dynamic.Interface
+	// Now is the clock for the notes that say since when something is off.
+	Now func() time.Time
+	// DryRun asks the API server, and changes nothing.
+	DryRun bool
+	// Program is what users type to run this program, for messages.
+	Program string
+	// Out gets what was done, ErrOut what failed.
+	Out, ErrOut io.Writer
+}
+
+// report writes an error on a line.
+func (s *Switch) report(err error) { fmt.Fprintln(s.ErrOut, "error: "+texts.OneLine(err.Error())) }
+
+// admissionKind is a kind of objects that make the API server ask something, and that have match conditions.
+type admissionKind struct {
+	kind     string
+	resource schema.GroupVersionResource
+}
+
+func admissionKinds() []admissionKind {
+	resource := admissionv1.SchemeGroupVersion.WithResource
+	return []admissionKind{
+		{"MutatingWebhookConfiguration", resource("mutatingwebhookconfigurations")},
+		{"ValidatingWebhookConfiguration", resource("validatingwebhookconfigurations")},
+		{"ValidatingAdmissionPolicy", resource("validatingadmissionpolicies")},
+	}
+}
+
+// disabledNote is who switched an object off, when, and why. It is kept as JSON in the annotation.
+type disabledNote struct {
+	Reason string `json:"reason"`
+	By     string `json:"by"`
+	At     string `json:"at"`
+}
+
+// Disable switches everything off that it can, and is an error if something stays on.
+func (s *Switch) Disable(ctx context.Context, reason string) error {
+	note, err := json.Marshal(disabledNote{Reason: reason, By: s.whoami(ctx), At: s.Now().UTC().Format(time.RFC3339)})
+	if err != nil {
+		return err
+	}
+	err = s.each(ctx, turn{word: "off", do: func(object *unstructured.Unstructured) bool { return turnOff(object, string(note)) }})
+	if err != nil || s.DryRun {
+		return err
+	}
+	_, err = fmt.Fprintf(s.Out, `Virtward is off: nothing is completed, checked, judged or guarded. The API server takes notice within seconds.
+KubeVirt's own checks stay, and running virtual machines are not touched.
+On again: %s enable
+`, s.Program)
+	return err
+}
+
+// Enable takes away what disable has added.
+func (s *Switch) Enable(ctx context.Context) error {
+	if err := s.each(ctx, turn{word: "on", do: turnOn}); err != nil || s.DryRun {
+		return err
+	}
+	if _, err := fmt.Fprintln(s.Out, "Virtward is on. The API server takes notice within seconds."); err != nil {
+		return err
+	}
+	for _, service := range s.unanswered(ctx) {
+		fmt.Fprintf(s.ErrOut, "warning: no replica behind Service %s is ready: until one is, what the webhooks check is refused; %s disable switches them off again\n", service, s.Program)
+	}
+	return nil
+}
+
+// turn is a way to change an object; do tells whether it had to.
+type turn struct {
+	word string
+	do   func(*unstructured.Unstructured) bool
+}
+
+// each turns all objects of Virtward, says of each what became of it, and goes on after a failure.
+func (s *Switch) each(ctx context.Context, turn turn) error {
+	found, failed := 0, 0
+	for _, kind := range admissionKinds() {
+		objects, err := s.list(ctx, kind)
+		if err != nil {
+			failed++
+			s.report(err)
+			continue
+		}
+		for i := range objects {
+			found++
+			changed, err := s.one(ctx, kind, objects[i].GetName(), turn)
+			if err != nil {
+				failed++
+				s.report(fmt.Errorf("%s %s: %w", kind.kind, objects[i].GetName(), err))
+				continue
+			}
+			fmt.Fprintf(s.Out, "%s %s: %s\n", kind.kind, objects[i].GetName(), s.became(turn.word, changed))
+		}
+	}
+	switch {
+	case failed > 0:
+		return fmt.Errorf("not everything of Virtward is %s: see above", turn.word)
+	case found == 0:
+		return notInstalled()
+	}
+	return nil
+}
+
+// list are the objects of a kind that take part in admission for Virtward, sorted by name.
+func (s *Switch) list(ctx context.Context, kind admissionKind) ([]unstructured.Unstructured, error) {
+	var all []unstructured.Unstructured
+	for _, selector := range []string{partOfVirtward, madeByVirtward} {
+		list, err := s.Client.Resource(kind.resource).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.resource.Resource, err)
+		}
+		all = append(all, list.Items...)
+	}
+	name := func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
+	slices.SortStableFunc(all, name)
+	return slices.CompactFunc(all, func(a, b unstructured.Unstructured) bool { return name(a, b) == 0 }), nil
+}
+
+func (s *Switch) became(word string, changed bool) string {
+	switch {
+	case !changed:
+		return word + " already"
+	case s.DryRun:
+		return "would be switched " + word
+	}
+	return "switched " + word
+}
+
+func notInstalled() error {
+	return errors.New("nothing of Virtward takes part in admission here: no object has the label " + partOfVirtward)
+}
+
+// one changes an object as it is now, and tells whether it had to.
+func (s *Switch) one(ctx context.Context, kind admissionKind, name string, turn turn) (changed bool, err error) {
+	objects := s.Client.Resource(kind.resource)
+	options := metav1.UpdateOptions{FieldManager: switchManager}
+	if s.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		object, err := objects.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if changed = turn.do(object); !changed {
+			return nil
+		}
+		_, err = objects.Update(ctx, object, options)
+		return err
+	})
+	return changed, err
+}
+
+// turnOff gives every webhook of a configuration, or a policy, the condition that never holds. The note of an object
+// that is off as a whole stays as it is.
+func turnOff(object *unstructured.Unstructured, note string) bool {
+	off, all := disabled(object)
+	if off == all {
+		return false
+	}
+	for _, holder := range conditioned(object) {
+		conditions := slices.DeleteFunc(conditionsOf(holder), isMark)
+		holder["matchConditions"] = append(conditions, map[string]any{"name": admissionpolicies.Disabled, "expression": never})
+	}
+	annotations := object.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[admissionpolicies.Disabled] = note
+	object.SetAnnotations(annotations)
+	return true
+}
+
+// turnOn takes the conditions and the annotation away.
+func turnOn(object *unstructured.Unstructured) bool {
+	changed := false
+	for _, holder := range conditioned(object) {
+		conditions := conditionsOf(holder)
+		others := slices.DeleteFunc(slices.Clone(conditions), isMark)
+		if len(others) == len(conditions) {
+			continue
+		}
+		changed = true
+		holder["matchConditions"] = others
+		if len(others) == 0 {
+			delete(holder, "matchConditions")
+		}
+	}
+	annotations := object.GetAnnotations()
+	if _, noted := annotations[admissionpolicies.Disabled]; noted {
+		changed = true
+		if delete(annotations, admissionpolicies.Disabled); len(annotations) == 0 {
+			annotations = nil
+		}
+		object.SetAnnotations(annotations)
+	}
+	return changed
+}
+
+// disabled counts how many of an object's parts with match conditions are off, and how many there are.
+func disabled(object *unstructured.Unstructured) (off, all int) {
+	for _, holder := range conditioned(object) {
+		all++
+		if slices.ContainsFunc(conditionsOf(holder), func(c any) bool {
+			fields, _ := c.(map[string]any)
+			return isMark(c) && fields["expression"] == never
+		}) {
+			off++
+		}
+	}
+	return off, all
+}
+
+// conditioned are the parts of an object that have match conditions: the webhooks, or the spec of a policy.
+func conditioned(object *unstructured.Unstructured) []map[string]any {
+	if spec, isPolicy := object.Object["spec"].(map[string]any); isPolicy {
+		return []map[string]any{spec}
+	}
+	var holders []map[string]any
+	webhooks, _ := object.Object["webhooks"].([]any)
+	for _, webhook := range webhooks {
+		if fields, ok := webhook.(map[string]any); ok {
+			holders = append(holders, fields)
+		}
+	}
+	return holders
+}
+
+func conditionsOf(holder map[string]any) []any {
+	conditions, _ := holder["matchConditions"].([]any)
+	return conditions
+}
+
+func isMark(condition any) bool {
+	fields, _ := condition.(map[string]any)
+	return fields["name"] == admissionpolicies.Disabled
+}
+
+// whoami is the user as the API server knows them; unknown if it does not say.
+func (s *Switch) whoami(ctx context.Context) string {
+	review := &unstructured.Unstructured{}
+	review.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"))
+	resource := authenticationv1.SchemeGroupVersion.WithResource("selfsubjectreviews")
+	answer, err := s.Client.Resource(resource).Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return "unknown"
+	}
+	name, _, _ := unstructured.NestedString(answer.Object, "status", "userInfo", "username")
+	if name == "" {
+		return "unknown"
+	}
+	return name
+}
