@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 )
 
 // Pace says how often everything is judged.
@@ -36,7 +36,7 @@ type task struct {
 	round bool
 	why   []string
 	// keys are objects to be judged again.
-	keys []ledger.Key
+	keys []auditresults.Key
 	// publish: tell what is known, which failed before.
 	publish bool
 }
@@ -53,7 +53,7 @@ type agenda struct {
 	// until is when the conditions of the last round end by themselves; zero if never.
 	until time.Time
 
-	keys      map[ledger.Key]bool
+	keys      map[auditresults.Key]bool
 	keysSince time.Time
 
 	publish bool
@@ -63,7 +63,7 @@ type agenda struct {
 }
 
 func newAgenda(pace Pace) *agenda {
-	return &agenda{pace: pace, why: map[string]bool{}, keys: map[ledger.Key]bool{}}
+	return &agenda{pace: pace, why: map[string]bool{}, keys: map[auditresults.Key]bool{}}
 }
 
 // ask asks for a round.
@@ -82,7 +82,7 @@ func (a *agenda) askLocked(why string, now time.Time) {
 }
 
 // changed asks for an object to be judged again.
-func (a *agenda) changed(key ledger.Key, now time.Time) {
+func (a *agenda) changed(key auditresults.Key, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(a.keys) == 0 {
@@ -118,7 +118,7 @@ func (a *agenda) next(now time.Time) (t task, wait time.Duration) {
 		if left := a.keysSince.Add(a.pace.Quiet).Sub(now); left > 0 {
 			wait = min(wait, left)
 		} else {
-			t.keys = slices.SortedFunc(maps.Keys(a.keys), ledger.Key.Compare)
+			t.keys = slices.SortedFunc(maps.Keys(a.keys), auditresults.Key.Compare)
 			clear(a.keys)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -26,8 +26,8 @@ func schedule(t *testing.T) *agenda {
 	return a
 }
 
-func machine(name string) ledger.Key {
-	return ledger.Key{Namespace: "default", Kind: "VirtualMachine", Name: name}
+func machine(name string) auditresults.Key {
+	return auditresults.Key{Namespace: "default", Kind: "VirtualMachine", Name: name}
 }
 
 func TestAgenda(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAgenda(t *testing.T) {
 			a.changed(machine("b"), after(10))
 			a.changed(machine("a"), after(11))
 			a.changed(machine("b"), after(11))
-		}, 12, task{keys: []ledger.Key{machine("a"), machine("b")}}, 0},
+		}, 12, task{keys: []auditresults.Key{machine("a"), machine("b")}}, 0},
 		"a round judges what changed": {func(a *agenda) {
 			a.changed(machine("b"), after(100))
 			a.ask("policies", after(100))
@@ -69,7 +69,7 @@ func TestAgenda(t *testing.T) {
 		"telling failed":                 {func(a *agenda) { a.failed(task{publish: true}, after(10)) }, 14, task{}, time.Second},
 		"telling is tried again":         {func(a *agenda) { a.failed(task{publish: true}, after(10)) }, 15, task{publish: true}, 0},
 		"a round that failed":            {func(a *agenda) { a.failed(round("policies"), after(40)) }, 45, round("the one before failed"), 0},
-		"objects that could not be read": {func(a *agenda) { a.failed(task{keys: []ledger.Key{machine("a")}}, after(10)) }, 15, task{keys: []ledger.Key{machine("a")}}, 0},
+		"objects that could not be read": {func(a *agenda) { a.failed(task{keys: []auditresults.Key{machine("a")}}, after(10)) }, 15, task{keys: []auditresults.Key{machine("a")}}, 0},
 		"it fails and fails": {func(a *agenda) {
 			for range 20 {
 				a.failed(task{publish: true}, after(10))

@@ -18,25 +18,27 @@ import (
 	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/reports"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/lookup"
-	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
-	"github.com/virtward/virtward/validators"
 )
 
 var environment = sync.OnceValues(cel.NewEnvironment)
@@ -69,7 +71,7 @@ func policySet(t testing.TB, specs map[string]string) *policies.Set {
 
 // memory is a cluster of objects, in pages of two.
 type memory struct {
-	objects map[ledger.Key]json.RawMessage
+	objects map[auditresults.Key]json.RawMessage
 	// fail is asked before every answer.
 	fail func() error
 }
@@ -81,7 +83,7 @@ func (m *memory) Page(_ context.Context, kind Kind, from string) ([]pages.Object
 		}
 	}
 	var objects []pages.Object
-	for _, key := range slices.SortedFunc(maps.Keys(m.objects), ledger.Key.Compare) {
+	for _, key := range slices.SortedFunc(maps.Keys(m.objects), auditresults.Key.Compare) {
 		at := key.Namespace + "/" + key.Name
 		if key.Kind != kind.Kind || at <= from {
 			continue
@@ -94,7 +96,7 @@ func (m *memory) Page(_ context.Context, kind Kind, from string) ([]pages.Object
 	return objects, "", nil
 }
 
-func (m *memory) Get(_ context.Context, _ Kind, key ledger.Key) (*pages.Object, error) {
+func (m *memory) Get(_ context.Context, _ Kind, key auditresults.Key) (*pages.Object, error) {
 	if m.fail != nil {
 		if err := m.fail(); err != nil {
 			return nil, err
@@ -108,25 +110,25 @@ func (m *memory) Get(_ context.Context, _ Kind, key ledger.Key) (*pages.Object, 
 }
 
 // object is one as it is read; one without content is too large for that.
-func (m *memory) object(key ledger.Key) pages.Object {
+func (m *memory) object(key auditresults.Key) pages.Object {
 	if content := m.objects[key]; content != nil {
 		return pages.Object{JSON: slices.Clone(content)}
 	}
 	return pages.Object{Namespace: key.Namespace, Name: key.Name, UID: "1"}
 }
 
-func (m *memory) put(t testing.TB, object metav1.Object, kind string) ledger.Key {
+func (m *memory) put(t testing.TB, object metav1.Object, kind string) auditresults.Key {
 	t.Helper()
 	data, err := json.Marshal(object)
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := ledger.Key{Namespace: object.GetNamespace(), Kind: kind, Name: object.GetName()}
+	key := auditresults.Key{Namespace: object.GetNamespace(), Kind: kind, Name: object.GetName()}
 	m.objects[key] = data
 	return key
 }
 
-func (m *memory) vm(t testing.TB, namespace, name, guest string) ledger.Key {
+func (m *memory) vm(t testing.TB, namespace, name, guest string) auditresults.Key {
 	t.Helper()
 	return m.put(t, build.VMOf(build.VMI(name).Namespace(namespace).Memory(guest)).Obj(), "VirtualMachine")
 }
@@ -197,7 +199,7 @@ type scene struct {
 func newScene(t testing.TB, specs map[string]string) *scene {
 	t.Helper()
 	s := &scene{
-		cluster: &memory{objects: map[ledger.Key]json.RawMessage{}}, shelf: &shelf{all: map[string]*openreports.Report{}},
+		cluster: &memory{objects: map[auditresults.Key]json.RawMessage{}}, shelf: &shelf{all: map[string]*openreports.Report{}},
 		set: policySet(t, specs), clock: clocktesting.NewFakeClock(start),
 	}
 	s.lead(t)
@@ -211,7 +213,7 @@ func (s *scene) lead(t testing.TB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := lookup.NewMemory("default")
+	objects, err := references.NewMemory("default")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,20 +226,22 @@ func (s *scene) lead(t testing.TB) {
 
 	s.Auditor = New(Options{
 		Judge: &Judge{
-			Pipeline: effective.NewPipeline(registry), Facts: func() *platform.Facts { return facts }, Objects: objects,
-			Policies: func() *policies.Set { return s.set }, Settings: func() *validators.Settings { return nil }, Site: func() *mutators.Site { return nil },
-			Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
-				if name == "unknown" {
-					return nil, errors.New("nobody answers")
-				}
-				return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}, nil
-			},
+			Evaluator: evaluator.New(effective.NewPipeline(registry), objects, &evaluator.Live{
+				GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return s.set },
+				GetNamespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
+					if name == "unknown" {
+						return nil, errors.New("nobody answers")
+					}
+					return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}, nil
+				},
+			}),
 			Exempt: []string{"kube-system", "virtward-system"},
 		},
+		Ready:  func() error { return nil },
 		Stored: s.cluster, Reports: s.shelf, Metrics: measured,
 		Audited: func(violations map[string]int, _ time.Time) { s.counted = violations },
 		Tell:    func(f Fresh) { s.events = append(s.events, f.Namespace+"/"+f.Subject.Name+" "+f.String()) },
-		Limit:   ledger.Limits{PerNamespace: 200, PerSource: 20}, Clock: s.clock, Log: logr.Discard(),
+		Limit:   auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: s.clock, Log: logr.Discard(),
 	})
 }
 
@@ -294,6 +298,18 @@ func TestEverythingThatExistsIsJudged(t *testing.T) {
 	pool.Spec.VirtualMachineTemplate = &poolv1beta1.VirtualMachineTemplateSpec{Spec: template.Spec}
 	s.cluster.put(t, pool, "VirtualMachinePool")
 	s.cluster.put(t, &poolv1beta1.VirtualMachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "pools", Name: "empty"}}, "VirtualMachinePool")
+	set := &v1.VirtualMachineInstanceReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: "sets", Name: "many"}}
+	set.Spec.Template = &v1.VirtualMachineInstanceTemplateSpec{Spec: build.VMI("").Memory("10Gi").Obj().Spec}
+	set.Spec.Template.ObjectMeta.Labels = map[string]string{"app": "a"}
+	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "b"}}
+	s.cluster.put(t, set, "VirtualMachineInstanceReplicaSet")
+	large := &instancetypev1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Namespace: "types", Name: "large"}}
+	large.Spec.Memory.Guest, large.Spec.Memory.OvercommitPercent = resource.MustParse("1Gi"), 101
+	s.cluster.put(t, large, "VirtualMachineInstancetype")
+	s.cluster.put(t, &instancetypev1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Namespace: "types", Name: "small"}}, "VirtualMachineInstancetype")
+	foreign := &instancetypev1beta1.VirtualMachinePreference{ObjectMeta: metav1.ObjectMeta{Namespace: "types", Name: "foreign"}}
+	foreign.Spec.Requirements = &instancetypev1beta1.PreferenceRequirements{Architecture: ptr.To("vax")}
+	s.cluster.put(t, foreign, "VirtualMachinePreference")
 	s.round(t)
 
 	const field = " spec.template.spec.domain.memory.guest"
@@ -304,22 +320,31 @@ func TestEverythingThatExistsIsJudged(t *testing.T) {
 	equal(t, "the summary of prod", openreports.ReportSummary{Pass: 3, Fail: 3, Skip: 1}, s.shelf.all["prod"].Summary)
 	equal(t, "the report of pools", []string{
 		"fail cap VirtualMachinePool/many spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest",
+		"fail set-selector-matches VirtualMachinePool/many spec.selector",
+		"fail set-template-required VirtualMachinePool/empty spec.virtualMachineTemplate",
 	}, s.shelf.told("pools"))
-	equal(t, "namespaces with a report", []string{"pools", "prod"}, slices.Sorted(maps.Keys(s.shelf.all)))
+	equal(t, "the report of sets", []string{"fail set-selector-matches VirtualMachineInstanceReplicaSet/many spec.selector"}, s.shelf.told("sets"))
+	equal(t, "the report of types", []string{
+		"fail instancetype-overcommit-range VirtualMachineInstancetype/large spec.memory.overcommitPercent",
+		"fail preference-required-architecture VirtualMachinePreference/foreign spec.requirements.architecture",
+	}, s.shelf.told("types"))
+	equal(t, "the summary of types", openreports.ReportSummary{Pass: 1, Fail: 2, Skip: 1}, s.shelf.all["types"].Summary)
+	equal(t, "namespaces with a report", []string{"pools", "prod", "sets", "types"}, slices.Sorted(maps.Keys(s.shelf.all)))
 	equal(t, "violations", map[string]float64{"Deny,cap,high": 4, "Deny,reads-the-request,medium": 0}, s.metric(t, "virtward_policy_violations"))
-	equal(t, "objects", map[string]float64{"": 7}, s.metric(t, "virtward_audit_objects"))
+	equal(t, "objects", map[string]float64{"": 12}, s.metric(t, "virtward_audit_objects"))
 	equal(t, "counts for the statuses", map[string]int{"cap": 4}, s.counted)
 }
 
 func TestWhatCannotBeJudgedIsAResult(t *testing.T) {
 	s := newScene(t, map[string]string{
 		"cap": memoryCap, "fails": `{` + everyKind + `enforcement: Warn, validations: [{expression: "object.spec.template.metadata.labels['no'] == ''", message: never}]}`,
+		"selects": `{enforcement: Warn, match: {namespaceSelector: {matchLabels: {tier: lab}}}, validations: [{expression: "false", message: never}]}`,
 	})
 	s.cluster.vm(t, "prod", "fine", "9Gi")
-	s.cluster.objects[ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "text"}] = json.RawMessage(`{"metadata":{"namespace":"prod","name":"text"},"spec":"none"}`)
-	s.cluster.objects[ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "huge"}] = json.RawMessage(
+	s.cluster.objects[auditresults.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "text"}] = json.RawMessage(`{"metadata":{"namespace":"prod","name":"text"},"spec":"none"}`)
+	s.cluster.objects[auditresults.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "huge"}] = json.RawMessage(
 		`{"metadata":{"namespace":"prod","name":"huge"},"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}}}`)
-	s.cluster.objects[ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "unread"}] = nil
+	s.cluster.objects[auditresults.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "unread"}] = nil
 	s.cluster.vm(t, "unknown", "alone", "9Gi")
 	s.round(t)
 	equal(t, "the report of prod", []string{
@@ -333,7 +358,7 @@ func TestWhatCannotBeJudgedIsAResult(t *testing.T) {
 	if got := s.shelf.all["unknown"].Results[0].Description; got != "reading namespace unknown: nobody answers" {
 		t.Errorf("it says %q", got)
 	}
-	equal(t, "undecided", map[string]float64{"cap": 0, "fails": 1}, s.metric(t, "virtward_policy_undecided"))
+	equal(t, "undecided", map[string]float64{"cap": 0, "fails": 1, "selects": 0}, s.metric(t, "virtward_policy_undecided"))
 	equal(t, "failures", map[string]float64{"": 0}, s.metric(t, "virtward_audit_failures_total"))
 }
 
@@ -359,7 +384,7 @@ func TestEventsAreForWhatIsNew(t *testing.T) {
 	s.round(t)
 	expect("nothing changed")
 	s.cluster.vm(t, "prod", "old", "10Gi")
-	s.do(t.Context(), task{keys: []ledger.Key{s.cluster.vm(t, "prod", "fine", "9Gi"), machine("gone")}})
+	s.do(t.Context(), task{keys: []auditresults.Key{s.cluster.vm(t, "prod", "fine", "9Gi"), machine("gone")}})
 	expect("one violates it now", "prod/fine")
 
 	s.lead(t)
@@ -409,7 +434,7 @@ func TestReportsFollow(t *testing.T) {
 		t.Errorf("%d reports are written again", s.shelf.writes-writes)
 	}
 	delete(s.cluster.objects, key)
-	s.do(t.Context(), task{keys: []ledger.Key{key}})
+	s.do(t.Context(), task{keys: []auditresults.Key{key}})
 	equal(t, "namespaces, when the last VM is gone", []string{"taken"}, slices.Sorted(maps.Keys(s.shelf.all)))
 
 	s.set = policySet(t, nil)
@@ -488,7 +513,7 @@ func TestRunAuditsByItself(t *testing.T) {
 	s.cluster.vm(t, "prod", "vm", "9Gi")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Start(ctx) }()
 	deadline := time.Now().Add(10 * time.Second)
 	for len(s.metric(t, "virtward_audit_objects")) == 0 && time.Now().Before(deadline) {
 		s.clock.Step(time.Second)
@@ -499,6 +524,34 @@ func TestRunAuditsByItself(t *testing.T) {
 		t.Error(err)
 	}
 	equal(t, "violations", map[string]float64{"Deny,cap,high": 1}, s.metric(t, "virtward_policy_violations"))
+}
+
+// The first audit waits until everything is known that objects are evaluated by.
+func TestTheFirstAuditWaits(t *testing.T) {
+	s := newScene(t, map[string]string{"cap": memoryCap})
+	asked := make(chan struct{}, 2)
+	s.Ready = func() error {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		return errors.New("the facts are not known")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Start(ctx) }()
+	<-asked
+	<-asked
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if _, left := s.agenda.next(s.clock.Now()); left != 0 || !s.agenda.began.Equal(start) {
+		t.Errorf("an audit began at %s", s.agenda.began)
+	}
+	if !s.NeedLeaderElection() {
+		t.Error("it runs in every replica")
+	}
 }
 
 // What is judged at once has a bound in bytes, and what is found is noted in the order of the objects.
@@ -519,7 +572,7 @@ func TestJudgingIsBoundedByBytes(t *testing.T) {
 	var noted []string
 	l := &line{all: make([]judged, 4), note: func(j *judged) { noted = append(noted, j.subject.Name) }}
 	for _, i := range []int{2, 0, 3, 1} {
-		l.done(i, judged{subject: ledger.Subject{Key: ledger.Key{Name: strconv.Itoa(i)}}})
+		l.done(i, judged{subject: auditresults.Subject{Key: auditresults.Key{Name: strconv.Itoa(i)}}})
 		if i == 0 && !slices.Equal(noted, []string{"0"}) {
 			t.Errorf("after 2 and 0, %v are noted", noted)
 		}

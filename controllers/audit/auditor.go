@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 )
 
 // Auditor judges everything that exists again and again. Make one with New; only one runs in a cluster, in the leader.
@@ -17,7 +19,7 @@ type Auditor struct {
 
 	agenda *agenda
 	wake   chan struct{}
-	ledger *ledger.Ledger
+	ledger *auditresults.Ledger
 	// complete tells that a whole round has ended and was told.
 	complete bool
 	figures  Figures
@@ -37,6 +39,8 @@ type Auditor struct {
 type Options struct {
 	*Judge
 
+	// Ready returns nil once everything is known that objects are evaluated by. The first audit waits for it.
+	Ready  func() error
 	Stored Stored
 	// Reports keeps them; nil for none.
 	Reports Reports
@@ -46,7 +50,7 @@ type Options struct {
 	// Tell writes an event on an object that newly violates a policy.
 	Tell  func(Fresh)
 	Pace  Pace
-	Limit ledger.Limits
+	Limit auditresults.Limits
 	Clock clock.Clock
 	Log   logr.Logger
 }
@@ -55,7 +59,7 @@ type Options struct {
 func New(options Options) *Auditor {
 	return &Auditor{
 		Options: options, agenda: newAgenda(options.Pace), wake: make(chan struct{}, 1),
-		ledger: ledger.New(options.Limit), foreign: map[string]bool{},
+		ledger: auditresults.New(options.Limit), foreign: map[string]bool{},
 	}
 }
 
@@ -66,7 +70,7 @@ func (a *Auditor) Ask(why string) {
 }
 
 // Changed asks for an object to be judged again, soon.
-func (a *Auditor) Changed(key ledger.Key) {
+func (a *Auditor) Changed(key auditresults.Key) {
 	a.agenda.changed(key, a.Clock.Now())
 	a.rouse()
 }
@@ -81,19 +85,33 @@ func (a *Auditor) rouse() {
 // lookForReports is how often a cluster without OpenReports is asked whether it has them now.
 const lookForReports = 30 * time.Second
 
-// Run audits until the context ends.
-func (a *Auditor) Run(ctx context.Context) error {
+var (
+	_ manager.Runnable               = (*Auditor)(nil)
+	_ manager.LeaderElectionRunnable = (*Auditor)(nil)
+)
+
+// SetupWithManager adds the Auditor to a manager, in the replica that leads.
+func (a *Auditor) SetupWithManager(mgr manager.Manager) error { return mgr.Add(a) }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable.
+func (a *Auditor) NeedLeaderElection() bool { return true }
+
+// Start implements manager.Runnable: it audits until the context ends.
+func (a *Auditor) Start(ctx context.Context) error {
+	if !a.ready(ctx) {
+		return nil
+	}
 	a.once.Do(func() { a.Ask("the audit begins") })
 	for ctx.Err() == nil {
-		t, wait := a.agenda.next(a.Clock.Now())
-		if wait == 0 {
+		t, left := a.agenda.next(a.Clock.Now())
+		if left == 0 {
 			a.do(ctx, t)
 			continue
 		}
 		if a.Reports != nil && a.complete && !a.reports {
-			wait = min(wait, max(time.Second, lookForReports-a.Clock.Since(a.asked)))
+			left = min(left, max(time.Second, lookForReports-a.Clock.Since(a.asked)))
 		}
-		timer := a.Clock.NewTimer(wait)
+		timer := a.Clock.NewTimer(left)
 		select {
 		case <-ctx.Done():
 		case <-a.wake:
@@ -103,6 +121,11 @@ func (a *Auditor) Run(ctx context.Context) error {
 		timer.Stop()
 	}
 	return nil
+}
+
+// ready waits until everything is known; false if the context ended before.
+func (a *Auditor) ready(ctx context.Context) bool {
+	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) { return a.Ready() == nil, nil }) == nil
 }
 
 // Once judges everything now and tells what it found, for whoever does not Run.
@@ -160,7 +183,7 @@ func (a *Auditor) judge(ctx context.Context, t task) error {
 // nextExpiry is when the next exception ends; zero if none does.
 func (a *Auditor) nextExpiry(now time.Time) time.Time {
 	var next time.Time
-	for _, p := range a.Policies().Policies() {
+	for _, p := range a.Evaluator.Configuration.Active().Policies.Policies() {
 		if at := p.NextExpiry(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
 			next = at
 		}

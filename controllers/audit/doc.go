@@ -8,4 +8,10 @@
 //
 // One round judges everything, a page at a time, and ends what is gone; between rounds, single objects are judged
 // again. An object that cannot be read, or a policy that cannot be decided, is a result: neither ends a round.
+//
+// The Auditor is a manager.Runnable with an agenda, and not a reconciler as the other controllers are, because its unit
+// of work is not a key. A change of a policy, of the facts or of an instancetype concerns every object: a queue would hold
+// a key for each of 50,000 VMs, and would read them one by one instead of in pages. A round and a changed object that it
+// covers must not be judged twice, rounds have a shortest distance, and reports follow a round as a whole. The agenda
+// keeps what such a queue cannot: at most a thousand keys, and whether everything is due.
 package audit

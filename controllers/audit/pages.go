@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
 )
 
@@ -18,7 +18,7 @@ type Stored interface {
 	// empty on the last page. A kind that does not exist has no objects.
 	Page(ctx context.Context, kind Kind, from string) (objects []pages.Object, next string, err error)
 	// Get reads one object; nil if it does not exist.
-	Get(ctx context.Context, kind Kind, key ledger.Key) (*pages.Object, error)
+	Get(ctx context.Context, kind Kind, key auditresults.Key) (*pages.Object, error)
 }
 
 // API reads from the API server. Each object is decoded on its own, so that one that cannot be does not take a page.
@@ -58,7 +58,7 @@ func (a *API) limit(resource string, next int) (before int) {
 }
 
 // Get implements Stored.
-func (a *API) Get(ctx context.Context, kind Kind, key ledger.Key) (*pages.Object, error) {
+func (a *API) Get(ctx context.Context, kind Kind, key auditresults.Key) (*pages.Object, error) {
 	object, err := a.reader.Get(ctx, kind.GroupVersionResource, key.Namespace, key.Name)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s/%s: %w", key.Kind, key.Namespace, key.Name, err)
@@ -70,9 +70,9 @@ func (a *API) Get(ctx context.Context, kind Kind, key ledger.Key) (*pages.Object
 var errTooLarge = fmt.Errorf("the object has more than %d MiB, and is not read", pages.MaxBytes>>20)
 
 // unread is an object that is too large, of which nothing but its name is known.
-func (k Kind) unread(o *pages.Object) ledger.Subject {
-	return ledger.Subject{
-		Key:        ledger.Key{Namespace: o.Namespace, Kind: k.Kind, Name: o.Name},
+func (k Kind) unread(o *pages.Object) auditresults.Subject {
+	return auditresults.Subject{
+		Key:        auditresults.Key{Namespace: o.Namespace, Kind: k.Kind, Name: o.Name},
 		APIVersion: k.GroupVersionKind.GroupVersion().String(), UID: types.UID(o.UID),
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	openreports "github.com/openreports/reports-api/apis/openreports.io/v1alpha1"
 
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/reports"
 	"github.com/virtward/virtward/policies"
 )
@@ -26,7 +26,7 @@ func (a *Auditor) publish(ctx context.Context) error {
 	if a.figures.Ended.IsZero() {
 		return nil
 	}
-	inForce := a.Policies().Policies()
+	inForce := a.Evaluator.Configuration.Active().Policies.Policies()
 	err := a.report(ctx, inForce)
 	a.measure(inForce)
 	if err != nil {
@@ -44,7 +44,7 @@ func (a *Auditor) measure(inForce []*policies.Policy) {
 	figures.Objects, figures.Foreign = a.ledger.Objects(), len(a.foreign)
 	violations := make(map[string]int, len(inForce))
 	for _, p := range inForce {
-		total := totals[ledger.Source{Name: p.Name()}]
+		total := totals[auditresults.Source{Name: p.Name()}]
 		figures.Policies = append(figures.Policies, PolicyFigure{
 			Name: p.Name(), Severity: string(p.Spec().Severity), Enforcement: string(p.Spec().Enforcement),
 			Violating: total.Violating, Undecided: total.Undecided,
@@ -177,7 +177,7 @@ func (a *Auditor) put(ctx context.Context, c *reports.Context, namespace string)
 }
 
 // compare notes what is fresh in the first round: what the Report before does not say, if that had room for all.
-func (a *Auditor) compare(view *ledger.View, before *openreports.Report) {
+func (a *Auditor) compare(view *auditresults.View, before *openreports.Report) {
 	violations, whole := reports.Violations(before)
 	if !whole {
 		return
@@ -185,7 +185,7 @@ func (a *Auditor) compare(view *ledger.View, before *openreports.Report) {
 	for i := range view.Results {
 		r := &view.Results[i]
 		violation := reports.Violation{Policy: r.Source.Name, Kind: r.Kind, Name: r.Subject.Name}
-		if r.BuiltIn || r.Outcome == ledger.Error || violations[violation] {
+		if r.BuiltIn || r.Outcome == auditresults.Error || violations[violation] {
 			continue
 		}
 		violations[violation] = true // one event tells the first of a policy

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -33,16 +33,16 @@ const (
 // weight estimates what judging an object takes, in bytes, and never more than there is. words is what its results take
 // at the most.
 func weight(object []byte, words int64) int64 {
-	return min(maxJudging, int64(limits.Brackets(object))*bytesPerValue+int64(len(object))*bytesPerByte+words)
+	return min(maxJudging, int64(decodelimits.Brackets(object))*bytesPerValue+int64(len(object))*bytesPerByte+words)
 }
 
 // maxWords is what the results of one object take at the most, in bytes: see Condense.
-func maxWords(bounds ledger.Limits) int64 { return 2 * maxMessage * int64(bounds.PerNamespace) }
+func maxWords(bounds auditresults.Limits) int64 { return 2 * maxMessage * int64(bounds.PerNamespace) }
 
 // judged is an object and what came of judging it.
 type judged struct {
-	subject ledger.Subject
-	results []ledger.Result
+	subject auditresults.Subject
+	results []auditresults.Result
 	skipped bool
 	// done tells that it was judged; takes is what its results may take in memory, in bytes.
 	done  bool
@@ -51,8 +51,8 @@ type judged struct {
 
 // Fresh is a violation that an object did not have before.
 type Fresh struct {
-	ledger.Subject
-	ledger.Result
+	auditresults.Subject
+	auditresults.Result
 }
 
 // String says what is wrong, by which policy and where, as refusals do.
@@ -69,7 +69,7 @@ func (f *Fresh) String() string {
 
 // round judges everything that exists. Objects that are gone are forgotten at the end; with an error, what was judged
 // so far counts, and nothing is forgotten. found is told of every fresh violation.
-func (c *conditions) round(ctx context.Context, stored Stored, into *ledger.Ledger, found func(Fresh)) error {
+func (c *conditions) round(ctx context.Context, stored Stored, into *auditresults.Ledger, found func(Fresh)) error {
 	into.Begin()
 	for _, kind := range Kinds() {
 		for from, more := "", true; more; {
@@ -92,7 +92,7 @@ func (c *conditions) round(ctx context.Context, stored Stored, into *ledger.Ledg
 
 // page judges objects of a kind side by side, and notes them in their order, each as soon as those before are noted. What
 // is in memory is bounded by bytes: of the objects being judged, and of the results that wait for others.
-func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object, into *ledger.Ledger, found func(Fresh)) error {
+func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object, into *auditresults.Ledger, found func(Fresh)) error {
 	group, judging := errgroup.WithContext(ctx)
 	group.SetLimit(waiting * runtime.GOMAXPROCS(0))
 	room := semaphore.NewWeighted(maxJudging)
@@ -146,7 +146,7 @@ func (l *line) done(i int, j judged) {
 }
 
 // note puts an object into the ledger, or takes it out if there is nothing to judge any more.
-func (j *judged) note(into *ledger.Ledger, found func(Fresh)) {
+func (j *judged) note(into *auditresults.Ledger, found func(Fresh)) {
 	if j.skipped {
 		into.Remove(j.subject.Key)
 		return
@@ -157,7 +157,7 @@ func (j *judged) note(into *ledger.Ledger, found func(Fresh)) {
 }
 
 // again judges single objects. Those that do not exist are forgotten.
-func (c *conditions) again(ctx context.Context, stored Stored, keys []ledger.Key, into *ledger.Ledger, found func(Fresh)) error {
+func (c *conditions) again(ctx context.Context, stored Stored, keys []auditresults.Key, into *auditresults.Ledger, found func(Fresh)) error {
 	for _, key := range keys {
 		kind, ok := kindOf(key)
 		if !ok {
@@ -178,7 +178,7 @@ func (c *conditions) again(ctx context.Context, stored Stored, keys []ledger.Key
 	return nil
 }
 
-func kindOf(key ledger.Key) (Kind, bool) {
+func kindOf(key auditresults.Key) (Kind, bool) {
 	for _, kind := range Kinds() {
 		if kind.Kind == key.Kind {
 			return kind, true

@@ -31,15 +31,15 @@ type hook struct {
 }
 
 // configurations are those that exist.
-func (c *Controller) configurations(ctx context.Context) ([]configuration, error) {
+func (r *Reconciler) configurations(ctx context.Context) ([]configuration, error) {
 	var found []configuration
 	written := metav1.PatchOptions{FieldManager: fieldManager}
-	mutating := c.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	object, err := mutating.Get(ctx, c.Mutating, metav1.GetOptions{})
+	mutating := r.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	object, err := mutating.Get(ctx, r.Mutating, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		one := configuration{name: c.Mutating, version: object.ResourceVersion, path: c.MutatePath, patch: func(ctx context.Context, body []byte) error {
-			_, err := mutating.Patch(ctx, c.Mutating, types.JSONPatchType, body, written)
+		one := configuration{name: r.Mutating, version: object.ResourceVersion, path: r.MutatePath, patch: func(ctx context.Context, body []byte) error {
+			_, err := mutating.Patch(ctx, r.Mutating, types.JSONPatchType, body, written)
 			return err
 		}}
 		for i := range object.Webhooks {
@@ -47,14 +47,14 @@ func (c *Controller) configurations(ctx context.Context) ([]configuration, error
 		}
 		found = append(found, one)
 	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading webhook configuration %s: %w", c.Mutating, err)
+		return nil, fmt.Errorf("reading webhook configuration %s: %w", r.Mutating, err)
 	}
-	validating := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	checks, err := validating.Get(ctx, c.Validating, metav1.GetOptions{})
+	validating := r.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	checks, err := validating.Get(ctx, r.Validating, metav1.GetOptions{})
 	switch {
 	case err == nil:
-		one := configuration{name: c.Validating, version: checks.ResourceVersion, path: c.ValidatePath, patch: func(ctx context.Context, body []byte) error {
-			_, err := validating.Patch(ctx, c.Validating, types.JSONPatchType, body, written)
+		one := configuration{name: r.Validating, version: checks.ResourceVersion, path: r.ValidatePath, patch: func(ctx context.Context, body []byte) error {
+			_, err := validating.Patch(ctx, r.Validating, types.JSONPatchType, body, written)
 			return err
 		}}
 		for i := range checks.Webhooks {
@@ -62,7 +62,7 @@ func (c *Controller) configurations(ctx context.Context) ([]configuration, error
 		}
 		found = append(found, one)
 	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading webhook configuration %s: %w", c.Validating, err)
+		return nil, fmt.Errorf("reading webhook configuration %s: %w", r.Validating, err)
 	}
 	return found, nil
 }

@@ -6,6 +6,9 @@
 // enforcer APIServer, and the notes. The rest of the status is another controller's. Both write by server-side apply,
 // each what is its own.
 //
+// It is a reconciler with a key for each policy. The status is written last, also when the API server refused the native
+// form.
+//
 // A native form belongs to its policy, by an owner reference, and is garbage once that is gone. One whose name is
 // taken by something else is never made, and what is there is left alone: so that nobody has Virtward change a policy
 // of theirs by giving one of ours its name. That is why the native forms are created and updated rather than applied,

@@ -1,6 +1,7 @@
 package export
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,12 +9,17 @@ import (
 	"strings"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/export"
 )
@@ -22,12 +28,111 @@ import (
 const AnnotationGeneration = "policy.virtward.io/generation"
 
 // wanted tells whether a policy asks to be exported.
-func wanted(c *inforce.Compiled) bool {
+func wanted(c *configcache.Compiled) bool {
 	return slices.Contains(c.Object.Spec.ExportTo, policyv1alpha1.PolicyExportAPIServer)
 }
 
+// memo is what a native form was made of, and what came of it.
+type memo struct {
+	policy   *policies.Policy
+	cluster  export.Cluster
+	native   *export.Native
+	problems []policies.Problem
+}
+
+// still tells whether the memo is what would be made now.
+func (m *memo) still(c *configcache.Compiled, cluster *export.Cluster, now time.Time) bool {
+	over := m.native != nil && m.native.Until != nil && !now.Before(*m.native.Until)
+	return !over && m.policy == c.Policy && m.cluster.Namespace == cluster.Namespace && slices.Equal(m.cluster.KubeVirt, cluster.KubeVirt)
+}
+
+// observed are the objects that have the name of a native form; nil where there is none.
+type observed struct {
+	policy  *admissionregistrationv1.ValidatingAdmissionPolicy
+	binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+}
+
+// verb is what a step does, as errors say it.
+type verb string
+
+const (
+	create verb = "creating"
+	update verb = "updating"
+	remove verb = "deleting"
+)
+
+// step is one write.
+type step struct {
+	verb   verb
+	object client.Object
+}
+
+// plan says which writes bring a native form up to date, and what becomes of the policy with them. It depends on
+// nothing but its arguments and changes none of them.
+func plan(c *configcache.Compiled, made *memo, there observed) ([]step, outcome) {
+	switch {
+	case !wanted(c):
+		return removal(c, there), outcome{}
+	case made.native == nil:
+		return removal(c, there), refused(made.problems)
+	case there.policy != nil && !ownedBy(there.policy, c.Object.UID):
+		return removal(c, there), taken(kindOf(there.policy), there.policy.Name)
+	case there.binding != nil && !ownedBy(there.binding, c.Object.UID):
+		return removal(c, there), taken(kindOf(there.binding), there.binding.Name)
+	}
+	return append(keepPolicy(c, made.native.Policy, there.policy), keepBinding(c, made.native.Binding, there.binding)...), outcome{wanted: true, native: made.native}
+}
+
+// removal deletes what belongs to a policy, the binding first: without one, the API server does not evaluate the
+// policy. Anything else is left alone.
+func removal(c *configcache.Compiled, there observed) []step {
+	var steps []step
+	if there.binding != nil && ownedBy(there.binding, c.Object.UID) && there.binding.DeletionTimestamp == nil {
+		steps = append(steps, step{remove, there.binding})
+	}
+	if there.policy != nil && ownedBy(there.policy, c.Object.UID) && there.policy.DeletionTimestamp == nil {
+		steps = append(steps, step{remove, there.policy})
+	}
+	return steps
+}
+
+func keepPolicy(c *configcache.Compiled, wanted, there *admissionregistrationv1.ValidatingAdmissionPolicy) []step {
+	object := &admissionregistrationv1.ValidatingAdmissionPolicy{Spec: *wanted.Spec.DeepCopy()}
+	if there == nil {
+		object.ObjectMeta = dress(&wanted.ObjectMeta, nil, c)
+		return []step{{create, object}}
+	}
+	object.ObjectMeta = dress(&wanted.ObjectMeta, &there.ObjectMeta, c)
+	object.Spec.MatchConditions = admissionpolicies.KeepDisabled(object.Spec.MatchConditions, there.Spec.MatchConditions)
+	if equality.Semantic.DeepEqual(&object.Spec, &there.Spec) && equality.Semantic.DeepEqual(&object.ObjectMeta, &there.ObjectMeta) {
+		return nil
+	}
+	return []step{{update, object}}
+}
+
+func keepBinding(c *configcache.Compiled, wanted, there *admissionregistrationv1.ValidatingAdmissionPolicyBinding) []step {
+	object := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{Spec: *wanted.Spec.DeepCopy()}
+	if there == nil {
+		object.ObjectMeta = dress(&wanted.ObjectMeta, nil, c)
+		return []step{{create, object}}
+	}
+	object.ObjectMeta = dress(&wanted.ObjectMeta, &there.ObjectMeta, c)
+	if equality.Semantic.DeepEqual(&object.Spec, &there.Spec) && equality.Semantic.DeepEqual(&object.ObjectMeta, &there.ObjectMeta) {
+		return nil
+	}
+	return []step{{update, object}}
+}
+
+// kindOf is the kind of an object, for messages.
+func kindOf(object client.Object) string {
+	if _, ok := object.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding); ok {
+		return "ValidatingAdmissionPolicyBinding"
+	}
+	return "ValidatingAdmissionPolicy"
+}
+
 // owner is the reference of a native form to its policy.
-func owner(c *inforce.Compiled) metav1.OwnerReference {
+func owner(c *configcache.Compiled) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy",
 		Name: c.Object.Name, UID: c.Object.UID, Controller: new(true),
@@ -42,7 +147,7 @@ func ownedBy(object metav1.Object, uid types.UID) bool {
 
 // dress gives the metadata of a native form what belongs to it in the cluster, and returns it with what others wrote
 // into the one that is there.
-func dress(made, there *metav1.ObjectMeta, c *inforce.Compiled) metav1.ObjectMeta {
+func dress(made, there *metav1.ObjectMeta, c *configcache.Compiled) metav1.ObjectMeta {
 	dressed := metav1.ObjectMeta{Name: made.Name, OwnerReferences: []metav1.OwnerReference{owner(c)}}
 	if there != nil {
 		dressed = *there.DeepCopy()
@@ -68,14 +173,27 @@ type outcome struct {
 	reason, message string
 }
 
+// failed is the outcome if planning or applying ended with an error. An answer of the API server is the outcome of
+// the policy; of any other error there is none, and the status stays.
+func (o *outcome) failed(c *configcache.Compiled, err error) *outcome {
+	var answer *apierrors.StatusError
+	switch {
+	case err == nil:
+		return o
+	case errors.As(err, &answer) && wanted(c):
+		return &outcome{wanted: true, reason: policyv1alpha1.PolicyReasonRejected, message: err.Error()}
+	}
+	return nil
+}
+
 // The bounds of a status, as in the definition.
 const (
 	maxNotes   = 16
 	maxMessage = 1024
 )
 
-// status is the part of a policy's status that is ours, given the one that it has.
-func (o *outcome) status(c *inforce.Compiled, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
+// status is the part of a policy's status that this controller writes, given the one that it has.
+func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
 	s := &policyv1alpha1.VirtualMachinePolicyStatus{}
 	if !o.wanted {
 		return s
@@ -99,8 +217,8 @@ func (o *outcome) status(c *inforce.Compiled, before *policyv1alpha1.VirtualMach
 	return s
 }
 
-// ours is the part of a status that this controller writes.
-func ours(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
+// own is the part of a status that this controller writes.
+func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
 	part := &policyv1alpha1.VirtualMachinePolicyStatus{ExportNotes: s.ExportNotes}
 	if found := meta.FindStatusCondition(s.Conditions, policyv1alpha1.PolicyExported); found != nil {
 		part.Conditions = []metav1.Condition{*found}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -29,7 +29,7 @@ type Counted struct {
 const stale = 10 * time.Minute
 
 // Plan is the status that a policy is to have, given the one that it has. It depends on nothing but its arguments.
-func Plan(c *inforce.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
+func Plan(c *configcache.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
 	s := &policyv1alpha1.VirtualMachinePolicyStatus{ObservedGeneration: c.Object.Generation}
 	for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
 		if found := meta.FindStatusCondition(before.Conditions, kind); found != nil {
@@ -78,7 +78,7 @@ func condition(s state, generation int64, now time.Time) metav1.Condition {
 	}
 }
 
-func compiled(c *inforce.Compiled) state {
+func compiled(c *configcache.Compiled) state {
 	if policies.Broken(c.Problems) {
 		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonProblems, summary(c.Problems), metav1.ConditionFalse}
 	}
@@ -103,7 +103,7 @@ func summary(problems []policies.Problem) string {
 	return first
 }
 
-func ready(c *inforce.Compiled) state {
+func ready(c *configcache.Compiled) state {
 	s := state{kind: policyv1alpha1.PolicyReady, status: metav1.ConditionFalse}
 	missing := c.Policy.ParamsMissing()
 	switch {
@@ -118,7 +118,7 @@ func ready(c *inforce.Compiled) state {
 }
 
 // undecided is what becomes of what a policy matches that cannot be decided.
-func undecided(c *inforce.Compiled) string {
+func undecided(c *configcache.Compiled) string {
 	spec := c.Policy.Spec()
 	switch {
 	case spec.Enforcement == policyv1alpha1.PolicyAudit:
@@ -129,7 +129,7 @@ func undecided(c *inforce.Compiled) string {
 	return "it warns of everything that it matches"
 }
 
-func withoutParams(c *inforce.Compiled) string {
+func withoutParams(c *configcache.Compiled) string {
 	if p := c.Policy.Spec().Params; p != nil && p.ParameterNotFoundAction == policyv1alpha1.PolicyParameterAllow {
 		return "it is not asked"
 	}
@@ -137,7 +137,7 @@ func withoutParams(c *inforce.Compiled) string {
 }
 
 // problems are those of compiling the policy, and its exceptions that are over.
-func problems(c *inforce.Compiled, now time.Time) []policyv1alpha1.PolicyProblem {
+func problems(c *configcache.Compiled, now time.Time) []policyv1alpha1.PolicyProblem {
 	all := slices.Clone(c.Problems)
 	exceptions := c.Policy.Spec().Exceptions
 	for _, i := range c.Policy.Expired(now) {
@@ -164,7 +164,7 @@ func problems(c *inforce.Compiled, now time.Time) []policyv1alpha1.PolicyProblem
 
 // count is how many objects violate the policy, and when that was found. Until an audit has been, what is known stays;
 // while the count does not change, its time is written now and then only.
-func count(c *inforce.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus) (*int64, *metav1.Time) {
+func count(c *configcache.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus) (*int64, *metav1.Time) {
 	if counted.At.IsZero() {
 		return before.Violations, before.LastAudit
 	}
@@ -181,15 +181,4 @@ func count(c *inforce.Compiled, counted Counted, before *policyv1alpha1.VirtualM
 		return before.Violations, before.LastAudit
 	}
 	return ptr.To(int64(n)), &at
-}
-
-// nextExpiry is when the next exception of some policies ends; zero if none does.
-func nextExpiry(all []inforce.Compiled, now time.Time) time.Time {
-	var next time.Time
-	for i := range all {
-		if at := all[i].Policy.NextExpiry(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
-	return next
 }

@@ -1,14 +1,13 @@
 package policystatus
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,7 +22,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
-	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -34,13 +33,13 @@ var (
 
 const inOrder = `validations: [{expression: "vm.spec.domain.cpu.cores < 8u", message: many, fieldPath: spec.domain.cpu.cores}]`
 
-func compile(t *testing.T, spec string) inforce.Compiled {
+func compile(t *testing.T, spec string) configcache.Compiled {
 	t.Helper()
 	env, err := environment()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := inforce.Compiled{Object: &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u-1", Generation: 3}}}
+	c := configcache.Compiled{Object: &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u-1", Generation: 3}}}
 	if err := yaml.UnmarshalStrict([]byte("{"+spec+"}"), &c.Object.Spec); err != nil {
 		t.Fatal(err)
 	}
@@ -170,16 +169,19 @@ func TestCounts(t *testing.T) {
 	}
 }
 
-// bench is a controller over a fake API server.
+var resource = policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies")
+
+// bench is a reconciler over a fake API server.
 type bench struct {
-	*Controller
+	*Reconciler
 
 	client  *fake.FakeDynamicClient
 	clock   *clocktesting.FakeClock
-	all     []inforce.Compiled
+	all     []configcache.Compiled
 	events  []string
 	applied []*unstructured.Unstructured
-	refuse  error
+	// refuse is the answer to every write, which has no effect; lose is the answer to one that has.
+	refuse, lose error
 }
 
 func newBench(t *testing.T, status *policyv1alpha1.VirtualMachinePolicyStatus) *bench {
@@ -216,10 +218,13 @@ func newBench(t *testing.T, status *policyv1alpha1.VirtualMachinePolicyStatus) *
 		}
 		next := current.(*unstructured.Unstructured).DeepCopy()
 		next.Object["status"] = object.Object["status"]
-		return true, next, b.client.Tracker().Update(resource, next, "")
+		if err := b.client.Tracker().Update(resource, next, ""); err != nil {
+			return true, nil, err
+		}
+		return true, next, b.lose
 	})
-	b.Controller = New(Options{
-		Client: b.client, Policies: func() []inforce.Compiled { return b.all }, Clock: b.clock, Log: logr.Discard(),
+	b.Reconciler = New(Options{
+		Client: b.client, Policies: func() []configcache.Compiled { return b.all }, Clock: b.clock,
 		Tell: func(p *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
 			b.events = append(b.events, fmt.Sprintf("%s %s %s: %s", p.Name, kind, reason, message))
 		},
@@ -227,12 +232,30 @@ func newBench(t *testing.T, status *policyv1alpha1.VirtualMachinePolicyStatus) *
 	return b
 }
 
+// pass reconciles every key, and returns the shortest time after which a key is reconciled again.
+func (b *bench) pass(t *testing.T) (time.Duration, error) {
+	t.Helper()
+	again := idle
+	for _, key := range b.keys() {
+		result, err := b.Reconcile(t.Context(), key)
+		if err != nil {
+			return 0, err
+		}
+		if result.RequeueAfter > 0 {
+			again = min(again, result.RequeueAfter)
+		}
+	}
+	return again, nil
+}
+
 func TestStatusIsWrittenWhenItChanges(t *testing.T) {
 	b := newBench(t, nil)
-	b.all = []inforce.Compiled{compile(t, "enforcement: Deny, "+inOrder)}
+	b.all = []configcache.Compiled{compile(t, "enforcement: Deny, "+inOrder)}
 	wrote := func(what string, want int) {
 		t.Helper()
-		b.pass(t.Context())
+		if _, err := b.pass(t); err != nil {
+			t.Error(err)
+		}
 		if len(b.applied) != want {
 			t.Errorf("%s: written %d times, not %d", what, len(b.applied), want)
 		}
@@ -244,13 +267,16 @@ func TestStatusIsWrittenWhenItChanges(t *testing.T) {
 	wrote("an audit", 1)
 	b.Audited(map[string]int{"p": 2}, now.Add(time.Minute))
 	wrote("another audit that says the same", 0)
-	b.Controller = New(b.Options)
+	b.Reconciler = New(b.Options)
 	wrote("another replica, which knows nothing yet", 0)
 	b.all[0].Object = b.all[0].Object.DeepCopy()
 	b.all[0].Object.Generation = 4
 	wrote("the stored policy is older than the one in force", 0)
 	b.all = nil
 	wrote("the policy is gone", 0)
+	if names := b.store.Names(); len(names) > 0 {
+		t.Errorf("it remembers %q, which are gone", names)
+	}
 }
 
 // Conditions and fields of others stay, since they are not applied; times of conditions change with their status.
@@ -264,10 +290,9 @@ func TestOthersAndTransitions(t *testing.T) {
 		},
 		EnforcedBy: []policyv1alpha1.PolicyEnforcer{"APIServer"},
 	})
-	b.all = []inforce.Compiled{compile(t, "enforcement: Deny, "+inOrder)}
-	b.pass(t.Context())
-	if len(b.applied) != 1 {
-		t.Fatalf("written %d times", len(b.applied))
+	b.all = []configcache.Compiled{compile(t, "enforcement: Deny, "+inOrder)}
+	if _, err := b.pass(t); err != nil || len(b.applied) != 1 {
+		t.Fatalf("written %d times, %v", len(b.applied), err)
 	}
 	written := &policyv1alpha1.VirtualMachinePolicy{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(b.applied[0].Object, written); err != nil {
@@ -290,7 +315,7 @@ func TestEventsOnTransitions(t *testing.T) {
 	b := newBench(t, nil)
 	good, bad := compile(t, "enforcement: Deny, "+inOrder), compile(t, `enforcement: Deny, validations: [{expression: "nothing", message: x}]`)
 	for i, step := range []struct {
-		policy inforce.Compiled
+		policy configcache.Compiled
 		want   string
 	}{
 		{good, ""},
@@ -298,9 +323,11 @@ func TestEventsOnTransitions(t *testing.T) {
 		{bad, ""},
 		{good, "p Normal Compiled: the policy is in order"},
 	} {
-		b.all, b.events = []inforce.Compiled{step.policy}, nil
-		b.written = map[string]written{} // as if another replica led
-		b.pass(t.Context())
+		b.all, b.events = []configcache.Compiled{step.policy}, nil
+		b.Reconciler = New(b.Options) // as if another replica led
+		if _, err := b.pass(t); err != nil {
+			t.Error(err)
+		}
 		got := strings.Join(b.events, "|")
 		if (step.want == "") != (got == "") || !strings.HasPrefix(got, step.want) || len(b.events) > 1 {
 			t.Errorf("step %d: events %q, want %q", i, got, step.want)
@@ -310,34 +337,50 @@ func TestEventsOnTransitions(t *testing.T) {
 
 func TestAFailureIsTriedAgainAndNoEventIsTold(t *testing.T) {
 	b := newBench(t, nil)
-	b.all = []inforce.Compiled{compile(t, `enforcement: Deny, validations: [{expression: "nothing", message: x}]`)}
+	b.all = []configcache.Compiled{compile(t, `enforcement: Deny, validations: [{expression: "nothing", message: x}]`)}
 	b.refuse = apierrors.NewServiceUnavailable("not now")
-	if wait := b.pass(t.Context()); wait != retry || len(b.events) != 0 {
-		t.Errorf("it waits %s, events %q", wait, b.events)
+	if _, err := b.pass(t); err == nil || err.Error() != "the status of VirtualMachinePolicy p: writing the status: not now" || len(b.events) != 0 {
+		t.Errorf("the error is %v, events %q", err, b.events)
 	}
 	b.refuse = nil
-	if wait := b.pass(t.Context()); wait != idle || len(b.events) != 1 || len(b.applied) != 1 {
-		t.Errorf("it waits %s, events %q, written %d times", wait, b.events, len(b.applied))
+	if again, err := b.pass(t); err != nil || again != idle || len(b.events) != 1 || len(b.applied) != 1 {
+		t.Errorf("reconciled again after %s, %v, events %q, written %d times", again, err, b.events, len(b.applied))
 	}
 }
 
-func TestItWakesWhenAnExceptionEnds(t *testing.T) {
+// Killed right before or right after the write, another replica completes the work: one status, and one event.
+func TestKilledAtTheWrite(t *testing.T) {
+	for name, written := range map[string]bool{"before": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, nil)
+			b.all = []configcache.Compiled{compile(t, "enforcement: Deny, "+inOrder)}
+			if written {
+				b.lose = errors.New("killed")
+			} else {
+				b.refuse = errors.New("killed")
+			}
+			if _, err := b.pass(t); err == nil || !strings.HasSuffix(err.Error(), "killed") {
+				t.Fatalf("the error is %v", err)
+			}
+			b.refuse, b.lose = nil, nil
+			b.Reconciler = New(b.Options)
+			if _, err := b.pass(t); err != nil || len(b.applied) != 1 || len(b.events) != 0 {
+				t.Errorf("%v, written %d times, events %q", err, len(b.applied), b.events)
+			}
+		})
+	}
+}
+
+func TestItIsReconciledWhenAnExceptionEnds(t *testing.T) {
 	b := newBench(t, nil)
-	b.all = []inforce.Compiled{compile(t, `enforcement: Warn, exceptions: [{names: [a], reason: r, expires: "2026-03-04T05:07:07Z"}], `+inOrder)}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
-	deadline := time.Now().Add(10 * time.Second)
-	for !b.clock.HasWaiters() && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
+	b.all = []configcache.Compiled{compile(t, `enforcement: Warn, exceptions: [{names: [a], reason: r, expires: "2026-03-04T05:07:07Z"}], `+inOrder)}
+	again, err := b.pass(t)
+	if err != nil || again != 61*time.Second {
+		t.Fatalf("reconciled again after %s, %v", again, err)
 	}
-	b.clock.Step(61 * time.Second)
-	for !b.clock.HasWaiters() && time.Now().Before(deadline) {
-		time.Sleep(time.Millisecond)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
+	b.clock.Step(again)
+	if again, err := b.pass(t); err != nil || again != idle {
+		t.Errorf("reconciled again after %s, %v", again, err)
 	}
 	if len(b.applied) != 2 {
 		t.Fatalf("written %d times, not once before and once after", len(b.applied))

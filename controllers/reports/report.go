@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 )
 
 // The definitions that the chart can install, without the words of their authors.
@@ -56,7 +56,7 @@ type Context struct {
 
 // Build makes the Report of a namespace; nil if there are no objects in it. A result that the Report before had too
 // keeps its time. It depends on nothing but its arguments.
-func Build(c *Context, namespace string, view *ledger.View, before *openreports.Report) *openreports.Report {
+func Build(c *Context, namespace string, view *auditresults.View, before *openreports.Report) *openreports.Report {
 	if view.Objects == 0 {
 		return nil
 	}
@@ -85,10 +85,10 @@ func Build(c *Context, namespace string, view *ledger.View, before *openreports.
 	return r
 }
 
-func (c *Context) result(held *ledger.Held) openreports.ReportResult {
+func (c *Context) result(held *auditresults.Held) openreports.ReportResult {
 	r := openreports.ReportResult{
 		Source: sourcePolicies, Policy: held.Source.Name, Description: held.Message,
-		Result: outcomes[held.Outcome], Scored: held.Outcome == ledger.Fail,
+		Result: outcomes[held.Outcome], Scored: held.Outcome == auditresults.Fail,
 		Subjects: []corev1.ObjectReference{{
 			APIVersion: held.APIVersion, Kind: held.Kind, Namespace: held.Namespace, Name: held.Subject.Name, UID: held.UID,
 		}},
@@ -115,7 +115,7 @@ func (c *Context) result(held *ledger.Held) openreports.ReportResult {
 	return r
 }
 
-var outcomes = map[ledger.Outcome]openreports.Result{ledger.Fail: "fail", ledger.Warn: "warn", ledger.Error: "error"}
+var outcomes = map[auditresults.Outcome]openreports.Result{auditresults.Fail: "fail", auditresults.Warn: "warn", auditresults.Error: "error"}
 
 // identity tells a result from others.
 type identity struct {
@@ -150,7 +150,7 @@ func Violations(r *openreports.Report) (violations map[Violation]bool, whole boo
 	}
 	for i := range r.Results {
 		id := identityOf(&r.Results[i])
-		if id.source == sourcePolicies && r.Results[i].Result != outcomes[ledger.Error] {
+		if id.source == sourcePolicies && r.Results[i].Result != outcomes[auditresults.Error] {
 			violations[Violation{id.policy, id.kind, id.name}] = true
 		}
 	}

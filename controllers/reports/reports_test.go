@@ -21,16 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
 )
 
 var then = time.Date(2026, 3, 4, 5, 6, 7, 8, time.UTC)
 
-func held(policy, name, message string) ledger.Held {
-	return ledger.Held{
-		Subject: ledger.Subject{Key: ledger.Key{Namespace: "prod", Kind: "VirtualMachine", Name: name}, APIVersion: "kubevirt.io/v1", UID: "u-1"},
-		Result:  ledger.Result{Source: ledger.Source{Name: policy}, Field: "spec.x", Message: message, Remedy: "Do less."},
+func held(policy, name, message string) auditresults.Held {
+	return auditresults.Held{
+		Subject: auditresults.Subject{Key: auditresults.Key{Namespace: "prod", Kind: "VirtualMachine", Name: name}, APIVersion: "kubevirt.io/v1", UID: "u-1"},
+		Result:  auditresults.Result{Source: auditresults.Source{Name: policy}, Field: "spec.x", Message: message, Remedy: "Do less."},
 	}
 }
 
@@ -42,12 +42,12 @@ func circumstances(now time.Time) *Context {
 
 func TestBuild(t *testing.T) {
 	rule := held("arm64-disk-bus", "db", "sata")
-	rule.BuiltIn, rule.Outcome, rule.Remedy = true, ledger.Warn, ""
+	rule.BuiltIn, rule.Outcome, rule.Remedy = true, auditresults.Warn, ""
 	undecided := held("broken", "db", "boom")
-	undecided.Outcome, undecided.Field, undecided.Remedy = ledger.Error, "", ""
-	view := &ledger.View{
-		Objects: 4, Sum: ledger.Sum{Fail: 9, Warn: 1, Error: 1, Pass: 2}, Left: 8,
-		Results: []ledger.Held{held("cap", "db", "too much"), undecided, rule},
+	undecided.Outcome, undecided.Field, undecided.Remedy = auditresults.Error, "", ""
+	view := &auditresults.View{
+		Objects: 4, Sum: auditresults.Sum{Fail: 9, Warn: 1, Error: 1, Pass: 2}, Left: 8,
+		Results: []auditresults.Held{held("cap", "db", "too much"), undecided, rule},
 	}
 	subjects := []corev1.ObjectReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Namespace: "prod", Name: "db", UID: "u-1"}}
 	at := metav1.Timestamp{Seconds: then.Unix()}
@@ -85,15 +85,15 @@ func TestBuild(t *testing.T) {
 	if diff := cmp.Diff([]int64{0, 0, 0, 3600}, times); diff != "" {
 		t.Errorf("what was known keeps its time (-want +got):\n%s", diff)
 	}
-	if Build(circumstances(then), "prod", &ledger.View{}, got) != nil {
+	if Build(circumstances(then), "prod", &auditresults.View{}, got) != nil {
 		t.Error("a namespace without objects gets a report")
 	}
 }
 
 func TestViolationsAreThoseOfPolicies(t *testing.T) {
 	rule, undecided := held("arm64-disk-bus", "db", "sata"), held("broken", "db", "boom")
-	rule.BuiltIn, undecided.Outcome = true, ledger.Error
-	view := &ledger.View{Objects: 1, Results: []ledger.Held{held("cap", "db", "too much"), rule, undecided}}
+	rule.BuiltIn, undecided.Outcome = true, auditresults.Error
+	view := &auditresults.View{Objects: 1, Results: []auditresults.Held{held("cap", "db", "too much"), rule, undecided}}
 	got, whole := Violations(Build(circumstances(then), "prod", view, nil))
 	if diff := cmp.Diff(map[Violation]bool{{"cap", "VirtualMachine", "db"}: true}, got); diff != "" || !whole {
 		t.Errorf("whole %t, violations (-want +got):\n%s", whole, diff)
@@ -181,7 +181,7 @@ func (l listed) Each(ctx context.Context, list pages.List, found func(pages.Obje
 
 func TestPutWritesWhatDiffers(t *testing.T) {
 	s, written := store(t, nil)
-	view := &ledger.View{Objects: 1, Results: []ledger.Held{held("cap", "db", "too much")}}
+	view := &auditresults.View{Objects: 1, Results: []auditresults.Held{held("cap", "db", "too much")}}
 	put := func(now time.Time) *openreports.Report {
 		t.Helper()
 		before, err := s.Put(t.Context(), "prod", func(before *openreports.Report) *openreports.Report {
@@ -252,7 +252,7 @@ func TestPutAndANamespaceThatGoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, _ := store(t, func(string) error { return c.answer })
 			_, err := s.Put(t.Context(), "prod", func(*openreports.Report) *openreports.Report {
-				return Build(circumstances(then), "prod", &ledger.View{Objects: 1}, nil)
+				return Build(circumstances(then), "prod", &auditresults.View{Objects: 1}, nil)
 			})
 			if got := fmt.Sprint(err); (c.want == "") != (err == nil) || c.want != "" && got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)

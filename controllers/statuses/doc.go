@@ -1,6 +1,7 @@
 // Package statuses reads and writes the statuses of policies, which several controllers share: each writes its own part by
 // server-side apply, under a name of its own.
 //
-// What enters: the name of a policy, and a part of its status. What leaves: the status as it is stored. A policy that is
-// gone is no error, and neither is one that was made anew under the same name: that one is left alone.
+// What enters: an active policy, and a plan of one part of its status. What leaves: one write, if the stored status
+// differs. A policy that was deleted is no error. Neither is one that was made anew under the same name, nor one with
+// another generation: both are left alone.
 package statuses

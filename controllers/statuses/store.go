@@ -3,7 +3,11 @@ package statuses
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,16 +21,83 @@ import (
 // resource is that of policies.
 var resource = policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies")
 
-// Store is where statuses are.
+// Store writes one owner's part of the statuses. Make one with New.
 type Store struct {
-	Client dynamic.Interface
-	// Owner is the field manager whose part is written.
-	Owner string
+	client dynamic.Interface
+	owner  string
+
+	mu sync.Mutex
+	// stored are the parts that the API server is known to hold, by the policy's name.
+	stored map[string]stored
 }
 
-// Get is a policy as it is stored, without its spec; nil if there is none.
-func (s *Store) Get(ctx context.Context, name string) (*policyv1alpha1.VirtualMachinePolicy, error) {
-	found, err := s.Client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+type stored struct {
+	uid        types.UID
+	generation int64
+	part       *policyv1alpha1.VirtualMachinePolicyStatus
+}
+
+// New makes a Store. Owner is the field manager whose part is written.
+func New(client dynamic.Interface, owner string) *Store {
+	return &Store{client: client, owner: owner, stored: map[string]stored{}}
+}
+
+// Part says which part of a status a controller writes. Both functions are pure.
+type Part struct {
+	// Plan makes the part, given the status that the policy has.
+	Plan func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus
+	// Own selects the part from a whole status.
+	Own func(*policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus
+}
+
+// Keep writes the part of one policy if it differs from the stored one. It reads and writes nothing while the plan is
+// what was written last. before is the policy without its spec as it was read, and part what it has now; before is
+// nil if nothing was read. A policy that has another uid or generation is left alone: its watch reports it soon.
+func (s *Store) Keep(ctx context.Context, policy *policyv1alpha1.VirtualMachinePolicy, p Part) (before *policyv1alpha1.VirtualMachinePolicy, part *policyv1alpha1.VirtualMachinePolicyStatus, err error) {
+	if known, ok := s.find(policy.Name); ok && known.uid == policy.UID && known.generation == policy.Generation &&
+		equality.Semantic.DeepEqual(known.part, p.Plan(known.part)) {
+		return nil, known.part, nil
+	}
+	before, err = s.get(ctx, policy.Name)
+	if before == nil || err != nil || before.UID != policy.UID || before.Generation != policy.Generation {
+		return nil, nil, err
+	}
+	part = p.Plan(&before.Status)
+	if !equality.Semantic.DeepEqual(part, p.Own(&before.Status)) {
+		if err := s.apply(ctx, policy.Name, policy.UID, part); err != nil {
+			return nil, nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stored[policy.Name] = stored{uid: policy.UID, generation: policy.Generation, part: part}
+	return before, part, nil
+}
+
+func (s *Store) find(name string) (stored, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, ok := s.stored[name]
+	return known, ok
+}
+
+// Names are those of the policies that the Store remembers, sorted.
+func (s *Store) Names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.stored))
+}
+
+// Forget drops what is remembered of a policy that was deleted.
+func (s *Store) Forget(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.stored, name)
+}
+
+// get reads a policy without its spec; nil if there is none.
+func (s *Store) get(ctx context.Context, name string) (*policyv1alpha1.VirtualMachinePolicy, error) {
+	found, err := s.client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -41,8 +112,8 @@ func (s *Store) Get(ctx context.Context, name string) (*policyv1alpha1.VirtualMa
 	return policy, nil
 }
 
-// Apply writes the owner's part of a status; what the owner wrote before and is not in it goes.
-func (s *Store) Apply(ctx context.Context, name string, uid types.UID, part *policyv1alpha1.VirtualMachinePolicyStatus) error {
+// apply writes the owner's part of a status. What the owner wrote before and the part lacks is removed.
+func (s *Store) apply(ctx context.Context, name string, uid types.UID, part *policyv1alpha1.VirtualMachinePolicyStatus) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
@@ -52,7 +123,7 @@ func (s *Store) Apply(ctx context.Context, name string, uid types.UID, part *pol
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name, "uid": string(uid)}, "status": fields}}
 	object.SetGroupVersionKind(policyv1alpha1.GroupVersion.WithKind("VirtualMachinePolicy"))
-	_, err = s.Client.Resource(resource).ApplyStatus(ctx, name, object, metav1.ApplyOptions{FieldManager: s.Owner, Force: true})
+	_, err = s.client.Resource(resource).ApplyStatus(ctx, name, object, metav1.ApplyOptions{FieldManager: s.owner, Force: true})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status: %w", err)
 	}

@@ -222,26 +222,26 @@ func (i *installation) run(t *testing.T, kill int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	controller := New(Options{
+	reconciler := New(Options{
 		Client: client, Namespace: namespace, Secret: secretName, Service: service, Mutating: mutating, Validating: validating,
 		MutatePath: "/mutate", ValidatePath: "/validate", Settle: settle, Interval: time.Hour, Clock: i.clock, Log: logr.Discard(),
 	})
 	for range 50 {
 		before := i.writes
-		wait, err := controller.Reconcile(t.Context())
+		result, err := reconciler.Reconcile(t.Context(), reconciler.keys()[0])
 		switch {
 		case errors.Is(err, errKilled):
 			return
 		case err != nil:
 			t.Fatal(err)
 		case i.writes > before: // its watches ask for another attempt at once
-		case wait == time.Hour:
+		case result.RequeueAfter == time.Hour:
 			if kill >= 0 {
 				connection.left = 0 // it is idle, and killed
 			}
 			return
 		default:
-			i.clock.Step(wait)
+			i.clock.Step(result.RequeueAfter)
 		}
 	}
 	t.Fatal("the rotation does not end")

@@ -1,4 +1,4 @@
-package ledger
+package auditresults
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 // Key names an object that is judged.
 type Key struct {
 	Namespace string
-	// Kind is VirtualMachine, VirtualMachineInstance or VirtualMachinePool.
+	// Kind is one of audit.Kinds, of which no two have the same name.
 	Kind, Name string
 }
 

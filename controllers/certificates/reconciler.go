@@ -1,0 +1,197 @@
+package certificates
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtward/virtward/certificates"
+	"github.com/virtward/virtward/controllers"
+)
+
+// fieldManager is who writes, for the API server's records of field owners.
+const fieldManager = "virtward-certificates"
+
+// Options say what the controller keeps.
+type Options struct {
+	Client kubernetes.Interface
+	// Namespace and Secret name the Secret, which the chart makes.
+	Namespace, Secret string
+	// Service is that of the webhooks, in Namespace.
+	Service string
+	// Mutating and Validating are the names of the webhook configurations. One that does not exist is left out.
+	Mutating, Validating string
+	// MutatePath and ValidatePath are the paths without their token.
+	MutatePath, ValidatePath string
+	// Settle is how long a rotation waits until everyone has taken notice of a step.
+	Settle time.Duration
+	// Interval is how often the certificates are looked at without a change.
+	Interval time.Duration
+	Clock    clock.PassiveClock
+	Log      logr.Logger
+}
+
+// Reconciler keeps the certificates of the webhooks. It has one key: the Secret and the webhook configurations are one
+// unit of work, since each step of a rotation depends on all of them. Make one with New.
+type Reconciler struct {
+	Options
+
+	trigger *controllers.Trigger
+	issuer  *issuer
+	// configured is the time since which the webhook configurations are known to be complete; zero if they are not. It is
+	// not persisted: the process before may have written them the moment before it ended.
+	configured time.Time
+}
+
+// New makes a Reconciler.
+func New(o Options) *Reconciler {
+	return &Reconciler{Options: o, trigger: controllers.NewTrigger(), issuer: newIssuer(o.Service + "." + o.Namespace + ".svc")}
+}
+
+// Cached limits the watches of the manager's cache to the three objects by their names, as RBAC demands.
+func (o *Options) Cached() map[client.Object]cache.ByObject {
+	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
+	return map[client.Object]cache.ByObject{
+		&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {FieldSelector: named(o.Secret)}}},
+		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(o.Mutating)},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(o.Validating)},
+	}
+}
+
+// SetupWithManager adds the Reconciler to a manager, in the replica that leads. The watches keep metadata only: no
+// private key is in the cache.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	ask := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return r.keys() })
+	return ctrl.NewControllerManagedBy(mgr).Named("certificates").
+		WatchesRawSource(r.trigger.Source(r.keys)).
+		WatchesMetadata(&corev1.Secret{}, ask).
+		WatchesMetadata(&admissionregistrationv1.MutatingWebhookConfiguration{}, ask).
+		WatchesMetadata(&admissionregistrationv1.ValidatingWebhookConfiguration{}, ask).
+		WithOptions(controllers.Options()).
+		Complete(r)
+}
+
+// keys are the only key.
+func (r *Reconciler) keys() []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Secret}}}
+}
+
+// behind is when another attempt is made after somebody else wrote in between.
+const behind = 200 * time.Millisecond
+
+// Reconcile takes the next step, and tells when to take another.
+func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	wait, err := r.step(ctx)
+	if apierrors.IsConflict(err) || apierrors.IsInvalid(err) {
+		return reconcile.Result{RequeueAfter: behind}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("keeping the certificates of the webhooks: %w", err)
+	}
+	return reconcile.Result{RequeueAfter: wait}, nil
+}
+
+// step plans and applies.
+func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
+	secret, err := r.Client.CoreV1().Secrets(r.Namespace).Get(ctx, r.Secret, metav1.GetOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("reading Secret %s: %w", r.Secret, err)
+	}
+	configurations, err := r.configurations(ctx)
+	if err != nil {
+		return 0, err
+	}
+	r.observe(configurations, r.state(secret))
+	plan := certificates.Next(r.state(secret))
+	if plan.Writes() {
+		if secret, err = r.rotate(ctx, secret, plan, hasPath(configurations)); err != nil {
+			return 0, err
+		}
+		plan.Wait = r.Settle
+	}
+	written, err := r.configure(ctx, configurations, r.state(secret))
+	if err != nil {
+		return 0, err
+	}
+	if written {
+		plan.Wait = r.Settle
+	}
+	if plan.Wait == 0 || plan.Wait > r.Interval {
+		return r.Interval, nil
+	}
+	return plan.Wait, nil
+}
+
+// observe keeps the time since which the configurations are complete.
+func (r *Reconciler) observe(all []configuration, state certificates.State) {
+	complete := !slices.ContainsFunc(all, func(one configuration) bool { return len(one.changes(state)) > 0 })
+	switch {
+	case !complete:
+		r.configured = time.Time{}
+	case r.configured.IsZero():
+		r.configured = r.Clock.Now()
+	}
+}
+
+// configure writes the configurations that are not complete, and reports whether there was one.
+func (r *Reconciler) configure(ctx context.Context, all []configuration, state certificates.State) (bool, error) {
+	written := false
+	for _, one := range all {
+		changed, err := one.write(ctx, state)
+		if err != nil {
+			r.configured = time.Time{}
+			return written, err
+		}
+		written = written || changed
+	}
+	if written {
+		r.configured = r.Clock.Now()
+	}
+	return written, nil
+}
+
+func (r *Reconciler) state(secret *corev1.Secret) certificates.State {
+	changed, err := time.Parse(time.RFC3339, secret.Annotations[certificates.ChangedAnnotation])
+	if err != nil { // there is none, or somebody wrote another text there
+		changed = time.Time{}
+	}
+	return certificates.State{
+		Data: secret.Data, Changed: changed, Now: r.Clock.Now(), Settle: r.Settle, DNSName: r.issuer.host, Configured: r.configured,
+	}
+}
+
+// rotate makes what the plan asks for, and writes it.
+func (r *Reconciler) rotate(ctx context.Context, secret *corev1.Secret, plan certificates.Plan, called bool) (*corev1.Secret, error) {
+	secret = secret.DeepCopy()
+	data, err := r.issuer.apply(secret.Data, plan, r.Clock.Now(), called)
+	if err != nil {
+		return nil, err
+	}
+	secret.Data = data
+	if secret.Annotations == nil {
+		secret.Annotations = map[string]string{}
+	}
+	secret.Annotations[certificates.ChangedAnnotation] = r.Clock.Now().UTC().Format(time.RFC3339)
+	written, err := r.Client.CoreV1().Secrets(r.Namespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
+	if err != nil {
+		return nil, fmt.Errorf("writing Secret %s: %w", r.Secret, err)
+	}
+	r.Log.Info("rotated", "authority", plan.NewAuthority, "certificate", plan.NewPair, "token", plan.NewToken, "previousDropped", plan.DropPrevious)
+	return written, nil
+}

@@ -1,0 +1,232 @@
+package export
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/controllers"
+	"github.com/virtward/virtward/controllers/statuses"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies/export"
+)
+
+// Owner is the field manager of what this controller writes.
+const Owner = "virtward-export"
+
+// Options are what a Reconciler works with.
+type Options struct {
+	// Client writes the native forms. It reads them from the manager's cache, which holds those with our label.
+	Client client.Client
+	// Live reads from the API server what the cache does not hold.
+	Live client.Reader
+	// Dynamic writes the statuses of the policies.
+	Dynamic dynamic.Interface
+	// Policies are the active ones, sorted by name, and Facts those of the cluster.
+	Policies func() []configcache.Compiled
+	Facts    func() *platform.Facts
+	// Ready returns nil once the facts and the policies are known. Nothing is written before.
+	Ready func() error
+	// Namespace is Virtward's own, and Exempt are the others that the webhooks do not see.
+	Namespace string
+	Exempt    []string
+	Clock     clock.PassiveClock
+}
+
+// Reconciler keeps native forms. Its keys are the names of the policies. Make one with New.
+type Reconciler struct {
+	Options
+
+	trigger *controllers.Trigger
+	store   *statuses.Store
+
+	mu sync.Mutex
+	// made are the native forms of policies by name: so that nothing is made again while nothing changes.
+	made map[string]memo
+}
+
+// New prepares a Reconciler.
+func New(options Options) *Reconciler {
+	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.New(options.Dynamic, Owner), made: map[string]memo{}}
+}
+
+// Cached are the objects that the manager's cache is to hold for the Reconciler: those with our label.
+func Cached() map[client.Object]cache.ByObject {
+	labelled := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{export.ManagedBy: export.Manager}), Transform: cache.TransformStripManagedFields()}
+	return map[client.Object]cache.ByObject{
+		&admissionregistrationv1.ValidatingAdmissionPolicy{}:        labelled,
+		&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}: labelled,
+	}
+}
+
+// SetupWithManager adds the Reconciler to a manager, in the replica that leads.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	byName := handler.EnqueueRequestsFromMapFunc(policyOf)
+	return ctrl.NewControllerManagedBy(mgr).Named("export").
+		WatchesRawSource(r.trigger.Source(r.keys)).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicy{}, byName).
+		Watches(&admissionregistrationv1.ValidatingAdmissionPolicyBinding{}, byName).
+		WithOptions(controllers.Options()).
+		Complete(r)
+}
+
+// policyOf is the key of the policy whose native form has the name of an object, whoever made that.
+func policyOf(_ context.Context, object client.Object) []reconcile.Request {
+	name, ok := strings.CutPrefix(object.GetName(), export.Prefix)
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
+}
+
+// Changed requests the native forms of all policies, because policies or facts changed.
+func (r *Reconciler) Changed() { r.trigger.Fire() }
+
+// keys are the active policies and those that were deleted since.
+func (r *Reconciler) keys() []reconcile.Request {
+	r.mu.Lock()
+	remembered := append(slices.Collect(maps.Keys(r.made)), r.store.Names()...)
+	r.mu.Unlock()
+	return controllers.Keys(r.Policies(), remembered)
+}
+
+// The times after which a policy is reconciled again: while the facts are not known or the cache is behind, and
+// without a change.
+const behind, idle = time.Second, time.Hour
+
+// Reconcile brings the native form of one policy and its status up to date: plan, apply, status.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	if ready := r.Ready() == nil; !ready {
+		return reconcile.Result{RequeueAfter: behind}, nil
+	}
+	c := configcache.Named(r.Policies(), request.Name)
+	if c == nil { // Kubernetes deletes the native form with it
+		r.forget(request.Name)
+		return reconcile.Result{}, nil
+	}
+	now := r.Clock.Now()
+	made := r.export(c, now)
+	o, err := r.act(ctx, c, &made)
+	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+		return reconcile.Result{RequeueAfter: behind}, nil
+	}
+	if o = o.failed(c, err); o != nil {
+		err = errors.Join(err, r.status(ctx, c, o, now))
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("VirtualMachinePolicy %s: %w", request.Name, err)
+	}
+	if made.native != nil && made.native.Until != nil {
+		return reconcile.Result{RequeueAfter: max(time.Millisecond, min(idle, made.native.Until.Sub(now)))}, nil
+	}
+	return reconcile.Result{RequeueAfter: idle}, nil
+}
+
+// act plans and applies.
+func (r *Reconciler) act(ctx context.Context, c *configcache.Compiled, made *memo) (*outcome, error) {
+	there, err := r.observe(ctx, export.Prefix+c.Object.Name, made.native != nil)
+	if err != nil {
+		return nil, err
+	}
+	steps, o := plan(c, made, there)
+	return &o, r.apply(ctx, steps)
+}
+
+// observe reads the objects that have a name. With live, it asks the API server for those that the cache does not
+// hold: they may lack our label.
+func (r *Reconciler) observe(ctx context.Context, name string, live bool) (there observed, err error) {
+	there.policy, err = read(ctx, r, name, live, &admissionregistrationv1.ValidatingAdmissionPolicy{})
+	if err != nil {
+		return there, err
+	}
+	there.binding, err = read(ctx, r, name, live, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{})
+	return there, err
+}
+
+func read[O client.Object](ctx context.Context, r *Reconciler, name string, live bool, into O) (found O, err error) {
+	err = r.Client.Get(ctx, client.ObjectKey{Name: name}, into)
+	if apierrors.IsNotFound(err) && live {
+		err = r.Live.Get(ctx, client.ObjectKey{Name: name}, into)
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return found, nil
+	case err != nil:
+		return found, fmt.Errorf("reading %s %s: %w", kindOf(into), name, err)
+	}
+	into.SetManagedFields(nil) // which may not be sent back
+	return into, nil
+}
+
+// apply carries out a plan, in its order.
+func (r *Reconciler) apply(ctx context.Context, steps []step) error {
+	for _, s := range steps {
+		var err error
+		switch s.verb {
+		case create:
+			err = r.Client.Create(ctx, s.object, client.FieldOwner(Owner))
+		case update: // of the version that was read
+			err = r.Client.Update(ctx, s.object, client.FieldOwner(Owner))
+		case remove:
+			uid := s.object.GetUID()
+			err = client.IgnoreNotFound(r.Client.Delete(ctx, s.object, client.Preconditions{UID: &uid}))
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s %s: %w", s.verb, kindOf(s.object), s.object.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// status writes our part of the status.
+func (r *Reconciler) status(ctx context.Context, c *configcache.Compiled, o *outcome, now time.Time) error {
+	_, _, err := r.store.Keep(ctx, c.Object, statuses.Part{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
+		return o.status(c, before, now)
+	}})
+	return err
+}
+
+// export makes the native form of a policy, or remembers it.
+func (r *Reconciler) export(c *configcache.Compiled, now time.Time) memo {
+	name := c.Object.Name
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !wanted(c) {
+		delete(r.made, name)
+		return memo{}
+	}
+	cluster := export.Cluster{Namespace: r.Namespace, Exempt: r.Exempt, KubeVirt: r.Facts().KubeVirtUsers()}
+	m, known := r.made[name]
+	if !known || !m.still(c, &cluster, now) {
+		m = memo{policy: c.Policy, cluster: cluster}
+		m.native, m.problems = export.Export(c.Policy, cluster, now)
+		r.made[name] = m
+	}
+	return m
+}
+
+func (r *Reconciler) forget(name string) {
+	r.store.Forget(name)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.made, name)
+}

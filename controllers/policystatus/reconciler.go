@@ -1,0 +1,140 @@
+package policystatus
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/controllers"
+	"github.com/virtward/virtward/controllers/statuses"
+)
+
+// Owner is the field manager of the statuses.
+const Owner = "virtward-controller"
+
+// The reasons of events on policies.
+const (
+	EventCompiled    = "Compiled"
+	EventNotCompiled = "NotCompiled"
+)
+
+// Options are what a Reconciler works with.
+type Options struct {
+	Client dynamic.Interface
+	// Policies are the active ones, sorted by name.
+	Policies func() []configcache.Compiled
+	// Tell writes an event on a policy: its type, its reason and what it says.
+	Tell  func(policy *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string)
+	Clock clock.PassiveClock
+}
+
+// Reconciler writes statuses. Its keys are the names of the policies. Make one with New.
+type Reconciler struct {
+	Options
+
+	trigger *controllers.Trigger
+	store   *statuses.Store
+
+	mu      sync.Mutex
+	counted Counted
+}
+
+// New prepares a Reconciler.
+func New(options Options) *Reconciler {
+	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.New(options.Client, Owner)}
+}
+
+// SetupWithManager adds the Reconciler to a manager, in the replica that leads.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	return ctrl.NewControllerManagedBy(mgr).Named("policystatus").
+		WatchesRawSource(r.trigger.Source(r.keys)).
+		WithOptions(controllers.Options()).
+		Complete(r)
+}
+
+// Changed requests the statuses of all policies, because policies changed.
+func (r *Reconciler) Changed() { r.trigger.Fire() }
+
+// Audited takes what an audit counted.
+func (r *Reconciler) Audited(violations map[string]int, at time.Time) {
+	r.mu.Lock()
+	r.counted = Counted{Violations: violations, At: at}
+	r.mu.Unlock()
+	r.Changed()
+}
+
+// keys are the active policies and those that were deleted since their status was written.
+func (r *Reconciler) keys() []reconcile.Request {
+	return controllers.Keys(r.Policies(), r.store.Names())
+}
+
+// idle is when a status is looked at again without a change; a clock that was set is noticed within it.
+const idle = time.Hour
+
+// Reconcile brings the status of one policy up to date: plan, apply, event.
+func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	policy := configcache.Named(r.Policies(), request.Name)
+	if policy == nil {
+		r.store.Forget(request.Name)
+		return reconcile.Result{}, nil
+	}
+	r.mu.Lock()
+	counted := r.counted
+	r.mu.Unlock()
+	now := r.Clock.Now()
+	before, status, err := r.store.Keep(ctx, policy.Object, statuses.Part{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
+		return Plan(policy, counted, before, now)
+	}})
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("the status of VirtualMachinePolicy %s: %w", request.Name, err)
+	}
+	if before != nil {
+		r.tell(before, status)
+	}
+	if next := policy.Policy.NextExpiry(now); !next.IsZero() {
+		return reconcile.Result{RequeueAfter: min(idle, next.Sub(now)+time.Second)}, nil
+	}
+	return reconcile.Result{RequeueAfter: idle}, nil
+}
+
+// own is the part of a status that this controller writes.
+func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
+	part := s.DeepCopy()
+	part.Conditions = nil
+	for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
+		if found := meta.FindStatusCondition(s.Conditions, kind); found != nil {
+			part.Conditions = append(part.Conditions, *found)
+		}
+	}
+	part.EnforcedBy = nil
+	if slices.Contains(s.EnforcedBy, policyv1alpha1.PolicyByWebhook) {
+		part.EnforcedBy = []policyv1alpha1.PolicyEnforcer{policyv1alpha1.PolicyByWebhook}
+	}
+	part.ExportNotes = nil
+	return part
+}
+
+// tell writes an event if the policy stopped or began to be in order.
+func (r *Reconciler) tell(before *policyv1alpha1.VirtualMachinePolicy, now *policyv1alpha1.VirtualMachinePolicyStatus) {
+	was := meta.FindStatusCondition(before.Status.Conditions, policyv1alpha1.PolicyCompiled)
+	is := meta.FindStatusCondition(now.Conditions, policyv1alpha1.PolicyCompiled)
+	broke := was != nil && was.Status == metav1.ConditionFalse
+	switch {
+	case is.Status == metav1.ConditionFalse && (!broke || was.Message != is.Message):
+		r.Tell(before, corev1.EventTypeWarning, EventNotCompiled, is.Message)
+	case is.Status == metav1.ConditionTrue && broke:
+		r.Tell(before, corev1.EventTypeNormal, EventCompiled, is.Message)
+	}
+}
