@@ -1,5 +1,5 @@
-# Everything is built into bin/. One set of build flags serves every target, so that they share one build
-# cache: the environment of the caller, without cgo.
+# Everything is built into bin/. All targets share one set of build flags, and so one build cache: the caller's
+# environment without cgo.
 .DEFAULT_GOAL := help
 SHELL         := bash
 .SHELLFLAGS   := -eu -o pipefail -c
@@ -12,7 +12,7 @@ export CGO_ENABLED := 0
 BIN     := $(CURDIR)/bin
 VERSION ?= $(or $(shell GIT_OPTIONAL_LOCKS=0 git describe --tags --always --dirty 2>/dev/null),development)
 
-# How many packages are tested at once: some start an API server each.
+# Number of packages that are tested in parallel: some start an API server each.
 TEST_PARALLEL ?= 2
 TEST_TIMEOUT  ?= 15m
 FUZZTIME      ?= 60s
@@ -31,7 +31,7 @@ build: ## Build the server and the CLI into bin/
 	go build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
 
 .PHONY: demo
-demo: build sandbox-binaries $(BIN)/tools/helm ## Show it working on a real API server (DEMO=once to exit at the end)
+demo: build sandbox-binaries $(BIN)/tools/helm ## Demonstrate it on a real API server (DEMO=once exits at the end)
 	go build -o $(BIN)/demo ./test/demo
 	exec $(BIN)/demo
 
@@ -48,14 +48,14 @@ images: $(BIN)/tools/ko ## Build the container images for all architectures into
 		--platform=$(PLATFORMS) --oci-layout-path=$(BIN)/images ./cmd/virtward
 
 .PHONY: clean
-clean: ## Remove everything that was built
+clean: ## Remove all built files
 	rm -rf $(BIN)
 
 ##@ Tests
 
-# Cached results would not notice that a binary in bin/ has changed, hence -count=1.
+# -count=1, because cached results do not depend on the binaries in bin/.
 .PHONY: test
-test: build sandbox-binaries $(BIN)/tools/helm ## Run every test, those against a real API server too
+test: build sandbox-binaries $(BIN)/tools/helm ## Run every test, including those on a real API server
 	go test -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
 
 .PHONY: bench
@@ -70,7 +70,7 @@ fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: soak
-soak: build sandbox-binaries $(BIN)/tools/helm ## Run what takes hours: the tests named TestSoak… and long fuzzing (SOAK=1h)
+soak: build sandbox-binaries $(BIN)/tools/helm ## Run long tests: those named TestSoak…, and fuzzing (SOAK=1h)
 	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^TestSoak' ./test/...
 	.ci/fuzz $(SOAK)
 
@@ -81,7 +81,7 @@ fmt: $(BIN)/tools/golangci-lint ## Format the Go source
 	$(BIN)/tools/golangci-lint fmt
 
 .PHONY: lint
-lint: $(BIN)/tools/golangci-lint ## Run the linters, the import law among them
+lint: $(BIN)/tools/golangci-lint ## Run the linters, including the import law
 	$(BIN)/tools/golangci-lint run ./...
 	cd tools && $(BIN)/tools/golangci-lint run ./...
 
@@ -89,9 +89,9 @@ lint: $(BIN)/tools/golangci-lint ## Run the linters, the import law among them
 generate: $(BIN)/tools/controller-gen ## Write all generated files
 	go generate ./...
 
-# verify never writes to the tree: it fails the same way here and in CI.
+# verify never writes to the tree, so it gives the same result locally and in CI.
 .PHONY: verify
-verify: lint verify-format verify-modules verify-dependencies verify-generated verify-chart verify-words verify-scripts ## Check everything that is not a test, and write nothing
+verify: lint verify-format verify-modules verify-dependencies verify-generated verify-chart verify-words verify-scripts ## Run all checks that are not tests; writes nothing
 	@echo "verified"
 
 .PHONY: verify-format
@@ -124,17 +124,17 @@ verify-words:
 verify-scripts:
 	.ci/verify-scripts
 
-# Binaries of others.
+# Binaries of other projects.
 
-# Each tool is a `tool` line of tools/go.mod, and is built again when that module changes.
+# Each tool is a `tool` line of tools/go.mod, and is rebuilt when that module changes.
 $(BIN)/tools/%: tools/go.mod tools/go.sum
 	@mkdir -p $(@D)
 	package=$$(go list -C tools tool | grep '/$*$$'); \
 	go build -C tools -ldflags '-s -w' -o $@ $$package
 	@touch $@
 
-# The control plane of the sandbox comes from a module of its own. Clients parse the version of a server, so
-# it is written into the binaries: that of k8s.io/kubernetes in the module.
+# The control plane of the sandbox has its own module. Clients parse the version of a server, so the version of
+# k8s.io/kubernetes in that module is written into the binaries.
 SANDBOX := etcd kube-apiserver kube-controller-manager kubectl
 
 .PHONY: sandbox-binaries
@@ -151,6 +151,6 @@ $(BIN)/sandbox/%: test/sandbox/%/main.go test/sandbox/go.mod test/sandbox/go.sum
 	go build -C test/sandbox -ldflags '-s -w $(KUBERNETES_STAMP)' -o $@ ./$*
 	@touch $@
 
-# Beside kubectl-virtward, so that with bin/ in the PATH `kubectl virtward` works.
+# In the same folder as kubectl-virtward, so that `kubectl virtward` works with bin/ in the PATH.
 $(BIN)/kubectl: $(BIN)/sandbox/kubectl
 	ln -f $< $@

@@ -1,6 +1,5 @@
-// Package examples_test checks that what we offer to copy is right: every example decodes strictly into
-// KubeVirt's types or ours, every virtual machine in it is completed and found in order, but for those in
-// refused/, which are refused for what they say, and settings are those of rules that there are.
+// Package examples_test validates the examples: every example decodes strictly into its Go type, every virtual machine is
+// complete and valid, those in refused/ have exactly the errors of their comment, and settings name existing rules.
 package examples_test
 
 import (
@@ -26,13 +25,13 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/suites"
+	"github.com/virtward/virtward/policytest"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/validators"
 )
 
-// kinds are those that examples are made of.
+// kinds of the examples.
 var kinds = map[schema.GroupVersionKind]func() any{
 	v1.GroupVersion.WithKind("VirtualMachine"):                                           func() any { return &v1.VirtualMachine{} },
 	v1.GroupVersion.WithKind("VirtualMachineInstance"):                                   func() any { return &v1.VirtualMachineInstance{} },
@@ -110,14 +109,14 @@ func TestEveryExample(t *testing.T) {
 		e := all[file]
 		t.Run(file, func(t *testing.T) {
 			if !bytes.HasPrefix(e.content, []byte("# ")) {
-				t.Error("it does not begin with a comment that says what it is")
+				t.Error("it does not begin with a comment that describes it")
 			}
 			if !strings.Contains(string(readme), "("+file+")") {
 				t.Error("README.md does not mention it")
 			}
 			decode(t, &e)
 			causes := announced(e.content)
-			if refused := filepath.Dir(file) == "refused"; refused != (len(causes) > 0) {
+			if invalid := filepath.Dir(file) == "refused"; invalid != (len(causes) > 0) {
 				t.Errorf("it announces the causes %q, and is in the folder %s", causes, filepath.Dir(file))
 			}
 			switch object := e.typed.(type) {
@@ -126,9 +125,9 @@ func TestEveryExample(t *testing.T) {
 			case *v1.VirtualMachineInstance:
 				isComplete(t, references, effective.Input{VMI: object}, causes)
 			case *instancetypev1beta1.VirtualMachineClusterInstancetype:
-				isInOrder(t, validators.OnInstancetype, &validators.Subject{Instancetype: &object.Spec})
+				isValid(t, validators.OnInstancetype, &validators.Subject{Instancetype: &object.Spec})
 			case *instancetypev1beta1.VirtualMachineClusterPreference:
-				isInOrder(t, validators.OnPreference, &validators.Subject{Preference: &object.Spec})
+				isValid(t, validators.OnPreference, &validators.Subject{Preference: &object.Spec})
 			case *policyv1alpha1.RuleSettings:
 				setsRules(t, object)
 			}
@@ -136,8 +135,7 @@ func TestEveryExample(t *testing.T) {
 	}
 }
 
-// announced are the causes that the comment of an example says it is refused for: `FIELD [virtward/RULE]`, each
-// on a line of its own.
+// announced returns the errors that the comment of an example lists: `FIELD [virtward/RULE]`, one a line.
 func announced(content []byte) []string {
 	var causes []string
 	for line := range strings.Lines(string(content)) {
@@ -148,7 +146,7 @@ func announced(content []byte) []string {
 	return causes
 }
 
-// told are findings that refuse as examples announce them.
+// told returns denying findings in the form of these comments.
 func told(findings []validators.Finding) []string {
 	var causes []string
 	for _, f := range findings {
@@ -159,8 +157,8 @@ func told(findings []validators.Finding) []string {
 	return causes
 }
 
-// isInOrder checks what VMs are made from by itself, which is so on every hypervisor.
-func isInOrder(t *testing.T, scope validators.Scope, subject *validators.Subject) {
+// isValid validates an instancetype or a preference, which does not depend on the hypervisor.
+func isValid(t *testing.T, scope validators.Scope, subject *validators.Subject) {
 	t.Helper()
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
@@ -168,13 +166,13 @@ func isInOrder(t *testing.T, scope validators.Scope, subject *validators.Subject
 	}
 	subject.Path = field.NewPath("spec")
 	subject.Facts = platform.Defaults(platform.Settings{})
-	findings, err := effective.NewPipeline(registry).JudgeAlone(subject, scope, nil, nil, nil)
+	findings, err := effective.NewPipeline(registry).EvaluateObject(subject, scope, nil, nil, nil)
 	if err != nil || len(findings) > 0 {
 		t.Errorf("%v %v", err, findings)
 	}
 }
 
-// setsRules checks settings as the webhook does, and that each of them makes a difference.
+// setsRules validates settings as the webhook does. Each of them must change a severity.
 func setsRules(t *testing.T, settings *policyv1alpha1.RuleSettings) {
 	t.Helper()
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
@@ -190,16 +188,16 @@ func setsRules(t *testing.T, settings *policyv1alpha1.RuleSettings) {
 			t.Errorf("%s is set without a reason", rule.Rule)
 		}
 		if own := registry.Rules()[slices.IndexFunc(registry.Rules(), func(r validators.Rule) bool { return r.ID == rule.Rule })].Severity; own == validators.Severity(rule.Severity) {
-			t.Errorf("%s is %s by itself", rule.Rule, own)
+			t.Errorf("%s is %s by default", rule.Rule, own)
 		}
 	}
 }
 
-// isComplete evaluates a virtual machine for every hypervisor, with the facts of KubeVirt's own defaults. It is
-// refused for these causes and no others, and warned of nothing.
-func isComplete(t *testing.T, references []*unstructured.Unstructured, in effective.Input, causes []string) {
+// isComplete evaluates a virtual machine for every hypervisor, with the facts of KubeVirt's own defaults. It
+// has exactly these errors, and no warnings.
+func isComplete(t *testing.T, pointedAt []*unstructured.Unstructured, in effective.Input, causes []string) {
 	t.Helper()
-	objects, err := lookup.NewMemory("default", references...)
+	objects, err := references.NewMemory("default", pointedAt...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +205,7 @@ func isComplete(t *testing.T, references []*unstructured.Unstructured, in effect
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, warnings, err := lookup.For(t.Context(), objects, in.VM, in.VMI)
+	found, warnings, err := references.For(t.Context(), objects, in.VM, in.VMI)
 	if err != nil || len(warnings) > 0 {
 		t.Fatalf("%v %v", err, warnings)
 	}
@@ -223,10 +221,10 @@ func isComplete(t *testing.T, references []*unstructured.Unstructured, in effect
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(causes, told(verdict.Findings), cmpopts.SortSlices(strings.Compare)); diff != "" {
-			t.Errorf("on %s it is refused (-announced +found):\n%s", name, diff)
+			t.Errorf("errors on %s (-comment +found):\n%s", name, diff)
 		}
 		if len(verdict.Findings) != len(causes) {
-			t.Errorf("on %s it is warned of: %v", name, verdict.Findings)
+			t.Errorf("warnings on %s: %v", name, verdict.Findings)
 		}
 		if verdict.Spec.Architecture == "" || verdict.Spec.Domain.CPU.Model == "" || len(verdict.Changes) < 5 {
 			t.Errorf("on %s it is not complete: %v", name, verdict.Changes)
@@ -234,7 +232,7 @@ func isComplete(t *testing.T, references []*unstructured.Unstructured, in effect
 	}
 }
 
-// TestReadme holds the front page to what it prints of the examples.
+// TestReadme compares the output that the front page shows with that of the examples.
 func TestReadme(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join("..", "README.md"))
 	if err != nil {
@@ -256,11 +254,11 @@ func TestReadme(t *testing.T) {
 		return verdict
 	}
 
-	var refusals []string
+	var denials []string
 	for _, f := range evaluate("refused/vm-arm64.yaml").Findings {
-		refusals = append(refusals, "* "+f.Error.Field+": "+f.Message())
+		denials = append(denials, "* "+f.Error.Field+": "+f.Message())
 	}
-	if diff := cmp.Diff(refusals, printed(page, "$ kubectl apply -f examples/refused/vm-arm64.yaml")[1:]); diff != "" {
+	if diff := cmp.Diff(denials, printed(page, "$ kubectl apply -f examples/refused/vm-arm64.yaml")[1:]); diff != "" {
 		t.Errorf("what kubectl apply prints (-want +got):\n%s", diff)
 	}
 
@@ -283,14 +281,14 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// printed is what a page shows that a command prints.
+// printed returns the output of a command that a page shows.
 func printed(page []byte, command string) []string {
 	_, after, _ := strings.Cut(string(page), command+"\n")
 	output, _, _ := strings.Cut(after, "\n```")
 	return strings.Split(output, "\n")
 }
 
-// TestHypervisors shows what platform makes of the KubeVirt examples.
+// TestHypervisors checks the facts of the KubeVirt examples.
 func TestHypervisors(t *testing.T) {
 	all := examples(t)
 	type outcome struct {
@@ -310,7 +308,7 @@ func TestHypervisors(t *testing.T) {
 			continue
 		}
 		if filepath.Dir(file) != "kubevirt" {
-			t.Errorf("%s replaces the KubeVirt resource: it belongs into kubevirt/, out of the way of `kubectl apply -f examples`", file)
+			t.Errorf("%s replaces the KubeVirt resource: move it to kubevirt/, which `kubectl apply -f examples` skips", file)
 		}
 		facts, err := platform.FromKubeVirt(e.object, platform.Settings{})
 		if err != nil {
@@ -323,27 +321,27 @@ func TestHypervisors(t *testing.T) {
 	}
 }
 
-// The policies do what their suites say, every case of them, and have nothing that a reader would stumble over.
+// The policies pass all cases of their suites, and lint reports nothing.
 func TestEveryPolicy(t *testing.T) {
 	repository := os.DirFS("..")
-	all, problems := suites.Load(repository, "examples/policy")
+	all, problems := policytest.Load(repository, "examples/policy")
 	if len(problems) > 0 || len(all) == 0 {
 		t.Fatal(len(all), problems)
 	}
-	judge, err := suites.NewJudge()
+	runner, err := policytest.NewJudge()
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := judge.Run(t.Context(), all, suites.Options{})
+	report := runner.Run(t.Context(), all, policytest.Options{})
 	var said bytes.Buffer
-	if err := suites.WriteTable(&said, report, true); err != nil {
+	if err := policytest.WriteTable(&said, report, true); err != nil {
 		t.Fatal(err)
 	}
 	if counts := report.Counts(); counts.Passed == 0 || counts.Passed != counts.Total() {
 		t.Errorf("%+v:\n%s", counts, &said)
 	}
-	written := suites.LoadPolicies(repository, "examples/policy")
-	if doubts := judge.Lint(written); len(doubts) > 0 {
+	written := policytest.LoadPolicies(repository, "examples/policy")
+	if doubts := runner.Lint(written); len(doubts) > 0 {
 		t.Error(doubts)
 	}
 	readme, err := os.ReadFile("README.md")

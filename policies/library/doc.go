@@ -1,6 +1,6 @@
-// Package library holds the policies that Virtward brings along, each in a folder with its suite.
+// Package library embeds the policies of Virtward's library, each in a folder with its suite.
 //
-// What enters: nothing. What leaves: the policies, as objects and as they are written, and their files, so that they
-// can be shown, installed and tested without a copy of the source. None of them is in force before somebody installs
-// it. The pages and the copies in the chart are generated from here.
+// Input: none. Output: the policies as objects, as YAML, and their files, so that programs can show, install and test
+// them without the source tree. A policy is active only after a user installs it. The page and the copies in the chart
+// are generated from this package.
 package library

@@ -25,10 +25,10 @@ const (
 //go:embed */*.yaml
 var files embed.FS
 
-// Files are the folders of all policies.
+// Files returns the folders of all policies.
 func Files() fs.FS { return files }
 
-// Language is what a policy is written in.
+// Language of a policy.
 type Language string
 
 // The languages.
@@ -45,13 +45,13 @@ type Entry struct {
 	Category string
 	Severity policyv1alpha1.PolicySeverity
 	Language Language
-	// Effective says what only the effective VM tells, if the policy would be wrong about VMs as they are written.
+	// Effective names the fields that only the effective VM has, if the policy would be wrong on manifests.
 	Effective string
 	// Parameters are sorted by name.
 	Parameters []Parameter
-	// Policy is the caller's own.
+	// Policy is a copy for the caller.
 	Policy *policyv1alpha1.VirtualMachinePolicy
-	// YAML is the policy as it is written, with its comments.
+	// YAML is the text of the policy, with its comments.
 	YAML []byte
 }
 
@@ -63,29 +63,29 @@ type Parameter struct {
 	Schema  apiextensionsv1.JSONSchemaProps
 }
 
-// effective says of the policies that judge more than what is written what that is. A test holds it to their suites.
+// effective names the fields that policies evaluate in addition to the manifest. A test compares it with their suites.
 func effective() map[string]string {
 	return map[string]string{
 		"dedicated-cpu-namespaces":  "dedicated CPUs and huge pages of an instancetype",
-		"disk-bus-virtio":           "the bus of a disk that names none, which is that of a preference or of the architecture",
+		"disk-bus-virtio":           "the bus of a disk without one, from a preference or the architecture",
 		"eviction-strategy-storage": "the eviction strategy of the cluster",
-		"exposed-ports":             "the interface that a VM gets that names none",
+		"exposed-ports":             "the default interface of a VM without interfaces",
 		"host-devices-namespaces":   "the devices of an instancetype",
 		"machine-type-pinned":       "the machine type of a preference or of the cluster",
-		"memory-cap":                "the memory of an instancetype, of the site's defaults or of the pod's requests",
-		"network-bindings-allowed":  "the binding of a preference, and that of the interface that a VM gets that names none",
-		"networks-allowed":          "the pod network, to which a VM is attached that names no network",
+		"memory-cap":                "the memory of an instancetype, the site's defaults or the pod's requests",
+		"network-bindings-allowed":  "the binding of a preference, and of the default interface of a VM without interfaces",
+		"networks-allowed":          "the pod network, the default of a VM without networks",
 		"tpm-required":              "the TPM of a preference",
 		"uefi-secure-boot":          "the firmware of a preference",
 		"vcpu-cap":                  "the CPUs of an instancetype or of the pod's limits",
 	}
 }
 
-// All are the policies of the library, by name.
+// All returns the policies of the library, sorted by name.
 func All() []Entry {
 	folders, err := files.ReadDir(".")
 	if err != nil {
-		panic(fmt.Sprintf("the library is not embedded: %v", err)) // a mistake in the program, which its tests find
+		panic(fmt.Sprintf("the library is not embedded: %v", err)) // a programming error that tests detect
 	}
 	all := make([]Entry, 0, len(folders))
 	for _, folder := range folders {
@@ -98,7 +98,7 @@ func All() []Entry {
 	return all
 }
 
-// Find is the policy with a name; ok is false if there is none.
+// Find returns the policy with a name; ok is false if there is none.
 func Find(name string) (entry Entry, ok bool) {
 	for _, entry := range All() {
 		if entry.Name == name {

@@ -18,16 +18,16 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/library"
-	"github.com/virtward/virtward/suites"
+	"github.com/virtward/virtward/policytest"
 )
 
 var environment = sync.OnceValues(cel.NewEnvironment)
 
-// unauditable are the policies that say nothing about what exists already, and why.
+// unauditable are the policies that cannot be audited, with the reason.
 var unauditable = map[string]string{
-	"instances-owned":        "it asks who sent a request",
-	"no-default-namespace":   "it asks who sent a request",
-	"mac-address-permission": "it asks what the sender of a request may do",
+	"instances-owned":        "it reads the requester",
+	"no-default-namespace":   "it reads the requester",
+	"mac-address-permission": "it checks permissions of the requester",
 }
 
 func TestEveryPolicyIsComplete(t *testing.T) {
@@ -45,7 +45,7 @@ func TestEveryPolicyIsComplete(t *testing.T) {
 				t.Errorf("it cannot be audited for the reasons %q, and is listed with the reason %q", reasons, unauditable[entry.Name])
 			}
 			if cost := compiled.EstimatedCost(); cost > cel.PolicyLimit {
-				t.Errorf("of a VM that is large but not absurd it may cost %d, and %d is the limit", cost, uint64(cel.PolicyLimit))
+				t.Errorf("its cost for a large VM is up to %d; the limit is %d", cost, uint64(cel.PolicyLimit))
 			}
 			spec := &entry.Policy.Spec
 			if entry.Policy.Name != entry.Name {
@@ -65,14 +65,13 @@ func TestEveryPolicyIsComplete(t *testing.T) {
 				t.Errorf("its enforcement is %s", spec.Enforcement)
 			}
 			if len(spec.Exceptions) > 0 || len(spec.ExportTo) > 0 {
-				t.Error("exceptions and exports are for whoever installs it")
+				t.Error("it has exceptions or exports, which are for the user who installs it")
 			}
 		})
 	}
 }
 
-// Parameters are documented, in their schema and in the words of the policy, and the values that are given are the
-// defaults.
+// Parameters are documented in their schema and in the description of the policy, and their values are the defaults.
 func TestParameters(t *testing.T) {
 	for _, entry := range library.All() {
 		t.Run(entry.Name, func(t *testing.T) {
@@ -110,13 +109,13 @@ func decoded(t *testing.T, text []byte) any {
 }
 
 // load reads the suites of the library, by folder.
-func load(t *testing.T) map[string][]*suites.Suite {
+func load(t *testing.T) map[string][]*policytest.Suite {
 	t.Helper()
-	all, problems := suites.Load(library.Files(), ".")
+	all, problems := policytest.Load(library.Files(), ".")
 	for _, problem := range problems {
 		t.Fatalf("problem: %s", problem)
 	}
-	byFolder := map[string][]*suites.Suite{}
+	byFolder := map[string][]*policytest.Suite{}
 	for _, suite := range all {
 		folder, _, _ := strings.Cut(suite.File, "/")
 		byFolder[folder] = append(byFolder[folder], suite)
@@ -124,16 +123,16 @@ func load(t *testing.T) map[string][]*suites.Suite {
 	return byFolder
 }
 
-func judge(t *testing.T) *suites.Judge {
+func judge(t *testing.T) *policytest.Judge {
 	t.Helper()
-	j, err := suites.NewJudge()
+	j, err := policytest.NewJudge()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return j
 }
 
-// Every policy does what its suite says, and every suite has cases on both sides, for all that the policy is about.
+// Every policy passes its suite. Every suite has allowed and denied cases, for all kinds that the policy matches.
 func TestSuites(t *testing.T) {
 	j, loaded := judge(t), load(t)
 	for _, entry := range library.All() {
@@ -143,28 +142,28 @@ func TestSuites(t *testing.T) {
 				t.Fatalf("it has %d suites, or one of another name", len(its))
 			}
 			for _, test := range its[0].Tests {
-				if diff := cmp.Diff([]suites.Source{{File: library.PolicyFile}}, test.Policies); diff != "" {
+				if diff := cmp.Diff([]policytest.Source{{File: library.PolicyFile}}, test.Policies); diff != "" {
 					t.Errorf("%s tests other policies (-want +got):\n%s", test.Name, diff)
 				}
 			}
-			if !slices.ContainsFunc(its[0].Tests, func(test suites.Test) bool { return test.Name == "evasions" }) {
-				t.Error("no test of its suite is named evasions: what would somebody try who wants to get past it?")
+			if !slices.ContainsFunc(its[0].Tests, func(test policytest.Test) bool { return test.Name == "evasions" }) {
+				t.Error("no test of its suite is named evasions: add attempts to bypass it")
 			}
-			report := j.Run(t.Context(), its, suites.Options{Coverage: true})
-			verdicts := map[suites.Verdict]int{}
+			report := j.Run(t.Context(), its, policytest.Options{Coverage: true})
+			verdicts := map[policytest.Verdict]int{}
 			for _, test := range report.Suites[0].Tests {
 				for _, c := range test.Cases {
 					verdicts[c.Verdict]++
-					if c.Status != suites.Passed {
+					if c.Status != policytest.Passed {
 						t.Errorf("%s/%s: %s %v %v", test.Name, c.Name, c.Status, c.Problem, c.Reasons)
 					}
 				}
 			}
-			if verdicts[suites.Allowed] < 2 || verdicts[suites.Denied] < 2 {
-				t.Errorf("the verdicts of its cases are %v: at least two are to be allowed, and two denied", verdicts)
+			if verdicts[policytest.Allowed] < 2 || verdicts[policytest.Denied] < 2 {
+				t.Errorf("the verdicts of its cases are %v: at least two must be allowed, and two denied", verdicts)
 			}
 			if kinds := kindsOf(t, its[0]); !slices.Equal(kinds, sorted(entry.Policy.Spec.Match.Kinds)) {
-				t.Errorf("it is about %v, and its cases are denied or warned of about %v", entry.Policy.Spec.Match.Kinds, kinds)
+				t.Errorf("it matches %v; its cases are denied or warned for %v", entry.Policy.Spec.Match.Kinds, kinds)
 			}
 			for _, coverage := range report.Coverage {
 				for _, missing := range uncovered(&coverage) {
@@ -175,8 +174,8 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// uncovered are the outcomes that no case had. That an expression could fail is no outcome to be had.
-func uncovered(c *suites.Coverage) []string {
+// uncovered are the results that no case has. The failure of an expression does not count.
+func uncovered(c *policytest.Coverage) []string {
 	var missing []string
 	for i := range c.Expressions {
 		for _, outcome := range c.Expressions[i].Missing() {
@@ -191,13 +190,13 @@ func uncovered(c *suites.Coverage) []string {
 	return missing
 }
 
-// kindsOf are the kinds of the objects for which a suite expects something to be wrong.
-func kindsOf(t *testing.T, suite *suites.Suite) []policyv1alpha1.PolicyKind {
+// kindsOf returns the kinds of the objects for which a suite expects violations.
+func kindsOf(t *testing.T, suite *policytest.Suite) []policyv1alpha1.PolicyKind {
 	t.Helper()
 	var kinds []policyv1alpha1.PolicyKind
 	for i := range suite.Tests {
 		for n := range suite.Tests[i].Cases {
-			if suite.Tests[i].Cases[n].Expect.Verdict == suites.Allowed {
+			if suite.Tests[i].Cases[n].Expect.Verdict == policytest.Allowed {
 				continue
 			}
 			situation, err := suite.Situation(i, n)
@@ -216,15 +215,15 @@ func sorted(kinds []policyv1alpha1.PolicyKind) []policyv1alpha1.PolicyKind {
 	return slices.Sorted(slices.Values(kinds))
 }
 
-// There is nothing that lint would have to say.
+// lint reports nothing.
 func TestLint(t *testing.T) {
-	for _, problem := range judge(t).Lint(suites.LoadPolicies(library.Files(), ".")) {
+	for _, problem := range judge(t).Lint(policytest.LoadPolicies(library.Files(), ".")) {
 		t.Errorf("%s: %s", problem.Rule, problem)
 	}
 }
 
-// What an entry says of the effective VM is so: asked about VMs as they are written, those policies, and no others,
-// say something else in one of their own cases.
+// The policies that depend on the effective VM, and only they, have another result for the manifest in one of their
+// cases.
 func TestEffective(t *testing.T) {
 	env, err := environment()
 	if err != nil {
@@ -238,26 +237,26 @@ func TestEffective(t *testing.T) {
 				for n := range suite.Tests[i].Cases {
 					c := &suite.Tests[i].Cases[n]
 					if c.OldObject != nil || c.OldPatches != nil || c.Expect.Error || c.May != nil {
-						continue // what was there before and who may do what is not judged here
+						continue // pre-existing violations and permissions are not evaluated here
 					}
 					situation, err := suite.Situation(i, n)
 					if err != nil {
 						t.Fatal(err)
 					}
-					if wrong := len(asWritten(t, env, situation)) > 0; wrong != (c.Expect.Verdict == suites.Denied) {
+					if wrong := len(asWritten(t, env, situation)) > 0; wrong != (c.Expect.Verdict == policytest.Denied) {
 						different = c.Name
 					}
 				}
 			}
 			if (different != "") != (entry.Effective != "") {
-				t.Errorf("of VMs as they are written it is wrong about the case %q, and the entry says %q", different, entry.Effective)
+				t.Errorf("on manifests, its result for the case %q differs; the entry has %q", different, entry.Effective)
 			}
 		})
 	}
 }
 
-// asWritten are the messages of the policies of a situation about an object that nothing was filled into.
-func asWritten(t *testing.T, env *cel.Environment, s *suites.Situation) []string {
+// asWritten returns the messages of the policies of a situation for an object without completion.
+func asWritten(t *testing.T, env *cel.Environment, s *policytest.Situation) []string {
 	t.Helper()
 	compiled, problems := policies.Compile(env, s.Policies[0], nil)
 	if policies.Broken(problems) {
@@ -292,7 +291,7 @@ func asWritten(t *testing.T, env *cel.Environment, s *suites.Situation) []string
 	return messages
 }
 
-func decode(t *testing.T, s *suites.Situation, object any) {
+func decode(t *testing.T, s *policytest.Situation, object any) {
 	t.Helper()
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(s.Object.Object, object); err != nil {
 		t.Fatal(err)
@@ -315,11 +314,11 @@ func TestFind(t *testing.T) {
 	}
 	entry.Policy.Spec.Title = "changed"
 	if again, _ := library.Find("memory-cap"); again.Policy.Spec.Title == "changed" {
-		t.Error("what one caller changes, another one sees")
+		t.Error("a change by one caller affects another")
 	}
 }
 
-// Nothing is in the folders but policies, with a suite each, and what suites need.
+// The folders have only policies, their suites, and files of suites.
 func TestFolders(t *testing.T) {
 	folders, err := fs.ReadDir(library.Files(), ".")
 	if err != nil {
@@ -335,7 +334,7 @@ func TestFolders(t *testing.T) {
 		}
 	}
 	if len(folders) < 18 || rego < 5 || effective < 6 {
-		t.Errorf("%d policies, %d of them in Rego, %d about more than what is written", len(folders), rego, effective)
+		t.Errorf("%d policies, %d of them in Rego, %d that depend on the effective VM", len(folders), rego, effective)
 	}
 	for _, folder := range folders {
 		for _, file := range []string{library.PolicyFile, library.SuiteFile} {

@@ -1,6 +1,6 @@
 {{/*
-Names are fixed, not made from the release: Virtward is installed once in a cluster, and what people type to
-find it or to switch it off is the same everywhere.
+Names are fixed and do not depend on the release: Virtward is installed once in a cluster, and the commands to find it
+or to switch it off are the same in every cluster.
 */}}
 {{- define "virtward.name" -}}virtward-webhook{{- end }}
 
@@ -9,7 +9,7 @@ find it or to switch it off is the same everywhere.
 
 {{- define "virtward.validator" -}}validate.virtward.io{{- end }}
 
-{{/* Namespaces whose objects are not looked at: nobody but the API server can set the label that tells them. */}}
+{{/* Exempt namespaces, selected by a label that only the API server can set. */}}
 {{- define "virtward.exempt" -}}
 matchExpressions:
   - key: kubernetes.io/metadata.name
@@ -18,11 +18,11 @@ matchExpressions:
       {{- concat (list "kube-system" .Release.Namespace) .Values.webhook.exemptNamespaces | uniq | toYaml | nindent 6 }}
 {{- end }}
 
-{{/* What all our validating webhooks have in common. */}}
+{{/* Fields that all validating webhooks share. */}}
 {{- define "virtward.validatingWebhook" -}}
 admissionReviewVersions: [v1]
 clientConfig:
-  # The caBundle, and with provider self the path, are left to the provider of the certificates: they survive an upgrade.
+  # The provider of the certificates writes the caBundle and, with provider self, the path. An upgrade keeps them.
   service:
     name: {{ include "virtward.name" . }}
     namespace: {{ .Release.Namespace }}
@@ -37,8 +37,8 @@ sideEffects: None
 {{- end }}
 
 {{/*
-The tokens that the paths of the webhooks may carry where cert-manager makes the certificates, one a line: those given,
-or the one that was made at the installation. Made once for each rendering, so that all templates agree.
+The accepted path tokens with provider cert-manager, one per line: those of the value, or the one created at the
+installation. A token is created once for each rendering, so that all templates agree.
 */}}
 {{- define "virtward.pathTokens" -}}
 {{- if .Values.webhook.pathTokens }}
@@ -57,9 +57,9 @@ or the one that was made at the installation. Made once for each rendering, so t
 {{- end }}
 
 {{/*
-The path of a webhook: the root context, the kind of its configuration, its name, and the path without a token; empty
-where the controller writes it together with the CA bundle, and so survives an upgrade. A path without a token is that
-of an older release: it stays until the controller has replaced it.
+The path of a webhook. Arguments: the root context, the kind of its configuration, its name, and the path without a
+token. It is empty if the controller writes it together with the CA bundle, so that an upgrade keeps it. A path without
+a token is from an older release: it stays until the controller replaces it.
 */}}
 {{- define "virtward.path" -}}
 {{- $root := index . 0 }}
@@ -74,7 +74,7 @@ of an older release: it stays until the controller has replaced it.
 {{- end }}
 {{- end }}
 
-{{/* One Secret for each provider, so that changing the provider never meets a Secret of the other. */}}
+{{/* One Secret for each provider, so that a change of the provider never reuses the Secret of the other. */}}
 {{- define "virtward.secret" -}}
 {{- if eq .Values.certificates.provider "self" }}virtward-webhook-cert{{ else }}virtward-webhook-tls{{ end }}
 {{- end }}
@@ -94,9 +94,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 
 {{/*
-Whether the policies of the library can be written: "true", or nothing. The API server takes a policy once it has the
-kind, and asks the webhook about it, which comes with the first release: so it is the second release that writes them.
-Where nobody can look into a cluster, as in helm template, what it is said to have decides.
+Returns "true" if the policies of the library can be created, or nothing. The API server accepts a policy after it has
+the kind, and calls the webhook for it. The first release installs both, so the second release creates the policies.
+Without a cluster, as in helm template, the API versions of the command line apply.
 */}}
 {{- define "virtward.libraryReady" -}}
 {{- if .Capabilities.APIVersions.Has "policy.virtward.io/v1alpha1/VirtualMachinePolicy" }}

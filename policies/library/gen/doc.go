@@ -1,3 +1,3 @@
-// The program gen writes what follows from the policies of the library: the page about them, and in the chart the
-// copies that it installs and the schema of the values that choose them. It is run by go generate.
+// Command gen writes files from the policies of the library: their page, their copies in the chart, and the schema of
+// the chart's values. go generate runs it.
 package main

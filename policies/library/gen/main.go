@@ -39,7 +39,7 @@ func run(file, chart string) error {
 	return os.WriteFile(values, after, 0o644)
 }
 
-// copies writes each policy into a folder, as NAME.yaml, and removes what is in the library no more.
+// copies writes each policy into a folder, as NAME.yaml, and removes files of policies that the library does not have.
 func copies(entries []library.Entry, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

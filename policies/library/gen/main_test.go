@@ -19,7 +19,7 @@ const (
 	schema   = chart + "/values.schema.json"
 )
 
-// Generating anew changes nothing, and takes away what is in the library no more.
+// Generated files are up to date, and files of removed policies are deleted.
 func TestGenerated(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "library")
@@ -77,7 +77,7 @@ func TestRewriteFindsNothing(t *testing.T) {
 	}
 }
 
-// The schema of a value has what the schema of the parameter holds it to, at every depth, and nothing else.
+// The schema of a value has all constraints of the parameter's schema, at every depth, and nothing else.
 func TestChoice(t *testing.T) {
 	entry, _ := library.Find("disk-bus-virtio")
 	got, err := json.Marshal(choice(&entry))
@@ -90,11 +90,11 @@ func TestChoice(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if entry, _ := library.Find("mac-address-permission"); choice(&entry)["properties"].(map[string]any)["params"] != nil {
-		t.Error("a policy without parameters takes some")
+		t.Error("a policy without parameters accepts some")
 	}
 }
 
-// The page has a row and a chapter for each policy, in the same order, and its links lead somewhere.
+// The page has a row and a section for each policy, in the same order, and its links exist.
 func TestPage(t *testing.T) {
 	page := page(library.All())
 	var names []string
@@ -112,11 +112,11 @@ func TestPage(t *testing.T) {
 	}
 	for _, match := range regexp.MustCompile(`\]\(([^#)]+)\)`).FindAllStringSubmatch(page, -1) {
 		if _, err := os.Stat(filepath.Join(filepath.Dir(pageFile), match[1])); err != nil {
-			t.Errorf("a link leads nowhere: %v", err)
+			t.Errorf("a link is broken: %v", err)
 		}
 	}
-	row := "| [memory-cap](#memory-cap) | Memory is capped | resources | high | CEL | yes | `max` (`\"64Gi\"`) |\n"
+	row := "| [memory-cap](#memory-cap) | VMs have limited memory | resources | high | CEL | yes | `max` (`\"64Gi\"`) |\n"
 	if !strings.Contains(page, row) {
-		t.Errorf("there is no row %s", row)
+		t.Errorf("the row %s is missing", row)
 	}
 }

@@ -13,13 +13,13 @@ import (
 	"github.com/virtward/virtward/policies/library"
 )
 
-// The schema of library.policies stands in that of the chart's values, between these two. The rest is written by hand.
+// Lines around the schema of library.policies in the schema of the chart's values. The rest is written by hand.
 const (
 	heading = `"$comment": "generated from policies/library by make generate",` + "\n"
 	end     = "\n          }\n        }\n      }\n    },"
 )
 
-// rewrite replaces what stands below the heading: a property for each policy, on a line of its own.
+// rewrite replaces the generated lines: one property for each policy.
 func rewrite(content []byte, entries []library.Entry) ([]byte, error) {
 	before, rest, found := bytes.Cut(content, []byte(heading))
 	_, after, ended := bytes.Cut(rest, []byte(end))
@@ -42,7 +42,7 @@ func rewrite(content []byte, entries []library.Entry) ([]byte, error) {
 	return slices.Concat(before, []byte(heading), b.Bytes(), []byte(end), after), nil
 }
 
-// choice is the schema of what a value can say about a policy.
+// choice returns the schema of the values of one policy.
 func choice(entry *library.Entry) map[string]any {
 	properties := map[string]any{
 		"enforcement": map[string]any{"enum": []policyv1alpha1.PolicyEnforcement{policyv1alpha1.PolicyAudit, policyv1alpha1.PolicyWarn, policyv1alpha1.PolicyDeny}},
@@ -61,7 +61,7 @@ func closed(properties map[string]any) map[string]any {
 	return map[string]any{"type": "object", "additionalProperties": false, "properties": properties}
 }
 
-// plain is the schema of a parameter as JSON Schema has it, without what only people read: that is in the policy.
+// plain returns the JSON Schema of a parameter, without descriptions, which are in the policy.
 func plain(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
 	p := map[string]any{}
 	set(p, "type", schema.Type)
@@ -93,7 +93,7 @@ func plain(schema *apiextensionsv1.JSONSchemaProps) map[string]any {
 	return p
 }
 
-// set leaves out what says nothing.
+// set omits empty values.
 func set[T comparable](schema map[string]any, keyword string, value T) {
 	var zero T
 	if value != zero {
