@@ -23,14 +23,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/virtward/virtward/controllers/audit"
-	"github.com/virtward/virtward/controllers/ledger"
+	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
-	"github.com/virtward/virtward/lookup"
-	"github.com/virtward/virtward/mutators"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
-	"github.com/virtward/virtward/validators"
 )
 
 // perNamespace is how many machines share a namespace.
@@ -99,7 +98,7 @@ func (m *machines) Page(_ context.Context, kind audit.Kind, from string) ([]page
 }
 
 // Get implements audit.Stored.
-func (m *machines) Get(context.Context, audit.Kind, ledger.Key) (*pages.Object, error) {
+func (m *machines) Get(context.Context, audit.Kind, auditresults.Key) (*pages.Object, error) {
 	return nil, nil
 }
 
@@ -129,7 +128,7 @@ func twenty(tb testing.TB) *policies.Set {
 func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written) *audit.Auditor {
 	tb.Helper()
 	facts := platform.Defaults(platform.Settings{})
-	objects, err := lookup.NewMemory("default")
+	objects, err := references.NewMemory("default")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -139,15 +138,16 @@ func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written)
 	}
 	return audit.New(audit.Options{
 		Judge: &audit.Judge{
-			Pipeline: pipeline(tb), Facts: func() *platform.Facts { return facts }, Objects: objects, Policies: func() *policies.Set { return set },
-			Settings: func() *validators.Settings { return nil }, Site: func() *mutators.Site { return nil },
-			Namespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
-				return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}, nil
-			},
+			Evaluator: evaluator.New(pipeline(tb), objects, &evaluator.Live{
+				GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return set },
+				GetNamespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
+					return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}, nil
+				},
+			}),
 		},
 		Stored: stored, Reports: to, Metrics: measured,
 		Audited: func(map[string]int, time.Time) {}, Tell: func(audit.Fresh) {},
-		Limit: ledger.Limits{PerNamespace: 200, PerSource: 20}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		Limit: auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 }
 

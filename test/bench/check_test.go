@@ -10,15 +10,15 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	k8slabels "k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/validators"
 	"github.com/virtward/virtward/webhooks"
@@ -92,7 +92,7 @@ func BenchmarkEvaluateVM(b *testing.B) {
 func validator(tb testing.TB) *webhooks.Validator {
 	tb.Helper()
 	facts := platform.Defaults(platform.Settings{})
-	objects, err := lookup.NewMemory("default")
+	objects, err := references.NewMemory("default")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -101,10 +101,8 @@ func validator(tb testing.TB) *webhooks.Validator {
 		tb.Fatal(err)
 	}
 	return webhooks.NewValidator(webhooks.Validator{
-		Pipeline: pipeline(tb), Rules: rules(tb), Facts: func() *platform.Facts { return facts }, Objects: objects,
-		Settings:        func() *validators.Settings { return nil },
-		NamespaceLabels: func(context.Context, string) (k8slabels.Set, error) { return nil, nil },
-		Metrics:         metrics, Log: logr.Discard(), Clock: clock.RealClock{},
+		Evaluator: evaluator.New(pipeline(tb), objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}), Rules: rules(tb),
+		Metrics: metrics, Log: logr.Discard(), Clock: clock.RealClock{},
 	})
 }
 
@@ -155,4 +153,9 @@ func benchmarkValidate(b *testing.B, object []byte, allowed bool) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// live is what an evaluator of these benchmarks follows.
+func live(e *evaluator.Evaluator) *evaluator.Live {
+	return e.Configuration.(*evaluator.Live)
 }

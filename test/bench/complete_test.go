@@ -21,10 +21,11 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/webhooks"
 )
@@ -80,7 +81,7 @@ func pipeline(tb testing.TB) *effective.Pipeline {
 func mutator(tb testing.TB) *webhooks.Mutator {
 	tb.Helper()
 	facts := platform.Defaults(platform.Settings{})
-	objects, err := lookup.NewMemory("default")
+	objects, err := references.NewMemory("default")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -89,8 +90,8 @@ func mutator(tb testing.TB) *webhooks.Mutator {
 		tb.Fatal(err)
 	}
 	return webhooks.NewMutator(webhooks.Mutator{
-		Pipeline: pipeline(tb), Facts: func() *platform.Facts { return facts }, Objects: objects,
-		Metrics: metrics, Log: logr.Discard(), Clock: clock.RealClock{},
+		Evaluator: evaluator.New(pipeline(tb), objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}),
+		Metrics:   metrics, Log: logr.Discard(), Clock: clock.RealClock{},
 	})
 }
 
@@ -133,9 +134,9 @@ func BenchmarkMutateRequest(b *testing.B) {
 // BenchmarkMutateSite10 is the same in a namespace with ten VirtualMachineDefaults, half of which select it.
 func BenchmarkMutateSite10(b *testing.B) {
 	m, data, site := mutator(b), review(b, typicalVMI(b)), tenDefaults(b)
-	m.Site = func() *mutators.Site { return site }
+	live(m.Evaluator).GetSite = func() *mutators.Site { return site }
 	labels := k8slabels.Set{"env": "prod"}
-	m.NamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return labels, nil }
+	live(m.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return labels, nil }
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := m.Review(context.Background(), data); err != nil {

@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -120,7 +120,7 @@ spec:
 `
 
 // corpusObjects are what the VMs of the corpus refer to.
-func corpusObjects(tb testing.TB) lookup.Objects {
+func corpusObjects(tb testing.TB) references.Objects {
 	tb.Helper()
 	var objects []*unstructured.Unstructured
 	for document := range strings.SplitSeq(sizesYAML, "---\n") {
@@ -130,7 +130,7 @@ func corpusObjects(tb testing.TB) lookup.Objects {
 		}
 		objects = append(objects, object)
 	}
-	memory, err := lookup.NewMemory("default", objects...)
+	memory, err := references.NewMemory("default", objects...)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/inforce"
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
 )
@@ -31,8 +31,8 @@ func BenchmarkValidateRego50(b *testing.B) { benchmarkValidatePolicies(b, regoSe
 func benchmarkValidatePolicies(b *testing.B, set *policies.Set) {
 	b.Helper()
 	v := validator(b)
-	v.Policies = func() *policies.Set { return set }
-	v.Namespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
+	live(v.Evaluator).GetPolicies = func() *policies.Set { return set }
+	live(v.Evaluator).GetNamespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}}}, nil
 	}
 	object, err := json.Marshal(complete(b, build.Typical("db").Label("app", "db").Label("team", "blue").Label("cost-centre", "42").Obj()))
@@ -93,11 +93,11 @@ func BenchmarkPoliciesLoad1000(b *testing.B) {
 		resource: "VirtualMachinePolicyList", configMaps: "ConfigMapList",
 	}, storedPolicies(b, many)...)
 	env := environment(b)
-	start := func(b *testing.B) (*inforce.Policies, chan inforce.Change) {
+	start := func(b *testing.B) (*configcache.Policies, chan configcache.Change) {
 		b.Helper()
-		changes := make(chan inforce.Change, 10)
-		w, err := inforce.NewPolicies(client, inforce.PoliciesOptions{Namespace: "virtward-system", ParamsNamespaces: []string{"virtward-system"}, Environment: env},
-			func(c inforce.Change) { changes <- c })
+		changes := make(chan configcache.Change, 10)
+		w, err := configcache.NewPolicies(client, configcache.PoliciesOptions{Namespace: "virtward-system", ParamsNamespaces: []string{"virtward-system"}, Environment: env},
+			func(c configcache.Change) { changes <- c })
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func BenchmarkPoliciesLoad1000(b *testing.B) {
 		return w, changes
 	}
 	b.Run("all", func(b *testing.B) {
-		before, kept := heapInUse(), []*inforce.Policies{}
+		before, kept := heapInUse(), []*configcache.Policies{}
 		for b.Loop() {
 			w, _ := start(b)
 			kept = append(kept, w)

@@ -29,7 +29,7 @@ func BenchmarkDecodeCorpus(b *testing.B) {
 // included, relative to the bare decode of the same objects.
 func BenchmarkMutateCorpus(b *testing.B) {
 	m := mutator(b)
-	m.Objects = corpusObjects(b)
+	m.Evaluator.References = corpusObjects(b)
 	benchmarkCorpus(b, corpus(b, asWritten), m.Review, func(response *admissionv1.AdmissionResponse) bool {
 		return response.Allowed && len(response.Patch) > 0 && len(response.Warnings) == 0
 	})
@@ -38,7 +38,7 @@ func BenchmarkMutateCorpus(b *testing.B) {
 // BenchmarkValidateCorpus are requests to check the same objects as they arrive from the mutating webhooks.
 func BenchmarkValidateCorpus(b *testing.B) {
 	v := validator(b)
-	v.Objects = corpusObjects(b)
+	v.Evaluator.References = corpusObjects(b)
 	benchmarkCorpus(b, corpus(b, asArrived), v.Review, func(response *admissionv1.AdmissionResponse) bool {
 		return response.Allowed && len(response.Warnings) == 0
 	})

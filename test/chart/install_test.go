@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/cel/guards"
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -253,7 +253,7 @@ func (i *installation) enable(t *testing.T) {
 // isOff fails unless so many webhooks and policies are there, and every one of them has the condition that never holds.
 func (i *installation) isOff(t *testing.T, count int) {
 	t.Helper()
-	mark := admissionv1.MatchCondition{Name: guards.Disabled, Expression: "false"}
+	mark := admissionv1.MatchCondition{Name: admissionpolicies.Disabled, Expression: "false"}
 	found := 0
 	expect := func(name string, conditions []admissionv1.MatchCondition) {
 		found++

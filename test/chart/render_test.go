@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/virtward/virtward/cel/guards"
+	"github.com/virtward/virtward/admissionpolicies"
 )
 
 // kubeVirtMutator is the name of KubeVirt's own configuration.
@@ -716,9 +716,9 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// The guards are those of cel/guards, with the chart's labels added.
+// The guards are those of admissionpolicies, with the chart's labels added.
 func TestGuards(t *testing.T) {
-	sources, err := guards.Objects()
+	sources, err := admissionpolicies.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}

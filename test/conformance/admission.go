@@ -10,8 +10,8 @@ import (
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/references"
 )
 
 // The kinds that cases are about.
@@ -104,15 +104,15 @@ func (c *AdmissionCase) evaluate(pipeline *effective.Pipeline) (*effective.Verdi
 	for _, object := range c.Cluster {
 		cluster = append(cluster, &unstructured.Unstructured{Object: object})
 	}
-	known, err := lookup.NewMemory(requestNamespace, cluster...)
+	known, err := references.NewMemory(requestNamespace, cluster...)
 	if err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
-	if input.References, _, err = lookup.For(context.Background(), known, input.VM, input.VMI); err != nil {
+	if input.References, _, err = references.For(context.Background(), known, input.VM, input.VMI); err != nil {
 		return nil, err
 	}
 	if input.VM != nil {
-		if input.Running, err = lookup.Running(context.Background(), known, input.VM); err != nil {
+		if input.Running, err = references.Running(context.Background(), known, input.VM); err != nil {
 			return nil, err
 		}
 	}

@@ -73,7 +73,7 @@ func TestAgreement(t *testing.T) {
 // TestDifferencesAreDocumented keeps the page complete: a case that begins to differ, or ceases to, is seen.
 func TestDifferencesAreDocumented(t *testing.T) {
 	report := replayAll(t)
-	for heading, seen := range map[string][]string{"Differences": report.Differing(), "Refused earlier": report.Earlier} {
+	for heading, seen := range map[string][]string{"Differences": report.Differing(), "Errors that Virtward reports earlier": report.Earlier} {
 		slices.Sort(seen)
 		if diff := cmp.Diff(rowsUnder(t, heading), seen); diff != "" {
 			t.Errorf("%s: cases (-documented +seen):\n%s", heading, diff)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/virtward/virtward/cel/guards"
+	"github.com/virtward/virtward/admissionpolicies"
 )
 
 // otherHypervisor: one resource decides for all VMs, so a guard asks to be sure.
@@ -20,7 +20,7 @@ func otherHypervisor(ctx context.Context, s *show) error {
 		return err
 	}
 	if err := s.isRefused(ctx, s.admin, "kubectl apply -f "+file,
-		"hypervisor-change: spec.configuration.hypervisor:", "from kvm to mshv", guards.AnnotationConfirmHypervisor+": mshv"); err != nil {
+		"hypervisor-change: spec.configuration.hypervisor:", "from kvm to mshv", admissionpolicies.AnnotationConfirmHypervisor+": mshv"); err != nil {
 		return err
 	}
 	before, err := s.stored(ctx, "vmi/small")
@@ -82,7 +82,7 @@ func oneLine(lines []string) error {
 }
 
 func confirm(hypervisor string) string {
-	return "kubectl annotate kubevirt/kubevirt --namespace kubevirt --overwrite " + guards.AnnotationConfirmHypervisor + "=" + hypervisor
+	return "kubectl annotate kubevirt/kubevirt --namespace kubevirt --overwrite " + admissionpolicies.AnnotationConfirmHypervisor + "=" + hypervisor
 }
 
 // reconfigure applies a KubeVirt resource, and waits until the webhook has heard of it.

@@ -14,7 +14,7 @@ const (
 )
 
 // tooLarge is what the policy says of the VM, which does not say a word about memory.
-const tooLarge = `Invalid value: "16Gi": it would run with 16Gi of memory, and 8Gi is the most ` +
+const tooLarge = `Invalid value: "16Gi": the VM would run with 16Gi of memory; the limit is 8Gi ` +
 	"(VirtualMachineClusterInstancetype m1.large sets domain.memory.guest by its spec.memory.guest)"
 
 // aboutMemory are the lines of a report that say what the policy found.

@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -271,6 +272,37 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			status, err := statusOf(ctx, "audited-memory")
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(status.Violations).To(HaveValue(Equal(int64(1))))
+		})
+	})
+
+	It("reports replica sets, and instancetypes and preferences of a namespace", func(ctx SpecContext) {
+		const kinds = "audited-kinds"
+		Expect(cluster.EnsureNamespace(ctx, kinds)).To(Succeed())
+		template := build.VMI("").Memory("1Gi").Obj()
+		template.Spec.NodeSelector = map[string]string{"not a label": "x"}
+		set := &kubevirtv1.VirtualMachineInstanceReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: kinds, Name: "set"}}
+		set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "set"}}
+		set.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "set"}}, Spec: template.Spec}
+		preference := &instancetypev1beta1.VirtualMachinePreference{ObjectMeta: metav1.ObjectMeta{Namespace: kinds, Name: "old"}}
+		preference.Spec.CPU = &instancetypev1beta1.CPUPreferences{PreferredCPUTopology: ptr.To(instancetypev1beta1.DeprecatedPreferSockets)}
+		small := &instancetypev1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Namespace: kinds, Name: "small"}}
+		small.Spec.CPU.Guest, small.Spec.Memory.Guest = 1, resource.MustParse("1Gi")
+		for _, object := range []client.Object{set, preference, small} {
+			cleanUp(object)
+			Expect(admin.Create(ctx, object)).To(Succeed())
+		}
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			r := report(g, ctx, kinds)
+			g.Expect(told(r)).To(ConsistOf(
+				"warn scheduling-node-selector VirtualMachineInstanceReplicaSet/set spec.template.spec.nodeSelector",
+				"warn preference-topology-deprecated VirtualMachinePreference/old spec.cpu.preferredCPUTopology",
+			))
+			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 1, Warn: 2}))
+		})
+		By("changing the replica set")
+		Expect(change(ctx, admin, set, func() { set.Spec.Template.Spec.NodeSelector = nil })).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(told(report(g, ctx, kinds))).To(ConsistOf("warn preference-topology-deprecated VirtualMachinePreference/old spec.cpu.preferredCPUTopology"))
 		})
 	})
 

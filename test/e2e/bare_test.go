@@ -18,8 +18,8 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/controllers/reports"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/crds"
@@ -157,7 +157,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		Expect(user.Create(ctx, kv)).To(Succeed())
 
 		define("datasources")
-		Expect(user.Create(ctx, &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fedora", Labels: map[string]string{lookup.ArchitectureLabel: "arm64"}}})).To(Succeed())
+		Expect(user.Create(ctx, &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fedora", Labels: map[string]string{references.ArchitectureLabel: "arm64"}}})).To(Succeed())
 		define("virtualmachinepools", "virtualmachineinstancereplicasets", "virtualmachinesnapshots", "virtualmachinerestores", "virtualmachineclones", "virtualmachineinstancepresets")
 
 		By("finding each at work")

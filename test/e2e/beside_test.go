@@ -25,10 +25,16 @@ type installation struct {
 // installBeside starts a control plane with Virtward until the end of the spec or the container.
 func installBeside(ctx context.Context) *installation {
 	GinkgoHelper()
+	return installWith(ctx, func(*controlplane.ControlPlane) map[string]any { return nil })
+}
+
+// installWith does so with values of the chart.
+func installWith(ctx context.Context, values func(*controlplane.ControlPlane) map[string]any) *installation {
+	GinkgoHelper()
 	plane, err := controlplane.Start(ctx, controlplane.Options{})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(plane.Stop()).To(Succeed()) })
-	chart, err := plane.VirtwardChart(nil)
+	chart, err := plane.VirtwardChart(values(plane))
 	Expect(err).NotTo(HaveOccurred())
 	i := &installation{plane: plane, chart: chart, admin: plane.Client(), replica: replica{
 		webhook: chart.Values["webhook"].(map[string]any)["port"].(int),

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/cel/guards"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -69,10 +69,10 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		for _, line := range []string{
 			"MutatingWebhookConfiguration mutate.virtward.io: switched off\n",
 			"ValidatingWebhookConfiguration validate.virtward.io: switched off\n",
-			"ValidatingAdmissionPolicy " + guards.RuleSettings + ": switched off\n",
-			"ValidatingAdmissionPolicy " + guards.Policies + ": switched off\n",
-			"ValidatingAdmissionPolicy " + guards.KubeVirtHypervisor + ": switched off\n",
-			"ValidatingAdmissionPolicy " + guards.KubeVirtHypervisorEffect + ": switched off\n",
+			"ValidatingAdmissionPolicy " + admissionpolicies.RuleSettings + ": switched off\n",
+			"ValidatingAdmissionPolicy " + admissionpolicies.Policies + ": switched off\n",
+			"ValidatingAdmissionPolicy " + admissionpolicies.KubeVirtHypervisor + ": switched off\n",
+			"ValidatingAdmissionPolicy " + admissionpolicies.KubeVirtHypervisorEffect + ": switched off\n",
 			"KubeVirt's own checks stay",
 		} {
 			Expect(said.output).To(ContainSubstring(line))
@@ -95,7 +95,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		configuration := &admissionv1.ValidatingWebhookConfiguration{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: checks}, configuration)).To(Succeed())
 		note := map[string]string{}
-		Expect(json.Unmarshal([]byte(configuration.Annotations[guards.Disabled]), &note)).To(Succeed())
+		Expect(json.Unmarshal([]byte(configuration.Annotations[admissionpolicies.Disabled]), &note)).To(Succeed())
 		Expect(note).To(HaveKeyWithValue("reason", "no replica starts"))
 		Expect(note["by"]).NotTo(BeElementOf("", "unknown"))
 		at, err := time.Parse(time.RFC3339, note["at"])
@@ -159,7 +159,7 @@ func stateOfAdmission(ctx context.Context) admissionState {
 	}
 	Expect(state).To(HaveKey("mutating " + webhook))
 	Expect(state).To(HaveKey("validating " + checks))
-	Expect(state).To(HaveKey("policy " + guards.RuleSettings))
+	Expect(state).To(HaveKey("policy " + admissionpolicies.RuleSettings))
 	return state
 }
 

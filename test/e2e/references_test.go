@@ -19,7 +19,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/lookup"
+	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -78,7 +78,7 @@ var _ = Describe("What a VM points at", func() {
 	It("gives it the architecture of the golden image that it is made from", func(ctx SpecContext) {
 		Expect(cluster.EnsureNamespace(ctx, "images")).To(Succeed())
 		install(ctx, &cdiv1beta1.DataSource{
-			ObjectMeta: metav1.ObjectMeta{Name: "fedora", Namespace: "images", Labels: map[string]string{lookup.ArchitectureLabel: "arm64"}},
+			ObjectMeta: metav1.ObjectMeta{Name: "fedora", Namespace: "images", Labels: map[string]string{references.ArchitectureLabel: "arm64"}},
 			Spec:       cdiv1beta1.DataSourceSpec{Source: cdiv1beta1.DataSourceSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Namespace: "images", Name: "fedora"}}},
 		})
 		vm := build.VMOf(build.VMI("golden").Disk("root", "")).Obj()

@@ -27,7 +27,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/suites"
+	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/simulators"
 )
@@ -228,7 +228,7 @@ func onToday(policy *policyv1alpha1.VirtualMachinePolicy, day time.Time) *policy
 }
 
 // grantOf are a role and its binding that permit something to a user.
-func grantOf(name, user string, p *suites.Permission) [2]client.Object {
+func grantOf(name, user string, p *policytest.Permission) [2]client.Object {
 	anything := func(value string) []string { return []string{cmp.Or(value, rbacv1.ResourceAll)} }
 	rule := rbacv1.PolicyRule{Verbs: []string{p.Verb}}
 	if p.Path != "" {
@@ -321,7 +321,7 @@ func (s *scene) remove(ctx context.Context, object *unstructured.Unstructured) e
 }
 
 // configure gives KubeVirt the configuration of a situation.
-func (s *scene) configure(ctx context.Context, situation *suites.Situation) {
+func (s *scene) configure(ctx context.Context, situation *policytest.Situation) {
 	GinkgoHelper()
 	key := kubeVirtKey(situation)
 	if key == s.kubevirt {
@@ -335,12 +335,12 @@ func (s *scene) configure(ctx context.Context, situation *suites.Situation) {
 }
 
 // kubeVirtKey tells the KubeVirt of a situation from others.
-func kubeVirtKey(s *suites.Situation) string {
+func kubeVirtKey(s *policytest.Situation) string {
 	return asJSON(kubeVirtConfiguration(s)) + s.Facts.Hypervisor.Name + " " + s.Facts.DefaultArchitecture
 }
 
 // kubeVirtConfiguration is what a KubeVirt object among the objects says, with the gates and the hypervisor of the facts.
-func kubeVirtConfiguration(s *suites.Situation) map[string]any {
+func kubeVirtConfiguration(s *policytest.Situation) map[string]any {
 	configuration := map[string]any{}
 	for _, object := range s.Objects {
 		if object.GetKind() == "KubeVirt" {
@@ -381,7 +381,7 @@ func (s *scene) await(ctx context.Context, facts *platform.Facts) {
 }
 
 // stageKey is all of a situation that decides what has to be on a stage, but namespaces and permissions.
-func stageKey(s *suites.Situation) string {
+func stageKey(s *policytest.Situation) string {
 	policies := make([]any, 0, len(s.Policies))
 	ends := false
 	for _, p := range s.Policies {

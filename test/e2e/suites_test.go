@@ -24,7 +24,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"github.com/virtward/virtward/suites"
+	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/validators"
 )
@@ -73,7 +73,7 @@ var _ = Describe("The suites of policies", Serial, Ordered, func() {
 // trial is a case of a suite that the API server can be asked about.
 type trial struct {
 	name      string
-	situation *suites.Situation
+	situation *policytest.Situation
 	// checks tells that the findings of the built-in checks count, too.
 	checks bool
 	// want is what the case comes to without a cluster.
@@ -97,21 +97,21 @@ func (s *said) equal(other *said) bool {
 // compared why not.
 func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []string) {
 	GinkgoHelper()
-	found, problems := suites.Load(os.DirFS("../.."), paths...)
+	found, problems := policytest.Load(os.DirFS("../.."), paths...)
 	Expect(problems).To(BeEmpty())
-	judge, err := suites.NewJudge()
+	judge, err := policytest.NewJudge()
 	Expect(err).NotTo(HaveOccurred())
-	report := judge.Run(ctx, found, suites.Options{})
+	report := judge.Run(ctx, found, policytest.Options{})
 	for i, suite := range found {
 		for k := range suite.Tests {
 			for n := range suite.Tests[k].Cases {
 				outcome := &report.Suites[i].Tests[k].Cases[n]
 				name := fmt.Sprintf("%s:%d: %s: %s", suite.File, outcome.Line, suite.Tests[k].Name, outcome.Name)
-				if outcome.Status == suites.Skipped {
+				if outcome.Status == policytest.Skipped {
 					skipped = append(skipped, name+": the suite skips it")
 					continue
 				}
-				Expect(outcome.Status).To(Equal(suites.Passed), "%s: %v", name, outcome.Reasons)
+				Expect(outcome.Status).To(Equal(policytest.Passed), "%s: %v", name, outcome.Reasons)
 				situation, err := suite.Situation(k, n)
 				Expect(err).NotTo(HaveOccurred(), name)
 				if why := incomparable(situation, outcome.Findings); why != "" {
@@ -126,7 +126,7 @@ func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []
 }
 
 // incomparable says why a situation, or what is found in it, cannot be had on a cluster; nothing if it can.
-func incomparable(s *suites.Situation, findings []suites.Finding) string {
+func incomparable(s *policytest.Situation, findings []policytest.Finding) string {
 	for _, object := range append(slices.Clone(s.Objects), s.Object, s.Old) {
 		switch {
 		case object == nil:
@@ -138,7 +138,7 @@ func incomparable(s *suites.Situation, findings []suites.Finding) string {
 	}
 	for _, matcher := range []string{"instancetype", "preference"} {
 		from, _, _ := unstructured.NestedString(s.Object.Object, "spec", matcher, "inferFromVolume")
-		if from != "" && slices.ContainsFunc(findings, func(f suites.Finding) bool { return strings.HasPrefix(f.Field, "spec."+matcher) }) {
+		if from != "" && slices.ContainsFunc(findings, func(f policytest.Finding) bool { return strings.HasPrefix(f.Field, "spec."+matcher) }) {
 			return "the simulator of KubeVirt's mutator infers no " + matcher + ", so that the VM names the volume still"
 		}
 	}
@@ -156,7 +156,7 @@ func incomparable(s *suites.Situation, findings []suites.Finding) string {
 }
 
 // saidOffline is what findings would be answered with.
-func saidOffline(findings []suites.Finding) said {
+func saidOffline(findings []policytest.Finding) said {
 	var all said
 	for i := range findings {
 		f := &findings[i]
@@ -354,10 +354,10 @@ func (t *trial) counted(text string) []string {
 type stage struct {
 	// key is all that is the same for its cases.
 	key    string
-	sample *suites.Situation
+	sample *policytest.Situation
 	// namespaces by name, and permissions by who has them.
 	namespaces  map[string]*namespaceMetadata
-	permissions map[string][]suites.Permission
+	permissions map[string][]policytest.Permission
 	trials      []*trial
 }
 
@@ -373,7 +373,7 @@ func stagesFor(trials []*trial) []*stage {
 		at := slices.IndexFunc(all, func(s *stage) bool { return s.key == key && s.fits(t.situation) })
 		if at < 0 {
 			at = len(all)
-			all = append(all, &stage{key: key, sample: t.situation, namespaces: map[string]*namespaceMetadata{}, permissions: map[string][]suites.Permission{}})
+			all = append(all, &stage{key: key, sample: t.situation, namespaces: map[string]*namespaceMetadata{}, permissions: map[string][]policytest.Permission{}})
 		}
 		s := all[at]
 		s.trials = append(s.trials, t)
@@ -386,7 +386,7 @@ func stagesFor(trials []*trial) []*stage {
 	return all
 }
 
-func (s *stage) fits(situation *suites.Situation) bool {
+func (s *stage) fits(situation *policytest.Situation) bool {
 	namespace := s.namespaces[situation.Namespace.Name]
 	if namespace != nil && (!maps.Equal(namespace.labels, situation.Namespace.Labels) || !maps.Equal(namespace.annotations, situation.Namespace.Annotations)) {
 		return false
@@ -403,10 +403,10 @@ func (s *stage) fits(situation *suites.Situation) bool {
 }
 
 // ofOthers tells whether permissions are those of somebody else than who sends an object.
-func ofOthers(permissions []suites.Permission) bool {
-	return slices.ContainsFunc(permissions, func(p suites.Permission) bool { return p.User != "" })
+func ofOthers(permissions []policytest.Permission) bool {
+	return slices.ContainsFunc(permissions, func(p policytest.Permission) bool { return p.User != "" })
 }
 
-func metadataOf(s *suites.Situation) *namespaceMetadata {
+func metadataOf(s *policytest.Situation) *namespaceMetadata {
 	return &namespaceMetadata{s.Namespace.Labels, s.Namespace.Annotations}
 }

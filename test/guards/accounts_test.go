@@ -12,13 +12,13 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/cel/guards"
+	"github.com/virtward/virtward/admissionpolicies"
 )
 
 // TestAccounts sends what a stolen token of ours could: the users have every right on webhook configurations, so that
 // nothing but the guard denies.
 func TestAccounts(t *testing.T) {
-	cases, err := guards.AccountCases()
+	cases, err := admissionpolicies.AccountCases()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,10 +30,10 @@ func TestAccounts(t *testing.T) {
 	for _, name := range []string{"validate.virtward.io", "mutate.virtward.io", "another.example.org"} {
 		must(t, c.admin.Create(t.Context(), c.validating(name)))
 	}
-	objects, err := guards.Objects()
+	objects, err := admissionpolicies.Objects()
 	must(t, err)
 	for _, object := range objects {
-		if object.GetName() == guards.Accounts {
+		if object.GetName() == admissionpolicies.Accounts {
 			must(t, c.admin.Create(t.Context(), object))
 		}
 	}
@@ -104,7 +104,7 @@ func (c *accountCluster) validating(name string) *admissionregistrationv1.Valida
 	}
 }
 
-func (c *accountCluster) judge(t *testing.T, user client.Client, each guards.AccountCase) {
+func (c *accountCluster) judge(t *testing.T, user client.Client, each admissionpolicies.AccountCase) {
 	kind, name, _ := strings.Cut(each.Object, "/")
 	var object client.Object = c.mutating(name)
 	if kind == "validating" {

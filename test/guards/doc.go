@@ -1,4 +1,4 @@
-// Package guards runs the cases of cel/guards on a real API server: every request for the KubeVirt resource, on
+// Package guards runs the cases of admissionpolicies on a real API server: every request for the KubeVirt resource, on
 // the definition of it that the case names, and every request for RuleSettings, by users who have their rights
 // from RBAC; with the answers and the warnings compared to the letter.
 //

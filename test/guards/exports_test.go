@@ -29,7 +29,7 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/export"
-	"github.com/virtward/virtward/suites"
+	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -49,7 +49,7 @@ type exports struct {
 
 // situation is one case of a suite with one of its policies, and what the webhook says.
 type situation struct {
-	*suites.Situation
+	*policytest.Situation
 	name   string
 	policy *policyv1alpha1.VirtualMachinePolicy
 	native *admissionregistrationv1.ValidatingAdmissionPolicy
@@ -109,25 +109,25 @@ func everybody(t *testing.T, admin client.Client) {
 func (e *exports) situations(t *testing.T, directory string) []situation {
 	t.Helper()
 	files := os.DirFS(directory)
-	all, problems := suites.Load(files, ".")
+	all, problems := policytest.Load(files, ".")
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	judge, err := suites.NewJudge()
+	judge, err := policytest.NewJudge()
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := judge.Run(t.Context(), all, suites.Options{})
+	report := judge.Run(t.Context(), all, policytest.Options{})
 	var found []situation
 	for i, suite := range all {
 		for j := range suite.Tests {
 			for k := range suite.Tests[j].Cases {
 				outcome := report.Suites[i].Tests[j].Cases[k]
-				if outcome.Status == suites.Skipped || suite.Tests[j].Cases[k].Arrived {
+				if outcome.Status == policytest.Skipped || suite.Tests[j].Cases[k].Arrived {
 					continue
 				}
 				s, err := suite.Situation(j, k)
-				if err != nil || outcome.Status == suites.Broken { // one that fails has a verdict, which is all that is compared
+				if err != nil || outcome.Status == policytest.Broken { // one that fails has a verdict, which is all that is compared
 					t.Fatalf("%s, %s, %s: %v, %v", suite.File, suite.Tests[j].Name, outcome.Name, err, outcome.Problem)
 				}
 				for _, policy := range s.Policies {
@@ -145,15 +145,15 @@ func (e *exports) situations(t *testing.T, directory string) []situation {
 }
 
 // denies tells whether the webhook refuses an object for a policy, or would if the policy denied.
-func denies(outcome *suites.CaseOutcome, policy *policyv1alpha1.VirtualMachinePolicy) bool {
-	return slices.ContainsFunc(outcome.Findings, func(f suites.Finding) bool {
+func denies(outcome *policytest.CaseOutcome, policy *policyv1alpha1.VirtualMachinePolicy) bool {
+	return slices.ContainsFunc(outcome.Findings, func(f policytest.Finding) bool {
 		return f.Rule == policies.RulePrefix+policy.Name && !f.Known && (!f.Undecided || policy.Spec.FailurePolicy != policyv1alpha1.PolicyIgnore)
 	})
 }
 
 // native installs the native form of a policy, which is then asked about objects with its label only; nil if there is
 // none.
-func (e *exports) native(t *testing.T, s *suites.Situation, policy *policyv1alpha1.VirtualMachinePolicy) *admissionregistrationv1.ValidatingAdmissionPolicy {
+func (e *exports) native(t *testing.T, s *policytest.Situation, policy *policyv1alpha1.VirtualMachinePolicy) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	compiled, _ := policies.Compile(e.environment, policy, func(namespace, name string) (map[string]string, bool) {
 		for _, object := range s.Objects {
@@ -266,7 +266,7 @@ func (e *exports) prepare(t *testing.T, i int, s *situation) {
 }
 
 // grant gives a user a right for the time of a test.
-func (e *exports) grant(t *testing.T, name, user string, may *suites.Permission) {
+func (e *exports) grant(t *testing.T, name, user string, may *policytest.Permission) {
 	t.Helper()
 	if may.User != "" {
 		user = may.User

@@ -19,14 +19,14 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/cel/guards"
+	"github.com/virtward/virtward/admissionpolicies"
 )
 
 // patience bounds every wait for the API server to notice a definition or a policy.
 const patience = 30 * time.Second
 
 func TestGuards(t *testing.T) {
-	cases, err := guards.Cases()
+	cases, err := admissionpolicies.Cases()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func TestGuards(t *testing.T) {
 		t.Run(string(schema.name), func(t *testing.T) {
 			c := newCluster(t, config)
 			c.define(schema)
-			var chosen []guards.Case
+			var chosen []admissionpolicies.Case
 			for _, each := range cases {
 				if each.Schema == schema.name {
 					chosen = append(chosen, each)
@@ -78,7 +78,7 @@ func newCluster(t *testing.T, config *rest.Config) *cluster {
 }
 
 // prepare puts a case's old object in place, before any guard can refuse it.
-func (c *cluster) prepare(name string, each guards.Case) {
+func (c *cluster) prepare(name string, each admissionpolicies.Case) {
 	c.t.Helper()
 	if each.Old == nil {
 		return
@@ -98,7 +98,7 @@ func (c *cluster) prepare(name string, each guards.Case) {
 // guard installs the guards and returns when they are in force.
 func (c *cluster) guard() {
 	c.t.Helper()
-	objects, err := guards.Objects()
+	objects, err := admissionpolicies.Objects()
 	c.must("reading the guards", err)
 	objects = append(objects, sentinel()...)
 	for _, object := range objects {
@@ -140,7 +140,7 @@ func admission(kind string, spec map[string]any) *unstructured.Unstructured {
 }
 
 func (c *cluster) sentinelStands() bool {
-	err := c.client.Create(context.Background(), kubeVirt("sentinel", guards.Case{}, guards.Object{}), client.DryRunAll)
+	err := c.client.Create(context.Background(), kubeVirt("sentinel", admissionpolicies.Case{}, admissionpolicies.Object{}), client.DryRunAll)
 	if err != nil && !apierrors.IsInvalid(err) {
 		c.t.Fatalf("asking the sentinel: %v", err)
 	}
@@ -148,14 +148,14 @@ func (c *cluster) sentinelStands() bool {
 }
 
 // judge sends a case's request and compares what came back.
-func (c *cluster) judge(t *testing.T, name string, each guards.Case) {
+func (c *cluster) judge(t *testing.T, name string, each admissionpolicies.Case) {
 	object := kubeVirt(name, each, each.New)
 	c.warnings.reset()
 	err := c.send(object, each)
 
 	var want []string
 	for _, w := range each.Warnings {
-		want = append(want, fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s': %[2]s", guards.KubeVirtHypervisorEffect, w))
+		want = append(want, fmt.Sprintf("Validation failed for ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s': %[2]s", admissionpolicies.KubeVirtHypervisorEffect, w))
 	}
 	if diff := cmp.Diff(want, c.warnings.heard(), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
@@ -169,7 +169,7 @@ func (c *cluster) judge(t *testing.T, name string, each guards.Case) {
 	if err == nil {
 		t.Fatalf("allowed, but should be denied: %s", each.Denied)
 	}
-	message := fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", guards.KubeVirtHypervisor, each.Denied)
+	message := fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", admissionpolicies.KubeVirtHypervisor, each.Denied)
 	expected := metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnprocessableEntity,
@@ -190,7 +190,7 @@ func (c *cluster) judge(t *testing.T, name string, each guards.Case) {
 }
 
 // send does the request of a case, on top of the object as it is now.
-func (c *cluster) send(object *unstructured.Unstructured, each guards.Case) error {
+func (c *cluster) send(object *unstructured.Unstructured, each admissionpolicies.Case) error {
 	if each.Old == nil {
 		return c.client.Create(c.ctx, object, client.DryRunAll)
 	}
@@ -206,7 +206,7 @@ func (c *cluster) send(object *unstructured.Unstructured, each guards.Case) erro
 
 // typeChecks fails if the API server finds a mistake in an expression, given the definition it guards.
 func (c *cluster) typeChecks(t *testing.T) {
-	for _, name := range []string{guards.KubeVirtHypervisor, guards.KubeVirtHypervisorEffect} {
+	for _, name := range []string{admissionpolicies.KubeVirtHypervisor, admissionpolicies.KubeVirtHypervisorEffect} {
 		policy := admission("ValidatingAdmissionPolicy", nil)
 		policy.SetName(name)
 		c.await("the type checking of "+name, func() bool {
@@ -246,7 +246,7 @@ func (c *cluster) must(what string, err error) {
 	}
 }
 
-func kubeVirt(name string, each guards.Case, content guards.Object) *unstructured.Unstructured {
+func kubeVirt(name string, each admissionpolicies.Case, content admissionpolicies.Object) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetAPIVersion("kubevirt.io/v1")
 	if each.APIVersion != "" {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/cel/guards"
 )
 
 const policiesDoc = "docs/policy-rights.md"
@@ -32,7 +32,7 @@ const (
 type policyCluster struct{ *userCluster }
 
 func TestPolicies(t *testing.T) {
-	cases, err := guards.PolicyCases()
+	cases, err := admissionpolicies.PolicyCases()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestPolicies(t *testing.T) {
 			c.create(t, policy(cases[i].Object, *cases[i].Old))
 		}
 	}
-	c.guard(t, guards.Policies, func() error {
+	c.guard(t, admissionpolicies.Policies, func() error {
 		return c.users["author"].Create(t.Context(), policy("probe", denying()), client.DryRunAll)
 	})
 	for _, each := range cases {
@@ -58,7 +58,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("the status", c.status)
 	t.Run("the largest objects", c.largest)
 	t.Run("kubectl", c.kubectl)
-	t.Run("type checking", func(t *testing.T) { c.typeChecks(t, guards.Policies) })
+	t.Run("type checking", func(t *testing.T) { c.typeChecks(t, admissionpolicies.Policies) })
 }
 
 func newPolicyCluster(t *testing.T) *policyCluster {
@@ -105,7 +105,7 @@ func denying() policyv1alpha1.VirtualMachinePolicySpec {
 	}
 }
 
-func (c *policyCluster) judge(t *testing.T, each guards.PolicyCase) {
+func (c *policyCluster) judge(t *testing.T, each admissionpolicies.PolicyCase) {
 	user := c.users[each.User]
 	if user == nil {
 		t.Fatalf("there is no user %s", each.User)
@@ -130,7 +130,7 @@ func (c *policyCluster) judge(t *testing.T, each guards.PolicyCase) {
 // expectPolicy compares an answer with the one that the guard gives, to the letter.
 func expectPolicy(t *testing.T, err error, name, denied string) {
 	t.Helper()
-	expectFrom(t, guards.Policies, "virtualmachinepolicies", err, name, denied)
+	expectFrom(t, admissionpolicies.Policies, "virtualmachinepolicies", err, name, denied)
 }
 
 func (c *policyCluster) generatedName(t *testing.T) {

@@ -30,8 +30,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/cel/guards"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/validators"
@@ -53,7 +53,7 @@ type userCluster struct {
 type settingsCluster struct{ *userCluster }
 
 func TestRuleSettings(t *testing.T) {
-	cases, err := guards.RuleSettingsCases()
+	cases, err := admissionpolicies.RuleSettingsCases()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestRuleSettings(t *testing.T) {
 			c.create(t, settings(cases[i].Object, cases[i].Old))
 		}
 	}
-	c.guard(t, guards.RuleSettings, func() error {
+	c.guard(t, admissionpolicies.RuleSettings, func() error {
 		probe := settings("probe", entries(1, policyv1alpha1.Off, "hostdevice-gate"))
 		return c.users["editor"].Create(t.Context(), probe, client.DryRunAll)
 	})
@@ -80,7 +80,7 @@ func TestRuleSettings(t *testing.T) {
 	t.Run("the definition refuses", c.definition)
 	t.Run("the documentation", c.documentation)
 	t.Run("kubectl", c.kubectl)
-	t.Run("type checking", func(t *testing.T) { c.typeChecks(t, guards.RuleSettings) })
+	t.Run("type checking", func(t *testing.T) { c.typeChecks(t, admissionpolicies.RuleSettings) })
 }
 
 // newUserCluster starts one with the roles that a page of the documentation gives.
@@ -163,7 +163,7 @@ func (c *userCluster) create(t *testing.T, object client.Object) {
 // guard installs the guards, and returns when the one of a name refuses what it is to refuse.
 func (c *userCluster) guard(t *testing.T, name string, refused func() error) {
 	t.Helper()
-	objects, err := guards.Objects()
+	objects, err := admissionpolicies.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func entries(count int, severity policyv1alpha1.Severity, rule string) *policyv1
 	return spec
 }
 
-func (c *settingsCluster) judge(t *testing.T, each guards.RuleSettingsCase) {
+func (c *settingsCluster) judge(t *testing.T, each admissionpolicies.RuleSettingsCase) {
 	user := c.users[each.User]
 	if user == nil {
 		t.Fatalf("there is no user %s", each.User)
@@ -218,7 +218,7 @@ func (c *settingsCluster) judge(t *testing.T, each guards.RuleSettingsCase) {
 // expect compares an answer with the one that the guard gives, to the letter.
 func expect(t *testing.T, err error, name, denied string) {
 	t.Helper()
-	expectFrom(t, guards.RuleSettings, "rulesettings", err, name, denied)
+	expectFrom(t, admissionpolicies.RuleSettings, "rulesettings", err, name, denied)
 }
 
 // expectFrom is expect for a guard of a resource of ours.

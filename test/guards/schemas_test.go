@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/virtward/virtward/cel/guards"
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/test/crds"
 )
 
@@ -19,7 +19,7 @@ const kubeVirtDefinition = "kubevirts.kubevirt.io"
 // schema is a definition of the KubeVirt resource, and how to see that the API server serves it: of the
 // configuration written, this much is kept.
 type schema struct {
-	name   guards.Schema
+	name   admissionpolicies.Schema
 	base   func() (*apiextensionsv1.CustomResourceDefinition, error)
 	change func(configuration map[string]apiextensionsv1.JSONSchemaProps)
 	write  string
@@ -31,22 +31,22 @@ func schemas() []schema {
 	const both = `{"hypervisors":[{"name":"kvm"}],"hypervisor":[{"name":"kvm"}]}`
 	return []schema{
 		{
-			name: guards.SchemaKubeVirt, base: kubeVirtsOwn,
+			name: admissionpolicies.SchemaKubeVirt, base: kubeVirtsOwn,
 			write: both, kept: `{"hypervisors":[{"name":"kvm"}]}`,
 		},
 		{
-			name: guards.SchemaVEP97, base: withVEP97,
+			name: admissionpolicies.SchemaVEP97, base: withVEP97,
 			write: both, kept: both,
 		},
 		{
-			name: guards.SchemaOpen, base: withVEP97,
+			name: admissionpolicies.SchemaOpen, base: withVEP97,
 			change: func(configuration map[string]apiextensionsv1.JSONSchemaProps) {
 				configuration["hypervisors"] = configuration["hypervisor"]
 			},
 			write: `{"hypervisors":[{"name":"kvm"},{"name":"mshv"}]}`, kept: `{"hypervisors":[{"name":"kvm"},{"name":"mshv"}]}`,
 		},
 		{
-			name: guards.SchemaOld, base: kubeVirtsOwn,
+			name: admissionpolicies.SchemaOld, base: kubeVirtsOwn,
 			change: func(configuration map[string]apiextensionsv1.JSONSchemaProps) {
 				delete(configuration, "hypervisors")
 			},
@@ -113,7 +113,7 @@ func (c *cluster) keeps(written, kept string) bool {
 	var write, want map[string]any
 	c.must("reading the probe", json.Unmarshal([]byte(written), &write))
 	c.must("reading the probe", json.Unmarshal([]byte(kept), &want))
-	object := kubeVirt("probe", guards.Case{}, guards.Object{Spec: map[string]any{"configuration": write}})
+	object := kubeVirt("probe", admissionpolicies.Case{}, admissionpolicies.Object{Spec: map[string]any{"configuration": write}})
 	if err := c.client.Create(c.ctx, object, client.DryRunAll); err != nil {
 		return false // not served yet, or refused by the definition before
 	}

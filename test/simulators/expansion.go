@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/instancetypes"
-	"github.com/virtward/virtward/lookup"
 	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/references"
 )
 
 // Expand makes the template of a VMI from a VM that names an instancetype or a preference. The VM is the
@@ -25,7 +25,7 @@ type Expand func(context.Context, client.Reader, *kubevirtv1.VirtualMachine) (*k
 // expandFromCluster does it with our own packages, which agree with KubeVirt as far as the conformance cases
 // show. Like virt-controller, and unlike admission, it fails when an object is missing.
 func expandFromCluster(ctx context.Context, reader client.Reader, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.VirtualMachineInstanceTemplateSpec, error) {
-	found, warnings, err := lookup.References(ctx, objects{reader}, vm)
+	found, warnings, err := references.References(ctx, objects{reader}, vm)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func invalid(vm *kubevirtv1.VirtualMachine, errs field.ErrorList) error {
 // objects shows a cluster to package lookup.
 type objects struct{ reader client.Reader }
 
-// Get implements lookup.Objects.
+// Get implements references.Objects.
 func (o objects) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
@@ -64,7 +64,7 @@ func (o objects) Get(ctx context.Context, kind schema.GroupVersionKind, namespac
 	return object, err
 }
 
-// List implements lookup.Objects.
+// List implements references.Objects.
 func (o objects) List(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)

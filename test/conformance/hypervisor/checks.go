@@ -166,7 +166,7 @@ func (s *suite) noPanic(p *problems) {
 			facts := o.facts.WithHypervisor(form)
 			inputs := []effective.Input{
 				{VMI: o.vmi.DeepCopy(), Facts: facts},
-				{VMI: o.vmi.DeepCopy(), Facts: facts, Arrived: true},
+				{VMI: o.vmi.DeepCopy(), Facts: facts, PostMutation: true},
 				{VMI: o.vmi.DeepCopy(), OldVMI: other.vmi.DeepCopy(), Facts: facts},
 				{VMI: o.on("riscv64"), Facts: facts},
 			}

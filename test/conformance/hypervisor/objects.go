@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/limits"
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/conformance"
@@ -102,7 +102,7 @@ func objectsIn(name string) ([]object, error) {
 // decoded is the object of a case; false for one that no caller decodes.
 func decoded(c *conformance.AdmissionCase) (object, bool) {
 	o := object{name: c.ID, vmi: &v1.VirtualMachineInstance{}, facts: factsOf(c)}
-	if limits.Object(c.Object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || limits.Object(c.Object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
+	if decodelimits.Object(c.Object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(c.Object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
 		return o, false
 	}
 	if c.Kind != "VirtualMachine" {

@@ -43,7 +43,7 @@ func combined(architecture string) mutators.Layer {
 	return layer
 }
 
-// video is for guests with a display that name no type of it. A rule refuses the type without a display.
+// video is for guests with a display that name no type of it. A rule rejects a type without a display.
 func video(name string) func(*mutators.Completion) {
 	return func(c *mutators.Completion) {
 		devices := &c.Spec.Domain.Devices
