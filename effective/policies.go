@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
-	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
@@ -25,23 +24,10 @@ type Container struct {
 	Template *field.Path
 }
 
-// OfPool is the virtual machine that a pool makes, and the pool as its container; nil of one without a template.
-func OfPool(pool *poolv1beta1.VirtualMachinePool) (*v1.VirtualMachine, *Container) {
-	if pool == nil || pool.Spec.VirtualMachineTemplate == nil {
-		return nil, nil
-	}
-	template := pool.Spec.VirtualMachineTemplate
-	vm := &v1.VirtualMachine{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
-	vm.Namespace = pool.Namespace
-	return vm, &Container{Kind: kindPool, Object: pool, Template: field.NewPath("spec", "virtualMachineTemplate")}
-}
-
 // The kinds by which policies know what is judged.
 const (
 	kindVM  = string(policyv1alpha1.PolicyVirtualMachine)
 	kindVMI = string(policyv1alpha1.PolicyVirtualMachineInstance)
-
-	kindPool = string(policyv1alpha1.PolicyVirtualMachinePool)
 )
 
 // ask adds what the admin's policies say to the findings. They name fields of the object that was sent; those of a

@@ -29,7 +29,7 @@ func (s *Snapshot) Evaluate(ctx context.Context, r Request) (*Result, error) {
 	if !ok {
 		return result, nil
 	}
-	result.Namespace = d.object.GetNamespace()
+	result.Namespace = r.Namespace
 	s.bound(k, &r, result)
 	around, err := s.around(ctx, r.Namespace)
 	if err != nil {

@@ -2,6 +2,7 @@ package evaluator
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
@@ -16,9 +17,10 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// DecodeStored reads an object as an API server stores it, within the limits of package decodelimits. It never panics:
-// fields with a form of their own are decoded by their types.
-func DecodeStored(object []byte, into any) (_ []string, err error) {
+// DecodeStored reads an object, as an API server stores it, into a pointer to its Go type. The error is a *field.Error if
+// the object exceeds a limit of package decodelimits. DecodeStored never panics: the types of some fields decode
+// themselves.
+func DecodeStored(object []byte, into any) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = fmt.Errorf("decoding the object failed: %.200v", cause)
@@ -26,16 +28,16 @@ func DecodeStored(object []byte, into any) (_ []string, err error) {
 	}()
 	evaluated, limit := decodelimits.Evaluated(object, reflect.TypeOf(into).Elem())
 	if limit != nil {
-		return nil, limit
+		return limit
 	}
-	return nil, sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
+	return sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
 }
 
 func (s *Snapshot) decode(object []byte, into any) ([]string, error) {
 	if s.evaluator.Decode != nil {
 		return s.evaluator.Decode(object, into)
 	}
-	return DecodeStored(object, into)
+	return nil, DecodeStored(object, into)
 }
 
 // decoded are the object of a request and the one before an update.
@@ -56,9 +58,7 @@ func (s *Snapshot) read(k *kind, r *Request, result *Result) (d decoded, ok bool
 		result.Unreadable, result.Findings = err, append(result.Findings, s.Unreadable(k.typ, r, err))
 		return d, false
 	}
-	if r.Name == "" {
-		r.Name = d.object.GetName()
-	}
+	r.Name, r.Namespace = cmp.Or(r.Name, d.object.GetName()), d.object.GetNamespace()
 	if r.Stage == Stored {
 		if result.Skipped = ended(d.object); result.Skipped != "" {
 			return d, false
@@ -101,9 +101,9 @@ func ended(object metav1.Object) string {
 	return ""
 }
 
-// Unreadable is the finding about an object of a Go type that exceeds a limit or has another form. It only warns of an update that
-// leaves what is evaluated as it was. KubeVirt's own accounts may also change labels, annotations and what they plug
-// into a running instance, or nothing of the kind could be migrated or deleted any more.
+// Unreadable is the finding about an object of a Go type that exceeds a limit or has another form. It only warns of an
+// update that leaves what is evaluated as it was. KubeVirt's own accounts may also change labels, annotations and what
+// they plug into a running instance, or nothing of the kind could be migrated or deleted any more.
 func (s *Snapshot) Unreadable(t reflect.Type, r *Request, err error) validators.Finding {
 	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Error: fieldError(err), Remedy: validators.RemedyReadable}
 	if r.updates() && Unchanged(t, r, s.free(r)...) {
