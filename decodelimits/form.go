@@ -226,7 +226,7 @@ func (w *writer) raw() ([]byte, error) {
 		return nil, errForm
 	}
 	from := w.at
-	end := closing(w.object, from+1)
+	end := ClosingQuote(w.object, from+1)
 	if end >= len(w.object) {
 		return nil, errForm
 	}
@@ -282,7 +282,7 @@ func (w *writer) text(t reflect.Type, pointer bool) (zero bool, err error) {
 // literal writes a number, true, false or null.
 func (w *writer) literal(t reflect.Type, pointer bool) (zero bool, err error) {
 	from := w.at
-	for w.at < len(w.object) && (numeric(w.object[w.at]) || w.object[w.at] >= 'a' && w.object[w.at] <= 'z') {
+	for w.at < len(w.object) && (Numeric(w.object[w.at]) || w.object[w.at] >= 'a' && w.object[w.at] <= 'z') {
 		w.at++
 	}
 	literal := string(w.object[from:w.at])

@@ -113,7 +113,7 @@ func (s *scanner) close() {
 // text looks at a string, and passes it by.
 func (s *scanner) text() {
 	from := s.at
-	end := closing(s.object, from+1)
+	end := ClosingQuote(s.object, from+1)
 	text := s.object[from+1 : end]
 	s.at = min(end+1, len(s.object))
 	if s.skipping {
@@ -141,7 +141,7 @@ func (s *scanner) name() (value int, ok bool) {
 // number looks at a number, and passes it by.
 func (s *scanner) number() {
 	from := s.at
-	for s.at++; s.at < len(s.object) && numeric(s.object[s.at]); s.at++ {
+	for s.at++; s.at < len(s.object) && Numeric(s.object[s.at]); s.at++ {
 		continue
 	}
 	if !s.skipping {
@@ -149,22 +149,21 @@ func (s *scanner) number() {
 	}
 }
 
-// closing finds the quote that ends a string which begins at from.
-func closing(object []byte, from int) int {
-	for i := from; i < len(object); {
-		next := bytes.IndexAny(object[i:], `"\`)
-		if next < 0 {
-			return len(object)
-		}
-		if i += next; object[i] == '"' {
+// ClosingQuote finds the quote that ends a string of JSON which begins at from; the length of the text if there is none.
+func ClosingQuote[T ~string | ~[]byte](text T, from int) int {
+	for i := from; i < len(text); i++ {
+		switch text[i] {
+		case '"':
 			return i
+		case '\\':
+			i++ // what is escaped
 		}
-		i += 2 // what is escaped
 	}
-	return len(object)
+	return len(text)
 }
 
-func numeric(b byte) bool {
+// Numeric reports whether a byte can be a part of a number of JSON.
+func Numeric(b byte) bool {
 	return b >= '0' && b <= '9' || b == '.' || b == 'e' || b == 'E' || b == '+' || b == '-'
 }
 
@@ -172,7 +171,7 @@ func numeric(b byte) bool {
 // still be a number is looked at once it is decoded.
 func looksLong(text []byte) bool {
 	text = bytes.TrimSpace(text) // as the decoder of quantities does
-	if len(text) == 0 || !numeric(text[0]) && text[0] != '\\' {
+	if len(text) == 0 || !Numeric(text[0]) && text[0] != '\\' {
 		return false
 	}
 	digits, exponent, escaped := measure(text)

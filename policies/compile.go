@@ -12,6 +12,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/policies/rego"
+	"github.com/virtward/virtward/texts"
 )
 
 // maxProblems bounds the problems of one policy.
@@ -165,7 +166,7 @@ func (p *Policy) finish(problems []Problem) (*Policy, []Problem) {
 	p.readsNamespace = p.matcher.namespaces != nil || p.conditions.reads(namespaceObject) || p.evaluator != nil && p.evaluator.Reads(namespaceObject)
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = problems[:maxProblems]
-		problems[maxProblems-1].Message = shortened(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), maxText)
+		problems[maxProblems-1].Message = texts.Shorten(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), maxText)
 	}
 	return p, problems
 }

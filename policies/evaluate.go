@@ -11,6 +11,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/texts"
 )
 
 // Evaluator is the part of a policy that says what is wrong: validations in CEL, or a module in Rego. It is
@@ -115,7 +116,7 @@ func problemsIn(field string, issues []cel.Issue) []Problem {
 		if issue.Field != "" {
 			at += "." + issue.Field
 		}
-		problems = append(problems, Problem{Field: at, Line: issue.Line, Column: issue.Column, Message: shortened(issue.Message, maxText), Warning: issue.Warning})
+		problems = append(problems, Problem{Field: at, Line: issue.Line, Column: issue.Column, Message: texts.Shorten(issue.Message, maxText), Warning: issue.Warning})
 	}
 	return problems
 }
@@ -154,12 +155,12 @@ func (v *assertion) text(activation *cel.Activation, budget *cel.Budget) string 
 	}
 	fallback := v.spec.Message
 	if fallback == "" {
-		fallback = "this does not hold: " + shortened(v.spec.Expression, maxText/2)
+		fallback = "this does not hold: " + texts.Shorten(v.spec.Expression, maxText/2)
 	}
 	if err == nil {
 		return fallback + " (its messageExpression made nothing)"
 	}
-	return fallback + " (its messageExpression failed: " + shortened(err.Error(), maxText/4) + ")"
+	return fallback + " (its messageExpression failed: " + texts.Shorten(err.Error(), maxText/4) + ")"
 }
 
 // Unauditable implements Evaluator.

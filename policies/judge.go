@@ -12,6 +12,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/policies/rego"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -127,7 +128,7 @@ func (p *Policy) finding(d *cel.Documents, k *kind, v *Violation) validators.Fin
 		found.Error = &field.Error{Type: causeType(v.Reason, field.ErrorTypeForbidden), Field: "spec", BadValue: field.OmitValueType{}, Detail: onOneLine(v.Message)}
 		return found
 	}
-	at := k.place(shortened(v.Field, maxFieldPath))
+	at := k.place(texts.Shorten(v.Field, maxFieldPath))
 	var value any
 	var there bool
 	if inVM := k.effective(at); inVM != "" && d.VM != nil {

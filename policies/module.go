@@ -9,6 +9,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/policies/rego"
+	"github.com/virtward/virtward/texts"
 )
 
 // module is the Evaluator of Rego.
@@ -29,7 +30,7 @@ func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (
 	compiled, issues := rego.Compile(name, spec.Rego.Module, kinds...)
 	var problems []Problem
 	for _, issue := range issues {
-		problems = append(problems, Problem{Field: moduleField, Line: issue.Line, Column: issue.Column, Message: shortened(issue.Message, maxText)})
+		problems = append(problems, Problem{Field: moduleField, Line: issue.Line, Column: issue.Column, Message: texts.Shorten(issue.Message, maxText)})
 	}
 	if compiled == nil {
 		return nil, problems

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/texts"
 )
 
 // Problem is what is wrong with a policy, or doubtful in it.
@@ -37,8 +37,8 @@ func (p Problem) String() string {
 // Status is the problem in the form of a policy's status, within its bounds.
 func (p Problem) Status() policyv1alpha1.PolicyProblem {
 	return policyv1alpha1.PolicyProblem{
-		Field: shortened(p.Field, maxFieldPath), Line: int32(min(p.Line, maxLine)), Column: int32(min(p.Column, maxLine)), //nolint:gosec // bounded on this line
-		Message: shortened(p.Message, policyv1alpha1.MaxPolicyProblemLength), Warning: p.Warning,
+		Field: texts.Shorten(p.Field, maxFieldPath), Line: int32(min(p.Line, maxLine)), Column: int32(min(p.Column, maxLine)), //nolint:gosec // bounded on this line
+		Message: texts.Shorten(p.Message, policyv1alpha1.MaxPolicyProblemLength), Warning: p.Warning,
 	}
 }
 
@@ -54,21 +54,9 @@ const (
 	maxLine      = 1 << 30
 )
 
-// shortened cuts a text that is too long, between characters. The bound is in bytes.
-func shortened(text string, bound int) string {
-	if len(text) <= bound {
-		return text
-	}
-	end := bound - len("…")
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}
-
 // onOneLine folds a text as it may stand in a message: without line breaks, and not too long.
 func onOneLine(text string) string {
-	return shortened(strings.Join(strings.Fields(strings.ToValidUTF8(text, "�")), " "), maxText)
+	return texts.Shorten(strings.Join(strings.Fields(strings.ToValidUTF8(text, "�")), " "), maxText)
 }
 
 // root is the path of an object as a whole.

@@ -4,13 +4,14 @@ import (
 	"reflect"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/validators"
 )
 
 // siteDefaults refuses defaults that could have no effect, or would make the checks refuse virtual machines.
 func (e *examination) siteDefaults() error {
 	object := &policyv1alpha1.VirtualMachineDefaults{}
-	if err := decode(e.request.Object.Raw, object); err != nil {
+	if err := evaluator.DecodeStored(e.request.Object.Raw, object); err != nil {
 		e.unreadable(reflect.TypeOf(*object), err)
 		return nil
 	}

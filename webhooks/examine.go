@@ -42,14 +42,14 @@ func decoded[T any, P interface {
 	metav1.Object
 }](e *examination) (object P, ok bool) {
 	object = new(T)
-	if err := decode(e.request.Object.Raw, object); err != nil {
+	if err := evaluator.DecodeStored(e.request.Object.Raw, object); err != nil {
 		e.unreadable(reflect.TypeFor[T](), err)
 		return nil, false
 	}
 	object.SetNamespace(e.request.Namespace)
 	if e.updates() {
 		old, request := P(new(T)), e.evaluationOf(evaluator.Admitted)
-		if decode(e.request.OldObject.Raw, (*T)(old)) == nil && old.GetDeletionTimestamp() != nil && evaluator.Unchanged(reflect.TypeFor[T](), &request, "metadata", "status") {
+		if evaluator.DecodeStored(e.request.OldObject.Raw, (*T)(old)) == nil && old.GetDeletionTimestamp() != nil && evaluator.Unchanged(reflect.TypeFor[T](), &request, "metadata", "status") {
 			return nil, false
 		}
 	}
@@ -65,7 +65,7 @@ func (e *examination) unreadable(t reflect.Type, err error) {
 // ruleSettings denies settings that could have no effect.
 func (e *examination) ruleSettings() error {
 	settings := &policyv1alpha1.RuleSettings{}
-	if err := decode(e.request.Object.Raw, settings); err != nil {
+	if err := evaluator.DecodeStored(e.request.Object.Raw, settings); err != nil {
 		e.unreadable(reflect.TypeOf(*settings), err)
 		return nil
 	}

@@ -3,7 +3,6 @@ package webhooks
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
-	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
@@ -103,15 +101,6 @@ func (m *Mutator) passed(request *admissionv1.AdmissionRequest, response *admiss
 		return response, verdictUnchanged
 	}
 	return response, verdictIgnored
-}
-
-// decode reads an object, unless doing so would take all day: a *field.Error names the field then.
-func decode[T any](object []byte, into *T) error {
-	evaluated, outOfProportion := decodelimits.Evaluated(object, reflect.TypeFor[T]())
-	if outOfProportion != nil {
-		return outOfProportion
-	}
-	return sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into)
 }
 
 // complete computes what is missing. A deletion timestamp says nothing at a creation: whoever writes the object can set

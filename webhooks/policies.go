@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
@@ -28,13 +29,13 @@ func (e *examination) judging() (done func()) {
 // is a warning: so one that no longer compiles can still be taken out of the way.
 func (e *examination) virtualMachinePolicy() error {
 	object, old := &policyv1alpha1.VirtualMachinePolicy{}, &policyv1alpha1.VirtualMachinePolicy{}
-	if err := decode(e.request.Object.Raw, object); err != nil {
+	if err := evaluator.DecodeStored(e.request.Object.Raw, object); err != nil {
 		e.unreadable(reflect.TypeOf(*object), err)
 		return nil
 	}
 	compiled, problems := e.CompilePolicy(object)
 	var before []policies.Problem
-	if policies.Broken(problems) && e.updates() && decode(e.request.OldObject.Raw, old) == nil {
+	if policies.Broken(problems) && e.updates() && evaluator.DecodeStored(e.request.OldObject.Raw, old) == nil {
 		if before = problems; !equality.Semantic.DeepEqual(old.Spec, object.Spec) {
 			_, before = e.CompilePolicy(old)
 		}

@@ -5,12 +5,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -61,13 +61,13 @@ func annotations(told, audited, skipped []validators.Finding) map[string]string 
 	}
 	all := map[string]string{}
 	if len(told) > 0 {
-		all["findings"] = cut(strings.Join(ruleIDs(told), ","), maxAnnotation)
+		all["findings"] = texts.Shorten(strings.Join(ruleIDs(told), ","), maxAnnotation)
 	}
 	if len(audited) > 0 {
-		all["policies-audit"] = cut(strings.Join(ruleIDs(audited), ","), maxAnnotation)
+		all["policies-audit"] = texts.Shorten(strings.Join(ruleIDs(audited), ","), maxAnnotation)
 	}
 	if len(skipped) > 0 {
-		all["policies-skipped"] = cut(strings.Join(ruleIDs(skipped), ","), maxAnnotation)
+		all["policies-skipped"] = texts.Shorten(strings.Join(ruleIDs(skipped), ","), maxAnnotation)
 	}
 	return all
 }
@@ -100,18 +100,7 @@ func refusal(request *admissionv1.AdmissionRequest, denied []validators.Finding)
 }
 
 // shortened bounds the text of a cause or a warning.
-func shortened(text string) string { return cut(text, maxText) }
-
-// cut cuts a text that has more bytes, between characters.
-func cut(text string, bytes int) string {
-	if len(text) <= bytes {
-		return text
-	}
-	for bytes > 0 && !utf8.RuneStart(text[bytes]) {
-		bytes--
-	}
-	return text[:bytes] + "…"
-}
+func shortened(text string) string { return texts.Shorten(text, maxText) }
 
 // ruleIDs are the rules of findings, each once, sorted.
 func ruleIDs(findings []validators.Finding) []string {

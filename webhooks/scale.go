@@ -15,6 +15,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	poolapi "kubevirt.io/api/pool"
 
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/references"
 )
 
@@ -40,10 +41,10 @@ func (v *Validator) scaled(e *examination) (*admissionv1.AdmissionRequest, error
 		return nil, nil
 	}
 	after, before := &autoscalingv1.Scale{}, &autoscalingv1.Scale{}
-	if err := decode(request.Object.Raw, after); err != nil {
+	if err := evaluator.DecodeStored(request.Object.Raw, after); err != nil {
 		return nil, nil //nolint:nilerr // the API server made it
 	}
-	if err := decode(request.OldObject.Raw, before); err != nil || after.Spec.Replicas <= before.Spec.Replicas {
+	if err := evaluator.DecodeStored(request.OldObject.Raw, before); err != nil || after.Spec.Replicas <= before.Spec.Replicas {
 		return nil, nil //nolint:nilerr // likewise
 	}
 	set, err := references.Find(e.ctx, e.Evaluator.References, kind, request.Namespace, request.Name)

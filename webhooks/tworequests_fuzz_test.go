@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/validators"
 )
@@ -397,7 +398,7 @@ func FuzzTwoRequestsOfAnInstance(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if decode(raw, &v1.VirtualMachineInstance{}) == nil || !differs(old, next, evaluatedFields...) {
+		if evaluator.DecodeStored(raw, &v1.VirtualMachineInstance{}) == nil || !differs(old, next, evaluatedFields...) {
 			return
 		}
 		if p.asked(t, validator, next, old).Allowed {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -113,7 +114,7 @@ func (f *Finding) String() string {
 }
 
 // Text is the message in one line that is not too long.
-func (f *Finding) Text() string { return cut(Printable(f.Message), maxMessage) }
+func (f *Finding) Text() string { return texts.ShortenCharacters(Printable(f.Message), maxMessage) }
 
 // origin names the rule, at the end of a line.
 func (f *Finding) origin() string { return " [virtward/" + f.Rule + "]" }

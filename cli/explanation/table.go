@@ -6,7 +6,8 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"unicode/utf8"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // maxCell bounds the values in a table, in characters; JSON shows them whole.
@@ -109,12 +110,4 @@ func shorten(paths []*string) string {
 }
 
 // cell cuts a value that is too long.
-func cell(value string) string { return cut(Printable(value), maxCell) }
-
-// cut bounds a text, in characters.
-func cut(text string, limit int) string {
-	if utf8.RuneCountInString(text) <= limit {
-		return text
-	}
-	return strings.TrimSpace(string([]rune(text)[:limit-1])) + "…"
-}
+func cell(value string) string { return texts.ShortenCharacters(Printable(value), maxCell) }

@@ -42,6 +42,7 @@ import (
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/texts"
 )
 
 // reasonViolation is that of the event on an object that newly violates a policy.
@@ -282,13 +283,7 @@ func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, re
 }
 
 // shortEvent bounds what an event says, as the API server does.
-func shortEvent(message string) string {
-	const most = 1000
-	if runes := []rune(message); len(runes) > most {
-		return string(runes[:most-1]) + "…"
-	}
-	return message
-}
+func shortEvent(message string) string { return texts.ShortenCharacters(message, 1000) }
 
 // addWatches asks for the audit of what changes.
 func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config, reader *pages.Reader, auditor *audit.Auditor) error {

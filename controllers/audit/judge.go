@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/sync/semaphore"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -110,15 +110,5 @@ func resultsOf(findings []validators.Finding) []auditresults.Result {
 	return results
 }
 
-// shortened cuts a text that is too long, between characters.
-func shortened(text string) string {
-	text = strings.ToValidUTF8(text, "�")
-	if len(text) <= maxMessage {
-		return text
-	}
-	end := maxMessage - len("…")
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + "…"
-}
+// shortened bounds a text of a result.
+func shortened(text string) string { return texts.Shorten(text, maxMessage) }

@@ -22,6 +22,7 @@ import (
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/export"
+	"github.com/virtward/virtward/texts"
 )
 
 // AnnotationGeneration on a native form is the generation of the policy that it was made of.
@@ -202,7 +203,7 @@ func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.Virtual
 		s.Conditions = append(s.Conditions, *found)
 	}
 	condition := metav1.Condition{
-		Type: policyv1alpha1.PolicyExported, Status: metav1.ConditionFalse, Reason: o.reason, Message: shortened(o.message),
+		Type: policyv1alpha1.PolicyExported, Status: metav1.ConditionFalse, Reason: o.reason, Message: texts.Shorten(o.message, maxMessage),
 		ObservedGeneration: c.Object.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 	}
 	if o.native != nil {
@@ -244,11 +245,4 @@ func taken(kind, name string) outcome {
 		wanted: true, reason: policyv1alpha1.PolicyReasonNameTaken,
 		message: fmt.Sprintf("there is a %s %s that is not made of this policy: rename one of them", kind, name),
 	}
-}
-
-func shortened(text string) string {
-	if len(text) <= maxMessage {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxMessage-len("…")], "") + "…"
 }

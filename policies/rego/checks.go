@@ -6,6 +6,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/types"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // Bounds of what is written in a module.
@@ -16,7 +18,7 @@ const (
 )
 
 func at(location *ast.Location, format string, args ...any) Issue {
-	issue := Issue{Message: shorten(fmt.Sprintf(format, args...), maxMessage)}
+	issue := Issue{Message: texts.Shorten(fmt.Sprintf(format, args...), maxMessage)}
 	if location != nil {
 		issue.Line, issue.Column = location.Row, location.Col
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // Bounds of a module. They are far from what a person writes, and keep compiling it below a second.
@@ -60,7 +62,7 @@ func (m *Module) Reads(document string) bool {
 func Compile(name, module string, kinds ...string) (compiled *Module, issues []Issue) {
 	defer func() {
 		if r := recover(); r != nil {
-			compiled, issues = nil, []Issue{{Message: fmt.Sprintf("the compiler of Rego failed on this module: %s", shorten(fmt.Sprint(r), maxMessage))}}
+			compiled, issues = nil, []Issue{{Message: fmt.Sprintf("the compiler of Rego failed on this module: %s", texts.Shorten(fmt.Sprint(r), maxMessage))}}
 		}
 	}()
 	if issues := tooLarge(module); len(issues) > 0 {
@@ -180,11 +182,11 @@ func issuesOf(err error) []Issue {
 	case errors.As(err, &single):
 		errs = ast.Errors{single}
 	default:
-		return []Issue{{Message: shorten(err.Error(), maxMessage)}}
+		return []Issue{{Message: texts.Shorten(err.Error(), maxMessage)}}
 	}
 	issues := make([]Issue, 0, len(errs))
 	for _, e := range errs {
-		issue := Issue{Message: shorten(messageOf(e), maxMessage)}
+		issue := Issue{Message: texts.Shorten(messageOf(e), maxMessage)}
 		if e.Location != nil && e.Location.Row > 0 {
 			issue.Line, issue.Column = e.Location.Row, e.Location.Col
 		}
@@ -251,12 +253,4 @@ func bounded(issues []Issue) []Issue {
 		issues = append(issues[:maxIssues:maxIssues], Issue{Message: fmt.Sprintf("and %d more", more)})
 	}
 	return issues
-}
-
-// shorten cuts a text at a number of bytes, between two characters.
-func shorten(s string, bytes int) string {
-	if len(s) <= bytes {
-		return s
-	}
-	return strings.ToValidUTF8(s[:bytes], "") + "…"
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/metrics"
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/topdown"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // Bounds of one violation, in bytes; what is longer ends with an ellipsis.
@@ -99,7 +101,7 @@ const coverageSteps = 10
 func (m *Module) run(in *ast.Term, budget *budget, coverage *Coverage, trace *Trace) (violations []Violation, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, shorten(fmt.Sprint(r), maxMessage))
+			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, texts.Shorten(fmt.Sprint(r), maxMessage))
 		}
 	}()
 	compiler := m.compiler
@@ -144,7 +146,7 @@ func (m *Module) explain(err error) error {
 		where = fmt.Sprintf("%s, line %d, column %d", where, fault.Location.Row, fault.Location.Col)
 	}
 	message := strings.Join(strings.Fields(withoutPrefix(fault.Message)), " ")
-	return fmt.Errorf("%s: %s", where, shorten(message, maxMessage))
+	return fmt.Errorf("%s: %s", where, texts.Shorten(message, maxMessage))
 }
 
 // withoutPrefix gives the guarded functions the names by which they were called.
@@ -223,7 +225,7 @@ func newViolation(msg, field string) (Violation, error) {
 	if strings.TrimSpace(msg) == "" {
 		return Violation{}, errors.New("has an empty message")
 	}
-	return Violation{Msg: shorten(msg, maxMsg), Field: shorten(field, maxField)}, nil
+	return Violation{Msg: texts.Shorten(msg, maxMsg), Field: texts.Shorten(field, maxField)}, nil
 }
 
 func property(object ast.Object, name string) (string, bool) {

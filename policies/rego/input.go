@@ -12,6 +12,8 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/decodelimits"
 )
 
 // MaxDocumentBytes bounds the JSON of a document. The API server stores no larger objects.
@@ -163,12 +165,12 @@ func scan(data string) (wide bool, longest int) {
 	for i := 0; i < len(data); i++ {
 		switch b := data[i]; {
 		case b == '"':
-			end := closingQuote(data, i+1)
+			end := decodelimits.ClosingQuote(data, i+1)
 			longest = max(longest, end-i-1)
 			i = end
 		case b >= '0' && b <= '9' || b == '-' || b == '.' || b == '+':
 			end := i + 1
-			for end < len(data) && numeric(data[end]) {
+			for end < len(data) && decodelimits.Numeric(data[end]) {
 				end++
 			}
 			wide = wide || end-i > maxDigits || end-i > 4 && magnitude(data[i:end]) > 10*maxDigits
@@ -176,25 +178,6 @@ func scan(data string) (wide bool, longest int) {
 		}
 	}
 	return wide, longest
-}
-
-func numeric(b byte) bool {
-	return b >= '0' && b <= '9' || b == '.' || b == '-' || b == '+' || b == 'e' || b == 'E'
-}
-
-// closingQuote finds the quote that ends a string which begins at from.
-func closingQuote(data string, from int) int {
-	for i := from; i < len(data); {
-		next := strings.IndexAny(data[i:], `"\\`)
-		if next < 0 {
-			return len(data)
-		}
-		if i += next; data[i] == '"' {
-			return i
-		}
-		i += 2 // what is escaped
-	}
-	return len(data)
 }
 
 // wideNumber tells whether a text that is to be decoded has a number of too many digits in it.

@@ -10,6 +10,8 @@ import (
 	"github.com/open-policy-agent/opa/v1/cover"
 	"github.com/open-policy-agent/opa/v1/topdown"
 	printing "github.com/open-policy-agent/opa/v1/topdown/print"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // Coverage gathers which lines of one module were reached, over any number of evaluations.
@@ -88,7 +90,7 @@ func (t *Trace) Print(at printing.Context, message string) error {
 	if at.Location != nil {
 		line = at.Location.Row
 	}
-	t.prints = append(t.prints, fmt.Sprintf("line %d prints: %s", line, shorten(message, maxMessage)))
+	t.prints = append(t.prints, fmt.Sprintf("line %d prints: %s", line, texts.Shorten(message, maxMessage)))
 	return nil
 }
 
@@ -101,7 +103,7 @@ func (t *Trace) String() string {
 	}
 	s := withoutPrefix(text.String())
 	if t.cut || len(s) > maxTrace {
-		s = strings.TrimSuffix(shorten(s, maxTrace), "\n") + "\nand more, which a trace has no room for\n"
+		s = strings.TrimSuffix(texts.Shorten(s, maxTrace), "\n") + "\nand more, which a trace has no room for\n"
 	}
 	return s
 }
