@@ -53,10 +53,13 @@ clean: ## Remove all built files
 
 ##@ Tests
 
-# -count=1, because cached results do not depend on the binaries in bin/.
+# -count=1, because cached results do not depend on the binaries in bin/. The attacks run last and by themselves: they
+# assert that users are served meanwhile, and other suites beside them would take the machine's time from these users.
 .PHONY: test
 test: build sandbox-binaries $(BIN)/tools/helm ## Run every test, including those on a real API server
-	go test -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) ./...
+	packages=$$(go list ./... | grep -v '/test/attack$$'); \
+	go test -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $$packages
+	go test -count=1 -timeout $(TEST_TIMEOUT) ./test/attack
 
 .PHONY: bench
 bench: build sandbox-binaries $(BIN)/tools/helm $(BIN)/tools/benchstat ## Run the benchmarks and compare them with the previous run
