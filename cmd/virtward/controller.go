@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"time"
 
@@ -24,12 +22,10 @@ import (
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypeapi "kubevirt.io/api/instancetype"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
@@ -61,21 +57,16 @@ const (
 
 // controllerOptions are the flags of `virtward controller`.
 type controllerOptions struct {
-	logging
-	healthAddress  string
-	metricsAddress string
-	namespace      string
-	exempt         []string
+	leader
+	exempt []string
 
-	rolloutStrategy  string
-	mshvCPUModel     string
-	paramsNamespaces []string
+	rolloutStrategy string
+	mshvCPUModel    string
 
 	pace         audit.Pace
 	reports      bool
 	certificates certificateOptions
 	limit        auditresults.Limits
-	leaseFor     time.Duration
 }
 
 func controllerCommand() *cobra.Command {
@@ -97,12 +88,8 @@ in $KUBECONFIG, or as the service account of its pod. Of several replicas, one w
 }
 
 func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
-	o.logging.addFlags(flags)
-	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
-	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
+	o.leader.addFlags(flags)
 	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, besides kube-system and that of --namespace: those that the webhooks do not see")
-	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none, as of the webhook")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as of the webhook")
 	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of everything")
@@ -112,13 +99,13 @@ func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.reports, "reports", true, "write a Report of each namespace, in clusters that have OpenReports")
 	flags.IntVar(&o.limit.PerNamespace, "audit-max-results", 200, fmt.Sprintf("most results in the Report of a namespace, at most %d; its summary counts them all", mostResults))
 	flags.IntVar(&o.limit.PerSource, "audit-max-results-per-policy", 20, "most results of one policy in the Report of a namespace")
-	flags.DurationVar(&o.leaseFor, "lease-duration", 15*time.Second, "how long the other replicas wait for the one that leads")
 }
 
 func (o *controllerOptions) validate() error {
+	if err := o.leader.validate(); err != nil {
+		return err
+	}
 	switch {
-	case o.namespace == "":
-		return errors.New("--namespace is empty and $POD_NAMESPACE is not set: name the namespace that Virtward is installed in")
 	case o.pace.Quiet < 0:
 		return fmt.Errorf("--audit-delay is %s: it may not be negative", o.pace.Quiet)
 	case o.pace.Interval < o.pace.Least || o.pace.Least < 0:
@@ -131,8 +118,6 @@ func (o *controllerOptions) validate() error {
 		return fmt.Errorf("--audit-max-results-per-policy is %d: it must be 1 or more", o.limit.PerSource)
 	case o.certificates.settle < 0:
 		return fmt.Errorf("--rotation-settle is %s: it may not be negative", o.certificates.settle)
-	case o.leaseFor < 3*time.Second:
-		return fmt.Errorf("--lease-duration is %s: it must be three seconds or longer", o.leaseFor)
 	}
 	return nil
 }
@@ -145,7 +130,7 @@ func (o *controllerOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mgr, err := o.manager(config)
+	mgr, err := o.managerWithSchemes(config)
 	if err != nil {
 		return err
 	}
@@ -156,27 +141,14 @@ func (o *controllerOptions) run(ctx context.Context) error {
 	return mgr.Start(ctx)
 }
 
-func (o *controllerOptions) manager(config *rest.Config) (manager.Manager, error) {
+func (o *controllerOptions) managerWithSchemes(config *rest.Config) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, openreports.Install} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
-	renew, retry := o.leaseFor*2/3, o.leaseFor*2/15
-	return ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
-		Cache:                         cacheOptions(o.certificates.cached(o.namespace)),
-		HealthProbeBindAddress:        "0", // the ports are served by servers of our own, whose connections are bounded
-		Metrics:                       metricsserver.Options{BindAddress: "0"},
-		LeaderElection:                true,
-		LeaderElectionID:              controllerLease,
-		LeaderElectionNamespace:       o.namespace,
-		LeaderElectionReleaseOnCancel: true, // nothing of ours runs on after the manager has ended
-		LeaseDuration:                 &o.leaseFor,
-		RenewDeadline:                 &renew,
-		RetryPeriod:                   &retry,
-	})
+	return o.manager(config, controllerLease, cacheOptions(o.certificates.cached(o.namespace)), scheme)
 }
 
 // cacheOptions are those of a manager whose cache holds these objects and no others: reading an object of another kind

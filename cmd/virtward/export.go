@@ -2,20 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
-	"os"
-	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers/export"
@@ -28,13 +22,8 @@ const exportLease = "virtward-export"
 
 // exportOptions are the flags of `virtward export`.
 type exportOptions struct {
-	logging
-	healthAddress    string
-	metricsAddress   string
-	namespace        string
-	exempt           []string
-	paramsNamespaces []string
-	leaseFor         time.Duration
+	leader
+	exempt []string
 }
 
 func exportCommand() *cobra.Command {
@@ -55,23 +44,8 @@ the kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several 
 }
 
 func (o *exportOptions) addFlags(flags *pflag.FlagSet) {
-	o.logging.addFlags(flags)
-	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
-	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
+	o.leader.addFlags(flags)
 	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces about which exported policies are not asked, besides kube-system and that of --namespace: those that the webhooks do not see")
-	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
-	flags.DurationVar(&o.leaseFor, "lease-duration", 15*time.Second, "how long the other replicas wait for the one that leads")
-}
-
-func (o *exportOptions) validate() error {
-	switch {
-	case o.namespace == "":
-		return errors.New("--namespace is empty and $POD_NAMESPACE is not set: name the namespace that Virtward is installed in")
-	case o.leaseFor < 3*time.Second:
-		return fmt.Errorf("--lease-duration is %s: it must be three seconds or longer", o.leaseFor)
-	}
-	return nil
 }
 
 func (o *exportOptions) run(ctx context.Context) error {
@@ -82,19 +56,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	renew, retry := o.leaseFor*2/3, o.leaseFor*2/15
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Cache:                         cacheOptions(export.Cached()),
-		HealthProbeBindAddress:        "0", // the ports are served by servers of our own, whose connections are bounded
-		Metrics:                       metricsserver.Options{BindAddress: "0"},
-		LeaderElection:                true,
-		LeaderElectionID:              exportLease,
-		LeaderElectionNamespace:       o.namespace,
-		LeaderElectionReleaseOnCancel: true,
-		LeaseDuration:                 &o.leaseFor,
-		RenewDeadline:                 &renew,
-		RetryPeriod:                   &retry,
-	})
+	mgr, err := o.manager(config, exportLease, cacheOptions(export.Cached()), nil)
 	if err != nil {
 		return err
 	}
