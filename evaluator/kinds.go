@@ -146,21 +146,26 @@ type KindInfo struct {
 func Kinds() []KindInfo {
 	infos := make([]KindInfo, len(kinds))
 	for i := range kinds {
-		k := &kinds[i]
-		gvk := k.WithVersion(k.versions[0])
-		infos[i] = KindInfo{GroupVersionKind: gvk, Resource: gvk.GroupVersion().WithResource(k.resource), Versions: k.versions, Namespaced: k.namespaced, Machine: k.machine != nil, Type: k.typ}
+		infos[i] = kinds[i].info()
 	}
 	return infos
 }
 
 // Info describes a kind; ok is false if it is not evaluated.
 func Info(gk schema.GroupKind) (info KindInfo, ok bool) {
-	for _, info := range Kinds() {
-		if info.GroupKind() == gk {
-			return info, true
-		}
+	k := find(gk)
+	if k == nil {
+		return info, false
 	}
-	return info, false
+	return k.info(), true
+}
+
+func (k *kind) info() KindInfo {
+	gvk := k.WithVersion(k.versions[0])
+	return KindInfo{
+		GroupVersionKind: gvk, Resource: gvk.GroupVersion().WithResource(k.resource),
+		Versions: k.versions, Namespaced: k.namespaced, Machine: k.machine != nil, Type: k.typ,
+	}
 }
 
 func ofReplicaSet(o metav1.Object) machine {

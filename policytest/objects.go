@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
-	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/manifests"
@@ -47,12 +46,8 @@ func typeOf(kind schema.GroupKind) any {
 		return &corev1.ConfigMap{}
 	case "PersistentVolumeClaim":
 		return &corev1.PersistentVolumeClaim{}
-	case kindVM:
-		return &v1.VirtualMachine{}
 	case kindVMI:
 		return &v1.VirtualMachineInstance{}
-	case kindPool:
-		return &poolv1beta1.VirtualMachinePool{}
 	}
 	return references.TypeOf(kind)
 }
