@@ -45,21 +45,24 @@ func TestBudget(t *testing.T) {
 	}
 }
 
+type sized struct {
+	metav1.ObjectMeta
+
+	bytes int64
+}
+
+func (s *sized) Cost() int64 { return s.bytes }
+
 func TestHandlerFollowsTheInformer(t *testing.T) {
 	b := NewBudget(100)
-	handler := b.Handler(func(object any) int64 {
-		bytes, _ := strconv.ParseInt(object.(*corev1.ConfigMap).Data["bytes"], 10, 64)
-		return bytes
-	})
-	sized := func(bytes string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "m"}, Data: map[string]string{"bytes": bytes}}
-	}
-	handler.OnAdd(sized("30"), false)
-	handler.OnUpdate(sized("30"), sized("50"))
+	handler := b.Handler()
+	of := func(bytes int64) *sized { return &sized{metav1.ObjectMeta{Namespace: "n", Name: "m"}, bytes} }
+	handler.OnAdd(of(30), false)
+	handler.OnUpdate(of(30), of(50))
 	if b.Used() != 50 {
 		t.Errorf("%d bytes used, want 50", b.Used())
 	}
-	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "n/m", Obj: sized("50")})
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "n/m", Obj: of(50)})
 	if b.Used() != 0 {
 		t.Errorf("%d bytes used, want 0", b.Used())
 	}

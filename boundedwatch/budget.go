@@ -55,18 +55,28 @@ func (b *Budget) Used() int64 {
 	return b.total
 }
 
-// Handler keeps a budget up to date with the events of an informer. Cost tells what an object takes that the informer
-// holds.
-func (b *Budget) Handler(cost func(object any) int64) cache.ResourceEventHandler {
-	set := func(object any, bytes func(any) int64) {
-		key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object)
-		if err == nil {
-			b.Set(key, bytes(object))
+// Sized is an object that an informer holds.
+type Sized interface {
+	// Cost is what the object takes, in bytes.
+	Cost() int64
+}
+
+// Handler keeps a budget up to date with the events of an informer, whose objects are Sized.
+func (b *Budget) Handler() cache.ResourceEventHandler {
+	set := func(object any) {
+		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {
+			if sized, ok := object.(Sized); ok {
+				b.Set(key, sized.Cost())
+			}
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(added any) { set(added, cost) },
-		UpdateFunc: func(_, after any) { set(after, cost) },
-		DeleteFunc: func(gone any) { set(gone, func(any) int64 { return 0 }) },
+		AddFunc:    set,
+		UpdateFunc: func(_, after any) { set(after) },
+		DeleteFunc: func(gone any) {
+			if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(gone); err == nil {
+				b.Set(key, 0)
+			}
+		},
 	}
 }

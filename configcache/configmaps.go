@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,15 +29,28 @@ var configMapResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 type configMaps struct {
 	// namespaces are sorted.
 	namespaces []string
-	informers  map[string]cache.SharedIndexInformer
-	budget     *boundedwatch.Budget
+	client     dynamic.Interface
+	// informers keep names and versions only: the data is read when a policy names the ConfigMap.
+	informers map[string]cache.SharedIndexInformer
 	// changed is called when one that is wanted did, or when a namespace can be read or cannot be.
 	changed func()
-	wanted  atomic.Pointer[map[types.NamespacedName]bool]
 
 	mu sync.Mutex
 	// refused says why a namespace cannot be read.
 	refused map[string]error
+	// wanted are those that policies name; nil until policies are known.
+	wanted map[types.NamespacedName]bool
+	// read are those among them that were read.
+	read map[types.NamespacedName]configMapRead
+	// retrying is set while a failed read waits to be repeated.
+	retrying bool
+}
+
+// configMapRead is the data of a ConfigMap in a version.
+type configMapRead struct {
+	version string
+	data    map[string]string
+	cost    int64
 }
 
 // parameters are what a ConfigMap holds.
@@ -52,38 +65,30 @@ func (p parameters) equal(other parameters) bool {
 	return p.found == other.found && maps.Equal(p.data, other.data) && fmt.Sprint(p.unreadable) == fmt.Sprint(other.unreadable)
 }
 
-// kept is what the watch keeps of a ConfigMap.
-type kept struct {
-	metav1.ObjectMeta
-
-	data map[string]string
-	// cost is what it takes of the budget, in bytes; 0 if there is no room for its data.
-	cost int64
-}
-
-// MaxParameters bounds the memory of all ConfigMaps that may hold parameters, in bytes.
+// MaxParameters bounds the memory of all ConfigMaps that policies name, in bytes. Policies that do not deny get no more
+// than half of it, so that their authors cannot keep others from their parameters.
 const MaxParameters = 6 << 20
+
+// A read of a ConfigMap may take readTimeout. One that failed is repeated after readRetry.
+const (
+	readTimeout = 5 * time.Second
+	readRetry   = 10 * time.Second
+)
 
 func newConfigMaps(client dynamic.Interface, namespaces []string, changed func()) (*configMaps, error) {
 	c := &configMaps{
-		budget:     boundedwatch.NewBudget(MaxParameters),
+		client:     client,
 		namespaces: slices.Compact(slices.Sorted(slices.Values(namespaces))),
-		informers:  map[string]cache.SharedIndexInformer{}, changed: changed, refused: map[string]error{},
+		informers:  map[string]cache.SharedIndexInformer{}, changed: changed, refused: map[string]error{}, read: map[types.NamespacedName]configMapRead{},
 	}
 	for _, namespace := range c.namespaces {
-		informer := cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(configMapResource).Namespace(namespace), onlyData), &unstructured.Unstructured{}, 0, cache.Indexers{})
-		_, failed := informer.AddEventHandler(c.budget.Handler(func(object any) int64 {
-			if k, ok := object.(*kept); ok {
-				return k.cost
-			}
-			return 0
-		}))
+		informer := cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(configMapResource).Namespace(namespace), onlyName), &unstructured.Unstructured{}, 0, cache.Indexers{})
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    c.notice,
 			UpdateFunc: func(_, obj any) { c.notice(obj) },
 			DeleteFunc: c.notice,
 		})
-		err = errors.Join(failed, err, informer.SetTransform(c.keep), informer.SetWatchErrorHandlerWithContext(
+		err = errors.Join(err, informer.SetTransform(nameOf), informer.SetWatchErrorHandlerWithContext(
 			func(ctx context.Context, r *cache.Reflector, err error) { c.failed(ctx, namespace, r, err) }))
 		if err != nil {
 			return nil, fmt.Errorf("watching the ConfigMaps of namespace %s: %w", namespace, err)
@@ -93,44 +98,39 @@ func newConfigMaps(client dynamic.Interface, namespaces []string, changed func()
 	return c, nil
 }
 
-// onlyData removes what is no parameter from a ConfigMap of a list.
-func onlyData(listed runtime.Object) {
+// onlyName removes everything but its name and version from a ConfigMap of a list.
+func onlyName(listed runtime.Object) {
 	if untyped, ok := listed.(*unstructured.Unstructured); ok {
-		metadata := map[string]any{"name": untyped.GetName(), "namespace": untyped.GetNamespace(), "resourceVersion": untyped.GetResourceVersion()}
-		untyped.Object = map[string]any{"metadata": metadata, "data": untyped.Object["data"]}
+		untyped.Object = map[string]any{"metadata": map[string]any{
+			"name": untyped.GetName(), "namespace": untyped.GetNamespace(), "resourceVersion": untyped.GetResourceVersion(),
+		}}
 	}
 }
 
-// keep makes of a ConfigMap what the watch keeps.
-func (c *configMaps) keep(object any) (any, error) {
+// nameOf is what the watch keeps of a ConfigMap.
+func nameOf(object any) (any, error) {
 	untyped, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		return object, nil
 	}
-	data, _, err := unstructured.NestedStringMap(untyped.Object, "data")
-	if err != nil {
-		return nil, err
-	}
-	k := &kept{ObjectMeta: metav1.ObjectMeta{Name: untyped.GetName(), Namespace: untyped.GetNamespace(), ResourceVersion: untyped.GetResourceVersion()}}
-	if cost := costOfNamespace + sizeOf(data); c.budget.Take(k.Namespace+"/"+k.Name, cost) {
-		k.data, k.cost = data, cost
-	}
-	return k, nil
+	return &metav1.ObjectMeta{Name: untyped.GetName(), Namespace: untyped.GetNamespace(), ResourceVersion: untyped.GetResourceVersion()}, nil
 }
 
-// notice tells of a change if anybody wants to know.
+// notice reports a change of a ConfigMap that is wanted.
 func (c *configMaps) notice(obj any) {
 	if gone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = gone.Obj
 	}
-	changed, ok := obj.(*kept)
-	wanted := c.wanted.Load()
-	if !ok || wanted == nil || (*wanted)[types.NamespacedName{Namespace: changed.Namespace, Name: changed.Name}] {
+	changed, ok := obj.(*metav1.ObjectMeta)
+	c.mu.Lock()
+	matters := !ok || c.wanted == nil || c.wanted[types.NamespacedName{Namespace: changed.Namespace, Name: changed.Name}]
+	c.mu.Unlock()
+	if matters {
 		c.changed()
 	}
 }
 
-// want says whose changes are to be told from now on: those that policies name.
+// want says whose changes matter from now on: those that policies name. The data of others is forgotten.
 func (c *configMaps) want(objects []policyRead) {
 	wanted := map[types.NamespacedName]bool{}
 	for i := range objects {
@@ -138,7 +138,10 @@ func (c *configMaps) want(objects []policyRead) {
 			wanted[types.NamespacedName{Namespace: p.ConfigMap.Namespace, Name: p.ConfigMap.Name}] = true
 		}
 	}
-	c.wanted.Store(&wanted)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wanted = wanted
+	maps.DeleteFunc(c.read, func(key types.NamespacedName, _ configMapRead) bool { return !wanted[key] })
 }
 
 // failed notices that we may not read a namespace: there is nothing to wait for then. What has been read before stays.
@@ -180,8 +183,9 @@ func (c *configMaps) unread() error {
 	return nil
 }
 
-// find is what a ConfigMap holds. What is found is shared: do not change it.
-func (c *configMaps) find(namespace, name string) parameters {
+// find returns the data of a ConfigMap, for a policy that denies or one that does not. The data is shared: do not change
+// it.
+func (c *configMaps) find(namespace, name string, denies bool) parameters {
 	informer := c.informers[namespace]
 	if informer == nil {
 		return parameters{unreadable: fmt.Errorf("ConfigMaps of namespace %s are not read, only those of %s: the value policies.paramsNamespaces of the chart lists the namespaces", namespace, strings.Join(c.namespaces, ", "))}
@@ -193,15 +197,72 @@ func (c *configMaps) find(namespace, name string) parameters {
 	if err != nil {
 		return parameters{unreadable: fmt.Errorf("reading ConfigMap %s/%s from the watch: %w", namespace, name, err)}
 	}
-	found, ok := obj.(*kept)
+	stored, ok := obj.(*metav1.ObjectMeta)
 	if !ok {
 		return parameters{}
 	}
-	if found.cost == 0 {
-		return parameters{unreadable: fmt.Errorf("ConfigMap %s/%s is not read: the ConfigMaps of %s take more than %d MiB together. Delete some of them, then change this one",
-			namespace, name, strings.Join(c.namespaces, ", "), MaxParameters>>20)}
+	key := types.NamespacedName{Namespace: namespace, Name: name}
+	c.mu.Lock()
+	known, read := c.read[key]
+	c.mu.Unlock()
+	if read && known.version == stored.ResourceVersion {
+		return parameters{data: known.data, found: true}
 	}
-	return parameters{data: found.data, found: true}
+	return c.get(key, denies)
+}
+
+// get reads a ConfigMap from the API server, and keeps its data if a policy names it.
+func (c *configMaps) get(key types.NamespacedName, denies bool) parameters {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	object, err := c.client.Resource(configMapResource).Namespace(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return parameters{}
+	}
+	var data map[string]string
+	if err == nil {
+		data, _, err = unstructured.NestedStringMap(object.Object, "data")
+	}
+	if err != nil {
+		c.retry()
+		return parameters{unreadable: fmt.Errorf("reading ConfigMap %s: %w", key, err)}
+	}
+	limit, total := int64(MaxParameters), costOfObject+sizeOf(data)
+	if !denies {
+		limit /= 2
+	}
+	read := configMapRead{version: object.GetResourceVersion(), data: data, cost: total}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for other, known := range c.read {
+		if other != key {
+			total += known.cost
+		}
+	}
+	if total > limit {
+		delete(c.read, key)
+		return parameters{unreadable: fmt.Errorf("ConfigMap %s is not read: the ConfigMaps that policies name take more than %d MiB together", key, limit>>20)}
+	}
+	if c.wanted[key] {
+		c.read[key] = read
+	}
+	return parameters{data: data, found: true}
+}
+
+// retry reports a change later, so that a failed read is repeated.
+func (c *configMaps) retry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.retrying {
+		return
+	}
+	c.retrying = true
+	time.AfterFunc(readRetry, func() {
+		c.mu.Lock()
+		c.retrying = false
+		c.mu.Unlock()
+		c.changed()
+	})
 }
 
 // run watches until the context ends.

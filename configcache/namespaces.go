@@ -38,6 +38,9 @@ type keptNamespace struct {
 	cost                      int64
 }
 
+// Cost implements boundedwatch.Sized.
+func (k *keptNamespace) Cost() int64 { return k.cost }
+
 // NewNamespaces prepares the watch.
 func NewNamespaces(client metadata.Interface) (*Namespaces, error) {
 	return newNamespaces(client, MaxNamespaces)
@@ -49,12 +52,7 @@ func newNamespaces(client metadata.Interface, limit int64) (*Namespaces, error) 
 		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(namespaces), withoutManagers), &metav1.PartialObjectMetadata{}, 0, cache.Indexers{}),
 		budget:   boundedwatch.NewBudget(limit),
 	}
-	_, err := n.informer.AddEventHandler(n.budget.Handler(func(object any) int64 {
-		if k, ok := object.(*keptNamespace); ok {
-			return k.cost
-		}
-		return 0
-	}))
+	_, err := n.informer.AddEventHandler(n.budget.Handler())
 	if err := errors.Join(err, n.informer.SetTransform(n.keep)); err != nil {
 		return nil, fmt.Errorf("watching namespaces: %w", err)
 	}
@@ -77,9 +75,9 @@ func (n *Namespaces) keep(object any) (any, error) {
 	withoutManagers(m)
 	labels, annotations := sizeOf(m.Labels), sizeOf(m.Annotations)
 	kept := &keptNamespace{ObjectMeta: m.ObjectMeta}
-	for _, cost := range []int64{costOfNamespace + labels + annotations, costOfNamespace + labels} {
+	for _, cost := range []int64{costOfObject + labels + annotations, costOfObject + labels} {
 		if n.budget.Take(m.Name, cost) {
-			kept.cost, kept.hasLabels, kept.hasAnnotations = cost, true, cost == costOfNamespace+labels+annotations
+			kept.cost, kept.hasLabels, kept.hasAnnotations = cost, true, cost == costOfObject+labels+annotations
 			break
 		}
 	}
@@ -92,10 +90,10 @@ func (n *Namespaces) keep(object any) (any, error) {
 	return kept, nil
 }
 
-// What an object of a watch, and an entry of one of its maps, take beside their strings, in bytes: estimates.
+// What an object, and an entry of one of its maps, take beside their strings, in bytes: estimates.
 const (
-	costOfNamespace = 1 << 10
-	costOfEntry     = 64
+	costOfObject = 1 << 10
+	costOfEntry  = 64
 )
 
 func sizeOf(entries map[string]string) int64 {

@@ -267,7 +267,7 @@ func (p *Policies) parametersOf(object *policyv1alpha1.VirtualMachinePolicy) par
 	if object.Spec.Params == nil || object.Spec.Params.ConfigMap == nil {
 		return parameters{}
 	}
-	return p.parameters.find(object.Spec.Params.ConfigMap.Namespace, object.Spec.Params.ConfigMap.Name)
+	return p.parameters.find(object.Spec.Params.ConfigMap.Namespace, object.Spec.Params.ConfigMap.Name, object.Spec.Enforcement == policyv1alpha1.PolicyDeny)
 }
 
 // Run watches until the context ends.

@@ -117,7 +117,7 @@ func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 		t.Fatal(err)
 	}
 	grant(t, cluster, "", rbacv1.PolicyRule{APIGroups: []string{"policy.virtward.io"}, Resources: []string{"virtualmachinepolicies"}, Verbs: []string{"list", "watch"}})
-	grant(t, cluster, "params", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}})
+	grant(t, cluster, "params", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}})
 
 	all := admin.Resource(virtualMachinePolicies)
 	write := func(name, spec string) {

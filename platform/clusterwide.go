@@ -40,18 +40,16 @@ type kept struct {
 	cost   int64
 }
 
+// Cost implements boundedwatch.Sized.
+func (k *kept) Cost() int64 { return k.cost }
+
 func watchClusterWide(client dynamic.Interface, resource schema.GroupVersionResource) (*clusterWide, error) {
 	w := &clusterWide{
 		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(resource), shrinkListed), &unstructured.Unstructured{}, 0, cache.Indexers{}),
 		budget:   boundedwatch.NewBudget(MaxClusterWide),
 	}
 	exists := func(any) { w.absent.Store(false) } // a kind that sends events exists
-	_, failedBudget := w.informer.AddEventHandler(w.budget.Handler(func(object any) int64 {
-		if k, ok := object.(*kept); ok {
-			return k.cost
-		}
-		return 0
-	}))
+	_, failedBudget := w.informer.AddEventHandler(w.budget.Handler())
 	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: exists, UpdateFunc: func(_, after any) { exists(after) }, DeleteFunc: exists,
 	})
