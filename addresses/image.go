@@ -121,7 +121,7 @@ func cutTransport(text string) (transport, rest string, err error) {
 	return transport, rest, nil
 }
 
-// qualified tells whether the first part of a reference is a registry.
+// qualified reports whether the first part of a reference is a registry.
 func qualified(text string) bool {
 	first, _, found := strings.Cut(text, "/")
 	return found && (first == localhost || strings.ContainsAny(first, ".:") || strings.ToLower(first) != first)
@@ -177,7 +177,7 @@ func joinHost(host string, port, byDefault int64) string {
 var hostPattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
 
 // normalHost is a name in lower case without the dot at its end, or an address in its shortest form. Numbers that
-// some clients read as an IPv4 address, and others as a name, are refused, and so is what is not ASCII.
+// some clients read as an IPv4 address, and others as a name, are rejected, and so is what is not ASCII.
 func normalHost(host string) (string, error) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		address, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
@@ -200,7 +200,7 @@ func normalHost(host string) (string, error) {
 	return host, nil
 }
 
-// isNumber tells whether a client may read a part of a name as part of an IPv4 address.
+// isNumber reports whether a client may read a part of a name as part of an IPv4 address.
 func isNumber(part string) bool {
 	if digits, ok := strings.CutPrefix(part, "0x"); ok {
 		return strings.Trim(digits, "0123456789abcdef") == ""

@@ -160,7 +160,7 @@ type AccountCase struct {
 	User string `json:"user"`
 	// Object is the configuration, as KIND/NAME with kind mutating or validating.
 	Object string `json:"object"`
-	// Patch is the JSON patch that updates it. With create or delete it is created anew, or deleted.
+	// Patch is the JSON patch that updates it. With create or delete it is created again, or deleted.
 	Patch []map[string]any `json:"patch,omitempty"`
 	Verb  string           `json:"verb,omitempty"`
 	// Denied is what the guard says; empty when the request is allowed.

@@ -47,7 +47,7 @@ func ListWatch[L List](source any, client Client[L], shrink func(runtime.Object)
 	}, source)
 }
 
-// Pages lists everything page by page. A page that the API server refuses because the list is too old is an error: the
+// Pages lists everything page by page. A page that the API server rejects because the list is too old is an error: the
 // informer starts again.
 func Pages[L List](ctx context.Context, options metav1.ListOptions, page func(context.Context, metav1.ListOptions) (L, error)) (L, error) {
 	var none L

@@ -200,7 +200,7 @@ func (v *variables) Get(key ref.Val) ref.Val {
 	return v.values[i]
 }
 
-// IsSet tells whether there is a variable of a name.
+// IsSet reports whether there is a variable of a name.
 func (v *variables) IsSet(key ref.Val) ref.Val {
 	name, _ := key.(types.String)
 	_, ok := v.activation.scope.names[string(name)]

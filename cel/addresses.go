@@ -76,7 +76,7 @@ func addressCost(length uint64) uint64 {
 	return call + perByte*min(length, addresses.MaxText)
 }
 
-// isAddressFunction tells whether a function is one of these.
+// isAddressFunction reports whether a function is one of these.
 func isAddressFunction(name string) bool {
 	switch name {
 	case functionImage, functionIsImage, functionURL, functionIsURL:

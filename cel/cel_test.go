@@ -19,7 +19,7 @@ import (
 // environment is made once: it is immutable.
 var environment = sync.OnceValues(cel.NewEnvironment)
 
-// scope is one in which everything must be in order.
+// scope is one in which everything must be valid.
 func scope(tb testing.TB, o cel.ScopeOptions) *cel.Scope {
 	tb.Helper()
 	e, err := environment()
@@ -33,7 +33,7 @@ func scope(tb testing.TB, o cel.ScopeOptions) *cel.Scope {
 	return s
 }
 
-// program compiles what must be in order.
+// program compiles what must be valid.
 func program(tb testing.TB, s *cel.Scope, expression string, want cel.Result) *cel.Program {
 	tb.Helper()
 	p, issues := s.Compile(expression, want)

@@ -12,7 +12,7 @@ import (
 )
 
 // Documents are what one evaluation sees. They are read, never written; what was read of them is kept for the
-// other programs and policies that judge the same, so that Documents belong to one goroutine and do not change
+// other programs and policies that evaluate the same, so that Documents belong to one goroutine and do not change
 // after their first use. What is not kept is Params: each policy may set its own, or use a copy.
 type Documents struct {
 	// Kind of Object: VirtualMachine, VirtualMachineInstance, VirtualMachineTemplate, VirtualMachinePool …

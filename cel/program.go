@@ -99,7 +99,7 @@ func (b *Budget) Memory() uint64 { return b.memory }
 // Exhausted tells that there is nothing left of one or the other.
 func (b *Budget) Exhausted() bool { return b.left == 0 || b.memory == 0 }
 
-// Spend takes units off, and tells whether there were as many.
+// Spend takes units off, and reports whether there were as many.
 func (b *Budget) Spend(units uint64) bool {
 	if b.whole != nil {
 		b.whole.Spend(units)
@@ -109,7 +109,7 @@ func (b *Budget) Spend(units uint64) bool {
 	return enough
 }
 
-// Take takes bytes off, and tells whether there were as many.
+// Take takes bytes off, and reports whether there were as many.
 func (b *Budget) Take(bytes uint64) bool {
 	if b.whole != nil {
 		b.whole.Take(bytes)
@@ -195,10 +195,10 @@ func (p *Program) Reads() []string {
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(p.reads)), func(name string) bool { return !slices.Contains(Names(), name) })
 }
 
-// UsesAuthorizer tells whether the program asks what the requester may do.
+// UsesAuthorizer reports whether the program asks what the requester may do.
 func (p *Program) UsesAuthorizer() bool { return p.reads[varAuthorizer] }
 
-// UsesRequest tells whether the program reads what only a request has: who asks, and for which operation. Kind,
+// UsesRequest reports whether the program reads what only a request has: who asks, and for which operation. Kind,
 // resource, name and namespace are known without one.
 func (p *Program) UsesRequest() bool {
 	for _, name := range []string{"*", "operation", "userInfo", "dryRun", "subResource"} {
@@ -209,7 +209,7 @@ func (p *Program) UsesRequest() bool {
 	return p.reads[varRequester]
 }
 
-// Auditable tells whether the program can judge an object that nobody asks for at the moment.
+// Auditable reports whether the program can evaluate an object that nobody asks for at the moment.
 func (p *Program) Auditable() bool { return !p.UsesAuthorizer() && !p.UsesRequest() }
 
 // Eval evaluates the program. The result is a bool or a string, as wanted when it was compiled, and for Any what

@@ -346,7 +346,7 @@ func (s *Scope) Compile(expression string, want Result) (*Program, []Issue) {
 	return program, advice
 }
 
-// accepts tells whether a type can be what is wanted; one that is only known when it runs can.
+// accepts reports whether a type can be what is wanted; one that is only known when it runs can.
 func (r Result) accepts(t *celgo.Type) bool {
 	if t.Kind() == types.DynKind || t.Kind() == types.AnyKind {
 		return true

@@ -134,7 +134,7 @@ func (d *declarer) object(path string, s *apiextensionsv1.JSONSchemaProps) (*api
 	return apicel.NewObjectType(path, fields), nil
 }
 
-// allIdentifiers tells whether every property can be read with a dot. An object with others is a map, so that they
+// allIdentifiers reports whether every property can be read with a dot. An object with others is a map, so that they
 // are read by their keys, as in params['max-cores'].
 func allIdentifiers(properties map[string]apiextensionsv1.JSONSchemaProps) bool {
 	for name := range properties {
@@ -223,7 +223,7 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 	return nil, false
 }
 
-// NewValue refuses to make an object of a type: policies judge objects, they do not make them.
+// NewValue refuses to make an object of a type: policies evaluate objects, they do not make them.
 func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	if _, ok := p.find(name); ok {
 		return types.NewErr("an expression cannot make a %s", name)

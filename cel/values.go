@@ -276,7 +276,7 @@ func (o *object) field(i int) ref.Val {
 	return result
 }
 
-// set tells whether a field has a value: an empty struct, which cannot be told from an absent one, has none.
+// set reports whether a field has a value: an empty struct, which cannot be told from an absent one, has none.
 func (o *object) set(i int) bool {
 	v := o.field(i)
 	inner, ok := v.(*object)

@@ -398,7 +398,7 @@ func equal(a, b ref.Val) ref.Val {
 	return types.Equal(a, b)
 }
 
-// large tells whether the arguments of a call may be large, by their types. Comparing with a number never is, nor
+// large reports whether the arguments of a call may be large, by their types. Comparing with a number never is, nor
 // is a search for a text among the literals of a list.
 func large(ast *celast.AST, call interpreter.InterpretableCall) bool {
 	sizable := func(i int) bool {

@@ -66,7 +66,7 @@ type Plan struct {
 	Wait time.Duration
 }
 
-// Writes tells whether the Secret is to be changed.
+// Writes reports whether the Secret is to be changed.
 func (p Plan) Writes() bool { return p.NewAuthority || p.NewPair || p.NewToken || p.DropPrevious }
 
 // Next plans the next step.
@@ -99,13 +99,13 @@ func Next(s State) Plan {
 	return p
 }
 
-// issues tells whether the CA and its key are valid at a time.
+// issues reports whether the CA and its key are valid at a time.
 func (s State) issues(at time.Time) bool {
 	authority := s.Data[AuthorityKey]
 	return valid(authority, authority, s.Data[AuthorityPrivateKey], AuthorityName, nil, at)
 }
 
-// lasts tells whether a CA has not ended.
+// lasts reports whether a CA has not ended.
 func lasts(authority []byte, now time.Time) bool {
 	block, _ := pem.Decode(authority)
 	if block == nil {
@@ -115,12 +115,12 @@ func lasts(authority []byte, now time.Time) bool {
 	return err == nil && parsed.NotAfter.After(now)
 }
 
-// serves tells whether the serving pair is valid under a CA at a time.
+// serves reports whether the serving pair is valid under a CA at a time.
 func (s State) serves(authority []byte, at time.Time) bool {
 	return valid(authority, s.Data[CertificateKey], s.Data[PrivateKey], s.DNSName, &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, at)
 }
 
-// valid tells whether a pair is valid under a CA at a time, and not only from later on.
+// valid reports whether a pair is valid under a CA at a time, and not only from later on.
 func valid(authority, certificate, key []byte, name string, usages *[]x509.ExtKeyUsage, at time.Time) bool {
 	ok, err := rotator.ValidCert(authority, certificate, key, name, usages, at)
 	return ok && err == nil

@@ -172,6 +172,6 @@ func TestBundle(t *testing.T) {
 	}
 	data[PreviousAuthorityKey] = []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
 	if !bytes.Equal(Bundle(data), one.ca.CertPEM) {
-		t.Error("what is no certificate is in the bundle, which the API server would refuse")
+		t.Error("what is no certificate is in the bundle, which the API server would reject")
 	}
 }

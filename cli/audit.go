@@ -40,10 +40,10 @@ func auditCommand(name, version string, streams genericiooptions.IOStreams) *cob
 	o := &auditOptions{version: version, sources: sources{streams: streams, config: genericclioptions.NewConfigFlags(true)}, output: outputTable, told: defaultTold}
 	cmd := &cobra.Command{
 		Use:   "audit [-f FILE ...] [--with FILE ...] [--without POLICY ...]",
-		Short: "Judge all virtual machines again, and show what would change under other policies",
-		Long: `Judge all virtual machines again, and show what would change under other policies.
+		Short: "Evaluate all virtual machines again, and show what would change under other policies",
+		Long: `Evaluate all virtual machines again, and show what would change under other policies.
 
-All virtual machines of the cluster, or those of the files given with -f, are judged twice: as things are, and as
+All virtual machines of the cluster, or those of the files given with -f, are evaluated twice: as things are, and as
 they would be with the policies and other objects of --with, without those of --without, on another --hypervisor or
 with another default --arch. A finding is new if it would come, gone if it would not be there any more, and stays
 otherwise. Without any of these, every finding there is now is shown.
@@ -55,12 +55,12 @@ instancetypes, preferences, Namespaces and a KubeVirt object. One of the same na
 The built-in checks are part of the comparison. Policies that read who asks for what cannot be asked about what
 exists; they are named. With -f, nothing but files is read, unless --from-cluster says otherwise.
 
-Nothing is changed in the cluster, and no more rights are needed than those to read what is judged: what may not be
-listed is named, and the others are judged. Virtual machines are read in pages, so that a large cluster needs no more
-memory than a small one. Instances that belong to a VirtualMachine are judged as that, and pools as the virtual
+Nothing is changed in the cluster, and no more rights are needed than those to read what is evaluated: what may not be
+listed is named, and the others are evaluated. Virtual machines are read in pages, so that a large cluster needs no more
+memory than a small one. Instances that belong to a VirtualMachine are evaluated as that, and pools as the virtual
 machine that they make.
 
-It exits with 1 if something would be refused that is not refused now.`,
+It exits with 1 if something would be rejected that is not rejected now.`,
 		Example: example(name, `  # Whom would this policy hit?
   PROGRAM audit --with memory-cap.yaml
 
@@ -92,10 +92,10 @@ func (o *auditOptions) addFlags(cmd *cobra.Command) {
 	clusterFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.config.AddFlags(clusterFlags)
 	flags.AddFlagSet(clusterFlags)
-	flags.Lookup("namespace").Usage = "Judge only the virtual machines of this namespace; with -f, the namespace of objects that name none"
+	flags.Lookup("namespace").Usage = "Evaluate only the virtual machines of this namespace; with -f, the namespace of objects that name none"
 	showApart(cmd, clusterFlags, "namespace")
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Judge the virtual machines of all namespaces, as it does without -n")
-	flags.StringSliceVarP(&o.filenames, "filename", "f", nil, "Judge the virtual machines in these files and directories, not those of the cluster; - is standard input")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Evaluate the virtual machines of all namespaces, as it does without -n")
+	flags.StringSliceVarP(&o.filenames, "filename", "f", nil, "Evaluate the virtual machines in these files and directories, not those of the cluster; - is standard input")
 	flags.BoolVarP(&o.recursive, "recursive", "R", false, "Read the subdirectories of directories too")
 	flags.StringVar(&o.kubevirt, "kubevirt", "", "File with the cluster's KubeVirt object, or with its spec.configuration alone")
 	flags.BoolVar(&o.fromCluster, "from-cluster", false, "With -f: ask the cluster for its configuration, its policies, and objects that the files do not hold")
@@ -144,7 +144,7 @@ func (o *auditOptions) assumed() (all []string) {
 	return all
 }
 
-// run reads, judges and prints. What would be newly refused is an error, after everything was printed.
+// run reads, evaluates and prints. What would be newly rejected is an error, after everything was printed.
 func (o *auditOptions) run(ctx context.Context) error {
 	a, err := o.gather(ctx)
 	if err != nil {
@@ -153,9 +153,9 @@ func (o *auditOptions) run(ctx context.Context) error {
 	return o.show(ctx, a)
 }
 
-// show judges everything and prints what comes of it.
+// show evaluates everything and prints what comes of it.
 func (o *auditOptions) show(ctx context.Context, a *audit) error {
-	report, err := a.judgeAll(ctx)
+	report, err := a.evaluateAll(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (o *auditOptions) show(ctx context.Context, a *audit) error {
 	if err := o.write(report); err != nil {
 		return err
 	}
-	return together(newlyRefused(report), a.last().BrokenPolicies())
+	return together(newlyRejected(report), a.last().BrokenPolicies())
 }
 
 func (o *auditOptions) write(report *comparison.Report) error {
@@ -211,11 +211,11 @@ func together(errs ...error) error {
 	return all
 }
 
-// newlyRefused is the error that sums up what would be refused and is not now; nil if there is nothing.
-func newlyRefused(report *comparison.Report) error {
+// newlyRejected is the error that sums up what would be rejected and is not now; nil if there is nothing.
+func newlyRejected(report *comparison.Report) error {
 	first := report.First()
 	if first == nil {
 		return nil
 	}
-	return fmt.Errorf("%d of %d virtual machines would be refused for something new, the first one %s by %s at %s", report.NewlyRefused, report.Judged, first.Object, first.Rule, first.Field)
+	return fmt.Errorf("%d of %d virtual machines would be rejected for something new, the first one %s by %s at %s", report.NewlyRejected, report.Evaluated, first.Object, first.Rule, first.Field)
 }

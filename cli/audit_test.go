@@ -47,8 +47,8 @@ func TestAuditGolden(t *testing.T) {
 
 // audited is what -o json says, as far as it is looked at here.
 type audited struct {
-	Judged, NewlyRefused, NotJudged int
-	Rules                           []struct {
+	Evaluated, NewlyRejected, NotEvaluated int
+	Rules                                  []struct {
 		Rule, Severity   string
 		New, Gone, Stays int
 	}
@@ -97,7 +97,7 @@ func TestWhatIf(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, got := auditJSON(t, c.with, "-f", "testdata/shop.yaml", "--with", "-")
-			if row := a.row(c.rule, c.severity); row != c.want || got.code != c.code || a.Judged != 4 {
+			if row := a.row(c.rule, c.severity); row != c.want || got.code != c.code || a.Evaluated != 4 {
 				t.Errorf("code %d, want %d; %s has %q, want %q; errors %q\n%s", got.code, c.code, c.rule, row, c.want, got.errOut, got.out)
 			}
 		})
@@ -118,7 +118,7 @@ func TestStoredArchitecture(t *testing.T) {
 			t.Errorf("%s: %q, want %q; errors %q", c.name, row, c.want, got.errOut)
 		}
 		if machine := a.row("machine-type", "Deny"); machine != "" {
-			t.Errorf("%s: the machine type of the old default is judged: %s", c.name, machine)
+			t.Errorf("%s: the machine type of the old default is evaluated: %s", c.name, machine)
 		}
 	}
 }
@@ -137,8 +137,8 @@ func TestAuditErrors(t *testing.T) {
 		{"--from-cluster alone", "", []string{"--from-cluster"}, exitUsage, "--from-cluster is for files: without -f, the cluster is asked in any case: see kubectl virtward audit --help"},
 		{"a hypervisor", "", []string{"--hypervisor", "xen"}, exitUsage, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
 		{"an architecture", "", []string{"--arch", "riscv64"}, exitUsage, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
-		{"no virtual machine", ruleSettings("s", "Warn", ""), []string{"-f", "-"}, exitFailed, "standard input: no virtual machine to judge, nor anything that makes one or that one refers to"},
-		{"a virtual machine as a policy", plain, []string{"-f", "testdata/shop.yaml", "--with", "-"}, exitFailed, "standard input: document 1: VirtualMachine a is what is judged, and not what it is judged with: name it with -f"},
+		{"no virtual machine", ruleSettings("s", "Warn", ""), []string{"-f", "-"}, exitFailed, "standard input: no virtual machine to evaluate, nor anything that makes one or that one refers to"},
+		{"a virtual machine as a policy", plain, []string{"-f", "testdata/shop.yaml", "--with", "-"}, exitFailed, "standard input: document 1: VirtualMachine a is what is evaluated, and not what it is evaluated with: name it with -f"},
 		{"an absent policy", plain, []string{"-f", "-", "--without", "cap"}, exitFailed, "--without cap: there is no VirtualMachinePolicy of that name"},
 		{"an absent file", plain, []string{"-f", "-", "--with", "absent.yaml"}, exitFailed, "absent.yaml: no such file or directory"},
 		{"two KubeVirts", plain, []string{"-f", "-", "--with", "testdata/kubevirt-mshv.yaml,testdata/kubevirt-mshv.yaml"}, exitFailed, "testdata/kubevirt-mshv.yaml: document 1: a second KubeVirt object, after that of testdata/kubevirt-mshv.yaml: document 1: a cluster has one"},
@@ -187,40 +187,40 @@ func TestAuditOfTheCluster(t *testing.T) {
 		"/api/v1/namespaces": `{"apiVersion":"v1","kind":"NamespaceList","metadata":{},"items":[{"metadata":{"name":"lab"}},{"metadata":{"name":"shop"}}]}`,
 	}
 	for _, c := range []struct {
-		name    string
-		objects map[string]string
-		args    []string
-		judged  int
-		row     string
-		code    int
-		told    []string
+		name      string
+		objects   map[string]string
+		args      []string
+		evaluated int
+		row       string
+		code      int
+		told      []string
 	}{
-		{name: "all namespaces", judged: 4, row: "3 new, 0 gone, 0 stay", code: exitFailed},
-		{name: "all of them by name", args: []string{"-A"}, judged: 4, row: "3 new, 0 gone, 0 stay", code: exitFailed},
-		{name: "one namespace", args: []string{"-n", "lab"}, judged: 1, row: "1 new, 0 gone, 0 stay", code: exitFailed},
+		{name: "all namespaces", evaluated: 4, row: "3 new, 0 gone, 0 stay", code: exitFailed},
+		{name: "all of them by name", args: []string{"-A"}, evaluated: 4, row: "3 new, 0 gone, 0 stay", code: exitFailed},
+		{name: "one namespace", args: []string{"-n", "lab"}, evaluated: 1, row: "1 new, 0 gone, 0 stay", code: exitFailed},
 		{
 			name: "no right to list instances", objects: map[string]string{vmisPath: forbidden, "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances": forbidden, "/apis/kubevirt.io/v1/namespaces/lab/virtualmachineinstances": forbidden},
-			judged: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"virtualmachineinstances are not judged: you may not"},
+			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"virtualmachineinstances are not evaluated: you may not"},
 		},
 		{
 			name: "no right to list everywhere", objects: map[string]string{vmsPath: forbidden, vmsOf("lab"): forbidden},
-			judged: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"virtualmachines of 1 of 2 namespaces may not be listed and are not judged, the first one lab"},
+			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"virtualmachines of 1 of 2 namespaces may not be listed and are not evaluated, the first one lab"},
 		},
 		{
 			name: "no right to list namespaces", objects: map[string]string{vmsPath: forbidden, "/api/v1/namespaces": forbidden},
-			judged: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"of virtualmachines, only those of the namespace shop are judged: you may not"},
+			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: exitFailed, told: []string{"of virtualmachines, only those of the namespace shop are evaluated: you may not"},
 		},
 		{
-			name: "what cannot be judged", objects: map[string]string{
+			name: "what cannot be evaluated", objects: map[string]string{
 				vmsOf("lab"): listOf(kindVM, stored("lab", "huge", "8Gi", ""), stored("lab", "odd", "lots", ""), stored("lab", "b", "1Gi", `"instancetype":{"name":"secret"},`)),
 				"/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes/secret": forbidden,
 			}, args: []string{"-n", "lab"},
-			judged: 1, row: "1 new, 0 gone, 0 stay", code: exitFailed,
-			told: []string{`VirtualMachine lab/odd: not judged: spec.template.spec.domain.memory.guest: "lots" is not a quantity such as 500m or 4Gi`, "VirtualMachine lab/b: not judged: "},
+			evaluated: 1, row: "1 new, 0 gone, 0 stay", code: exitFailed,
+			told: []string{`VirtualMachine lab/odd: not evaluated: spec.template.spec.domain.memory.guest: "lots" is not a quantity such as 500m or 4Gi`, "VirtualMachine lab/b: not evaluated: "},
 		},
 		{
 			name: "what is missing is told once", objects: map[string]string{vmsOf("lab"): listOf(kindVM, stored("lab", "a", "1Gi", `"preference":{"name":"p"},`), stored("lab", "b", "1Gi", `"preference":{"name":"p"},`))}, args: []string{"-n", "lab"},
-			judged: 2, row: "", told: []string{"VirtualMachine lab/a: spec.preference: there is no VirtualMachineClusterPreference p", "(and 1 more virtual machines)"},
+			evaluated: 2, row: "", told: []string{"VirtualMachine lab/a: spec.preference: there is no VirtualMachineClusterPreference p", "(and 1 more virtual machines)"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -228,8 +228,8 @@ func TestAuditOfTheCluster(t *testing.T) {
 			maps.Copy(objects, whole)
 			maps.Copy(objects, c.objects)
 			a, got := auditJSON(t, "", append([]string{"--kubeconfig", api(t, objects), "--with", capPath}, c.args...)...)
-			if row := a.row("policy/memory-cap", "Deny"); row != c.row || a.Judged != c.judged || got.code != c.code {
-				t.Errorf("code %d, %d judged, %q, want %q; errors %s\n%s", got.code, a.Judged, row, c.row, got.errOut, got.out)
+			if row := a.row("policy/memory-cap", "Deny"); row != c.row || a.Evaluated != c.evaluated || got.code != c.code {
+				t.Errorf("code %d, %d evaluated, %q, want %q; errors %s\n%s", got.code, a.Evaluated, row, c.row, got.errOut, got.out)
 			}
 			warnings := strings.Join(a.Warnings, "\n")
 			for _, told := range c.told {
@@ -250,11 +250,11 @@ func TestAuditWithoutRights(t *testing.T) {
 		objects map[string]string
 		want    string
 	}{
-		"no rights":   {map[string]string{vmsPath: forbidden, vmisPath: forbidden, vmsOf("shop"): forbidden, "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances": forbidden, "/api/v1/namespaces": forbidden}, "error: virtualmachines are not judged: you may not\n"},
+		"no rights":   {map[string]string{vmsPath: forbidden, vmisPath: forbidden, vmsOf("shop"): forbidden, "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances": forbidden, "/api/v1/namespaces": forbidden}, "error: virtualmachines are not evaluated: you may not\n"},
 		"no KubeVirt": {nil, "error: listing virtualmachines: the cluster has no KubeVirt: it is not there\n"},
-		"nothing that can be judged": {
+		"nothing that can be evaluated": {
 			map[string]string{vmsPath: listOf(kindVM, stored("lab", "odd", "lots", "")), vmisPath: listOf(kindVMI)},
-			"error: none of 1 virtual machines could be judged: VirtualMachine lab/odd: not judged: spec.template.spec.domain.memory.guest: \"lots\" is not a quantity such as 500m or 4Gi\n",
+			"error: none of 1 virtual machines could be evaluated: VirtualMachine lab/odd: not evaluated: spec.template.spec.domain.memory.guest: \"lots\" is not a quantity such as 500m or 4Gi\n",
 		},
 	} {
 		got := call(t, "", "audit", "--kubeconfig", api(t, c.objects))
@@ -320,8 +320,8 @@ func pages(t *testing.T, count int) (kubeconfig string, lists, gets *int) {
 func TestAuditPages(t *testing.T) {
 	kubeconfig, lists, gets := pages(t, 2301)
 	a, got := auditJSON(t, "", "--kubeconfig", kubeconfig, "--with", capPath)
-	if row := a.row("policy/memory-cap", "Deny"); a.Judged != 2300 || row != "2300 new, 0 gone, 0 stay" || len(a.Violations) != defaultTold {
-		t.Errorf("%d judged, %s, %d told: %s", a.Judged, row, len(a.Violations), got.errOut)
+	if row := a.row("policy/memory-cap", "Deny"); a.Evaluated != 2300 || row != "2300 new, 0 gone, 0 stay" || len(a.Violations) != defaultTold {
+		t.Errorf("%d evaluated, %s, %d told: %s", a.Evaluated, row, len(a.Violations), got.errOut)
 	}
 	if *lists != 11 || *gets != 1 {
 		t.Errorf("%d lists and %d reads of the preference", *lists, *gets)
@@ -329,12 +329,12 @@ func TestAuditPages(t *testing.T) {
 	if !strings.Contains(got.errOut, "1000 read, 1301 left of these\n") || !strings.Contains(got.errOut, "2000 read, 300 left of these\n") {
 		t.Errorf("the progress is not told: %s", got.errOut)
 	}
-	if want := "vm-00000"; !strings.Contains(got.errOut, "2300 of 2300 virtual machines would be refused for something new, the first one VirtualMachine shop/"+want) {
+	if want := "vm-00000"; !strings.Contains(got.errOut, "2300 of 2300 virtual machines would be rejected for something new, the first one VirtualMachine shop/"+want) {
 		t.Errorf("errors %q", got.errOut)
 	}
 }
 
-// A pool is judged as the virtual machine that it makes, at the fields of the pool, in a file and in a cluster.
+// A pool is evaluated as the virtual machine that it makes, at the fields of the pool, in a file and in a cluster.
 func TestAuditOfPools(t *testing.T) {
 	const pool = `{"apiVersion":"pool.kubevirt.io/v1beta1","kind":"VirtualMachinePool","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":3,
 "selector":{"matchLabels":{"app":"web"}},"virtualMachineTemplate":{"metadata":{"labels":{"app":"web"}},"spec":{"runStrategy":"Always","template":{"metadata":{"labels":{"app":"web"}},

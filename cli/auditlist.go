@@ -23,7 +23,7 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// pageSize is how many virtual machines are read and judged before the next ones are.
+// pageSize is how many virtual machines are read and evaluated before the next ones are.
 const pageSize = 250
 
 // auditedResources are the resources that are audited. Every KubeVirt has the first two.
@@ -45,7 +45,7 @@ func optional(resource schema.GroupVersionResource) bool {
 // listing hands on all virtual machines of a cluster, page by page.
 type listing struct {
 	cluster  *offline.Cluster
-	judge    func(context.Context, []manifests.Document) error
+	evaluate func(context.Context, []manifests.Document) error
 	progress io.Writer
 	// notes say what may not be listed.
 	notes []string
@@ -63,7 +63,7 @@ func (l *listing) all(ctx context.Context, namespace string) error {
 		}
 		switch {
 		case apierrors.IsForbidden(err):
-			l.notes = append(l.notes, fmt.Sprintf("%s are not judged: %v", resource.Resource, err))
+			l.notes = append(l.notes, fmt.Sprintf("%s are not evaluated: %v", resource.Resource, err))
 		case optional(resource) && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)): // not every KubeVirt has it
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			return fmt.Errorf("listing %s: the cluster has no KubeVirt: %w", resource.Resource, err)
@@ -104,9 +104,9 @@ func (l *listing) each(ctx context.Context, resource schema.GroupVersionResource
 	case len(closed) == len(namespaces):
 		return why
 	case err != nil:
-		l.notes = append(l.notes, fmt.Sprintf("of %s, only those of the namespace %s are judged: %v", resource.Resource, l.cluster.Namespace, why))
+		l.notes = append(l.notes, fmt.Sprintf("of %s, only those of the namespace %s are evaluated: %v", resource.Resource, l.cluster.Namespace, why))
 	case len(closed) > 0:
-		l.notes = append(l.notes, fmt.Sprintf("%s of %d of %d namespaces may not be listed and are not judged, the first one %s", resource.Resource, len(closed), len(namespaces), closed[0]))
+		l.notes = append(l.notes, fmt.Sprintf("%s of %d of %d namespaces may not be listed and are not evaluated, the first one %s", resource.Resource, len(closed), len(namespaces), closed[0]))
 	}
 	return nil
 }
@@ -124,7 +124,7 @@ func (l *listing) pages(ctx context.Context, resource schema.GroupVersionResourc
 		if err != nil {
 			return err
 		}
-		if err := l.judge(ctx, l.documents(list)); err != nil {
+		if err := l.evaluate(ctx, l.documents(list)); err != nil {
 			return err
 		}
 		l.report(list)
@@ -143,7 +143,7 @@ func resumed(err error) string {
 	return status.Status().Continue
 }
 
-// documents are the objects of a page that are judged: an instance of a VirtualMachine is judged as that.
+// documents are the objects of a page that are evaluated: an instance of a VirtualMachine is evaluated as that.
 func (l *listing) documents(list *unstructured.UnstructuredList) []manifests.Document {
 	all := make([]manifests.Document, 0, len(list.Items))
 	for i := range list.Items {

@@ -19,21 +19,21 @@ import (
 
 // Bounds of an audit.
 const (
-	// judgedAtOnce is how many virtual machines are judged at a time: most of it is waiting for the cluster.
-	judgedAtOnce = 8
+	// evaluatedAtOnce is how many virtual machines are evaluated at a time: most of it is waiting for the cluster.
+	evaluatedAtOnce = 8
 	// progressStep is how many virtual machines there are between two lines about the progress.
 	progressStep = 1000
 	// maxWarnings bounds the warnings, each of which is told once.
 	maxWarnings = 20
 )
 
-// audit judges virtual machines twice.
+// audit evaluates virtual machines twice.
 type audit struct {
 	now *offline.Evaluator
 	// then is what is assumed; nil if nothing is.
 	then    *offline.Evaluator
 	cluster *offline.Cluster
-	// files are the virtual machines of files, if these are judged; they may be none.
+	// files are the virtual machines of files, if these are evaluated; they may be none.
 	files     []manifests.Document
 	ofFiles   bool
 	namespace string
@@ -41,12 +41,12 @@ type audit struct {
 	// only are the rules whose findings are shown; all of them if there are none.
 	only []string
 	// passedOver are notes about documents that are not used.
-	passedOver []string
-	progress   io.Writer
-	line       *progress
-	counter    comparison.Counter
-	warnings   warnings
-	notJudged  int
+	passedOver   []string
+	progress     io.Writer
+	line         *progress
+	counter      comparison.Counter
+	warnings     warnings
+	notEvaluated int
 }
 
 // gather reads the files, and the cluster if it is asked.
@@ -74,7 +74,7 @@ func (o *auditOptions) gather(ctx context.Context) (*audit, error) {
 		a.cluster.Objects = remember(a.cluster.Objects)
 	}
 	if a.ofFiles && len(a.files) == 0 {
-		return nil, fmt.Errorf("%s: no virtual machine to judge, nor anything that makes one or that one refers to", o.named())
+		return nil, fmt.Errorf("%s: no virtual machine to evaluate, nor anything that makes one or that one refers to", o.named())
 	}
 	a.warnings.add("", files.Warnings)
 	a.warnings.add("", with.Warnings)
@@ -93,12 +93,12 @@ func (o *auditOptions) readWith(ctx context.Context, stdin io.Reader) (*offline.
 	}
 	if len(with.Subjects) > 0 {
 		d := with.Subjects[0]
-		return nil, fmt.Errorf("%s: %s %s is what is judged, and not what it is judged with: name it with -f", d.Location(), d.Object.GetKind(), d.Object.GetName())
+		return nil, fmt.Errorf("%s: %s %s is what is evaluated, and not what it is evaluated with: name it with -f", d.Location(), d.Object.GetKind(), d.Object.GetName())
 	}
 	return with, nil
 }
 
-// surround makes the worlds in which virtual machines are judged.
+// surround makes the worlds in which virtual machines are evaluated.
 func (o *auditOptions) surround(ctx context.Context, a *audit, files, with *offline.Files, stdin io.Reader) error {
 	facts, err := o.facts(ctx, files.KubeVirts, a.cluster, stdin)
 	if err != nil {
@@ -146,21 +146,21 @@ func (o *auditOptions) assumedFacts(facts *platform.Facts, kubevirts []manifests
 	return o.assume(facts)
 }
 
-// judgeAll judges everything there is.
-func (a *audit) judgeAll(ctx context.Context) (*comparison.Report, error) {
+// evaluateAll evaluates everything there is.
+func (a *audit) evaluateAll(ctx context.Context) (*comparison.Report, error) {
 	var unlisted []string
 	if a.ofFiles {
 		for batch := range slices.Chunk(a.files, pageSize) {
-			if err := a.judge(ctx, batch); err != nil {
+			if err := a.evaluate(ctx, batch); err != nil {
 				return nil, err
 			}
 			for range batch {
-				a.line.step("judged", len(a.files))
+				a.line.step("evaluated", len(a.files))
 			}
 		}
 		a.line.end()
 	} else {
-		l := &listing{cluster: a.cluster, judge: a.judge, progress: a.progress}
+		l := &listing{cluster: a.cluster, evaluate: a.evaluate, progress: a.progress}
 		if err := l.all(ctx, a.namespace); err != nil {
 			return nil, err
 		}
@@ -168,11 +168,11 @@ func (a *audit) judgeAll(ctx context.Context) (*comparison.Report, error) {
 	}
 	last := a.last()
 	report := a.counter.Report(slices.Concat(last.Rules(), a.now.Rules()))
-	if report.Judged == 0 && a.notJudged > 0 {
-		return nil, fmt.Errorf("none of %d virtual machines could be judged: %s", a.notJudged, a.warnings.first())
+	if report.Evaluated == 0 && a.notEvaluated > 0 {
+		return nil, fmt.Errorf("none of %d virtual machines could be evaluated: %s", a.notEvaluated, a.warnings.first())
 	}
 	report.Assumed = append(report.Assumed, a.assumed...)
-	report.Now, report.Then, report.NotJudged = explanation.FactsOf(a.now.Facts()), explanation.FactsOf(last.Facts()), a.notJudged
+	report.Now, report.Then, report.NotEvaluated = explanation.FactsOf(a.now.Facts()), explanation.FactsOf(last.Facts()), a.notEvaluated
 	for _, w := range []*offline.Evaluator{a.now, last} {
 		for _, text := range w.Facts().Warnings {
 			a.warnings.add("", []string{text})
@@ -203,12 +203,12 @@ type opinion struct {
 	err       error
 }
 
-// judge judges a few virtual machines at the same time, and counts what comes of it in their order. What cannot be
-// judged is an error in files; in a cluster it is named, and the others are judged.
-func (a *audit) judge(ctx context.Context, batch []manifests.Document) error {
+// evaluate evaluates a few virtual machines at the same time, and counts what comes of it in their order. What cannot be
+// evaluated is an error in files; in a cluster it is named, and the others are evaluated.
+func (a *audit) evaluate(ctx context.Context, batch []manifests.Document) error {
 	opinions := make([]opinion, len(batch))
 	group := errgroup.Group{}
-	group.SetLimit(judgedAtOnce)
+	group.SetLimit(evaluatedAtOnce)
 	for i := range batch {
 		group.Go(func() error {
 			if ctx.Err() == nil {
@@ -229,8 +229,8 @@ func (a *audit) judge(ctx context.Context, batch []manifests.Document) error {
 		case o.err != nil && a.ofFiles:
 			return fmt.Errorf("%s: %s %s: %w", batch[i].Location(), batch[i].Object.GetKind(), batch[i].Object.GetName(), o.err)
 		case o.err != nil:
-			a.notJudged++
-			a.warnings.add(o.object.String(), []string{"not judged: " + o.err.Error()})
+			a.notEvaluated++
+			a.warnings.add(o.object.String(), []string{"not evaluated: " + o.err.Error()})
 		case !offline.IsSubject(batch[i].Object.GroupVersionKind()) && len(o.now)+len(o.then) == 0: // it is no virtual machine
 		default:
 			a.counter.Add(batch[i], o.object, a.shown(o.now), a.shown(o.then))
@@ -255,7 +255,7 @@ func (a *audit) opinionOn(ctx context.Context, d manifests.Document) (o opinion)
 	}
 	o.object = explanation.ObjectOf(d.Object, namespace)
 	defer func() {
-		if cause := recover(); cause != nil { // it is one of many: the others are judged
+		if cause := recover(); cause != nil { // it is one of many: the others are evaluated
 			o.err = fmt.Errorf("this is a defect of the program, please report it with the object: %.200v", cause)
 		}
 	}()

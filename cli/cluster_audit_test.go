@@ -94,8 +94,8 @@ func TestClusterAudit(t *testing.T) {
 				t.Errorf("memory-cap (%s): %q, want %q", severity, r, row)
 			}
 		}
-		if r := a.row("policy/owners", "Audit"); r != "0 new, 3 gone, 0 stay" || a.Judged != 4 || got.code != exitFailed {
-			t.Errorf("owners: %q, %d judged, code %d: %s", r, a.Judged, got.code, got.errOut)
+		if r := a.row("policy/owners", "Audit"); r != "0 new, 3 gone, 0 stay" || a.Evaluated != 4 || got.code != exitFailed {
+			t.Errorf("owners: %q, %d evaluated, code %d: %s", r, a.Evaluated, got.code, got.errOut)
 		}
 	})
 	t.Run("rights of one's own", func(t *testing.T) { testRights(t, cluster, client) })
@@ -109,7 +109,7 @@ func TestClusterAudit(t *testing.T) {
 		if strings.Contains(got.out, "disk-has-volume") || strings.Contains(got.out, "owners") {
 			t.Errorf("it shows more than the policy's findings:\n%s", got.out)
 		}
-		if got.code != exitFailed || !strings.Contains(got.errOut, "--force-conflicts takes the fields over; 2 of 4 virtual machines would be refused for something new, the first one VirtualMachine shop/large by policy/memory-cap at spec.instancetype.name\n") {
+		if got.code != exitFailed || !strings.Contains(got.errOut, "--force-conflicts takes the fields over; 2 of 4 virtual machines would be rejected for something new, the first one VirtualMachine shop/large by policy/memory-cap at spec.instancetype.name\n") {
 			t.Errorf("code %d, errors %q", got.code, got.errOut)
 		}
 		if forced := ask("policy", "apply", "--dry-run", "-f", "testdata/caps.yaml", "--force-conflicts"); !strings.Contains(forced.errOut, "virtualmachinepolicy.policy.virtward.io/memory-cap applied (server dry run)\n") {
@@ -149,12 +149,12 @@ func testRights(t *testing.T, cluster *controlplane.ControlPlane, client dynamic
 		t.Fatal(err)
 	}
 	a, got := auditJSON(t, "", "--kubeconfig", kubeconfigOf(t, config), "--kubevirt", kubevirt, "--with", "testdata/caps.yaml")
-	if a.Judged != 1 || a.NotJudged != 1 { // the large one, whose instancetype may not be read
-		t.Errorf("%d judged, %d not: %s", a.Judged, a.NotJudged, got.errOut)
+	if a.Evaluated != 1 || a.NotEvaluated != 1 { // the large one, whose instancetype may not be read
+		t.Errorf("%d evaluated, %d not: %s", a.Evaluated, a.NotEvaluated, got.errOut)
 	}
 	said := strings.Join(append(a.Warnings, a.Notes...), "\n")
 	for _, want := range []string{
-		"of virtualmachines, only those of the namespace shop are judged: ", "virtualmachineinstances are not judged: ", "VirtualMachine shop/large: not judged: ",
+		"of virtualmachines, only those of the namespace shop are evaluated: ", "virtualmachineinstances are not evaluated: ", "VirtualMachine shop/large: not evaluated: ",
 		"VirtualMachinePolicy are not considered: ", "RuleSettings are not considered: ",
 	} {
 		if !strings.Contains(said, want) {
@@ -222,7 +222,7 @@ func testInstall(t *testing.T, client dynamic.Interface, ask func(...string) res
 	}{
 		{[]string{"--dry-run", "--enforcement", "Deny", "--params", "max=1"}, exitFailed, "policy/vcpu-cap  Deny      1    0     0\n", "virtualmachinepolicy.policy.virtward.io/vcpu-cap applied (server dry run)\n", "none"},
 		{[]string{"--params", "max=lots"}, exitFailed, "", "the library: VirtualMachinePolicy vcpu-cap is broken: nothing was applied\n", "none"},
-		{[]string{"--params", "max=2"}, exitOK, "vcpu-cap applied\n", "note: it audits: nothing is refused", `Audit {"max":2}`},
+		{[]string{"--params", "max=2"}, exitOK, "vcpu-cap applied\n", "note: it audits: nothing is rejected", `Audit {"max":2}`},
 		{[]string{"--enforcement", "Warn"}, exitOK, "vcpu-cap applied\n", "", `Warn {"max":2}`},
 		{[]string{"--params", "max=4"}, exitOK, "vcpu-cap applied\n", "", `Warn {"max":4}`},
 	} {

@@ -44,9 +44,9 @@ type doors struct {
 	validator *webhooks.Validator
 }
 
-func openDoors(t testing.TB, inForce ...*policies.Policy) doors {
+func openDoors(t testing.TB, active ...*policies.Policy) doors {
 	t.Helper()
-	set := policies.NewSet("virtward-system", inForce...)
+	set := policies.NewSet("virtward-system", active...)
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func told(response *admissionv1.AdmissionResponse) (causes []string) {
 }
 
 // compare holds that explain and the webhooks agree about an object. What only one of them can read is left out:
-// YAML is stricter than JSON, and the webhook refuses what it cannot read.
+// YAML is stricter than JSON, and the webhook rejects what it cannot read.
 func (d doors) compare(t testing.TB, object []byte, files ...string) bool {
 	t.Helper()
 	var head struct{ Kind, APIVersion string }
@@ -292,7 +292,7 @@ func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var inForce []*policies.Policy
+	var active []*policies.Policy
 	for _, d := range read {
 		var object policyv1alpha1.VirtualMachinePolicy
 		if _, err := manifests.Decode(d.Object.Object, &object); err != nil {
@@ -302,22 +302,22 @@ func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
 		if policies.Broken(problems) {
 			t.Fatal(problems)
 		}
-		inForce = append(inForce, compiled)
+		active = append(active, compiled)
 	}
-	d, compared, found := openDoors(t, inForce...), 0, map[string]int{}
+	d, compared, found := openDoors(t, active...), 0, map[string]int{}
 	for i, object := range recordedCreates(t) {
 		if i%10 != 0 || !d.compare(t, object, file) {
 			continue
 		}
 		compared++
 		causes, _, _ := laptop(t, object, file)
-		for _, p := range inForce {
+		for _, p := range active {
 			if slices.ContainsFunc(causes, func(c string) bool { return strings.Contains(c, " "+p.Rule()+" ") }) {
 				found[p.Name()]++
 			}
 		}
 	}
-	if compared < 100 || len(found) != len(inForce) {
+	if compared < 100 || len(found) != len(active) {
 		t.Errorf("only %d objects were compared, with findings of %v", compared, found)
 	}
 }

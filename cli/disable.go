@@ -29,7 +29,7 @@ func disableCommand(name string, streams genericiooptions.IOStreams) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "disable --reason TEXT",
 		Short: "Switch Virtward off in the cluster, at once",
-		Long: `Switch Virtward off in the cluster, at once: nothing is completed, checked, judged or guarded any more.
+		Long: `Switch Virtward off in the cluster, at once: nothing is completed, checked, evaluated or guarded any more.
 
 It takes no answer from Virtward, and so works while it is dead. Every webhook of Virtward, every guard, and every
 policy that was given to the API server gets a match condition that never holds, virtward.io/disabled, and an annotation
@@ -77,7 +77,7 @@ func enableCommand(name string, streams genericiooptions.IOStreams) *cobra.Comma
 		Short: "Switch Virtward on again, after disable",
 		Long: `Switch Virtward on again, after disable. It takes away what disable has added, and nothing else.
 
-From then on, what the webhooks check is refused while none of Virtward's replicas answers: enable warns if it finds
+From then on, what the webhooks check is rejected while none of Virtward's replicas answers: enable warns if it finds
 none that is ready. Objects that were written in the meantime were not checked; see that nobody has weakened
 RuleSettings or policies while their guards were off.
 

@@ -5,6 +5,6 @@
 // changes nothing in a cluster but by commands that say so: disable and enable switch Virtward off and on at the API
 // server.
 //
-// It exits with 0 when all is well, with 1 when virtual machines are refused, answers disagree, or
+// It exits with 0 when all is well, with 1 when virtual machines are rejected, answers disagree, or
 // something could not be read, and with 2 when it was called wrongly.
 package cli

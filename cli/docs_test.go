@@ -88,7 +88,7 @@ func TestTutorial(t *testing.T) {
 	}
 	t.Chdir("..")
 	want := map[string]string{
-		"policy lint examples/policy/memory-limit":                          "1 policy is in order",
+		"policy lint examples/policy/memory-limit":                          "1 policy is valid",
 		"policy test examples/policy/memory-limit -v":                       "8 passed",
 		"audit --with examples/policy/memory-limit/policy.yaml -f examples": "VirtualMachine default/analytics",
 		"policy new memory-limit --cel":                                     "memory-limit",

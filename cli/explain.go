@@ -55,7 +55,7 @@ func outputs() []string {
 	return []string{outputYAML, outputTable, outputJSON, outputJUnit, outputSARIF}
 }
 
-// forPeople tells whether an output says of itself all that its reader should know.
+// forPeople reports whether an output says of itself all that its reader should know.
 func forPeople(output string) bool { return output == outputYAML || output == outputTable }
 
 func architectures() []string { return []string{platform.AMD64, platform.ARM64, platform.S390X} }
@@ -88,11 +88,11 @@ the document. -o junit and -o sarif write nothing but findings, for CI systems: 
 and annotations at the lines of the files. For whoever watches, all is told on standard error then.
 
 RuleSettings among the files, or in the cluster if it is asked, set the severities of the rules,
-VirtualMachineDefaults the defaults of the site, and VirtualMachinePolicies judge; so that those that select
+VirtualMachineDefaults the defaults of the site, and VirtualMachinePolicies evaluate; so that those that select
 namespaces can be applied, Namespaces among the files are read too, and ConfigMaps for the parameters of policies.
 Policies that read who asks for what cannot be asked here; they are named.
 
-It exits with 1 if a virtual machine is refused. Warnings do not count.`,
+It exits with 1 if a virtual machine is rejected. Warnings do not count.`,
 		Example: example(name, `  # How will these virtual machines run?
   PROGRAM explain -f vm.yaml
 
@@ -167,7 +167,7 @@ func (o *explainOptions) validate(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// checkAssumed refuses what could not hold of any cluster.
+// checkAssumed rejects what could not hold of any cluster.
 func (o *sources) checkAssumed() error {
 	switch {
 	case o.architecture != "" && !slices.Contains(architectures(), o.architecture):
@@ -183,7 +183,7 @@ func (o *sources) checkAssumed() error {
 	return nil
 }
 
-// run reads, evaluates and prints. Refusals are an error, after everything was printed.
+// run reads, evaluates and prints. Rejections are an error, after everything was printed.
 func (o *explainOptions) run(ctx context.Context, args []string) error {
 	in, err := o.gather(ctx, args)
 	if err != nil {
@@ -198,7 +198,7 @@ func (o *explainOptions) run(ctx context.Context, args []string) error {
 	if err := o.write(in, done, format); err != nil {
 		return err
 	}
-	return refusalsIn(done.explanations)
+	return rejectionsIn(done.explanations)
 }
 
 // format is that of an output in which each virtual machine has a text of its own; nil for others.
@@ -263,19 +263,19 @@ func (o *explainOptions) complain(in *inputs, explanations []*explanation.Explan
 	}
 }
 
-// refusalsIn is the error that sums up refusals, which were told already; nil if there are none.
-func refusalsIn(explanations []*explanation.Explanation) error {
-	var refused []*explanation.Explanation
+// rejectionsIn is the error that sums up rejections, which were told already; nil if there are none.
+func rejectionsIn(explanations []*explanation.Explanation) error {
+	var rejected []*explanation.Explanation
 	for _, e := range explanations {
 		if !e.Allowed {
-			refused = append(refused, e)
+			rejected = append(rejected, e)
 		}
 	}
-	switch len(refused) {
+	switch len(rejected) {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("%s: %s", refused[0].Source, refused[0].Summary())
+		return fmt.Errorf("%s: %s", rejected[0].Source, rejected[0].Summary())
 	}
-	return fmt.Errorf("%d of %d virtual machines are refused, the first one %s of %s", len(refused), len(explanations), refused[0].Object, refused[0].Source)
+	return fmt.Errorf("%d of %d virtual machines are rejected, the first one %s of %s", len(rejected), len(explanations), rejected[0].Object, rejected[0].Source)
 }

@@ -27,11 +27,11 @@ func TestExplainGolden(t *testing.T) {
 		{name: "vm-without-instancetype", args: []string{"-f", "testdata/vm.yaml"}},
 		{name: "many", args: []string{"-f", "testdata/many.yaml"}},
 		{name: "conflict", args: []string{"-f", "testdata/conflict.yaml", "--instancetype", "testdata/u1.yaml"}, code: exitFailed},
-		{name: "refused", args: []string{"-f", "testdata/refused.yaml"}, code: exitFailed},
-		{name: "refused-by-preference", args: []string{"-f", "testdata/refused-by-preference.yaml"}, code: exitFailed},
-		{name: "refused-json", args: []string{"-f", "testdata/refused.json"}, code: exitFailed},
+		{name: "rejected", args: []string{"-f", "testdata/rejected.yaml"}, code: exitFailed},
+		{name: "rejected-by-preference", args: []string{"-f", "testdata/rejected-by-preference.yaml"}, code: exitFailed},
+		{name: "rejected-json", args: []string{"-f", "testdata/rejected.json"}, code: exitFailed},
 		{name: "policies", args: []string{"-f", "testdata/vm.yaml", "--instancetype", "testdata/u1.yaml", "-f", "testdata/policies.yaml"}, code: exitFailed},
-		{name: "settings", args: []string{"-f", "testdata/refused.yaml", "-f", "testdata/settings.yaml"}, code: exitFailed},
+		{name: "settings", args: []string{"-f", "testdata/rejected.yaml", "-f", "testdata/settings.yaml"}, code: exitFailed},
 	} {
 		for _, output := range outputs() {
 			t.Run(c.name+"/"+output, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestExplainErrors(t *testing.T) {
 		{name: "not a reference", stdin: head, args: []string{"--instancetype", "testdata/vmi.yaml"}, want: "testdata/vmi.yaml: document 1: VirtualMachineInstance plain is not an object that virtual machines refer to"},
 		{name: "not a KubeVirt", stdin: head, args: []string{"--kubevirt", "testdata/vmi.yaml"}, want: "testdata/vmi.yaml: document 1: VirtualMachineInstance plain is not a KubeVirt object of kubevirt.io"},
 		{name: "two KubeVirts", stdin: head + strings.Repeat("---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\n", 2), want: "standard input: document 3: a second KubeVirt object, after that of standard input: document 2: a cluster has one"},
-		{name: "refused configuration", stdin: head + "---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\nmetadata: {name: k, namespace: kv}\nspec: {configuration: {imagePullPolicy: Sometimes}}\n", want: `standard input: document 2: KubeVirt kv/k: spec.configuration.imagePullPolicy: "Sometimes" is not a pull policy`},
+		{name: "rejected configuration", stdin: head + "---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\nmetadata: {name: k, namespace: kv}\nspec: {configuration: {imagePullPolicy: Sometimes}}\n", want: `standard input: document 2: KubeVirt kv/k: spec.configuration.imagePullPolicy: "Sometimes" is not a pull policy`},
 		{name: "stdin twice", stdin: head, args: []string{"--kubevirt", "-"}, want: "standard input: is named more than once on the command line"},
 		{name: "too large", stdin: strings.Repeat(" ", 16<<20+1), want: "standard input: larger than 16 MiB, which is more than is read of one file"},
 		{name: "version of settings", stdin: head + "---\napiVersion: policy.virtward.io/v2\nkind: RuleSettings\n", want: "standard input: document 2: apiVersion: policy.virtward.io/v2 is not a version that Virtward serves RuleSettings in: use policy.virtward.io/v1alpha1"},
@@ -163,14 +163,14 @@ func TestTableFits(t *testing.T) {
 	}
 }
 
-func TestRefusalErrors(t *testing.T) {
+func TestRejectionErrors(t *testing.T) {
 	const one = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {runStrategy: Always}\n"
 	const two = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {runStrategy: Sometimes}\n"
 	const none = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: b}\nspec: {domain: {memory: {guest: 1Gi}}}\n"
 	for _, c := range []struct{ name, stdin, want string }{
-		{"one", one, "standard input: document 1: VirtualMachine default/a is refused: a finding at spec.template"},
-		{"two", two + "---\n" + none, "standard input: document 1: VirtualMachine default/a is refused: 2 findings, the first one at spec.runStrategy"},
-		{"two machines", none + "---\n" + one + "---\n" + one, "2 of 3 virtual machines are refused, the first one VirtualMachine default/a of standard input: document 2"},
+		{"one", one, "standard input: document 1: VirtualMachine default/a is rejected: a finding at spec.template"},
+		{"two", two + "---\n" + none, "standard input: document 1: VirtualMachine default/a is rejected: 2 findings, the first one at spec.runStrategy"},
+		{"two machines", none + "---\n" + one + "---\n" + one, "2 of 3 virtual machines are rejected, the first one VirtualMachine default/a of standard input: document 2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := call(t, c.stdin, "explain", "-f", "-")
@@ -369,7 +369,7 @@ func TestCompletedNames(t *testing.T) {
 	}
 }
 
-// What admission refuses is refused here, whatever its kind, by the same rule.
+// What admission rejects is rejected here, whatever its kind, by the same rule.
 func TestExplainOfOtherKinds(t *testing.T) {
 	for _, c := range []struct{ name, object, rule, field string }{
 		{"replica set", `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: b}}, spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}}`, "set-selector-matches", "spec.selector"},
@@ -380,14 +380,14 @@ func TestExplainOfOtherKinds(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := call(t, c.object, "explain", "-f", "-")
-			if want := "refused: " + c.field + ":"; got.code != exitFailed || !strings.Contains(got.out, want) || !strings.Contains(got.out, "[virtward/"+c.rule+"]") {
+			if want := "rejected: " + c.field + ":"; got.code != exitFailed || !strings.Contains(got.out, want) || !strings.Contains(got.out, "[virtward/"+c.rule+"]") {
 				t.Errorf("%d: nothing of %q and %s in:\n%s%s", got.code, want, c.rule, got.out, got.errOut)
 			}
 		})
 	}
 }
 
-// An instancetype that is in order is part of what is explained, and no explanation of its own.
+// An instancetype that is valid is part of what is explained, and no explanation of its own.
 func TestExplainShowsReferencesThatAreWrong(t *testing.T) {
 	const vm = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {runStrategy: Always, instancetype: {kind: VirtualMachineInstancetype, name: small}, template: {spec: {domain: {devices: {}}}}}\n"
 	const small = "---\napiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineInstancetype\nmetadata: {name: small}\nspec: {cpu: {guest: 1}, memory: {guest: 1Gi}}\n"

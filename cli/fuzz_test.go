@@ -17,7 +17,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// FuzzExplain feeds any bytes to explain: it may refuse them, in one line, but never panic, and all its outputs
+// FuzzExplain feeds any bytes to explain: it may reject them, in one line, but never panic, and all its outputs
 // say the same.
 func FuzzExplain(f *testing.F) {
 	for _, pattern := range []string{"testdata/*.yaml", "testdata/*.json"} {
@@ -85,7 +85,7 @@ func checkOutputs(t *testing.T, results map[string]result) {
 	} else {
 		read(t, json.Unmarshal, text, &all)
 	}
-	findings, refused := 0, 0
+	findings, rejected := 0, 0
 	for _, e := range all {
 		denied := 0
 		for _, f := range e.Findings {
@@ -94,10 +94,10 @@ func checkOutputs(t *testing.T, results map[string]result) {
 			}
 		}
 		if e.Allowed != (denied == 0) {
-			t.Fatalf("allowed %v with %d refusals", e.Allowed, denied)
+			t.Fatalf("allowed %v with %d rejections", e.Allowed, denied)
 		}
 		if !e.Allowed {
-			refused++
+			rejected++
 		}
 		findings += len(e.Findings)
 		sorted := slices.IsSortedFunc(e.Findings, func(a, b struct{ Rule, Severity, Field string }) int {
@@ -107,8 +107,8 @@ func checkOutputs(t *testing.T, results map[string]result) {
 			t.Fatalf("the findings are not sorted by field and rule: %v", e.Findings)
 		}
 	}
-	if (refused > 0) != (results[outputJSON].code == exitFailed) {
-		t.Fatalf("code %d with %d refused virtual machines", results[outputJSON].code, refused)
+	if (rejected > 0) != (results[outputJSON].code == exitFailed) {
+		t.Fatalf("code %d with %d rejected virtual machines", results[outputJSON].code, rejected)
 	}
 	var log struct{ Runs []struct{ Results []any } }
 	read(t, json.Unmarshal, results[outputSARIF].out, &log)
@@ -117,8 +117,8 @@ func checkOutputs(t *testing.T, results map[string]result) {
 	}
 	var report junit.Testsuites
 	read(t, xml.Unmarshal, results[outputJUnit].out, &report)
-	if report.Tests != len(all) || report.Failures != refused {
-		t.Fatalf("%d tests and %d failures of %d virtual machines, %d of them refused", report.Tests, report.Failures, len(all), refused)
+	if report.Tests != len(all) || report.Failures != rejected {
+		t.Fatalf("%d tests and %d failures of %d virtual machines, %d of them rejected", report.Tests, report.Failures, len(all), rejected)
 	}
 	if len(all) == 1 { // a separator of documents could also stand in a text
 		var effective map[string]any

@@ -46,7 +46,7 @@ func (o *explainOptions) gather(ctx context.Context, args []string) (*inputs, er
 		return nil, err
 	}
 	beside := files.Beside
-	if len(in.subjects) > 0 { // those that are in order are part of what is explained
+	if len(in.subjects) > 0 { // those that are valid are part of what is explained
 		if beside, err = in.world.Wrong(ctx, beside); err != nil {
 			return nil, err
 		}
@@ -121,7 +121,7 @@ func (o *sources) facts(ctx context.Context, found []manifests.Document, cluster
 	return platform.Defaults(o.settings), nil
 }
 
-// onlyOne refuses a second KubeVirt object.
+// onlyOne rejects a second KubeVirt object.
 func onlyOne(found []manifests.Document) error {
 	if len(found) > 1 {
 		return fmt.Errorf("%s: a second KubeVirt object, after that of %s: a cluster has one", found[1].Location(), found[0].Location())
@@ -140,7 +140,7 @@ func (o *sources) namespace(cluster *offline.Cluster) string {
 	return defaultNamespace
 }
 
-// kubevirtsIn takes KubeVirt objects and bare configurations, and refuses anything else.
+// kubevirtsIn takes KubeVirt objects and bare configurations, and rejects anything else.
 func kubevirtsIn(given []manifests.Document) ([]manifests.Document, error) {
 	for _, d := range given {
 		kind := offline.AsKubeVirt(d.Object).GroupVersionKind()

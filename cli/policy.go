@@ -14,7 +14,7 @@ func policyCommand(name, version string, streams genericiooptions.IOStreams) *co
 		Short: "Write, test and apply policies for virtual machines",
 		Long: `Write, test and apply policies for virtual machines.
 
-A VirtualMachinePolicy judges virtual machines as they will run. These commands judge with the same code as Virtward's
+A VirtualMachinePolicy evaluates virtual machines as they will run. These commands evaluate with the same code as Virtward's
 webhooks in the cluster. All but apply and install work on files alone.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -40,7 +40,7 @@ func TestPolicyNew(t *testing.T) {
 				t.Errorf("test: code %d, errors %q, output\n%s", got.code, got.errOut, got.out)
 			}
 			got = call(t, "", "policy", "lint", "some", "--strict")
-			if diff := cmp.Diff(result{out: "1 policy is in order\n"}, got, cmp.AllowUnexported(result{})); diff != "" {
+			if diff := cmp.Diff(result{out: "1 policy is valid\n"}, got, cmp.AllowUnexported(result{})); diff != "" {
 				t.Errorf("lint (-want +got):\n%s", diff)
 			}
 			before, err := os.ReadFile("some/policies/my-cap/policy.yaml")
@@ -107,7 +107,7 @@ func TestPolicyTest(t *testing.T) {
 		{"one is not run", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": bad}, []string{"t", "--run", "^cap$/small"}, result{out: "ok      t/s.yaml  cap: 1 passed\n"}},
 		{"none is run", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": bad}, []string{"t", "--run", "nothing"}, result{code: exitUsage, out: "empty   t/s.yaml  cap: no cases\n", errOut: "error: no case was run\n"}},
 		{"a policy is missing", map[string]string{"t/s.yaml": good}, []string{"t", "--fail-fast"}, result{
-			code: exitUsage, errOut: "error: 1 of 1 case cannot be judged\n",
+			code: exitUsage, errOut: "error: 1 of 1 case cannot be evaluated\n",
 			out: "--- BROKEN: cap/small (t/s.yaml:13)\n    t/s.yaml:6:14: tests[0].policies[0]: policy.yaml: no such file or directory\nBROKEN  t/s.yaml  cap: 1 broken\n",
 		}},
 		{"a suite is broken", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "t/z.yaml": capSuite}, []string{"t"}, result{
@@ -172,7 +172,7 @@ func TestPolicyLint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := read.Runs[0] // what the library writes although it is not set, and the schema refuses
+	run := read.Runs[0] // what the library writes although it is not set, and the schema rejects
 	run.Language, run.Tool.Driver.Language, run.NewlineSequences = "en-US", "en-US", []string{"\n"}
 	if err := read.Validate(); err != nil {
 		t.Error(err)

@@ -48,11 +48,11 @@ Every VirtualMachinePolicy of the files is compiled first: if one is broken, non
 told with line and column. They are applied as kubectl apply --server-side does, by a field manager of their own.
 
 With --dry-run nothing is changed. The API server is asked whether it would take the policies, and all virtual
-machines of the cluster are judged by them: this shows whom they would hit. Virtual machines that exist are never
-refused for it later, as long as no update of them makes it worse; but a stopped one that violates a policy that
+machines of the cluster are evaluated by them: this shows whom they would hit. Virtual machines that exist are never
+rejected for it later, as long as no update of them makes it worse; but a stopped one that violates a policy that
 denies does not start again.
 
-It exits with 1 if a policy cannot be applied. With --dry-run also if something would be refused that is not refused
+It exits with 1 if a policy cannot be applied. With --dry-run also if something would be rejected that is not rejected
 now.`,
 		Example: example(name, `  # Whom would these policies hit?
   PROGRAM policy apply --dry-run -f policies
@@ -83,7 +83,7 @@ func (o *policyApplyOptions) addApplyFlags(cmd *cobra.Command) {
 	clusterFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	o.config.AddFlags(clusterFlags)
 	flags.AddFlagSet(clusterFlags)
-	flags.Lookup("namespace").Usage = "With --dry-run, judge only the virtual machines of this namespace"
+	flags.Lookup("namespace").Usage = "With --dry-run, evaluate only the virtual machines of this namespace"
 	showApart(cmd, clusterFlags, "namespace")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: ask the API server, and show what the policies find in the cluster")
 	flags.BoolVar(&o.force, "force-conflicts", false, "Take over fields that another field manager has set")
@@ -151,14 +151,14 @@ func (o *policyApplyOptions) apply(ctx context.Context, with *offline.Files, wor
 		}
 		return fmt.Errorf("%w: nothing was applied", broken)
 	}
-	refused := o.hand(ctx, a.cluster, with.Configuration)
+	rejected := o.hand(ctx, a.cluster, with.Configuration)
 	if !o.dryRun {
-		return refused
+		return rejected
 	}
 	for _, d := range with.Configuration {
 		a.only = append(a.only, policies.RulePrefix+d.Object.GetName())
 	}
-	return together(refused, o.show(ctx, a))
+	return together(rejected, o.show(ctx, a))
 }
 
 // hand hands policies to the API server.

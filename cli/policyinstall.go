@@ -45,13 +45,13 @@ func policyInstallCommand(name string, streams genericiooptions.IOStreams) *cobr
 		Short: "Apply a policy of the library that comes with Virtward",
 		Long: `Apply a policy of the library that comes with Virtward.
 
-A policy is installed with enforcement Audit unless something else is said: it refuses nothing and warns nobody, and
+A policy is installed with enforcement Audit unless something else is said: it rejects nothing and warns nobody, and
 what it finds is in the report. --list shows the policies that there are, with -o json also their parameters.
 --params sets one; its value is YAML.
 
 A policy that is installed already keeps its enforcement and its parameters, but for those that are given.
 
-With --dry-run nothing is changed: all virtual machines of the cluster are judged by the policy, as with policy apply.`,
+With --dry-run nothing is changed: all virtual machines of the cluster are evaluated by the policy, as with policy apply.`,
 		Example: example(name, `  # What is there?
   PROGRAM policy install --list
 
@@ -173,7 +173,7 @@ func (o *policyInstallOptions) install(ctx context.Context, name string) error {
 	}
 	enforcement, _, _ := unstructured.NestedString(d.Object.Object, "spec", "enforcement")
 	if enforcement == string(policyv1alpha1.PolicyAudit) {
-		fmt.Fprintf(o.streams.ErrOut, "note: it audits: nothing is refused, and what it finds is in the report and in %s audit; to refuse: %s policy install %s --enforcement Deny\n", o.program, o.program, name)
+		fmt.Fprintf(o.streams.ErrOut, "note: it audits: nothing is rejected, and what it finds is in the report and in %s audit; to reject: %s policy install %s --enforcement Deny\n", o.program, o.program, name)
 	}
 	return nil
 }

@@ -70,12 +70,12 @@ func (o *policyLintOptions) validate(cmd *cobra.Command, args []string) error {
 }
 
 func (o *policyLintOptions) lint(paths []string) error {
-	judge, err := policytest.NewJudge()
+	runner, err := policytest.NewRunner()
 	if err != nil {
 		return err
 	}
 	read := policytest.LoadPolicies(disk{}, paths...)
-	problems := judge.Lint(read)
+	problems := runner.Lint(read)
 	if read.Len() == 0 && len(problems) == 0 {
 		return usage("%s: no policy was found", strings.Join(paths, ", "))
 	}

@@ -37,15 +37,15 @@ func policyTestCommand(name string, streams genericiooptions.IOStreams) *cobra.C
 	o := &policyTestOptions{streams: streams, output: outputTable}
 	cmd := &cobra.Command{
 		Use:   "test PATH ...",
-		Short: "Run suites: say whether policies judge virtual machines as they should",
-		Long: `Run suites: say whether policies judge virtual machines as they should.
+		Short: "Run suites: say whether policies evaluate virtual machines as they should",
+		Long: `Run suites: say whether policies evaluate virtual machines as they should.
 
 A suite is a file of the kind Suite, with tests: policies, the objects around a virtual machine, and cases, each of
 which sends an object and says what should come of it. Of a directory, every suite below it is run. Nothing is asked
 of a cluster, and the answer is the one that a cluster would give.
 
 It exits with 0 if every case passed, with 1 if some failed, and with 2 if it was called wrongly or a case cannot be
-judged: a file is missing, or a policy does not compile.`,
+evaluated: a file is missing, or a policy does not compile.`,
 		Example: example(name, `  # Run every suite below a directory
   PROGRAM policy test policies
 
@@ -103,11 +103,11 @@ func (o *policyTestOptions) test(ctx context.Context, paths []string) error {
 		return err
 	}
 	all, problems := policytest.Load(disk{}, paths...)
-	judge, err := policytest.NewJudge()
+	runner, err := policytest.NewRunner()
 	if err != nil {
 		return err
 	}
-	report := judge.Run(ctx, all, policytest.Options{Select: chosen, FailFast: o.failFast, Trace: o.trace, Coverage: o.coverage})
+	report := runner.Run(ctx, all, policytest.Options{Select: chosen, FailFast: o.failFast, Trace: o.trace, Coverage: o.coverage})
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func verdictOn(report *policytest.Report, problems []policytest.Problem) error {
 	case len(problems) > 0:
 		return usage("%s cannot be run, the first one %s", counted(len(problems), "file or suite", "files or suites"), problems[0].Place())
 	case c.Broken > 0:
-		return usage("%d of %s cannot be judged", c.Broken, counted(c.Total(), "case", "cases"))
+		return usage("%d of %s cannot be evaluated", c.Broken, counted(c.Total(), "case", "cases"))
 	case c.Failed > 0:
 		return fmt.Errorf("%d of %s failed", c.Failed, counted(c.Total(), "case", "cases"))
 	case len(report.Untested) > 0:

@@ -33,7 +33,7 @@ could: what is wrong stands at its field, with the rule that says so.
 
 It computes with the same code as Virtward's webhooks in the cluster, and changes nothing there but by commands that
 say so, such as disable.
-It exits with 0 when all is well, 1 on refusals, disagreement or failure, and 2 when it is called wrongly.`,
+It exits with 0 when all is well, 1 on rejections, disagreement or failure, and 2 when it is called wrongly.`,
 		Version:       versions(version), // --version, which newcomers try first
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -46,7 +46,7 @@ func rulesCommand(name string, streams genericiooptions.IOStreams) *cobra.Comman
 		Short: "List the rules by which virtual machines are checked, or show one of them",
 		Long: `List the rules by which virtual machines are checked, or show one of them.
 
-A refusal or warning of Virtward names its rule: [virtward/arm64-disk-bus]. With its ID, all about that rule is
+A rejection or warning of Virtward names its rule: [virtward/arm64-disk-bus]. With its ID, all about that rule is
 shown: what must hold, its severity, what it applies to and where, what to do about a finding, and how to make it
 milder.
 

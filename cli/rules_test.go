@@ -64,7 +64,7 @@ func TestOneRule(t *testing.T) {
 	}
 }
 
-// TestExampleOfARule does what it says: with it, the refusal is a warning.
+// TestExampleOfARule does what it says: with it, the rejection is a warning.
 func TestExampleOfARule(t *testing.T) {
 	page := call(t, "", "rules", "arm64-disk-bus").out
 	_, example, found := strings.Cut(page, "To make findings of arm64-disk-bus warnings in the namespace shop:\n\n")

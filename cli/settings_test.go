@@ -37,20 +37,20 @@ func TestSeveritiesOfFiles(t *testing.T) {
 		// word is that of the finding; empty if there is none.
 		word string
 	}{
-		{"none", "", "refused"},
+		{"none", "", "rejected"},
 		{"everywhere", ruleSettings("s", "Warn", ""), "warning"},
 		{"off", ruleSettings("s", "Off", ""), ""},
 		{"by the name of the namespace", ruleSettings("s", "Warn", "kubernetes.io/metadata.name: shop"), "warning"},
-		{"by the name of another namespace", ruleSettings("s", "Warn", "kubernetes.io/metadata.name: lab"), "refused"},
+		{"by the name of another namespace", ruleSettings("s", "Warn", "kubernetes.io/metadata.name: lab"), "rejected"},
 		{"by a label", ruleSettings("s", "Warn", "team: a") + namespace, "warning"},
-		{"by a label that is not known", ruleSettings("s", "Warn", "team: a"), "refused"},
+		{"by a label that is not known", ruleSettings("s", "Warn", "team: a"), "rejected"},
 		{"the strictest", ruleSettings("s", "Off", "") + ruleSettings("t", "Warn", ""), "warning"},
 		{"the more specific", ruleSettings("s", "Deny", "") + ruleSettings("t", "Off", "team: a") + namespace, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := call(t, sata+c.settings, "explain", "-f", "-")
 			wantCode := exitOK
-			if c.word == "refused" {
+			if c.word == "rejected" {
 				wantCode = exitFailed
 			}
 			word, found := wordOf(got.out, "arm64-disk-bus")
@@ -64,7 +64,7 @@ func TestSeveritiesOfFiles(t *testing.T) {
 	}
 }
 
-// wordOf is what stands before the first finding of a rule: refused or warning.
+// wordOf is what stands before the first finding of a rule: rejected or warning.
 func wordOf(out, rule string) (string, bool) {
 	for line := range strings.Lines(out) {
 		if strings.HasSuffix(line, "[virtward/"+rule+"]\n") {
@@ -92,12 +92,12 @@ func TestSeveritiesOfTheCluster(t *testing.T) {
 		told string
 	}{
 		{name: "by a label", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, word: "warning"},
-		{name: "the namespace does not exist yet", objects: map[string]string{settingsPath: ofTeam}, word: "refused"},
-		{name: "the namespace of the files", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, stdin: "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", word: "refused"},
+		{name: "the namespace does not exist yet", objects: map[string]string{settingsPath: ofTeam}, word: "rejected"},
+		{name: "the namespace of the files", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, stdin: "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", word: "rejected"},
 		{name: "the settings of the files", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, stdin: ruleSettings("s", "Off", ""), word: ""},
-		{name: "settings that may not be read", objects: map[string]string{settingsPath: forbidden}, word: "refused", told: "note: RuleSettings are not considered: you may not"},
-		{name: "a namespace that may not be read", objects: map[string]string{settingsPath: ofTeam, namespacePath: forbidden}, word: "refused", told: "warning: RuleSettings that select the namespace shop by its labels are not considered: you may not"},
-		{name: "settings of another version", objects: map[string]string{settingsPath: strings.ReplaceAll(ofTeam, `"severity":"Warn"`, `"severity":7`)}, word: "refused", told: "note: RuleSettings s is not considered: spec.rules[0].severity: is the number 7 where a text is expected"},
+		{name: "settings that may not be read", objects: map[string]string{settingsPath: forbidden}, word: "rejected", told: "note: RuleSettings are not considered: you may not"},
+		{name: "a namespace that may not be read", objects: map[string]string{settingsPath: ofTeam, namespacePath: forbidden}, word: "rejected", told: "warning: RuleSettings that select the namespace shop by its labels are not considered: you may not"},
+		{name: "settings of another version", objects: map[string]string{settingsPath: strings.ReplaceAll(ofTeam, `"severity":"Warn"`, `"severity":7`)}, word: "rejected", told: "note: RuleSettings s is not considered: spec.rules[0].severity: is the number 7 where a text is expected"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := clusterObjects()

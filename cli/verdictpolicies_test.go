@@ -31,29 +31,29 @@ func TestPoliciesOfFiles(t *testing.T) {
 		// told is a note; empty if there is none about policies.
 		told string
 	}{
-		{name: "deny", objects: tooMuch("Deny", ""), word: "refused"},
+		{name: "deny", objects: tooMuch("Deny", ""), word: "rejected"},
 		{name: "warn", objects: tooMuch("Warn", ""), word: "warning"},
 		{name: "audit", objects: tooMuch("Audit", ""), word: "audit"},
 		{name: "for another kind", objects: tooMuch("Deny", "match: {kinds: [VirtualMachineInstance]}, ")},
 		{name: "for mshv", objects: tooMuch("Deny", "match: {hypervisors: [mshv]}, ")},
 		{name: "an exception", objects: tooMuch("Deny", "exceptions: [{namespaces: [shop], reason: r}], ")},
-		{name: "an exception that is over", objects: tooMuch("Deny", "exceptions: [{namespaces: [shop], reason: r, expires: '2020-01-01T00:00:00Z'}], "), word: "refused"},
-		{name: "by a label", objects: tooMuch("Deny", ofTeamA) + shop, word: "refused"},
+		{name: "an exception that is over", objects: tooMuch("Deny", "exceptions: [{namespaces: [shop], reason: r, expires: '2020-01-01T00:00:00Z'}], "), word: "rejected"},
+		{name: "by a label", objects: tooMuch("Deny", ofTeamA) + shop, word: "rejected"},
 		{name: "by a label that is not known", objects: tooMuch("Deny", ofTeamA)},
-		{name: "by its name", objects: tooMuch("Deny", "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, "), word: "refused"},
-		{name: "an annotation of the namespace", objects: tooMuch("Deny", `match: {matchConditions: [{name: low, expression: "namespaceObject.metadata.annotations['ceiling'] == 'low'"}]}, `) + shop, word: "refused"},
-		{name: "with parameters", objects: tooMuch("Deny", fromAbove) + caps, word: "refused"},
+		{name: "by its name", objects: tooMuch("Deny", "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, "), word: "rejected"},
+		{name: "an annotation of the namespace", objects: tooMuch("Deny", `match: {matchConditions: [{name: low, expression: "namespaceObject.metadata.annotations['ceiling'] == 'low'"}]}, `) + shop, word: "rejected"},
+		{name: "with parameters", objects: tooMuch("Deny", fromAbove) + caps, word: "rejected"},
 		{name: "parameters that no file holds", objects: tooMuch("Deny", fromAbove), told: "VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps is not among the files"},
 		{name: "parameters that cannot be read", objects: tooMuch("Deny", fromAbove) + strings.Replace(caps, "1Gi", "[1]", 1), told: "VirtualMachinePolicy cap is not considered: its parameters are not known: standard input: document 3: ConfigMap caps: data.memory: is a list where a text is expected"},
-		{name: "for updates", objects: tooMuch("Deny", "match: {operations: [UPDATE]}, "), told: "document 2: VirtualMachinePolicy cap was not asked: spec.match.operations: it is asked about changes, and there is none to judge"},
-		{name: "broken", objects: strings.Replace(tooMuch("Deny", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "document 2: VirtualMachinePolicy cap is broken and was not asked; a cluster refuses whatever it is for"},
+		{name: "for updates", objects: tooMuch("Deny", "match: {operations: [UPDATE]}, "), told: "document 2: VirtualMachinePolicy cap was not asked: spec.match.operations: it is asked about changes, and there is none to evaluate"},
+		{name: "broken", objects: strings.Replace(tooMuch("Deny", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "document 2: VirtualMachinePolicy cap is broken and was not asked; a cluster rejects whatever it is for"},
 		{name: "broken, where", objects: strings.Replace(tooMuch("Warn", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "VirtualMachinePolicy cap: line 15: spec.validations[0].expression:1:17: undefined field 'domian'; did you mean 'domain'?"},
-		{name: "an unknown field", objects: tooMuch("Deny", "oops: 1, "), word: "refused", told: "VirtualMachinePolicy cap: unknown field spec.oops"},
+		{name: "an unknown field", objects: tooMuch("Deny", "oops: 1, "), word: "rejected", told: "VirtualMachinePolicy cap: unknown field spec.oops"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := call(t, plain+c.objects, "explain", "-f", "-")
 			wantCode := exitOK
-			if c.word == "refused" {
+			if c.word == "rejected" {
 				wantCode = exitFailed
 			}
 			if word, _ := wordOf(got.out, "policy/cap"); got.code != wantCode || word != c.word {
@@ -84,7 +84,7 @@ const (
 	shopPath     = "/api/v1/namespaces/shop"
 )
 
-// listedPolicy is a list of the cluster with one policy, which refuses more memory than its parameters allow, for
+// listedPolicy is a list of the cluster with one policy, which rejects more memory than its parameters allow, for
 // some namespaces.
 const listedPolicy = `{"apiVersion":"policy.virtward.io/v1alpha1","kind":"VirtualMachinePolicyList","items":[{"apiVersion":"policy.virtward.io/v1alpha1","kind":"VirtualMachinePolicy","metadata":{"name":"cap"},
 	"spec":{"enforcement":"Deny","match":{"namespaceSelector":{"matchLabels":{"team":"a"}}},"params":{"configMap":{"namespace":"lab","name":"caps"}},
@@ -102,11 +102,11 @@ func TestPoliciesOfTheCluster(t *testing.T) {
 		stdin, word string
 		told        string
 	}{
-		{name: "all of it", word: "refused"},
+		{name: "all of it", word: "rejected"},
 		{name: "without the kind", path: policiesPath},
 		{name: "the policy of the files", stdin: tooMuch("Warn", ""), word: "warning"},
 		{name: "the parameters of the files", stdin: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: caps, namespace: lab}\ndata: {memory: 9Gi}\n"},
-		{name: "without parameters", path: capsPath, word: "refused"},
+		{name: "without parameters", path: capsPath, word: "rejected"},
 		{name: "parameters that may not be read", path: capsPath, body: forbidden, told: "# note: VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps: you may not\n"},
 		{name: "policies that may not be read", path: policiesPath, body: forbidden, told: "# note: VirtualMachinePolicy are not considered: you may not\n"},
 		{name: "a policy of another form", path: policiesPath, body: strings.Replace(listedPolicy, `"Deny"`, "7", 1), told: "# note: VirtualMachinePolicy cap is not considered: spec.enforcement: is the number 7 where a text is expected\n"},

@@ -36,8 +36,8 @@ type configMaps struct {
 	changed func()
 
 	mu sync.Mutex
-	// refused says why a namespace cannot be read.
-	refused map[string]error
+	// rejected says why a namespace cannot be read.
+	rejected map[string]error
 	// wanted are those that policies name; nil until policies are known.
 	wanted map[types.NamespacedName]bool
 	// read are those among them that were read.
@@ -79,7 +79,7 @@ func newConfigMaps(client dynamic.Interface, namespaces []string, changed func()
 	c := &configMaps{
 		client:     client,
 		namespaces: slices.Compact(slices.Sorted(slices.Values(namespaces))),
-		informers:  map[string]cache.SharedIndexInformer{}, changed: changed, refused: map[string]error{}, read: map[types.NamespacedName]configMapRead{},
+		informers:  map[string]cache.SharedIndexInformer{}, changed: changed, rejected: map[string]error{}, read: map[types.NamespacedName]configMapRead{},
 	}
 	for _, namespace := range c.namespaces {
 		informer := cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, client.Resource(configMapResource).Namespace(namespace), onlyName), &unstructured.Unstructured{}, 0, cache.Indexers{})
@@ -153,30 +153,30 @@ func (c *configMaps) failed(ctx context.Context, namespace string, r *cache.Refl
 	if status := (*apierrors.StatusError)(nil); errors.As(err, &status) {
 		err = status // without what the watch adds
 	}
-	c.refuse(namespace, err)
+	c.reject(namespace, err)
 }
 
-// refuse notes why a namespace cannot be read, or that it can be.
-func (c *configMaps) refuse(namespace string, why error) {
+// reject notes why a namespace cannot be read, or that it can be.
+func (c *configMaps) reject(namespace string, why error) {
 	c.mu.Lock()
-	before := c.refused[namespace]
-	c.refused[namespace] = why
+	before := c.rejected[namespace]
+	c.rejected[namespace] = why
 	c.mu.Unlock()
 	if fmt.Sprint(before) != fmt.Sprint(why) {
 		c.changed()
 	}
 }
 
-func (c *configMaps) refusal(namespace string) error {
+func (c *configMaps) rejection(namespace string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused[namespace]
+	return c.rejected[namespace]
 }
 
 // unread says which namespace has not been read yet.
 func (c *configMaps) unread() error {
 	for _, namespace := range c.namespaces {
-		if !c.informers[namespace].HasSynced() && c.refusal(namespace) == nil {
+		if !c.informers[namespace].HasSynced() && c.rejection(namespace) == nil {
 			return fmt.Errorf("the ConfigMaps of namespace %s have not been read yet", namespace)
 		}
 	}
@@ -190,7 +190,7 @@ func (c *configMaps) find(namespace, name string, denies bool) parameters {
 	if informer == nil {
 		return parameters{unreadable: fmt.Errorf("ConfigMaps of namespace %s are not read, only those of %s: the value policies.paramsNamespaces of the chart lists the namespaces", namespace, strings.Join(c.namespaces, ", "))}
 	}
-	if err := c.refusal(namespace); err != nil {
+	if err := c.rejection(namespace); err != nil {
 		return parameters{unreadable: fmt.Errorf("the ConfigMaps of namespace %s cannot be read: %w", namespace, err)}
 	}
 	obj, _, err := informer.GetStore().GetByKey(namespace + "/" + name)
@@ -272,7 +272,7 @@ func (c *configMaps) run(ctx context.Context) {
 		watches.Go(func() { c.informers[namespace].RunWithContext(ctx) })
 		watches.Go(func() {
 			if cache.WaitForCacheSync(ctx.Done(), c.informers[namespace].HasSynced) {
-				c.refuse(namespace, nil)
+				c.reject(namespace, nil)
 				c.changed()
 			}
 		})

@@ -17,7 +17,7 @@ type Defaults struct {
 	*watched[policyv1alpha1.VirtualMachineDefaults, mutators.Site]
 }
 
-// NewDefaults prepares a watcher. onChange, if not nil, is called with each change of what is in force, the
+// NewDefaults prepares a watcher. onChange, if not nil, is called with each change of what is active, the
 // first included, and with each error.
 func NewDefaults(client dynamic.Interface, onChange func(Change)) (*Defaults, error) {
 	w, err := newWatched(client, compiler[policyv1alpha1.VirtualMachineDefaults, mutators.Site]{

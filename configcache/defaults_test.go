@@ -85,7 +85,7 @@ func testDefaults(t *testing.T, cluster *controlplane.ControlPlane) {
 				got = append(got, s.Layer())
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				return fmt.Errorf("in force (-want +got):\n%s", diff)
+				return fmt.Errorf("active (-want +got):\n%s", diff)
 			}
 			return nil
 		})

@@ -3,5 +3,5 @@
 //
 // What enters: objects of our own kinds, by watching them. What leaves: what they mean together, compiled when they
 // change, so that asking for it costs one atomic load. An object that cannot be used never keeps another one from
-// being in force. The package judges nothing, and writes nothing into the cluster.
+// being active. The package evaluates nothing, and writes nothing into the cluster.
 package configcache

@@ -33,7 +33,7 @@ type PoliciesOptions struct {
 }
 
 // Policies keeps the admin's policies compiled by watching the VirtualMachinePolicies and the ConfigMaps of their
-// parameters. A policy is compiled when it or its parameters change, away from the requests: these are judged by the
+// parameters. A policy is compiled when it or its parameters change, away from the requests: these are evaluated by the
 // policies before until the new ones are ready, all at once. One that is broken stays among them, and cannot be
 // decided.
 type Policies struct {
@@ -76,7 +76,7 @@ type memo struct {
 	compiled Compiled
 }
 
-// NewPolicies prepares a watcher. onChange, if not nil, is called with each change of what is in force, the first
+// NewPolicies prepares a watcher. onChange, if not nil, is called with each change of what is active, the first
 // included, and with each error.
 func NewPolicies(client dynamic.Interface, options PoliciesOptions, onChange func(Change)) (*Policies, error) {
 	p := &Policies{options: options}
@@ -95,7 +95,7 @@ func NewPolicies(client dynamic.Interface, options PoliciesOptions, onChange fun
 	return p, err
 }
 
-// Current are the policies in force; nil, which are none, until the cluster has been asked for the first time.
+// Current are the policies active; nil, which are none, until the cluster has been asked for the first time.
 func (p *Policies) Current() *policies.Set {
 	if c := p.watched.Current(); c != nil {
 		return c.set
@@ -103,7 +103,7 @@ func (p *Policies) Current() *policies.Set {
 	return nil
 }
 
-// Compiled are the policies in force with their problems, sorted by name. They are shared: do not change them.
+// Compiled are the policies active with their problems, sorted by name. They are shared: do not change them.
 func (p *Policies) Compiled() []Compiled {
 	if c := p.watched.Current(); c != nil {
 		return c.all
@@ -111,7 +111,7 @@ func (p *Policies) Compiled() []Compiled {
 	return nil
 }
 
-// Compile compiles a policy that is not in force, with the parameters that there are now.
+// Compile compiles a policy that is not active, with the parameters that there are now.
 func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem) {
 	all := []*policyv1alpha1.VirtualMachinePolicy{object}
 	for _, c := range p.Compiled() {
@@ -204,7 +204,7 @@ func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string
 	before, changed := p.known, p.last == nil || len(p.known) != len(objects)
 	p.known = make(map[string]memo, len(objects))
 	all := make([]Compiled, 0, len(objects))
-	inForce := make([]*policies.Policy, 0, len(objects))
+	active := make([]*policies.Policy, 0, len(objects))
 	var notes []string
 	named := make([]*policyv1alpha1.VirtualMachinePolicy, len(objects))
 	for i := range objects {
@@ -215,13 +215,13 @@ func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string
 		m := p.remember(before, objects[i], out[objects[i].Object.Name])
 		p.known[objects[i].Object.Name] = m
 		changed = changed || m.compiled.Policy != before[objects[i].Object.Name].compiled.Policy || m.read.Object != before[objects[i].Object.Name].read.Object
-		all, inForce = append(all, m.compiled), append(inForce, m.compiled.Policy)
+		all, active = append(all, m.compiled), append(active, m.compiled.Policy)
 		if why := m.compiled.Policy.Broken(); why != "" {
 			notes = append(notes, fmt.Sprintf("VirtualMachinePolicy %s: %s", objects[i].Object.Name, why))
 		}
 	}
 	if changed {
-		p.last = &compiledPolicies{set: policies.NewSet(p.options.Namespace, inForce...), all: all}
+		p.last = &compiledPolicies{set: policies.NewSet(p.options.Namespace, active...), all: all}
 	}
 	return p.last, notes
 }

@@ -59,8 +59,8 @@ func policyObject(t testing.TB, name, spec string) *unstructured.Unstructured {
 const capped = `{enforcement: Deny, params: {configMap: {namespace: %s, name: caps}, schema: {properties: {max: {type: integer}}}},
   validations: [{expression: "vm.spec.domain.devices.disks.size() <= params.max", messageExpression: "'at most ' + string(params.max)"}]}`
 
-// inForceNow are the policies with what is wrong with each.
-func inForceNow(p *Policies) []string {
+// activeNow are the policies with what is wrong with each.
+func activeNow(p *Policies) []string {
 	var all []string
 	for _, c := range p.Compiled() {
 		text := c.Object.Name
@@ -75,21 +75,21 @@ func inForceNow(p *Policies) []string {
 	return all
 }
 
-func soonInForce(t *testing.T, p *Policies, want ...string) {
+func soonActive(t *testing.T, p *Policies, want ...string) {
 	t.Helper()
 	await.Until(t, func() error {
-		if diff := cmp.Diff(want, inForceNow(p)); diff != "" {
-			return fmt.Errorf("in force (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, activeNow(p)); diff != "" {
+			return fmt.Errorf("active (-want +got):\n%s", diff)
 		}
 		return nil
 	})
 }
 
-// verdict is what the policies in force say of a VM with a disk.
+// verdict is what the policies active say of a VM with a disk.
 func verdict(p *Policies) []string {
 	vmi := build.VMI("db").Disk("root", "").Obj()
 	var said []string
-	for _, f := range p.Current().Judge(&cel.Documents{
+	for _, f := range p.Current().Evaluate(&cel.Documents{
 		Kind: "VirtualMachineInstance", Object: vmi, VM: vmi, Facts: platform.Defaults(platform.Settings{}), Requester: "alice",
 		Request: cel.Request{Operation: "CREATE", Name: "db", Namespace: "default"},
 	}, time.Time{}) {
@@ -147,10 +147,10 @@ func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 	elsewhere := "elsewhere; spec.params.configMap.namespace: ConfigMaps of namespace default are not read, only those of hidden, params: the value policies.paramsNamespaces of the chart lists the namespaces"
 	unreadable := `unreadable; spec.params.configMap.namespace: the ConfigMaps of namespace hidden cannot be read: configmaps is forbidden: User "reader" cannot list resource "configmaps" in API group "" in the namespace "hidden"`
 	advice := "; spec.validations[0]: warning: "
-	got := inForceNow(p)
+	got := activeNow(p)
 	for i, want := range []string{broken, "capped" + missing, elsewhere, unreadable} {
 		if len(got) != 4 || !strings.HasPrefix(strings.Split(got[i], advice)[0], want) {
-			t.Fatalf("in force %q, want %q", got, want)
+			t.Fatalf("active %q, want %q", got, want)
 		}
 	}
 	if change := <-heard; !cmp.Equal(change.Objects, []string{"broken", "capped", "elsewhere", "unreadable"}) || len(change.Notes) != 3 || !strings.HasPrefix(change.Notes[0], "VirtualMachinePolicy broken: the policy is broken: spec.validations[0].expression") {
@@ -161,14 +161,14 @@ func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 			t.Fatal(err)
 		}
 	}
-	soonInForce(t, p, "capped"+missing)
+	soonActive(t, p, "capped"+missing)
 
 	before := p.Compiled()[0].Policy
 	caps := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "params", Name: "caps"}, Data: map[string]string{"max": "1"}}
 	if err := cluster.Client().Create(ctx, caps); err != nil {
 		t.Fatal(err)
 	}
-	soonInForce(t, p, "capped")
+	soonActive(t, p, "capped")
 	if said := verdict(p); said != nil || p.Compiled()[0].Policy == before {
 		t.Errorf("with a cap of 1: %q", said)
 	}
@@ -198,12 +198,12 @@ func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 	if err := cluster.Client().Delete(ctx, caps); err != nil {
 		t.Fatal(err)
 	}
-	soonInForce(t, p, "capped"+missing)
+	soonActive(t, p, "capped"+missing)
 
 	// What nobody asks about compiles nothing.
 	compiled := p.Compiled()[0].Policy
 	write("other", `{enforcement: Warn, validations: [{expression: "1 > 2", message: never, fieldPath: spec}]}`)
-	soonInForce(t, p, "capped"+missing, "other")
+	soonActive(t, p, "capped"+missing, "other")
 	if p.Compiled()[0].Policy != compiled {
 		t.Error("a policy was compiled again because another one came")
 	}
@@ -258,9 +258,9 @@ func TestAPolicyThatCannotBeReadAffectsNoOther(t *testing.T) {
 	p, _ := fakePolicies(t, good, odd)
 	await.Run(t, p.Run)
 	await.Until(t, p.Ready)
-	got := inForceNow(p)
+	got := activeNow(p)
 	if len(got) != 2 || got[0] != "good" || !strings.HasPrefix(got[1], `odd; spec.exceptions: it cannot be read: parsing time "tomorrow"`) {
-		t.Errorf("in force %q", got)
+		t.Errorf("active %q", got)
 	}
 	said := verdict(p)
 	if len(said) != 2 || !strings.HasPrefix(said[0], "Warn policy/good: never") || !strings.HasPrefix(said[1], "Warn policy/odd: the policy is broken: spec.exceptions: it cannot be read") {
@@ -286,16 +286,16 @@ func TestThereIsRoomForSoMuch(t *testing.T) {
 	await.Until(t, p.Ready)
 	const why = "spec: the policies that do not deny have more than 786432 bytes of expressions, modules and parameters together: there is no room for this one"
 	want := []string{"a-young; " + why, "denies", "old-0", "old-1", "old-10", "old-11", "old-2", "old-3", "old-4", "old-5", "old-6", "old-7", "old-8", "old-9"}
-	if diff := cmp.Diff(want, inForceNow(p)); diff != "" {
-		t.Errorf("in force (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, activeNow(p)); diff != "" {
+		t.Errorf("active (-want +got):\n%s", diff)
 	}
-	for enforcement, refused := range map[string]bool{"Audit": true, "Deny": false} {
+	for enforcement, rejected := range map[string]bool{"Audit": true, "Deny": false} {
 		wanted := &policyv1alpha1.VirtualMachinePolicy{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sized("new", enforcement, 0).Object, wanted); err != nil {
 			t.Fatal(err)
 		}
 		wanted.CreationTimestamp = metav1.Time{}
-		if _, problems := p.Compile(wanted); policies.Broken(problems) != refused {
+		if _, problems := p.Compile(wanted); policies.Broken(problems) != rejected {
 			t.Errorf("another policy of enforcement %s has the problems %v", enforcement, problems)
 		}
 	}
@@ -303,7 +303,7 @@ func TestThereIsRoomForSoMuch(t *testing.T) {
 		t.Fatal(err)
 	}
 	await.Until(t, func() error {
-		if got := inForceNow(p); got[0] != "a-young" {
+		if got := activeNow(p); got[0] != "a-young" {
 			return fmt.Errorf("one that went made no room: %s", got[0])
 		}
 		return nil
@@ -331,18 +331,18 @@ func TestManyPoliciesAtOnceAreCompiledTogether(t *testing.T) {
 	close(written)
 	await.Until(t, func() error {
 		if n := len(p.Compiled()); n != many {
-			return fmt.Errorf("%d policies of %d are in force", n, many)
+			return fmt.Errorf("%d policies of %d are active", n, many)
 		}
 		return nil
 	})
 	if said := verdict(p); len(said) != many {
 		t.Errorf("%d findings of %d policies", len(said), many)
 	}
-	await.Until(t, func() error { // the last one is told after it is in force
+	await.Until(t, func() error { // the last one is told after it is active
 		p.rebuilding.Lock()
 		defer p.rebuilding.Unlock()
 		if len(told) > 6 || told[len(told)-1] != many {
-			return fmt.Errorf("%d policies were put in force in the steps %v", many, told)
+			return fmt.Errorf("%d policies were put active in the steps %v", many, told)
 		}
 		return nil
 	})

@@ -19,7 +19,7 @@ type Settings struct {
 }
 
 // NewSettings prepares a watcher, given all rules there are. onChange, if not nil, is called with each
-// change of what is in force, the first included, and with each error.
+// change of what is active, the first included, and with each error.
 func NewSettings(client dynamic.Interface, known validators.Table, onChange func(Change)) (*Settings, error) {
 	w, err := newWatched(client, compiler[policyv1alpha1.RuleSettings, validators.Settings]{
 		kind:     "RuleSettings",

@@ -35,7 +35,7 @@ func TestSettingsOutliveTheirKind(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
 	w, err := NewSettings(client, validators.Table{{ID: "disk-bus"}}, func(change Change) {
-		text := "in force: " + strings.Join(change.Objects, ",")
+		text := "active: " + strings.Join(change.Objects, ",")
 		if change.Err != nil {
 			text += "; " + change.Err.Error()
 		}
@@ -53,9 +53,9 @@ func TestSettingsOutliveTheirKind(t *testing.T) {
 	}
 	await.Run(t, w.Run)
 	want := validators.Severities{"disk-bus": validators.Warn}
-	inForce := func() string { return cmp.Diff(want, w.Current().For(nil)) }
+	active := func() string { return cmp.Diff(want, w.Current().For(nil)) }
 	await.Until(t, func() error {
-		if diff := inForce(); diff != "" {
+		if diff := active(); diff != "" {
 			return errors.New(diff)
 		}
 		return nil
@@ -63,18 +63,18 @@ func TestSettingsOutliveTheirKind(t *testing.T) {
 
 	for range 3 {
 		w.watchFailed(t.Context(), nil, gone)
-		if diff := inForce(); diff != "" {
+		if diff := active(); diff != "" {
 			t.Fatalf("the kind vanished, and with it (-want +got):\n%s", diff)
 		}
 	}
 	w.rebuild() // it is back
-	if diff := inForce(); diff != "" {
+	if diff := active(); diff != "" {
 		t.Errorf("the kind came back, and (-want +got):\n%s", diff)
 	}
 	wantTold := []string{
-		"in force: ", "in force: a",
-		`in force: a; the cluster has no RuleSettings any more: rulesettings.policy.virtward.io "" not found`,
-		"in force: a",
+		"active: ", "active: a",
+		`active: a; the cluster has no RuleSettings any more: rulesettings.policy.virtward.io "" not found`,
+		"active: a",
 	}
 	mu.Lock()
 	defer mu.Unlock()

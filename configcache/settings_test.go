@@ -64,7 +64,7 @@ func (w *settingsWatch) told() []string {
 	defer w.mu.Unlock()
 	texts := make([]string, 0, len(w.calls))
 	for _, call := range w.calls {
-		text := "in force: " + strings.Join(call.Objects, ",")
+		text := "active: " + strings.Join(call.Objects, ",")
 		for _, note := range call.Notes {
 			text += "; " + note
 		}
@@ -159,7 +159,7 @@ func settingsAreLive(t *testing.T, w *settingsWatch) {
 	if !w.Current().SelectsNamespaces() {
 		t.Error("the selector is not known of")
 	}
-	want := []string{"in force: ", "in force: a", "in force: a,b"}
+	want := []string{"active: ", "active: a", "active: a,b"}
 	if diff := cmp.Diff(want, w.told()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
@@ -172,7 +172,7 @@ func settingsAreLive(t *testing.T, w *settingsWatch) {
 	}
 	w.remove(t, "b")
 	w.soonSet(t, "lab", validators.Severities{"disk-bus": validators.Warn})
-	if diff := cmp.Diff([]string{"in force: a"}, w.told()); diff != "" {
+	if diff := cmp.Diff([]string{"active: a"}, w.told()); diff != "" {
 		t.Errorf("told of a label and a delete (-want +got):\n%s", diff)
 	}
 }
@@ -180,7 +180,7 @@ func settingsAreLive(t *testing.T, w *settingsWatch) {
 func settingsTellNotes(t *testing.T, w *settingsWatch) {
 	w.write(t, "a", "[{rule: disk-bus, severity: Warn}, {rule: of-another-version, severity: Warn}, {rule: disk-count, severity: Warn}]")
 	w.soonSet(t, "lab", validators.Severities{"disk-bus": validators.Warn, "disk-count": validators.Warn})
-	want := []string{`in force: a; RuleSettings a: spec.rules[1] has no effect: this version of Virtward has no rule "of-another-version"`}
+	want := []string{`active: a; RuleSettings a: spec.rules[1] has no effect: this version of Virtward has no rule "of-another-version"`}
 	if diff := cmp.Diff(want, w.told()); diff != "" {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
@@ -204,7 +204,7 @@ func settingsKeepTheLastGood(t *testing.T, w *settingsWatch) {
 		}
 		return nil
 	})
-	if want := "in force: a; RuleSettings a: spec.rules[1] has no effect: "; !strings.HasPrefix(calls[0], want) ||
+	if want := "active: a; RuleSettings a: spec.rules[1] has no effect: "; !strings.HasPrefix(calls[0], want) ||
 		!strings.Contains(calls[0], "reading RuleSettings b: cannot convert int64 to v1alpha1.Severity") {
 		t.Errorf("told %q", calls)
 	}
@@ -223,7 +223,7 @@ func settingsKeepTheLastGood(t *testing.T, w *settingsWatch) {
 	})
 }
 
-// tryWrite creates an object that the API server refuses until it has noticed another definition.
+// tryWrite creates an object that the API server rejects until it has noticed another definition.
 func (w *settingsWatch) tryWrite(name, spec string) error {
 	object := &unstructured.Unstructured{}
 	text := `{"apiVersion":"policy.virtward.io/v1alpha1","kind":"RuleSettings","metadata":{"name":"` + name + `"},"spec":` + spec + `}`

@@ -23,11 +23,11 @@ import (
 
 // Change is what a watcher of one of our kinds tells.
 type Change struct {
-	// Objects are the names of the objects in force, sorted.
+	// Objects are the names of the objects active, sorted.
 	Objects []string
 	// Notes say what of them has no effect, and why.
 	Notes []string
-	// Err says why the objects cannot be read, so that those in force are the ones before.
+	// Err says why the objects cannot be read, so that those active are the ones before.
 	Err error
 }
 
@@ -55,7 +55,7 @@ type watched[Object, Compiled any] struct {
 	compiler[Object, Compiled]
 
 	informer cache.SharedIndexInformer
-	inForce  atomic.Pointer[inForce[Object, Compiled]]
+	active   atomic.Pointer[active[Object, Compiled]]
 	absent   atomic.Bool
 	onChange []func(Change)
 
@@ -75,8 +75,8 @@ type entry[Object any] struct {
 	err    error
 }
 
-// inForce is what was compiled and what it was made from.
-type inForce[Object, Compiled any] struct {
+// active is what was compiled and what it was made from.
+type active[Object, Compiled any] struct {
 	compiled *Compiled
 	objects  []storedAs[Object]
 	// stale says that what there is now cannot be read.
@@ -89,7 +89,7 @@ type storedAs[Object any] struct {
 	Object Object
 }
 
-// newWatched prepares a watch. onChange, if not nil, is called with each change of what is in force, the first
+// newWatched prepares a watch. onChange, if not nil, is called with each change of what is active, the first
 // included, and with each error.
 func newWatched[Object, Compiled any](client dynamic.Interface, c compiler[Object, Compiled], onChange func(Change)) (*watched[Object, Compiled], error) {
 	w := &watched[Object, Compiled]{
@@ -103,7 +103,7 @@ func newWatched[Object, Compiled any](client dynamic.Interface, c compiler[Objec
 	_, err := w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { w.exists(true) },
 		UpdateFunc: func(before, after any) {
-			f := w.inForce.Load()
+			f := w.active.Load()
 			w.exists(f == nil || f.stale || !same[Object](before, after))
 		},
 		DeleteFunc: func(any) { w.exists(true) },
@@ -167,7 +167,7 @@ func (w *watched[Object, Compiled]) Run(ctx context.Context) error {
 // Ready returns nil once the objects, and what they refer to, have been read and compiled, or their kind turned out
 // not to exist.
 func (w *watched[Object, Compiled]) Ready() error {
-	if w.inForce.Load() != nil {
+	if w.active.Load() != nil {
 		return nil
 	}
 	if w.unread != nil {
@@ -178,16 +178,16 @@ func (w *watched[Object, Compiled]) Ready() error {
 	return fmt.Errorf("the %s have not been read yet", w.kind)
 }
 
-// Current is what is in force; nil, which sets nothing, until the cluster has been asked for the first time.
+// Current is what is active; nil, which sets nothing, until the cluster has been asked for the first time.
 func (w *watched[Object, Compiled]) Current() *Compiled {
-	if f := w.inForce.Load(); f != nil {
+	if f := w.active.Load(); f != nil {
 		return f.compiled
 	}
 	return nil
 }
 
 // watchFailed notices a cluster without the kind. If it has been so since the start, there is nothing to wait for;
-// if the kind has been there, what is in force stays.
+// if the kind has been there, what is active stays.
 func (w *watched[Object, Compiled]) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 	switch {
 	case !apierrors.IsNotFound(err):
@@ -201,17 +201,17 @@ func (w *watched[Object, Compiled]) watchFailed(ctx context.Context, r *cache.Re
 	}
 }
 
-// keep leaves in force what is, and tells once why.
+// keep leaves active what is, and tells once why.
 func (w *watched[Object, Compiled]) keep(why error) {
 	w.rebuilding.Lock()
 	defer w.rebuilding.Unlock()
-	before := w.inForce.Load()
+	before := w.active.Load()
 	if before == nil || before.stale {
 		return
 	}
 	kept := *before
 	kept.stale = true
-	w.inForce.Store(&kept)
+	w.active.Store(&kept)
 	names := make([]string, 0, len(kept.objects))
 	for i := range kept.objects {
 		names = append(names, kept.objects[i].Name)
@@ -232,7 +232,7 @@ func (w *watched[Object, Compiled]) rebuild() {
 		return
 	}
 	again := w.again.Swap(false)
-	before := w.inForce.Load()
+	before := w.active.Load()
 	objects, err := w.objects()
 	same := err == nil && before != nil && !before.stale && equality.Semantic.DeepEqual(before.objects, objects)
 	if same && !again {
@@ -249,7 +249,7 @@ func (w *watched[Object, Compiled]) rebuild() {
 	if same && compiled == before.compiled {
 		return
 	}
-	w.inForce.Store(&inForce[Object, Compiled]{compiled: compiled, objects: objects, stale: err != nil})
+	w.active.Store(&active[Object, Compiled]{compiled: compiled, objects: objects, stale: err != nil})
 	w.tell(Change{Objects: names, Notes: notes, Err: err})
 }
 
@@ -279,7 +279,7 @@ func converted[Object any](fields map[string]any) (Object, error) {
 	return object, err
 }
 
-// same tells whether two entries of the watch mean the same.
+// same reports whether two entries of the watch mean the same.
 func same[Object any](before, after any) bool {
 	a, _ := before.(*entry[Object])
 	b, _ := after.(*entry[Object])

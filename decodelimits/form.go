@@ -307,7 +307,7 @@ func (w *writer) literal(t reflect.Type, pointer bool) (zero bool, err error) {
 	return false, nil
 }
 
-// quantity writes a quantity in the form that Kubernetes writes, and tells whether it is zero.
+// quantity writes a quantity in the form that Kubernetes writes, and reports whether it is zero.
 func (w *writer) quantity(text string) (zero bool) {
 	if Proportionate(text) {
 		if parsed, err := resource.ParseQuantity(text); err == nil {

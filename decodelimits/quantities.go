@@ -18,7 +18,7 @@ const (
 	maxExponentDigits = 3
 )
 
-// Proportionate tells whether a text is short enough, in its digits and in its exponent, to be parsed as a quantity.
+// Proportionate reports whether a text is short enough, in its digits and in its exponent, to be parsed as a quantity.
 // A text that is no number is, however long it is: parsing it fails at once. Space around a quantity does not matter to
 // its decoder.
 func Proportionate(quantity string) bool {

@@ -131,7 +131,7 @@ func (s *scanner) text() {
 	}
 }
 
-// name tells whether the string that ends here is the name of a member, and where its value begins.
+// name reports whether the string that ends here is the name of a member, and where its value begins.
 func (s *scanner) name() (value int, ok bool) {
 	rest := s.object[s.at:]
 	colon := len(rest) - len(bytes.TrimLeft(rest, " \t\r\n"))
@@ -167,7 +167,7 @@ func Numeric(b byte) bool {
 	return b >= '0' && b <= '9' || b == '.' || b == 'e' || b == 'E' || b == '+' || b == '-'
 }
 
-// looksLong tells whether a text begins like a number and is not Proportionate. A text that is escaped where it may
+// looksLong reports whether a text begins like a number and is not Proportionate. A text that is escaped where it may
 // still be a number is looked at once it is decoded.
 func looksLong(text []byte) bool {
 	text = bytes.TrimSpace(text) // as the decoder of quantities does

@@ -147,13 +147,13 @@ func TestADeletionTimestampSaysNothing(t *testing.T) {
 
 // TestRatchet holds contract 6: what an update leaves as it was only warns.
 func TestRatchet(t *testing.T) {
-	judge := func(in, old effective.Input) []string {
+	evaluate := func(in, old effective.Input) []string {
 		if in.Facts == nil {
 			in.Facts = platform.Defaults(platform.Settings{})
 		}
 		old.Facts = in.Facts
 		in.OldVM = old.VM
-		verdict, err := pipeline(t).Judge(in, func() (effective.Input, error) { return old, nil })
+		verdict, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) { return old, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,7 +185,7 @@ func TestRatchet(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, judge(tc.now, tc.before)); diff != "" {
+			if diff := cmp.Diff(tc.want, evaluate(tc.now, tc.before)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
@@ -196,11 +196,11 @@ func TestRatchet(t *testing.T) {
 func TestTheRatchetAsksForTheObjectBeforeOnlyIfItMatters(t *testing.T) {
 	in := effective.Input{VM: build.VMOf(arm("")).Obj(), Facts: platform.Defaults(platform.Settings{})}
 	in.OldVM = in.VM
-	if _, err := pipeline(t).Judge(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err != nil {
+	if _, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err != nil {
 		t.Error(err)
 	}
 	in.VM = build.VMOf(arm("sata")).Obj()
-	if _, err := pipeline(t).Judge(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err == nil {
+	if _, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err == nil {
 		t.Error("the object before was not asked for")
 	}
 }

@@ -49,10 +49,10 @@ type Input struct {
 	// Severities are those of rules which differ from the rules' own.
 	Severities validators.Severities
 
-	// Policies are the admin's, which judge the object; nil for none.
+	// Policies are the admin's, which evaluate the object; nil for none.
 	Policies *policies.Set
-	// Request is who asks for what. One without an operation says that nobody asks: then policies judge the object
-	// as one that exists, and those that read the request are left out. An update's object before is judged with the
+	// Request is who asks for what. One without an operation says that nobody asks: then policies evaluate the object
+	// as one that exists, and those that read the request are left out. An update's object before is evaluated with the
 	// same Request.
 	Request cel.Request
 	// Namespace is that of the object, for policies; nil if nothing is known of it but its name.
@@ -61,9 +61,9 @@ type Input struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Now decides which exceptions of policies are over.
 	Now time.Time
-	// Judging is called before the policies are asked, and what it returns after that, so that whoever has a clock can
+	// Evaluating is called before the policies are asked, and what it returns after that, so that whoever has a clock can
 	// tell how long they take; nil if nobody asks.
-	Judging func() (done func())
+	Evaluating func() (done func())
 	// Gone tells that nobody waits for the answer any more, so that what policies find does not matter, and Hurry that
 	// there is no time left for those that do not deny; nil for never.
 	Gone, Hurry func() bool
@@ -92,7 +92,7 @@ type References struct {
 	Presets []v1.VirtualMachineInstancePreset
 	// Resolved tells what became of the instancetype and the preference that the VM refers to.
 	Resolved []Reference
-	// Conflicts are those for which KubeVirt refuses the VM: matchers that contradict themselves, and volumes
+	// Conflicts are those for which KubeVirt rejects the VM: matchers that contradict themselves, and volumes
 	// from which nothing can be inferred.
 	Conflicts field.ErrorList
 }
@@ -167,9 +167,9 @@ type Verdict struct {
 	Container *Container
 }
 
-// Allowed tells whether no finding refuses the object.
+// Allowed reports whether no finding rejects the object.
 func (v *Verdict) Allowed() bool {
-	return !refuses(v.Findings)
+	return !rejects(v.Findings)
 }
 
 // Layers are the names of the layers that made some changes, in the order of the first change of each.

@@ -24,7 +24,7 @@ type Container struct {
 	Template *field.Path
 }
 
-// The kinds by which policies know what is judged.
+// The kinds by which policies know what is evaluated.
 const (
 	kindVM  = string(policyv1alpha1.PolicyVirtualMachine)
 	kindVMI = string(policyv1alpha1.PolicyVirtualMachineInstance)
@@ -37,15 +37,15 @@ func (v *Verdict) ask(in Input) (ofContainer []validators.Finding) {
 	if len(in.Policies.Policies()) == 0 || v.VM != nil && in.VM.Spec.Template == nil {
 		return nil
 	}
-	if in.Judging != nil {
-		defer in.Judging()()
+	if in.Evaluating != nil {
+		defer in.Evaluating()()
 	}
 	d := documents(in, v)
 	var found []validators.Finding
 	if in.Request.Operation == "" {
 		found = in.Policies.Audit(d, in.Now)
 	} else {
-		found = in.Policies.Judge(d, in.Now)
+		found = in.Policies.Evaluate(d, in.Now)
 	}
 	if in.Container == nil {
 		v.Findings = append(v.Findings, found...)

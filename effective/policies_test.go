@@ -25,8 +25,8 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// inForce compiles policies, given by their specs; the first is called a, the second b and so on.
-func inForce(t testing.TB, specs ...string) *policies.Set {
+// active compiles policies, given by their specs; the first is called a, the second b and so on.
+func active(t testing.TB, specs ...string) *policies.Set {
 	t.Helper()
 	env, err := cel.NewEnvironment()
 	if err != nil {
@@ -90,7 +90,7 @@ func within(pool *poolv1beta1.VirtualMachinePool) *effective.Container {
 	return &effective.Container{Kind: "VirtualMachinePool", Object: pool, Template: field.NewPath("spec", "virtualMachineTemplate")}
 }
 
-func TestPoliciesJudgeWhatWillRun(t *testing.T) {
+func TestPoliciesEvaluateWhatWillRun(t *testing.T) {
 	written := build.VMOf(build.VMI("db").Memory("16Gi")).Obj()
 	for name, tc := range map[string]struct {
 		policies []string
@@ -192,13 +192,13 @@ validations: [{expression: "object.spec.replicas < 5", message: four at most, fi
 			in:       effective.Input{VM: written, Request: create("jane"), Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 			want:     []string{"Deny policy/a spec.template.spec.domain.memory.guest"},
 		},
-		"an exception in force": {
+		"an exception active": {
 			policies: []string{capped + "\nexceptions: [{names: [db], reason: moving, expires: '2026-01-01T00:00:00Z'}]"},
 			in:       effective.Input{VM: written, Request: create("jane"), Now: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			tc.in.Facts, tc.in.Policies = platform.Defaults(platform.Settings{}), inForce(t, tc.policies...)
+			tc.in.Facts, tc.in.Policies = platform.Defaults(platform.Settings{}), active(t, tc.policies...)
 			verdict, err := pipeline(t).Evaluate(tc.in)
 			if err != nil {
 				t.Fatal(err)
@@ -218,7 +218,7 @@ func TestThePolicyKnowsTheRemedy(t *testing.T) {
 	} {
 		verdict, err := pipeline(t).Evaluate(effective.Input{
 			VM: choosing("large"), References: effective.References{Instancetype: instancetypeOf("16Gi")},
-			Facts: platform.Defaults(platform.Settings{}), Policies: inForce(t, spec), Request: create("jane"),
+			Facts: platform.Defaults(platform.Settings{}), Policies: active(t, spec), Request: create("jane"),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -239,7 +239,7 @@ func complete(t testing.TB, vmi *v1.VirtualMachineInstance) *v1.VirtualMachineIn
 	return verdict.VMI
 }
 
-func TestWhatPoliciesRefusedBeforeOnlyWarns(t *testing.T) {
+func TestWhatPoliciesRejectedBeforeOnlyWarns(t *testing.T) {
 	const frozen = `
 enforcement: Deny
 match: {operations: [UPDATE]}
@@ -265,8 +265,8 @@ validations: [{expression: "vm.metadata.labels.none == ''", message: never decid
 		"nothing decided, something new": {broken, of("1Gi", v1.RunStrategyAlways), of("2Gi", v1.RunStrategyAlways), validators.Deny},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := effective.Input{VM: tc.now, OldVM: tc.old, Facts: platform.Defaults(platform.Settings{}), Policies: inForce(t, tc.policy), Request: cel.Request{Operation: "UPDATE"}}
-			verdict, err := pipeline(t).Judge(in, func() (effective.Input, error) {
+			in := effective.Input{VM: tc.now, OldVM: tc.old, Facts: platform.Defaults(platform.Settings{}), Policies: active(t, tc.policy), Request: cel.Request{Operation: "UPDATE"}}
+			verdict, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) {
 				before := in
 				before.VM, before.OldVM = tc.old, nil
 				return before, nil
@@ -296,10 +296,10 @@ validations:
 	of := func(first, second string) effective.Input {
 		vm := build.VMOf(build.VMI("db").Disk(first, busOf(first)).Disk(second, busOf(second))).Obj()
 		return effective.Input{
-			VM: vm, Container: within(poolOf(vm)), Facts: platform.Defaults(platform.Settings{}), Policies: inForce(t, virtio), Request: cel.Request{Operation: "UPDATE"},
+			VM: vm, Container: within(poolOf(vm)), Facts: platform.Defaults(platform.Settings{}), Policies: active(t, virtio), Request: cel.Request{Operation: "UPDATE"},
 		}
 	}
-	verdict, err := pipeline(t).Judge(of("slow", "fast"), func() (effective.Input, error) { return of("fast", "slow"), nil })
+	verdict, err := pipeline(t).EvaluateUpdate(of("slow", "fast"), func() (effective.Input, error) { return of("fast", "slow"), nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,14 +27,14 @@ func persistSite(in Input, vm *v1.VirtualMachine, rec *provenance.Recorder) {
 	})
 }
 
-// isStored tells whether a VM is beyond the point where something is persisted in it: defaults that it gets later
+// isStored reports whether a VM is beyond the point where something is persisted in it: defaults that it gets later
 // would mean a restart or a migration.
 func isStored(in Input, vm *v1.VirtualMachine) bool {
 	return in.OldVM != nil || in.PostMutation || vm.ResourceVersion != ""
 }
 
-// determinedInVM tells whether a field, relative to the spec, is left to the instancetype or the preference that a VM
-// names. KubeVirt refuses a VM that sets what its instancetype determines, and the VM may name another one
+// determinedInVM reports whether a field, relative to the spec, is left to the instancetype or the preference that a VM
+// names. KubeVirt rejects a VM that sets what its instancetype determines, and the VM may name another one
 // tomorrow. But nodeSelector, which a VMI cannot get without its VM, goes into the VM if the instancetype of today
 // has none.
 func determinedInVM(in Input, vm *v1.VirtualMachine, path string) bool {
@@ -44,7 +44,7 @@ func determinedInVM(in Input, vm *v1.VirtualMachine, path string) bool {
 	return !mutators.Scheduling(path) || in.Instancetype == nil || in.Instancetype.Spec.NodeSelector != nil
 }
 
-// undetermined tells whether a field may be determined by an instancetype or a preference that is named, but was not
+// undetermined reports whether a field may be determined by an instancetype or a preference that is named, but was not
 // found.
 func undetermined(in Input, vm *v1.VirtualMachine, path string) bool {
 	return vm.Spec.Instancetype != nil && in.Instancetype == nil && instancetypes.InstancetypeDetermines(path) ||
@@ -70,7 +70,7 @@ func completeWithSite(in Input, vmi *v1.VirtualMachineInstance, rec *provenance.
 	mutators.FillSite(in.Site, fill)
 }
 
-// ofVM tells whether a VMI runs from a VM, which KubeVirt compares with it.
+// ofVM reports whether a VMI runs from a VM, which KubeVirt compares with it.
 func ofVM(vmi *v1.VirtualMachineInstance) bool {
 	owner := metav1.GetControllerOf(vmi)
 	return owner != nil && owner.Kind == v1.VirtualMachineGroupVersionKind.Kind && strings.HasPrefix(owner.APIVersion, v1.GroupVersion.Group+"/")

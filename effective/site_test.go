@@ -269,7 +269,7 @@ func TestVMIThatArrivesWithoutTheSite(t *testing.T) {
 	}
 	whole := evaluate(t, effective.Input{VMI: complete, Site: site}).VMI
 	if verdict := evaluate(t, effective.Input{VMI: whole, PostMutation: true, Site: site}); !verdict.Allowed() {
-		t.Errorf("with everything it is refused: %v", verdict.Findings)
+		t.Errorf("with everything it is rejected: %v", verdict.Findings)
 	}
 }
 
@@ -333,12 +333,12 @@ func TestCheckDefaults(t *testing.T) {
 		"what most set":   {spec: `{template: {domain: {cpu: {sockets: 1, maxSockets: 4}, memory: {guest: 2Gi, maxGuest: 8Gi}}, evictionStrategy: LiveMigrate, terminationGracePeriodSeconds: 60}}`},
 		"only on its own": {spec: `{match: {architectures: [amd64]}, template: {domain: {firmware: {bootloader: {bios: {}}}}}}`},
 		"not on every one": {spec: `{template: {domain: {firmware: {bootloader: {bios: {}}}}}}`, want: []string{
-			"spec.template.domain.firmware.bootloader.bios: Invalid value: the rule arm64-bios refuses a virtual machine that gets this on kvm/arm64, mshv/arm64: Unsupported value: arm64 boots from EFI only",
+			"spec.template.domain.firmware.bootloader.bios: Invalid value: the rule arm64-bios rejects a virtual machine that gets this on kvm/arm64, mshv/arm64: Unsupported value: arm64 boots from EFI only",
 		}},
 		"with the rule off": {spec: `{template: {domain: {firmware: {bootloader: {bios: {}}}}}}`, severities: validators.Severities{"arm64-bios": validators.Warn}},
 		"never": {spec: `{match: {hypervisors: [kvm], architectures: [amd64]}, template: {dnsPolicy: Somehow, domain: {devices: {inputs: [{name: a, type: tablet, bus: ps2}]}}}}`, want: []string{
-			`spec.template.dnsPolicy: Invalid value: the rule dns-policy refuses a virtual machine that gets this on kvm/amd64: Unsupported value: "Somehow": `,
-			`spec.template.domain.devices.inputs[0].bus: Invalid value: the rule device-input-bus refuses a virtual machine that gets this on kvm/amd64: Invalid value: "ps2": `,
+			`spec.template.dnsPolicy: Invalid value: the rule dns-policy rejects a virtual machine that gets this on kvm/amd64: Unsupported value: "Somehow": `,
+			`spec.template.domain.devices.inputs[0].bus: Invalid value: the rule device-input-bus rejects a virtual machine that gets this on kvm/amd64: Invalid value: "ps2": `,
 		}},
 		"half of a pair": {spec: `{match: {hypervisors: [kvm], architectures: [amd64]}, template: {networks: [{name: lan, pod: {}}]}}`, want: []string{
 			"spec.template.networks[0].name: Invalid value: the rule ",

@@ -20,7 +20,7 @@ import (
 )
 
 // CheckDefaults says what is wrong with a VirtualMachineDefaults: what cannot be read, and what would make the
-// checks refuse virtual machines. These are tried out, with the facts and the severities in force, on one that says
+// checks reject virtual machines. These are tried out, with the facts and the severities active, on one that says
 // nothing and on one that says what most do, for each hypervisor and architecture that the defaults are for; of the
 // hypervisors that the cluster does not have, as KubeVirt itself names them. The error of the second kind is about
 // the call.
@@ -122,7 +122,7 @@ func (t *trial) on(key string, facts *platform.Facts) error {
 	return nil
 }
 
-// sameAs tells whether a finding is that of another virtual machine.
+// sameAs reports whether a finding is that of another virtual machine.
 func sameAs(f *validators.Finding) func(validators.Finding) bool {
 	return func(other validators.Finding) bool {
 		return f.Rule == other.Rule && f.Error.Error() == other.Error.Error()
@@ -150,7 +150,7 @@ func (t *trial) errors() (errs field.ErrorList) {
 		}
 		errs = append(errs, &field.Error{
 			Type: field.ErrorTypeInvalid, Field: at, BadValue: field.OmitValueType{},
-			Detail: fmt.Sprintf("the rule %s refuses a virtual machine that gets this on %s: %s", f.Rule, strings.Join(f.platforms, ", "), detail),
+			Detail: fmt.Sprintf("the rule %s rejects a virtual machine that gets this on %s: %s", f.Rule, strings.Join(f.platforms, ", "), detail),
 		})
 	}
 	slices.SortStableFunc(errs, func(a, b *field.Error) int { return strings.Compare(a.Field, b.Field) })

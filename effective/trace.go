@@ -102,7 +102,7 @@ func written(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) map[string]a
 	return fieldsOf(object)
 }
 
-// holds tells whether there is more than an empty object at a path.
+// holds reports whether there is more than an empty object at a path.
 func holds(object map[string]any, path string) bool {
 	var at any = object
 	for _, step := range provenance.Steps(path) {

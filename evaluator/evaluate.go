@@ -129,7 +129,7 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	if d.old != nil {
 		e.comparedWith(&in, m, d.old)
 	}
-	verdict, err := e.evaluator.Pipeline.Judge(in, e.before(ctx, d))
+	verdict, err := e.evaluator.Pipeline.EvaluateUpdate(in, e.before(ctx, d))
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 		}
 	}
 	if len(e.active.Policies.Policies()) > 0 {
-		in.Policies, in.Namespace, in.Now, in.Judging = e.active.Policies, e.around.namespace, e.now, r.Observer.Policies
+		in.Policies, in.Namespace, in.Now, in.Evaluating = e.active.Policies, e.around.namespace, e.now, r.Observer.Policies
 		in.Gone, in.Hurry, in.Authorizer = r.Observer.Gone, r.Observer.Hurry, r.Authorizer
 		in.Request = r.forPolicies()
 	}

@@ -1,5 +1,5 @@
 // Package examples_test validates the examples: every example decodes strictly into its Go type, every virtual machine is
-// complete and valid, those in refused/ have exactly the errors of their comment, and settings name existing rules.
+// complete and valid, those in rejected/ have exactly the errors of their comment, and settings name existing rules.
 package examples_test
 
 import (
@@ -51,7 +51,7 @@ type example struct {
 func examples(t *testing.T) map[string]example {
 	t.Helper()
 	var files []string
-	for _, pattern := range []string{"*.yaml", "kubevirt/*.yaml", "policy/*.yaml", "refused/*.yaml"} {
+	for _, pattern := range []string{"*.yaml", "kubevirt/*.yaml", "policy/*.yaml", "rejected/*.yaml"} {
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
 			t.Fatalf("there are no examples %s: %v", pattern, err)
@@ -116,7 +116,7 @@ func TestEveryExample(t *testing.T) {
 			}
 			decode(t, &e)
 			causes := announced(e.content)
-			if invalid := filepath.Dir(file) == "refused"; invalid != (len(causes) > 0) {
+			if invalid := filepath.Dir(file) == "rejected"; invalid != (len(causes) > 0) {
 				t.Errorf("it announces the causes %q, and is in the folder %s", causes, filepath.Dir(file))
 			}
 			switch object := e.typed.(type) {
@@ -255,10 +255,10 @@ func TestReadme(t *testing.T) {
 	}
 
 	var denials []string
-	for _, f := range evaluate("refused/vm-arm64.yaml").Findings {
+	for _, f := range evaluate("rejected/vm-arm64.yaml").Findings {
 		denials = append(denials, "* "+f.Error.Field+": "+f.Message())
 	}
-	if diff := cmp.Diff(denials, printed(page, "$ kubectl apply -f examples/refused/vm-arm64.yaml")[1:]); diff != "" {
+	if diff := cmp.Diff(denials, printed(page, "$ kubectl apply -f examples/rejected/vm-arm64.yaml")[1:]); diff != "" {
 		t.Errorf("what kubectl apply prints (-want +got):\n%s", diff)
 	}
 
@@ -328,7 +328,7 @@ func TestEveryPolicy(t *testing.T) {
 	if len(problems) > 0 || len(all) == 0 {
 		t.Fatal(len(all), problems)
 	}
-	runner, err := policytest.NewJudge()
+	runner, err := policytest.NewRunner()
 	if err != nil {
 		t.Fatal(err)
 	}

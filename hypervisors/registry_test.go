@@ -92,7 +92,7 @@ func TestSupport(t *testing.T) {
 	}
 }
 
-func TestSupportThatIsRefused(t *testing.T) {
+func TestSupportThatIsRejected(t *testing.T) {
 	line := validators.Support{
 		Hypervisor: "kvm", Capability: validators.Capability{Name: "tpm", Title: "A TPM"}, Level: validators.Unsupported,
 		Rule: "device-vsock-gate", Detail: "there is none", Source: "a test",

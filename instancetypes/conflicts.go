@@ -11,7 +11,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 )
 
-// clash tells whether a field is set by the VM and determined by the instancetype.
+// clash reports whether a field is set by the VM and determined by the instancetype.
 type clash struct {
 	// path of the field, relative to the spec.
 	path string

@@ -2,13 +2,13 @@ package instancetypes
 
 import "strings"
 
-// InstancetypeDetermines tells whether instancetypes may determine a field of a VMI's spec, given relative to the
-// spec: KubeVirt refuses a VM that sets such a field beside its instancetype.
+// InstancetypeDetermines reports whether instancetypes may determine a field of a VMI's spec, given relative to the
+// spec: KubeVirt rejects a VM that sets such a field beside its instancetype.
 func InstancetypeDetermines(path string) bool {
 	return determines(instancetypeFields(), path) || covers("domain.resources", elements.ReplaceAllString(path, ""))
 }
 
-// PreferenceDetermines tells whether preferences may determine a field of a VMI's spec, given relative to the spec,
+// PreferenceDetermines reports whether preferences may determine a field of a VMI's spec, given relative to the spec,
 // or something below it.
 func PreferenceDetermines(path string) bool { return determines(preferenceFields(), path) }
 
@@ -22,7 +22,7 @@ func determines(origins []origin, path string) bool {
 	return false
 }
 
-// covers tells whether a field is another one, or below it.
+// covers reports whether a field is another one, or below it.
 func covers(above, path string) bool {
 	rest, ok := strings.CutPrefix(path, above)
 	return ok && (rest == "" || rest[0] == '.')

@@ -421,7 +421,7 @@ func TestProvenanceIsExact(t *testing.T) {
 	}
 }
 
-// expandRecorded expands, asserts that the provenance is exact, and tells whether there was no conflict.
+// expandRecorded expands, asserts that the provenance is exact, and reports whether there was no conflict.
 func expandRecorded(t *testing.T, inSpec *instancetypev1beta1.VirtualMachineInstancetypeSpec, prefSpec *instancetypev1beta1.VirtualMachinePreferenceSpec, spec *v1.VirtualMachineInstanceSpec) bool {
 	t.Helper()
 	vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: *spec}}}

@@ -68,7 +68,7 @@ func preferFeatures(domain *v1.DomainSpec, pref *preferenceSpec, rec *provenance
 }
 
 // preferHyperv does it one enlightenment at a time. A VM's hypervPassthrough does not keep them away, here as
-// in KubeVirt, whose webhook then refuses the two together.
+// in KubeVirt, whose webhook then rejects the two together.
 func preferHyperv(hyperv, preferred *v1.FeatureHyperv, rec *provenance.Recorder) {
 	const at = "domain.features.hyperv."
 	adopt(rec, at+"evmcs", &hyperv.EVMCS, preferred.EVMCS)

@@ -91,7 +91,7 @@ func reference(namespace string, matcher v1.Matcher, status *v1.InstancetypeStat
 
 // CheckMatchers says what is wrong with a VM's spec.instancetype and spec.preference by themselves: neither a
 // name nor a volume to infer it from, or both. Like KubeVirt, it looks at the preference only when the
-// instancetype is in order.
+// instancetype is valid.
 func CheckMatchers(vm *v1.VirtualMachine) field.ErrorList {
 	if vm.Spec.Instancetype != nil {
 		if errs := checkMatcher(vm.Spec.Instancetype, field.NewPath("spec", "instancetype")); len(errs) > 0 {

@@ -123,7 +123,7 @@ func requiredMemory(target Target, in *Instancetype, pref *Preference, required 
 	}
 	memory := target.Spec.Domain.Memory
 	if memory == nil {
-		return nil // as KubeVirt; a VM without any memory is refused for that
+		return nil // as KubeVirt; a VM without any memory is rejected for that
 	}
 	provided := resource.Quantity{}
 	if memory.Guest != nil {

@@ -69,7 +69,7 @@ func SpreadOf(pref *instancetypev1beta1.VirtualMachinePreferenceSpec) (across in
 	return across, ratio
 }
 
-// dividesByRatio tells whether the vCPUs are to be divided by the ratio.
+// dividesByRatio reports whether the vCPUs are to be divided by the ratio.
 func (t topology) dividesByRatio() bool {
 	if t.preferred != instancetypev1beta1.Spread {
 		return false
@@ -109,7 +109,7 @@ func (t topology) divide(vCPUs uint32) (sockets, cores, threads uint32) {
 	return sockets, cores, threads
 }
 
-// CheckSpread says whether the instancetype's vCPUs can be spread as the preference wants. KubeVirt refuses
+// CheckSpread says whether the instancetype's vCPUs can be spread as the preference wants. KubeVirt rejects
 // a VM where they cannot, although it could expand it. Either may be nil.
 func CheckSpread(target Target, in *Instancetype, pref *Preference) *field.Error {
 	t := topologyOf(pref)

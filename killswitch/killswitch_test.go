@@ -246,7 +246,7 @@ error: ValidatingWebhookConfiguration validate.virtward.io: validatingwebhookcon
 	}
 }
 
-// A list that is refused is told too, and the other kinds are switched off.
+// A list that is rejected is told too, and the other kinds are switched off.
 func TestDisableWithoutList(t *testing.T) {
 	b := newBench(t, installation()...)
 	b.fake.PrependReactor("list", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -268,9 +268,9 @@ func TestDisableWithoutList(t *testing.T) {
 // Somebody else who writes at the same time, such as the rotation of certificates, is not overwritten.
 func TestDisableConflict(t *testing.T) {
 	b := newBench(t, installation()...)
-	refused := 0
+	rejected := 0
 	b.fake.PrependReactor("update", "mutatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if refused++; refused > 2 {
+		if rejected++; rejected > 2 {
 			return false, nil, nil
 		}
 		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), "mutate.virtward.io", errors.New("it has changed"))
@@ -278,8 +278,8 @@ func TestDisableConflict(t *testing.T) {
 	if err := b.Disable(t.Context(), "no replica starts"); err != nil {
 		t.Fatal(err)
 	}
-	if refused != 3 {
-		t.Errorf("%d attempts, not 3", refused)
+	if rejected != 3 {
+		t.Errorf("%d attempts, not 3", rejected)
 	}
 	b.isOff(t)
 }
@@ -349,7 +349,7 @@ func TestDisableForeignMark(t *testing.T) {
 
 // enable warns if what it switches on cannot be reached; not if that is unknown.
 func TestEnableWarns(t *testing.T) {
-	const warning = "warning: no replica behind Service virtward-system/virtward-webhook is ready: until one is, what the webhooks check is refused; kubectl virtward disable switches them off again\n"
+	const warning = "warning: no replica behind Service virtward-system/virtward-webhook is ready: until one is, what the webhooks check is rejected; kubectl virtward disable switches them off again\n"
 	for _, c := range []struct {
 		name   string
 		change func(*corev1.Service, *discoveryv1.EndpointSlice)

@@ -102,7 +102,7 @@ func stateOf(object *unstructured.Unstructured, bound map[string]bool) string {
 	return fmt.Sprintf("off in part (%d of %d)", off, all)
 }
 
-// authorityOf tells whether all webhooks have a CA bundle; a policy calls nobody.
+// authorityOf reports whether all webhooks have a CA bundle; a policy calls nobody.
 func authorityOf(object *unstructured.Unstructured) string {
 	if _, isPolicy := object.Object["spec"]; isPolicy {
 		return "-"
@@ -191,7 +191,7 @@ func (s *Switch) services(ctx context.Context) [][2]string {
 	return found
 }
 
-// answers tells whether a Service has an endpoint that is ready, if that can be known.
+// answers reports whether a Service has an endpoint that is ready, if that can be known.
 func (s *Switch) answers(ctx context.Context, namespace, name string) (ready, known bool) {
 	service, err := s.Client.Resource(corev1.SchemeGroupVersion.WithResource("services")).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Switch) answers(ctx context.Context, namespace, name string) (ready, kn
 	return false, true
 }
 
-// isReady tells whether an endpoint is ready: it is unless it says otherwise.
+// isReady reports whether an endpoint is ready: it is unless it says otherwise.
 func isReady(endpoint any) bool {
 	fields, _ := endpoint.(map[string]any)
 	ready, said, _ := unstructured.NestedBool(fields, "conditions", "ready")

@@ -82,7 +82,7 @@ func (s *Switch) Disable(ctx context.Context, reason string) error {
 	if err != nil || s.DryRun {
 		return err
 	}
-	_, err = fmt.Fprintf(s.Out, `Virtward is off: nothing is completed, checked, judged or guarded. The API server takes notice within seconds.
+	_, err = fmt.Fprintf(s.Out, `Virtward is off: nothing is completed, checked, evaluated or guarded. The API server takes notice within seconds.
 KubeVirt's own checks stay, and running virtual machines are not touched.
 On again: %s enable
 `, s.Program)
@@ -98,12 +98,12 @@ func (s *Switch) Enable(ctx context.Context) error {
 		return err
 	}
 	for _, service := range s.unanswered(ctx) {
-		fmt.Fprintf(s.ErrOut, "warning: no replica behind Service %s is ready: until one is, what the webhooks check is refused; %s disable switches them off again\n", service, s.Program)
+		fmt.Fprintf(s.ErrOut, "warning: no replica behind Service %s is ready: until one is, what the webhooks check is rejected; %s disable switches them off again\n", service, s.Program)
 	}
 	return nil
 }
 
-// turn is a way to change an object; do tells whether it had to.
+// turn is a way to change an object; do reports whether it had to.
 type turn struct {
 	word string
 	do   func(*unstructured.Unstructured) bool
@@ -168,7 +168,7 @@ func notInstalled() error {
 	return errors.New("nothing of Virtward takes part in admission here: no object has the label " + partOfVirtward)
 }
 
-// one changes an object as it is now, and tells whether it had to.
+// one changes an object as it is now, and reports whether it had to.
 func (s *Switch) one(ctx context.Context, kind admissionKind, name string, turn turn) (changed bool, err error) {
 	objects := s.Client.Resource(kind.resource)
 	options := metav1.UpdateOptions{FieldManager: switchManager}

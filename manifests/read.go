@@ -263,7 +263,7 @@ func parse(chunk *text) ([]value, error) {
 	return []value{{v, chunk}}, nil
 }
 
-// parseJSON reads objects that follow one another. It tells whether the chunk is that; if not, it may still
+// parseJSON reads objects that follow one another. It reports whether the chunk is that; if not, it may still
 // be YAML that begins with a brace.
 func parseJSON(chunk *text) ([]value, bool) {
 	if !bytes.HasPrefix(bytes.TrimSpace(chunk.content), []byte("{")) {

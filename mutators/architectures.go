@@ -8,7 +8,7 @@ import (
 )
 
 // ForArchitecture is the layer of an architecture. One that is not known is completed as amd64, as KubeVirt
-// does; the checks refuse it.
+// does; the checks reject it.
 func ForArchitecture(name string) Layer {
 	switch name {
 	case platform.ARM64:

@@ -125,7 +125,7 @@ func cpuTopology(c *Completion) {
 	provenance.Fill(c.Recorder, "domain.cpu.threads", &cpu.Threads, 1)
 }
 
-// wholeCPUs rounds up. What does not fit is left for the checks to refuse.
+// wholeCPUs rounds up. What does not fit is left for the checks to reject.
 func wholeCPUs(q resource.Quantity) uint32 { return uint32(q.Value()) } //nolint:gosec // truncated as KubeVirt does
 
 // ClusterCPUModel is the step of the base layer: the cluster's model, else host-model.
@@ -174,14 +174,14 @@ func podNetwork(c *Completion) {
 	switch c.Facts.NetworkInterface {
 	case v1.BridgeInterface:
 		if !c.Facts.PermitBridge {
-			c.Refuse("domain.devices.interfaces", string(v1.BridgeInterface), "the cluster's default interface is a bridge, which it does not permit on the pod network: name the interfaces and networks of this VM")
+			c.Reject("domain.devices.interfaces", string(v1.BridgeInterface), "the cluster's default interface is a bridge, which it does not permit on the pod network: name the interfaces and networks of this VM")
 			return
 		}
 		devices.Interfaces = []v1.Interface{*v1.DefaultBridgeNetworkInterface()}
 	case v1.MasqueradeInterface:
 		devices.Interfaces = []v1.Interface{*v1.DefaultMasqueradeNetworkInterface()}
 	default:
-		c.Refuse("domain.devices.interfaces", string(c.Facts.NetworkInterface), "the cluster's default interface is of a kind that KubeVirt no longer has: name the interfaces and networks of this VM")
+		c.Reject("domain.devices.interfaces", string(c.Facts.NetworkInterface), "the cluster's default interface is of a kind that KubeVirt no longer has: name the interfaces and networks of this VM")
 		return
 	}
 	c.Recorder.Record("domain.devices.interfaces", devices.Interfaces)

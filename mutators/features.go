@@ -65,7 +65,7 @@ const hyperv = "domain.features.hyperv."
 
 // hypervFeatures switches on every enlightenment that is named without a word on whether it is enabled, and
 // then those that the enabled ones cannot do without. Where the author disabled a requirement, the rest is
-// left as it is, for the checks to refuse.
+// left as it is, for the checks to reject.
 func hypervFeatures(c *Completion) {
 	if c.Spec.Domain.Features == nil || c.Spec.Domain.Features.Hyperv == nil {
 		return
@@ -129,7 +129,7 @@ type HypervDependency struct {
 	Needed  func(*v1.FeatureHyperv) **v1.FeatureState
 }
 
-// Broken tells whether the feature is on and what it needs was switched off.
+// Broken reports whether the feature is on and what it needs was switched off.
 func (d HypervDependency) Broken(h *v1.FeatureHyperv) bool {
 	needed := *d.Needed(h)
 	return on(d.Feature(h)) && needed != nil && needed.Enabled != nil && !*needed.Enabled

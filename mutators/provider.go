@@ -64,21 +64,21 @@ func (b *BaseDefaults) SetVirtualMachineDefaults(vm *v1.VirtualMachine, facts *p
 	}
 	c := &Completion{Facts: facts, Spec: &vm.Spec.Template.Spec, Recorder: rec}
 	b.run(c, func(s resolved) bool { return s.OnVM })
-	return c.refusals
+	return c.rejections
 }
 
 // SetDefaultVirtualMachineInstance implements DefaultsProvider.
 func (b *BaseDefaults) SetDefaultVirtualMachineInstance(facts *platform.Facts, vmi *v1.VirtualMachineInstance, rec *provenance.Recorder) field.ErrorList {
 	c := &Completion{Facts: facts, Spec: &vmi.Spec, Status: &vmi.Status, Recorder: rec}
 	b.run(c, everyStep)
-	return c.refusals
+	return c.rejections
 }
 
 // SetDefaultVirtualMachineInstanceSpec implements DefaultsProvider.
 func (b *BaseDefaults) SetDefaultVirtualMachineInstanceSpec(facts *platform.Facts, spec *v1.VirtualMachineInstanceSpec, rec *provenance.Recorder) field.ErrorList {
 	c := &Completion{Facts: facts, Spec: spec, Recorder: rec}
 	b.run(c, everyStep)
-	return c.refusals
+	return c.rejections
 }
 
 func everyStep(resolved) bool { return true }

@@ -23,10 +23,10 @@ const sitePrefix = "site/"
 // SiteLayer names the layer of a VirtualMachineDefaults.
 func SiteLayer(name string) string { return sitePrefix + name }
 
-// IsSiteLayer tells whether a layer is that of a VirtualMachineDefaults.
+// IsSiteLayer reports whether a layer is that of a VirtualMachineDefaults.
 func IsSiteLayer(layer string) bool { return strings.HasPrefix(layer, sitePrefix) }
 
-// Scheduling tells whether a field, given relative to the spec, is one that KubeVirt keeps the same in a VM and in
+// Scheduling reports whether a field, given relative to the spec, is one that KubeVirt keeps the same in a VM and in
 // the VMI that runs from it: filled in the VMI alone, it would be taken away again.
 func Scheduling(path string) bool {
 	for _, name := range []string{"nodeSelector", "affinity", "tolerations"} {
@@ -91,7 +91,7 @@ func compileSelector(selector *metav1.LabelSelector, path *field.Path, errs fiel
 	return compiled, errs
 }
 
-// selects tells whether a virtual machine gets the defaults. Its namespace was asked about before.
+// selects reports whether a virtual machine gets the defaults. Its namespace was asked about before.
 func (s *SiteDefaults) selects(object labels.Set, hypervisor, architecture string) bool {
 	return (len(s.hypervisors) == 0 || slices.Contains(s.hypervisors, hypervisor)) &&
 		(len(s.architectures) == 0 || slices.Contains(s.architectures, architecture)) &&
@@ -130,7 +130,7 @@ func NewSite(objects ...policyv1alpha1.VirtualMachineDefaults) (*Site, []string)
 	return site, notes
 }
 
-// SelectsNamespaces tells whether the labels of a namespace matter to For.
+// SelectsNamespaces reports whether the labels of a namespace matter to For.
 func (s *Site) SelectsNamespaces() bool { return s != nil && len(s.selected) > 0 }
 
 // For are the defaults in a namespace with the given labels, in the order in which they fill: those that select
@@ -210,5 +210,5 @@ func (f *SiteFill) architecture(site []SiteDefaults) string {
 	return f.Facts.DefaultArchitecture
 }
 
-// leaves tells whether a field is left alone.
+// leaves reports whether a field is left alone.
 func (f *SiteFill) leaves(path string) bool { return f.Leave != nil && f.Leave(path) }

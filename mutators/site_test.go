@@ -374,11 +374,11 @@ func TestNewSiteDefaults(t *testing.T) {
 			`spec.template.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`,
 		}},
 		"what is missing": {`{template: {domain: {machine: {}, devices: {watchdog: {i6300esb: {}}}}, volumes: [{persistentVolumeClaim: {}}], topologySpreadConstraints: [{maxSkew: 1}]}}`, []string{
-			"spec.template.domain.devices.watchdog.name: Required value: a virtual machine without it is refused",
-			"spec.template.topologySpreadConstraints[0].topologyKey: Required value: a virtual machine without it is refused",
-			"spec.template.topologySpreadConstraints[0].whenUnsatisfiable: Required value: a virtual machine without it is refused",
-			"spec.template.volumes[0].persistentVolumeClaim.claimName: Required value: a virtual machine without it is refused",
-			"spec.template.volumes[0].name: Required value: a virtual machine without it is refused",
+			"spec.template.domain.devices.watchdog.name: Required value: a virtual machine without it is rejected",
+			"spec.template.topologySpreadConstraints[0].topologyKey: Required value: a virtual machine without it is rejected",
+			"spec.template.topologySpreadConstraints[0].whenUnsatisfiable: Required value: a virtual machine without it is rejected",
+			"spec.template.volumes[0].persistentVolumeClaim.claimName: Required value: a virtual machine without it is rejected",
+			"spec.template.volumes[0].name: Required value: a virtual machine without it is rejected",
 		}},
 		"what fills nothing": {`{template: {domain: {cpu: {dedicatedCpuPlacement: false, cores: 0, model: ""}}, tolerations: [], nodeSelector: {}}}`, []string{
 			"spec.template.domain.cpu.cores: Invalid value: " + nothing,

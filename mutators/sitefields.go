@@ -82,7 +82,7 @@ func objectFields(object reflect.Value, path string, inList bool) []siteField {
 	return fields
 }
 
-// absent tells whether a value is none: zero, or a list or a map with nothing in it.
+// absent reports whether a value is none: zero, or a list or a map with nothing in it.
 func absent(value reflect.Value) bool {
 	switch value.Kind() {
 	case reflect.Slice, reflect.Map:
@@ -123,7 +123,7 @@ func newSiteField(value reflect.Value, path string, index int, inList bool) site
 
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
-// isScalar tells whether values of a type are taken as a whole: what is no object, map or list in JSON.
+// isScalar reports whether values of a type are taken as a whole: what is no object, map or list in JSON.
 func isScalar(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -236,7 +236,7 @@ func pointed(value reflect.Value) reflect.Value {
 	return value.Elem()
 }
 
-// chosenOtherwise tells whether an object has a member set that the template does not choose.
+// chosenOtherwise reports whether an object has a member set that the template does not choose.
 func chosenOtherwise(at *siteField, object reflect.Value) bool {
 	if !object.IsValid() {
 		return false

@@ -119,7 +119,7 @@ func (f *templateForm) object(object map[string]any, t reflect.Type, path *field
 	}
 	for _, member := range needed(t) {
 		if _, there := object[member]; !there && !isGiven(strings.TrimPrefix(name+"."+member, ".")) {
-			f.errs = append(f.errs, field.Required(path.Child(member), "a virtual machine without it is refused"))
+			f.errs = append(f.errs, field.Required(path.Child(member), "a virtual machine without it is rejected"))
 		}
 	}
 }

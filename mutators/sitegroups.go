@@ -18,7 +18,7 @@ type groups uint32
 type siteGroup struct {
 	// fields are given relative to the spec. A field listed covers everything below it.
 	fields []string
-	// touched tells whether one of them, or of those that speak against them, is set.
+	// touched reports whether one of them, or of those that speak against them, is set.
 	touched func(*v1.VirtualMachineInstanceSpec) bool
 }
 

@@ -22,12 +22,12 @@ type Completion struct {
 	// Recorder notes every change. Its paths are relative to the spec.
 	Recorder *provenance.Recorder
 
-	refusals field.ErrorList
+	rejections field.ErrorList
 }
 
-// Refuse notes that a field cannot be completed; path is relative to the spec.
-func (c *Completion) Refuse(path string, value any, why string) {
-	c.refusals = append(c.refusals, field.Invalid(c.Recorder.Path(path), value, why))
+// Reject notes that a field cannot be completed; path is relative to the spec.
+func (c *Completion) Reject(path string, value any, why string) {
+	c.rejections = append(c.rejections, field.Invalid(c.Recorder.Path(path), value, why))
 }
 
 // Step fills one field, or the few fields that only make sense together.

@@ -42,7 +42,7 @@ type Facts struct {
 	CPURequest *resource.Quantity
 	// EvictionStrategy is that of VMs which name none.
 	EvictionStrategy *v1.EvictionStrategy
-	// LiveUpdate tells whether changes of a running VM are rolled out live (vmRolloutStrategy: LiveUpdate).
+	// LiveUpdate reports whether changes of a running VM are rolled out live (vmRolloutStrategy: LiveUpdate).
 	LiveUpdate bool
 	// MaxHotplugRatio bounds hotplug where nothing more specific does: 4 sockets may become 16 with a ratio of 4.
 	MaxHotplugRatio uint32
@@ -52,7 +52,7 @@ type Facts struct {
 	MaxGuest *resource.Quantity
 	// NetworkInterface is the binding of the interface that VMs without networks get: bridge or masquerade.
 	NetworkInterface v1.NetworkInterfaceType
-	// PermitBridge tells whether a bridge may be bound to the pod network.
+	// PermitBridge reports whether a bridge may be bound to the pod network.
 	PermitBridge bool
 	// Configuration is the whole of KubeVirt's configuration, defaults filled in. Read-only.
 	Configuration *v1.KubeVirtConfiguration
@@ -92,7 +92,7 @@ func Defaults(settings Settings) *Facts {
 }
 
 // FromKubeVirt reads the facts from a KubeVirt resource. An error means that the configuration as a whole
-// is one that KubeVirt itself would refuse and keep its last good one for; so should the caller.
+// is one that KubeVirt itself would reject and keep its last good one for; so should the caller.
 func FromKubeVirt(kv *unstructured.Unstructured, settings Settings) (*Facts, error) {
 	configuration, _, err := unstructured.NestedMap(kv.Object, "spec", "configuration")
 	if err != nil {
@@ -144,7 +144,7 @@ func (f *Facts) architecture(name string) *v1.ArchSpecificConfiguration {
 // kubeVirtAccounts are the service accounts of KubeVirt's components, which may do to a VMI what users may not.
 var kubeVirtAccounts = []string{"kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller"}
 
-// ByKubeVirt tells whether a user name is that of one of KubeVirt's own accounts.
+// ByKubeVirt reports whether a user name is that of one of KubeVirt's own accounts.
 func (f *Facts) ByKubeVirt(user string) bool {
 	account, ok := strings.CutPrefix(user, f.accountPrefix())
 	return ok && slices.Contains(kubeVirtAccounts, account)
@@ -165,7 +165,7 @@ func (f *Facts) accountPrefix() string {
 	return "system:serviceaccount:" + cmp.Or(f.Namespace, "kubevirt") + ":"
 }
 
-// same tells whether two snapshots say the same, whenever they were taken.
+// same reports whether two snapshots say the same, whenever they were taken.
 func (f *Facts) same(other *Facts) bool {
 	a, b := *f, *other
 	a.Observed, b.Observed = time.Time{}, time.Time{}
@@ -272,7 +272,7 @@ func merge(over *v1.KubeVirtConfiguration, raw map[string]any) error {
 	return nil
 }
 
-// checkConfiguration refuses what KubeVirt refuses as a whole, keeping its last good configuration.
+// checkConfiguration rejects what KubeVirt rejects as a whole, keeping its last good configuration.
 func checkConfiguration(c *v1.KubeVirtConfiguration) error {
 	switch c.ImagePullPolicy {
 	case "", k8sv1.PullAlways, k8sv1.PullNever, k8sv1.PullIfNotPresent:

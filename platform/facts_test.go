@@ -176,7 +176,7 @@ liveUpdateConfiguration: {maxHotplugRatio: 2, maxCpuSockets: 24, maxGuest: 512Gi
 	}
 }
 
-func TestConfigurationsThatKubeVirtRefuses(t *testing.T) {
+func TestConfigurationsThatKubeVirtRejects(t *testing.T) {
 	for configuration, want := range map[string]string{
 		`imagePullPolicy: Sometimes`:                                     `KubeVirt kubevirt/kubevirt: spec.configuration.imagePullPolicy: "Sometimes" is not a pull policy`,
 		`network: {defaultNetworkInterface: macvtap}`:                    `KubeVirt kubevirt/kubevirt: spec.configuration.network.defaultNetworkInterface: "macvtap" is not bridge or masquerade`,

@@ -144,12 +144,12 @@ func (g gates) enabled(name string) bool {
 	}
 }
 
-// GateEnabled tells whether a feature gate of KubeVirt is on: one that is generally available always is, one
+// GateEnabled reports whether a feature gate of KubeVirt is on: one that is generally available always is, one
 // in beta unless it is disabled, one that is discontinued never, and any other only when it is named.
 func (f *Facts) GateEnabled(name string) bool { return f.gates.enabled(name) }
 
 // DiscontinuedGates are the gates that the configuration names although KubeVirt no longer has their
-// features, sorted. KubeVirt refuses a VM that uses such a feature.
+// features, sorted. KubeVirt rejects a VM that uses such a feature.
 func (f *Facts) DiscontinuedGates() []string {
 	var named []string
 	for name, on := range f.gates {

@@ -22,7 +22,7 @@ const (
 	// was a second ago is no danger: the instance that runs is evaluated as it arrives.
 	recently = time.Second
 	// long is how long an object is remembered that cannot change. Its name may come back with another content, when a
-	// virtual machine is deleted and made anew.
+	// virtual machine is deleted and made again.
 	long = 10 * time.Minute
 	// absentFor is how long it is remembered that the API server does not serve a kind.
 	absentFor = 10 * time.Second
@@ -46,9 +46,9 @@ type remembered struct {
 
 // RememberedStats are what has become of questions for remembered objects, and what is remembered.
 type RememberedStats struct {
-	Hits, Misses, Evicted, TooLarge, Refused uint64
-	Entries                                  int
-	Bytes                                    int64
+	Hits, Misses, Evicted, TooLarge, Rejected uint64
+	Entries                                   int
+	Bytes                                     int64
 }
 
 type entry struct {
@@ -111,7 +111,7 @@ func (r *remembered) failed(err error) {
 	case errors.Is(err, ErrTooLarge):
 		r.stats.TooLarge++
 	case errors.Is(err, ErrBusy):
-		r.stats.Refused++
+		r.stats.Rejected++
 	}
 }
 

@@ -28,7 +28,7 @@ var KubeVirts = schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1",
 const NoKubeVirtWarning = "no KubeVirt resource was found in this cluster, so KubeVirt's own defaults are assumed"
 
 // Watcher keeps the Facts of a cluster up to date by watching its KubeVirt resource. Reading them costs one
-// atomic load. A configuration that KubeVirt would refuse leaves the last good facts in place.
+// atomic load. A configuration that KubeVirt would reject leaves the last good facts in place.
 type Watcher struct {
 	settings Settings
 	clock    clock.PassiveClock
@@ -42,7 +42,7 @@ type Watcher struct {
 }
 
 // NewWatcher prepares a watcher. onChange, if not nil, is called with each new snapshot, and with an error
-// and the snapshot that stays in force when a configuration cannot be used.
+// and the snapshot that stays active when a configuration cannot be used.
 func NewWatcher(client dynamic.Interface, settings Settings, clk clock.PassiveClock, onChange func(*Facts, error)) (*Watcher, error) {
 	w := &Watcher{
 		settings: settings,

@@ -213,7 +213,7 @@ func TestWatcherWithoutKubeVirt(t *testing.T) {
 	await.Until(t, func() error { return assumed(w.Facts()) })
 }
 
-// assumed tells whether facts are the guesses for a cluster without KubeVirt.
+// assumed reports whether facts are the guesses for a cluster without KubeVirt.
 func assumed(f *platform.Facts) error {
 	if diff := cmp.Diff([]string{platform.NoKubeVirtWarning}, f.Warnings); diff != "" || f.Source != "KubeVirt's own defaults" {
 		return fmt.Errorf("the facts come from %s; warnings (-want +got):\n%s", f.Source, diff)

@@ -50,7 +50,7 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	spec, problems := fitted(policy)
 	p := &Policy{name: firstOf(policy.Name, "unnamed"), spec: &spec, kinds: map[policyv1alpha1.PolicyKind]*kind{}}
 	assumed(&p.spec.Match)
-	for _, k := range judged() {
+	for _, k := range evaluated() {
 		if slices.Contains(p.spec.Match.Kinds, k.name) {
 			p.kinds[k.name] = &k
 		}
@@ -237,7 +237,7 @@ func (p *Policy) doubtfulKinds() []Problem {
 	}
 	return []Problem{{
 		Field: matchPath.Child("kinds").String(), Warning: true,
-		Message: "without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not judged",
+		Message: "without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not evaluated",
 	}}
 }
 
@@ -250,7 +250,7 @@ func (p *Policy) whyNotAuditable() []string {
 		reasons = append(reasons, p.broken)
 	}
 	if !slices.Contains(p.spec.Match.Operations, policyv1alpha1.PolicyCreate) {
-		reasons = append(reasons, "spec.match.operations: it is asked about changes, and there is none to judge")
+		reasons = append(reasons, "spec.match.operations: it is asked about changes, and there is none to evaluate")
 	}
 	reasons = append(reasons, p.whatReadsRequest()...)
 	return reasons[:min(len(reasons), maxReasons)]
@@ -265,7 +265,7 @@ func (p *Policy) whatReadsRequest() []string {
 	return reasons
 }
 
-// ReadsRequest tells whether the policy decides by who sends the request, or by anything else that only a request has.
+// ReadsRequest reports whether the policy decides by who sends the request, or by anything else that only a request has.
 func (p *Policy) ReadsRequest() bool { return p.readsRequest }
 
 // Name is that of the object.

@@ -30,7 +30,7 @@ func texts(problems []policies.Problem) []string {
 
 const valid = `validations: [{expression: "true", message: m, fieldPath: spec.domain}]`
 
-// TestProblems holds what a policy is refused for, or warned of, and where.
+// TestProblems holds what a policy is rejected for, or warned of, and where.
 func TestProblems(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec string
@@ -92,10 +92,10 @@ func TestProblems(t *testing.T) {
 			"spec.validations[0].fieldPath: in a VirtualMachine and a VirtualMachineInstance: spec.domain.memory.guest has no fields",
 		}},
 		"VMs only": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\nvalidations: [{expression: \"vm.metadata.name != ''\", message: m, fieldPath: spec.domain}]", []string{
-			"spec.match.kinds: warning: without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not judged",
+			"spec.match.kinds: warning: without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not evaluated",
 		}},
 		"VMs only, by a condition": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine], matchConditions: [{name: c, expression: instancetype != null}]}\n" + valid, []string{
-			"spec.match.kinds: warning: without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not judged",
+			"spec.match.kinds: warning: without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not evaluated",
 		}},
 		"VMs only, as they are written": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\nvalidations: [{expression: \"object.metadata.name != ''\", message: m, fieldPath: spec.domain}]", nil},
 		"a hypervisor that nobody knows": {"enforcement: Deny\nmatch: {hypervisors: [xen]}\n" + valid, []string{
@@ -204,7 +204,7 @@ func TestABrokenPolicyIsUndecided(t *testing.T) {
 	broken := func(extra string) *policies.Policy {
 		p, problems := policies.Compile(env(t), read(t, "a-broken", "enforcement: Deny\nvalidations: [{expression: vm.foo, message: m, fieldPath: spec.domain}, {expression: vm.bar, message: m, fieldPath: spec.domain}]\n"+extra), nil)
 		if !policies.Broken(problems) {
-			t.Fatal("it is in order")
+			t.Fatal("it is valid")
 		}
 		return p
 	}
@@ -221,11 +221,11 @@ func TestABrokenPolicyIsUndecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := policies.NewSet("", broken(tc.extra), compile(t, "good", never))
-			wantSaid(t, set.Judge(vm(t, build.VMI("db")), noon), tc.want...)
+			wantSaid(t, set.Evaluate(vm(t, build.VMI("db")), noon), tc.want...)
 		})
 	}
 	unreadable, _ := policies.Compile(env(t), read(t, "p", "enforcement: Audit\nmatch: {namespaceSelector: {matchExpressions: [{key: a, operator: Is}]}}\n"+valid), nil)
-	if found := policies.NewSet("", unreadable).Judge(vm(t, build.VMI("db")), noon); len(found) != 1 || found[0].Severity != "Audit" {
+	if found := policies.NewSet("", unreadable).Evaluate(vm(t, build.VMI("db")), noon); len(found) != 1 || found[0].Severity != "Audit" {
 		t.Errorf("a policy whose selector cannot be read says %q", said(found))
 	}
 }
@@ -263,7 +263,7 @@ func TestParams(t *testing.T) {
 			p, _ := policies.Compile(env(t), policy, resolve(tc.data))
 			d := vm(t, build.VMI("db"))
 			d.Params = "those of somebody else"
-			wantSaid(t, policies.NewSet("", p).Judge(d, noon), tc.want...)
+			wantSaid(t, policies.NewSet("", p).Evaluate(d, noon), tc.want...)
 			if d.Params != "those of somebody else" {
 				t.Errorf("the documents have the params %v", d.Params)
 			}
@@ -307,7 +307,7 @@ func TestFields(t *testing.T) {
 				d.Object = around(t, tc.kind, machine)
 			}
 			p := compile(t, "p", fmt.Sprintf("enforcement: Deny\nmatch: {kinds: [%s]}\nvalidations: [{expression: 'false', message: m, fieldPath: '%s'}]", tc.kind, tc.path))
-			found := policies.NewSet("", p).Judge(d, noon)
+			found := policies.NewSet("", p).Evaluate(d, noon)
 			if len(found) != 1 || found[0].Error.Field+": "+found[0].Text() != tc.want {
 				t.Errorf("found %q, want %q", said(found), tc.want)
 			}

@@ -66,7 +66,7 @@ func (s *schema) fit(value map[string]any, path *field.Path) field.ErrorList {
 	defaulting.Default(value, s.structural)
 	errs := validation.ValidateCustomResource(path, value, s.validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(path, s.structural, value)...)
-	if len(errs) > 0 || s.rules == nil { // rules take for granted that the rest is in order
+	if len(errs) > 0 || s.rules == nil { // rules take for granted that the rest is valid
 		return errs
 	}
 	errs, _ = s.rules.Validate(context.Background(), path, s.structural, value, nil, celconfig.RuntimeCELCostBudget)

@@ -1,4 +1,4 @@
-// Package policies judges virtual machines by the admin's own policies.
+// Package policies evaluates virtual machines by the admin's own policies.
 //
 // What enters: VirtualMachinePolicy objects, which are compiled once, and the documents of one object: what was
 // sent, the effective virtual machine, and what is known around them. What leaves: the problems of the policies,

@@ -21,7 +21,7 @@ type Evaluator interface {
 	Evaluate(c *Case) ([]Violation, []Undecided)
 	// Unauditable says why it cannot be asked about what exists already; nothing if it can.
 	Unauditable() []string
-	// Reads tells whether it reads a document, by its name in expressions.
+	// Reads reports whether it reads a document, by its name in expressions.
 	Reads(document string) bool
 	// EstimatedCost is what evaluating it may cost at most, in units of CEL; 0 if nobody knows.
 	EstimatedCost() uint64
@@ -245,7 +245,7 @@ func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachine
 	return c, problems
 }
 
-// hold tells whether all conditions do. One that does not decides, even if another one cannot be decided.
+// hold reports whether all conditions do. One that does not decides, even if another one cannot be decided.
 func (c *conditions) hold(d *cel.Documents, spare *cel.Budget) (bool, []Undecided) {
 	if c == nil {
 		return true, nil
@@ -264,7 +264,7 @@ func (c *conditions) hold(d *cel.Documents, spare *cel.Budget) (bool, []Undecide
 	return true, undecided
 }
 
-// reads tells whether a condition reads a document; one that did not compile has no program.
+// reads reports whether a condition reads a document; one that did not compile has no program.
 func (c *conditions) reads(document string) bool {
 	return c != nil && slices.ContainsFunc(c.all, func(one condition) bool {
 		return one.program != nil && slices.Contains(one.program.Reads(), document)

@@ -57,23 +57,23 @@ func FuzzCompilePolicy(f *testing.F) {
 			}
 		}
 		d := *template
-		checkFound(t, p, policies.NewSet("virtward-system", p).Judge(&d, noon))
+		checkFound(t, p, policies.NewSet("virtward-system", p).Evaluate(&d, noon))
 	})
 }
 
-// FuzzJudge: no object makes judging panic, and what is found is in order.
-func FuzzJudge(f *testing.F) {
+// FuzzEvaluate: no object makes evaluating panic, and what is found is valid.
+func FuzzEvaluate(f *testing.F) {
 	objects := recordedObjects(f)
 	for i := 0; i < len(objects); i += 50 {
 		f.Add(objects[i], objects[(i*7)%len(objects)])
 	}
-	j := newJudge(f)
+	j := newEvaluator(f)
 	f.Fuzz(j.check)
 }
 
-// TestJudgeTakesEverything judges every recorded object, with another one as what it was before.
-func TestJudgeTakesEverything(t *testing.T) {
-	objects, j := recordedObjects(t), newJudge(t)
+// TestEvaluateTakesEverything evaluates every recorded object, with another one as what it was before.
+func TestEvaluateTakesEverything(t *testing.T) {
+	objects, j := recordedObjects(t), newEvaluator(t)
 	if len(objects) < 1000 {
 		t.Fatalf("only %d objects", len(objects))
 	}
@@ -85,20 +85,20 @@ func TestJudgeTakesEverything(t *testing.T) {
 	}
 }
 
-// judge asks a few policies about any object.
-type judge struct {
+// evaluate asks a few policies about any object.
+type evaluate struct {
 	pipeline *effective.Pipeline
 	set      *policies.Set
 	found    int
 }
 
-func newJudge(t testing.TB) *judge {
+func newEvaluator(t testing.TB) *evaluate {
 	t.Helper()
 	p, err := pipeline()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &judge{pipeline: p, set: policies.NewSet("virtward-system",
+	return &evaluate{pipeline: p, set: policies.NewSet("virtward-system",
 		compile(t, "memory", memoryCap), compile(t, "rego", memoryInRego),
 		compile(t, "walk", `
 enforcement: Deny
@@ -126,7 +126,7 @@ rego:
 `))}
 }
 
-func (j *judge) check(t *testing.T, object, old []byte) {
+func (j *evaluate) check(t *testing.T, object, old []byte) {
 	t.Helper()
 	for _, o := range [][]byte{object, old} {
 		if decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(o, reflect.TypeFor[v1.VirtualMachine]()) != nil {
@@ -151,16 +151,16 @@ func (j *judge) check(t *testing.T, object, old []byte) {
 			d.VM = &v1.VirtualMachineInstance{Spec: *verdict.Spec}
 		}
 		before := d.VM.DeepCopy()
-		found := j.set.Judge(d, noon)
+		found := j.set.Evaluate(d, noon)
 		checkFound(t, nil, found)
 		j.found += len(found)
 		if !reflect.DeepEqual(before, d.VM) {
-			t.Error("judging changed the VM")
+			t.Error("evaluating changed the VM")
 		}
 	}
 }
 
-// checkFound holds what must be true of findings whatever was judged.
+// checkFound holds what must be true of findings whatever was evaluated.
 func checkFound(t *testing.T, p *policies.Policy, found []validators.Finding) {
 	t.Helper()
 	perRule := map[string]int{}

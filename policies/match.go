@@ -196,7 +196,7 @@ func neverAsked(names []string, namespace string) []Problem {
 	}}
 }
 
-// matches tells whether the policy is asked about an object of one of its kinds, but for its conditions.
+// matches reports whether the policy is asked about an object of one of its kinds, but for its conditions.
 func (m *matcher) matches(s *subject) bool {
 	return m.fits(s) && !m.excluded(s) && !m.exempts(s)
 }
@@ -228,7 +228,7 @@ func (s *subject) architecture() string {
 	return ""
 }
 
-// excluded tells whether the policy is not asked about what this user sends. KubeVirt's own accounts make the
+// excluded reports whether the policy is not asked about what this user sends. KubeVirt's own accounts make the
 // instances of everybody's VMs: who excludes them, by name or as the group of all service accounts, would let
 // everything through.
 func (m *matcher) excluded(s *subject) bool {
@@ -238,14 +238,14 @@ func (m *matcher) excluded(s *subject) bool {
 	return slices.Contains(m.users, s.user) || slices.ContainsFunc(m.groups, func(group string) bool { return slices.Contains(s.groups, group) })
 }
 
-// exempts tells whether an exception is in force for the object.
+// exempts reports whether an exception is active for the object.
 func (m *matcher) exempts(s *subject) bool {
 	return slices.ContainsFunc(m.exceptions, func(e policyv1alpha1.PolicyException) bool {
 		return !expired(&e, s.now) && Covers(&e, s.namespace, s.name)
 	})
 }
 
-// Covers tells whether an exception is for an object, as long as it lasts.
+// Covers reports whether an exception is for an object, as long as it lasts.
 func Covers(e *policyv1alpha1.PolicyException, namespace, name string) bool {
 	return covers(e.Namespaces, namespace) && covers(e.Names, name)
 }
@@ -254,7 +254,7 @@ func expired(e *policyv1alpha1.PolicyException, now time.Time) bool {
 	return e.Expires != nil && !now.Before(e.Expires.Time)
 }
 
-// covers tells whether one of the patterns is for a name; without patterns, any name is meant.
+// covers reports whether one of the patterns is for a name; without patterns, any name is meant.
 func covers(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {
 		if beginning, open := strings.CutSuffix(pattern, "*"); open {

@@ -59,7 +59,7 @@ type observation struct {
 	steps []Step
 }
 
-// conditions tells whether all of them hold.
+// conditions reports whether all of them hold.
 func (o *observation) conditions(c *conditions, d *cel.Documents) bool {
 	if c == nil {
 		return true

@@ -26,7 +26,7 @@ func observe(t *testing.T, spec string, parts bool, coverage *rego.Coverage, tra
 			}
 		}
 	})
-	set.Judge(vm(t, build.VMI("db").Memory("16Gi")), noon)
+	set.Evaluate(vm(t, build.VMI("db").Memory("16Gi")), noon)
 	return got
 }
 
@@ -76,7 +76,7 @@ func TestObservedModule(t *testing.T) {
 			t.Errorf("steps %v", steps)
 		}
 	})
-	if found := set.Judge(vm(t, build.VMI("db").Memory("16Gi")), noon); len(found) != 2 {
+	if found := set.Evaluate(vm(t, build.VMI("db").Memory("16Gi")), noon); len(found) != 2 {
 		t.Errorf("findings %q", said(found))
 	}
 	if reached, missed := coverage.Lines(); !cmp.Equal(reached, []int{2, 3, 4, 5, 7}) || len(missed) > 0 {

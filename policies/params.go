@@ -138,11 +138,11 @@ func (s *schema) check(value map[string]any, path *field.Path) field.ErrorList {
 
 // readSchema reads the schema of parameters. What it does not understand is an error.
 func readSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
-	refuse := func(err error) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
+	reject := func(err error) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
 		return nil, nil, field.ErrorList{field.Invalid(schemaPath, field.OmitValueType{}, onOneLine(err.Error()))}
 	}
 	if len(raw) > maxParams {
-		return refuse(fmt.Errorf("it has %d bytes, where %d are the most", len(raw), maxParams))
+		return reject(fmt.Errorf("it has %d bytes, where %d are the most", len(raw), maxParams))
 	}
 	props := &apiextensionsv1.JSONSchemaProps{}
 	strict, err := sigsjson.UnmarshalStrict(raw, props)
@@ -150,17 +150,17 @@ func readSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, *schema, field.Er
 		err = strict[0]
 	}
 	if err != nil {
-		return refuse(err)
+		return reject(err)
 	}
 	if props.Type == "" {
 		props.Type = "object"
 	}
 	if props.Type != "object" {
-		return refuse(fmt.Errorf("its type is %q, but parameters are an object", props.Type))
+		return reject(fmt.Errorf("its type is %q, but parameters are an object", props.Type))
 	}
 	s, err := newSchema(props, false)
 	if err != nil {
-		return refuse(err)
+		return reject(err)
 	}
 	s.rules = nil // parameters are checked by their schema; what is to be computed of them is the policy's
 	return props, s, nil

@@ -20,7 +20,7 @@ import (
 // A policy names a field as it stands in vm or in the object, and its findings name it as it stands in the object:
 // that is what its author knows. What tells the two apart is the first field below spec; no name is both.
 
-// kind is what a policy has to know of a kind that it judges.
+// kind is what a policy has to know of a kind that it evaluates.
 type kind struct {
 	name policyv1alpha1.PolicyKind
 	// vm is where the metadata and the spec of the effective VM stand in the object, and machine, where the
@@ -32,8 +32,8 @@ type kind struct {
 	fields []string
 }
 
-// judged are the kinds that policies judge.
-func judged() []kind {
+// evaluated are the kinds that policies evaluate.
+func evaluated() []kind {
 	machine := fieldsOf(reflect.TypeFor[v1.VirtualMachineSpec]())
 	return []kind{
 		{name: policyv1alpha1.PolicyVirtualMachine, vm: "spec.template", object: reflect.TypeFor[v1.VirtualMachine](), fields: machine},

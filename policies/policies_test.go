@@ -148,13 +148,13 @@ validations:
 match: {kinds: [VirtualMachine]}
 `),
 	)
-	wantSaid(t, set.Judge(vm(t, build.VMI("db").Memory("16Gi")), noon),
+	wantSaid(t, set.Evaluate(vm(t, build.VMI("db").Memory("16Gi")), noon),
 		"Warn spec: Forbidden: name a tier [virtward/policy/labels]",
 		"Audit spec.runStrategy: Forbidden: it should run [virtward/policy/report]",
 		"Warn spec.template.metadata.labels[owner]: Required value: name an owner [virtward/policy/labels]",
 		`Deny spec.template.spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi of memory [virtward/policy/memory] Choose a smaller instancetype.`,
 	)
-	wantSaid(t, set.Judge(documents(t, effective.Input{VMI: build.VMI("db").Label("owner", "ann").Label("tier", "1").Obj()}), noon),
+	wantSaid(t, set.Evaluate(documents(t, effective.Input{VMI: build.VMI("db").Label("owner", "ann").Label("tier", "1").Obj()}), noon),
 		`Deny spec.domain: Invalid value: never [virtward/policy/quiet]`)
 }
 
@@ -241,7 +241,7 @@ func TestMatch(t *testing.T) {
 			if tc.asked {
 				want = []string{"Deny spec.template.spec.domain: Invalid value: never [virtward/policy/p]"}
 			}
-			wantSaid(t, set.Judge(d, noon), want...)
+			wantSaid(t, set.Evaluate(d, noon), want...)
 		})
 	}
 }
@@ -259,18 +259,18 @@ func TestWhatKubeVirtSends(t *testing.T) {
 	} {
 		set := policies.NewSet("", compile(t, "p", never+"match: "+match))
 		instance := sent(documents(t, effective.Input{VMI: build.VMI("db").Obj()}))
-		wantSaid(t, set.Judge(instance, noon), "Deny spec.domain: Invalid value: never [virtward/policy/p]")
+		wantSaid(t, set.Evaluate(instance, noon), "Deny spec.domain: Invalid value: never [virtward/policy/p]")
 		machine := sent(vm(t, build.VMI("db")))
-		wantSaid(t, set.Judge(machine, noon), "Deny spec.template.spec.domain: Invalid value: never [virtward/policy/p]")
+		wantSaid(t, set.Evaluate(machine, noon), "Deny spec.template.spec.domain: Invalid value: never [virtward/policy/p]")
 		instance.Request.Operation, instance.OldObject = "UPDATE", instance.Object
-		wantSaid(t, set.Judge(instance, noon))
+		wantSaid(t, set.Evaluate(instance, noon))
 		machine.Request.Operation, machine.OldObject = "UPDATE", machine.Object
-		wantSaid(t, set.Judge(machine, noon), "Audit spec.template.spec.domain: Invalid value: never [virtward/policy/p]")
+		wantSaid(t, set.Evaluate(machine, noon), "Audit spec.template.spec.domain: Invalid value: never [virtward/policy/p]")
 	}
 	// Who asked KubeVirt for a VM is decided where it was asked; of an instance, nothing else tells.
 	asks := policies.NewSet("", compile(t, "p", "enforcement: Deny\nvalidations: [{expression: \"requester == 'root'\", message: only root}]"))
-	wantSaid(t, asks.Judge(sent(vm(t, build.VMI("db"))), noon))
-	wantSaid(t, asks.Judge(sent(documents(t, effective.Input{VMI: build.VMI("db").Obj()})), noon), "Deny spec: Forbidden: only root [virtward/policy/p]")
+	wantSaid(t, asks.Evaluate(sent(vm(t, build.VMI("db"))), noon))
+	wantSaid(t, asks.Evaluate(sent(documents(t, effective.Input{VMI: build.VMI("db").Obj()})), noon), "Deny spec: Forbidden: only root [virtward/policy/p]")
 	for operation, want := range map[policyv1alpha1.PolicyOperation]bool{"CREATE": true, "UPDATE": true, "DELETE": false} {
 		if got := asks.ReadsRequest(policyv1alpha1.PolicyVirtualMachine, operation); got != want {
 			t.Errorf("%s reads the request: %v", operation, got)
@@ -298,7 +298,7 @@ func TestExceptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := compile(t, "p", never+"exceptions: "+tc.exceptions)
-			findings := policies.NewSet("", p).Judge(vm(t, build.VMI("db")), noon)
+			findings := policies.NewSet("", p).Evaluate(vm(t, build.VMI("db")), noon)
 			if exempt := len(findings) == 0; exempt != tc.exempt {
 				t.Errorf("exempt %v, want %v", exempt, tc.exempt)
 			}
@@ -310,7 +310,7 @@ func TestExceptions(t *testing.T) {
 	}
 	generated := documents(t, effective.Input{VMI: build.VMI("db").Obj()})
 	generated.Request.Name, generated.Object.(*v1.VirtualMachineInstance).Name, generated.Object.(*v1.VirtualMachineInstance).GenerateName = "", "", "rs-"
-	wantSaid(t, policies.NewSet("", compile(t, "p", never+"exceptions: [{names: ['rs-*'], reason: r}]")).Judge(generated, noon))
+	wantSaid(t, policies.NewSet("", compile(t, "p", never+"exceptions: [{names: ['rs-*'], reason: r}]")).Evaluate(generated, noon))
 }
 
 // TestEnforcementAndFailure has every pair of the two, for a violation and for what cannot be decided.
@@ -334,7 +334,7 @@ validations:
 		{"Audit", "Ignore", "Audit", "Audit"},
 	} {
 		set := policies.NewSet("", compile(t, "p", fmt.Sprintf(policy, tc.enforcement, tc.failure)))
-		wantSaid(t, set.Judge(vm(t, build.VMI("db").Label("a", "b")), noon),
+		wantSaid(t, set.Evaluate(vm(t, build.VMI("db").Label("a", "b")), noon),
 			string(tc.undecided)+" spec: Internal error: the policy cannot be decided: spec.validations[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault.",
 			string(tc.violated)+" spec.template.spec.domain.cpu.cores: Forbidden: violated [virtward/policy/p]",
 		)
@@ -353,7 +353,7 @@ func TestConditionsThatCannotBeDecided(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := policies.NewSet("", compile(t, "p", never+"failurePolicy: "+tc.failure+"\nmatch: {matchConditions: "+tc.conditions+"}"))
-			wantSaid(t, set.Judge(vm(t, build.VMI("db").Label("a", "b")), noon), tc.want...)
+			wantSaid(t, set.Evaluate(vm(t, build.VMI("db").Label("a", "b")), noon), tc.want...)
 		})
 	}
 }
@@ -375,7 +375,7 @@ func TestMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := policies.NewSet("", compile(t, "p", "enforcement: Deny\nvalidations:\n- expression: 'false'\n  <<: "+tc.validation))
-			found := set.Judge(vm(t, build.VMI("db").Label("a", "b")), noon)
+			found := set.Evaluate(vm(t, build.VMI("db").Label("a", "b")), noon)
 			if len(found) != 1 || found[0].Text() != tc.want {
 				t.Errorf("findings %q, want %q", said(found), tc.want)
 			}

@@ -42,7 +42,7 @@ func (p Problem) Status() policyv1alpha1.PolicyProblem {
 	}
 }
 
-// Broken tells whether one of the problems is more than a warning.
+// Broken reports whether one of the problems is more than a warning.
 func Broken(problems []Problem) bool {
 	return slices.ContainsFunc(problems, func(p Problem) bool { return !p.Warning })
 }

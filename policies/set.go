@@ -10,7 +10,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Set are the policies that are in force. It is immutable and safe for concurrent use; nil has none.
+// Set are the policies that are active. It is immutable and safe for concurrent use; nil has none.
 type Set struct {
 	// namespace is Virtward's own.
 	namespace string
@@ -67,7 +67,7 @@ func (s *Set) Policies() []*Policy {
 	return s.policies
 }
 
-// ReadsNamespaces tells whether one of the policies selects namespaces by their labels, or reads namespaceObject. If
+// ReadsNamespaces reports whether one of the policies selects namespaces by their labels, or reads namespaceObject. If
 // none does, nothing has to be known of the namespace of an object but its name.
 func (s *Set) ReadsNamespaces() bool { return s != nil && s.readsNamespaces }
 
@@ -88,7 +88,7 @@ func (s *Set) Find(name string) *Policy {
 	return s.policies[i]
 }
 
-// Judge asks every policy that matches about an object, and returns all that they find, sorted by field, then by
+// Evaluate asks every policy that matches about an object, and returns all that they find, sorted by field, then by
 // rule. The time decides which exceptions are over. The documents' Params are each policy's while it is asked.
 //
 // KubeVirt's own accounts make what users ask for, and must be able to finish what they began. So what they create is
@@ -96,7 +96,7 @@ func (s *Set) Find(name string) *Policy {
 // snapshot or another virtual machine, by all that do not read the request, since its user is decided about where the
 // pool, the restore or the clone is created. What they change in a virtual machine is never denied, and appears only in
 // reports; what they change elsewhere is not evaluated.
-func (s *Set) Judge(d *cel.Documents, now time.Time) []validators.Finding {
+func (s *Set) Evaluate(d *cel.Documents, now time.Time) []validators.Finding {
 	q := question{policyv1alpha1.PolicyKind(d.Kind), policyv1alpha1.PolicyOperation(d.Request.Operation)}
 	if q.operation == "" {
 		q.operation = policyv1alpha1.PolicyCreate
@@ -109,13 +109,13 @@ func (s *Set) Judge(d *cel.Documents, now time.Time) []validators.Finding {
 	}
 	subject := newSubject(d, now, false)
 	if subject.byKubeVirt {
-		return s.judgeKubeVirt(subject, q)
+		return s.evaluateKubeVirt(subject, q)
 	}
 	return s.ask(subject, s.index[q])
 }
 
-// judgeKubeVirt evaluates what one of KubeVirt's own accounts sends: see Judge.
-func (s *Set) judgeKubeVirt(subject *subject, q question) []validators.Finding {
+// evaluateKubeVirt evaluates what one of KubeVirt's own accounts sends: see Evaluate.
+func (s *Set) evaluateKubeVirt(subject *subject, q question) []validators.Finding {
 	switch {
 	case q.operation == policyv1alpha1.PolicyCreate && q.kind == policyv1alpha1.PolicyVirtualMachineInstance:
 		return s.ask(subject, s.index[q])
@@ -136,7 +136,7 @@ func withoutRequest(policies []*Policy) []*Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p *Policy) bool { return p.readsRequest })
 }
 
-// ReadsRequest tells whether one of the policies for an operation on a kind decides by who sends the request, so that
+// ReadsRequest reports whether one of the policies for an operation on a kind decides by who sends the request, so that
 // it cannot be decided where somebody else does.
 func (s *Set) ReadsRequest(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) bool {
 	return s != nil && slices.ContainsFunc(s.index[question{kind, operation}], func(p *Policy) bool { return p.readsRequest })
@@ -172,7 +172,7 @@ func (s *Set) ask(subject *subject, policies []*Policy) []validators.Finding {
 			if d := subject.documents; d.Gone != nil && d.Gone() {
 				return nil
 			}
-			findings = append(findings, p.judge(subject, input)...)
+			findings = append(findings, p.evaluate(subject, input)...)
 		}
 	}
 	validators.Sort(findings)

@@ -52,7 +52,7 @@ func TestRego(t *testing.T) {
 			if tc.extra != "" {
 				spec, severity = strings.Replace(spec, "enforcement: Deny", tc.extra, 1), strings.TrimPrefix(tc.extra, "enforcement: ")
 			}
-			wantSaid(t, policies.NewSet("", compile(t, "p", spec)).Judge(vm(t, build.VMI("db").Memory("16Gi")), noon),
+			wantSaid(t, policies.NewSet("", compile(t, "p", spec)).Evaluate(vm(t, build.VMI("db").Memory("16Gi")), noon),
 				tc.warned+" spec: Forbidden: name an owner [virtward/policy/p] Choose a smaller instancetype.",
 				severity+` spec.template.spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi of memory [virtward/policy/p] Choose a smaller instancetype.`,
 			)
@@ -65,7 +65,7 @@ rego:
     package endless
     deny contains "never" if { some a in numbers.range(1, 1000); some b in numbers.range(1, 1000); some c in numbers.range(1, 1000); a * b * c == -1 }
 `)
-	found := policies.NewSet("", endless, compile(t, "good", never)).Judge(vm(t, build.VMI("db")), noon)
+	found := policies.NewSet("", endless, compile(t, "good", never)).Evaluate(vm(t, build.VMI("db")), noon)
 	if len(found) != 2 || !strings.HasPrefix(found[0].Text(), "Internal error: the policy cannot be decided: spec.rego.module: the Rego of endless was stopped: it takes more than ") || found[1].Rule != "policy/good" {
 		t.Errorf("findings %q", said(found))
 	}
@@ -77,14 +77,14 @@ func instancetype(name, memory string) *instancetypes.Instancetype {
 	return &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: name, Spec: spec}
 }
 
-// TestTheEffectiveVMIsJudged: what the instancetype says counts, and of an update only what grew is refused.
-func TestTheEffectiveVMIsJudged(t *testing.T) {
+// TestTheEffectiveVMIsEvaluated: what the instancetype says counts, and of an update only what grew is rejected.
+func TestTheEffectiveVMIsEvaluated(t *testing.T) {
 	set := policies.NewSet("", compile(t, "memory", memoryCap))
 	d := documents(t, effective.Input{
 		VM:         build.VM("db").Instancetype("big").Obj(),
 		References: effective.References{Instancetype: instancetype("big", "16Gi")},
 	})
-	wantSaid(t, set.Judge(d, noon),
+	wantSaid(t, set.Evaluate(d, noon),
 		`Deny spec.template.spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi of memory [virtward/policy/memory] Choose a smaller instancetype.`)
 }
 
@@ -120,12 +120,12 @@ func verdict(t *testing.T, set *policies.Set, template *build.VMIBuilder) *effec
 	t.Helper()
 	machine := build.VMOf(template).Obj()
 	d := documents(t, effective.Input{VM: machine})
-	return &effective.Verdict{VM: machine, Spec: &d.VM.Spec, Findings: set.Judge(d, noon)}
+	return &effective.Verdict{VM: machine, Spec: &d.VM.Spec, Findings: set.Evaluate(d, noon)}
 }
 
 func TestManyViolationsAreCut(t *testing.T) {
 	validations := strings.Repeat(`{expression: "false", message: m, fieldPath: "spec.domain.devices.disks[0]"}, `, 30)
-	found := policies.NewSet("", compile(t, "cel", "enforcement: Deny\nvalidations: ["+validations+"]")).Judge(vm(t, build.VMI("db").Disk("a", "")), noon)
+	found := policies.NewSet("", compile(t, "cel", "enforcement: Deny\nvalidations: ["+validations+"]")).Evaluate(vm(t, build.VMI("db").Disk("a", "")), noon)
 	if len(found) != 20 || found[19].Error.Detail != "m (and 10 more violations of this policy)" || found[18].Error.Detail != "m" {
 		t.Errorf("%d findings, the last %q", len(found), said(found[len(found)-1:]))
 	}
@@ -136,7 +136,7 @@ rego:
     package many
     warn contains {"msg": "w", "field": "spec.affinity"} if true
     deny contains {"msg": sprintf("m%d", [i]), "field": sprintf("spec.volumes[%d]", [i])} if some i in numbers.range(1, 1000)
-`)).Judge(vm(t, build.VMI("db")), noon)
+`)).Evaluate(vm(t, build.VMI("db")), noon)
 	last := found[len(found)-1]
 	if len(found) != 20 || !strings.HasSuffix(last.Error.Detail, "(and 981 more violations of this policy)") || slices.ContainsFunc(found, func(f validators.Finding) bool { return f.Severity != "Deny" }) {
 		t.Errorf("%d findings: %q", len(found), said(found))
@@ -152,7 +152,7 @@ func TestAPolicyThatIsTooExpensive(t *testing.T) {
 	}
 	expensive := compile(t, "expensive", "enforcement: Deny\nvalidations: ["+strings.Repeat("{expression: \""+costly+"\", message: m, fieldPath: spec.volumes}, ", 40)+"]")
 	started := time.Now()
-	found := policies.NewSet("", expensive, compile(t, "good", never)).Judge(vm(t, template), noon)
+	found := policies.NewSet("", expensive, compile(t, "good", never)).Evaluate(vm(t, template), noon)
 	if took := time.Since(started); took > 30*time.Second {
 		t.Errorf("it took %v", took)
 	}
@@ -180,7 +180,7 @@ func TestPoliciesThatDoNotDenyShareABudget(t *testing.T) {
 			compile(t, fmt.Sprintf("rego-%d", i), "enforcement: Warn\n"+endless))
 	}
 	set := policies.NewSet("", all...)
-	for name, ask := range map[string]func(*cel.Documents, time.Time) []validators.Finding{"a request": set.Judge, "an audit": set.Audit} {
+	for name, ask := range map[string]func(*cel.Documents, time.Time) []validators.Finding{"a request": set.Evaluate, "an audit": set.Audit} {
 		found := ask(vm(t, build.VMI("db")), noon)
 		var denied, notAsked int
 		for i := range found {
@@ -236,7 +236,7 @@ func TestAudit(t *testing.T) {
 		"what is there":           {never, nil},
 		"an excluded user":        {never + "match: {excludedUsers: [alice], excludedGroups: [tenants]}", nil},
 		"the name in the request": {"enforcement: Deny\nvalidations: [{expression: \"request.name == 'web'\", message: never, fieldPath: spec.domain}]", nil},
-		"changes only":            {never + "match: {operations: [UPDATE]}", []string{"spec.match.operations: it is asked about changes, and there is none to judge"}},
+		"changes only":            {never + "match: {operations: [UPDATE]}", []string{"spec.match.operations: it is asked about changes, and there is none to evaluate"}},
 		"who asks":                {"enforcement: Deny\nvariables: [{name: who, expression: request.userInfo.username}]\nvalidations: [{expression: \"variables.who == 'bob'\", message: m, fieldPath: spec.domain}]", []string{"spec.validations[0].expression reads the request"}},
 		"what they may do": {
 			"enforcement: Deny\nmatch: {matchConditions: [{name: a, expression: \"authorizer.group('').resource('pods').check('get').allowed()\"}]}\nvalidations: [{expression: 'false', messageExpression: requester}]",
@@ -281,7 +281,7 @@ func TestAuthorizer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d := vm(t, build.VMI("db"))
 			d.Authorizer = tc.who
-			found := set.Judge(d, noon)
+			found := set.Evaluate(d, noon)
 			if tc.want == "" && len(found) > 0 || tc.want != "" && (len(found) != 1 || !strings.HasPrefix(found[0].Error.Detail, tc.want)) {
 				t.Errorf("findings %q, want %q", said(found), tc.want)
 			}
@@ -291,7 +291,7 @@ func TestAuthorizer(t *testing.T) {
 
 func TestSet(t *testing.T) {
 	var none *policies.Set
-	if none.Judge(vm(t, build.VMI("db")), noon) != nil || none.Audit(vm(t, build.VMI("db")), noon) != nil || none.Policies() != nil || none.Find("p") != nil {
+	if none.Evaluate(vm(t, build.VMI("db")), noon) != nil || none.Audit(vm(t, build.VMI("db")), noon) != nil || none.Policies() != nil || none.Find("p") != nil {
 		t.Error("a set that there is none of says something")
 	}
 	set := policies.NewSet("", compile(t, "b", never), compile(t, "a", never), compile(t, "b", never+"title: The later one"))
@@ -313,7 +313,7 @@ func TestSet(t *testing.T) {
 // TestSetsAreSharedAndTheirAnswerIsTheSame: many requests at once get the same findings in the same order.
 func TestSetsAreSharedAndTheirAnswerIsTheSame(t *testing.T) {
 	set := policies.NewSet("", compile(t, "memory", memoryCap), compile(t, "rego", memoryInRego), compile(t, "never", never))
-	want := said(set.Judge(vm(t, build.VMI("db").Memory("16Gi")), noon))
+	want := said(set.Evaluate(vm(t, build.VMI("db").Memory("16Gi")), noon))
 	if len(want) != 4 {
 		t.Fatalf("findings %q", want)
 	}
@@ -321,7 +321,7 @@ func TestSetsAreSharedAndTheirAnswerIsTheSame(t *testing.T) {
 	for range 8 {
 		group.Go(func() {
 			for range 20 {
-				if diff := cmp.Diff(want, said(set.Judge(vm(t, build.VMI("db").Memory("16Gi")), noon))); diff != "" {
+				if diff := cmp.Diff(want, said(set.Evaluate(vm(t, build.VMI("db").Memory("16Gi")), noon))); diff != "" {
 					t.Errorf("findings (-first +now):\n%s", diff)
 				}
 			}
@@ -341,13 +341,13 @@ func TestDocumentsMayLackAnything(t *testing.T) {
 		"another kind": {Kind: "VirtualMachine", Object: &corev1.Pod{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found := set.Judge(d, noon)
+			found := set.Evaluate(d, noon)
 			if len(found) < 2 || !slices.ContainsFunc(found, func(f validators.Finding) bool { return f.Rule == "policy/never" }) {
 				t.Errorf("findings %q", said(found))
 			}
 		})
 	}
-	if found := set.Judge(&cel.Documents{Kind: "Pod"}, noon); found != nil {
-		t.Errorf("findings %q about a kind that no policy judges", said(found))
+	if found := set.Evaluate(&cel.Documents{Kind: "Pod"}, noon); found != nil {
+		t.Errorf("findings %q about a kind that no policy evaluates", said(found))
 	}
 }

@@ -97,7 +97,7 @@ func (c *checking) sources(at string, sources []Source) {
 	}
 }
 
-// source refuses an entry that is null; it has neither form.
+// source rejects an entry that is null; it has neither form.
 func (c *checking) source(at string, s *Source) {
 	if s != nil && s.File == "" && s.Object == nil {
 		c.wrong(at, "is neither the name of a file nor an object")

@@ -1,4 +1,4 @@
-// Package policytest tests policies: it judges virtual machines as a cluster would, and compares the outcome with what
+// Package policytest tests policies: it evaluates virtual machines as a cluster would, and compares the outcome with what
 // was expected.
 //
 // What enters: files, as an fs.FS. A file of the kind Suite holds tests, each with policies, the objects around a
@@ -6,6 +6,6 @@
 // says of each case whether it passed and if not, why; or Problems, which name a file, a line and a field. What a
 // suite does not say has one value everywhere: nothing depends on the day, the machine or the cluster.
 //
-// The judging is that of the webhooks: lookup finds what a virtual machine refers to, and effective.Pipeline completes
-// and judges it. The package reads no cluster and writes no files.
+// The evaluating is that of the webhooks: lookup finds what a virtual machine refers to, and effective.Pipeline completes
+// and evaluates it. The package reads no cluster and writes no files.
 package policytest

@@ -21,7 +21,7 @@ func FuzzSuite(f *testing.F) {
 				t.Fatalf("a problem says nothing: %+v", p)
 			}
 		}
-		j := judge(t)
+		j := evaluate(t)
 		read := policytest.LoadPolicies(texts, ".")
 		for _, p := range j.Lint(read) {
 			if p.File == "" || p.Message == "" || p.Rule == "" {

@@ -110,7 +110,7 @@ func (p *Policies) file(read *files, name string, named bool) {
 
 // Lint says what is wrong with policies, and what is doubtful, by file and line. A policy counts as tested if a suite
 // among the files has a case for it.
-func (j *Judge) Lint(p *Policies) []Problem {
+func (j *Runner) Lint(p *Policies) []Problem {
 	problems := slices.Clone(p.Problems)
 	tested := p.tested()
 	names := map[string]string{}
@@ -206,17 +206,17 @@ func (p *Policies) tested() map[string]bool {
 	return found
 }
 
-// Untested are the policies for which a report has no case that was judged: those that were read, and those that its
+// Untested are the policies for which a report has no case that was evaluated: those that were read, and those that its
 // tests name.
 func (p *Policies) Untested(r *Report) []Problem {
-	judged := map[string]bool{}
-	for _, key := range r.judged {
-		judged[key] = true
+	evaluated := map[string]bool{}
+	for _, key := range r.evaluated {
+		evaluated[key] = true
 	}
 	var problems []Problem
 	seen := map[string]bool{}
 	note := func(w *written) {
-		if key := w.key(); !judged[key] && !seen[key] {
+		if key := w.key(); !evaluated[key] && !seen[key] {
 			seen[key] = true
 			problem := at(w.document, "metadata.name", fmt.Sprintf("no case was run for the policy %s", w.policy.Name))
 			problem.Rule = LintTested

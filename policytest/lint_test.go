@@ -40,7 +40,7 @@ func TestLint(t *testing.T) {
 		files map[string]string
 		want  []string
 	}{
-		{"what is in order", map[string]string{"good.yaml": documented, "s.yaml": goodSuite}, nil},
+		{"what is valid", map[string]string{"good.yaml": documented, "s.yaml": goodSuite}, nil},
 		{"what is not tested", map[string]string{"good.yaml": documented}, []string{"good.yaml:3:12: warning: metadata.name: no suite here has a case for this policy lint/tested"}},
 		{"what is skipped is not tested", map[string]string{"good.yaml": documented, "s.yaml": goodSuite[:len(goodSuite)-2] + ", skip: true}\n"}, []string{"good.yaml:3:12: warning: metadata.name: no suite here has a case for this policy lint/tested"}},
 		{"what says nothing of itself", map[string]string{"good.yaml": "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicy\nmetadata: {name: good}\nspec:\n  enforcement: Deny\n  exceptions: [{names: [a], reason: x}]\n  validations:\n  - {expression: 'true', messageExpression: '\"x\"'}\n", "s.yaml": goodSuite}, []string{
@@ -101,7 +101,7 @@ spec:
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
-			for _, p := range judge(t).Lint(policytest.LoadPolicies(files(c.files), ".")) {
+			for _, p := range evaluate(t).Lint(policytest.LoadPolicies(files(c.files), ".")) {
 				got = append(got, p.String()+" "+p.Rule)
 				if !slices.ContainsFunc(policytest.LintRules(), func(r policytest.LintRule) bool {
 					return r.ID == p.Rule && r.Warning == p.Warning && r.Title != "" && r.Remedy != ""
@@ -119,7 +119,7 @@ spec:
 	}
 }
 
-// TestUntested: a policy is tested by a case that was judged, and by nothing else.
+// TestUntested: a policy is tested by a case that was evaluated, and by nothing else.
 func TestUntested(t *testing.T) {
 	texts := map[string]string{"good.yaml": documented, "s.yaml": goodSuite, "vm.yaml": vmOf4Gi, "z.yaml": "# below a comment\n" + documented}
 	for name, c := range map[string]struct {
@@ -127,12 +127,12 @@ func TestUntested(t *testing.T) {
 		options policytest.Options
 		want    []string
 	}{
-		"a case was judged":   {goodSuite, policytest.Options{}, []string{"z.yaml:4:12: metadata.name: no case was run for the policy good"}},
-		"no case was chosen":  {goodSuite, policytest.Options{Select: func(string, string) bool { return false }}, []string{"good.yaml:3:12: metadata.name: no case was run for the policy good", "z.yaml:4:12: metadata.name: no case was run for the policy good"}},
-		"the case is skipped": {goodSuite[:len(goodSuite)-2] + ", skip: true}\n", policytest.Options{}, []string{"good.yaml:3:12: metadata.name: no case was run for the policy good", "z.yaml:4:12: metadata.name: no case was run for the policy good"}},
+		"a case was evaluated": {goodSuite, policytest.Options{}, []string{"z.yaml:4:12: metadata.name: no case was run for the policy good"}},
+		"no case was chosen":   {goodSuite, policytest.Options{Select: func(string, string) bool { return false }}, []string{"good.yaml:3:12: metadata.name: no case was run for the policy good", "z.yaml:4:12: metadata.name: no case was run for the policy good"}},
+		"the case is skipped":  {goodSuite[:len(goodSuite)-2] + ", skip: true}\n", policytest.Options{}, []string{"good.yaml:3:12: metadata.name: no case was run for the policy good", "z.yaml:4:12: metadata.name: no case was run for the policy good"}},
 	} {
 		texts["s.yaml"] = c.suite
-		report := judge(t).Run(t.Context(), load(t, texts), c.options)
+		report := evaluate(t).Run(t.Context(), load(t, texts), c.options)
 		if diff := cmp.Diff(c.want, lines(policytest.LoadPolicies(files(texts), ".").Untested(report))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}

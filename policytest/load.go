@@ -24,7 +24,7 @@ const (
 	maxObjects = 1_000
 )
 
-// Suite is a suite that was read and is in order.
+// Suite is a suite that was read and is valid.
 type Suite struct {
 	Spec
 	// File is its name as it was given.
@@ -167,7 +167,7 @@ func (f *files) suites(name string, named bool) ([]*Suite, []Problem) {
 	return suites, problems
 }
 
-// mentions tells whether a file could hold an object of one of our kinds.
+// mentions reports whether a file could hold an object of one of our kinds.
 func (f *files) mentions(name, kind string) bool {
 	file, err := f.fsys.Open(name)
 	if err != nil {

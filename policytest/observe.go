@@ -138,7 +138,7 @@ func (o *observer) watch(s *Situation, compiled []*policies.Policy, set *policie
 	return set.Observed(c.asked), c
 }
 
-// asked is told of each policy that is asked. Of an update, the object before is judged after the object, and is of no
+// asked is told of each policy that is asked. Of an update, the object before is evaluated after the object, and is of no
 // interest.
 func (c *caseObserver) asked(p *policies.Policy, d *cel.Documents) {
 	if c.traces[p.Name()] != nil {
@@ -255,7 +255,7 @@ func (o *observer) result() []Coverage {
 	return all
 }
 
-// lines are those of a module. It is compiled anew when its parameters change, and what any of them reached counts.
+// lines are those of a module. It is compiled again when its parameters change, and what any of them reached counts.
 func (o *observed) lines() []LineCoverage {
 	reached := map[int]bool{}
 	for _, coverage := range o.modules {

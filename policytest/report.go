@@ -8,8 +8,8 @@ type Report struct {
 	// Untested are policies that no case was run for, if that was asked for.
 	Untested []Problem `json:"untested,omitempty"`
 
-	// judged are the keys of the policies of cases that passed or failed.
-	judged []string
+	// evaluated are the keys of the policies of cases that passed or failed.
+	evaluated []string
 }
 
 // SuiteOutcome is what became of a suite.
@@ -37,7 +37,7 @@ type CaseOutcome struct {
 	Reasons []string `json:"reasons,omitempty"`
 	// Problem is why it is broken.
 	Problem *Problem `json:"problem,omitempty"`
-	// Verdict and Findings are what was found; empty if it was not judged.
+	// Verdict and Findings are what was found; empty if it was not evaluated.
 	Verdict  Verdict   `json:"verdict,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 	// Notes name what the object refers to and is not there.

@@ -32,14 +32,14 @@ const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
 	Skipped Status = "skipped"
-	// Broken says that the case could not be judged: a file is missing, or a policy does not compile.
+	// Broken says that the case could not be evaluated: a file is missing, or a policy does not compile.
 	Broken Status = "broken"
 )
 
-// Run judges the cases of suites, in their order.
-func (j *Judge) Run(ctx context.Context, all []*Suite, options Options) *Report {
+// Run evaluates the cases of suites, in their order.
+func (j *Runner) Run(ctx context.Context, all []*Suite, options Options) *Report {
 	r := &runner{
-		Judge: j, options: options, report: &Report{}, compiled: map[string]*policies.Policy{},
+		Runner: j, options: options, report: &Report{}, compiled: map[string]*policies.Policy{},
 		observer: &observer{trace: options.Trace, coverage: options.Coverage},
 	}
 	for _, s := range all {
@@ -53,7 +53,7 @@ func (j *Judge) Run(ctx context.Context, all []*Suite, options Options) *Report 
 }
 
 type runner struct {
-	*Judge
+	*Runner
 
 	options  Options
 	report   *Report
@@ -96,7 +96,7 @@ func (r *runner) test(ctx context.Context, s *Suite, i int) TestOutcome {
 	return outcome
 }
 
-// one judges a case.
+// one evaluates a case.
 func (r *runner) one(ctx context.Context, s *Suite, test, one int) (outcome CaseOutcome) {
 	c := &s.Tests[test].Cases[one]
 	at := index(index("tests", test)+".cases", one)
@@ -114,13 +114,13 @@ func (r *runner) one(ctx context.Context, s *Suite, test, one int) (outcome Case
 		return outcome.broken(problems[0])
 	}
 	set, watch := r.observer.watch(situation, compiled, policies.NewSet("", compiled...))
-	findings, notes, err := r.judge(ctx, situation, set)
+	findings, notes, err := r.evaluate(ctx, situation, set)
 	if err != nil {
 		return outcome.broken(s.problem(at, err.Error()))
 	}
 	outcome.Notes, outcome.Traces = notes, watch.all()
 	for i := range situation.written {
-		r.report.judged = append(r.report.judged, situation.written[i].key())
+		r.report.evaluated = append(r.report.evaluated, situation.written[i].key())
 	}
 	for i := range findings {
 		if c.Checks || strings.HasPrefix(findings[i].Rule, policies.RulePrefix) {
@@ -172,7 +172,7 @@ func (w *written) problems(found []policies.Problem, warnings bool) []Problem {
 	return problems
 }
 
-// broken is the outcome of a case that cannot be judged.
+// broken is the outcome of a case that cannot be evaluated.
 func (c CaseOutcome) broken(err error) CaseOutcome {
 	c.Status, c.Reasons = Broken, []string{err.Error()}
 	var problem Problem

@@ -29,7 +29,7 @@ func asking(expression, more string) string {
 // only runs the one case of a suite.
 func only(t testing.TB, texts map[string]string, options policytest.Options) policytest.CaseOutcome {
 	t.Helper()
-	report := judge(t).Run(t.Context(), load(t, texts), options)
+	report := evaluate(t).Run(t.Context(), load(t, texts), options)
 	if len(report.Suites) != 1 || len(report.Suites[0].Tests) != 1 || len(report.Suites[0].Tests[0].Cases) != 1 {
 		t.Fatalf("there is not one case in %+v", report)
 	}
@@ -56,7 +56,7 @@ func TestRun(t *testing.T) {
 	}{
 		{name: "what is allowed", one: "expect: {verdict: allowed, violations: 0}", want: []string{"passed"}},
 		{name: "what is denied", one: grown + "\nexpect: {verdict: denied, violations: 1, message: may have 8Gi, field: spec.template.spec.domain.memory.guest}", want: []string{"passed", tooMuch}},
-		{name: "what was there before", one: strings.Replace(grown, "}]", "}, {op: add, path: /metadata/labels, value: {a: b}}]", 1) + "\noldP" + grown[1:] + "\nexpect: {verdict: warned}", want: []string{"passed", strings.Replace(strings.Replace(tooMuch, "deny", "warn", 1), " [", " (it was so before this update; a new object would be refused) [", 1)}},
+		{name: "what was there before", one: strings.Replace(grown, "}]", "}, {op: add, path: /metadata/labels, value: {a: b}}]", 1) + "\noldP" + grown[1:] + "\nexpect: {verdict: warned}", want: []string{"passed", strings.Replace(strings.Replace(tooMuch, "deny", "warn", 1), " [", " (it was so before this update; a new object would be rejected) [", 1)}},
 		{name: "what grows", one: grown + "\noldPatches: [{op: replace, path: /spec/template/spec/domain/memory/guest, value: 12Gi}]\noperation: UPDATE\nexpect: {verdict: denied}", want: []string{"passed", tooMuch}},
 		{name: "an old object", one: grown + "\noldObject: vm.yaml\nexpect: {verdict: denied}", want: []string{"passed", tooMuch}},
 		{name: "a parameter of the test", test: "params: {max: 2Gi}", one: "expect: {message: may have 2Gi}", want: []string{"passed", `deny: spec.template.spec.domain.memory.guest: Invalid value: "4Gi": a VM may have 2Gi [virtward/policy/memory]`}},
@@ -74,15 +74,15 @@ func TestRun(t *testing.T) {
 		{name: "what is persisted is named where it is", files: map[string]string{"policy.yaml": machinePolicy}, one: "objects: [{apiVersion: instancetype.kubevirt.io/v1beta1, kind: VirtualMachineClusterPreference, metadata: {name: old}, spec: {machine: {preferredMachineType: pc}}}]\npatches: [{op: add, path: /spec/preference, value: {name: old}}]\nexpect: {verdict: denied}", want: []string{"passed", `deny: spec.template.spec.domain.machine.type: Invalid value: "pc": not so [virtward/policy/asks]`}},
 		{name: "a VM without a template", one: "checks: true\npatches: [{op: remove, path: /spec/template}]\nexpect: {verdict: denied, field: spec.template}", want: []string{"passed", "deny: spec.template: Required value: a VM needs a template [virtward/vm-template-required]"}},
 		{name: "an update that changes nothing that counts", files: map[string]string{"policy.yaml": asking("false", "")}, one: "patches: [{op: add, path: /metadata/finalizers, value: [a/b]}]\noldObject: vm.yaml\nexpect: {verdict: allowed, violations: 0}", want: []string{"passed", "note: the update changes neither the spec nor labels or annotations, and so nobody is asked about it"}},
-		{name: "an update of annotations", files: map[string]string{"policy.yaml": asking("false", "")}, one: "patches: [{op: add, path: /metadata/annotations, value: {a: b}}]\noldObject: vm.yaml\nexpect: {verdict: warned}", want: []string{"passed", strings.Replace(no, "deny: spec: Forbidden: not so", "warn: spec: Forbidden: not so (it was so before this update; a new object would be refused)", 1)}},
+		{name: "an update of annotations", files: map[string]string{"policy.yaml": asking("false", "")}, one: "patches: [{op: add, path: /metadata/annotations, value: {a: b}}]\noldObject: vm.yaml\nexpect: {verdict: warned}", want: []string{"passed", strings.Replace(no, "deny: spec: Forbidden: not so", "warn: spec: Forbidden: not so (it was so before this update; a new object would be rejected)", 1)}},
 		{name: "a generated name", files: map[string]string{"policy.yaml": asking("object.metadata.name == 'web-xxxxx' && request.name == 'web-xxxxx'", "")}, one: "patches: [{op: remove, path: /metadata/name}, {op: add, path: /metadata/generateName, value: web-}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "a generated name that is as long as can be", files: map[string]string{"policy.yaml": asking("object.metadata.name.matches('^a{58}xxxxx$')", "")}, one: "patches: [{op: remove, path: /metadata/name}, {op: add, path: /metadata/generateName, value: " + strings.Repeat("a", 70) + "}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "a pool", files: map[string]string{"policy.yaml": strings.Replace(memoryPolicy, "spec:\n", "spec:\n  match: {kinds: [VirtualMachinePool]}\n", 1)}, one: "object: pool.yaml\nexpect: {verdict: denied}", want: []string{"passed", `deny: spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi [virtward/policy/memory]`}},
-		{name: "a pool that had it", files: map[string]string{"policy.yaml": strings.Replace(memoryPolicy, "spec:\n", "spec:\n  match: {kinds: [VirtualMachinePool]}\n", 1)}, one: "object: pool.yaml\npatches: [{op: replace, path: /spec/replicas, value: 3}]\noldPatches: [{op: test, path: /spec/replicas, value: 2}]\nexpect: {verdict: warned}", want: []string{"passed", `warn: spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi (it was so before this update; a new object would be refused) [virtward/policy/memory]`}},
+		{name: "a pool that had it", files: map[string]string{"policy.yaml": strings.Replace(memoryPolicy, "spec:\n", "spec:\n  match: {kinds: [VirtualMachinePool]}\n", 1)}, one: "object: pool.yaml\npatches: [{op: replace, path: /spec/replicas, value: 3}]\noldPatches: [{op: test, path: /spec/replicas, value: 2}]\nexpect: {verdict: warned}", want: []string{"passed", `warn: spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi (it was so before this update; a new object would be rejected) [virtward/policy/memory]`}},
 		{name: "an instancetype", one: "object: vm.yaml\nobjects: [large.yaml]\npatches: [{op: remove, path: /spec/template/spec/domain/memory}, {op: add, path: /spec/instancetype, value: {name: large}}]\nexpect: {field: spec.instancetype.name}", want: []string{"passed", `deny: spec.instancetype.name: Invalid value: "16Gi": a VM may have 8Gi (VirtualMachineClusterInstancetype large sets domain.memory.guest by its spec.memory.guest) [virtward/policy/memory]`}},
 		{name: "an instancetype of the case over that of the test", test: "objects: [large.yaml]", one: "objects: [{apiVersion: instancetype.kubevirt.io/v1beta1, kind: VirtualMachineClusterInstancetype, metadata: {name: large}, spec: {cpu: {guest: 1}, memory: {guest: 1Gi}}}]\npatches: [{op: remove, path: /spec/template/spec/domain/memory}, {op: add, path: /spec/instancetype, value: {name: large}}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "an instancetype of the object's namespace", one: "namespace: {name: shop}\nobjects: [{apiVersion: instancetype.kubevirt.io/v1beta1, kind: VirtualMachineInstancetype, metadata: {name: own}, spec: {cpu: {guest: 1}, memory: {guest: 9Gi}}}]\npatches: [{op: remove, path: /spec/template/spec/domain/memory}, {op: add, path: /spec/instancetype, value: {kind: VirtualMachineInstancetype, name: own}}]\nexpect: {verdict: denied}", want: []string{"passed", `deny: spec.instancetype.name: Invalid value: "9Gi": a VM may have 8Gi (VirtualMachineInstancetype own sets domain.memory.guest by its spec.memory.guest) [virtward/policy/memory]`}},
-		{name: "a note about what is missing", files: map[string]string{"policy.yaml": asking("true", "")}, one: "patches: [{op: add, path: /spec/preference, value: {name: x}}]\nexpect: {verdict: allowed}", want: []string{"passed", "note: spec.preference: there is no VirtualMachineClusterPreference x; the VM is judged without it, and what it determines is checked when the VM starts"}},
+		{name: "a note about what is missing", files: map[string]string{"policy.yaml": asking("true", "")}, one: "patches: [{op: add, path: /spec/preference, value: {name: x}}]\nexpect: {verdict: allowed}", want: []string{"passed", "note: spec.preference: there is no VirtualMachineClusterPreference x; the VM is evaluated without it, and what it determines is checked when the VM starts"}},
 		{name: "who sends it", files: map[string]string{"policy.yaml": asking("request.userInfo.username == 'jane' && 'devs' in request.userInfo.groups && request.operation == 'CREATE' && request.resource.resource == 'virtualmachines'", "")}, one: "userInfo: {username: jane, groups: [devs]}\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "somebody sends it", files: map[string]string{"policy.yaml": asking("request.userInfo.username == '"+policytest.DefaultUser+"'", "")}, one: "expect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "who is excluded", files: map[string]string{"policy.yaml": asking("false", "  match: {excludedUsers: [jane]}\n")}, one: "userInfo: {username: jane}\nexpect: {verdict: allowed}", want: []string{"passed"}},
@@ -250,7 +250,7 @@ spec:
 }
 
 func TestOutputs(t *testing.T) {
-	report := judge(t).Run(t.Context(), load(t, several()), policytest.Options{Coverage: true})
+	report := evaluate(t).Run(t.Context(), load(t, several()), policytest.Options{Coverage: true})
 	report.Untested = []policytest.Problem{{File: "other.yaml", Line: 3, Column: 12, Message: "no case was run for the policy other"}}
 	for name, write := range map[string]func(*strings.Builder) error{
 		"table.txt":   func(b *strings.Builder) error { return policytest.WriteTable(b, report, false) },
@@ -266,7 +266,7 @@ func TestOutputs(t *testing.T) {
 		}
 		golden(t, "outputs/"+name, text.String())
 	}
-	traced := judge(t).Run(t.Context(), load(t, several()), policytest.Options{Trace: true, Select: func(_, name string) bool { return name == "both" }})
+	traced := evaluate(t).Run(t.Context(), load(t, several()), policytest.Options{Trace: true, Select: func(_, name string) bool { return name == "both" }})
 	var text strings.Builder
 	if err := policytest.WriteTable(&text, traced, false); err != nil {
 		t.Fatal(err)
@@ -303,7 +303,7 @@ func TestSelection(t *testing.T) {
 	all := load(t, several())
 	names := func(options policytest.Options) []string {
 		var got []string
-		for _, s := range judge(t).Run(t.Context(), all, options).Suites {
+		for _, s := range evaluate(t).Run(t.Context(), all, options).Suites {
 			for _, test := range s.Tests {
 				for _, c := range test.Cases {
 					got = append(got, fmt.Sprintf("%s/%s %s", test.Name, c.Name, c.Status))
@@ -320,7 +320,7 @@ func TestSelection(t *testing.T) {
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if report := judge(t).Run(ended, all, policytest.Options{}); len(report.Suites) != 0 {
+	if report := evaluate(t).Run(ended, all, policytest.Options{}); len(report.Suites) != 0 {
 		t.Errorf("%d suites ran after the end", len(report.Suites))
 	}
 }
@@ -330,7 +330,7 @@ func TestRepeatable(t *testing.T) {
 	var texts []string
 	for range 2 {
 		var text strings.Builder
-		if err := policytest.WriteJSON(&text, judge(t).Run(t.Context(), load(t, several()), policytest.Options{Trace: true, Coverage: true})); err != nil {
+		if err := policytest.WriteJSON(&text, evaluate(t).Run(t.Context(), load(t, several()), policytest.Options{Trace: true, Coverage: true})); err != nil {
 			t.Fatal(err)
 		}
 		texts = append(texts, text.String())

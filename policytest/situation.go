@@ -38,7 +38,7 @@ type Situation struct {
 	Namespace *corev1.Namespace
 	Now       time.Time
 	Facts     *platform.Facts
-	// Arrived tells that a VirtualMachineInstance is judged as it is.
+	// Arrived tells that a VirtualMachineInstance is evaluated as it is.
 	Arrived bool
 
 	written []written

@@ -30,7 +30,7 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 	if situation.Object, err = s.patched(inCase+".patches", from.Object, c.Patches); err != nil {
 		return err
 	}
-	if err := s.judged(inBase, from, situation.Object); err != nil {
+	if err := s.evaluated(inBase, from, situation.Object); err != nil {
 		return err
 	}
 	if c.OldObject == nil && len(c.OldPatches) == 0 {
@@ -48,7 +48,7 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 	if situation.Old, err = s.patched(inCase+".oldPatches", from.Object, c.OldPatches); err != nil {
 		return err
 	}
-	if err := s.judged(inOld, from, situation.Old); err != nil {
+	if err := s.evaluated(inOld, from, situation.Old); err != nil {
 		return err
 	}
 	if was, is := situation.Old.GetKind(), situation.Object.GetKind(); was != is {
@@ -103,9 +103,9 @@ func (s *Suite) patched(field string, object *unstructured.Unstructured, patches
 	return &unstructured.Unstructured{Object: fields}, nil
 }
 
-// judged refuses what is no object of a kind that policies judge, or has fields that its kind does not have: the API
+// evaluated rejects what is no object of a kind that policies evaluate, or has fields that its kind does not have: the API
 // server would drop them, and the case would be about something else than it says.
-func (s *Suite) judged(field string, from manifests.Document, object *unstructured.Unstructured) error {
+func (s *Suite) evaluated(field string, from manifests.Document, object *unstructured.Unstructured) error {
 	from.Object = object
 	kind := object.GroupVersionKind()
 	if kind.Kind == kindTemplate {

@@ -16,9 +16,9 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-var shared = sync.OnceValues(policytest.NewJudge)
+var shared = sync.OnceValues(policytest.NewRunner)
 
-func judge(t testing.TB) *policytest.Judge {
+func evaluate(t testing.TB) *policytest.Runner {
 	t.Helper()
 	j, err := shared()
 	if err != nil {

@@ -24,7 +24,7 @@ type Metadata struct {
 	Name string `json:"name"`
 }
 
-// Test is about some policies, which judge together.
+// Test is about some policies, which evaluate together.
 type Test struct {
 	Name string `json:"name"`
 	// Policies to test.
@@ -52,7 +52,7 @@ type Case struct {
 	OldPatches []Patch `json:"oldPatches,omitempty"`
 	// Operation is CREATE or UPDATE; it follows from whether there is an old object.
 	Operation string `json:"operation,omitempty"`
-	// Arrived tells that a VirtualMachineInstance is judged as it is, and not completed before.
+	// Arrived tells that a VirtualMachineInstance is evaluated as it is, and not completed before.
 	Arrived bool `json:"arrived,omitempty"`
 	// UserInfo is who sends it: DefaultUser, if nobody is named.
 	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`

@@ -21,7 +21,7 @@ func Steps(path string) []string {
 	return steps
 }
 
-// Within tells whether a path is that of a field or of something below it.
+// Within reports whether a path is that of a field or of something below it.
 func Within(path, of string) bool {
 	rest, ok := strings.CutPrefix(path, of)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')

@@ -33,7 +33,7 @@ type admissionCase struct {
 }
 
 // TestConformance replays what KubeVirt made of the matchers, the memory and the architecture of a VM, and
-// which VMs it refused before it came to validating them.
+// which VMs it rejected before it came to validating them.
 func TestConformance(t *testing.T) {
 	ran := 0
 	for _, c := range readCases(t, "admission.jsonl", "vm-instancetype", "vm-dvt") {
@@ -126,11 +126,11 @@ func replay(t *testing.T, c admissionCase) {
 	}
 	errs = append(errs, found.Conflicts...)
 	if c.Expect.Extra.Stage == "mutate" {
-		checkRefusal(t, c, errs)
+		checkRejection(t, c, errs)
 		return
 	}
 	if len(errs) > 0 {
-		t.Fatalf("KubeVirt refuses nothing here, we say %v", errs)
+		t.Fatalf("KubeVirt rejects nothing here, we say %v", errs)
 	}
 	want := c.Expect.Mutated
 	if want == nil {
@@ -173,11 +173,11 @@ func architectureOf(t *testing.T, c admissionCase, objects references.Objects, v
 	return platform.AMD64
 }
 
-// checkRefusal compares field and type where KubeVirt gives them; it refuses a failed inference without.
-func checkRefusal(t *testing.T, c admissionCase, errs field.ErrorList) {
+// checkRejection compares field and type where KubeVirt gives them; it rejects a failed inference without.
+func checkRejection(t *testing.T, c admissionCase, errs field.ErrorList) {
 	t.Helper()
 	if len(errs) == 0 {
-		t.Fatal("KubeVirt refuses this, we do not")
+		t.Fatal("KubeVirt rejects this, we do not")
 	}
 	if len(c.Expect.Causes) == 0 {
 		for _, err := range errs {

@@ -76,15 +76,15 @@ func TestReferences(t *testing.T) {
 		"both":          {vm: `{"spec":{"instancetype":{"name":"it"},"preference":{"name":"pf"}}}`, objects: []string{clusterIT, clusterPF}, vCPUs: 2, pref: "pf"},
 		"both missing": {
 			vm:       `{"spec":{"instancetype":{"name":"it"},"preference":{"name":"pf","kind":"VirtualMachinePreference"}}}`,
-			warnings: []string{"spec.instancetype: there is no VirtualMachineClusterInstancetype it; the VM is judged without it, and what it determines is checked when the VM starts", "spec.preference: there is no VirtualMachinePreference default/pf; the VM is judged without it, and what it determines is checked when the VM starts"},
+			warnings: []string{"spec.instancetype: there is no VirtualMachineClusterInstancetype it; the VM is evaluated without it, and what it determines is checked when the VM starts", "spec.preference: there is no VirtualMachinePreference default/pf; the VM is evaluated without it, and what it determines is checked when the VM starts"},
 		},
 		"a kind that does not exist": {
 			vm:       `{"spec":{"preference":{"name":"pf","kind":"Taste"}}}`,
-			warnings: []string{`spec.preference.kind: Unsupported value: "Taste": supported values: "VirtualMachineClusterPreference", "VirtualMachinePreference"; the VM is judged without it, and KubeVirt will not start it`},
+			warnings: []string{`spec.preference.kind: Unsupported value: "Taste": supported values: "VirtualMachineClusterPreference", "VirtualMachinePreference"; the VM is evaluated without it, and KubeVirt will not start it`},
 		},
 		"a revision that is missing is not replaced": {
 			vm: `{"spec":{"instancetype":{"name":"it","revisionName":"r"}}}`, objects: []string{clusterIT},
-			warnings: []string{"spec.instancetype: there is no ControllerRevision default/r; the VM is judged without it, and what it determines is checked when the VM starts"},
+			warnings: []string{"spec.instancetype: there is no ControllerRevision default/r; the VM is evaluated without it, and what it determines is checked when the VM starts"},
 		},
 		"a revision comes first": {
 			vm:      `{"spec":{"instancetype":{"name":"it","revisionName":"r"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"s"}}}}`,
@@ -101,11 +101,11 @@ func TestReferences(t *testing.T) {
 		"nor for a kind that does not exist": {
 			vm:       `{"spec":{"instancetype":{"name":"it","kind":"Size"}},"status":{"instancetypeRef":{"controllerRevisionRef":{"name":"r"}}}}`,
 			objects:  []string{revision("r", `{}`, "VirtualMachineClusterInstancetype", eight)},
-			warnings: []string{"spec.instancetype.kind names a kind that does not exist; the VM is judged without it, and KubeVirt will not start it"},
+			warnings: []string{"spec.instancetype.kind names a kind that does not exist; the VM is evaluated without it, and KubeVirt will not start it"},
 		},
 		"a revision of something else": {
 			vm: `{"spec":{"instancetype":{"name":"it","revisionName":"r"}}}`, objects: []string{revision("r", `{}`, "VirtualMachinePreference", `{}`)},
-			warnings: []string{`spec.instancetype: ControllerRevision r: VirtualMachinePreference "it" where a VirtualMachineInstancetype or VirtualMachineClusterInstancetype is expected; the VM is judged without it`},
+			warnings: []string{`spec.instancetype: ControllerRevision r: VirtualMachinePreference "it" where a VirtualMachineInstancetype or VirtualMachineClusterInstancetype is expected; the VM is evaluated without it`},
 		},
 		"contradicting matchers": {
 			vm: `{"spec":{"instancetype":{"name":"it","inferFromVolume":"root"},"preference":{"name":"pf"}}}`, objects: []string{clusterIT, clusterPF},
@@ -239,7 +239,7 @@ func TestDataSourceArchitecture(t *testing.T) {
 	}
 }
 
-// TestOtherNamespaces: of an object in another namespace nobody is told whether it is there, nor what it points
+// TestOtherNamespaces: of an object in another namespace nobody is reported whether it is there, nor what it points
 // at; only what can be inferred from it.
 func TestOtherNamespaces(t *testing.T) {
 	const (

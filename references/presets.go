@@ -63,7 +63,7 @@ func Presets(ctx context.Context, objects Objects, vmi metav1.ObjectMeta) ([]v1.
 }
 
 // selectingPresets reads nothing of a preset but its selector. One that cannot be read may select the VMI, and
-// KubeVirt itself then refuses all VMIs of the namespace.
+// KubeVirt itself then rejects all VMIs of the namespace.
 func selectingPresets(listed []*unstructured.Unstructured, vmi metav1.ObjectMeta) ([]*unstructured.Unstructured, error) {
 	var selecting []*unstructured.Unstructured
 	for _, obj := range listed {

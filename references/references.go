@@ -55,10 +55,10 @@ func (r *references) warn(format string, args ...any) {
 // unreadable warns of an object that cannot be decoded.
 func (r *references) unreadable(path string, err error) {
 	if r.inferred[path] {
-		r.warn("%s: the inferred object cannot be read; the VM is judged without it", path)
+		r.warn("%s: the inferred object cannot be read; the VM is evaluated without it", path)
 		return
 	}
-	r.warn("%s: %v; the VM is judged without it", path, err)
+	r.warn("%s: %v; the VM is evaluated without it", path, err)
 }
 
 func (r *references) instancetype(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {

@@ -18,11 +18,11 @@ import (
 // and one that is missing is not replaced by it: KubeVirt would not start the VM with another one either.
 func (r *references) resolve(ctx context.Context, objects Objects, namespace, path string, ref *instancetypes.Reference, unknown *field.Error) (*unstructured.Unstructured, error) {
 	if unknown != nil && r.inferred[path] {
-		r.warn("%s: the inferred kind does not exist; the VM is judged without it, and KubeVirt will not start it", path)
+		r.warn("%s: the inferred kind does not exist; the VM is evaluated without it, and KubeVirt will not start it", path)
 		return nil, nil
 	}
 	if unknown != nil {
-		r.warn("%v; the VM is judged without it, and KubeVirt will not start it", unknown)
+		r.warn("%v; the VM is evaluated without it, and KubeVirt will not start it", unknown)
 		return nil, nil
 	}
 	if ref == nil {
@@ -35,7 +35,7 @@ func (r *references) resolve(ctx context.Context, objects Objects, namespace, pa
 		}
 	}
 	if ref.Kind == "" {
-		r.warn("%s.kind names a kind that does not exist; the VM is judged without it, and KubeVirt will not start it", path)
+		r.warn("%s.kind names a kind that does not exist; the VM is evaluated without it, and KubeVirt will not start it", path)
 		return nil, nil
 	}
 	return r.get(ctx, objects, path, instancetypeKind(ref.Kind), ref.Namespace, ref.Name)
@@ -52,7 +52,7 @@ func (r *references) get(ctx context.Context, objects Objects, path string, kind
 	case err == nil:
 		return obj, nil
 	case absent(err):
-		r.warn("%s: there is no %s; the VM is judged without it, and what it determines is checked when the VM starts", path, what)
+		r.warn("%s: there is no %s; the VM is evaluated without it, and what it determines is checked when the VM starts", path, what)
 		return nil, nil
 	case errors.Is(err, platform.ErrTooLarge):
 		r.Conflicts = append(r.Conflicts, &field.Error{

@@ -11,7 +11,7 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// byAdmission is the source of what KubeVirt's own admission code refuses.
+// byAdmission is the source of what KubeVirt's own admission code rejects.
 const byAdmission = "KubeVirt's admission"
 
 // ForArchitecture is the table of an architecture, made of its lines of capabilities; one that is not known has
@@ -36,15 +36,15 @@ func each(line Support, capabilities ...Capability) SupportTable {
 	return lines
 }
 
-// refused are lines for what KubeVirt's admission refuses on an architecture.
-func refused(architecture string, line Support, capabilities ...Capability) SupportTable {
+// rejected are lines for what KubeVirt's admission rejects on an architecture.
+func rejected(architecture string, line Support, capabilities ...Capability) SupportTable {
 	line.Architecture, line.Level, line.Source = architecture, Unsupported, byAdmission
 	return each(line, capabilities...)
 }
 
 func amd64Support() SupportTable {
 	return slices.Concat(
-		refused(platform.AMD64, Support{
+		rejected(platform.AMD64, Support{
 			Rule: "amd64-watchdog", Title: "The watchdog of amd64 is an i6300esb", Remedy: "Use watchdog.i6300esb alone.",
 			Detail: "the watchdog of amd64 is an i6300esb, and nothing else",
 		}, watchdogDiag288(), watchdogOfNoKind()),
@@ -55,33 +55,33 @@ func amd64Support() SupportTable {
 
 func arm64Support() SupportTable {
 	return slices.Concat(
-		refused(platform.ARM64, Support{
+		rejected(platform.ARM64, Support{
 			Rule: "arm64-bios", Title: "arm64 boots from EFI", Remedy: "Remove firmware.bootloader.bios; EFI is the default of arm64.",
 			Detail: "arm64 boots from EFI only",
 		}, biosBoot()),
-		refused(platform.ARM64, Support{
+		rejected(platform.ARM64, Support{
 			Rule: "arm64-cpu-model", Title: "arm64 guests see the host's CPU", Remedy: "Set cpu.model to host-passthrough, or leave it out.",
 			Detail: "arm64 guests see the host's CPU, " + v1.CPUModeHostPassthrough,
 		}, namedCPUModel()),
-		refused(platform.ARM64, Support{
+		rejected(platform.ARM64, Support{
 			Rule: "arm64-disk-bus", Title: "Disks of arm64 are on a virtio or scsi bus", Remedy: "Set the bus to virtio or scsi, or leave it out.",
 			Detail: "disks of arm64 are on a virtio or scsi bus",
 		}, diskOnBus(v1.DiskBusSATA), diskOnBus(v1.DiskBusUSB), diskOnUnknownBus()),
-		refused(platform.ARM64, Support{
+		rejected(platform.ARM64, Support{
 			Rule: "arm64-watchdog", Title: "arm64 has no watchdog", Remedy: "Remove devices.watchdog.",
 			Detail: "arm64 has no watchdog",
 		}, anyWatchdog()),
-		refused(platform.ARM64, Support{
+		rejected(platform.ARM64, Support{
 			Rule: "arm64-sound", Title: "arm64 has no sound device", Remedy: "Remove devices.sound.",
 			Detail: "arm64 has no sound device",
 		}, soundDevice()),
 		videoOf(platform.ARM64, "Choose a type that the message lists, or remove devices.video for the default.", "virtio", "ramfb"),
-		refused(platform.ARM64, Support{
+		rejected(platform.ARM64, Support{
 			Rule: "launch-security-architecture", Title: "Launch security exists on amd64 and s390x", Security: true,
 			Remedy: "Remove launchSecurity, or run the VM on amd64 or s390x.",
 			Cause:  field.ErrorTypeInvalid, Detail: "domain.launchSecurity is set, and it exists on amd64 and s390x only",
 		}, launchSecurity()),
-		refused(platform.ARM64, Support{
+		rejected(platform.ARM64, Support{
 			Rule: "cpu-dedicated-threads-arm64", Title: "Dedicated CPUs of arm64 have one thread per core",
 			Remedy: "Set cpu.threads to 1, and use more cores.",
 			Cause:  field.ErrorTypeInvalid, Detail: "CPUs that are dedicated have one thread per core",
@@ -92,17 +92,17 @@ func arm64Support() SupportTable {
 
 func s390xSupport() SupportTable {
 	return slices.Concat(
-		refused(platform.S390X, Support{
+		rejected(platform.S390X, Support{
 			Rule: "s390x-watchdog", Title: "The watchdog of s390x is a diag288", Remedy: "Use watchdog.diag288 alone.",
 			Detail: "the watchdog of s390x is a diag288, and nothing else",
 		}, watchdogI6300ESB(), watchdogOfNoKind()),
 		videoOf(platform.S390X, "Set video.type to virtio, or remove devices.video for the default.", "virtio"),
-		refused(platform.S390X, Support{
+		rejected(platform.S390X, Support{
 			Rule: "s390x-block-size", Title: "Blocks of disks have at most 4096 bytes on s390x",
 			Remedy: "Set blockSize.custom.logical and physical to 4096 or less.",
 			Detail: fmt.Sprintf("s390x has blocks of at most %d bytes", largeBlock),
 		}, largeBlocks()),
-		refused(platform.S390X, Support{
+		rejected(platform.S390X, Support{
 			Rule: "device-panic-architecture", Title: "Panic devices can be chosen on amd64 and arm64 only", Remedy: "Remove panicDevices.",
 			Cause: field.ErrorTypeInvalid, Detail: "panic devices cannot be chosen on s390x",
 		}, panicDevices()),
@@ -110,9 +110,9 @@ func s390xSupport() SupportTable {
 	)
 }
 
-// growing is refused by a shared rule, because it needs more than an architecture.
+// growing is rejected by a shared rule, because it needs more than an architecture.
 func growing(architecture string) SupportTable {
-	return refused(architecture, Support{Rule: "vm-max-guest-reachable", Detail: "memory is plugged into running guests of amd64 only"},
+	return rejected(architecture, Support{Rule: "vm-max-guest-reachable", Detail: "memory is plugged into running guests of amd64 only"},
 		Capability{Name: "memory-hotplug", Title: "Memory that grows while the VM runs, up to memory.maxGuest"})
 }
 
@@ -127,7 +127,7 @@ func videoOf(architecture, remedy string, types ...string) SupportTable {
 			missing = append(missing, videoType(name))
 		}
 	}
-	return refused(architecture, Support{
+	return rejected(architecture, Support{
 		Rule: architecture + "-video", Title: "The video device is one that " + architecture + " has", Remedy: remedy,
 		Detail: architecture + " has " + strings.Join(types, ", "),
 	}, append(missing, unknownVideoType())...)

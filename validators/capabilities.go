@@ -52,7 +52,7 @@ type Support struct {
 	Gate string
 	// Rule is the id of the rule that checks it. With a title the rule is made of the line, and of the other lines
 	// with this id; without, it is one of the shared tables. What is experimental may have none: nothing is
-	// refused then.
+	// rejected then.
 	Rule string
 	// Title, Remedy and Security are those of the rule that is made of the line.
 	Title, Remedy string
@@ -180,7 +180,7 @@ func (t SupportTable) Validate() error {
 	return errors.Join(errs...)
 }
 
-// sameRule tells whether two lines make one rule: for one platform, with the same words.
+// sameRule reports whether two lines make one rule: for one platform, with the same words.
 func (s *Support) sameRule(other *Support) bool {
 	return s.Platform() == other.Platform() && s.Title == other.Title && s.Remedy == other.Remedy &&
 		s.severity() == other.severity() && s.Security == other.Security

@@ -26,7 +26,7 @@ func severityNames() []policyv1alpha1.Severity {
 }
 
 // notAdjustable is what is said of a setting of such a rule.
-const notAdjustable = "this rule cannot be set to another severity: what it refuses cannot be read or has no effect"
+const notAdjustable = "this rule cannot be set to another severity: what it rejects cannot be read or has no effect"
 
 // CheckSettings says what is wrong with a RuleSettings, given all rules there are: ids that no rule has or that
 // cannot be set, severities and selectors that there cannot be, and a rule that is set twice for the same namespaces.
@@ -81,7 +81,7 @@ func checkSetting(ids []string, entry *policyv1alpha1.RuleSetting, path *field.P
 	return append(errs, CheckSelector(entry.NamespaceSelector, path.Child("namespaceSelector"))...)
 }
 
-// CheckSelector says what is wrong with a selector of labels, or out of all proportion in it. Nil is in order.
+// CheckSelector says what is wrong with a selector of labels, or out of all proportion in it. Nil is valid.
 // CheckSelector says what is wrong with a label selector of an object of ours; nil selects everything.
 func CheckSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
@@ -105,7 +105,7 @@ func CheckSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 // settingKey is what no two entries of an object may share.
 type settingKey struct{ rule, selector string }
 
-// keyOf is the key of an entry whose selector is in order.
+// keyOf is the key of an entry whose selector is valid.
 func keyOf(entry *policyv1alpha1.RuleSetting) settingKey {
 	key := settingKey{rule: entry.Rule}
 	if selector, err := metav1.LabelSelectorAsSelector(entry.NamespaceSelector); err == nil && !selectsAll(entry.NamespaceSelector) {

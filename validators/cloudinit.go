@@ -99,7 +99,7 @@ func eachCloudInit(s *Subject, check func(c *cloudInit) []cloudInitFault) (errs 
 // cloudInitFault is what is wrong with a source, or with a field of it.
 type cloudInitFault struct{ child, detail string }
 
-// cloudInitOf is the data of a volume, if it has any. Of a volume with both sources, which is refused anyway,
+// cloudInitOf is the data of a volume, if it has any. Of a volume with both sources, which is rejected anyway,
 // the first counts.
 func cloudInitOf(volume *v1.Volume) (c cloudInit, ok bool) {
 	c.user = cloudInitData{kind: "user data", plainField: "userData", encodedField: "userDataBase64", secretField: "secretRef"}

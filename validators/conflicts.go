@@ -113,7 +113,7 @@ const (
 	RuleCopy          = "copy-evaluated"
 )
 
-// Adjustable tells whether RuleSettings can set a rule at all.
+// Adjustable reports whether RuleSettings can set a rule at all.
 func Adjustable(id string) bool {
 	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy && id != RuleCopy
 }

@@ -238,7 +238,7 @@ func isolatedEmulatorDedicated(s *Subject) field.ErrorList {
 	return field.ErrorList{field.Invalid(cpuPath(s, "isolateEmulatorThread"), true, "has no effect without cpu.dedicatedCpuPlacement")}
 }
 
-// mapsNUMA tells whether the guest sees the NUMA nodes of the host.
+// mapsNUMA reports whether the guest sees the NUMA nodes of the host.
 func mapsNUMA(cpu *v1.CPU) bool {
 	return cpu != nil && cpu.NUMA != nil && cpu.NUMA.GuestMappingPassthrough != nil
 }

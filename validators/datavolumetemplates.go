@@ -96,7 +96,7 @@ func dataVolumeSource(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Er
 	return nil
 }
 
-// populator names the target of a DataVolume that has one, and tells whether it names a populator.
+// populator names the target of a DataVolume that has one, and reports whether it names a populator.
 func populator(spec *cdiv1.DataVolumeSpec) (target string, named bool) {
 	if pvc := spec.PVC; pvc != nil {
 		return "pvc", pvc.DataSource != nil || pvc.DataSourceRef != nil

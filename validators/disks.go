@@ -461,7 +461,7 @@ func diskErrorPolicyKnown(d *v1.Disk, at diskAt) *field.Error {
 	return field.Invalid(at.path("errorPolicy"), *d.ErrorPolicy, "the error policy must be stop, ignore, report or enospace")
 }
 
-// matchesVolume tells whether a disk takes its block sizes from its volume.
+// matchesVolume reports whether a disk takes its block sizes from its volume.
 func matchesVolume(size *v1.BlockSize) bool {
 	return size.MatchVolume != nil && (size.MatchVolume.Enabled == nil || *size.MatchVolume.Enabled)
 }

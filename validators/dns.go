@@ -54,7 +54,7 @@ func dnsRules() Table {
 	}
 }
 
-// The bounds of KubeVirt. Those of Kubernetes are wider by now, but KubeVirt refuses what exceeds these.
+// The bounds of KubeVirt. Those of Kubernetes are wider by now, but KubeVirt rejects what exceeds these.
 const (
 	maxNameservers  = 3
 	maxSearches     = 6

@@ -179,7 +179,7 @@ type draDevice struct {
 	claim        *v1.ClaimRequest
 }
 
-// claimed tells whether the device comes from a claim.
+// claimed reports whether the device comes from a claim.
 func (d *draDevice) claimed() bool { return d.plugin == "" && d.claim != nil }
 
 // claimed are the names of the devices that come from claims.
@@ -310,7 +310,7 @@ type draUse struct {
 func (u *draUse) complete() bool { return u.request.ClaimName != "" && u.request.RequestName != "" }
 
 // draUses are the devices and the networks that come from claims, as far as their feature gates are on: the
-// others are refused whatever they name.
+// others are rejected whatever they name.
 func draUses(s *Subject) (uses []draUse) {
 	for _, list := range draLists(s) {
 		if list.mixed || !s.Facts.GateEnabled(list.gate) {

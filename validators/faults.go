@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// enough tells whether a rule has found so much that it looks no further: a request has room for a million strings,
+// enough reports whether a rule has found so much that it looks no further: a request has room for a million strings,
 // and looking for what nobody is told costs time and memory. Ask before each element of a list.
 func enough(errs field.ErrorList) bool { return len(errs) >= maxErrors }
 

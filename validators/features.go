@@ -85,7 +85,7 @@ func hypervVMXOverwritten(s *Subject) field.ErrorList {
 	return vmxPolicies(s, "features.hyperv.evmcs needs vmx, and KubeVirt will set the policy require over what is written here")
 }
 
-// hypervBroken tells whether a dependency was switched off, which is where KubeVirt stops completing.
+// hypervBroken reports whether a dependency was switched off, which is where KubeVirt stops completing.
 func hypervBroken(hyperv *v1.FeatureHyperv) bool {
 	return slices.ContainsFunc(mutators.HypervDependencies(), func(d mutators.HypervDependency) bool { return d.Broken(hyperv) })
 }

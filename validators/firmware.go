@@ -54,17 +54,17 @@ func firmwareRules() Table {
 	}
 }
 
-// bootsEFI tells whether EFI is asked for.
+// bootsEFI reports whether EFI is asked for.
 func bootsEFI(f *v1.Firmware) bool {
 	return f != nil && f.Bootloader != nil && f.Bootloader.EFI != nil
 }
 
-// bootsSecurely tells whether EFI is asked for with secure boot, which is on unless it is switched off.
+// bootsSecurely reports whether EFI is asked for with secure boot, which is on unless it is switched off.
 func bootsSecurely(f *v1.Firmware) bool {
 	return bootsEFI(f) && (f.Bootloader.EFI.SecureBoot == nil || *f.Bootloader.EFI.SecureBoot)
 }
 
-// managesSystem tells whether system management mode is on.
+// managesSystem reports whether system management mode is on.
 func managesSystem(f *v1.Features) bool {
 	return f != nil && f.SMM != nil && (f.SMM.Enabled == nil || *f.SMM.Enabled)
 }

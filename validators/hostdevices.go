@@ -129,7 +129,7 @@ func oneBootDisplay(s *Subject) field.ErrorList {
 		"only one virtual GPU can have a display with a RAM framebuffer, which is on unless it is switched off")}
 }
 
-// showsBoot tells whether a virtual GPU has a display with a RAM framebuffer. A display that is given is on
+// showsBoot reports whether a virtual GPU has a display with a RAM framebuffer. A display that is given is on
 // unless it is switched off, and its framebuffer is on unless it is given and not switched on.
 func showsBoot(options *v1.VGPUOptions) bool {
 	if options == nil || options.Display == nil {

@@ -20,7 +20,7 @@ const (
 
 // hotplugRules say who may change a running VMI, and what. The changes themselves come from KubeVirt's
 // components, which carry over what a user changed in the VM or asked for with virtctl. An update of a VMI is
-// judged by itself, not beside what the VMI was: so these rules speak only of what the update brought, and an old
+// evaluated by itself, not beside what the VMI was: so these rules speak only of what the update brought, and an old
 // fault keeps nobody from plugging a CPU.
 func hotplugRules() Table {
 	const editVM = "Change the VM instead, not the VMI that runs from it."
@@ -84,10 +84,10 @@ func hotplugRules() Table {
 	}
 }
 
-// updated tells whether there are two states of a VMI to compare.
+// updated reports whether there are two states of a VMI to compare.
 func (s *Subject) updated() bool { return s.VMI != nil && s.OldVMI != nil }
 
-// plugging tells whether KubeVirt may be changing the spec of a VMI. Nobody else may, so that only its
+// plugging reports whether KubeVirt may be changing the spec of a VMI. Nobody else may, so that only its
 // changes are looked at closer.
 func (s *Subject) plugging() bool { return s.updated() && s.ByKubeVirt() }
 
@@ -141,7 +141,7 @@ func labelsByKubeVirt(s *Subject) (errs field.ErrorList) {
 // nodeNameExtra is the attribute in which the API server names the node of a pod that uses its token.
 const nodeNameExtra = "authentication.kubernetes.io/node-name"
 
-// byRestrictedHandler tells whether a virt-handler asked that must keep to its node.
+// byRestrictedHandler reports whether a virt-handler asked that must keep to its node.
 func (s *Subject) byRestrictedHandler() bool {
 	return s.updated() && s.ByKubeVirt() && strings.HasSuffix(s.Requester, ":kubevirt-handler") && s.Facts.GateEnabled(gateNodeRestriction)
 }
@@ -184,7 +184,7 @@ func migrationTarget(vmi *v1.VirtualMachineInstance) string {
 	return vmi.Status.MigrationState.TargetNode
 }
 
-// maxSocketsKept also refuses a VMI without a CPU topology. KubeVirt completes every VMI, and its own
+// maxSocketsKept also rejects a VMI without a CPU topology. KubeVirt completes every VMI, and its own
 // admission fails on one that somehow has none.
 func maxSocketsKept(s *Subject) field.ErrorList {
 	if !s.plugging() {
@@ -302,7 +302,7 @@ func storageOf(spec *v1.VirtualMachineInstanceSpec) storage {
 	return st
 }
 
-// has tells whether there is this very volume.
+// has reports whether there is this very volume.
 func (st *storage) has(v *v1.Volume) bool {
 	return slices.ContainsFunc(st.volumes[v.Name], func(other *v1.Volume) bool { return equality.Semantic.DeepEqual(other, v) })
 }

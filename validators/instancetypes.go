@@ -210,7 +210,7 @@ func topologyDeprecated(s *Subject, pref *preferenceSpec) field.ErrorList {
 	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, fmt.Sprintf("is deprecated: use %s", current))}
 }
 
-// spreads tells whether vCPUs are to be spread; how is of no interest otherwise.
+// spreads reports whether vCPUs are to be spread; how is of no interest otherwise.
 func spreads(pref *preferenceSpec) bool {
 	_, current, asked := askedTopology(pref)
 	return asked && current == instancetypev1beta1.Spread

@@ -125,8 +125,8 @@ func effectiveProtection(s *Subject) protection {
 	return ""
 }
 
-// refuseProtection is what the rules that find two things at odds say: the one that the author may give up.
-func refuseProtection(s *Subject, p protection, detail string) field.ErrorList {
+// rejectProtection is what the rules that find two things at odds say: the one that the author may give up.
+func rejectProtection(s *Subject, p protection, detail string) field.ErrorList {
 	return field.ErrorList{field.Invalid(s.launchSecurity(), string(p), detail)}
 }
 
@@ -154,14 +154,14 @@ func launchSecurityGate(s *Subject) field.ErrorList {
 	if p == "" || s.Facts.GateEnabled(p.gate()) {
 		return nil
 	}
-	return refuseProtection(s, p, fmt.Sprintf("the feature gate %s is not enabled in the KubeVirt resource", p.gate()))
+	return rejectProtection(s, p, fmt.Sprintf("the feature gate %s is not enabled in the KubeVirt resource", p.gate()))
 }
 
 func launchSecurityEFI(s *Subject) field.ErrorList {
 	switch p := effectiveProtection(s); p {
 	case sev, snp, tdx:
 		if !bootsEFI(s.Spec.Domain.Firmware) {
-			return refuseProtection(s, p, "it starts from EFI, and firmware.bootloader.efi is not set")
+			return rejectProtection(s, p, "it starts from EFI, and firmware.bootloader.efi is not set")
 		}
 	}
 	return nil
@@ -171,7 +171,7 @@ func launchSecuritySecureBoot(s *Subject) field.ErrorList {
 	switch p := effectiveProtection(s); p {
 	case sev, snp:
 		if bootsSecurely(s.Spec.Domain.Firmware) {
-			return refuseProtection(s, p, "EFI secure boot does not work with it, and is on unless firmware.bootloader.efi.secureBoot is false")
+			return rejectProtection(s, p, "EFI secure boot does not work with it, and is on unless firmware.bootloader.efi.secureBoot is false")
 		}
 	}
 	return nil
@@ -182,7 +182,7 @@ func launchSecurityPersistentEFI(s *Subject) field.ErrorList {
 	case snp, tdx:
 		f := s.Spec.Domain.Firmware
 		if bootsEFI(f) && f.Bootloader.EFI.Persistent != nil && *f.Bootloader.EFI.Persistent {
-			return refuseProtection(s, p, "EFI variables cannot be kept with it, and firmware.bootloader.efi.persistent is true")
+			return rejectProtection(s, p, "EFI variables cannot be kept with it, and firmware.bootloader.efi.persistent is true")
 		}
 	}
 	return nil
@@ -192,7 +192,7 @@ func launchSecuritySMM(s *Subject) field.ErrorList {
 	if effectiveProtection(s) != tdx || !managesSystem(s.Spec.Domain.Features) {
 		return nil
 	}
-	return refuseProtection(s, tdx, "system management mode does not work with it, and features.smm is enabled")
+	return rejectProtection(s, tdx, "system management mode does not work with it, and features.smm is enabled")
 }
 
 func launchSecurityAttestation(s *Subject) field.ErrorList {
@@ -202,7 +202,7 @@ func launchSecurityAttestation(s *Subject) field.ErrorList {
 	if start := s.Spec.StartStrategy; start != nil && *start == v1.StartStrategyPaused {
 		return nil
 	}
-	return refuseProtection(s, sev, "sev.attestation is set, and nothing can be attested before the VM runs unless startStrategy is Paused")
+	return rejectProtection(s, sev, "sev.attestation is set, and nothing can be attested before the VM runs unless startStrategy is Paused")
 }
 
 func launchSecurityNetworkBoot(s *Subject) field.ErrorList {
@@ -213,7 +213,7 @@ func launchSecurityNetworkBoot(s *Subject) field.ErrorList {
 	var errs field.ErrorList
 	for i := range s.Spec.Domain.Devices.Interfaces {
 		if nic := &s.Spec.Domain.Devices.Interfaces[i]; nic.BootOrder != nil {
-			errs = append(errs, refuseProtection(s, p, fmt.Sprintf("booting from the network does not work with it, and the interface %s has a bootOrder", nic.Name))...)
+			errs = append(errs, rejectProtection(s, p, fmt.Sprintf("booting from the network does not work with it, and the interface %s has a bootOrder", nic.Name))...)
 		}
 	}
 	return errs

@@ -24,7 +24,7 @@ func lifecycleRules() Table {
 	}
 }
 
-// evictionStrategy judges the cluster's strategy where the VM names none: it is the one that would be used.
+// evictionStrategy evaluates the cluster's strategy where the VM names none: it is the one that would be used.
 func evictionStrategy(s *Subject) field.ErrorList {
 	strategy, origin := s.Spec.EvictionStrategy, ""
 	if strategy == nil {

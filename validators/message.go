@@ -28,7 +28,7 @@ func (f *Finding) Text() string {
 		text += " (filled by " + f.Layer + ")"
 	}
 	if f.Known {
-		text += " (it was so before this update; a new object would be refused)"
+		text += " (it was so before this update; a new object would be rejected)"
 	}
 	return text
 }

@@ -107,7 +107,7 @@ func sidecarGate(s *Subject) field.ErrorList {
 	return annotationGate(s, sidecarAnnotation, "Sidecar")
 }
 
-// annotationGate refuses an annotation whose feature gate is off. An empty one asks for nothing. KubeVirt reads
+// annotationGate rejects an annotation whose feature gate is off. An empty one asks for nothing. KubeVirt reads
 // these again whenever it makes a pod for a VMI, also for a migration: so nobody else adds or changes one later,
 // while one that is there may stay or go.
 func annotationGate(s *Subject, annotation, gate string) field.ErrorList {
@@ -123,12 +123,12 @@ func annotationGate(s *Subject, annotation, gate string) field.ErrorList {
 // maxAnnotationBytes is what the annotations of an object may take up.
 const maxAnnotationBytes = 256 << 10
 
-// templateMetadata finds what the API server will refuse in a VMI: nothing checks metadata in a template.
+// templateMetadata finds what the API server will reject in a VMI: nothing checks metadata in a template.
 func templateMetadata(s *Subject) field.ErrorList {
 	if s.Meta == nil {
 		return nil
 	}
-	const refused = "; KubeVirt accepts this, but the VMI will be refused"
+	const rejected = "; KubeVirt accepts this, but the VMI will be rejected"
 	var errs field.ErrorList
 	path, size := s.MetaPath.Child("annotations"), 0
 	for key, value := range s.Meta.Annotations {
@@ -136,16 +136,16 @@ func templateMetadata(s *Subject) field.ErrorList {
 	}
 	if size > maxAnnotationBytes {
 		fault := field.TooLong(path, nil, maxAnnotationBytes)
-		fault.Detail = fmt.Sprintf("annotations may take up %d bytes, these take up %d", maxAnnotationBytes, size) + refused
+		fault.Detail = fmt.Sprintf("annotations may take up %d bytes, these take up %d", maxAnnotationBytes, size) + rejected
 		errs = append(errs, fault)
 	}
-	errs = labelFaults(errs, s.MetaPath.Child("labels"), s.Meta.Labels, refused)
+	errs = labelFaults(errs, s.MetaPath.Child("labels"), s.Meta.Labels, rejected)
 	for i, key := range sortedKeys(s.Meta.Annotations) {
 		if enough(errs) {
 			return cutShort(errs, len(s.Meta.Annotations)-i)
 		}
 		if !isLabelKey(strings.ToLower(key)) { // unlike those of labels, prefixes may be in upper case
-			errs = append(errs, field.Invalid(path, shortened(key), "a key "+mustBeLabelKey+refused))
+			errs = append(errs, field.Invalid(path, shortened(key), "a key "+mustBeLabelKey+rejected))
 		}
 	}
 	return errs

@@ -19,7 +19,7 @@ func TestMetadata(t *testing.T) {
 		mustBeSubdomain = `must be at most 253 characters: DNS labels of lowercase letters, digits and '-', with single dots between them`
 		reserved        = `the label is reserved: only KubeVirt's own components may set it`
 		key             = `a key must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end, after an optional DNS subdomain and '/'`
-		refused         = `; KubeVirt accepts this, but the VMI will be refused`
+		rejected        = `; KubeVirt accepts this, but the VMI will be rejected`
 		gates           = `{"developerConfiguration":{"featureGates":["Sidecar","ExperimentalIgnitionSupport"]}}`
 	)
 	runCases(t, metadataRules(), OnSpec|OnVM, []ruleCase{
@@ -67,14 +67,14 @@ func TestMetadata(t *testing.T) {
 		{
 			name: "what a VMI cannot have", vm: template(`{"labels":{"b c":"v","a":"x y"},"annotations":{"UPPER.example/ok":"1","no good":"1"}}`, `{}`),
 			want: []string{
-				`metadata-template-valid: spec.template.metadata.annotations: Invalid value: "no good": ` + key + refused,
-				`metadata-template-valid: spec.template.metadata.labels: Invalid value: "x y": the value of "a" must be empty or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end` + refused,
-				`metadata-template-valid: spec.template.metadata.labels: Invalid value: "b c": ` + key + refused,
+				`metadata-template-valid: spec.template.metadata.annotations: Invalid value: "no good": ` + key + rejected,
+				`metadata-template-valid: spec.template.metadata.labels: Invalid value: "x y": the value of "a" must be empty or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end` + rejected,
+				`metadata-template-valid: spec.template.metadata.labels: Invalid value: "b c": ` + key + rejected,
 			},
 		},
 		{
 			name: "too much", vm: template(`{"annotations":{"a":"`+strings.Repeat("x", 256<<10)+`"}}`, `{}`),
-			want: []string{`metadata-template-valid: spec.template.metadata.annotations: Too long: annotations may take up 262144 bytes, these take up 262145` + refused},
+			want: []string{`metadata-template-valid: spec.template.metadata.annotations: Too long: annotations may take up 262144 bytes, these take up 262145` + rejected},
 		},
 	})
 }
@@ -86,14 +86,14 @@ func TestMetadataOfAnUpdate(t *testing.T) {
 		other     = `{metadata: {annotations: {hooks.kubevirt.io/hookSidecars: "[{},{}]", kubevirt.io/ignitiondata: "{ }"}}, spec: {domain: {}}}`
 		plain     = `{spec: {domain: {}}}`
 	)
-	refused := []string{
+	rejected := []string{
 		`metadata-ignition-gate: metadata.annotations: Invalid value: "kubevirt.io/ignitiondata": the annotation needs KubeVirt's feature gate ExperimentalIgnitionSupport, which is off in this cluster`,
 		`metadata-sidecar-gate: metadata.annotations: Invalid value: "hooks.kubevirt.io/hookSidecars": the annotation needs KubeVirt's feature gate Sidecar, which is off in this cluster`,
 	}
 	for _, tc := range []ruleCase{
-		{name: "added", oldVMI: plain, vmi: annotated, requester: "eve", want: refused},
-		{name: "changed", oldVMI: annotated, vmi: other, requester: "eve", want: refused},
-		{name: "added by an account of the same name elsewhere", oldVMI: plain, vmi: annotated, requester: "system:serviceaccount:other:kubevirt-controller", want: refused},
+		{name: "added", oldVMI: plain, vmi: annotated, requester: "eve", want: rejected},
+		{name: "changed", oldVMI: annotated, vmi: other, requester: "eve", want: rejected},
+		{name: "added by an account of the same name elsewhere", oldVMI: plain, vmi: annotated, requester: "system:serviceaccount:other:kubevirt-controller", want: rejected},
 		{name: "kept", oldVMI: annotated, vmi: annotated, requester: "eve"},
 		{name: "removed", oldVMI: annotated, vmi: plain, requester: "eve"},
 		{name: "added by KubeVirt", oldVMI: plain, vmi: annotated, requester: "system:serviceaccount:kubevirt:kubevirt-controller"},

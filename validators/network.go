@@ -12,7 +12,7 @@ func networkRules() Table {
 	return slices.Concat(networkListRules(), interfaceRules(), bindingRules(), portRules())
 }
 
-// networkListRules judge the networks by themselves.
+// networkListRules evaluate the networks by themselves.
 func networkListRules() Table {
 	return Table{
 		{

@@ -9,7 +9,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// bindingRules judge how the interfaces are bound to their networks.
+// bindingRules evaluate how the interfaces are bound to their networks.
 func bindingRules() Table {
 	return Table{
 		{

@@ -10,7 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// interfaceRules judge the interfaces, their bindings aside.
+// interfaceRules evaluate the interfaces, their bindings aside.
 func interfaceRules() Table {
 	return Table{
 		{
@@ -211,7 +211,7 @@ func interfacePCIAddress(s *Subject) field.ErrorList {
 // pciForm is the notation of domain, bus, slot and function.
 const pciForm = "hhhh:hh:hh.f"
 
-// hasForm tells whether a text has a form, in which h stands for a hexadecimal digit, f for the function of a
+// hasForm reports whether a text has a form, in which h stands for a hexadecimal digit, f for the function of a
 // PCI device, which goes up to 7, and every other character for itself.
 func hasForm(text, form string) bool {
 	if len(text) != len(form) {
@@ -243,7 +243,7 @@ const (
 	lastPrivateOption  = 254
 )
 
-// eachPrivateOption reports what is wrong with the private DHCP options. The check is made anew for every
+// eachPrivateOption reports what is wrong with the private DHCP options. The check is made again for every
 // interface.
 func eachPrivateOption(s *Subject, newCheck func() func(path *field.Path, j, option int) *field.Error) (found field.ErrorList) {
 	interfaces := s.Spec.Domain.Devices.Interfaces

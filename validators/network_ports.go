@@ -10,7 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// portRules judge the ports that the interface of the pod network forwards. On other networks KubeVirt
+// portRules evaluate the ports that the interface of the pod network forwards. On other networks KubeVirt
 // ignores them.
 func portRules() Table {
 	return Table{

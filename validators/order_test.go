@@ -113,7 +113,7 @@ func TestOrderSaysNothing(t *testing.T) {
 	}
 }
 
-// verdict judges a VM of a spec.
+// verdict evaluates a VM of a spec.
 func (c *checker) verdict(t *testing.T, spec any, on, off []any) *effective.Verdict {
 	t.Helper()
 	data, err := json.Marshal(spec)

@@ -18,8 +18,8 @@ func probeRules() Table {
 	}
 }
 
-// podRefused ends what is said of a spec that KubeVirt accepts and that still can never run.
-const podRefused = "; KubeVirt accepts this, but the VM's pod will be refused"
+// podRejected ends what is said of a spec that KubeVirt accepts and that still can never run.
+const podRejected = "; KubeVirt accepts this, but the VM's pod will be rejected"
 
 // visitProbes shows the probes that there are.
 func visitProbes(s *Subject, visit func(*field.Path, *v1.Probe)) {
@@ -84,11 +84,11 @@ func probesReachGuest(s *Subject) (errs field.ErrorList) {
 func probeTiming(s *Subject) (errs field.ErrorList) {
 	visitProbes(s, func(path *field.Path, probe *v1.Probe) {
 		if probe.InitialDelaySeconds < 0 {
-			errs = append(errs, field.Invalid(path.Child("initialDelaySeconds"), probe.InitialDelaySeconds, "must not be negative"+podRefused))
+			errs = append(errs, field.Invalid(path.Child("initialDelaySeconds"), probe.InitialDelaySeconds, "must not be negative"+podRejected))
 		}
 	})
 	if probe := s.Spec.LivenessProbe; probe != nil && probe.SuccessThreshold > 1 {
-		errs = append(errs, field.Invalid(s.Path.Child("livenessProbe", "successThreshold"), probe.SuccessThreshold, "must be 1 in a livenessProbe"+podRefused))
+		errs = append(errs, field.Invalid(s.Path.Child("livenessProbe", "successThreshold"), probe.SuccessThreshold, "must be 1 in a livenessProbe"+podRejected))
 	}
 	return errs
 }
@@ -113,5 +113,5 @@ func isProbePort(port intstr.IntOrString) bool {
 }
 
 func probePortFault(path *field.Path, port intstr.IntOrString) *field.Error {
-	return field.Invalid(path, port.String(), "must be a number from 1 to 65535 or the name of a port"+podRefused)
+	return field.Invalid(path, port.String(), "must be a number from 1 to 65535 or the name of a port"+podRejected)
 }

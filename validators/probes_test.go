@@ -31,19 +31,19 @@ func TestProbes(t *testing.T) {
 		},
 		{name: "a readiness that must hold", spec: `{` + pod + `,"readinessProbe":{"tcpSocket":{"port":22},"successThreshold":2}}`},
 		{
-			name: "a timing that pods refuse",
+			name: "a timing that pods reject",
 			spec: `{"readinessProbe":{"guestAgentPing":{},"initialDelaySeconds":-1},"livenessProbe":{"guestAgentPing":{},"successThreshold":2}}`,
 			want: []string{
-				`probes-pod-timing: spec.livenessProbe.successThreshold: Invalid value: 2: must be 1 in a livenessProbe; KubeVirt accepts this, but the VM's pod will be refused`,
-				`probes-pod-timing: spec.readinessProbe.initialDelaySeconds: Invalid value: -1: must not be negative; KubeVirt accepts this, but the VM's pod will be refused`,
+				`probes-pod-timing: spec.livenessProbe.successThreshold: Invalid value: 2: must be 1 in a livenessProbe; KubeVirt accepts this, but the VM's pod will be rejected`,
+				`probes-pod-timing: spec.readinessProbe.initialDelaySeconds: Invalid value: -1: must not be negative; KubeVirt accepts this, but the VM's pod will be rejected`,
 			},
 		},
 		{
-			name: "ports that pods refuse",
+			name: "ports that pods reject",
 			spec: `{` + pod + `,"readinessProbe":{"httpGet":{"port":0}},"livenessProbe":{"tcpSocket":{"port":"Not a port"}}}`,
 			want: []string{
-				`probes-pod-port: spec.livenessProbe.tcpSocket.port: Invalid value: "Not a port": must be a number from 1 to 65535 or the name of a port; KubeVirt accepts this, but the VM's pod will be refused`,
-				`probes-pod-port: spec.readinessProbe.httpGet.port: Invalid value: "0": must be a number from 1 to 65535 or the name of a port; KubeVirt accepts this, but the VM's pod will be refused`,
+				`probes-pod-port: spec.livenessProbe.tcpSocket.port: Invalid value: "Not a port": must be a number from 1 to 65535 or the name of a port; KubeVirt accepts this, but the VM's pod will be rejected`,
+				`probes-pod-port: spec.readinessProbe.httpGet.port: Invalid value: "0": must be a number from 1 to 65535 or the name of a port; KubeVirt accepts this, but the VM's pod will be rejected`,
 			},
 		},
 	})

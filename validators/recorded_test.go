@@ -35,7 +35,7 @@ func TestRecordedInstancetypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cases, refused, warned := recordedInstancetypes(t), 0, 0
+	cases, rejected, warned := recordedInstancetypes(t), 0, 0
 	for i := range cases {
 		for _, difference := range cases[i].CheckObjects(base) {
 			t.Errorf("%s: %s", cases[i].ID, difference)
@@ -44,14 +44,14 @@ func TestRecordedInstancetypes(t *testing.T) {
 			switch {
 			case answer == nil:
 			case !answer.Allowed:
-				refused++
+				rejected++
 			case answer.Warnings > 0:
 				warned++
 			}
 		}
 	}
-	if len(cases) < 200 || refused < 20 || warned < 20 {
-		t.Errorf("only %d cases, of which KubeVirt refused %d and warned of %d", len(cases), refused, warned)
+	if len(cases) < 200 || rejected < 20 || warned < 20 {
+		t.Errorf("only %d cases, of which KubeVirt rejected %d and warned of %d", len(cases), rejected, warned)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestRecordedInstancetypesSeeDifferences(t *testing.T) {
 	}
 }
 
-// TestPanics replays the requests on which KubeVirt crashes: here they are refused, at the field that is wrong.
+// TestPanics replays the requests on which KubeVirt crashes: here they are rejected, at the field that is wrong.
 func TestPanics(t *testing.T) {
 	want := map[string][]string{
 		"panics-vmi-update-nil-cpu": {

@@ -335,9 +335,9 @@ func spreadMinDomains(s *Subject) field.ErrorList {
 		switch {
 		case spread.MinDomains == nil:
 		case *spread.MinDomains < 1:
-			errs = append(errs, field.Invalid(path.Child("minDomains"), *spread.MinDomains, "must be at least 1"+podRefused))
+			errs = append(errs, field.Invalid(path.Child("minDomains"), *spread.MinDomains, "must be at least 1"+podRejected))
 		case spread.WhenUnsatisfiable != k8sv1.DoNotSchedule:
-			errs = append(errs, field.Invalid(path.Child("minDomains"), *spread.MinDomains, "is only for whenUnsatisfiable: DoNotSchedule"+podRefused))
+			errs = append(errs, field.Invalid(path.Child("minDomains"), *spread.MinDomains, "is only for whenUnsatisfiable: DoNotSchedule"+podRejected))
 		}
 		return errs
 	})
@@ -347,7 +347,7 @@ func nodeSelectorLabels(s *Subject) field.ErrorList {
 	if len(s.Spec.NodeSelector) == 0 {
 		return nil
 	}
-	return labelFaults(nil, s.Path.Child("nodeSelector"), s.Spec.NodeSelector, podRefused)
+	return labelFaults(nil, s.Path.Child("nodeSelector"), s.Spec.NodeSelector, podRejected)
 }
 
 func tolerations(s *Subject) field.ErrorList {
@@ -359,7 +359,7 @@ func tolerations(s *Subject) field.ErrorList {
 
 func tolerationFaults(errs field.ErrorList, path *field.Path, t *k8sv1.Toleration) field.ErrorList {
 	add := func(name string, value any, detail string) {
-		errs = append(errs, field.Invalid(path.Child(name), value, detail+podRefused))
+		errs = append(errs, field.Invalid(path.Child(name), value, detail+podRejected))
 	}
 	switch {
 	case t.Key != "" && !isLabelKey(t.Key):

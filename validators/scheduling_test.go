@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	podWillBeRefused = `; KubeVirt accepts this, but the VM's pod will be refused`
-	labelKey         = `must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end, after an optional DNS subdomain and '/'`
-	labelValue       = `must be empty or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end`
+	podWillBeRejected = `; KubeVirt accepts this, but the VM's pod will be rejected`
+	labelKey          = `must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end, after an optional DNS subdomain and '/'`
+	labelValue        = `must be empty or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end`
 )
 
 func TestScheduling(t *testing.T) {
@@ -117,35 +117,35 @@ func TestScheduling(t *testing.T) {
 			name: "domains that nothing waits for",
 			spec: spread(`{"maxSkew":1,"topologyKey":"a","whenUnsatisfiable":"ScheduleAnyway","minDomains":2},{"maxSkew":1,"topologyKey":"a","whenUnsatisfiable":"DoNotSchedule","minDomains":0}`),
 			want: []string{
-				`scheduling-spread-min-domains: spec.topologySpreadConstraints[0].minDomains: Invalid value: 2: is only for whenUnsatisfiable: DoNotSchedule` + podWillBeRefused,
-				`scheduling-spread-min-domains: spec.topologySpreadConstraints[1].minDomains: Invalid value: 0: must be at least 1` + podWillBeRefused,
+				`scheduling-spread-min-domains: spec.topologySpreadConstraints[0].minDomains: Invalid value: 2: is only for whenUnsatisfiable: DoNotSchedule` + podWillBeRejected,
+				`scheduling-spread-min-domains: spec.topologySpreadConstraints[1].minDomains: Invalid value: 0: must be at least 1` + podWillBeRejected,
 			},
 		},
 		{name: "a node selector and tolerations", spec: `{"nodeSelector":{"example.com/a":"b"},"tolerations":[{"operator":"Exists"},{"key":"a","value":"b"},{"key":"a","operator":"Exists","effect":"NoExecute","tolerationSeconds":5}]}`},
 		{
 			name: "a node selector for labels that cannot exist", spec: `{"nodeSelector":{"a b":"c","d":"e f"}}`,
 			want: []string{
-				`scheduling-node-selector: spec.nodeSelector: Invalid value: "a b": a key ` + labelKey + podWillBeRefused,
-				`scheduling-node-selector: spec.nodeSelector: Invalid value: "e f": the value of "d" ` + labelValue + podWillBeRefused,
+				`scheduling-node-selector: spec.nodeSelector: Invalid value: "a b": a key ` + labelKey + podWillBeRejected,
+				`scheduling-node-selector: spec.nodeSelector: Invalid value: "e f": the value of "d" ` + labelValue + podWillBeRejected,
 			},
 		},
 		{
-			name: "tolerations that pods refuse",
+			name: "tolerations that pods reject",
 			spec: `{"tolerations":[{"key":"a b","operator":"Exists","value":"x"},{"value":"x y"},{"key":"a","operator":"Is","effect":"Never","tolerationSeconds":5}]}`,
 			want: []string{
-				`scheduling-tolerations: spec.tolerations[0].key: Invalid value: "a b": ` + labelKey + podWillBeRefused,
-				`scheduling-tolerations: spec.tolerations[0].value: Invalid value: "x": must be empty with the operator Exists` + podWillBeRefused,
-				`scheduling-tolerations: spec.tolerations[1].operator: Invalid value: "": must be Exists when there is no key` + podWillBeRefused,
-				`scheduling-tolerations: spec.tolerations[1].value: Invalid value: "x y": ` + labelValue + podWillBeRefused,
-				`scheduling-tolerations: spec.tolerations[2].effect: Invalid value: "Never": must be NoSchedule, PreferNoSchedule, NoExecute or empty for all of them` + podWillBeRefused,
-				`scheduling-tolerations: spec.tolerations[2].operator: Invalid value: "Is": must be Equal or Exists` + podWillBeRefused,
-				`scheduling-tolerations: spec.tolerations[2].tolerationSeconds: Invalid value: 5: is only for the effect NoExecute` + podWillBeRefused,
+				`scheduling-tolerations: spec.tolerations[0].key: Invalid value: "a b": ` + labelKey + podWillBeRejected,
+				`scheduling-tolerations: spec.tolerations[0].value: Invalid value: "x": must be empty with the operator Exists` + podWillBeRejected,
+				`scheduling-tolerations: spec.tolerations[1].operator: Invalid value: "": must be Exists when there is no key` + podWillBeRejected,
+				`scheduling-tolerations: spec.tolerations[1].value: Invalid value: "x y": ` + labelValue + podWillBeRejected,
+				`scheduling-tolerations: spec.tolerations[2].effect: Invalid value: "Never": must be NoSchedule, PreferNoSchedule, NoExecute or empty for all of them` + podWillBeRejected,
+				`scheduling-tolerations: spec.tolerations[2].operator: Invalid value: "Is": must be Equal or Exists` + podWillBeRejected,
+				`scheduling-tolerations: spec.tolerations[2].tolerationSeconds: Invalid value: 5: is only for the effect NoExecute` + podWillBeRejected,
 			},
 		},
 	})
 }
 
-// TestPodRulesWarn: what KubeVirt accepts is not refused, whatever becomes of its pod.
+// TestPodRulesWarn: what KubeVirt accepts is not rejected, whatever becomes of its pod.
 func TestPodRulesWarn(t *testing.T) {
 	want := []string{
 		"probes-pod-timing", "probes-pod-port",

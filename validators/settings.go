@@ -130,7 +130,7 @@ func (s *Settings) resolve(matching Severities) Severities {
 	return resolved
 }
 
-// SelectsNamespaces tells whether the labels of a namespace matter to For.
+// SelectsNamespaces reports whether the labels of a namespace matter to For.
 func (s *Settings) SelectsNamespaces() bool { return s != nil && len(s.selected) > 0 }
 
 // severities are the rules' own, by id.
@@ -157,7 +157,7 @@ func strictness(severity Severity) int {
 	return slices.Index([]Severity{Off, Warn, Deny}, severity)
 }
 
-// selectsAll tells whether a selector selects all namespaces: there is none, or it asks for nothing.
+// selectsAll reports whether a selector selects all namespaces: there is none, or it asks for nothing.
 func selectsAll(selector *metav1.LabelSelector) bool {
 	return selector == nil || len(selector.MatchLabels) == 0 && len(selector.MatchExpressions) == 0
 }

@@ -306,18 +306,18 @@ func TestCheckedSettingsHaveNoNotes(t *testing.T) {
 	}
 	object.Spec.Rules = object.Spec.Rules[:min(len(object.Spec.Rules), policyv1alpha1.MaxRuleSettings)]
 	if errs := CheckSettings(base, &object); len(errs) > 0 {
-		t.Errorf("the ids of our own rules are refused: %v", errs)
+		t.Errorf("the ids of our own rules are rejected: %v", errs)
 	}
 	if _, notes := NewSettings(base, object); len(notes) > 0 {
 		t.Errorf("notes: %q", notes)
 	}
 }
 
-// Rules that refuse what cannot be checked are not set: that would look as if it had an effect.
+// Rules that reject what cannot be checked are not set: that would look as if it had an effect.
 func TestRulesThatCannotBeSet(t *testing.T) {
 	known := append(fewRules(), objectRules()...)
 	object := ruleSettings(t, `[{rule: object-readable, severity: Warn}, {rule: disk-bus, severity: Warn}, {rule: rule-settings, severity: "Off", `+lab+`}]`)[0]
-	const because = "this rule cannot be set to another severity: what it refuses cannot be read or has no effect"
+	const because = "this rule cannot be set to another severity: what it rejects cannot be read or has no effect"
 	var got []string
 	for _, err := range CheckSettings(known, &object) {
 		got = append(got, err.Error())

@@ -74,5 +74,5 @@ func (s *Subject) Devices() *field.Path {
 	return s.devices
 }
 
-// ByKubeVirt tells whether one of KubeVirt's own accounts asked.
+// ByKubeVirt reports whether one of KubeVirt's own accounts asked.
 func (s *Subject) ByKubeVirt() bool { return s.Facts.ByKubeVirt(s.Requester) }

@@ -34,11 +34,11 @@ func virtualMachineRules() Table {
 		},
 		{
 			ID: "vm-instancetype-revision-follows", Title: "Another instancetype comes with another revision, or with none", Scope: OnVMUpdate,
-			Remedy: "Remove spec.instancetype.revisionName: KubeVirt sets it anew.", Check: instancetypeRevision,
+			Remedy: "Remove spec.instancetype.revisionName: KubeVirt sets it again.", Check: instancetypeRevision,
 		},
 		{
 			ID: "vm-preference-revision-follows", Title: "Another preference comes with another revision, or with none", Scope: OnVMUpdate,
-			Remedy: "Remove spec.preference.revisionName: KubeVirt sets it anew.", Check: preferenceRevision,
+			Remedy: "Remove spec.preference.revisionName: KubeVirt sets it again.", Check: preferenceRevision,
 		},
 		{
 			ID: "vm-snapshot-volumes-kept", Title: "The volumes of a VM stay as they are while a snapshot is taken", Scope: OnVMUpdate,
@@ -138,7 +138,7 @@ func preferenceRevision(s *Subject) field.ErrorList {
 	return revisionFollows(specOfVM().Child("preference", "revisionName"), s.OldVM.Spec.Preference, s.VM.Spec.Preference)
 }
 
-// revisionFollows refuses the revision of the object that was pointed at before: it would go on to count.
+// revisionFollows rejects the revision of the object that was pointed at before: it would go on to count.
 func revisionFollows(path *field.Path, old, changed v1.Matcher) field.ErrorList {
 	revision := old.GetRevisionName()
 	if revision == "" || changed.GetRevisionName() != revision || changed.GetName() == old.GetName() {

@@ -18,7 +18,7 @@ import (
 // about: what writes a status is never blocked. So these rules speak when the VM itself is changed, or created with a
 // status, while requests wait; and their remedies say so.
 func volumeRequestRules() Table {
-	const seen = " Requests are judged only when the VM itself is changed: they are written into its status, which is never blocked."
+	const seen = " Requests are evaluated only when the VM itself is changed: they are written into its status, which is never blocked."
 	return Table{
 		{
 			ID: "volume-request-one-kind", Title: "A volume request adds a volume or removes one", Scope: OnVM,
@@ -37,7 +37,7 @@ func volumeRequestRules() Table {
 			Remedy: "Choose a name that no volume of the VM has." + seen, Check: volumeRequestNames,
 		},
 		{
-			ID: "volume-request-fits", Title: "The VM is in order with the requested volumes too", Scope: OnVM,
+			ID: "volume-request-fits", Title: "The VM is valid with the requested volumes too", Scope: OnVM,
 			Remedy: "Change the request so that its volume and disk fit to those of the VM." + seen, Check: volumeRequestsFit,
 		},
 		{
@@ -188,9 +188,9 @@ func volumeRequestNames(s *Subject) (errs field.ErrorList) {
 	return errs
 }
 
-// volumeRequestsFit judges the VM's template as it will be once KubeVirt has done what is requested. The paths
+// volumeRequestsFit evaluates the VM's template as it will be once KubeVirt has done what is requested. The paths
 // are those in that template. KubeVirt looks at it as written, without instancetype and defaults, so that it
-// refuses requests for VMs which it otherwise takes. Of a request that is wrong in itself, the other rules
+// rejects requests for VMs which it otherwise takes. Of a request that is wrong in itself, the other rules
 // speak.
 func volumeRequestsFit(s *Subject) field.ErrorList {
 	if s.VM == nil || s.VM.Spec.Template == nil || !s.clearVolumeRequests() {
@@ -200,7 +200,7 @@ func volumeRequestsFit(s *Subject) field.ErrorList {
 	return s.withRequestsDone(table, &s.VM.Spec.Template.Spec, "in the template as written, with the volumes of status.volumeRequests: ")
 }
 
-// volumeRequestsFitInstance judges the running VMI as it will be, at the paths of the template. KubeVirt checks
+// volumeRequestsFitInstance evaluates the running VMI as it will be, at the paths of the template. KubeVirt checks
 // all of it again before it plugs a volume.
 func volumeRequestsFitInstance(s *Subject) field.ErrorList {
 	vmi := s.runningVMI()
@@ -214,7 +214,7 @@ func volumeRequestsFitInstance(s *Subject) field.ErrorList {
 	return s.withRequestsDone(table, &vmi.Spec, "in the running VMI, with the volumes of status.volumeRequests: ")
 }
 
-// withoutArchitecture are rules about what KubeVirt knows to work on some architectures only, and so refuses for an
+// withoutArchitecture are rules about what KubeVirt knows to work on some architectures only, and so rejects for an
 // instance that names none, as very old ones do.
 func withoutArchitecture() Table {
 	var table Table
@@ -226,7 +226,7 @@ func withoutArchitecture() Table {
 	return table
 }
 
-// clearVolumeRequests tells whether there are requests, and none that is wrong in itself.
+// clearVolumeRequests reports whether there are requests, and none that is wrong in itself.
 func (s *Subject) clearVolumeRequests() bool {
 	if _, requests := s.volumeRequests(); len(requests) == 0 {
 		return false
@@ -320,7 +320,7 @@ func pluggedVolume(add *v1.AddVolumeOptions) v1.Volume {
 	return volume
 }
 
-// volumeRequestHugepages refuses what KubeVirt's own admission fails on: it looks for the memory of such a
+// volumeRequestHugepages rejects what KubeVirt's own admission fails on: it looks for the memory of such a
 // template, where no instancetype or default counts, without seeing whether there is any.
 func volumeRequestHugepages(s *Subject) field.ErrorList {
 	if _, requests := s.volumeRequests(); len(requests) == 0 || s.VM.Spec.Template == nil {

@@ -211,7 +211,7 @@ func volumesByName(s *Subject) map[string]*v1.Volume {
 	return volumes
 }
 
-// onClaim tells whether a volume is stored in a PersistentVolumeClaim of its own.
+// onClaim reports whether a volume is stored in a PersistentVolumeClaim of its own.
 func onClaim(v *v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.DataVolume != nil }
 
 func diskNames(s *Subject) map[string]bool {

@@ -218,8 +218,8 @@ func TestOnAnAPIServer(t *testing.T) {
 	t.Run("Trust", func(t *testing.T) { testTrust(t, client) })
 }
 
-// refused is logged of a Secret that cannot be used.
-const refused = "the Secret holds no usable certificate, so the one before stays in use"
+// rejected is logged of a Secret that cannot be used.
+const rejected = "the Secret holds no usable certificate, so the one before stays in use"
 
 func testSecretSource(t *testing.T, client kubernetes.Interface) {
 	secrets, log := client.CoreV1().Secrets("default"), &journal{}
@@ -260,7 +260,7 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 	write(of(second))
 	eventuallyServes(t, source.Certificate, 2)
 
-	if log.count(refused) != 0 {
+	if log.count(rejected) != 0 {
 		t.Error("an empty Secret is no error, but was logged as one")
 	}
 	for i, broken := range []map[string][]byte{
@@ -270,7 +270,7 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 		{corev1.TLSCertKey: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: []byte("garbage")}), corev1.TLSPrivateKeyKey: third.key},
 	} {
 		write(broken)
-		log.eventuallyHas(t, refused, i+1)
+		log.eventuallyHas(t, rejected, i+1)
 		eventuallyServes(t, source.Certificate, 2)
 	}
 

@@ -86,7 +86,7 @@ func TestCopiesAreEvaluatedForTheirAuthor(t *testing.T) {
 			v := newValidator(t, parsed(t, stored), parsed(t, snapshot), parsed(t, content))
 			under(t, v, onlyJane, neverARM)
 			object := parsed(t, tc.object)
-			response := judged(t, v, reviewOf(t, object.GetKind(), object, func(r *admissionv1.AdmissionRequest) {
+			response := evaluated(t, v, reviewOf(t, object.GetKind(), object, func(r *admissionv1.AdmissionRequest) {
 				r.Kind.Group, _, _ = strings.Cut(object.GetAPIVersion(), "/")
 				r.UserInfo.Username = tc.user
 			}))
@@ -99,7 +99,7 @@ func TestCopiesAreEvaluatedForTheirAuthor(t *testing.T) {
 		v := newValidator(t)
 		under(t, v, neverARM)
 		object := parsed(t, restore("new}, virtualMachineSnapshotName: nightly"))
-		response := judged(t, v, reviewOf(t, object.GetKind(), object, func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "snapshot.kubevirt.io" }))
+		response := evaluated(t, v, reviewOf(t, object.GetKind(), object, func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "snapshot.kubevirt.io" }))
 		if got := complaints(response); !response.Allowed || len(got) != 1 || !strings.HasPrefix(got[0], "warning: ") {
 			t.Errorf("allowed %v, %q", response.Allowed, got)
 		}
@@ -212,7 +212,7 @@ func TestScale(t *testing.T) {
 				}
 				return s
 			}
-			response := judged(t, v, reviewOf(t, "Scale", scale(tc.to), update(t, scale(tc.from)), func(r *admissionv1.AdmissionRequest) {
+			response := evaluated(t, v, reviewOf(t, "Scale", scale(tc.to), update(t, scale(tc.from)), func(r *admissionv1.AdmissionRequest) {
 				r.Kind, r.SubResource, r.Name = metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}, "scale", tc.name
 				r.Resource = metav1.GroupVersionResource{Group: "pool.kubevirt.io", Version: "v1beta1", Resource: "virtualmachinepools"}
 			}))
@@ -226,7 +226,7 @@ func TestScale(t *testing.T) {
 		})
 	}
 	t.Run("a set of anything else", func(t *testing.T) {
-		response := judged(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }))
+		response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }))
 		if !response.Allowed {
 			t.Errorf("denied: %q", complaints(response))
 		}
@@ -260,7 +260,7 @@ func TestThePoliciesOfAPoolsMachines(t *testing.T) {
 		"whose template stays so": {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("mallory"), update(t, pool("2Gi"))), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, complaints(judged(t, v, tc.body))); diff != "" {
+			if diff := cmp.Diff(tc.want, complaints(evaluated(t, v, tc.body))); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// siteDefaults refuses defaults that could have no effect, or would make the checks refuse virtual machines.
+// siteDefaults rejects defaults that could have no effect, or would make the checks reject virtual machines.
 func (e *examination) siteDefaults() error {
 	object := &policyv1alpha1.VirtualMachineDefaults{}
 	if err := evaluator.DecodeStored(e.request.Object.Raw, object); err != nil {

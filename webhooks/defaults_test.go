@@ -119,18 +119,18 @@ func TestAVMIsGivenTheDefaultsOfTheSite(t *testing.T) {
 	}
 }
 
-func TestAVMIWithoutTheDefaultsOfTheSiteIsRefused(t *testing.T) {
+func TestAVMIWithoutTheDefaultsOfTheSiteIsRejected(t *testing.T) {
 	v := newValidator(t)
 	arrived := completed(t, build.VMI("db").Obj())
-	if response := judged(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
-		t.Fatalf("without a site it is refused: %q", complaints(response))
+	if response := evaluated(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
+		t.Fatalf("without a site it is rejected: %q", complaints(response))
 	}
 	live(v.Evaluator).GetSite = siteOf(t, prodDefaults)
-	if response := judged(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
-		t.Errorf("refused where the defaults do not hold: %q", complaints(response))
+	if response := evaluated(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
+		t.Errorf("rejected where the defaults do not hold: %q", complaints(response))
 	}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return k8slabels.Set{"env": "prod"}, nil }
-	response := judged(t, v, reviewOf(t, kindVMI, arrived))
+	response := evaluated(t, v, reviewOf(t, kindVMI, arrived))
 	got := complaints(response)
 	if response.Allowed || len(got) != 2 || !strings.Contains(got[1], "spec.schedulerName") || !strings.Contains(got[1], "layer site/a fills this, but it arrived without [virtward/vmi-complete]") {
 		t.Errorf("allowed %v, %q", response.Allowed, got)
@@ -139,17 +139,17 @@ func TestAVMIWithoutTheDefaultsOfTheSiteIsRefused(t *testing.T) {
 	yes := true
 	arrived.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: kindVM, Name: "db", UID: "1", Controller: &yes}}
 	arrived.Spec.SchedulerName = "prod"
-	if response := judged(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
-		t.Errorf("that of a VM is refused for want of a nodeSelector: %q", complaints(response))
+	if response := evaluated(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
+		t.Errorf("that of a VM is rejected for want of a nodeSelector: %q", complaints(response))
 	}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return nil, errors.New("no connection") }
-	response = judged(t, v, reviewOf(t, kindVMI, arrived))
+	response = evaluated(t, v, reviewOf(t, kindVMI, arrived))
 	if response.Allowed || response.Result.Code != 503 || !strings.HasSuffix(response.Result.Message, "reading the labels of namespace default: no connection") {
 		t.Errorf("with labels that cannot be read: %+v", response)
 	}
 }
 
-func TestDefaultsThatCannotBeUsedAreRefused(t *testing.T) {
+func TestDefaultsThatCannotBeUsedAreRejected(t *testing.T) {
 	v := newValidator(t)
 	ours := func(r *admissionv1.AdmissionRequest) {
 		r.Kind.Group, r.Kind.Version, r.Namespace = "policy.virtward.io", "v1alpha1", ""
@@ -162,13 +162,13 @@ func TestDefaultsThatCannotBeUsedAreRefused(t *testing.T) {
 		"a field that there is not": {`{template: {domain: {devices: {rgn: {}}}}}`, []string{
 			"spec.template.domain.devices.rgn: Invalid value: there is no such field in the spec of a virtual machine instance [virtward/site-defaults]",
 		}},
-		"what the checks refuse": {`{match: {hypervisors: [kvm]}, template: {domain: {firmware: {bootloader: {bios: {}}}}}}`, []string{
-			"spec.template.domain.firmware.bootloader.bios: Invalid value: the rule arm64-bios refuses a virtual machine that gets this on kvm/arm64: ",
+		"what the checks reject": {`{match: {hypervisors: [kvm]}, template: {domain: {firmware: {bootloader: {bios: {}}}}}}`, []string{
+			"spec.template.domain.firmware.bootloader.bios: Invalid value: the rule arm64-bios rejects a virtual machine that gets this on kvm/arm64: ",
 		}},
 		"what cannot be decoded": {`{match: [], template: {}}`, []string{"spec: Invalid value: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := judged(t, v, reviewOf(t, "VirtualMachineDefaults", defaultsObject(t, "a", test.spec), ours))
+			response := evaluated(t, v, reviewOf(t, "VirtualMachineDefaults", defaultsObject(t, "a", test.spec), ours))
 			got := complaints(response)
 			if response.Allowed != (len(test.want) == 0) || len(got) != len(test.want) {
 				t.Fatalf("allowed %v, %q", response.Allowed, got)

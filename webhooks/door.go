@@ -190,7 +190,7 @@ func (d *door) read(ctx context.Context, room *bodyRoom, body io.Reader, announc
 
 func (d *door) malformed(w http.ResponseWriter, err error) {
 	d.metrics.count(d.name, "none", "none", verdictMalformed)
-	d.log.V(1).Info("refused a request that is no AdmissionReview", "reason", err.Error())
+	d.log.V(1).Info("rejected a request that is no AdmissionReview", "reason", err.Error())
 	code := http.StatusBadRequest
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {

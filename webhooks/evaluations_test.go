@@ -70,7 +70,7 @@ func TestEvaluationsShareRoom(t *testing.T) {
 		release = append(release, done)
 	}
 	if len(release) == 0 || testutil.ToFloat64(e.metrics.noRoom) != 1 || testutil.ToFloat64(e.metrics.waiting) != 0 {
-		t.Errorf("%d large evaluations found room, %v were refused", len(release), testutil.ToFloat64(e.metrics.noRoom))
+		t.Errorf("%d large evaluations found room, %v were rejected", len(release), testutil.ToFloat64(e.metrics.noRoom))
 	}
 	if held := testutil.ToFloat64(e.metrics.evaluating); held > EvaluationMemory || held < largeMemory/2 {
 		t.Errorf("they hold %v bytes", held)
@@ -141,7 +141,7 @@ func TestPoliciesThatWarnAreSkippedInAHurry(t *testing.T) {
 	under(t, v, fmt.Sprintf(memoryCap, "Warn", "8Gi"), fmt.Sprintf(memoryCap, "Audit", "8Gi"), fmt.Sprintf(memoryCap, "Deny", "16Gi"))
 	ctx, cancel := context.WithDeadline(t.Context(), v.Clock.Now().Add(time.Hour))
 	defer cancel()
-	judge := func(memory string, ago time.Duration) (string, string) {
+	evaluate := func(memory string, ago time.Duration) (string, string) {
 		request, err := decodeReview(reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory(memory)).Obj()))
 		if err != nil {
 			t.Fatal(err)
@@ -160,7 +160,7 @@ func TestPoliciesThatWarnAreSkippedInAHurry(t *testing.T) {
 		{"9Gi", 2 * time.Hour, "true [2 policies that warn or audit were skipped: there was no time for them, or the cost budget that they share is exhausted]", "policy/a,policy/b"},
 		{"17Gi", 2 * time.Hour, "false [2 policies that warn or audit were skipped: there was no time for them, or the cost budget that they share is exhausted]", "policy/a,policy/b"},
 	} {
-		if got, skipped := judge(tc.memory, tc.ago); got != tc.want || skipped != tc.skipped {
+		if got, skipped := evaluate(tc.memory, tc.ago); got != tc.want || skipped != tc.skipped {
 			t.Errorf("%s: %s, skipped %q, want %s, %q", tc.memory, got, skipped, tc.want, tc.skipped)
 		}
 	}
@@ -177,7 +177,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestVerdictsDoNotDependOnLoad judges the same objects while the machine is busy and memory is collected all the time,
+// TestVerdictsDoNotDependOnLoad evaluates the same objects while the machine is busy and memory is collected all the time,
 // some of them at the limits of what a policy may take.
 func TestVerdictsDoNotDependOnLoad(t *testing.T) {
 	v := newValidator(t)
@@ -193,7 +193,7 @@ func TestVerdictsDoNotDependOnLoad(t *testing.T) {
 		vm.Spec.Template.ObjectMeta.Annotations = map[string]string{"text": strings.Repeat("a: 1\n", size/5)}
 		bodies = append(bodies, reviewOf(t, kindVM, vm))
 	}
-	judge := func() string {
+	evaluate := func() string {
 		var all strings.Builder
 		for _, body := range bodies {
 			answer, err := v.Review(t.Context(), body)
@@ -201,7 +201,7 @@ func TestVerdictsDoNotDependOnLoad(t *testing.T) {
 		}
 		return all.String()
 	}
-	want := judge()
+	want := evaluate()
 	if !strings.Contains(want, "bytes of memory") {
 		t.Fatalf("no policy reaches a limit: %.2000s", want)
 	}
@@ -215,7 +215,7 @@ func TestVerdictsDoNotDependOnLoad(t *testing.T) {
 		})
 	}
 	for range 3 {
-		if got := judge(); got != want {
+		if got := evaluate(); got != want {
 			t.Errorf("under load: %.2000s\nwant %.2000s", got, want)
 		}
 	}

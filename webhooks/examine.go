@@ -27,7 +27,7 @@ func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 	evaluation := evaluator.Request{
 		Object: r.Object.Raw, OldObject: r.OldObject.Raw, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
 		Namespace: r.Namespace, Name: r.Name, Operation: r.Operation, Stage: stage, User: r.UserInfo, DryRun: dryRun(r),
-		Observer: evaluator.Observer{Policies: e.judging, Gone: e.gone, Hurry: e.hurry},
+		Observer: evaluator.Observer{Policies: e.evaluating, Gone: e.gone, Hurry: e.hurry},
 	}
 	if e.Authorizer != nil {
 		evaluation.Authorizer = e.asks

@@ -29,8 +29,8 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	findings *prometheus.CounterVec
-	// judged is how long all policies together take, undecided what each could not be decided about.
-	judged    prometheus.Histogram
+	// evaluated is how long all policies together take, undecided what each could not be decided about.
+	evaluated prometheus.Histogram
 	undecided *prometheus.CounterVec
 	// skipped is how often each policy was not evaluated.
 	skipped *prometheus.CounterVec
@@ -56,9 +56,9 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 			Name: "virtward_findings_total",
 			Help: "Findings of the checks and of policies, by rule (policy/NAME is a policy), kind and severity (Deny, Warn; Audit, of which nobody is told). A finding that an update found in the object before it counts as Warn.",
 		}, []string{"rule", "kind", "severity"}),
-		judged: prometheus.NewHistogram(prometheus.HistogramOpts{
+		evaluated: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "virtward_policy_evaluation_seconds",
-			Help:    "Time that all policies together take about one object; an update that is refused is judged twice, with the object before.",
+			Help:    "Time that all policies together take about one object; an update that is rejected is evaluated twice, with the object before.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .1, .5, 1, 2},
 		}),
 		undecided: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -78,7 +78,7 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 			Help: "Memory that the evaluations of policies that are under way may take.",
 		}),
 		noRoom: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "virtward_policy_evaluations_refused_total",
+			Name: "virtward_policy_evaluations_rejected_total",
 			Help: "Requests answered with 503 because there was no room to evaluate policies until the API server gave up.",
 		}),
 	}
@@ -86,7 +86,7 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		m.requests,
 		m.duration,
 		m.findings,
-		m.judged,
+		m.evaluated,
 		m.undecided,
 		m.skipped,
 		m.waiting,
@@ -94,7 +94,7 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		m.noRoom,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_facts_age_seconds",
-			Help: "Time since the KubeVirt configuration in force was read. It is watched, so a great age means that it did not change.",
+			Help: "Time since the KubeVirt configuration active was read. It is watched, so a great age means that it did not change.",
 		}, func() float64 { return factsAge().Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_certificate_expiry_timestamp_seconds",
@@ -152,7 +152,7 @@ func ofReads(reads func() platform.RememberedStats) []prometheus.Collector {
 		counter("virtward_reference_cache_misses_total", "Objects that virtual machines refer to and that were read from the API server.", func(s platform.RememberedStats) uint64 { return s.Misses }),
 		counter("virtward_reference_cache_evictions_total", "Objects that were forgotten because the cache was full.", func(s platform.RememberedStats) uint64 { return s.Evicted }),
 		counter("virtward_reference_too_large_total", "Objects that were too large to be read, or too many.", func(s platform.RememberedStats) uint64 { return s.TooLarge }),
-		counter("virtward_reference_reads_refused_total", "Reads that found no room before their request's deadline, because others read too much.", func(s platform.RememberedStats) uint64 { return s.Refused }),
+		counter("virtward_reference_reads_rejected_total", "Reads that found no room before their request's deadline, because others read too much.", func(s platform.RememberedStats) uint64 { return s.Rejected }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_reference_cache_bytes", Help: "Estimated memory of the remembered objects.",
 		}, func() float64 { return float64(reads().Bytes) }),

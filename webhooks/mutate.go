@@ -96,7 +96,7 @@ func (m *Mutator) passed(request *admissionv1.AdmissionRequest, response *admiss
 	switch {
 	case errors.As(result.Unreadable, &limit):
 		return m.skip(request, response, decodelimits.Describe(limit)), verdictSkipped
-	case result.Unreadable != nil: // the API server will refuse it by its schema, which says it better
+	case result.Unreadable != nil: // the API server will reject it by its schema, which says it better
 		m.Log.V(1).Info("passed an object that does not decode", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", result.Unreadable.Error())
 		return response, verdictUnchanged
 	}

@@ -129,7 +129,7 @@ func TestAVMGetsWhatKubeVirtPersists(t *testing.T) {
 	if want := (map[string]string{"hypervisor": "kvm/amd64", "layers": "base,amd64"}); !cmp.Equal(want, response.AuditAnnotations) {
 		t.Errorf("audit annotations %v, want %v", response.AuditAnnotations, want)
 	}
-	warnings := []string{`spec.instancetype: there is no VirtualMachineClusterInstancetype u1.small; the VM is judged without it, and what it determines is checked when the VM starts`}
+	warnings := []string{`spec.instancetype: there is no VirtualMachineClusterInstancetype u1.small; the VM is evaluated without it, and what it determines is checked when the VM starts`}
 	if diff := cmp.Diff(warnings, response.Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
@@ -146,13 +146,13 @@ func TestWhatPassesUnchanged(t *testing.T) {
 		"another kind of the group":          reviewOf(t, "VirtualMachineInstanceMigration", vmi),
 		"a VM without a template":            reviewOf(t, kindVM, json.RawMessage(`{"spec":{}}`)),
 		"no object":                          reviewOf(t, kindVMI, json.RawMessage(`null`)),
-		"a type that the schema will refuse": reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"cpu":{"cores":"two"}}}}`)),
+		"a type that the schema will reject": reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"cpu":{"cores":"two"}}}}`)),
 		"a quantity that is none":            reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"much"}}}}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := answerOf(t, complete, body)
 			if name == "no object" {
-				return // null decodes as an empty VMI, which the schema refuses later
+				return // null decodes as an empty VMI, which the schema rejects later
 			}
 			if response.Patch != nil || len(response.Warnings) > 0 {
 				t.Errorf("patch %s, warnings %v; want neither", response.Patch, response.Warnings)
@@ -287,7 +287,7 @@ func FuzzReview(f *testing.F) {
 			t.Fatalf("the answer is no AdmissionReview: %v", err)
 		}
 		if !answer.Response.Allowed {
-			t.Fatal("the mutator refused")
+			t.Fatal("the mutator rejected")
 		}
 		if answer.Response.Patch == nil {
 			return

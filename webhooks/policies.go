@@ -19,13 +19,13 @@ func dryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }
 
-// judging measures how long policies take.
-func (e *examination) judging() (done func()) {
+// evaluating measures how long policies take.
+func (e *examination) evaluating() (done func()) {
 	started := e.Clock.Now()
-	return func() { e.Metrics.judged.Observe(e.Clock.Since(started).Seconds()) }
+	return func() { e.Metrics.evaluated.Observe(e.Clock.Since(started).Seconds()) }
 }
 
-// virtualMachinePolicy refuses a policy that could not be decided. Of an update, a problem that the policy had before
+// virtualMachinePolicy rejects a policy that could not be decided. Of an update, a problem that the policy had before
 // is a warning: so one that no longer compiles can still be taken out of the way.
 func (e *examination) virtualMachinePolicy() error {
 	object, old := &policyv1alpha1.VirtualMachinePolicy{}, &policyv1alpha1.VirtualMachinePolicy{}

@@ -28,7 +28,7 @@ import (
 
 var environment = sync.OnceValues(cel.NewEnvironment)
 
-// policyOf is a policy with its spec in YAML, which needs not be in order.
+// policyOf is a policy with its spec in YAML, which needs not be valid.
 func policyOf(t testing.TB, name, spec string) *policyv1alpha1.VirtualMachinePolicy {
 	t.Helper()
 	policy := &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -50,7 +50,7 @@ func compile(t testing.TB) func(*policyv1alpha1.VirtualMachinePolicy) (*policies
 	}
 }
 
-// under makes a validator judge by policies, whose names are a, b, c and so on.
+// under makes a validator evaluate by policies, whose names are a, b, c and so on.
 func under(t testing.TB, v *Validator, specs ...string) {
 	t.Helper()
 	all := make([]*policies.Policy, 0, len(specs))
@@ -76,7 +76,7 @@ func large(name string) *unstructured.Unstructured {
 	}}
 }
 
-func TestAPolicyRefusesWhatWillRun(t *testing.T) {
+func TestAPolicyRejectsWhatWillRun(t *testing.T) {
 	v := newValidator(t, large("u1.4xlarge"))
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	chosen := build.VM("db").Instancetype("u1.4xlarge").Obj()
@@ -118,7 +118,7 @@ func TestAPolicyRefusesWhatWillRun(t *testing.T) {
 				spec = strings.TrimSuffix(spec, "}") + kinds
 			}
 			under(t, v, spec)
-			response := judged(t, v, tc.body)
+			response := evaluated(t, v, tc.body)
 			if diff := cmp.Diff(tc.want, complaints(response)); diff != "" || response.Allowed != (tc.want == nil) {
 				t.Errorf("allowed %v (-want +got):\n%s", response.Allowed, diff)
 			}
@@ -180,14 +180,14 @@ func TestWhatAPolicyMeans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
 			under(t, v, tc.policies...)
-			response := judged(t, v, reviewOf(t, kindVM, vm, func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "alice" }))
+			response := evaluated(t, v, reviewOf(t, kindVM, vm, func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "alice" }))
 			if diff := cmp.Diff(tc.want, complaints(response)); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tc.annotations, response.AuditAnnotations); diff != "" {
 				t.Errorf("audit annotations (-want +got):\n%s", diff)
 			}
-			if refused := strings.Contains(fmt.Sprint(tc.counted), "Deny"); response.Allowed == refused {
+			if rejected := strings.Contains(fmt.Sprint(tc.counted), "Deny"); response.Allowed == rejected {
 				t.Errorf("allowed %v", response.Allowed)
 			}
 			for rule, severity := range tc.counted {
@@ -199,7 +199,7 @@ func TestWhatAPolicyMeans(t *testing.T) {
 				t.Errorf("policy a counted %v times as undecided", n)
 			}
 			measured := &dto.Metric{}
-			if err := v.Metrics.judged.Write(measured); err != nil || measured.GetHistogram().GetSampleCount() != 1 {
+			if err := v.Metrics.evaluated.Write(measured); err != nil || measured.GetHistogram().GetSampleCount() != 1 {
 				t.Errorf("the policies were measured %d times: %v", measured.GetHistogram().GetSampleCount(), err)
 			}
 		})
@@ -216,7 +216,7 @@ func TestTheRatchetHoldsForPolicies(t *testing.T) {
 	}{
 		"something else changes": {
 			vm:   build.VMOf(build.VMI("db").Memory("9Gi")).RunStrategy(v1.RunStrategyHalted).Obj(),
-			want: []string{`warning: spec.template.spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi (it was so before this update; a new object would be refused) [virtward/policy/a] Choose less.`},
+			want: []string{`warning: spec.template.spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi (it was so before this update; a new object would be rejected) [virtward/policy/a] Choose less.`},
 		},
 		"the violation grows": {
 			vm:   build.VMOf(build.VMI("db").Memory("10Gi")).Obj(),
@@ -225,7 +225,7 @@ func TestTheRatchetHoldsForPolicies(t *testing.T) {
 		"it is mended": {vm: build.VMOf(build.VMI("db").Memory("5Gi")).Obj()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := judged(t, v, reviewOf(t, kindVM, tc.vm, update(t, before)))
+			response := evaluated(t, v, reviewOf(t, kindVM, tc.vm, update(t, before)))
 			if diff := cmp.Diff(tc.want, complaints(response)); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
@@ -243,20 +243,20 @@ func TestWhatKubeVirtCreatesIsEvaluated(t *testing.T) {
 	vmi := completed(t, build.VMI("db").Memory("9Gi").Obj())
 	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: kindVM, Name: "db", UID: "7", Controller: &yes}}
 	want := []string{`FieldValueInvalid spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi [virtward/policy/a] Choose less.`}
-	response := judged(t, v, reviewOf(t, kindVMI, vmi, as))
+	response := evaluated(t, v, reviewOf(t, kindVMI, vmi, as))
 	if diff := cmp.Diff(want, complaints(response)); diff != "" || response.Allowed {
 		t.Errorf("a VMI of virt-controller: allowed %v (-want +got):\n%s", response.Allowed, diff)
 	}
 	labelled := vmi.DeepCopy()
 	labelled.Labels = map[string]string{"kubevirt.io/nodeName": "node01"}
-	if response := judged(t, v, reviewOf(t, kindVMI, labelled, as, update(t, vmi))); !response.Allowed || response.Warnings != nil {
+	if response := evaluated(t, v, reviewOf(t, kindVMI, labelled, as, update(t, vmi))); !response.Allowed || response.Warnings != nil {
 		t.Errorf("an update by virt-controller: allowed %v, %q", response.Allowed, complaints(response))
 	}
 	vm := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
-	if response := judged(t, v, reviewOf(t, kindVM, vm, as)); response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, kindVM, vm, as)); response.Allowed {
 		t.Error("a VM that virt-controller restores, clones or makes for a pool is let through")
 	}
-	response = judged(t, v, reviewOf(t, kindVM, vm, as, update(t, build.VM("db").Obj())))
+	response = evaluated(t, v, reviewOf(t, kindVM, vm, as, update(t, build.VM("db").Obj())))
 	if !response.Allowed || response.Warnings != nil || response.AuditAnnotations["policies-audit"] != "policy/a" {
 		t.Errorf("a VM that virt-controller restores in place: allowed %v, %q, %v", response.Allowed, complaints(response), response.AuditAnnotations)
 	}
@@ -296,7 +296,7 @@ func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newOne(t, tc.spec)
-			response := judged(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
+			response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
 				yes := true
 				r.DryRun, r.Resource = &yes, metav1.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}
 				r.UserInfo.Username, r.UserInfo.Groups = "alice", []string{"devs"}
@@ -309,13 +309,13 @@ func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
 	}
 	unread = errors.New("no connection")
 	v := newOne(t, fmt.Sprintf(told, "match: {namespaceSelector: {matchLabels: {tier: prod}}},", "'prod'"))
-	response := judged(t, v, reviewOf(t, kindVM, build.VM("db").Obj()))
+	response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj()))
 	if response.Allowed || response.Result.Code != 503 || !strings.HasSuffix(response.Result.Message, "reading namespace default: no connection") {
 		t.Errorf("with a namespace that cannot be read: %+v", response)
 	}
 }
 
-func TestAPolicyIsRefusedThatCouldNotBeDecided(t *testing.T) {
+func TestAPolicyIsRejectedThatCouldNotBeDecided(t *testing.T) {
 	v := newValidator(t)
 	v.CompilePolicy = compile(t)
 	ours := func(r *admissionv1.AdmissionRequest) {
@@ -354,19 +354,19 @@ func TestAPolicyIsRefusedThatCouldNotBeDecided(t *testing.T) {
 			spec: `{enforcement: Deny, params: {configMap: {namespace: params, name: caps}}, validations: [{expression: "params.max == ''", message: m, fieldPath: spec.domain}]}`,
 			want: []string{"warning: spec.params.configMap: Invalid value: there is no ConfigMap params/caps" + remedy},
 		},
-		"one that was in order is broken": {
+		"one that was valid is broken": {
 			old: fmt.Sprintf(memoryCap, "Deny", "8Gi"), spec: typo,
 			want: []string{problem("spec.validations[0].expression", "2:17: undefined field 'memroy'; did you mean 'memory'?")},
 		},
 		"one that was broken is taken out of the way": {
 			old: typo, spec: strings.Replace(typo, "Deny", "Warn", 1),
-			want: []string{"warning" + typed + " (it was so before this update; a new object would be refused)" + remedy},
+			want: []string{"warning" + typed + " (it was so before this update; a new object would be rejected)" + remedy},
 		},
 		"one that was broken gets another fault": {
 			old: typo, spec: strings.Replace(typo, "memroy", "memori", 1),
 			want: []string{problem("spec.validations[0].expression", "2:17: undefined field 'memori'; did you mean 'memory'?")},
 		},
-		"one that was broken stays as it is": {old: typo, spec: typo, want: []string{"warning" + typed + " (it was so before this update; a new object would be refused)" + remedy}},
+		"one that was broken stays as it is": {old: typo, spec: typo, want: []string{"warning" + typed + " (it was so before this update; a new object would be rejected)" + remedy}},
 		"one that was broken is mended":      {old: typo, spec: fmt.Sprintf(memoryCap, "Deny", "8Gi")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -374,23 +374,23 @@ func TestAPolicyIsRefusedThatCouldNotBeDecided(t *testing.T) {
 			if tc.old != "" {
 				changes = append(changes, update(t, policyOf(t, "caps", tc.old)))
 			}
-			response := judged(t, v, reviewOf(t, "VirtualMachinePolicy", policyOf(t, "caps", tc.spec), changes...))
+			response := evaluated(t, v, reviewOf(t, "VirtualMachinePolicy", policyOf(t, "caps", tc.spec), changes...))
 			if diff := cmp.Diff(tc.want, complaints(response)); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
-			if refused := strings.Contains(fmt.Sprint(tc.want), "FieldValueInvalid"); response.Allowed == refused {
+			if rejected := strings.Contains(fmt.Sprint(tc.want), "FieldValueInvalid"); response.Allowed == rejected {
 				t.Errorf("allowed %v", response.Allowed)
 			}
 		})
 	}
-	response := judged(t, v, reviewOf(t, "VirtualMachinePolicy", map[string]any{"spec": map[string]any{"enforcement": 7}}, ours))
+	response := evaluated(t, v, reviewOf(t, "VirtualMachinePolicy", map[string]any{"spec": map[string]any{"enforcement": 7}}, ours))
 	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "[virtward/object-readable]") {
 		t.Errorf("one that cannot be read: allowed %v, %q", response.Allowed, got)
 	}
 }
 
-// An update that is refused is judged twice, by the same policies, whatever is in force by then.
-func TestOneRequestIsJudgedByThePoliciesOfOneMoment(t *testing.T) {
+// An update that is rejected is evaluated twice, by the same policies, whatever is active by then.
+func TestOneRequestIsEvaluatedByThePoliciesOfOneMoment(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	first, asked := live(v.Evaluator).GetPolicies(), 0
@@ -401,7 +401,7 @@ func TestOneRequestIsJudgedByThePoliciesOfOneMoment(t *testing.T) {
 		return first
 	}
 	before := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
-	response := judged(t, v, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).RunStrategy(v1.RunStrategyHalted).Obj(), update(t, before)))
+	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).RunStrategy(v1.RunStrategyHalted).Obj(), update(t, before)))
 	if !response.Allowed || len(response.Warnings) != 1 || asked != 1 {
 		t.Errorf("allowed %v, %q, asked for the policies %d times", response.Allowed, complaints(response), asked)
 	}
@@ -412,11 +412,11 @@ func TestExceptionsEnd(t *testing.T) {
 	spec := strings.TrimSuffix(fmt.Sprintf(memoryCap, "Deny", "8Gi"), "}")
 	under(t, v, spec+fmt.Sprintf(`, exceptions: [{names: [db], reason: r, expires: %q}]}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 	body := reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj())
-	if response := judged(t, v, body); !response.Allowed {
-		t.Errorf("refused before the exception is over: %q", complaints(response))
+	if response := evaluated(t, v, body); !response.Allowed {
+		t.Errorf("rejected before the exception is over: %q", complaints(response))
 	}
 	under(t, v, spec+`, exceptions: [{names: [db], reason: r, expires: "2020-01-01T00:00:00Z"}]}`)
-	if response := judged(t, v, body); response.Allowed {
+	if response := evaluated(t, v, body); response.Allowed {
 		t.Error("let through after the exception is over")
 	}
 }

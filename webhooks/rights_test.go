@@ -54,7 +54,7 @@ func TestAPolicyAsksWhatTheRequesterMay(t *testing.T) {
 	for user, allowed := range map[string]bool{"jane": true, "eve": false, "mallory": false} {
 		*asked = nil
 		for range 2 {
-			if response := judged(t, v, as(user)); response.Allowed != allowed {
+			if response := evaluated(t, v, as(user)); response.Allowed != allowed {
 				t.Errorf("%s: allowed %v, %q", user, response.Allowed, complaints(response))
 			}
 		}
@@ -67,20 +67,20 @@ func TestAPolicyAsksWhatTheRequesterMay(t *testing.T) {
 		}
 	}
 	*asked, fails = nil, errors.New("no connection")
-	if response := judged(t, v, as("jane")); !response.Allowed || len(*asked) != 0 {
+	if response := evaluated(t, v, as("jane")); !response.Allowed || len(*asked) != 0 {
 		t.Errorf("what was answered a moment ago is asked again: allowed %v", response.Allowed)
 	}
 	clock.SetTime(clock.Now().Add(rightsFor + time.Second))
-	if response := judged(t, v, as("jane")); response.Allowed || len(*asked) != 1 {
+	if response := evaluated(t, v, as("jane")); response.Allowed || len(*asked) != 1 {
 		t.Errorf("an answer that is too old counts: allowed %v, asked %d times", response.Allowed, len(*asked))
 	}
 	fails = nil
-	if response := judged(t, v, as("jane")); !response.Allowed || len(*asked) != 2 {
+	if response := evaluated(t, v, as("jane")); !response.Allowed || len(*asked) != 2 {
 		t.Errorf("a failure was kept: %q", complaints(response))
 	}
 
 	v.Authorizer = nil
-	response := judged(t, v, as("jane"))
+	response := evaluated(t, v, as("jane"))
 	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "the policy cannot be decided: spec.validations[0].expression: ") {
 		t.Errorf("without an authorizer: allowed %v, %q", response.Allowed, got)
 	}
@@ -121,7 +121,7 @@ func TestQuestionsAboutRights(t *testing.T) {
 		}
 		*asked = nil
 		under(t, v, fmt.Sprintf(`{enforcement: Deny, validations: [{message: m, fieldPath: spec.domain, expression: %q}]}`, expression))
-		response := judged(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
+		response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
 			r.UserInfo.Username, r.Resource = "jane", metav1.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}
 		}))
 		if diff := cmp.Diff([]authorizationv1.SubjectAccessReviewSpec{want}, *asked); diff != "" || !response.Allowed {
@@ -141,7 +141,7 @@ func TestQuestionsAboutRightsEnd(t *testing.T) {
 	})
 	under(t, v, `{enforcement: Deny, validations: [{message: m, fieldPath: spec.domain, expression: "['a', 'b', 'c'].exists(v, authorizer.group('g').resource('r').check(v).allowed())"}]}`)
 	started := time.Now()
-	response := judged(t, v, reviewOf(t, kindVM, build.VM("db").Obj()))
+	response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj()))
 	if took := time.Since(started); response.Allowed || took > 2*questionsTime || took < questionsTime/2 || asked != 3 {
 		t.Errorf("allowed %v after %v and %d questions", response.Allowed, took, asked)
 	}

@@ -47,17 +47,17 @@ func TestObjectsThatOthersReferToAreSmall(t *testing.T) {
 					r.Kind.Group = "instancetype.kubevirt.io"
 				}
 			}
-			if response := judged(t, v, reviewOf(t, kind, of("small"), group)); !response.Allowed {
+			if response := evaluated(t, v, reviewOf(t, kind, of("small"), group)); !response.Allowed {
 				t.Errorf("a small one: %q", complaints(response))
 			}
-			response := judged(t, v, reviewOf(t, kind, of(text), group))
+			response := evaluated(t, v, reviewOf(t, kind, of(text), group))
 			if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "where 65536 are the most [virtward/object-readable]") {
 				t.Errorf("a large one: %.300q", got)
 			}
-			if response := judged(t, v, reviewOf(t, kind, of(text), update(t, of(text)), group)); !response.Allowed || len(response.Warnings) != 1 {
+			if response := evaluated(t, v, reviewOf(t, kind, of(text), update(t, of(text)), group)); !response.Allowed || len(response.Warnings) != 1 {
 				t.Errorf("one that was large before: %.300q", complaints(response))
 			}
-			if response := judged(t, v, reviewOf(t, kind, of(text+"y"), update(t, of(text)), group)); response.Allowed {
+			if response := evaluated(t, v, reviewOf(t, kind, of(text+"y"), update(t, of(text)), group)); response.Allowed {
 				t.Error("one that was large before changes")
 			}
 		})
@@ -74,12 +74,12 @@ func TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives(t *testing.T) {
 	if !response.Allowed || response.Patch != nil || len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "virtward did not complete this object: there are too many VirtualMachineInstancePresets") {
 		t.Errorf("mutate: patch %s, warnings %q", response.Patch, response.Warnings)
 	}
-	response = judged(t, v, body)
+	response = evaluated(t, v, body)
 	if got := complaints(response); !response.Allowed || len(got) == 0 || !strings.Contains(got[0], "[virtward/vmi-complete]") {
 		t.Errorf("validate: allowed %v, %q", response.Allowed, got)
 	}
 	v.Evaluator.References = failing{errors.New("connection refused")}
-	if response := judged(t, v, body); response.Allowed || response.Result.Code != http.StatusServiceUnavailable {
+	if response := evaluated(t, v, body); response.Allowed || response.Result.Code != http.StatusServiceUnavailable {
 		t.Errorf("where nobody can tell: %+v", response.Result)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Trust tells whether the API server trusts the serving certificate: whether the CA bundle of each of our
+// Trust reports whether the API server trusts the serving certificate: whether the CA bundle of each of our
 // webhook configurations verifies it. A server that says it is ready before that makes the API server's
 // first calls fail, and objects pass uncompleted.
 type Trust struct {

@@ -218,7 +218,7 @@ func (p *played) asked(t *testing.T, v *Validator, o, old object) *admissionv1.A
 			r.Operation, r.OldObject = admissionv1.Update, runtime.RawExtension{Raw: raw}
 		})
 	}
-	return judged(t, v, reviewOf(t, p.kind, o, changes...))
+	return evaluated(t, v, reviewOf(t, p.kind, o, changes...))
 }
 
 var (
@@ -226,7 +226,7 @@ var (
 	indices    = regexp.MustCompile(`\[\d+\]`)
 )
 
-// findings are what a refusal is for: each as its rule and its field, without the places in lists.
+// findings are what a rejection is for: each as its rule and its field, without the places in lists.
 func findings(response *admissionv1.AdmissionResponse) map[string]bool {
 	found := map[string]bool{}
 	if response.Allowed {
@@ -296,9 +296,9 @@ func differs(a, b object, paths ...[]string) bool {
 
 var evaluatedFields = [][]string{{"spec"}, {"metadata", "labels"}, {"metadata", "annotations"}}
 
-// FuzzTwoRequests plays what somebody does who is refused at first: inflate, then change; grow what is not looked at;
-// delete with a finalizer, then change; find an object that nobody can read, and change it. What is refused at its
-// creation is refused at an update too, unless the old object had the same finding and could be read, or nothing that is
+// FuzzTwoRequests plays what somebody does who is rejected at first: inflate, then change; grow what is not looked at;
+// delete with a finalizer, then change; find an object that nobody can read, and change it. What is rejected at its
+// creation is rejected at an update too, unless the old object had the same finding and could be read, or nothing that is
 // evaluated changes. Of an object that is being deleted, only the spec is evaluated.
 func FuzzTwoRequests(f *testing.F) {
 	for seed := range 24 {
@@ -316,7 +316,7 @@ func FuzzTwoRequests(f *testing.F) {
 		p := &kinds[c.of(len(kinds))]
 		state := copied(t, p.object())
 		if !p.asked(t, validator, state, nil).Allowed {
-			t.Fatalf("%s is refused as it is: %v", p.kind, complaints(p.asked(t, validator, state, nil)))
+			t.Fatalf("%s is rejected as it is: %v", p.kind, complaints(p.asked(t, validator, state, nil)))
 		}
 		for step := 0; step < 6 && len(c.left) > 0; step++ {
 			next := copied(t, state)
@@ -327,10 +327,10 @@ func FuzzTwoRequests(f *testing.F) {
 			next = copied(t, next)
 			if c.of(4) == 0 { // the client says so, and the API server does not listen
 				write(next, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
-				refusedAlone := p.asked(t, validator, next, nil)
+				rejectedAlone := p.asked(t, validator, next, nil)
 				unstructured.RemoveNestedField(next, "metadata", "deletionTimestamp")
-				if without := p.asked(t, validator, next, nil); !reflect.DeepEqual(findings(without), findings(refusedAlone)) {
-					t.Fatalf("a deletionTimestamp at creation changes the verdict from %v to %v", findings(without), findings(refusedAlone))
+				if without := p.asked(t, validator, next, nil); !reflect.DeepEqual(findings(without), findings(rejectedAlone)) {
+					t.Fatalf("a deletionTimestamp at creation changes the verdict from %v to %v", findings(without), findings(rejectedAlone))
 				}
 			}
 			if deleted, ok, _ := unstructured.NestedString(state, "metadata", "deletionTimestamp"); ok {
@@ -368,7 +368,7 @@ func (p *played) hold(t *testing.T, v *Validator, o, old object) {
 	before := findings(p.asked(t, v, old, nil))
 	for finding := range now {
 		if !before[finding] || !readable(before) {
-			t.Fatalf("the update of a %s is allowed, and its creation is refused by %q; the object before is refused by %v", p.kind, finding, before)
+			t.Fatalf("the update of a %s is allowed, and its creation is rejected by %q; the object before is rejected by %v", p.kind, finding, before)
 		}
 	}
 }

@@ -21,8 +21,8 @@ import (
 // ValidatePath is where the Validator is served.
 const ValidatePath = "/validate"
 
-// Validator refuses virtual machines that could never run, and what they are made from. What it cannot decide
-// about, because the cluster cannot be asked or nothing is known of it yet, it refuses too, with 503.
+// Validator rejects virtual machines that could never run, and what they are made from. What it cannot decide
+// about, because the cluster cannot be asked or nothing is known of it yet, it rejects too, with 503.
 type Validator struct {
 	// Evaluator evaluates virtual machines, and what they are made from.
 	Evaluator *evaluator.Evaluator
@@ -95,14 +95,14 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	if response.Allowed {
 		return response, verdictAllowed
 	}
-	v.Log.Info("refused", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
+	v.Log.Info("rejected", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
 		"operation", request.Operation, "user", request.UserInfo.Username, "rules", response.AuditAnnotations["findings"])
 	return response, verdictDenied
 }
 
-// failed refuses a request that cannot be decided now, so that whoever asked tries again.
+// failed rejects a request that cannot be decided now, so that whoever asked tries again.
 func (v *Validator) failed(request *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
-	v.Log.Error(err, "refused an object that could not be checked", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
+	v.Log.Error(err, "rejected an object that could not be checked", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
 		Message: "virtward could not check this object, try again: " + err.Error(),
@@ -141,5 +141,5 @@ func (e *examination) within(examine func(*examination) error) error {
 	return nil
 }
 
-// updates tells whether there is an object before.
+// updates reports whether there is an object before.
 func (e *examination) updates() bool { return e.request.Operation == admissionv1.Update }

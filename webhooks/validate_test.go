@@ -65,7 +65,7 @@ func live(e *evaluator.Evaluator) *evaluator.Live {
 	return e.Configuration.(*evaluator.Live)
 }
 
-func judged(t testing.TB, v *Validator, body []byte) *admissionv1.AdmissionResponse {
+func evaluated(t testing.TB, v *Validator, body []byte) *admissionv1.AdmissionResponse {
 	t.Helper()
 	data, err := v.Review(context.Background(), body)
 	if err != nil {
@@ -81,7 +81,7 @@ func judged(t testing.TB, v *Validator, body []byte) *admissionv1.AdmissionRespo
 	return review.Response
 }
 
-// complaints are the causes of a refusal, and the warnings after them.
+// complaints are the causes of a rejection, and the warnings after them.
 func complaints(response *admissionv1.AdmissionResponse) []string {
 	var all []string
 	if response.Result != nil && response.Result.Details != nil {
@@ -119,9 +119,9 @@ const (
 	sataCause = "FieldValueNotSupported spec.template.spec.domain.devices.disks[0].disk.bus: "
 )
 
-func TestARefusalNamesEveryCause(t *testing.T) {
+func TestARejectionNamesEveryCause(t *testing.T) {
 	v := newValidator(t)
-	response := judged(t, v, reviewOf(t, kindVM, arm64VM()))
+	response := evaluated(t, v, reviewOf(t, kindVM, arm64VM()))
 	got := complaints(response)
 	if response.Allowed || len(got) != 2 || !strings.HasPrefix(got[0], sataCause) || !strings.HasPrefix(got[1], biosCause) {
 		t.Fatalf("allowed %v, causes %q", response.Allowed, got)
@@ -147,13 +147,13 @@ func TestARefusalNamesEveryCause(t *testing.T) {
 		t.Errorf("arm64-bios counted %v times", got)
 	}
 	if got := testutil.ToFloat64(v.Metrics.requests.WithLabelValues("validate", kindVM, "CREATE", verdictDenied)); got != 1 {
-		t.Errorf("the refusal counted %v times", got)
+		t.Errorf("the rejection counted %v times", got)
 	}
 }
 
 func TestAGoodVMIsAllowedInSilence(t *testing.T) {
 	v := newValidator(t)
-	response := judged(t, v, reviewOf(t, kindVM, build.VMOf(build.Typical("db")).Obj()))
+	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(build.Typical("db")).Obj()))
 	if got := complaints(response); !response.Allowed || got != nil || response.AuditAnnotations != nil {
 		t.Errorf("allowed %v, %q, %v", response.Allowed, got, response.AuditAnnotations)
 	}
@@ -166,7 +166,7 @@ func TestACauseInAPreferenceIsToldWhereItWasChosen(t *testing.T) {
 	}}
 	vm := build.VMOf(build.VMI("db").Disk("root", "").Architecture("arm64")).Preference("old").Obj()
 	v := newValidator(t, preference)
-	response := judged(t, v, reviewOf(t, kindVM, vm))
+	response := evaluated(t, v, reviewOf(t, kindVM, vm))
 	got := complaints(response)
 	want := []string{"arm64-bios", "arm64-disk-bus"}
 	if response.Allowed || len(got) != len(want) {
@@ -187,7 +187,7 @@ func TestAMissingInstancetypeIsAWarning(t *testing.T) {
 	v := newValidator(t)
 	vm := build.VM("db").Instancetype("u1.small").Obj()
 	vm.Spec.Template.Spec.Domain.Memory = nil
-	response := judged(t, v, reviewOf(t, kindVM, vm))
+	response := evaluated(t, v, reviewOf(t, kindVM, vm))
 	if !response.Allowed || len(response.Warnings) == 0 || !strings.Contains(response.Warnings[0], "u1.small") {
 		t.Errorf("allowed %v, %q", response.Allowed, complaints(response))
 	}
@@ -247,7 +247,7 @@ func TestTheRatchet(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
-			response := judged(t, v, reviewOf(t, kindVM, tc.vm, update(t, bad)))
+			response := evaluated(t, v, reviewOf(t, kindVM, tc.vm, update(t, bad)))
 			var denied []string
 			if response.Result != nil {
 				for _, c := range response.Result.Details.Causes {
@@ -266,16 +266,16 @@ func TestTheRatchet(t *testing.T) {
 	}
 }
 
-func TestAVMIIsJudgedAsItArrived(t *testing.T) {
+func TestAVMIIsEvaluatedAsItArrived(t *testing.T) {
 	v := newValidator(t)
-	response := judged(t, v, reviewOf(t, kindVMI, build.Typical("db").Obj()))
+	response := evaluated(t, v, reviewOf(t, kindVMI, build.Typical("db").Obj()))
 	if response.Allowed || !strings.Contains(complaints(response)[0], "[virtward/vmi-complete]") {
 		t.Errorf("a VMI that nobody completed: allowed %v, %q", response.Allowed, complaints(response))
 	}
 
 	complete := completed(t, build.Typical("db").Obj())
-	if response := judged(t, v, reviewOf(t, kindVMI, complete)); !response.Allowed {
-		t.Errorf("a complete VMI is refused: %q", complaints(response))
+	if response := evaluated(t, v, reviewOf(t, kindVMI, complete)); !response.Allowed {
+		t.Errorf("a complete VMI is rejected: %q", complaints(response))
 	}
 }
 
@@ -300,12 +300,12 @@ func TestOnlyKubeVirtUpdatesTheSpecOfAVMI(t *testing.T) {
 	changed := old.DeepCopy()
 	changed.Spec.Hostname = "other"
 	v := newValidator(t)
-	if response := judged(t, v, reviewOf(t, kindVMI, changed, update(t, old))); response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, kindVMI, changed, update(t, old))); response.Allowed {
 		t.Error("a user changed the spec of a VMI")
 	}
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"mine": "yes"}
-	if response := judged(t, v, reviewOf(t, kindVMI, labelled, update(t, old))); !response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, kindVMI, labelled, update(t, old))); !response.Allowed {
 		t.Errorf("a label: %q", complaints(response))
 	}
 }
@@ -313,18 +313,18 @@ func TestOnlyKubeVirtUpdatesTheSpecOfAVMI(t *testing.T) {
 func TestWhatIsNotChecked(t *testing.T) {
 	v := newValidator(t)
 	for _, operation := range []admissionv1.Operation{admissionv1.Delete, admissionv1.Connect} {
-		response := judged(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.Operation = operation }))
+		response := evaluated(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.Operation = operation }))
 		if !response.Allowed {
-			t.Errorf("%s refused: %q", operation, complaints(response))
+			t.Errorf("%s rejected: %q", operation, complaints(response))
 		}
 	}
-	response := judged(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }))
+	response := evaluated(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }))
 	if !response.Allowed {
-		t.Error("a status was judged")
+		t.Error("a status was evaluated")
 	}
 }
 
-func TestATemplateIsJudgedWhereItStands(t *testing.T) {
+func TestATemplateIsEvaluatedWhereItStands(t *testing.T) {
 	v := newValidator(t)
 	bad := build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64").Label("app", "db").Obj()
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
@@ -336,29 +336,29 @@ func TestATemplateIsJudgedWhereItStands(t *testing.T) {
 	}}
 	inPool := func(r *admissionv1.AdmissionRequest) { r.Kind.Group, r.Kind.Version = "pool.kubevirt.io", "v1beta1" }
 
-	response := judged(t, v, reviewOf(t, "VirtualMachineInstanceReplicaSet", rs))
+	response := evaluated(t, v, reviewOf(t, "VirtualMachineInstanceReplicaSet", rs))
 	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.HasPrefix(got[0], "FieldValueNotSupported spec.template.spec.domain.devices.disks[0].disk.bus: ") {
 		t.Errorf("replica set: allowed %v, %q", response.Allowed, got)
 	}
-	response = judged(t, v, reviewOf(t, "VirtualMachinePool", pool, inPool))
+	response = evaluated(t, v, reviewOf(t, "VirtualMachinePool", pool, inPool))
 	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.HasPrefix(got[0], "FieldValueNotSupported spec.virtualMachineTemplate.spec.template.spec.domain.devices.disks[0].disk.bus: ") {
 		t.Errorf("pool: allowed %v, %q", response.Allowed, got)
 	}
 
 	more := pool.DeepCopy()
 	more.Spec.Paused = true
-	response = judged(t, v, reviewOf(t, "VirtualMachinePool", more, inPool, update(t, pool)))
+	response = evaluated(t, v, reviewOf(t, "VirtualMachinePool", more, inPool, update(t, pool)))
 	if !response.Allowed || len(response.Warnings) != 1 {
 		t.Errorf("a pool with an old fault: allowed %v, %q", response.Allowed, complaints(response))
 	}
 	more.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-	response = judged(t, v, reviewOf(t, "VirtualMachinePool", more, inPool, update(t, pool)))
+	response = evaluated(t, v, reviewOf(t, "VirtualMachinePool", more, inPool, update(t, pool)))
 	if got := complaints(response); response.Allowed || len(got) != 3 {
 		t.Errorf("a pool with another selector: allowed %v, %q", response.Allowed, got)
 	}
 
 	rs.Spec.Template = nil
-	response = judged(t, v, reviewOf(t, "VirtualMachineInstanceReplicaSet", rs))
+	response = evaluated(t, v, reviewOf(t, "VirtualMachineInstanceReplicaSet", rs))
 	if got := complaints(response); len(got) != 1 || !strings.HasPrefix(got[0], "FieldValueRequired spec.template: ") {
 		t.Errorf("no template: %q", got)
 	}
@@ -376,12 +376,12 @@ func TestSettingsAreHeeded(t *testing.T) {
 	live(v.Evaluator).GetSettings = func() *validators.Settings { return settings }
 	lab := k8slabels.Set{"env": "lab"}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return lab, nil }
-	response := judged(t, v, reviewOf(t, kindVM, arm64VM()))
+	response := evaluated(t, v, reviewOf(t, kindVM, arm64VM()))
 	if got := complaints(response); !response.Allowed || len(got) != 1 || !strings.Contains(got[0], "[virtward/arm64-disk-bus]") {
 		t.Errorf("in the lab: allowed %v, %q", response.Allowed, got)
 	}
 	lab = nil
-	if response := judged(t, v, reviewOf(t, kindVM, arm64VM())); response.Allowed || len(complaints(response)) != 1 {
+	if response := evaluated(t, v, reviewOf(t, kindVM, arm64VM())); response.Allowed || len(complaints(response)) != 1 {
 		t.Errorf("elsewhere: allowed %v, %q", response.Allowed, complaints(response))
 	}
 }
@@ -392,17 +392,17 @@ func TestRuleSettingsNameRulesThatExist(t *testing.T) {
 	ours := func(r *admissionv1.AdmissionRequest) {
 		r.Kind.Group, r.Kind.Version, r.Namespace = "policy.virtward.io", "v1alpha1", ""
 	}
-	response := judged(t, v, reviewOf(t, "RuleSettings", settings, ours))
+	response := evaluated(t, v, reviewOf(t, "RuleSettings", settings, ours))
 	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "spec.rules[0].rule") || !strings.Contains(got[0], "arm64-disk-bus") {
 		t.Errorf("allowed %v, %q", response.Allowed, got)
 	}
 	settings.Spec.Rules[0].Rule = "arm64-disk-bus"
-	if response := judged(t, v, reviewOf(t, "RuleSettings", settings, ours)); !response.Allowed {
-		t.Errorf("refused: %q", complaints(response))
+	if response := evaluated(t, v, reviewOf(t, "RuleSettings", settings, ours)); !response.Allowed {
+		t.Errorf("rejected: %q", complaints(response))
 	}
 }
 
-func TestWhatCannotBeDecidedIsRefusedForNow(t *testing.T) {
+func TestWhatCannotBeDecidedIsRejectedForNow(t *testing.T) {
 	cases := map[string]func(*Validator){
 		"no facts yet":     func(v *Validator) { live(v.Evaluator).GetFacts = func() *platform.Facts { return nil } },
 		"an unknown world": func(v *Validator) { v.Evaluator.References = failing{errors.New("connection refused")} },
@@ -415,7 +415,7 @@ func TestWhatCannotBeDecidedIsRefusedForNow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
 			change(v)
-			response := judged(t, v, reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
+			response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
 			if response.Allowed || response.Result.Code != 503 || !strings.HasPrefix(response.Result.Message, "virtward could not check this object, try again: ") {
 				t.Errorf("answer %+v", response.Result)
 			}
@@ -423,16 +423,16 @@ func TestWhatCannotBeDecidedIsRefusedForNow(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsRefused(t *testing.T) {
+func TestWhatCannotBeReadIsRejected(t *testing.T) {
 	v := newValidator(t)
 	for text, want := range map[string]string{
 		`{"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}}}`: "spec.template.spec.domain.memory.guest: ",
 		`{"spec":{"template":7}}`: "spec: ",
 		`{`:                       "spec: ",
 	} {
-		response := judged(t, v, reviewOf(t, kindVM, json.RawMessage(`{}`), func(r *admissionv1.AdmissionRequest) { r.Object.Raw = nil }))
+		response := evaluated(t, v, reviewOf(t, kindVM, json.RawMessage(`{}`), func(r *admissionv1.AdmissionRequest) { r.Object.Raw = nil }))
 		if text != `{` {
-			response = judged(t, v, reviewOf(t, kindVM, json.RawMessage(text)))
+			response = evaluated(t, v, reviewOf(t, kindVM, json.RawMessage(text)))
 		}
 		got := complaints(response)
 		if response.Allowed || len(got) != 1 || !strings.Contains(got[0], " "+want) || !strings.Contains(got[0], "[virtward/object-readable]") {
@@ -508,14 +508,14 @@ func TestWhatCannotBeReadStaysAsItIs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
-			response := judged(t, v, reviewOf(t, tc.kind, tc.object, update(t, tc.old), func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = tc.user }))
+			response := evaluated(t, v, reviewOf(t, tc.kind, tc.object, update(t, tc.old), func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = tc.user }))
 			got := complaints(response)
 			warned := len(got) == 1 && strings.Contains(got[0], "warning: ") && strings.Contains(got[0], "it was so before this update") && strings.Contains(got[0], "[virtward/object-readable]")
 			if response.Allowed != tc.allowed || warned != tc.expectWarning {
 				t.Errorf("allowed %v, %q", response.Allowed, got)
 			}
 			if !tc.allowed && (len(got) != 1 || !strings.Contains(got[0], "[virtward/object-readable]")) {
-				t.Errorf("refused for %q", got)
+				t.Errorf("rejected for %q", got)
 			}
 		})
 	}
@@ -540,11 +540,11 @@ func TestAnObjectThatCouldNotBeReadExcusesNothing(t *testing.T) {
 					r.Kind.Group = "instancetype.kubevirt.io"
 				}
 			}
-			known := judged(t, v, reviewOf(t, tc.kind, tc.object, update(t, tc.object), group))
+			known := evaluated(t, v, reviewOf(t, tc.kind, tc.object, update(t, tc.object), group))
 			if !known.Allowed || len(known.Warnings) == 0 {
 				t.Fatalf("of an object that can be read: %q", complaints(known))
 			}
-			response := judged(t, v, reviewOf(t, tc.kind, tc.object, update(t, oversized(t, tc.object, nil)), group))
+			response := evaluated(t, v, reviewOf(t, tc.kind, tc.object, update(t, oversized(t, tc.object, nil)), group))
 			if response.Allowed || len(response.Result.Details.Causes) != len(known.Warnings) || len(response.Warnings) != 0 {
 				t.Errorf("allowed %v, %q", response.Allowed, complaints(response))
 			}
@@ -553,7 +553,7 @@ func TestAnObjectThatCouldNotBeReadExcusesNothing(t *testing.T) {
 	// A pair of findings that would be the same of an object of which nothing is known: there is no template in either.
 	v := newValidator(t)
 	bare := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: new(v1.RunStrategyHalted)}}
-	if response := judged(t, v, reviewOf(t, kindVM, bare, update(t, oversized(t, build.VM("db").Obj(), nil)))); response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, kindVM, bare, update(t, oversized(t, build.VM("db").Obj(), nil)))); response.Allowed {
 		t.Errorf("what an unreadable object lacks is taken for known: %q", complaints(response))
 	}
 }
@@ -585,7 +585,7 @@ func TestWhatIsBeingDeleted(t *testing.T) {
 			if tc.old != nil {
 				body = reviewOf(t, kindVM, tc.object, update(t, tc.old))
 			}
-			if response := judged(t, v, body); response.Allowed != tc.allowed {
+			if response := evaluated(t, v, body); response.Allowed != tc.allowed {
 				t.Errorf("allowed %v, %q", response.Allowed, complaints(response))
 			}
 		})
@@ -607,7 +607,7 @@ func TestManyFaultsCostLittle(t *testing.T) {
 			body := reviewOf(t, kindVM, object)
 			var before, after goruntime.MemStats
 			goruntime.ReadMemStats(&before)
-			response := judged(t, v, body)
+			response := evaluated(t, v, body)
 			goruntime.ReadMemStats(&after)
 			if allocated := after.TotalAlloc - before.TotalAlloc; response.Allowed || allocated > 24<<20+8*uint64(len(body)) {
 				t.Errorf("allowed %v, %d MiB allocated for a request of %d KiB", response.Allowed, allocated>>20, len(body)>>10)
@@ -655,7 +655,7 @@ func TestManyCausesAreCut(t *testing.T) {
 		vmi.Disk(name, v1.DiskBusSATA)
 	}
 	v := newValidator(t)
-	response := judged(t, v, reviewOf(t, kindVM, build.VMOf(vmi).Obj()))
+	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(vmi).Obj()))
 	causes := response.Result.Details.Causes
 	if len(causes) != maxCauses || !strings.HasSuffix(causes[maxCauses-1].Message, "(and 20 more findings, which kubectl virtward explain shows)") {
 		t.Errorf("%d causes, the last one %q", len(causes), causes[len(causes)-1].Message)
@@ -666,7 +666,7 @@ func TestLongValuesAreCut(t *testing.T) {
 	vm := arm64VM()
 	vm.Spec.Template.Spec.Domain.CPU = &v1.CPU{Model: strings.Repeat("é", 1<<20)}
 	v := newValidator(t)
-	response := judged(t, v, reviewOf(t, kindVM, vm))
+	response := evaluated(t, v, reviewOf(t, kindVM, vm))
 	if response.Allowed || len(response.Result.Message) > 16<<10 {
 		t.Errorf("allowed %v, a message of %d bytes", response.Allowed, len(response.Result.Message))
 	}

@@ -40,7 +40,7 @@ func TestRewriteFindsNothing(t *testing.T) {
 	}
 }
 
-// Writing the guard anew changes nothing.
+// Writing the guard again changes nothing.
 func TestGenerated(t *testing.T) {
 	content, err := os.ReadFile("../" + guard)
 	if err != nil {

@@ -27,7 +27,7 @@ type source struct {
 	path       []string
 }
 
-// sources are in order: one that is found within a later one becomes a reference there.
+// sources are valid: one that is found within a later one becomes a reference there.
 var sources = []source{
 	{name: "VirtualMachineInstanceSpec", definition: "virtualmachineinstances.kubevirt.io", path: []string{"spec"}},
 	{name: "VirtualMachineSpec", definition: "virtualmachines.kubevirt.io", path: []string{"spec"}},

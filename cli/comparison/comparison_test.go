@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// counted is a report of n virtual machines, each of which has a new refusal, a warning that goes and an audit that
+// counted is a report of n virtual machines, each of which has a new rejection, a warning that goes and an audit that
 // stays.
 func counted(c Counter, n int) *Report {
 	for i := range n {
@@ -73,9 +73,9 @@ func counted(c Counter, n int) *Report {
 func TestCounts(t *testing.T) {
 	r := counted(Counter{Told: 2}, 5)
 	want := []Rule{
-		{Rule: "d", Title: "Some title", Severity: "Deny", New: 5, NotTold: 3},
+		{Rule: "d", Title: "Some title", Severity: "Deny", New: 5, NotReported: 3},
 		{Rule: "policy/cap", Severity: "Audit", Stays: 5},
-		{Rule: "w", Severity: "Warn", Gone: 5, NotTold: 3},
+		{Rule: "w", Severity: "Warn", Gone: 5, NotReported: 3},
 	}
 	if diff := cmp.Diff(want, r.Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
@@ -87,8 +87,8 @@ func TestCounts(t *testing.T) {
 	if diff := cmp.Diff([]string{"new d vm0", "new d vm1", "gone w vm0", "gone w vm1"}, told); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}
-	if r.Judged != 5 || r.NewlyRefused != 5 || r.First() == nil || r.First().Object.Name != "vm0" {
-		t.Errorf("%d judged, %d refused, the first one %+v", r.Judged, r.NewlyRefused, r.First())
+	if r.Evaluated != 5 || r.NewlyRejected != 5 || r.First() == nil || r.First().Object.Name != "vm0" {
+		t.Errorf("%d evaluated, %d rejected, the first one %+v", r.Evaluated, r.NewlyRejected, r.First())
 	}
 	for told, want := range map[int]int{0: 15, 1: 3} {
 		if r := counted(Counter{Told: told, Unchanged: true}, 5); len(r.Violations) != want {
@@ -106,7 +106,7 @@ func TestBounded(t *testing.T) {
 	if kept := len(c.tallies[tallied{"d", validators.Deny}].told[New]); kept != 3 {
 		t.Errorf("%d findings are kept", kept)
 	}
-	if r := c.Report(nil); r.Rules[0].New != 2000 || r.Rules[0].NotTold != 1997 {
+	if r := c.Report(nil); r.Rules[0].New != 2000 || r.Rules[0].NotReported != 1997 {
 		t.Errorf("counted %+v", r.Rules[0])
 	}
 }

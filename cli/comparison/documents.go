@@ -47,7 +47,7 @@ func (r *Report) WriteSARIF(w io.Writer, version string) error {
 	return log.Write(w)
 }
 
-// WriteJUnit writes a test for each rule with findings. It fails if the rule would refuse what it does not refuse
+// WriteJUnit writes a test for each rule with findings. It fails if the rule would reject what it does not reject
 // now; everything else that is told is its output.
 func (r *Report) WriteJUnit(w io.Writer) error {
 	suite := junit.Testsuite{Name: "virtward audit", Time: "0"}
@@ -67,20 +67,20 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 
 func (r *Report) testcase(row *Rule) junit.Testcase {
 	test := junit.Testcase{Name: row.Rule + " (" + string(row.Severity) + ")", Classname: "virtward audit", Time: "0"}
-	refused, others := "", ""
+	rejected, others := "", ""
 	for i := range r.Violations {
 		v := &r.Violations[i]
 		switch {
 		case v.Rule != row.Rule || v.Severity != row.Severity:
-		case v.refuses():
-			refused += v.line() + "\n"
+		case v.rejects():
+			rejected += v.line() + "\n"
 		default:
 			others += v.line() + "\n"
 		}
 	}
 	counts := fmt.Sprintf("%d new, %d gone, %d as now", row.New, row.Gone, row.Stays)
 	if row.Severity == validators.Deny && row.New > 0 {
-		test.Failure = &junit.Result{Type: "NewlyRefused", Message: counts, Data: refused}
+		test.Failure = &junit.Result{Type: "NewlyRejected", Message: counts, Data: rejected}
 	}
 	if others != "" {
 		test.SystemOut = &junit.Output{Data: "\n" + counts + "\n" + others}
@@ -88,8 +88,8 @@ func (r *Report) testcase(row *Rule) junit.Testcase {
 	return test
 }
 
-// refuses tells whether the object would be refused for it, and is not now.
-func (v *Violation) refuses() bool { return v.Change == New && v.Severity == validators.Deny }
+// rejects reports whether the object would be rejected for it, and is not now.
+func (v *Violation) rejects() bool { return v.Change == New && v.Severity == validators.Deny }
 
 // line is the violation in one line: vm.yaml:12:7: new: VirtualMachine shop/db: spec.running: ...
 func (v *Violation) line() string {

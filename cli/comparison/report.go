@@ -22,17 +22,17 @@ type Report struct {
 	// Now and Then are what is known of the cluster, and what would be.
 	Now  explanation.Facts `json:"now"`
 	Then explanation.Facts `json:"then"`
-	// Judged counts the virtual machines, NewlyRefused those of them on which a finding is new that refuses, and
-	// NotJudged others that could not be judged; the warnings say why.
-	Judged       int `json:"judged"`
-	NewlyRefused int `json:"newlyRefused"`
-	NotJudged    int `json:"notJudged"`
+	// Evaluated counts the virtual machines, NewlyRejected those of them on which a finding is new that rejects, and
+	// NotEvaluated others that could not be evaluated; the warnings say why.
+	Evaluated     int `json:"evaluated"`
+	NewlyRejected int `json:"newlyRejected"`
+	NotEvaluated  int `json:"notEvaluated"`
 	// Rules are the rules and policies with findings, sorted by name, then by severity.
 	Rules []Rule `json:"rules"`
 	// Violations are the findings that are told, in the order of their changes, then of their rules, then of the
 	// objects.
 	Violations []Violation `json:"violations"`
-	// Warnings say what less could be judged, and Notes what of the configuration has no effect.
+	// Warnings say what less could be evaluated, and Notes what of the configuration has no effect.
 	Warnings []string `json:"warnings"`
 	Notes    []string `json:"notes"`
 
@@ -48,8 +48,8 @@ type Rule struct {
 	New      int                 `json:"new"`
 	Gone     int                 `json:"gone"`
 	Stays    int                 `json:"stays"`
-	// NotTold counts those that are not among the violations, since they would be too many.
-	NotTold int `json:"notTold"`
+	// NotReported counts those that are not among the violations, since they would be too many.
+	NotReported int `json:"notReported"`
 }
 
 // Violation is a finding on an object, and what becomes of it.
@@ -70,10 +70,10 @@ type Counter struct {
 	// Unchanged has findings told that stay.
 	Unchanged bool
 
-	tallies      map[tallied]*tally
-	judged       int
-	newlyRefused int
-	first        *Violation
+	tallies       map[tallied]*tally
+	evaluated     int
+	newlyRejected int
+	first         *Violation
 }
 
 // tallied is what is counted together.
@@ -89,8 +89,8 @@ type tally struct {
 
 // Add counts the findings on one virtual machine, as things are and as they would be.
 func (c *Counter) Add(d manifests.Document, object explanation.Object, now, then []validators.Finding) {
-	c.judged++
-	refused := false
+	c.evaluated++
+	rejected := false
 	for _, f := range compare(now, then) {
 		key := tallied{f.finding.Rule, f.finding.Severity}
 		if c.tallies == nil {
@@ -101,19 +101,19 @@ func (c *Counter) Add(d manifests.Document, object explanation.Object, now, then
 		}
 		t := c.tallies[key]
 		t.counts[f.change]++
-		refuses := f.change == New && f.finding.Severity == validators.Deny
-		refused = refused || refuses
+		rejects := f.change == New && f.finding.Severity == validators.Deny
+		rejected = rejected || rejects
 		if !c.tells(f.change, len(t.told[f.change])) {
 			continue
 		}
 		v := Violation{Change: f.change, Source: d.Location(), Object: object, file: d.File, Finding: explanation.FindingsOf(d, []validators.Finding{f.finding})[0]}
-		if refuses && c.first == nil {
+		if rejects && c.first == nil {
 			c.first = &v
 		}
 		t.told[f.change] = append(t.told[f.change], v)
 	}
-	if refused {
-		c.newlyRefused++
+	if rejected {
+		c.newlyRejected++
 	}
 }
 
@@ -125,7 +125,7 @@ func (c *Counter) tells(change Change, told int) bool {
 // Report sums up. The rules say of themselves what they are about.
 func (c *Counter) Report(rules validators.Table) *Report {
 	r := &Report{
-		APIVersion: explanation.APIVersion, Kind: Kind, Judged: c.judged, NewlyRefused: c.newlyRefused, first: c.first, rules: rules,
+		APIVersion: explanation.APIVersion, Kind: Kind, Evaluated: c.evaluated, NewlyRejected: c.newlyRejected, first: c.first, rules: rules,
 		Assumed: []string{}, Rules: []Rule{}, Violations: []Violation{}, Warnings: []string{}, Notes: []string{},
 	}
 	keys := slices.SortedFunc(maps.Keys(c.tallies), func(a, b tallied) int {
@@ -139,7 +139,7 @@ func (c *Counter) Report(rules validators.Table) *Report {
 		}
 		for _, change := range changes() {
 			if change != Stays || c.Unchanged {
-				row.NotTold += t.counts[change] - len(t.told[change])
+				row.NotReported += t.counts[change] - len(t.told[change])
 			}
 		}
 		r.Rules = append(r.Rules, row)
@@ -156,10 +156,10 @@ func rank(s validators.Severity) int {
 	return slices.Index([]validators.Severity{validators.Deny, validators.Warn, validators.Audit}, s)
 }
 
-// First is the first finding that is new and refuses, in the order of the objects; nil if there is none.
+// First is the first finding that is new and rejects, in the order of the objects; nil if there is none.
 func (r *Report) First() *Violation { return r.first }
 
-// Changes tells whether anything is new or gone.
+// Changes reports whether anything is new or gone.
 func (r *Report) Changes() bool {
 	return slices.ContainsFunc(r.Rules, func(row Rule) bool { return row.New+row.Gone > 0 })
 }

@@ -18,12 +18,12 @@ func (r *Report) heading() (lines []string) {
 	} else {
 		lines = append(lines, "now: "+described(r.Now))
 	}
-	counts := fmt.Sprintf("virtual machines: %d judged", r.Judged)
+	counts := fmt.Sprintf("virtual machines: %d evaluated", r.Evaluated)
 	if len(r.Assumed) > 0 {
-		counts += fmt.Sprintf(", %d of them refused for something new", r.NewlyRefused)
+		counts += fmt.Sprintf(", %d of them rejected for something new", r.NewlyRejected)
 	}
-	if r.NotJudged > 0 {
-		counts += fmt.Sprintf("; %d could not be judged", r.NotJudged)
+	if r.NotEvaluated > 0 {
+		counts += fmt.Sprintf("; %d could not be evaluated", r.NotEvaluated)
 	}
 	lines = append(lines, counts)
 	for _, w := range r.Warnings {
@@ -85,11 +85,11 @@ func (r *Report) rows() (rules, violations [][]string) {
 	return rules, violations
 }
 
-// untold says which findings are counted and not told.
-func (r *Report) untold() (lines []string) {
+// unreported says which findings are counted and not told.
+func (r *Report) unreported() (lines []string) {
 	for i := range r.Rules {
-		if row := &r.Rules[i]; row.NotTold > 0 {
-			lines = append(lines, fmt.Sprintf("%s (%s): %d more, which --max 0 tells", row.Rule, row.Severity, row.NotTold))
+		if row := &r.Rules[i]; row.NotReported > 0 {
+			lines = append(lines, fmt.Sprintf("%s (%s): %d more, which --max 0 tells", row.Rule, row.Severity, row.NotReported))
 		}
 	}
 	return lines
@@ -119,7 +119,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 			return err
 		}
 	}
-	return writeLines(w, r.untold())
+	return writeLines(w, r.unreported())
 }
 
 // WriteMarkdown writes the report for a comment on a change of a repository.
@@ -135,7 +135,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 		rules, violations := r.rows()
 		lines = append(append(lines, markdown(rules)...), markdown(violations)...)
 	}
-	for i, line := range r.untold() {
+	for i, line := range r.unreported() {
 		if i == 0 {
 			lines = append(lines, "")
 		}

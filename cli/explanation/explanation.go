@@ -40,7 +40,7 @@ type Explanation struct {
 	Effective map[string]any `json:"effective"`
 	// Changes lead from the object as written to the effective one, in the order in which they were made.
 	Changes []provenance.Change `json:"changes"`
-	// Allowed tells that no finding refuses the object.
+	// Allowed tells that no finding rejects the object.
 	Allowed bool `json:"allowed"`
 	// Findings are what the rules and the policies say, sorted by field, then by rule.
 	Findings []Finding `json:"findings"`

@@ -118,11 +118,11 @@ func TestYAML(t *testing.T) {
 		t.Fatal(err)
 	}
 	const cluster = "# warning: of the cluster\n"
-	const findings = `# refused: list[0].mine: Invalid value: "a": too bare [virtward/r-mine]
+	const findings = `# rejected: list[0].mine: Invalid value: "a": too bare [virtward/r-mine]
 #   Write more.
-# refused: list[0]: Forbidden: no [virtward/r-item]
+# rejected: list[0]: Forbidden: no [virtward/r-item]
 # warning: list[1].disk.bus: Required value: say it [virtward/r-missing]
-# refused: number: Invalid value: too many [virtward/r-chosen]
+# rejected: number: Invalid value: too many [virtward/r-chosen]
 #   Choose less.
 # warning: status: Required value [virtward/r-nowhere]
 #   -
@@ -137,18 +137,18 @@ func TestYAML(t *testing.T) {
 	const object = `changed: new # finalize
 empty: {} # arm64
 list:
-# refused: Forbidden: no [virtward/r-item]
-- # refused: Invalid value: "a": too bare [virtward/r-mine]
+# rejected: Forbidden: no [virtward/r-item]
+- # rejected: Invalid value: "a": too bare [virtward/r-mine]
   mine: a
   theirs: b # base
 # warning: disk.bus: Required value: say it [virtward/r-missing]
 - c # preference/a # kvm
 notes:
-  # refused: see number [virtward/r-chosen]
+  # rejected: see number [virtward/r-chosen]
   a.b/c: | # instancetype/u1
     two
     lines
-# refused: Invalid value: too many [virtward/r-chosen]
+# rejected: Invalid value: too many [virtward/r-chosen]
 number: 1152921504606846976
 quoted: "true"
 `

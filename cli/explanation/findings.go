@@ -77,29 +77,29 @@ func valueOf(err *field.Error) any {
 	return value
 }
 
-// Refusals are the findings that refuse the object.
-func (e *Explanation) Refusals() []Finding {
+// Rejections are the findings that reject the object.
+func (e *Explanation) Rejections() []Finding {
 	return slices.DeleteFunc(slices.Clone(e.Findings), func(f Finding) bool { return f.Severity != validators.Deny })
 }
 
-// Summary is VirtualMachine default/db is refused: 2 findings, the first one at spec.running. It is empty of what
-// is not refused.
+// Summary is VirtualMachine default/db is rejected: 2 findings, the first one at spec.running. It is empty of what
+// is not rejected.
 func (e *Explanation) Summary() string {
-	switch refusals := e.Refusals(); len(refusals) {
+	switch rejections := e.Rejections(); len(rejections) {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("%s is refused: a finding at %s", e.Object, refusals[0].Field)
+		return fmt.Sprintf("%s is rejected: a finding at %s", e.Object, rejections[0].Field)
 	default:
-		return fmt.Sprintf("%s is refused: %d findings, the first one at %s", e.Object, len(refusals), refusals[0].Field)
+		return fmt.Sprintf("%s is rejected: %d findings, the first one at %s", e.Object, len(rejections), rejections[0].Field)
 	}
 }
 
-// Kind is the word for a finding: refused, warning, or audit.
+// Kind is the word for a finding: rejected, warning, or audit.
 func (f *Finding) Kind() string {
 	switch f.Severity {
 	case validators.Deny:
-		return "refused"
+		return "rejected"
 	case validators.Audit:
 		return "audit"
 	}

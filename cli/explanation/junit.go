@@ -12,7 +12,7 @@ import (
 )
 
 // WriteJUnit writes a report in the format of JUnit: a suite for each file, and in it a test for each virtual
-// machine, which fails if that is refused. Warnings, and what only an audit is told, are the output of a test.
+// machine, which fails if that is rejected. Warnings, and what only an audit is told, are the output of a test.
 func WriteJUnit(w io.Writer, explanations []*Explanation) error {
 	report := junit.Testsuites{Name: "virtward"}
 	suites := map[string]*junit.Testsuite{}
@@ -36,8 +36,8 @@ func WriteJUnit(w io.Writer, explanations []*Explanation) error {
 
 func (e *Explanation) testcase() junit.Testcase {
 	test := junit.Testcase{Name: Printable(e.Object.String()), Classname: Printable(e.Source), Time: "0"}
-	if refusals := e.Refusals(); len(refusals) > 0 {
-		test.Failure = &junit.Result{Type: "Refused", Message: Printable(e.Summary()), Data: e.report(refusals)}
+	if rejections := e.Rejections(); len(rejections) > 0 {
+		test.Failure = &junit.Result{Type: "Rejected", Message: Printable(e.Summary()), Data: e.report(rejections)}
 	}
 	var said []string
 	for i := range e.Findings {

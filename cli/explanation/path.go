@@ -21,7 +21,7 @@ func pathsOf(changes []provenance.Change) []path {
 	return paths
 }
 
-// below tells whether p is the other place, or inside of it.
+// below reports whether p is the other place, or inside of it.
 func (p path) below(other path) bool {
 	if len(p) < len(other) {
 		return false
@@ -34,7 +34,7 @@ func (p path) below(other path) bool {
 	return true
 }
 
-// within tells whether p is inside one of the places.
+// within reports whether p is inside one of the places.
 func (p path) within(places []path) bool {
 	return slices.ContainsFunc(places, p.below)
 }

@@ -64,7 +64,7 @@ func checkSARIF(t *testing.T, log []byte) *sarif.Report {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, run := range filled.Runs { // what the library writes although it is not set, and the schema refuses
+	for _, run := range filled.Runs { // what the library writes although it is not set, and the schema rejects
 		run.Language, run.Tool.Driver.Language, run.NewlineSequences = "en-US", "en-US", []string{"\n"}
 	}
 	if err := filled.Validate(); err != nil {
@@ -149,14 +149,14 @@ func TestJUnit(t *testing.T) {
 	if err := xml.Unmarshal(out.Bytes(), &got); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
-	const cause = "refused: spec.a: Invalid value: \"]]>\" <&  [1m [virtward/arm64-a]\n  Do <this> & that.\n"
-	one := "VirtualMachine n/%s is refused: a finding at spec.a"
+	const cause = "rejected: spec.a: Invalid value: \"]]>\" <&  [1m [virtward/arm64-a]\n  Do <this> & that.\n"
+	one := "VirtualMachine n/%s is rejected: a finding at spec.a"
 	failed := func(name, source, message, data string) junit.Testcase {
-		return junit.Testcase{Name: "VirtualMachine n/" + name, Classname: source + ": document 1", Time: "0", Failure: &junit.Result{Message: strings.ReplaceAll(message, "%s", name), Type: "Refused", Data: data}}
+		return junit.Testcase{Name: "VirtualMachine n/" + name, Classname: source + ": document 1", Time: "0", Failure: &junit.Result{Message: strings.ReplaceAll(message, "%s", name), Type: "Rejected", Data: data}}
 	}
 	first := failed("one", "/abs/vm.yaml", one, "/abs/vm.yaml:3:5: "+cause)
 	first.SystemOut = &junit.Output{Data: "\n/abs/vm.yaml:1:1: warning: spec.b: Required value [virtward/disk-b]\n"}
-	second := failed("two", "dir/a b#1.yaml", "VirtualMachine n/two is refused: 2 findings, the first one at spec.a", "dir/a b#1.yaml:3:5: "+cause+"refused: spec.running: Forbidden [virtward/of-tomorrow]\n  Wait.\n")
+	second := failed("two", "dir/a b#1.yaml", "VirtualMachine n/two is rejected: 2 findings, the first one at spec.a", "dir/a b#1.yaml:3:5: "+cause+"rejected: spec.running: Forbidden [virtward/of-tomorrow]\n  Wait.\n")
 	second.SystemOut = &junit.Output{Data: "\nwarning: unknown field spec.x\n"}
 	fine := junit.Testcase{Name: "VirtualMachine n/fine", Classname: "dir/a b#1.yaml: document 1", Time: "0", SystemOut: &junit.Output{Data: "\ndir/a b#1.yaml:2:4: audit: spec.c: Invalid value [virtward/policy/cap]\n  Less.\n"}}
 	want := junit.Testsuites{Name: "virtward", Tests: 4, Failures: 3, Suites: []junit.Testsuite{
@@ -187,7 +187,7 @@ func TestFindingsOf(t *testing.T) {
 	}
 }
 
-// unencodable is a value that JSON refuses.
+// unencodable is a value that JSON rejects.
 type unencodable struct{}
 
 func (unencodable) MarshalJSON() ([]byte, error) { return nil, errors.New("no") }

@@ -84,7 +84,7 @@ func scalar(value any) (*yaml.Node, error) {
 	return n, err
 }
 
-// isWord tells whether a text is nothing but letters, and no YAML of any version takes it for something else: y, yes, no,
+// isWord reports whether a text is nothing but letters, and no YAML of any version takes it for something else: y, yes, no,
 // on and off once were truth values.
 func isWord(text string) bool {
 	if len(text) < 4 {

@@ -25,7 +25,7 @@ func TestBaselines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := read.Runs[0] // what the library writes although it is not set, and the schema refuses
+	run := read.Runs[0] // what the library writes although it is not set, and the schema rejects
 	run.Language, run.Tool.Driver.Language, run.NewlineSequences = "en-US", "en-US", []string{"\n"}
 	if err := read.Validate(); err != nil {
 		t.Fatal(err)

@@ -74,8 +74,8 @@ func controllerCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Audit what exists, keep the statuses of policies and the certificates of the webhooks",
-		Long: `Judges every virtual machine, instance, replica set, pool, namespaced instancetype and namespaced preference
-that exists by the policies in force, and writes what it finds as reports, metrics and events, and into the statuses of the policies. With --cert-secret it also keeps the
+		Long: `Evaluates every virtual machine, instance, replica set, pool, namespaced instancetype and namespaced preference
+that exists by the policies active, and writes what it finds as reports, metrics and events, and into the statuses of the policies. With --cert-secret it also keeps the
 certificates of the webhooks. It reads the cluster with the kubeconfig
 in $KUBECONFIG, or as the service account of its pod. Of several replicas, one works.`,
 		Args: cobra.NoArgs,
@@ -237,7 +237,7 @@ func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, re
 	limits := o.limit
 	limits.Total = mostHeld
 	options := audit.Options{
-		Judge: &audit.Judge{
+		Criteria: &audit.Criteria{
 			Evaluator: world.evaluator(pipeline), Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
 		},
 		Stored: audit.NewAPI(reader), Metrics: measured, Pace: o.pace, Limit: limits, Clock: clock.RealClock{}, Log: log,

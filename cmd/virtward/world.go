@@ -137,10 +137,10 @@ func allReady(conditions map[string]func() error) func() error {
 func logFacts(log logr.Logger) func(*platform.Facts, error) {
 	return func(facts *platform.Facts, err error) {
 		if err != nil {
-			log.Error(err, "the configuration cannot be used; the one before stays in force", "source", facts.Source)
+			log.Error(err, "the configuration cannot be used; the one before stays active", "source", facts.Source)
 			return
 		}
-		log.Info("facts in force", "source", facts.Source, "hypervisor", facts.Hypervisor.ConfiguredName,
+		log.Info("facts active", "source", facts.Source, "hypervisor", facts.Hypervisor.ConfiguredName,
 			"architecture", facts.DefaultArchitecture, "liveUpdate", facts.LiveUpdate,
 			"warnings", facts.Warnings, "notes", facts.Notes)
 	}
@@ -150,21 +150,21 @@ func logFacts(log logr.Logger) func(*platform.Facts, error) {
 func logChange(log logr.Logger, kind, noun, whole string) func(configcache.Change) {
 	return func(change configcache.Change) {
 		if change.Err != nil {
-			log.Error(change.Err, "some "+kind+" cannot be used; the "+noun+" before stay in force")
+			log.Error(change.Err, "some "+kind+" cannot be used; the "+noun+" before stay active")
 			return
 		}
-		log.Info(noun+" of the "+whole+" in force", "from", change.Objects, "notes", change.Notes)
+		log.Info(noun+" of the "+whole+" active", "from", change.Objects, "notes", change.Notes)
 	}
 }
 
-// logPolicies tells the admin how many policies are in force now, and which of them cannot be decided.
+// logPolicies tells the admin how many policies are active now, and which of them cannot be decided.
 func logPolicies(log logr.Logger) func(configcache.Change) {
 	const most = 20 // there may be a thousand
 	return func(change configcache.Change) {
 		if change.Err != nil {
-			log.Error(change.Err, "the policies cannot be read; those before stay in force", "policies", len(change.Objects))
+			log.Error(change.Err, "the policies cannot be read; those before stay active", "policies", len(change.Objects))
 			return
 		}
-		log.Info("policies in force", "policies", len(change.Objects), "broken", len(change.Notes), "notes", change.Notes[:min(most, len(change.Notes))])
+		log.Info("policies active", "policies", len(change.Objects), "broken", len(change.Notes), "notes", change.Notes[:min(most, len(change.Notes))])
 	}
 }

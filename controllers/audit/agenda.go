@@ -9,13 +9,13 @@ import (
 	"github.com/virtward/virtward/controllers/auditresults"
 )
 
-// Pace says how often everything is judged.
+// Pace says how often everything is evaluated.
 type Pace struct {
 	// Interval is the longest time between two rounds.
 	Interval time.Duration
 	// Least is the shortest time between the beginnings of two rounds.
 	Least time.Duration
-	// Quiet is how long nothing more may change before a round begins or changed objects are judged: changes come in
+	// Quiet is how long nothing more may change before a round begins or changed objects are evaluated: changes come in
 	// groups.
 	Quiet time.Duration
 }
@@ -32,10 +32,10 @@ const (
 
 // task is what is to be done.
 type task struct {
-	// round: judge everything. why says what asked for it, sorted.
+	// round: evaluate everything. why says what asked for it, sorted.
 	round bool
 	why   []string
-	// keys are objects to be judged again.
+	// keys are objects to be evaluated again.
 	keys []auditresults.Key
 	// publish: tell what is known, which failed before.
 	publish bool
@@ -81,7 +81,7 @@ func (a *agenda) askLocked(why string, now time.Time) {
 	a.why[why] = true
 }
 
-// changed asks for an object to be judged again.
+// changed asks for an object to be evaluated again.
 func (a *agenda) changed(key auditresults.Key, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -109,7 +109,7 @@ func (a *agenda) next(now time.Time) (t task, wait time.Duration) {
 			t.why = []string{"it is time"}
 		}
 		clear(a.why)
-		clear(a.keys) // the round judges them too
+		clear(a.keys) // the round evaluates them too
 		a.since, a.latest, a.began, a.until, a.publish = time.Time{}, time.Time{}, now, time.Time{}, false
 		return t, 0
 	}

@@ -57,7 +57,7 @@ func TestAgenda(t *testing.T) {
 			a.changed(machine("a"), after(11))
 			a.changed(machine("b"), after(11))
 		}, 12, task{keys: []auditresults.Key{machine("a"), machine("b")}}, 0},
-		"a round judges what changed": {func(a *agenda) {
+		"a round evaluates what changed": {func(a *agenda) {
 			a.changed(machine("b"), after(100))
 			a.ask("policies", after(100))
 		}, 110, round("policies"), 0},

@@ -225,7 +225,7 @@ func (s *scene) lead(t testing.TB) {
 	}
 
 	s.Auditor = New(Options{
-		Judge: &Judge{
+		Criteria: &Criteria{
 			Evaluator: evaluator.New(effective.NewPipeline(registry), objects, &evaluator.Live{
 				GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return s.set },
 				GetNamespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
@@ -280,7 +280,7 @@ func equal[T any](t testing.TB, what string, want, got T) {
 	}
 }
 
-func TestEverythingThatExistsIsJudged(t *testing.T) {
+func TestEverythingThatExistsIsEvaluated(t *testing.T) {
 	s := newScene(t, map[string]string{"cap": memoryCap, "reads-the-request": `{enforcement: Deny, validations: [{expression: "request.userInfo.username != 'eve'", message: not you}]}`})
 	for i := range 5 { // three pages
 		s.cluster.vm(t, "prod", fmt.Sprintf("vm-%d", i), fmt.Sprintf("%dGi", 6+i))
@@ -335,7 +335,7 @@ func TestEverythingThatExistsIsJudged(t *testing.T) {
 	equal(t, "counts for the statuses", map[string]int{"cap": 4}, s.counted)
 }
 
-func TestWhatCannotBeJudgedIsAResult(t *testing.T) {
+func TestWhatCannotBeEvaluatedIsAResult(t *testing.T) {
 	s := newScene(t, map[string]string{
 		"cap": memoryCap, "fails": `{` + everyKind + `enforcement: Warn, validations: [{expression: "object.spec.template.metadata.labels['no'] == ''", message: never}]}`,
 		"selects": `{enforcement: Warn, match: {namespaceSelector: {matchLabels: {tier: lab}}}, validations: [{expression: "false", message: never}]}`,
@@ -554,8 +554,8 @@ func TestTheFirstAuditWaits(t *testing.T) {
 	}
 }
 
-// What is judged at once has a bound in bytes, and what is found is noted in the order of the objects.
-func TestJudgingIsBoundedByBytes(t *testing.T) {
+// What is evaluated at once has a bound in bytes, and what is found is noted in the order of the objects.
+func TestEvaluatingIsBoundedByBytes(t *testing.T) {
 	const words = 100 << 10
 	for name, c := range map[string]struct {
 		object string
@@ -563,16 +563,16 @@ func TestJudgingIsBoundedByBytes(t *testing.T) {
 	}{
 		"a small object":              {`{"a":[1,2]}`, 2*bytesPerValue + 11*bytesPerByte + words},
 		"many structs in few bytes":   {`[` + strings.Repeat("{},", 10_000) + `{}]`, 10_002*bytesPerValue + 30_004*bytesPerByte + words},
-		"more than there is room for": {strings.Repeat("x", maxJudging), maxJudging},
+		"more than there is room for": {strings.Repeat("x", maxEvaluating), maxEvaluating},
 	} {
 		if got := weight([]byte(c.object), words); got != c.want {
 			t.Errorf("%s: %d, not %d", name, got, c.want)
 		}
 	}
 	var noted []string
-	l := &line{all: make([]judged, 4), note: func(j *judged) { noted = append(noted, j.subject.Name) }}
+	l := &line{all: make([]evaluated, 4), note: func(j *evaluated) { noted = append(noted, j.subject.Name) }}
 	for _, i := range []int{2, 0, 3, 1} {
-		l.done(i, judged{subject: auditresults.Subject{Key: auditresults.Key{Name: strconv.Itoa(i)}}})
+		l.done(i, evaluated{subject: auditresults.Subject{Key: auditresults.Key{Name: strconv.Itoa(i)}}})
 		if i == 0 && !slices.Equal(noted, []string{"0"}) {
 			t.Errorf("after 2 and 0, %v are noted", noted)
 		}

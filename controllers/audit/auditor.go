@@ -13,7 +13,7 @@ import (
 	"github.com/virtward/virtward/controllers/auditresults"
 )
 
-// Auditor judges everything that exists again and again. Make one with New; only one runs in a cluster, in the leader.
+// Auditor evaluates everything that exists again and again. Make one with New; only one runs in a cluster, in the leader.
 type Auditor struct {
 	Options
 
@@ -37,7 +37,7 @@ type Auditor struct {
 
 // Options are what an Auditor works with.
 type Options struct {
-	*Judge
+	*Criteria
 
 	// Ready returns nil once everything is known that objects are evaluated by. The first audit waits for it.
 	Ready  func() error
@@ -63,13 +63,13 @@ func New(options Options) *Auditor {
 	}
 }
 
-// Ask asks for everything to be judged again, soon.
+// Ask asks for everything to be evaluated again, soon.
 func (a *Auditor) Ask(why string) {
 	a.agenda.ask(why, a.Clock.Now())
 	a.rouse()
 }
 
-// Changed asks for an object to be judged again, soon.
+// Changed asks for an object to be evaluated again, soon.
 func (a *Auditor) Changed(key auditresults.Key) {
 	a.agenda.changed(key, a.Clock.Now())
 	a.rouse()
@@ -128,9 +128,9 @@ func (a *Auditor) ready(ctx context.Context) bool {
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) { return a.Ready() == nil, nil }) == nil
 }
 
-// Once judges everything now and tells what it found, for whoever does not Run.
+// Once evaluates everything now and tells what it found, for whoever does not Run.
 func (a *Auditor) Once(ctx context.Context) error {
-	if err := a.judge(ctx, task{round: true}); err != nil {
+	if err := a.evaluate(ctx, task{round: true}); err != nil {
 		return err
 	}
 	return a.publish(ctx)
@@ -139,7 +139,7 @@ func (a *Auditor) Once(ctx context.Context) error {
 // do does a task, and asks for it again if it fails.
 func (a *Auditor) do(ctx context.Context, t task) {
 	began := a.Clock.Now()
-	err := a.judge(ctx, t)
+	err := a.evaluate(ctx, t)
 	t.publish = true
 	if err == nil {
 		t.round, t.keys = false, nil
@@ -158,10 +158,10 @@ func (a *Auditor) do(ctx context.Context, t task) {
 	}
 }
 
-// judge judges everything, or some objects.
-func (a *Auditor) judge(ctx context.Context, t task) error {
+// evaluate evaluates everything, or some objects.
+func (a *Auditor) evaluate(ctx context.Context, t task) error {
 	if !t.round && (len(t.keys) == 0 || !a.complete) {
-		return nil // what changes before the first round has ended is judged in it
+		return nil // what changes before the first round has ended is evaluated in it
 	}
 	began := a.Clock.Now()
 	conditions, err := a.at(began)

@@ -21,7 +21,7 @@ func (k Kind) subject(stored json.RawMessage) auditresults.Subject {
 	}
 }
 
-// unreadable is the result about an object that cannot be judged.
+// unreadable is the result about an object that cannot be evaluated.
 func unreadable(err error) auditresults.Result {
 	result := auditresults.Result{
 		Source:  auditresults.Source{Name: validators.RuleReadable, BuiltIn: true},

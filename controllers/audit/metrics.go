@@ -9,12 +9,12 @@ import (
 
 // Figures are what the metrics tell of the last audit.
 type Figures struct {
-	// Objects is how many were judged.
+	// Objects is how many were evaluated.
 	Objects int
 	// Took is how long the last whole round did, and Ended when it ended.
 	Took  time.Duration
 	Ended time.Time
-	// Policies are those in force, Rules the built-in rules that something was found by.
+	// Policies are those active, Rules the built-in rules that something was found by.
 	Policies []PolicyFigure
 	Rules    []RuleFigure
 	// Foreign is how many namespaces have a Report of somebody else's in the place of ours.
@@ -47,7 +47,7 @@ var (
 	descRules = prometheus.NewDesc("virtward_rule_violations",
 		"Objects that exist and that a built-in rule finds something about.", []string{"rule"}, nil)
 	descObjects = prometheus.NewDesc("virtward_audit_objects",
-		"Virtual machines, instances and pools that the audit has judged.", nil, nil)
+		"Virtual machines, instances and pools that the audit has evaluated.", nil, nil)
 	descDuration = prometheus.NewDesc("virtward_audit_duration_seconds",
 		"How long the last whole audit took.", nil, nil)
 	descSuccess = prometheus.NewDesc("virtward_audit_last_success_timestamp_seconds",

@@ -26,9 +26,9 @@ func (a *Auditor) publish(ctx context.Context) error {
 	if a.figures.Ended.IsZero() {
 		return nil
 	}
-	inForce := a.Evaluator.Configuration.Active().Policies.Policies()
-	err := a.report(ctx, inForce)
-	a.measure(inForce)
+	active := a.Evaluator.Configuration.Active().Policies.Policies()
+	err := a.report(ctx, active)
+	a.measure(active)
 	if err != nil {
 		return err
 	}
@@ -38,12 +38,12 @@ func (a *Auditor) publish(ctx context.Context) error {
 }
 
 // measure sets the metrics and the statuses.
-func (a *Auditor) measure(inForce []*policies.Policy) {
+func (a *Auditor) measure(active []*policies.Policy) {
 	totals := a.ledger.Totals()
 	figures := a.figures
 	figures.Objects, figures.Foreign = a.ledger.Objects(), len(a.foreign)
-	violations := make(map[string]int, len(inForce))
-	for _, p := range inForce {
+	violations := make(map[string]int, len(active))
+	for _, p := range active {
 		total := totals[auditresults.Source{Name: p.Name()}]
 		figures.Policies = append(figures.Policies, PolicyFigure{
 			Name: p.Name(), Severity: string(p.Spec().Severity), Enforcement: string(p.Spec().Enforcement),
@@ -78,7 +78,7 @@ func (a *Auditor) findReports(ctx context.Context) {
 
 // report makes the Reports what the ledger says, where the cluster has OpenReports. What fails stays to be done; the
 // others are written all the same.
-func (a *Auditor) report(ctx context.Context, inForce []*policies.Policy) error {
+func (a *Auditor) report(ctx context.Context, active []*policies.Policy) error {
 	if a.Reports == nil {
 		a.settle(a.ledger.Changed())
 		return nil
@@ -100,7 +100,7 @@ func (a *Auditor) report(ctx context.Context, inForce []*policies.Policy) error 
 	if err != nil {
 		return err
 	}
-	c := a.context(inForce)
+	c := a.context(active)
 	var errs []error
 	for _, namespace := range namespaces {
 		if err := a.put(ctx, c, namespace); err != nil {
@@ -136,9 +136,9 @@ func (a *Auditor) toReport(ctx context.Context, had bool) ([]string, error) {
 	return slices.Compact(namespaces), nil
 }
 
-func (a *Auditor) context(inForce []*policies.Policy) *reports.Context {
-	c := &reports.Context{About: make(map[string]reports.About, len(inForce)), Limit: a.Limit.PerNamespace, Now: a.Clock.Now()}
-	for _, p := range inForce {
+func (a *Auditor) context(active []*policies.Policy) *reports.Context {
+	c := &reports.Context{About: make(map[string]reports.About, len(active)), Limit: a.Limit.PerNamespace, Now: a.Clock.Now()}
+	for _, p := range active {
 		c.About[p.Name()] = reports.About{
 			Category: p.Spec().Category, Severity: openreports.ResultSeverity(p.Spec().Severity), Enforcement: string(p.Spec().Enforcement),
 		}

@@ -15,7 +15,7 @@ type held struct {
 	cut bool
 }
 
-// replace puts the results of an object in the place of those that it had, and tells whether that made a difference.
+// replace puts the results of an object in the place of those that it had, and reports whether that made a difference.
 func (h *held) replace(subject Subject, before []tally, results []Result) bool {
 	old := h.take(subject.Key, before)
 	for i := range results {
@@ -66,7 +66,7 @@ func span(group []Held, key Key) (from, to int) {
 	return from, to
 }
 
-// limit sets how many results are held, and tells whether some were left out for it.
+// limit sets how many results are held, and reports whether some were left out for it.
 func (h *held) limit(most int) (fewer bool) {
 	for h.limits.PerNamespace = most; h.total > most; fewer = true {
 		h.drop(h.longest())
@@ -128,7 +128,7 @@ func (h *held) all() []Held {
 }
 
 // Missing are objects of a namespace whose results would be among the first ones now, since others went, but are not
-// held: judge them again and put them. Sorted.
+// held: evaluate them again and put them. Sorted.
 func (l *Ledger) Missing(name string) []Key {
 	ns := l.namespaces[name]
 	if ns == nil || !ns.held.cut {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Key names an object that is judged.
+// Key names an object that is evaluated.
 type Key struct {
 	Namespace string
 	// Kind is one of audit.Kinds, of which no two have the same name.
@@ -21,7 +21,7 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Kind, other.Kind), cmp.Compare(k.Name, other.Name))
 }
 
-// Subject is an object that was judged.
+// Subject is an object that was evaluated.
 type Subject struct {
 	Key
 
@@ -56,7 +56,7 @@ const (
 	Fail Outcome = iota
 	// Warn: it does not hold, and that is a warning only.
 	Warn
-	// Error: the source cannot be decided about the object, or the object cannot be judged at all.
+	// Error: the source cannot be decided about the object, or the object cannot be evaluated at all.
 	Error
 	outcomes
 )
@@ -284,7 +284,7 @@ func (l *Ledger) Remove(key Key) {
 	ns.changed = true
 }
 
-// speaks tells whether there are results in a namespace.
+// speaks reports whether there are results in a namespace.
 func (ns *namespace) speaks() bool { return ns.sum.Fail+ns.sum.Warn+ns.sum.Error > 0 }
 
 // count adds a record to the sums, or takes it out of them.

@@ -167,7 +167,7 @@ func TestMissingAreThoseInLine(t *testing.T) {
 	}
 }
 
-// Whatever the order in which objects are judged, and however often, the same is told; the bounds hold; and filling
+// Whatever the order in which objects are evaluated, and however often, the same is told; the bounds hold; and filling
 // in what is missing ends.
 func TestTheOrderDoesNotMatter(t *testing.T) {
 	for seed := range uint64(300) {

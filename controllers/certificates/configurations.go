@@ -67,7 +67,7 @@ func (r *Reconciler) configurations(ctx context.Context) ([]configuration, error
 	return found, nil
 }
 
-// hasPath tells whether some webhook is called by a path already.
+// hasPath reports whether some webhook is called by a path already.
 func hasPath(all []configuration) bool {
 	return slices.ContainsFunc(all, func(c configuration) bool {
 		return slices.ContainsFunc(c.hooks, func(h hook) bool {

@@ -1,12 +1,12 @@
 // Package export keeps the native forms of policies in the API server: a ValidatingAdmissionPolicy and its binding
 // for each VirtualMachinePolicy that asks for it by exportTo.
 //
-// What enters: the policies in force, the facts of the cluster, and the native forms that there are. What leaves: the
+// What enters: the policies active, the facts of the cluster, and the native forms that there are. What leaves: the
 // native forms, created, brought up to date and deleted; and of each policy's status the condition Exported, the
 // enforcer APIServer, and the notes. The rest of the status is another controller's. Both write by server-side apply,
 // each what is its own.
 //
-// It is a reconciler with a key for each policy. The status is written last, also when the API server refused the native
+// It is a reconciler with a key for each policy. The status is written last, also when the API server rejected the native
 // form.
 //
 // A native form belongs to its policy, by an owner reference, and is garbage once that is gone. One whose name is

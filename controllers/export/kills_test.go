@@ -34,8 +34,8 @@ type connection struct {
 	left   int
 	lost   bool
 	writes []string
-	// refuse is the method of the writes that get the answer 403.
-	refuse string
+	// reject is the method of the writes that get the answer 403.
+	reject string
 	// between, if not nil, is called once before the first write.
 	between func()
 }
@@ -55,7 +55,7 @@ func (c *connection) RoundTrip(request *http.Request) (*http.Response, error) {
 	if c.left == 0 {
 		return nil, errKilled
 	}
-	if request.Method == c.refuse {
+	if request.Method == c.reject {
 		status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"not now"}`
 		return &http.Response{
 			StatusCode: http.StatusForbidden, Header: http.Header{"Content-Type": {"application/json"}}, Request: request,
@@ -184,11 +184,11 @@ func (c *cluster) converged(t *testing.T, name string, exported bool) {
 	}
 }
 
-// rejected: what the API server refuses stands in the status, and is tried again.
+// rejected: what the API server rejects stands in the status, and is tried again.
 func (c *cluster) rejected(t *testing.T) {
 	c.write(t, "rejected", "enforcement: Deny\n"+head+never)
-	refused := &connection{left: -1, refuse: http.MethodPost}
-	if _, err := c.run(t, refused, "rejected"); err == nil || !strings.HasSuffix(err.Error(), ": not now") {
+	rejected := &connection{left: -1, reject: http.MethodPost}
+	if _, err := c.run(t, rejected, "rejected"); err == nil || !strings.HasSuffix(err.Error(), ": not now") {
 		t.Errorf("the error is %v", err)
 	}
 	is := meta.FindStatusCondition(c.policy(t, "rejected").Status.Conditions, "Exported")

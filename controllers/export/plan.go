@@ -28,7 +28,7 @@ import (
 // AnnotationGeneration on a native form is the generation of the policy that it was made of.
 const AnnotationGeneration = "policy.virtward.io/generation"
 
-// wanted tells whether a policy asks to be exported.
+// wanted reports whether a policy asks to be exported.
 func wanted(c *configcache.Compiled) bool {
 	return slices.Contains(c.Object.Spec.ExportTo, policyv1alpha1.PolicyExportAPIServer)
 }
@@ -41,7 +41,7 @@ type memo struct {
 	problems []policies.Problem
 }
 
-// still tells whether the memo is what would be made now.
+// still reports whether the memo is what would be made now.
 func (m *memo) still(c *configcache.Compiled, cluster *export.Cluster, now time.Time) bool {
 	over := m.native != nil && m.native.Until != nil && !now.Before(*m.native.Until)
 	return !over && m.policy == c.Policy && m.cluster.Namespace == cluster.Namespace && slices.Equal(m.cluster.KubeVirt, cluster.KubeVirt)
@@ -75,7 +75,7 @@ func plan(c *configcache.Compiled, made *memo, there observed) ([]step, outcome)
 	case !wanted(c):
 		return removal(c, there), outcome{}
 	case made.native == nil:
-		return removal(c, there), refused(made.problems)
+		return removal(c, there), rejected(made.problems)
 	case there.policy != nil && !ownedBy(there.policy, c.Object.UID):
 		return removal(c, there), taken(kindOf(there.policy), there.policy.Name)
 	case there.binding != nil && !ownedBy(there.binding, c.Object.UID):
@@ -140,7 +140,7 @@ func owner(c *configcache.Compiled) metav1.OwnerReference {
 	}
 }
 
-// ownedBy tells whether an object belongs to the policy with a uid.
+// ownedBy reports whether an object belongs to the policy with a uid.
 func ownedBy(object metav1.Object, uid types.UID) bool {
 	controller := metav1.GetControllerOf(object)
 	return controller != nil && controller.UID == uid && controller.Kind == "VirtualMachinePolicy"
@@ -208,7 +208,7 @@ func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.Virtual
 	}
 	if o.native != nil {
 		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1alpha1.PolicyReasonInOrder
-		condition.Message = "the API server judges by the ValidatingAdmissionPolicy " + o.native.Policy.Name
+		condition.Message = "the API server evaluates by the ValidatingAdmissionPolicy " + o.native.Policy.Name
 		s.ExportNotes = o.native.Notes[:min(len(o.native.Notes), maxNotes)]
 		if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit { // which keeps nobody from anything
 			s.EnforcedBy = []policyv1alpha1.PolicyEnforcer{policyv1alpha1.PolicyByAPIServer}
@@ -230,8 +230,8 @@ func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMa
 	return part
 }
 
-// refused is the outcome for a policy that cannot be exported.
-func refused(problems []policies.Problem) outcome {
+// rejected is the outcome for a policy that cannot be exported.
+func rejected(problems []policies.Problem) outcome {
 	texts := make([]string, len(problems))
 	for i := range problems {
 		texts[i] = problems[i].String()

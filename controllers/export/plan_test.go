@@ -134,8 +134,8 @@ func TestOutcomeOfFailures(t *testing.T) {
 		want   *outcome
 	}{
 		"no error":                           {asks, nil, planned},
-		"refused":                            {asks, forbidden, &outcome{wanted: true, reason: "Rejected", message: `validatingadmissionpolicies "p" is forbidden: not you`}},
-		"refused, but not asked for":         {silent, forbidden, nil},
+		"rejected":                           {asks, forbidden, &outcome{wanted: true, reason: "Rejected", message: `validatingadmissionpolicies "p" is forbidden: not you`}},
+		"rejected, but not asked for":        {silent, forbidden, nil},
 		"nobody answers":                     {asks, errors.New("connection refused"), nil},
 		"nobody answers, and it was removed": {silent, errors.New("connection refused"), nil},
 	} {

@@ -69,13 +69,13 @@ func TestOnAnAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("killed", c.killed)
-	t.Run("refused by the API server", c.rejected)
+	t.Run("rejected by the API server", c.rejected)
 	t.Run("somebody else is faster", c.behind)
 	changed := c.start()
 	t.Run("made, kept in step and removed", c.lifecycle)
 	t.Run("put right", c.drift)
 	t.Run("a name that is taken", c.taken)
-	t.Run("what cannot be exported", c.refused)
+	t.Run("what cannot be exported", c.notExportable)
 	t.Run("an exception that ends", c.expiry)
 	t.Run("KubeVirt moves", func(t *testing.T) { c.moved(t, changed) })
 	t.Run("the policy is deleted", c.collected)
@@ -167,7 +167,7 @@ func (c *cluster) soon(t *testing.T, name, reason, message string) *policyv1alph
 
 func (c *cluster) exported(t *testing.T, name string) *policyv1alpha1.VirtualMachinePolicy {
 	t.Helper()
-	return c.soon(t, name, "InOrder", "the API server judges by the ValidatingAdmissionPolicy "+native.Prefix+name)
+	return c.soon(t, name, "InOrder", "the API server evaluates by the ValidatingAdmissionPolicy "+native.Prefix+name)
 }
 
 func (c *cluster) native(t *testing.T, name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
@@ -338,8 +338,8 @@ func (c *cluster) taken(t *testing.T) {
 	c.exported(t, "mine") // the watch tells that the name is free
 }
 
-// refused: a policy that can no longer be exported has no native form any more.
-func (c *cluster) refused(t *testing.T) {
+// rejected: a policy that can no longer be exported has no native form any more.
+func (c *cluster) notExportable(t *testing.T) {
 	c.write(t, "reads", "enforcement: Deny\n"+head+never)
 	c.exported(t, "reads")
 	c.write(t, "reads", "enforcement: Deny\n"+head+"validations: [{expression: \"vm.spec.architecture == 'amd64'\", message: m, fieldPath: spec.architecture}]")

@@ -61,7 +61,7 @@ func (w *Watch) list(ctx context.Context) (*metav1.PartialObjectMetadataList, er
 	list := &metav1.PartialObjectMetadataList{}
 	version, err := w.Pages.Each(ctx, pages.List{Resource: w.Resource, Form: pages.Metadata}, func(found pages.Object) error {
 		object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name}}
-		if found.JSON != nil { // else it is too large, and judged when something else changes
+		if found.JSON != nil { // else it is too large, and evaluated when something else changes
 			if err := json.Unmarshal(found.JSON, &object); err != nil {
 				return fmt.Errorf("reading the metadata of %s: %w", w.Resource.Resource, err)
 			}

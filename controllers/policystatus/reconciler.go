@@ -126,7 +126,7 @@ func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMa
 	return part
 }
 
-// tell writes an event if the policy stopped or began to be in order.
+// tell writes an event if the policy stopped or began to be valid.
 func (r *Reconciler) tell(before *policyv1alpha1.VirtualMachinePolicy, now *policyv1alpha1.VirtualMachinePolicyStatus) {
 	was := meta.FindStatusCondition(before.Status.Conditions, policyv1alpha1.PolicyCompiled)
 	is := meta.FindStatusCondition(now.Conditions, policyv1alpha1.PolicyCompiled)

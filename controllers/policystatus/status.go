@@ -82,7 +82,7 @@ func compiled(c *configcache.Compiled) state {
 	if policies.Broken(c.Problems) {
 		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonProblems, summary(c.Problems), metav1.ConditionFalse}
 	}
-	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonInOrder, "the policy is in order", metav1.ConditionTrue}
+	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonInOrder, "the policy is valid", metav1.ConditionTrue}
 }
 
 // summary is the first problem, and how many more there are.
@@ -124,7 +124,7 @@ func undecided(c *configcache.Compiled) string {
 	case spec.Enforcement == policyv1alpha1.PolicyAudit:
 		return "it reports everything that it matches"
 	case spec.Enforcement == policyv1alpha1.PolicyDeny && spec.FailurePolicy != policyv1alpha1.PolicyIgnore:
-		return "its failurePolicy refuses everything that it matches"
+		return "its failurePolicy rejects everything that it matches"
 	}
 	return "it warns of everything that it matches"
 }

@@ -67,7 +67,7 @@ func said(s *policyv1alpha1.VirtualMachinePolicyStatus) []string {
 }
 
 func TestPlan(t *testing.T) {
-	const compiledWell, asked = "Compiled True InOrder 3: the policy is in order", "Ready True InOrder 3: the policy is asked about what it matches"
+	const compiledWell, asked = "Compiled True InOrder 3: the policy is valid", "Ready True InOrder 3: the policy is asked about what it matches"
 	broken := `validations: [{expression: "vm.spec.\n  cores < 8", message: many}, {expression: "1", message: x}]`
 	const undefined = "spec.validations[0].expression:1:8: undefined field 'cores'"
 	for name, c := range map[string]struct {
@@ -87,16 +87,16 @@ func TestPlan(t *testing.T) {
 			compiledWell, asked, "not audited: spec.validations[0].expression reads the request", "by [Webhook]",
 		}},
 		"one for updates": {`enforcement: Deny, match: {operations: [UPDATE]}, ` + inOrder, []string{
-			compiledWell, asked, "not audited: spec.match.operations: it is asked about changes, and there is none to judge", "by [Webhook]",
+			compiledWell, asked, "not audited: spec.match.operations: it is asked about changes, and there is none to evaluate", "by [Webhook]",
 		}},
 		"without its parameters": {`enforcement: Deny, params: {configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
-			compiledWell, "Ready False ParametersNotFound 3: there is no ConfigMap site/caps, so that its failurePolicy refuses everything that it matches", "by [Webhook]",
+			compiledWell, "Ready False ParametersNotFound 3: there is no ConfigMap site/caps, so that its failurePolicy rejects everything that it matches", "by [Webhook]",
 		}},
 		"not asked without its parameters": {`enforcement: Deny, params: {parameterNotFoundAction: Allow, configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
 			compiledWell, "Ready False ParametersNotFound 3: there is no ConfigMap site/caps, so that it is not asked", "by [Webhook]",
 		}},
 		"broken": {`enforcement: Deny, ` + broken, []string{
-			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that its failurePolicy refuses everything that it matches", "by [Webhook]",
+			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that its failurePolicy rejects everything that it matches", "by [Webhook]",
 		}},
 		"broken, and lenient": {`enforcement: Deny, failurePolicy: Ignore, ` + broken, []string{
 			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that it warns of everything that it matches", "by [Webhook]",
@@ -180,8 +180,8 @@ type bench struct {
 	all     []configcache.Compiled
 	events  []string
 	applied []*unstructured.Unstructured
-	// refuse is the answer to every write, which has no effect; lose is the answer to one that has.
-	refuse, lose error
+	// reject is the answer to every write, which has no effect; lose is the answer to one that has.
+	reject, lose error
 }
 
 func newBench(t *testing.T, status *policyv1alpha1.VirtualMachinePolicyStatus) *bench {
@@ -200,8 +200,8 @@ func newBench(t *testing.T, status *policyv1alpha1.VirtualMachinePolicyStatus) *
 	}
 	b.client = fake.NewSimpleDynamicClient(scheme, stored)
 	b.client.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if b.refuse != nil {
-			return true, nil, b.refuse
+		if b.reject != nil {
+			return true, nil, b.reject
 		}
 		patch := action.(clienttesting.PatchActionImpl)
 		object := &unstructured.Unstructured{}
@@ -271,7 +271,7 @@ func TestStatusIsWrittenWhenItChanges(t *testing.T) {
 	wrote("another replica, which knows nothing yet", 0)
 	b.all[0].Object = b.all[0].Object.DeepCopy()
 	b.all[0].Object.Generation = 4
-	wrote("the stored policy is older than the one in force", 0)
+	wrote("the stored policy is older than the one active", 0)
 	b.all = nil
 	wrote("the policy is gone", 0)
 	if names := b.store.Names(); len(names) > 0 {
@@ -321,7 +321,7 @@ func TestEventsOnTransitions(t *testing.T) {
 		{good, ""},
 		{bad, "p Warning NotCompiled: spec.validations[0].expression:1:1:"},
 		{bad, ""},
-		{good, "p Normal Compiled: the policy is in order"},
+		{good, "p Normal Compiled: the policy is valid"},
 	} {
 		b.all, b.events = []configcache.Compiled{step.policy}, nil
 		b.Reconciler = New(b.Options) // as if another replica led
@@ -338,11 +338,11 @@ func TestEventsOnTransitions(t *testing.T) {
 func TestAFailureIsTriedAgainAndNoEventIsTold(t *testing.T) {
 	b := newBench(t, nil)
 	b.all = []configcache.Compiled{compile(t, `enforcement: Deny, validations: [{expression: "nothing", message: x}]`)}
-	b.refuse = apierrors.NewServiceUnavailable("not now")
+	b.reject = apierrors.NewServiceUnavailable("not now")
 	if _, err := b.pass(t); err == nil || err.Error() != "the status of VirtualMachinePolicy p: writing the status: not now" || len(b.events) != 0 {
 		t.Errorf("the error is %v, events %q", err, b.events)
 	}
-	b.refuse = nil
+	b.reject = nil
 	if again, err := b.pass(t); err != nil || again != idle || len(b.events) != 1 || len(b.applied) != 1 {
 		t.Errorf("reconciled again after %s, %v, events %q, written %d times", again, err, b.events, len(b.applied))
 	}
@@ -357,12 +357,12 @@ func TestKilledAtTheWrite(t *testing.T) {
 			if written {
 				b.lose = errors.New("killed")
 			} else {
-				b.refuse = errors.New("killed")
+				b.reject = errors.New("killed")
 			}
 			if _, err := b.pass(t); err == nil || !strings.HasSuffix(err.Error(), "killed") {
 				t.Fatalf("the error is %v", err)
 			}
-			b.refuse, b.lose = nil, nil
+			b.reject, b.lose = nil, nil
 			b.Reconciler = New(b.Options)
 			if _, err := b.pass(t); err != nil || len(b.applied) != 1 || len(b.events) != 0 {
 				t.Errorf("%v, written %d times, events %q", err, len(b.applied), b.events)

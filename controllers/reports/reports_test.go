@@ -108,7 +108,7 @@ func TestViolationsAreThoseOfPolicies(t *testing.T) {
 }
 
 // store is one over a fake API server, which counts what is written.
-func store(t *testing.T, refuse func(verb string) error, objects ...client.Object) (*Store, map[string]int) {
+func store(t *testing.T, reject func(verb string) error, objects ...client.Object) (*Store, map[string]int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{openreports.Install, metav1.AddMetaToScheme} {
@@ -119,10 +119,10 @@ func store(t *testing.T, refuse func(verb string) error, objects ...client.Objec
 	written := map[string]int{}
 	ask := func(verb string) error {
 		written[verb]++
-		if refuse == nil {
+		if reject == nil {
 			return nil
 		}
-		return refuse(verb)
+		return reject(verb)
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, options ...client.CreateOption) error {
@@ -144,8 +144,8 @@ func store(t *testing.T, refuse func(verb string) error, objects ...client.Objec
 			return c.Delete(ctx, o, options...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, o client.ObjectList, options ...client.ListOption) error {
-			if refuse != nil {
-				if err := refuse("list"); err != nil {
+			if reject != nil {
+				if err := reject("list"); err != nil {
 					return err
 				}
 			}
@@ -270,7 +270,7 @@ func TestAvailable(t *testing.T) {
 		"there is the kind":     {nil, true, ""},
 		"there is no such kind": {&meta.NoKindMatchError{}, false, ""},
 		"it has just gone":      {apierrors.NewNotFound(schema.GroupResource{}, ""), false, ""},
-		"nobody answers":        {errors.New("refused"), false, "asking for OpenReports: refused"},
+		"nobody answers":        {errors.New("rejected"), false, "asking for OpenReports: rejected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := store(t, func(string) error { return c.answer })

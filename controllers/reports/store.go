@@ -34,7 +34,7 @@ type Pages interface {
 	Each(ctx context.Context, list pages.List, found func(pages.Object) error) (version string, err error)
 }
 
-// Available tells whether the cluster has OpenReports.
+// Available reports whether the cluster has OpenReports.
 func (s *Store) Available(ctx context.Context) (bool, error) {
 	list := metadataList()
 	err := s.Client.List(ctx, list, client.Limit(1))

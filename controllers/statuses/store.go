@@ -118,7 +118,7 @@ func (s *Store) apply(ctx context.Context, name string, uid types.UID, part *pol
 	if err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	if len(part.Conditions) == 0 { // a status of which nothing is left would be null, which the definition refuses
+	if len(part.Conditions) == 0 { // a status of which nothing is left would be null, which the definition rejects
 		fields["conditions"] = []any{}
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name, "uid": string(uid)}, "status": fields}}

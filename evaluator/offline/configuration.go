@@ -29,7 +29,7 @@ var Resources = map[string]schema.GroupVersionResource{
 	KindPolicy:       policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"),
 }
 
-// IsConfiguration tells whether an object is of one of the kinds above, in whatever version.
+// IsConfiguration reports whether an object is of one of the kinds above, in whatever version.
 func IsConfiguration(kind schema.GroupVersionKind) bool {
 	_, ours := Resources[kind.Kind]
 	return ours && kind.Group == policyv1alpha1.GroupVersion.Group

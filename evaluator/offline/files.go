@@ -83,12 +83,12 @@ func IsSubject(kind schema.GroupVersionKind) bool {
 	return known && info.Machine
 }
 
-// IsReference tells whether virtual machines refer to objects of this kind, in whatever version.
+// IsReference reports whether virtual machines refer to objects of this kind, in whatever version.
 func IsReference(kind schema.GroupVersionKind) bool {
 	return slices.ContainsFunc(references.Kinds(), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
 }
 
-// checkReference warns of unknown fields in an object that virtual machines refer to, and refuses one that
+// checkReference warns of unknown fields in an object that virtual machines refer to, and rejects one that
 // cannot be read.
 func checkReference(kind schema.GroupVersionKind, d manifests.Document) ([]string, error) {
 	typed := references.TypeOf(kind.GroupKind())
@@ -105,7 +105,7 @@ func checkReference(kind schema.GroupVersionKind, d manifests.Document) ([]strin
 	return warnings, nil
 }
 
-// checkVersion refuses versions of the API whose fields may mean something else.
+// checkVersion rejects versions of the API whose fields may mean something else.
 func checkVersion(kind schema.GroupVersionKind) error {
 	info, _ := evaluator.Info(kind.GroupKind())
 	if slices.Contains(info.Versions, kind.Version) {

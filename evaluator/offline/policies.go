@@ -104,7 +104,7 @@ func unasked(from *configured[policyv1alpha1.VirtualMachinePolicy], p *policies.
 // meaning is what a broken policy does in a cluster.
 func meaning(spec *policyv1alpha1.VirtualMachinePolicySpec) string {
 	if spec.Enforcement == policyv1alpha1.PolicyDeny && spec.FailurePolicy != policyv1alpha1.PolicyIgnore {
-		return "; a cluster refuses whatever it is for"
+		return "; a cluster rejects whatever it is for"
 	}
 	return ""
 }

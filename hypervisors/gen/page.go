@@ -19,8 +19,8 @@ supported, or nobody has shown that it is not.**
 
 | Level | Means |
 |---|---|
-| unsupported | What uses it could never run: it is refused. |
-| experimental | KubeVirt keeps it behind a feature gate. While the gate is off, what uses it is refused, if a rule is named. |
+| unsupported | What uses it could never run: it is rejected. |
+| experimental | KubeVirt keeps it behind a feature gate. While the gate is off, what uses it is rejected, if a rule is named. |
 | deprecated | It works, and will go: there is a warning. |
 
 A rule can be downgraded or switched off: see [the settings of rules](rule-settings.md). What each hypervisor fills

@@ -34,7 +34,7 @@ type Cluster struct {
 	KubeVirt []string
 }
 
-// Native is the form of a policy that the API server judges by.
+// Native is the form of a policy that the API server evaluates by.
 type Native struct {
 	Policy  *admissionregistrationv1.ValidatingAdmissionPolicy
 	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
@@ -44,7 +44,7 @@ type Native struct {
 	Until *time.Time
 }
 
-// Export makes the native form of a policy, with the exceptions that are in force now; or it says why there is none,
+// Export makes the native form of a policy, with the exceptions that are active now; or it says why there is none,
 // at fields of the policy. Whether the policy asks to be exported is not looked at.
 func Export(p *policies.Policy, cluster Cluster, now time.Time) (*Native, []policies.Problem) {
 	spec := p.Spec()
@@ -92,17 +92,17 @@ func binding(native *admissionregistrationv1.ValidatingAdmissionPolicy, enforcem
 func hopeless(p *policies.Policy) []policies.Problem {
 	spec := p.Spec()
 	var problems []policies.Problem
-	refuse := func(applies bool, field, message string) {
+	reject := func(applies bool, field, message string) {
 		if applies {
 			problems = append(problems, policies.Problem{Field: field, Message: message})
 		}
 	}
-	refuse(p.Broken() != "", "spec", p.Broken())
-	refuse(p.ParamsMissing() != "", "spec.params.configMap", p.ParamsMissing())
-	refuse(spec.Rego != nil, "spec.rego", "the API server knows no Rego")
-	refuse(len(spec.Match.Hypervisors) > 0, "spec.match.hypervisors", "the API server does not know the hypervisor")
-	refuse(len(spec.Match.Architectures) > 0, "spec.match.architectures", "the API server does not know the architecture of a VM that names none")
-	refuse(!slices.ContainsFunc(spec.Match.Kinds, func(kind policyv1alpha1.PolicyKind) bool { _, ok := resources[kind]; return ok }),
+	reject(p.Broken() != "", "spec", p.Broken())
+	reject(p.ParamsMissing() != "", "spec.params.configMap", p.ParamsMissing())
+	reject(spec.Rego != nil, "spec.rego", "the API server knows no Rego")
+	reject(len(spec.Match.Hypervisors) > 0, "spec.match.hypervisors", "the API server does not know the hypervisor")
+	reject(len(spec.Match.Architectures) > 0, "spec.match.architectures", "the API server does not know the architecture of a VM that names none")
+	reject(!slices.ContainsFunc(spec.Match.Kinds, func(kind policyv1alpha1.PolicyKind) bool { _, ok := resources[kind]; return ok }),
 		"spec.match.kinds", "the API server is not asked about VirtualMachineTemplates")
 	return problems
 }
@@ -160,15 +160,15 @@ func (x *exporter) free(name string) string {
 	return found
 }
 
-func (x *exporter) refuse(field string, err error) {
+func (x *exporter) reject(field string, err error) {
 	x.problems = append(x.problems, policies.Problem{Field: field, Message: err.Error()})
 }
 
-// read parses an expression and refuses what the API server does not know.
+// read parses an expression and rejects what the API server does not know.
 func (x *exporter) read(text, field string) *expression {
 	e, err := x.understood(text)
 	if err != nil {
-		x.refuse(field, err)
+		x.reject(field, err)
 		return nil
 	}
 	x.notes.compare(e, field)
@@ -202,12 +202,12 @@ func (x *exporter) understood(text string) (*expression, error) {
 func (x *exporter) conditions(conditions []admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {
 	const at = "spec.match.matchConditions"
 	if most := maxConditions - len(conditions); len(x.spec.Match.MatchConditions) > most {
-		x.refuse(at, fmt.Errorf("there are %d, and beside its own conditions a native policy may have %d", len(x.spec.Match.MatchConditions), most))
+		x.reject(at, fmt.Errorf("there are %d, and beside its own conditions a native policy may have %d", len(x.spec.Match.MatchConditions), most))
 		return conditions
 	}
 	for i := range conditions {
 		if _, err := x.proof.condition(conditions[i].Expression); err != nil { // a mistake in this program
-			x.refuse("spec.match", fmt.Errorf("the condition %s: %w", conditions[i].Name, err))
+			x.reject("spec.match", fmt.Errorf("the condition %s: %w", conditions[i].Name, err))
 		}
 	}
 	for i := range x.spec.Match.MatchConditions {
@@ -217,7 +217,7 @@ func (x *exporter) conditions(conditions []admissionregistrationv1.MatchConditio
 			continue
 		}
 		if e.reading(nameNamespaceObject) {
-			x.refuse(field, fmt.Errorf("it reads namespaceObject, which conditions of the API server are not given: read it in a validation"))
+			x.reject(field, fmt.Errorf("it reads namespaceObject, which conditions of the API server are not given: read it in a validation"))
 			continue
 		}
 		text, err := e.rewritten(substitution{names: map[string]replacement{nameParams: {text: x.params}}})
@@ -225,7 +225,7 @@ func (x *exporter) conditions(conditions []admissionregistrationv1.MatchConditio
 			text, err = x.proof.condition(text)
 		}
 		if err != nil {
-			x.refuse(field, err)
+			x.reject(field, err)
 			continue
 		}
 		conditions = append(conditions, admissionregistrationv1.MatchCondition{Name: fmt.Sprintf("policy-%d", i), Expression: text})
@@ -256,7 +256,7 @@ func (x *exporter) validations() []admissionregistrationv1.Validation {
 }
 
 // reasonOf is the native form of a reason. The documentation of native policies lists Unauthorized, but their
-// validation refuses it.
+// validation rejects it.
 func reasonOf(reason policyv1alpha1.PolicyReason) metav1.StatusReason {
 	if reason == policyv1alpha1.PolicyUnauthorized {
 		return metav1.StatusReasonForbidden
@@ -276,7 +276,7 @@ func (x *exporter) then() substitution {
 	return s
 }
 
-// dependent tells whether an expression may say something else of the object before.
+// dependent reports whether an expression may say something else of the object before.
 func (x *exporter) dependent(e *expression) bool {
 	return e.reading(nameObject) || slices.ContainsFunc(e.members(), func(name string) bool { return x.before[name] != "" })
 }
@@ -297,7 +297,7 @@ func (x *exporter) variables() {
 			continue
 		}
 		if text, err := e.rewritten(x.now()); err != nil {
-			x.refuse(at, err)
+			x.reject(at, err)
 		} else {
 			x.declare(v.Name, text, at)
 		}
@@ -306,7 +306,7 @@ func (x *exporter) variables() {
 		}
 		text, err := e.rewritten(x.then())
 		if err != nil {
-			x.refuse(at, err)
+			x.reject(at, err)
 			continue
 		}
 		x.before[v.Name] = x.free(v.Name + "Before")
@@ -316,13 +316,13 @@ func (x *exporter) variables() {
 
 func (x *exporter) declare(name, text, at string) {
 	if err := x.proof.variable(name, text); err != nil {
-		x.refuse(at, fmt.Errorf("not every supported API server understands it: %w", err))
+		x.reject(at, fmt.Errorf("not every supported API server understands it: %w", err))
 		return
 	}
 	x.declared = append(x.declared, admissionregistrationv1.Variable{Name: name, Expression: text})
 }
 
-// readsParams tells whether a variable for them is needed.
+// readsParams reports whether a variable for them is needed.
 func (x *exporter) readsParams() bool {
 	var texts []string
 	for i := range x.spec.Variables {
@@ -350,11 +350,11 @@ func (x *exporter) validation(expression, at string) string {
 		text = bracketed(text) + " || (oldObject != null && !" + bracketed(then) + ")"
 	}
 	if err != nil {
-		x.refuse(at, err)
+		x.reject(at, err)
 		return ""
 	}
 	if text, err = x.proof.condition(strings.TrimSpace(text)); err != nil {
-		x.refuse(at, fmt.Errorf("not every supported API server understands it: %w", err))
+		x.reject(at, fmt.Errorf("not every supported API server understands it: %w", err))
 	}
 	return text
 }

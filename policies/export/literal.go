@@ -9,7 +9,7 @@ import (
 )
 
 // literal is a value of JSON as CEL. What a list or an object holds has no type to the compiler, as the parameters of
-// a native policy have none; a literal of several types would be refused.
+// a native policy have none; a literal of several types would be rejected.
 func literal(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:

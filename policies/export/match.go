@@ -134,7 +134,7 @@ func users(match *policyv1alpha1.PolicyMatch, readsRequest bool, kubeVirt []stri
 // nameOfObject is the name of the object, or what the name that it will get begins with.
 const nameOfObject = "request.?name.orValue(object.metadata.?name.orValue(object.metadata.?generateName.orValue('')))"
 
-// exceptions are a condition that none of those in force is for the object; none without any. ends is when the first
+// exceptions are a condition that none of those active is for the object; none without any. ends is when the first
 // of them does; nil if none does.
 func exceptions(all []policyv1alpha1.PolicyException, now time.Time) (conditions []admissionregistrationv1.MatchCondition, ends *time.Time) {
 	var exempt []string

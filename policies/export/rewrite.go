@@ -156,7 +156,7 @@ func (e *expression) ident(node ast.Expr, around *scope, member string) error {
 	return nil
 }
 
-// has tells whether a text stands at a place.
+// has reports whether a text stands at a place.
 func (e *expression) has(at int, text string) bool {
 	wanted := []rune(text)
 	return at >= 0 && at+len(wanted) <= len(e.text) && slices.Equal(e.text[at:at+len(wanted)], wanted)

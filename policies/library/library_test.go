@@ -123,9 +123,9 @@ func load(t *testing.T) map[string][]*policytest.Suite {
 	return byFolder
 }
 
-func judge(t *testing.T) *policytest.Judge {
+func evaluate(t *testing.T) *policytest.Runner {
 	t.Helper()
-	j, err := policytest.NewJudge()
+	j, err := policytest.NewRunner()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func judge(t *testing.T) *policytest.Judge {
 
 // Every policy passes its suite. Every suite has allowed and denied cases, for all kinds that the policy matches.
 func TestSuites(t *testing.T) {
-	j, loaded := judge(t), load(t)
+	j, loaded := evaluate(t), load(t)
 	for _, entry := range library.All() {
 		t.Run(entry.Name, func(t *testing.T) {
 			its := loaded[entry.Name]
@@ -217,7 +217,7 @@ func sorted(kinds []policyv1alpha1.PolicyKind) []policyv1alpha1.PolicyKind {
 
 // lint reports nothing.
 func TestLint(t *testing.T) {
-	for _, problem := range judge(t).Lint(policytest.LoadPolicies(library.Files(), ".")) {
+	for _, problem := range evaluate(t).Lint(policytest.LoadPolicies(library.Files(), ".")) {
 		t.Errorf("%s: %s", problem.Rule, problem)
 	}
 }
@@ -283,7 +283,7 @@ func asWritten(t *testing.T, env *cel.Environment, s *policytest.Situation) []st
 		d.VM = &v1.VirtualMachineInstance{ObjectMeta: vm.Spec.Template.ObjectMeta, Spec: vm.Spec.Template.Spec}
 		d.VM.Name, d.VM.Namespace = vm.Name, vm.Namespace
 	}
-	findings := policies.NewSet("virtward-system", compiled).Judge(d, s.Now)
+	findings := policies.NewSet("virtward-system", compiled).Evaluate(d, s.Now)
 	var messages []string
 	for i := range findings {
 		messages = append(messages, findings[i].Message())

@@ -238,7 +238,7 @@ func (a *accountant) within(x any, seen map[ast.Var]bool) {
 	}).Walk(x)
 }
 
-// simple tells whether comparing with a term takes next to nothing: it is a constant, or a variable that is about to
+// simple reports whether comparing with a term takes next to nothing: it is a constant, or a variable that is about to
 // have its value from the other side.
 func simple(term *ast.Term, seen map[ast.Var]bool) bool {
 	switch v := term.Value.(type) {

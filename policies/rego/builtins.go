@@ -14,13 +14,13 @@ const (
 	changes     = "its result differs from one call to the next"
 	clock       = "it reads a clock, or keys and certificates that a clock makes invalid"
 	unbounded   = "what it takes has no bound"
-	elsewhere   = "it serves another purpose than judging a virtual machine"
+	elsewhere   = "it serves another purpose than evaluating a virtual machine"
 	deprecated  = "Rego v1 has no such function any more"
 )
 
-// refused are the others, with the reason. Every built-in function of OPA stands either here or in pure: a test
+// rejected are the others, with the reason. Every built-in function of OPA stands either here or in pure: a test
 // fails when a new one comes that nobody has decided about.
-func refused() map[string]string {
+func rejected() map[string]string {
 	return map[string]string{
 		"http.send": talks, "net.lookup_ip_addr": talks,
 		"json.match_schema": talks, "json.verify_schema": talks, // for the schemas that a schema refers to
@@ -57,7 +57,7 @@ func refused() map[string]string {
 }
 
 // Builtins are the built-in functions of OPA that modules may not call, with the reason.
-func Builtins() (missing map[string]string) { return refused() }
+func Builtins() (missing map[string]string) { return rejected() }
 
 // capabilities are OPA's own, without the functions that are not pure and without a network, and with the guarded
 // forms, by names that no module can say.

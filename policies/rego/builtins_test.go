@@ -14,16 +14,16 @@ import (
 )
 
 // TestEveryBuiltinIsDecided fails when OPA has a function that nobody has decided about: it belongs into pure, with a
-// guard if it can build more than it is given, or into refused, with the reason.
+// guard if it can build more than it is given, or into rejected, with the reason.
 func TestEveryBuiltinIsDecided(t *testing.T) {
-	allowed, missing := pure(), refused()
+	allowed, missing := pure(), rejected()
 	known := map[string]bool{}
 	for _, b := range ast.CapabilitiesForThisVersion().Builtins {
 		known[b.Name] = true
 		_, isMissing := missing[b.Name]
 		switch isAllowed := slices.Contains(allowed, b.Name); {
 		case isAllowed && isMissing:
-			t.Errorf("%s is both allowed and refused", b.Name)
+			t.Errorf("%s is both allowed and rejected", b.Name)
 		case !isAllowed && !isMissing:
 			t.Errorf("nobody has decided about %s: %s", b.Name, b.Description)
 		case isAllowed && b.Nondeterministic:
@@ -31,7 +31,7 @@ func TestEveryBuiltinIsDecided(t *testing.T) {
 		case isAllowed && b.IsDeprecated():
 			t.Errorf("%s is allowed, and deprecated", b.Name)
 		case isMissing && missing[b.Name] == "":
-			t.Errorf("%s is refused without a reason", b.Name)
+			t.Errorf("%s is rejected without a reason", b.Name)
 		}
 	}
 	for _, name := range slices.Concat(allowed, slices.Collect(keys(missing)), slices.Collect(keys(guarded()))) {
@@ -109,7 +109,7 @@ func hostile() []*ast.Term {
 	})
 }
 
-// fits tells whether a term is of a type, as far as that can be seen from outside.
+// fits reports whether a term is of a type, as far as that can be seen from outside.
 func fits(term *ast.Term, of types.Type) bool {
 	if named, ok := of.(*types.NamedType); ok {
 		of = named.Type
@@ -177,17 +177,17 @@ func TestWhatFunctionsTake(t *testing.T) {
 					operands = []*ast.Term{ast.StringTerm("2006-01-02"), ast.StringTerm("2006-01-02")}
 				}
 				var charged int
-				refused, answered := false, false
+				rejected, answered := false, false
 				if check := guards[name]; check != nil {
-					for next := func() (charge, error) { return check(operands) }; next != nil && !refused; {
+					for next := func() (charge, error) { return check(operands) }; next != nil && !rejected; {
 						c, err := next()
 						_, answered = err.(answer) //nolint:errorlint // never wrapped
 						charged += max(c.keeps, c.takes)
-						next, refused = c.then, err != nil || charged > 64<<20 || c.work > defaultSteps
+						next, rejected = c.then, err != nil || charged > 64<<20 || c.work > defaultSteps
 					}
 				}
 				called += map[bool]int{true: 1}[answered]
-				if refused {
+				if rejected {
 					continue
 				}
 				before := allocated()

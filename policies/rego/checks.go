@@ -45,7 +45,7 @@ func ruleCount(module *ast.Module) []Issue {
 	return nil
 }
 
-// depth refuses what is nested so deep that compiling it would take long.
+// depth rejects what is nested so deep that compiling it would take long.
 func depth(module *ast.Module) []Issue {
 	v := &depthVisitor{}
 	visitor := ast.NewBeforeAfterVisitor(v.before, v.after)
@@ -78,7 +78,7 @@ func (v *depthVisitor) before(x any) bool {
 	return true
 }
 
-// elements refuses what has so many that compiling it would take long.
+// elements rejects what has so many that compiling it would take long.
 func elements(module *ast.Module) []Issue {
 	var issues []Issue
 	ast.WalkTerms(module, func(term *ast.Term) bool {
@@ -92,7 +92,7 @@ func elements(module *ast.Module) []Issue {
 
 func (v *depthVisitor) after(any) { v.depth-- }
 
-// heads refuses rules that define a part of what a call results in. OPA's parser takes them, its compiler does not.
+// heads rejects rules that define a part of what a call results in. OPA's parser takes them, its compiler does not.
 func heads(module *ast.Module) []Issue {
 	var issues []Issue
 	for _, rule := range module.Rules {
@@ -133,7 +133,7 @@ func contract(module *ast.Module) []Issue {
 		issues = append(issues, violation(name, head.Key)...)
 	}
 	if !asked {
-		issues = append(issues, at(module.Package.Loc(), `the module has neither deny nor warn, so it judges nothing: deny contains {"msg": "…"} if { … }`))
+		issues = append(issues, at(module.Package.Loc(), `the module has neither deny nor warn, so it evaluates nothing: deny contains {"msg": "…"} if { … }`))
 	}
 	return issues
 }
@@ -178,7 +178,7 @@ func elementTypes(compiler *ast.Compiler, module *ast.Module) []Issue {
 	return issues
 }
 
-// mayBeViolation tells whether every alternative of a type may be a violation.
+// mayBeViolation reports whether every alternative of a type may be a violation.
 func mayBeViolation(t types.Type) bool {
 	switch t := t.(type) {
 	case types.Any:
@@ -205,9 +205,9 @@ func mayBeViolation(t types.Type) bool {
 	return false
 }
 
-// builtinsUsed refuses the functions that are not pure, with the reason.
+// builtinsUsed rejects the functions that are not pure, with the reason.
 func builtinsUsed(module *ast.Module) []Issue {
-	missing := refused()
+	missing := rejected()
 	var issues []Issue
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		if name, ok := builtinName(ref); ok && missing[name] != "" && !defines(module, ref) {
@@ -218,7 +218,7 @@ func builtinsUsed(module *ast.Module) []Issue {
 	return issues
 }
 
-// defines tells whether the module has a rule by the name that a reference begins with.
+// defines reports whether the module has a rule by the name that a reference begins with.
 func defines(module *ast.Module, ref ast.Ref) bool {
 	for _, rule := range module.Rules {
 		if rule.Head.Ref()[0].Equal(ref[0]) {
@@ -228,7 +228,7 @@ func defines(module *ast.Module, ref ast.Ref) bool {
 	return false
 }
 
-// dataUsed refuses data that is not the module's own: there is none.
+// dataUsed rejects data that is not the module's own: there is none.
 func dataUsed(module *ast.Module) []Issue {
 	var issues []Issue
 	ast.WalkRefs(module, func(ref ast.Ref) bool {

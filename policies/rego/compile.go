@@ -49,7 +49,7 @@ type Module struct {
 // Name is what the module was compiled under.
 func (m *Module) Name() string { return m.name }
 
-// Reads tells whether the module looks at a document, by its name in Documents: one that reads request or requester
+// Reads reports whether the module looks at a document, by its name in Documents: one that reads request or requester
 // cannot be audited.
 func (m *Module) Reads(document string) bool {
 	i, known := slices.BinarySearch(documentNames(), document)

@@ -12,7 +12,7 @@ import (
 // head is what the modules of these tests begin with: one line, and a rule on the next.
 const head = "package test\n"
 
-func TestCompileRefuses(t *testing.T) {
+func TestCompileRejects(t *testing.T) {
 	for name, test := range map[string]struct {
 		module string
 		kinds  []string
@@ -40,7 +40,7 @@ func TestCompileRefuses(t *testing.T) {
 		"a part of a call": {head + "f(0).a if 0\nwarn contains \"a\"", nil, []Issue{{2, 1, "a rule begins with a name: f(0).a is none"}}},
 
 		"neither deny nor warn": {head + "allow if true", nil, []Issue{
-			{1, 1, `the module has neither deny nor warn, so it judges nothing: deny contains {"msg": "…"} if { … }`},
+			{1, 1, `the module has neither deny nor warn, so it evaluates nothing: deny contains {"msg": "…"} if { … }`},
 		}},
 		"a complete deny":  {head + "deny := true", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
 		"a default":        {head + "default warn := false", nil, []Issue{{2, 1, `warn must be a set of violations: warn contains {"msg": "…"} if { … }`}}},
@@ -59,7 +59,7 @@ func TestCompileRefuses(t *testing.T) {
 		}},
 		"a clock":       {head + "deny contains \"a\" if time.now_ns() > 5", nil, []Issue{{2, 22, "time.now_ns is not there for policies: it reads a clock, or keys and certificates that a clock makes invalid"}}},
 		"the runtime":   {head + "deny contains opa.runtime().env.HOME", nil, []Issue{{2, 15, "opa.runtime is not there for policies: it depends on the process that it runs in"}}},
-		"net.":          {head + "deny contains \"a\" if net.cidr_contains(\"10.0.0.0/8\", \"10.0.0.1\")", nil, []Issue{{2, 22, "net.cidr_contains is not there for policies: it serves another purpose than judging a virtual machine"}}},
+		"net.":          {head + "deny contains \"a\" if net.cidr_contains(\"10.0.0.0/8\", \"10.0.0.1\")", nil, []Issue{{2, 22, "net.cidr_contains is not there for policies: it serves another purpose than evaluating a virtual machine"}}},
 		"a mock":        {head + "deny contains \"a\" if true with http.send as 1", nil, []Issue{{2, 32, "http.send is not there for policies: it talks to the network"}}},
 		"foreign data":  {head + "deny contains \"a\" if data.other.x", nil, []Issue{{2, 22, "data.other.x is not in this module, and there is no other data"}}},
 		"all data":      {head + "deny contains \"a\" if data[_].x", nil, []Issue{{2, 22, "data[_].x is not in this module, and there is no other data"}}},

@@ -1,4 +1,4 @@
-// Package rego judges with policies that are written in Rego, through OPA's evaluator.
+// Package rego evaluates with policies that are written in Rego, through OPA's evaluator.
 //
 // What enters: the text of one module, and an Input, which holds the documents that a policy may ask about. What
 // leaves: the Issues of a module that cannot be used, each with its line and column, or the Violations that it

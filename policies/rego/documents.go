@@ -173,7 +173,7 @@ func (b *schemaBuilder) schema(t reflect.Type) map[string]any {
 	return map[string]any{}
 }
 
-// encodedAsText tells whether a type writes itself as a string.
+// encodedAsText reports whether a type writes itself as a string.
 func encodedAsText(t reflect.Type) bool {
 	switch t {
 	case reflect.TypeFor[resource.Quantity](), reflect.TypeFor[metav1.Time](), reflect.TypeFor[metav1.MicroTime](), reflect.TypeFor[metav1.Duration]():

@@ -394,7 +394,7 @@ func plainVerb(verb string) (width int, letter byte, err error) {
 	return width, 0, nil
 }
 
-// zones refuses the time zone of the process: the same policy would judge differently elsewhere.
+// zones rejects the time zone of the process: the same policy would evaluate differently elsewhere.
 func zones(operands []*ast.Term) (charge, error) {
 	for _, operand := range operands {
 		if v, ok := operand.Value.(*ast.Array); ok && v.Len() > 1 && v.Elem(1).Value.Compare(ast.String("Local")) == 0 {
@@ -413,7 +413,7 @@ func timeFormatted(operands []*ast.Term) (charge, error) {
 	return charge{keeps: times(copied, weight(operands...))}, nil
 }
 
-// layout refuses abbreviations of time zones: what they mean depends on the zone of the process.
+// layout rejects abbreviations of time zones: what they mean depends on the zone of the process.
 func layout(operands []*ast.Term) (charge, error) {
 	if s, ok := operands[0].Value.(ast.String); ok && (strings.Contains(string(s), "MST") || s == "UnixDate" || s == "RFC822" || s == "RFC850" || s == "RFC1123") {
 		return charge{}, errors.New("a layout with the abbreviation of a time zone (MST) means something else in each zone; use a number (-0700)")

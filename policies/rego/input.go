@@ -159,7 +159,7 @@ func withoutManagedFields(document any) any {
 	return copied
 }
 
-// scan tells whether a number in JSON, outside of its strings, has too many digits when it is written out, and how long
+// scan reports whether a number in JSON, outside of its strings, has too many digits when it is written out, and how long
 // the longest string is.
 func scan(data string) (wide bool, longest int) {
 	for i := 0; i < len(data); i++ {
@@ -180,7 +180,7 @@ func scan(data string) (wide bool, longest int) {
 	return wide, longest
 }
 
-// wideNumber tells whether a text that is to be decoded has a number of too many digits in it.
+// wideNumber reports whether a text that is to be decoded has a number of too many digits in it.
 func wideNumber(text string) bool {
 	wide, _ := scan(text)
 	return wide

@@ -7,7 +7,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 )
 
-// sharing refuses values that explode because variables, rules and functions stand for one another: with y := [x, x],
+// sharing rejects values that explode because variables, rules and functions stand for one another: with y := [x, x],
 // z := [y, y] and so on each line doubles the value, and the evaluator writes it all out in one step, where no limit
 // sees it. What is counted are the lists and objects that stand in the module; those that are computed from the
 // documents take steps.
@@ -58,7 +58,7 @@ func (m *moduleSizes) size(name ast.Var) int {
 	if size, ok := m.known[name]; ok {
 		return size
 	}
-	m.known[name] = 1 // while it is asked for: the compiler refuses recursion
+	m.known[name] = 1 // while it is asked for: the compiler rejects recursion
 	size := 1
 	for _, rule := range m.rules[name] {
 		s := m.in(rule)

@@ -72,7 +72,7 @@ func (c *yamlCensus) size(node *yaml.Node) yamlSize {
 	if known, ok := c.sizes[node]; ok {
 		return known
 	}
-	c.sizes[node] = yamlSize{} // while it is computed: the decoder refuses what contains itself
+	c.sizes[node] = yamlSize{} // while it is computed: the decoder rejects what contains itself
 	if node.Kind == yaml.AliasNode {
 		of := c.size(node.Alias)
 		c.repeated = min(c.repeated+times(yamlValue, of.values)+times(yamlText, of.text), tooHeavy)

@@ -61,7 +61,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})
 		Expect(err).NotTo(HaveOccurred())
 	}
-	// audited is how many objects the last audit judged; 0 before the first has ended.
+	// audited is how many objects the last audit evaluated; 0 before the first has ended.
 	audited := func(ctx context.Context) (int, error) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", metricsPort), nil)
 		if err != nil {

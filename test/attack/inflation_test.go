@@ -74,7 +74,7 @@ var _ = Describe("Inflating an object", Serial, func() {
 		Expect(mallory.Create(ctx, vm)).To(Succeed())
 		Expect(change(ctx, mallory, vm, func() { vm.Finalizers = append(vm.Finalizers, manyFinalizers()...) })).To(Succeed())
 		Expect(causes(change(ctx, mallory, vm, makeImpossible(vm)))).To(ConsistOf(bios))
-		By("changing what is in order")
+		By("changing what is valid")
 		Expect(change(ctx, mallory, vm, func() { vm.Spec.Template.Spec.Hostname = "renamed" })).To(Succeed())
 	})
 

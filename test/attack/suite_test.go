@@ -202,19 +202,19 @@ func change(ctx context.Context, c client.Client, object client.Object, how func
 // ruleID is how every message of ours names its rule.
 var ruleID = regexp.MustCompile(`\[virtward/([a-z0-9/-]+)\]`)
 
-// causes of a refusal, each as its field and the rule that its message names. What is refused is invalid, 422.
+// causes of a rejection, each as its field and the rule that its message names. What is rejected is invalid, 422.
 func causes(err error) []string {
 	GinkgoHelper()
-	Expect(apierrors.IsInvalid(err)).To(BeTrue(), "it is not refused as invalid, but: %v", err)
-	var refusal apierrors.APIStatus
-	Expect(errors.As(err, &refusal)).To(BeTrue())
-	var refused []string
-	for _, cause := range refusal.Status().Details.Causes {
+	Expect(apierrors.IsInvalid(err)).To(BeTrue(), "it is not rejected as invalid, but: %v", err)
+	var rejection apierrors.APIStatus
+	Expect(errors.As(err, &rejection)).To(BeTrue())
+	var rejected []string
+	for _, cause := range rejection.Status().Details.Causes {
 		found := ruleID.FindStringSubmatch(cause.Message)
 		Expect(found).To(HaveLen(2), "%q names no rule", cause.Message)
-		refused = append(refused, cause.Field+" "+found[1])
+		rejected = append(rejected, cause.Field+" "+found[1])
 	}
-	return refused
+	return rejected
 }
 
 // cleanUp deletes an object at the end of the spec, its finalizers removed, and waits until it is gone.

@@ -137,7 +137,7 @@ func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written)
 		tb.Fatal(err)
 	}
 	return audit.New(audit.Options{
-		Judge: &audit.Judge{
+		Criteria: &audit.Criteria{
 			Evaluator: evaluator.New(pipeline(tb), objects, &evaluator.Live{
 				GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return set },
 				GetNamespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
@@ -151,7 +151,7 @@ func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written)
 	})
 }
 
-// audited judges everything once, and returns the most memory that the process had of its own meanwhile, in MB.
+// audited evaluates everything once, and returns the most memory that the process had of its own meanwhile, in MB.
 func audited(tb testing.TB, a *audit.Auditor, to *written, count int) (peak float64) {
 	tb.Helper()
 	*to = written{}
@@ -200,7 +200,7 @@ func ownMemory() float64 {
 	return float64(kB) / 1024
 }
 
-// BenchmarkAudit10000 judges 10,000 VMs by 20 policies and all built-in rules, from the JSON of their pages to the
+// BenchmarkAudit10000 evaluates 10,000 VMs by 20 policies and all built-in rules, from the JSON of their pages to the
 // Reports. It reports the most memory of the whole process.
 func BenchmarkAudit10000(b *testing.B) {
 	const count = 10_000

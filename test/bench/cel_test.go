@@ -109,7 +109,7 @@ func compileEach(tb testing.TB, expressions []string) ([]*cel.Scope, []*cel.Prog
 	return scopes, programs
 }
 
-// BenchmarkCEL50 is one request judged by fifty validations, each with an activation and a budget of its own.
+// BenchmarkCEL50 is one request evaluated by fifty validations, each with an activation and a budget of its own.
 func BenchmarkCEL50(b *testing.B) {
 	documents := typicalDocuments(b)
 	scopes, programs := compileEach(b, validations)

@@ -120,14 +120,14 @@ func typicalComplete(tb testing.TB) []byte {
 	return data
 }
 
-// BenchmarkValidateRequest is one admission request for a VMI that is in order: the bytes of the review in, the
+// BenchmarkValidateRequest is one admission request for a VMI that is valid: the bytes of the review in, the
 // bytes of the answer out.
 func BenchmarkValidateRequest(b *testing.B) {
 	benchmarkValidate(b, typicalComplete(b), true)
 }
 
-// BenchmarkValidateRefusal is a request with a hundred faults.
-func BenchmarkValidateRefusal(b *testing.B) {
+// BenchmarkValidateRejection is a request with a hundred faults.
+func BenchmarkValidateRejection(b *testing.B) {
 	vmi := build.VMI("bad").Architecture(platform.ARM64)
 	for i := range 100 {
 		vmi.Disk("v"+strconv.Itoa(i), v1.DiskBusSATA)

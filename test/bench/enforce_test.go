@@ -85,7 +85,7 @@ func storedPolicies(tb testing.TB, count int) []runtime.Object {
 }
 
 // BenchmarkPoliciesLoad1000 is the time from the start of the watch to 1,000 compiled policies, half of them in CEL
-// and half in Rego; and from the change of one of them, while the others are there, to its being in force.
+// and half in Rego; and from the change of one of them, while the others are there, to its being active.
 func BenchmarkPoliciesLoad1000(b *testing.B) {
 	const many = 1000
 	resource, configMaps := policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"), corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -142,7 +142,7 @@ func BenchmarkPoliciesLoad1000(b *testing.B) {
 			select {
 			case <-changes:
 			case <-time.After(10 * time.Second):
-				b.Fatal("the change is not in force")
+				b.Fatal("the change is not active")
 			}
 			if title := w.Current().Find("p-0000").Spec().Title; title != fmt.Sprintf("title %d", n) {
 				b.Fatalf("the title is %q", title)

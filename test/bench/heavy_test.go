@@ -51,7 +51,7 @@ func (h *heavy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "]}")
 }
 
-// BenchmarkAuditHeavy judges 1,700 VMs with annotations of 255 kB each, read over HTTP, by 20 policies. It reports the
+// BenchmarkAuditHeavy evaluates 1,700 VMs with annotations of 255 kB each, read over HTTP, by 20 policies. It reports the
 // most memory of the whole process, that of the server included.
 func BenchmarkAuditHeavy(b *testing.B) {
 	server := httptest.NewServer(&heavy{newMachines(b, heavyMachines)})

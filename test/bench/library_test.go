@@ -95,7 +95,7 @@ func benchmarkLibrary(b *testing.B, language library.Language) {
 	}
 }
 
-// BenchmarkLibraryCEL50 is a VM to its verdict, judged by 50 policies of the library that are in CEL.
+// BenchmarkLibraryCEL50 is a VM to its verdict, evaluated by 50 policies of the library that are in CEL.
 func BenchmarkLibraryCEL50(b *testing.B) { benchmarkLibrary(b, library.CEL) }
 
 // BenchmarkLibraryRego50 is BenchmarkLibraryCEL50 with those in Rego.
@@ -106,7 +106,7 @@ func BenchmarkLibraryRego50(b *testing.B) { benchmarkLibrary(b, library.Rego) }
 func BenchmarkLibrary(b *testing.B) {
 	in := wellKept()
 	pipeline, env := pipeline(b), environment(b)
-	judge := func(set *policies.Set) func(*testing.B) {
+	evaluate := func(set *policies.Set) func(*testing.B) {
 		return func(b *testing.B) {
 			in.Policies = set
 			b.ReportAllocs()
@@ -117,8 +117,8 @@ func BenchmarkLibrary(b *testing.B) {
 			}
 		}
 	}
-	b.Run("none", judge(nil))
+	b.Run("none", evaluate(nil))
 	for _, entry := range library.All() {
-		b.Run(entry.Name, judge(policies.NewSet("virtward-system", policyOf(b, env, entry.Policy.DeepCopy()))))
+		b.Run(entry.Name, evaluate(policies.NewSet("virtward-system", policyOf(b, env, entry.Policy.DeepCopy()))))
 	}
 }

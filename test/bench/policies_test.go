@@ -44,7 +44,7 @@ var celPolicies = []string{
     {expression: "vm.spec.volumes.all(v, !has(v.cloudInitNoCloud) || !has(v.cloudInitNoCloud.userData) || !v.cloudInitNoCloud.userData.contains('password'))", message: put it into a Secret, fieldPath: spec.volumes}]}`,
 }
 
-// policyOf compiles a policy that is in order.
+// policyOf compiles a policy that is valid.
 func policyOf(tb testing.TB, env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy) *policies.Policy {
 	tb.Helper()
 	policy.Spec.Enforcement = policyv1alpha1.PolicyDeny
@@ -96,8 +96,8 @@ func regoSet(tb testing.TB, count int) *policies.Set {
 	return policies.NewSet("virtward-system", compiled...)
 }
 
-// judged is what policies see of the typical VMI. Documents are for one admission: what is read of them is kept.
-func judged(vmi *v1.VirtualMachineInstance, facts *platform.Facts) *cel.Documents {
+// evaluated is what policies see of the typical VMI. Documents are for one admission: what is read of them is kept.
+func evaluated(vmi *v1.VirtualMachineInstance, facts *platform.Facts) *cel.Documents {
 	return &cel.Documents{
 		Kind: "VirtualMachineInstance", Object: vmi, VM: vmi, Facts: facts, Requester: "alice",
 		Request:   cel.Request{Operation: "CREATE", Name: vmi.Name, Namespace: vmi.Namespace, UserInfo: authenticationv1.UserInfo{Username: "alice"}},
@@ -109,15 +109,15 @@ func benchmarkPolicies(b *testing.B, set *policies.Set, tooMuch int) {
 	b.Helper()
 	typical := build.Typical("db").Label("team", "blue").Label("cost-centre", "42")
 	vmi, facts, now := complete(b, typical.Obj()), platform.Defaults(platform.Settings{}), time.Now()
-	if findings := set.Judge(judged(vmi, facts), now); len(findings) != 0 {
+	if findings := set.Evaluate(evaluated(vmi, facts), now); len(findings) != 0 {
 		b.Fatalf("%d findings, the first: %s", len(findings), findings[0].Message())
 	}
-	if findings := set.Judge(judged(complete(b, typical.Memory("65Gi").Obj()), facts), now); len(findings) != tooMuch {
+	if findings := set.Evaluate(evaluated(complete(b, typical.Memory("65Gi").Obj()), facts), now); len(findings) != tooMuch {
 		b.Fatalf("%d findings about too much memory, want %d", len(findings), tooMuch)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		set.Judge(judged(vmi, facts), now)
+		set.Evaluate(evaluated(vmi, facts), now)
 	}
 }
 

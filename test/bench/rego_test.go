@@ -128,7 +128,7 @@ func regoDocuments(tb testing.TB) map[string]any {
 	}
 }
 
-// BenchmarkRego50 is one admission of the typical VM, judged by fifty Rego policies: the documents are converted
+// BenchmarkRego50 is one admission of the typical VM, evaluated by fifty Rego policies: the documents are converted
 // once, and every policy is asked.
 func BenchmarkRego50(b *testing.B) {
 	modules, documents := regoModules(b), regoDocuments(b)

@@ -42,7 +42,7 @@ func BenchmarkWorstPolicy(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				set.Judge(judged(vmi, facts), now)
+				set.Evaluate(evaluated(vmi, facts), now)
 			}
 		})
 	}

@@ -191,7 +191,7 @@ func TestReportDefinitionsStay(t *testing.T) {
 	}
 }
 
-func TestSchemaRefusesOfController(t *testing.T) {
+func TestSchemaRejectsOfController(t *testing.T) {
 	for values, want := range map[string]string{
 		`controller.replicas=0`:               "at '/controller/replicas': minimum: got 0, want 1",
 		`controller.enabled="yes"`:            "at '/controller/enabled': got string, want boolean",

@@ -57,7 +57,7 @@ func TestInstallation(t *testing.T) {
 		{"rule settings are written", i.settle},
 		{"an upgrade switches it on again", i.switchOn},
 		{"uninstalling leaves nothing but the rule settings", i.uninstall},
-		{"installing anew finds them", i.reinstall},
+		{"installing again finds them", i.reinstall},
 	} {
 		if !t.Run(step.name, step.do) {
 			return // what follows builds on it
@@ -90,7 +90,7 @@ func (i *installation) installs(t *testing.T) {
 	}
 }
 
-// podsAreRestricted creates the Deployment's pod by hand, for the namespace's pod security to judge.
+// podsAreRestricted creates the Deployment's pod by hand, for the namespace's pod security to evaluate.
 func (i *installation) podsAreRestricted(t *testing.T) {
 	deployment := &appsv1.Deployment{}
 	must(t, i.client.Get(i.ctx, client.ObjectKey{Namespace: namespace, Name: "virtward-webhook"}, deployment))
@@ -186,10 +186,10 @@ func (i *installation) unchecked(t *testing.T) {
 	}
 }
 
-// disable runs our own command. Nobody serves the webhooks here, so what is checked is refused before, and admitted
+// disable runs our own command. Nobody serves the webhooks here, so what is checked is rejected before, and admitted
 // after.
 func (i *installation) disable(t *testing.T) {
-	i.refuses(t)
+	i.rejects(t)
 	said := i.virtward(t, "disable", "--reason", "a test of the chart")
 	for _, want := range []string{
 		"MutatingWebhookConfiguration mutate.virtward.io: switched off\n",
@@ -247,7 +247,7 @@ func (i *installation) enable(t *testing.T) {
 	if status := i.virtward(t, "status"); strings.Contains(status, " off") {
 		t.Errorf("the status is\n%s", status)
 	}
-	i.refuses(t)
+	i.rejects(t)
 }
 
 // isOff fails unless so many webhooks and policies are there, and every one of them has the condition that never holds.
@@ -300,11 +300,11 @@ func (i *installation) run(t *testing.T, binary string, words ...string) string 
 	return string(output)
 }
 
-// refuses waits until nothing that is checked is admitted, because nobody serves the webhooks.
-func (i *installation) refuses(t *testing.T) {
+// rejects waits until nothing that is checked is admitted, because nobody serves the webhooks.
+func (i *installation) rejects(t *testing.T) {
 	t.Helper()
 	for name, object := range i.checked() {
-		i.eventually(t, name+" is refused because the check cannot be called", func() error {
+		i.eventually(t, name+" is rejected because the check cannot be called", func() error {
 			err := i.client.Create(i.ctx, object, client.DryRunAll)
 			if err == nil || !strings.Contains(err.Error(), "failed calling webhook \""+name+".validate.virtward.io\"") {
 				return errors.New(fmt.Sprint("the answer is: ", err))
@@ -322,7 +322,7 @@ func (i *installation) admits(t *testing.T) {
 	}
 }
 
-// switchOff runs the command that the README gives. Nobody serves the webhooks here, so what is checked is refused
+// switchOff runs the command that the README gives. Nobody serves the webhooks here, so what is checked is rejected
 // before, and admitted after.
 func (i *installation) switchOff(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
@@ -338,7 +338,7 @@ func (i *installation) switchOff(t *testing.T) {
 	if command := strings.TrimSpace(line); !strings.Contains(string(notes), command) {
 		t.Errorf("the notes do not give the command %s", command)
 	}
-	i.refuses(t)
+	i.rejects(t)
 	i.run(t, filepath.Join(root, "bin", "sandbox", "kubectl"), words[1:]...)
 	// The policies stay, and do nothing without their bindings.
 	want := []string{

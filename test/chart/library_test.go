@@ -129,8 +129,8 @@ func TestLibraryValues(t *testing.T) {
 	}
 }
 
-// What is not in the library, or not a parameter, is refused before anything is changed.
-func TestLibraryRefuses(t *testing.T) {
+// What is not in the library, or not a parameter, is rejected before anything is changed.
+func TestLibraryRejects(t *testing.T) {
 	for value, want := range map[string]string{
 		`{"memory":{}}`:                                     "at '/library/policies': additional properties 'memory' not allowed",
 		`{"memory-cap":{"enforce":true}}`:                   "at '/library/policies/memory-cap': additional properties 'enforce' not allowed",
@@ -197,7 +197,7 @@ func TestLibraryInstallation(t *testing.T) {
 	policy.Object["spec"] = map[string]any{"enforcement": "Audit", "validations": []any{map[string]any{"expression": "true", "message": "never"}}}
 	i.eventually(t, "the webhook is asked about a policy", func() error {
 		if err := i.client.Create(context.WithoutCancel(i.ctx), policy.DeepCopy(), client.DryRunAll); !apierrors.IsInternalError(err) {
-			return fmt.Errorf("want a refusal because nobody answers, got: %w", err)
+			return fmt.Errorf("want a rejection because nobody answers, got: %w", err)
 		}
 		return nil
 	})

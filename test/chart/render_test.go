@@ -771,7 +771,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-func TestSchemaRefuses(t *testing.T) {
+func TestSchemaRejects(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ value, want string }{
 		{`colour="red"`, "at '': additional properties 'colour' not allowed"},
@@ -814,10 +814,10 @@ func TestSchemaRefuses(t *testing.T) {
 			t.Parallel()
 			output, err := helm(t, "template", release, folder, "--set-json", c.value)
 			if err == nil {
-				t.Fatalf("rendered, but should be refused: %s", c.want)
+				t.Fatalf("rendered, but should be rejected: %s", c.want)
 			}
 			if !strings.Contains(output, "- "+c.want) {
-				t.Errorf("refused with\n%s\nwhich does not say\n%s", output, c.want)
+				t.Errorf("rejected with\n%s\nwhich does not say\n%s", output, c.want)
 			}
 		})
 	}
@@ -870,7 +870,7 @@ func TestNulls(t *testing.T) {
 			output, err := helm(t, "template", release, folder, "--set-json", certManager,
 				"--set-json", "metrics.serviceMonitor.enabled=true", "--set-json", path+"=null")
 			if err != nil && !strings.Contains(output, "missing property '") && !strings.Contains(output, "missing properties ") {
-				t.Errorf("neither rendered nor refused as missing:\n%s", output)
+				t.Errorf("neither rendered nor rejected as missing:\n%s", output)
 			}
 			if line := regexp.MustCompile(`(?m)^.*(<nil>|- --\S+=)$`).FindString(output); line != "" {
 				t.Errorf("an empty value was rendered: %s", line)

@@ -26,7 +26,7 @@ const kubevirtNamespace = "kubevirt"
 // requestNamespace is the namespace that the recorded requests were made in.
 const requestNamespace = "default"
 
-// informativeArea holds cases that a real API server refuses by the schema of the CRD before any webhook.
+// informativeArea holds cases that a real API server rejects by the schema of the CRD before any webhook.
 const informativeArea = "schema"
 
 // AdmissionCase is one recorded admission request: a line of admission.jsonl.
@@ -67,8 +67,8 @@ type AdmissionAnswer struct {
 	} `json:"extra"`
 }
 
-// judgesMutation tells whether KubeVirt gave an answer to compare the completed spec with.
-func (c *AdmissionCase) judgesMutation() bool {
+// evaluatesMutation reports whether KubeVirt gave an answer to compare the completed spec with.
+func (c *AdmissionCase) evaluatesMutation() bool {
 	return len(c.Expect.Mutated) > 0 && string(c.Expect.Mutated) != "null"
 }
 
@@ -83,7 +83,7 @@ func (c *AdmissionCase) Check(pipeline *effective.Pipeline) (found []string) {
 	}()
 	verdict, err := c.evaluate(pipeline)
 	switch {
-	case !c.judgesMutation():
+	case !c.evaluatesMutation():
 		return nil
 	case err != nil:
 		return []string{fmt.Sprintf("the pipeline does not take it: %v", err)}
@@ -155,7 +155,7 @@ func objects[T any](c *AdmissionCase) (object, old *T, err error) {
 	return object, old, nil
 }
 
-// facts are those of the recorded cluster. A configuration that KubeVirt refuses as a whole leaves it with
+// facts are those of the recorded cluster. A configuration that KubeVirt rejects as a whole leaves it with
 // its defaults, as there was no good one before.
 func (c *AdmissionCase) facts() *platform.Facts {
 	kubevirt := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"configuration": c.KubeVirt}}}

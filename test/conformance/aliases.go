@@ -142,7 +142,7 @@ func formPattern(form string) *regexp.Regexp {
 	return regexp.MustCompile("^" + pattern + "$")
 }
 
-// joins tells whether the paths are a pair of these forms.
+// joins reports whether the paths are a pair of these forms.
 func (a *readAlias) joins(kubeVirt, ours string) bool {
 	theirParts, ourParts := a.kubeVirtPattern.FindStringSubmatch(kubeVirt), a.oursPattern.FindStringSubmatch(ours)
 	if theirParts == nil || ourParts == nil {
@@ -156,7 +156,7 @@ func (a *readAlias) joins(kubeVirt, ours string) bool {
 	return true
 }
 
-// same tells whether a cause that KubeVirt gives, of a kind of request, is one of ours. KubeVirt may name several
+// same reports whether a cause that KubeVirt gives, of a kind of request, is one of ours. KubeVirt may name several
 // paths in one string.
 func same(kubeVirt, ours Cause, request string) bool {
 	return kubeVirt.Type == ours.Type && slices.ContainsFunc(pathsIn(kubeVirt.Field), func(path string) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Cause is a reason for a refusal, as far as answers are compared: its text is ours.
+// Cause is a reason for a rejection, as far as answers are compared: its text is ours.
 type Cause struct {
 	Field string `json:"field"`
 	Type  string `json:"type"`
@@ -18,9 +18,9 @@ type Cause struct {
 // recordedCauses is where KubeVirt stops listing.
 const recordedCauses = 10
 
-// JudgesAdmission tells whether the case counts for the checks. What a schema refuses does not: that of the
+// EvaluatesAdmission reports whether the case counts for the checks. What a schema rejects does not: that of the
 // CRD before any webhook, or KubeVirt's own in its mutating webhook, which names neither field nor cause.
-func (c *AdmissionCase) JudgesAdmission() bool {
+func (c *AdmissionCase) EvaluatesAdmission() bool {
 	return c.Area != informativeArea && !slices.Contains(c.Expect.Causes, Cause{})
 }
 
@@ -33,7 +33,7 @@ func (c *AdmissionCase) Findings(pipeline *effective.Pipeline) ([]validators.Fin
 	return verdict.Findings, nil
 }
 
-// Causes are why the case would be refused, at the fields of the effective object, sorted and without
+// Causes are why the case would be rejected, at the fields of the effective object, sorted and without
 // repetitions. Of a VM, earlier are those that KubeVirt has no answer to compare with, since it asks their rules
 // only when the VM starts; they are not among the causes.
 func (c *AdmissionCase) Causes(pipeline *effective.Pipeline) (causes, earlier []Cause, err error) {
@@ -62,7 +62,7 @@ func setOf(causes []Cause) []Cause {
 }
 
 // CauseDifferences says what two sets of causes disagree about, one line each. Where KubeVirt stopped
-// listing, ours must contain what it lists; where it refused without naming a field, it lists none.
+// listing, ours must contain what it lists; where it rejected without naming a field, it lists none.
 func (c *AdmissionCase) CauseDifferences(ours []Cause) (found []string) {
 	if allowed := len(ours) == 0; allowed != c.Expect.Allowed {
 		found = append(found, fmt.Sprintf("allowed: KubeVirt %v, ours %v", c.Expect.Allowed, allowed))

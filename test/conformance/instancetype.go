@@ -40,7 +40,7 @@ type InstancetypeAnswer struct {
 	Conflicts []string `json:"conflicts"`
 	// Annotations of the VMI afterwards; null with conflicts.
 	Annotations map[string]string `json:"annotations"`
-	// SpreadConflict is the field at which the VM is refused because its vCPUs cannot be spread.
+	// SpreadConflict is the field at which the VM is rejected because its vCPUs cannot be spread.
 	SpreadConflict string `json:"spreadConflict,omitempty"`
 	// RequirementConflicts are the fields of the first requirement of the preference that is not met.
 	RequirementConflicts []string `json:"requirementConflicts,omitempty"`
@@ -54,7 +54,7 @@ type InstancetypeAnswer struct {
 type ObjectAnswer struct {
 	Allowed bool    `json:"allowed"`
 	Causes  []Cause `json:"causes"`
-	// Warnings is how many there were. What is refused has none.
+	// Warnings is how many there were. What is rejected has none.
 	Warnings int `json:"warnings"`
 }
 
@@ -101,7 +101,7 @@ func (c InstancetypeCase) Check() []string {
 	return append(found, c.checkRequirements(target, in, pref)...)
 }
 
-// CheckObjects judges the instancetype and the preference by themselves, and returns what differs from KubeVirt's
+// CheckObjects evaluates the instancetype and the preference by themselves, and returns what differs from KubeVirt's
 // answers, one line each; nothing if all agrees.
 func (c InstancetypeCase) CheckObjects(base validators.Table) []string {
 	subject := validators.Subject{Facts: platform.Defaults(platform.Settings{}), Path: field.NewPath("spec")}
@@ -217,7 +217,7 @@ func listDifferences(name string, want, got []string) []string {
 	return []string{fmt.Sprintf("%s: want [%s], got [%s]", name, strings.Join(want, " "), strings.Join(got, " "))}
 }
 
-// samePath tells whether a path of KubeVirt's is one of ours, where there are no types of causes.
+// samePath reports whether a path of KubeVirt's is one of ours, where there are no types of causes.
 func samePath(kubeVirt, ours string) bool {
 	return same(Cause{Field: kubeVirt}, Cause{Field: ours}, "")
 }

@@ -49,7 +49,7 @@ type Area struct {
 	Cases int
 	// Informative areas do not count in the total.
 	Informative bool
-	// Mutated compares completed specs, Allowed decisions, Causes those of what KubeVirt refuses, and Expand
+	// Mutated compares completed specs, Allowed decisions, Causes those of what KubeVirt rejects, and Expand
 	// specs that an instancetype and a preference were laid over.
 	Mutated, Allowed, Causes, Expand Ratio
 }
@@ -67,7 +67,7 @@ type Difference struct {
 type Report struct {
 	areas       map[string]*Area
 	Differences []Difference
-	// Earlier are the ids of VMs that KubeVirt takes and that ours refuses at once by rules which KubeVirt asks when
+	// Earlier are the ids of VMs that KubeVirt takes and that ours rejects at once by rules which KubeVirt asks when
 	// they start. Those findings are compared with nothing.
 	Earlier []string
 }
@@ -147,11 +147,11 @@ func (r *Report) replayLine(pipeline *effective.Pipeline, data []byte) error {
 func (r *Report) admission(pipeline *effective.Pipeline, c *AdmissionCase) {
 	area := r.area(c.Area)
 	found := c.Check(pipeline)
-	if c.judgesMutation() {
+	if c.evaluatesMutation() {
 		area.Mutated.count(len(found) == 0)
 	}
 	r.differ(c.Area, c.ID, "mutated", found)
-	if !c.JudgesAdmission() {
+	if !c.EvaluatesAdmission() {
 		return
 	}
 	causes, earlier, err := c.Causes(pipeline)

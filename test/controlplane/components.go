@@ -85,7 +85,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) (*process, error) {
 
 // RestartAPIServer stops the API server as a kubelet would and starts it again on the same port, with args after those
 // that it has; they stay for later restarts. It returns when the API server is ready. While it is down, clients see
-// refused connections.
+// rejected connections.
 func (c *ControlPlane) RestartAPIServer(ctx context.Context, args ...string) error {
 	if err := c.StopAPIServer(); err != nil {
 		return err

@@ -172,7 +172,7 @@ func bindView(t *testing.T, c *ControlPlane, subject rbacv1.Subject) {
 	}
 }
 
-// assertViewer checks that user reads VMs and is refused the rest, by name.
+// assertViewer checks that user reads VMs and is rejected the rest, by name.
 func assertViewer(t *testing.T, viewer client.Client, user string) {
 	t.Helper()
 	eventually(t, "the binding takes effect", func(ctx context.Context) error {

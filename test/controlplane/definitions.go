@@ -81,7 +81,7 @@ func established(definition *apiextensionsv1.CustomResourceDefinition) (bool, er
 	return ready && namesAccepted(definition), nil
 }
 
-// namesAccepted tells whether the short names are served too, not only those of an earlier content.
+// namesAccepted reports whether the short names are served too, not only those of an earlier content.
 func namesAccepted(definition *apiextensionsv1.CustomResourceDefinition) bool {
 	return equality.Semantic.DeepEqual(definition.Spec.Names.ShortNames, definition.Status.AcceptedNames.ShortNames)
 }

@@ -49,7 +49,7 @@ func TestVirtwardFromItsChart(t *testing.T) {
 	before := failOpen(t, c, name)
 	err = c.Client().Create(t.Context(), newVM("uncalled"), client.DryRunAll)
 	if err == nil || !strings.Contains(err.Error(), `failed calling webhook "virtualmachines.validate.virtward.io"`) {
-		t.Errorf("with the webhooks dead a VM was not refused for want of the checks, but: %v", err)
+		t.Errorf("with the webhooks dead a VM was not rejected for want of the checks, but: %v", err)
 	}
 	if after := failOpen(t, c, name); after != before+1 {
 		t.Errorf("the API server counts %v failed calls of the mutating webhook after %v, want one more", after, before)

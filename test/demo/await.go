@@ -70,8 +70,8 @@ func (s *show) awaitAdmission(ctx context.Context) error {
 			return "", err
 		},
 		func(ctx context.Context) (string, error) {
-			refused, err := s.refusesUnknown(ctx)
-			if err == nil && !refused {
+			rejected, err := s.rejectsUnknown(ctx)
+			if err == nil && !rejected {
 				return "the guard of the KubeVirt resource does not run", nil
 			}
 			return "", err
@@ -84,8 +84,8 @@ func (s *show) awaitAdmission(ctx context.Context) error {
 	return nil
 }
 
-// refusesUnknown asks, in a dry run, for a hypervisor that nobody knows.
-func (s *show) refusesUnknown(ctx context.Context) (bool, error) {
+// rejectsUnknown asks, in a dry run, for a hypervisor that nobody knows.
+func (s *show) rejectsUnknown(ctx context.Context) (bool, error) {
 	const unknown = "unknown-hypervisor"
 	resource := &unstructured.Unstructured{}
 	resource.SetGroupVersionKind(kubevirtv1.KubeVirtGroupVersionKind)

@@ -55,17 +55,17 @@ func evidence(ctx context.Context, s *show) error {
 }
 
 // failedCalls is the API server's count of calls of webhooks that failed, of those that then let pass and of
-// those that then refuse.
+// those that then reject.
 func (s *show) failedCalls(ctx context.Context) (float64, error) {
 	passed, err := s.cluster.Metric(ctx, "apiserver_admission_webhook_fail_open_count", nil)
 	if err != nil {
 		return 0, err
 	}
-	refused, err := s.cluster.Metric(ctx, "apiserver_admission_webhook_rejection_count", map[string]string{"error_type": "calling_webhook_error"})
-	return passed + refused, err
+	rejected, err := s.cluster.Metric(ctx, "apiserver_admission_webhook_rejection_count", map[string]string{"error_type": "calling_webhook_error"})
+	return passed + rejected, err
 }
 
-// counted fails unless the webhooks completed both kinds and refused one.
+// counted fails unless the webhooks completed both kinds and rejected one.
 func counted(counters string) error {
 	for _, want := range []string{
 		`kind="VirtualMachine",operation="CREATE",verdict="patched",webhook="mutate"`,
@@ -146,7 +146,7 @@ func (s *show) audit() error {
 const annotation = "mutate.virtward.io/"
 
 // completions are the events of the story's namespace in which something was created that our webhook completed.
-// A refused request was completed before it was checked.
+// A rejected request was completed before it was checked.
 func (s *show) completions() ([]event, error) {
 	log, err := os.Open(s.cluster.AuditLog())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 type try struct {
 	comment, line string
 	admin         bool
-	refused       bool // it is to fail
+	rejected      bool // it is to fail
 }
 
 var tries = []try{
@@ -18,7 +18,7 @@ var tries = []try{
 	{comment: "a file elsewhere, without asking a cluster", line: "kubectl virtward explain -f examples/vmi.yaml --hypervisor mshv --arch arm64"},
 	{comment: "what a rule says, and how to set it otherwise", line: "kubectl virtward rules arm64-disk-bus"},
 	{comment: "what would be created", line: "kubectl create -f examples/vmi.yaml --namespace default --dry-run=server -o yaml", admin: true},
-	{comment: "refused, for it is not confirmed", line: "kubectl apply -f examples/kubevirt/hyperv-direct.yaml", refused: true, admin: true},
+	{comment: "rejected, for it is not confirmed", line: "kubectl apply -f examples/kubevirt/hyperv-direct.yaml", rejected: true, admin: true},
 }
 
 // switchOff is the documented command that takes Virtward out of the way, and switchOn what puts it back.
@@ -72,10 +72,10 @@ func (s *show) rehearse(ctx context.Context) error {
 			who = s.admin
 		}
 		output, err := s.call(ctx, who, line)
-		if t.refused && err == nil {
-			return fmt.Errorf("%s$ %s: succeeded, and should have been refused:\n%s", who.name, line, output)
+		if t.rejected && err == nil {
+			return fmt.Errorf("%s$ %s: succeeded, and should have been rejected:\n%s", who.name, line, output)
 		}
-		if !t.refused && err != nil {
+		if !t.rejected && err != nil {
 			return failed(who, line, output, err)
 		}
 	}

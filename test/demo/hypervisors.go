@@ -13,13 +13,13 @@ import (
 
 // otherHypervisor: one resource decides for all VMs, so a guard asks to be sure.
 func otherHypervisor(ctx context.Context, s *show) error {
-	s.prose(`The KubeVirt resource names the hypervisor of all VMs. Changing it under a running deployment is refused
+	s.prose(`The KubeVirt resource names the hypervisor of all VMs. Changing it under a running deployment is rejected
 		by a guard, a ValidatingAdmissionPolicy that the API server itself runs, until an annotation confirms it.`)
 	const file = "examples/kubevirt/mshv.yaml"
 	if err := s.reads(s.admin, file); err != nil {
 		return err
 	}
-	if err := s.isRefused(ctx, s.admin, "kubectl apply -f "+file,
+	if err := s.isRejected(ctx, s.admin, "kubectl apply -f "+file,
 		"hypervisor-change: spec.configuration.hypervisor:", "from kvm to mshv", admissionpolicies.AnnotationConfirmHypervisor+": mshv"); err != nil {
 		return err
 	}
@@ -105,10 +105,10 @@ func (s *show) reconfigure(ctx context.Context, file string, warnings ...string)
 	})
 }
 
-// mistakes: what is wrong is refused, and what has no effect is warned of.
+// mistakes: what is wrong is rejected, and what has no effect is warned of.
 func mistakes(ctx context.Context, s *show) error {
-	s.prose("A hypervisor that nobody knows is refused, and the message lists the known ones.")
-	if err := s.isRefused(ctx, s.admin, "kubectl apply -f examples/kubevirt/unknown-hypervisor.yaml",
+	s.prose("A hypervisor that nobody knows is rejected, and the message lists the known ones.")
+	if err := s.isRejected(ctx, s.admin, "kubectl apply -f examples/kubevirt/unknown-hypervisor.yaml",
 		`hypervisor-known: spec.configuration.hypervisor[0].name: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`); err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (s *show) testsPolicy(ctx context.Context) error {
 // asksWhatIf: what the policy would find, before it is there.
 func (s *show) asksWhatIf(ctx context.Context) error {
 	s.prose("What would it do here? Nothing is changed yet, and already known:")
-	if err := s.isRefused(ctx, s.admin, "kubectl virtward audit --all-namespaces --with "+policyFile,
+	if err := s.isRejected(ctx, s.admin, "kubectl virtward audit --all-namespaces --with "+policyFile,
 		"VirtualMachine demo/analytics", "policy/memory-limit", "spec.instancetype.name", tooLarge); err != nil {
 		return err
 	}
@@ -65,12 +65,12 @@ func (s *show) asksWhatIf(ctx context.Context) error {
 	return nil
 }
 
-// enforces: what is new is refused, and what was there can be worked with.
+// enforces: what is new is rejected, and what was there can be worked with.
 func (s *show) enforces(ctx context.Context) error {
 	if err := s.doesAll(ctx, s.admin, "kubectl apply -f "+policyFile); err != nil {
 		return err
 	}
-	s.prose("A moment later it is in force. What was there before the policy can still be changed, with a warning:")
+	s.prose("A moment later it is active. What was there before the policy can still be changed, with a warning:")
 	const update = "kubectl label vm/analytics team=blue"
 	if err := s.awaitOutput(ctx, s.alice, update+" --dry-run=server", "Warning:"); err != nil {
 		return err
@@ -79,11 +79,11 @@ func (s *show) enforces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := says(output, "Warning: spec.instancetype.name: "+tooLarge, "(it was so before this update; a new object would be refused) [virtward/policy/memory-limit]", "analytics labeled"); err != nil {
+	if err := says(output, "Warning: spec.instancetype.name: "+tooLarge, "(it was so before this update; a new object would be rejected) [virtward/policy/memory-limit]", "analytics labeled"); err != nil {
 		return err
 	}
-	s.prose("A new one is refused, at the field where Alice chose the memory:")
-	return s.isRefused(ctx, s.alice, "kubectl create -f "+analyticsFile+" --namespace lab",
+	s.prose("A new one is rejected, at the field where Alice chose the memory:")
+	return s.isRejected(ctx, s.alice, "kubectl create -f "+analyticsFile+" --namespace lab",
 		`"analytics" is invalid`, "spec.instancetype.name: "+tooLarge, "[virtward/policy/memory-limit] Choose a smaller instancetype, or ask the platform team for an exception.")
 }
 
@@ -122,7 +122,7 @@ func (s *show) asksAboutAnother(ctx context.Context) error {
 		return failed(s.alice, patch+model, output, err)
 	}
 	s.output(output)
-	if err := s.isRefused(ctx, s.admin, "kubectl virtward audit --all-namespaces --hypervisor mshv",
+	if err := s.isRejected(ctx, s.admin, "kubectl virtward audit --all-namespaces --hypervisor mshv",
 		"VirtualMachine demo/analytics", "mshv-cpu-model"); err != nil {
 		return err
 	}

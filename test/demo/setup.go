@@ -169,5 +169,5 @@ func (s *show) admitAlice(ctx context.Context) error {
 	if _, err := s.does(ctx, s.alice, "kubectl auth can-i create virtualmachines"); err != nil {
 		return err
 	}
-	return s.isRefused(ctx, s.alice, "kubectl auth can-i update kubevirts --namespace kubevirt", "no\n")
+	return s.isRejected(ctx, s.alice, "kubectl auth can-i update kubevirts --namespace kubevirt", "no\n")
 }

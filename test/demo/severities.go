@@ -2,7 +2,7 @@ package main
 
 import "context"
 
-// severities: a refusal becomes a warning where the admin says so, and not everybody may say so of every rule.
+// severities: a rejection becomes a warning where the admin says so, and not everybody may say so of every rule.
 func severities(ctx context.Context, s *show) error {
 	s.prose(`What a finding of a rule means is the admin's to say. There is a lab that collects VMs of amd64 before it
 		ports them, and Bob, who looks after the rules and may do nothing else.`)
@@ -28,9 +28,9 @@ func severities(ctx context.Context, s *show) error {
 	return s.weakens(ctx)
 }
 
-// downgraded: the same VM is warned of in the lab, and refused where Alice was before.
+// downgraded: the same VM is warned of in the lab, and rejected where Alice was before.
 func (s *show) downgraded(ctx context.Context) error {
-	s.prose("It is in force a moment later, and nothing restarts. Alice applies the same file in the lab:")
+	s.prose("It is active a moment later, and nothing restarts. Alice applies the same file in the lab:")
 	const apply = "kubectl apply -f " + legacyFile
 	if err := s.awaitOutput(ctx, s.alice, apply+" --namespace lab --dry-run=server", "created"); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (s *show) downgraded(ctx context.Context) error {
 		return err
 	}
 	s.prose("And where she was before:")
-	return s.isRefused(ctx, s.alice, apply, legacyCauses...)
+	return s.isRejected(ctx, s.alice, apply, legacyCauses...)
 }
 
 // weakens: a security-relevant rule has a guard.
@@ -55,6 +55,6 @@ func (s *show) weakens(ctx context.Context) error {
 	if err := s.reads(s.bob, file); err != nil {
 		return err
 	}
-	return s.isRefused(ctx, s.bob, "kubectl apply -f "+file,
+	return s.isRejected(ctx, s.bob, "kubectl apply -f "+file,
 		"rule-settings-weaken: spec.rules: this makes a security-relevant rule more lenient, which takes the verb weaken on rulesettings.policy.virtward.io: volume-host-disk-gate")
 }

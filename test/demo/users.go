@@ -126,8 +126,8 @@ func (s *show) greps(ctx context.Context, who user, line string, pattern *regexp
 	return kept.String(), nil
 }
 
-// isRefused shows a command that is to fail, and fails if it does not, or not with all these words.
-func (s *show) isRefused(ctx context.Context, who user, line string, words ...string) error {
+// isRejected shows a command that is to fail, and fails if it does not, or not with all these words.
+func (s *show) isRejected(ctx context.Context, who user, line string, words ...string) error {
 	s.prompt(who.name, line)
 	output, err := s.fails(ctx, who, line)
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *show) fails(ctx context.Context, who user, line string) (string, error)
 	case err != nil:
 		return "", failed(who, line, output, err)
 	case code == 0:
-		return "", fmt.Errorf("%s$ %s: succeeded, and should have been refused:\n%s", who.name, line, output)
+		return "", fmt.Errorf("%s$ %s: succeeded, and should have been rejected:\n%s", who.name, line, output)
 	}
 	return output, nil
 }

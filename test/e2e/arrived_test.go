@@ -13,7 +13,7 @@ import (
 )
 
 var _ = Describe("A new VMI", func() {
-	It("is judged the same, whoever makes it", func(ctx SpecContext) {
+	It("is evaluated the same, whoever makes it", func(ctx SpecContext) {
 		byUser := alice.Create(ctx, impossible("whose"))
 		byController := controllerAccount(ctx).Create(ctx, impossible("whose"))
 		byAdmin := admin.Create(ctx, impossible("whose"))
@@ -22,12 +22,12 @@ var _ = Describe("A new VMI", func() {
 		Expect(detailed(byAdmin)).To(Equal(detailed(byUser)))
 	})
 
-	It("that nobody completed is refused, and every field that it lacks is named", Serial, func(ctx SpecContext) {
+	It("that nobody completed is rejected, and every field that it lacks is named", Serial, func(ctx SpecContext) {
 		without(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{}, webhook)
-		var refused error
+		var rejected error
 		Eventually(func(g Gomega, ctx context.Context) { // the API server learns of it a moment later
-			refused = alice.Create(ctx, build.VMI("uncompleted").Disk("root", "").Obj(), client.DryRunAll)
-			g.Expect(refused).To(MatchError(ContainSubstring("[virtward/vmi-complete]")))
+			rejected = alice.Create(ctx, build.VMI("uncompleted").Disk("root", "").Obj(), client.DryRunAll)
+			g.Expect(rejected).To(MatchError(ContainSubstring("[virtward/vmi-complete]")))
 		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
 		lacking := []string{
 			"spec.domain.cpu.cores", "spec.domain.cpu.maxSockets", "spec.domain.cpu.model", "spec.domain.cpu.sockets", "spec.domain.cpu.threads",
@@ -37,8 +37,8 @@ var _ = Describe("A new VMI", func() {
 		for i := range lacking {
 			lacking[i] += " vmi-complete"
 		}
-		Expect(causes(refused)).To(ConsistOf(lacking))
-		Expect(refused).To(MatchError(ContainSubstring("spec.domain.cpu.model: Required value: layer base fills this, but it arrived without")))
+		Expect(causes(rejected)).To(ConsistOf(lacking))
+		Expect(rejected).To(MatchError(ContainSubstring("spec.domain.cpu.model: Required value: layer base fills this, but it arrived without")))
 
 		By("looking into an exempt namespace")
 		admitted := build.VMI("uncompleted").Namespace("kube-system").Obj()

@@ -306,7 +306,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})
 	})
 
-	It("judges again when an instancetype changes", func(ctx SpecContext) {
+	It("evaluates again when an instancetype changes", func(ctx SpecContext) {
 		instancetype := &instancetypev1beta1.VirtualMachineClusterInstancetype{ObjectMeta: metav1.ObjectMeta{Name: "audited-16g"}}
 		set := func(memory string) {
 			GinkgoHelper()
@@ -322,7 +322,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		broken := policyObject("audited-broken", memoryCap)
 		cleanUp(broken)
 		Expect(admin.Create(ctx, broken)).To(Succeed())
-		// The webhook refuses such a policy: it comes from a time before, or while the webhook was away.
+		// The webhook rejects such a policy: it comes from a time before, or while the webhook was away.
 		without(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{}, checks)
 		Eventually(func(ctx context.Context) error {
 			return change(ctx, admin, broken, func() {
@@ -369,7 +369,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})
 
 		Expect(admin.Create(ctx, vm("late", "12Gi").Obj())).To(Succeed())
-		first.Kill() // maybe while it judges
+		first.Kill() // maybe while it evaluates
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(violations(g, ctx, secondPort, "audited-memory")).To(Equal(2.0))
 			g.Expect(told(report(g, ctx, namespace))).To(Equal([]string{

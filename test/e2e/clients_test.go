@@ -224,7 +224,7 @@ func (r replica) resume(sessions tls.ClientSessionCache, certificate tls.Certifi
 	return r.connect(&tls.Config{MinVersion: tls.VersionTLS13, ClientSessionCache: sessions}, []tls.Certificate{certificate})
 }
 
-// connect asks for a path that does not exist: a client of TLS 1.3 learns only with an answer that it is refused.
+// connect asks for a path that does not exist: a client of TLS 1.3 learns only with an answer that it is rejected.
 func (r replica) connect(config *tls.Config, certificates []tls.Certificate) error {
 	config.InsecureSkipVerify, config.ServerName = true, serverName // who calls is what is tested
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {

@@ -79,7 +79,7 @@ var _ = Describe("A VMI that a user applies", func() {
 		Expect(failedCalls(ctx)).To(Equal(before))
 	})
 
-	It("that does not decode is refused by those who say why, not by us", func(ctx SpecContext) {
+	It("that does not decode is rejected by those who say why, not by us", func(ctx SpecContext) {
 		before := failedCalls(ctx)
 		vmi := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
@@ -145,10 +145,10 @@ var _ = Describe("A VM that a user applies", func() {
 		Expect(vmi.Spec.Domain.Memory.MaxGuest.String()).To(Equal("16Gi"))
 	})
 
-	It("is warned of an instancetype that does not exist, and not refused", func(ctx SpecContext) {
+	It("is warned of an instancetype that does not exist, and not rejected", func(ctx SpecContext) {
 		warned, warnings := listening("alice")
 		Expect(warned.Create(ctx, build.VM("early").Instancetype("later").Obj(), client.DryRunAll)).To(Succeed())
-		Expect(warnings.texts).To(ContainElement("spec.instancetype: there is no VirtualMachineClusterInstancetype later; the VM is judged without it, and what it determines is checked when the VM starts"))
+		Expect(warnings.texts).To(ContainElement("spec.instancetype: there is no VirtualMachineClusterInstancetype later; the VM is evaluated without it, and what it determines is checked when the VM starts"))
 	})
 
 	It("is not changed when it is updated", func(ctx SpecContext) {

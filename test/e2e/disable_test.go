@@ -183,7 +183,7 @@ func grantWeakSettings(ctx context.Context, user string) {
 	}
 }
 
-// weakSettings make a security-relevant rule more lenient, which their guard refuses.
+// weakSettings make a security-relevant rule more lenient, which their guard rejects.
 func weakSettings(name string) client.Object {
 	return settings(name, setting{Rule: "hostdevice-gate", Severity: policyv1alpha1.Warn})
 }

@@ -31,10 +31,10 @@ type load struct {
 	done     sync.WaitGroup
 	applied  atomic.Int64
 	complete atomic.Int64
-	// unchecked counts refusals because our webhook did not answer, had just started and knew nothing of the
-	// cluster yet, or was asked to check, but not to complete; refused is the first of any other kind.
+	// unchecked counts rejections because our webhook did not answer, had just started and knew nothing of the
+	// cluster yet, or was asked to check, but not to complete; rejected is the first of any other kind.
 	unchecked atomic.Int64
-	refused   atomic.Pointer[error]
+	rejected  atomic.Pointer[error]
 }
 
 func startLoad(workers int) *load { return loadBy(alice, workers) }
@@ -53,7 +53,7 @@ func loadBy(user client.Client, workers int) *load {
 				case err != nil && (strings.Contains(err.Error(), notCalled) || apierrors.IsServiceUnavailable(err) || strings.Contains(err.Error(), "[virtward/vmi-complete]")):
 					l.unchecked.Add(1)
 				case err != nil:
-					l.refused.CompareAndSwap(nil, &err)
+					l.rejected.CompareAndSwap(nil, &err)
 				default:
 					l.applied.Add(1)
 					if vmi.Spec.Domain.Machine != nil {
@@ -66,13 +66,13 @@ func loadBy(user client.Client, workers int) *load {
 	return l
 }
 
-// stop ends the load; no VMI may have been refused for what it is.
+// stop ends the load; no VMI may have been rejected for what it is.
 func (l *load) stop() {
 	GinkgoHelper()
 	l.cancel()
 	l.done.Wait()
-	if err := l.refused.Load(); err != nil {
-		Fail("a VMI was refused: " + (*err).Error())
+	if err := l.rejected.Load(); err != nil {
+		Fail("a VMI was rejected: " + (*err).Error())
 	}
 }
 
@@ -84,7 +84,7 @@ func (l *load) more(ctx context.Context, n int64) {
 }
 
 var _ = Describe("Under load", Serial, func() {
-	It("a killed webhook has VMIs refused, and admits them again, complete, as soon as it is back", func(ctx SpecContext) {
+	It("a killed webhook has VMIs rejected, and admits them again, complete, as soon as it is back", func(ctx SpecContext) {
 		l := startLoad(3)
 		l.more(ctx, 50)
 		virtward.Kill()
@@ -95,7 +95,7 @@ var _ = Describe("Under load", Serial, func() {
 		unchecked, failed := l.unchecked.Load(), failedCalls(ctx)
 		l.more(ctx, 100)
 		l.stop()
-		Expect(l.unchecked.Load()).To(Equal(unchecked), "nothing is refused once it is ready")
+		Expect(l.unchecked.Load()).To(Equal(unchecked), "nothing is rejected once it is ready")
 		Expect(failedCalls(ctx)).To(Equal(failed), "and no call fails")
 		Expect(l.complete.Load()).To(Equal(l.applied.Load()), "nothing passed uncompleted")
 	})
@@ -115,7 +115,7 @@ var _ = Describe("Under load", Serial, func() {
 		complete, applied := l.complete.Load(), l.applied.Load()
 		l.more(ctx, 100)
 		l.stop()
-		Expect(l.unchecked.Load()).To(BeZero(), "nobody was refused")
+		Expect(l.unchecked.Load()).To(BeZero(), "nobody was rejected")
 		Expect(failedCalls(ctx)).To(Equal(settled), "no call fails once it is ready")
 		Expect(l.complete.Load()-complete).To(BeNumerically(">=", l.applied.Load()-applied-3), "every VMI is completed, but for those under way")
 	})

@@ -56,23 +56,23 @@ func kubectlWith(ctx context.Context, kubeconfig, manifests string, args ...stri
 // ruleID is how every message of ours names its rule.
 var ruleID = regexp.MustCompile(`\[virtward/([a-z0-9-]+)\]`)
 
-// causes of a refusal, each as its field and the rule that its message names. What is refused is invalid, 422.
+// causes of a rejection, each as its field and the rule that its message names. What is rejected is invalid, 422.
 func causes(err error) []string {
 	GinkgoHelper()
-	var refused []string
+	var rejected []string
 	for _, cause := range detailed(err) {
-		refused = append(refused, cause.Field+" "+ruleOf(cause.Message))
+		rejected = append(rejected, cause.Field+" "+ruleOf(cause.Message))
 	}
-	return refused
+	return rejected
 }
 
 func detailed(err error) []metav1.StatusCause {
 	GinkgoHelper()
-	Expect(apierrors.IsInvalid(err)).To(BeTrue(), "it is not refused as invalid, but: %v", err)
-	var refusal apierrors.APIStatus
-	Expect(errors.As(err, &refusal)).To(BeTrue())
-	Expect(refusal.Status().Details).NotTo(BeNil(), "%v", err)
-	return refusal.Status().Details.Causes
+	Expect(apierrors.IsInvalid(err)).To(BeTrue(), "it is not rejected as invalid, but: %v", err)
+	var rejection apierrors.APIStatus
+	Expect(errors.As(err, &rejection)).To(BeTrue())
+	Expect(rejection.Status().Details).NotTo(BeNil(), "%v", err)
+	return rejection.Status().Details.Causes
 }
 
 func ruleOf(message string) string {

@@ -18,14 +18,14 @@ import (
 )
 
 var _ = Describe("A VM that is applied before what it points at", func() {
-	It("is refused when it starts, which an event of KubeVirt on it tells, and starts once that is mended", func(ctx SpecContext) {
+	It("is rejected when it starts, which an event of KubeVirt on it tells, and starts once that is mended", func(ctx SpecContext) {
 		warned, heard := listening("alice")
 		vm := build.VMOf(build.VMI("early-bird").Architecture("arm64").Disk("root", "")).Instancetype("e2e.late").Preference("e2e.late").Obj()
 		cleanUp(vm)
 		Expect(warned.Create(ctx, vm)).To(Succeed())
 		Expect(heard.texts).To(ContainElements(
-			"spec.instancetype: there is no VirtualMachineClusterInstancetype e2e.late; the VM is judged without it, and what it determines is checked when the VM starts",
-			"spec.preference: there is no VirtualMachineClusterPreference e2e.late; the VM is judged without it, and what it determines is checked when the VM starts",
+			"spec.instancetype: there is no VirtualMachineClusterInstancetype e2e.late; the VM is evaluated without it, and what it determines is checked when the VM starts",
+			"spec.preference: there is no VirtualMachineClusterPreference e2e.late; the VM is evaluated without it, and what it determines is checked when the VM starts",
 		))
 
 		By("making them, a preference that arm64 does not fit among them, and starting the VM")
@@ -59,11 +59,11 @@ var _ = Describe("A VM that is applied before what it points at", func() {
 		Expect(vmi.Spec.Domain.Devices.Disks[0].Disk.Bus).To(Equal(kubevirtv1.DiskBusVirtio))
 	}, NodeTimeout(2*time.Minute))
 
-	It("gets no event of Virtward itself, whoever claims it as the owner of what is refused", func(ctx SpecContext) {
-		vm := build.VM("untold").Obj()
+	It("gets no event of Virtward itself, whoever claims it as the owner of what is rejected", func(ctx SpecContext) {
+		vm := build.VM("unreported").Obj()
 		cleanUp(vm)
 		Expect(alice.Create(ctx, vm)).To(Succeed())
-		vmi := impossible("untold")
+		vmi := impossible("unreported")
 		vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, kubevirtv1.VirtualMachineGroupVersionKind)}
 		Expect(causes(controllerAccount(ctx).Create(ctx, vmi))).To(ConsistOf(diskBus+" arm64-disk-bus", bios+" arm64-bios"))
 		Consistently(func(ctx context.Context) []corev1.Event { return eventsOn(ctx, vm) }).WithContext(ctx).WithTimeout(2 * time.Second).Should(BeEmpty())

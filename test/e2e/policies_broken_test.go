@@ -27,7 +27,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 	const fine = `{enforcement: Deny, validations: [{expression: "vm.spec.domain.cpu.cores <= 2", message: at most two cores, fieldPath: spec.domain.cpu.cores}]}`
 	const tooMany = `FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/fine]`
 
-	DescribeTable("is refused when it is applied, with the place of each mistake", func(ctx SpecContext, spec func() string, want ...any) {
+	DescribeTable("is rejected when it is applied, with the place of each mistake", func(ctx SpecContext, spec func() string, want ...any) {
 		user, heard := listen(cluster.Config())
 		started := time.Now()
 		err := user.Create(ctx, policyWith("wrong", spec()))
@@ -119,7 +119,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		lenient := labelled.DeepCopy()
 		lenient.Object["spec"].(map[string]any)["enforcement"] = "Audit"
 		Expect(user.Patch(ctx, lenient, client.MergeFrom(labelled))).To(Succeed())
-		Expect(heard.texts).To(HaveExactElements(ContainSubstring("(it was so before this update; a new object would be refused) [virtward/policy-compiles]")))
+		Expect(heard.texts).To(HaveExactElements(ContainSubstring("(it was so before this update; a new object would be rejected) [virtward/policy-compiles]")))
 		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(2)), "alice") }).WithContext(ctx).WithTimeout(soon).Should(BeEmpty())
 	}, NodeTimeout(time.Minute))
 })

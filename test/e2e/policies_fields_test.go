@@ -83,7 +83,7 @@ func asked(user string, groups ...string) (client.Client, *recordedWarnings) {
 	return listen(config)
 }
 
-// answer is what a user is told who creates an object, dry: the causes of the refusal, then the warnings.
+// answer is what a user is told who creates an object, dry: the causes of the rejection, then the warnings.
 func answer(ctx context.Context, object client.Object, user string, groups ...string) []string {
 	GinkgoHelper()
 	c, heard := asked(user, groups...)
@@ -106,7 +106,7 @@ func told(err error, heard *recordedWarnings) []string {
 
 // machine is a VM of the policed namespace.
 func machine(changes ...func(*build.VMIBuilder)) *kubevirtv1.VirtualMachine {
-	vmi := build.VMI("judged").Namespace(policed)
+	vmi := build.VMI("evaluated").Namespace(policed)
 	for _, change := range changes {
 		change(vmi)
 	}
@@ -137,14 +137,14 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) { preparePoliced(ctx) })
 
-	It("judge the VM as it will run: what its instancetype gives, too", func(ctx SpecContext) {
+	It("evaluate the VM as it will run: what its instancetype gives, too", func(ctx SpecContext) {
 		big := sized("e2e.big")
 		big.Spec.Memory.Guest = resource.MustParse("16Gi")
 		install(ctx, big)
 		enforce(ctx, "memory-cap", `{title: Memory is at most 8Gi, remedy: Choose a smaller instancetype., enforcement: Deny, params: {values: {max: 8Gi}, schema: {properties: {max: {type: string}}}},
 		  validations: [{expression: "quantity(vm.spec.domain.memory.guest).compareTo(quantity(params.max)) <= 0", fieldPath: spec.domain.memory.guest,
 		    messageExpression: "string(vm.spec.domain.memory.guest) + ' of memory is more than the ' + params.max + ' that are allowed'"}]}`)
-		chosen := build.VMOf(build.VMI("judged").Namespace(policed)).Instancetype("e2e.big").Obj()
+		chosen := build.VMOf(build.VMI("evaluated").Namespace(policed)).Instancetype("e2e.big").Obj()
 		chosen.Spec.Template.Spec.Domain.Memory = nil
 		soonTold(ctx, chosen, `FieldValueInvalid spec.instancetype.name: Invalid value: "16Gi": 16Gi of memory is more than the 8Gi that are allowed`+
 			` (VirtualMachineClusterInstancetype e2e.big sets domain.memory.guest by its spec.memory.guest) [virtward/policy/memory-cap] Choose a smaller instancetype.`)
@@ -155,7 +155,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 
 	It("ask KubeVirt's accounts about the creation of VMIs, and KubeVirt tells the VM by its event", func(ctx SpecContext) {
 		enforce(ctx, "two", fmt.Sprintf(two, `match: {kinds: [VirtualMachineInstance]}`))
-		instance := build.VMI("judged").Namespace(policed).Topology(1, 4, 1).Obj()
+		instance := build.VMI("evaluated").Namespace(policed).Topology(1, 4, 1).Obj()
 		soonTold(ctx, instance, `FieldValueInvalid spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/two]`)
 		vm := build.VMOf(build.VMI("started").Namespace(policed).Topology(1, 4, 1)).RunStrategy(kubevirtv1.RunStrategyAlways).Obj()
 		Expect(admin.Create(ctx, vm)).To(Succeed(), "no policy is about VMs")
@@ -166,7 +166,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		)))
 	})
 
-	It("hold the ratchet: what was there before only warns, what grows is refused", func(ctx SpecContext) {
+	It("hold the ratchet: what was there before only warns, what grows is rejected", func(ctx SpecContext) {
 		vm := machine(cpus(4))
 		vm.Name = "kept"
 		Expect(admin.Create(ctx, vm)).To(Succeed())
@@ -175,7 +175,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		soonTold(ctx, machine(cpus(4)), tooMany)
 		user, heard := asked("alice")
 		Expect(change(ctx, user, vm, func() { vm.Labels = map[string]string{"touched": "yes"} })).To(Succeed())
-		Expect(heard.texts).To(HaveExactElements(`spec.template.spec.domain.cpu.cores: Invalid value: 4: at most two cores (it was so before this update; a new object would be refused) [virtward/policy/two]`))
+		Expect(heard.texts).To(HaveExactElements(`spec.template.spec.domain.cpu.cores: Invalid value: 4: at most two cores (it was so before this update; a new object would be rejected) [virtward/policy/two]`))
 		heard.texts = nil
 		Expect(told(change(ctx, user, vm, func() { vm.Spec.Template.Spec.Domain.CPU.Cores = 5 }), heard)).To(HaveExactElements(
 			`FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 5: at most two cores [virtward/policy/two]`))
@@ -185,15 +185,15 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		enforce(ctx, "two", fmt.Sprintf(two, "match: "+match))
 		if matching != nil {
 			soonTold(ctx, matching, message)
-		} else { // nothing would ever tell that the policy is in force but another one after it
+		} else { // nothing would ever tell that the policy is active but another one after it
 			enforce(ctx, "later", `{enforcement: Warn, match: {objectSelector: {matchLabels: {later: "yes"}}}, validations: [{expression: "false", message: it is, fieldPath: metadata.name}]}`)
 			labelled := machine()
 			labelled.Labels = map[string]string{"later": "yes"}
-			soonTold(ctx, labelled, HavePrefix(`warning: metadata.name: Invalid value: "judged": it is`))
+			soonTold(ctx, labelled, HavePrefix(`warning: metadata.name: Invalid value: "evaluated": it is`))
 		}
 		Expect(answer(ctx, other, "alice")).To(BeEmpty())
 	},
-		Entry("kinds", `{kinds: [VirtualMachine]}`, machine(cpus(4)), build.VMI("judged").Namespace(policed).Topology(1, 4, 1).Obj(), tooMany),
+		Entry("kinds", `{kinds: [VirtualMachine]}`, machine(cpus(4)), build.VMI("evaluated").Namespace(policed).Topology(1, 4, 1).Obj(), tooMany),
 		Entry("kinds: pools", `{kinds: [VirtualMachinePool]}`, pooled(machine(cpus(4))), machine(cpus(4)), strings.Replace(tooMany, "spec.template", "spec.virtualMachineTemplate.spec.template", 1)),
 		Entry("namespaceSelector", `{namespaceSelector: {matchLabels: {tier: prod}}}`, machine(cpus(4)), inNamespace(machine(cpus(4)), "unpoliced"), tooMany),
 		Entry("namespaceSelector: never our own", `{namespaceSelector: {}}`, machine(cpus(4)), inNamespace(machine(cpus(4)), controlplane.VirtwardNamespace), tooMany),
@@ -202,8 +202,8 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Entry("hypervisors: another one", `{hypervisors: [mshv]}`, nil, machine(cpus(4)), ""),
 		Entry("architectures", `{architectures: [arm64]}`, machine(cpus(4), func(b *build.VMIBuilder) { b.Architecture("arm64") }), machine(cpus(4)), tooMany),
 		Entry("matchConditions", `{matchConditions: [{name: c, expression: "object.spec.runStrategy == 'Halted'"}]}`,
-			build.VMOf(build.VMI("judged").Namespace(policed).Topology(1, 4, 1)).RunStrategy(kubevirtv1.RunStrategyHalted).Obj(),
-			build.VMOf(build.VMI("judged").Namespace(policed).Topology(1, 4, 1)).RunStrategy(kubevirtv1.RunStrategyManual).Obj(), tooMany),
+			build.VMOf(build.VMI("evaluated").Namespace(policed).Topology(1, 4, 1)).RunStrategy(kubevirtv1.RunStrategyHalted).Obj(),
+			build.VMOf(build.VMI("evaluated").Namespace(policed).Topology(1, 4, 1)).RunStrategy(kubevirtv1.RunStrategyManual).Obj(), tooMany),
 	)
 
 	It("are not asked about operations, users and groups that they leave out", func(ctx SpecContext) {
@@ -249,12 +249,12 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Entry("of the request, the namespace, the platform and where a value is from",
 			`{enforcement: Warn, validations: [{expression: "false", fieldPath: metadata.name, messageExpression:
 			    "[request.operation, request.userInfo.username, request.userInfo.groups[0], requester, namespaceObject.metadata.annotations.owner, namespaceObject.metadata.labels.tier, platform.hypervisor, platform.architecture, provenance['spec.domain.cpu.cores']].join(' ')"}]}`, machine(),
-			`warning: metadata.name: Invalid value: "judged": CREATE jane devs jane blue prod kvm amd64 base [virtward/policy/said]`),
+			`warning: metadata.name: Invalid value: "evaluated": CREATE jane devs jane blue prod kvm amd64 base [virtward/policy/said]`),
 		Entry("after asking what the requester may do",
 			`{enforcement: Warn, validations: [
 			    {expression: "authorizer.group('').resource('pods').namespace('policed').check('get').allowed()", message: she may, fieldPath: metadata.name},
 			    {expression: "authorizer.group('').resource('pods').namespace('default').check('get').allowed()", message: she may not, fieldPath: metadata.name}]}`, machine(),
-			`warning: metadata.name: Invalid value: "judged": she may not [virtward/policy/said]`),
+			`warning: metadata.name: Invalid value: "evaluated": she may not [virtward/policy/said]`),
 	)
 
 	It("that audit tell nobody but the audit log", func(ctx SpecContext) {
@@ -273,7 +273,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 	})
 
 	It("end their exceptions", func(ctx SpecContext) {
-		const except = `exceptions: [{names: [judged], reason: over, expires: "2020-01-01T00:00:00Z"}, {names: [other-*], namespaces: [policed], reason: migrating, expires: %q}]`
+		const except = `exceptions: [{names: [evaluated], reason: over, expires: "2020-01-01T00:00:00Z"}, {names: [other-*], namespaces: [policed], reason: migrating, expires: %q}]`
 		ends := time.Now().Add(3 * time.Second)
 		enforce(ctx, "two", fmt.Sprintf(two, fmt.Sprintf(except, ends.UTC().Format(time.RFC3339))))
 		soonTold(ctx, machine(cpus(4)), tooMany)

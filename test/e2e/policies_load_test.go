@@ -44,7 +44,7 @@ var _ = Describe("Very many VirtualMachinePolicies", Serial, func() {
 			g.Expect(causes).To(HaveLen(50))
 			g.Expect(causes[49]).To(HaveSuffix("(and 450 more findings, which kubectl virtward explain shows)"))
 		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
-		AddReportEntry("stored, and in force after that", stored.Sub(started).String()+", "+time.Since(stored).String())
+		AddReportEntry("stored, and active after that", stored.Sub(started).String()+", "+time.Since(stored).String())
 		Expect(answer(ctx, machine(cpus(2)), "alice")).To(BeEmpty())
 		Expect(answer(ctx, machine(cpus(599)), "alice")[0]).To(ContainSubstring("policy"), "the last of them")
 
@@ -56,7 +56,7 @@ var _ = Describe("Very many VirtualMachinePolicies", Serial, func() {
 })
 
 var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func() {
-	// The parameter goes back and forth while VMs are judged that violate it either way, never, or in turn.
+	// The parameter goes back and forth while VMs are evaluated that violate it either way, never, or in turn.
 	It("is the one before or the one after, and never neither", func(ctx SpecContext) {
 		preparePoliced(ctx)
 		const spec = `{enforcement: Deny, params: {values: {max: %s}, schema: {properties: {max: {type: string}}}}, validations: [
@@ -81,7 +81,7 @@ var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func(
 					default:
 					}
 					value := []string{"16Gi", "2Gi", "6Gi"}[n%3]
-					said := refusedWith(user.Create(cctx, machine(memory(value)), client.DryRunAll))
+					said := rejectedWith(user.Create(cctx, machine(memory(value)), client.DryRunAll))
 					before, after := saying("4Gi", value), saying("8Gi", value)
 					right := map[string]bool{
 						"16Gi": slices.Equal(said, before) || slices.Equal(said, after),
@@ -112,17 +112,17 @@ var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func(
 	}, NodeTimeout(time.Minute))
 })
 
-// refusedWith are the messages of a refusal; what is no refusal of ours says what it is.
-func refusedWith(err error) []string {
+// rejectedWith are the messages of a rejection; what is no rejection of ours says what it is.
+func rejectedWith(err error) []string {
 	if err == nil {
 		return nil
 	}
-	var refusal apierrors.APIStatus
-	if !errors.As(err, &refusal) || refusal.Status().Details == nil || len(refusal.Status().Details.Causes) == 0 {
+	var rejection apierrors.APIStatus
+	if !errors.As(err, &rejection) || rejection.Status().Details == nil || len(rejection.Status().Details.Causes) == 0 {
 		return []string{err.Error()}
 	}
 	var all []string
-	for _, cause := range refusal.Status().Details.Causes {
+	for _, cause := range rejection.Status().Details.Causes {
 		all = append(all, cause.Message)
 	}
 	return all

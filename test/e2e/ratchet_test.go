@@ -18,7 +18,7 @@ import (
 func knownBus(place string) OmegaMatcher {
 	return And(
 		HavePrefix("spec.template.spec.domain.devices.disks["+place+"].disk.bus: "),
-		ContainSubstring("(it was so before this update; a new object would be refused) [virtward/arm64-disk-bus]"),
+		ContainSubstring("(it was so before this update; a new object would be rejected) [virtward/arm64-disk-bus]"),
 	)
 }
 
@@ -65,7 +65,7 @@ var _ = Describe("A VM with a fault from before", Serial, func() {
 	It("does not get another", func(ctx SpecContext) {
 		Expect(causes(change(ctx, user, vm, disks(disk("second", kubevirtv1.DiskBusSATA), 1)))).To(ConsistOf(
 			"spec.template.spec.domain.devices.disks[1].disk.bus arm64-disk-bus"))
-		Expect(heard.texts).To(ConsistOf(knownBus("0")), "the old one is told of, and is not what it is refused for")
+		Expect(heard.texts).To(ConsistOf(knownBus("0")), "the old one is told of, and is not what it is rejected for")
 	})
 
 	It("does not get a worse one in its place", func(ctx SpecContext) {
@@ -90,6 +90,6 @@ var _ = Describe("A VM with a fault from before", Serial, func() {
 		Eventually(func(ctx context.Context) error {
 			return user.Get(ctx, client.ObjectKeyFromObject(vm), vm)
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("not found")))
-		Expect(heard.texts).To(BeEmpty(), "what is on its way out is not judged")
+		Expect(heard.texts).To(BeEmpty(), "what is on its way out is not evaluated")
 	})
 })

@@ -23,7 +23,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// determines is the refusal that shows which instancetype was found: build.VM writes a memory of its own.
+// determines is the rejection that shows which instancetype was found: build.VM writes a memory of its own.
 func determines(instancetype string) types.GomegaMatcher {
 	return MatchError(ContainSubstring(`spec.template.spec.domain.memory.guest: Invalid value: must not be set: instancetype "` + instancetype + `" determines it [virtward/instancetype-conflict]`))
 }

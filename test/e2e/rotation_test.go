@@ -26,7 +26,7 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		l.more(ctx, 50)
 		l.stop()
 		Expect(failedCalls(ctx)).To(Equal(failed), "the API server counts every call that failed")
-		Expect(l.unchecked.Load()).To(BeZero(), "and refuses what cannot be checked")
+		Expect(l.unchecked.Load()).To(BeZero(), "and rejects what cannot be checked")
 		Expect(l.complete.Load()).To(Equal(l.applied.Load()), "every VMI was completed")
 	}
 
@@ -34,7 +34,7 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		l = startLoad(3)
 		l.more(ctx, 50)
 		before, beforeToken, authority := served(ctx), token(ctx), certificateSecret(ctx).Data[certificates.AuthorityKey]
-		By("taking the server's pair out of the Secret, so that it is made anew under the same CA")
+		By("taking the server's pair out of the Secret, so that it is made again under the same CA")
 		takeOut(ctx, certificates.CertificateKey, certificates.PrivateKey)
 		Eventually(served).WithContext(ctx).WithTimeout(20 * time.Second).ShouldNot(Equal(before))
 		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).WithTimeout(30 * time.Second).

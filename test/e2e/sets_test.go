@@ -61,7 +61,7 @@ var _ = Describe("What makes virtual machines from a template", func() {
 	}
 	good := func(name string) *build.VMIBuilder { return build.VMI(name).Disk("root", kubevirtv1.DiskBusSATA) }
 
-	It("is refused at the template of a replica set", func(ctx SpecContext) {
+	It("is rejected at the template of a replica set", func(ctx SpecContext) {
 		Expect(causes(alice.Create(ctx, replicaSet("replicas", impossibly("replicas"))))).To(ConsistOf(
 			"spec.template."+diskBus+" arm64-disk-bus", "spec.template."+bios+" arm64-bios"))
 
@@ -77,7 +77,7 @@ var _ = Describe("What makes virtual machines from a template", func() {
 		Expect(causes(change(ctx, alice, set, func() { set.Spec.Template.Spec.Architecture = "arm64" }))).To(ConsistOf("spec.template." + diskBus + " arm64-disk-bus"))
 	})
 
-	DescribeTable("is refused at the template of a pool", func(ctx SpecContext, version string) {
+	DescribeTable("is rejected at the template of a pool", func(ctx SpecContext, version string) {
 		const template = "spec.virtualMachineTemplate."
 		Expect(causes(alice.Create(ctx, pool(version, "pooled", impossibly("pooled"))))).To(ConsistOf(
 			template+"spec.template."+diskBus+" arm64-disk-bus", template+"spec.template."+bios+" arm64-bios"))
@@ -140,7 +140,7 @@ var _ = Describe("Instancetypes and preferences", func() {
 	}}
 	here, everywhere := metav1.ObjectMeta{Name: "e2e.wrong", Namespace: "default"}, metav1.ObjectMeta{Name: "e2e.wrong"}
 
-	It("are refused by rules of their own", func(ctx SpecContext) {
+	It("are rejected by rules of their own", func(ctx SpecContext) {
 		for _, c := range []struct {
 			object client.Object
 			cause  string

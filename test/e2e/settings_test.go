@@ -20,7 +20,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// soon is how long new settings may take to be in force: a moment, on a machine that is busy with other tests.
+// soon is how long new settings may take to be active: a moment, on a machine that is busy with other tests.
 const soon = 3 * time.Second
 
 type setting = policyv1alpha1.RuleSetting
@@ -59,7 +59,7 @@ var _ = Describe("RuleSettings", Serial, func() {
 		err := user.Create(ctx, vm, client.DryRunAll)
 		return heard.texts, err
 	}
-	refuses := func(ctx context.Context, namespace string) {
+	rejects := func(ctx context.Context, namespace string) {
 		GinkgoHelper()
 		Eventually(func(g Gomega, ctx context.Context) {
 			_, err := apply(ctx, namespace)
@@ -83,10 +83,10 @@ var _ = Describe("RuleSettings", Serial, func() {
 		}).WithContext(ctx).WithTimeout(soon).Should(Succeed())
 	}
 
-	It("turn a refusal into a warning or into nothing, in all namespaces or in some, and back", func(ctx SpecContext) {
+	It("turn a rejection into a warning or into nothing, in all namespaces or in some, and back", func(ctx SpecContext) {
 		Expect(cluster.EnsureNamespace(ctx, "lab")).To(Succeed())
-		refuses(ctx, "default")
-		refuses(ctx, "lab")
+		rejects(ctx, "default")
+		rejects(ctx, "lab")
 
 		By("warning everywhere")
 		everywhere := setRules(ctx, "everywhere", setting{Rule: bus, Severity: policyv1alpha1.Warn})
@@ -102,10 +102,10 @@ var _ = Describe("RuleSettings", Serial, func() {
 
 		By("removing what holds everywhere, then the rest")
 		everywhere(ctx)
-		refuses(ctx, "default")
+		rejects(ctx, "default")
 		isSilent(ctx, "lab")
 		inLab(ctx)
-		refuses(ctx, "lab")
+		rejects(ctx, "lab")
 	})
 
 	It("may make every rule warn at once, but for the security-relevant ones", func(ctx SpecContext) {
@@ -133,7 +133,7 @@ var _ = Describe("RuleSettings", Serial, func() {
 			grantSettings(ctx, "weakener", []string{"will"}, "get", "list", "create", "update", "patch", "delete", "weaken")
 		})
 
-		It("are refused with a rule that there is not, and a hint", func(ctx SpecContext) {
+		It("are rejected with a rule that there is not, and a hint", func(ctx SpecContext) {
 			got := kubectl(ctx, "rosa", `
 apiVersion: policy.virtward.io/v1alpha1
 kind: RuleSettings

@@ -33,13 +33,13 @@ func siteDefaults(name, spec string) *unstructured.Unstructured {
 }
 
 var _ = Describe("VirtualMachineDefaults", Serial, func() {
-	// give applies defaults for the namespace default until the end of the spec, and waits until they are in force.
-	give := func(ctx context.Context, name, template string, inForce func(*kubevirtv1.VirtualMachineInstance) bool) *unstructured.Unstructured {
+	// give applies defaults for the namespace default until the end of the spec, and waits until they are active.
+	give := func(ctx context.Context, name, template string, active func(*kubevirtv1.VirtualMachineInstance) bool) *unstructured.Unstructured {
 		GinkgoHelper()
 		object := siteDefaults(name, `{match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}, template: `+template+`}`)
 		cleanUp(object)
 		Expect(admin.Create(ctx, object)).To(Succeed())
-		soonAsked(ctx, inForce)
+		soonAsked(ctx, active)
 		return object
 	}
 
@@ -97,7 +97,7 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 		Expect(vmi.Spec.Tolerations).To(HaveLen(1), "those of its VM")
 	}, NodeTimeout(2*time.Minute))
 
-	It("are in force a moment after they change, and leave VMs alone when they go", func(ctx SpecContext) {
+	It("are active a moment after they change, and leave VMs alone when they go", func(ctx SpecContext) {
 		object := give(ctx, "passing", `{schedulerName: first, tolerations: [{key: vms, operator: Exists}]}`, func(vmi *kubevirtv1.VirtualMachineInstance) bool {
 			return vmi.Spec.SchedulerName == "first" && len(vmi.Spec.Tolerations) == 1
 		})
@@ -115,17 +115,17 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 		Expect(vm.Spec.Template.Spec.SchedulerName).To(Equal("first"))
 	})
 
-	It("are refused where virtual machines could not live with them", func(ctx SpecContext) {
-		refused := func(spec string) []string {
+	It("are rejected where virtual machines could not live with them", func(ctx SpecContext) {
+		rejected := func(spec string) []string {
 			GinkgoHelper()
 			return causes(admin.Create(ctx, siteDefaults("wrong", spec)))
 		}
-		Expect(refused(`{template: {domain: {devices: {rgn: {}}, cpu: {cores: "4"}}}}`)).To(ConsistOf(
+		Expect(rejected(`{template: {domain: {devices: {rgn: {}}, cpu: {cores: "4"}}}}`)).To(ConsistOf(
 			"spec.template.domain.devices.rgn site-defaults", "spec.template.domain.cpu.cores site-defaults"))
-		Expect(refused(`{template: {domain: {firmware: {bootloader: {bios: {}}}}}}`)).To(ConsistOf("spec.template.domain.firmware.bootloader.bios site-defaults"))
-		Expect(refused(`{match: {hypervisors: [xen]}, template: {schedulerName: a}}`)).To(ConsistOf("spec.match.hypervisors[0] site-defaults"))
+		Expect(rejected(`{template: {domain: {firmware: {bootloader: {bios: {}}}}}}`)).To(ConsistOf("spec.template.domain.firmware.bootloader.bios site-defaults"))
+		Expect(rejected(`{match: {hypervisors: [xen]}, template: {schedulerName: a}}`)).To(ConsistOf("spec.match.hypervisors[0] site-defaults"))
 		Expect(admin.Create(ctx, siteDefaults("wrong", `{template: {domain: {firmware: {bootloader: {bios: {}}}}}}`))).To(MatchError(
-			ContainSubstring("the rule arm64-bios refuses a virtual machine that gets this on kvm/arm64")))
+			ContainSubstring("the rule arm64-bios rejects a virtual machine that gets this on kvm/arm64")))
 		fits := siteDefaults("fits", `{match: {architectures: [amd64]}, template: {domain: {firmware: {bootloader: {bios: {}}}}}}`)
 		Expect(admin.Create(ctx, fits, client.DryRunAll)).To(Succeed())
 		Expect(admin.Create(ctx, siteDefaults("empty", `{template: {}}`))).To(MatchError(ContainSubstring("spec.template")))

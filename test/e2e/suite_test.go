@@ -23,7 +23,7 @@ import (
 	"github.com/virtward/virtward/test/simulators"
 )
 
-// Names of our webhooks, in the API server's metrics, audit annotations and refusals.
+// Names of our webhooks, in the API server's metrics, audit annotations and rejections.
 const (
 	webhook      = "mutate.virtward.io"
 	checks       = "validate.virtward.io" // the configuration

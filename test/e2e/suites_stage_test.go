@@ -38,7 +38,7 @@ const everybody = "system:authenticated"
 // leftOut is what a request says about itself, with the names of webhook configurations that are not to be asked.
 const leftOut = "left-out"
 
-// announced is the namespace in which a policy of the same name says which stage is in force.
+// announced is the namespace in which a policy of the same name says which stage is active.
 const announced = "suites-stage"
 
 // prepareSenders lets everybody write virtual machines: who of them may is not what suites are about.
@@ -132,7 +132,7 @@ func newScene() *scene {
 	return &scene{before: before, persisting: persisting, admin: asAdmin, kubevirt: "{}kvm amd64", placed: map[string]*unstructured.Unstructured{}}
 }
 
-// set makes the cluster that of a stage, and waits until its policies are in force.
+// set makes the cluster that of a stage, and waits until its policies are active.
 func (s *scene) set(ctx context.Context, next *stage) {
 	GinkgoHelper()
 	s.number++
@@ -180,7 +180,7 @@ func (s *scene) mark(ctx context.Context, name string, metadata *namespaceMetada
 	Expect(admin.Update(ctx, namespace)).To(Succeed())
 }
 
-// objectsOf are those of a stage. The policy that announces it comes last: what was there before it is in force when it
+// objectsOf are those of a stage. The policy that announces it comes last: what was there before it is active when it
 // is.
 func (s *scene) objectsOf(ctx context.Context, next *stage) []*unstructured.Unstructured {
 	GinkgoHelper()
@@ -279,7 +279,7 @@ func (s *scene) place(ctx context.Context, object *unstructured.Unstructured) {
 	}
 	s.placed[key] = object
 	by := s.before
-	if object.GroupVersionKind().Group == policyv1alpha1.GroupVersion.Group { // those have to be in order
+	if object.GroupVersionKind().Group == policyv1alpha1.GroupVersion.Group { // those have to be valid
 		by = s.admin
 	}
 	Expect(create(ctx, by, object)).To(Succeed(), key)
@@ -365,7 +365,7 @@ func kubeVirtConfiguration(s *policytest.Situation) map[string]any {
 	return configuration
 }
 
-// await waits until the policies of the stage are in force, and those of others are not, with these facts.
+// await waits until the policies of the stage are active, and those of others are not, with these facts.
 func (s *scene) await(ctx context.Context, facts *platform.Facts) {
 	GinkgoHelper()
 	want := fmt.Sprintf("stage %d on %s %s [virtward/policy/%s]", s.number, facts.Hypervisor.Name, facts.DefaultArchitecture, announced)
@@ -375,7 +375,7 @@ func (s *scene) await(ctx context.Context, facts *platform.Facts) {
 	probe := build.VMOf(build.VMI("stage").Namespace(announced)).Obj()
 	Eventually(func(ctx context.Context) []string {
 		heard.texts = nil
-		_ = user.Create(ctx, probe.DeepCopy(), client.DryRunAll) // the policies of the stage may refuse it
+		_ = user.Create(ctx, probe.DeepCopy(), client.DryRunAll) // the policies of the stage may reject it
 		return heard.texts
 	}).WithContext(ctx).WithTimeout(10 * time.Second).WithPolling(10 * time.Millisecond).Should(ContainElement(HaveSuffix(want)))
 }

@@ -84,24 +84,24 @@ type trial struct {
 
 // said is what somebody is told about an object: field, message and rule of each finding.
 type said struct {
-	refused, warned []string
+	rejected, warned []string
 	// other is an answer that is not ours, such as that of the schema.
 	other string
 }
 
 func (s *said) equal(other *said) bool {
-	return slices.Equal(s.refused, other.refused) && slices.Equal(s.warned, other.warned) && s.other == other.other
+	return slices.Equal(s.rejected, other.rejected) && slices.Equal(s.warned, other.warned) && s.other == other.other
 }
 
-// trialsOf judges the cases of suites without a cluster, which all have to pass, and says of those that cannot be
+// trialsOf evaluates the cases of suites without a cluster, which all have to pass, and says of those that cannot be
 // compared why not.
 func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []string) {
 	GinkgoHelper()
 	found, problems := policytest.Load(os.DirFS("../.."), paths...)
 	Expect(problems).To(BeEmpty())
-	judge, err := policytest.NewJudge()
+	runner, err := policytest.NewRunner()
 	Expect(err).NotTo(HaveOccurred())
-	report := judge.Run(ctx, found, policytest.Options{})
+	report := runner.Run(ctx, found, policytest.Options{})
 	for i, suite := range found {
 		for k := range suite.Tests {
 			for n := range suite.Tests[k].Cases {
@@ -163,7 +163,7 @@ func saidOffline(findings []policytest.Finding) said {
 		text := fmt.Sprintf("%s: %s [virtward/%s]", f.Field, f.Message, f.Rule)
 		switch f.Severity {
 		case validators.Deny:
-			all.refused = append(all.refused, text)
+			all.rejected = append(all.rejected, text)
 		case validators.Audit: // nobody is told
 		default:
 			all.warned = append(all.warned, text)
@@ -173,7 +173,7 @@ func saidOffline(findings []policytest.Finding) said {
 }
 
 // compare asks the API server about every case, and says which answers are others. What was written a moment ago is
-// in force a moment later, so that the first answer to a case may be another one for a while. Once all are right, they
+// active a moment later, so that the first answer to a case may be another one for a while. Once all are right, they
 // have to stay so.
 func compare(ctx context.Context, s *scene, trials []*trial) []string {
 	GinkgoHelper()
@@ -249,15 +249,15 @@ func (t *trial) now(ctx context.Context) (differs string, err error) {
 	if err != nil {
 		return "", err
 	}
-	refusal := t.send(ctx, sender)
-	if got := t.told(refusal, heard.texts); !got.equal(&t.want) {
+	rejection := t.send(ctx, sender)
+	if got := t.told(rejection, heard.texts); !got.equal(&t.want) {
 		differs = fmt.Sprintf("%s\n  offline: %s\n  cluster: %s", t.name, &t.want, &got)
 	}
 	return differs, ctx.Err()
 }
 
 func (s *said) String() string {
-	return fmt.Sprintf("refused %q, warned %q %s", s.refused, s.warned, s.other)
+	return fmt.Sprintf("rejected %q, warned %q %s", s.rejected, s.warned, s.other)
 }
 
 // sender is a client of whoever sends the object of the case. The attempt is a part of who it is: what somebody may do is
@@ -320,16 +320,16 @@ var finding = regexp.MustCompile(`(?s)^.*?\[virtward/([a-z0-9./-]+)\]`)
 func (t *trial) told(err error, warnings []string) said {
 	var got said
 	if err != nil {
-		var refusal apierrors.APIStatus
-		if !errors.As(err, &refusal) || !apierrors.IsInvalid(err) || refusal.Status().Details == nil {
+		var rejection apierrors.APIStatus
+		if !errors.As(err, &rejection) || !apierrors.IsInvalid(err) || rejection.Status().Details == nil {
 			return said{other: err.Error()}
 		}
-		for _, cause := range refusal.Status().Details.Causes {
+		for _, cause := range rejection.Status().Details.Causes {
 			text := cause.Field + ": " + cause.Message
 			if !finding.MatchString(text) { // that of the schema, or of KubeVirt
 				return said{other: err.Error()}
 			}
-			got.refused = append(got.refused, t.counted(text)...)
+			got.rejected = append(got.rejected, t.counted(text)...)
 		}
 	}
 	for _, text := range warnings {
@@ -402,7 +402,7 @@ func (s *stage) fits(situation *policytest.Situation) bool {
 	return !ofOthers(situation.May)
 }
 
-// ofOthers tells whether permissions are those of somebody else than who sends an object.
+// ofOthers reports whether permissions are those of somebody else than who sends an object.
 func ofOthers(permissions []policytest.Permission) bool {
 	return slices.ContainsFunc(permissions, func(p policytest.Permission) bool { return p.User != "" })
 }

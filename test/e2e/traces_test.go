@@ -15,7 +15,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-var _ = Describe("A refusal", func() {
+var _ = Describe("A rejection", func() {
 	It("leaves its rules in the audit log, and one line in ours without anything of the object", func(ctx SpecContext) {
 		vmi := impossibly("traced").With(func(spec *kubevirtv1.VirtualMachineInstanceSpec) {
 			spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: "cloudinit", VolumeSource: kubevirtv1.VolumeSource{
@@ -39,7 +39,7 @@ var _ = Describe("A refusal", func() {
 			}
 		}
 		Expect(entries).To(ConsistOf(map[string]any{
-			"level": "INFO", "logger": "validate", "msg": "refused",
+			"level": "INFO", "logger": "validate", "msg": "rejected",
 			"kind": "VirtualMachineInstance", "namespace": "default", "name": "traced", "operation": "CREATE", "user": "alice",
 			"rules": "arm64-bios,arm64-disk-bus",
 		}))
@@ -48,7 +48,7 @@ var _ = Describe("A refusal", func() {
 })
 
 var _ = Describe("A VM with liveUpdateFeatures", func() {
-	It("loses them to the schema, which says so where it is asked to, and is not refused for them", func(ctx SpecContext) {
+	It("loses them to the schema, which says so where it is asked to, and is not rejected for them", func(ctx SpecContext) {
 		content, err := json.Marshal(build.VM("once-live").Obj())
 		Expect(err).NotTo(HaveOccurred())
 		vm := &unstructured.Unstructured{}

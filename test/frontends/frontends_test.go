@@ -291,11 +291,11 @@ func (f *frontEnds) tested(t *testing.T, object, old []byte) []string {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	judge, err := policytest.NewJudge()
+	runner, err := policytest.NewRunner()
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcome := judge.Run(t.Context(), suites, policytest.Options{}).Suites[0].Tests[0].Cases[0]
+	outcome := runner.Run(t.Context(), suites, policytest.Options{}).Suites[0].Tests[0].Cases[0]
 	if outcome.Status == policytest.Broken {
 		t.Fatal(outcome.Reasons)
 	}
@@ -344,7 +344,7 @@ func (f *frontEnds) audited(t *testing.T, object []byte) (all []string, ok bool)
 	}
 	cluster := &one{kind: kind, object: object}
 	a := audit.New(audit.Options{
-		Judge: &audit.Judge{Evaluator: f.evaluator}, Stored: cluster, Reports: cluster, Metrics: measured,
+		Criteria: &audit.Criteria{Evaluator: f.evaluator}, Stored: cluster, Reports: cluster, Metrics: measured,
 		Audited: func(map[string]int, time.Time) {}, Tell: func(audit.Fresh) {},
 		Limit: auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})

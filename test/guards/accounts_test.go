@@ -48,7 +48,7 @@ func TestAccounts(t *testing.T) {
 		return apierrors.IsForbidden(controller.Create(t.Context(), c.mutating("probe.example.org"), client.DryRunAll))
 	})
 	for _, each := range cases {
-		t.Run(each.Name, func(t *testing.T) { c.judge(t, users[each.User], each) })
+		t.Run(each.Name, func(t *testing.T) { c.evaluate(t, users[each.User], each) })
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *accountCluster) validating(name string) *admissionregistrationv1.Valida
 	}
 }
 
-func (c *accountCluster) judge(t *testing.T, user client.Client, each admissionpolicies.AccountCase) {
+func (c *accountCluster) evaluate(t *testing.T, user client.Client, each admissionpolicies.AccountCase) {
 	kind, name, _ := strings.Cut(each.Object, "/")
 	var object client.Object = c.mutating(name)
 	if kind == "validating" {

@@ -5,5 +5,5 @@
 // It also runs the native forms of policies: the cases of all suites whose policies can be exported are sent to an API
 // server that has them, and what it denies is compared with what the webhook denies.
 //
-// It never judges anything itself: what is tested is the API server with our policies in it.
+// It never evaluates anything itself: what is tested is the API server with our policies in it.
 package guards

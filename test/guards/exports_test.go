@@ -79,7 +79,7 @@ func TestExportsAgree(t *testing.T) {
 	if len(ours) < 40 {
 		t.Errorf("only %d cases of our own", len(ours))
 	}
-	e.inForce(t)
+	e.active(t)
 	for i, each := range append(ours, theirs...) {
 		t.Run(each.name, func(t *testing.T) { e.compare(t, i, &each) })
 	}
@@ -113,11 +113,11 @@ func (e *exports) situations(t *testing.T, directory string) []situation {
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	judge, err := policytest.NewJudge()
+	runner, err := policytest.NewRunner()
 	if err != nil {
 		t.Fatal(err)
 	}
-	report := judge.Run(t.Context(), all, policytest.Options{})
+	report := runner.Run(t.Context(), all, policytest.Options{})
 	var found []situation
 	for i, suite := range all {
 		for j := range suite.Tests {
@@ -144,7 +144,7 @@ func (e *exports) situations(t *testing.T, directory string) []situation {
 	return found
 }
 
-// denies tells whether the webhook refuses an object for a policy, or would if the policy denied.
+// denies reports whether the webhook rejects an object for a policy, or would if the policy denied.
 func denies(outcome *policytest.CaseOutcome, policy *policyv1alpha1.VirtualMachinePolicy) bool {
 	return slices.ContainsFunc(outcome.Findings, func(f policytest.Finding) bool {
 		return f.Rule == policies.RulePrefix+policy.Name && !f.Known && (!f.Undecided || policy.Spec.FailurePolicy != policyv1alpha1.PolicyIgnore)
@@ -191,8 +191,8 @@ func (e *exports) native(t *testing.T, s *policytest.Situation, policy *policyv1
 	return made.Policy
 }
 
-// inForce returns when the API server has taken notice of the native policies, of which the last one denies one name.
-func (e *exports) inForce(t *testing.T) {
+// active returns when the API server has taken notice of the native policies, of which the last one denies one name.
+func (e *exports) active(t *testing.T) {
 	t.Helper()
 	for i, object := range sentinel() {
 		if i == 0 {
@@ -206,7 +206,7 @@ func (e *exports) inForce(t *testing.T) {
 		}
 	}
 	probe := machine("sentinel")
-	eventually(t, "the native policies to be in force", func() bool {
+	eventually(t, "the native policies to be active", func() bool {
 		err := e.Client().Create(context.Background(), probe.DeepCopy(), client.DryRunAll)
 		return err != nil && strings.Contains(err.Error(), "'sentinel'")
 	})
@@ -234,7 +234,7 @@ func (e *exports) compare(t *testing.T, i int, s *situation) {
 			continue
 		}
 		if s.Old != nil && s.denied && e.before(t, s) {
-			t.Logf("a violation that grows: refused by the webhook, and let through by the API server")
+			t.Logf("a violation that grows: rejected by the webhook, and let through by the API server")
 			return
 		}
 		t.Fatalf("the webhook denies: %v; the API server denies: %v, %v\n%s", s.denied, denied, err, describe(s.native))
@@ -319,7 +319,7 @@ func (e *exports) make(t *testing.T, object client.Object) {
 	})
 }
 
-// send sends an object, and tells whether the native policy of the situation denies it.
+// send sends an object, and reports whether the native policy of the situation denies it.
 func (e *exports) send(t *testing.T, s *situation, object *unstructured.Unstructured) (bool, error) {
 	t.Helper()
 	sent := object.DeepCopy()
@@ -346,7 +346,7 @@ func (e *exports) send(t *testing.T, s *situation, object *unstructured.Unstruct
 		return false, nil
 	}
 	if !strings.Contains(err.Error(), "ValidatingAdmissionPolicy '"+s.native.Name+"'") {
-		t.Fatalf("the API server refuses it for something else: %v", err)
+		t.Fatalf("the API server rejects it for something else: %v", err)
 	}
 	return true, err
 }
@@ -369,7 +369,7 @@ func (e *exports) as(t *testing.T, s *situation) client.Client {
 	return client.WithFieldValidation(made, metav1.FieldValidationStrict)
 }
 
-// before tells whether the native policy would deny the old object of a situation, were it new.
+// before reports whether the native policy would deny the old object of a situation, were it new.
 func (e *exports) before(t *testing.T, s *situation) bool {
 	t.Helper()
 	old := s.Old.DeepCopy()

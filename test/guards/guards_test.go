@@ -46,7 +46,7 @@ func TestGuards(t *testing.T) {
 			}
 			c.guard()
 			for i, each := range chosen {
-				t.Run(each.Name, func(t *testing.T) { c.judge(t, objectName(i), each) })
+				t.Run(each.Name, func(t *testing.T) { c.evaluate(t, objectName(i), each) })
 			}
 			t.Run("type checking", c.typeChecks)
 		})
@@ -77,7 +77,7 @@ func newCluster(t *testing.T, config *rest.Config) *cluster {
 	return &cluster{t: t, ctx: t.Context(), client: c, warnings: heard}
 }
 
-// prepare puts a case's old object in place, before any guard can refuse it.
+// prepare puts a case's old object in place, before any guard can reject it.
 func (c *cluster) prepare(name string, each admissionpolicies.Case) {
 	c.t.Helper()
 	if each.Old == nil {
@@ -95,7 +95,7 @@ func (c *cluster) prepare(name string, each admissionpolicies.Case) {
 	}
 }
 
-// guard installs the guards and returns when they are in force.
+// guard installs the guards and returns when they are active.
 func (c *cluster) guard() {
 	c.t.Helper()
 	objects, err := admissionpolicies.Objects()
@@ -104,7 +104,7 @@ func (c *cluster) guard() {
 	for _, object := range objects {
 		c.must("installing "+object.GetName(), c.client.Create(c.ctx, object))
 	}
-	c.await("the guards to be in force", func() bool { return c.sentinelStands() })
+	c.await("the guards to be active", func() bool { return c.sentinelStands() })
 	c.t.Cleanup(func() {
 		for _, object := range objects {
 			c.must("removing "+object.GetName(), c.client.Delete(context.Background(), object))
@@ -114,7 +114,7 @@ func (c *cluster) guard() {
 }
 
 // sentinel is a policy that denies one name. It is installed and removed after the guards, so that what it
-// does tells whether the API server has taken notice of them, also where they have nothing to deny.
+// does reports whether the API server has taken notice of them, also where they have nothing to deny.
 func sentinel() []*unstructured.Unstructured {
 	policy := admission("ValidatingAdmissionPolicy", map[string]any{
 		"failurePolicy": "Fail",
@@ -147,8 +147,8 @@ func (c *cluster) sentinelStands() bool {
 	return err != nil
 }
 
-// judge sends a case's request and compares what came back.
-func (c *cluster) judge(t *testing.T, name string, each admissionpolicies.Case) {
+// evaluate sends a case's request and compares what came back.
+func (c *cluster) evaluate(t *testing.T, name string, each admissionpolicies.Case) {
 	object := kubeVirt(name, each, each.New)
 	c.warnings.reset()
 	err := c.send(object, each)

@@ -49,7 +49,7 @@ func TestPolicies(t *testing.T) {
 		return c.users["author"].Create(t.Context(), policy("probe", denying()), client.DryRunAll)
 	})
 	for _, each := range cases {
-		t.Run(each.Name, func(t *testing.T) { c.judge(t, each) })
+		t.Run(each.Name, func(t *testing.T) { c.evaluate(t, each) })
 	}
 	t.Run("a name that the server makes", c.generatedName)
 	t.Run("a delete of all", c.deleteCollection)
@@ -105,7 +105,7 @@ func denying() policyv1alpha1.VirtualMachinePolicySpec {
 	}
 }
 
-func (c *policyCluster) judge(t *testing.T, each admissionpolicies.PolicyCase) {
+func (c *policyCluster) evaluate(t *testing.T, each admissionpolicies.PolicyCase) {
 	user := c.users[each.User]
 	if user == nil {
 		t.Fatalf("there is no user %s", each.User)
@@ -142,7 +142,7 @@ func (c *policyCluster) generatedName(t *testing.T) {
 			t.Errorf("%s: %v", user, err)
 		}
 		if !allowed && (err == nil || !strings.Contains(err.Error(), deniesMake)) {
-			t.Errorf("%s: want a refusal by the guard, got %v", user, err)
+			t.Errorf("%s: want a rejection by the guard, got %v", user, err)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func (c *policyCluster) deleteCollection(t *testing.T) {
 	c.create(t, object)
 	err := c.users["cleaner"].DeleteAllOf(t.Context(), &policyv1alpha1.VirtualMachinePolicy{}, labelled)
 	if err == nil || !strings.Contains(err.Error(), deniesDelete) {
-		t.Errorf("want a refusal by the guard, got %v", err)
+		t.Errorf("want a rejection by the guard, got %v", err)
 	}
 	if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Errorf("it is gone: %v", err)

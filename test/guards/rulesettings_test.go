@@ -71,13 +71,13 @@ func TestRuleSettings(t *testing.T) {
 		return c.users["editor"].Create(t.Context(), probe, client.DryRunAll)
 	})
 	for _, each := range cases {
-		t.Run(each.Name, func(t *testing.T) { c.judge(t, each) })
+		t.Run(each.Name, func(t *testing.T) { c.evaluate(t, each) })
 	}
 	t.Run("a name that the server makes", c.generatedName)
 	t.Run("a delete of all", c.deleteCollection)
 	t.Run("the largest objects", c.largest)
 	t.Run("only finalizers", c.finalizers)
-	t.Run("the definition refuses", c.definition)
+	t.Run("the definition rejects", c.definition)
 	t.Run("the documentation", c.documentation)
 	t.Run("kubectl", c.kubectl)
 	t.Run("type checking", func(t *testing.T) { c.typeChecks(t, admissionpolicies.RuleSettings) })
@@ -160,8 +160,8 @@ func (c *userCluster) create(t *testing.T, object client.Object) {
 	}
 }
 
-// guard installs the guards, and returns when the one of a name refuses what it is to refuse.
-func (c *userCluster) guard(t *testing.T, name string, refused func() error) {
+// guard installs the guards, and returns when the one of a name rejects what it is to reject.
+func (c *userCluster) guard(t *testing.T, name string, rejected func() error) {
 	t.Helper()
 	objects, err := admissionpolicies.Objects()
 	if err != nil {
@@ -170,8 +170,8 @@ func (c *userCluster) guard(t *testing.T, name string, refused func() error) {
 	for _, object := range objects {
 		c.create(t, object)
 	}
-	eventually(t, "the guard to be in force", func() bool {
-		err := refused()
+	eventually(t, "the guard to be active", func() bool {
+		err := rejected()
 		return err != nil && strings.Contains(err.Error(), name)
 	})
 }
@@ -193,7 +193,7 @@ func entries(count int, severity policyv1alpha1.Severity, rule string) *policyv1
 	return spec
 }
 
-func (c *settingsCluster) judge(t *testing.T, each admissionpolicies.RuleSettingsCase) {
+func (c *settingsCluster) evaluate(t *testing.T, each admissionpolicies.RuleSettingsCase) {
 	user := c.users[each.User]
 	if user == nil {
 		t.Fatalf("there is no user %s", each.User)
@@ -265,7 +265,7 @@ func (c *settingsCluster) generatedName(t *testing.T) {
 			t.Errorf("%s: %v", user, err)
 		}
 		if !allowed && (err == nil || !strings.Contains(err.Error(), deniedHostDevice)) {
-			t.Errorf("%s: want a refusal by the guard, got %v", user, err)
+			t.Errorf("%s: want a rejection by the guard, got %v", user, err)
 		}
 	}
 }
@@ -283,7 +283,7 @@ func (c *settingsCluster) deleteCollection(t *testing.T) {
 	c.create(t, object)
 	err := c.users["cleaner"].DeleteAllOf(t.Context(), &policyv1alpha1.RuleSettings{}, client.MatchingLabels(labelled))
 	if err == nil || !strings.Contains(err.Error(), deniedHostDevice) {
-		t.Errorf("want a refusal by the guard, got %v", err)
+		t.Errorf("want a rejection by the guard, got %v", err)
 	}
 	if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Errorf("it is gone: %v", err)
@@ -340,7 +340,7 @@ func (c *settingsCluster) finalizers(t *testing.T) {
 	}
 }
 
-// definition is what the schema itself refuses, before anything of ours is asked.
+// definition is what the schema itself rejects, before anything of ours is asked.
 func (c *settingsCluster) definition(t *testing.T) {
 	for _, each := range []struct{ name, rules, want string }{
 		{"a severity that there is not", "[{rule: disk-count, severity: Maybe}]", `spec.rules[0].severity: Unsupported value: "Maybe": supported values: "Deny", "Warn", "Off"`},
@@ -355,7 +355,7 @@ func (c *settingsCluster) definition(t *testing.T) {
 	} {
 		t.Run(each.name, func(t *testing.T) {
 			object := &unstructured.Unstructured{}
-			text := "{apiVersion: policy.virtward.io/v1alpha1, kind: RuleSettings, metadata: {name: refused}, spec: {rules: " + each.rules + "}}"
+			text := "{apiVersion: policy.virtward.io/v1alpha1, kind: RuleSettings, metadata: {name: rejected}, spec: {rules: " + each.rules + "}}"
 			if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 				t.Fatal(err)
 			}

@@ -108,14 +108,14 @@ func (c *cluster) define(s schema) {
 	c.await("the definition to be served", func() bool { return c.keeps(s.write, s.kept) })
 }
 
-// keeps tells whether of one configuration exactly the other is kept.
+// keeps reports whether of one configuration exactly the other is kept.
 func (c *cluster) keeps(written, kept string) bool {
 	var write, want map[string]any
 	c.must("reading the probe", json.Unmarshal([]byte(written), &write))
 	c.must("reading the probe", json.Unmarshal([]byte(kept), &want))
 	object := kubeVirt("probe", admissionpolicies.Case{}, admissionpolicies.Object{Spec: map[string]any{"configuration": write}})
 	if err := c.client.Create(c.ctx, object, client.DryRunAll); err != nil {
-		return false // not served yet, or refused by the definition before
+		return false // not served yet, or rejected by the definition before
 	}
 	got, _, err := unstructured.NestedMap(object.Object, "spec", "configuration")
 	c.must("reading what was kept", err)

@@ -72,7 +72,7 @@ func Changed(before, after map[string]any) []string {
 // Lost returns the paths of the leaves of before that after has not, or has with another value, sorted.
 func Lost(before, after map[string]any) []string { return Changed(after, before) }
 
-// Covers tells whether a path is another one or lies below it.
+// Covers reports whether a path is another one or lies below it.
 func Covers(above, path string) bool {
 	rest, ok := strings.CutPrefix(path, above)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')

@@ -30,7 +30,7 @@ func replace(path string, value any) operation {
 func mutateVM(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := json.Unmarshal(request.Object.Raw, vm); err != nil {
-		return refuse(err.Error())
+		return reject(err.Error())
 	}
 	if vm.DeletionTimestamp != nil || vm.Spec.Template == nil {
 		return admit(request)
@@ -44,11 +44,11 @@ func mutateVM(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionRespo
 func mutateVMI(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	vmi, old := &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.VirtualMachineInstance{}
 	if err := json.Unmarshal(request.Object.Raw, vmi); err != nil {
-		return refuse(err.Error())
+		return reject(err.Error())
 	}
 	if request.Operation == admissionv1.Update {
 		if err := json.Unmarshal(request.OldObject.Raw, old); err != nil {
-			return refuse(err.Error())
+			return reject(err.Error())
 		}
 		if ofKubeVirt(request.UserInfo.Username) || equality.Semantic.DeepEqual(vmi.Status, old.Status) {
 			return admit(request)
@@ -92,13 +92,13 @@ var machines = map[string]string{"amd64": "q35", "arm64": "virt", "s390x": "s390
 func validateVMIUpdate(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	vmi, old := &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.VirtualMachineInstance{}
 	if err := json.Unmarshal(request.Object.Raw, vmi); err != nil {
-		return refuse(err.Error())
+		return reject(err.Error())
 	}
 	if err := json.Unmarshal(request.OldObject.Raw, old); err != nil {
-		return refuse(err.Error())
+		return reject(err.Error())
 	}
 	if !equality.Semantic.DeepEqual(vmi.Spec, old.Spec) && !ofKubeVirt(request.UserInfo.Username) {
-		return refuse("update of VMI object is restricted")
+		return reject("update of VMI object is restricted")
 	}
 	return admit(request)
 }
@@ -112,7 +112,7 @@ func admit(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Allowed: true}
 }
 
-func refuse(message string) *admissionv1.AdmissionResponse {
+func reject(message string) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Reason:  metav1.StatusReasonInvalid,
@@ -124,7 +124,7 @@ func refuse(message string) *admissionv1.AdmissionResponse {
 func patch(operations ...operation) *admissionv1.AdmissionResponse {
 	content, err := json.Marshal(operations)
 	if err != nil {
-		return refuse(err.Error())
+		return reject(err.Error())
 	}
 	return &admissionv1.AdmissionResponse{Allowed: true, Patch: content, PatchType: new(admissionv1.PatchTypeJSONPatch)}
 }

@@ -6,5 +6,5 @@
 // its names, rules and ways of patching, a record of the calls they received, and VirtualMachineInstances
 // made from VirtualMachines under KubeVirt's own service accounts. The simulators do only what admission
 // around them can notice, such as the order of calls, the replacement of /spec, owner references and status
-// writes; they complete and check next to nothing, so that whatever is completed or refused is ours.
+// writes; they complete and check next to nothing, so that whatever is completed or rejected is ours.
 package simulators

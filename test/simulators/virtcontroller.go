@@ -25,7 +25,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// ReasonFailedCreate is that of virt-controller's event on a VM whose VMI is refused; its message quotes the refusal.
+// ReasonFailedCreate is that of virt-controller's event on a VM whose VMI is rejected; its message quotes the rejection.
 const ReasonFailedCreate = "FailedCreate"
 
 // VirtController simulates KubeVirt's virt-controller and virt-handler: it makes VMIs from VMs that are to

@@ -57,7 +57,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	l.count()
 	l.mu.Unlock()
 	if oldest != nil {
-		l.refuse(oldest, reasonCrowdedOut)
+		l.reject(oldest, reasonCrowdedOut)
 	}
 	return c, nil
 }
@@ -70,8 +70,8 @@ func (l *listener) forget(place *list.Element) *conn {
 	return c
 }
 
-func (l *listener) refuse(c *conn, reason string) {
-	l.metrics.refused.WithLabelValues(l.name, reason).Inc()
+func (l *listener) reject(c *conn, reason string) {
+	l.metrics.rejected.WithLabelValues(l.name, reason).Inc()
 	_ = c.Conn.Close() // the peer learns of it either way
 }
 
@@ -91,7 +91,7 @@ func (c *conn) tooSlow() {
 	}
 	l.mu.Unlock()
 	if late {
-		l.refuse(c, reasonTooSlow)
+		l.reject(c, reasonTooSlow)
 	}
 }
 
@@ -105,7 +105,7 @@ func (c *conn) begin() bool {
 		if len(l.proven) >= l.limits.Connections {
 			idle := l.longestIdle()
 			if idle == nil {
-				l.metrics.refused.WithLabelValues(l.name, reasonFull).Inc()
+				l.metrics.rejected.WithLabelValues(l.name, reasonFull).Inc()
 				return false
 			}
 			delete(l.proven, idle)

@@ -2,7 +2,7 @@ package serving
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The reasons for which a connection is refused.
+// The reasons for which a connection is rejected.
 const (
 	reasonCrowdedOut = "crowded-out"
 	reasonTooSlow    = "too-slow"
@@ -11,9 +11,9 @@ const (
 
 // Metrics of the servers of a process.
 type Metrics struct {
-	open    *prometheus.GaugeVec
-	refused *prometheus.CounterVec
-	wrong   *prometheus.CounterVec
+	open     *prometheus.GaugeVec
+	rejected *prometheus.CounterVec
+	wrong    *prometheus.CounterVec
 }
 
 // NewMetrics registers the metrics.
@@ -23,8 +23,8 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Name: "virtward_connections",
 			Help: "Open connections, by server (webhook, health, metrics) and whether they have called a valid path (proven, unproven).",
 		}, []string{"server", "state"}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "virtward_connections_refused_total",
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "virtward_connections_rejected_total",
 			Help: "Connections that were closed to protect the server, by server and reason: crowded-out (the oldest unproven one made room for a new one), too-slow (no valid path in time), full (every proven connection was in use).",
 		}, []string{"server", "reason"}),
 		wrong: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -32,7 +32,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 			Help: "Requests for a path that does not exist, or that carries a wrong token, by server.",
 		}, []string{"server"}),
 	}
-	for _, c := range []prometheus.Collector{m.open, m.refused, m.wrong} {
+	for _, c := range []prometheus.Collector{m.open, m.rejected, m.wrong} {
 		if err := registry.Register(c); err != nil {
 			return nil, err
 		}

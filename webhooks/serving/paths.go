@@ -13,10 +13,10 @@ type Tokens struct{ accepted atomic.Pointer[[]string] }
 // Set replaces the tokens. The empty token stands for a path without one.
 func (t *Tokens) Set(tokens ...string) { t.accepted.Store(&tokens) }
 
-// Known tells whether there is a token.
+// Known reports whether there is a token.
 func (t *Tokens) Known() bool { return t.accepted.Load() != nil }
 
-// accepts tells whether a token is valid. It takes as long for every wrong token of the same length.
+// accepts reports whether a token is valid. It takes as long for every wrong token of the same length.
 func (t *Tokens) accepts(token string) bool {
 	accepted := t.accepted.Load()
 	if accepted == nil {

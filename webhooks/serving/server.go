@@ -98,12 +98,12 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	handler := r.route(request)
 	if handler == nil {
 		r.metrics.wrong.WithLabelValues(r.name).Inc()
-		refuse(w, http.StatusNotFound)
+		reject(w, http.StatusNotFound)
 		return
 	}
 	if c, ok := request.Context().Value(connKey{}).(*conn); ok && c != nil {
 		if !c.begin() {
-			refuse(w, http.StatusServiceUnavailable)
+			reject(w, http.StatusServiceUnavailable)
 			return
 		}
 		defer c.end()
@@ -111,8 +111,8 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	handler.ServeHTTP(w, request)
 }
 
-// refuse answers without a word about what is served, and closes the connection: net/http would read the body otherwise.
-func refuse(w http.ResponseWriter, code int) {
+// reject answers without a word about what is served, and closes the connection: net/http would read the body otherwise.
+func reject(w http.ResponseWriter, code int) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, http.StatusText(code), code)
 }

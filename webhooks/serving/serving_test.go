@@ -101,8 +101,8 @@ func closed(t *testing.T, c net.Conn) bool {
 	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-func (s server) refused(reason string) float64 {
-	return testutil.ToFloat64(s.metrics.refused.WithLabelValues("test", reason))
+func (s server) rejected(reason string) float64 {
+	return testutil.ToFloat64(s.metrics.rejected.WithLabelValues("test", reason))
 }
 
 func TestTheOldestUnprovenConnectionMakesRoom(t *testing.T) {
@@ -120,7 +120,7 @@ func TestTheOldestUnprovenConnectionMakesRoom(t *testing.T) {
 			t.Errorf("a connection that was kept answers %d", got)
 		}
 	}
-	if got := s.refused(reasonCrowdedOut); got != 1 {
+	if got := s.rejected(reasonCrowdedOut); got != 1 {
 		t.Errorf("%v were crowded out", got)
 	}
 }
@@ -144,8 +144,8 @@ func TestAnUnprovenConnectionHasLittleTime(t *testing.T) {
 	if got := get(t, proven, "/known"); got != http.StatusOK {
 		t.Errorf("a proven connection answers %d later", got)
 	}
-	if s.refused(reasonTooSlow)+s.refused(reasonCrowdedOut) == 0 {
-		t.Error("nobody is counted as refused")
+	if s.rejected(reasonTooSlow)+s.rejected(reasonCrowdedOut) == 0 {
+		t.Error("nobody is counted as rejected")
 	}
 }
 
@@ -172,11 +172,11 @@ func TestAnIdleProvenConnectionMakesRoom(t *testing.T) {
 	}
 	eventually(t, func() bool { return s.held.Load() == 2 })
 	eventually(t, func() bool { // both are in use: there is no room
-		return get(t, s.dial(t), "/known") == http.StatusServiceUnavailable && s.refused(reasonFull) > 0
+		return get(t, s.dial(t), "/known") == http.StatusServiceUnavailable && s.rejected(reasonFull) > 0
 	})
 }
 
-func TestGiantHeadersAreRefused(t *testing.T) {
+func TestGiantHeadersAreRejected(t *testing.T) {
 	s, _ := serve(t, small, nil)
 	c := s.dial(t)
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))

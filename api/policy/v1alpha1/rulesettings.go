@@ -14,8 +14,8 @@ const (
 )
 
 // RuleSettings decides what a finding of Virtward's built-in rules means:
-// a refusal, a warning, or nothing. There may be several, one for each
-// team or purpose; together they are in force for the whole cluster.
+// a rejection, a warning, or nothing. There may be several, one for each
+// team or purpose; together they are active for the whole cluster.
 //
 // For a rule and a namespace, the entries with a namespace selector that
 // matches win over those without one, and among equals the strictest wins:
@@ -47,14 +47,14 @@ type RuleSettingsSpec struct {
 
 // RuleSetting sets one rule, in some namespaces or in all.
 type RuleSetting struct {
-	// The id of the rule, as every refusal names it: arm64-disk-bus. An id
-	// that Virtward does not know is refused.
+	// The id of the rule, as every rejection names it: arm64-disk-bus. An id
+	// that Virtward does not know is rejected.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
 	Rule string `json:"rule"`
 
-	// What a finding of the rule means: Deny refuses the object, Warn accepts
+	// What a finding of the rule means: Deny rejects the object, Warn accepts
 	// it with a warning, Off says nothing. In YAML, write "Off" in quotes:
 	// without them it is a boolean. To set a security-relevant rule to Warn or
 	// Off takes the verb weaken on rulesettings.policy.virtward.io.
@@ -84,7 +84,7 @@ type Severity string
 
 // The severities, the strictest first.
 const (
-	// Deny refuses the object.
+	// Deny rejects the object.
 	Deny Severity = "Deny"
 	// Warn accepts the object, and warns whoever sent it.
 	Warn Severity = "Warn"

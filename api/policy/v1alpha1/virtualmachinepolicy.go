@@ -5,14 +5,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VerbEnforce is the verb on virtualmachinepolicies that a user must hold to make a policy refuse objects.
+// VerbEnforce is the verb on virtualmachinepolicies that a user must hold to make a policy reject objects.
 const VerbEnforce = "enforce"
 
 // MaxPolicyNameLength bounds the name of a policy, as it stands in its definition.
 const MaxPolicyNameLength = 63
 
 // VirtualMachinePolicy says what the virtual machines of this cluster must
-// be like, in CEL or in Rego. It judges each one as it will run: expanded
+// be like, in CEL or in Rego. It evaluates each one as it will run: expanded
 // with its instancetype and preference, and filled with every default.
 //
 // All policies are asked about all objects that they match, and everything
@@ -29,7 +29,7 @@ const MaxPolicyNameLength = 63
 // +kubebuilder:printcolumn:name="Category",type=string,JSONPath=`.spec.category`,priority=1
 // +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.spec.title`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: may have 63 characters at most, as it is part of what every refusal says"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: may have 63 characters at most, as it is part of what every rejection says"
 type VirtualMachinePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -124,7 +124,7 @@ type VirtualMachinePolicySpec struct {
 	// +optional
 	Rego *PolicyRego `json:"rego,omitempty"`
 
-	// What a violation means: Deny refuses the object, Warn accepts it and
+	// What a violation means: Deny rejects the object, Warn accepts it and
 	// warns whoever sent it, Audit tells nobody but the report. Whoever sets
 	// Deny, or changes a policy that denies, must hold the verb enforce on
 	// virtualmachinepolicies.policy.virtward.io.
@@ -133,7 +133,7 @@ type VirtualMachinePolicySpec struct {
 	// What it means that the policy cannot be decided: an expression fails or
 	// costs too much, or the parameters are missing. With Fail it counts as a
 	// violation, with Ignore it is a warning; a policy whose enforcement is
-	// Warn or Audit never refuses anything.
+	// Warn or Audit never rejects anything.
 	//
 	// +optional
 	// +kubebuilder:default=Fail
@@ -147,7 +147,7 @@ type VirtualMachinePolicySpec struct {
 	Exceptions []PolicyException `json:"exceptions,omitempty"`
 
 	// Where else the policy is enforced: APIServer makes a
-	// ValidatingAdmissionPolicy of it, so that the API server refuses what
+	// ValidatingAdmissionPolicy of it, so that the API server rejects what
 	// violates it while Virtward is away. That works for a CEL policy which
 	// reads only what such policies can: no vm, provenance, platform,
 	// instancetype, preference or requester. Virtward enforces it too. The
@@ -163,7 +163,7 @@ type VirtualMachinePolicySpec struct {
 // PolicyMatch says what a policy is asked about: what fits every field that is set.
 type PolicyMatch struct {
 	// The kinds of objects. Of a VirtualMachineTemplate and a
-	// VirtualMachinePool, the virtual machine that they would make is judged.
+	// VirtualMachinePool, the virtual machine that they would make is evaluated.
 	// A policy that leaves VirtualMachineInstance out is not asked again when a
 	// virtual machine starts, with whatever its instancetype says by then.
 	//
@@ -446,12 +446,12 @@ type PolicyException struct {
 	Reason string `json:"reason"`
 }
 
-// PolicyKind is a kind that policies judge.
+// PolicyKind is a kind that policies evaluate.
 //
 // +kubebuilder:validation:Enum=VirtualMachine;VirtualMachineInstance;VirtualMachineTemplate;VirtualMachinePool
 type PolicyKind string
 
-// The kinds that policies judge.
+// The kinds that policies evaluate.
 const (
 	PolicyVirtualMachine         PolicyKind = "VirtualMachine"
 	PolicyVirtualMachineInstance PolicyKind = "VirtualMachineInstance"
@@ -495,7 +495,7 @@ type PolicyEnforcement string
 
 // The enforcements, the strictest first.
 const (
-	// PolicyDeny refuses the object.
+	// PolicyDeny rejects the object.
 	PolicyDeny PolicyEnforcement = "Deny"
 	// PolicyWarn accepts the object, and warns whoever sent it.
 	PolicyWarn PolicyEnforcement = "Warn"
@@ -557,7 +557,7 @@ type VirtualMachinePolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Compiled: the expressions are in order. Ready: the policy is compiled, has
+	// Compiled: the expressions are valid. Ready: the policy is compiled, has
 	// its parameters and is asked. Exported: the API server has its own form of
 	// it.
 	//
@@ -668,7 +668,7 @@ const (
 const (
 	// PolicyReady says that the policy is asked.
 	PolicyReady = "Ready"
-	// PolicyCompiled says that its expressions are in order.
+	// PolicyCompiled says that its expressions are valid.
 	PolicyCompiled = "Compiled"
 	// PolicyExported says that the API server has its own form of it.
 	PolicyExported = "Exported"
@@ -682,7 +682,7 @@ const (
 	PolicyReasonProblems = "Problems"
 	// PolicyReasonParameters: the parameters are missing.
 	PolicyReasonParameters = "ParametersNotFound"
-	// PolicyReasonNotExportable: the API server cannot judge by the policy.
+	// PolicyReasonNotExportable: the API server cannot evaluate by the policy.
 	PolicyReasonNotExportable = "NotExportable"
 	// PolicyReasonNameTaken: something else has the name of what is to be exported.
 	PolicyReasonNameTaken = "NameTaken"

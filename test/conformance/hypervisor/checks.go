@@ -55,8 +55,8 @@ func (s *suite) sharedRules(p *problems) {
 	}
 }
 
-// defaultsPass: whatever is refused is its author's doing. No layer of the hypervisor writes what a rule then
-// refuses, and an object with nothing wrong stays one.
+// defaultsPass: whatever is rejected is its author's doing. No layer of the hypervisor writes what a rule then
+// rejects, and an object with nothing wrong stays one.
 func (s *suite) defaultsPass(p *problems) {
 	recordedObjects, err := s.recorded()
 	if err != nil {
@@ -66,8 +66,8 @@ func (s *suite) defaultsPass(p *problems) {
 	for _, architecture := range mutators.Architectures() {
 		for _, form := range s.forms {
 			for _, o := range ordinary() {
-				for _, f := range s.refusals(p, s.pipeline, &o, form, architecture) {
-					p.add(architecture+f.Rule, "%s/%s refuses %s, with which nothing is wrong: %s: %v", s.Name, architecture, o.name, f.Rule, f.Error)
+				for _, f := range s.rejections(p, s.pipeline, &o, form, architecture) {
+					p.add(architecture+f.Rule, "%s/%s rejects %s, with which nothing is wrong: %s: %v", s.Name, architecture, o.name, f.Rule, f.Error)
 				}
 			}
 			for i := range recordedObjects {
@@ -77,10 +77,10 @@ func (s *suite) defaultsPass(p *problems) {
 	}
 }
 
-// blame finds refusals of an object that are the hypervisor's doing: of values that its own layers wrote, and by
+// blame finds rejections of an object that are the hypervisor's doing: of values that its own layers wrote, and by
 // shared rules that have nothing to say where there is no such layer.
 func (s *suite) blame(p *problems, o *object, form platform.Hypervisor, architecture string) {
-	findings := s.refusals(p, s.pipeline, o, form, architecture)
+	findings := s.rejections(p, s.pipeline, o, form, architecture)
 	if len(findings) == 0 {
 		return
 	}
@@ -95,22 +95,22 @@ func (s *suite) blame(p *problems, o *object, form platform.Hypervisor, architec
 				written = s.asWritten(p, o, form, architecture)
 			}
 			if !written[f.Rule] {
-				p.add(architecture+f.Rule, "%s/%s: %s refuses what the layer %s wrote into %s: %v", s.Name, architecture, f.Rule, f.Layer, o.name, f.Error)
+				p.add(architecture+f.Rule, "%s/%s: %s rejects what the layer %s wrote into %s: %v", s.Name, architecture, f.Rule, f.Layer, o.name, f.Error)
 			}
 			continue
 		}
 		if plain == nil {
 			nothing := platform.Hypervisor{Name: plainName, ConfiguredName: plainName}
-			plain = rulesOf(s.refusals(p, s.plain, o, nothing, architecture))
+			plain = rulesOf(s.rejections(p, s.plain, o, nothing, architecture))
 		}
 		if !plain[f.Rule] {
-			p.add(architecture+f.Rule, "%s/%s: %s refuses %s because of the hypervisor's defaults: %v", s.Name, architecture, f.Rule, o.name, f.Error)
+			p.add(architecture+f.Rule, "%s/%s: %s rejects %s because of the hypervisor's defaults: %v", s.Name, architecture, f.Rule, o.name, f.Error)
 		}
 	}
 }
 
-// refusals are what is refused in an object after it was completed.
-func (s *suite) refusals(p *problems, pipeline *effective.Pipeline, o *object, form platform.Hypervisor, architecture string) (refused []validators.Finding) {
+// rejections are what is rejected in an object after it was completed.
+func (s *suite) rejections(p *problems, pipeline *effective.Pipeline, o *object, form platform.Hypervisor, architecture string) (rejected []validators.Finding) {
 	p.attempt(s.Name+"/"+architecture+": checking "+o.name, func() {
 		in := effective.Input{Facts: o.facts.WithHypervisor(form)}
 		if in.VMI = o.on(architecture); o.vm != nil && o.vm.Spec.Template != nil {
@@ -122,12 +122,12 @@ func (s *suite) refusals(p *problems, pipeline *effective.Pipeline, o *object, f
 			p.add("evaluate", "%s: %v", o.name, err)
 			return
 		}
-		refused = denied(verdict.Findings)
+		rejected = denied(verdict.Findings)
 	})
-	return refused
+	return rejected
 }
 
-// asWritten are the rules that refuse an object before it is completed.
+// asWritten are the rules that reject an object before it is completed.
 func (s *suite) asWritten(p *problems, o *object, form platform.Hypervisor, architecture string) map[string]bool {
 	validator, err := s.registry.Validator(s.Name, architecture)
 	if err != nil {
@@ -234,7 +234,7 @@ func (s *suite) evaluate(c *Case) (*effective.Verdict, error) {
 	return s.pipeline.Evaluate(in)
 }
 
-// read decodes an object, and refuses fields that it does not have: a misspelt one would leave the case without
+// read decodes an object, and rejects fields that it does not have: a misspelt one would leave the case without
 // a meaning. KubeVirt's types decode themselves, so that a strict decoder would not notice.
 func read(text string, into any) error {
 	var generic any
@@ -307,7 +307,7 @@ func (s *suite) everyRule(p *problems) {
 	}
 }
 
-// holds tells whether the platform of a case has the rule that it is about.
+// holds reports whether the platform of a case has the rule that it is about.
 func (s *suite) holds(c *Case) bool {
 	verdict, err := s.evaluate(c)
 	return err == nil && verdict.Hypervisor == s.Name && idsOf(s.own[verdict.Architecture])[c.Rule]

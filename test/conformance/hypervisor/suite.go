@@ -123,7 +123,7 @@ func run(t reporter, h hypervisors.Hypervisor, options ...Option) {
 	}
 }
 
-// accepted tells whether the registry takes the hypervisor, beside those of this repository.
+// accepted reports whether the registry takes the hypervisor, beside those of this repository.
 func (s *suite) accepted(t reporter) (ok bool) {
 	t.Run("registry", func(t reporter) {
 		p := &problems{}

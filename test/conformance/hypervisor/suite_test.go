@@ -97,22 +97,22 @@ func tpmStep(fill func(*mutators.Completion)) []mutators.Step {
 	return []mutators.Step{{Name: "tpm", Writes: []string{"domain.devices.tpm"}, Fill: fill}}
 }
 
-// modelRule is one that refuses a CPU model.
-func modelRule(refused string) validators.Table {
+// modelRule is one that rejects a CPU model.
+func modelRule(rejected string) validators.Table {
 	return validators.Table{{ID: "broken-model", Title: "Another model", Scope: validators.OnSpec, Remedy: "Choose another.", Check: func(s *validators.Subject) field.ErrorList {
-		if cpu := s.Spec.Domain.CPU; cpu != nil && cpu.Model == refused {
+		if cpu := s.Spec.Domain.CPU; cpu != nil && cpu.Model == rejected {
 			return field.ErrorList{field.Invalid(s.Domain().Child("cpu", "model"), cpu.Model, "any but this")}
 		}
 		return nil
 	}}}
 }
 
-func modelCases(refused string) []Case {
+func modelCases(rejected string) []Case {
 	vmi := func(model string) string {
 		return `{metadata: {name: vm, namespace: default}, spec: {domain: {memory: {guest: 1Gi}, cpu: {model: ` + model + `}}}}`
 	}
 	return []Case{
-		{Name: "refused", Rule: "broken-model", VMI: vmi(refused), Want: []string{`broken-model: spec.domain.cpu.model: Invalid value: "` + refused + `": any but this`}},
+		{Name: "rejected", Rule: "broken-model", VMI: vmi(rejected), Want: []string{`broken-model: spec.domain.cpu.model: Invalid value: "` + rejected + `": any but this`}},
 		{Name: "allowed", Rule: "broken-model", VMI: vmi("another")},
 	}
 }
@@ -134,7 +134,7 @@ func TestTheSuiteFindsFaults(t *testing.T) {
 				"one writer per field: broken/amd64: the steps cpu-model and my-model both write domain.cpu.model",
 				"one writer per field: broken/arm64: the steps my-model and cpu-model both write domain.cpu.model",
 				"one writer per field: broken/s390x: the steps cpu-model and my-model both write domain.cpu.model",
-				"defaults pass the checks: broken/arm64 refuses a VMI of nothing in particular, with which nothing is wrong: arm64-cpu-model: ",
+				"defaults pass the checks: broken/arm64 rejects a VMI of nothing in particular, with which nothing is wrong: arm64-cpu-model: ",
 			},
 		},
 		{
@@ -196,21 +196,21 @@ func TestTheSuiteFindsFaults(t *testing.T) {
 			}}}},
 			want: []string{
 				"completing twice: broken/arm64: completing a VMI of nothing in particular twice writes spec.domain.devices.tpm again, in layer broken",
-				"defaults pass the checks: broken/arm64 refuses a VMI of nothing in particular, with which nothing is wrong: credential-one-type: ",
+				"defaults pass the checks: broken/arm64 rejects a VMI of nothing in particular, with which nothing is wrong: credential-one-type: ",
 			},
 		},
 		{
-			name:   "a default that its own rule refuses",
+			name:   "a default that its own rule rejects",
 			broken: broken{combined: []mutators.Step{{Name: "cpu-model", Writes: []string{"domain.cpu.model"}, Fill: badModel}}, rules: modelRule("bad"), cases: modelCases("bad")},
 			want: []string{
-				"defaults pass the checks: broken/amd64 refuses a VMI of nothing in particular, with which nothing is wrong: broken-model: ",
-				"defaults pass the checks: broken/arm64 refuses a VMI of nothing in particular, with which nothing is wrong: arm64-cpu-model: ",
-				"defaults pass the checks: broken/arm64 refuses a VMI of nothing in particular, with which nothing is wrong: broken-model: ",
-				"defaults pass the checks: broken/s390x refuses a VMI of nothing in particular, with which nothing is wrong: broken-model: ",
+				"defaults pass the checks: broken/amd64 rejects a VMI of nothing in particular, with which nothing is wrong: broken-model: ",
+				"defaults pass the checks: broken/arm64 rejects a VMI of nothing in particular, with which nothing is wrong: arm64-cpu-model: ",
+				"defaults pass the checks: broken/arm64 rejects a VMI of nothing in particular, with which nothing is wrong: broken-model: ",
+				"defaults pass the checks: broken/s390x rejects a VMI of nothing in particular, with which nothing is wrong: broken-model: ",
 			},
 		},
 		{
-			name: "a default that its own rule refuses in some guests",
+			name: "a default that its own rule rejects in some guests",
 			broken: broken{
 				combined: []mutators.Step{{Name: "cpu-model", Writes: []string{"domain.cpu.model"}, Fill: func(c *mutators.Completion) {
 					if c.Spec.Domain.Devices.Watchdog != nil && c.Spec.Architecture == "amd64" {
@@ -218,39 +218,39 @@ func TestTheSuiteFindsFaults(t *testing.T) {
 					}
 				}}}, rules: modelRule("bad"), cases: modelCases("bad"),
 			},
-			want: []string{"defaults pass the checks: broken/amd64: broken-model refuses what the layer broken/amd64 wrote into "},
+			want: []string{"defaults pass the checks: broken/amd64: broken-model rejects what the layer broken/amd64 wrote into "},
 		},
 		{
-			name: "a default of the architecture that its own rule refuses",
+			name: "a default of the architecture that its own rule rejects",
 			broken: broken{
 				rules: modelRule(v1.CPUModeHostPassthrough), cases: modelCases(v1.CPUModeHostPassthrough),
 			},
-			want: []string{"defaults pass the checks: broken/arm64 refuses "},
+			want: []string{"defaults pass the checks: broken/arm64 rejects "},
 		},
 		{
-			name: "a default that a shared rule refuses",
+			name: "a default that a shared rule rejects",
 			broken: broken{
 				layer: []mutators.Step{{Name: "video", Writes: []string{"domain.devices.video.type"}, Fill: func(c *mutators.Completion) {
 					provenance.Fill(c.Recorder, "domain.devices.video.type", &provenance.Ensure(&c.Spec.Domain.Devices.Video).Type, "virtio")
 				}}}, page: brokenPage + "`domain.devices.video.type`",
 			},
 			want: []string{
-				"defaults pass the checks: broken/amd64 refuses a VM",
-				"defaults pass the checks: broken/arm64 refuses a VM",
-				"defaults pass the checks: broken/s390x refuses a VM",
+				"defaults pass the checks: broken/amd64 rejects a VM",
+				"defaults pass the checks: broken/arm64 rejects a VM",
+				"defaults pass the checks: broken/s390x rejects a VM",
 			},
 		},
 		{
-			name: "a default that a shared rule refuses in some guests",
+			name: "a default that a shared rule rejects in some guests",
 			broken: broken{layer: []mutators.Step{{Name: "io-threads", Writes: []string{"domain.ioThreadsPolicy"}, Fill: func(c *mutators.Completion) {
 				if c.Spec.Domain.Devices.Watchdog != nil {
 					provenance.FillPointer(c.Recorder, "domain.ioThreadsPolicy", &c.Spec.Domain.IOThreadsPolicy, "some")
 				}
 			}}}, page: brokenPage + "`domain.ioThreadsPolicy`"},
 			want: []string{
-				"defaults pass the checks: broken/amd64: iothreads-policy refuses devices-watchdog-",
-				"defaults pass the checks: broken/arm64: iothreads-policy refuses devices-watchdog-",
-				"defaults pass the checks: broken/s390x: iothreads-policy refuses devices-watchdog-",
+				"defaults pass the checks: broken/amd64: iothreads-policy rejects devices-watchdog-",
+				"defaults pass the checks: broken/arm64: iothreads-policy rejects devices-watchdog-",
+				"defaults pass the checks: broken/s390x: iothreads-policy rejects devices-watchdog-",
 			},
 		},
 		{

@@ -9,9 +9,9 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Judge evaluates an object. If that would refuse an update, before is asked for the object as it was, with
+// EvaluateUpdate evaluates an object. If that would reject an update, before is asked for the object as it was, with
 // the facts of today, and what that had wrong already only warns: see Ratchet. before is nil at a creation.
-func (p *Pipeline) Judge(in Input, before func() (Input, error)) (*Verdict, error) {
+func (p *Pipeline) EvaluateUpdate(in Input, before func() (Input, error)) (*Verdict, error) {
 	verdict, err := p.Evaluate(in)
 	if err != nil || before == nil || verdict.Allowed() {
 		return verdict, err
@@ -29,20 +29,20 @@ func (p *Pipeline) Judge(in Input, before func() (Input, error)) (*Verdict, erro
 }
 
 // EvaluateObject checks an object that is no virtual machine by the rules of some scopes, and of an update what it
-// was before: see Judge. The subjects hold the facts; object and old are what fields are looked up in.
+// was before: see Evaluate. The subjects hold the facts; object and old are what fields are looked up in.
 func (p *Pipeline) EvaluateObject(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) ([]validators.Finding, error) {
 	validator, err := p.hypervisors.Validator(s.Facts.Hypervisor.Name, s.Facts.DefaultArchitecture)
 	if err != nil {
 		return nil, err
 	}
 	findings := validator.Rules().Check(s, scopes)
-	if before != nil && refuses(findings) {
+	if before != nil && rejects(findings) {
 		ratchet(findings, fieldsOf(object), validator.Rules().Check(before, scopes), fieldsOf(old))
 	}
 	return findings, nil
 }
 
-func refuses(findings []validators.Finding) bool {
+func rejects(findings []validators.Finding) bool {
 	return slices.ContainsFunc(findings, func(f validators.Finding) bool { return f.Severity == validators.Deny })
 }
 

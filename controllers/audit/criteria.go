@@ -21,8 +21,8 @@ import (
 // maxMessage bounds what a result says, in bytes.
 const maxMessage = 1024
 
-// Judge holds what objects are evaluated by.
-type Judge struct {
+// Criteria hold what objects are evaluated by.
+type Criteria struct {
 	Evaluator *evaluator.Evaluator
 	// Exempt are namespaces whose objects the webhooks do not see, and which are not audited.
 	Exempt []string
@@ -30,7 +30,7 @@ type Judge struct {
 
 // conditions are what a whole round is evaluated under: a change meanwhile asks for the next round.
 type conditions struct {
-	*Judge
+	*Criteria
 
 	snapshot *evaluator.Snapshot
 	// room bounds the memory of the evaluations that are under way.
@@ -41,17 +41,17 @@ type conditions struct {
 const EvaluationMemory = 128 << 20
 
 // at are the conditions of a moment.
-func (j *Judge) at(now time.Time) (*conditions, error) {
+func (j *Criteria) at(now time.Time) (*conditions, error) {
 	snapshot, err := j.Evaluator.Snapshot(now)
 	if err != nil {
 		return nil, err
 	}
-	return &conditions{Judge: j, snapshot: snapshot, room: semaphore.NewWeighted(EvaluationMemory)}, nil
+	return &conditions{Criteria: j, snapshot: snapshot, room: semaphore.NewWeighted(EvaluationMemory)}, nil
 }
 
-// judge says what is wrong with an object as it is stored. skipped tells that there is nothing to judge. The error is
+// evaluate says what is wrong with an object as it is stored. skipped tells that there is nothing to evaluate. The error is
 // the context's: the audit ends.
-func (c *conditions) judge(ctx context.Context, k Kind, object *pages.Object) (subject auditresults.Subject, results []auditresults.Result, skipped bool, err error) {
+func (c *conditions) evaluate(ctx context.Context, k Kind, object *pages.Object) (subject auditresults.Subject, results []auditresults.Result, skipped bool, err error) {
 	stored := object.JSON
 	if subject = k.unread(object); stored != nil {
 		subject = k.subject(stored)
@@ -64,7 +64,7 @@ func (c *conditions) judge(ctx context.Context, k Kind, object *pages.Object) (s
 	}
 	defer func() {
 		if cause := recover(); cause != nil { // one object never ends the audit of all others
-			results, skipped = []auditresults.Result{unreadable(fmt.Errorf("judging it failed: %.200v", cause))}, false
+			results, skipped = []auditresults.Result{unreadable(fmt.Errorf("evaluating it failed: %.200v", cause))}, false
 		}
 	}()
 	weight := policies.Memory(len(stored))

@@ -76,7 +76,7 @@ func impossibly(name string) *build.VMIBuilder {
 	})
 }
 
-// The ways in which a person may apply something. None of them stores what is refused.
+// The ways in which a person may apply something. None of them stores what is rejected.
 var ways = []TableEntry{
 	Entry("as it is"),
 	Entry("on a dry run", "--dry-run=server"),
@@ -152,7 +152,7 @@ var _ = Describe("The examples", func() {
 		Expect(got.code).To(BeZero(), got.errors)
 		Expect(got.output).To(MatchRegexp(`(?m)^virtualmachine\.kubevirt\.io/.* \(server dry run\)$`))
 		for _, line := range lines(got.errors) {
-			Expect(line).To(Or(BeEmpty(), MatchRegexp(`^Warning: spec\.(instancetype|preference): there is no VirtualMachineCluster.*; the VM is judged without it, and what it determines is checked when the VM starts$`)))
+			Expect(line).To(Or(BeEmpty(), MatchRegexp(`^Warning: spec\.(instancetype|preference): there is no VirtualMachineCluster.*; the VM is evaluated without it, and what it determines is checked when the VM starts$`)))
 		}
 	})
 })

@@ -22,8 +22,8 @@ const maxViolations = 20
 // remedyOfUndecided is for whoever sent an object that a policy could not be decided about.
 const remedyOfUndecided = "Tell the admin of the cluster: it is the policy that is at fault."
 
-// judge asks the policy about an object of one of its kinds.
-func (p *Policy) judge(s *subject, in *input) (findings []validators.Finding) {
+// evaluate asks the policy about an object of one of its kinds.
+func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding) {
 	defer func() {
 		if cause := recover(); cause != nil { // in a library: the other policies are asked all the same
 			findings = []validators.Finding{p.undecided(s, Undecided{"spec", fmt.Errorf("evaluating it failed: %.200v", cause)}, ReasonFailed)}
@@ -70,14 +70,14 @@ func (p *Policy) judge(s *subject, in *input) (findings []validators.Finding) {
 		return []validators.Finding{p.skipped(s)}
 	}
 	k := p.kinds[policyv1alpha1.PolicyKind(s.documents.Kind)]
-	more, untold := 0, ""
+	more, unreported := 0, ""
 	for i := range violations {
-		untold += violations[i].Sum
+		unreported += violations[i].Sum
 		if more += violations[i].More; violations[i].More == 0 {
 			findings = append(findings, p.finding(s.documents, k, &violations[i]))
 		}
 	}
-	return bounded(append(findings, p.allUndecided(s, undecided)...), more, untold)
+	return bounded(append(findings, p.allUndecided(s, undecided)...), more, unreported)
 }
 
 // lend puts the policy's parameters into the documents, and returns what takes them out again.
@@ -91,18 +91,18 @@ func (p *Policy) lend(d *cel.Documents) func() {
 }
 
 // bounded are the findings in their order, those that deny first if not all are told, and not more of them than a
-// person reads. more is how many there are besides, and untold tells these from others.
-func bounded(findings []validators.Finding, more int, untold string) []validators.Finding {
+// person reads. more is how many there are besides, and unreported tells these from others.
+func bounded(findings []validators.Finding, more int, unreported string) []validators.Finding {
 	if over := len(findings) - maxViolations; over > 0 {
 		slices.SortStableFunc(findings, func(a, b validators.Finding) int { return rank(a.Severity) - rank(b.Severity) })
-		untold += sumOf(findings[maxViolations:])
+		unreported += sumOf(findings[maxViolations:])
 		findings, more = findings[:maxViolations], more+over
 	}
 	validators.Sort(findings)
 	if more > 0 && len(findings) > 0 {
 		last := &findings[len(findings)-1]
 		last.Error.Detail += fmt.Sprintf(" (and %d more violations of this policy)", more)
-		last.Extent += untold // of an update, one of them in the place of another is not what was there before
+		last.Extent += unreported // of an update, one of them in the place of another is not what was there before
 	}
 	return findings
 }
@@ -214,7 +214,7 @@ func (p *Policy) undecided(s *subject, u Undecided, reason string) validators.Fi
 	return p.failed(s, fmt.Sprintf("the policy cannot be decided: %s: %v", u.Field, u.Err), reason)
 }
 
-// denies tells whether a violation refuses an object.
+// denies reports whether a violation rejects an object.
 func (p *Policy) denies() bool { return p.spec.Enforcement == policyv1alpha1.PolicyDeny }
 
 // skipped is the finding of a policy that does not deny, when there is no room for it.

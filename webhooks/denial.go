@@ -14,7 +14,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// maxCauses bounds the causes of one refusal; how many more there are is said.
+// maxCauses bounds the causes of one rejection; how many more there are is said.
 const maxCauses = 50
 
 // maxText bounds the text of one cause or warning, in bytes: it may quote what the user wrote.
@@ -23,7 +23,7 @@ const maxText = 1 << 10
 // maxAnnotation bounds what an audit annotation lists, in bytes.
 const maxAnnotation = 10 << 10
 
-// answerTo turns findings into the answer to a request: refused with all causes, or allowed with warnings.
+// answerTo turns findings into the answer to a request: rejected with all causes, or allowed with warnings.
 func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Finding, warnings []string) *admissionv1.AdmissionResponse {
 	var denied, warned, audited, skipped []validators.Finding
 	for _, f := range findings {
@@ -47,7 +47,7 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 	}
 	response := &admissionv1.AdmissionResponse{Allowed: len(denied) == 0, Warnings: bounded(warnings, len(warned)-len(shown))}
 	if len(denied) > 0 {
-		response.Result = refusal(request, denied)
+		response.Result = rejection(request, denied)
 	}
 	response.AuditAnnotations = annotations(append(denied, warned...), audited, skipped)
 	return response
@@ -72,8 +72,8 @@ func annotations(told, audited, skipped []validators.Finding) map[string]string 
 	return all
 }
 
-// refusal is what the API server answers for an object that does not fit its schema: 422 with causes.
-func refusal(request *admissionv1.AdmissionRequest, denied []validators.Finding) *metav1.Status {
+// rejection is what the API server answers for an object that does not fit its schema: 422 with causes.
+func rejection(request *admissionv1.AdmissionRequest, denied []validators.Finding) *metav1.Status {
 	more := len(denied) - maxCauses
 	if more > 0 {
 		denied = denied[:maxCauses]

@@ -31,15 +31,15 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Judge judges situations. It is safe for concurrent use.
-type Judge struct {
+// Runner evaluates situations. It is safe for concurrent use.
+type Runner struct {
 	environment *cel.Environment
 	pipeline    *effective.Pipeline
 	rules       validators.Table
 }
 
-// NewJudge prepares one, which takes some tens of milliseconds. An error is a mistake in the program.
-func NewJudge() (*Judge, error) {
+// NewRunner prepares one, which takes some tens of milliseconds. An error is a mistake in the program.
+func NewRunner() (*Runner, error) {
 	environment, err := cel.NewEnvironment()
 	if err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func NewJudge() (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Judge{environment, effective.NewPipeline(registry), registry.Rules()}, nil
+	return &Runner{environment, effective.NewPipeline(registry), registry.Rules()}, nil
 }
 
 // problem is a problem of a policy, in its file.
@@ -76,9 +76,9 @@ func (s *Situation) configMap(namespace, name string) (map[string]string, bool) 
 	return nil, false
 }
 
-// judge returns what the policies and the rules find in a situation. The notes name references that are missing: a
+// evaluate returns what the policies and the rules find in a situation. The notes name references that are missing: a
 // cluster accepts that.
-func (j *Judge) judge(ctx context.Context, s *Situation, set *policies.Set) (findings []validators.Finding, notes []string, err error) {
+func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) (findings []validators.Finding, notes []string, err error) {
 	if s.unchanged() {
 		return nil, []string{"the update changes neither the spec nor labels or annotations, and so nobody is asked about it"}, nil
 	}
@@ -127,7 +127,7 @@ func (s *Situation) references() (*references.Memory, error) {
 }
 
 // evaluatorFor evaluates under the circumstances of a situation.
-func (j *Judge) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evaluator, error) {
+func (j *Runner) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evaluator, error) {
 	objects, err := s.references()
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (j *Judge) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evalua
 }
 
 // settings are the admin's severities. One that has no effect is a mistake of the suite.
-func (j *Judge) settings(s *Situation) (*validators.Settings, error) {
+func (j *Runner) settings(s *Situation) (*validators.Settings, error) {
 	objects, err := decodedAs[policyv1alpha1.RuleSettings](s, kindRuleSettings)
 	if err != nil {
 		return nil, err
@@ -237,5 +237,5 @@ func (p permissions) grants(one *Permission, a authorizer.Attributes) bool {
 		fits(one.Subresource, a.GetSubresource()) && fits(one.Namespace, a.GetNamespace()) && fits(one.Name, a.GetName())
 }
 
-// fits tells whether a value is the one that is meant, which may be any.
+// fits reports whether a value is the one that is meant, which may be any.
 func fits(meant, value string) bool { return meant == "" || meant == "*" || meant == value }

@@ -8,8 +8,8 @@ import (
 
 // The files of the VMs that could never run, and what is told of both.
 const (
-	legacyFile  = "examples/refused/vm-arm64.yaml"
-	desktopFile = "examples/refused/vm-arm64-by-preference.yaml"
+	legacyFile  = "examples/rejected/vm-arm64.yaml"
+	desktopFile = "examples/rejected/vm-arm64-by-preference.yaml"
 
 	noSATA = `"sata": disks of arm64 are on a virtio or scsi bus`
 	noBIOS = "arm64 boots from EFI only"
@@ -21,14 +21,14 @@ var legacyCauses = []string{
 	"spec.template.spec.domain.firmware.bootloader.bios: Unsupported value: " + noBIOS + " [virtward/arm64-bios]",
 }
 
-// neverRuns: a refusal names every cause, and a laptop knows it before the cluster does.
+// neverRuns: a rejection names every cause, and a laptop knows it before the cluster does.
 func neverRuns(ctx context.Context, s *show) error {
 	s.prose(`On arm64 nothing boots by a BIOS, and no disk is on SATA. KubeVirt alone would accept this VM, and
-		refuse its VMI when it starts.`)
+		reject its VMI when it starts.`)
 	if err := s.reads(s.alice, legacyFile); err != nil {
 		return err
 	}
-	if err := s.isRefused(ctx, s.alice, "kubectl apply -f "+legacyFile, append(legacyCauses, `"legacy" is invalid`)...); err != nil {
+	if err := s.isRejected(ctx, s.alice, "kubectl apply -f "+legacyFile, append(legacyCauses, `"legacy" is invalid`)...); err != nil {
 		return err
 	}
 	output, err := s.fails(ctx, s.alice, "kubectl get vm/legacy")
@@ -56,11 +56,11 @@ func early(ctx context.Context, s *show) error {
 	if err := says(output, "Warning: spec.preference", "there is no VirtualMachineClusterPreference old-pc", "desktop created"); err != nil {
 		return err
 	}
-	if err := s.startRefused(ctx); err != nil {
+	if err := s.startRejected(ctx); err != nil {
 		return err
 	}
 	s.prose(`So the VM has a fault that it did not have when Alice wrote it. She can still change it elsewhere, with a
-		warning: an update is refused for what it adds or makes worse, not for what was so before, or else nobody
+		warning: an update is rejected for what it adds or makes worse, not for what was so before, or else nobody
 		could work with what exists already.`)
 	const update = "kubectl label vm/desktop team=blue"
 	if err := s.awaitOutput(ctx, s.alice, update+" --dry-run=server", "Warning:"); err != nil {
@@ -69,23 +69,23 @@ func early(ctx context.Context, s *show) error {
 	if output, err = s.does(ctx, s.alice, update); err != nil {
 		return err
 	}
-	const before = "(it was so before this update; a new object would be refused)"
+	const before = "(it was so before this update; a new object would be rejected)"
 	if err := says(output, noBIOS, noSATA, before+" [virtward/arm64-bios]", before+" [virtward/arm64-disk-bus]", "desktop labeled"); err != nil {
 		return err
 	}
-	s.prose(`It can be deleted, too. Applied anew it is refused, at the field that chose the preference, and the
+	s.prose(`It can be deleted, too. Applied again it is rejected, at the field that chose the preference, and the
 		message names the field of the preference that does not fit.`)
 	if err := s.doesAll(ctx, s.alice, "kubectl delete -f "+desktopFile); err != nil {
 		return err
 	}
-	return s.isRefused(ctx, s.alice, "kubectl apply -f "+desktopFile,
+	return s.isRejected(ctx, s.alice, "kubectl apply -f "+desktopFile,
 		"spec.preference.name: Unsupported value: "+noBIOS+" (VirtualMachineClusterPreference old-pc sets domain.firmware.bootloader.bios by its spec.firmware.preferredUseBios) [virtward/arm64-bios]",
 		"spec.preference.name: Unsupported value: "+noSATA+" (VirtualMachineClusterPreference old-pc sets domain.devices.disks[0].disk.bus by its spec.devices.preferredDiskBus) [virtward/arm64-disk-bus]")
 }
 
-// startRefused: the preference comes, the VMI is refused, and an event of KubeVirt on the VM says so.
-func (s *show) startRefused(ctx context.Context) error {
-	s.prose(`The admin makes the preference, and virt-controller the VMI. Now everything is known, so the VMI is refused.
+// startRejected: the preference comes, the VMI is rejected, and an event of KubeVirt on the VM says so.
+func (s *show) startRejected(ctx context.Context) error {
+	s.prose(`The admin makes the preference, and virt-controller the VMI. Now everything is known, so the VMI is rejected.
 		Virt-controller writes that answer into an event on the VM.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl apply -f examples/preference-old-pc.yaml"); err != nil {
 		return err
