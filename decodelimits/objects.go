@@ -13,9 +13,9 @@ import (
 // as many members and elements.
 const (
 	// MaxValues bounds the objects and lists.
-	MaxValues = 10_000
+	MaxValues = 5_000
 	// MaxMembers bounds the members and elements of all of them together.
-	MaxMembers = 30_000
+	MaxMembers = 15_000
 )
 
 // Object says what of the JSON of an object is out of all proportion: the number of values in it, or a

@@ -197,7 +197,7 @@ func TestAMillionOfNothing(t *testing.T) {
 		vmi := json.RawMessage(`{"spec":{"domain":{"devices":{"` + list + `":[{}` + strings.Repeat(",{}", 1<<20) + `]}}}}`)
 		body := reviewOf(t, kindVMI, vmi)
 		response := answerOf(t, m, body)
-		want := []string{"virtward did not complete this object: the object has 1048582 objects and lists in it, where 10000 are the most"}
+		want := []string{"virtward did not complete this object: the object has 1048582 objects and lists in it, where 5000 are the most"}
 		if diff := cmp.Diff(want, response.Warnings); diff != "" || response.Patch != nil {
 			t.Errorf("%s: patch of %d bytes; warnings (-want +got):\n%s", list, len(response.Patch), diff)
 		}

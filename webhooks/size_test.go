@@ -87,12 +87,12 @@ func TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives(t *testing.T) {
 // TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain: those of other namespaces go on.
 func TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain(t *testing.T) {
 	v := newValidator(t)
-	large := reviewOf(t, kindVM, json.RawMessage(`{"spec":{"template":{"spec":{"tolerations":[`+strings.Repeat("{},", 9_000)+`{}]}}}}`))
+	large := reviewOf(t, kindVM, json.RawMessage(`{"spec":{"template":{"spec":{"tolerations":[`+strings.Repeat("{},", 4_900)+`{}]}}}}`))
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(large, &review); err != nil {
 		t.Fatal(err)
 	}
-	if size := decodedSize(review.Request); size < 9_000*perValue || size > MaxDecoded/2+1<<20 {
+	if size := decodedSize(review.Request); size < 4_900*perValue || size > MaxDecoded/4+1<<20 {
 		t.Errorf("it takes %d bytes", size)
 	}
 	giveBack, err := v.room.decoded.Take(t.Context(), "default", MaxDecoded)
