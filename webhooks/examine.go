@@ -30,7 +30,7 @@ func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 		Observer: evaluator.Observer{Policies: e.evaluating, Gone: e.gone, Hurry: e.hurry},
 	}
 	if e.Authorizer != nil {
-		evaluation.Authorizer = e.asks
+		evaluation.Authorizer = e.authorizer
 	}
 	return evaluation
 }

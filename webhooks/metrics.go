@@ -38,6 +38,9 @@ type Metrics struct {
 	// many waited in vain.
 	waiting, evaluating prometheus.Gauge
 	noRoom              prometheus.Counter
+	// reviews are the SubjectAccessReviews by result, reviewHits the checks answered from the cache.
+	reviews    *prometheus.HistogramVec
+	reviewHits prometheus.Counter
 }
 
 // NewMetrics registers the metrics. factsAge, certificateExpiry and reads are called whenever metrics are read.
@@ -81,6 +84,15 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 			Name: "virtward_policy_evaluations_rejected_total",
 			Help: "Requests answered with 503 because there was no room to evaluate policies until the API server gave up.",
 		}),
+		reviews: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "virtward_subject_access_review_duration_seconds",
+			Help:    "Duration of SubjectAccessReviews for policies that use authorizer, with their retries, by result (allowed, denied, failed).",
+			Buckets: []float64{.001, .002, .005, .01, .05, .1, .5, 1},
+		}, []string{"result"}),
+		reviewHits: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "virtward_subject_access_review_cache_hits_total",
+			Help: "Checks of policies that use authorizer, answered from the cache.",
+		}),
 	}
 	collectors := []prometheus.Collector{
 		m.requests,
@@ -92,6 +104,8 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		m.waiting,
 		m.evaluating,
 		m.noRoom,
+		m.reviews,
+		m.reviewHits,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_facts_age_seconds",
 			Help: "Time since the KubeVirt configuration active was read. It is watched, so a great age means that it did not change.",

@@ -65,8 +65,8 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 		defer end()
 		ctx = reading
 	}
-	e := &examination{Validator: v, ctx: ctx, began: v.Clock.Now(), request: request, asks: &questions{UnconditionalAuthorizer: v.Authorizer, request: ctx}}
-	defer e.asks.done()
+	e := &examination{Validator: v, ctx: ctx, began: v.Clock.Now(), request: request, authorizer: &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: ctx}}
+	defer e.authorizer.close()
 	if request.SubResource == subresourceScale {
 		set, err := v.scaled(e)
 		switch {
@@ -117,7 +117,8 @@ type examination struct {
 	began    time.Time
 	request  *admissionv1.AdmissionRequest
 	snapshot *evaluator.Snapshot
-	asks     *questions
+	// authorizer is unused if the Validator has none.
+	authorizer *requestAuthorizer
 
 	findings []validators.Finding
 	warnings []string

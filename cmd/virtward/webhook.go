@@ -207,6 +207,10 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if len(policies.ParamsNamespaces) == 0 {
 		policies.ParamsNamespaces = []string{o.namespace}
 	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
 	world, err := newWorld(config, assumed, registry.Rules(), policies, log)
 	if err != nil {
 		return nil, err
@@ -231,7 +235,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		Evaluator:     evaluates,
 		Rules:         registry.Rules(),
 		Reading:       world.objects.Begin,
-		Authorizer:    world.rights,
+		Authorizer:    webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
 		CompilePolicy: world.policies.Compile,
 		Metrics:       measured,
 		Log:           log.WithName("validate"),

@@ -6,7 +6,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -18,7 +17,6 @@ import (
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
-	"github.com/virtward/virtward/webhooks"
 )
 
 // world is what the webhooks and the controllers know of the cluster.
@@ -29,7 +27,6 @@ type world struct {
 	settings   *configcache.Settings
 	defaults   *configcache.Defaults
 	policies   *configcache.Policies
-	rights     *webhooks.Rights
 	namespaces *configcache.Namespaces
 	// changed is told what of it changed; set it before anything runs.
 	changed func(what string)
@@ -44,11 +41,7 @@ func newWorld(config *rest.Config, assumed platform.Settings, rules validators.T
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
 	}
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
-	}
-	w := &world{client: client, changed: func(string) {}, rights: webhooks.NewRights(typed.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{})}
+	w := &world{client: client, changed: func(string) {}}
 	if w.facts, err = platform.NewWatcher(client, assumed, clock.RealClock{}, func(facts *platform.Facts, err error) {
 		logFacts(log.WithName("facts"))(facts, err)
 		w.changed("facts")
