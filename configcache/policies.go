@@ -164,7 +164,7 @@ func stripPolicy(read policyRead) policyRead {
 }
 
 // readPolicy reads a policy, if need be field by field: one that cannot be read takes only itself away, and makes
-// that the policy cannot be decided.
+// that the policy cannot be evaluated.
 func readPolicy(fields map[string]any) policyRead {
 	read := policyRead{Object: &policyv1alpha1.VirtualMachinePolicy{}}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, read.Object) == nil {

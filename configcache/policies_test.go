@@ -249,7 +249,7 @@ func fakePolicies(t *testing.T, objects ...runtime.Object) (*Policies, dynamic.R
 	return p, client.Resource(virtualMachinePolicies)
 }
 
-// What of a policy cannot be read, although an API server let it pass, makes it one that cannot be decided; where it
+// What of a policy cannot be read, although an API server let it pass, makes it one that cannot be evaluated; where it
 // may be asked, and what that means, is read all the same.
 func TestAPolicyThatCannotBeReadAffectsNoOther(t *testing.T) {
 	good := policyObject(t, "good", `{enforcement: Warn, validations: [{expression: "1 > 2", message: never, fieldPath: spec}]}`)

@@ -57,7 +57,7 @@ type Input struct {
 	Request cel.Request
 	// Namespace is that of the object, for policies; nil if nothing is known of it but its name.
 	Namespace *corev1.Namespace
-	// Authorizer answers policies what the requester may do; without one, those that ask cannot be decided.
+	// Authorizer answers policies what the requester may do; without one, those that ask cannot be evaluated.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Now decides which exceptions of policies are over.
 	Now time.Time

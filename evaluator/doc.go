@@ -5,6 +5,6 @@
 // sources: the facts of the cluster, the active configuration, and the objects that virtual machines refer to. What
 // leaves: a Result with the effective virtual machine, where each value comes from, and what rules and policies find.
 //
-// An error means that the request cannot be decided now: a source failed. What is wrong with the object is a finding,
+// An error means that the request cannot be evaluated now: a source failed. What is wrong with the object is a finding,
 // never an error. The package sends no response, writes no patch, and keeps nothing from one Snapshot to the next.
 package evaluator

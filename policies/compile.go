@@ -29,7 +29,7 @@ type Policy struct {
 	conditions *conditions
 	params     params
 	evaluator  Evaluator
-	// broken says why the policy cannot be decided; empty if it can.
+	// broken says why the policy cannot be evaluated; empty if it can.
 	broken      string
 	unauditable []string
 	// readsRequest tells that it reads what only a request has.
@@ -42,7 +42,7 @@ type Policy struct {
 const namespaceObject = "namespaceObject"
 
 // Compile prepares a policy, and says what is wrong with it or doubtful in it. There is a Policy in any case: one
-// that is broken, which is one with a Problem that is no warning, cannot be decided about what it matches, so that
+// that is broken, which is one with a Problem that is no warning, cannot be evaluated about what it matches, so that
 // its failurePolicy decides. The ConfigMap of its parameters is read now: compile the policy again when that
 // changes. resolve may be nil: then there is no ConfigMap. found are problems that the caller knows of, such as a part
 // of the object that could not be read; they count as the others.
@@ -280,7 +280,7 @@ const RulePrefix = "policy/"
 // Spec is that of the object, with its defaults. It is shared: do not change it.
 func (p *Policy) Spec() *policyv1alpha1.VirtualMachinePolicySpec { return p.spec }
 
-// Broken says why the policy cannot be decided about anything; empty if it can.
+// Broken says why the policy cannot be evaluated about anything; empty if it can.
 func (p *Policy) Broken() string { return p.broken }
 
 // ParamsMissing says why the policy has no parameters although it reads some; empty if it has, or reads none.

@@ -199,8 +199,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestABrokenPolicyIsUndecided: it says so about what it matches, under its failurePolicy, and the others are asked.
-func TestABrokenPolicyIsUndecided(t *testing.T) {
+// TestABrokenPolicyCannotBeEvaluated: it reports that about what it matches, under its failurePolicy, and the others are asked.
+func TestABrokenPolicyCannotBeEvaluated(t *testing.T) {
 	broken := func(extra string) *policies.Policy {
 		p, problems := policies.Compile(env(t), read(t, "a-broken", "enforcement: Deny\nvalidations: [{expression: vm.foo, message: m, fieldPath: spec.domain}, {expression: vm.bar, message: m, fieldPath: spec.domain}]\n"+extra), nil)
 		if !policies.Broken(problems) {
@@ -238,7 +238,7 @@ func TestParams(t *testing.T) {
 	}
 	const configMap = "params: {configMap: {namespace: policies, name: limits}%s}\n"
 	const schema = ", schema: {properties: {cores: {type: integer, default: 2}, models: {type: array, items: {type: string}}, note: {type: string}}}"
-	const undecided = "Deny spec: Internal error: the policy cannot be decided: spec.params.configMap: there is no ConfigMap policies/limits [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."
+	const failed = "Deny spec: Internal error: the policy cannot be evaluated: spec.params.configMap: there is no ConfigMap policies/limits [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."
 	for name, tc := range map[string]struct {
 		params, expression string
 		data               map[string]string
@@ -249,9 +249,9 @@ func TestParams(t *testing.T) {
 		"a ConfigMap":                     {fmt.Sprintf(configMap, ""), "params.cores == '4'", map[string]string{"cores": "4"}, nil},
 		"a ConfigMap with a schema":       {fmt.Sprintf(configMap, schema), "params.cores == 4 && params.models == ['a', 'b'] && params.note == '5'", map[string]string{"cores": "4", "models": "[a, b]", "note": "5", "other": "{"}, nil},
 		"a ConfigMap without the key":     {fmt.Sprintf(configMap, schema), "params.cores == 2", map[string]string{}, nil},
-		"no ConfigMap":                    {fmt.Sprintf(configMap, ""), "false", nil, []string{undecided}},
-		"no ConfigMap, which denies":      {fmt.Sprintf(configMap, ", parameterNotFoundAction: Deny"), "false", nil, []string{undecided}},
-		"no ConfigMap, which is ignored":  {fmt.Sprintf(configMap, ", parameterNotFoundAction: Deny") + "failurePolicy: Ignore\n", "false", nil, []string{"Warn" + strings.TrimPrefix(undecided, "Deny")}},
+		"no ConfigMap":                    {fmt.Sprintf(configMap, ""), "false", nil, []string{failed}},
+		"no ConfigMap, which denies":      {fmt.Sprintf(configMap, ", parameterNotFoundAction: Deny"), "false", nil, []string{failed}},
+		"no ConfigMap, which is ignored":  {fmt.Sprintf(configMap, ", parameterNotFoundAction: Deny") + "failurePolicy: Ignore\n", "false", nil, []string{"Warn" + strings.TrimPrefix(failed, "Deny")}},
 		"no ConfigMap, which is allowed":  {fmt.Sprintf(configMap, ", parameterNotFoundAction: Allow"), "false", nil, nil},
 		"a ConfigMap that does not fit":   {fmt.Sprintf(configMap, schema), "true", map[string]string{"cores": "many"}, []string{`Deny spec: Internal error: the policy is broken: spec.params.configMap.cores: Invalid value: "string": cores in body must be of type integer: "string" [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault.`}},
 		"a ConfigMap that is no YAML":     {fmt.Sprintf(configMap, schema), "true", map[string]string{"models": "[a"}, []string{`Deny spec: Internal error: the policy is broken: spec.params.configMap: Invalid value: "policies/limits": its key models is no YAML: yaml: line 1: did not find expected ',' or ']' [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault.`}},

@@ -17,8 +17,8 @@ import (
 // Evaluator is the part of a policy that says what is wrong: validations in CEL, or a module in Rego. It is
 // immutable and safe for concurrent use.
 type Evaluator interface {
-	// Evaluate says what is wrong with the documents of a case, and what could not be decided about them.
-	Evaluate(c *Case) ([]Violation, []Undecided)
+	// Evaluate returns the violations of a case, and the errors of what could not be evaluated.
+	Evaluate(c *Case) ([]Violation, []EvaluationError)
 	// Unauditable says why it cannot be asked about what exists already; nothing if it can.
 	Unauditable() []string
 	// Reads reports whether it reads a document, by its name in expressions.
@@ -52,8 +52,8 @@ type Violation struct {
 	Sum  string
 }
 
-// Undecided is what could not be decided.
-type Undecided struct {
+// EvaluationError is why an expression or a module could not be evaluated.
+type EvaluationError struct {
 	// Field of the policy: spec.validations[0].expression.
 	Field string
 	Err   error
@@ -122,15 +122,15 @@ func problemsIn(field string, issues []cel.Issue) []Problem {
 }
 
 // Evaluate implements Evaluator.
-func (v *validations) Evaluate(c *Case) ([]Violation, []Undecided) {
+func (v *validations) Evaluate(c *Case) ([]Violation, []EvaluationError) {
 	var violations []Violation
-	var undecided []Undecided
+	var errs []EvaluationError
 	activation, budget := v.scope.Activation(c.Documents), c.spare.Share(cel.PolicyLimit)
 	for i := range v.all {
 		one := &v.all[i]
 		holds, err := one.expression.Eval(activation, budget)
 		if err != nil {
-			undecided = append(undecided, Undecided{one.path + ".expression", err})
+			errs = append(errs, EvaluationError{one.path + ".expression", err})
 			if errors.Is(err, cel.ErrBudget) { // so will the others
 				break
 			}
@@ -140,7 +140,7 @@ func (v *validations) Evaluate(c *Case) ([]Violation, []Undecided) {
 			violations = append(violations, Violation{Message: one.text(activation, budget), Field: one.spec.FieldPath, Reason: one.spec.Reason})
 		}
 	}
-	return violations, undecided
+	return violations, errs
 }
 
 // text is what is said of a violation: what the messageExpression makes or, with a note, the message.
@@ -245,23 +245,23 @@ func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachine
 	return c, problems
 }
 
-// hold reports whether all conditions do. One that does not decides, even if another one cannot be decided.
-func (c *conditions) hold(d *cel.Documents, spare *cel.Budget) (bool, []Undecided) {
+// hold reports whether all conditions do. One that does not decides, even if another one cannot be evaluated.
+func (c *conditions) hold(d *cel.Documents, spare *cel.Budget) (bool, []EvaluationError) {
 	if c == nil {
 		return true, nil
 	}
-	var undecided []Undecided
+	var errs []EvaluationError
 	activation, budget := c.scope.Activation(d), spare.Share(celconfig.RuntimeCELCostBudgetMatchConditions)
 	for i := range c.all {
 		holds, err := c.all[i].program.Eval(activation, budget)
 		switch {
 		case err != nil:
-			undecided = append(undecided, Undecided{c.all[i].path, err})
+			errs = append(errs, EvaluationError{c.all[i].path, err})
 		case holds != true:
 			return false, nil
 		}
 	}
-	return true, undecided
+	return true, errs
 }
 
 // reads reports whether a condition reads a document; one that did not compile has no program.

@@ -19,14 +19,14 @@ import (
 // maxViolations bounds what one policy says about one object; how many more there are is said.
 const maxViolations = 20
 
-// remedyOfUndecided is for whoever sent an object that a policy could not be decided about.
-const remedyOfUndecided = "Tell the admin of the cluster: it is the policy that is at fault."
+// errorRemedy is the remedy of a finding about a policy that could not be evaluated.
+const errorRemedy = "Tell the admin of the cluster: it is the policy that is at fault."
 
 // evaluate asks the policy about an object of one of its kinds.
 func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding) {
 	defer func() {
 		if cause := recover(); cause != nil { // in a library: the other policies are asked all the same
-			findings = []validators.Finding{p.undecided(s, Undecided{"spec", fmt.Errorf("evaluating it failed: %.200v", cause)}, ReasonFailed)}
+			findings = []validators.Finding{p.evaluationError(s, EvaluationError{"spec", fmt.Errorf("evaluating it failed: %.200v", cause)}, ReasonFailed)}
 		}
 	}()
 	if !p.matcher.matches(s) {
@@ -39,7 +39,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		if p.params.skip {
 			return nil
 		}
-		return []validators.Finding{p.undecided(s, Undecided{configMapPath.String(), fmt.Errorf("%s", p.params.missing)}, ReasonParameters)}
+		return []validators.Finding{p.evaluationError(s, EvaluationError{configMapPath.String(), fmt.Errorf("%s", p.params.missing)}, ReasonParameters)}
 	}
 	spare := s.spare
 	switch hurry := s.documents.Hurry; {
@@ -55,18 +55,18 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	if s.observe != nil {
 		s.observe(p, s.documents)
 	}
-	applies, undecided := p.conditions.hold(s.documents, spare)
+	applies, errs := p.conditions.hold(s.documents, spare)
 	if !applies {
 		return nil
 	}
-	if len(undecided) > 0 {
+	if len(errs) > 0 {
 		if spare != nil && spare.Exhausted() {
 			return []validators.Finding{p.skipped(s)}
 		}
-		return bounded(p.allUndecided(s, undecided), 0, "")
+		return bounded(p.evaluationErrors(s, errs), 0, "")
 	}
-	violations, undecided := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in, spare: spare})
-	if len(undecided) > 0 && spare != nil && spare.Exhausted() {
+	violations, errs := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in, spare: spare})
+	if len(errs) > 0 && spare != nil && spare.Exhausted() {
 		return []validators.Finding{p.skipped(s)}
 	}
 	k := p.kinds[policyv1alpha1.PolicyKind(s.documents.Kind)]
@@ -77,7 +77,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 			findings = append(findings, p.finding(s.documents, k, &violations[i]))
 		}
 	}
-	return bounded(append(findings, p.allUndecided(s, undecided)...), more, unreported)
+	return bounded(append(findings, p.evaluationErrors(s, errs)...), more, unreported)
 }
 
 // lend puts the policy's parameters into the documents, and returns what takes them out again.
@@ -179,15 +179,15 @@ func (p *Policy) severity(warning bool) validators.Severity {
 	return validators.Deny
 }
 
-func (p *Policy) allUndecided(s *subject, undecided []Undecided) []validators.Finding {
-	findings := make([]validators.Finding, 0, len(undecided))
-	for _, u := range undecided {
-		findings = append(findings, p.undecided(s, u, reasonOf(u.Err)))
+func (p *Policy) evaluationErrors(s *subject, errs []EvaluationError) []validators.Finding {
+	findings := make([]validators.Finding, 0, len(errs))
+	for _, e := range errs {
+		findings = append(findings, p.evaluationError(s, e, reasonOf(e.Err)))
 	}
 	return findings
 }
 
-// Why a policy could not be decided about an object: Undecided of its finding.
+// The values of EvaluationError of a finding: why its policy could not be evaluated.
 const (
 	// ReasonBroken: it does not compile.
 	ReasonBroken = "broken"
@@ -210,8 +210,8 @@ func reasonOf(err error) string {
 	return ReasonFailed
 }
 
-func (p *Policy) undecided(s *subject, u Undecided, reason string) validators.Finding {
-	return p.failed(s, fmt.Sprintf("the policy cannot be decided: %s: %v", u.Field, u.Err), reason)
+func (p *Policy) evaluationError(s *subject, e EvaluationError, reason string) validators.Finding {
+	return p.failed(s, fmt.Sprintf("the policy cannot be evaluated: %s: %v", e.Field, e.Err), reason)
 }
 
 // denies reports whether a violation rejects an object.
@@ -226,18 +226,18 @@ func (p *Policy) skipped(s *subject) validators.Finding {
 // Of an update it is known only if what will run stays as it was.
 func (p *Policy) failed(s *subject, message, reason string) validators.Finding {
 	return validators.Finding{
-		Rule: p.Rule(), Severity: p.severity(p.spec.FailurePolicy == policyv1alpha1.PolicyIgnore), Remedy: remedyOfUndecided,
+		Rule: p.Rule(), Severity: p.severity(p.spec.FailurePolicy == policyv1alpha1.PolicyIgnore), Remedy: errorRemedy,
 		Error:  &field.Error{Type: field.ErrorTypeInternal, Field: "spec", BadValue: field.OmitValueType{}, Detail: onOneLine(message)},
-		Extent: extentOf(s.documents), Undecided: reason,
+		Extent: extentOf(s.documents), EvaluationError: reason,
 	}
 }
 
-// IsUndecided tells of a finding of a policy that it is about the policy, which could not be decided, and not about
-// the object.
-func IsUndecided(f *validators.Finding) bool { return f.Undecided != "" }
+// IsEvaluationError reports whether a finding of a policy is about the policy, which could not be evaluated, and not
+// about the object.
+func IsEvaluationError(f *validators.Finding) bool { return f.EvaluationError != "" }
 
-// IsSkipped tells of a finding that its policy was not evaluated.
-func IsSkipped(f *validators.Finding) bool { return f.Undecided == ReasonSkipped }
+// IsSkipped reports whether a finding says that its policy was skipped.
+func IsSkipped(f *validators.Finding) bool { return f.EvaluationError == ReasonSkipped }
 
 // extentOf is a sum of what will run.
 func extentOf(d *cel.Documents) string {

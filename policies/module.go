@@ -39,10 +39,10 @@ func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (
 }
 
 // Evaluate implements Evaluator.
-func (m *module) Evaluate(c *Case) ([]Violation, []Undecided) {
+func (m *module) Evaluate(c *Case) ([]Violation, []EvaluationError) {
 	in, err := c.input.of(c.Documents)
 	if err != nil {
-		return nil, []Undecided{{moduleField, err}}
+		return nil, []EvaluationError{{moduleField, err}}
 	}
 	limits := rego.Limits{Violations: maxViolations, Gone: c.Documents.Gone}
 	if c.spare != nil {
@@ -55,7 +55,7 @@ func (m *module) Evaluate(c *Case) ([]Violation, []Undecided) {
 		c.spare.Take(uint64(spent.Bytes))                 //nolint:gosec // no count is negative
 	}
 	if err != nil {
-		return nil, []Undecided{{moduleField, err}}
+		return nil, []EvaluationError{{moduleField, err}}
 	}
 	violations := make([]Violation, 0, len(found))
 	for i := range found {

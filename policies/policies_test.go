@@ -313,7 +313,7 @@ func TestExceptions(t *testing.T) {
 	wantSaid(t, policies.NewSet("", compile(t, "p", never+"exceptions: [{names: ['rs-*'], reason: r}]")).Evaluate(generated, noon))
 }
 
-// TestEnforcementAndFailure has every pair of the two, for a violation and for what cannot be decided.
+// TestEnforcementAndFailure has every pair of the two, for a violation and for what cannot be evaluated.
 func TestEnforcementAndFailure(t *testing.T) {
 	const policy = `
 enforcement: %s
@@ -324,7 +324,7 @@ validations:
 `
 	for _, tc := range []struct {
 		enforcement, failure string
-		violated, undecided  validators.Severity
+		violated, failed     validators.Severity
 	}{
 		{"Deny", "Fail", "Deny", "Deny"},
 		{"Deny", "Ignore", "Deny", "Warn"},
@@ -335,7 +335,7 @@ validations:
 	} {
 		set := policies.NewSet("", compile(t, "p", fmt.Sprintf(policy, tc.enforcement, tc.failure)))
 		wantSaid(t, set.Evaluate(vm(t, build.VMI("db").Label("a", "b")), noon),
-			string(tc.undecided)+" spec: Internal error: the policy cannot be decided: spec.validations[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault.",
+			string(tc.failed)+" spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault.",
 			string(tc.violated)+" spec.template.spec.domain.cpu.cores: Forbidden: violated [virtward/policy/p]",
 		)
 	}
@@ -347,8 +347,8 @@ func TestConditionsThatCannotBeDecided(t *testing.T) {
 		conditions, failure string
 		want                []string
 	}{
-		"fail":                   {"[" + fails + "]", "Fail", []string{"Deny spec: Internal error: the policy cannot be decided: spec.match.matchConditions[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."}},
-		"ignored":                {"[" + fails + "]", "Ignore", []string{"Warn spec: Internal error: the policy cannot be decided: spec.match.matchConditions[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."}},
+		"fail":                   {"[" + fails + "]", "Fail", []string{"Deny spec: Internal error: the policy cannot be evaluated: spec.match.matchConditions[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."}},
+		"ignored":                {"[" + fails + "]", "Ignore", []string{"Warn spec: Internal error: the policy cannot be evaluated: spec.match.matchConditions[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."}},
 		"another one is not met": {"[" + fails + ", {name: b, expression: 'false'}]", "Fail", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

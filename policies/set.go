@@ -137,7 +137,7 @@ func withoutRequest(policies []*Policy) []*Policy {
 }
 
 // ReadsRequest reports whether one of the policies for an operation on a kind decides by who sends the request, so that
-// it cannot be decided where somebody else does.
+// it cannot be evaluated where somebody else does.
 func (s *Set) ReadsRequest(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) bool {
 	return s != nil && slices.ContainsFunc(s.index[question{kind, operation}], func(p *Policy) bool { return p.readsRequest })
 }

@@ -66,7 +66,7 @@ rego:
     deny contains "never" if { some a in numbers.range(1, 1000); some b in numbers.range(1, 1000); some c in numbers.range(1, 1000); a * b * c == -1 }
 `)
 	found := policies.NewSet("", endless, compile(t, "good", never)).Evaluate(vm(t, build.VMI("db")), noon)
-	if len(found) != 2 || !strings.HasPrefix(found[0].Text(), "Internal error: the policy cannot be decided: spec.rego.module: the Rego of endless was stopped: it takes more than ") || found[1].Rule != "policy/good" {
+	if len(found) != 2 || !strings.HasPrefix(found[0].Text(), "Internal error: the policy cannot be evaluated: spec.rego.module: the Rego of endless was stopped: it takes more than ") || found[1].Rule != "policy/good" {
 		t.Errorf("findings %q", said(found))
 	}
 }
@@ -94,12 +94,12 @@ func TestTheRatchetTellsAWorseViolation(t *testing.T) {
 		before, after *build.VMIBuilder
 		known         bool
 	}{
-		"the same value":       {"fieldPath: spec.domain.memory.guest", build.VMI("db"), build.VMI("db").Label("a", "b"), true},
-		"another value":        {"fieldPath: spec.domain.memory.guest", build.VMI("db"), build.VMI("db").Memory("2Gi"), false},
-		"the same list":        {"fieldPath: spec.domain.devices.disks", build.VMI("db").Disk("a", "virtio"), build.VMI("db").Disk("a", "virtio").Memory("2Gi"), true},
-		"a longer list":        {"fieldPath: spec.domain.devices.disks", build.VMI("db").Disk("a", "virtio"), build.VMI("db").Disk("a", "virtio").Disk("b", "virtio"), false},
-		"undecided, the same":  {"expression: \"vm.metadata.labels['no'] == ''\"", build.VMI("db").Label("a", "b"), build.VMI("db").Label("a", "b"), true},
-		"undecided, something": {"expression: \"vm.metadata.labels['no'] == ''\"", build.VMI("db").Label("a", "b"), build.VMI("db").Label("a", "b").Memory("2Gi"), false},
+		"the same value":     {"fieldPath: spec.domain.memory.guest", build.VMI("db"), build.VMI("db").Label("a", "b"), true},
+		"another value":      {"fieldPath: spec.domain.memory.guest", build.VMI("db"), build.VMI("db").Memory("2Gi"), false},
+		"the same list":      {"fieldPath: spec.domain.devices.disks", build.VMI("db").Disk("a", "virtio"), build.VMI("db").Disk("a", "virtio").Memory("2Gi"), true},
+		"a longer list":      {"fieldPath: spec.domain.devices.disks", build.VMI("db").Disk("a", "virtio"), build.VMI("db").Disk("a", "virtio").Disk("b", "virtio"), false},
+		"an error, the same": {"expression: \"vm.metadata.labels['no'] == ''\"", build.VMI("db").Label("a", "b"), build.VMI("db").Label("a", "b"), true},
+		"an error, a change": {"expression: \"vm.metadata.labels['no'] == ''\"", build.VMI("db").Label("a", "b"), build.VMI("db").Label("a", "b").Memory("2Gi"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			validation := "expression: 'false', " + tc.validation
@@ -143,7 +143,7 @@ rego:
 	}
 }
 
-// TestAPolicyThatIsTooExpensive is undecided, and takes no time from the others.
+// TestAPolicyThatIsTooExpensive cannot be evaluated, and takes no time from the others.
 func TestAPolicyThatIsTooExpensive(t *testing.T) {
 	const costly = "vm.spec.volumes.all(a, vm.spec.volumes.all(b, vm.spec.volumes.all(c, vm.spec.volumes.all(d, vm.spec.volumes.all(e, a.name != 'x' && b.name != 'x' && c.name != 'x' && d.name != 'x' && e.name != 'x')))))"
 	template := build.VMI("db")
@@ -276,7 +276,7 @@ func TestAuthorizer(t *testing.T) {
 	}{
 		"may":           {allowed(true), ""},
 		"may not":       {allowed(false), "you may not"},
-		"nobody to ask": {nil, "the policy cannot be decided: spec.validations[0].expression: "},
+		"nobody to ask": {nil, "the policy cannot be evaluated: spec.validations[0].expression: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := vm(t, build.VMI("db"))

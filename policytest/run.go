@@ -191,8 +191,8 @@ type Finding struct {
 	Field string `json:"field,omitempty"`
 	// Message is what is told, without the rule and the remedy.
 	Message string `json:"message"`
-	// Undecided tells that it is about the policy, which could not be decided.
-	Undecided bool `json:"undecided,omitempty"`
+	// Error reports whether the policy could not be evaluated.
+	Error bool `json:"error,omitempty"`
 	// Known tells that the object had it before the update, so that it only warns.
 	Known bool `json:"known,omitempty"`
 }
@@ -200,7 +200,7 @@ type Finding struct {
 func findingOf(f *validators.Finding) Finding {
 	return Finding{
 		Rule: f.Rule, Severity: f.Severity, Field: f.Error.Field, Message: f.Text(), Known: f.Known,
-		Undecided: policies.IsUndecided(f),
+		Error: policies.IsEvaluationError(f),
 	}
 }
 
@@ -232,17 +232,17 @@ func (e *Expect) Compare(findings []Finding) []string {
 	if e.Violations != nil && len(findings) != *e.Violations {
 		reasons = append(reasons, fmt.Sprintf("violations: %d expected, %d found", *e.Violations, len(findings)))
 	}
-	undecided := ""
+	failed := ""
 	for i := range findings {
-		if findings[i].Undecided && undecided == "" {
-			undecided = findings[i].Message
+		if findings[i].Error && failed == "" {
+			failed = findings[i].Message
 		}
 	}
 	switch {
-	case e.Error && undecided == "":
-		reasons = append(reasons, "error: a policy that cannot be decided is expected, but all could be")
-	case !e.Error && undecided != "":
-		reasons = append(reasons, "error: "+undecided)
+	case e.Error && failed == "":
+		reasons = append(reasons, "error: a policy that cannot be evaluated is expected, but all could be")
+	case !e.Error && failed != "":
+		reasons = append(reasons, "error: "+failed)
 	}
 	if text := e.place(findings); text != "" {
 		reasons = append(reasons, text)

@@ -61,7 +61,7 @@ func TestRun(t *testing.T) {
 		{name: "an old object", one: grown + "\noldObject: vm.yaml\nexpect: {verdict: denied}", want: []string{"passed", tooMuch}},
 		{name: "a parameter of the test", test: "params: {max: 2Gi}", one: "expect: {message: may have 2Gi}", want: []string{"passed", `deny: spec.template.spec.domain.memory.guest: Invalid value: "4Gi": a VM may have 2Gi [virtward/policy/memory]`}},
 		{name: "a parameter of the case", test: "params: {max: 2Gi}", one: "params: {max: 4Gi}\nexpect: {verdict: allowed}", want: []string{"passed"}},
-		{name: "no parameter", one: "params: {max: null}\nexpect: {error: true}", want: []string{"passed", "deny: spec: Internal error: the policy cannot be decided: spec.validations[0].expression: 1:64: no such key: max [virtward/policy/memory]"}},
+		{name: "no parameter", one: "params: {max: null}\nexpect: {error: true}", want: []string{"passed", "deny: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:64: no such key: max [virtward/policy/memory]"}},
 		{name: "an unknown parameter", one: "params: {mex: 1}\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:14: tests[0].cases[0].params.mex: no policy of this test has such a parameter among its values: did you mean max?"}},
 		{name: "a parameter that does not fit", one: "params: {max: 1}\nexpect: {error: true}", want: []string{"broken", `policy.yaml:6:21: spec.params.values.max: Invalid value: "integer": max in body must be of type string: "integer"`}},
 		{name: "an instance", one: "object: vmi.yaml\nexpect: {field: spec.domain.memory.guest}", want: []string{"passed", `deny: spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi [virtward/policy/memory]`}},
@@ -99,7 +99,7 @@ func TestRun(t *testing.T) {
 		{name: "an exception at no time", files: map[string]string{"policy.yaml": asking("false", "  exceptions: [{names: [db], reason: x, expires: 2026-06-01T00:00:00Z}]\n")}, one: "expect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: the policy asks has an exception that expires: say by now at what time the case happens"}},
 		{name: "an exception for others, at no time", files: map[string]string{"policy.yaml": asking("false", "  exceptions: [{names: [other], reason: x, expires: 2026-06-01T00:00:00Z}]\n")}, one: "expect: {verdict: denied}", want: []string{"passed", "deny: spec: Forbidden: not so [virtward/policy/asks]"}},
 		{name: "a ConfigMap", files: map[string]string{"policy.yaml": asking("params.max == '3'", "  params: {configMap: {namespace: policies, name: p}}\n")}, one: "objects: [{apiVersion: v1, kind: ConfigMap, metadata: {namespace: policies, name: p}, data: {max: '3'}}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
-		{name: "no ConfigMap", files: map[string]string{"policy.yaml": asking("params.max == '3'", "  params: {configMap: {namespace: policies, name: p}}\n")}, one: "expect: {error: true, message: policies/p}", want: []string{"passed", "deny: spec: Internal error: the policy cannot be decided: spec.params.configMap: there is no ConfigMap policies/p [virtward/policy/asks]"}},
+		{name: "no ConfigMap", files: map[string]string{"policy.yaml": asking("params.max == '3'", "  params: {configMap: {namespace: policies, name: p}}\n")}, one: "expect: {error: true, message: policies/p}", want: []string{"passed", "deny: spec: Internal error: the policy cannot be evaluated: spec.params.configMap: there is no ConfigMap policies/p [virtward/policy/asks]"}},
 		{name: "facts", test: "facts: {hypervisor: kvm, architecture: s390x, featureGates: [Sidecar]}", files: map[string]string{"policy.yaml": asking("platform.hypervisor == 'mshv' && platform.architecture == 's390x' && 'Sidecar' in platform.featureGates", "")}, one: "facts: {hypervisor: hyperv-direct}\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "facts of a KubeVirt object", files: map[string]string{"policy.yaml": asking("'Sidecar' in platform.featureGates && 'Root' in platform.featureGates && platform.defaultArchitecture == 'arm64'", "")}, one: "facts: {featureGates: [Root]}\nobjects: [{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: k, namespace: k}, spec: {configuration: {developerConfiguration: {featureGates: [Sidecar]}}}, status: {defaultArchitecture: arm64}}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "two KubeVirt objects", one: "objects: [{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: k}}, {apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: l}}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:111: kind: a second KubeVirt object: a cluster has one"}},
@@ -130,7 +130,7 @@ func TestRun(t *testing.T) {
 		{name: "a patch that does not apply", one: "patches: [{op: remove, path: /spec/nothing}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:15: tests[0].cases[0].patches[0]: error in remove for path: '/spec/nothing': unable to remove nonexistent key: nothing: missing value"}},
 		{name: "another kind before", one: "oldObject: vmi.yaml\nexpect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: a VirtualMachineInstance does not become a VirtualMachine"}},
 		{name: "a pool without a template", one: "object: pool.yaml\npatches: [{op: remove, path: /spec/virtualMachineTemplate}]\nchecks: true\nexpect: {verdict: denied, field: spec.virtualMachineTemplate}", want: []string{"passed", "deny: spec.virtualMachineTemplate: Required value: there is nothing to make virtual machines from [virtward/set-template-required]"}},
-		{name: "an error that nobody expects", files: map[string]string{"policy.yaml": asking("int(vm.metadata.name) == 1", "")}, one: "expect: {verdict: denied}", want: []string{"failed", "error: Internal error: the policy cannot be decided: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int'", "deny: spec: Internal error: the policy cannot be decided: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int' [virtward/policy/asks]"}},
+		{name: "an error that nobody expects", files: map[string]string{"policy.yaml": asking("int(vm.metadata.name) == 1", "")}, one: "expect: {verdict: denied}", want: []string{"failed", "error: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int'", "deny: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int' [virtward/policy/asks]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			texts := map[string]string{"policy.yaml": memoryPolicy, "vm.yaml": vmOf4Gi, "vmi.yaml": vmi, "pool.yaml": poolOf16, "large.yaml": large}
@@ -161,7 +161,7 @@ func TestCompare(t *testing.T) {
 	two := append([]policytest.Finding{}, one...)
 	two = append(two, policytest.Finding{Rule: "policy/p", Severity: validators.Deny, Field: "spec.b", Message: "too little"})
 	audit := []policytest.Finding{{Rule: "policy/p", Severity: validators.Audit, Field: "spec.a", Message: "too much"}}
-	broken := []policytest.Finding{{Rule: "policy/p", Severity: validators.Deny, Field: "spec", Message: "cannot be decided", Undecided: true}}
+	broken := []policytest.Finding{{Rule: "policy/p", Severity: validators.Deny, Field: "spec", Message: "cannot be evaluated", Error: true}}
 	number := func(n int) *int { return &n }
 	for _, c := range []struct {
 		name     string
@@ -180,12 +180,12 @@ func TestCompare(t *testing.T) {
 		{"a message at the field of another", policytest.Expect{Message: "much", Field: "spec.b"}, two, []string{`message and field: "much" is expected at spec.b, but it is at another field`}},
 		{"a message at no field", policytest.Expect{Message: "much", Field: "spec.c"}, two, []string{`field: "much" is expected at spec.c, but it is at another field`}},
 		{"no message at a field", policytest.Expect{Message: "none", Field: "spec.a"}, two, []string{`message: one that matches "none" is expected at spec.a, but there is none`}},
-		{"an error", policytest.Expect{Error: true}, two, []string{"error: a policy that cannot be decided is expected, but all could be"}},
-		{"no error", policytest.Expect{Verdict: policytest.Denied}, broken, []string{"error: cannot be decided"}},
+		{"an error", policytest.Expect{Error: true}, two, []string{"error: a policy that cannot be evaluated is expected, but all could be"}},
+		{"no error", policytest.Expect{Verdict: policytest.Denied}, broken, []string{"error: cannot be evaluated"}},
 		{"the error", policytest.Expect{Verdict: policytest.Denied, Error: true, Message: "cannot"}, broken, nil},
 		{"everything", policytest.Expect{Verdict: policytest.Denied, Violations: number(1), Message: "x", Error: true}, nil, []string{
 			"verdict: denied is expected, but it is allowed", "violations: 1 expected, 0 found",
-			"error: a policy that cannot be decided is expected, but all could be", `message: one that matches "x" is expected, but there is none`,
+			"error: a policy that cannot be evaluated is expected, but all could be", `message: one that matches "x" is expected, but there is none`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -117,7 +117,7 @@ type Expect struct {
 	// is the same finding.
 	Message string `json:"message,omitempty"`
 	Field   string `json:"field,omitempty"`
-	// Error tells that a policy cannot be decided; without it, none may be.
+	// Error tells that a policy cannot be evaluated; without it, none may be.
 	Error bool `json:"error,omitempty"`
 }
 

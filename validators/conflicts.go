@@ -142,7 +142,7 @@ func objectRules() Table {
 			Security: true, Remedy: RemedySiteDefaults, Check: reportedElsewhere,
 		},
 		{
-			ID: RulePolicy, Title: "A VirtualMachinePolicy compiles, and so can be decided", Scope: OnPolicies,
+			ID: RulePolicy, Title: "A VirtualMachinePolicy compiles, and so can be evaluated", Scope: OnPolicies,
 			Security: true, Remedy: RemedyPolicy, Check: reportedElsewhere,
 		},
 		{

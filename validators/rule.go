@@ -119,9 +119,9 @@ type Finding struct {
 	// Extent tells a finding from a worse one at the same field where Error holds no value that could: a sum of what
 	// stands there. Nobody is shown it.
 	Extent string
-	// Undecided says why a policy could not be decided, in one word of those in package policies; empty for all that is
-	// about the object.
-	Undecided string
+	// EvaluationError is why a policy could not be evaluated: one of the Reason constants of package policies. It is
+	// empty if the finding is about the object.
+	EvaluationError string
 	// Known tells that the object before the update had this finding too, so that it warns and does not deny.
 	Known bool
 }

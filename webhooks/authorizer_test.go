@@ -89,7 +89,7 @@ func TestPolicyChecksThePermissionsOfTheRequester(t *testing.T) {
 
 	v.Authorizer = nil
 	response := evaluated(t, v, as("jane"))
-	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "the policy cannot be decided: spec.validations[0].expression: ") {
+	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "the policy cannot be evaluated: spec.validations[0].expression: ") {
 		t.Errorf("without an authorizer: allowed %v, %q", response.Allowed, got)
 	}
 }

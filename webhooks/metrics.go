@@ -29,9 +29,9 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	findings *prometheus.CounterVec
-	// evaluated is how long all policies together take, undecided what each could not be decided about.
-	evaluated prometheus.Histogram
-	undecided *prometheus.CounterVec
+	// evaluated is how long all policies together take, evaluationErrors how often each could not be evaluated.
+	evaluated        prometheus.Histogram
+	evaluationErrors *prometheus.CounterVec
 	// skipped is how often each policy was not evaluated.
 	skipped *prometheus.CounterVec
 	// waiting are evaluations that wait for room, evaluating the memory that those under way may take, and noRoom how
@@ -64,9 +64,9 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 			Help:    "Time that all policies together take about one object; an update that is rejected is evaluated twice, with the object before.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .1, .5, 1, 2},
 		}),
-		undecided: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "virtward_policy_undecided_total",
-			Help: "Objects that a policy could not be decided about, by the reason: broken, parameters (missing), limit (it takes more than it may), failed.",
+		evaluationErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "virtward_policy_errors_total",
+			Help: "Evaluations of a policy that failed, by reason: broken (it does not compile), parameters (they are missing), limit (it exceeds its budget), failed (an expression or a function failed).",
 		}, []string{"policy", "reason"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_policy_skipped_total",
@@ -99,7 +99,7 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		m.duration,
 		m.findings,
 		m.evaluated,
-		m.undecided,
+		m.evaluationErrors,
 		m.skipped,
 		m.waiting,
 		m.evaluating,
@@ -150,8 +150,8 @@ func (m *Metrics) found(kind string, findings []validators.Finding) {
 			continue
 		}
 		m.findings.WithLabelValues(f.Rule, kind, string(f.Severity)).Inc()
-		if policies.IsUndecided(f) {
-			m.undecided.WithLabelValues(policy, f.Undecided).Inc()
+		if policies.IsEvaluationError(f) {
+			m.evaluationErrors.WithLabelValues(policy, f.EvaluationError).Inc()
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (e *examination) evaluating() (done func()) {
 	return func() { e.Metrics.evaluated.Observe(e.Clock.Since(started).Seconds()) }
 }
 
-// virtualMachinePolicy rejects a policy that could not be decided. Of an update, a problem that the policy had before
+// virtualMachinePolicy rejects a policy that could not be evaluated. Of an update, a problem that the policy had before
 // is a warning: so one that no longer compiles can still be taken out of the way.
 func (e *examination) virtualMachinePolicy() error {
 	object, old := &policyv1alpha1.VirtualMachinePolicy{}, &policyv1alpha1.VirtualMachinePolicy{}

@@ -133,7 +133,7 @@ func TestWhatAPolicyMeans(t *testing.T) {
 		want        []string
 		annotations map[string]string
 		counted     map[string]string // severity of a rule
-		undecided   float64
+		errors      float64
 	}{
 		"Deny": {
 			policies:    []string{fmt.Sprintf(memoryCap, "Deny", "8Gi")},
@@ -158,18 +158,18 @@ func TestWhatAPolicyMeans(t *testing.T) {
 			annotations: map[string]string{"findings": "policy/a,policy/b", "policies-audit": "policy/c"},
 			counted:     map[string]string{"policy/a": "Deny", "policy/b": "Warn", "policy/c": "Audit"},
 		},
-		"undecided, and so a violation": {
-			policies: []string{fmt.Sprintf(unanswerable, "Deny", "Fail")}, undecided: 1,
-			want:        []string{`InternalError spec: Internal error: the policy cannot be decided: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`},
+		"an evaluation error, and so a violation": {
+			policies: []string{fmt.Sprintf(unanswerable, "Deny", "Fail")}, errors: 1,
+			want:        []string{`InternalError spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`},
 			annotations: map[string]string{"findings": "policy/a"}, counted: map[string]string{"policy/a": "Deny"},
 		},
-		"undecided, and so a warning": {
-			policies: []string{fmt.Sprintf(unanswerable, "Deny", "Ignore"), fmt.Sprintf(memoryCap, "Warn", "16Gi")}, undecided: 1,
-			want:        []string{`warning: spec: Internal error: the policy cannot be decided: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`},
+		"an evaluation error, and so a warning": {
+			policies: []string{fmt.Sprintf(unanswerable, "Deny", "Ignore"), fmt.Sprintf(memoryCap, "Warn", "16Gi")}, errors: 1,
+			want:        []string{`warning: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`},
 			annotations: map[string]string{"findings": "policy/a"}, counted: map[string]string{"policy/a": "Warn"},
 		},
 		"broken, beside one that is not": {
-			policies: []string{`{enforcement: Deny, validations: [{expression: "vm.spec.domain.memroy == ''", message: m, fieldPath: spec.domain}]}`, fmt.Sprintf(memoryCap, "Deny", "8Gi")}, undecided: 1,
+			policies: []string{`{enforcement: Deny, validations: [{expression: "vm.spec.domain.memroy == ''", message: m, fieldPath: spec.domain}]}`, fmt.Sprintf(memoryCap, "Deny", "8Gi")}, errors: 1,
 			want: []string{
 				`InternalError spec: Internal error: the policy is broken: spec.validations[0].expression:1:15: undefined field 'memroy'; did you mean 'memory'? [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`,
 				`FieldValueInvalid spec.template.spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi [virtward/policy/b] Choose less.`,
@@ -195,8 +195,8 @@ func TestWhatAPolicyMeans(t *testing.T) {
 					t.Errorf("%s counted %v times as %s", rule, n, severity)
 				}
 			}
-			if n := testutil.ToFloat64(v.Metrics.undecided.WithLabelValues("a", policies.ReasonFailed)) + testutil.ToFloat64(v.Metrics.undecided.WithLabelValues("a", policies.ReasonBroken)); n != tc.undecided {
-				t.Errorf("policy a counted %v times as undecided", n)
+			if n := testutil.ToFloat64(v.Metrics.evaluationErrors.WithLabelValues("a", policies.ReasonFailed)) + testutil.ToFloat64(v.Metrics.evaluationErrors.WithLabelValues("a", policies.ReasonBroken)); n != tc.errors {
+				t.Errorf("policy a counted %v evaluation errors", n)
 			}
 			measured := &dto.Metric{}
 			if err := v.Metrics.evaluated.Write(measured); err != nil || measured.GetHistogram().GetSampleCount() != 1 {

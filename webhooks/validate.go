@@ -100,7 +100,7 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	return response, verdictDenied
 }
 
-// failed rejects a request that cannot be decided now, so that whoever asked tries again.
+// failed rejects a request that cannot be evaluated now, so that whoever asked tries again.
 func (v *Validator) failed(request *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
 	v.Log.Error(err, "rejected an object that could not be checked", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{

@@ -150,7 +150,7 @@ func logChange(log logr.Logger, kind, noun, whole string) func(configcache.Chang
 	}
 }
 
-// logPolicies tells the admin how many policies are active now, and which of them cannot be decided.
+// logPolicies tells the admin how many policies are active now, and which of them cannot be evaluated.
 func logPolicies(log logr.Logger) func(configcache.Change) {
 	const most = 20 // there may be a thousand
 	return func(change configcache.Change) {

@@ -358,7 +358,7 @@ func TestWhatCannotBeEvaluatedIsAResult(t *testing.T) {
 	if got := s.shelf.all["unknown"].Results[0].Description; got != "reading namespace unknown: nobody answers" {
 		t.Errorf("it says %q", got)
 	}
-	equal(t, "undecided", map[string]float64{"cap": 0, "fails": 1, "selects": 0}, s.metric(t, "virtward_policy_undecided"))
+	equal(t, "errors", map[string]float64{"cap": 0, "fails": 1, "selects": 0}, s.metric(t, "virtward_policy_errors"))
 	equal(t, "failures", map[string]float64{"": 0}, s.metric(t, "virtward_audit_failures_total"))
 }
 

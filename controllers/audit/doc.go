@@ -7,7 +7,7 @@
 // newly violates a policy. Nothing waits for the audit, and it changes no object.
 //
 // One round evaluates everything, a page at a time, and ends what is gone; between rounds, single objects are evaluated
-// again. An object that cannot be read, or a policy that cannot be decided, is a result: neither ends a round.
+// again. An object that cannot be read, or a policy that cannot be evaluated, is a result: neither ends a round.
 //
 // The Auditor is a manager.Runnable with an agenda, and not a reconciler as the other controllers are, because its unit
 // of work is not a key. A change of a policy, of the facts or of an instancetype concerns every object: a queue would hold

@@ -24,7 +24,7 @@ type Figures struct {
 // PolicyFigure counts the objects that a policy says something about.
 type PolicyFigure struct {
 	Name, Severity, Enforcement string
-	Violating, Undecided        int
+	Violating, Errors           int
 }
 
 // RuleFigure counts the objects that a built-in rule says something about.
@@ -42,8 +42,8 @@ type Metrics struct {
 var (
 	descViolations = prometheus.NewDesc("virtward_policy_violations",
 		"Objects that exist and violate a policy, as the last audit found them.", []string{"policy", "severity", "enforcement"}, nil)
-	descUndecided = prometheus.NewDesc("virtward_policy_undecided",
-		"Objects that exist and about which a policy cannot be decided.", []string{"policy"}, nil)
+	descErrors = prometheus.NewDesc("virtward_policy_errors",
+		"Objects that exist and that a policy cannot be evaluated on.", []string{"policy"}, nil)
 	descRules = prometheus.NewDesc("virtward_rule_violations",
 		"Objects that exist and that a built-in rule finds something about.", []string{"rule"}, nil)
 	descObjects = prometheus.NewDesc("virtward_audit_objects",
@@ -70,7 +70,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 
 // Describe implements prometheus.Collector.
 func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{descViolations, descUndecided, descRules, descObjects, descDuration, descSuccess, descForeign} {
+	for _, desc := range []*prometheus.Desc{descViolations, descErrors, descRules, descObjects, descDuration, descSuccess, descForeign} {
 		to <- desc
 	}
 }
@@ -87,7 +87,7 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	for i := range f.Policies {
 		p := &f.Policies[i]
 		gauge(descViolations, float64(p.Violating), p.Name, p.Severity, p.Enforcement)
-		gauge(descUndecided, float64(p.Undecided), p.Name)
+		gauge(descErrors, float64(p.Errors), p.Name)
 	}
 	for i := range f.Rules {
 		gauge(descRules, float64(f.Rules[i].Violating), f.Rules[i].Rule)

@@ -47,7 +47,7 @@ func (a *Auditor) measure(active []*policies.Policy) {
 		total := totals[auditresults.Source{Name: p.Name()}]
 		figures.Policies = append(figures.Policies, PolicyFigure{
 			Name: p.Name(), Severity: string(p.Spec().Severity), Enforcement: string(p.Spec().Enforcement),
-			Violating: total.Violating, Undecided: total.Undecided,
+			Violating: total.Violating, Errors: total.Errors,
 		})
 		if len(p.Unauditable()) == 0 {
 			violations[p.Name()] = total.Violating
@@ -55,7 +55,7 @@ func (a *Auditor) measure(active []*policies.Policy) {
 	}
 	for source, total := range totals {
 		if source.BuiltIn {
-			figures.Rules = append(figures.Rules, RuleFigure{Rule: source.Name, Violating: total.Violating + total.Undecided})
+			figures.Rules = append(figures.Rules, RuleFigure{Rule: source.Name, Violating: total.Violating + total.Errors})
 		}
 	}
 	slices.SortFunc(figures.Rules, func(x, y RuleFigure) int { return strings.Compare(x.Rule, y.Rule) })

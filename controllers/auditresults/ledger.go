@@ -56,7 +56,7 @@ const (
 	Fail Outcome = iota
 	// Warn: it does not hold, and that is a warning only.
 	Warn
-	// Error: the source cannot be decided about the object, or the object cannot be evaluated at all.
+	// Error: the source cannot be evaluated about the object, or the object cannot be evaluated at all.
 	Error
 	outcomes
 )
@@ -157,8 +157,8 @@ func (s *Sum) add(o Outcome, n int) {
 
 // Total counts objects that a source has found something about.
 type Total struct {
-	// Violating are those that do not hold to it, Undecided those about which it cannot be decided.
-	Violating, Undecided int
+	// Violating are those that do not hold to it, Errors those about which it cannot be evaluated.
+	Violating, Errors int
 }
 
 // tally is how often a source said what about one object.
@@ -308,7 +308,7 @@ func (l *Ledger) count(ns *namespace, r record, sign int, known bool) {
 		case t.violating():
 			total.Violating += sign
 		default:
-			total.Undecided += sign
+			total.Errors += sign
 		}
 		l.totals[t.source] = total
 		if total == (Total{}) {

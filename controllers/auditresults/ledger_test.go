@@ -41,7 +41,7 @@ func TestSumsFollowEveryChange(t *testing.T) {
 	if diff := cmp.Diff(Sum{Fail: 2, Warn: 1, Error: 1, Pass: 1}, l.View("default").Sum); diff != "" {
 		t.Errorf("sum (-want +got):\n%s", diff)
 	}
-	want := map[Source]Total{{Name: "cap"}: {Violating: 1, Undecided: 1}, {Name: "net"}: {Violating: 1}}
+	want := map[Source]Total{{Name: "cap"}: {Violating: 1, Errors: 1}, {Name: "net"}: {Violating: 1}}
 	if diff := cmp.Diff(want, l.Totals()); diff != "" {
 		t.Errorf("totals (-want +got):\n%s", diff)
 	}

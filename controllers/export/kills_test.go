@@ -179,7 +179,7 @@ func (c *cluster) converged(t *testing.T, name string, exported bool) {
 	if diff := cmp.Diff([]string{want, want}, got); diff != "" {
 		t.Errorf("generations (-want +got):\n%s", diff)
 	}
-	if is == nil || is.Status != "True" || is.Reason != "InOrder" || is.ObservedGeneration != policy.Generation {
+	if is == nil || is.Status != "True" || is.Reason != "Exported" || is.ObservedGeneration != policy.Generation {
 		t.Errorf("the condition is %+v", is)
 	}
 }

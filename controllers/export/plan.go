@@ -207,7 +207,7 @@ func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.Virtual
 		ObservedGeneration: c.Object.Generation, LastTransitionTime: metav1.NewTime(now).Rfc3339Copy(),
 	}
 	if o.native != nil {
-		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1alpha1.PolicyReasonInOrder
+		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1alpha1.PolicyReasonExported
 		condition.Message = "the API server evaluates by the ValidatingAdmissionPolicy " + o.native.Policy.Name
 		s.ExportNotes = o.native.Notes[:min(len(o.native.Notes), maxNotes)]
 		if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit { // which keeps nobody from anything

@@ -62,17 +62,17 @@ func TestPlan(t *testing.T) {
 		steps  []string
 		reason string
 	}{
-		"new":     {"", func(o *observed) { *o = observed{} }, []string{"creating ValidatingAdmissionPolicy", "creating ValidatingAdmissionPolicyBinding"}, "InOrder"},
-		"current": {"", func(*observed) {}, nil, "InOrder"},
+		"new":     {"", func(o *observed) { *o = observed{} }, []string{"creating ValidatingAdmissionPolicy", "creating ValidatingAdmissionPolicyBinding"}, "Exported"},
+		"current": {"", func(*observed) {}, nil, "Exported"},
 		"half made": {"", func(o *observed) { o.binding = nil }, []string{
 			"creating ValidatingAdmissionPolicyBinding",
-		}, "InOrder"},
-		"changed by hand":     {"", func(o *observed) { o.policy.Spec.Validations[0].Expression = "true" }, []string{"updating ValidatingAdmissionPolicy"}, "InOrder"},
-		"an annotation less":  {"", func(o *observed) { o.binding.Annotations = nil }, []string{"updating ValidatingAdmissionPolicyBinding"}, "InOrder"},
-		"a label of somebody": {"", func(o *observed) { o.policy.Labels["example.com/team"] = "a" }, nil, "InOrder"},
+		}, "Exported"},
+		"changed by hand":     {"", func(o *observed) { o.policy.Spec.Validations[0].Expression = "true" }, []string{"updating ValidatingAdmissionPolicy"}, "Exported"},
+		"an annotation less":  {"", func(o *observed) { o.binding.Annotations = nil }, []string{"updating ValidatingAdmissionPolicyBinding"}, "Exported"},
+		"a label of somebody": {"", func(o *observed) { o.policy.Labels["example.com/team"] = "a" }, nil, "Exported"},
 		"another enforcement": {"enforcement: Warn\n" + head + never, func(*observed) {}, []string{
 			"updating ValidatingAdmissionPolicyBinding",
-		}, "InOrder"},
+		}, "Exported"},
 		"the policy's name is taken": {"", func(o *observed) { o.policy.OwnerReferences = foreign }, []string{"deleting ValidatingAdmissionPolicyBinding"}, "NameTaken"},
 		"the binding's name is taken": {"", func(o *observed) { o.binding.OwnerReferences = nil }, []string{
 			"deleting ValidatingAdmissionPolicy",

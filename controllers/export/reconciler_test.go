@@ -157,7 +157,7 @@ func (c *cluster) soon(t *testing.T, name, reason, message string) *policyv1alph
 		if is == nil || is.ObservedGeneration != policy.Generation || is.Reason != reason || is.Message != message {
 			return fmt.Errorf("the condition is %+v", is)
 		}
-		if (is.Status == metav1.ConditionTrue) != (reason == policyv1alpha1.PolicyReasonInOrder) {
+		if (is.Status == metav1.ConditionTrue) != (reason == policyv1alpha1.PolicyReasonExported) {
 			return fmt.Errorf("the condition is %s with the reason %s", is.Status, reason)
 		}
 		return nil
@@ -167,7 +167,7 @@ func (c *cluster) soon(t *testing.T, name, reason, message string) *policyv1alph
 
 func (c *cluster) exported(t *testing.T, name string) *policyv1alpha1.VirtualMachinePolicy {
 	t.Helper()
-	return c.soon(t, name, "InOrder", "the API server evaluates by the ValidatingAdmissionPolicy "+native.Prefix+name)
+	return c.soon(t, name, "Exported", "the API server evaluates by the ValidatingAdmissionPolicy "+native.Prefix+name)
 }
 
 func (c *cluster) native(t *testing.T, name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
@@ -416,7 +416,7 @@ func (c *cluster) shared(t *testing.T) {
 		"metadata": map[string]any{"name": "shared"},
 		"status": map[string]any{
 			"observedGeneration": int64(1), "enforcedBy": []any{"Webhook"},
-			"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "InOrder", "message": "", "lastTransitionTime": "2026-11-21T12:00:00Z"}},
+			"conditions": []any{map[string]any{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-11-21T12:00:00Z"}},
 		},
 	}}
 	theirs.SetGroupVersionKind(policyv1alpha1.GroupVersion.WithKind("VirtualMachinePolicy"))

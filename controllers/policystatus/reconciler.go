@@ -24,12 +24,6 @@ import (
 // Owner is the field manager of the statuses.
 const Owner = "virtward-controller"
 
-// The reasons of events on policies.
-const (
-	EventCompiled    = "Compiled"
-	EventNotCompiled = "NotCompiled"
-)
-
 // Options are what a Reconciler works with.
 type Options struct {
 	Client dynamic.Interface
@@ -133,8 +127,8 @@ func (r *Reconciler) tell(before *policyv1alpha1.VirtualMachinePolicy, now *poli
 	broke := was != nil && was.Status == metav1.ConditionFalse
 	switch {
 	case is.Status == metav1.ConditionFalse && (!broke || was.Message != is.Message):
-		r.Tell(before, corev1.EventTypeWarning, EventNotCompiled, is.Message)
+		r.Tell(before, corev1.EventTypeWarning, is.Reason, is.Message)
 	case is.Status == metav1.ConditionTrue && broke:
-		r.Tell(before, corev1.EventTypeNormal, EventCompiled, is.Message)
+		r.Tell(before, corev1.EventTypeNormal, is.Reason, is.Message)
 	}
 }

@@ -80,9 +80,9 @@ func condition(s state, generation int64, now time.Time) metav1.Condition {
 
 func compiled(c *configcache.Compiled) state {
 	if policies.Broken(c.Problems) {
-		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonProblems, summary(c.Problems), metav1.ConditionFalse}
+		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompileFailed, summary(c.Problems), metav1.ConditionFalse}
 	}
-	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonInOrder, "the policy is valid", metav1.ConditionTrue}
+	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompiled, "the policy is valid", metav1.ConditionTrue}
 }
 
 // summary is the first problem, and how many more there are.
@@ -108,42 +108,42 @@ func ready(c *configcache.Compiled) state {
 	missing := c.Policy.ParamsMissing()
 	switch {
 	case policies.Broken(c.Problems):
-		s.reason, s.message = policyv1alpha1.PolicyReasonProblems, "the policy cannot be decided, so that "+undecided(c)
+		s.reason, s.message = policyv1alpha1.PolicyReasonCompileFailed, "the policy cannot be evaluated: "+onError(c)
 	case missing != "":
-		s.reason, s.message = policyv1alpha1.PolicyReasonParameters, missing+", so that "+withoutParams(c)
+		s.reason, s.message = policyv1alpha1.PolicyReasonParamsMissing, missing+": "+withoutParams(c)
 	default:
-		s.status, s.reason, s.message = metav1.ConditionTrue, policyv1alpha1.PolicyReasonInOrder, "the policy is asked about what it matches"
+		s.status, s.reason, s.message = metav1.ConditionTrue, policyv1alpha1.PolicyReasonReady, "the policy is active"
 	}
 	return s
 }
 
-// undecided is what becomes of what a policy matches that cannot be decided.
-func undecided(c *configcache.Compiled) string {
+// onError is what happens to matching objects if the policy cannot be evaluated.
+func onError(c *configcache.Compiled) string {
 	spec := c.Policy.Spec()
 	switch {
 	case spec.Enforcement == policyv1alpha1.PolicyAudit:
-		return "it reports everything that it matches"
+		return "it reports no violations"
 	case spec.Enforcement == policyv1alpha1.PolicyDeny && spec.FailurePolicy != policyv1alpha1.PolicyIgnore:
-		return "its failurePolicy rejects everything that it matches"
+		return "every matching request is denied (failurePolicy: Fail)"
 	}
-	return "it warns of everything that it matches"
+	return "every matching request gets a warning"
 }
 
 func withoutParams(c *configcache.Compiled) string {
 	if p := c.Policy.Spec().Params; p != nil && p.ParameterNotFoundAction == policyv1alpha1.PolicyParameterAllow {
-		return "it is not asked"
+		return "the policy is skipped (parameterNotFoundAction: Allow)"
 	}
-	return undecided(c)
+	return onError(c)
 }
 
-// problems are those of compiling the policy, and its exceptions that are over.
+// problems are those of compiling the policy, and its expired exceptions.
 func problems(c *configcache.Compiled, now time.Time) []policyv1alpha1.PolicyProblem {
 	all := slices.Clone(c.Problems)
 	exceptions := c.Policy.Spec().Exceptions
 	for _, i := range c.Policy.Expired(now) {
 		all = append(all, policies.Problem{
 			Field: field.NewPath("spec", "exceptions").Index(i).Child("expires").String(), Warning: true,
-			Message: fmt.Sprintf("the exception is over since %s and exempts nothing: remove it", exceptions[i].Expires.UTC().Format(time.RFC3339)),
+			Message: fmt.Sprintf("the exception expired at %s: remove it", exceptions[i].Expires.UTC().Format(time.RFC3339)),
 		})
 	}
 	slices.SortStableFunc(all, func(a, b policies.Problem) int { // what is wrong stays if there is too much

@@ -67,42 +67,42 @@ func said(s *policyv1alpha1.VirtualMachinePolicyStatus) []string {
 }
 
 func TestPlan(t *testing.T) {
-	const compiledWell, asked = "Compiled True InOrder 3: the policy is valid", "Ready True InOrder 3: the policy is asked about what it matches"
+	const compiledWell, active = "Compiled True Compiled 3: the policy is valid", "Ready True Ready 3: the policy is active"
 	broken := `validations: [{expression: "vm.spec.\n  cores < 8", message: many}, {expression: "1", message: x}]`
 	const undefined = "spec.validations[0].expression:1:8: undefined field 'cores'"
 	for name, c := range map[string]struct {
 		spec string
 		want []string
 	}{
-		"in order":                 {`enforcement: Deny, ` + inOrder, []string{compiledWell, asked, "by [Webhook]"}},
-		"one that only is audited": {`enforcement: Audit, ` + inOrder, []string{compiledWell, asked, "by []"}},
-		"exceptions that are over, and not": {
+		"in order":                 {`enforcement: Deny, ` + inOrder, []string{compiledWell, active, "by [Webhook]"}},
+		"one that only is audited": {`enforcement: Audit, ` + inOrder, []string{compiledWell, active, "by []"}},
+		"exceptions that have expired, and not": {
 			`enforcement: Warn, exceptions: [{names: [a], reason: r, expires: "2026-03-04T05:06:07Z"}, {names: [b], reason: r, expires: "2026-03-04T05:06:08Z"}, {names: [c], reason: r}], ` + inOrder,
 			[]string{
-				compiledWell, asked,
-				"warning spec.exceptions[0].expires:0:0 the exception is over since 2026-03-04T05:06:07Z and exempts nothing: remove it", "by [Webhook]",
+				compiledWell, active,
+				"warning spec.exceptions[0].expires:0:0 the exception expired at 2026-03-04T05:06:07Z: remove it", "by [Webhook]",
 			},
 		},
 		"one that reads the request": {`enforcement: Deny, validations: [{expression: "request.userInfo.username != ''", message: m, messageExpression: "'m'"}]`, []string{
-			compiledWell, asked, "not audited: spec.validations[0].expression reads the request", "by [Webhook]",
+			compiledWell, active, "not audited: spec.validations[0].expression reads the request", "by [Webhook]",
 		}},
 		"one for updates": {`enforcement: Deny, match: {operations: [UPDATE]}, ` + inOrder, []string{
-			compiledWell, asked, "not audited: spec.match.operations: it is asked about changes, and there is none to evaluate", "by [Webhook]",
+			compiledWell, active, "not audited: spec.match.operations: it is asked about changes, and there is none to evaluate", "by [Webhook]",
 		}},
 		"without its parameters": {`enforcement: Deny, params: {configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
-			compiledWell, "Ready False ParametersNotFound 3: there is no ConfigMap site/caps, so that its failurePolicy rejects everything that it matches", "by [Webhook]",
+			compiledWell, "Ready False ParamsMissing 3: there is no ConfigMap site/caps: every matching request is denied (failurePolicy: Fail)", "by [Webhook]",
 		}},
-		"not asked without its parameters": {`enforcement: Deny, params: {parameterNotFoundAction: Allow, configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
-			compiledWell, "Ready False ParametersNotFound 3: there is no ConfigMap site/caps, so that it is not asked", "by [Webhook]",
+		"skipped without its parameters": {`enforcement: Deny, params: {parameterNotFoundAction: Allow, configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
+			compiledWell, "Ready False ParamsMissing 3: there is no ConfigMap site/caps: the policy is skipped (parameterNotFoundAction: Allow)", "by [Webhook]",
 		}},
 		"broken": {`enforcement: Deny, ` + broken, []string{
-			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that its failurePolicy rejects everything that it matches", "by [Webhook]",
+			"Compiled False CompileFailed 3: " + undefined, "Ready False CompileFailed 3: the policy cannot be evaluated: every matching request is denied (failurePolicy: Fail)", "by [Webhook]",
 		}},
 		"broken, and lenient": {`enforcement: Deny, failurePolicy: Ignore, ` + broken, []string{
-			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that it warns of everything that it matches", "by [Webhook]",
+			"Compiled False CompileFailed 3: " + undefined, "Ready False CompileFailed 3: the policy cannot be evaluated: every matching request gets a warning", "by [Webhook]",
 		}},
 		"broken, and audited": {`enforcement: Audit, ` + broken, []string{
-			"Compiled False Problems 3: " + undefined, "Ready False Problems 3: the policy cannot be decided, so that it reports everything that it matches", "by []",
+			"Compiled False CompileFailed 3: " + undefined, "Ready False CompileFailed 3: the policy cannot be evaluated: it reports no violations", "by []",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -284,9 +284,9 @@ func TestOthersAndTransitions(t *testing.T) {
 	before := metav1.NewTime(now.Add(-time.Hour)).Rfc3339Copy()
 	b := newBench(t, &policyv1alpha1.VirtualMachinePolicyStatus{
 		Conditions: []metav1.Condition{
-			{Type: "Exported", Status: "True", Reason: "InOrder", LastTransitionTime: before},
-			{Type: "Compiled", Status: "True", Reason: "InOrder", LastTransitionTime: before},
-			{Type: "Ready", Status: "False", Reason: "Problems", LastTransitionTime: before},
+			{Type: "Exported", Status: "True", Reason: "Exported", LastTransitionTime: before},
+			{Type: "Compiled", Status: "True", Reason: "Compiled", LastTransitionTime: before},
+			{Type: "Ready", Status: "False", Reason: "CompileFailed", LastTransitionTime: before},
 		},
 		EnforcedBy: []policyv1alpha1.PolicyEnforcer{"APIServer"},
 	})
@@ -319,7 +319,7 @@ func TestEventsOnTransitions(t *testing.T) {
 		want   string
 	}{
 		{good, ""},
-		{bad, "p Warning NotCompiled: spec.validations[0].expression:1:1:"},
+		{bad, "p Warning CompileFailed: spec.validations[0].expression:1:1:"},
 		{bad, ""},
 		{good, "p Normal Compiled: the policy is valid"},
 	} {

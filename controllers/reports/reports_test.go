@@ -43,11 +43,11 @@ func circumstances(now time.Time) *Context {
 func TestBuild(t *testing.T) {
 	rule := held("arm64-disk-bus", "db", "sata")
 	rule.BuiltIn, rule.Outcome, rule.Remedy = true, auditresults.Warn, ""
-	undecided := held("broken", "db", "boom")
-	undecided.Outcome, undecided.Field, undecided.Remedy = auditresults.Error, "", ""
+	failed := held("broken", "db", "boom")
+	failed.Outcome, failed.Field, failed.Remedy = auditresults.Error, "", ""
 	view := &auditresults.View{
 		Objects: 4, Sum: auditresults.Sum{Fail: 9, Warn: 1, Error: 1, Pass: 2}, Left: 8,
-		Results: []auditresults.Held{held("cap", "db", "too much"), undecided, rule},
+		Results: []auditresults.Held{held("cap", "db", "too much"), failed, rule},
 	}
 	subjects := []corev1.ObjectReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Namespace: "prod", Name: "db", UID: "u-1"}}
 	at := metav1.Timestamp{Seconds: then.Unix()}
@@ -91,9 +91,9 @@ func TestBuild(t *testing.T) {
 }
 
 func TestViolationsAreThoseOfPolicies(t *testing.T) {
-	rule, undecided := held("arm64-disk-bus", "db", "sata"), held("broken", "db", "boom")
-	rule.BuiltIn, undecided.Outcome = true, auditresults.Error
-	view := &auditresults.View{Objects: 1, Results: []auditresults.Held{held("cap", "db", "too much"), rule, undecided}}
+	rule, failed := held("arm64-disk-bus", "db", "sata"), held("broken", "db", "boom")
+	rule.BuiltIn, failed.Outcome = true, auditresults.Error
+	view := &auditresults.View{Objects: 1, Results: []auditresults.Held{held("cap", "db", "too much"), rule, failed}}
 	got, whole := Violations(Build(circumstances(then), "prod", view, nil))
 	if diff := cmp.Diff(map[Violation]bool{{"cap", "VirtualMachine", "db"}: true}, got); diff != "" || !whole {
 		t.Errorf("whole %t, violations (-want +got):\n%s", whole, diff)

@@ -36,8 +36,8 @@ func (n *notes) all() []string {
 	}
 	note(true, "It names no field of the object: what is said is the message.")
 	note(updates, "It has no ratchet: an update of what did not fit a validation before is let through by that validation, even if it makes it worse.")
-	note(updates, "An update of what could not be decided before is not told from any other that cannot be decided.")
-	note(n.spec.FailurePolicy == policyv1alpha1.PolicyIgnore, "What cannot be decided is let through without a warning.")
+	note(updates, "On an update, a pre-existing evaluation error is handled like a new one.")
+	note(n.spec.FailurePolicy == policyv1alpha1.PolicyIgnore, "What cannot be evaluated is let through without a warning.")
 	note(n.spec.Enforcement == policyv1alpha1.PolicyAudit, "A violation is noted in the audit log of the API server; reports are Virtward's.")
 	note(n.spec.Remedy != "" && slices.ContainsFunc(n.spec.Validations, func(v policyv1alpha1.PolicyValidation) bool { return v.MessageExpression != "" }),
 		"The remedy is not told after what a messageExpression makes.")

@@ -10,7 +10,7 @@ import (
 
 // ownBuiltins are the functions that OPA does not have: those that give images and URLs their normal form. CEL has
 // functions of the same names. virtward.image and virtward.url fail on a text that has no normal form, as
-// units.parse does: the policy is undecided then, unless it asks virtward.isImage or virtward.isURL before.
+// units.parse does: the policy cannot be evaluated then, unless it calls virtward.isImage or virtward.isURL before.
 func ownBuiltins() map[string]*topdown.Builtin {
 	text, number, truth := types.S, types.N, types.B
 	image := object(map[string]types.Type{

@@ -211,9 +211,9 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(status.ObservedGeneration).To(Equal(int64(1)))
 		for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
-			found := meta.FindStatusCondition(status.Conditions, kind)
+			found := meta.FindStatusCondition(status.Conditions, kind) // the reason of a true condition is its type
 			Expect(found).NotTo(BeNil())
-			Expect([]any{found.Status, found.Reason, found.ObservedGeneration}).To(Equal([]any{metav1.ConditionTrue, policyv1alpha1.PolicyReasonInOrder, int64(1)}))
+			Expect([]any{found.Status, found.Reason, found.ObservedGeneration}).To(Equal([]any{metav1.ConditionTrue, kind, int64(1)}))
 		}
 		Expect(status.Auditable).To(HaveValue(BeTrue()))
 		Expect(status.EnforcedBy).To(ConsistOf(policyv1alpha1.PolicyByWebhook))
@@ -337,7 +337,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			found := meta.FindStatusCondition(status.Conditions, policyv1alpha1.PolicyCompiled)
 			g.Expect(found).NotTo(BeNil())
 			g.Expect(found.Status).To(Equal(metav1.ConditionFalse))
-			g.Expect(found.Reason).To(Equal(policyv1alpha1.PolicyReasonProblems))
+			g.Expect(found.Reason).To(Equal(policyv1alpha1.PolicyReasonCompileFailed))
 			g.Expect(status.Problems).NotTo(BeEmpty())
 			g.Expect(status.Problems[0].Field).To(Equal("spec.validations[0].expression"))
 			g.Expect(status.Problems[0].Line).To(Equal(int32(1)))
@@ -349,7 +349,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			g.Expect(status.Violations).To(BeNil())
 			g.Expect(told(r)).To(ContainElement("warn audited-memory VirtualMachine/expanded spec.instancetype.name"))
 		})
-		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments("default", "NotCompiled", "audited-broken").Should(HaveLen(1))
+		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments("default", "CompileFailed", "audited-broken").Should(HaveLen(1))
 		Expect(admin.Delete(ctx, broken)).To(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(report(g, ctx, namespace).Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1}))

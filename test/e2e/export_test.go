@@ -46,7 +46,7 @@ validations: [{expression: "object.spec.runStrategy != 'Always'", message: not a
 		g.Expect(runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy)).To(Succeed())
 		is := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.PolicyExported)
 		g.Expect(is).NotTo(BeNil())
-		g.Expect([]any{is.Status, is.Reason, is.ObservedGeneration}).To(Equal([]any{metav1.ConditionTrue, policyv1alpha1.PolicyReasonInOrder, generation}))
+		g.Expect([]any{is.Status, is.Reason, is.ObservedGeneration}).To(Equal([]any{metav1.ConditionTrue, policyv1alpha1.PolicyReasonExported, generation}))
 		g.Expect(policy.Status.EnforcedBy).To(ConsistOf(policyv1alpha1.PolicyByWebhook, policyv1alpha1.PolicyByAPIServer))
 		g.Expect(meta.IsStatusConditionTrue(policy.Status.Conditions, policyv1alpha1.PolicyReady)).To(BeTrue())
 	}

@@ -68,11 +68,11 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		Expect(got.errors).To(HavePrefix(`The VirtualMachinePolicy "wrong" is invalid: spec.validations[0].expression: Invalid value: 2:15: undefined field 'memroy'; did you mean 'memory'? [virtward/policy-compiles]`))
 	})
 
-	DescribeTable("is undecided where it costs too much, and affects no other", func(ctx SpecContext, spec func(enforcement string) string, why string) {
+	DescribeTable("cannot be evaluated where it costs too much, and affects no other", func(ctx SpecContext, spec func(enforcement string) string, why string) {
 		const nobody = " Tell the admin of the cluster: it is the policy that is at fault."
 		enforce(ctx, "fine", fine)
 		policy := enforce(ctx, "endless", spec("Deny"))
-		soonTold(ctx, machine(cpus(2)), And(HavePrefix("InternalError spec: Internal error: the policy cannot be decided: "), ContainSubstring(why), HaveSuffix(" [virtward/policy/endless]"+nobody)))
+		soonTold(ctx, machine(cpus(2)), And(HavePrefix("InternalError spec: Internal error: the policy cannot be evaluated: "), ContainSubstring(why), HaveSuffix(" [virtward/policy/endless]"+nobody)))
 		started := time.Now()
 		Expect(answer(ctx, machine(cpus(4)), "alice")).To(HaveExactElements(ContainSubstring("[virtward/policy/endless]"), tooMany))
 		Expect(time.Since(started)).To(BeNumerically("<", 3*time.Second))
@@ -96,7 +96,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 	)
 
 	// One that was stored while nobody looked, or that an older version took, stays among the others.
-	It("stays and is undecided if it is there already, and can be mended or taken out of the way", func(ctx SpecContext) {
+	It("stays and cannot be evaluated if it is there already, and can be mended or taken out of the way", func(ctx SpecContext) {
 		enforce(ctx, "fine", fine)
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: checks}, configuration)).To(Succeed())

@@ -287,15 +287,15 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 	It("follow the ConfigMap of their parameters", func(ctx SpecContext) {
 		const limited = `{enforcement: Deny, params: {configMap: {namespace: %s, name: limits}, parameterNotFoundAction: %s, schema: {properties: {cores: {type: integer}}}},
 		  validations: [{expression: vm.spec.domain.cpu.cores <= params.cores, messageExpression: "'at most %%d'.format([params.cores])", fieldPath: spec.domain.cpu.cores}]}`
-		undecided := func(why string) string {
-			return "InternalError spec: Internal error: the policy cannot be decided: spec.params.configMap: " + why + " [virtward/policy/limited] Tell the admin of the cluster: it is the policy that is at fault."
+		cannotEvaluate := func(why string) string {
+			return "InternalError spec: Internal error: the policy cannot be evaluated: spec.params.configMap: " + why + " [virtward/policy/limited] Tell the admin of the cluster: it is the policy that is at fault."
 		}
 		user, heard := listen(cluster.Config())
 		policy := policyWith("limited", fmt.Sprintf(limited, controlplane.VirtwardNamespace, "Deny"))
 		Expect(user.Create(ctx, policy)).To(Succeed())
 		cleanUp(policy)
 		Expect(heard.texts).To(HaveExactElements(HavePrefix("spec.params.configMap: Invalid value: there is no ConfigMap virtward-system/limits [virtward/policy-compiles]")))
-		soonTold(ctx, machine(), undecided("there is no ConfigMap virtward-system/limits"))
+		soonTold(ctx, machine(), cannotEvaluate("there is no ConfigMap virtward-system/limits"))
 
 		limits := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.VirtwardNamespace, Name: "limits"}, Data: map[string]string{"cores": "2"}}
 		Expect(admin.Create(ctx, limits)).To(Succeed())
@@ -310,7 +310,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 
 		By("not being asked without the ConfigMap, if the policy says so")
 		Expect(admin.Delete(ctx, limits)).To(Succeed())
-		soonTold(ctx, machine(), undecided("there is no ConfigMap virtward-system/limits"))
+		soonTold(ctx, machine(), cannotEvaluate("there is no ConfigMap virtward-system/limits"))
 		Expect(change(ctx, admin, policy, func() { // the controller writes its status too
 			Expect(unstructured.SetNestedField(policy.Object, "Allow", "spec", "params", "parameterNotFoundAction")).To(Succeed())
 		})).To(Succeed())

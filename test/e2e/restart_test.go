@@ -127,7 +127,7 @@ func startMixedLoad(user client.Client, workers int) *mixedLoad {
 func (l *mixedLoad) right(ctx context.Context, err error, complete bool) {
 	switch {
 	case err != nil:
-		l.undecided(ctx, err)
+		l.unanswered(ctx, err)
 	case complete:
 		l.admitted.Add(1)
 	default:
@@ -143,11 +143,11 @@ func (l *mixedLoad) impossible(ctx context.Context, err error) {
 	case strings.Contains(err.Error(), "[virtward/arm64-bios]"):
 		l.denied.Add(1)
 	default:
-		l.undecided(ctx, err)
+		l.unanswered(ctx, err)
 	}
 }
 
-func (l *mixedLoad) undecided(ctx context.Context, err error) {
+func (l *mixedLoad) unanswered(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}

@@ -130,7 +130,7 @@ type VirtualMachinePolicySpec struct {
 	// virtualmachinepolicies.policy.virtward.io.
 	Enforcement PolicyEnforcement `json:"enforcement"`
 
-	// What it means that the policy cannot be decided: an expression fails or
+	// What it means that the policy cannot be evaluated: an expression fails or
 	// costs too much, or the parameters are missing. With Fail it counts as a
 	// violation, with Ignore it is a warning; a policy whose enforcement is
 	// Warn or Audit never rejects anything.
@@ -503,7 +503,7 @@ const (
 	PolicyAudit PolicyEnforcement = "Audit"
 )
 
-// PolicyFailure says what it means that a policy cannot be decided.
+// PolicyFailure says what it means that a policy cannot be evaluated.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore
 type PolicyFailure string
@@ -674,19 +674,23 @@ const (
 	PolicyExported = "Exported"
 )
 
-// The reasons of a policy's conditions.
+// The reasons of a policy's conditions, and of the events about them.
 const (
-	// PolicyReasonInOrder: there is nothing to say.
-	PolicyReasonInOrder = "InOrder"
-	// PolicyReasonProblems: status.problems says what is wrong.
-	PolicyReasonProblems = "Problems"
-	// PolicyReasonParameters: the parameters are missing.
-	PolicyReasonParameters = "ParametersNotFound"
-	// PolicyReasonNotExportable: the API server cannot evaluate by the policy.
+	// PolicyReasonCompiled is the reason of Compiled if it is true.
+	PolicyReasonCompiled = "Compiled"
+	// PolicyReasonReady is the reason of Ready if it is true.
+	PolicyReasonReady = "Ready"
+	// PolicyReasonExported is the reason of Exported if it is true.
+	PolicyReasonExported = "Exported"
+	// PolicyReasonCompileFailed means that the policy does not compile. status.problems lists the errors.
+	PolicyReasonCompileFailed = "CompileFailed"
+	// PolicyReasonParamsMissing means that the ConfigMap with the parameters does not exist.
+	PolicyReasonParamsMissing = "ParamsMissing"
+	// PolicyReasonNotExportable means that the API server cannot evaluate the policy.
 	PolicyReasonNotExportable = "NotExportable"
-	// PolicyReasonNameTaken: something else has the name of what is to be exported.
+	// PolicyReasonNameTaken means that another object has the name of the exported policy or of its binding.
 	PolicyReasonNameTaken = "NameTaken"
-	// PolicyReasonRejected: the API server did not take what was to be exported.
+	// PolicyReasonRejected means that the API server rejected the exported policy or its binding.
 	PolicyReasonRejected = "Rejected"
 )
 
