@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"encoding/json"
@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/virtward/virtward/cli/clitest"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/test/controlplane"
@@ -22,7 +23,7 @@ import (
 
 // clusterResources are where the objects of testdata/shop.yaml are stored.
 var clusterResources = map[string]string{
-	kindVM: "virtualmachines", kindVMI: "virtualmachineinstances", "VirtualMachineClusterInstancetype": "virtualmachineclusterinstancetypes", offline.KindPolicy: "virtualmachinepolicies",
+	"VirtualMachine": "virtualmachines", "VirtualMachineInstance": "virtualmachineinstances", "VirtualMachineClusterInstancetype": "virtualmachineclusterinstancetypes", offline.KindPolicy: "virtualmachinepolicies",
 }
 
 // populate creates the objects of a file.
@@ -70,7 +71,10 @@ func TestClusterAudit(t *testing.T) {
 		t.Fatal(err)
 	}
 	admin := kubeconfigOf(t, cluster.Config())
-	ask := func(args ...string) result { t.Helper(); return call(t, "", append(args, "--kubeconfig", admin)...) }
+	ask := func(args ...string) clitest.Result {
+		t.Helper()
+		return clitest.Call(t, "", append(args, "--kubeconfig", admin)...)
+	}
 
 	// Before Virtward is installed, policies cannot be applied, but they can be tried.
 	for _, namespace := range []string{"shop", "lab"} {
@@ -78,8 +82,8 @@ func TestClusterAudit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := ask("policy", "apply", "-f", "testdata/caps.yaml"); got.code != exitFailed || !strings.Contains(got.errOut, "error: the cluster has no VirtualMachinePolicy: Virtward is not installed there\n") {
-		t.Errorf("without Virtward: code %d, errors %q", got.code, got.errOut)
+	if got := ask("policy", "apply", "-f", "testdata/caps.yaml"); got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "error: the cluster has no VirtualMachinePolicy: Virtward is not installed there\n") {
+		t.Errorf("without Virtward: code %d, errors %q", got.Code, got.ErrOut)
 	}
 	if err := cluster.InstallOurCRDs(t.Context()); err != nil {
 		t.Fatal(err)
@@ -87,33 +91,33 @@ func TestClusterAudit(t *testing.T) {
 	populate(t, client, "testdata/shop.yaml")
 
 	t.Run("audit", func(t *testing.T) {
-		a, got := auditJSON(t, "", "--kubeconfig", admin, "--with", "testdata/caps.yaml", "--without", "owners")
+		a, got := clitest.Audit(t, "", "--kubeconfig", admin, "--with", "testdata/caps.yaml", "--without", "owners")
 		want := map[string]string{"Deny": "2 new, 0 gone, 0 stay", "Warn": "0 new, 2 gone, 0 stay"}
 		for severity, row := range want {
-			if r := a.row("policy/memory-cap", severity); r != row {
+			if r := a.Row("policy/memory-cap", severity); r != row {
 				t.Errorf("memory-cap (%s): %q, want %q", severity, r, row)
 			}
 		}
-		if r := a.row("policy/owners", "Audit"); r != "0 new, 3 gone, 0 stay" || a.Evaluated != 4 || got.code != exitFailed {
-			t.Errorf("owners: %q, %d evaluated, code %d: %s", r, a.Evaluated, got.code, got.errOut)
+		if r := a.Row("policy/owners", "Audit"); r != "0 new, 3 gone, 0 stay" || a.Evaluated != 4 || got.Code != clitest.ExitFailed {
+			t.Errorf("owners: %q, %d evaluated, code %d: %s", r, a.Evaluated, got.Code, got.ErrOut)
 		}
 	})
 	t.Run("rights of one's own", func(t *testing.T) { testRights(t, cluster, client) })
 	t.Run("dry run", func(t *testing.T) {
 		got := ask("policy", "apply", "--dry-run", "-f", "testdata/caps.yaml")
 		for _, want := range []string{"policy/memory-cap  Deny      2    0     0\n", "policy/memory-cap  Warn      0    2     0\n", "what if: -f testdata/caps.yaml\n"} {
-			if !strings.Contains(got.out, want) {
-				t.Errorf("the output lacks %q:\n%s", want, got.out)
+			if !strings.Contains(got.Out, want) {
+				t.Errorf("the output lacks %q:\n%s", want, got.Out)
 			}
 		}
-		if strings.Contains(got.out, "disk-has-volume") || strings.Contains(got.out, "owners") {
-			t.Errorf("it shows more than the policy's findings:\n%s", got.out)
+		if strings.Contains(got.Out, "disk-has-volume") || strings.Contains(got.Out, "owners") {
+			t.Errorf("it shows more than the policy's findings:\n%s", got.Out)
 		}
-		if got.code != exitFailed || !strings.Contains(got.errOut, "--force-conflicts takes the fields over; 2 of 4 virtual machines would be rejected for something new, the first one VirtualMachine shop/large by policy/memory-cap at spec.instancetype.name\n") {
-			t.Errorf("code %d, errors %q", got.code, got.errOut)
+		if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "--force-conflicts takes the fields over; 2 of 4 virtual machines would be rejected for something new, the first one VirtualMachine shop/large by policy/memory-cap at spec.instancetype.name\n") {
+			t.Errorf("code %d, errors %q", got.Code, got.ErrOut)
 		}
-		if forced := ask("policy", "apply", "--dry-run", "-f", "testdata/caps.yaml", "--force-conflicts"); !strings.Contains(forced.errOut, "virtualmachinepolicy.policy.virtward.io/memory-cap applied (server dry run)\n") {
-			t.Errorf("by force: errors %q", forced.errOut)
+		if forced := ask("policy", "apply", "--dry-run", "-f", "testdata/caps.yaml", "--force-conflicts"); !strings.Contains(forced.ErrOut, "virtualmachinepolicy.policy.virtward.io/memory-cap applied (server dry run)\n") {
+			t.Errorf("by force: errors %q", forced.ErrOut)
 		}
 		if now := enforcementOf(t, client, "memory-cap"); now != "Warn" {
 			t.Errorf("the policy was changed: it is %s", now)
@@ -148,9 +152,9 @@ func testRights(t *testing.T, cluster *controlplane.ControlPlane, client dynamic
 	if err := os.WriteFile(kubevirt, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	a, got := auditJSON(t, "", "--kubeconfig", kubeconfigOf(t, config), "--kubevirt", kubevirt, "--with", "testdata/caps.yaml")
+	a, got := clitest.Audit(t, "", "--kubeconfig", kubeconfigOf(t, config), "--kubevirt", kubevirt, "--with", "testdata/caps.yaml")
 	if a.Evaluated != 1 || a.NotEvaluated != 1 { // the large one, whose instancetype may not be read
-		t.Errorf("%d evaluated, %d not: %s", a.Evaluated, a.NotEvaluated, got.errOut)
+		t.Errorf("%d evaluated, %d not: %s", a.Evaluated, a.NotEvaluated, got.ErrOut)
 	}
 	said := strings.Join(append(a.Warnings, a.Notes...), "\n")
 	for _, want := range []string{
@@ -175,24 +179,24 @@ func enforcementOf(t *testing.T, client dynamic.Interface, name string) string {
 }
 
 // testApply applies policies, one of which somebody else has written.
-func testApply(t *testing.T, client dynamic.Interface, ask func(...string) result) {
+func testApply(t *testing.T, client dynamic.Interface, ask func(...string) clitest.Result) {
 	got := ask("policy", "apply", "-f", "testdata/caps.yaml")
-	if got.code != exitFailed || !strings.Contains(got.errOut, "--force-conflicts takes the fields over") || enforcementOf(t, client, "memory-cap") != "Warn" {
-		t.Errorf("over what somebody else wrote: code %d, errors %q", got.code, got.errOut)
+	if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "--force-conflicts takes the fields over") || enforcementOf(t, client, "memory-cap") != "Warn" {
+		t.Errorf("over what somebody else wrote: code %d, errors %q", got.Code, got.ErrOut)
 	}
 	got = ask("policy", "apply", "-f", "testdata/caps.yaml", "--force-conflicts")
-	if got.code != exitOK || got.out != "virtualmachinepolicy.policy.virtward.io/memory-cap applied\n" || enforcementOf(t, client, "memory-cap") != "Deny" {
-		t.Errorf("by force: code %d, output %q, errors %q", got.code, got.out, got.errOut)
+	if got.Code != clitest.ExitOK || got.Out != "virtualmachinepolicy.policy.virtward.io/memory-cap applied\n" || enforcementOf(t, client, "memory-cap") != "Deny" {
+		t.Errorf("by force: code %d, output %q, errors %q", got.Code, got.Out, got.ErrOut)
 	}
-	if want := "note: testdata/caps.yaml: document 3: passed over RuleSettings strict, which is no policy\n"; !strings.Contains(got.errOut, want) {
-		t.Errorf("errors %q, want %q", got.errOut, want)
+	if want := "note: testdata/caps.yaml: document 3: passed over RuleSettings strict, which is no policy\n"; !strings.Contains(got.ErrOut, want) {
+		t.Errorf("errors %q, want %q", got.ErrOut, want)
 	}
-	if again := ask("policy", "apply", "-f", "testdata/caps.yaml"); again.code != exitOK {
-		t.Errorf("again: code %d, errors %q", again.code, again.errOut)
+	if again := ask("policy", "apply", "-f", "testdata/caps.yaml"); again.Code != clitest.ExitOK {
+		t.Errorf("again: code %d, errors %q", again.Code, again.ErrOut)
 	}
 	got = ask("policy", "apply", "-f", "testdata/policies.yaml")
-	if want := "error: testdata/policies.yaml: document 5: VirtualMachinePolicy misspelt is broken: nothing was applied\n"; got.code != exitFailed || !strings.HasSuffix(got.errOut, want) || !strings.Contains(got.errOut, "line 56: spec.validations[0].expression:2:8: undefined field 'domian'") {
-		t.Errorf("broken: code %d, errors %q", got.code, got.errOut)
+	if want := "error: testdata/policies.yaml: document 5: VirtualMachinePolicy misspelt is broken: nothing was applied\n"; got.Code != clitest.ExitFailed || !strings.HasSuffix(got.ErrOut, want) || !strings.Contains(got.ErrOut, "line 56: spec.validations[0].expression:2:8: undefined field 'domian'") {
+		t.Errorf("broken: code %d, errors %q", got.Code, got.ErrOut)
 	}
 	if _, err := client.Resource(offline.Resources[offline.KindPolicy]).Get(t.Context(), "no-sata", metav1.GetOptions{}); err == nil {
 		t.Error("a policy was applied beside one that is broken")
@@ -200,7 +204,7 @@ func testApply(t *testing.T, client dynamic.Interface, ask func(...string) resul
 }
 
 // testInstall installs a policy of the library, and once more with another enforcement.
-func testInstall(t *testing.T, client dynamic.Interface, ask func(...string) result) {
+func testInstall(t *testing.T, client dynamic.Interface, ask func(...string) clitest.Result) {
 	state := func() string {
 		object, err := client.Resource(offline.Resources[offline.KindPolicy]).Get(t.Context(), "vcpu-cap", metav1.GetOptions{})
 		if err != nil {
@@ -220,15 +224,15 @@ func testInstall(t *testing.T, client dynamic.Interface, ask func(...string) res
 		// out and errOut are parts of what is printed.
 		out, errOut, state string
 	}{
-		{[]string{"--dry-run", "--enforcement", "Deny", "--params", "max=1"}, exitFailed, "policy/vcpu-cap  Deny      1    0     0\n", "virtualmachinepolicy.policy.virtward.io/vcpu-cap applied (server dry run)\n", "none"},
-		{[]string{"--params", "max=lots"}, exitFailed, "", "the library: VirtualMachinePolicy vcpu-cap is broken: nothing was applied\n", "none"},
-		{[]string{"--params", "max=2"}, exitOK, "vcpu-cap applied\n", "note: it audits: nothing is rejected", `Audit {"max":2}`},
-		{[]string{"--enforcement", "Warn"}, exitOK, "vcpu-cap applied\n", "", `Warn {"max":2}`},
-		{[]string{"--params", "max=4"}, exitOK, "vcpu-cap applied\n", "", `Warn {"max":4}`},
+		{[]string{"--dry-run", "--enforcement", "Deny", "--params", "max=1"}, clitest.ExitFailed, "policy/vcpu-cap  Deny      1    0     0\n", "virtualmachinepolicy.policy.virtward.io/vcpu-cap applied (server dry run)\n", "none"},
+		{[]string{"--params", "max=lots"}, clitest.ExitFailed, "", "the library: VirtualMachinePolicy vcpu-cap is broken: nothing was applied\n", "none"},
+		{[]string{"--params", "max=2"}, clitest.ExitOK, "vcpu-cap applied\n", "note: it audits: nothing is rejected", `Audit {"max":2}`},
+		{[]string{"--enforcement", "Warn"}, clitest.ExitOK, "vcpu-cap applied\n", "", `Warn {"max":2}`},
+		{[]string{"--params", "max=4"}, clitest.ExitOK, "vcpu-cap applied\n", "", `Warn {"max":4}`},
 	} {
 		got := ask(append([]string{"policy", "install", "vcpu-cap"}, c.args...)...)
-		if got.code != c.code || !strings.Contains(got.out, c.out) || !strings.Contains(got.errOut, c.errOut) {
-			t.Errorf("%v: code %d, output %q, errors %q", c.args, got.code, got.out, got.errOut)
+		if got.Code != c.code || !strings.Contains(got.Out, c.out) || !strings.Contains(got.ErrOut, c.errOut) {
+			t.Errorf("%v: code %d, output %q, errors %q", c.args, got.Code, got.Out, got.ErrOut)
 		}
 		if s := state(); s != c.state {
 			t.Errorf("%v: it is %s, want %s", c.args, s, c.state)

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/virtward/virtward/cli/options"
 )
 
 // pluginScript is what kubectl calls to complete the words after "kubectl virtward".
@@ -12,17 +14,8 @@ const pluginScript = `#!/bin/sh
 exec kubectl-virtward __complete "$@"
 `
 
-// completeFlags offers the values of flags.
-func completeFlags(cmd *cobra.Command, values map[string][]string) {
-	for flag, words := range values {
-		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-			panic(err) // the command has no such flag
-		}
-	}
-}
-
 // addCompletion adds cobra's completion command, and to it the script for kubectl.
-func addCompletion(root *cobra.Command, name string) {
+func addCompletion(root *cobra.Command, program options.Program) {
 	root.InitDefaultCompletionCmd("completion")
 	completion, _, err := root.Find([]string{"completion"})
 	if err != nil || completion == root { // cobra adds it to every command that has subcommands
@@ -36,22 +29,22 @@ complete (see kubectl completion --help) and find a program named kubectl_comple
 
   %s completion kubectl > kubectl_complete-virtward
   chmod +x kubectl_complete-virtward
-  sudo mv kubectl_complete-virtward /usr/local/bin/`, name)
+  sudo mv kubectl_complete-virtward /usr/local/bin/`, program.Name)
 	completion.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usage("unknown shell %q: see %s --help", args[0], cmd.CommandPath())
+			return options.Usagef("unknown shell %q: see %s --help", args[0], cmd.CommandPath())
 		}
 		return nil
 	}
 	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	for _, shell := range completion.Commands() {
-		shell.Args = noArguments
+		shell.Args = options.NoArguments
 	}
 	completion.AddCommand(&cobra.Command{
 		Use:     "kubectl",
 		Short:   `Print the script with which kubectl completes "kubectl virtward"`,
-		Example: "  " + name + " completion kubectl > /usr/local/bin/kubectl_complete-virtward",
-		Args:    noArguments,
+		Example: "  " + program.Name + " completion kubectl > /usr/local/bin/kubectl_complete-virtward",
+		Args:    options.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprint(cmd.OutOrStdout(), pluginScript)
 			return err

@@ -1,9 +1,11 @@
-package cli
+package cli_test
 
 import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/virtward/virtward/cli/clitest"
 )
 
 // console is a call in the documentation, and what it is said to print.
@@ -51,8 +53,8 @@ func TestDocumentation(t *testing.T) {
 	t.Chdir("testdata")
 	for _, c := range shown {
 		t.Run(c.command, func(t *testing.T) {
-			got := call(t, "", strings.Fields(c.command)...)
-			printed := strings.Split(strings.TrimSuffix(got.out+got.errOut, "\n"), "\n")
+			got := clitest.Call(t, "", strings.Fields(c.command)...)
+			printed := strings.Split(strings.TrimSuffix(got.Out+got.ErrOut, "\n"), "\n")
 			anywhere, at := false, 0
 			for _, line := range c.prints {
 				if line == "..." {
@@ -100,9 +102,9 @@ func TestTutorial(t *testing.T) {
 		if strings.HasPrefix(command, "policy new ") {
 			command += " --dir " + t.TempDir()
 		}
-		got := call(t, "", strings.Fields(command)...)
-		if !strings.Contains(got.out+got.errOut, says) {
-			t.Errorf("%s says nothing of %q:\n%s%s", command, says, got.out, got.errOut)
+		got := clitest.Call(t, "", strings.Fields(command)...)
+		if !strings.Contains(got.Out+got.ErrOut, says) {
+			t.Errorf("%s says nothing of %q:\n%s%s", command, says, got.Out, got.ErrOut)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package cli
+package cli_test
 
 import (
 	"context"
@@ -15,8 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/virtward/virtward/cli"
+	"github.com/virtward/virtward/cli/clitest"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 )
 
@@ -55,7 +59,7 @@ func TestWorkIsLinear(t *testing.T) {
 	work := func(args ...string) float64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		Run(t.Context(), "development", append([]string{"kubectl-virtward"}, args...), genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
+		cli.Run(t.Context(), "development", append([]string{"kubectl-virtward"}, args...), genericiooptions.IOStreams{In: strings.NewReader(""), Out: io.Discard, ErrOut: io.Discard})
 		runtime.ReadMemStats(&after)
 		return float64(after.Mallocs - before.Mallocs)
 	}
@@ -96,24 +100,20 @@ func TestNoVirtualMachineLooksAtAllObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &explainOptions{}
 	files, err := offline.Sort(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts, err := o.facts(t.Context(), nil, nil, nil)
+	e, err := offline.New(t.Context(), files, nil, platform.Defaults(platform.Settings{}), "default")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := offline.New(t.Context(), files, nil, facts, defaultNamespace)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects := &tallied{Objects: w.Evaluator.References}
-	w.Evaluator.References = objects
-	done, err := explainAll(t.Context(), &inputs{subjects: files.Subjects, world: w}, nil, &progress{})
-	if err != nil || len(done.explanations) != count {
-		t.Fatalf("%d explanations, %v", len(done.explanations), err)
+	objects := &tallied{Objects: e.Evaluator.References}
+	e.Evaluator.References = objects
+	for _, d := range files.Subjects {
+		if _, err := e.Evaluate(t.Context(), d, evaluator.Written); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if asked, answered := objects.asked.Load(), objects.answered.Load(); asked == 0 || asked > 4*count || answered > 4*count {
 		t.Errorf("%d questions about %d virtual machines are answered with %d objects", asked, count, answered)
@@ -130,8 +130,8 @@ func TestAnInterruptEndsTheWork(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		var out, errOut strings.Builder
-		code := Run(ctx, "development", append(append([]string{"kubectl-virtward"}, strings.Fields(args)...), name), genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
-		if code != exitFailed || out.Len() > 0 || errOut.String() != "error: interrupted\n" {
+		code := cli.Run(ctx, "development", append(append([]string{"kubectl-virtward"}, strings.Fields(args)...), name), genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &errOut})
+		if code != clitest.ExitFailed || out.Len() > 0 || errOut.String() != "error: interrupted\n" {
 			t.Errorf("%s: code %d, %q, %q", args, code, out.String(), errOut.String())
 		}
 	}

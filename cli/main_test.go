@@ -1,59 +1,13 @@
-package cli
+package cli_test
 
 import (
-	"bytes"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/virtward/virtward/cli/clitest"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
-
-// result is what a call of the program left behind.
-type result struct {
-	code        int
-	out, errOut string
-}
-
-// call runs the program as kubectl would.
-func call(t testing.TB, stdin string, args ...string) result {
-	t.Helper()
-	return callAs(t, "/usr/local/bin/kubectl-virtward", stdin, args...)
-}
-
-func callAs(t testing.TB, argv0, stdin string, args ...string) result {
-	t.Helper()
-	var out, errOut bytes.Buffer
-	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &out, ErrOut: &errOut}
-	code := Run(t.Context(), "development", append([]string{argv0}, args...), streams)
-	return result{code: code, out: out.String(), errOut: errOut.String()}
-}
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", "golden", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v: go test -update writes it", err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-golden +got):\n%s", path, diff)
-	}
-}
 
 func TestDisplayName(t *testing.T) {
 	for argv0, want := range map[string]string{
@@ -64,13 +18,10 @@ func TestDisplayName(t *testing.T) {
 		"kubectl-":                        "kubectl-",
 	} {
 		t.Run(argv0, func(t *testing.T) {
-			if got := displayName(argv0); got != want {
-				t.Errorf("got %q, want %q", got, want)
-			}
-			help := callAs(t, argv0, "", "explain", "--help")
+			help := clitest.CallAs(t, argv0, "", "explain", "--help")
 			for _, line := range []string{"  " + want + " explain (TYPE/NAME ... | -f FILE ...) [flags]", "  " + want + " explain -f vm.yaml"} {
-				if !strings.Contains(help.out, line+"\n") {
-					t.Errorf("the help lacks %q:\n%s", line, help.out)
+				if !strings.Contains(help.Out, line+"\n") {
+					t.Errorf("the help lacks %q:\n%s", line, help.Out)
 				}
 			}
 		})
@@ -79,25 +30,25 @@ func TestDisplayName(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{}, {"--help"}, {"help"}, {"explain", "--help"}, {"audit", "--help"}, {"policy", "apply", "--help"}, {"rules", "--help"}, {"conformance", "-h"}, {"completion", "--help"}, {"completion"}, {"completion", "kubectl", "--help"}, {"version", "--help"}} {
-		got := call(t, "", args...)
-		if got.code != exitOK || got.errOut != "" || !strings.Contains(got.out, "Usage:\n  kubectl virtward") {
-			t.Errorf("%v: code %d, errors %q, output:\n%s", args, got.code, got.errOut, got.out)
+		got := clitest.Call(t, "", args...)
+		if got.Code != clitest.ExitOK || got.ErrOut != "" || !strings.Contains(got.Out, "Usage:\n  kubectl virtward") {
+			t.Errorf("%v: code %d, errors %q, output:\n%s", args, got.Code, got.ErrOut, got.Out)
 		}
 	}
 }
 
 func TestVersion(t *testing.T) {
 	for _, word := range []string{"version", "--version"} {
-		got := call(t, "", word)
-		if got.code != exitOK || !strings.HasPrefix(got.out, "virtward development, KubeVirt API ") || strings.Count(got.out, "\n") != 1 {
-			t.Errorf("%s: code %d, output %q", word, got.code, got.out)
+		got := clitest.Call(t, "", word)
+		if got.Code != clitest.ExitOK || !strings.HasPrefix(got.Out, "virtward development, KubeVirt API ") || strings.Count(got.Out, "\n") != 1 {
+			t.Errorf("%s: code %d, output %q", word, got.Code, got.Out)
 		}
 	}
 }
 
 // TestFlagSections shows that the flags of explain are not lost among those of every kubectl.
 func TestFlagSections(t *testing.T) {
-	_, flags, _ := strings.Cut(call(t, "", "explain", "--help").out, "\nFlags:\n")
+	_, flags, _ := strings.Cut(clitest.Call(t, "", "explain", "--help").Out, "\nFlags:\n")
 	own, cluster, found := strings.Cut(flags, "\nCluster flags (those of kubectl, for TYPE/NAME and --from-cluster):\n")
 	if !found {
 		t.Fatalf("there are no two sections:\n%s", flags)
@@ -122,9 +73,9 @@ func TestCompletion(t *testing.T) {
 		"powershell": "Register-ArgumentCompleter -CommandName 'kubectl-virtward'",
 		"kubectl":    `exec kubectl-virtward __complete "$@"`,
 	} {
-		got := call(t, "", "completion", shell)
-		if got.code != exitOK || !strings.Contains(got.out, want) {
-			t.Errorf("%s: code %d, errors %q, and the script lacks %q", shell, got.code, got.errOut, want)
+		got := clitest.Call(t, "", "completion", shell)
+		if got.Code != clitest.ExitOK || !strings.Contains(got.Out, want) {
+			t.Errorf("%s: code %d, errors %q, and the script lacks %q", shell, got.Code, got.ErrOut, want)
 		}
 	}
 }
@@ -150,9 +101,9 @@ func TestCompletedWords(t *testing.T) {
 		{[]string{"explain", "-f", "a.yaml", "v"}, ":4\n"},
 		{[]string{"explain", "--mshv-cpu-model", ""}, "auto\nnone\n:4\n"},
 	} {
-		got := call(t, "", append([]string{"__complete"}, c.words...)...)
-		if got.code != exitOK || got.out != c.want {
-			t.Errorf("%v: code %d, got %q, want %q", c.words, got.code, got.out, c.want)
+		got := clitest.Call(t, "", append([]string{"__complete"}, c.words...)...)
+		if got.Code != clitest.ExitOK || got.Out != c.want {
+			t.Errorf("%v: code %d, got %q, want %q", c.words, got.Code, got.Out, c.want)
 		}
 	}
 }
@@ -195,9 +146,9 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"version", "now"}, `kubectl virtward version takes no arguments, but got "now": see kubectl virtward version --help`},
 	} {
 		t.Run(strings.Join(c.args, " "), func(t *testing.T) {
-			got := call(t, "", c.args...)
-			want := result{code: exitUsage, errOut: "error: " + c.want + "\n"}
-			if diff := cmp.Diff(want, got, cmp.AllowUnexported(result{})); diff != "" {
+			got := clitest.Call(t, "", c.args...)
+			want := clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: " + c.want + "\n"}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

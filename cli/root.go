@@ -6,6 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/virtward/virtward/cli/audit"
+	"github.com/virtward/virtward/cli/conformance"
+	"github.com/virtward/virtward/cli/explain"
+	"github.com/virtward/virtward/cli/killswitch"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/policy"
+	"github.com/virtward/virtward/cli/rules"
 )
 
 // programName is the name of the binary, under which kubectl finds it.
@@ -22,10 +30,10 @@ func displayName(argv0 string) string {
 
 // newRoot builds the whole command line.
 func newRoot(argv0, version string, streams genericiooptions.IOStreams) *cobra.Command {
-	name := displayName(argv0)
+	program := options.Program{Name: displayName(argv0), Version: version, Streams: streams}
 	root := &cobra.Command{
 		Use:         programName,
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: program.Name},
 		Short:       "Explain how virtual machines will really run, and whether they could",
 		Long: `Explain how virtual machines will really run: expanded with their instancetypes and preferences, and
 completed for the cluster's hypervisor and their architecture, with the source of every field. And whether they
@@ -37,33 +45,28 @@ It exits with 0 when all is well, 1 on rejections, disagreement or failure, and 
 		Version:       versions(version), // --version, which newcomers try first
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usage("unknown command %q: see %s --help", args[0], cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:          options.OnlySubcommands,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usage("%w: see %s --help", err, cmd.CommandPath())
+		return options.Usagef("%w: see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		explainCommand(name, version, streams),
-		auditCommand(name, version, streams),
-		policyCommand(name, version, streams),
-		rulesCommand(name, streams),
-		conformanceCommand(name, streams),
-		statusCommand(name, streams),
-		disableCommand(name, streams),
-		enableCommand(name, streams),
-		versionCommand(version, streams),
+		explain.NewCommand(program),
+		audit.NewCommand(program),
+		policy.NewCommand(program),
+		rules.NewCommand(program),
+		conformance.NewCommand(program),
+		killswitch.NewStatusCommand(program),
+		killswitch.NewDisableCommand(program),
+		killswitch.NewEnableCommand(program),
+		versionCommand(program),
 	)
-	addCompletion(root, name)
+	addCompletion(root, program)
 	checkHelp(root)
 	return root
 }
@@ -77,11 +80,8 @@ func checkHelp(root *cobra.Command) {
 	}
 	help.Args = func(_ *cobra.Command, args []string) error {
 		if _, unknown, err := root.Find(args); err != nil || len(unknown) > 0 {
-			return usage("unknown command %q: see %s --help", strings.Join(args, " "), root.CommandPath())
+			return options.Usagef("unknown command %q: see %s --help", strings.Join(args, " "), root.CommandPath())
 		}
 		return nil
 	}
 }
-
-// example puts the program's name into the examples of a command.
-func example(name, text string) string { return strings.ReplaceAll(text, "PROGRAM", name) }

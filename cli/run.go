@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -37,7 +38,7 @@ func Run(ctx context.Context, version string, args []string, streams genericioop
 		err = errors.New("interrupted")
 	}
 	report(streams.ErrOut, err)
-	if errors.As(err, &usageError{}) {
+	if options.IsUsage(err) {
 		return exitUsage
 	}
 	return exitFailed
@@ -47,10 +48,3 @@ func Run(ctx context.Context, version string, args []string, streams genericioop
 func report(w io.Writer, err error) {
 	fmt.Fprintln(w, "error: "+texts.OneLine(err.Error()))
 }
-
-// usageError is a command line that makes no sense.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-func usage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }

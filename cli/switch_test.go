@@ -1,8 +1,10 @@
-package cli
+package cli_test
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/virtward/virtward/cli/clitest"
 )
 
 func TestSwitchUsage(t *testing.T) {
@@ -18,15 +20,15 @@ func TestSwitchUsage(t *testing.T) {
 		{[]string{"enable", "--namespace", "shop"}, "error: unknown flag: --namespace: see kubectl virtward enable --help\n"},
 		{[]string{"status", "now"}, "error: kubectl virtward status takes no arguments, but got \"now\": see kubectl virtward status --help\n"},
 	} {
-		got := call(t, "", c.args...)
-		if got.code != exitUsage || got.errOut != c.want || got.out != "" {
-			t.Errorf("%v: code %d, output %q, errors %q", c.args, got.code, got.out, got.errOut)
+		got := clitest.Call(t, "", c.args...)
+		if got.Code != clitest.ExitUsage || got.ErrOut != c.want || got.Out != "" {
+			t.Errorf("%v: code %d, output %q, errors %q", c.args, got.Code, got.Out, got.ErrOut)
 		}
 	}
 	for _, command := range []string{"disable", "enable", "status"} {
-		help := call(t, "", command, "--help")
-		if help.code != exitOK || !strings.Contains(help.out, "\nCluster flags (those of kubectl):\n") {
-			t.Errorf("%s --help: code %d\n%s", command, help.code, help.out)
+		help := clitest.Call(t, "", command, "--help")
+		if help.Code != clitest.ExitOK || !strings.Contains(help.Out, "\nCluster flags (those of kubectl):\n") {
+			t.Errorf("%s --help: code %d\n%s", command, help.Code, help.Out)
 		}
 	}
 }
@@ -36,9 +38,9 @@ func TestSwitchWithoutCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 	t.Setenv("HOME", t.TempDir())
 	for _, args := range [][]string{{"disable", "--reason", "a"}, {"enable"}, {"status"}} {
-		got := call(t, "", args...)
-		if got.code != exitFailed || !strings.Contains(got.errOut, "no kubeconfig names a cluster") {
-			t.Errorf("%v: code %d, errors %q", args, got.code, got.errOut)
+		got := clitest.Call(t, "", args...)
+		if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "no kubeconfig names a cluster") {
+			t.Errorf("%v: code %d, errors %q", args, got.Code, got.ErrOut)
 		}
 	}
 }

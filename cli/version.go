@@ -6,16 +6,17 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/virtward/virtward/cli/options"
 )
 
-func versionCommand(version string, streams genericiooptions.IOStreams) *cobra.Command {
+func versionCommand(program options.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this program and of the KubeVirt API it knows",
-		Args:  noArguments,
+		Args:  options.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(streams.Out, versions(version))
+			_, err := fmt.Fprintln(program.Streams.Out, versions(program.Version))
 			return err
 		},
 	}
@@ -36,11 +37,4 @@ func kubevirtVersion() string {
 		}
 	}
 	return "unknown"
-}
-
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usage("%s takes no arguments, but got %q: see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
-	}
-	return nil
 }

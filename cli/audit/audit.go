@@ -1,0 +1,352 @@
+package audit
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/virtward/virtward/cli/comparison"
+	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/validators"
+)
+
+// Bounds of an audit.
+const (
+	// evaluatedAtOnce is how many virtual machines are evaluated at a time: most of it is waiting for the cluster.
+	evaluatedAtOnce = 8
+	// progressStep is how many virtual machines there are between two lines about the progress.
+	progressStep = 1000
+	// maxWarnings bounds the warnings, each of which is told once.
+	maxWarnings = 20
+)
+
+// Audit evaluates virtual machines twice: now, and as they would be under assumptions.
+type Audit struct {
+	now *offline.Evaluator
+	// then evaluates under the assumptions. It is nil without any.
+	then    *offline.Evaluator
+	cluster *offline.Cluster
+	// files are the virtual machines of files, if these are evaluated; they may be none.
+	files     []manifests.Document
+	ofFiles   bool
+	namespace string
+	assumed   []string
+	// only are the rules whose findings are shown; all of them if there are none.
+	only []string
+	// passedOver are notes about documents that are not used.
+	passedOver   []string
+	progress     io.Writer
+	line         *options.Progress
+	counter      comparison.Counter
+	warnings     warnings
+	notEvaluated int
+}
+
+// gather reads the files, and the cluster if it is asked.
+func (o *Options) gather(ctx context.Context) (*Audit, error) {
+	stdin := options.Once(o.Streams.In)
+	files, err := o.ReadFiles(ctx, stdin)
+	if err != nil {
+		return nil, err
+	}
+	with, err := o.readWith(ctx, stdin)
+	if err != nil {
+		return nil, err
+	}
+	a := &Audit{
+		files: slices.Concat(files.Subjects, files.Beside), ofFiles: len(o.Filenames) > 0, assumed: o.assumed(), progress: o.Streams.ErrOut, line: options.NewProgress(o.Streams.ErrOut),
+		passedOver: slices.Concat(files.Notes, with.Notes), counter: comparison.Counter{Told: o.Max, Unchanged: o.all || len(o.assumed()) == 0},
+	}
+	if o.Config.Namespace != nil {
+		a.namespace = *o.Config.Namespace
+	}
+	if !a.ofFiles || o.FromCluster {
+		if a.cluster, err = options.Connect(o.Config); err != nil {
+			return nil, err
+		}
+		a.cluster.Objects = remember(a.cluster.Objects)
+	}
+	if a.ofFiles && len(a.files) == 0 {
+		return nil, fmt.Errorf("%s: no virtual machine to evaluate, nor anything that makes one or that one refers to", o.Names())
+	}
+	a.warnings.add("", files.Warnings)
+	a.warnings.add("", with.Warnings)
+	return a, o.surround(ctx, a, files, with, stdin)
+}
+
+// WhatIf returns an audit of the cluster that compares its policies with those that it would have with more objects. The
+// words say in the report what is assumed.
+func (o *Options) WhatIf(ctx context.Context, cluster *offline.Cluster, objects []manifests.Document, words string) (*Audit, error) {
+	cluster.Objects = remember(cluster.Objects)
+	a := &Audit{
+		cluster: cluster, assumed: []string{words}, progress: o.Streams.ErrOut,
+		counter: comparison.Counter{Told: o.Max, Unchanged: true},
+	}
+	if o.Config.Namespace != nil {
+		a.namespace = *o.Config.Namespace
+	}
+	return a, o.surround(ctx, a, &offline.Files{}, &offline.Files{Configuration: objects}, nil)
+}
+
+// Then returns the evaluator under the assumptions, nil without any.
+func (a *Audit) Then() *offline.Evaluator { return a.then }
+
+// ShowOnly leaves out findings of all other rules.
+func (a *Audit) ShowOnly(rules ...string) { a.only = rules }
+
+// readWith reads what is assumed to be applied.
+func (o *Options) readWith(ctx context.Context, stdin io.Reader) (*offline.Files, error) {
+	all, err := manifests.ReadAll(ctx, o.With, o.Recursive, stdin)
+	if err != nil {
+		return nil, err
+	}
+	with, err := offline.Sort(all)
+	if err != nil {
+		return nil, err
+	}
+	if len(with.Subjects) > 0 {
+		d := with.Subjects[0]
+		return nil, fmt.Errorf("%s: %s %s is what is evaluated, and not what it is evaluated with: name it with -f", d.Location(), d.Object.GetKind(), d.Object.GetName())
+	}
+	return with, nil
+}
+
+// surround makes the evaluators: now, and under the assumptions.
+func (o *Options) surround(ctx context.Context, a *Audit, files, with *offline.Files, stdin io.Reader) error {
+	facts, err := o.ReadFacts(ctx, files.KubeVirts, a.cluster, stdin)
+	if err != nil {
+		return err
+	}
+	if a.now, err = offline.New(ctx, files, a.cluster, facts, o.Namespace(a.cluster)); err != nil {
+		return err
+	}
+	a.passedOver = append(a.passedOver, a.now.UnusedConfigMaps()...)
+	if len(a.assumed) == 0 {
+		return nil
+	}
+	for _, name := range o.Without {
+		if a.now.Policies().Find(name) == nil {
+			return fmt.Errorf("--without %s: there is no %s of that name", name, offline.KindPolicy)
+		}
+	}
+	assumed, err := o.assumedFacts(facts, with.KubeVirts)
+	if err != nil {
+		return err
+	}
+	together := files.OverlaidBy(with)
+	together.Without = o.Without
+	if a.then, err = offline.New(ctx, together, a.cluster, assumed, a.now.DefaultNamespace); err != nil {
+		return err
+	}
+	if assumed.DefaultArchitecture != facts.DefaultArchitecture {
+		a.then.Former = facts
+	}
+	return nil
+}
+
+// assumedFacts are those of a KubeVirt object of --with, or the present ones, with the hypervisor and the
+// architecture that are assumed.
+func (o *Options) assumedFacts(facts *platform.Facts, kubevirts []manifests.Document) (*platform.Facts, error) {
+	if err := options.OnlyOne(kubevirts); err != nil {
+		return nil, err
+	}
+	for _, d := range kubevirts {
+		var err error
+		if facts, err = offline.FactsFrom(d, o.Settings); err != nil {
+			return nil, err
+		}
+	}
+	return o.Assume(facts)
+}
+
+// evaluateAll evaluates everything there is.
+func (a *Audit) evaluateAll(ctx context.Context) (*comparison.Report, error) {
+	var unlisted []string
+	if a.ofFiles {
+		for batch := range slices.Chunk(a.files, pageSize) {
+			if err := a.evaluate(ctx, batch); err != nil {
+				return nil, err
+			}
+			for range batch {
+				a.line.Step("evaluated", len(a.files))
+			}
+		}
+		a.line.End()
+	} else {
+		l := &listing{cluster: a.cluster, evaluate: a.evaluate, progress: a.progress}
+		if err := l.all(ctx, a.namespace); err != nil {
+			return nil, err
+		}
+		unlisted = l.notes
+	}
+	last := a.last()
+	report := a.counter.Report(slices.Concat(last.Rules(), a.now.Rules()))
+	if report.Evaluated == 0 && a.notEvaluated > 0 {
+		return nil, fmt.Errorf("none of %d virtual machines could be evaluated: %s", a.notEvaluated, a.warnings.first())
+	}
+	report.Assumed = append(report.Assumed, a.assumed...)
+	report.Now, report.Then, report.NotEvaluated = explanation.FactsOf(a.now.Facts()), explanation.FactsOf(last.Facts()), a.notEvaluated
+	for _, w := range []*offline.Evaluator{a.now, last} {
+		for _, text := range w.Facts().Warnings {
+			a.warnings.add("", []string{text})
+		}
+		for _, text := range slices.Concat(w.Facts().Notes, w.Notes) {
+			if !slices.Contains(report.Notes, text) {
+				report.Notes = append(report.Notes, text)
+			}
+		}
+	}
+	report.Warnings = append(append(report.Warnings, unlisted...), a.warnings.told()...)
+	return report, nil
+}
+
+// last is the evaluator of the result: under the assumptions, if there are any.
+func (a *Audit) last() *offline.Evaluator {
+	if a.then != nil {
+		return a.then
+	}
+	return a.now
+}
+
+// opinion is what became of one virtual machine.
+type opinion struct {
+	object    explanation.Object
+	now, then []validators.Finding
+	warnings  []string
+	err       error
+}
+
+// evaluate evaluates a few virtual machines at the same time, and counts what comes of it in their order. What cannot be
+// evaluated is an error in files; in a cluster it is named, and the others are evaluated.
+func (a *Audit) evaluate(ctx context.Context, batch []manifests.Document) error {
+	opinions := make([]opinion, len(batch))
+	group := errgroup.Group{}
+	group.SetLimit(evaluatedAtOnce)
+	for i := range batch {
+		group.Go(func() error {
+			if ctx.Err() == nil {
+				opinions[i] = a.opinionOn(ctx, batch[i])
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	for i := range opinions {
+		o := &opinions[i]
+		switch {
+		case o.err != nil && a.ofFiles:
+			return fmt.Errorf("%s: %s %s: %w", batch[i].Location(), batch[i].Object.GetKind(), batch[i].Object.GetName(), o.err)
+		case o.err != nil:
+			a.notEvaluated++
+			a.warnings.add(o.object.String(), []string{"not evaluated: " + o.err.Error()})
+		case !offline.IsSubject(batch[i].Object.GroupVersionKind()) && len(o.now)+len(o.then) == 0: // it is no virtual machine
+		default:
+			a.counter.Add(batch[i], o.object, a.shown(o.now), a.shown(o.then))
+			a.warnings.add(o.object.String(), o.warnings)
+		}
+	}
+	return nil
+}
+
+// shown are the findings of the rules that are asked about.
+func (a *Audit) shown(all []validators.Finding) []validators.Finding {
+	if len(a.only) == 0 {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(f validators.Finding) bool { return !slices.Contains(a.only, f.Rule) })
+}
+
+func (a *Audit) opinionOn(ctx context.Context, d manifests.Document) (o opinion) {
+	namespace := d.Object.GetNamespace()
+	if namespace == "" {
+		namespace = a.now.DefaultNamespace
+	}
+	o.object = explanation.ObjectOf(d.Object, namespace)
+	defer func() {
+		if cause := recover(); cause != nil { // it is one of many: the others are evaluated
+			o.err = fmt.Errorf("this is a defect of the program, please report it with the object: %.200v", cause)
+		}
+	}()
+	stage := evaluator.Stored
+	if a.ofFiles {
+		stage = evaluator.Written
+	}
+	result, err := a.now.Evaluate(ctx, d, stage)
+	if err != nil {
+		o.err = err
+		return o
+	}
+	o.now, o.then, o.warnings = result.Findings, result.Findings, result.Warnings
+	if a.then == nil {
+		return o
+	}
+	if result, o.err = a.then.Evaluate(ctx, d, stage); o.err != nil {
+		return o
+	}
+	o.then = result.Findings
+	for _, w := range result.Warnings {
+		if !slices.Contains(o.warnings, w) {
+			o.warnings = append(o.warnings, w)
+		}
+	}
+	return o
+}
+
+// warnings are texts, each of which is told once with the first object that it is about.
+type warnings struct {
+	order  []string
+	counts map[string]int
+	about  map[string]string
+	// others counts those that are too many.
+	others int
+}
+
+func (w *warnings) add(about string, texts []string) {
+	if w.counts == nil {
+		w.counts, w.about = map[string]int{}, map[string]string{}
+	}
+	for _, text := range texts {
+		switch _, known := w.counts[text]; {
+		case known:
+			w.counts[text]++
+		case len(w.order) == maxWarnings:
+			w.others++
+		default:
+			w.order = append(w.order, text)
+			w.counts[text], w.about[text] = 1, about
+		}
+	}
+}
+
+// first is the first warning.
+func (w *warnings) first() string { return append(w.told(), "")[0] }
+
+func (w *warnings) told() (lines []string) {
+	for _, text := range w.order {
+		line := text
+		if about := w.about[text]; about != "" {
+			line = about + ": " + text
+			if more := w.counts[text] - 1; more > 0 {
+				line += fmt.Sprintf(" (and %d more virtual machines)", more)
+			}
+		}
+		lines = append(lines, line)
+	}
+	if w.others > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more warnings", w.others))
+	}
+	return lines
+}

@@ -1,0 +1,168 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+)
+
+// pageSize is how many virtual machines are read and evaluated before the next ones are.
+const pageSize = 250
+
+// auditedResources are the resources that are audited. Every KubeVirt has the first two.
+func auditedResources() []schema.GroupVersionResource {
+	var all []schema.GroupVersionResource
+	for _, info := range evaluator.Kinds() {
+		if info.GroupKind() != evaluator.Preset {
+			all = append(all, info.Resource)
+		}
+	}
+	return all
+}
+
+// optional reports whether a cluster with KubeVirt may lack a resource.
+func optional(resource schema.GroupVersionResource) bool {
+	return resource.Resource != "virtualmachines" && resource.Resource != "virtualmachineinstances"
+}
+
+// listing hands on all virtual machines of a cluster, page by page.
+type listing struct {
+	cluster  *offline.Cluster
+	evaluate func(context.Context, []manifests.Document) error
+	progress io.Writer
+	// notes say what may not be listed.
+	notes []string
+
+	read, listed int
+}
+
+// all lists the virtual machines of a namespace, or of all of them. Whoever may not list them all at once is shown
+// those of the namespaces where it may be done. Nothing at all is an error.
+func (l *listing) all(ctx context.Context, namespace string) error {
+	for _, resource := range auditedResources() {
+		err := l.pages(ctx, resource, namespace)
+		if apierrors.IsForbidden(err) && namespace == "" {
+			err = l.each(ctx, resource, err)
+		}
+		switch {
+		case apierrors.IsForbidden(err):
+			l.notes = append(l.notes, fmt.Sprintf("%s are not evaluated: %v", resource.Resource, err))
+		case optional(resource) && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)): // not every KubeVirt has it
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			return fmt.Errorf("listing %s: the cluster has no KubeVirt: %w", resource.Resource, err)
+		case err != nil:
+			return fmt.Errorf("listing %s: %w", resource.Resource, err)
+		default:
+			l.listed++
+		}
+	}
+	if l.listed == 0 {
+		return errors.New(l.notes[0])
+	}
+	return nil
+}
+
+// each lists the virtual machines of every namespace that may be seen, or of the present one if that may not be
+// either. The error is the given one if they may be listed nowhere.
+func (l *listing) each(ctx context.Context, resource schema.GroupVersionResource, why error) error {
+	namespaces := []string{l.cluster.Namespace}
+	list, err := l.cluster.Client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).List(ctx, metav1.ListOptions{})
+	if err == nil {
+		namespaces = nil
+		for i := range list.Items {
+			namespaces = append(namespaces, list.Items[i].GetName())
+		}
+	}
+	var closed []string
+	for _, namespace := range namespaces {
+		err := l.pages(ctx, resource, namespace)
+		switch {
+		case apierrors.IsForbidden(err):
+			closed = append(closed, namespace)
+		case err != nil:
+			return err
+		}
+	}
+	switch {
+	case len(closed) == len(namespaces):
+		return why
+	case err != nil:
+		l.notes = append(l.notes, fmt.Sprintf("of %s, only those of the namespace %s are evaluated: %v", resource.Resource, l.cluster.Namespace, why))
+	case len(closed) > 0:
+		l.notes = append(l.notes, fmt.Sprintf("%s of %d of %d namespaces may not be listed and are not evaluated, the first one %s", resource.Resource, len(closed), len(namespaces), closed[0]))
+	}
+	return nil
+}
+
+// pages lists and hands on page by page. If that takes so long that the API server has forgotten where it began, it
+// goes on with what there is by then, of which the API server offers to list the rest.
+func (l *listing) pages(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := l.cluster.Client.Resource(resource).Namespace(namespace).List(ctx, options)
+		if again := resumed(err); again != "" && again != options.Continue {
+			options.Continue = again
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := l.evaluate(ctx, l.documents(list)); err != nil {
+			return err
+		}
+		l.report(list)
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// resumed is where to go on after an error; empty if that is not possible.
+func resumed(err error) string {
+	var status apierrors.APIStatus
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
+}
+
+// documents are the objects of a page that are evaluated: an instance of a VirtualMachine is evaluated as that.
+func (l *listing) documents(list *unstructured.UnstructuredList) []manifests.Document {
+	all := make([]manifests.Document, 0, len(list.Items))
+	for i := range list.Items {
+		object := &list.Items[i]
+		owner := metav1.GetControllerOf(object)
+		if owner != nil && owner.Kind == "VirtualMachine" && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == v1.GroupVersion.Group {
+			continue
+		}
+		all = append(all, manifests.Document{Source: offline.SourceCluster, Object: object})
+	}
+	return all
+}
+
+// report tells how far it is, where that takes a while.
+func (l *listing) report(list *unstructured.UnstructuredList) {
+	before := l.read / progressStep
+	l.read += len(list.Items)
+	if l.read/progressStep == before {
+		return
+	}
+	left := ""
+	if remaining := list.GetRemainingItemCount(); remaining != nil {
+		left = fmt.Sprintf(", %d left of these", *remaining)
+	}
+	fmt.Fprintf(l.progress, "%d read%s\n", l.read, left)
+}

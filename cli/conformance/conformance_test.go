@@ -1,0 +1,59 @@
+package conformance_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/virtward/virtward/cli/clitest"
+)
+
+const (
+	agreeing  = `{"id":"same","area":"x","kind":"VirtualMachine","object":{"spec":{"template":{"spec":{"domain":{"devices":{}}}}}},"expect":{"mutated":{"template":{"spec":{"architecture":"amd64","domain":{"devices":{},"machine":{"type":"q35"}}}}},"allowed":false,"causes":[{"field":"spec.running","type":"FieldValueInvalid"}]}}`
+	differing = `{"id":"other","area":"y","kind":"VirtualMachine","object":{"spec":{"template":{"spec":{"domain":{"devices":{}}}}}},"expect":{"mutated":{"template":{"spec":{"architecture":"arm64","domain":{"devices":{},"machine":{"type":"q35"}}}}},"allowed":true}}`
+	expanding = `{"id":"exp","area":"z","vmi":{"domain":{"devices":{}}},"instancetype":null,"preference":null,"expect":{"spec":{"domain":{"devices":{},"resources":{}}},"conflicts":[],"annotations":{}}}`
+)
+
+func TestConformance(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string, lines ...string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	admission, expansion := file("admission.jsonl", agreeing, "", differing), file("expansion.jsonl", expanding)
+	const table = `AREA  CASES  MUTATED  ALLOWED  CAUSES  EXPAND
+x     1      1/1      1/1      1/1     0/0
+y     1      0/1      0/1      0/0     0/0
+z     1      0/0      0/0      0/0     1/1
+total: mutated 1/2 allowed 1/2 causes 1/1 expand 1/1
+`
+	for _, c := range []struct {
+		name   string
+		args   []string
+		code   int
+		out    string
+		errOut string
+	}{
+		{name: "table", args: []string{admission, expansion}, out: table},
+		{name: "verbose", args: []string{"-v", admission, expansion}, out: `other: mutated: spec.template.spec.architecture: want "arm64", got "amd64"
+other: admitted: allowed: KubeVirt true, ours false
+other: admitted: extra: spec.running FieldValueInvalid
+` + "\n" + table},
+		{name: "reached", args: []string{"--min", "0.5", admission, expansion}, out: table},
+		{name: "missed", args: []string{"--min", "0.98", admission, expansion}, code: clitest.ExitFailed, out: table, errOut: "error: mutated 1/2 is 0.5000, allowed 1/2 is 0.5000, below 0.98\n"},
+		{name: "no file", args: []string{"absent.jsonl"}, code: clitest.ExitFailed, errOut: "error: absent.jsonl: no such file or directory\n"},
+		{name: "no cases", args: []string{file("empty.jsonl")}, code: clitest.ExitFailed, errOut: "error: " + filepath.Join(dir, "empty.jsonl") + ": no cases\n"},
+		{name: "no case", args: []string{file("bad.jsonl", agreeing, "[]")}, code: clitest.ExitFailed, errOut: "error: " + filepath.Join(dir, "bad.jsonl") + ": line 2: not a JSON object: json: cannot unmarshal array into Go value of type map[string]json.RawMessage\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := clitest.Call(t, "", append([]string{"conformance"}, c.args...)...)
+			if got.Code != c.code || got.Out != c.out || got.ErrOut != c.errOut {
+				t.Errorf("code %d, want %d\noutput:\n%s\nerrors:\n%s", got.Code, c.code, got.Out, got.ErrOut)
+			}
+		})
+	}
+}

@@ -1,0 +1,335 @@
+package explain_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/clock"
+	v1 "kubevirt.io/api/core/v1"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/cli/clitest"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/validators"
+	"github.com/virtward/virtward/webhooks"
+)
+
+// doors are both webhooks of a cluster in which nothing but KubeVirt's defaults is known: what explain assumes
+// without any other file.
+type doors struct {
+	mutator   *webhooks.Mutator
+	validator *webhooks.Validator
+}
+
+func openDoors(t testing.TB, active ...*policies.Policy) doors {
+	t.Helper()
+	set := policies.NewSet("virtward-system", active...)
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.RememberedStats { return platform.RememberedStats{} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := references.NewMemory("default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pipeline, facts := effective.NewPipeline(registry), platform.Defaults(platform.Settings{})
+	return doors{
+		mutator: webhooks.NewMutator(webhooks.Mutator{
+			Evaluator: evaluator.New(pipeline, objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}),
+			Metrics:   metrics, Log: logr.Discard(), Clock: clock.RealClock{},
+		}),
+		validator: webhooks.NewValidator(webhooks.Validator{
+			Evaluator: evaluator.New(pipeline, objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return set }}), Rules: registry.Rules(),
+			Metrics: metrics, Log: logr.Discard(), Clock: clock.RealClock{},
+		}),
+	}
+}
+
+// create asks both webhooks about a create, as the API server does.
+func (d doors) create(t testing.TB, kind string, object []byte) *admissionv1.AdmissionResponse {
+	t.Helper()
+	if patch := review(t, d.mutator.Review, kind, object).Patch; patch != nil {
+		decoded, err := jsonpatch.DecodePatch(patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if object, err = decoded.Apply(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return review(t, d.validator.Review, kind, object)
+}
+
+func review(t testing.TB, ask func(context.Context, []byte) ([]byte, error), kind string, object []byte) *admissionv1.AdmissionResponse {
+	t.Helper()
+	body, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "1", Kind: metav1.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: kind}, Namespace: "default",
+			Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: object},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := ask(t.Context(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read admissionv1.AdmissionReview
+	if err := json.Unmarshal(answer, &read); err != nil {
+		t.Fatal(err)
+	}
+	return read.Response
+}
+
+// laptop are the findings of explain, in the words of the webhook; ok is false if explain cannot read the object.
+func laptop(t testing.TB, object []byte, files ...string) (causes []string, allowed, ok bool) {
+	t.Helper()
+	args := []string{"explain", "-o", "json", "-f", "-"}
+	for _, file := range files {
+		args = append(args, "-f", file)
+	}
+	got := clitest.Call(t, string(object), args...)
+	var e struct {
+		Allowed  bool
+		Findings []struct{ Rule, Severity, Field, Type, Message string }
+	}
+	if json.Unmarshal([]byte(got.Out), &e) != nil {
+		return nil, false, false
+	}
+	for _, f := range e.Findings {
+		if f.Severity == string(validators.Deny) {
+			causes = append(causes, fmt.Sprintf("%s %s %s %s", f.Field, f.Type, f.Rule, filled.ReplaceAllString(f.Message, "")))
+		}
+	}
+	return causes, e.Allowed, true
+}
+
+// filled tells which layer filled a value. Of a VMI, explain sees the object as it was written and so knows; the
+// validating webhook sees it complete.
+var filled = regexp.MustCompile(` \(filled by [^)]*\)$`)
+
+// told are the causes of an answer, in the same form.
+func told(response *admissionv1.AdmissionResponse) (causes []string) {
+	if response.Result == nil || response.Result.Details == nil {
+		return nil
+	}
+	for _, c := range response.Result.Details.Causes {
+		text, rest, _ := strings.Cut(c.Message, " [virtward/")
+		rule, _, _ := strings.Cut(rest, "]")
+		causes = append(causes, fmt.Sprintf("%s %s %s %s", c.Field, c.Type, rule, filled.ReplaceAllString(text, "")))
+	}
+	return causes
+}
+
+// compare holds that explain and the webhooks agree about an object. What only one of them can read is left out:
+// YAML is stricter than JSON, and the webhook rejects what it cannot read.
+func (d doors) compare(t testing.TB, object []byte, files ...string) bool {
+	t.Helper()
+	var head struct{ Kind, APIVersion string }
+	if json.Unmarshal(object, &head) != nil || !strings.HasPrefix(head.APIVersion, "kubevirt.io/") || head.Kind != "VirtualMachine" && head.Kind != "VirtualMachineInstance" {
+		return false
+	}
+	object = pruned(head.Kind, object)
+	if object == nil {
+		return false
+	}
+	theirs, allowed, ok := laptop(t, object, files...)
+	if !ok {
+		return false
+	}
+	response := d.create(t, head.Kind, object)
+	ours := told(response)
+	if slices.ContainsFunc(ours, func(c string) bool { return strings.Contains(c, "object-readable") }) {
+		return false
+	}
+	if response.Allowed != allowed {
+		t.Errorf("%s\nexplain: allowed %v %q\nwebhook: allowed %v %q", object, allowed, theirs, response.Allowed, ours)
+		return true
+	}
+	if len(theirs) > 50 { // the webhook tells no more, and says so in the last one
+		theirs, ours = theirs[:49], ours[:49]
+	}
+	if diff := cmp.Diff(theirs, ours); diff != "" {
+		t.Errorf("%s\ncauses (-explain +webhook):\n%s", object, diff)
+	}
+	return true
+}
+
+// pruned is an object as an API server hands it on, without fields that its definition does not have; nil if it has
+// another form. KubeVirt's types decode fields of any case, of which an API server leaves only the right ones.
+func pruned(kind string, object []byte) []byte {
+	var into any = &v1.VirtualMachine{}
+	if kind == "VirtualMachineInstance" {
+		into = &v1.VirtualMachineInstance{}
+	}
+	var fields map[string]any
+	if json.Unmarshal(object, &fields) != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(fields, into) != nil {
+		return nil
+	}
+	data, err := json.Marshal(into)
+	if err != nil {
+		return nil
+	}
+	return data
+}
+
+func recordedCreates(t testing.TB) [][]byte {
+	t.Helper()
+	file, err := os.Open(filepath.Join("..", "..", "test", "conformance", "testdata", "admission.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var objects [][]byte
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<22)
+	for lines.Scan() {
+		var c struct {
+			Operation string
+			Object    json.RawMessage
+		}
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Operation == "CREATE" {
+			objects = append(objects, bytes.Clone(c.Object))
+		}
+	}
+	return objects
+}
+
+// TestExplainAndTheWebhooksAgree replays every recorded create.
+func TestExplainAndTheWebhooksAgree(t *testing.T) {
+	d, compared := openDoors(t), 0
+	for _, object := range recordedCreates(t) {
+		if d.compare(t, object) {
+			compared++
+		}
+	}
+	if compared < 1000 {
+		t.Errorf("only %d objects were compared", compared)
+	}
+}
+
+// denying are policies that read all kinds of documents, and find something in many virtual machines. They leave out
+// the provenance: of what the mutating webhook wrote into an object, the validating one cannot know that.
+const denying = `
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: memory}
+spec:
+  enforcement: Deny
+  validations:
+  - expression: vm.spec.domain.?memory.?guest.hasValue() && quantity(vm.spec.domain.memory.guest).isLessThan(quantity('2Gi'))
+    messageExpression: "vm.spec.domain.machine.type + ' on ' + platform.architecture"
+    fieldPath: spec.domain.memory.guest
+  - {expression: "object.metadata.?labels['owner'].orValue('') != ''", message: "nobody owns it", fieldPath: metadata.labels}
+  - {expression: "has(vm.spec.domain.cpu) && vm.spec.domain.cpu.cores > 0", message: no cores, fieldPath: spec.domain.cpu.cores}
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: buses}
+spec:
+  enforcement: Deny
+  remedy: Use virtio.
+  rego:
+    module: |
+      package virtward
+      deny contains {"msg": sprintf("bus %s of %s", [disk.disk.bus, disk.name]), "field": sprintf("spec.domain.devices.disks[%d].disk.bus", [i])} if {
+        some i, disk in input.vm.spec.domain.devices.disks
+        disk.disk.bus != "virtio"
+      }
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: fails}
+spec:
+  enforcement: Deny
+  validations:
+  - {expression: "vm.spec.networks[1].name != ''", message: a second network, fieldPath: spec.networks}
+`
+
+// TestExplainAndTheWebhooksAgreeOnPolicies replays some of the recorded creates.
+func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	if err := os.WriteFile(file, []byte(denying), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	environment, err := cel.NewEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := manifests.ReadAll(t.Context(), []string{file}, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var active []*policies.Policy
+	for _, d := range read {
+		var object policyv1alpha1.VirtualMachinePolicy
+		if _, err := manifests.Decode(d.Object.Object, &object); err != nil {
+			t.Fatal(err)
+		}
+		compiled, problems := policies.Compile(environment, &object, nil)
+		if policies.Broken(problems) {
+			t.Fatal(problems)
+		}
+		active = append(active, compiled)
+	}
+	d, compared, found := openDoors(t, active...), 0, map[string]int{}
+	for i, object := range recordedCreates(t) {
+		if i%10 != 0 || !d.compare(t, object, file) {
+			continue
+		}
+		compared++
+		causes, _, _ := laptop(t, object, file)
+		for _, p := range active {
+			if slices.ContainsFunc(causes, func(c string) bool { return strings.Contains(c, " "+p.Rule()+" ") }) {
+				found[p.Name()]++
+			}
+		}
+	}
+	if compared < 100 || len(found) != len(active) {
+		t.Errorf("only %d objects were compared, with findings of %v", compared, found)
+	}
+}
+
+// FuzzExplainAndTheWebhooksAgree: the answer on a laptop is the answer in the cluster, whatever the object.
+func FuzzExplainAndTheWebhooksAgree(f *testing.F) {
+	for i, object := range recordedCreates(f) {
+		if i%25 == 0 {
+			f.Add(object)
+		}
+	}
+	d := openDoors(f)
+	f.Fuzz(func(t *testing.T, object []byte) { d.compare(t, object) })
+}

@@ -1,0 +1,59 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/parallel"
+)
+
+// inputs is everything that explain works on, read and sorted.
+type inputs struct {
+	// subjects are the virtual machines.
+	subjects  []manifests.Document
+	evaluator *offline.Evaluator
+	// notes say what was passed over, warnings what of the objects referred to is unknown.
+	notes, warnings []string
+}
+
+// results are explanations in the order of their subjects, as far as they are kept: the texts hold all the rest.
+type results struct {
+	explanations []*explanation.Explanation
+	// texts are those of the format; nil if there is none.
+	texts [][]byte
+}
+
+// explainAll evaluates the subjects, some at once, and makes a text of each. What each is made of is forgotten then. The
+// error is that of the first subject that has one.
+func explainAll(ctx context.Context, in *inputs, format *explanation.Format, progress *options.Progress) (*results, error) {
+	count := len(in.subjects)
+	done := &results{explanations: make([]*explanation.Explanation, count), texts: make([][]byte, count)}
+	err := parallel.Each(ctx, count, func(i int) (err error) {
+		s := in.subjects[i]
+		defer progress.Step("explained", count)
+		if done.explanations[i], err = explain(ctx, in.evaluator, s); err == nil && format != nil {
+			done.texts[i], err = format.Text(done.explanations[i], i == 0, count == 1)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s %s: %w", s.Location(), s.Object.GetKind(), s.Object.GetName(), err)
+		}
+		done.explanations[i].Forget()
+		in.subjects[i] = manifests.Document{}
+		return nil
+	})
+	progress.End()
+	return done, err
+}
+
+func explain(ctx context.Context, w *offline.Evaluator, s manifests.Document) (*explanation.Explanation, error) {
+	result, err := w.Evaluate(ctx, s, evaluator.Written)
+	if err != nil {
+		return nil, err
+	}
+	return explanation.New(s, w.Facts(), result)
+}

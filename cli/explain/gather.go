@@ -1,0 +1,53 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/evaluator/offline"
+)
+
+// gather reads the files, and the cluster if it is asked.
+func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
+	stdin := options.Once(c.program.Streams.In)
+	files, err := c.sources.ReadFiles(ctx, stdin)
+	if err != nil {
+		return nil, err
+	}
+	in := &inputs{subjects: files.Subjects, notes: files.Notes, warnings: files.Warnings}
+	var cluster *offline.Cluster
+	if c.sources.FromCluster || len(args) > 0 {
+		if cluster, err = options.Connect(c.sources.Config); err != nil {
+			return nil, err
+		}
+		named, err := readTargets(ctx, cluster, args)
+		if err != nil {
+			return nil, err
+		}
+		in.subjects = append(in.subjects, named...)
+	}
+	if len(in.subjects) == 0 && len(files.Beside) == 0 {
+		return nil, fmt.Errorf("%s: no virtual machine to explain, nor anything that makes one or that one refers to", c.sources.Names())
+	}
+	facts, err := c.sources.ReadFacts(ctx, files.KubeVirts, cluster, stdin)
+	if err != nil {
+		return nil, err
+	}
+	if facts, err = c.sources.Assume(facts); err != nil {
+		return nil, err
+	}
+	if in.evaluator, err = offline.New(ctx, files, cluster, facts, c.sources.Namespace(cluster)); err != nil {
+		return nil, err
+	}
+	beside := files.Beside
+	if len(in.subjects) > 0 { // those that are valid are part of what is explained
+		if beside, err = in.evaluator.Wrong(ctx, beside); err != nil {
+			return nil, err
+		}
+	}
+	in.subjects = append(in.subjects, beside...)
+	facts.Notes = append(facts.Notes, in.evaluator.Notes...)
+	in.notes = append(in.notes, in.evaluator.UnusedConfigMaps()...)
+	return in, nil
+}

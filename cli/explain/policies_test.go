@@ -1,0 +1,121 @@
+package explain_test
+
+import (
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/virtward/virtward/cli/clitest"
+)
+
+func TestPoliciesOfFiles(t *testing.T) {
+	const shop = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}, annotations: {ceiling: low}}\n"
+	const caps = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: caps, namespace: lab}\ndata: {memory: 1Gi}\n"
+	for _, c := range []struct {
+		name, objects string
+		// word is that of the finding; empty if there is none.
+		word string
+		// told is a note; empty if there is none about policies.
+		told string
+	}{
+		{name: "deny", objects: clitest.MemoryPolicy("Deny", ""), word: "rejected"},
+		{name: "warn", objects: clitest.MemoryPolicy("Warn", ""), word: "warning"},
+		{name: "audit", objects: clitest.MemoryPolicy("Audit", ""), word: "audit"},
+		{name: "for another kind", objects: clitest.MemoryPolicy("Deny", "match: {kinds: [VirtualMachineInstance]}, ")},
+		{name: "for mshv", objects: clitest.MemoryPolicy("Deny", "match: {hypervisors: [mshv]}, ")},
+		{name: "an exception", objects: clitest.MemoryPolicy("Deny", "exceptions: [{namespaces: [shop], reason: r}], ")},
+		{name: "an exception that is over", objects: clitest.MemoryPolicy("Deny", "exceptions: [{namespaces: [shop], reason: r, expires: '2020-01-01T00:00:00Z'}], "), word: "rejected"},
+		{name: "by a label", objects: clitest.MemoryPolicy("Deny", clitest.ForTeamA) + shop, word: "rejected"},
+		{name: "by a label that is not known", objects: clitest.MemoryPolicy("Deny", clitest.ForTeamA)},
+		{name: "by its name", objects: clitest.MemoryPolicy("Deny", "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, "), word: "rejected"},
+		{name: "an annotation of the namespace", objects: clitest.MemoryPolicy("Deny", `match: {matchConditions: [{name: low, expression: "namespaceObject.metadata.annotations['ceiling'] == 'low'"}]}, `) + shop, word: "rejected"},
+		{name: "with parameters", objects: clitest.MemoryPolicy("Deny", clitest.ParamsFromConfigMap) + caps, word: "rejected"},
+		{name: "parameters that no file holds", objects: clitest.MemoryPolicy("Deny", clitest.ParamsFromConfigMap), told: "VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps is not among the files"},
+		{name: "parameters that cannot be read", objects: clitest.MemoryPolicy("Deny", clitest.ParamsFromConfigMap) + strings.Replace(caps, "1Gi", "[1]", 1), told: "VirtualMachinePolicy cap is not considered: its parameters are not known: standard input: document 3: ConfigMap caps: data.memory: is a list where a text is expected"},
+		{name: "for updates", objects: clitest.MemoryPolicy("Deny", "match: {operations: [UPDATE]}, "), told: "document 2: VirtualMachinePolicy cap was not asked: spec.match.operations: it is asked about changes, and there is none to evaluate"},
+		{name: "broken", objects: strings.Replace(clitest.MemoryPolicy("Deny", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "document 2: VirtualMachinePolicy cap is broken and was not asked; a cluster rejects whatever it is for"},
+		{name: "broken, where", objects: strings.Replace(clitest.MemoryPolicy("Warn", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "VirtualMachinePolicy cap: line 15: spec.validations[0].expression:1:17: undefined field 'domian'; did you mean 'domain'?"},
+		{name: "an unknown field", objects: clitest.MemoryPolicy("Deny", "oops: 1, "), word: "rejected", told: "VirtualMachinePolicy cap: unknown field spec.oops"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := clitest.Call(t, clitest.VM+c.objects, "explain", "-f", "-")
+			wantCode := clitest.ExitOK
+			if c.word == "rejected" {
+				wantCode = clitest.ExitFailed
+			}
+			if word, _ := wordOf(got.Out, "policy/cap"); got.Code != wantCode || word != c.word {
+				t.Errorf("code %d, the finding is %q, want %q; errors %q\n%s", got.Code, word, c.word, got.ErrOut, got.Out)
+			}
+			if told := strings.Contains(got.Out, "# note: "); told != (c.told != "") || !strings.Contains(got.Out, c.told) {
+				t.Errorf("want the note %q in\n%s", c.told, got.Out)
+			}
+		})
+	}
+}
+
+// TestUnreadablePolicy names the field at which a policy cannot be read at all.
+func TestUnreadablePolicy(t *testing.T) {
+	got := clitest.Call(t, clitest.VM+clitest.Policy("cap", "enforcement: [Deny]"), "explain", "-f", "-")
+	if want := "error: standard input: document 2: VirtualMachinePolicy cap: spec.enforcement: is a list where a text is expected\n"; got.Code != clitest.ExitFailed || got.ErrOut != want {
+		t.Errorf("code %d, errors %q, want %q", got.Code, got.ErrOut, want)
+	}
+	got = clitest.Call(t, clitest.VM+strings.Replace(clitest.MemoryPolicy("Deny", ""), "v1alpha1", "v1", 1), "explain", "-f", "-")
+	if want := "apiVersion: policy.virtward.io/v1 is not a version that Virtward serves VirtualMachinePolicy in: use policy.virtward.io/v1alpha1"; got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, want) {
+		t.Errorf("code %d, errors %q, want %q", got.Code, got.ErrOut, want)
+	}
+}
+
+const (
+	policiesPath = "/apis/policy.virtward.io/v1alpha1/virtualmachinepolicies"
+	capsPath     = "/api/v1/namespaces/lab/configmaps/caps"
+	shopPath     = "/api/v1/namespaces/shop"
+)
+
+// listedPolicy is a list of the cluster with one policy, which rejects more memory than its parameters allow, for
+// some namespaces.
+const listedPolicy = `{"apiVersion":"policy.virtward.io/v1alpha1","kind":"VirtualMachinePolicyList","items":[{"apiVersion":"policy.virtward.io/v1alpha1","kind":"VirtualMachinePolicy","metadata":{"name":"cap"},
+	"spec":{"enforcement":"Deny","match":{"namespaceSelector":{"matchLabels":{"team":"a"}}},"params":{"configMap":{"namespace":"lab","name":"caps"}},
+	"validations":[{"expression":"quantity(vm.spec.domain.memory.guest).isLessThan(quantity(params.memory))","message":"too much","fieldPath":"spec.domain.memory.guest"}]}}]}`
+
+func TestPoliciesOfTheCluster(t *testing.T) {
+	whole := map[string]string{
+		policiesPath: listedPolicy,
+		capsPath:     `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"caps","namespace":"lab"},"data":{"memory":"1Gi"}}`,
+		shopPath:     `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"shop","labels":{"team":"a"}}}`,
+	}
+	for _, c := range []struct {
+		name        string
+		path, body  string
+		stdin, word string
+		told        string
+	}{
+		{name: "all of it", word: "rejected"},
+		{name: "without the kind", path: policiesPath},
+		{name: "the policy of the files", stdin: clitest.MemoryPolicy("Warn", ""), word: "warning"},
+		{name: "the parameters of the files", stdin: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: caps, namespace: lab}\ndata: {memory: 9Gi}\n"},
+		{name: "without parameters", path: capsPath, word: "rejected"},
+		{name: "parameters that may not be read", path: capsPath, body: clitest.Forbidden, told: "# note: VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps: you may not\n"},
+		{name: "policies that may not be read", path: policiesPath, body: clitest.Forbidden, told: "# note: VirtualMachinePolicy are not considered: you may not\n"},
+		{name: "a policy of another form", path: policiesPath, body: strings.Replace(listedPolicy, `"Deny"`, "7", 1), told: "# note: VirtualMachinePolicy cap is not considered: spec.enforcement: is the number 7 where a text is expected\n"},
+		{name: "a namespace that does not exist yet", path: shopPath},
+		{name: "a namespace that may not be read", path: shopPath, body: clitest.Forbidden, told: "# warning: policies that look at the namespace shop know no more of it than its name: you may not\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			objects := clitest.ClusterObjects()
+			maps.Copy(objects, whole)
+			if c.path != "" {
+				delete(objects, c.path)
+			}
+			if c.body != "" {
+				objects[c.path] = c.body
+			}
+			got := clitest.Call(t, clitest.VM+c.stdin, "explain", "-f", "-", "--from-cluster", "--kubeconfig", clitest.APIServer(t, objects))
+			if word, _ := wordOf(got.Out, "policy/cap"); word != c.word {
+				t.Errorf("the finding is %q, want %q; errors %q", word, c.word, got.ErrOut)
+			}
+			if told := strings.Contains(got.Out, "considered: ") || strings.Contains(got.Out, "policies that"); told != (c.told != "") || !strings.Contains(got.Out, c.told) {
+				t.Errorf("want %q in\n%s", c.told, got.Out)
+			}
+		})
+	}
+}

@@ -1,0 +1,127 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+)
+
+// target is an object of the cluster that the command line names.
+type target struct {
+	resource schema.GroupVersionResource
+	name     string
+}
+
+// readTargets fetches the virtual machines that the command line names.
+func readTargets(ctx context.Context, c *offline.Cluster, args []string) ([]manifests.Document, error) {
+	targets, err := namedTargets(args)
+	if err != nil {
+		return nil, options.Usagef("%w", err)
+	}
+	var subjects []manifests.Document
+	for _, t := range targets {
+		object, err := objectsIn(c, t.resource).Get(ctx, t.name, metav1.GetOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("reading %s %s/%s: %w", t.resource.Resource, c.Namespace, t.name, err)
+		}
+		subjects = append(subjects, manifests.Document{Source: offline.SourceCluster, Object: object})
+	}
+	return subjects, nil
+}
+
+// namedTargets reads TYPE/NAME ..., or TYPE NAME ..., as kubectl does.
+func namedTargets(args []string) ([]target, error) {
+	if len(args) == 0 {
+		return nil, nil
+	}
+	var targets []target
+	if !strings.Contains(args[0], "/") {
+		resource, err := resourceOf(args[0])
+		switch {
+		case err != nil && len(args) == 1 && !looksLikeFile(args[0]):
+			return nil, fmt.Errorf("%q: name a type too, such as vm/%s, or a file with -f %s", args[0], args[0], args[0])
+		case err != nil:
+			return nil, misnamed(args[0], err)
+		}
+		if len(args) == 1 {
+			return nil, fmt.Errorf("name the virtual machine: %s/NAME", args[0])
+		}
+		for _, name := range args[1:] {
+			if strings.Contains(name, "/") {
+				return nil, fmt.Errorf("%q: TYPE NAME and TYPE/NAME cannot be mixed", name)
+			}
+			targets = append(targets, target{resource: resource, name: name})
+		}
+		return targets, nil
+	}
+	for _, arg := range args {
+		kind, name, ok := strings.Cut(arg, "/")
+		if !ok || name == "" || strings.Contains(name, "/") {
+			return nil, misnamed(arg, fmt.Errorf("%q is not of the form TYPE/NAME", arg))
+		}
+		resource, err := resourceOf(kind)
+		if err != nil {
+			return nil, misnamed(arg, err)
+		}
+		targets = append(targets, target{resource: resource, name: name})
+	}
+	return targets, nil
+}
+
+// misnamed is the error of a word that names no object, or what to do if it was meant as a file.
+func misnamed(word string, err error) error {
+	if looksLikeFile(word) {
+		return fmt.Errorf("%q: a file is named with -f: -f %s", word, word)
+	}
+	return err
+}
+
+func looksLikeFile(word string) bool {
+	switch strings.ToLower(path.Ext(word)) {
+	case ".yaml", ".yml", ".json":
+		return true
+	}
+	return word == "-" || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../")
+}
+
+// typeNames are short names of resources, as KubeVirt has them.
+var typeNames = map[string]string{
+	"vm": "virtualmachines", "vms": "virtualmachines", "vmi": "virtualmachineinstances", "vmis": "virtualmachineinstances",
+	"vmirs": "virtualmachineinstancereplicasets", "vmirss": "virtualmachineinstancereplicasets", "vmpool": "virtualmachinepools", "vmpools": "virtualmachinepools",
+	"vmf": "virtualmachineinstancetypes", "vmcf": "virtualmachineclusterinstancetypes", "vmp": "virtualmachinepreferences", "vmcp": "virtualmachineclusterpreferences",
+}
+
+func resourceOf(name string) (schema.GroupVersionResource, error) {
+	wanted := strings.ToLower(name)
+	if at := strings.IndexByte(wanted, '.'); at >= 0 && strings.HasSuffix(wanted, "kubevirt.io") {
+		wanted = wanted[:at]
+	}
+	wanted = cmp.Or(typeNames[wanted], wanted)
+	for _, info := range evaluator.Kinds() {
+		if wanted == info.Resource.Resource || wanted == strings.ToLower(info.Kind) {
+			return info.Resource, nil
+		}
+	}
+	return schema.GroupVersionResource{}, fmt.Errorf("unknown type %q: the known ones are vm, vmi, vmirs, vmpool, and instancetypes and preferences by their full names", name)
+}
+
+// objectsIn are the objects of a resource in the namespace of the cluster, or those without one.
+func objectsIn(c *offline.Cluster, resource schema.GroupVersionResource) dynamic.ResourceInterface {
+	for _, info := range evaluator.Kinds() {
+		if info.Resource == resource && !info.Namespaced {
+			return c.Client.Resource(resource)
+		}
+	}
+	return c.Client.Resource(resource).Namespace(c.Namespace)
+}

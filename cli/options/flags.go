@@ -1,0 +1,67 @@
+package options
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
+)
+
+// usageWidth is the number of columns at which descriptions of flags are wrapped.
+const usageWidth = 100
+
+// Outputs of commands: values of --output.
+const (
+	OutputYAML     = "yaml"
+	OutputTable    = "table"
+	OutputJSON     = "json"
+	OutputJUnit    = "junit"
+	OutputSARIF    = "sarif"
+	OutputMarkdown = "markdown"
+)
+
+// Architectures are the values of --arch.
+func Architectures() []string { return []string{platform.AMD64, platform.ARM64, platform.S390X} }
+
+// RolloutStrategies are the values of --rollout-strategy.
+func RolloutStrategies() []string {
+	return []string{string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}
+}
+
+// CompleteFlags offers values of flags to the completion of shells. It panics if the command lacks a flag.
+func CompleteFlags(cmd *cobra.Command, values map[string][]string) {
+	for flag, words := range values {
+		if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// AddClusterFlags adds the flags of kubectl that select a cluster. The help lists them in a section of their own, whose
+// title ends with purpose. The flag --namespace is listed with the command's own flags, described by namespaceUsage.
+func AddClusterFlags(cmd *cobra.Command, config *genericclioptions.ConfigFlags, purpose, namespaceUsage string) {
+	clusterFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	config.AddFlags(clusterFlags)
+	cmd.Flags().AddFlagSet(clusterFlags)
+	if namespace := cmd.Flags().Lookup("namespace"); namespace != nil {
+		namespace.Usage = namespaceUsage
+	}
+
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		own, others := pflag.NewFlagSet("", pflag.ContinueOnError), pflag.NewFlagSet("", pflag.ContinueOnError)
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if clusterFlags.Lookup(f.Name) == f && f.Name != "namespace" {
+				others.AddFlag(f)
+			} else {
+				own.AddFlag(f)
+			}
+		})
+		_, err := fmt.Fprintf(cmd.OutOrStderr(), "Usage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s\nCluster flags (those of kubectl%s):\n%s",
+			cmd.UseLine(), cmd.Example, own.FlagUsagesWrapped(usageWidth), purpose, others.FlagUsagesWrapped(usageWidth))
+		return err
+	})
+}

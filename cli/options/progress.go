@@ -1,0 +1,60 @@
+package options
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Progress writes how much of the work is done, in one line of a terminal. It writes nothing if standard error is no
+// terminal.
+type Progress struct {
+	w io.Writer
+
+	mu   sync.Mutex
+	done int
+	// last is the time at which the line was written.
+	last time.Time
+	// shown is true while the terminal has the line.
+	shown bool
+}
+
+// progressPause is the time between two lines, and before the first one.
+const progressPause = 500 * time.Millisecond
+
+// NewProgress writes to standard error, if that is a terminal.
+func NewProgress(w io.Writer) *Progress {
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return &Progress{}
+	}
+	return &Progress{w: w, last: time.Now()}
+}
+
+// Step counts one more as done, of all of them.
+func (p *Progress) Step(what string, all int) {
+	if p.w == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.done++; time.Since(p.last) < progressPause {
+		return
+	}
+	p.last, p.shown = time.Now(), true
+	fmt.Fprintf(p.w, "\r\x1b[K%d of %d %s", p.done, all, what)
+}
+
+// End erases the line.
+func (p *Progress) End() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown {
+		fmt.Fprint(p.w, "\r\x1b[K")
+	}
+	p.done, p.shown = 0, false
+}

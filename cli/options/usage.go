@@ -1,0 +1,66 @@
+package options
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtward/virtward/platform"
+)
+
+// usageError is an error of the command line itself.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// Usagef returns an error about the command line, with which the program exits with 2.
+func Usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// IsUsage reports whether Usagef made an error, or one that it wraps.
+func IsUsage(err error) bool { return errors.As(err, &usageError{}) }
+
+// NoArguments rejects all arguments of a command.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("%s takes no arguments, but got %q: see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// OnlySubcommands rejects all arguments of a command that only has subcommands.
+func OnlySubcommands(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("unknown command %q: see %s --help", args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// OneOf rejects a value that is not known. The word says what the value is, such as output.
+func OneOf(word, value string, known []string) error {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	return Usagef("unknown %s %q: the known ones are %s", word, value, strings.Join(known, ", "))
+}
+
+// OptionalOneOf is OneOf, and accepts the empty value too.
+func OptionalOneOf(word, value string, known []string) error {
+	if value == "" {
+		return nil
+	}
+	return OneOf(word, value, known)
+}
+
+// Hypervisor rejects a hypervisor that is not known. An empty name is none.
+func Hypervisor(name string) error {
+	if name == "" {
+		return nil
+	}
+	if _, err := platform.HypervisorByName(name); err != nil {
+		return usageError{err}
+	}
+	return nil
+}

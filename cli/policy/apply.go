@@ -1,0 +1,177 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/cli/audit"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/texts"
+)
+
+// fieldManager is the one that policies are applied by.
+const fieldManager = "kubectl-virtward"
+
+// applyOptions are the flags of policy apply, and of everything else that applies policies.
+type applyOptions struct {
+	*audit.Options
+
+	dryRun bool
+	force  bool
+}
+
+func applyCommand(program options.Program) *cobra.Command {
+	o := &applyOptions{Options: audit.NewOptions(program)}
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE ...",
+		Short: "Apply policies to the cluster, or show what they would find there",
+		Long: `Apply policies to the cluster, or show what they would find there.
+
+Every VirtualMachinePolicy of the files is compiled first: if one is broken, none is applied, and what is wrong is
+told with line and column. They are applied as kubectl apply --server-side does, by a field manager of their own.
+
+With --dry-run nothing is changed. The API server is asked whether it would take the policies, and all virtual
+machines of the cluster are evaluated by them: this shows whom they would hit. Virtual machines that exist are never
+rejected for it later, as long as no update of them makes it worse; but a stopped one that violates a policy that
+denies does not start again.
+
+It exits with 1 if a policy cannot be applied. With --dry-run also if something would be rejected that is not rejected
+now.`,
+		Example: program.Examples(`  # Whom would these policies hit?
+  PROGRAM policy apply --dry-run -f policies
+
+  # Apply them
+  PROGRAM policy apply -f policies`),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return options.Usagef("unknown argument %q: files are named with -f: see %s --help", args[0], cmd.CommandPath())
+			}
+			if len(o.Filenames) == 0 {
+				return options.Usagef("name a file with -f: see %s --help", cmd.CommandPath())
+			}
+			return o.validateApply(cmd)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.runApply(cmd.Context()) },
+	}
+	o.addApplyFlags(cmd)
+	cmd.Flags().StringSliceVarP(&o.Filenames, "filename", "f", nil, "Files and directories with the policies; - is standard input")
+	o.AddRecursiveFlag(cmd)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+// addApplyFlags adds the flags of apply and install.
+func (o *applyOptions) addApplyFlags(cmd *cobra.Command) {
+	options.AddClusterFlags(cmd, o.Config, "", "With --dry-run, evaluate only the virtual machines of this namespace")
+	flags := cmd.Flags()
+	flags.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: ask the API server, and show what the policies find in the cluster")
+	flags.BoolVar(&o.force, "force-conflicts", false, "Take over fields that another field manager has set")
+	o.AddReportFlags(cmd, "With --dry-run, show so many findings of each policy; 0 for all", "With --dry-run, what to print: ")
+}
+
+func (o *applyOptions) validateApply(cmd *cobra.Command) error {
+	if err := o.ValidateReport(); err != nil {
+		return err
+	}
+	if !o.dryRun && (cmd.Flags().Changed("output") || cmd.Flags().Changed("max") || cmd.Flags().Changed("namespace")) {
+		return options.Usagef("-o, --max and -n are about what the policies find, which only --dry-run shows: see %s --help", cmd.CommandPath())
+	}
+	return nil
+}
+
+// runApply applies the policies of the files.
+func (o *applyOptions) runApply(ctx context.Context) error {
+	all, err := manifests.ReadAll(ctx, o.Filenames, o.Recursive, options.Once(o.Streams.In))
+	if err != nil {
+		return err
+	}
+	files, err := offline.Sort(all)
+	if err != nil {
+		return err
+	}
+	var found []manifests.Document
+	for _, d := range all {
+		if offline.IsConfiguration(d.Object.GroupVersionKind()) && d.Object.GetKind() == offline.KindPolicy {
+			found = append(found, d)
+			continue
+		}
+		fmt.Fprintln(o.Streams.ErrOut, texts.OneLine(fmt.Sprintf("note: %s: passed over %s %s, which is no policy", d.Location(), d.Object.GetKind(), d.Object.GetName())))
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("%s: no %s to apply", o.Names(), offline.KindPolicy)
+	}
+	files.Configuration = found
+	return o.apply(ctx, files, "-f "+strings.Join(o.Filenames, ", -f "))
+}
+
+// apply compiles the policies, hands them to the API server, and shows what they find if that is all that is wanted.
+// The words are those of the command line that they come from.
+func (o *applyOptions) apply(ctx context.Context, with *offline.Files, words string) error {
+	cluster, err := options.Connect(o.Config)
+	if err != nil {
+		return err
+	}
+	// The parameters are those of the cluster: nothing else is applied.
+	a, err := o.WhatIf(ctx, cluster, with.Configuration, words)
+	if err != nil {
+		return err
+	}
+	if broken := a.Then().BrokenPolicies(); broken != nil {
+		for _, note := range a.Then().Notes {
+			fmt.Fprintln(o.Streams.ErrOut, "note: "+texts.OneLine(note))
+		}
+		return fmt.Errorf("%w: nothing was applied", broken)
+	}
+	rejected := o.hand(ctx, cluster, with.Configuration)
+	if !o.dryRun {
+		return rejected
+	}
+	var rules []string
+	for _, d := range with.Configuration {
+		rules = append(rules, policies.RulePrefix+d.Object.GetName())
+	}
+	a.ShowOnly(rules...)
+	return options.JoinErrors(rejected, o.Show(ctx, a))
+}
+
+// hand hands policies to the API server.
+func (o *applyOptions) hand(ctx context.Context, c *offline.Cluster, all []manifests.Document) error {
+	apply := metav1.ApplyOptions{FieldManager: fieldManager, Force: o.force}
+	how := ""
+	if o.dryRun {
+		apply.DryRun, how = []string{metav1.DryRunAll}, " (server dry run)"
+	}
+	said := o.Streams.Out
+	if o.dryRun { // the output is about what they find
+		said = o.Streams.ErrOut
+	}
+	var failed []error
+	for _, d := range all {
+		name := d.Object.GetName()
+		object := d.Object.DeepCopy()
+		object.SetManagedFields(nil)
+		object.SetResourceVersion("")
+		delete(object.Object, "status")
+		_, err := c.Client.Resource(offline.Resources[offline.KindPolicy]).Apply(ctx, name, object, apply)
+		switch {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			return fmt.Errorf("the cluster has no %s: Virtward is not installed there", offline.KindPolicy)
+		case apierrors.IsConflict(err):
+			failed = append(failed, fmt.Errorf("%s: %s %s: %w: --force-conflicts takes the fields over", d.Location(), offline.KindPolicy, name, err))
+		case err != nil:
+			failed = append(failed, fmt.Errorf("%s: %s %s: %w", d.Location(), offline.KindPolicy, name, err))
+		default:
+			fmt.Fprintf(said, "virtualmachinepolicy.policy.virtward.io/%s applied%s\n", texts.OneLine(name), how)
+		}
+	}
+	return options.JoinErrors(failed...)
+}

@@ -1,0 +1,35 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/virtward/virtward/cli/clitest"
+)
+
+func TestPolicyApplyErrors(t *testing.T) {
+	kubeconfig := clitest.APIServer(t, clitest.ClusterObjects())
+	for _, c := range []struct {
+		stdin string
+		args  []string
+		code  int
+		want  string
+	}{
+		{"", []string{"a.yaml"}, clitest.ExitUsage, `unknown argument "a.yaml": files are named with -f: see kubectl virtward policy apply --help`},
+		{"", nil, clitest.ExitUsage, "name a file with -f: see kubectl virtward policy apply --help"},
+		{"", []string{"-f", "-", "-o", "table"}, clitest.ExitUsage, "-o, --max and -n are about what the policies find, which only --dry-run shows: see kubectl virtward policy apply --help"},
+		{"", []string{"-f", "-", "-o", "tap"}, clitest.ExitUsage, `unknown output "tap": the known ones are table, markdown, json, yaml, junit, sarif`},
+		{"", []string{"-f", "-", "--dry-run", "--max", "-1"}, clitest.ExitUsage, "--max -1: a number of findings is 0 or more"},
+		{clitest.VM, []string{"-f", "-"}, clitest.ExitFailed, "standard input: no VirtualMachinePolicy to apply"},
+		{clitest.MemoryPolicy("Deny", ""), []string{"-f", "-"}, clitest.ExitFailed, "the cluster has no VirtualMachinePolicy: Virtward is not installed there"},
+		{clitest.Policy("cap", "enforcement: 7"), []string{"-f", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachinePolicy cap: spec.enforcement: is the number 7 where a text is expected"},
+		{strings.Replace(clitest.MemoryPolicy("Deny", ""), "vm.spec", "vn.spec", 1), []string{"-f", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachinePolicy cap is broken: nothing was applied"},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			got := clitest.Call(t, c.stdin, append([]string{"policy", "apply", "--kubeconfig", kubeconfig}, c.args...)...)
+			if got.Code != c.code || !strings.HasSuffix("\n"+got.ErrOut, "\nerror: "+c.want+"\n") || got.Out != "" {
+				t.Errorf("code %d, output %q, errors %q, want %q", got.Code, got.Out, got.ErrOut, c.want)
+			}
+		})
+	}
+}

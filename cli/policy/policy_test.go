@@ -1,0 +1,224 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	standardsarif "github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+
+	"github.com/virtward/virtward/cli/clitest"
+)
+
+// inFolder runs the test in a folder of its own, with files.
+func inFolder(t *testing.T, files map[string]string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	for name, text := range files {
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPolicyNew: what it writes passes, is in order, and is never overwritten.
+func TestPolicyNew(t *testing.T) {
+	for _, language := range []string{"cel", "rego"} {
+		t.Run(language, func(t *testing.T) {
+			inFolder(t, nil)
+			got := clitest.Call(t, "", "policy", "new", "my-cap", "--"+language, "--dir", "some/policies")
+			want := clitest.Result{Out: "some/policies/my-cap/policy.yaml\nsome/policies/my-cap/suite.yaml\nTry it: kubectl virtward policy test some/policies/my-cap\n"}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("new (-want +got):\n%s", diff)
+			}
+			got = clitest.Call(t, "", "policy", "test", "some/policies/my-cap", "--coverage", "--require-tests")
+			if got.Code != clitest.ExitOK || !strings.HasPrefix(got.Out, "ok      some/policies/my-cap/suite.yaml  my-cap: 4 passed\ncoverage my-cap: ") || strings.Contains(got.Out, "never") || strings.Contains(got.Out, "not all") {
+				t.Errorf("test: code %d, errors %q, output\n%s", got.Code, got.ErrOut, got.Out)
+			}
+			got = clitest.Call(t, "", "policy", "lint", "some", "--strict")
+			if diff := cmp.Diff(clitest.Result{Out: "1 policy is valid\n"}, got); diff != "" {
+				t.Errorf("lint (-want +got):\n%s", diff)
+			}
+			before, err := os.ReadFile("some/policies/my-cap/policy.yaml")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got = clitest.Call(t, "", "policy", "new", "my-cap", "--rego", "--dir", "some/policies"); got.Code != clitest.ExitFailed || got.ErrOut != "error: some/policies/my-cap exists: nothing was written\n" {
+				t.Errorf("a second time: code %d, errors %q", got.Code, got.ErrOut)
+			}
+			if after, err := os.ReadFile("some/policies/my-cap/policy.yaml"); err != nil || string(after) != string(before) {
+				t.Errorf("it was overwritten: %v", err)
+			}
+		})
+	}
+}
+
+const (
+	capPolicy = `apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: cap}
+spec:
+  enforcement: Deny
+  validations:
+  - expression: quantity(vm.spec.domain.memory.guest).compareTo(quantity('8Gi')) <= 0
+    message: at most 8Gi
+    fieldPath: spec.domain.memory.guest
+`
+	capSuite = `apiVersion: policy.virtward.io/v1alpha1
+kind: Suite
+metadata: {name: cap}
+tests:
+- name: cap
+  policies: [../policy.yaml]
+  base:
+    apiVersion: kubevirt.io/v1
+    kind: VirtualMachine
+    metadata: {name: db}
+    spec: {runStrategy: Always, template: {spec: {domain: {memory: {guest: 4Gi}, devices: {}}}}}
+  cases:
+  - name: small
+    expect: {verdict: allowed}
+  - name: large
+    patches: [{op: replace, path: /spec/template/spec/domain/memory/guest, value: 16Gi}]
+    expect: {verdict: VERDICT}
+`
+)
+
+// TestPolicyTest shows the exit codes, and what stands on which stream.
+func TestPolicyTest(t *testing.T) {
+	good, bad := strings.Replace(capSuite, "VERDICT", "denied", 1), strings.Replace(capSuite, "VERDICT", "allowed", 1)
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		args  []string
+		want  clitest.Result
+	}{
+		{"all pass", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good}, []string{"."}, clitest.Result{Out: "ok      t/s.yaml  cap: 2 passed\n"}},
+		{"a file above", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "here/x": ""}, []string{"here/../t/s.yaml"}, clitest.Result{Out: "ok      here/../t/s.yaml  cap: 2 passed\n"}},
+		{"one fails", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": bad}, []string{"t"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: "error: 1 of 2 cases failed\n",
+			Out: "--- FAILED: cap/large (t/s.yaml:15)\n    verdict: allowed is expected, but it is denied\n" +
+				"    found deny: spec.template.spec.domain.memory.guest: Invalid value: \"16Gi\": at most 8Gi [virtward/policy/cap]\n" + "FAILED  t/s.yaml  cap: 1 passed, 1 failed\n",
+		}},
+		{"one is not run", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": bad}, []string{"t", "--run", "^cap$/small"}, clitest.Result{Out: "ok      t/s.yaml  cap: 1 passed\n"}},
+		{"none is run", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": bad}, []string{"t", "--run", "nothing"}, clitest.Result{Code: clitest.ExitUsage, Out: "empty   t/s.yaml  cap: no cases\n", ErrOut: "error: no case was run\n"}},
+		{"a policy is missing", map[string]string{"t/s.yaml": good}, []string{"t", "--fail-fast"}, clitest.Result{
+			Code: clitest.ExitUsage, ErrOut: "error: 1 of 1 case cannot be evaluated\n",
+			Out: "--- BROKEN: cap/small (t/s.yaml:13)\n    t/s.yaml:6:14: tests[0].policies[0]: policy.yaml: no such file or directory\nBROKEN  t/s.yaml  cap: 1 broken\n",
+		}},
+		{"a suite is broken", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "t/z.yaml": capSuite}, []string{"t"}, clitest.Result{
+			Code: clitest.ExitUsage, Out: "ok      t/s.yaml  cap: 2 passed\n",
+			ErrOut: "t/z.yaml:17:14: tests[0].cases[1].expect.verdict: \"VERDICT\" is not one of denied, warned, allowed\nerror: 1 file or suite cannot be run, the first one t/z.yaml:17:14\n",
+		}},
+		{"a policy is not tested", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "t/other.yaml": strings.Replace(capPolicy, "name: cap", "name: other", 1)}, []string{"t", "--require-tests"}, clitest.Result{
+			Code: clitest.ExitFailed, Out: "ok      t/s.yaml  cap: 2 passed\nUNTESTED t/other.yaml:3:12: no case was run for the policy other\n", ErrOut: "error: 1 policy is without a case\n",
+		}},
+		{"nothing is there", nil, []string{"nowhere"}, clitest.Result{Code: clitest.ExitUsage, Out: "0 suites: no cases\n", ErrOut: "nowhere: no such file or directory\nerror: 1 file or suite cannot be run, the first one nowhere\n"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inFolder(t, c.files)
+			got := clitest.Call(t, "", append([]string{"policy", "test"}, c.args...)...)
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPolicyTestOutputs(t *testing.T) {
+	inFolder(t, map[string]string{"policy.yaml": capPolicy, "t/s.yaml": strings.Replace(capSuite, "VERDICT", "denied", 1)})
+	for output, want := range map[string]string{
+		"table": "ok  ", "json": `"status": "passed"`, "junit": `<testsuites name="virtward policies" tests="2">`,
+		"markdown": "## Policy tests: 2 passed", "tap": "TAP version 14\n1..2\nok 1 - cap/cap/small\nok 2 - cap/cap/large\n",
+	} {
+		if got := clitest.Call(t, "", "policy", "test", "t", "-o", output); got.Code != clitest.ExitOK || !strings.Contains(got.Out, want) {
+			t.Errorf("%s: code %d, errors %q, output\n%s", output, got.Code, got.ErrOut, got.Out)
+		}
+	}
+	if got := clitest.Call(t, "", "policy", "test", "t", "-v", "--trace"); got.Code != clitest.ExitOK || !strings.Contains(got.Out, "        vm.spec.domain.memory.guest = \"16Gi\"\n") {
+		t.Errorf("--trace: code %d, output\n%s", got.Code, got.Out)
+	}
+}
+
+func TestPolicyLint(t *testing.T) {
+	files := map[string]string{"p.yaml": strings.Replace(capPolicy, "domain.memory.guest)", "domain.memory.gest)", 1) + "---\n" + strings.Replace(strings.Replace(capPolicy, "name: cap", "name: two", 1), "spec:\n", "spec:\n  title: 't, u: 100%'\n  description: d\n  category: c\n  severity: low\n", 1)}
+	const wrong, doubt = "spec.validations[0].expression: undefined field 'gest'; did you mean 'guest'?", "spec.remedy: is missing: it ends every message, and says what to do"
+	for _, c := range []struct{ output, out string }{
+		{"table", "p.yaml:7:47: " + wrong + " [lint/compiles]\np.yaml:13:12: warning: metadata.name: no suite here has a case for this policy [lint/tested]\np.yaml:14:1: warning: " + doubt + " [lint/documented]\n"},
+		{"github", "::error file=p.yaml,line=7,col=47,title=lint/compiles::" + wrong + "\n::warning file=p.yaml,line=13,col=12,title=lint/tested::metadata.name: no suite here has a case for this policy\n::warning file=p.yaml,line=14,col=1,title=lint/documented::" + doubt + "\n"},
+	} {
+		inFolder(t, files)
+		got := clitest.Call(t, "", "policy", "lint", "p.yaml", "-o", c.output)
+		want := clitest.Result{Code: clitest.ExitFailed, Out: c.out, ErrOut: "error: 1 error and 2 warnings\n"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.output, diff)
+		}
+	}
+	var report struct {
+		Problems []struct {
+			Rule, File, Field, Message string
+			Line, Column               int
+			Warning                    bool
+		}
+	}
+	if err := json.Unmarshal([]byte(clitest.Call(t, "", "policy", "lint", ".", "-o", "json").Out), &report); err != nil || len(report.Problems) != 3 || report.Problems[0].Rule != "lint/compiles" || report.Problems[0].Line != 7 || !report.Problems[2].Warning {
+		t.Errorf("json: %v, %+v", err, report)
+	}
+	read, err := standardsarif.FromBytes([]byte(clitest.Call(t, "", "policy", "lint", ".", "-o", "sarif").Out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := read.Runs[0] // what the library writes although it is not set, and the schema rejects
+	run.Language, run.Tool.Driver.Language, run.NewlineSequences = "en-US", "en-US", []string{"\n"}
+	if err := read.Validate(); err != nil {
+		t.Error(err)
+	}
+	if r := run.Results[0]; len(run.Results) != 3 || *r.RuleID != "lint/compiles" || r.Level != "error" || *r.Locations[0].PhysicalLocation.Region.StartLine != 7 || *r.Message.Text != wrong {
+		t.Errorf("sarif: %d results, the first one %+v", len(run.Results), r)
+	}
+	// Warnings alone fail only where they are to.
+	inFolder(t, map[string]string{"p.yaml": capPolicy})
+	if got := clitest.Call(t, "", "policy", "lint", "p.yaml"); got.Code != clitest.ExitOK || !strings.Contains(got.Out, "[lint/tested]") {
+		t.Errorf("warnings: code %d, output\n%s", got.Code, got.Out)
+	}
+	if got := clitest.Call(t, "", "policy", "lint", "p.yaml", "--strict"); got.Code != clitest.ExitFailed || got.ErrOut != "error: 0 errors and 6 warnings\n" {
+		t.Errorf("--strict: code %d, errors %q", got.Code, got.ErrOut)
+	}
+}
+
+func TestPolicyWrongCalls(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"tset"}, `unknown command "tset": see kubectl virtward policy --help`},
+		{[]string{"test"}, "name a suite, or a directory with suites: see kubectl virtward policy test --help"},
+		{[]string{"test", "a", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, junit, markdown, tap`},
+		{[]string{"test", "a", "--run", "a(/b"}, "--run a(/b: error parsing regexp: missing closing ): `a(`"},
+		{[]string{"test", "a", "--run", "a/b("}, "--run a/b(: error parsing regexp: missing closing ): `b(`"},
+		{[]string{"lint"}, "name a policy, or a directory with policies: see kubectl virtward policy lint --help"},
+		{[]string{"lint", "a", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, sarif, github`},
+		{[]string{"lint", "../rules"}, "../rules: no policy was found"},
+		{[]string{"new"}, "name one policy: see kubectl virtward policy new --help"},
+		{[]string{"new", "a"}, "choose a language: --cel or --rego: see kubectl virtward policy new --help"},
+		{[]string{"new", "a", "--cel", "--rego"}, "choose a language: --cel or --rego: see kubectl virtward policy new --help"},
+		{[]string{"new", "../a", "--cel"}, `"../a" is no name of a policy: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
+		{[]string{"new", strings.Repeat("a", 64), "--cel"}, `"` + strings.Repeat("a", 64) + `": the name of a policy has 63 characters at most`},
+	} {
+		got := clitest.Call(t, "", append([]string{"policy"}, c.args...)...)
+		if diff := cmp.Diff(clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: " + c.want + "\n"}, got); diff != "" {
+			t.Errorf("%v (-want +got):\n%s", c.args, diff)
+		}
+	}
+	for _, words := range [][]string{{"policy"}, {"policy", "--help"}, {"policy", "test", "--help"}, {"policy", "lint", "--help"}, {"policy", "new", "--help"}} {
+		if got := clitest.Call(t, "", words...); got.Code != clitest.ExitOK || !strings.Contains(got.Out, "Usage:\n  kubectl virtward policy") {
+			t.Errorf("%v: code %d, output\n%s", words, got.Code, got.Out)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtward/virtward/cli/catalogue"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/validators"
+)
+
+//go:generate sh -c "go run ../../cmd/kubectl-virtward rules --output markdown > ../../docs/rules.md"
+
+// command has the flags of rules.
+type command struct {
+	program      options.Program
+	hypervisor   string
+	architecture string
+	scope        string
+	output       string
+}
+
+func outputs() []string {
+	return []string{options.OutputTable, options.OutputJSON, options.OutputMarkdown}
+}
+
+// scopeWords are what --scope takes.
+func scopeWords() []string {
+	names := validators.ScopeNames()
+	words := make([]string, len(names))
+	for i := range names {
+		words[i] = names[i].Word
+	}
+	return words
+}
+
+// NewCommand returns the command.
+func NewCommand(program options.Program) *cobra.Command {
+	c := &command{program: program, output: options.OutputTable}
+	cmd := &cobra.Command{
+		Use:   "rules [ID]",
+		Short: "List the rules by which virtual machines are checked, or show one of them",
+		Long: `List the rules by which virtual machines are checked, or show one of them.
+
+A rejection or warning of Virtward names its rule: [virtward/arm64-disk-bus]. With its ID, all about that rule is
+shown: what must hold, its severity, what it applies to and where, what to do about a finding, and how to make it
+milder.
+
+ON says which hypervisors or architectures have the rule.`,
+		Example: program.Examples(`  # What is checked?
+  PROGRAM rules
+
+  # What is checked when an arm64 VirtualMachineInstance is created on Microsoft's hypervisor?
+  PROGRAM rules --scope vmi --arch arm64 --hypervisor mshv
+
+  # All about one rule
+  PROGRAM rules arm64-disk-bus`),
+		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
+		RunE: func(_ *cobra.Command, args []string) error { return c.run(args) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&c.hypervisor, "hypervisor", "", "Only what this hypervisor has: "+strings.Join(platform.HypervisorNames(), ", "))
+	flags.StringVar(&c.architecture, "arch", "", "Only what this architecture has: "+strings.Join(options.Architectures(), ", "))
+	flags.StringVar(&c.scope, "scope", "", "Only what applies to this: "+strings.Join(scopeWords(), ", "))
+	flags.StringVarP(&c.output, "output", "o", c.output, "What to print: "+strings.Join(outputs(), ", "))
+	options.CompleteFlags(cmd, map[string][]string{
+		"hypervisor": platform.HypervisorNames(),
+		"arch":       options.Architectures(),
+		"scope":      scopeWords(),
+		"output":     outputs(),
+	})
+	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		return completeRules(args, word), cobra.ShellCompDirectiveNoFileComp
+	}
+	return cmd
+}
+
+// completeRules offers the ids that begin with a word, with what the rules say.
+func completeRules(args []string, word string) []string {
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil || len(args) > 0 {
+		return nil
+	}
+	var words []string
+	for _, rule := range registry.Rules() {
+		if strings.HasPrefix(rule.ID, word) {
+			words = append(words, rule.ID+"\t"+rule.Title)
+		}
+	}
+	slices.Sort(words)
+	return words
+}
+
+func (c *command) validate(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) > 1:
+		return options.Usagef("name one rule, or none: see %s --help", cmd.CommandPath())
+	case len(args) == 1 && (c.hypervisor != "" || c.architecture != "" || c.scope != ""):
+		return options.Usagef("--hypervisor, --arch and --scope choose from the list, not from one rule: see %s --help", cmd.CommandPath())
+	}
+	if err := options.OneOf("output", c.output, outputs()); err != nil {
+		return err
+	}
+	if err := options.OptionalOneOf("architecture", c.architecture, options.Architectures()); err != nil {
+		return err
+	}
+	if err := options.OptionalOneOf("scope", c.scope, scopeWords()); err != nil {
+		return err
+	}
+	return options.Hypervisor(c.hypervisor)
+}
+
+func (c *command) run(args []string) error {
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		return err
+	}
+	entries, err := catalogue.New(registry)
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		rule, err := registry.Rules().Find(args[0])
+		if err != nil {
+			return options.Usagef("%w: see %s rules", err, c.program.Name)
+		}
+		entries = slices.DeleteFunc(entries, func(e catalogue.Entry) bool { return e.ID != rule.ID })
+	} else if entries, err = c.selected(entries); err != nil {
+		return err
+	}
+	switch {
+	case c.output == options.OutputJSON:
+		return catalogue.WriteJSON(c.program.Streams.Out, entries, len(args) == 1)
+	case c.output == options.OutputMarkdown:
+		return catalogue.WriteMarkdown(c.program.Streams.Out, entries)
+	case len(args) == 1:
+		return catalogue.WritePage(c.program.Streams.Out, &entries[0])
+	}
+	return catalogue.WriteTable(c.program.Streams.Out, entries)
+}
+
+// selected are the entries that the flags choose.
+func (c *command) selected(entries []catalogue.Entry) ([]catalogue.Entry, error) {
+	filter := catalogue.Filter{Architecture: c.architecture}
+	if c.hypervisor != "" {
+		h, err := platform.HypervisorByName(c.hypervisor)
+		if err != nil {
+			return nil, options.Usagef("%w", err)
+		}
+		filter.Hypervisor = h.Name // hyperv-direct is mshv
+	}
+	for _, s := range validators.ScopeNames() {
+		if s.Word == c.scope {
+			filter.Scope = s.Name
+		}
+	}
+	return filter.Select(entries), nil
+}
