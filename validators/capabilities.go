@@ -112,17 +112,16 @@ func (t SupportTable) Rules() Table {
 }
 
 // check reports every use of every line. A line without uses has none to report.
-func (t SupportTable) check(s *Subject) (errs field.ErrorList) {
+func (t SupportTable) check(s *Subject, found *Errors) {
 	for i := range t {
 		line := &t[i]
 		if line.Capability.Uses == nil || line.Level == Experimental && s.Facts.GateEnabled(line.Gate) {
 			continue
 		}
 		for _, use := range line.Capability.Uses(s) {
-			errs = append(errs, line.finding(use))
+			found.Add(line.finding(use))
 		}
 	}
-	return errs
 }
 
 func (s *Support) finding(use Use) *field.Error {

@@ -35,30 +35,26 @@ func CheckSettings(known Table, rs *policyv1alpha1.RuleSettings) field.ErrorList
 	if n := len(rs.Spec.Rules); n > policyv1alpha1.MaxRuleSettings {
 		return field.ErrorList{field.TooMany(path, n, policyv1alpha1.MaxRuleSettings)}
 	}
-	var errs field.ErrorList
+	found := Errors{limit: maxErrors}
 	ids := make([]string, 0, len(known))
 	for i := range known {
 		ids = append(ids, known[i].ID)
 	}
 	first := map[settingKey]*field.Path{}
-	for i := range rs.Spec.Rules {
-		if enough(errs) {
-			return cutShort(errs, len(rs.Spec.Rules)-i)
-		}
+	for i := range found.Each(len(rs.Spec.Rules)) {
 		entry, at := &rs.Spec.Rules[i], path.Index(i)
-		found := checkSetting(ids, entry, at)
-		errs = append(errs, found...)
-		if len(found) > 0 {
+		if errs := checkSetting(ids, entry, at); len(errs) > 0 {
+			found.Add(errs...)
 			continue
 		}
 		key := keyOf(entry)
 		if before, taken := first[key]; taken {
-			errs = append(errs, duplicateSetting(entry, at, before))
+			found.Add(duplicateSetting(entry, at, before))
 			continue
 		}
 		first[key] = at
 	}
-	return errs
+	return found.result()
 }
 
 func checkSetting(ids []string, entry *policyv1alpha1.RuleSetting, path *field.Path) (errs field.ErrorList) {
@@ -78,12 +74,17 @@ func checkSetting(ids []string, entry *policyv1alpha1.RuleSetting, path *field.P
 	if utf8.RuneCountInString(entry.Reason) > policyv1alpha1.MaxReasonLength {
 		errs = append(errs, field.TooLongCharacters(path.Child("reason"), "", policyv1alpha1.MaxReasonLength))
 	}
-	return append(errs, CheckSelector(entry.NamespaceSelector, path.Child("namespaceSelector"))...)
+	return append(errs, selectorErrors(entry.NamespaceSelector, path.Child("namespaceSelector"))...)
 }
 
-// CheckSelector says what is wrong with a selector of labels, or out of all proportion in it. Nil is valid.
-// CheckSelector says what is wrong with a label selector of an object of ours; nil selects everything.
+// CheckSelector validates a label selector of an object of Virtward. Nil selects everything.
 func CheckSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	found := Errors{limit: maxErrors}
+	found.Add(selectorErrors(selector, path)...)
+	return found.result()
+}
+
+func selectorErrors(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return nil
 	}
@@ -95,11 +96,7 @@ func CheckSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 			return field.ErrorList{field.TooMany(path.Child("matchExpressions").Index(i).Child("values"), n, maxSelectorValues)}
 		}
 	}
-	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
-	if enough(errs) {
-		return cutShort(errs, len(errs)-maxErrors)
-	}
-	return errs
+	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
 // settingKey is what no two entries of an object may share.

@@ -14,24 +14,12 @@ import (
 const maxCloudInit = 2048
 
 func cloudInitRules() Table {
-	return Table{
-		{
-			ID: "cloudinit-has-data", Title: "A cloud-init volume has user data or network data", Scope: OnSpec,
-			Remedy: "Give it user data or network data, or remove the volume.", Check: cloudInitHasData,
-		},
-		{
-			ID: "cloudinit-one-source", Title: "User data and network data each come from one source", Scope: OnSpec,
-			Remedy: "Keep one of the plain text, the base64 text and the secret.", Check: cloudInitOneSource,
-		},
-		{
-			ID: "cloudinit-base64", Title: "Encoded user data and network data is valid base64", Scope: OnSpec,
-			Remedy: "Encode it with the standard alphabet and padding, as base64 -w0 does.", Check: cloudInitBase64,
-		},
-		{
-			ID: "cloudinit-size", Title: "User data and network data in the object has 2048 bytes at most", Scope: OnSpec,
-			Remedy: "Put it into a secret, and name that in secretRef or networkDataSecretRef.", Check: cloudInitSize,
-		},
-	}
+	return Scoped(OnSpec,
+		cloudInitHasDataRule,
+		cloudInitOneSourceRule,
+		cloudInitBase64Rule,
+		cloudInitSizeRule,
+	)
 }
 
 // cloudInit is what a volume gives to cloud-init.
@@ -78,7 +66,7 @@ func (d *cloudInitData) size() int {
 
 // eachCloudInit calls a check for the volumes with data for cloud-init. The findings' paths are relative to the
 // volume: a volume is seldom wrong, and a path costs more than the checks.
-func eachCloudInit(s *Subject, check func(c *cloudInit) []cloudInitFault) (errs field.ErrorList) {
+func eachCloudInit(s *Subject, check func(c *cloudInit) []cloudInitFault, found *Errors) {
 	for i := range s.Spec.Volumes {
 		if v := &s.Spec.Volumes[i]; v.CloudInitNoCloud == nil && v.CloudInitConfigDrive == nil {
 			continue
@@ -90,10 +78,9 @@ func eachCloudInit(s *Subject, check func(c *cloudInit) []cloudInitFault) (errs 
 				path = path.Child(fault.child)
 			}
 			// The data is not repeated: there are passwords in it.
-			errs = append(errs, field.Invalid(path, field.OmitValueType{}, fault.detail))
+			found.Add(field.Invalid(path, field.OmitValueType{}, fault.detail))
 		}
 	}
-	return errs
 }
 
 // cloudInitFault is what is wrong with a source, or with a field of it.
@@ -119,17 +106,31 @@ func cloudInitOf(volume *v1.Volume) (c cloudInit, ok bool) {
 	return c, c.source != ""
 }
 
-func cloudInitHasData(s *Subject) field.ErrorList {
-	return eachCloudInit(s, func(c *cloudInit) []cloudInitFault {
+var cloudInitHasDataRule = Rule{
+	ID:     "cloudinit-has-data",
+	Title:  "A cloud-init volume has user data or network data",
+	Remedy: "Give it user data or network data, or remove the volume.",
+	Check:  cloudInitHasData,
+}
+
+func cloudInitHasData(s *Subject, found *Errors) {
+	eachCloudInit(s, func(c *cloudInit) []cloudInitFault {
 		if c.user.sources()+c.network.sources() > 0 {
 			return nil
 		}
 		return []cloudInitFault{{detail: "there is neither user data nor network data, nor the name of a secret with one of them"}}
-	})
+	}, found)
 }
 
-func cloudInitOneSource(s *Subject) field.ErrorList {
-	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
+var cloudInitOneSourceRule = Rule{
+	ID:     "cloudinit-one-source",
+	Title:  "User data and network data each come from one source",
+	Remedy: "Keep one of the plain text, the base64 text and the secret.",
+	Check:  cloudInitOneSource,
+}
+
+func cloudInitOneSource(s *Subject, found *Errors) {
+	eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
 		for _, d := range c.data() {
 			if n := d.sources(); n > 1 {
 				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("there are %d sources of %s; only one of %s, %s and %s can be set",
@@ -137,27 +138,41 @@ func cloudInitOneSource(s *Subject) field.ErrorList {
 			}
 		}
 		return faults
-	})
+	}, found)
 }
 
-func cloudInitBase64(s *Subject) field.ErrorList {
-	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
+var cloudInitBase64Rule = Rule{
+	ID:     "cloudinit-base64",
+	Title:  "Encoded user data and network data is valid base64",
+	Remedy: "Encode it with the standard alphabet and padding, as base64 -w0 does.",
+	Check:  cloudInitBase64,
+}
+
+func cloudInitBase64(s *Subject, found *Errors) {
+	eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
 		for _, d := range c.data() {
 			if _, err := base64.StdEncoding.DecodeString(d.encoded); err != nil {
 				faults = append(faults, cloudInitFault{child: d.encodedField, detail: fmt.Sprintf("the %s is no base64: %v", d.kind, err)})
 			}
 		}
 		return faults
-	})
+	}, found)
 }
 
-func cloudInitSize(s *Subject) field.ErrorList {
-	return eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
+var cloudInitSizeRule = Rule{
+	ID:     "cloudinit-size",
+	Title:  "User data and network data in the object has 2048 bytes at most",
+	Remedy: "Put it into a secret, and name that in secretRef or networkDataSecretRef.",
+	Check:  cloudInitSize,
+}
+
+func cloudInitSize(s *Subject, found *Errors) {
+	eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
 		for _, d := range c.data() {
 			if size := d.size(); size > maxCloudInit {
 				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("the %s has %d bytes; more than %d belong into a secret", d.kind, size, maxCloudInit)})
 			}
 		}
 		return faults
-	})
+	}, found)
 }

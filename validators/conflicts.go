@@ -66,41 +66,40 @@ func conflictRules() Table {
 		},
 	}
 	for i := range table {
-		table[i].Scope, table[i].Check = OnSpec, conflictsOf(table[i].ID)
+		table[i].Check = conflictsOf(table[i].ID)
 	}
-	return append(table, Rule{
-		ID: RuleComplete, Title: "A virtual machine instance was completed before it is admitted", Scope: OnVMI,
-		Remedy: "Create it again. If that does not help, a mutating webhook removes the field, or virtward's was not asked.",
-		Check:  missingFields,
-	})
+	return append(Scoped(OnSpec, table...), Scoped(OnVMI, completeRule)...)
 }
 
-func conflictsOf(rule string) func(*Subject) field.ErrorList {
-	return func(s *Subject) field.ErrorList {
-		var errs field.ErrorList
+func conflictsOf(rule string) func(*Subject, *Errors) {
+	return func(s *Subject, found *Errors) {
 		for i := range s.Conflicts {
 			if s.Conflicts[i].Rule == rule {
-				errs = append(errs, s.Conflicts[i].Error)
+				found.Add(s.Conflicts[i].Error)
 			}
 		}
-		return errs
 	}
+}
+
+var completeRule = Rule{
+	ID:     RuleComplete,
+	Title:  "A virtual machine instance was completed before it is admitted",
+	Remedy: "Create it again. If that does not help, a mutating webhook removes the field, or virtward's was not asked.",
+	Check:  missingFields,
 }
 
 // missingFields names each field once, whatever the number of layers that would fill it.
-func missingFields(s *Subject) field.ErrorList {
-	var errs field.ErrorList
+func missingFields(s *Subject, found *Errors) {
 	told := map[string]bool{}
 	for _, c := range s.Missing {
 		if !told[c.Path] {
 			told[c.Path] = true
-			errs = append(errs, &field.Error{
+			found.Add(&field.Error{
 				Type: field.ErrorTypeRequired, Field: c.Path, BadValue: "",
 				Detail: fmt.Sprintf("layer %s fills this, but it arrived without", c.Layer),
 			})
 		}
 	}
-	return errs
 }
 
 // The rules about objects as a whole. They cannot be weakened: what cannot be read cannot be checked, and
@@ -128,28 +127,52 @@ const (
 
 // objectRules are reported by whoever decodes the object.
 func objectRules() Table {
-	return Table{
-		{
-			ID: RuleReadable, Title: "An object can be read, and is not out of all proportion", Scope: OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy,
-			Security: true, Remedy: RemedyReadable, Check: reportedElsewhere,
-		},
-		{
-			ID: RuleSettingsKnown, Title: "RuleSettings name rules that exist, once each", Scope: OnSettings,
-			Security: true, Remedy: "See kubectl virtward rules for the rules there are.", Check: reportedElsewhere,
-		},
-		{
-			ID: RuleSiteDefaults, Title: "VirtualMachineDefaults can be read, and virtual machines that get them pass the checks", Scope: OnDefaults,
-			Security: true, Remedy: RemedySiteDefaults, Check: reportedElsewhere,
-		},
-		{
-			ID: RulePolicy, Title: "A VirtualMachinePolicy compiles, and so can be evaluated", Scope: OnPolicies,
-			Security: true, Remedy: RemedyPolicy, Check: reportedElsewhere,
-		},
-		{
-			ID: RuleCopy, Title: "The virtual machine of a restore or a clone can be evaluated, where a policy decides by who makes it", Scope: OnCopy,
-			Security: true, Remedy: RemedyCopy, Check: reportedElsewhere,
-		},
-	}
+	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, copyRule}
 }
 
-func reportedElsewhere(*Subject) field.ErrorList { return nil }
+var readableRule = Rule{
+	ID:       RuleReadable,
+	Title:    "An object can be read, and is not out of all proportion",
+	Remedy:   RemedyReadable,
+	Scope:    OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+var settingsKnownRule = Rule{
+	ID:       RuleSettingsKnown,
+	Title:    "RuleSettings name rules that exist, once each",
+	Remedy:   "See kubectl virtward rules for the rules there are.",
+	Scope:    OnSettings,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+var siteDefaultsRule = Rule{
+	ID:       RuleSiteDefaults,
+	Title:    "VirtualMachineDefaults can be read, and virtual machines that get them pass the checks",
+	Remedy:   RemedySiteDefaults,
+	Scope:    OnDefaults,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+var policyRule = Rule{
+	ID:       RulePolicy,
+	Title:    "A VirtualMachinePolicy compiles, and so can be evaluated",
+	Remedy:   RemedyPolicy,
+	Scope:    OnPolicies,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+var copyRule = Rule{
+	ID:       RuleCopy,
+	Title:    "The virtual machine of a restore or a clone can be evaluated, where a policy decides by who makes it",
+	Remedy:   RemedyCopy,
+	Scope:    OnCopy,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+func reportedElsewhere(*Subject, *Errors) {}

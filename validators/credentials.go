@@ -8,77 +8,82 @@ import (
 )
 
 func credentialRules() Table {
-	return Table{
-		{
-			ID: "credential-one-type", Title: "An access credential is an SSH public key or a password", Scope: OnSpec, Security: true,
-			Remedy: "Set one of sshPublicKey and userPassword, and use an entry for each.", Check: credentialType,
-		},
-		{
-			ID: "credential-source", Title: "An access credential names a secret", Scope: OnSpec, Security: true,
-			Remedy: "Set source.secret.", Check: credentialSource,
-		},
-		{
-			ID: "credential-one-propagation", Title: "An access credential has one way into the guest", Scope: OnSpec, Security: true,
-			Remedy: "Set one of noCloud, configDrive and qemuGuestAgent for an SSH public key, and qemuGuestAgent for a password.", Check: credentialPropagation,
-		},
-		{
-			ID: "credential-needs-volume", Title: "An SSH public key that cloud-init brings needs its volume", Scope: OnSpec, Security: true,
-			Remedy: "Add a cloudInitNoCloud volume for noCloud, or a cloudInitConfigDrive volume for configDrive.", Check: credentialVolume,
-		},
-		{
-			ID: "credential-guest-agent-users", Title: "An SSH public key that the guest agent brings is for somebody", Scope: OnSpec, Security: true,
-			Remedy: "List the guest's users in propagationMethod.qemuGuestAgent.users.", Check: credentialUsers,
-		},
-	}
+	return Scoped(OnSpec,
+		credentialTypeRule,
+		credentialSourceRule,
+		credentialPropagationRule,
+		credentialVolumeRule,
+		credentialUsersRule,
+	)
 }
 
 // eachCredential calls a check with the entries and their paths.
-func eachCredential(s *Subject, check func(*v1.AccessCredential, *field.Path) field.ErrorList) (errs field.ErrorList) {
+func eachCredential(s *Subject, check func(*v1.AccessCredential, *field.Path, *Errors), found *Errors) {
 	for i := range s.Spec.AccessCredentials {
-		errs = append(errs, check(&s.Spec.AccessCredentials[i], s.Path.Child("accessCredentials").Index(i))...)
+		check(&s.Spec.AccessCredentials[i], s.Path.Child("accessCredentials").Index(i), found)
 	}
-	return errs
 }
 
-func credentialType(s *Subject) field.ErrorList {
-	return eachCredential(s, func(c *v1.AccessCredential, path *field.Path) field.ErrorList {
+var credentialTypeRule = Rule{
+	ID:       "credential-one-type",
+	Title:    "An access credential is an SSH public key or a password",
+	Remedy:   "Set one of sshPublicKey and userPassword, and use an entry for each.",
+	Security: true,
+	Check:    credentialType,
+}
+
+func credentialType(s *Subject, found *Errors) {
+	eachCredential(s, func(c *v1.AccessCredential, path *field.Path, found *Errors) {
 		switch {
 		case c.SSHPublicKey != nil && c.UserPassword != nil:
-			return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "sshPublicKey and userPassword cannot be in the same entry")}
+			found.Add(field.Invalid(path, field.OmitValueType{}, "sshPublicKey and userPassword cannot be in the same entry"))
 		case c.SSHPublicKey == nil && c.UserPassword == nil:
-			return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "there is neither an sshPublicKey nor a userPassword")}
+			found.Add(field.Invalid(path, field.OmitValueType{}, "there is neither an sshPublicKey nor a userPassword"))
 		}
-		return nil
-	})
+	}, found)
 }
 
-func credentialSource(s *Subject) field.ErrorList {
+var credentialSourceRule = Rule{
+	ID:       "credential-source",
+	Title:    "An access credential names a secret",
+	Remedy:   "Set source.secret.",
+	Security: true,
+	Check:    credentialSource,
+}
+
+func credentialSource(s *Subject, found *Errors) {
 	const missing = "there is no secret that the credential comes from"
-	return eachCredential(s, func(c *v1.AccessCredential, path *field.Path) (errs field.ErrorList) {
+	eachCredential(s, func(c *v1.AccessCredential, path *field.Path, found *Errors) {
 		if c.SSHPublicKey != nil && c.SSHPublicKey.Source.Secret == nil {
-			errs = append(errs, field.Invalid(path.Child("sshPublicKey", "source"), field.OmitValueType{}, missing))
+			found.Add(field.Invalid(path.Child("sshPublicKey", "source"), field.OmitValueType{}, missing))
 		}
 		if c.UserPassword != nil && c.UserPassword.Source.Secret == nil {
-			errs = append(errs, field.Invalid(path.Child("userPassword", "source"), field.OmitValueType{}, missing))
+			found.Add(field.Invalid(path.Child("userPassword", "source"), field.OmitValueType{}, missing))
 		}
-		return errs
-	})
+	}, found)
 }
 
-func credentialPropagation(s *Subject) field.ErrorList {
-	return eachCredential(s, func(c *v1.AccessCredential, path *field.Path) (errs field.ErrorList) {
+var credentialPropagationRule = Rule{
+	ID:       "credential-one-propagation",
+	Title:    "An access credential has one way into the guest",
+	Remedy:   "Set one of noCloud, configDrive and qemuGuestAgent for an SSH public key, and qemuGuestAgent for a password.",
+	Security: true,
+	Check:    credentialPropagation,
+}
+
+func credentialPropagation(s *Subject, found *Errors) {
+	eachCredential(s, func(c *v1.AccessCredential, path *field.Path, found *Errors) {
 		if c.SSHPublicKey != nil {
 			if ways := waysOfKey(&c.SSHPublicKey.PropagationMethod); ways != 1 {
-				errs = append(errs, field.Invalid(path.Child("sshPublicKey", "propagationMethod"), ways,
+				found.Add(field.Invalid(path.Child("sshPublicKey", "propagationMethod"), ways,
 					"an SSH public key takes exactly one of noCloud, configDrive and qemuGuestAgent"))
 			}
 		}
 		if c.UserPassword != nil && c.UserPassword.PropagationMethod.QemuGuestAgent == nil {
-			errs = append(errs, field.Invalid(path.Child("userPassword", "propagationMethod"), field.OmitValueType{},
+			found.Add(field.Invalid(path.Child("userPassword", "propagationMethod"), field.OmitValueType{},
 				"a password is brought into the guest by qemuGuestAgent, which is not set"))
 		}
-		return errs
-	})
+	}, found)
 }
 
 func waysOfKey(method *v1.SSHPublicKeyAccessCredentialPropagationMethod) (n int) {
@@ -94,36 +99,51 @@ func waysOfKey(method *v1.SSHPublicKeyAccessCredentialPropagationMethod) (n int)
 	return n
 }
 
-func credentialVolume(s *Subject) field.ErrorList {
+var credentialVolumeRule = Rule{
+	ID:       "credential-needs-volume",
+	Title:    "An SSH public key that cloud-init brings needs its volume",
+	Remedy:   "Add a cloudInitNoCloud volume for noCloud, or a cloudInitConfigDrive volume for configDrive.",
+	Security: true,
+	Check:    credentialVolume,
+}
+
+func credentialVolume(s *Subject, found *Errors) {
 	if len(s.Spec.AccessCredentials) == 0 {
-		return nil
+		return
 	}
 	noCloud := slices.ContainsFunc(s.Spec.Volumes, func(v v1.Volume) bool { return v.CloudInitNoCloud != nil })
 	configDrive := slices.ContainsFunc(s.Spec.Volumes, func(v v1.Volume) bool { return v.CloudInitConfigDrive != nil })
-	return eachCredential(s, func(c *v1.AccessCredential, path *field.Path) (errs field.ErrorList) {
+	eachCredential(s, func(c *v1.AccessCredential, path *field.Path, found *Errors) {
 		if c.SSHPublicKey == nil {
-			return nil
+			return
 		}
 		method := path.Child("sshPublicKey", "propagationMethod")
 		if c.SSHPublicKey.PropagationMethod.NoCloud != nil && !noCloud {
-			errs = append(errs, field.Invalid(method, "noCloud", "no volume is a cloudInitNoCloud, which would bring the key into the guest"))
+			found.Add(field.Invalid(method, "noCloud", "no volume is a cloudInitNoCloud, which would bring the key into the guest"))
 		}
 		if c.SSHPublicKey.PropagationMethod.ConfigDrive != nil && !configDrive {
-			errs = append(errs, field.Invalid(method, "configDrive", "no volume is a cloudInitConfigDrive, which would bring the key into the guest"))
+			found.Add(field.Invalid(method, "configDrive", "no volume is a cloudInitConfigDrive, which would bring the key into the guest"))
 		}
-		return errs
-	})
+	}, found)
 }
 
-func credentialUsers(s *Subject) field.ErrorList {
-	return eachCredential(s, func(c *v1.AccessCredential, path *field.Path) field.ErrorList {
+var credentialUsersRule = Rule{
+	ID:       "credential-guest-agent-users",
+	Title:    "An SSH public key that the guest agent brings is for somebody",
+	Remedy:   "List the guest's users in propagationMethod.qemuGuestAgent.users.",
+	Security: true,
+	Check:    credentialUsers,
+}
+
+func credentialUsers(s *Subject, found *Errors) {
+	eachCredential(s, func(c *v1.AccessCredential, path *field.Path, found *Errors) {
 		if c.SSHPublicKey == nil {
-			return nil
+			return
 		}
 		if agent := c.SSHPublicKey.PropagationMethod.QemuGuestAgent; agent == nil || len(agent.Users) > 0 {
-			return nil
+			return
 		}
-		return field.ErrorList{field.Invalid(path.Child("sshPublicKey", "propagationMethod", "qemuGuestAgent", "users"),
-			field.OmitValueType{}, "the key is for no user of the guest")}
-	})
+		found.Add(field.Invalid(path.Child("sshPublicKey", "propagationMethod", "qemuGuestAgent", "users"),
+			field.OmitValueType{}, "the key is for no user of the guest"))
+	}, found)
 }

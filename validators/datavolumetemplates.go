@@ -12,46 +12,25 @@ import (
 )
 
 func dataVolumeTemplateRules() Table {
-	return Table{
-		{
-			ID: "dvt-name", Title: "A DataVolume template has a name", Scope: OnVM,
-			Remedy: "Set metadata.name of the template.", Check: eachDataVolumeTemplate(dataVolumeName),
-		},
-		{
-			ID: "dvt-storage-or-pvc", Title: "A DataVolume template has one of storage and pvc", Scope: OnVM,
-			Remedy: "Set spec.storage of the template, and not spec.pvc.", Check: eachDataVolumeTemplate(dataVolumeTarget),
-		},
-		{
-			ID: "dvt-source", Title: "A DataVolume template says what to fill the volume with, once", Scope: OnVM,
-			Remedy: "Set one of spec.source, spec.sourceRef and the dataSourceRef of spec.storage.", Check: eachDataVolumeTemplate(dataVolumeSource),
-		},
-		{
-			ID: "dvt-source-one", Title: "The source of a DataVolume template is of one kind", Scope: OnVM,
-			Remedy: "Keep one of the kinds below spec.source.", Check: eachDataVolumeTemplate(dataVolumeSourceKind),
-		},
-		{
-			ID: "dvt-referenced", Title: "A volume uses the DataVolume of each template", Scope: OnVM,
-			Remedy: "Add a volume with dataVolume.name, or remove the template.", Check: dataVolumesReferenced,
-		},
-		{
-			ID: "dvt-namespace", Title: "A DataVolume template stays in the namespace of its VM", Scope: OnVM, Security: true,
-			Remedy: "Remove metadata.namespace of the template.", Check: dataVolumeNamespaces,
-		},
-	}
+	return Scoped(OnVM,
+		dataVolumeNameRule,
+		dataVolumeTargetRule,
+		dataVolumeSourceRule,
+		dataVolumeSourceKindRule,
+		dataVolumesReferencedRule,
+		dataVolumeNamespacesRule,
+	)
 }
 
 // eachDataVolumeTemplate applies a check to the templates of a VM, one after the other.
-func eachDataVolumeTemplate(check func(*field.Path, *v1.DataVolumeTemplateSpec) *field.Error) func(*Subject) field.ErrorList {
-	return func(s *Subject) (errs field.ErrorList) {
+func eachDataVolumeTemplate(check func(*field.Path, *v1.DataVolumeTemplateSpec) *field.Error) func(*Subject, *Errors) {
+	return func(s *Subject, found *Errors) {
 		if s.VM == nil {
-			return nil
+			return
 		}
 		for i := range s.VM.Spec.DataVolumeTemplates {
-			if err := check(dataVolumeTemplatePath(i), &s.VM.Spec.DataVolumeTemplates[i]); err != nil {
-				errs = append(errs, err)
-			}
+			found.Add(check(dataVolumeTemplatePath(i), &s.VM.Spec.DataVolumeTemplates[i]))
 		}
-		return errs
 	}
 }
 
@@ -59,11 +38,25 @@ func dataVolumeTemplatePath(i int) *field.Path {
 	return specOfVM().Child("dataVolumeTemplates").Index(i)
 }
 
+var dataVolumeNameRule = Rule{
+	ID:     "dvt-name",
+	Title:  "A DataVolume template has a name",
+	Remedy: "Set metadata.name of the template.",
+	Check:  eachDataVolumeTemplate(dataVolumeName),
+}
+
 func dataVolumeName(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Error {
 	if dv.Name != "" {
 		return nil
 	}
 	return field.Required(path.Child("metadata", "name"), "the DataVolume needs a name by which a volume can refer to it")
+}
+
+var dataVolumeTargetRule = Rule{
+	ID:     "dvt-storage-or-pvc",
+	Title:  "A DataVolume template has one of storage and pvc",
+	Remedy: "Set spec.storage of the template, and not spec.pvc.",
+	Check:  eachDataVolumeTemplate(dataVolumeTarget),
 }
 
 func dataVolumeTarget(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Error {
@@ -75,6 +68,13 @@ func dataVolumeTarget(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Er
 		return field.Invalid(path, field.OmitValueType{}, "neither storage nor pvc is set: one of them says what volume to make")
 	}
 	return nil
+}
+
+var dataVolumeSourceRule = Rule{
+	ID:     "dvt-source",
+	Title:  "A DataVolume template says what to fill the volume with, once",
+	Remedy: "Set one of spec.source, spec.sourceRef and the dataSourceRef of spec.storage.",
+	Check:  eachDataVolumeTemplate(dataVolumeSource),
 }
 
 // dataVolumeSource looks at templates with one target: what populates a volume stands in it.
@@ -104,6 +104,13 @@ func populator(spec *cdiv1.DataVolumeSpec) (target string, named bool) {
 	return "storage", spec.Storage.DataSource != nil || spec.Storage.DataSourceRef != nil
 }
 
+var dataVolumeSourceKindRule = Rule{
+	ID:     "dvt-source-one",
+	Title:  "The source of a DataVolume template is of one kind",
+	Remedy: "Keep one of the kinds below spec.source.",
+	Check:  eachDataVolumeTemplate(dataVolumeSourceKind),
+}
+
 func dataVolumeSourceKind(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Error {
 	if dv.Spec.Source == nil {
 		return nil
@@ -131,9 +138,16 @@ func sourceKinds(source *cdiv1.DataVolumeSource) (kinds []string) {
 	return kinds
 }
 
-func dataVolumesReferenced(s *Subject) (errs field.ErrorList) {
+var dataVolumesReferencedRule = Rule{
+	ID:     "dvt-referenced",
+	Title:  "A volume uses the DataVolume of each template",
+	Remedy: "Add a volume with dataVolume.name, or remove the template.",
+	Check:  dataVolumesReferenced,
+}
+
+func dataVolumesReferenced(s *Subject, found *Errors) {
 	if s.VM == nil || len(s.VM.Spec.DataVolumeTemplates) == 0 {
-		return nil
+		return
 	}
 	used := map[string]bool{}
 	for i := range s.Spec.Volumes {
@@ -146,25 +160,31 @@ func dataVolumesReferenced(s *Subject) (errs field.ErrorList) {
 	}
 	for i := range s.VM.Spec.DataVolumeTemplates {
 		if name := s.VM.Spec.DataVolumeTemplates[i].Name; name != "" && !used[name] {
-			errs = append(errs, field.Required(dataVolumeTemplatePath(i), fmt.Sprintf("no volume uses the DataVolume %q: add one with dataVolume.name, or remove the template", name)))
+			found.Add(field.Required(dataVolumeTemplatePath(i), fmt.Sprintf("no volume uses the DataVolume %q: add one with dataVolume.name, or remove the template", name)))
 		}
 	}
-	return errs
+}
+
+var dataVolumeNamespacesRule = Rule{
+	ID:       "dvt-namespace",
+	Title:    "A DataVolume template stays in the namespace of its VM",
+	Remedy:   "Remove metadata.namespace of the template.",
+	Security: true,
+	Check:    dataVolumeNamespaces,
 }
 
 // dataVolumeNamespaces leaves templates alone that an update does not change. An object without a namespace
 // is one that no API server has seen yet.
-func dataVolumeNamespaces(s *Subject) (errs field.ErrorList) {
+func dataVolumeNamespaces(s *Subject, found *Errors) {
 	if s.VM == nil || s.VM.Namespace == "" {
-		return nil
+		return
 	}
 	if s.OldVM != nil && equality.Semantic.DeepEqual(s.OldVM.Spec.DataVolumeTemplates, s.VM.Spec.DataVolumeTemplates) {
-		return nil
+		return
 	}
 	for i := range s.VM.Spec.DataVolumeTemplates {
 		if ns := s.VM.Spec.DataVolumeTemplates[i].Namespace; ns != "" && ns != s.VM.Namespace {
-			errs = append(errs, field.Invalid(dataVolumeTemplatePath(i).Child("metadata", "namespace"), ns, fmt.Sprintf("must be the namespace of the VM, %q, or empty", s.VM.Namespace)))
+			found.Add(field.Invalid(dataVolumeTemplatePath(i).Child("metadata", "namespace"), ns, fmt.Sprintf("must be the namespace of the VM, %q, or empty", s.VM.Namespace)))
 		}
 	}
-	return errs
 }

@@ -36,143 +36,35 @@ var (
 )
 
 func diskRules() Table {
-	return Table{
-		{
-			ID: "disk-count", Scope: OnSpec, Check: diskCount,
-			Title:  "A VM has at most 256 disks",
-			Remedy: "Remove disks, or spread the data over several VMs.",
-		},
-		{
-			ID: "disk-names-unique", Scope: OnSpec, Check: diskNamesUnique,
-			Title:  "No two disks have the same name",
-			Remedy: "Give each disk the name of its own volume.",
-		},
-		{
-			ID: "disk-name-label", Scope: OnSpec, Check: eachDisk(diskNameLabel),
-			Title:  "The name of a disk can name a container",
-			Remedy: "Rename the disk and its volume: lower-case letters, digits and '-', at most 63 characters.",
-		},
-		{
-			ID: "disk-has-volume", Scope: OnSpec, Check: diskHasVolume,
-			Title:  "Each disk shows a volume",
-			Remedy: "Add a volume with the name of the disk, or remove the disk.",
-		},
-		{
-			ID: "disk-one-target", Scope: OnSpec, Check: eachDisk(diskOneTarget),
-			Title:  "A disk is shown as one kind of device",
-			Remedy: "Keep one of disk, lun and cdrom.",
-		},
-		{
-			ID: "disk-bus-known", Scope: OnSpec, Check: eachDisk(diskBusKnown),
-			Title:  "The bus of a disk exists",
-			Remedy: "Use virtio, scsi, sata or usb; virtio is the fastest.",
-		},
-		{
-			ID: "disk-cdrom-bus", Scope: OnSpec, Check: eachDisk(diskCDROMBus),
-			Title:  "A CD-ROM is not on the virtio bus",
-			Remedy: "Put the CD-ROM on sata or scsi.",
-		},
-		{
-			ID: "disk-sata-writable", Scope: OnSpec, Check: eachDisk(diskSATAWritable),
-			Title:  "A disk on the sata bus is writable",
-			Remedy: "Use the virtio or scsi bus for a read-only disk, or make it a CD-ROM.",
-		},
-		{
-			ID: "disk-pci-bus", Scope: OnSpec, Check: eachDisk(diskPCIBus),
-			Title:  "Only a disk on the virtio bus has a PCI address",
-			Remedy: "Set the bus to virtio, or leave the PCI address to KubeVirt.",
-		},
-		{
-			ID: "disk-pci-address", Scope: OnSpec, Check: eachDisk(diskPCIAddress),
-			Title:  "The PCI address of a disk is well-formed",
-			Remedy: "Write it as domain:bus:slot.function, like 0000:81:01.0.",
-		},
-		{
-			ID: "boot-order-positive", Scope: OnSpec, Check: bootOrderPositive,
-			Title:  "Boot orders count from 1",
-			Remedy: "Number the devices to boot from 1 onwards.",
-		},
-		{
-			ID: "boot-order-unique", Scope: OnSpec, Check: bootOrderUnique,
-			Title:  "No two devices have the same boot order",
-			Remedy: "Give each disk and interface a boot order of its own, or none.",
-		},
-		{
-			ID: "disk-iothread-bus", Scope: OnSpec, Check: eachDisk(diskIOThreadBus),
-			Title:  "Only a disk on the virtio bus has an I/O thread of its own",
-			Remedy: "Set the bus to virtio, or remove dedicatedIOThread.",
-		},
-		{
-			ID: "disk-serial-characters", Scope: OnSpec, Check: eachDisk(diskSerialCharacters),
-			Title:  "A disk's serial number has plain characters only",
-			Remedy: "Use letters, digits and _ . + - in the serial number.",
-		},
-		{
-			ID: "disk-serial-length", Scope: OnSpec, Check: eachDisk(diskSerialLength),
-			Title:  "A disk's serial number has at most 256 characters",
-			Remedy: "Shorten the serial number.",
-		},
-		{
-			ID: "disk-cache-known", Scope: OnSpec, Check: eachDisk(diskCacheKnown),
-			Title:  "The cache mode of a disk exists",
-			Remedy: "Use none, writethrough, writeback or directsync, or leave it out.",
-		},
-		{
-			ID: "disk-io-known", Scope: OnSpec, Check: eachDisk(diskIOKnown),
-			Title:  "The I/O mode of a disk exists",
-			Remedy: "Use native or threads, or leave it out.",
-		},
-		{
-			ID: "disk-error-policy-known", Scope: OnSpec, Check: eachDisk(diskErrorPolicyKnown),
-			Title:  "The error policy of a disk exists",
-			Remedy: "Use stop, ignore, report or enospace, or leave it out.",
-		},
-		{
-			ID: "disk-block-size-one-source", Scope: OnSpec, Check: eachDisk(blockSizeOneSource),
-			Title:  "A disk's block sizes are either given or taken from the volume",
-			Remedy: "Keep one of blockSize.custom and blockSize.matchVolume.",
-		},
-		{
-			ID: "disk-block-size-logical", Scope: OnSpec, Check: eachDisk(blockSizeLogical),
-			Title:  "A disk's logical block size is not above the physical one",
-			Remedy: "Lower the logical block size, or raise the physical one.",
-		},
-		{
-			ID: "disk-block-size-sata", Scope: OnSpec, Check: eachDisk(blockSizeSATA),
-			Title:  "A disk on the sata bus has logical blocks of 512 bytes",
-			Remedy: "Set the logical block size to 512, or use the virtio or scsi bus.",
-		},
-		{
-			ID: "disk-block-size-discard", Scope: OnSpec, Check: eachDisk(blockSizeDiscard),
-			Title:  "A disk's discard granularity is a multiple of its logical block size",
-			Remedy: "Set the discard granularity to a multiple of the logical block size.",
-		},
-		{
-			ID: "disk-block-size-range", Scope: OnSpec, Check: blockSizeRange,
-			Title:  "A disk's block sizes are powers of two from 512 bytes to 2 MiB",
-			Remedy: "Use a power of two from 512 to 2097152, like 512 or 4096.",
-		},
-		{
-			ID: "disk-lun-source", Scope: OnSpec, Check: diskLUNSource,
-			Title:  "A LUN shows a PersistentVolumeClaim or a DataVolume",
-			Remedy: "Show the volume as a disk, or take it from a PersistentVolumeClaim or a DataVolume.",
-		},
-		{
-			ID: "disk-reservation-bus", Scope: OnSpec, Check: eachDisk(diskReservationBus),
-			Title:  "A LUN with persistent reservations is on the scsi bus",
-			Remedy: "Set the LUN's bus to scsi, or remove reservation.",
-		},
-		{
-			ID: "disk-reservation-enabled", Scope: OnSpec, Security: true, Check: diskReservationEnabled,
-			Title:  "Persistent reservations are enabled in the cluster",
-			Remedy: "Ask the cluster's admin to set persistentReservationConfiguration.enabled in the KubeVirt resource, or remove reservation.",
-		},
-		{
-			ID: "disk-downward-metrics", Scope: OnSpec, Check: diskDownwardMetrics,
-			Title:  "A downwardMetrics volume is shown as a disk on the virtio bus",
-			Remedy: "Show the volume as a disk with the bus virtio.",
-		},
-	}
+	return Scoped(OnSpec,
+		diskCountRule,
+		diskNamesUniqueRule,
+		diskNameLabelRule,
+		diskHasVolumeRule,
+		diskOneTargetRule,
+		diskBusKnownRule,
+		diskCDROMBusRule,
+		diskSATAWritableRule,
+		diskPCIBusRule,
+		diskPCIAddressRule,
+		bootOrderPositiveRule,
+		bootOrderUniqueRule,
+		diskIOThreadBusRule,
+		diskSerialCharactersRule,
+		diskSerialLengthRule,
+		diskCacheKnownRule,
+		diskIOKnownRule,
+		diskErrorPolicyKnownRule,
+		blockSizeOneSourceRule,
+		blockSizeLogicalRule,
+		blockSizeSATARule,
+		blockSizeDiscardRule,
+		blockSizeRangeRule,
+		diskLUNSourceRule,
+		diskReservationBusRule,
+		diskReservationEnabledRule,
+		diskDownwardMetricsRule,
+	)
 }
 
 // diskAt is where a disk stands. The path is made only for a finding: most disks have none.
@@ -208,15 +100,12 @@ func tooLong(s *Subject) bool {
 }
 
 // eachDisk makes a rule of a check of one disk.
-func eachDisk(check func(*v1.Disk, diskAt) *field.Error) func(*Subject) field.ErrorList {
-	return func(s *Subject) (errs field.ErrorList) {
+func eachDisk(check func(*v1.Disk, diskAt) *field.Error) func(*Subject, *Errors) {
+	return func(s *Subject, found *Errors) {
 		disks := disksOf(s)
 		for i := range disks {
-			if err := check(&disks[i], diskAt{s, i}); err != nil {
-				errs = append(errs, err)
-			}
+			found.Add(check(&disks[i], diskAt{s, i}))
 		}
-		return errs
 	}
 }
 
@@ -233,18 +122,38 @@ func diskDevice(d *v1.Disk) (kind string, bus v1.DiskBus) {
 	return "", ""
 }
 
-func diskCount(s *Subject) field.ErrorList {
-	if n := len(s.Spec.Domain.Devices.Disks); n > storageListMax {
-		return field.ErrorList{field.Invalid(s.Devices().Child("disks"), n, fmt.Sprintf("a VM may have at most %d disks", storageListMax))}
-	}
-	return nil
+var diskCountRule = Rule{
+	ID:     "disk-count",
+	Title:  "A VM has at most 256 disks",
+	Remedy: "Remove disks, or spread the data over several VMs.",
+	Check:  diskCount,
 }
 
-func diskNamesUnique(s *Subject) field.ErrorList {
+func diskCount(s *Subject, found *Errors) {
+	if n := len(s.Spec.Domain.Devices.Disks); n > storageListMax {
+		found.Add(field.Invalid(s.Devices().Child("disks"), n, fmt.Sprintf("a VM may have at most %d disks", storageListMax)))
+	}
+}
+
+var diskNamesUniqueRule = Rule{
+	ID:     "disk-names-unique",
+	Title:  "No two disks have the same name",
+	Remedy: "Give each disk the name of its own volume.",
+	Check:  diskNamesUnique,
+}
+
+func diskNamesUnique(s *Subject, found *Errors) {
 	disks := disksOf(s)
-	return eachRepeated(nil, len(disks), func(i int) string { return disks[i].Name }, func(i, first int) *field.Error {
+	eachRepeated(len(disks), func(i int) string { return disks[i].Name }, func(i, first int) *field.Error {
 		return field.Invalid(diskAt{s, i}.path("name"), disks[i].Name, fmt.Sprintf("disks[%d] has this name already", first))
-	})
+	}, found)
+}
+
+var diskNameLabelRule = Rule{
+	ID:     "disk-name-label",
+	Title:  "The name of a disk can name a container",
+	Remedy: "Rename the disk and its volume: lower-case letters, digits and '-', at most 63 characters.",
+	Check:  eachDisk(diskNameLabel),
 }
 
 func diskNameLabel(d *v1.Disk, at diskAt) *field.Error {
@@ -254,10 +163,17 @@ func diskNameLabel(d *v1.Disk, at diskAt) *field.Error {
 	return field.Invalid(at.path("name"), d.Name, "the name may become that of a container: 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends")
 }
 
-func diskHasVolume(s *Subject) (errs field.ErrorList) {
+var diskHasVolumeRule = Rule{
+	ID:     "disk-has-volume",
+	Title:  "Each disk shows a volume",
+	Remedy: "Add a volume with the name of the disk, or remove the disk.",
+	Check:  diskHasVolume,
+}
+
+func diskHasVolume(s *Subject, found *Errors) {
 	disks := disksOf(s)
 	if len(disks) == 0 {
-		return nil
+		return
 	}
 	volumes := volumesByName(s)
 	for i := range disks {
@@ -265,12 +181,18 @@ func diskHasVolume(s *Subject) (errs field.ErrorList) {
 		switch {
 		case volumes[d.Name] != nil:
 		case d.CDRom == nil:
-			errs = append(errs, field.Invalid(diskAt{s, i}.path("name"), d.Name, "there is no volume with this name"))
+			found.Add(field.Invalid(diskAt{s, i}.path("name"), d.Name, "there is no volume with this name"))
 		case !s.Facts.GateEnabled(gateDeclarativeHotplugVolumes):
-			errs = append(errs, field.Invalid(diskAt{s, i}.path("name"), d.Name, "there is no volume with this name; an empty CD-ROM drive needs the feature gate "+gateDeclarativeHotplugVolumes))
+			found.Add(field.Invalid(diskAt{s, i}.path("name"), d.Name, "there is no volume with this name; an empty CD-ROM drive needs the feature gate "+gateDeclarativeHotplugVolumes))
 		}
 	}
-	return errs
+}
+
+var diskOneTargetRule = Rule{
+	ID:     "disk-one-target",
+	Title:  "A disk is shown as one kind of device",
+	Remedy: "Keep one of disk, lun and cdrom.",
+	Check:  eachDisk(diskOneTarget),
 }
 
 func diskOneTarget(d *v1.Disk, at diskAt) *field.Error {
@@ -286,6 +208,13 @@ func diskOneTarget(d *v1.Disk, at diskAt) *field.Error {
 	return field.Invalid(at.path(), d.Name, fmt.Sprintf("%d of disk, lun and cdrom are set; exactly one may be", targets))
 }
 
+var diskBusKnownRule = Rule{
+	ID:     "disk-bus-known",
+	Title:  "The bus of a disk exists",
+	Remedy: "Use virtio, scsi, sata or usb; virtio is the fastest.",
+	Check:  eachDisk(diskBusKnown),
+}
+
 func diskBusKnown(d *v1.Disk, at diskAt) *field.Error {
 	switch _, bus := diskDevice(d); bus {
 	case "", v1.DiskBusVirtio, v1.DiskBusSCSI, v1.DiskBusSATA, v1.DiskBusUSB:
@@ -297,11 +226,25 @@ func diskBusKnown(d *v1.Disk, at diskAt) *field.Error {
 	}
 }
 
+var diskCDROMBusRule = Rule{
+	ID:     "disk-cdrom-bus",
+	Title:  "A CD-ROM is not on the virtio bus",
+	Remedy: "Put the CD-ROM on sata or scsi.",
+	Check:  eachDisk(diskCDROMBus),
+}
+
 func diskCDROMBus(d *v1.Disk, at diskAt) *field.Error {
 	if kind, bus := diskDevice(d); kind != "cdrom" || bus != v1.DiskBusVirtio {
 		return nil
 	}
 	return field.Invalid(at.bus(d), v1.DiskBusVirtio, "there are no virtio CD-ROM drives; use sata, scsi or usb")
+}
+
+var diskSATAWritableRule = Rule{
+	ID:     "disk-sata-writable",
+	Title:  "A disk on the sata bus is writable",
+	Remedy: "Use the virtio or scsi bus for a read-only disk, or make it a CD-ROM.",
+	Check:  eachDisk(diskSATAWritable),
 }
 
 func diskSATAWritable(d *v1.Disk, at diskAt) *field.Error {
@@ -311,11 +254,25 @@ func diskSATAWritable(d *v1.Disk, at diskAt) *field.Error {
 	return field.Invalid(at.bus(d), v1.DiskBusSATA, "a disk on the sata bus cannot be read-only; a disk on virtio or scsi and a CD-ROM can")
 }
 
+var diskPCIBusRule = Rule{
+	ID:     "disk-pci-bus",
+	Title:  "Only a disk on the virtio bus has a PCI address",
+	Remedy: "Set the bus to virtio, or leave the PCI address to KubeVirt.",
+	Check:  eachDisk(diskPCIBus),
+}
+
 func diskPCIBus(d *v1.Disk, at diskAt) *field.Error {
 	if d.Disk == nil || d.Disk.PciAddress == "" || d.Disk.Bus == v1.DiskBusVirtio {
 		return nil
 	}
 	return field.Invalid(at.path("disk", "pciAddress"), d.Disk.PciAddress, fmt.Sprintf("a PCI address needs the bus virtio, and the bus is %q", d.Disk.Bus))
+}
+
+var diskPCIAddressRule = Rule{
+	ID:     "disk-pci-address",
+	Title:  "The PCI address of a disk is well-formed",
+	Remedy: "Write it as domain:bus:slot.function, like 0000:81:01.0.",
+	Check:  eachDisk(diskPCIAddress),
 }
 
 func diskPCIAddress(d *v1.Disk, at diskAt) *field.Error {
@@ -327,23 +284,26 @@ func diskPCIAddress(d *v1.Disk, at diskAt) *field.Error {
 
 const bootOrderFromOne = "boot orders count from 1"
 
-func bootOrderPositive(s *Subject) (errs field.ErrorList) {
+var bootOrderPositiveRule = Rule{
+	ID:     "boot-order-positive",
+	Title:  "Boot orders count from 1",
+	Remedy: "Number the devices to boot from 1 onwards.",
+	Check:  bootOrderPositive,
+}
+
+func bootOrderPositive(s *Subject, found *Errors) {
 	disks := disksOf(s)
 	for i := range disks {
 		if order := disks[i].BootOrder; order != nil && *order == 0 {
-			errs = append(errs, field.Invalid(diskAt{s, i}.path("bootOrder"), *order, bootOrderFromOne))
+			found.Add(field.Invalid(diskAt{s, i}.path("bootOrder"), *order, bootOrderFromOne))
 		}
 	}
 	interfaces := s.Spec.Domain.Devices.Interfaces
-	for i := range interfaces {
-		if enough(errs) {
-			return cutShort(errs, len(interfaces)-i)
-		}
+	for i := range found.Each(len(interfaces)) {
 		if order := interfaces[i].BootOrder; order != nil && *order == 0 {
-			errs = append(errs, field.Invalid(interfaceBootOrder(s, i), *order, bootOrderFromOne))
+			found.Add(field.Invalid(interfaceBootOrder(s, i), *order, bootOrderFromOne))
 		}
 	}
-	return errs
 }
 
 // bootDevice is a disk or an interface that has a boot order.
@@ -355,30 +315,34 @@ type bootDevice struct {
 	rank int
 }
 
+var bootOrderUniqueRule = Rule{
+	ID:     "boot-order-unique",
+	Title:  "No two devices have the same boot order",
+	Remedy: "Give each disk and interface a boot order of its own, or none.",
+	Check:  bootOrderUnique,
+}
+
 // bootOrderUnique speaks of all devices with one boot order but the first by rank and name: so it says the same
 // wherever they stand in their lists.
-func bootOrderUnique(s *Subject) (errs field.ErrorList) {
+func bootOrderUnique(s *Subject, found *Errors) {
 	devices := bootDevices(s)
 	if len(devices) < 2 {
-		return nil
+		return
 	}
 	slices.SortFunc(devices, func(a, b bootDevice) int {
 		return cmp.Or(cmp.Compare(a.order, b.order), cmp.Compare(a.rank, b.rank), cmp.Compare(a.name, b.name), cmp.Compare(a.index, b.index))
 	})
 	first := 0
-	for i := range devices {
+	for i := range found.Each(len(devices)) {
 		d, by := &devices[i], &devices[first]
 		switch {
 		case i == first:
 		case d.order != by.order:
 			first = i
-		case enough(errs):
-			return cutShort(errs, len(devices)-i)
 		default:
-			errs = append(errs, field.Invalid(s.Devices().Child(d.list).Index(d.index).Child("bootOrder"), d.order, fmt.Sprintf("%s[%d] has this boot order too", by.list, by.index)))
+			found.Add(field.Invalid(s.Devices().Child(d.list).Index(d.index).Child("bootOrder"), d.order, fmt.Sprintf("%s[%d] has this boot order too", by.list, by.index)))
 		}
 	}
-	return errs
 }
 
 // bootDevices leaves out the order 0, which is another rule's.
@@ -406,6 +370,13 @@ func interfaceBootOrder(s *Subject, index int) *field.Path {
 	return interfacePath(s, index).Child("bootOrder")
 }
 
+var diskIOThreadBusRule = Rule{
+	ID:     "disk-iothread-bus",
+	Title:  "Only a disk on the virtio bus has an I/O thread of its own",
+	Remedy: "Set the bus to virtio, or remove dedicatedIOThread.",
+	Check:  eachDisk(diskIOThreadBus),
+}
+
 func diskIOThreadBus(d *v1.Disk, at diskAt) *field.Error {
 	_, bus := diskDevice(d)
 	if d.DedicatedIOThread == nil || !*d.DedicatedIOThread || bus == "" || bus == v1.DiskBusVirtio {
@@ -417,11 +388,25 @@ func diskIOThreadBus(d *v1.Disk, at diskAt) *field.Error {
 	}
 }
 
+var diskSerialCharactersRule = Rule{
+	ID:     "disk-serial-characters",
+	Title:  "A disk's serial number has plain characters only",
+	Remedy: "Use letters, digits and _ . + - in the serial number.",
+	Check:  eachDisk(diskSerialCharacters),
+}
+
 func diskSerialCharacters(d *v1.Disk, at diskAt) *field.Error {
 	if d.Serial == "" || diskSerialPattern.MatchString(d.Serial) {
 		return nil
 	}
 	return field.Invalid(at.path("serial"), d.Serial, "a serial number may have letters, digits and _ . + - only")
+}
+
+var diskSerialLengthRule = Rule{
+	ID:     "disk-serial-length",
+	Title:  "A disk's serial number has at most 256 characters",
+	Remedy: "Shorten the serial number.",
+	Check:  eachDisk(diskSerialLength),
 }
 
 func diskSerialLength(d *v1.Disk, at diskAt) *field.Error {
@@ -434,6 +419,13 @@ func diskSerialLength(d *v1.Disk, at diskAt) *field.Error {
 	return nil
 }
 
+var diskCacheKnownRule = Rule{
+	ID:     "disk-cache-known",
+	Title:  "The cache mode of a disk exists",
+	Remedy: "Use none, writethrough, writeback or directsync, or leave it out.",
+	Check:  eachDisk(diskCacheKnown),
+}
+
 func diskCacheKnown(d *v1.Disk, at diskAt) *field.Error {
 	switch d.Cache {
 	case "", v1.CacheNone, v1.CacheWriteThrough, v1.CacheWriteBack, cacheDirectSync:
@@ -442,12 +434,26 @@ func diskCacheKnown(d *v1.Disk, at diskAt) *field.Error {
 	return field.Invalid(at.path("cache"), d.Cache, "the cache mode must be none, writethrough, writeback or directsync")
 }
 
+var diskIOKnownRule = Rule{
+	ID:     "disk-io-known",
+	Title:  "The I/O mode of a disk exists",
+	Remedy: "Use native or threads, or leave it out.",
+	Check:  eachDisk(diskIOKnown),
+}
+
 func diskIOKnown(d *v1.Disk, at diskAt) *field.Error {
 	switch d.IO {
 	case "", v1.IONative, v1.IOThreads:
 		return nil
 	}
 	return field.NotSupported(at.path("io"), d.IO, []v1.DriverIO{v1.IONative, v1.IOThreads})
+}
+
+var diskErrorPolicyKnownRule = Rule{
+	ID:     "disk-error-policy-known",
+	Title:  "The error policy of a disk exists",
+	Remedy: "Use stop, ignore, report or enospace, or leave it out.",
+	Check:  eachDisk(diskErrorPolicyKnown),
 }
 
 func diskErrorPolicyKnown(d *v1.Disk, at diskAt) *field.Error {
@@ -474,6 +480,13 @@ func customBlockSize(d *v1.Disk) *v1.CustomBlockSize {
 	return d.BlockSize.Custom
 }
 
+var blockSizeOneSourceRule = Rule{
+	ID:     "disk-block-size-one-source",
+	Title:  "A disk's block sizes are either given or taken from the volume",
+	Remedy: "Keep one of blockSize.custom and blockSize.matchVolume.",
+	Check:  eachDisk(blockSizeOneSource),
+}
+
 func blockSizeOneSource(d *v1.Disk, at diskAt) *field.Error {
 	if d.BlockSize == nil || d.BlockSize.Custom == nil || !matchesVolume(d.BlockSize) {
 		return nil
@@ -494,12 +507,26 @@ func discardNotMultiple(size *v1.CustomBlockSize) bool {
 	return size.DiscardGranularity != nil && size.Logical != 0 && *size.DiscardGranularity%size.Logical != 0
 }
 
+var blockSizeLogicalRule = Rule{
+	ID:     "disk-block-size-logical",
+	Title:  "A disk's logical block size is not above the physical one",
+	Remedy: "Lower the logical block size, or raise the physical one.",
+	Check:  eachDisk(blockSizeLogical),
+}
+
 func blockSizeLogical(d *v1.Disk, at diskAt) *field.Error {
 	size := customBlockSize(d)
 	if size == nil || !logicalAbovePhysical(size) {
 		return nil
 	}
 	return field.Invalid(at.path("blockSize", "custom", "logical"), size.Logical, fmt.Sprintf("the logical block size must not be above the physical one, which is %d", size.Physical))
+}
+
+var blockSizeSATARule = Rule{
+	ID:     "disk-block-size-sata",
+	Title:  "A disk on the sata bus has logical blocks of 512 bytes",
+	Remedy: "Set the logical block size to 512, or use the virtio or scsi bus.",
+	Check:  eachDisk(blockSizeSATA),
 }
 
 func blockSizeSATA(d *v1.Disk, at diskAt) *field.Error {
@@ -510,6 +537,13 @@ func blockSizeSATA(d *v1.Disk, at diskAt) *field.Error {
 	return field.Invalid(at.path("blockSize", "custom", "logical"), size.Logical, fmt.Sprintf("on the sata bus the logical block size must be %d", blockSizeMin))
 }
 
+var blockSizeDiscardRule = Rule{
+	ID:     "disk-block-size-discard",
+	Title:  "A disk's discard granularity is a multiple of its logical block size",
+	Remedy: "Set the discard granularity to a multiple of the logical block size.",
+	Check:  eachDisk(blockSizeDiscard),
+}
+
 func blockSizeDiscard(d *v1.Disk, at diskAt) *field.Error {
 	size := customBlockSize(d)
 	if size == nil || logicalAbovePhysical(size) || logicalNotSATA(d, size) || !discardNotMultiple(size) {
@@ -518,7 +552,14 @@ func blockSizeDiscard(d *v1.Disk, at diskAt) *field.Error {
 	return field.Invalid(at.path("blockSize", "custom", "discardGranularity"), *size.DiscardGranularity, fmt.Sprintf("the discard granularity must be a multiple of the logical block size, which is %d", size.Logical))
 }
 
-func blockSizeRange(s *Subject) (errs field.ErrorList) {
+var blockSizeRangeRule = Rule{
+	ID:     "disk-block-size-range",
+	Title:  "A disk's block sizes are powers of two from 512 bytes to 2 MiB",
+	Remedy: "Use a power of two from 512 to 2097152, like 512 or 4096.",
+	Check:  blockSizeRange,
+}
+
+func blockSizeRange(s *Subject, found *Errors) {
 	disks := disksOf(s)
 	for i := range disks {
 		size := customBlockSize(&disks[i])
@@ -531,14 +572,20 @@ func blockSizeRange(s *Subject) (errs field.ErrorList) {
 		}{{"logical", size.Logical}, {"physical", size.Physical}} {
 			if one.bytes < blockSizeMin || one.bytes > blockSizeMax || one.bytes&(one.bytes-1) != 0 {
 				path := diskAt{s, i}.path("blockSize", "custom", one.name)
-				errs = append(errs, field.Invalid(path, one.bytes, fmt.Sprintf("a block size must be a power of two from %d to %d", blockSizeMin, blockSizeMax)))
+				found.Add(field.Invalid(path, one.bytes, fmt.Sprintf("a block size must be a power of two from %d to %d", blockSizeMin, blockSizeMax)))
 			}
 		}
 	}
-	return errs
 }
 
-func diskLUNSource(s *Subject) (errs field.ErrorList) {
+var diskLUNSourceRule = Rule{
+	ID:     "disk-lun-source",
+	Title:  "A LUN shows a PersistentVolumeClaim or a DataVolume",
+	Remedy: "Show the volume as a disk, or take it from a PersistentVolumeClaim or a DataVolume.",
+	Check:  diskLUNSource,
+}
+
+func diskLUNSource(s *Subject, found *Errors) {
 	var volumes map[string]*v1.Volume
 	disks := disksOf(s)
 	for i := range disks {
@@ -549,10 +596,16 @@ func diskLUNSource(s *Subject) (errs field.ErrorList) {
 			volumes = volumesByName(s)
 		}
 		if volume := volumes[disks[i].Name]; volume != nil && !onClaim(volume) {
-			errs = append(errs, field.Invalid(diskAt{s, i}.path("lun"), disks[i].Name, "a LUN must show a persistentVolumeClaim or a dataVolume, and the volume of this name is neither"))
+			found.Add(field.Invalid(diskAt{s, i}.path("lun"), disks[i].Name, "a LUN must show a persistentVolumeClaim or a dataVolume, and the volume of this name is neither"))
 		}
 	}
-	return errs
+}
+
+var diskReservationBusRule = Rule{
+	ID:     "disk-reservation-bus",
+	Title:  "A LUN with persistent reservations is on the scsi bus",
+	Remedy: "Set the LUN's bus to scsi, or remove reservation.",
+	Check:  eachDisk(diskReservationBus),
 }
 
 func diskReservationBus(d *v1.Disk, at diskAt) *field.Error {
@@ -562,24 +615,38 @@ func diskReservationBus(d *v1.Disk, at diskAt) *field.Error {
 	return field.Invalid(at.path("lun", "bus"), d.LUN.Bus, "persistent reservations need the bus scsi")
 }
 
+var diskReservationEnabledRule = Rule{
+	ID:       "disk-reservation-enabled",
+	Title:    "Persistent reservations are enabled in the cluster",
+	Remedy:   "Ask the cluster's admin to set persistentReservationConfiguration.enabled in the KubeVirt resource, or remove reservation.",
+	Security: true,
+	Check:    diskReservationEnabled,
+}
+
 // diskReservationEnabled asks the configuration: the feature gate of this name does nothing any more.
-func diskReservationEnabled(s *Subject) (errs field.ErrorList) {
+func diskReservationEnabled(s *Subject, found *Errors) {
 	config := s.Facts.Configuration.PersistentReservationConfiguration
 	if config != nil && config.Enabled != nil && *config.Enabled {
-		return nil
+		return
 	}
 	disks := disksOf(s)
 	for i := range disks {
 		if lun := disks[i].LUN; lun != nil && lun.Reservation {
-			errs = append(errs, field.Invalid(diskAt{s, i}.path("lun", "reservation"), true, "persistent reservations are not enabled in this cluster (spec.configuration.persistentReservationConfiguration.enabled of the KubeVirt resource)"))
+			found.Add(field.Invalid(diskAt{s, i}.path("lun", "reservation"), true, "persistent reservations are not enabled in this cluster (spec.configuration.persistentReservationConfiguration.enabled of the KubeVirt resource)"))
 		}
 	}
-	return errs
 }
 
-func diskDownwardMetrics(s *Subject) (errs field.ErrorList) {
+var diskDownwardMetricsRule = Rule{
+	ID:     "disk-downward-metrics",
+	Title:  "A downwardMetrics volume is shown as a disk on the virtio bus",
+	Remedy: "Show the volume as a disk with the bus virtio.",
+	Check:  diskDownwardMetrics,
+}
+
+func diskDownwardMetrics(s *Subject, found *Errors) {
 	if !slices.ContainsFunc(s.Spec.Volumes, func(v v1.Volume) bool { return v.DownwardMetrics != nil }) {
-		return nil
+		return
 	}
 	volumes := volumesByName(s)
 	disks := disksOf(s)
@@ -588,10 +655,9 @@ func diskDownwardMetrics(s *Subject) (errs field.ErrorList) {
 		switch volume := volumes[d.Name]; {
 		case volume == nil || volume.DownwardMetrics == nil:
 		case d.Disk == nil:
-			errs = append(errs, field.Required(diskAt{s, i}.path("disk"), "a downwardMetrics volume must be shown as a disk"))
+			found.Add(field.Required(diskAt{s, i}.path("disk"), "a downwardMetrics volume must be shown as a disk"))
 		case d.Disk.Bus != v1.DiskBusVirtio && d.Disk.Bus != "":
-			errs = append(errs, field.Invalid(diskAt{s, i}.path("disk", "bus"), d.Disk.Bus, "a downwardMetrics volume must be on the bus virtio"))
+			found.Add(field.Invalid(diskAt{s, i}.path("disk", "bus"), d.Disk.Bus, "a downwardMetrics volume must be on the bus virtio"))
 		}
 	}
-	return errs
 }

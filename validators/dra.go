@@ -19,137 +19,125 @@ const (
 )
 
 func draRules() Table {
-	return Table{
-		{
-			ID: "dra-claim-named", Title: "A resource claim has a name", Scope: OnSpec,
-			Remedy: "Set the name by which devices refer to the claim.", Check: draClaimNamed,
-		},
-		{
-			ID: "dra-claim-name-valid", Title: "The name of a resource claim is a DNS label", Scope: OnSpec,
-			Remedy: "Use lower-case letters, digits and '-', at most 63 of them.", Check: draClaimNameValid,
-		},
-		{
-			ID: "dra-claim-names-unique", Title: "No two resource claims have the same name", Scope: OnSpec,
-			Remedy: "Rename one of them, or remove it.", Check: draClaimNamesUnique,
-		},
-		{
-			ID: "dra-claim-one-source", Title: "A resource claim names a ResourceClaim or a template of one", Scope: OnSpec,
-			Remedy: "Set one of resourceClaimName and resourceClaimTemplateName.", Check: draClaimSource,
-		},
-		{
-			ID: "dra-claim-source-valid", Title: "The ResourceClaim or the template has a name that an object can have", Scope: OnSpec,
-			Remedy: "Name a ResourceClaim or a ResourceClaimTemplate in the namespace of the VM.", Check: draClaimSourceValid,
-		},
-		{
-			ID: "dra-device-has-source", Title: "A GPU or a host device says which device it is", Scope: OnSpec,
-			Remedy: "Set deviceName, or claimName and requestName.", Check: draDeviceHasSource,
-		},
-		{
-			ID: "dra-device-one-source", Title: "A GPU or a host device comes from a device plugin or from a claim", Scope: OnSpec,
-			Remedy: "Keep deviceName, or claimName and requestName.", Check: draDeviceOneSource,
-		},
-		{
-			ID: "dra-gpus-of-one-kind", Title: "The GPUs of a VM come all from device plugins or all from claims", Scope: OnSpec,
-			Remedy: "Use deviceName for all of them, or claimName and requestName for all of them.", Check: draGPUsOfOneKind,
-		},
-		{
-			ID: "dra-device-gate", Title: "GPUs and host devices from claims need their feature gates", Scope: OnSpec, Security: true,
-			Remedy: "Use deviceName, or have GPUsWithDRA or HostDevicesWithDRA enabled in the KubeVirt resource.", Check: draDeviceGate,
-		},
-		{
-			ID: "dra-network-gate", Title: "Networks from claims need the feature gate NetworkDevicesWithDRA", Scope: OnSpec, Security: true,
-			Remedy: "Use another kind of network, or have NetworkDevicesWithDRA enabled in the KubeVirt resource.", Check: draNetworkGate,
-		},
-		{
-			ID: "dra-request-complete", Title: "What comes from a claim names the claim and the request in it", Scope: OnSpec,
-			Remedy: "Set both claimName and requestName.", Check: draRequestComplete,
-		},
-		{
-			ID: "dra-claim-declared", Title: "A claim that is used is in resourceClaims", Scope: OnSpec,
-			Remedy: "Add the claim to resourceClaims, or use the name of one that is there.", Check: draClaimDeclared,
-		},
-		{
-			ID: "dra-request-used-once", Title: "A request of a claim is used once", Scope: OnSpec,
-			Remedy: "Add another request to the claim, and use that.", Check: draRequestUsedOnce,
-		},
-		{
-			ID: "dra-network-binding", Title: "The interface of a network from a claim is an SR-IOV one or has a plugin", Scope: OnSpec,
-			Remedy: "Set sriov: {} or binding on the interface.", Check: draNetworkBinding,
-		},
-		{
-			ID: "dra-network-without-multus", Title: "A VM with networks from claims has none from Multus", Scope: OnSpec,
-			Remedy: "Use claims or Multus for all secondary networks.", Check: draNetworkWithoutMultus,
-		},
-	}
+	return Scoped(OnSpec,
+		draClaimNamedRule,
+		draClaimNameValidRule,
+		draClaimNamesUniqueRule,
+		draClaimSourceRule,
+		draClaimSourceValidRule,
+		draDeviceHasSourceRule,
+		draDeviceOneSourceRule,
+		draGPUsOfOneKindRule,
+		draDeviceGateRule,
+		draNetworkGateRule,
+		draRequestCompleteRule,
+		draClaimDeclaredRule,
+		draRequestUsedOnceRule,
+		draNetworkBindingRule,
+		draNetworkWithoutMultusRule,
+	)
 }
 
 // claimPath is where the claims stand.
 func claimPath(s *Subject) *field.Path { return s.Path.Child("resourceClaims") }
 
 // eachClaim adds what is wrong with the resource claims.
-func eachClaim(s *Subject, add func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList) field.ErrorList {
+func eachClaim(s *Subject, add func(path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim, found *Errors), found *Errors) {
 	if len(s.Spec.ResourceClaims) == 0 {
-		return nil
+		return
 	}
-	return eachElement(nil, claimPath(s), s.Spec.ResourceClaims, add)
+	eachElement(claimPath(s), s.Spec.ResourceClaims, add, found)
 }
 
-func draClaimNamed(s *Subject) field.ErrorList {
-	return eachClaim(s, func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList {
+var draClaimNamedRule = Rule{
+	ID:     "dra-claim-named",
+	Title:  "A resource claim has a name",
+	Remedy: "Set the name by which devices refer to the claim.",
+	Check:  draClaimNamed,
+}
+
+func draClaimNamed(s *Subject, found *Errors) {
+	eachClaim(s, func(path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim, found *Errors) {
 		if claim.Name == "" {
-			errs = append(errs, field.Required(path.Child("name"), "devices refer to the claim by its name"))
+			found.Add(field.Required(path.Child("name"), "devices refer to the claim by its name"))
 		}
-		return errs
-	})
+	}, found)
 }
 
-func draClaimNameValid(s *Subject) field.ErrorList {
-	return eachClaim(s, func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList {
+var draClaimNameValidRule = Rule{
+	ID:     "dra-claim-name-valid",
+	Title:  "The name of a resource claim is a DNS label",
+	Remedy: "Use lower-case letters, digits and '-', at most 63 of them.",
+	Check:  draClaimNameValid,
+}
+
+func draClaimNameValid(s *Subject, found *Errors) {
+	eachClaim(s, func(path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim, found *Errors) {
 		if claim.Name == "" || len(validation.IsDNS1123Label(claim.Name)) == 0 {
-			return errs
+			return
 		}
-		return append(errs, field.Invalid(path.Child("name"), shortened(claim.Name),
+		found.Add(field.Invalid(path.Child("name"), shortened(claim.Name),
 			"the name of a claim has at most 63 lower-case letters, digits and '-', and starts and ends with a letter or a digit"))
-	})
+	}, found)
 }
 
-func draClaimNamesUnique(s *Subject) field.ErrorList {
+var draClaimNamesUniqueRule = Rule{
+	ID:     "dra-claim-names-unique",
+	Title:  "No two resource claims have the same name",
+	Remedy: "Rename one of them, or remove it.",
+	Check:  draClaimNamesUnique,
+}
+
+func draClaimNamesUnique(s *Subject, found *Errors) {
 	claims := s.Spec.ResourceClaims
 	if len(claims) < 2 {
-		return nil
+		return
 	}
-	return eachRepeated(nil, len(claims), func(i int) string { return claims[i].Name }, func(i, _ int) *field.Error {
+	eachRepeated(len(claims), func(i int) string { return claims[i].Name }, func(i, _ int) *field.Error {
 		if claims[i].Name == "" {
 			return nil
 		}
 		return field.Duplicate(claimPath(s).Index(i).Child("name"), shortened(claims[i].Name))
-	})
+	}, found)
 }
 
-func draClaimSource(s *Subject) field.ErrorList {
-	return eachClaim(s, func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList {
+var draClaimSourceRule = Rule{
+	ID:     "dra-claim-one-source",
+	Title:  "A resource claim names a ResourceClaim or a template of one",
+	Remedy: "Set one of resourceClaimName and resourceClaimTemplateName.",
+	Check:  draClaimSource,
+}
+
+func draClaimSource(s *Subject, found *Errors) {
+	eachClaim(s, func(path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim, found *Errors) {
 		switch {
 		case claim.ResourceClaimName != nil && claim.ResourceClaimTemplateName != nil:
-			errs = append(errs, field.Invalid(path, shortened(claim.Name), "resourceClaimName and resourceClaimTemplateName cannot both be set"))
+			found.Add(field.Invalid(path, shortened(claim.Name), "resourceClaimName and resourceClaimTemplateName cannot both be set"))
 		case claim.ResourceClaimName == nil && claim.ResourceClaimTemplateName == nil:
-			errs = append(errs, field.Invalid(path, shortened(claim.Name), "one of resourceClaimName and resourceClaimTemplateName must be set"))
+			found.Add(field.Invalid(path, shortened(claim.Name), "one of resourceClaimName and resourceClaimTemplateName must be set"))
 		}
-		return errs
-	})
+	}, found)
 }
 
-func draClaimSourceValid(s *Subject) field.ErrorList {
-	return eachClaim(s, func(errs field.ErrorList, path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim) field.ErrorList {
-		errs = claimSourceFault(errs, path.Child("resourceClaimName"), claim.ResourceClaimName)
-		return claimSourceFault(errs, path.Child("resourceClaimTemplateName"), claim.ResourceClaimTemplateName)
-	})
+var draClaimSourceValidRule = Rule{
+	ID:     "dra-claim-source-valid",
+	Title:  "The ResourceClaim or the template has a name that an object can have",
+	Remedy: "Name a ResourceClaim or a ResourceClaimTemplate in the namespace of the VM.",
+	Check:  draClaimSourceValid,
 }
 
-func claimSourceFault(errs field.ErrorList, path *field.Path, name *string) field.ErrorList {
+func draClaimSourceValid(s *Subject, found *Errors) {
+	eachClaim(s, func(path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim, found *Errors) {
+		claimSourceFault(path.Child("resourceClaimName"), claim.ResourceClaimName, found)
+		claimSourceFault(path.Child("resourceClaimTemplateName"), claim.ResourceClaimTemplateName, found)
+	}, found)
+}
+
+func claimSourceFault(path *field.Path, name *string, found *Errors) {
 	if name == nil || len(validation.IsDNS1123Subdomain(*name)) == 0 {
-		return errs
+		return
 	}
-	return append(errs, field.Invalid(path, shortened(*name),
+	found.Add(field.Invalid(path, shortened(*name),
 		"no object can have this name: it takes lower-case letters, digits, '-' and '.', at most 253, the first and the last a letter or a digit"))
 }
 
@@ -193,19 +181,13 @@ func (l *draList) claimed() (names []string) {
 }
 
 // eachDevice adds what is wrong with the devices. Where the list has both kinds, that comes first.
-func (l *draList) eachDevice(errs field.ErrorList, check func(i int, d *draDevice) *field.Error) field.ErrorList {
-	for i := range l.devices {
-		switch {
-		case l.mixed:
-			return errs
-		case enough(errs):
-			return cutShort(errs, len(l.devices)-i)
-		}
-		if err := check(i, &l.devices[i]); err != nil {
-			errs = append(errs, err)
-		}
+func (l *draList) eachDevice(check func(i int, d *draDevice) *field.Error, found *Errors) {
+	if l.mixed {
+		return
 	}
-	return errs
+	for i := range found.Each(len(l.devices)) {
+		found.Add(check(i, &l.devices[i]))
+	}
 }
 
 // given is a claim that says anything. The fields of a device's claim stand in the device itself, and some
@@ -244,54 +226,87 @@ func draLists(s *Subject) (lists []*draList) {
 	return lists
 }
 
-func draDeviceHasSource(s *Subject) (errs field.ErrorList) {
+var draDeviceHasSourceRule = Rule{
+	ID:     "dra-device-has-source",
+	Title:  "A GPU or a host device says which device it is",
+	Remedy: "Set deviceName, or claimName and requestName.",
+	Check:  draDeviceHasSource,
+}
+
+func draDeviceHasSource(s *Subject, found *Errors) {
 	for _, list := range draLists(s) {
-		errs = list.eachDevice(errs, func(i int, d *draDevice) *field.Error {
+		list.eachDevice(func(i int, d *draDevice) *field.Error {
 			if d.plugin != "" || d.claim != nil {
 				return nil
 			}
 			return field.Required(list.path, fmt.Sprintf("%s[%d], %q, has neither a deviceName nor a claimName with a requestName", list.name, i, shortened(d.name)))
-		})
+		}, found)
 	}
-	return errs
 }
 
-func draDeviceOneSource(s *Subject) (errs field.ErrorList) {
+var draDeviceOneSourceRule = Rule{
+	ID:     "dra-device-one-source",
+	Title:  "A GPU or a host device comes from a device plugin or from a claim",
+	Remedy: "Keep deviceName, or claimName and requestName.",
+	Check:  draDeviceOneSource,
+}
+
+func draDeviceOneSource(s *Subject, found *Errors) {
 	for _, list := range draLists(s) {
-		errs = list.eachDevice(errs, func(i int, d *draDevice) *field.Error {
+		list.eachDevice(func(i int, d *draDevice) *field.Error {
 			if d.plugin == "" || d.claim == nil {
 				return nil
 			}
 			return field.Invalid(list.path, shortened(d.name), fmt.Sprintf("%s[%d] has both a deviceName and a claim; it can come from one only", list.name, i))
-		})
+		}, found)
 	}
-	return errs
 }
 
-func draGPUsOfOneKind(s *Subject) (errs field.ErrorList) {
+var draGPUsOfOneKindRule = Rule{
+	ID:     "dra-gpus-of-one-kind",
+	Title:  "The GPUs of a VM come all from device plugins or all from claims",
+	Remedy: "Use deviceName for all of them, or claimName and requestName for all of them.",
+	Check:  draGPUsOfOneKind,
+}
+
+func draGPUsOfOneKind(s *Subject, found *Errors) {
 	for _, list := range draLists(s) {
 		if list.mixed {
-			errs = append(errs, field.Invalid(list.path, field.OmitValueType{}, "some GPUs come from claims and some do not; a VM can have one kind only"))
+			found.Add(field.Invalid(list.path, field.OmitValueType{}, "some GPUs come from claims and some do not; a VM can have one kind only"))
 		}
 	}
-	return errs
 }
 
-func draDeviceGate(s *Subject) (errs field.ErrorList) {
+var draDeviceGateRule = Rule{
+	ID:       "dra-device-gate",
+	Title:    "GPUs and host devices from claims need their feature gates",
+	Remedy:   "Use deviceName, or have GPUsWithDRA or HostDevicesWithDRA enabled in the KubeVirt resource.",
+	Security: true,
+	Check:    draDeviceGate,
+}
+
+func draDeviceGate(s *Subject, found *Errors) {
 	for _, list := range draLists(s) {
 		if names := list.claimed(); len(names) > 0 && !list.mixed {
-			errs = append(errs, behindGate(s, list.gate, list.path, listed(names), "a "+list.kind+" from a claim")...)
+			found.Add(gateOff(s, list.gate, list.path, listed(names), "a "+list.kind+" from a claim"))
 		}
 	}
-	return errs
 }
 
-func draNetworkGate(s *Subject) field.ErrorList {
+var draNetworkGateRule = Rule{
+	ID:       "dra-network-gate",
+	Title:    "Networks from claims need the feature gate NetworkDevicesWithDRA",
+	Remedy:   "Use another kind of network, or have NetworkDevicesWithDRA enabled in the KubeVirt resource.",
+	Security: true,
+	Check:    draNetworkGate,
+}
+
+func draNetworkGate(s *Subject, found *Errors) {
 	names := namesOf(s, isClaimed)
 	if len(names) == 0 {
-		return nil
+		return
 	}
-	return behindGate(s, gateNetworkDevicesWithDRA, networksPath(s), listed(names), "a network from a claim")
+	found.Add(gateOff(s, gateNetworkDevicesWithDRA, networksPath(s), listed(names), "a network from a claim"))
 }
 
 func isClaimed(n *v1.Network) bool { return n.ResourceClaim != nil }
@@ -335,80 +350,97 @@ func draUses(s *Subject) (uses []draUse) {
 	return uses
 }
 
-func draRequestComplete(s *Subject) (errs field.ErrorList) {
-	uses := draUses(s)
-	for i := range uses {
-		use := &uses[i]
-		if enough(errs) {
-			return cutShort(errs, len(uses)-i)
-		}
-		if use.request.ClaimName == "" {
-			errs = append(errs, field.Required(use.names.Child("claimName"), "name the claim in resourceClaims that the device comes from"))
-		}
-		if use.request.RequestName == "" {
-			errs = append(errs, field.Required(use.names.Child("requestName"), "name the request of the claim that the device comes from"))
-		}
-	}
-	return errs
+var draRequestCompleteRule = Rule{
+	ID:     "dra-request-complete",
+	Title:  "What comes from a claim names the claim and the request in it",
+	Remedy: "Set both claimName and requestName.",
+	Check:  draRequestComplete,
 }
 
-func draClaimDeclared(s *Subject) (errs field.ErrorList) {
+func draRequestComplete(s *Subject, found *Errors) {
+	uses := draUses(s)
+	for i := range found.Each(len(uses)) {
+		use := &uses[i]
+		if use.request.ClaimName == "" {
+			found.Add(field.Required(use.names.Child("claimName"), "name the claim in resourceClaims that the device comes from"))
+		}
+		if use.request.RequestName == "" {
+			found.Add(field.Required(use.names.Child("requestName"), "name the request of the claim that the device comes from"))
+		}
+	}
+}
+
+var draClaimDeclaredRule = Rule{
+	ID:     "dra-claim-declared",
+	Title:  "A claim that is used is in resourceClaims",
+	Remedy: "Add the claim to resourceClaims, or use the name of one that is there.",
+	Check:  draClaimDeclared,
+}
+
+func draClaimDeclared(s *Subject, found *Errors) {
 	uses := draUses(s)
 	if len(uses) == 0 {
-		return nil
+		return
 	}
 	declared := make(map[string]bool, len(s.Spec.ResourceClaims))
 	for i := range s.Spec.ResourceClaims {
 		declared[s.Spec.ResourceClaims[i].Name] = true
 	}
-	for i := range uses {
+	for i := range found.Each(len(uses)) {
 		use, name := &uses[i], uses[i].request.ClaimName
-		if enough(errs) {
-			return cutShort(errs, len(uses)-i)
-		}
 		switch {
 		case !use.complete() || declared[name]:
 		case use.network:
 			missing := field.NotFound(use.names.Child("claimName"), shortened(name))
 			missing.Detail = "there is no claim of this name in resourceClaims"
-			errs = append(errs, missing)
+			found.Add(missing)
 		default:
-			errs = append(errs, field.Invalid(claimPath(s), shortened(name), fmt.Sprintf("%s uses a claim that is not declared", use.path)))
+			found.Add(field.Invalid(claimPath(s), shortened(name), fmt.Sprintf("%s uses a claim that is not declared", use.path)))
 			declared[name] = true // once is enough
 		}
 	}
-	return errs
+}
+
+var draRequestUsedOnceRule = Rule{
+	ID:     "dra-request-used-once",
+	Title:  "A request of a claim is used once",
+	Remedy: "Add another request to the claim, and use that.",
+	Check:  draRequestUsedOnce,
 }
 
 // draRequestUsedOnce speaks of all that use a request but the first: by list, then by name, so that it says the same
 // wherever they stand in their lists.
-func draRequestUsedOnce(s *Subject) (errs field.ErrorList) {
+func draRequestUsedOnce(s *Subject, found *Errors) {
 	uses := slices.DeleteFunc(draUses(s), func(u draUse) bool { return !u.complete() })
 	slices.SortStableFunc(uses, func(a, b draUse) int {
 		return cmp.Or(cmp.Compare(a.request.ClaimName, b.request.ClaimName), cmp.Compare(a.request.RequestName, b.request.RequestName),
 			cmp.Compare(a.list.String(), b.list.String()), cmp.Compare(a.name, b.name))
 	})
 	first := 0
-	for i := range uses {
+	for i := range found.Each(len(uses)) {
 		use, by := &uses[i], &uses[first]
 		switch {
 		case i == first:
 		case use.request != by.request:
 			first = i
-		case enough(errs):
-			return cutShort(errs, len(uses)-i)
 		default:
 			again := field.Duplicate(use.path, shortened(use.request.ClaimName+"/"+use.request.RequestName))
 			again.Detail = fmt.Sprintf("%s uses this request of the claim too", by.path)
-			errs = append(errs, again)
+			found.Add(again)
 		}
 	}
-	return errs
 }
 
-func draNetworkBinding(s *Subject) (errs field.ErrorList) {
+var draNetworkBindingRule = Rule{
+	ID:     "dra-network-binding",
+	Title:  "The interface of a network from a claim is an SR-IOV one or has a plugin",
+	Remedy: "Set sriov: {} or binding on the interface.",
+	Check:  draNetworkBinding,
+}
+
+func draNetworkBinding(s *Subject, found *Errors) {
 	if !s.Facts.GateEnabled(gateNetworkDevicesWithDRA) {
-		return nil
+		return
 	}
 	claimed := map[string]bool{}
 	for i := range s.Spec.Networks {
@@ -417,30 +449,33 @@ func draNetworkBinding(s *Subject) (errs field.ErrorList) {
 		}
 	}
 	if len(claimed) == 0 {
-		return nil
+		return
 	}
 	interfaces := s.Spec.Domain.Devices.Interfaces
-	for i := range interfaces {
-		if enough(errs) {
-			return cutShort(errs, len(interfaces)-i)
-		}
+	for i := range found.Each(len(interfaces)) {
 		if nic := &interfaces[i]; claimed[nic.Name] && nic.SRIOV == nil && nic.Binding == nil {
-			errs = append(errs, field.Invalid(interfacesPath(s), shortened(nic.Name),
+			found.Add(field.Invalid(interfacesPath(s), shortened(nic.Name),
 				fmt.Sprintf("interfaces[%d] is of a network from a claim, and needs sriov or a binding plugin", i)))
 		}
 	}
-	return errs
 }
 
-func draNetworkWithoutMultus(s *Subject) field.ErrorList {
+var draNetworkWithoutMultusRule = Rule{
+	ID:     "dra-network-without-multus",
+	Title:  "A VM with networks from claims has none from Multus",
+	Remedy: "Use claims or Multus for all secondary networks.",
+	Check:  draNetworkWithoutMultus,
+}
+
+func draNetworkWithoutMultus(s *Subject, found *Errors) {
 	if !s.Facts.GateEnabled(gateNetworkDevicesWithDRA) {
-		return nil
+		return
 	}
 	claimed := namesOf(s, isClaimed)
 	multus := namesOf(s, func(n *v1.Network) bool { return n.Multus != nil && n.ResourceClaim == nil })
 	if len(claimed) == 0 || len(multus) == 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(networksPath(s), listed(multus),
-		fmt.Sprintf("comes from Multus, and %q from a claim; a VM can have networks of one kind only", claimed[0]))}
+	found.Add(field.Invalid(networksPath(s), listed(multus),
+		fmt.Sprintf("comes from Multus, and %q from a claim; a VM can have networks of one kind only", claimed[0])))
 }

@@ -11,28 +11,12 @@ import (
 )
 
 func featureRules() Table {
-	return Table{
-		{
-			ID: "hyperv-dependency", Title: "A Hyper-V enlightenment that needs another has it",
-			Scope: OnSpec, Remedy: "Enable the enlightenment that is needed, or leave it out to have it enabled for you.",
-			AtStart: true, Check: hypervDependencies,
-		},
-		{
-			ID: "hyperv-evmcs-vmx", Title: "The enlightenment evmcs needs the CPU feature vmx",
-			Scope: OnSpec, Remedy: "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
-			Check: hypervEVMCS,
-		},
-		{
-			ID: "hyperv-evmcs-vmx-overwritten", Title: "KubeVirt requires the CPU feature vmx for evmcs, whatever its policy",
-			Scope: OnSpec, Severity: Warn, Remedy: "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
-			Check: hypervVMXOverwritten,
-		},
-		{
-			ID: "hyperv-passthrough-alone", Title: "Enlightenments are chosen one by one or passed through, not both",
-			Scope: OnSpec, Remedy: "Remove one of features.hyperv and features.hypervPassthrough.",
-			Check: hypervPassthrough,
-		},
-	}
+	return Scoped(OnSpec,
+		hypervDependenciesRule,
+		hypervEVMCSRule,
+		hypervVMXOverwrittenRule,
+		hypervPassthroughRule,
+	)
 }
 
 // enlightenments are those of the VM, and where they stand; nil if it names none.
@@ -46,43 +30,66 @@ func enlightenments(s *Subject) (*v1.FeatureHyperv, *field.Path) {
 
 func featureEnabled(f *v1.FeatureState) bool { return f != nil && f.Enabled != nil && *f.Enabled }
 
-func hypervDependencies(s *Subject) field.ErrorList {
+var hypervDependenciesRule = Rule{
+	ID:      "hyperv-dependency",
+	Title:   "A Hyper-V enlightenment that needs another has it",
+	Remedy:  "Enable the enlightenment that is needed, or leave it out to have it enabled for you.",
+	AtStart: true,
+	Check:   hypervDependencies,
+}
+
+func hypervDependencies(s *Subject, found *Errors) {
 	hyperv, at := enlightenments(s)
 	if hyperv == nil {
-		return nil
+		return
 	}
-	var errs field.ErrorList
+
 	for _, d := range mutators.HypervDependencies() {
 		if featureEnabled(d.Feature(hyperv)) && !featureEnabled(*d.Needed(hyperv)) {
-			errs = append(errs, field.Invalid(at.Child(d.Name), "enabled",
+			found.Add(field.Invalid(at.Child(d.Name), "enabled",
 				fmt.Sprintf("%s does nothing without %s, which is not enabled", d.Name, d.Needs)))
 		}
 	}
-	return errs
+}
+
+var hypervEVMCSRule = Rule{
+	ID:     "hyperv-evmcs-vmx",
+	Title:  "The enlightenment evmcs needs the CPU feature vmx",
+	Remedy: "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
+	Check:  hypervEVMCS,
 }
 
 // hypervEVMCS expects vmx where completing puts it. KubeVirt puts it nowhere while a dependency is broken.
-func hypervEVMCS(s *Subject) field.ErrorList {
+func hypervEVMCS(s *Subject, found *Errors) {
 	hyperv, _ := enlightenments(s)
 	if hyperv == nil || !featureEnabled(hyperv.EVMCS) {
-		return nil
+		return
 	}
 	if cpu := s.Spec.Domain.CPU; cpu == nil || len(cpu.Features) == 0 {
-		return field.ErrorList{field.Required(s.Domain().Child("cpu", "features"), "features.hyperv.evmcs needs the CPU feature vmx with the policy require")}
+		found.Add(field.Required(s.Domain().Child("cpu", "features"), "features.hyperv.evmcs needs the CPU feature vmx with the policy require"))
+		return
 	}
 	if !hypervBroken(hyperv) {
-		return nil
+		return
 	}
-	return vmxPolicies(s, "features.hyperv.evmcs needs vmx with the policy require")
+	vmxPolicies(s, "features.hyperv.evmcs needs vmx with the policy require", found)
+}
+
+var hypervVMXOverwrittenRule = Rule{
+	ID:       "hyperv-evmcs-vmx-overwritten",
+	Title:    "KubeVirt requires the CPU feature vmx for evmcs, whatever its policy",
+	Remedy:   "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
+	Severity: Warn,
+	Check:    hypervVMXOverwritten,
 }
 
 // hypervVMXOverwritten says what KubeVirt does to the policy of vmx when nothing else is in its way.
-func hypervVMXOverwritten(s *Subject) field.ErrorList {
+func hypervVMXOverwritten(s *Subject, found *Errors) {
 	hyperv, _ := enlightenments(s)
 	if hyperv == nil || !featureEnabled(hyperv.EVMCS) || hypervBroken(hyperv) || s.Spec.Domain.CPU == nil {
-		return nil
+		return
 	}
-	return vmxPolicies(s, "features.hyperv.evmcs needs vmx, and KubeVirt will set the policy require over what is written here")
+	vmxPolicies(s, "features.hyperv.evmcs needs vmx, and KubeVirt will set the policy require over what is written here", found)
 }
 
 // hypervBroken reports whether a dependency was switched off, which is where KubeVirt stops completing.
@@ -91,21 +98,26 @@ func hypervBroken(hyperv *v1.FeatureHyperv) bool {
 }
 
 // vmxPolicies finds the policies of vmx that are not what evmcs needs.
-func vmxPolicies(s *Subject, detail string) field.ErrorList {
-	var errs field.ErrorList
+func vmxPolicies(s *Subject, detail string, found *Errors) {
 	for i := range s.Spec.Domain.CPU.Features {
 		if f := &s.Spec.Domain.CPU.Features[i]; f.Name == "vmx" && f.Policy != "require" {
-			errs = append(errs, field.Invalid(s.Domain().Child("cpu", "features").Index(i).Child("policy"), f.Policy, detail))
+			found.Add(field.Invalid(s.Domain().Child("cpu", "features").Index(i).Child("policy"), f.Policy, detail))
 		}
 	}
-	return errs
 }
 
-func hypervPassthrough(s *Subject) field.ErrorList {
+var hypervPassthroughRule = Rule{
+	ID:     "hyperv-passthrough-alone",
+	Title:  "Enlightenments are chosen one by one or passed through, not both",
+	Remedy: "Remove one of features.hyperv and features.hypervPassthrough.",
+	Check:  hypervPassthrough,
+}
+
+func hypervPassthrough(s *Subject, found *Errors) {
 	hyperv, at := enlightenments(s)
 	if hyperv == nil || s.Spec.Domain.Features.HypervPassthrough == nil {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(at, field.OmitValueType{},
-		"features.hypervPassthrough is set too; it passes on all that the host offers, and leaves nothing to choose")}
+	found.Add(field.Invalid(at, field.OmitValueType{},
+		"features.hypervPassthrough is set too; it passes on all that the host offers, and leaves nothing to choose"))
 }

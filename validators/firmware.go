@@ -10,48 +10,16 @@ import (
 )
 
 func firmwareRules() Table {
-	return Table{
-		{
-			ID: "firmware-one-bootloader", Title: "A VM boots from BIOS or from EFI, not from both",
-			Scope: OnSpec, Remedy: "Remove one of bios and efi from firmware.bootloader.",
-			Check: firmwareOneBootloader,
-		},
-		{
-			ID: "firmware-secure-boot-smm", Title: "EFI secure boot needs system management mode",
-			Scope: OnSpec, Security: true, Remedy: "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
-			Check: firmwareSecureBoot,
-		},
-		{
-			ID: "firmware-acpi-table-named", Title: "ACPI tables of one's own name the volume that holds them",
-			Scope: OnSpec, Remedy: "Set slicNameRef or msdmNameRef to the name of a volume, or remove firmware.acpi.",
-			Check: firmwareACPINamed,
-		},
-		{
-			ID: "firmware-acpi-table-secret", Title: "An ACPI table comes from a volume of a Secret",
-			Scope: OnSpec, Remedy: "Add a volume of that name with the Secret that holds the table, or name the volume that does.",
-			Check: firmwareACPISecrets,
-		},
-		{
-			ID: "firmware-kernel-arguments", Title: "Kernel arguments need a kernel of one's own",
-			Scope: OnSpec, Remedy: "Add kernelBoot.container with the image of the kernel, or remove kernelBoot.kernelArgs.",
-			Check: firmwareKernelArguments,
-		},
-		{
-			ID: "firmware-kernel-image", Title: "The container of a kernel names its image",
-			Scope: OnSpec, Remedy: "Set kernelBoot.container.image.",
-			Check: firmwareKernelImage,
-		},
-		{
-			ID: "firmware-kernel-files", Title: "The container of a kernel names a kernel or an initial RAM disk",
-			Scope: OnSpec, Remedy: "Set kernelBoot.container.kernelPath, initrdPath or both.",
-			Check: firmwareKernelFiles,
-		},
-		{
-			ID: "firmware-kernel-path", Title: "Kernel and initial RAM disk are named by plain absolute paths",
-			Scope: OnSpec, Security: true, Remedy: "Write the path of a file from the root of the image, without \".\", \"..\" and doubled slashes.",
-			Check: firmwareKernelPaths,
-		},
-	}
+	return Scoped(OnSpec,
+		firmwareOneBootloaderRule,
+		firmwareSecureBootRule,
+		firmwareACPINamedRule,
+		firmwareACPISecretsRule,
+		firmwareKernelArgumentsRule,
+		firmwareKernelImageRule,
+		firmwareKernelFilesRule,
+		firmwareKernelPathsRule,
+	)
 }
 
 // bootsEFI reports whether EFI is asked for.
@@ -71,54 +39,82 @@ func managesSystem(f *v1.Features) bool {
 
 func (s *Subject) firmware() *field.Path { return s.Domain().Child("firmware") }
 
-func firmwareOneBootloader(s *Subject) field.ErrorList {
+var firmwareOneBootloaderRule = Rule{
+	ID:     "firmware-one-bootloader",
+	Title:  "A VM boots from BIOS or from EFI, not from both",
+	Remedy: "Remove one of bios and efi from firmware.bootloader.",
+	Check:  firmwareOneBootloader,
+}
+
+func firmwareOneBootloader(s *Subject, found *Errors) {
 	f := s.Spec.Domain.Firmware
 	if !bootsEFI(f) || f.Bootloader.BIOS == nil {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.firmware().Child("bootloader"), field.OmitValueType{},
-		"bios and efi are both set, and a VM boots from one of them")}
+	found.Add(field.Invalid(s.firmware().Child("bootloader"), field.OmitValueType{},
+		"bios and efi are both set, and a VM boots from one of them"))
+}
+
+var firmwareSecureBootRule = Rule{
+	ID:       "firmware-secure-boot-smm",
+	Title:    "EFI secure boot needs system management mode",
+	Remedy:   "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
+	Security: true,
+	Check:    firmwareSecureBoot,
 }
 
 // firmwareSecureBoot reports at the domain, because its two halves stand in different places of it. The firmware
 // of TDX boots securely without SMM, which TDX does not have.
-func firmwareSecureBoot(s *Subject) field.ErrorList {
+func firmwareSecureBoot(s *Subject, found *Errors) {
 	d := &s.Spec.Domain
 	if !bootsSecurely(d.Firmware) || managesSystem(d.Features) || d.LaunchSecurity != nil && d.LaunchSecurity.TDX != nil {
-		return nil
+		return
 	}
 	asked := "firmware.bootloader.efi asks for secure boot, which is on unless secureBoot is false"
 	if d.Firmware.Bootloader.EFI.SecureBoot != nil {
 		asked = "firmware.bootloader.efi.secureBoot is true"
 	}
-	return field.ErrorList{field.Invalid(s.Domain(), field.OmitValueType{},
-		asked+", and features.smm, without which there is none, is not enabled")}
+	found.Add(field.Invalid(s.Domain(), field.OmitValueType{},
+		asked+", and features.smm, without which there is none, is not enabled"))
 }
 
-func firmwareACPINamed(s *Subject) field.ErrorList {
+var firmwareACPINamedRule = Rule{
+	ID:     "firmware-acpi-table-named",
+	Title:  "ACPI tables of one's own name the volume that holds them",
+	Remedy: "Set slicNameRef or msdmNameRef to the name of a volume, or remove firmware.acpi.",
+	Check:  firmwareACPINamed,
+}
+
+func firmwareACPINamed(s *Subject, found *Errors) {
 	f := s.Spec.Domain.Firmware
 	if f == nil || f.ACPI == nil || f.ACPI.SlicNameRef != "" || f.ACPI.MsdmNameRef != "" {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.firmware().Child("acpi"), field.OmitValueType{},
-		"neither slicNameRef nor msdmNameRef is set, so there is no table to add")}
+	found.Add(field.Invalid(s.firmware().Child("acpi"), field.OmitValueType{},
+		"neither slicNameRef nor msdmNameRef is set, so there is no table to add"))
 }
 
-func firmwareACPISecrets(s *Subject) field.ErrorList {
+var firmwareACPISecretsRule = Rule{
+	ID:     "firmware-acpi-table-secret",
+	Title:  "An ACPI table comes from a volume of a Secret",
+	Remedy: "Add a volume of that name with the Secret that holds the table, or name the volume that does.",
+	Check:  firmwareACPISecrets,
+}
+
+func firmwareACPISecrets(s *Subject, found *Errors) {
 	f := s.Spec.Domain.Firmware
 	if f == nil || f.ACPI == nil {
-		return nil
+		return
 	}
-	var errs field.ErrorList
+
 	for _, ref := range []struct{ name, volume string }{
 		{"slicNameRef", f.ACPI.SlicNameRef},
 		{"msdmNameRef", f.ACPI.MsdmNameRef},
 	} {
 		if wrong := notASecret(s.Spec.Volumes, ref.volume); wrong != "" {
-			errs = append(errs, field.Invalid(s.firmware().Child("acpi", ref.name), ref.volume, wrong))
+			found.Add(field.Invalid(s.firmware().Child("acpi", ref.name), ref.volume, wrong))
 		}
 	}
-	return errs
 }
 
 // notASecret says what is wrong with the name of a volume that should hold a Secret. No name is not wrong.
@@ -138,13 +134,20 @@ func notASecret(volumes []v1.Volume, name string) string {
 	return "there is no volume of this name"
 }
 
-func firmwareKernelArguments(s *Subject) field.ErrorList {
+var firmwareKernelArgumentsRule = Rule{
+	ID:     "firmware-kernel-arguments",
+	Title:  "Kernel arguments need a kernel of one's own",
+	Remedy: "Add kernelBoot.container with the image of the kernel, or remove kernelBoot.kernelArgs.",
+	Check:  firmwareKernelArguments,
+}
+
+func firmwareKernelArguments(s *Subject, found *Errors) {
 	f := s.Spec.Domain.Firmware
 	if f == nil || f.KernelBoot == nil || f.KernelBoot.Container != nil || f.KernelBoot.KernelArgs == "" {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.firmware().Child("kernelBoot", "kernelArgs"), field.OmitValueType{}, // they may hold passwords
-		"kernelBoot.container is not set, and the kernel of the VM's own disk takes no arguments from here")}
+	found.Add(field.Invalid(s.firmware().Child("kernelBoot", "kernelArgs"), field.OmitValueType{}, // they may hold passwords
+		"kernelBoot.container is not set, and the kernel of the VM's own disk takes no arguments from here"))
 }
 
 // kernelContainer is the one that a kernel is booted from, and where it stands; nil if there is none.
@@ -156,37 +159,58 @@ func kernelContainer(s *Subject) (*v1.KernelBootContainer, *field.Path) {
 	return f.KernelBoot.Container, s.firmware().Child("kernelBoot", "container")
 }
 
-func firmwareKernelImage(s *Subject) field.ErrorList {
+var firmwareKernelImageRule = Rule{
+	ID:     "firmware-kernel-image",
+	Title:  "The container of a kernel names its image",
+	Remedy: "Set kernelBoot.container.image.",
+	Check:  firmwareKernelImage,
+}
+
+func firmwareKernelImage(s *Subject, found *Errors) {
 	container, at := kernelContainer(s)
 	if container == nil || container.Image != "" {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Required(at.Child("image"), "the image that the kernel is in")}
+	found.Add(field.Required(at.Child("image"), "the image that the kernel is in"))
 }
 
-func firmwareKernelFiles(s *Subject) field.ErrorList {
+var firmwareKernelFilesRule = Rule{
+	ID:     "firmware-kernel-files",
+	Title:  "The container of a kernel names a kernel or an initial RAM disk",
+	Remedy: "Set kernelBoot.container.kernelPath, initrdPath or both.",
+	Check:  firmwareKernelFiles,
+}
+
+func firmwareKernelFiles(s *Subject, found *Errors) {
 	container, at := kernelContainer(s)
 	if container == nil || container.KernelPath != "" || container.InitrdPath != "" {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Required(at, "kernelPath, initrdPath or both say what of the image to boot")}
+	found.Add(field.Required(at, "kernelPath, initrdPath or both say what of the image to boot"))
 }
 
-func firmwareKernelPaths(s *Subject) field.ErrorList {
+var firmwareKernelPathsRule = Rule{
+	ID:       "firmware-kernel-path",
+	Title:    "Kernel and initial RAM disk are named by plain absolute paths",
+	Remedy:   "Write the path of a file from the root of the image, without \".\", \"..\" and doubled slashes.",
+	Security: true,
+	Check:    firmwareKernelPaths,
+}
+
+func firmwareKernelPaths(s *Subject, found *Errors) {
 	container, at := kernelContainer(s)
 	if container == nil {
-		return nil
+		return
 	}
-	var errs field.ErrorList
+
 	for _, file := range []struct{ name, path string }{
 		{"kernelPath", container.KernelPath},
 		{"initrdPath", container.InitrdPath},
 	} {
 		if wrong := notAPlainPath(file.path); wrong != "" {
-			errs = append(errs, field.Invalid(at.Child(file.name), file.path, wrong))
+			found.Add(field.Invalid(at.Child(file.name), file.path, wrong))
 		}
 	}
-	return errs
 }
 
 // notAPlainPath says what is wrong with the path of a file in an image. No path is not wrong, and one slash at

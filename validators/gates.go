@@ -9,11 +9,3 @@ func gateOff(s *Subject, gate string, path *field.Path, value any, what string) 
 	}
 	return field.Invalid(path, value, what+" needs KubeVirt's feature gate "+gate+", which is off in this cluster")
 }
-
-// behindGate is gateOff as a list.
-func behindGate(s *Subject, gate string, path *field.Path, value any, what string) field.ErrorList {
-	if err := gateOff(s, gate, path, value, what); err != nil {
-		return field.ErrorList{err}
-	}
-	return nil
-}

@@ -21,76 +21,57 @@ const (
 )
 
 func hostDeviceRules() Table {
-	return Table{
-		{
-			ID: "hostdevice-gate", Title: "Host devices need the feature gate HostDevices", Scope: OnSpec, Security: true,
-			Remedy: "Remove hostDevices, or have the feature gate HostDevices enabled in the KubeVirt resource.", Check: hostDeviceGate,
-		},
-		{
-			ID: "hostdevice-permitted", Title: "A device is one that the cluster permits", Scope: OnSpec, Security: true, Severity: Warn,
-			Remedy: "Name a device of permittedHostDevices in the KubeVirt resource, or have this one added there.", Check: hostDevicePermitted,
-		},
-		{
-			ID: "hostdevice-one-boot-display", Title: "One virtual GPU at most shows the boot screen", Scope: OnSpec,
-			Remedy: "Set virtualGPUOptions.display.enabled or virtualGPUOptions.display.ramFB.enabled to false for all virtual GPUs but one.", Check: oneBootDisplay,
-		},
-		{
-			ID: "hostdevice-grace-gate", Title: "NVIDIA Grace GPUs need the feature gate GraceIOVirtualization", Scope: OnSpec, Security: true,
-			Remedy: "Name another device, or have the feature gate GraceIOVirtualization enabled in the KubeVirt resource.", Check: graceGate,
-		},
-		{
-			ID: "hostdevice-grace-selector", Title: "With GraceIOVirtualization, an NVIDIA device is permitted by its exact id", Scope: OnSpec,
-			Remedy: "Have the pciVendorSelector of the device in the KubeVirt resource name a device id instead of *.", Check: graceSelector,
-		},
-		{
-			ID: "hostdevice-grace-architecture", Title: "NVIDIA Grace GPUs need an arm64 guest", Scope: OnSpec,
-			Remedy: "Set architecture to arm64, or name another device.", Check: graceArchitecture,
-		},
-		{
-			ID: "hostdevice-grace-machine", Title: "NVIDIA Grace GPUs need the machine type virt", Scope: OnSpec,
-			Remedy: "Set domain.machine.type to virt, or name another device.", Check: graceMachine,
-		},
-		{
-			ID: "hostdevice-grace-dedicated-cpus", Title: "NVIDIA Grace GPUs need dedicated CPUs", Scope: OnSpec,
-			Remedy: "Set domain.cpu.dedicatedCpuPlacement to true, or name another device.", Check: graceDedicatedCPUs,
-		},
-		{
-			ID: "hostdevice-grace-numa-gate", Title: "NVIDIA Grace GPUs need the feature gate PCINUMAAwareTopology", Scope: OnSpec,
-			Remedy: "Have the feature gate PCINUMAAwareTopology enabled in the KubeVirt resource.", Check: graceNUMAGate,
-		},
-		{
-			ID: "hostdevice-grace-iommufd-gate", Title: "NVIDIA Grace GPUs need the feature gate IOMMUFD", Scope: OnSpec,
-			Remedy: "Have the feature gate IOMMUFD enabled in the KubeVirt resource.", Check: graceIOMMUFDGate,
-		},
-		{
-			ID: "hostdevice-grace-root-complex", Title: "NVIDIA Grace GPUs cannot be placed on the root complex", Scope: OnSpec,
-			Remedy: "Remove the annotation " + v1.PlacePCIDevicesOnRootComplex + ".", Check: graceRootComplex,
-		},
-		{
-			ID: "hostdevice-grace-pci-hole", Title: "NVIDIA Grace GPUs need the 64-bit PCI hole", Scope: OnSpec,
-			Remedy: "Remove the annotation " + v1.DisablePCIHole64 + ".", Check: gracePCIHole,
-		},
-	}
+	return Scoped(OnSpec,
+		hostDeviceGateRule,
+		hostDevicePermittedRule,
+		oneBootDisplayRule,
+		graceGateRule,
+		graceSelectorRule,
+		graceArchitectureRule,
+		graceMachineRule,
+		graceDedicatedCPUsRule,
+		graceNUMAGateRule,
+		graceIOMMUFDGateRule,
+		graceRootComplexRule,
+		gracePCIHoleRule,
+	)
 }
 
-func hostDeviceGate(s *Subject) field.ErrorList {
+var hostDeviceGateRule = Rule{
+	ID:       "hostdevice-gate",
+	Title:    "Host devices need the feature gate HostDevices",
+	Remedy:   "Remove hostDevices, or have the feature gate HostDevices enabled in the KubeVirt resource.",
+	Security: true,
+	Check:    hostDeviceGate,
+}
+
+func hostDeviceGate(s *Subject, found *Errors) {
 	devices := s.Spec.Domain.Devices.HostDevices
 	if len(devices) == 0 || s.Facts.GateEnabled(gateHostDevices) {
-		return nil
+		return
 	}
 	names := make([]string, 0, len(devices))
 	for i := range devices {
 		names = append(names, shortened(devices[i].Name))
 	}
-	return behindGate(s, gateHostDevices, s.Devices().Child("hostDevices"), listed(names), "a host device")
+	found.Add(gateOff(s, gateHostDevices, s.Devices().Child("hostDevices"), listed(names), "a host device"))
+}
+
+var hostDevicePermittedRule = Rule{
+	ID:       "hostdevice-permitted",
+	Title:    "A device is one that the cluster permits",
+	Remedy:   "Name a device of permittedHostDevices in the KubeVirt resource, or have this one added there.",
+	Severity: Warn,
+	Security: true,
+	Check:    hostDevicePermitted,
 }
 
 // hostDevicePermitted warns of devices for which virt-controller will not make a pod. Where the cluster has
 // no list, it checks nothing either.
-func hostDevicePermitted(s *Subject) (errs field.ErrorList) {
+func hostDevicePermitted(s *Subject, found *Errors) {
 	devices, permitted := &s.Spec.Domain.Devices, s.Facts.Configuration.PermittedHostDevices
 	if permitted == nil || len(devices.GPUs)+len(devices.HostDevices) == 0 {
-		return nil
+		return
 	}
 	names := map[string]bool{}
 	for i := range permitted.PciHostDevices {
@@ -103,19 +84,23 @@ func hostDevicePermitted(s *Subject) (errs field.ErrorList) {
 		names[permitted.USB[i].ResourceName] = true
 	}
 	requests := requestedDevices(s)
-	for i, request := range requests {
-		if enough(errs) {
-			return cutShort(errs, len(requests)-i)
-		}
+	for i := range found.Each(len(requests)) {
+		request := requests[i]
 		if !names[request.resource] {
-			errs = append(errs, field.Invalid(request.path, request.resource,
+			found.Add(field.Invalid(request.path, request.resource,
 				"the device is not among permittedHostDevices of the KubeVirt resource; the VM will not start"))
 		}
 	}
-	return errs
 }
 
-func oneBootDisplay(s *Subject) field.ErrorList {
+var oneBootDisplayRule = Rule{
+	ID:     "hostdevice-one-boot-display",
+	Title:  "One virtual GPU at most shows the boot screen",
+	Remedy: "Set virtualGPUOptions.display.enabled or virtualGPUOptions.display.ramFB.enabled to false for all virtual GPUs but one.",
+	Check:  oneBootDisplay,
+}
+
+func oneBootDisplay(s *Subject, found *Errors) {
 	var showing []string
 	for i := range s.Spec.Domain.Devices.GPUs {
 		if gpu := &s.Spec.Domain.Devices.GPUs[i]; showsBoot(gpu.VirtualGPUOptions) {
@@ -123,10 +108,10 @@ func oneBootDisplay(s *Subject) field.ErrorList {
 		}
 	}
 	if len(showing) < 2 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Devices().Child("gpus"), listed(showing),
-		"only one virtual GPU can have a display with a RAM framebuffer, which is on unless it is switched off")}
+	found.Add(field.Invalid(s.Devices().Child("gpus"), listed(showing),
+		"only one virtual GPU can have a display with a RAM framebuffer, which is on unless it is switched off"))
 }
 
 // showsBoot reports whether a virtual GPU has a display with a RAM framebuffer. A display that is given is on
@@ -233,48 +218,70 @@ func graceInUse(s *Subject) (resource string, ok bool) {
 	return first.resource, true
 }
 
-func graceGate(s *Subject) (errs field.ErrorList) {
-	requests := graceDevices(s)
-	for i, request := range requests {
-		if enough(errs) {
-			return cutShort(errs, len(requests)-i)
-		}
-		errs = append(errs, behindGate(s, gateGraceIOVirtualization, request.path, request.resource, "an NVIDIA Grace GPU")...)
-	}
-	return errs
+var graceGateRule = Rule{
+	ID:       "hostdevice-grace-gate",
+	Title:    "NVIDIA Grace GPUs need the feature gate GraceIOVirtualization",
+	Remedy:   "Name another device, or have the feature gate GraceIOVirtualization enabled in the KubeVirt resource.",
+	Security: true,
+	Check:    graceGate,
 }
 
-func graceSelector(s *Subject) (errs field.ErrorList) {
+func graceGate(s *Subject, found *Errors) {
+	requests := graceDevices(s)
+	for i := range found.Each(len(requests)) {
+		request := requests[i]
+		found.Add(gateOff(s, gateGraceIOVirtualization, request.path, request.resource, "an NVIDIA Grace GPU"))
+	}
+}
+
+var graceSelectorRule = Rule{
+	ID:     "hostdevice-grace-selector",
+	Title:  "With GraceIOVirtualization, an NVIDIA device is permitted by its exact id",
+	Remedy: "Have the pciVendorSelector of the device in the KubeVirt resource name a device id instead of *.",
+	Check:  graceSelector,
+}
+
+func graceSelector(s *Subject, found *Errors) {
 	if !s.Facts.GateEnabled(gateGraceIOVirtualization) {
-		return nil
+		return
 	}
 	requests := requestedFrom(s, func(vendor, device string) bool { return vendor == nvidia && device == anyDevice })
-	for i, request := range requests {
-		if enough(errs) {
-			return cutShort(errs, len(requests)-i)
-		}
-		errs = append(errs, field.Invalid(request.path, request.resource,
+	for i := range found.Each(len(requests)) {
+		request := requests[i]
+		found.Add(field.Invalid(request.path, request.resource,
 			"the device is permitted by a selector of any NVIDIA device; with the feature gate "+gateGraceIOVirtualization+" it must name one"))
 	}
-	return errs
 }
 
-func graceArchitecture(s *Subject) field.ErrorList {
+var graceArchitectureRule = Rule{
+	ID:     "hostdevice-grace-architecture",
+	Title:  "NVIDIA Grace GPUs need an arm64 guest",
+	Remedy: "Set architecture to arm64, or name another device.",
+	Check:  graceArchitecture,
+}
+
+func graceArchitecture(s *Subject, found *Errors) {
 	resource, ok := graceInUse(s)
 	if architecture := s.architecture(); ok && architecture != platform.ARM64 {
-		return field.ErrorList{field.Invalid(s.Path.Child("architecture"), architecture,
-			fmt.Sprintf("the NVIDIA Grace GPU %s works in arm64 guests only", resource))}
+		found.Add(field.Invalid(s.Path.Child("architecture"), architecture,
+			fmt.Sprintf("the NVIDIA Grace GPU %s works in arm64 guests only", resource)))
 	}
-	return nil
 }
 
 // graceMachineType is the start of the machine types that take Grace GPUs.
 const graceMachineType = "virt"
 
-func graceMachine(s *Subject) field.ErrorList {
+var graceMachineRule = Rule{
+	ID:     "hostdevice-grace-machine",
+	Title:  "NVIDIA Grace GPUs need the machine type virt",
+	Remedy: "Set domain.machine.type to virt, or name another device.",
+	Check:  graceMachine,
+}
+
+func graceMachine(s *Subject, found *Errors) {
 	resource, ok := graceInUse(s)
 	if !ok {
-		return nil
+		return
 	}
 	machine := ""
 	if m := s.Spec.Domain.Machine; m != nil {
@@ -284,48 +291,83 @@ func graceMachine(s *Subject) field.ErrorList {
 		machine = s.Facts.MachineType(s.architecture())
 	}
 	if strings.HasPrefix(machine, graceMachineType) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("machine", "type"), machine,
-		fmt.Sprintf("the NVIDIA Grace GPU %s needs a machine of type %s", resource, graceMachineType))}
+	found.Add(field.Invalid(s.Domain().Child("machine", "type"), machine,
+		fmt.Sprintf("the NVIDIA Grace GPU %s needs a machine of type %s", resource, graceMachineType)))
 }
 
-func graceDedicatedCPUs(s *Subject) field.ErrorList {
+var graceDedicatedCPUsRule = Rule{
+	ID:     "hostdevice-grace-dedicated-cpus",
+	Title:  "NVIDIA Grace GPUs need dedicated CPUs",
+	Remedy: "Set domain.cpu.dedicatedCpuPlacement to true, or name another device.",
+	Check:  graceDedicatedCPUs,
+}
+
+func graceDedicatedCPUs(s *Subject, found *Errors) {
 	resource, ok := graceInUse(s)
 	if cpu := s.Spec.Domain.CPU; !ok || cpu != nil && cpu.DedicatedCPUPlacement {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Required(s.Domain().Child("cpu", "dedicatedCpuPlacement"),
-		fmt.Sprintf("the NVIDIA Grace GPU %s needs dedicated CPUs", resource))}
+	found.Add(field.Required(s.Domain().Child("cpu", "dedicatedCpuPlacement"),
+		fmt.Sprintf("the NVIDIA Grace GPU %s needs dedicated CPUs", resource)))
 }
 
-func graceNUMAGate(s *Subject) field.ErrorList {
+var graceNUMAGateRule = Rule{
+	ID:     "hostdevice-grace-numa-gate",
+	Title:  "NVIDIA Grace GPUs need the feature gate PCINUMAAwareTopology",
+	Remedy: "Have the feature gate PCINUMAAwareTopology enabled in the KubeVirt resource.",
+	Check:  graceNUMAGate,
+}
+
+func graceNUMAGate(s *Subject, found *Errors) {
 	resource, ok := graceInUse(s)
 	if !ok {
-		return nil
+		return
 	}
-	return behindGate(s, gatePCINUMAAwareTopology, s.Devices(), resource, "an NVIDIA Grace GPU")
+	found.Add(gateOff(s, gatePCINUMAAwareTopology, s.Devices(), resource, "an NVIDIA Grace GPU"))
 }
 
-func graceIOMMUFDGate(s *Subject) field.ErrorList {
+var graceIOMMUFDGateRule = Rule{
+	ID:     "hostdevice-grace-iommufd-gate",
+	Title:  "NVIDIA Grace GPUs need the feature gate IOMMUFD",
+	Remedy: "Have the feature gate IOMMUFD enabled in the KubeVirt resource.",
+	Check:  graceIOMMUFDGate,
+}
+
+func graceIOMMUFDGate(s *Subject, found *Errors) {
 	resource, ok := graceInUse(s)
 	if !ok {
-		return nil
+		return
 	}
-	return behindGate(s, gateIOMMUFD, s.Devices(), resource, "an NVIDIA Grace GPU")
+	found.Add(gateOff(s, gateIOMMUFD, s.Devices(), resource, "an NVIDIA Grace GPU"))
 }
 
-func graceRootComplex(s *Subject) field.ErrorList {
-	return graceAnnotation(s, v1.PlacePCIDevicesOnRootComplex, "an NVIDIA Grace GPU cannot be placed on the root complex")
+var graceRootComplexRule = Rule{
+	ID:     "hostdevice-grace-root-complex",
+	Title:  "NVIDIA Grace GPUs cannot be placed on the root complex",
+	Remedy: "Remove the annotation " + v1.PlacePCIDevicesOnRootComplex + ".",
+	Check:  graceRootComplex,
 }
 
-func gracePCIHole(s *Subject) field.ErrorList {
-	return graceAnnotation(s, v1.DisablePCIHole64, "an NVIDIA Grace GPU needs the 64-bit PCI hole")
+func graceRootComplex(s *Subject, found *Errors) {
+	graceAnnotation(s, v1.PlacePCIDevicesOnRootComplex, "an NVIDIA Grace GPU cannot be placed on the root complex", found)
 }
 
-func graceAnnotation(s *Subject, key, problem string) field.ErrorList {
+var gracePCIHoleRule = Rule{
+	ID:     "hostdevice-grace-pci-hole",
+	Title:  "NVIDIA Grace GPUs need the 64-bit PCI hole",
+	Remedy: "Remove the annotation " + v1.DisablePCIHole64 + ".",
+	Check:  gracePCIHole,
+}
+
+func gracePCIHole(s *Subject, found *Errors) {
+	graceAnnotation(s, v1.DisablePCIHole64, "an NVIDIA Grace GPU needs the 64-bit PCI hole", found)
+}
+
+func graceAnnotation(s *Subject, key, problem string, found *Errors) {
 	if s.Meta == nil || s.Meta.Annotations[key] != "true" || len(graceDevices(s)) == 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.MetaPath.Child("annotations").Key(key), "true", problem)}
+	found.Add(field.Invalid(s.MetaPath.Child("annotations").Key(key), "true", problem))
 }

@@ -23,65 +23,22 @@ const (
 // evaluated by itself, not beside what the VMI was: so these rules speak only of what the update brought, and an old
 // fault keeps nobody from plugging a CPU.
 func hotplugRules() Table {
-	const editVM = "Change the VM instead, not the VMI that runs from it."
-	return Table{
-		{
-			ID: "hotplug-spec-by-kubevirt", Title: "Only KubeVirt changes the spec of a VMI", Scope: OnVMIUpdate, Security: true,
-			Remedy: editVM, Check: specByKubeVirt,
-		},
-		{
-			ID: "hotplug-labels-by-kubevirt", Title: "Only KubeVirt changes the labels of a VMI that it works by", Scope: OnVMIUpdate, Security: true,
-			Remedy: "Leave KubeVirt's own labels as they are.", Check: labelsByKubeVirt,
-		},
-		{
-			ID: "hotplug-handler-own-node", Title: "virt-handler changes the VMIs of its own node only", Scope: OnVMIUpdate, Security: true,
-			Remedy: "Look at who uses the token of virt-handler: it is bound to one node.", Check: handlerOwnNode,
-		},
-		{
-			ID: "hotplug-handler-target-node", Title: "virt-handler does not choose where a VMI migrates to", Scope: OnVMIUpdate, Security: true,
-			Remedy: "Look at who uses the token of virt-handler: only virt-controller chooses a target.", Check: handlerTargetNode,
-		},
-		{
-			ID: "hotplug-max-sockets-kept", Title: "The bound of CPU hotplug does not change while a VMI runs", Scope: OnVMIUpdate,
-			Remedy: "Restart the VM to change cpu.maxSockets.", Check: maxSocketsKept,
-		},
-		{
-			ID: "hotplug-max-guest-kept", Title: "The bound of memory hotplug does not change while a VMI runs", Scope: OnVMIUpdate,
-			Remedy: "Restart the VM to change memory.maxGuest.", Check: maxGuestKept,
-		},
-		{
-			ID: "hotplug-volumes-paired", Title: "Every volume of a running VMI has one disk or filesystem, and they a volume", Scope: OnVMIUpdate,
-			Remedy: "Add or remove a volume together with its disk.", Check: volumesPaired,
-		},
-		{
-			ID: "hotplug-permanent-volumes-kept", Title: "The volumes that a VMI started with stay as they are", Scope: OnVMIUpdate,
-			Remedy: "Restart the VM to change volumes that are not hot-plugged.", Check: permanentVolumesKept,
-		},
-		{
-			ID: "hotplug-plugged-volumes-kept", Title: "A hot-plugged volume stays as it was plugged", Scope: OnVMIUpdate,
-			Remedy: "Unplug the volume, then plug it again.", Check: pluggedVolumesKept,
-		},
-		{
-			ID: "hotplug-volume-source", Title: "A hot-plugged volume is a PersistentVolumeClaim or a DataVolume", Scope: OnVMIUpdate,
-			Remedy: "Use persistentVolumeClaim or dataVolume.", Check: pluggedVolumeSource,
-		},
-		{
-			ID: "hotplug-disk", Title: "A hot-plugged disk is one that a running guest can take", Scope: OnVMIUpdate,
-			Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi.", Check: pluggedDisks,
-		},
-		{
-			ID: "hotplug-utility-volumes-gate", Title: "Utility volumes need their feature gate", Scope: OnVMIUpdate, Security: true,
-			Remedy: "Enable the feature gate UtilityVolumes in the KubeVirt resource.", Check: utilityVolumesGate,
-		},
-		{
-			ID: "hotplug-utility-volumes", Title: "A utility volume has a claim, and a name of its own", Scope: OnVMIUpdate,
-			Remedy: "Set name and claimName, with a name that no other volume has.", Check: utilityVolumes,
-		},
-		{
-			ID: "hotplug-utility-volumes-kept", Title: "A utility volume stays as it was plugged", Scope: OnVMIUpdate,
-			Remedy: "Unplug the utility volume, then plug it again.", Check: utilityVolumesKept,
-		},
-	}
+	return Scoped(OnVMIUpdate,
+		specByKubeVirtRule,
+		labelsByKubeVirtRule,
+		handlerOwnNodeRule,
+		handlerTargetNodeRule,
+		maxSocketsKeptRule,
+		maxGuestKeptRule,
+		volumesPairedRule,
+		permanentVolumesKeptRule,
+		pluggedVolumesKeptRule,
+		pluggedVolumeSourceRule,
+		pluggedDisksRule,
+		utilityVolumesGateRule,
+		utilityVolumesRule,
+		utilityVolumesKeptRule,
+	)
 }
 
 // updated reports whether there are two states of a VMI to compare.
@@ -96,14 +53,21 @@ func (s *Subject) specChanged() bool {
 	return s.updated() && !equality.Semantic.DeepEqual(s.OldVMI.Spec, s.VMI.Spec)
 }
 
-func specByKubeVirt(s *Subject) (errs field.ErrorList) {
+var specByKubeVirtRule = Rule{
+	ID:       "hotplug-spec-by-kubevirt",
+	Title:    "Only KubeVirt changes the spec of a VMI",
+	Remedy:   "Change the VM instead, not the VMI that runs from it.",
+	Security: true,
+	Check:    specByKubeVirt,
+}
+
+func specByKubeVirt(s *Subject, found *Errors) {
 	if !s.updated() || s.ByKubeVirt() || !s.specChanged() {
-		return nil
+		return
 	}
 	for _, path := range changedFields(s.Path, reflect.ValueOf(s.OldVMI.Spec), reflect.ValueOf(s.VMI.Spec)) {
-		errs = append(errs, unsupportedChange(path, "only KubeVirt changes the spec of a VMI: change the VM that it runs from"))
+		found.Add(unsupportedChange(path, "only KubeVirt changes the spec of a VMI: change the VM that it runs from"))
 	}
-	return errs
 }
 
 // changedFields are the fields in which two structs differ: those of the spec, of its domain and its devices.
@@ -124,18 +88,25 @@ func changedFields(path *field.Path, old, changed reflect.Value) (paths []*field
 	return paths
 }
 
-func labelsByKubeVirt(s *Subject) (errs field.ErrorList) {
+var labelsByKubeVirtRule = Rule{
+	ID:       "hotplug-labels-by-kubevirt",
+	Title:    "Only KubeVirt changes the labels of a VMI that it works by",
+	Remedy:   "Leave KubeVirt's own labels as they are.",
+	Security: true,
+	Check:    labelsByKubeVirt,
+}
+
+func labelsByKubeVirt(s *Subject, found *Errors) {
 	if !s.updated() || s.ByKubeVirt() {
-		return nil
+		return
 	}
 	for _, name := range labelsOfKubeVirt {
 		old, was := s.OldVMI.Labels[name]
 		value, is := s.VMI.Labels[name]
 		if old != value || was != is {
-			errs = append(errs, unsupportedChange(s.MetaPath.Child("labels").Key(name), "only KubeVirt adds, changes or removes this label"))
+			found.Add(unsupportedChange(s.MetaPath.Child("labels").Key(name), "only KubeVirt adds, changes or removes this label"))
 		}
 	}
-	return errs
 }
 
 // nodeNameExtra is the attribute in which the API server names the node of a pod that uses its token.
@@ -146,35 +117,51 @@ func (s *Subject) byRestrictedHandler() bool {
 	return s.updated() && s.ByKubeVirt() && strings.HasSuffix(s.Requester, ":kubevirt-handler") && s.Facts.GateEnabled(gateNodeRestriction)
 }
 
+var handlerOwnNodeRule = Rule{
+	ID:       "hotplug-handler-own-node",
+	Title:    "virt-handler changes the VMIs of its own node only",
+	Remedy:   "Look at who uses the token of virt-handler: it is bound to one node.",
+	Security: true,
+	Check:    handlerOwnNode,
+}
+
 // handlerOwnNode sees only updates that change the spec, labels or annotations as well: those of nothing but the
 // status are never asked about, so that no webhook can keep a VMI from running. What a virt-handler writes into the
 // status alone is between KubeVirt and its own admission.
-func handlerOwnNode(s *Subject) field.ErrorList {
+func handlerOwnNode(s *Subject, found *Errors) {
 	if !s.byRestrictedHandler() {
-		return nil
+		return
 	}
 	path := field.NewPath("status", "nodeName")
 	source, target := s.OldVMI.Status.NodeName, migrationTarget(s.OldVMI)
 	values := s.RequesterExtra[nodeNameExtra]
 	if len(values) == 0 {
-		return field.ErrorList{field.Invalid(path, source, "the token of virt-handler does not say on which node it runs")}
+		found.Add(field.Invalid(path, source, "the token of virt-handler does not say on which node it runs"))
+		return
 	}
 	if node := values[0]; node != source && (target == "" || node != target) {
-		return field.ErrorList{field.Invalid(path, source, fmt.Sprintf("the virt-handler of node %q may not change a VMI that neither runs there nor migrates there", node))}
+		found.Add(field.Invalid(path, source, fmt.Sprintf("the virt-handler of node %q may not change a VMI that neither runs there nor migrates there", node)))
 	}
-	return nil
+}
+
+var handlerTargetNodeRule = Rule{
+	ID:       "hotplug-handler-target-node",
+	Title:    "virt-handler does not choose where a VMI migrates to",
+	Remedy:   "Look at who uses the token of virt-handler: only virt-controller chooses a target.",
+	Security: true,
+	Check:    handlerTargetNode,
 }
 
 // handlerTargetNode sees no update of the status alone, as handlerOwnNode does not.
-func handlerTargetNode(s *Subject) field.ErrorList {
+func handlerTargetNode(s *Subject, found *Errors) {
 	if !s.byRestrictedHandler() || len(s.RequesterExtra[nodeNameExtra]) == 0 {
-		return nil
+		return
 	}
 	target := migrationTarget(s.VMI)
 	if migrationTarget(s.OldVMI) != "" || target == "" {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("status", "migrationState", "targetNode"), target, "virt-handler may not choose the node that a VMI migrates to")}
+	found.Add(field.Invalid(field.NewPath("status", "migrationState", "targetNode"), target, "virt-handler may not choose the node that a VMI migrates to"))
 }
 
 func migrationTarget(vmi *v1.VirtualMachineInstance) string {
@@ -184,49 +171,65 @@ func migrationTarget(vmi *v1.VirtualMachineInstance) string {
 	return vmi.Status.MigrationState.TargetNode
 }
 
+var maxSocketsKeptRule = Rule{
+	ID:     "hotplug-max-sockets-kept",
+	Title:  "The bound of CPU hotplug does not change while a VMI runs",
+	Remedy: "Restart the VM to change cpu.maxSockets.",
+	Check:  maxSocketsKept,
+}
+
 // maxSocketsKept also rejects a VMI without a CPU topology. KubeVirt completes every VMI, and its own
 // admission fails on one that somehow has none.
-func maxSocketsKept(s *Subject) field.ErrorList {
+func maxSocketsKept(s *Subject, found *Errors) {
 	if !s.plugging() {
-		return nil
+		return
 	}
 	path, old, changed := s.Domain().Child("cpu"), s.OldVMI.Spec.Domain.CPU, s.VMI.Spec.Domain.CPU
 	switch {
 	case (old == nil || changed == nil) && s.specChanged():
-		return field.ErrorList{field.Required(path, "a running VMI has a CPU topology, without which its spec cannot be changed")}
+		found.Add(field.Required(path, "a running VMI has a CPU topology, without which its spec cannot be changed"))
+		return
 	case old == nil || changed == nil || old.MaxSockets == changed.MaxSockets:
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path.Child("maxSockets"), changed.MaxSockets, fmt.Sprintf("must stay %d while the VMI runs", old.MaxSockets))}
+	found.Add(field.Invalid(path.Child("maxSockets"), changed.MaxSockets, fmt.Sprintf("must stay %d while the VMI runs", old.MaxSockets)))
 }
 
-func maxGuestKept(s *Subject) field.ErrorList {
+var maxGuestKeptRule = Rule{
+	ID:     "hotplug-max-guest-kept",
+	Title:  "The bound of memory hotplug does not change while a VMI runs",
+	Remedy: "Restart the VM to change memory.maxGuest.",
+	Check:  maxGuestKept,
+}
+
+func maxGuestKept(s *Subject, found *Errors) {
 	if !s.plugging() {
-		return nil
+		return
 	}
 	old, changed := s.OldVMI.Spec.Domain.Memory, s.VMI.Spec.Domain.Memory
 	if old == nil || changed == nil || old.MaxGuest == nil || changed.MaxGuest == nil || old.MaxGuest.Equal(*changed.MaxGuest) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "maxGuest"), changed.MaxGuest.String(), fmt.Sprintf("must stay %s while the VMI runs", old.MaxGuest.String()))}
+	found.Add(field.Invalid(s.Domain().Child("memory", "maxGuest"), changed.MaxGuest.String(), fmt.Sprintf("must stay %s while the VMI runs", old.MaxGuest.String())))
 }
 
 // brought are the faults that a changed spec has and the one before had not: of several that are alike, as many
 // as there are more.
-func (s *Subject) brought(faults func(*Subject, *v1.VirtualMachineInstanceSpec) field.ErrorList) field.ErrorList {
-	now := faults(s, &s.VMI.Spec)
+func (s *Subject) brought(faults func(*Subject, *v1.VirtualMachineInstanceSpec, *Errors), found *Errors) {
+	now := all(func(found *Errors) { faults(s, &s.VMI.Spec, found) })
 	if len(now) == 0 || !s.specChanged() {
-		return nil
+		return
 	}
 	before := map[string]int{}
-	for _, err := range faults(s, &s.OldVMI.Spec) {
+	for _, err := range all(func(found *Errors) { faults(s, &s.OldVMI.Spec, found) }) {
 		before[withoutPlaces(err)]++
 	}
-	return slices.DeleteFunc(now, func(err *field.Error) bool {
+	for _, err := range now {
 		id := withoutPlaces(err)
-		before[id]--
-		return before[id] >= 0
-	})
+		if before[id]--; before[id] < 0 {
+			found.Add(err)
+		}
+	}
 }
 
 // places are those of elements in lists, which an update may move.
@@ -234,16 +237,23 @@ var places = regexp.MustCompile(`\[\d+\]`)
 
 func withoutPlaces(err *field.Error) string { return places.ReplaceAllString(err.Error(), "[]") }
 
-func volumesPaired(s *Subject) field.ErrorList {
+var volumesPairedRule = Rule{
+	ID:     "hotplug-volumes-paired",
+	Title:  "Every volume of a running VMI has one disk or filesystem, and they a volume",
+	Remedy: "Add or remove a volume together with its disk.",
+	Check:  volumesPaired,
+}
+
+func volumesPaired(s *Subject, found *Errors) {
 	if !s.plugging() {
-		return nil
+		return
 	}
-	return s.brought(pairingFaults)
+	s.brought(pairingFaults, found)
 }
 
 // pairingFaults looks at the whole of a spec. The volume of a memory dump needs no disk, and a CD drive may be
 // empty where volumes are hot-plugged declaratively.
-func pairingFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec) (errs field.ErrorList) {
+func pairingFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec, found *Errors) {
 	users := map[string]string{} // of volumes, by name
 	for i := range spec.Volumes {
 		if v := &spec.Volumes[i]; v.MemoryDump == nil {
@@ -253,9 +263,9 @@ func pairingFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec) (errs field.
 	use := func(path *field.Path, name string, mayBeEmpty bool) {
 		switch user, known := users[name]; {
 		case !known && !mayBeEmpty:
-			errs = append(errs, field.Invalid(path.Child("name"), name, "there is no volume of this name"))
+			found.Add(field.Invalid(path.Child("name"), name, "there is no volume of this name"))
 		case known && user != "":
-			errs = append(errs, field.Invalid(path.Child("name"), name, "the volume is used by "+user+" already"))
+			found.Add(field.Invalid(path.Child("name"), name, "the volume is used by "+user+" already"))
 		case known:
 			users[name] = path.String()
 		}
@@ -271,10 +281,9 @@ func pairingFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec) (errs field.
 	for i := range spec.Volumes {
 		v := &spec.Volumes[i]
 		if user, counts := users[v.Name]; counts && user == "" {
-			errs = append(errs, field.Invalid(s.Path.Child("volumes").Index(i).Child("name"), v.Name, "no disk or filesystem uses the volume"))
+			found.Add(field.Invalid(s.Path.Child("volumes").Index(i).Child("name"), v.Name, "no disk or filesystem uses the volume"))
 		}
 	}
-	return errs
 }
 
 // storage is what of a VMI's volumes and disks matters to hotplug, by name. More than one volume of a name is a
@@ -327,15 +336,22 @@ func migratedVolumes(vmi *v1.VirtualMachineInstance) map[string]bool {
 	return migrated
 }
 
-func permanentVolumesKept(s *Subject) (errs field.ErrorList) {
+var permanentVolumesKeptRule = Rule{
+	ID:     "hotplug-permanent-volumes-kept",
+	Title:  "The volumes that a VMI started with stay as they are",
+	Remedy: "Restart the VM to change volumes that are not hot-plugged.",
+	Check:  permanentVolumesKept,
+}
+
+func permanentVolumesKept(s *Subject, found *Errors) {
 	if !s.plugging() {
-		return nil
+		return
 	}
 	volumes, permanent, migrated := s.Path.Child("volumes"), permanentVolumes(s.OldVMI), migratedVolumes(s.VMI)
 	old, changed := storageOf(&s.OldVMI.Spec), storageOf(&s.VMI.Spec)
 	for i := range s.OldVMI.Spec.Volumes {
 		if name := s.OldVMI.Spec.Volumes[i].Name; permanent[name] && changed.volumes[name] == nil {
-			errs = append(errs, field.Invalid(volumes, name, "the VMI started with this volume, which cannot be removed while it runs"))
+			found.Add(field.Invalid(volumes, name, "the VMI started with this volume, which cannot be removed while it runs"))
 		}
 	}
 	for i := range s.VMI.Spec.Volumes {
@@ -345,33 +361,39 @@ func permanentVolumesKept(s *Subject) (errs field.ErrorList) {
 		}
 		switch {
 		case old.volumes[v.Name] == nil:
-			errs = append(errs, field.Invalid(volumes.Index(i).Child("name"), v.Name, "the VMI's status has a volume of this name that is not hot-plugged: choose another"))
+			found.Add(field.Invalid(volumes.Index(i).Child("name"), v.Name, "the VMI's status has a volume of this name that is not hot-plugged: choose another"))
 		case migrated[v.Name]:
 		case !old.has(v):
-			errs = append(errs, field.Invalid(volumes.Index(i), v.Name, "the VMI started with this volume, which cannot be changed while it runs"))
+			found.Add(field.Invalid(volumes.Index(i), v.Name, "the VMI started with this volume, which cannot be changed while it runs"))
 		default:
-			errs = append(errs, s.diskKept(v.Name, &old, &changed)...)
+			s.diskKept(v.Name, &old, &changed, found)
 		}
 	}
-	return errs
 }
 
 // diskKept compares the disk of a volume that is in both states.
-func (s *Subject) diskKept(name string, old, changed *storage) field.ErrorList {
+func (s *Subject) diskKept(name string, old, changed *storage, found *Errors) {
 	before, now := old.disks[name], changed.disks[name]
 	if equality.Semantic.DeepEqual(before, now) {
-		return nil
+		return
 	}
 	path := s.Devices().Child("disks")
 	if now != nil {
 		path = path.Index(changed.at[name])
 	}
-	return field.ErrorList{field.Invalid(path, name, "the disk of this volume cannot be changed while the VMI runs")}
+	found.Add(field.Invalid(path, name, "the disk of this volume cannot be changed while the VMI runs"))
 }
 
-func pluggedVolumesKept(s *Subject) (errs field.ErrorList) {
+var pluggedVolumesKeptRule = Rule{
+	ID:     "hotplug-plugged-volumes-kept",
+	Title:  "A hot-plugged volume stays as it was plugged",
+	Remedy: "Unplug the volume, then plug it again.",
+	Check:  pluggedVolumesKept,
+}
+
+func pluggedVolumesKept(s *Subject, found *Errors) {
 	if !s.plugging() {
-		return nil
+		return
 	}
 	permanent, migrated := permanentVolumes(s.OldVMI), migratedVolumes(s.VMI)
 	old, changed := storageOf(&s.OldVMI.Spec), storageOf(&s.VMI.Spec)
@@ -381,18 +403,24 @@ func pluggedVolumesKept(s *Subject) (errs field.ErrorList) {
 			continue
 		}
 		if !migrated[v.Name] && !old.has(v) {
-			errs = append(errs, field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "a hot-plugged volume cannot be changed: unplug it, then plug it again"))
+			found.Add(field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "a hot-plugged volume cannot be changed: unplug it, then plug it again"))
 		}
 		if v.MemoryDump == nil {
-			errs = append(errs, s.diskKept(v.Name, &old, &changed)...)
+			s.diskKept(v.Name, &old, &changed, found)
 		}
 	}
-	return errs
 }
 
-func pluggedVolumeSource(s *Subject) (errs field.ErrorList) {
+var pluggedVolumeSourceRule = Rule{
+	ID:     "hotplug-volume-source",
+	Title:  "A hot-plugged volume is a PersistentVolumeClaim or a DataVolume",
+	Remedy: "Use persistentVolumeClaim or dataVolume.",
+	Check:  pluggedVolumeSource,
+}
+
+func pluggedVolumeSource(s *Subject, found *Errors) {
 	if !s.plugging() {
-		return nil
+		return
 	}
 	permanent, old := permanentVolumes(s.OldVMI), storageOf(&s.OldVMI.Spec)
 	for i := range s.VMI.Spec.Volumes {
@@ -400,15 +428,21 @@ func pluggedVolumeSource(s *Subject) (errs field.ErrorList) {
 		if permanent[v.Name] || old.volumes[v.Name] != nil || v.DataVolume != nil || v.PersistentVolumeClaim != nil || v.MemoryDump != nil {
 			continue
 		}
-		errs = append(errs, field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "only a persistentVolumeClaim or a dataVolume can be hot-plugged"))
+		found.Add(field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "only a persistentVolumeClaim or a dataVolume can be hot-plugged"))
 	}
-	return errs
+}
+
+var pluggedDisksRule = Rule{
+	ID:     "hotplug-disk",
+	Title:  "A hot-plugged disk is one that a running guest can take",
+	Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi.",
+	Check:  pluggedDisks,
 }
 
 // pluggedDisks looks at the disks of new volumes. A disk that was there before is an empty CD drive.
-func pluggedDisks(s *Subject) (errs field.ErrorList) {
+func pluggedDisks(s *Subject, found *Errors) {
 	if !s.plugging() {
-		return nil
+		return
 	}
 	permanent, old, changed := permanentVolumes(s.OldVMI), storageOf(&s.OldVMI.Spec), storageOf(&s.VMI.Spec)
 	for i := range s.VMI.Spec.Domain.Devices.Disks {
@@ -417,51 +451,57 @@ func pluggedDisks(s *Subject) (errs field.ErrorList) {
 		if len(v) == 0 || v[len(v)-1].MemoryDump != nil || permanent[d.Name] || old.volumes[d.Name] != nil || old.disks[d.Name] != nil {
 			continue
 		}
-		errs = append(errs, hotplugDisk(s.Devices().Child("disks").Index(i), d)...)
+		hotplugDisk(s.Devices().Child("disks").Index(i), d, found)
 	}
-	return errs
 }
 
 // hotplugDisk says why a running guest cannot take a disk.
-func hotplugDisk(path *field.Path, d *v1.Disk) (errs field.ErrorList) {
+func hotplugDisk(path *field.Path, d *v1.Disk, found *Errors) {
 	var bus v1.DiskBus
 	switch {
 	case d.Disk != nil:
 		bus = d.Disk.Bus
 		if bus != v1.DiskBusSCSI && bus != v1.DiskBusVirtio {
-			errs = append(errs, field.Invalid(path.Child("disk", "bus"), bus, "must be scsi or virtio for a disk to be hot-plugged"))
+			found.Add(field.Invalid(path.Child("disk", "bus"), bus, "must be scsi or virtio for a disk to be hot-plugged"))
 		}
 	case d.LUN != nil:
 		bus = d.LUN.Bus
 		if bus != v1.DiskBusSCSI {
-			errs = append(errs, field.Invalid(path.Child("lun", "bus"), bus, "must be scsi for a lun to be hot-plugged"))
+			found.Add(field.Invalid(path.Child("lun", "bus"), bus, "must be scsi for a lun to be hot-plugged"))
 		}
 	default:
-		errs = append(errs, field.Invalid(path, d.Name, "must be a disk or a lun to be hot-plugged"))
-		return errs
+		found.Add(field.Invalid(path, d.Name, "must be a disk or a lun to be hot-plugged"))
+		return
 	}
 	if d.DedicatedIOThread != nil && *d.DedicatedIOThread && bus != v1.DiskBusVirtio {
-		errs = append(errs, field.Invalid(path.Child("dedicatedIOThread"), true, "needs the bus virtio"))
+		found.Add(field.Invalid(path.Child("dedicatedIOThread"), true, "needs the bus virtio"))
 	}
 	if d.BootOrder != nil && *d.BootOrder < 1 {
-		errs = append(errs, field.Invalid(path.Child("bootOrder"), *d.BootOrder, "must be 1 or more"))
+		found.Add(field.Invalid(path.Child("bootOrder"), *d.BootOrder, "must be 1 or more"))
 	}
-	return errs
+}
+
+var utilityVolumesGateRule = Rule{
+	ID:       "hotplug-utility-volumes-gate",
+	Title:    "Utility volumes need their feature gate",
+	Remedy:   "Enable the feature gate UtilityVolumes in the KubeVirt resource.",
+	Security: true,
+	Check:    utilityVolumesGate,
 }
 
 // utilityVolumesGate lets those be that were plugged while the gate was on.
-func utilityVolumesGate(s *Subject) field.ErrorList {
+func utilityVolumesGate(s *Subject, found *Errors) {
 	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || s.Facts.GateEnabled(gateUtilityVolumes) {
-		return nil
+		return
 	}
 	old := utilityVolumesOf(&s.OldVMI.Spec)
 	for i := range s.VMI.Spec.UtilityVolumes {
 		v := &s.VMI.Spec.UtilityVolumes[i]
 		if !equality.Semantic.DeepEqual(old[v.Name], v) {
-			return field.ErrorList{field.Invalid(s.Path.Child("utilityVolumes"), field.OmitValueType{}, "need KubeVirt's feature gate "+gateUtilityVolumes)}
+			found.Add(field.Invalid(s.Path.Child("utilityVolumes"), field.OmitValueType{}, "need KubeVirt's feature gate "+gateUtilityVolumes))
+			return
 		}
 	}
-	return nil
 }
 
 // utilityVolumesOf finds them by name.
@@ -473,48 +513,57 @@ func utilityVolumesOf(spec *v1.VirtualMachineInstanceSpec) map[string]*v1.Utilit
 	return volumes
 }
 
-func utilityVolumes(s *Subject) field.ErrorList {
-	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || !s.Facts.GateEnabled(gateUtilityVolumes) {
-		return nil
-	}
-	return s.brought(utilityVolumeFaults)
+var utilityVolumesRule = Rule{
+	ID:     "hotplug-utility-volumes",
+	Title:  "A utility volume has a claim, and a name of its own",
+	Remedy: "Set name and claimName, with a name that no other volume has.",
+	Check:  utilityVolumes,
 }
 
-func utilityVolumeFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec) (errs field.ErrorList) {
+func utilityVolumes(s *Subject, found *Errors) {
+	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || !s.Facts.GateEnabled(gateUtilityVolumes) {
+		return
+	}
+	s.brought(utilityVolumeFaults, found)
+}
+
+func utilityVolumeFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec, found *Errors) {
 	volumes, seen := storageOf(spec).volumes, map[string]bool{}
 	for i := range spec.UtilityVolumes {
 		v, path := &spec.UtilityVolumes[i], s.Path.Child("utilityVolumes").Index(i)
 		if v.Name == "" {
-			errs = append(errs, field.Required(path.Child("name"), "a utility volume needs a name"))
+			found.Add(field.Required(path.Child("name"), "a utility volume needs a name"))
 		}
 		if seen[v.Name] || volumes[v.Name] != nil {
-			errs = append(errs, field.Duplicate(path.Child("name"), v.Name))
+			found.Add(field.Duplicate(path.Child("name"), v.Name))
 		}
 		seen[v.Name] = true
 		if v.ClaimName == "" {
-			errs = append(errs, field.Required(path.Child("claimName"), fmt.Sprintf("the utility volume %q needs a PersistentVolumeClaim", shortened(v.Name))))
+			found.Add(field.Required(path.Child("claimName"), fmt.Sprintf("the utility volume %q needs a PersistentVolumeClaim", shortened(v.Name))))
 		}
 	}
-	return errs
 }
 
-func utilityVolumesKept(s *Subject) (errs field.ErrorList) {
-	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || !s.Facts.GateEnabled(gateUtilityVolumes) {
-		return nil
+var utilityVolumesKeptRule = Rule{
+	ID:     "hotplug-utility-volumes-kept",
+	Title:  "A utility volume stays as it was plugged",
+	Remedy: "Unplug the utility volume, then plug it again.",
+	Check:  utilityVolumesKept,
+}
+
+func utilityVolumesKept(s *Subject, found *Errors) {
+	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || !s.Facts.GateEnabled(gateUtilityVolumes) || !s.specChanged() {
+		return
 	}
 	volumes := storageOf(&s.VMI.Spec).volumes
 	permanent, old := permanentVolumes(s.OldVMI), utilityVolumesOf(&s.OldVMI.Spec)
 	for i := range s.VMI.Spec.UtilityVolumes {
 		v, path := &s.VMI.Spec.UtilityVolumes[i], s.Path.Child("utilityVolumes").Index(i)
 		if permanent[v.Name] && volumes[v.Name] == nil && old[v.Name] == nil { // else it is a duplicate, or has been one
-			errs = append(errs, field.Invalid(path.Child("name"), v.Name, "the VMI started with a volume of this name: a utility volume is hot-plugged"))
+			found.Add(field.Invalid(path.Child("name"), v.Name, "the VMI started with a volume of this name: a utility volume is hot-plugged"))
 		}
 		if before := old[v.Name]; before != nil && !equality.Semantic.DeepEqual(before, v) {
-			errs = append(errs, field.Invalid(path, v.Name, "a utility volume cannot be changed: unplug it, then plug it again"))
+			found.Add(field.Invalid(path, v.Name, "a utility volume cannot be changed: unplug it, then plug it again"))
 		}
 	}
-	if len(errs) == 0 || !s.specChanged() {
-		return nil
-	}
-	return errs
 }

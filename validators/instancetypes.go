@@ -23,117 +23,112 @@ type (
 // last; the others find what no VM could be made with, whatever else it says: a VM may not set what its
 // instancetype sets.
 func instancetypeRules() Table {
-	return Table{
-		{
-			ID: "instancetype-overcommit-range", Title: "An instancetype overcommits memory by 0 to 100 percent", Scope: OnInstancetype,
-			Remedy: "Set memory.overcommitPercent to a number from 0 to 100, or leave it out.", Check: ofInstancetype(overcommitRange),
-		},
-		{
-			ID: "instancetype-overcommit-hugepages", Title: "An instancetype does not overcommit hugepages", Scope: OnInstancetype,
-			Remedy: "Leave out memory.overcommitPercent or memory.hugepages.", Check: ofInstancetype(overcommitHugepages),
-		},
-		{
-			ID: "instancetype-hugepages-size", Title: "The size of an instancetype's hugepages is an amount of memory", Scope: OnInstancetype,
-			Remedy: "Set memory.hugepages.pageSize to a size that the nodes have, such as 2Mi or 1Gi.", Check: ofInstancetype(instancetypePageSize),
-		},
-		{
-			ID: "instancetype-hugepages-multiple", Title: "The memory of an instancetype is made of whole hugepages", Scope: OnInstancetype,
-			Remedy: "Set memory.guest to a multiple of memory.hugepages.pageSize.", Check: ofInstancetype(instancetypeWholePages),
-		},
-		{
-			ID: "instancetype-max-guest-reachable", Title: "A guest of an instancetype with maxGuest can grow to it while it runs", Scope: OnInstancetype,
-			Remedy: "Remove memory.maxGuest, or correct what the message names.", Check: ofInstancetype(instancetypeMaxGuest),
-		},
-		{
-			ID: "instancetype-dedicated-cpus", Title: "An instancetype does not rule out the dedicated CPUs that it needs", Scope: OnInstancetype,
-			Remedy: "Set cpu.dedicatedCPUPlacement to true, or leave out what needs it.", Check: ofInstancetype(instancetypeDedicated),
-		},
-		{
-			ID: "instancetype-iothreads-policy", Title: "The policy of an instancetype's I/O threads exists", Scope: OnInstancetype,
-			Remedy: "Use shared, auto or supplementalPool.", Check: ofInstancetype(instancetypeIOThreads),
-		},
-		{
-			ID: "instancetype-launch-security-deprecated", Title: "launchSecurity of an instancetype is deprecated", Scope: OnInstancetype, Severity: Warn,
-			Remedy: "Set preferredLaunchSecurity in a preference instead.", Check: ofInstancetype(launchSecurityDeprecated),
-		},
-	}
+	return Scoped(OnInstancetype,
+		overcommitRangeRule,
+		overcommitHugepagesRule,
+		instancetypePageSizeRule,
+		instancetypeWholePagesRule,
+		instancetypeMaxGuestRule,
+		instancetypeDedicatedRule,
+		instancetypeIOThreadsRule,
+		launchSecurityDeprecatedRule,
+	)
 }
 
 // preferenceRules are about preferences by themselves. What KubeVirt's own webhook does not know of them is the
 // ratio of 0, which crashes it as soon as a VM comes with such a preference, and the architecture.
 func preferenceRules() Table {
-	return Table{
-		{
-			ID: "preference-topology", Title: "A preference asks for a CPU topology that exists", Scope: OnPreference,
-			Remedy: "Use sockets, cores, threads, spread or any, or leave out cpu.preferredCPUTopology.", Check: ofPreference(topologyKnown),
-		},
-		{
-			ID: "preference-topology-deprecated", Title: "The names of CPU topologies with prefer are deprecated", Scope: OnPreference, Severity: Warn,
-			Remedy: "Use the name that the message gives.", Check: ofPreference(topologyDeprecated),
-		},
-		{
-			ID: "preference-spread-across", Title: "vCPUs are spread across what a topology has", Scope: OnPreference,
-			Remedy: "Set cpu.spreadOptions.across to SocketsCores, CoresThreads or SocketsCoresThreads, or leave it out.", Check: ofPreference(spreadAcross),
-		},
-		{
-			ID: "preference-spread-ratio", Title: "vCPUs are spread by a ratio that is possible", Scope: OnPreference,
-			Remedy: "Set cpu.spreadOptions.ratio to 2, or, where sockets are spread, to 1 or more.", Check: ofPreference(spreadRatio),
-		},
-		{
-			ID: "preference-required-architecture", Title: "A preference requires an architecture that exists", Scope: OnPreference,
-			Remedy: "Set requirements.architecture to amd64, arm64 or s390x, or leave it out.", Check: ofPreference(requiredArchitecture),
-		},
-	}
+	return Scoped(OnPreference,
+		topologyKnownRule,
+		topologyDeprecatedRule,
+		spreadAcrossRule,
+		spreadRatioRule,
+		requiredArchitectureRule,
+	)
 }
 
 // ofInstancetype makes a rule of a check of an instancetype.
-func ofInstancetype(check func(*Subject, *instancetypeSpec) field.ErrorList) func(*Subject) field.ErrorList {
-	return func(s *Subject) field.ErrorList {
+func ofInstancetype(check func(*Subject, *instancetypeSpec, *Errors)) func(*Subject, *Errors) {
+	return func(s *Subject, found *Errors) {
 		if s.Instancetype == nil {
-			return nil
+			return
 		}
-		return check(s, s.Instancetype)
+		check(s, s.Instancetype, found)
 	}
 }
 
 // ofPreference makes a rule of a check of a preference.
-func ofPreference(check func(*Subject, *preferenceSpec) field.ErrorList) func(*Subject) field.ErrorList {
-	return func(s *Subject) field.ErrorList {
+func ofPreference(check func(*Subject, *preferenceSpec, *Errors)) func(*Subject, *Errors) {
+	return func(s *Subject, found *Errors) {
 		if s.Preference == nil {
-			return nil
+			return
 		}
-		return check(s, s.Preference)
+		check(s, s.Preference, found)
 	}
 }
 
-func overcommitRange(s *Subject, in *instancetypeSpec) field.ErrorList {
+var overcommitRangeRule = Rule{
+	ID:     "instancetype-overcommit-range",
+	Title:  "An instancetype overcommits memory by 0 to 100 percent",
+	Remedy: "Set memory.overcommitPercent to a number from 0 to 100, or leave it out.",
+	Check:  ofInstancetype(overcommitRange),
+}
+
+func overcommitRange(s *Subject, in *instancetypeSpec, found *Errors) {
 	if percent := in.Memory.OvercommitPercent; percent < 0 || percent > 100 {
-		return field.ErrorList{field.Invalid(s.Path.Child("memory", "overcommitPercent"), percent, "must be from 0 to 100")}
+		found.Add(field.Invalid(s.Path.Child("memory", "overcommitPercent"), percent, "must be from 0 to 100"))
 	}
-	return nil
 }
 
-func overcommitHugepages(s *Subject, in *instancetypeSpec) field.ErrorList {
+var overcommitHugepagesRule = Rule{
+	ID:     "instancetype-overcommit-hugepages",
+	Title:  "An instancetype does not overcommit hugepages",
+	Remedy: "Leave out memory.overcommitPercent or memory.hugepages.",
+	Check:  ofInstancetype(overcommitHugepages),
+}
+
+func overcommitHugepages(s *Subject, in *instancetypeSpec, found *Errors) {
 	if in.Memory.OvercommitPercent == 0 || in.Memory.Hugepages == nil {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("memory", "overcommitPercent"), in.Memory.OvercommitPercent,
-		"memory.hugepages is set, and hugepages cannot be overcommitted")}
+	found.Add(field.Invalid(s.Path.Child("memory", "overcommitPercent"), in.Memory.OvercommitPercent,
+		"memory.hugepages is set, and hugepages cannot be overcommitted"))
 }
 
-func instancetypePageSize(s *Subject, in *instancetypeSpec) field.ErrorList {
-	return badPageSize(s.Path.Child("memory", "hugepages", "pageSize"), in.Memory.Hugepages)
+var instancetypePageSizeRule = Rule{
+	ID:     "instancetype-hugepages-size",
+	Title:  "The size of an instancetype's hugepages is an amount of memory",
+	Remedy: "Set memory.hugepages.pageSize to a size that the nodes have, such as 2Mi or 1Gi.",
+	Check:  ofInstancetype(instancetypePageSize),
 }
 
-func instancetypeWholePages(s *Subject, in *instancetypeSpec) field.ErrorList {
-	return notWholePages(s.Path.Child("memory", "guest"), &in.Memory.Guest, in.Memory.Hugepages)
+func instancetypePageSize(s *Subject, in *instancetypeSpec, found *Errors) {
+	badPageSize(s.Path.Child("memory", "hugepages", "pageSize"), in.Memory.Hugepages, found)
+}
+
+var instancetypeWholePagesRule = Rule{
+	ID:     "instancetype-hugepages-multiple",
+	Title:  "The memory of an instancetype is made of whole hugepages",
+	Remedy: "Set memory.guest to a multiple of memory.hugepages.pageSize.",
+	Check:  ofInstancetype(instancetypeWholePages),
+}
+
+func instancetypeWholePages(s *Subject, in *instancetypeSpec, found *Errors) {
+	notWholePages(s.Path.Child("memory", "guest"), &in.Memory.Guest, in.Memory.Hugepages, found)
+}
+
+var instancetypeMaxGuestRule = Rule{
+	ID:     "instancetype-max-guest-reachable",
+	Title:  "A guest of an instancetype with maxGuest can grow to it while it runs",
+	Remedy: "Remove memory.maxGuest, or correct what the message names.",
+	Check:  ofInstancetype(instancetypeMaxGuest),
 }
 
 // instancetypeMaxGuest holds only where changes are rolled out live, as for a VM. It looks at the guest with the
 // fewest obstacles that the instancetype allows: on amd64, and with nothing but the instancetype.
-func instancetypeMaxGuest(s *Subject, in *instancetypeSpec) field.ErrorList {
+func instancetypeMaxGuest(s *Subject, in *instancetypeSpec, found *Errors) {
 	if !s.Facts.LiveUpdate || in.Memory.MaxGuest == nil {
-		return nil
+		return
 	}
 	guest := v1.VirtualMachineInstanceSpec{Architecture: platform.AMD64}
 	guest.Domain.CPU = &v1.CPU{NUMA: in.CPU.NUMA, Realtime: in.CPU.Realtime}
@@ -141,16 +136,23 @@ func instancetypeMaxGuest(s *Subject, in *instancetypeSpec) field.ErrorList {
 	guest.Domain.LaunchSecurity = in.LaunchSecurity
 	obstacle := mutators.MemoryHotplugObstacle(&guest, in.Memory.MaxGuest)
 	if obstacle == "" {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("memory", "maxGuest"), in.Memory.MaxGuest.String(), "no guest can grow to it: "+obstacle)}
+	found.Add(field.Invalid(s.Path.Child("memory", "maxGuest"), in.Memory.MaxGuest.String(), "no guest can grow to it: "+obstacle))
+}
+
+var instancetypeDedicatedRule = Rule{
+	ID:     "instancetype-dedicated-cpus",
+	Title:  "An instancetype does not rule out the dedicated CPUs that it needs",
+	Remedy: "Set cpu.dedicatedCPUPlacement to true, or leave out what needs it.",
+	Check:  ofInstancetype(instancetypeDedicated),
 }
 
 // instancetypeDedicated is about dedicatedCPUPlacement: false alone. Where it is left out, the VM may set it.
-func instancetypeDedicated(s *Subject, in *instancetypeSpec) field.ErrorList {
+func instancetypeDedicated(s *Subject, in *instancetypeSpec, found *Errors) {
 	cpu := &in.CPU
 	if cpu.DedicatedCPUPlacement == nil || *cpu.DedicatedCPUPlacement {
-		return nil
+		return
 	}
 	var needing []string
 	if cpu.IsolateEmulatorThread != nil && *cpu.IsolateEmulatorThread {
@@ -163,20 +165,35 @@ func instancetypeDedicated(s *Subject, in *instancetypeSpec) field.ErrorList {
 		needing = append(needing, "realtime")
 	}
 	if len(needing) == 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "dedicatedCPUPlacement"), false, "dedicated CPUs are needed for "+strings.Join(needing, ", "))}
+	found.Add(field.Invalid(s.Path.Child("cpu", "dedicatedCPUPlacement"), false, "dedicated CPUs are needed for "+strings.Join(needing, ", ")))
 }
 
-func instancetypeIOThreads(s *Subject, in *instancetypeSpec) field.ErrorList {
-	return badIOThreadsPolicy(s.Path.Child("ioThreadsPolicy"), in.IOThreadsPolicy)
+var instancetypeIOThreadsRule = Rule{
+	ID:     "instancetype-iothreads-policy",
+	Title:  "The policy of an instancetype's I/O threads exists",
+	Remedy: "Use shared, auto or supplementalPool.",
+	Check:  ofInstancetype(instancetypeIOThreads),
 }
 
-func launchSecurityDeprecated(s *Subject, in *instancetypeSpec) field.ErrorList {
+func instancetypeIOThreads(s *Subject, in *instancetypeSpec, found *Errors) {
+	badIOThreadsPolicy(s.Path.Child("ioThreadsPolicy"), in.IOThreadsPolicy, found)
+}
+
+var launchSecurityDeprecatedRule = Rule{
+	ID:       "instancetype-launch-security-deprecated",
+	Title:    "launchSecurity of an instancetype is deprecated",
+	Remedy:   "Set preferredLaunchSecurity in a preference instead.",
+	Severity: Warn,
+	Check:    ofInstancetype(launchSecurityDeprecated),
+}
+
+func launchSecurityDeprecated(s *Subject, in *instancetypeSpec, found *Errors) {
 	if in.LaunchSecurity == nil {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("launchSecurity"), field.OmitValueType{}, "is deprecated: use preferredLaunchSecurity of a preference")}
+	found.Add(field.Invalid(s.Path.Child("launchSecurity"), field.OmitValueType{}, "is deprecated: use preferredLaunchSecurity of a preference"))
 }
 
 // topologies are the names of today.
@@ -194,20 +211,35 @@ func askedTopology(pref *preferenceSpec) (written, current instancetypev1beta1.P
 	return written, instancetypes.CurrentTopology(written), true
 }
 
-func topologyKnown(s *Subject, pref *preferenceSpec) field.ErrorList {
-	written, current, asked := askedTopology(pref)
-	if !asked || slices.Contains(topologies, current) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, "must be sockets, cores, threads, spread or any")}
+var topologyKnownRule = Rule{
+	ID:     "preference-topology",
+	Title:  "A preference asks for a CPU topology that exists",
+	Remedy: "Use sockets, cores, threads, spread or any, or leave out cpu.preferredCPUTopology.",
+	Check:  ofPreference(topologyKnown),
 }
 
-func topologyDeprecated(s *Subject, pref *preferenceSpec) field.ErrorList {
+func topologyKnown(s *Subject, pref *preferenceSpec, found *Errors) {
+	written, current, asked := askedTopology(pref)
+	if !asked || slices.Contains(topologies, current) {
+		return
+	}
+	found.Add(field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, "must be sockets, cores, threads, spread or any"))
+}
+
+var topologyDeprecatedRule = Rule{
+	ID:       "preference-topology-deprecated",
+	Title:    "The names of CPU topologies with prefer are deprecated",
+	Remedy:   "Use the name that the message gives.",
+	Severity: Warn,
+	Check:    ofPreference(topologyDeprecated),
+}
+
+func topologyDeprecated(s *Subject, pref *preferenceSpec, found *Errors) {
 	written, current, asked := askedTopology(pref)
 	if !asked || written == current {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, fmt.Sprintf("is deprecated: use %s", current))}
+	found.Add(field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, fmt.Sprintf("is deprecated: use %s", current)))
 }
 
 // spreads reports whether vCPUs are to be spread; how is of no interest otherwise.
@@ -216,26 +248,40 @@ func spreads(pref *preferenceSpec) bool {
 	return asked && current == instancetypev1beta1.Spread
 }
 
-func spreadAcross(s *Subject, pref *preferenceSpec) field.ErrorList {
+var spreadAcrossRule = Rule{
+	ID:     "preference-spread-across",
+	Title:  "vCPUs are spread across what a topology has",
+	Remedy: "Set cpu.spreadOptions.across to SocketsCores, CoresThreads or SocketsCoresThreads, or leave it out.",
+	Check:  ofPreference(spreadAcross),
+}
+
+func spreadAcross(s *Subject, pref *preferenceSpec, found *Errors) {
 	if !spreads(pref) {
-		return nil
+		return
 	}
 	across, _ := instancetypes.SpreadOf(pref)
 	switch across {
 	case instancetypev1beta1.SpreadAcrossSocketsCores, instancetypev1beta1.SpreadAcrossCoresThreads, instancetypev1beta1.SpreadAcrossSocketsCoresThreads:
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "spreadOptions", "across"), across, "must be SocketsCores, CoresThreads or SocketsCoresThreads")}
+	found.Add(field.Invalid(s.Path.Child("cpu", "spreadOptions", "across"), across, "must be SocketsCores, CoresThreads or SocketsCoresThreads"))
 }
 
 // siblingThreads is the number of threads per core that a guest can have where cores are spread over threads.
 const siblingThreads = 2
 
+var spreadRatioRule = Rule{
+	ID:     "preference-spread-ratio",
+	Title:  "vCPUs are spread by a ratio that is possible",
+	Remedy: "Set cpu.spreadOptions.ratio to 2, or, where sockets are spread, to 1 or more.",
+	Check:  ofPreference(spreadRatio),
+}
+
 // spreadRatio names the ratio of spreadOptions also where it comes from preferSpreadSocketToCoreRatio, which is
 // what that one stands for.
-func spreadRatio(s *Subject, pref *preferenceSpec) field.ErrorList {
+func spreadRatio(s *Subject, pref *preferenceSpec, found *Errors) {
 	if !spreads(pref) {
-		return nil
+		return
 	}
 	var problem string
 	across, ratio := instancetypes.SpreadOf(pref)
@@ -250,17 +296,24 @@ func spreadRatio(s *Subject, pref *preferenceSpec) field.ErrorList {
 		}
 	}
 	if problem == "" {
-		return nil
+		return
 	}
 	if options := pref.CPU.SpreadOptions; options == nil || options.Ratio == nil {
 		problem += "; this ratio is that of preferSpreadSocketToCoreRatio"
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("cpu", "spreadOptions", "ratio"), ratio, problem)}
+	found.Add(field.Invalid(s.Path.Child("cpu", "spreadOptions", "ratio"), ratio, problem))
 }
 
-func requiredArchitecture(s *Subject, pref *preferenceSpec) field.ErrorList {
+var requiredArchitectureRule = Rule{
+	ID:     "preference-required-architecture",
+	Title:  "A preference requires an architecture that exists",
+	Remedy: "Set requirements.architecture to amd64, arm64 or s390x, or leave it out.",
+	Check:  ofPreference(requiredArchitecture),
+}
+
+func requiredArchitecture(s *Subject, pref *preferenceSpec, found *Errors) {
 	if pref.Requirements == nil || pref.Requirements.Architecture == nil || slices.Contains(mutators.Architectures(), *pref.Requirements.Architecture) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.NotSupported(s.Path.Child("requirements", "architecture"), *pref.Requirements.Architecture, mutators.Architectures())}
+	found.Add(field.NotSupported(s.Path.Child("requirements", "architecture"), *pref.Requirements.Architecture, mutators.Architectures()))
 }

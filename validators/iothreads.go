@@ -6,44 +6,51 @@ import (
 )
 
 func ioThreadRules() Table {
-	return Table{
-		{
-			ID: "iothreads-policy", Title: "The policy of I/O threads exists", Scope: OnSpec,
-			Remedy: "Use shared, auto or supplementalPool.", Check: ioThreadsPolicy,
-		},
-		{
-			ID: "iothreads-pool-size", Title: "A pool of I/O threads has threads", Scope: OnSpec,
-			Remedy: "Set ioThreads.supplementalPoolThreadCount to 1 or more.", Check: ioThreadsPoolSize,
-		},
-	}
+	return Scoped(OnSpec,
+		ioThreadsPolicyRule,
+		ioThreadsPoolSizeRule,
+	)
 }
 
-func ioThreadsPolicy(s *Subject) field.ErrorList {
-	return badIOThreadsPolicy(s.Domain().Child("ioThreadsPolicy"), s.Spec.Domain.IOThreadsPolicy)
+var ioThreadsPolicyRule = Rule{
+	ID:     "iothreads-policy",
+	Title:  "The policy of I/O threads exists",
+	Remedy: "Use shared, auto or supplementalPool.",
+	Check:  ioThreadsPolicy,
 }
 
-func badIOThreadsPolicy(path *field.Path, policy *v1.IOThreadsPolicy) field.ErrorList {
+func ioThreadsPolicy(s *Subject, found *Errors) {
+	badIOThreadsPolicy(s.Domain().Child("ioThreadsPolicy"), s.Spec.Domain.IOThreadsPolicy, found)
+}
+
+func badIOThreadsPolicy(path *field.Path, policy *v1.IOThreadsPolicy, found *Errors) {
 	if policy == nil {
-		return nil
+		return
 	}
 	switch *policy {
 	case v1.IOThreadsPolicyShared, v1.IOThreadsPolicyAuto, v1.IOThreadsPolicySupplementalPool:
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, *policy, "must be shared, auto or supplementalPool")}
+	found.Add(field.Invalid(path, *policy, "must be shared, auto or supplementalPool"))
 }
 
-func ioThreadsPoolSize(s *Subject) field.ErrorList {
+var ioThreadsPoolSizeRule = Rule{
+	ID:     "iothreads-pool-size",
+	Title:  "A pool of I/O threads has threads",
+	Remedy: "Set ioThreads.supplementalPoolThreadCount to 1 or more.",
+	Check:  ioThreadsPoolSize,
+}
+
+func ioThreadsPoolSize(s *Subject, found *Errors) {
 	policy, threads := s.Spec.Domain.IOThreadsPolicy, s.Spec.Domain.IOThreads
 	if policy == nil || *policy != v1.IOThreadsPolicySupplementalPool {
-		return nil
+		return
 	}
 	path := s.Domain().Child("ioThreads", "supplementalPoolThreadCount")
 	switch {
 	case threads == nil || threads.SupplementalPoolThreadCount == nil:
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "must be set, because ioThreadsPolicy is supplementalPool")}
+		found.Add(field.Invalid(path, field.OmitValueType{}, "must be set, because ioThreadsPolicy is supplementalPool"))
 	case *threads.SupplementalPoolThreadCount < 1:
-		return field.ErrorList{field.Invalid(path, *threads.SupplementalPoolThreadCount, "must be at least 1, because ioThreadsPolicy is supplementalPool")}
+		found.Add(field.Invalid(path, *threads.SupplementalPoolThreadCount, "must be at least 1, because ioThreadsPolicy is supplementalPool"))
 	}
-	return nil
 }

@@ -40,48 +40,16 @@ func (p protection) gate() string {
 }
 
 func launchSecurityRules() Table {
-	return Table{
-		{
-			ID: "launch-security-one-kind", Title: "Launch security on amd64 names one of SEV, SEV-SNP and TDX",
-			Scope: OnSpec, Security: true, Remedy: "Set exactly one of launchSecurity.sev, snp and tdx.",
-			Check: launchSecurityOneKind,
-		},
-		{
-			ID: "launch-security-feature-gate", Title: "Launch security is switched on in the cluster",
-			Scope: OnSpec, Security: true, Remedy: "Have the feature gate that the message names enabled in the KubeVirt resource.",
-			Check: launchSecurityGate,
-		},
-		{
-			ID: "launch-security-efi", Title: "SEV, SEV-SNP and TDX boot from EFI",
-			Scope: OnSpec, Security: true, Remedy: "Set firmware.bootloader.efi, with secureBoot: false.",
-			Check: launchSecurityEFI,
-		},
-		{
-			ID: "launch-security-secure-boot", Title: "SEV and SEV-SNP do without EFI secure boot",
-			Scope: OnSpec, Security: true, Remedy: "Set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
-			Check: launchSecuritySecureBoot,
-		},
-		{
-			ID: "launch-security-persistent-efi", Title: "SEV-SNP and TDX keep no EFI variables",
-			Scope: OnSpec, Security: true, Remedy: "Remove firmware.bootloader.efi.persistent.",
-			Check: launchSecurityPersistentEFI,
-		},
-		{
-			ID: "launch-security-smm", Title: "TDX does without system management mode",
-			Scope: OnSpec, Security: true, Remedy: "Remove features.smm, or set its enabled to false.",
-			Check: launchSecuritySMM,
-		},
-		{
-			ID: "launch-security-attestation-paused", Title: "A VM that is attested under SEV starts paused",
-			Scope: OnSpec, Security: true, Remedy: "Set startStrategy to Paused, so that nothing runs before the attestation.",
-			Check: launchSecurityAttestation,
-		},
-		{
-			ID: "launch-security-network-boot", Title: "SEV, SEV-SNP and TDX do not boot from the network",
-			Scope: OnSpec, Security: true, Remedy: "Remove bootOrder from the interfaces.",
-			Check: launchSecurityNetworkBoot,
-		},
-	}
+	return Scoped(OnSpec,
+		launchSecurityOneKindRule,
+		launchSecurityGateRule,
+		launchSecurityEFIRule,
+		launchSecuritySecureBootRule,
+		launchSecurityPersistentEFIRule,
+		launchSecuritySMMRule,
+		launchSecurityAttestationRule,
+		launchSecurityNetworkBootRule,
+	)
 }
 
 func (s *Subject) launchSecurity() *field.Path { return s.Domain().Child("launchSecurity") }
@@ -126,95 +94,154 @@ func effectiveProtection(s *Subject) protection {
 }
 
 // rejectProtection is what the rules that find two things at odds say: the one that the author may give up.
-func rejectProtection(s *Subject, p protection, detail string) field.ErrorList {
-	return field.ErrorList{field.Invalid(s.launchSecurity(), string(p), detail)}
+func rejectProtection(s *Subject, p protection, detail string, found *Errors) {
+	found.Add(field.Invalid(s.launchSecurity(), string(p), detail))
 }
 
-func launchSecurityOneKind(s *Subject) field.ErrorList {
+var launchSecurityOneKindRule = Rule{
+	ID:       "launch-security-one-kind",
+	Title:    "Launch security on amd64 names one of SEV, SEV-SNP and TDX",
+	Remedy:   "Set exactly one of launchSecurity.sev, snp and tdx.",
+	Security: true,
+	Check:    launchSecurityOneKind,
+}
+
+func launchSecurityOneKind(s *Subject, found *Errors) {
 	l := s.Spec.Domain.LaunchSecurity
 	if l == nil || s.architecture() != platform.AMD64 {
-		return nil
+		return
 	}
 	switch asked := protectionsAsked(l); len(asked) {
 	case 0:
-		return field.ErrorList{field.Forbidden(s.launchSecurity(), "none of sev, snp and tdx is set, and amd64 has no other")}
+		found.Add(field.Forbidden(s.launchSecurity(), "none of sev, snp and tdx is set, and amd64 has no other"))
 	case 1:
-		return nil
 	default:
 		names := make([]string, len(asked))
 		for i, p := range asked {
 			names[i] = string(p)
 		}
-		return field.ErrorList{field.Forbidden(s.launchSecurity(), strings.Join(names, " and ")+" exclude each other")}
+		found.Add(field.Forbidden(s.launchSecurity(), strings.Join(names, " and ")+" exclude each other"))
 	}
 }
 
-func launchSecurityGate(s *Subject) field.ErrorList {
+var launchSecurityGateRule = Rule{
+	ID:       "launch-security-feature-gate",
+	Title:    "Launch security is switched on in the cluster",
+	Remedy:   "Have the feature gate that the message names enabled in the KubeVirt resource.",
+	Security: true,
+	Check:    launchSecurityGate,
+}
+
+func launchSecurityGate(s *Subject, found *Errors) {
 	p := protectionOf(s)
 	if p == "" || s.Facts.GateEnabled(p.gate()) {
-		return nil
+		return
 	}
-	return rejectProtection(s, p, fmt.Sprintf("the feature gate %s is not enabled in the KubeVirt resource", p.gate()))
+	rejectProtection(s, p, fmt.Sprintf("the feature gate %s is not enabled in the KubeVirt resource", p.gate()), found)
 }
 
-func launchSecurityEFI(s *Subject) field.ErrorList {
+var launchSecurityEFIRule = Rule{
+	ID:       "launch-security-efi",
+	Title:    "SEV, SEV-SNP and TDX boot from EFI",
+	Remedy:   "Set firmware.bootloader.efi, with secureBoot: false.",
+	Security: true,
+	Check:    launchSecurityEFI,
+}
+
+func launchSecurityEFI(s *Subject, found *Errors) {
 	switch p := effectiveProtection(s); p {
 	case sev, snp, tdx:
 		if !bootsEFI(s.Spec.Domain.Firmware) {
-			return rejectProtection(s, p, "it starts from EFI, and firmware.bootloader.efi is not set")
+			rejectProtection(s, p, "it starts from EFI, and firmware.bootloader.efi is not set", found)
 		}
 	}
-	return nil
 }
 
-func launchSecuritySecureBoot(s *Subject) field.ErrorList {
+var launchSecuritySecureBootRule = Rule{
+	ID:       "launch-security-secure-boot",
+	Title:    "SEV and SEV-SNP do without EFI secure boot",
+	Remedy:   "Set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
+	Security: true,
+	Check:    launchSecuritySecureBoot,
+}
+
+func launchSecuritySecureBoot(s *Subject, found *Errors) {
 	switch p := effectiveProtection(s); p {
 	case sev, snp:
 		if bootsSecurely(s.Spec.Domain.Firmware) {
-			return rejectProtection(s, p, "EFI secure boot does not work with it, and is on unless firmware.bootloader.efi.secureBoot is false")
+			rejectProtection(s, p, "EFI secure boot does not work with it, and is on unless firmware.bootloader.efi.secureBoot is false", found)
 		}
 	}
-	return nil
 }
 
-func launchSecurityPersistentEFI(s *Subject) field.ErrorList {
+var launchSecurityPersistentEFIRule = Rule{
+	ID:       "launch-security-persistent-efi",
+	Title:    "SEV-SNP and TDX keep no EFI variables",
+	Remedy:   "Remove firmware.bootloader.efi.persistent.",
+	Security: true,
+	Check:    launchSecurityPersistentEFI,
+}
+
+func launchSecurityPersistentEFI(s *Subject, found *Errors) {
 	switch p := effectiveProtection(s); p {
 	case snp, tdx:
 		f := s.Spec.Domain.Firmware
 		if bootsEFI(f) && f.Bootloader.EFI.Persistent != nil && *f.Bootloader.EFI.Persistent {
-			return rejectProtection(s, p, "EFI variables cannot be kept with it, and firmware.bootloader.efi.persistent is true")
+			rejectProtection(s, p, "EFI variables cannot be kept with it, and firmware.bootloader.efi.persistent is true", found)
 		}
 	}
-	return nil
 }
 
-func launchSecuritySMM(s *Subject) field.ErrorList {
+var launchSecuritySMMRule = Rule{
+	ID:       "launch-security-smm",
+	Title:    "TDX does without system management mode",
+	Remedy:   "Remove features.smm, or set its enabled to false.",
+	Security: true,
+	Check:    launchSecuritySMM,
+}
+
+func launchSecuritySMM(s *Subject, found *Errors) {
 	if effectiveProtection(s) != tdx || !managesSystem(s.Spec.Domain.Features) {
-		return nil
+		return
 	}
-	return rejectProtection(s, tdx, "system management mode does not work with it, and features.smm is enabled")
+	rejectProtection(s, tdx, "system management mode does not work with it, and features.smm is enabled", found)
 }
 
-func launchSecurityAttestation(s *Subject) field.ErrorList {
+var launchSecurityAttestationRule = Rule{
+	ID:       "launch-security-attestation-paused",
+	Title:    "A VM that is attested under SEV starts paused",
+	Remedy:   "Set startStrategy to Paused, so that nothing runs before the attestation.",
+	Security: true,
+	Check:    launchSecurityAttestation,
+}
+
+func launchSecurityAttestation(s *Subject, found *Errors) {
 	if effectiveProtection(s) != sev || s.Spec.Domain.LaunchSecurity.SEV.Attestation == nil {
-		return nil
+		return
 	}
 	if start := s.Spec.StartStrategy; start != nil && *start == v1.StartStrategyPaused {
-		return nil
+		return
 	}
-	return rejectProtection(s, sev, "sev.attestation is set, and nothing can be attested before the VM runs unless startStrategy is Paused")
+	rejectProtection(s, sev, "sev.attestation is set, and nothing can be attested before the VM runs unless startStrategy is Paused", found)
 }
 
-func launchSecurityNetworkBoot(s *Subject) field.ErrorList {
+var launchSecurityNetworkBootRule = Rule{
+	ID:       "launch-security-network-boot",
+	Title:    "SEV, SEV-SNP and TDX do not boot from the network",
+	Remedy:   "Remove bootOrder from the interfaces.",
+	Security: true,
+	Check:    launchSecurityNetworkBoot,
+}
+
+func launchSecurityNetworkBoot(s *Subject, found *Errors) {
 	p := effectiveProtection(s)
 	if p == "" || p == secureExecution {
-		return nil
+		return
 	}
-	var errs field.ErrorList
+
 	for i := range s.Spec.Domain.Devices.Interfaces {
 		if nic := &s.Spec.Domain.Devices.Interfaces[i]; nic.BootOrder != nil {
-			errs = append(errs, rejectProtection(s, p, fmt.Sprintf("booting from the network does not work with it, and the interface %s has a bootOrder", nic.Name))...)
+			rejectProtection(s, p, fmt.Sprintf("booting from the network does not work with it, and the interface %s has a bootOrder", nic.Name), found)
 		}
 	}
-	return errs
 }

@@ -10,11 +10,9 @@ import (
 // the API"). No Go type has it any more, and KubeVirt's definition prunes it before any webhook, so that it is
 // found in files, and on clusters whose definition keeps it.
 func liveUpdateRules() Table {
-	return Table{{
-		ID: "vm-live-update-features-removed", Title: "A VM does not use liveUpdateFeatures, which was removed", Scope: OnVM,
-		Remedy: "Remove liveUpdateFeatures: the cluster's vmRolloutStrategy LiveUpdate takes its place. Limits of growth are cpu.maxSockets and memory.maxGuest in spec.template.spec.domain.",
-		Check:  liveUpdateFeatures,
-	}}
+	return Scoped(OnVM,
+		liveUpdateFeaturesRule,
+	)
 }
 
 // replacements say what became of each live update feature.
@@ -25,20 +23,28 @@ var replacements = []struct{ feature, instead string }{
 	{"instancetype", "a change of instancetype is rolled out live without it, as far as that is possible"},
 }
 
+var liveUpdateFeaturesRule = Rule{
+	ID:     "vm-live-update-features-removed",
+	Title:  "A VM does not use liveUpdateFeatures, which was removed",
+	Remedy: "Remove liveUpdateFeatures: the cluster's vmRolloutStrategy LiveUpdate takes its place. Limits of growth are cpu.maxSockets and memory.maxGuest in spec.template.spec.domain.",
+	Check:  liveUpdateFeatures,
+}
+
 // liveUpdateFeatures names each feature with its replacement.
-func liveUpdateFeatures(s *Subject) (errs field.ErrorList) {
+func liveUpdateFeatures(s *Subject, found *Errors) {
 	features := gjson.GetBytes(s.Raw, "spec.liveUpdateFeatures")
 	if !features.Exists() {
-		return nil
+		return
 	}
 	path := specOfVM().Child("liveUpdateFeatures")
+	replaced := false
 	for _, r := range replacements {
 		if features.Get(r.feature).Exists() {
-			errs = append(errs, field.Forbidden(path.Child(r.feature), "was removed from KubeVirt: "+r.instead))
+			replaced = true
+			found.Add(field.Forbidden(path.Child(r.feature), "was removed from KubeVirt: "+r.instead))
 		}
 	}
-	if len(errs) == 0 {
-		errs = field.ErrorList{field.Forbidden(path, "was removed from KubeVirt: it has no effect")}
+	if !replaced {
+		found.Add(field.Forbidden(path, "was removed from KubeVirt: it has no effect"))
 	}
-	return errs
 }

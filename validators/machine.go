@@ -12,19 +12,10 @@ import (
 )
 
 func machineRules() Table {
-	return Table{
-		{
-			ID: "architecture-supported", Title: "The architecture is one that KubeVirt runs VMs on",
-			Scope: OnSpec, Remedy: "Set architecture to amd64, arm64 or s390x, or leave it out for the cluster's default.",
-			AtStart: true, Check: architectureSupported,
-		},
-		{
-			ID: "machine-type-emulated", Title: "The machine type is one that the cluster allows for the architecture",
-			Scope: OnSpec, Remedy: "Choose a machine type that the message lists, leave machine.type out for the default, " +
-				"or have emulatedMachines of the KubeVirt resource extended.",
-			Check: machineTypeEmulated,
-		},
-	}
+	return Scoped(OnSpec,
+		architectureSupportedRule,
+		machineTypeEmulatedRule,
+	)
 }
 
 // architecture is that of the VM: its own, else the cluster's default.
@@ -35,30 +26,46 @@ func (s *Subject) architecture() string {
 	return s.Facts.DefaultArchitecture
 }
 
-// architectureSupported leaves out specs without an architecture: completing gives one to every spec that
-// there is, so there is none.
-func architectureSupported(s *Subject) field.ErrorList {
-	known := mutators.Architectures()
-	if a := s.Spec.Architecture; a == "" || slices.Contains(known, a) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(s.Path.Child("architecture"), s.Spec.Architecture,
-		"KubeVirt runs VMs on "+strings.Join(known, ", "))}
+var architectureSupportedRule = Rule{
+	ID:      "architecture-supported",
+	Title:   "The architecture is one that KubeVirt runs VMs on",
+	Remedy:  "Set architecture to amd64, arm64 or s390x, or leave it out for the cluster's default.",
+	AtStart: true,
+	Check:   architectureSupported,
 }
 
-func machineTypeEmulated(s *Subject) field.ErrorList {
+// architectureSupported leaves out specs without an architecture: completing gives one to every spec that
+// there is, so there is none.
+func architectureSupported(s *Subject, found *Errors) {
+	known := mutators.Architectures()
+	if a := s.Spec.Architecture; a == "" || slices.Contains(known, a) {
+		return
+	}
+	found.Add(field.Invalid(s.Path.Child("architecture"), s.Spec.Architecture,
+		"KubeVirt runs VMs on "+strings.Join(known, ", ")))
+}
+
+var machineTypeEmulatedRule = Rule{
+	ID:    "machine-type-emulated",
+	Title: "The machine type is one that the cluster allows for the architecture",
+	Remedy: "Choose a machine type that the message lists, leave machine.type out for the default, " +
+		"or have emulatedMachines of the KubeVirt resource extended.",
+	Check: machineTypeEmulated,
+}
+
+func machineTypeEmulated(s *Subject, found *Errors) {
 	machine := s.Spec.Domain.Machine
 	if machine == nil || machine.Type == "" {
-		return nil
+		return
 	}
 	allowed := s.Facts.EmulatedMachines(s.Spec.Architecture)
 	for _, pattern := range allowed {
 		if matched, err := path.Match(pattern, machine.Type); err == nil && matched { // a broken pattern allows nothing
-			return nil
+			return
 		}
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("machine", "type"), machine.Type,
-		fmt.Sprintf("the cluster allows %s on %s", machinePatterns(allowed), s.architecture()))}
+	found.Add(field.Invalid(s.Domain().Child("machine", "type"), machine.Type,
+		fmt.Sprintf("the cluster allows %s on %s", machinePatterns(allowed), s.architecture())))
 }
 
 // machinePatterns writes a list of patterns for people.

@@ -17,78 +17,89 @@ const gateReservedOverhead = "ReservedOverheadMemlock"
 var leastMemory = resource.MustParse("1M")
 
 func memoryRules() Table {
-	return Table{
-		{
-			ID: "memory-amount", Title: "A VM has an amount of memory", Scope: OnVMI,
-			Remedy: "Set memory.guest.", Check: memoryAmount,
-		},
-		{
-			ID: "memory-request-least", Title: "The memory request is not negative, and at least 1M", Scope: OnSpec,
-			Remedy: "Set resources.requests.memory to 1M or more, or leave it out.", Check: memoryRequestLeast,
-		},
-		{
-			ID: "memory-limit-not-negative", Title: "The memory limit is not negative", Scope: OnSpec,
-			Remedy: "Set resources.limits.memory to zero or more, or leave it out.", Check: memoryLimitNotNegative,
-		},
-		{
-			ID: "memory-request-within-limit", Title: "The memory request does not exceed the limit", Scope: OnSpec,
-			Remedy: "Lower resources.requests.memory or raise resources.limits.memory.", Check: memoryRequestWithinLimit,
-		},
-		{
-			ID: "memory-guest-within-limit", Title: "The guest's memory does not exceed the limit", Scope: OnSpec,
-			Remedy: "Lower memory.guest or raise resources.limits.memory.", Check: memoryGuestWithinLimit,
-		},
-		{
-			ID: "memory-hugepages-size", Title: "The size of hugepages is an amount of memory", Scope: OnSpec,
-			Remedy: "Set memory.hugepages.pageSize to a size that the nodes have, such as 2Mi or 1Gi.", Check: hugepagesSize,
-		},
-		{
-			ID: "memory-hugepages-multiple", Title: "The memory is made of whole hugepages", Scope: OnSpec,
-			Remedy: "Set memory.guest, or the memory request if there is one, to a multiple of memory.hugepages.pageSize.", Check: hugepagesMultiple,
-		},
-		{
-			ID: "memory-reserved-overhead-gate", Title: "A reserved overhead needs its feature gate", Scope: OnSpec, Security: true,
-			Remedy: "Leave out memory.reservedOverhead, or ask the cluster's admin for the feature gate ReservedOverheadMemlock.", Check: reservedOverheadGate,
-		},
-	}
+	return append(Scoped(OnVMI, memoryAmountRule), Scoped(OnSpec,
+		memoryRequestLeastRule,
+		memoryLimitNotNegativeRule,
+		memoryRequestWithinLimitRule,
+		memoryGuestWithinLimitRule,
+		hugepagesSizeRule,
+		hugepagesMultipleRule,
+		reservedOverheadGateRule,
+	)...)
 }
 
-func memoryAmount(s *Subject) field.ErrorList {
+var memoryAmountRule = Rule{
+	ID:     "memory-amount",
+	Title:  "A VM has an amount of memory",
+	Remedy: "Set memory.guest.",
+	Check:  memoryAmount,
+}
+
+func memoryAmount(s *Subject, found *Errors) {
 	memory := s.Spec.Domain.Memory
 	if s.Spec.Domain.Resources.Requests.Memory().Sign() != 0 || memory != nil && (memory.Guest != nil || memory.Hugepages != nil) {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Required(s.Domain().Child("memory"), "no memory is asked for: set memory.guest, memory.hugepages or resources.requests.memory")}
+	found.Add(field.Required(s.Domain().Child("memory"), "no memory is asked for: set memory.guest, memory.hugepages or resources.requests.memory"))
 }
 
-func memoryRequestLeast(s *Subject) field.ErrorList {
+var memoryRequestLeastRule = Rule{
+	ID:     "memory-request-least",
+	Title:  "The memory request is not negative, and at least 1M",
+	Remedy: "Set resources.requests.memory to 1M or more, or leave it out.",
+	Check:  memoryRequestLeast,
+}
+
+func memoryRequestLeast(s *Subject, found *Errors) {
 	path, request := requestPath(s, "memory"), s.Spec.Domain.Resources.Requests.Memory()
 	if request.Sign() <= 0 {
-		return notNegative(path, request)
+		notNegative(path, request, found)
+		return
 	}
 	if request.Cmp(leastMemory) >= 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, request.String(), fmt.Sprintf("must be at least %s", &leastMemory))}
+	found.Add(field.Invalid(path, request.String(), fmt.Sprintf("must be at least %s", &leastMemory)))
 }
 
-func memoryLimitNotNegative(s *Subject) field.ErrorList {
-	return notNegative(limitPath(s, "memory"), s.Spec.Domain.Resources.Limits.Memory())
+var memoryLimitNotNegativeRule = Rule{
+	ID:     "memory-limit-not-negative",
+	Title:  "The memory limit is not negative",
+	Remedy: "Set resources.limits.memory to zero or more, or leave it out.",
+	Check:  memoryLimitNotNegative,
 }
 
-func memoryRequestWithinLimit(s *Subject) field.ErrorList {
+func memoryLimitNotNegative(s *Subject, found *Errors) {
+	notNegative(limitPath(s, "memory"), s.Spec.Domain.Resources.Limits.Memory(), found)
+}
+
+var memoryRequestWithinLimitRule = Rule{
+	ID:     "memory-request-within-limit",
+	Title:  "The memory request does not exceed the limit",
+	Remedy: "Lower resources.requests.memory or raise resources.limits.memory.",
+	Check:  memoryRequestWithinLimit,
+}
+
+func memoryRequestWithinLimit(s *Subject, found *Errors) {
 	resources := &s.Spec.Domain.Resources
-	return withinLimit(requestPath(s, "memory"), resources.Requests.Memory(), resources.Limits.Memory())
+	withinLimit(requestPath(s, "memory"), resources.Requests.Memory(), resources.Limits.Memory(), found)
+}
+
+var memoryGuestWithinLimitRule = Rule{
+	ID:     "memory-guest-within-limit",
+	Title:  "The guest's memory does not exceed the limit",
+	Remedy: "Lower memory.guest or raise resources.limits.memory.",
+	Check:  memoryGuestWithinLimit,
 }
 
 // memoryGuestWithinLimit does not hold under live updates: there the guest may grow, and KubeVirt raises the
 // limit with it.
-func memoryGuestWithinLimit(s *Subject) field.ErrorList {
+func memoryGuestWithinLimit(s *Subject, found *Errors) {
 	memory, limit := s.Spec.Domain.Memory, s.Spec.Domain.Resources.Limits.Memory()
 	if s.Facts.LiveUpdate || memory == nil || memory.Guest == nil || limit.Sign() == 0 || memory.Guest.Cmp(*limit) <= 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "guest"), memory.Guest.String(), fmt.Sprintf("exceeds the memory limit of %s", limit))}
+	found.Add(field.Invalid(s.Domain().Child("memory", "guest"), memory.Guest.String(), fmt.Sprintf("exceeds the memory limit of %s", limit)))
 }
 
 // askedMemory is the memory that the pod asks for: the request, or else what the guest has.
@@ -120,25 +131,39 @@ func hugepagesOf(s *Subject) *v1.Hugepages {
 	return s.Spec.Domain.Memory.Hugepages
 }
 
-func hugepagesSize(s *Subject) field.ErrorList {
-	return badPageSize(s.Domain().Child("memory", "hugepages", "pageSize"), hugepagesOf(s))
+var hugepagesSizeRule = Rule{
+	ID:     "memory-hugepages-size",
+	Title:  "The size of hugepages is an amount of memory",
+	Remedy: "Set memory.hugepages.pageSize to a size that the nodes have, such as 2Mi or 1Gi.",
+	Check:  hugepagesSize,
 }
 
-func badPageSize(path *field.Path, hugepages *v1.Hugepages) field.ErrorList {
+func hugepagesSize(s *Subject, found *Errors) {
+	badPageSize(s.Domain().Child("memory", "hugepages", "pageSize"), hugepagesOf(s), found)
+}
+
+func badPageSize(path *field.Path, hugepages *v1.Hugepages, found *Errors) {
 	if hugepages == nil || pageSize(hugepages) > 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, hugepages.PageSize, "must be an amount of memory above zero, such as 2Mi or 1Gi")}
+	found.Add(field.Invalid(path, hugepages.PageSize, "must be an amount of memory above zero, such as 2Mi or 1Gi"))
 }
 
-func hugepagesMultiple(s *Subject) field.ErrorList {
-	return notWholePages(requestPath(s, "memory"), askedMemory(s), hugepagesOf(s))
+var hugepagesMultipleRule = Rule{
+	ID:     "memory-hugepages-multiple",
+	Title:  "The memory is made of whole hugepages",
+	Remedy: "Set memory.guest, or the memory request if there is one, to a multiple of memory.hugepages.pageSize.",
+	Check:  hugepagesMultiple,
 }
 
-func notWholePages(path *field.Path, asked *resource.Quantity, hugepages *v1.Hugepages) field.ErrorList {
+func hugepagesMultiple(s *Subject, found *Errors) {
+	notWholePages(requestPath(s, "memory"), askedMemory(s), hugepagesOf(s), found)
+}
+
+func notWholePages(path *field.Path, asked *resource.Quantity, hugepages *v1.Hugepages, found *Errors) {
 	size := pageSize(hugepages)
 	if size == 0 || asked.Sign() == 0 {
-		return nil // no hugepages, or one of them; a bad size was said already
+		return // no hugepages, or one of them; a bad size was said already
 	}
 	var problem string
 	switch bytes := asked.Value(); {
@@ -147,15 +172,23 @@ func notWholePages(path *field.Path, asked *resource.Quantity, hugepages *v1.Hug
 	case bytes%size != 0:
 		problem = "is not a multiple of the hugepages' size of"
 	default:
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, asked.String(), fmt.Sprintf("the memory %s %s", problem, hugepages.PageSize))}
+	found.Add(field.Invalid(path, asked.String(), fmt.Sprintf("the memory %s %s", problem, hugepages.PageSize)))
 }
 
-func reservedOverheadGate(s *Subject) field.ErrorList {
+var reservedOverheadGateRule = Rule{
+	ID:       "memory-reserved-overhead-gate",
+	Title:    "A reserved overhead needs its feature gate",
+	Remedy:   "Leave out memory.reservedOverhead, or ask the cluster's admin for the feature gate ReservedOverheadMemlock.",
+	Security: true,
+	Check:    reservedOverheadGate,
+}
+
+func reservedOverheadGate(s *Subject, found *Errors) {
 	memory := s.Spec.Domain.Memory
 	if memory == nil || memory.ReservedOverhead == nil {
-		return nil
+		return
 	}
-	return behindGate(s, gateReservedOverhead, s.Domain().Child("memory", "reservedOverhead"), field.OmitValueType{}, "a reserved overhead")
+	found.Add(gateOff(s, gateReservedOverhead, s.Domain().Child("memory", "reservedOverhead"), field.OmitValueType{}, "a reserved overhead"))
 }

@@ -13,14 +13,11 @@ import (
 )
 
 func metadataRules() Table {
-	return Table{
-		{ID: "metadata-hostname", Title: "The hostname is a DNS label", Scope: OnSpec, Remedy: "Use at most 63 lowercase letters, digits and dashes; a domain belongs in subdomain.", Check: hostnameIsLabel},
-		{ID: "metadata-subdomain", Title: "The subdomain is a DNS subdomain", Scope: OnSpec, Remedy: "Use DNS labels in lowercase with single dots between them.", Check: subdomainIsSubdomain},
-		{ID: "metadata-reserved-labels", Title: "KubeVirt's own labels are set by KubeVirt only", Scope: OnSpec, Security: true, Remedy: "Remove the label.", Check: reservedLabels},
-		{ID: "metadata-ignition-gate", Title: "Ignition data has its feature gate", Scope: OnSpec | OnVMIUpdate, Remedy: "Remove the annotation and use cloud-init, or enable the gate ExperimentalIgnitionSupport in the KubeVirt resource.", Check: ignitionGate},
-		{ID: "metadata-sidecar-gate", Title: "Hook sidecars have their feature gate", Scope: OnSpec | OnVMIUpdate, Security: true, Remedy: "Remove the annotation, or enable the gate Sidecar in the KubeVirt resource.", Check: sidecarGate},
-		{ID: "metadata-template-valid", Title: "The template has labels and annotations that a VMI can have", Scope: OnVM, Severity: Warn, Remedy: "Correct the label or annotation in spec.template.metadata.", Check: templateMetadata},
-	}
+	return slices.Concat(
+		Scoped(OnSpec, hostnameIsLabelRule, subdomainIsSubdomainRule, reservedLabelsRule),
+		Scoped(OnSpec|OnVMIUpdate, ignitionGateRule, sidecarGateRule),
+		Scoped(OnVM, templateMetadataRule),
+	)
 }
 
 // sidecarAnnotation lists the hook sidecars of a VMI.
@@ -37,19 +34,17 @@ func isLabelKey(key string) bool     { return len(validation.IsQualifiedName(key
 func isLabelValue(value string) bool { return len(validation.IsValidLabelValue(value)) == 0 }
 
 // labelFaults adds the faults in a map of labels, at the map, in the order of the keys.
-func labelFaults(errs field.ErrorList, path *field.Path, labels map[string]string, consequence string) field.ErrorList {
-	for i, key := range sortedKeys(labels) {
-		if enough(errs) {
-			return cutShort(errs, len(labels)-i)
-		}
+func labelFaults(path *field.Path, labels map[string]string, consequence string, found *Errors) {
+	keys := sortedKeys(labels)
+	for i := range found.Each(len(keys)) {
+		key := keys[i]
 		if !isLabelKey(key) {
-			errs = append(errs, field.Invalid(path, shortened(key), "a key "+mustBeLabelKey+consequence))
+			found.Add(field.Invalid(path, shortened(key), "a key "+mustBeLabelKey+consequence))
 		}
 		if value := labels[key]; !isLabelValue(value) {
-			errs = append(errs, field.Invalid(path, shortened(value), "the value of "+strconv.Quote(shortened(key))+" "+mustBeLabelValue+consequence))
+			found.Add(field.Invalid(path, shortened(value), "the value of "+strconv.Quote(shortened(key))+" "+mustBeLabelValue+consequence))
 		}
 	}
-	return errs
 }
 
 // sortedKeys takes room for all keys at once: there may be very many.
@@ -59,19 +54,33 @@ func sortedKeys(of map[string]string) []string {
 	return keys
 }
 
-func hostnameIsLabel(s *Subject) field.ErrorList {
-	if s.Spec.Hostname == "" || len(validation.IsDNS1123Label(s.Spec.Hostname)) == 0 {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(s.Path.Child("hostname"), s.Spec.Hostname, mustBeDNSLabel)}
+var hostnameIsLabelRule = Rule{
+	ID:     "metadata-hostname",
+	Title:  "The hostname is a DNS label",
+	Remedy: "Use at most 63 lowercase letters, digits and dashes; a domain belongs in subdomain.",
+	Check:  hostnameIsLabel,
 }
 
-func subdomainIsSubdomain(s *Subject) field.ErrorList {
-	if s.Spec.Subdomain == "" || len(validation.IsDNS1123Subdomain(s.Spec.Subdomain)) == 0 {
-		return nil
+func hostnameIsLabel(s *Subject, found *Errors) {
+	if s.Spec.Hostname == "" || len(validation.IsDNS1123Label(s.Spec.Hostname)) == 0 {
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("subdomain"), s.Spec.Subdomain,
-		"must be at most 253 characters: DNS labels of lowercase letters, digits and '-', with single dots between them")}
+	found.Add(field.Invalid(s.Path.Child("hostname"), s.Spec.Hostname, mustBeDNSLabel))
+}
+
+var subdomainIsSubdomainRule = Rule{
+	ID:     "metadata-subdomain",
+	Title:  "The subdomain is a DNS subdomain",
+	Remedy: "Use DNS labels in lowercase with single dots between them.",
+	Check:  subdomainIsSubdomain,
+}
+
+func subdomainIsSubdomain(s *Subject, found *Errors) {
+	if s.Spec.Subdomain == "" || len(validation.IsDNS1123Subdomain(s.Spec.Subdomain)) == 0 {
+		return
+	}
+	found.Add(field.Invalid(s.Path.Child("subdomain"), s.Spec.Subdomain,
+		"must be at most 253 characters: DNS labels of lowercase letters, digits and '-', with single dots between them"))
 }
 
 // labelsOfKubeVirt are those by which KubeVirt's components find what is theirs, sorted.
@@ -84,52 +93,81 @@ var labelsOfKubeVirt = []string{
 	v1.NodeSchedulable,
 }
 
-func reservedLabels(s *Subject) (errs field.ErrorList) {
+var reservedLabelsRule = Rule{
+	ID:       "metadata-reserved-labels",
+	Title:    "KubeVirt's own labels are set by KubeVirt only",
+	Remedy:   "Remove the label.",
+	Security: true,
+	Check:    reservedLabels,
+}
+
+func reservedLabels(s *Subject, found *Errors) {
 	if s.Meta == nil || len(s.Meta.Labels) == 0 || s.ByKubeVirt() {
-		return nil
+		return
 	}
 	for _, label := range labelsOfKubeVirt {
 		if _, ok := s.Meta.Labels[label]; ok {
-			errs = append(errs, &field.Error{
+			found.Add(&field.Error{
 				Type: field.ErrorTypeNotSupported, Field: s.MetaPath.Child("labels").String(), BadValue: label,
 				Detail: "the label is reserved: only KubeVirt's own components may set it",
 			})
 		}
 	}
-	return errs
 }
 
-func ignitionGate(s *Subject) field.ErrorList {
-	return annotationGate(s, v1.IgnitionAnnotation, "ExperimentalIgnitionSupport")
+var ignitionGateRule = Rule{
+	ID:     "metadata-ignition-gate",
+	Title:  "Ignition data has its feature gate",
+	Remedy: "Remove the annotation and use cloud-init, or enable the gate ExperimentalIgnitionSupport in the KubeVirt resource.",
+	Check:  ignitionGate,
 }
 
-func sidecarGate(s *Subject) field.ErrorList {
-	return annotationGate(s, sidecarAnnotation, "Sidecar")
+func ignitionGate(s *Subject, found *Errors) {
+	annotationGate(s, v1.IgnitionAnnotation, "ExperimentalIgnitionSupport", found)
+}
+
+var sidecarGateRule = Rule{
+	ID:       "metadata-sidecar-gate",
+	Title:    "Hook sidecars have their feature gate",
+	Remedy:   "Remove the annotation, or enable the gate Sidecar in the KubeVirt resource.",
+	Security: true,
+	Check:    sidecarGate,
+}
+
+func sidecarGate(s *Subject, found *Errors) {
+	annotationGate(s, sidecarAnnotation, "Sidecar", found)
 }
 
 // annotationGate rejects an annotation whose feature gate is off. An empty one asks for nothing. KubeVirt reads
 // these again whenever it makes a pod for a VMI, also for a migration: so nobody else adds or changes one later,
 // while one that is there may stay or go.
-func annotationGate(s *Subject, annotation, gate string) field.ErrorList {
+func annotationGate(s *Subject, annotation, gate string, found *Errors) {
 	if s.Meta == nil || s.Meta.Annotations[annotation] == "" {
-		return nil
+		return
 	}
 	if s.updated() && (s.ByKubeVirt() || s.OldVMI.Annotations[annotation] == s.VMI.Annotations[annotation]) {
-		return nil
+		return
 	}
-	return behindGate(s, gate, s.MetaPath.Child("annotations"), annotation, "the annotation")
+	found.Add(gateOff(s, gate, s.MetaPath.Child("annotations"), annotation, "the annotation"))
 }
 
 // maxAnnotationBytes is what the annotations of an object may take up.
 const maxAnnotationBytes = 256 << 10
 
+var templateMetadataRule = Rule{
+	ID:       "metadata-template-valid",
+	Title:    "The template has labels and annotations that a VMI can have",
+	Remedy:   "Correct the label or annotation in spec.template.metadata.",
+	Severity: Warn,
+	Check:    templateMetadata,
+}
+
 // templateMetadata finds what the API server will reject in a VMI: nothing checks metadata in a template.
-func templateMetadata(s *Subject) field.ErrorList {
+func templateMetadata(s *Subject, found *Errors) {
 	if s.Meta == nil {
-		return nil
+		return
 	}
 	const rejected = "; KubeVirt accepts this, but the VMI will be rejected"
-	var errs field.ErrorList
 	path, size := s.MetaPath.Child("annotations"), 0
 	for key, value := range s.Meta.Annotations {
 		size += len(key) + len(value)
@@ -137,16 +175,14 @@ func templateMetadata(s *Subject) field.ErrorList {
 	if size > maxAnnotationBytes {
 		fault := field.TooLong(path, nil, maxAnnotationBytes)
 		fault.Detail = fmt.Sprintf("annotations may take up %d bytes, these take up %d", maxAnnotationBytes, size) + rejected
-		errs = append(errs, fault)
+		found.Add(fault)
 	}
-	errs = labelFaults(errs, s.MetaPath.Child("labels"), s.Meta.Labels, rejected)
-	for i, key := range sortedKeys(s.Meta.Annotations) {
-		if enough(errs) {
-			return cutShort(errs, len(s.Meta.Annotations)-i)
-		}
+	labelFaults(s.MetaPath.Child("labels"), s.Meta.Labels, rejected, found)
+	keys := sortedKeys(s.Meta.Annotations)
+	for i := range found.Each(len(keys)) {
+		key := keys[i]
 		if !isLabelKey(strings.ToLower(key)) { // unlike those of labels, prefixes may be in upper case
-			errs = append(errs, field.Invalid(path, shortened(key), "a key "+mustBeLabelKey+rejected))
+			found.Add(field.Invalid(path, shortened(key), "a key "+mustBeLabelKey+rejected))
 		}
 	}
-	return errs
 }

@@ -15,20 +15,16 @@ func listed(names []string) string {
 }
 
 // eachRepeated adds a report on every name of a list that one before it has too; first is the index of that.
-func eachRepeated(errs field.ErrorList, count int, name func(i int) string, report func(i, first int) *field.Error) field.ErrorList {
+func eachRepeated(count int, name func(i int) string, report func(i, first int) *field.Error, found *Errors) {
 	indices := make(map[string]int, count)
-	for i := range count {
-		if enough(errs) {
-			return cutShort(errs, count-i)
-		}
+	for i := range found.Each(count) {
 		first, repeated := indices[name(i)]
 		if !repeated {
 			indices[name(i)] = i
-		} else if err := report(i, first); err != nil {
-			errs = append(errs, err)
+		} else {
+			found.Add(report(i, first))
 		}
 	}
-	return errs
 }
 
 // takenName is the finding of a name that something else has already.

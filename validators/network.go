@@ -14,43 +14,15 @@ func networkRules() Table {
 
 // networkListRules evaluate the networks by themselves.
 func networkListRules() Table {
-	return Table{
-		{
-			ID: "network-names-unique", Title: "No two networks have the same name", Scope: OnSpec,
-			Remedy: "Rename one of the networks, and its interface with it.",
-			Check:  networkNamesUnique,
-		},
-		{
-			ID: "network-source", Title: "A network has exactly one source", Scope: OnSpec,
-			Remedy: "Give the network exactly one of pod, multus and resourceClaim.",
-			Check:  networkSource,
-		},
-		{
-			ID: "network-multus-name", Title: "A multus network names its network attachment", Scope: OnSpec,
-			Remedy: "Set multus.networkName to the name of a NetworkAttachmentDefinition.",
-			Check:  networkMultusName,
-		},
-		{
-			ID: "network-single-pod", Title: "At most one network is the pod network", Scope: OnSpec,
-			Remedy: "Keep one pod network; attach the others by multus.",
-			Check:  networkSinglePod,
-		},
-		{
-			ID: "network-single-default", Title: "At most one multus network is the default", Scope: OnSpec,
-			Remedy: "Keep multus.default on one network.",
-			Check:  networkSingleDefault,
-		},
-		{
-			ID: "network-pod-or-default", Title: "The pod network and a multus default network exclude each other", Scope: OnSpec,
-			Remedy: "Remove the pod network, or multus.default of the other.",
-			Check:  networkPodOrDefault,
-		},
-		{
-			ID: "network-has-interface", Title: "Every network has an interface", Scope: OnSpec,
-			Remedy: "Add an interface of the same name, or remove the network.",
-			Check:  networkHasInterface,
-		},
-	}
+	return Scoped(OnSpec,
+		networkNamesUniqueRule,
+		networkSourceRule,
+		networkMultusNameRule,
+		networkSinglePodRule,
+		networkSingleDefaultRule,
+		networkPodOrDefaultRule,
+		networkHasInterfaceRule,
+	)
 }
 
 // few is up to where looking through a list is cheaper than a map of it.
@@ -106,30 +78,38 @@ func networksPath(s *Subject) *field.Path { return s.Path.Child("networks") }
 func networkPath(s *Subject, i int) *field.Path { return networksPath(s).Index(i) }
 
 // eachNetwork reports what is wrong with every network by itself.
-func eachNetwork(s *Subject, check func(i int, n *v1.Network) *field.Error) (found field.ErrorList) {
+func eachNetwork(s *Subject, check func(i int, n *v1.Network) *field.Error, found *Errors) {
 	networks := s.Spec.Networks
-	for i := range networks {
-		if enough(found) {
-			return cutShort(found, len(networks)-i)
-		}
-		if err := check(i, &networks[i]); err != nil {
-			found = append(found, err)
-		}
+	for i := range found.Each(len(networks)) {
+		found.Add(check(i, &networks[i]))
 	}
-	return found
 }
 
 func isMultusDefault(n *v1.Network) bool { return n.Multus != nil && n.Multus.Default }
 
-func networkNamesUnique(s *Subject) field.ErrorList {
-	networks := s.Spec.Networks
-	return eachRepeated(nil, len(networks), func(i int) string { return networks[i].Name }, func(i, first int) *field.Error {
-		return takenName(networkPath(s, i).Child("name"), networks[i].Name, fmt.Sprintf("networks[%d] has this name already", first))
-	})
+var networkNamesUniqueRule = Rule{
+	ID:     "network-names-unique",
+	Title:  "No two networks have the same name",
+	Remedy: "Rename one of the networks, and its interface with it.",
+	Check:  networkNamesUnique,
 }
 
-func networkSource(s *Subject) field.ErrorList {
-	return eachNetwork(s, func(i int, n *v1.Network) *field.Error {
+func networkNamesUnique(s *Subject, found *Errors) {
+	networks := s.Spec.Networks
+	eachRepeated(len(networks), func(i int) string { return networks[i].Name }, func(i, first int) *field.Error {
+		return takenName(networkPath(s, i).Child("name"), networks[i].Name, fmt.Sprintf("networks[%d] has this name already", first))
+	}, found)
+}
+
+var networkSourceRule = Rule{
+	ID:     "network-source",
+	Title:  "A network has exactly one source",
+	Remedy: "Give the network exactly one of pod, multus and resourceClaim.",
+	Check:  networkSource,
+}
+
+func networkSource(s *Subject, found *Errors) {
+	eachNetwork(s, func(i int, n *v1.Network) *field.Error {
 		sources := 0
 		for _, given := range []bool{n.Pod != nil, n.Multus != nil, n.ResourceClaim != nil} {
 			if given {
@@ -141,17 +121,24 @@ func networkSource(s *Subject) field.ErrorList {
 		}
 		return field.Required(networkPath(s, i), fmt.Sprintf(
 			"network %q has %d sources; exactly one of pod, multus and resourceClaim is needed", shortened(n.Name), sources))
-	})
+	}, found)
 }
 
-func networkMultusName(s *Subject) field.ErrorList {
-	return eachNetwork(s, func(i int, n *v1.Network) *field.Error {
+var networkMultusNameRule = Rule{
+	ID:     "network-multus-name",
+	Title:  "A multus network names its network attachment",
+	Remedy: "Set multus.networkName to the name of a NetworkAttachmentDefinition.",
+	Check:  networkMultusName,
+}
+
+func networkMultusName(s *Subject, found *Errors) {
+	eachNetwork(s, func(i int, n *v1.Network) *field.Error {
 		if n.Multus == nil || n.Multus.NetworkName != "" {
 			return nil
 		}
 		return field.Required(networkPath(s, i), fmt.Sprintf(
 			"network %q is attached by multus and needs multus.networkName", shortened(n.Name)))
-	})
+	}, found)
 }
 
 // namesOf are the names of the networks that are so, for people: sorted, since their order says nothing.
@@ -167,41 +154,69 @@ func namesOf(s *Subject, so func(*v1.Network) bool) (names []string) {
 
 func isPod(n *v1.Network) bool { return n.Pod != nil }
 
-func networkSinglePod(s *Subject) field.ErrorList {
+var networkSinglePodRule = Rule{
+	ID:     "network-single-pod",
+	Title:  "At most one network is the pod network",
+	Remedy: "Keep one pod network; attach the others by multus.",
+	Check:  networkSinglePod,
+}
+
+func networkSinglePod(s *Subject, found *Errors) {
 	names := namesOf(s, isPod)
 	if len(names) < 2 {
-		return nil
+		return
 	}
 	err := field.Duplicate(s.Path.Child("networks"), "pod")
 	err.Detail = fmt.Sprintf("%q and %q are both the pod network; only one network can be", names[0], names[1])
-	return field.ErrorList{err}
+	found.Add(err)
 }
 
-func networkSingleDefault(s *Subject) field.ErrorList {
+var networkSingleDefaultRule = Rule{
+	ID:     "network-single-default",
+	Title:  "At most one multus network is the default",
+	Remedy: "Keep multus.default on one network.",
+	Check:  networkSingleDefault,
+}
+
+func networkSingleDefault(s *Subject, found *Errors) {
 	names := namesOf(s, isMultusDefault)
 	if len(names) < 2 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("networks"), names[1], fmt.Sprintf(
-		"%q is the multus default already; only one network can be", names[0]))}
+	found.Add(field.Invalid(s.Path.Child("networks"), names[1], fmt.Sprintf(
+		"%q is the multus default already; only one network can be", names[0])))
 }
 
-func networkPodOrDefault(s *Subject) field.ErrorList {
+var networkPodOrDefaultRule = Rule{
+	ID:     "network-pod-or-default",
+	Title:  "The pod network and a multus default network exclude each other",
+	Remedy: "Remove the pod network, or multus.default of the other.",
+	Check:  networkPodOrDefault,
+}
+
+func networkPodOrDefault(s *Subject, found *Errors) {
 	pods, defaults := namesOf(s, isPod), namesOf(s, isMultusDefault)
 	if len(pods) == 0 || len(defaults) == 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("networks"), defaults[0], fmt.Sprintf(
-		"a multus default takes the place of the pod network, which %q is; only one of them can be there", pods[0]))}
+	found.Add(field.Invalid(s.Path.Child("networks"), defaults[0], fmt.Sprintf(
+		"a multus default takes the place of the pod network, which %q is; only one of them can be there", pods[0])))
 }
 
-func networkHasInterface(s *Subject) field.ErrorList {
+var networkHasInterfaceRule = Rule{
+	ID:     "network-has-interface",
+	Title:  "Every network has an interface",
+	Remedy: "Add an interface of the same name, or remove the network.",
+	Check:  networkHasInterface,
+}
+
+func networkHasInterface(s *Subject, found *Errors) {
 	byName := interfaceByName(s)
-	return eachNetwork(s, func(i int, n *v1.Network) *field.Error {
+	eachNetwork(s, func(i int, n *v1.Network) *field.Error {
 		if byName(n.Name) >= 0 {
 			return nil
 		}
 		return field.Required(networkPath(s, i).Child("name"), fmt.Sprintf(
 			"network %q has no interface; there must be one of the same name", shortened(n.Name)))
-	})
+	}, found)
 }

@@ -11,48 +11,16 @@ import (
 
 // bindingRules evaluate how the interfaces are bound to their networks.
 func bindingRules() Table {
-	return Table{
-		{
-			ID: "interface-binding", Title: "An interface has exactly one binding", Scope: OnSpec,
-			Remedy: "Give the interface exactly one of bridge, masquerade, sriov, passtBinding and binding.",
-			Check:  interfaceBinding,
-		},
-		{
-			ID: "interface-binding-discontinued", Title: "Bindings that KubeVirt has dropped are not used", Scope: OnSpec,
-			Remedy: "Use masquerade or passtBinding instead of slirp and passt, and a binding plugin instead of macvtap.",
-			Check:  interfaceBindingDiscontinued,
-		},
-		{
-			ID: "interface-binding-gate", Title: "A binding that KubeVirt has dropped is not used with its feature gate either", Scope: OnSpec,
-			Remedy: "Use another binding; have the admin take the gate out of the KubeVirt resource.",
-			Check:  interfaceBindingGate,
-		},
-		{
-			ID: "interface-masquerade-network", Title: "Masquerade binds to the pod network", Scope: OnSpec,
-			Remedy: "Use bridge for this network, or make it the pod network.",
-			Check:  interfaceMasqueradeNetwork,
-		},
-		{
-			ID: "interface-masquerade-mac", Title: "A masquerade interface does not take the MAC address of KubeVirt's own bridge", Scope: OnSpec,
-			Remedy: "Choose another MAC address, or leave it to KubeVirt.",
-			Check:  interfaceMasqueradeMAC,
-		},
-		{
-			ID: "interface-bridge-pod-network", Title: "A bridge binds to the pod network only where the cluster permits it", Scope: OnSpec, Security: true,
-			Remedy: "Use masquerade, or have the admin set permitBridgeInterfaceOnPodNetwork.",
-			Check:  interfaceBridgePodNetwork,
-		},
-		{
-			ID: "interface-passt-gate", Title: "passtBinding needs the feature gate PasstBinding", Scope: OnSpec,
-			Remedy: "Use masquerade, or have the admin enable the gate.",
-			Check:  interfacePasstGate,
-		},
-		{
-			ID: "interface-passt-network", Title: "passtBinding binds to the pod network", Scope: OnSpec,
-			Remedy: "Use bridge for this network, or make it the pod network.",
-			Check:  interfacePasstNetwork,
-		},
-	}
+	return Scoped(OnSpec,
+		interfaceBindingRule,
+		interfaceBindingDiscontinuedRule,
+		interfaceBindingGateRule,
+		interfaceMasqueradeNetworkRule,
+		interfaceMasqueradeMACRule,
+		interfaceBridgePodNetworkRule,
+		interfacePasstGateRule,
+		interfacePasstNetworkRule,
+	)
 }
 
 // reservedMAC is that of the bridge which KubeVirt makes for masquerade.
@@ -77,8 +45,15 @@ func bindingsOf(n *v1.Interface) (names []string) {
 	return names
 }
 
-func interfaceBinding(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfaceBindingRule = Rule{
+	ID:     "interface-binding",
+	Title:  "An interface has exactly one binding",
+	Remedy: "Give the interface exactly one of bridge, masquerade, sriov, passtBinding and binding.",
+	Check:  interfaceBinding,
+}
+
+func interfaceBinding(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		names := bindingsOf(n)
 		switch len(names) {
 		case 1:
@@ -87,7 +62,7 @@ func interfaceBinding(s *Subject) field.ErrorList {
 			return field.Invalid(interfacePath(s, i), shortened(n.Name), "has no binding; needs exactly one of bridge, masquerade, sriov, passtBinding and binding")
 		}
 		return field.Invalid(interfacePath(s, i), shortened(n.Name), fmt.Sprintf("has the bindings %s; needs exactly one", strings.Join(names, ", ")))
-	})
+	}, found)
 }
 
 // droppedBinding is one that KubeVirt no longer has.
@@ -108,95 +83,139 @@ var droppedBindings = []droppedBinding{
 }
 
 // eachDropped reports on every binding that KubeVirt no longer has.
-func eachDropped(s *Subject, report func(path *field.Path, b *droppedBinding) *field.Error) (found field.ErrorList) {
+func eachDropped(s *Subject, report func(path *field.Path, b *droppedBinding) *field.Error, found *Errors) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
-	for i := range interfaces {
-		if enough(found) {
-			return cutShort(found, len(interfaces)-i)
-		}
+	for i := range found.Each(len(interfaces)) {
 		for j := range droppedBindings {
 			if b := &droppedBindings[j]; b.given(&interfaces[i]) {
-				if err := report(interfacePath(s, i).Child(b.name), b); err != nil {
-					found = append(found, err)
-				}
+				found.Add(report(interfacePath(s, i).Child(b.name), b))
 			}
 		}
 	}
-	return found
 }
 
-func interfaceBindingDiscontinued(s *Subject) field.ErrorList {
-	return eachDropped(s, func(path *field.Path, b *droppedBinding) *field.Error {
+var interfaceBindingDiscontinuedRule = Rule{
+	ID:     "interface-binding-discontinued",
+	Title:  "Bindings that KubeVirt has dropped are not used",
+	Remedy: "Use masquerade or passtBinding instead of slirp and passt, and a binding plugin instead of macvtap.",
+	Check:  interfaceBindingDiscontinued,
+}
+
+func interfaceBindingDiscontinued(s *Subject, found *Errors) {
+	eachDropped(s, func(path *field.Path, b *droppedBinding) *field.Error {
 		return field.Invalid(path, b.name, "KubeVirt has dropped this binding; use "+b.instead)
-	})
+	}, found)
+}
+
+var interfaceBindingGateRule = Rule{
+	ID:     "interface-binding-gate",
+	Title:  "A binding that KubeVirt has dropped is not used with its feature gate either",
+	Remedy: "Use another binding; have the admin take the gate out of the KubeVirt resource.",
+	Check:  interfaceBindingGate,
 }
 
 // interfaceBindingGate is for those who named the gate to get the binding. KubeVirt looks at it when an object
 // is created, but not when a VM is updated.
-func interfaceBindingGate(s *Subject) field.ErrorList {
+func interfaceBindingGate(s *Subject, found *Errors) {
 	if s.OldVM != nil {
-		return nil
+		return
 	}
-	return eachDropped(s, func(path *field.Path, b *droppedBinding) *field.Error {
+	eachDropped(s, func(path *field.Path, b *droppedBinding) *field.Error {
 		if !slices.Contains(s.Facts.DiscontinuedGates(), b.gate) {
 			return nil
 		}
 		err := field.NotSupported(path, b.name, []string{})
 		err.Detail = "the feature gate " + b.gate + ", which the KubeVirt resource names, does not bring this binding back"
 		return err
-	})
+	}, found)
 }
 
-func interfaceMasqueradeNetwork(s *Subject) field.ErrorList {
+var interfaceMasqueradeNetworkRule = Rule{
+	ID:     "interface-masquerade-network",
+	Title:  "Masquerade binds to the pod network",
+	Remedy: "Use bridge for this network, or make it the pod network.",
+	Check:  interfaceMasqueradeNetwork,
+}
+
+func interfaceMasqueradeNetwork(s *Subject, found *Errors) {
 	byName := networkByName(s)
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.Masquerade == nil || isPodNetwork(byName(n.Name)) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "masquerade works with the pod network only")
-	})
+	}, found)
 }
 
 func isPodNetwork(n *v1.Network) bool { return n != nil && n.Pod != nil }
 
-func interfaceMasqueradeMAC(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfaceMasqueradeMACRule = Rule{
+	ID:     "interface-masquerade-mac",
+	Title:  "A masquerade interface does not take the MAC address of KubeVirt's own bridge",
+	Remedy: "Choose another MAC address, or leave it to KubeVirt.",
+	Check:  interfaceMasqueradeMAC,
+}
+
+func interfaceMasqueradeMAC(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.Masquerade == nil || n.MacAddress != reservedMAC {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("macAddress"), n.MacAddress,
 			"belongs to the bridge that KubeVirt makes for masquerade; choose another")
-	})
+	}, found)
 }
 
-func interfaceBridgePodNetwork(s *Subject) field.ErrorList {
+var interfaceBridgePodNetworkRule = Rule{
+	ID:       "interface-bridge-pod-network",
+	Title:    "A bridge binds to the pod network only where the cluster permits it",
+	Remedy:   "Use masquerade, or have the admin set permitBridgeInterfaceOnPodNetwork.",
+	Security: true,
+	Check:    interfaceBridgePodNetwork,
+}
+
+func interfaceBridgePodNetwork(s *Subject, found *Errors) {
 	if s.Facts.PermitBridge {
-		return nil
+		return
 	}
 	byName := networkByName(s)
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.Bridge == nil || !isPodNetwork(byName(n.Name)) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "this cluster permits no bridge on the pod network; use masquerade")
-	})
+	}, found)
 }
 
-func interfacePasstGate(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfacePasstGateRule = Rule{
+	ID:     "interface-passt-gate",
+	Title:  "passtBinding needs the feature gate PasstBinding",
+	Remedy: "Use masquerade, or have the admin enable the gate.",
+	Check:  interfacePasstGate,
+}
+
+func interfacePasstGate(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.PasstBinding == nil {
 			return nil
 		}
 		return gateOff(s, "PasstBinding", interfacePath(s, i).Child("name"), shortened(n.Name), "passtBinding")
-	})
+	}, found)
 }
 
-func interfacePasstNetwork(s *Subject) field.ErrorList {
+var interfacePasstNetworkRule = Rule{
+	ID:     "interface-passt-network",
+	Title:  "passtBinding binds to the pod network",
+	Remedy: "Use bridge for this network, or make it the pod network.",
+	Check:  interfacePasstNetwork,
+}
+
+func interfacePasstNetwork(s *Subject, found *Errors) {
 	byName := networkByName(s)
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.PasstBinding == nil || isPodNetwork(byName(n.Name)) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "passtBinding works with the pod network only")
-	})
+	}, found)
 }

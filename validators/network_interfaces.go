@@ -12,73 +12,21 @@ import (
 
 // interfaceRules evaluate the interfaces, their bindings aside.
 func interfaceRules() Table {
-	return Table{
-		{
-			ID: "interface-names-unique", Title: "No two interfaces have the same name", Scope: OnSpec,
-			Remedy: "Rename one of the interfaces, and its network with it.",
-			Check:  interfaceNamesUnique,
-		},
-		{
-			ID: "interface-name-format", Title: "The name of an interface is of letters, digits, - and _", Scope: OnSpec,
-			Remedy: "Take other characters out of the name of the interface and of its network.",
-			Check:  interfaceNameFormat,
-		},
-		{
-			ID: "interface-has-network", Title: "Every interface has a network", Scope: OnSpec,
-			Remedy: "Add a network of the same name, or remove the interface.",
-			Check:  interfaceHasNetwork,
-		},
-		{
-			ID: "interface-state", Title: "The state of an interface is up, down or absent", Scope: OnSpec,
-			Remedy: "Set state to up, down or absent, or leave it out.",
-			Check:  interfaceState,
-		},
-		{
-			ID: "interface-state-sriov", Title: "The link of an SR-IOV interface is not set", Scope: OnSpec,
-			Remedy: "Leave state out.",
-			Check:  interfaceStateSRIOV,
-		},
-		{
-			ID: "interface-state-absent-binding", Title: "Only an interface with bridge binding can be absent", Scope: OnSpec,
-			Remedy: "Remove the interface and its network instead, and restart the VM.",
-			Check:  interfaceStateAbsentBinding,
-		},
-		{
-			ID: "interface-state-absent-default", Title: "The interface of the default network cannot be absent", Scope: OnSpec,
-			Remedy: "Remove the interface and its network instead, and restart the VM.",
-			Check:  interfaceStateAbsentDefault,
-		},
-		{
-			ID: "interface-model", Title: "The model of an interface is one that KubeVirt emulates", Scope: OnSpec,
-			Remedy: "Use virtio, or one of the other models.",
-			Check:  interfaceModel,
-		},
-		{
-			ID: "interface-mac", Title: "A MAC address is one of Ethernet", Scope: OnSpec,
-			Remedy: "Write six pairs of hexadecimal digits, for example de:ad:00:00:be:af.",
-			Check:  interfaceMAC,
-		},
-		{
-			ID: "interface-pci-address", Title: "The PCI address of an interface is complete", Scope: OnSpec,
-			Remedy: "Write domain, bus, slot and function, for example 0000:81:01.0.",
-			Check:  interfacePCIAddress,
-		},
-		{
-			ID: "interface-dhcp-option-range", Title: "Private DHCP options are within 224 and 254", Scope: OnSpec,
-			Remedy: "Use a number within 224 and 254.",
-			Check:  interfaceDHCPOptionRange,
-		},
-		{
-			ID: "interface-dhcp-options-unique", Title: "No private DHCP option is given twice", Scope: OnSpec,
-			Remedy: "Keep one value for the option.",
-			Check:  interfaceDHCPOptionsUnique,
-		},
-		{
-			ID: "interface-ntp-servers", Title: "NTP servers are IPv4 addresses", Scope: OnSpec,
-			Remedy: "Write the IPv4 address of the server; DHCP cannot hand out its name.",
-			Check:  interfaceNTPServers,
-		},
-	}
+	return Scoped(OnSpec,
+		interfaceNamesUniqueRule,
+		interfaceNameFormatRule,
+		interfaceHasNetworkRule,
+		interfaceStateRule,
+		interfaceStateSRIOVRule,
+		interfaceStateAbsentBindingRule,
+		interfaceStateAbsentDefaultRule,
+		interfaceModelRule,
+		interfaceMACRule,
+		interfacePCIAddressRule,
+		interfaceDHCPOptionRangeRule,
+		interfaceDHCPOptionsUniqueRule,
+		interfaceNTPServersRule,
+	)
 }
 
 // interfaceModels are the models that KubeVirt emulates.
@@ -89,80 +37,123 @@ func interfacesPath(s *Subject) *field.Path { return s.Devices().Child("interfac
 func interfacePath(s *Subject, i int) *field.Path { return interfacesPath(s).Index(i) }
 
 // eachInterface reports what is wrong with every interface by itself.
-func eachInterface(s *Subject, check func(i int, n *v1.Interface) *field.Error) (found field.ErrorList) {
+func eachInterface(s *Subject, check func(i int, n *v1.Interface) *field.Error, found *Errors) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
-	for i := range interfaces {
-		if enough(found) {
-			return cutShort(found, len(interfaces)-i)
-		}
-		if err := check(i, &interfaces[i]); err != nil {
-			found = append(found, err)
-		}
+	for i := range found.Each(len(interfaces)) {
+		found.Add(check(i, &interfaces[i]))
 	}
-	return found
 }
 
-func interfaceNamesUnique(s *Subject) field.ErrorList {
+var interfaceNamesUniqueRule = Rule{
+	ID:     "interface-names-unique",
+	Title:  "No two interfaces have the same name",
+	Remedy: "Rename one of the interfaces, and its network with it.",
+	Check:  interfaceNamesUnique,
+}
+
+func interfaceNamesUnique(s *Subject, found *Errors) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
-	return eachRepeated(nil, len(interfaces), func(i int) string { return interfaces[i].Name }, func(i, first int) *field.Error {
+	eachRepeated(len(interfaces), func(i int) string { return interfaces[i].Name }, func(i, first int) *field.Error {
 		return takenName(interfacePath(s, i).Child("name"), interfaces[i].Name, fmt.Sprintf("interfaces[%d] is connected to this network already", first))
-	})
+	}, found)
 }
 
-func interfaceNameFormat(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfaceNameFormatRule = Rule{
+	ID:     "interface-name-format",
+	Title:  "The name of an interface is of letters, digits, - and _",
+	Remedy: "Take other characters out of the name of the interface and of its network.",
+	Check:  interfaceNameFormat,
+}
+
+func interfaceNameFormat(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.Name != "" && strings.IndexFunc(n.Name, foreignInName) < 0 {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "must consist of one or more letters, digits, - or _")
-	})
+	}, found)
 }
 
 func foreignInName(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-func interfaceHasNetwork(s *Subject) field.ErrorList {
+var interfaceHasNetworkRule = Rule{
+	ID:     "interface-has-network",
+	Title:  "Every interface has a network",
+	Remedy: "Add a network of the same name, or remove the interface.",
+	Check:  interfaceHasNetwork,
+}
+
+func interfaceHasNetwork(s *Subject, found *Errors) {
 	byName := networkByName(s)
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if byName(n.Name) != nil {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "no network has this name; every interface needs one")
-	})
+	}, found)
 }
 
-func interfaceState(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfaceStateRule = Rule{
+	ID:     "interface-state",
+	Title:  "The state of an interface is up, down or absent",
+	Remedy: "Set state to up, down or absent, or leave it out.",
+	Check:  interfaceState,
+}
+
+func interfaceState(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		switch n.State {
 		case "", v1.InterfaceStateAbsent, v1.InterfaceStateLinkUp, v1.InterfaceStateLinkDown:
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "must be up, down or absent")
-	})
+	}, found)
 }
 
-func interfaceStateSRIOV(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfaceStateSRIOVRule = Rule{
+	ID:     "interface-state-sriov",
+	Title:  "The link of an SR-IOV interface is not set",
+	Remedy: "Leave state out.",
+	Check:  interfaceStateSRIOV,
+}
+
+func interfaceStateSRIOV(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.SRIOV == nil || n.State != v1.InterfaceStateLinkUp && n.State != v1.InterfaceStateLinkDown {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "the link of an SR-IOV interface cannot be set; leave state out")
-	})
+	}, found)
 }
 
-func interfaceStateAbsentBinding(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfaceStateAbsentBindingRule = Rule{
+	ID:     "interface-state-absent-binding",
+	Title:  "Only an interface with bridge binding can be absent",
+	Remedy: "Remove the interface and its network instead, and restart the VM.",
+	Check:  interfaceStateAbsentBinding,
+}
+
+func interfaceStateAbsentBinding(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.State != v1.InterfaceStateAbsent || n.Bridge != nil {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "only an interface with bridge binding can be unplugged")
-	})
+	}, found)
 }
 
-func interfaceStateAbsentDefault(s *Subject) field.ErrorList {
+var interfaceStateAbsentDefaultRule = Rule{
+	ID:     "interface-state-absent-default",
+	Title:  "The interface of the default network cannot be absent",
+	Remedy: "Remove the interface and its network instead, and restart the VM.",
+	Check:  interfaceStateAbsentDefault,
+}
+
+func interfaceStateAbsentDefault(s *Subject, found *Errors) {
 	byName := networkByName(s)
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.State != v1.InterfaceStateAbsent {
 			return nil
 		}
@@ -170,20 +161,34 @@ func interfaceStateAbsentDefault(s *Subject) field.ErrorList {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "the interface of the default network cannot be unplugged")
-	})
+	}, found)
 }
 
-func interfaceModel(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfaceModelRule = Rule{
+	ID:     "interface-model",
+	Title:  "The model of an interface is one that KubeVirt emulates",
+	Remedy: "Use virtio, or one of the other models.",
+	Check:  interfaceModel,
+}
+
+func interfaceModel(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.Model == "" || slices.Contains(interfaceModels, n.Model) {
 			return nil
 		}
 		return field.NotSupported(interfacePath(s, i).Child("model"), shortened(n.Model), interfaceModels)
-	})
+	}, found)
 }
 
-func interfaceMAC(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfaceMACRule = Rule{
+	ID:     "interface-mac",
+	Title:  "A MAC address is one of Ethernet",
+	Remedy: "Write six pairs of hexadecimal digits, for example de:ad:00:00:be:af.",
+	Check:  interfaceMAC,
+}
+
+func interfaceMAC(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.MacAddress == "" {
 			return nil
 		}
@@ -192,20 +197,27 @@ func interfaceMAC(s *Subject) field.ErrorList {
 		}
 		return field.Invalid(interfacePath(s, i).Child("macAddress"), shortened(n.MacAddress),
 			"is not a MAC address of six bytes, such as de:ad:00:00:be:af")
-	})
+	}, found)
 }
 
 // macForms are the notations of the six bytes.
 var macForms = []string{"hh:hh:hh:hh:hh:hh", "hh-hh-hh-hh-hh-hh", "hhhh.hhhh.hhhh"}
 
-func interfacePCIAddress(s *Subject) field.ErrorList {
-	return eachInterface(s, func(i int, n *v1.Interface) *field.Error {
+var interfacePCIAddressRule = Rule{
+	ID:     "interface-pci-address",
+	Title:  "The PCI address of an interface is complete",
+	Remedy: "Write domain, bus, slot and function, for example 0000:81:01.0.",
+	Check:  interfacePCIAddress,
+}
+
+func interfacePCIAddress(s *Subject, found *Errors) {
+	eachInterface(s, func(i int, n *v1.Interface) *field.Error {
 		if n.PciAddress == "" || hasForm(n.PciAddress, pciForm) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("pciAddress"), shortened(n.PciAddress),
 			"is not a PCI address of domain, bus, slot and function, such as 0000:81:01.0")
-	})
+	}, found)
 }
 
 // pciForm is the notation of domain, bus, slot and function.
@@ -245,7 +257,7 @@ const (
 
 // eachPrivateOption reports what is wrong with the private DHCP options. The check is made again for every
 // interface.
-func eachPrivateOption(s *Subject, newCheck func() func(path *field.Path, j, option int) *field.Error) (found field.ErrorList) {
+func eachPrivateOption(s *Subject, newCheck func() func(path *field.Path, j, option int) *field.Error, found *Errors) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
 	for i := range interfaces {
 		if interfaces[i].DHCPOptions == nil || len(interfaces[i].DHCPOptions.PrivateOptions) == 0 {
@@ -254,31 +266,40 @@ func eachPrivateOption(s *Subject, newCheck func() func(path *field.Path, j, opt
 		check := newCheck()
 		path := interfacePath(s, i).Child("dhcpOptions", "privateOptions")
 		options := interfaces[i].DHCPOptions.PrivateOptions
-		for j, o := range options {
-			if enough(found) {
-				return cutShort(found, len(options)-j)
-			}
-			if err := check(path, j, o.Option); err != nil {
-				found = append(found, err)
-			}
+		for j := range found.Each(len(options)) {
+			o := options[j]
+			found.Add(check(path, j, o.Option))
 		}
 	}
-	return found
 }
 
-func interfaceDHCPOptionRange(s *Subject) field.ErrorList {
-	return eachPrivateOption(s, func() func(*field.Path, int, int) *field.Error {
+var interfaceDHCPOptionRangeRule = Rule{
+	ID:     "interface-dhcp-option-range",
+	Title:  "Private DHCP options are within 224 and 254",
+	Remedy: "Use a number within 224 and 254.",
+	Check:  interfaceDHCPOptionRange,
+}
+
+func interfaceDHCPOptionRange(s *Subject, found *Errors) {
+	eachPrivateOption(s, func() func(*field.Path, int, int) *field.Error {
 		return func(path *field.Path, j, option int) *field.Error {
 			if option >= firstPrivateOption && option <= lastPrivateOption {
 				return nil
 			}
 			return field.Invalid(path.Index(j).Child("option"), option, fmt.Sprintf("must be within %d and %d", firstPrivateOption, lastPrivateOption))
 		}
-	})
+	}, found)
 }
 
-func interfaceDHCPOptionsUnique(s *Subject) field.ErrorList {
-	return eachPrivateOption(s, func() func(*field.Path, int, int) *field.Error {
+var interfaceDHCPOptionsUniqueRule = Rule{
+	ID:     "interface-dhcp-options-unique",
+	Title:  "No private DHCP option is given twice",
+	Remedy: "Keep one value for the option.",
+	Check:  interfaceDHCPOptionsUnique,
+}
+
+func interfaceDHCPOptionsUnique(s *Subject, found *Errors) {
+	eachPrivateOption(s, func() func(*field.Path, int, int) *field.Error {
 		first := map[int]int{}
 		return func(path *field.Path, j, option int) *field.Error {
 			if other, given := first[option]; given {
@@ -287,26 +308,30 @@ func interfaceDHCPOptionsUnique(s *Subject) field.ErrorList {
 			first[option] = j
 			return nil
 		}
-	})
+	}, found)
 }
 
-func interfaceNTPServers(s *Subject) (found field.ErrorList) {
+var interfaceNTPServersRule = Rule{
+	ID:     "interface-ntp-servers",
+	Title:  "NTP servers are IPv4 addresses",
+	Remedy: "Write the IPv4 address of the server; DHCP cannot hand out its name.",
+	Check:  interfaceNTPServers,
+}
+
+func interfaceNTPServers(s *Subject, found *Errors) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
 	for i := range interfaces {
 		if interfaces[i].DHCPOptions == nil {
 			continue
 		}
 		servers := interfaces[i].DHCPOptions.NTPServers
-		for j, server := range servers {
-			if enough(found) {
-				return cutShort(found, len(servers)-j)
-			}
+		for j := range found.Each(len(servers)) {
+			server := servers[j]
 			if !isIPv4(server) {
-				found = append(found, field.Invalid(ntpServersPath(s, i).Index(j), shortened(server), "is not an IPv4 address"))
+				found.Add(field.Invalid(ntpServersPath(s, i).Index(j), shortened(server), "is not an IPv4 address"))
 			}
 		}
 	}
-	return found
 }
 
 func ntpServersPath(s *Subject, i int) *field.Path {

@@ -13,63 +13,19 @@ import (
 // portRules evaluate the ports that the interface of the pod network forwards. On other networks KubeVirt
 // ignores them.
 func portRules() Table {
-	return Table{
-		{
-			ID: "interface-port-names-unique", Title: "No two ports of an interface have the same name", Scope: OnSpec,
-			Remedy: "Rename one of the ports.",
-			Check:  portNamesUnique,
-		},
-		{
-			ID: "interface-port-name", Title: "The name of a port is one of Kubernetes' port names", Scope: OnSpec,
-			Remedy: "Use at most 15 lower-case letters, digits and single dashes, at least one of them a letter.",
-			Check:  portName,
-		},
-		{
-			ID: "interface-port-number", Title: "The number of a port is within 1 and 65535", Scope: OnSpec,
-			Remedy: "Set port to a number within 1 and 65535.",
-			Check:  portNumber,
-		},
-		{
-			ID: "interface-port-protocol", Title: "The protocol of a port is TCP or UDP", Scope: OnSpec,
-			Remedy: "Set protocol to TCP or UDP, or leave it out for TCP.",
-			Check:  portProtocol,
-		},
-		{
-			ID: "interface-port-ranges-gate", Title: "Port ranges need the feature gate PortRangesSpec", Scope: OnSpec,
-			Remedy: "List single ports, or have the admin enable the gate.",
-			Check:  portRangesGate,
-		},
-		{
-			ID: "interface-ports-or-ranges", Title: "Ports and port ranges exclude each other", Scope: OnSpec,
-			Remedy: "Write the ports as ranges, too.",
-			Check:  portsOrRanges,
-		},
-		{
-			ID: "interface-port-ranges-masquerade", Title: "Port ranges need masquerade", Scope: OnSpec,
-			Remedy: "Bind the interface with masquerade, or remove the ranges.",
-			Check:  portRangesMasquerade,
-		},
-		{
-			ID: "interface-port-ranges-count", Title: "An interface has at most 10 port ranges", Scope: OnSpec,
-			Remedy: "Join ranges.",
-			Check:  portRangesCount,
-		},
-		{
-			ID: "interface-port-range-protocol", Title: "The protocol of a port range is TCP or UDP", Scope: OnSpec,
-			Remedy: "Set protocol to TCP or UDP.",
-			Check:  portRangeProtocol,
-		},
-		{
-			ID: "interface-port-range-bounds", Title: "A port range runs upwards within 1 and 65535", Scope: OnSpec,
-			Remedy: "Set start and end within 1 and 65535, start not above end.",
-			Check:  portRangeBounds,
-		},
-		{
-			ID: "interface-port-ranges-overlap", Title: "Port ranges of one protocol do not overlap", Scope: OnSpec,
-			Remedy: "Join the ranges, or move the bound of one.",
-			Check:  portRangesOverlap,
-		},
-	}
+	return Scoped(OnSpec,
+		portNamesUniqueRule,
+		portNameRule,
+		portNumberRule,
+		portProtocolRule,
+		portRangesGateRule,
+		portsOrRangesRule,
+		portRangesMasqueradeRule,
+		portRangesCountRule,
+		portRangeProtocolRule,
+		portRangeBoundsRule,
+		portRangesOverlapRule,
+	)
 }
 
 const (
@@ -78,56 +34,70 @@ const (
 )
 
 // eachForwarding adds what is wrong with the ports of every interface of the pod network that has some.
-func eachForwarding(s *Subject, add func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList) (found field.ErrorList) {
+func eachForwarding(s *Subject, add func(path *field.Path, n *v1.Interface, found *Errors), found *Errors) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
 	byName := networkByName(s)
-	for i := range interfaces {
-		if enough(found) {
-			return cutShort(found, len(interfaces)-i)
-		}
+	for i := range found.Each(len(interfaces)) {
 		n := &interfaces[i]
 		if len(n.Ports)+len(n.PortRanges) > 0 && isPodNetwork(byName(n.Name)) {
-			found = add(found, interfacePath(s, i), n)
+			add(interfacePath(s, i), n, found)
 		}
 	}
-	return found
 }
 
 // eachPort reports what is wrong with every port by itself.
-func eachPort(s *Subject, check func(path *field.Path, p *v1.Port) *field.Error) field.ErrorList {
-	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
-		return eachElement(found, path.Child("ports"), n.Ports, func(found field.ErrorList, path *field.Path, p *v1.Port) field.ErrorList {
-			if err := check(path, p); err != nil {
-				found = append(found, err)
-			}
-			return found
-		})
-	})
+func eachPort(s *Subject, check func(path *field.Path, p *v1.Port) *field.Error, found *Errors) {
+	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
+		eachElement(path.Child("ports"), n.Ports, func(path *field.Path, p *v1.Port, found *Errors) {
+			found.Add(check(path, p))
+		}, found)
+	}, found)
 }
 
-func portNamesUnique(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
-		return eachRepeated(found, len(n.Ports), func(i int) string { return n.Ports[i].Name }, func(i, first int) *field.Error {
+var portNamesUniqueRule = Rule{
+	ID:     "interface-port-names-unique",
+	Title:  "No two ports of an interface have the same name",
+	Remedy: "Rename one of the ports.",
+	Check:  portNamesUnique,
+}
+
+func portNamesUnique(s *Subject, found *Errors) {
+	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
+		eachRepeated(len(n.Ports), func(i int) string { return n.Ports[i].Name }, func(i, first int) *field.Error {
 			if n.Ports[i].Name == "" {
 				return nil
 			}
 			return takenName(path.Child("ports").Index(i).Child("name"), n.Ports[i].Name, fmt.Sprintf("ports[%d] has this name already", first))
-		})
-	})
+		}, found)
+	}, found)
 }
 
-func portName(s *Subject) field.ErrorList {
-	return eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
+var portNameRule = Rule{
+	ID:     "interface-port-name",
+	Title:  "The name of a port is one of Kubernetes' port names",
+	Remedy: "Use at most 15 lower-case letters, digits and single dashes, at least one of them a letter.",
+	Check:  portName,
+}
+
+func portName(s *Subject, found *Errors) {
+	eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
 		if p.Name == "" || len(validation.IsValidPortName(p.Name)) == 0 {
 			return nil
 		}
 		return field.Invalid(path.Child("name"), shortened(p.Name),
 			"must have at most 15 lower-case letters, digits and single dashes between them, and at least one letter")
-	})
+	}, found)
 }
 
-func portNumber(s *Subject) field.ErrorList {
-	return eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
+var portNumberRule = Rule{
+	ID:     "interface-port-number",
+	Title:  "The number of a port is within 1 and 65535",
+	Remedy: "Set port to a number within 1 and 65535.",
+	Check:  portNumber,
+}
+
+func portNumber(s *Subject, found *Errors) {
+	eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
 		switch {
 		case p.Port == 0:
 			return field.Required(path.Child("port"), "must be within 1 and 65535")
@@ -135,84 +105,130 @@ func portNumber(s *Subject) field.ErrorList {
 			return field.Invalid(path.Child("port"), p.Port, "must be within 1 and 65535")
 		}
 		return nil
-	})
+	}, found)
 }
 
 func isPort(number int32) bool { return number > 0 && number <= lastPort }
 
 func isForwarded(protocol string) bool { return protocol == "TCP" || protocol == "UDP" }
 
-func portProtocol(s *Subject) field.ErrorList {
-	return eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
+var portProtocolRule = Rule{
+	ID:     "interface-port-protocol",
+	Title:  "The protocol of a port is TCP or UDP",
+	Remedy: "Set protocol to TCP or UDP, or leave it out for TCP.",
+	Check:  portProtocol,
+}
+
+func portProtocol(s *Subject, found *Errors) {
+	eachPort(s, func(path *field.Path, p *v1.Port) *field.Error {
 		if p.Protocol == "" || isForwarded(p.Protocol) {
 			return nil
 		}
 		return field.Invalid(path.Child("protocol"), shortened(p.Protocol), "must be TCP or UDP")
-	})
+	}, found)
 }
 
-func portRangesGate(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
+var portRangesGateRule = Rule{
+	ID:     "interface-port-ranges-gate",
+	Title:  "Port ranges need the feature gate PortRangesSpec",
+	Remedy: "List single ports, or have the admin enable the gate.",
+	Check:  portRangesGate,
+}
+
+func portRangesGate(s *Subject, found *Errors) {
+	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
 		if len(n.PortRanges) == 0 {
-			return found
+			return
 		}
-		return append(found, behindGate(s, "PortRangesSpec", path.Child("portRanges"), len(n.PortRanges), "a range of ports")...)
-	})
+		found.Add(gateOff(s, "PortRangesSpec", path.Child("portRanges"), len(n.PortRanges), "a range of ports"))
+	}, found)
 }
 
-func portsOrRanges(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
+var portsOrRangesRule = Rule{
+	ID:     "interface-ports-or-ranges",
+	Title:  "Ports and port ranges exclude each other",
+	Remedy: "Write the ports as ranges, too.",
+	Check:  portsOrRanges,
+}
+
+func portsOrRanges(s *Subject, found *Errors) {
+	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
 		if len(n.Ports) == 0 || len(n.PortRanges) == 0 {
-			return found
+			return
 		}
-		return append(found, field.Invalid(path.Child("name"), shortened(n.Name), "the interface has both ports and portRanges; only one of them may be given"))
-	})
+		found.Add(field.Invalid(path.Child("name"), shortened(n.Name), "the interface has both ports and portRanges; only one of them may be given"))
+	}, found)
 }
 
-func portRangesMasquerade(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
+var portRangesMasqueradeRule = Rule{
+	ID:     "interface-port-ranges-masquerade",
+	Title:  "Port ranges need masquerade",
+	Remedy: "Bind the interface with masquerade, or remove the ranges.",
+	Check:  portRangesMasquerade,
+}
+
+func portRangesMasquerade(s *Subject, found *Errors) {
+	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
 		if len(n.PortRanges) == 0 || n.Masquerade != nil {
-			return found
+			return
 		}
-		return append(found, field.Invalid(path.Child("name"), shortened(n.Name), "the interface has portRanges, which need masquerade"))
-	})
+		found.Add(field.Invalid(path.Child("name"), shortened(n.Name), "the interface has portRanges, which need masquerade"))
+	}, found)
 }
 
-func portRangesCount(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
+var portRangesCountRule = Rule{
+	ID:     "interface-port-ranges-count",
+	Title:  "An interface has at most 10 port ranges",
+	Remedy: "Join ranges.",
+	Check:  portRangesCount,
+}
+
+func portRangesCount(s *Subject, found *Errors) {
+	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
 		if len(n.PortRanges) <= maxPortRanges {
-			return found
+			return
 		}
-		return append(found, field.Invalid(path.Child("portRanges"), len(n.PortRanges), fmt.Sprintf("must have at most %d ranges", maxPortRanges)))
-	})
+		found.Add(field.Invalid(path.Child("portRanges"), len(n.PortRanges), fmt.Sprintf("must have at most %d ranges", maxPortRanges)))
+	}, found)
 }
 
 // eachRange reports what is wrong with every port range; a list that is too long is not looked at further.
-func eachRange(s *Subject, check func(path *field.Path, r *v1.PortRange) *field.Error) field.ErrorList {
-	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
+func eachRange(s *Subject, check func(path *field.Path, r *v1.PortRange) *field.Error, found *Errors) {
+	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
 		if len(n.PortRanges) > maxPortRanges {
-			return found
+			return
 		}
 		for j := range n.PortRanges {
-			if err := check(path.Child("portRanges").Index(j), &n.PortRanges[j]); err != nil {
-				found = append(found, err)
-			}
+			found.Add(check(path.Child("portRanges").Index(j), &n.PortRanges[j]))
 		}
-		return found
-	})
+	}, found)
 }
 
-func portRangeProtocol(s *Subject) field.ErrorList {
-	return eachRange(s, func(path *field.Path, r *v1.PortRange) *field.Error {
+var portRangeProtocolRule = Rule{
+	ID:     "interface-port-range-protocol",
+	Title:  "The protocol of a port range is TCP or UDP",
+	Remedy: "Set protocol to TCP or UDP.",
+	Check:  portRangeProtocol,
+}
+
+func portRangeProtocol(s *Subject, found *Errors) {
+	eachRange(s, func(path *field.Path, r *v1.PortRange) *field.Error {
 		if isForwarded(r.Protocol) {
 			return nil
 		}
 		return field.Invalid(path.Child("protocol"), shortened(r.Protocol), "must be TCP or UDP")
-	})
+	}, found)
 }
 
-func portRangeBounds(s *Subject) field.ErrorList {
-	return eachRange(s, func(path *field.Path, r *v1.PortRange) *field.Error {
+var portRangeBoundsRule = Rule{
+	ID:     "interface-port-range-bounds",
+	Title:  "A port range runs upwards within 1 and 65535",
+	Remedy: "Set start and end within 1 and 65535, start not above end.",
+	Check:  portRangeBounds,
+}
+
+func portRangeBounds(s *Subject, found *Errors) {
+	eachRange(s, func(path *field.Path, r *v1.PortRange) *field.Error {
 		switch {
 		case !isPort(r.Start):
 			return field.Invalid(path.Child("start"), r.Start, "must be within 1 and 65535")
@@ -222,21 +238,27 @@ func portRangeBounds(s *Subject) field.ErrorList {
 			return field.Invalid(path.Child("start"), r.Start, fmt.Sprintf("must not be above end, which is %d", r.End))
 		}
 		return nil
-	})
+	}, found)
 }
 
-func portRangesOverlap(s *Subject) field.ErrorList {
-	return eachForwarding(s, func(found field.ErrorList, path *field.Path, n *v1.Interface) field.ErrorList {
+var portRangesOverlapRule = Rule{
+	ID:     "interface-port-ranges-overlap",
+	Title:  "Port ranges of one protocol do not overlap",
+	Remedy: "Join the ranges, or move the bound of one.",
+	Check:  portRangesOverlap,
+}
+
+func portRangesOverlap(s *Subject, found *Errors) {
+	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
 		if len(n.PortRanges) > maxPortRanges {
-			return found
+			return
 		}
 		for _, protocol := range []string{"TCP", "UDP"} {
 			if text := overlapping(n.PortRanges, protocol); text != "" {
-				found = append(found, field.Invalid(path.Child("portRanges"), text, "ranges of "+protocol+" must not overlap"))
+				found.Add(field.Invalid(path.Child("portRanges"), text, "ranges of "+protocol+" must not overlap"))
 			}
 		}
-		return found
-	})
+	}, found)
 }
 
 // overlapping names two ranges of a protocol that overlap. Ranges that are none do not count.

@@ -10,12 +10,12 @@ import (
 )
 
 func probeRules() Table {
-	return Table{
-		{ID: "probes-one-handler", Title: "A probe asks in exactly one way", Scope: OnSpec, Remedy: "Set exactly one of httpGet, tcpSocket, exec and guestAgentPing, or remove the probe.", Check: probeHandlers},
-		{ID: "probes-pod-network", Title: "A probe over the network has the pod network", Scope: OnSpec, Remedy: "Add a pod network and an interface for it, or probe with exec or guestAgentPing.", Check: probesReachGuest},
-		{ID: "probes-pod-timing", Title: "A probe has a timing that pods accept", Scope: OnSpec, Severity: Warn, Remedy: "Use a delay of 0 or more, and a successThreshold of 1 in a livenessProbe.", Check: probeTiming},
-		{ID: "probes-pod-port", Title: "A probe has a port that pods accept", Scope: OnSpec, Severity: Warn, Remedy: "Name a port from 1 to 65535.", Check: probePorts},
-	}
+	return Scoped(OnSpec,
+		probeHandlersRule,
+		probesReachGuestRule,
+		probeTimingRule,
+		probePortsRule,
+	)
 }
 
 // podRejected ends what is said of a spec that KubeVirt accepts and that still can never run.
@@ -50,59 +50,85 @@ func handlersOf(probe *v1.Probe) (names []string) {
 	return names
 }
 
-func probeHandlers(s *Subject) (errs field.ErrorList) {
+var probeHandlersRule = Rule{
+	ID:     "probes-one-handler",
+	Title:  "A probe asks in exactly one way",
+	Remedy: "Set exactly one of httpGet, tcpSocket, exec and guestAgentPing, or remove the probe.",
+	Check:  probeHandlers,
+}
+
+func probeHandlers(s *Subject, found *Errors) {
 	visitProbes(s, func(path *field.Path, probe *v1.Probe) {
 		handlers := handlersOf(probe)
 		switch {
 		case len(handlers) == 0:
-			errs = append(errs, field.Required(path, "the probe does not say how to ask: it needs one of "+probeHandlerNames))
+			found.Add(field.Required(path, "the probe does not say how to ask: it needs one of "+probeHandlerNames))
 		case len(handlers) > 1:
-			errs = append(errs, field.Invalid(path, strings.Join(handlers, ", "), "the probe asks in several ways: only one of "+probeHandlerNames+" can be set"))
+			found.Add(field.Invalid(path, strings.Join(handlers, ", "), "the probe asks in several ways: only one of "+probeHandlerNames+" can be set"))
 		}
 	})
-	return errs
 }
 
-func probesReachGuest(s *Subject) (errs field.ErrorList) {
+var probesReachGuestRule = Rule{
+	ID:     "probes-pod-network",
+	Title:  "A probe over the network has the pod network",
+	Remedy: "Add a pod network and an interface for it, or probe with exec or guestAgentPing.",
+	Check:  probesReachGuest,
+}
+
+func probesReachGuest(s *Subject, found *Errors) {
 	for i := range s.Spec.Networks {
 		if s.Spec.Networks[i].Pod != nil {
-			return nil
+			return
 		}
 	}
 	const unreachable = "the node reaches the guest over the pod network only, and the VM has none"
 	visitProbes(s, func(path *field.Path, probe *v1.Probe) {
 		if probe.HTTPGet != nil {
-			errs = append(errs, field.Invalid(path.Child("httpGet"), probe.HTTPGet.Port.String(), unreachable))
+			found.Add(field.Invalid(path.Child("httpGet"), probe.HTTPGet.Port.String(), unreachable))
 		}
 		if probe.TCPSocket != nil {
-			errs = append(errs, field.Invalid(path.Child("tcpSocket"), probe.TCPSocket.Port.String(), unreachable))
+			found.Add(field.Invalid(path.Child("tcpSocket"), probe.TCPSocket.Port.String(), unreachable))
 		}
 	})
-	return errs
 }
 
-func probeTiming(s *Subject) (errs field.ErrorList) {
+var probeTimingRule = Rule{
+	ID:       "probes-pod-timing",
+	Title:    "A probe has a timing that pods accept",
+	Remedy:   "Use a delay of 0 or more, and a successThreshold of 1 in a livenessProbe.",
+	Severity: Warn,
+	Check:    probeTiming,
+}
+
+func probeTiming(s *Subject, found *Errors) {
 	visitProbes(s, func(path *field.Path, probe *v1.Probe) {
 		if probe.InitialDelaySeconds < 0 {
-			errs = append(errs, field.Invalid(path.Child("initialDelaySeconds"), probe.InitialDelaySeconds, "must not be negative"+podRejected))
+			found.Add(field.Invalid(path.Child("initialDelaySeconds"), probe.InitialDelaySeconds, "must not be negative"+podRejected))
 		}
 	})
 	if probe := s.Spec.LivenessProbe; probe != nil && probe.SuccessThreshold > 1 {
-		errs = append(errs, field.Invalid(s.Path.Child("livenessProbe", "successThreshold"), probe.SuccessThreshold, "must be 1 in a livenessProbe"+podRejected))
+		found.Add(field.Invalid(s.Path.Child("livenessProbe", "successThreshold"), probe.SuccessThreshold, "must be 1 in a livenessProbe"+podRejected))
 	}
-	return errs
 }
 
-func probePorts(s *Subject) (errs field.ErrorList) {
+var probePortsRule = Rule{
+	ID:       "probes-pod-port",
+	Title:    "A probe has a port that pods accept",
+	Remedy:   "Name a port from 1 to 65535.",
+	Severity: Warn,
+	Check:    probePorts,
+}
+
+func probePorts(s *Subject, found *Errors) {
 	visitProbes(s, func(path *field.Path, probe *v1.Probe) {
 		if probe.HTTPGet != nil && !isProbePort(probe.HTTPGet.Port) {
-			errs = append(errs, probePortFault(path.Child("httpGet", "port"), probe.HTTPGet.Port))
+			found.Add(probePortFault(path.Child("httpGet", "port"), probe.HTTPGet.Port))
 		}
 		if probe.TCPSocket != nil && !isProbePort(probe.TCPSocket.Port) {
-			errs = append(errs, probePortFault(path.Child("tcpSocket", "port"), probe.TCPSocket.Port))
+			found.Add(probePortFault(path.Child("tcpSocket", "port"), probe.TCPSocket.Port))
 		}
 	})
-	return errs
 }
 
 func isProbePort(port intstr.IntOrString) bool {

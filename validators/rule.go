@@ -70,11 +70,19 @@ type Rule struct {
 	// never runs.
 	AtStart bool
 	// Check reports what is wrong, at fields of the object as it was written.
-	Check func(*Subject) field.ErrorList
+	Check func(*Subject, *Errors)
 }
 
 // Table is an ordered list of rules.
 type Table []Rule
+
+// Scoped is a table of rules of one scope.
+func Scoped(scope Scope, rules ...Rule) Table {
+	for i := range rules {
+		rules[i].Scope = scope
+	}
+	return rules
+}
 
 // Join puts tables after one another. An id that is given twice, or a rule without an id, title, scope or
 // check, is an error.
@@ -138,6 +146,7 @@ func (f *Finding) Where() string {
 // subject's severities win over the rules' own.
 func (t Table) Check(s *Subject, scopes Scope) []Finding {
 	var findings []Finding
+	var found Errors
 	for i := range t {
 		r := &t[i]
 		if r.Scope&scopes == 0 {
@@ -150,28 +159,14 @@ func (t Table) Check(s *Subject, scopes Scope) []Finding {
 		if severity == Off {
 			continue
 		}
-		for _, err := range bounded(r.Check(s)) {
+		found = Errors{limit: maxErrors}
+		r.Check(s, &found)
+		for _, err := range found.result() {
 			findings = append(findings, Finding{Rule: r.ID, Severity: severity, Error: err, Remedy: r.Remedy, AtStart: r.AtStart})
 		}
 	}
 	Sort(findings)
 	return findings
-}
-
-// maxErrors bounds the findings of one rule: more help nobody.
-const maxErrors = 100
-
-// bounded cuts a list that is too long, and says in the last error how many more there are.
-func bounded(errs field.ErrorList) field.ErrorList {
-	more := len(errs) - maxErrors
-	if more <= 0 {
-		return errs
-	}
-	errs = errs[:maxErrors:maxErrors]
-	last := *errs[maxErrors-1]
-	last.Detail += fmt.Sprintf(" (and %d more like this)", more)
-	errs[maxErrors-1] = &last
-	return errs
 }
 
 // Sort orders findings by field, then by rule.

@@ -13,74 +13,77 @@ import (
 // signRules are about amounts below zero. KubeVirt accepts them, and no VM runs with them, but a limit that an amount
 // is compared with does not stop them. A test sets every signed field to -1, and demands a finding.
 func signRules() Table {
-	return Table{
-		{
-			ID: "memory-not-negative", Title: "The amounts of a guest's memory are not negative", Scope: OnSpec, AtStart: true,
-			Remedy: "Set the field to zero or more, or leave it out.", Check: memoryNotNegative,
-		},
-		{
-			ID: "scheduling-resources-not-negative", Title: "Requests and limits are not negative", Scope: OnSpec, AtStart: true,
-			Remedy: "Set the request or the limit to zero or more, or leave it out.", Check: resourcesNotNegative,
-		},
-		{
-			ID: "volume-capacity-not-negative", Title: "The capacity of a disk is not negative", Scope: OnSpec, AtStart: true,
-			Remedy: "Set the capacity to more than zero.", Check: eachVolume(capacityNotNegative),
-		},
-		{
-			ID: "interface-acpi-index-not-negative", Title: "The ACPI index of an interface is not negative", Scope: OnSpec, AtStart: true,
-			Remedy: "Set acpiIndex to 1 or more, or leave it out.", Check: acpiIndexNotNegative,
-		},
-		{
-			ID: "dvt-size-not-negative", Title: "The size of a DataVolume template is not negative", Scope: OnVM, AtStart: true,
-			Remedy: "Set the size to more than zero.", Check: dataVolumeSizeNotNegative,
-		},
-		{
-			ID: "instancetype-memory-not-negative", Title: "The memory of an instancetype is not negative", Scope: OnInstancetype,
-			Remedy: "Set the amount to more than zero.", Check: ofInstancetype(instancetypeMemoryNotNegative),
-		},
-	}
+	return slices.Concat(
+		Scoped(OnSpec, memoryNotNegativeRule, resourcesNotNegativeRule, capacityNotNegativeRule, acpiIndexNotNegativeRule),
+		Scoped(OnVM, dataVolumeSizeNotNegativeRule),
+		Scoped(OnInstancetype, instancetypeMemoryNotNegativeRule),
+	)
 }
 
 const negative = "must not be negative"
 
-func memoryNotNegative(s *Subject) (errs field.ErrorList) {
-	memory := s.Spec.Domain.Memory
-	if memory == nil {
-		return nil
-	}
-	path := s.Domain().Child("memory")
-	errs = append(errs, amountNotNegative(path.Child("guest"), memory.Guest)...)
-	errs = append(errs, amountNotNegative(path.Child("maxGuest"), memory.MaxGuest)...)
-	if memory.ReservedOverhead != nil {
-		errs = append(errs, amountNotNegative(path.Child("reservedOverhead", "addedOverhead"), memory.ReservedOverhead.AddedOverhead)...)
-	}
-	return errs
+var memoryNotNegativeRule = Rule{
+	ID:      "memory-not-negative",
+	Title:   "The amounts of a guest's memory are not negative",
+	Remedy:  "Set the field to zero or more, or leave it out.",
+	AtStart: true,
+	Check:   memoryNotNegative,
 }
 
-func amountNotNegative(path *field.Path, amount *resource.Quantity) field.ErrorList {
-	if amount == nil {
-		return nil
+func memoryNotNegative(s *Subject, found *Errors) {
+	memory := s.Spec.Domain.Memory
+	if memory == nil {
+		return
 	}
-	return notNegative(path, amount)
+	path := s.Domain().Child("memory")
+	amountNotNegative(path.Child("guest"), memory.Guest, found)
+	amountNotNegative(path.Child("maxGuest"), memory.MaxGuest, found)
+	if memory.ReservedOverhead != nil {
+		amountNotNegative(path.Child("reservedOverhead", "addedOverhead"), memory.ReservedOverhead.AddedOverhead, found)
+	}
+}
+
+func amountNotNegative(path *field.Path, amount *resource.Quantity, found *Errors) {
+	if amount == nil {
+		return
+	}
+	notNegative(path, amount, found)
+}
+
+var resourcesNotNegativeRule = Rule{
+	ID:      "scheduling-resources-not-negative",
+	Title:   "Requests and limits are not negative",
+	Remedy:  "Set the request or the limit to zero or more, or leave it out.",
+	AtStart: true,
+	Check:   resourcesNotNegative,
 }
 
 // resourcesNotNegative leaves CPU and memory to rules of their own, which KubeVirt has too.
-func resourcesNotNegative(s *Subject) field.ErrorList {
+func resourcesNotNegative(s *Subject, found *Errors) {
 	resources := s.Domain().Child("resources")
-	ours := func(name corev1.ResourceName) bool {
+	other := func(name corev1.ResourceName) bool {
 		return name != corev1.ResourceCPU && name != corev1.ResourceMemory
 	}
-	return append(listNotNegative(resources.Child("requests"), s.Spec.Domain.Resources.Requests, ours),
-		listNotNegative(resources.Child("limits"), s.Spec.Domain.Resources.Limits, ours)...)
+	listNotNegative(resources.Child("requests"), s.Spec.Domain.Resources.Requests, other, found)
+	listNotNegative(resources.Child("limits"), s.Spec.Domain.Resources.Limits, other, found)
 }
 
-func listNotNegative(path *field.Path, list corev1.ResourceList, of func(corev1.ResourceName) bool) (errs field.ErrorList) {
-	for _, name := range slices.Sorted(maps.Keys(list)) {
-		if amount := list[name]; of(name) && !enough(errs) {
-			errs = append(errs, notNegative(path.Key(string(name)), &amount)...)
+func listNotNegative(path *field.Path, list corev1.ResourceList, of func(corev1.ResourceName) bool, found *Errors) {
+	names := slices.Sorted(maps.Keys(list))
+	for i := range found.Each(len(names)) {
+		name := names[i]
+		if amount := list[name]; of(name) {
+			notNegative(path.Key(string(name)), &amount, found)
 		}
 	}
-	return errs
+}
+
+var capacityNotNegativeRule = Rule{
+	ID:      "volume-capacity-not-negative",
+	Title:   "The capacity of a disk is not negative",
+	Remedy:  "Set the capacity to more than zero.",
+	AtStart: true,
+	Check:   eachVolume(capacityNotNegative),
 }
 
 func capacityNotNegative(v *v1.Volume, at volumeAt) *field.Error {
@@ -93,40 +96,61 @@ func capacityNotNegative(v *v1.Volume, at volumeAt) *field.Error {
 	return nil
 }
 
-func acpiIndexNotNegative(s *Subject) (errs field.ErrorList) {
-	for i := range s.Spec.Domain.Devices.Interfaces {
-		if index := s.Spec.Domain.Devices.Interfaces[i].ACPIIndex; index < 0 && !enough(errs) {
-			errs = append(errs, field.Invalid(s.Devices().Child("interfaces").Index(i).Child("acpiIndex"), index, negative))
-		}
-	}
-	return errs
+var acpiIndexNotNegativeRule = Rule{
+	ID:      "interface-acpi-index-not-negative",
+	Title:   "The ACPI index of an interface is not negative",
+	Remedy:  "Set acpiIndex to 1 or more, or leave it out.",
+	AtStart: true,
+	Check:   acpiIndexNotNegative,
 }
 
-func dataVolumeSizeNotNegative(s *Subject) (errs field.ErrorList) {
+func acpiIndexNotNegative(s *Subject, found *Errors) {
+	interfaces := s.Spec.Domain.Devices.Interfaces
+	for i := range found.Each(len(interfaces)) {
+		if index := interfaces[i].ACPIIndex; index < 0 {
+			found.Add(field.Invalid(s.Devices().Child("interfaces").Index(i).Child("acpiIndex"), index, negative))
+		}
+	}
+}
+
+var dataVolumeSizeNotNegativeRule = Rule{
+	ID:      "dvt-size-not-negative",
+	Title:   "The size of a DataVolume template is not negative",
+	Remedy:  "Set the size to more than zero.",
+	AtStart: true,
+	Check:   dataVolumeSizeNotNegative,
+}
+
+func dataVolumeSizeNotNegative(s *Subject, found *Errors) {
 	if s.VM == nil {
-		return nil
+		return
 	}
 	all := func(corev1.ResourceName) bool { return true }
-	for i := range s.VM.Spec.DataVolumeTemplates {
-		spec, path := &s.VM.Spec.DataVolumeTemplates[i].Spec, dataVolumeTemplatePath(i).Child("spec")
-		if enough(errs) {
-			return errs
-		}
+	templates := s.VM.Spec.DataVolumeTemplates
+	for i := range found.Each(len(templates)) {
+		spec, path := &templates[i].Spec, dataVolumeTemplatePath(i).Child("spec")
 		if spec.Storage != nil {
 			at := path.Child("storage", "resources")
-			errs = append(errs, listNotNegative(at.Child("requests"), spec.Storage.Resources.Requests, all)...)
-			errs = append(errs, listNotNegative(at.Child("limits"), spec.Storage.Resources.Limits, all)...)
+			listNotNegative(at.Child("requests"), spec.Storage.Resources.Requests, all, found)
+			listNotNegative(at.Child("limits"), spec.Storage.Resources.Limits, all, found)
 		}
 		if spec.PVC != nil {
 			at := path.Child("pvc", "resources")
-			errs = append(errs, listNotNegative(at.Child("requests"), spec.PVC.Resources.Requests, all)...)
-			errs = append(errs, listNotNegative(at.Child("limits"), spec.PVC.Resources.Limits, all)...)
+			listNotNegative(at.Child("requests"), spec.PVC.Resources.Requests, all, found)
+			listNotNegative(at.Child("limits"), spec.PVC.Resources.Limits, all, found)
 		}
 	}
-	return errs
 }
 
-func instancetypeMemoryNotNegative(s *Subject, in *instancetypeSpec) field.ErrorList {
+var instancetypeMemoryNotNegativeRule = Rule{
+	ID:     "instancetype-memory-not-negative",
+	Title:  "The memory of an instancetype is not negative",
+	Remedy: "Set the amount to more than zero.",
+	Check:  ofInstancetype(instancetypeMemoryNotNegative),
+}
+
+func instancetypeMemoryNotNegative(s *Subject, in *instancetypeSpec, found *Errors) {
 	path := s.Path.Child("memory")
-	return append(notNegative(path.Child("guest"), &in.Memory.Guest), amountNotNegative(path.Child("maxGuest"), in.Memory.MaxGuest)...)
+	notNegative(path.Child("guest"), &in.Memory.Guest, found)
+	amountNotNegative(path.Child("maxGuest"), in.Memory.MaxGuest, found)
 }

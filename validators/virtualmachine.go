@@ -15,61 +15,41 @@ import (
 const gateDecentralizedMigration = "DecentralizedLiveMigration"
 
 func virtualMachineRules() Table {
-	return Table{
-		{
-			ID: "vm-run-strategy-one", Title: "A VM has one of spec.runStrategy and spec.running", Scope: OnVM,
-			Remedy: "Set spec.runStrategy and remove spec.running.", Check: oneRunStrategy,
-		},
-		{
-			ID: "vm-run-strategy-known", Title: "spec.runStrategy is one that KubeVirt has", Scope: OnVM,
-			Remedy: "Use Always, Halted, Manual, RerunOnFailure or Once.", Check: knownRunStrategy,
-		},
-		{
-			ID: "vm-running-deprecated", Title: "spec.running is deprecated", Scope: OnVM, Severity: Warn,
-			Remedy: "Replace running: true by runStrategy: Always, and running: false by runStrategy: Halted.", Check: runningDeprecated,
-		},
-		{
-			ID: "vm-max-guest-reachable", Title: "A guest with memory.maxGuest can grow to it while it runs", Scope: OnVM,
-			Remedy: "Remove memory.maxGuest, or make the VM one that takes memory while it runs.", Check: maxGuestReachable,
-		},
-		{
-			ID: "vm-instancetype-revision-follows", Title: "Another instancetype comes with another revision, or with none", Scope: OnVMUpdate,
-			Remedy: "Remove spec.instancetype.revisionName: KubeVirt sets it again.", Check: instancetypeRevision,
-		},
-		{
-			ID: "vm-preference-revision-follows", Title: "Another preference comes with another revision, or with none", Scope: OnVMUpdate,
-			Remedy: "Remove spec.preference.revisionName: KubeVirt sets it again.", Check: preferenceRevision,
-		},
-		{
-			ID: "vm-snapshot-volumes-kept", Title: "The volumes of a VM stay as they are while a snapshot is taken", Scope: OnVMUpdate,
-			Remedy: "Wait until status.snapshotInProgress is gone.", Check: volumesKeptInSnapshot,
-		},
-		{
-			ID: "vm-snapshot-run-strategy-kept", Title: "A VM is neither started nor stopped while a snapshot is taken", Scope: OnVMUpdate,
-			Remedy: "Wait until status.snapshotInProgress is gone.", Check: runStrategyKeptInSnapshot,
-		},
-		{
-			ID: "vm-restore-run-strategy-kept", Title: "A VM is neither started nor stopped while it is restored", Scope: OnVMUpdate,
-			Remedy: "Wait until status.restoreInProgress is gone.", Check: runStrategyKeptInRestore,
-		},
-	}
+	return append(Scoped(OnVM,
+		oneRunStrategyRule,
+		knownRunStrategyRule,
+		runningDeprecatedRule,
+		maxGuestReachableRule,
+	), Scoped(OnVMUpdate,
+		instancetypeRevisionRule,
+		preferenceRevisionRule,
+		volumesKeptInSnapshotRule,
+		runStrategyKeptInSnapshotRule,
+		runStrategyKeptInRestoreRule,
+	)...)
 }
 
 // specOfVM is where a VM's own spec stands.
 func specOfVM() *field.Path { return field.NewPath("spec") }
 
-func oneRunStrategy(s *Subject) field.ErrorList {
+var oneRunStrategyRule = Rule{
+	ID:     "vm-run-strategy-one",
+	Title:  "A VM has one of spec.runStrategy and spec.running",
+	Remedy: "Set spec.runStrategy and remove spec.running.",
+	Check:  oneRunStrategy,
+}
+
+func oneRunStrategy(s *Subject, found *Errors) {
 	if s.VM == nil {
-		return nil
+		return
 	}
 	path, running, strategy := specOfVM().Child("running"), s.VM.Spec.Running, s.VM.Spec.RunStrategy
 	switch {
 	case running != nil && strategy != nil:
-		return field.ErrorList{field.Invalid(path, *running, fmt.Sprintf("spec.runStrategy is %q already: remove spec.running", *strategy))}
+		found.Add(field.Invalid(path, *running, fmt.Sprintf("spec.runStrategy is %q already: remove spec.running", *strategy)))
 	case running == nil && strategy == nil:
-		return field.ErrorList{field.Invalid(path, nil, "neither spec.running nor spec.runStrategy is set: set spec.runStrategy")}
+		found.Add(field.Invalid(path, nil, "neither spec.running nor spec.runStrategy is set: set spec.runStrategy"))
 	}
-	return nil
 }
 
 // runStrategies are those that need no feature gate.
@@ -79,72 +59,109 @@ func runStrategies() []v1.VirtualMachineRunStrategy {
 	}
 }
 
-func knownRunStrategy(s *Subject) field.ErrorList {
+var knownRunStrategyRule = Rule{
+	ID:     "vm-run-strategy-known",
+	Title:  "spec.runStrategy is one that KubeVirt has",
+	Remedy: "Use Always, Halted, Manual, RerunOnFailure or Once.",
+	Check:  knownRunStrategy,
+}
+
+func knownRunStrategy(s *Subject, found *Errors) {
 	if s.VM == nil || s.VM.Spec.RunStrategy == nil {
-		return nil
+		return
 	}
 	path, strategy := specOfVM().Child("runStrategy"), *s.VM.Spec.RunStrategy
 	switch {
 	case slices.Contains(runStrategies(), strategy):
-		return nil
+		return
 	case strategy == v1.RunStrategyWaitAsReceiver && s.Facts.GateEnabled(gateDecentralizedMigration):
-		return nil
+		return
 	case strategy == v1.RunStrategyWaitAsReceiver:
-		return field.ErrorList{field.Invalid(path, strategy, "needs KubeVirt's feature gate "+gateDecentralizedMigration)}
+		found.Add(field.Invalid(path, strategy, "needs KubeVirt's feature gate "+gateDecentralizedMigration))
+		return
 	}
-	return field.ErrorList{field.Invalid(path, strategy, "is not a run strategy: use Always, Halted, Manual, RerunOnFailure or Once")}
+	found.Add(field.Invalid(path, strategy, "is not a run strategy: use Always, Halted, Manual, RerunOnFailure or Once"))
 }
 
-func runningDeprecated(s *Subject) field.ErrorList {
+var runningDeprecatedRule = Rule{
+	ID:       "vm-running-deprecated",
+	Title:    "spec.running is deprecated",
+	Remedy:   "Replace running: true by runStrategy: Always, and running: false by runStrategy: Halted.",
+	Severity: Warn,
+	Check:    runningDeprecated,
+}
+
+func runningDeprecated(s *Subject, found *Errors) {
 	if s.VM == nil || s.VM.Spec.Running == nil {
-		return nil
+		return
 	}
 	instead := v1.RunStrategyHalted
 	if *s.VM.Spec.Running {
 		instead = v1.RunStrategyAlways
 	}
-	return field.ErrorList{field.Invalid(specOfVM().Child("running"), *s.VM.Spec.Running, fmt.Sprintf("is deprecated: use spec.runStrategy: %s", instead))}
+	found.Add(field.Invalid(specOfVM().Child("running"), *s.VM.Spec.Running, fmt.Sprintf("is deprecated: use spec.runStrategy: %s", instead)))
+}
+
+var maxGuestReachableRule = Rule{
+	ID:     "vm-max-guest-reachable",
+	Title:  "A guest with memory.maxGuest can grow to it while it runs",
+	Remedy: "Remove memory.maxGuest, or make the VM one that takes memory while it runs.",
+	Check:  maxGuestReachable,
 }
 
 // maxGuestReachable holds only where changes are rolled out live: elsewhere nothing ever uses maxGuest.
-func maxGuestReachable(s *Subject) field.ErrorList {
+func maxGuestReachable(s *Subject, found *Errors) {
 	memory := s.Spec.Domain.Memory
 	if !s.Facts.LiveUpdate || memory == nil || memory.MaxGuest == nil {
-		return nil
+		return
 	}
 	obstacle := mutators.MemoryHotplugObstacle(s.Spec, memory.MaxGuest)
 	if obstacle == "" {
-		return nil
+		return
 	}
 	var guest any
 	if memory.Guest != nil {
 		guest = memory.Guest.String()
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("memory", "guest"), guest,
-		fmt.Sprintf("cannot grow to the maxGuest of %s: %s", memory.MaxGuest.String(), obstacle))}
+	found.Add(field.Invalid(s.Domain().Child("memory", "guest"), guest,
+		fmt.Sprintf("cannot grow to the maxGuest of %s: %s", memory.MaxGuest.String(), obstacle)))
 }
 
-func instancetypeRevision(s *Subject) field.ErrorList {
+var instancetypeRevisionRule = Rule{
+	ID:     "vm-instancetype-revision-follows",
+	Title:  "Another instancetype comes with another revision, or with none",
+	Remedy: "Remove spec.instancetype.revisionName: KubeVirt sets it again.",
+	Check:  instancetypeRevision,
+}
+
+func instancetypeRevision(s *Subject, found *Errors) {
 	if s.VM == nil || s.OldVM == nil || s.VM.Spec.Instancetype == nil || s.OldVM.Spec.Instancetype == nil {
-		return nil
+		return
 	}
-	return revisionFollows(specOfVM().Child("instancetype", "revisionName"), s.OldVM.Spec.Instancetype, s.VM.Spec.Instancetype)
+	revisionFollows(specOfVM().Child("instancetype", "revisionName"), s.OldVM.Spec.Instancetype, s.VM.Spec.Instancetype, found)
 }
 
-func preferenceRevision(s *Subject) field.ErrorList {
+var preferenceRevisionRule = Rule{
+	ID:     "vm-preference-revision-follows",
+	Title:  "Another preference comes with another revision, or with none",
+	Remedy: "Remove spec.preference.revisionName: KubeVirt sets it again.",
+	Check:  preferenceRevision,
+}
+
+func preferenceRevision(s *Subject, found *Errors) {
 	if s.VM == nil || s.OldVM == nil || s.VM.Spec.Preference == nil || s.OldVM.Spec.Preference == nil {
-		return nil
+		return
 	}
-	return revisionFollows(specOfVM().Child("preference", "revisionName"), s.OldVM.Spec.Preference, s.VM.Spec.Preference)
+	revisionFollows(specOfVM().Child("preference", "revisionName"), s.OldVM.Spec.Preference, s.VM.Spec.Preference, found)
 }
 
 // revisionFollows rejects the revision of the object that was pointed at before: it would go on to count.
-func revisionFollows(path *field.Path, old, changed v1.Matcher) field.ErrorList {
+func revisionFollows(path *field.Path, old, changed v1.Matcher, found *Errors) {
 	revision := old.GetRevisionName()
 	if revision == "" || changed.GetRevisionName() != revision || changed.GetName() == old.GetName() {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(path, revision, fmt.Sprintf("is a revision of %q: remove it now that the name is %q", old.GetName(), changed.GetName()))}
+	found.Add(field.Invalid(path, revision, fmt.Sprintf("is a revision of %q: remove it now that the name is %q", old.GetName(), changed.GetName())))
 }
 
 // unsupportedChange is a change that KubeVirt does not take at this moment, or not from this user. What it
@@ -153,15 +170,22 @@ func unsupportedChange(path *field.Path, detail string) *field.Error {
 	return &field.Error{Type: field.ErrorTypeNotSupported, Field: path.String(), BadValue: field.OmitValueType{}, Detail: detail}
 }
 
-func volumesKeptInSnapshot(s *Subject) field.ErrorList {
+var volumesKeptInSnapshotRule = Rule{
+	ID:     "vm-snapshot-volumes-kept",
+	Title:  "The volumes of a VM stay as they are while a snapshot is taken",
+	Remedy: "Wait until status.snapshotInProgress is gone.",
+	Check:  volumesKeptInSnapshot,
+}
+
+func volumesKeptInSnapshot(s *Subject, found *Errors) {
 	if s.VM == nil || s.OldVM == nil || s.VM.Status.SnapshotInProgress == nil {
-		return nil
+		return
 	}
 	if equality.Semantic.DeepEqual(templateVolumes(s.OldVM), templateVolumes(s.VM)) {
-		return nil
+		return
 	}
-	return field.ErrorList{unsupportedChange(specOfVM(),
-		fmt.Sprintf("template.spec.volumes must stay as they are until the snapshot %q is taken", *s.VM.Status.SnapshotInProgress))}
+	found.Add(unsupportedChange(specOfVM(),
+		fmt.Sprintf("template.spec.volumes must stay as they are until the snapshot %q is taken", *s.VM.Status.SnapshotInProgress)))
 }
 
 func templateVolumes(vm *v1.VirtualMachine) []v1.Volume {
@@ -171,26 +195,40 @@ func templateVolumes(vm *v1.VirtualMachine) []v1.Volume {
 	return vm.Spec.Template.Spec.Volumes
 }
 
-func runStrategyKeptInSnapshot(s *Subject) field.ErrorList {
+var runStrategyKeptInSnapshotRule = Rule{
+	ID:     "vm-snapshot-run-strategy-kept",
+	Title:  "A VM is neither started nor stopped while a snapshot is taken",
+	Remedy: "Wait until status.snapshotInProgress is gone.",
+	Check:  runStrategyKeptInSnapshot,
+}
+
+func runStrategyKeptInSnapshot(s *Subject, found *Errors) {
 	if s.VM == nil || s.OldVM == nil || s.VM.Status.SnapshotInProgress == nil || sameRunStrategy(&s.OldVM.Spec, &s.VM.Spec) {
-		return nil
+		return
 	}
-	return field.ErrorList{unsupportedChange(specOfVM(),
-		fmt.Sprintf("runStrategy or running must stay as it is until the snapshot %q is taken", *s.VM.Status.SnapshotInProgress))}
+	found.Add(unsupportedChange(specOfVM(),
+		fmt.Sprintf("runStrategy or running must stay as it is until the snapshot %q is taken", *s.VM.Status.SnapshotInProgress)))
+}
+
+var runStrategyKeptInRestoreRule = Rule{
+	ID:     "vm-restore-run-strategy-kept",
+	Title:  "A VM is neither started nor stopped while it is restored",
+	Remedy: "Wait until status.restoreInProgress is gone.",
+	Check:  runStrategyKeptInRestore,
 }
 
 // runStrategyKeptInRestore compares what is meant: running: true and runStrategy: Always are the same.
-func runStrategyKeptInRestore(s *Subject) field.ErrorList {
+func runStrategyKeptInRestore(s *Subject, found *Errors) {
 	if s.VM == nil || s.OldVM == nil || s.VM.Status.RestoreInProgress == nil {
-		return nil
+		return
 	}
 	before, _ := s.OldVM.RunStrategy() // of both fields at once, the other rule speaks
 	now, _ := s.VM.RunStrategy()
 	if before == now {
-		return nil
+		return
 	}
-	return field.ErrorList{unsupportedChange(specOfVM(),
-		fmt.Sprintf("the VM must stay %s until the restore %q is done", before, *s.VM.Status.RestoreInProgress))}
+	found.Add(unsupportedChange(specOfVM(),
+		fmt.Sprintf("the VM must stay %s until the restore %q is done", before, *s.VM.Status.RestoreInProgress)))
 }
 
 // sameRunStrategy compares what is written, as KubeVirt does for snapshots: running: true is not

@@ -18,42 +18,20 @@ import (
 // about: what writes a status is never blocked. So these rules speak when the VM itself is changed, or created with a
 // status, while requests wait; and their remedies say so.
 func volumeRequestRules() Table {
-	const seen = " Requests are evaluated only when the VM itself is changed: they are written into its status, which is never blocked."
-	return Table{
-		{
-			ID: "volume-request-one-kind", Title: "A volume request adds a volume or removes one", Scope: OnVM,
-			Remedy: "Set one of addVolumeOptions and removeVolumeOptions." + seen, Check: volumeRequestKinds,
-		},
-		{
-			ID: "volume-request-once", Title: "A volume is requested once, and removed once", Scope: OnVM,
-			Remedy: "Wait until the request before is done." + seen, Check: volumeRequestsOnce,
-		},
-		{
-			ID: "volume-request-disk", Title: "A requested volume has a disk that a running guest can take", Scope: OnVM,
-			Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi." + seen, Check: volumeRequestDisks,
-		},
-		{
-			ID: "volume-request-name-free", Title: "A requested volume does not take the name of another", Scope: OnVM,
-			Remedy: "Choose a name that no volume of the VM has." + seen, Check: volumeRequestNames,
-		},
-		{
-			ID: "volume-request-fits", Title: "The VM is valid with the requested volumes too", Scope: OnVM,
-			Remedy: "Change the request so that its volume and disk fit to those of the VM." + seen, Check: volumeRequestsFit,
-		},
-		{
-			ID: "volume-request-hugepages", Title: "A VM with hugepages names its memory itself when volumes are requested", Scope: OnVM,
-			Remedy: "Set memory.guest in the template, or plug the volume by editing the VM." + seen, Check: volumeRequestHugepages,
-		},
-		{
-			ID: "volume-requests-fit-instance", Title: "The running VMI could run with the volumes that are requested", Scope: OnVM,
-			Remedy: "Withdraw the request, or change what the message names and restart the VM first." + seen, Check: volumeRequestsFitInstance,
-		},
-		{
-			ID: "volume-request-not-migrating", Title: "Volumes are not plugged while the VM migrates", Scope: OnVM,
-			Remedy: "Wait until the migration is over." + seen, Check: volumeRequestsWhileMigrating,
-		},
-	}
+	return Scoped(OnVM,
+		volumeRequestKindsRule,
+		volumeRequestsOnceRule,
+		volumeRequestDisksRule,
+		volumeRequestNamesRule,
+		volumeRequestsFitRule,
+		volumeRequestHugepagesRule,
+		volumeRequestsFitInstanceRule,
+		volumeRequestsWhileMigratingRule,
+	)
 }
+
+// whenEvaluated ends the remedies of these rules.
+const whenEvaluated = " Requests are evaluated only when the VM itself is changed: they are written into its status, which is never blocked."
 
 // volumeRequests are those of a VM, and where they stand.
 func (s *Subject) volumeRequests() (*field.Path, []v1.VirtualMachineVolumeRequest) {
@@ -72,20 +50,23 @@ func (s *Subject) runningVMI() *v1.VirtualMachineInstance {
 	return s.Running
 }
 
-func volumeRequestKinds(s *Subject) (errs field.ErrorList) {
+var volumeRequestKindsRule = Rule{
+	ID:     "volume-request-one-kind",
+	Title:  "A volume request adds a volume or removes one",
+	Remedy: "Set one of addVolumeOptions and removeVolumeOptions." + whenEvaluated,
+	Check:  volumeRequestKinds,
+}
+
+func volumeRequestKinds(s *Subject, found *Errors) {
 	path, requests := s.volumeRequests()
-	for i := range requests {
-		if enough(errs) {
-			return cutShort(errs, len(requests)-i)
-		}
+	for i := range found.Each(len(requests)) {
 		switch add, remove := requests[i].AddVolumeOptions != nil, requests[i].RemoveVolumeOptions != nil; {
 		case add && remove:
-			errs = append(errs, field.Invalid(path.Index(i), field.OmitValueType{}, "both addVolumeOptions and removeVolumeOptions are set: make two requests of them"))
+			found.Add(field.Invalid(path.Index(i), field.OmitValueType{}, "both addVolumeOptions and removeVolumeOptions are set: make two requests of them"))
 		case !add && !remove:
-			errs = append(errs, field.Invalid(path.Index(i), field.OmitValueType{}, "neither addVolumeOptions nor removeVolumeOptions is set"))
+			found.Add(field.Invalid(path.Index(i), field.OmitValueType{}, "neither addVolumeOptions nor removeVolumeOptions is set"))
 		}
 	}
-	return errs
 }
 
 // added is the volume that a request adds; nil if it adds none, or is not clear about it.
@@ -104,47 +85,53 @@ func removed(r *v1.VirtualMachineVolumeRequest) *v1.RemoveVolumeOptions {
 	return r.RemoveVolumeOptions
 }
 
-func volumeRequestsOnce(s *Subject) (errs field.ErrorList) {
+var volumeRequestsOnceRule = Rule{
+	ID:     "volume-request-once",
+	Title:  "A volume is requested once, and removed once",
+	Remedy: "Wait until the request before is done." + whenEvaluated,
+	Check:  volumeRequestsOnce,
+}
+
+func volumeRequestsOnce(s *Subject, found *Errors) {
 	path, requests := s.volumeRequests()
 	adds, removes := map[string]bool{}, map[string]bool{}
-	for i := range requests {
-		if enough(errs) {
-			return cutShort(errs, len(requests)-i)
-		}
+	for i := range found.Each(len(requests)) {
 		if add := added(&requests[i]); add != nil {
 			if adds[add.Name] {
-				errs = append(errs, field.Invalid(path.Index(i).Child("addVolumeOptions", "name"), add.Name, "a request before adds this volume already"))
+				found.Add(field.Invalid(path.Index(i).Child("addVolumeOptions", "name"), add.Name, "a request before adds this volume already"))
 			}
 			adds[add.Name] = true
 		}
 		if remove := removed(&requests[i]); remove != nil {
 			if removes[remove.Name] {
-				errs = append(errs, field.Invalid(path.Index(i).Child("removeVolumeOptions", "name"), remove.Name, "a request before removes this volume already"))
+				found.Add(field.Invalid(path.Index(i).Child("removeVolumeOptions", "name"), remove.Name, "a request before removes this volume already"))
 			}
 			removes[remove.Name] = true
 		}
 	}
-	return errs
 }
 
-func volumeRequestDisks(s *Subject) (errs field.ErrorList) {
+var volumeRequestDisksRule = Rule{
+	ID:     "volume-request-disk",
+	Title:  "A requested volume has a disk that a running guest can take",
+	Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi." + whenEvaluated,
+	Check:  volumeRequestDisks,
+}
+
+func volumeRequestDisks(s *Subject, found *Errors) {
 	path, requests := s.volumeRequests()
-	for i := range requests {
-		if enough(errs) {
-			return cutShort(errs, len(requests)-i)
-		}
+	for i := range found.Each(len(requests)) {
 		add := added(&requests[i])
 		if add == nil {
 			continue
 		}
 		disk := path.Index(i).Child("addVolumeOptions", "disk")
 		if add.Disk == nil {
-			errs = append(errs, field.Invalid(disk, nil, fmt.Sprintf("the volume %q needs a disk to be plugged as", shortened(add.Name))))
+			found.Add(field.Invalid(disk, nil, fmt.Sprintf("the volume %q needs a disk to be plugged as", shortened(add.Name))))
 			continue
 		}
-		errs = append(errs, hotplugDisk(disk, add.Disk)...)
+		hotplugDisk(disk, add.Disk, found)
 	}
-	return errs
 }
 
 // requestedVolume is the volume that a request means, as the user wrote it.
@@ -160,58 +147,75 @@ func requestedVolume(add *v1.AddVolumeOptions) v1.Volume {
 	return volume
 }
 
+var volumeRequestNamesRule = Rule{
+	ID:     "volume-request-name-free",
+	Title:  "A requested volume does not take the name of another",
+	Remedy: "Choose a name that no volume of the VM has." + whenEvaluated,
+	Check:  volumeRequestNames,
+}
+
 // volumeRequestNames lets a volume be requested that is there already and the same.
-func volumeRequestNames(s *Subject) (errs field.ErrorList) {
+func volumeRequestNames(s *Subject, found *Errors) {
 	path, requests := s.volumeRequests()
 	if len(requests) == 0 {
-		return nil
+		return
 	}
 	inTemplate, running := storageOf(s.Spec), storage{}
 	if vmi := s.runningVMI(); vmi != nil {
 		running = storageOf(&vmi.Spec)
 	}
-	for i := range requests {
-		if enough(errs) {
-			return cutShort(errs, len(requests)-i)
-		}
+	for i := range found.Each(len(requests)) {
 		add := added(&requests[i])
 		if add == nil {
 			continue
 		}
 		name, volume := path.Index(i).Child("addVolumeOptions", "name"), requestedVolume(add)
 		if inTemplate.volumes[add.Name] != nil && !inTemplate.has(&volume) {
-			errs = append(errs, field.Invalid(name, add.Name, "the template of the VM has another volume of this name"))
+			found.Add(field.Invalid(name, add.Name, "the template of the VM has another volume of this name"))
 		} else if running.volumes[add.Name] != nil && !running.has(&volume) {
-			errs = append(errs, field.Invalid(name, add.Name, "the running VMI has another volume of this name"))
+			found.Add(field.Invalid(name, add.Name, "the running VMI has another volume of this name"))
 		}
 	}
-	return errs
+}
+
+var volumeRequestsFitRule = Rule{
+	ID:     "volume-request-fits",
+	Title:  "The VM is valid with the requested volumes too",
+	Remedy: "Change the request so that its volume and disk fit to those of the VM." + whenEvaluated,
+	Check:  volumeRequestsFit,
 }
 
 // volumeRequestsFit evaluates the VM's template as it will be once KubeVirt has done what is requested. The paths
 // are those in that template. KubeVirt looks at it as written, without instancetype and defaults, so that it
 // rejects requests for VMs which it otherwise takes. Of a request that is wrong in itself, the other rules
 // speak.
-func volumeRequestsFit(s *Subject) field.ErrorList {
+func volumeRequestsFit(s *Subject, found *Errors) {
 	if s.VM == nil || s.VM.Spec.Template == nil || !s.clearVolumeRequests() {
-		return nil
+		return
 	}
 	table := slices.Concat(cpuRules(), memoryRules(), diskRules(), volumeRules())
-	return s.withRequestsDone(table, &s.VM.Spec.Template.Spec, "in the template as written, with the volumes of status.volumeRequests: ")
+	s.withRequestsDone(table, &s.VM.Spec.Template.Spec, "in the template as written, with the volumes of status.volumeRequests: ", found)
+}
+
+var volumeRequestsFitInstanceRule = Rule{
+	ID:     "volume-requests-fit-instance",
+	Title:  "The running VMI could run with the volumes that are requested",
+	Remedy: "Withdraw the request, or change what the message names and restart the VM first." + whenEvaluated,
+	Check:  volumeRequestsFitInstance,
 }
 
 // volumeRequestsFitInstance evaluates the running VMI as it will be, at the paths of the template. KubeVirt checks
 // all of it again before it plugs a volume.
-func volumeRequestsFitInstance(s *Subject) field.ErrorList {
+func volumeRequestsFitInstance(s *Subject, found *Errors) {
 	vmi := s.runningVMI()
 	if vmi == nil || !s.clearVolumeRequests() {
-		return nil
+		return
 	}
 	table := slices.Concat(cpuRules(), memoryRules(), ioThreadRules(), diskRules(), volumeRules(), networkRules(), firmwareRules(), deviceRules(), hostDeviceRules())
 	if vmi.Spec.Architecture == "" {
 		table = append(table, withoutArchitecture()...)
 	}
-	return s.withRequestsDone(table, &vmi.Spec, "in the running VMI, with the volumes of status.volumeRequests: ")
+	s.withRequestsDone(table, &vmi.Spec, "in the running VMI, with the volumes of status.volumeRequests: ", found)
 }
 
 // withoutArchitecture are rules about what KubeVirt knows to work on some architectures only, and so rejects for an
@@ -231,8 +235,9 @@ func (s *Subject) clearVolumeRequests() bool {
 	if _, requests := s.volumeRequests(); len(requests) == 0 {
 		return false
 	}
-	for _, check := range []func(*Subject) field.ErrorList{volumeRequestKinds, volumeRequestsOnce, volumeRequestDisks, volumeRequestNames} {
-		if len(check(s)) > 0 {
+	for _, check := range []func(*Subject, *Errors){volumeRequestKinds, volumeRequestsOnce, volumeRequestDisks, volumeRequestNames} {
+		found := Errors{limit: 1}
+		if check(s, &found); found.full() {
 			return false
 		}
 	}
@@ -240,7 +245,7 @@ func (s *Subject) clearVolumeRequests() bool {
 }
 
 // withRequestsDone is what a table says of a spec after the requests, and does not say of the VM anyway.
-func (s *Subject) withRequestsDone(table Table, spec *v1.VirtualMachineInstanceSpec, where string) (errs field.ErrorList) {
+func (s *Subject) withRequestsDone(table Table, spec *v1.VirtualMachineInstanceSpec, where string, found *Errors) {
 	_, requests := s.volumeRequests()
 	after := *s
 	after.Spec = withVolumeRequests(spec, requests)
@@ -253,18 +258,15 @@ func (s *Subject) withRequestsDone(table Table, spec *v1.VirtualMachineInstanceS
 		known[fault{f.Error.Type, f.Error.Field}] = true
 	}
 	findings := table.Check(&after, OnSpec)
-	for i, f := range findings {
-		if enough(errs) {
-			return cutShort(errs, len(findings)-i)
-		}
+	for i := range found.Each(len(findings)) {
+		f := findings[i]
 		if f.Severity == Warn || known[fault{f.Error.Type, f.Error.Field}] {
 			continue
 		}
 		err := *f.Error
 		err.Detail = where + err.Detail
-		errs = append(errs, &err)
+		found.Add(&err)
 	}
-	return errs
 }
 
 // withVolumeRequests is the spec that KubeVirt will make of one by what is requested.
@@ -320,30 +322,44 @@ func pluggedVolume(add *v1.AddVolumeOptions) v1.Volume {
 	return volume
 }
 
+var volumeRequestHugepagesRule = Rule{
+	ID:     "volume-request-hugepages",
+	Title:  "A VM with hugepages names its memory itself when volumes are requested",
+	Remedy: "Set memory.guest in the template, or plug the volume by editing the VM." + whenEvaluated,
+	Check:  volumeRequestHugepages,
+}
+
 // volumeRequestHugepages rejects what KubeVirt's own admission fails on: it looks for the memory of such a
 // template, where no instancetype or default counts, without seeing whether there is any.
-func volumeRequestHugepages(s *Subject) field.ErrorList {
+func volumeRequestHugepages(s *Subject, found *Errors) {
 	if _, requests := s.volumeRequests(); len(requests) == 0 || s.VM.Spec.Template == nil {
-		return nil
+		return
 	}
 	domain := &s.VM.Spec.Template.Spec.Domain
 	if domain.Memory == nil || domain.Memory.Hugepages == nil || domain.Memory.Guest != nil {
-		return nil
+		return
 	}
 	if _, requested := domain.Resources.Requests[k8sv1.ResourceMemory]; requested {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Required(s.Domain().Child("memory", "guest"), "KubeVirt takes volume requests for a VM with hugepages only if its template says how much memory it has")}
+	found.Add(field.Required(s.Domain().Child("memory", "guest"), "KubeVirt takes volume requests for a VM with hugepages only if its template says how much memory it has"))
 }
 
-func volumeRequestsWhileMigrating(s *Subject) field.ErrorList {
+var volumeRequestsWhileMigratingRule = Rule{
+	ID:     "volume-request-not-migrating",
+	Title:  "Volumes are not plugged while the VM migrates",
+	Remedy: "Wait until the migration is over." + whenEvaluated,
+	Check:  volumeRequestsWhileMigrating,
+}
+
+func volumeRequestsWhileMigrating(s *Subject, found *Errors) {
 	path, requests := s.volumeRequests()
 	vmi := s.runningVMI()
 	if len(requests) == 0 || vmi == nil || vmi.Status.MigrationState == nil {
-		return nil
+		return
 	}
 	if state := vmi.Status.MigrationState; state.StartTimestamp == nil || state.EndTimestamp != nil {
-		return nil
+		return
 	}
-	return field.ErrorList{unsupportedChange(path, "volumes cannot be plugged or unplugged while the VM migrates")}
+	found.Add(unsupportedChange(path, "volumes cannot be plugged or unplugged while the VM migrates"))
 }

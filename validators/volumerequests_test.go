@@ -104,12 +104,12 @@ func TestVolumeRequestsFit(t *testing.T) {
 	tc := ruleCase{vm: `{spec: {template: {spec: {domain: {devices: {disks: [{name: root, disk: {bus: virtio}, bootOrder: 1}]}},
   volumes: [{name: root, containerDisk: {image: os}}]}}},
   status: {volumeRequests: [{addVolumeOptions: {name: hp, disk: {disk: {bus: scsi}, bootOrder: 1}, volumeSource: {dataVolume: {name: dv}}}}]}}`}
-	errs := volumeRequestsFit(tc.subject(t))
+	errs := all(func(found *Errors) { volumeRequestsFit(tc.subject(t), found) })
 	if len(errs) != 1 || errs[0].Field != "spec.template.spec.domain.devices.disks[0].bootOrder" || !strings.HasPrefix(errs[0].Detail, "in the template as written, with the volumes of status.volumeRequests: ") {
 		t.Errorf("two disks that boot first: %v", errs)
 	}
 	tc.vm = strings.Replace(tc.vm, "{addVolumeOptions", "{removeVolumeOptions: {name: root}}, {addVolumeOptions", 1)
-	if errs := volumeRequestsFit(tc.subject(t)); len(errs) != 0 {
+	if errs := all(func(found *Errors) { volumeRequestsFit(tc.subject(t), found) }); len(errs) != 0 {
 		t.Errorf("a disk that boots first in the place of another: %v", errs)
 	}
 }

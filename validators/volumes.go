@@ -22,131 +22,31 @@ const (
 var reservedContainerPaths = []string{"/var/run/kubevirt", "/var/run/libvirt"}
 
 func volumeRules() Table {
-	return Table{
-		{
-			ID: "volume-count", Scope: OnSpec, Check: volumeCount,
-			Title:  "A VM has at most 256 volumes",
-			Remedy: "Remove volumes, or spread the data over several VMs.",
-		},
-		{
-			ID: "volume-names-unique", Scope: OnSpec, Check: volumeNamesUnique,
-			Title:  "No two volumes have the same name",
-			Remedy: "Rename one of the volumes, and its disk with it.",
-		},
-		{
-			ID: "volume-one-source", Scope: OnSpec, Check: eachVolume(volumeOneSource),
-			Title:  "A volume has one source",
-			Remedy: "Keep one source in the volume; give each other one a volume of its own.",
-		},
-		{
-			ID: "volume-is-shown", Scope: OnVMI, Check: volumeIsShown,
-			Title:  "Each volume is shown as a disk or a filesystem",
-			Remedy: "Add a disk or a filesystem with the name of the volume, or remove the volume.",
-		},
-		{
-			ID: "volume-data-volume-name", Scope: OnSpec, Check: eachVolume(volumeDataVolumeName),
-			Title:  "A dataVolume volume names its DataVolume",
-			Remedy: "Set dataVolume.name to the name of a DataVolume in the namespace.",
-		},
-		{
-			ID: "volume-config-map-name", Scope: OnSpec, Check: eachVolume(volumeConfigMapName),
-			Title:  "A configMap volume names its ConfigMap",
-			Remedy: "Set configMap.name to the name of a ConfigMap in the namespace.",
-		},
-		{
-			ID: "volume-secret-name", Scope: OnSpec, Check: eachVolume(volumeSecretName),
-			Title:  "A secret volume names its Secret",
-			Remedy: "Set secret.secretName to the name of a Secret in the namespace.",
-		},
-		{
-			ID: "volume-service-account-name", Scope: OnSpec, Check: eachVolume(volumeServiceAccountName),
-			Title:  "A serviceAccount volume names its ServiceAccount",
-			Remedy: "Set serviceAccount.serviceAccountName to the name of a ServiceAccount in the namespace.",
-		},
-		{
-			ID: "volume-one-service-account", Scope: OnSpec,
-			Check:  atMostOneVolume("serviceAccount", func(v *v1.Volume) bool { return v.ServiceAccount != nil }),
-			Title:  "A VM has at most one serviceAccount volume",
-			Remedy: "Keep one serviceAccount volume: a pod runs as one ServiceAccount.",
-		},
-		{
-			ID: "volume-one-downward-metrics", Scope: OnSpec,
-			Check:  atMostOneVolume("downwardMetrics", func(v *v1.Volume) bool { return v.DownwardMetrics != nil }),
-			Title:  "A VM has at most one downwardMetrics volume",
-			Remedy: "Keep one downwardMetrics volume: all of them would show the same.",
-		},
-		{
-			ID: "volume-one-memory-dump", Scope: OnSpec,
-			Check:  atMostOneVolume("memoryDump", func(v *v1.Volume) bool { return v.MemoryDump != nil }),
-			Title:  "A VM has at most one memoryDump volume",
-			Remedy: "Keep one memoryDump volume, and dump again after the first one is done.",
-		},
-		{
-			ID: "volume-downward-metrics-gate", Scope: OnSpec, Security: true, Check: eachVolume(volumeDownwardMetricsGate),
-			Title:  "A downwardMetrics volume needs the feature gate DownwardMetrics",
-			Remedy: "Ask the cluster's admin for the feature gate DownwardMetrics, or remove the volume.",
-		},
-		{
-			ID: "volume-container-disk-path", Scope: OnSpec, Security: true, Check: eachVolume(volumeContainerDiskPath),
-			Title:  "The path in a container disk is absolute and plain",
-			Remedy: "Write the path of the image file in the container, like /disk/fedora.qcow2, or leave it out.",
-		},
-		{
-			ID: "volume-host-disk-gate", Scope: OnSpec, Security: true, Check: eachVolume(volumeHostDiskGate),
-			Title:  "A hostDisk volume needs the feature gate HostDisk",
-			Remedy: "Use a PersistentVolumeClaim, or ask the cluster's admin for the feature gate HostDisk.",
-		},
-		{
-			ID: "volume-host-disk-path", Scope: OnSpec, Check: eachVolume(volumeHostDiskPath),
-			Title:  "A hostDisk volume has a path",
-			Remedy: "Set hostDisk.path to the file of the disk on the node.",
-		},
-		{
-			ID: "volume-host-disk-type", Scope: OnSpec, Check: eachVolume(volumeHostDiskType),
-			Title:  "A hostDisk volume is of the type Disk or DiskOrCreate",
-			Remedy: "Set hostDisk.type to Disk if the file exists, else to DiskOrCreate.",
-		},
-		{
-			ID: "volume-host-disk-capacity", Scope: OnSpec, Check: eachVolume(volumeHostDiskCapacity),
-			Title:  "Only a hostDisk that may be created has a capacity",
-			Remedy: "Remove the capacity, or set hostDisk.type to DiskOrCreate.",
-		},
-		{
-			ID: "volume-container-path-gate", Scope: OnSpec, Security: true, Check: eachVolume(volumeContainerPathGate),
-			Title:  "A containerPath volume needs the feature gate ContainerPathVolumes",
-			Remedy: "Ask the cluster's admin for the feature gate ContainerPathVolumes, or remove the volume.",
-		},
-		{
-			ID: "volume-container-path-device", Scope: OnSpec, Check: volumeContainerPathDevice,
-			Title:  "A containerPath volume is shown as a filesystem",
-			Remedy: "Add a filesystem with the name of the volume, and remove the disk of that name.",
-		},
-		{
-			ID: "volume-container-path-reserved", Scope: OnSpec, Security: true, Check: eachVolume(volumeContainerPathReserved),
-			Title:  "A containerPath volume stays away from KubeVirt's own directories",
-			Remedy: "Use a path that is mounted for the guest, outside /var/run/kubevirt and /var/run/libvirt.",
-		},
-		{
-			ID: "filesystem-storage-gate", Scope: OnSpec, Security: true, Check: filesystemStorageGate,
-			Title:  "A filesystem on a PersistentVolumeClaim or DataVolume needs the feature gate EnableVirtioFsStorageVolumes",
-			Remedy: "Show the volume as a disk, or ask the cluster's admin for the feature gate EnableVirtioFsStorageVolumes.",
-		},
-		{
-			ID: "utility-volumes-later", Scope: OnSpec, Check: utilityVolumesLater,
-			Title:  "Utility volumes are only plugged into a running VM",
-			Remedy: "Remove utilityVolumes: KubeVirt adds them itself while the VM runs.",
-		},
-		{
-			ID: "service-account-name", Scope: OnSpec, Check: serviceAccountName,
-			Title:  "serviceAccountName could name a ServiceAccount",
-			Remedy: "Use the name of a ServiceAccount in the namespace.",
-		},
-		{
-			ID: "service-account-volume", Scope: OnSpec, Security: true, Check: serviceAccountVolume,
-			Title:  "serviceAccountName and the serviceAccount volume name the same ServiceAccount",
-			Remedy: "Write the same name in both, or remove one of them: a pod runs as one ServiceAccount.",
-		},
-	}
+	return append(Scoped(OnSpec,
+		volumeCountRule,
+		volumeNamesUniqueRule,
+		volumeOneSourceRule,
+		volumeDataVolumeNameRule,
+		volumeConfigMapNameRule,
+		volumeSecretNameRule,
+		volumeServiceAccountNameRule,
+		volumeOneServiceAccountRule,
+		volumeOneDownwardMetricsRule,
+		volumeOneMemoryDumpRule,
+		volumeDownwardMetricsGateRule,
+		volumeContainerDiskPathRule,
+		volumeHostDiskGateRule,
+		volumeHostDiskPathRule,
+		volumeHostDiskTypeRule,
+		volumeHostDiskCapacityRule,
+		volumeContainerPathGateRule,
+		volumeContainerPathDeviceRule,
+		volumeContainerPathReservedRule,
+		filesystemStorageGateRule,
+		utilityVolumesLaterRule,
+		serviceAccountNameRule,
+		serviceAccountVolumeRule,
+	), Scoped(OnVMI, volumeIsShownRule)...)
 }
 
 // volumeAt is where a volume stands. The path is made only for a finding.
@@ -173,21 +73,39 @@ func volumesOf(s *Subject) []v1.Volume {
 }
 
 // eachVolume makes a rule of a check of one volume.
-func eachVolume(check func(*v1.Volume, volumeAt) *field.Error) func(*Subject) field.ErrorList {
-	return func(s *Subject) (errs field.ErrorList) {
+func eachVolume(check func(*v1.Volume, volumeAt) *field.Error) func(*Subject, *Errors) {
+	return func(s *Subject, found *Errors) {
 		volumes := volumesOf(s)
 		for i := range volumes {
-			if err := check(&volumes[i], volumeAt{s, i}); err != nil {
-				errs = append(errs, err)
-			}
+			found.Add(check(&volumes[i], volumeAt{s, i}))
 		}
-		return errs
 	}
 }
 
+var volumeOneServiceAccountRule = Rule{
+	ID:     "volume-one-service-account",
+	Title:  "A VM has at most one serviceAccount volume",
+	Remedy: "Keep one serviceAccount volume: a pod runs as one ServiceAccount.",
+	Check:  atMostOneVolume("serviceAccount", func(v *v1.Volume) bool { return v.ServiceAccount != nil }),
+}
+
+var volumeOneDownwardMetricsRule = Rule{
+	ID:     "volume-one-downward-metrics",
+	Title:  "A VM has at most one downwardMetrics volume",
+	Remedy: "Keep one downwardMetrics volume: all of them would show the same.",
+	Check:  atMostOneVolume("downwardMetrics", func(v *v1.Volume) bool { return v.DownwardMetrics != nil }),
+}
+
+var volumeOneMemoryDumpRule = Rule{
+	ID:     "volume-one-memory-dump",
+	Title:  "A VM has at most one memoryDump volume",
+	Remedy: "Keep one memoryDump volume, and dump again after the first one is done.",
+	Check:  atMostOneVolume("memoryDump", func(v *v1.Volume) bool { return v.MemoryDump != nil }),
+}
+
 // atMostOneVolume makes a rule of a source that only one volume may have.
-func atMostOneVolume(source string, has func(*v1.Volume) bool) func(*Subject) field.ErrorList {
-	return func(s *Subject) field.ErrorList {
+func atMostOneVolume(source string, has func(*v1.Volume) bool) func(*Subject, *Errors) {
+	return func(s *Subject, found *Errors) {
 		volumes := volumesOf(s)
 		var names []string
 		for i := range volumes {
@@ -196,9 +114,9 @@ func atMostOneVolume(source string, has func(*v1.Volume) bool) func(*Subject) fi
 			}
 		}
 		if len(names) < 2 {
-			return nil
+			return
 		}
-		return field.ErrorList{field.Invalid(s.Path.Child("volumes"), listed(names), fmt.Sprintf("%d volumes have the source %s; at most one may", len(names), source))}
+		found.Add(field.Invalid(s.Path.Child("volumes"), listed(names), fmt.Sprintf("%d volumes have the source %s; at most one may", len(names), source)))
 	}
 }
 
@@ -230,18 +148,31 @@ func filesystemNames(s *Subject) map[string]bool {
 	return names
 }
 
-func volumeCount(s *Subject) field.ErrorList {
-	if n := len(s.Spec.Volumes); n > storageListMax {
-		return field.ErrorList{field.Invalid(s.Path.Child("volumes"), n, fmt.Sprintf("a VM may have at most %d volumes", storageListMax))}
-	}
-	return nil
+var volumeCountRule = Rule{
+	ID:     "volume-count",
+	Title:  "A VM has at most 256 volumes",
+	Remedy: "Remove volumes, or spread the data over several VMs.",
+	Check:  volumeCount,
 }
 
-func volumeNamesUnique(s *Subject) field.ErrorList {
+func volumeCount(s *Subject, found *Errors) {
+	if n := len(s.Spec.Volumes); n > storageListMax {
+		found.Add(field.Invalid(s.Path.Child("volumes"), n, fmt.Sprintf("a VM may have at most %d volumes", storageListMax)))
+	}
+}
+
+var volumeNamesUniqueRule = Rule{
+	ID:     "volume-names-unique",
+	Title:  "No two volumes have the same name",
+	Remedy: "Rename one of the volumes, and its disk with it.",
+	Check:  volumeNamesUnique,
+}
+
+func volumeNamesUnique(s *Subject, found *Errors) {
 	volumes := volumesOf(s)
-	return eachRepeated(nil, len(volumes), func(i int) string { return volumes[i].Name }, func(i, first int) *field.Error {
+	eachRepeated(len(volumes), func(i int) string { return volumes[i].Name }, func(i, first int) *field.Error {
 		return field.Invalid(volumeAt{s, i}.path("name"), volumes[i].Name, fmt.Sprintf("volumes[%d] has this name already", first))
-	})
+	}, found)
 }
 
 // volumeSources are the sources that a volume has, in the order of the API.
@@ -274,6 +205,13 @@ func volumeSources(v *v1.Volume) (sources []string) {
 	return sources
 }
 
+var volumeOneSourceRule = Rule{
+	ID:     "volume-one-source",
+	Title:  "A volume has one source",
+	Remedy: "Keep one source in the volume; give each other one a volume of its own.",
+	Check:  eachVolume(volumeOneSource),
+}
+
 func volumeOneSource(v *v1.Volume, at volumeAt) *field.Error {
 	switch sources := volumeSources(v); len(sources) {
 	case 1:
@@ -285,20 +223,33 @@ func volumeOneSource(v *v1.Volume, at volumeAt) *field.Error {
 	}
 }
 
+var volumeIsShownRule = Rule{
+	ID:     "volume-is-shown",
+	Title:  "Each volume is shown as a disk or a filesystem",
+	Remedy: "Add a disk or a filesystem with the name of the volume, or remove the volume.",
+	Check:  volumeIsShown,
+}
+
 // volumeIsShown is for VMIs: what a VM does not show, KubeVirt adds a disk for when it starts. Memory dumps
 // are left out: no guest sees them.
-func volumeIsShown(s *Subject) (errs field.ErrorList) {
+func volumeIsShown(s *Subject, found *Errors) {
 	volumes := volumesOf(s)
 	if len(volumes) == 0 {
-		return nil
+		return
 	}
 	disks, filesystems := diskNames(s), filesystemNames(s)
 	for i := range volumes {
 		if v := &volumes[i]; v.MemoryDump == nil && !disks[v.Name] && !filesystems[v.Name] {
-			errs = append(errs, field.Invalid(volumeAt{s, i}.path("name"), v.Name, "there is neither a disk nor a filesystem with this name"))
+			found.Add(field.Invalid(volumeAt{s, i}.path("name"), v.Name, "there is neither a disk nor a filesystem with this name"))
 		}
 	}
-	return errs
+}
+
+var volumeDataVolumeNameRule = Rule{
+	ID:     "volume-data-volume-name",
+	Title:  "A dataVolume volume names its DataVolume",
+	Remedy: "Set dataVolume.name to the name of a DataVolume in the namespace.",
+	Check:  eachVolume(volumeDataVolumeName),
 }
 
 func volumeDataVolumeName(v *v1.Volume, at volumeAt) *field.Error {
@@ -308,11 +259,25 @@ func volumeDataVolumeName(v *v1.Volume, at volumeAt) *field.Error {
 	return field.Required(at.path("dataVolume", "name"), "the volume must name its DataVolume")
 }
 
+var volumeConfigMapNameRule = Rule{
+	ID:     "volume-config-map-name",
+	Title:  "A configMap volume names its ConfigMap",
+	Remedy: "Set configMap.name to the name of a ConfigMap in the namespace.",
+	Check:  eachVolume(volumeConfigMapName),
+}
+
 func volumeConfigMapName(v *v1.Volume, at volumeAt) *field.Error {
 	if v.ConfigMap == nil || v.ConfigMap.Name != "" {
 		return nil
 	}
 	return field.Invalid(at.path("configMap", "name"), "", "the volume must name its ConfigMap")
+}
+
+var volumeSecretNameRule = Rule{
+	ID:     "volume-secret-name",
+	Title:  "A secret volume names its Secret",
+	Remedy: "Set secret.secretName to the name of a Secret in the namespace.",
+	Check:  eachVolume(volumeSecretName),
 }
 
 func volumeSecretName(v *v1.Volume, at volumeAt) *field.Error {
@@ -322,6 +287,13 @@ func volumeSecretName(v *v1.Volume, at volumeAt) *field.Error {
 	return field.Invalid(at.path("secret", "secretName"), "", "the volume must name its Secret")
 }
 
+var volumeServiceAccountNameRule = Rule{
+	ID:     "volume-service-account-name",
+	Title:  "A serviceAccount volume names its ServiceAccount",
+	Remedy: "Set serviceAccount.serviceAccountName to the name of a ServiceAccount in the namespace.",
+	Check:  eachVolume(volumeServiceAccountName),
+}
+
 func volumeServiceAccountName(v *v1.Volume, at volumeAt) *field.Error {
 	if v.ServiceAccount == nil || v.ServiceAccount.ServiceAccountName != "" {
 		return nil
@@ -329,11 +301,27 @@ func volumeServiceAccountName(v *v1.Volume, at volumeAt) *field.Error {
 	return field.Invalid(at.path("serviceAccount", "serviceAccountName"), "", "the volume must name its ServiceAccount")
 }
 
+var volumeDownwardMetricsGateRule = Rule{
+	ID:       "volume-downward-metrics-gate",
+	Title:    "A downwardMetrics volume needs the feature gate DownwardMetrics",
+	Remedy:   "Ask the cluster's admin for the feature gate DownwardMetrics, or remove the volume.",
+	Security: true,
+	Check:    eachVolume(volumeDownwardMetricsGate),
+}
+
 func volumeDownwardMetricsGate(v *v1.Volume, at volumeAt) *field.Error {
 	if v.DownwardMetrics == nil {
 		return nil
 	}
 	return gateOff(at.s, gateDownwardMetrics, at.path(), v.Name, "downwardMetrics")
+}
+
+var volumeContainerDiskPathRule = Rule{
+	ID:       "volume-container-disk-path",
+	Title:    "The path in a container disk is absolute and plain",
+	Remedy:   "Write the path of the image file in the container, like /disk/fedora.qcow2, or leave it out.",
+	Security: true,
+	Check:    eachVolume(volumeContainerDiskPath),
 }
 
 // volumeContainerDiskPath lets a closing slash pass, as KubeVirt does.
@@ -350,11 +338,26 @@ func volumeContainerDiskPath(v *v1.Volume, at volumeAt) *field.Error {
 	return nil
 }
 
+var volumeHostDiskGateRule = Rule{
+	ID:       "volume-host-disk-gate",
+	Title:    "A hostDisk volume needs the feature gate HostDisk",
+	Remedy:   "Use a PersistentVolumeClaim, or ask the cluster's admin for the feature gate HostDisk.",
+	Security: true,
+	Check:    eachVolume(volumeHostDiskGate),
+}
+
 func volumeHostDiskGate(v *v1.Volume, at volumeAt) *field.Error {
 	if v.HostDisk == nil {
 		return nil
 	}
 	return gateOff(at.s, gateHostDisk, at.path(), v.Name, "hostDisk")
+}
+
+var volumeHostDiskPathRule = Rule{
+	ID:     "volume-host-disk-path",
+	Title:  "A hostDisk volume has a path",
+	Remedy: "Set hostDisk.path to the file of the disk on the node.",
+	Check:  eachVolume(volumeHostDiskPath),
 }
 
 func volumeHostDiskPath(v *v1.Volume, at volumeAt) *field.Error {
@@ -364,11 +367,25 @@ func volumeHostDiskPath(v *v1.Volume, at volumeAt) *field.Error {
 	return &field.Error{Type: field.ErrorTypeNotFound, Field: at.path("hostDisk", "path").String(), BadValue: "", Detail: "the volume must say where the disk is on the node"}
 }
 
+var volumeHostDiskTypeRule = Rule{
+	ID:     "volume-host-disk-type",
+	Title:  "A hostDisk volume is of the type Disk or DiskOrCreate",
+	Remedy: "Set hostDisk.type to Disk if the file exists, else to DiskOrCreate.",
+	Check:  eachVolume(volumeHostDiskType),
+}
+
 func volumeHostDiskType(v *v1.Volume, at volumeAt) *field.Error {
 	if v.HostDisk == nil || v.HostDisk.Type == v1.HostDiskExists || v.HostDisk.Type == v1.HostDiskExistsOrCreate {
 		return nil
 	}
 	return field.Invalid(at.path("hostDisk", "type"), v.HostDisk.Type, "the type must be Disk, for a file that exists, or DiskOrCreate")
+}
+
+var volumeHostDiskCapacityRule = Rule{
+	ID:     "volume-host-disk-capacity",
+	Title:  "Only a hostDisk that may be created has a capacity",
+	Remedy: "Remove the capacity, or set hostDisk.type to DiskOrCreate.",
+	Check:  eachVolume(volumeHostDiskCapacity),
 }
 
 func volumeHostDiskCapacity(v *v1.Volume, at volumeAt) *field.Error {
@@ -378,6 +395,14 @@ func volumeHostDiskCapacity(v *v1.Volume, at volumeAt) *field.Error {
 	return field.Invalid(at.path("hostDisk", "capacity"), v.HostDisk.Capacity.String(), "a disk of the type Disk exists already; only DiskOrCreate takes a capacity")
 }
 
+var volumeContainerPathGateRule = Rule{
+	ID:       "volume-container-path-gate",
+	Title:    "A containerPath volume needs the feature gate ContainerPathVolumes",
+	Remedy:   "Ask the cluster's admin for the feature gate ContainerPathVolumes, or remove the volume.",
+	Security: true,
+	Check:    eachVolume(volumeContainerPathGate),
+}
+
 func volumeContainerPathGate(v *v1.Volume, at volumeAt) *field.Error {
 	if v.ContainerPath == nil {
 		return nil
@@ -385,7 +410,14 @@ func volumeContainerPathGate(v *v1.Volume, at volumeAt) *field.Error {
 	return gateOff(at.s, gateContainerPathVolumes, at.path(), v.Name, "containerPath")
 }
 
-func volumeContainerPathDevice(s *Subject) (errs field.ErrorList) {
+var volumeContainerPathDeviceRule = Rule{
+	ID:     "volume-container-path-device",
+	Title:  "A containerPath volume is shown as a filesystem",
+	Remedy: "Add a filesystem with the name of the volume, and remove the disk of that name.",
+	Check:  volumeContainerPathDevice,
+}
+
+func volumeContainerPathDevice(s *Subject, found *Errors) {
 	var disks, filesystems map[string]bool
 	volumes := volumesOf(s)
 	for i := range volumes {
@@ -398,12 +430,19 @@ func volumeContainerPathDevice(s *Subject) (errs field.ErrorList) {
 		}
 		switch {
 		case disks[v.Name]:
-			errs = append(errs, field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume is shown as a filesystem, never as a disk"))
+			found.Add(field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume is shown as a filesystem, never as a disk"))
 		case !filesystems[v.Name]:
-			errs = append(errs, field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume needs a filesystem with its name"))
+			found.Add(field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume needs a filesystem with its name"))
 		}
 	}
-	return errs
+}
+
+var volumeContainerPathReservedRule = Rule{
+	ID:       "volume-container-path-reserved",
+	Title:    "A containerPath volume stays away from KubeVirt's own directories",
+	Remedy:   "Use a path that is mounted for the guest, outside /var/run/kubevirt and /var/run/libvirt.",
+	Security: true,
+	Check:    eachVolume(volumeContainerPathReserved),
 }
 
 func volumeContainerPathReserved(v *v1.Volume, at volumeAt) *field.Error {
@@ -419,11 +458,19 @@ func volumeContainerPathReserved(v *v1.Volume, at volumeAt) *field.Error {
 	return nil
 }
 
+var filesystemStorageGateRule = Rule{
+	ID:       "filesystem-storage-gate",
+	Title:    "A filesystem on a PersistentVolumeClaim or DataVolume needs the feature gate EnableVirtioFsStorageVolumes",
+	Remedy:   "Show the volume as a disk, or ask the cluster's admin for the feature gate EnableVirtioFsStorageVolumes.",
+	Security: true,
+	Check:    filesystemStorageGate,
+}
+
 // filesystemStorageGate: for storage volumes the filesystem is served by a process with more rights.
-func filesystemStorageGate(s *Subject) field.ErrorList {
+func filesystemStorageGate(s *Subject, found *Errors) {
 	filesystems := s.Spec.Domain.Devices.Filesystems
 	if len(filesystems) == 0 || tooLong(s) {
-		return nil
+		return
 	}
 	volumes := volumesByName(s)
 	var names []string
@@ -433,31 +480,53 @@ func filesystemStorageGate(s *Subject) field.ErrorList {
 		}
 	}
 	if names == nil {
-		return nil
+		return
 	}
-	return behindGate(s, gateVirtioFSStorageVolumes, s.Devices().Child("filesystems"), listed(names), "a filesystem on a persistentVolumeClaim or dataVolume")
+	found.Add(gateOff(s, gateVirtioFSStorageVolumes, s.Devices().Child("filesystems"), listed(names), "a filesystem on a persistentVolumeClaim or dataVolume"))
 }
 
-func utilityVolumesLater(s *Subject) field.ErrorList {
+var utilityVolumesLaterRule = Rule{
+	ID:     "utility-volumes-later",
+	Title:  "Utility volumes are only plugged into a running VM",
+	Remedy: "Remove utilityVolumes: KubeVirt adds them itself while the VM runs.",
+	Check:  utilityVolumesLater,
+}
+
+func utilityVolumesLater(s *Subject, found *Errors) {
 	if len(s.Spec.UtilityVolumes) == 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("utilityVolumes"), len(s.Spec.UtilityVolumes), "utility volumes cannot be there from the start; they are plugged into a running VM")}
+	found.Add(field.Invalid(s.Path.Child("utilityVolumes"), len(s.Spec.UtilityVolumes), "utility volumes cannot be there from the start; they are plugged into a running VM"))
 }
 
-func serviceAccountName(s *Subject) field.ErrorList {
+var serviceAccountNameRule = Rule{
+	ID:     "service-account-name",
+	Title:  "serviceAccountName could name a ServiceAccount",
+	Remedy: "Use the name of a ServiceAccount in the namespace.",
+	Check:  serviceAccountName,
+}
+
+func serviceAccountName(s *Subject, found *Errors) {
 	name := s.Spec.ServiceAccountName
 	if name == "" || len(validation.IsDNS1123Subdomain(name)) == 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("serviceAccountName"), name, "no ServiceAccount can have this name: 1 to 253 lower-case letters, digits, '-' and '.', each part with a letter or digit at both ends")}
+	found.Add(field.Invalid(s.Path.Child("serviceAccountName"), name, "no ServiceAccount can have this name: 1 to 253 lower-case letters, digits, '-' and '.', each part with a letter or digit at both ends"))
+}
+
+var serviceAccountVolumeRule = Rule{
+	ID:       "service-account-volume",
+	Title:    "serviceAccountName and the serviceAccount volume name the same ServiceAccount",
+	Remedy:   "Write the same name in both, or remove one of them: a pod runs as one ServiceAccount.",
+	Security: true,
+	Check:    serviceAccountVolume,
 }
 
 // serviceAccountVolume speaks of the first other ServiceAccount by name, wherever its volume stands.
-func serviceAccountVolume(s *Subject) field.ErrorList {
+func serviceAccountVolume(s *Subject, found *Errors) {
 	name := s.Spec.ServiceAccountName
 	if name == "" {
-		return nil
+		return
 	}
 	volumes, other := volumesOf(s), -1
 	for i := range volumes {
@@ -467,8 +536,8 @@ func serviceAccountVolume(s *Subject) field.ErrorList {
 		}
 	}
 	if other < 0 {
-		return nil
+		return
 	}
-	return field.ErrorList{field.Invalid(s.Path.Child("serviceAccountName"), name,
-		fmt.Sprintf("volumes[%d] names the ServiceAccount %q; both must be the same", other, shortened(volumes[other].ServiceAccount.ServiceAccountName)))}
+	found.Add(field.Invalid(s.Path.Child("serviceAccountName"), name,
+		fmt.Sprintf("volumes[%d] names the ServiceAccount %q; both must be the same", other, shortened(volumes[other].ServiceAccount.ServiceAccountName))))
 }

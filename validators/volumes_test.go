@@ -160,7 +160,7 @@ func TestVolumeIsShown(t *testing.T) {
 		},
 	}}
 	const want = `spec.volumes[3].name: Invalid value: "forgotten": there is neither a disk nor a filesystem with this name`
-	if errs := volumeIsShown(s); len(errs) != 1 || errs[0].Error() != want {
+	if errs := all(func(found *Errors) { volumeIsShown(s, found) }); len(errs) != 1 || errs[0].Error() != want {
 		t.Errorf("got %v, want %s", errs, want)
 	}
 }

@@ -99,12 +99,11 @@ func tpmStep(fill func(*mutators.Completion)) []mutators.Step {
 
 // modelRule is one that rejects a CPU model.
 func modelRule(rejected string) validators.Table {
-	return validators.Table{{ID: "broken-model", Title: "Another model", Scope: validators.OnSpec, Remedy: "Choose another.", Check: func(s *validators.Subject) field.ErrorList {
+	return validators.Scoped(validators.OnSpec, validators.Rule{ID: "broken-model", Title: "Another model", Remedy: "Choose another.", Check: func(s *validators.Subject, found *validators.Errors) {
 		if cpu := s.Spec.Domain.CPU; cpu != nil && cpu.Model == rejected {
-			return field.ErrorList{field.Invalid(s.Domain().Child("cpu", "model"), cpu.Model, "any but this")}
+			found.Add(field.Invalid(s.Domain().Child("cpu", "model"), cpu.Model, "any but this"))
 		}
-		return nil
-	}}}
+	}})
 }
 
 func modelCases(rejected string) []Case {
@@ -309,12 +308,11 @@ func TestTheSuiteFindsFaults(t *testing.T) {
 		},
 		{
 			name: "a rule that panics",
-			broken: broken{rules: validators.Table{{ID: "broken-model", Title: "t", Scope: validators.OnSpec, Check: func(s *validators.Subject) field.ErrorList {
+			broken: broken{rules: validators.Scoped(validators.OnSpec, validators.Rule{ID: "broken-model", Title: "t", Check: func(s *validators.Subject, _ *validators.Errors) {
 				if s.Spec.Domain.Devices.Watchdog != nil {
 					panic("no watchdog")
 				}
-				return nil
-			}}}, cases: modelCases("bad")[1:]},
+			}}), cases: modelCases("bad")[1:]},
 			want: []string{
 				"defaults pass the checks: broken/amd64: checking ",
 				"no panic: broken: evaluating ",

@@ -24,19 +24,21 @@ func NewValidator(architecture string) (*Validator, error) {
 }
 
 func rules() validators.Table {
-	return validators.Table{{
-		ID: "sample-cores", Title: "A socket has at most 64 cores on sample", Scope: validators.OnSpec,
-		Remedy: "Use more sockets of fewer cores.", Check: cores,
-	}}
+	return validators.Scoped(validators.OnSpec, coresRule)
 }
 
 // maxCores is what a socket may have.
 const maxCores = 64
 
-func cores(s *validators.Subject) field.ErrorList {
-	cpu := s.Spec.Domain.CPU
-	if cpu == nil || cpu.Cores <= maxCores {
-		return nil
+var coresRule = validators.Rule{
+	ID:     "sample-cores",
+	Title:  "A socket has at most 64 cores on sample",
+	Remedy: "Use more sockets of fewer cores.",
+	Check:  cores,
+}
+
+func cores(s *validators.Subject, found *validators.Errors) {
+	if cpu := s.Spec.Domain.CPU; cpu != nil && cpu.Cores > maxCores {
+		found.Add(field.Invalid(s.Domain().Child("cpu", "cores"), cpu.Cores, fmt.Sprintf("sample has at most %d cores in a socket", maxCores)))
 	}
-	return field.ErrorList{field.Invalid(s.Domain().Child("cpu", "cores"), cpu.Cores, fmt.Sprintf("sample has at most %d cores in a socket", maxCores))}
 }

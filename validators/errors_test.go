@@ -91,13 +91,15 @@ func TestRulesStop(t *testing.T) {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			start := time.Now()
-			errs := rule.Check(s)
+			found := Errors{limit: maxErrors}
+			rule.Check(s, &found)
+			errs := found.result()
 			took := time.Since(start)
 			runtime.ReadMemStats(&after)
 			if len(errs) == 0 || len(errs) > maxErrors {
 				t.Fatalf("%d errors", len(errs))
 			}
-			if said, want := errs[len(errs)-1].Detail, fmt.Sprintf(" (%d more elements were not looked at)", tc.left); tc.left > 0 && !strings.HasSuffix(said, want) {
+			if said, want := errs[len(errs)-1].Detail, fmt.Sprintf(" (%d more elements were not checked)", tc.left); tc.left > 0 && !strings.HasSuffix(said, want) {
 				t.Errorf("the last error says %q, which should end in %q", said, want)
 			}
 			for _, err := range errs {
