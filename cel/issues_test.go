@@ -9,16 +9,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 )
 
-func texts(issues []cel.Issue) []string {
+func texts(issues []diagnostics.Problem) []string {
 	var all []string
 	for _, issue := range issues {
-		text := issue.String()
-		if issue.Warning {
-			text = "warning: " + text
-		}
-		all = append(all, text)
+		all = append(all, issue.String())
 	}
 	return all
 }
@@ -53,7 +50,7 @@ func TestIssues(t *testing.T) {
 		"a field of one kind of two": {
 			[]string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance},
 			"object.spec.template.spec.domain.cpu.cores == 1",
-			[]string{"warning: 1:12: in a VirtualMachineInstance: undefined field 'template'"},
+			[]string{"1:12: warning: in a VirtualMachineInstance: undefined field 'template'"},
 		},
 		"a field of neither kind": {
 			[]string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance},
@@ -63,7 +60,7 @@ func TestIssues(t *testing.T) {
 		"a field of neither of two kinds, and a third without a schema": {
 			[]string{cel.KindVirtualMachineTemplate, cel.KindVirtualMachine, cel.KindVirtualMachineInstance, cel.KindVirtualMachine},
 			"object.parameters == 1",
-			[]string{"warning: 1:7: in a VirtualMachine and a VirtualMachineInstance: undefined field 'parameters'"},
+			[]string{"1:7: warning: in a VirtualMachine and a VirtualMachineInstance: undefined field 'parameters'"},
 		},
 		"a kind without a schema": {[]string{cel.KindVirtualMachineTemplate}, "object.spec.whatever == 1", nil},
 		"vm is typed whatever object is": {
@@ -110,8 +107,8 @@ func TestScopeIssues(t *testing.T) {
 				{Name: "not a name", Expression: "3"},
 			}},
 			[]string{
-				"variables[0].expression: 1:8: undefined field 'x'",
-				"variables[1].expression: 1:33: undefined field 'c'",
+				"variables[0].expression:1:8: undefined field 'x'",
+				"variables[1].expression:1:33: undefined field 'c'",
 				"variables[3].name: there is a variable \"c\" already",
 				"variables[4].name: \"not a name\" is not a name that an expression can use: letters, digits and _, not beginning with a digit",
 			},

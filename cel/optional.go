@@ -9,15 +9,17 @@ import (
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/parser"
+
+	"github.com/virtward/virtward/diagnostics"
 )
 
 // lost are the reads of an expression that the library answers wrongly: an optional value that a variable holds
 // counts as an object without fields, so that whatever is read behind it is absent. variables.firmware.?bootloader
 // is such a read, if the variable is vm.spec.domain.?firmware.
-func lost(ast *celgo.Ast) []Issue {
+func lost(ast *celgo.Ast) []diagnostics.Problem {
 	checked := ast.NativeRep()
 	optional := func(e celast.Expr) bool { return checked.GetType(e.ID()).TypeName() == types.OptionalType.TypeName() }
-	var issues []Issue
+	var issues []diagnostics.Problem
 	celast.PreOrderVisit(checked.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
 		stored := operand(e)
 		if stored == nil || !optional(stored) || len(issues) == MaxIssues {
@@ -27,7 +29,7 @@ func lost(ast *celgo.Ast) []Issue {
 		if holder := operand(stored); holder == nil || isOptionalRead(stored) || optional(holder) {
 			return
 		}
-		issue := Issue{Message: "it is optional what is read here, and CEL finds nothing behind it: take its value() if hasValue(), or use optMap"}
+		issue := diagnostics.Problem{Message: "it is optional what is read here, and CEL finds nothing behind it: take its value() if hasValue(), or use optMap"}
 		if text, err := parser.Unparse(stored, checked.SourceInfo()); err == nil && !strings.Contains(text, "\n") {
 			issue.Message = fmt.Sprintf("%s is optional, and CEL finds nothing behind it: read %s.value() if %s.hasValue(), or use %s.optMap", text, text, text, text)
 		}

@@ -13,6 +13,9 @@ import (
 	"github.com/google/cel-go/common/types"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apicel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/virtward/virtward/diagnostics"
+	"github.com/virtward/virtward/texts"
 )
 
 // Limits of what a policy may say; the API has them too, and this package is also used without it.
@@ -40,27 +43,6 @@ type ScopeOptions struct {
 	Values map[string]any
 	// Variables are evaluated when they are first read; each may read those before it.
 	Variables []Expression
-}
-
-// Issue is what is wrong with an expression, or, as a Warning, what is likely to be.
-type Issue struct {
-	// Field is where the expression stands, when a Scope found the issue itself: variables[0].expression.
-	Field string
-	// Line and Column count from 1; 0 if the issue is with the whole expression.
-	Line, Column int
-	Message      string
-	Warning      bool
-}
-
-func (i Issue) String() string {
-	text := i.Message
-	if i.Line > 0 {
-		text = fmt.Sprintf("%d:%d: %s", i.Line, i.Column, text)
-	}
-	if i.Field != "" {
-		text = i.Field + ": " + text
-	}
-	return text
 }
 
 // Result is what an expression must result in.
@@ -100,10 +82,10 @@ type view struct {
 }
 
 // Scope makes a scope. Without errors among the issues it is complete; with errors it is nil.
-func (e *Environment) Scope(o ScopeOptions) (*Scope, []Issue) {
+func (e *Environment) Scope(o ScopeOptions) (*Scope, []diagnostics.Problem) {
 	for i, kind := range o.Kinds {
 		if _, ok := e.kinds[kind]; !ok {
-			return nil, []Issue{{Field: fmt.Sprintf("kinds[%d]", i), Message: fmt.Sprintf("unknown kind %q: the known ones are %s", kind, known(Kinds()))}}
+			return nil, []diagnostics.Problem{{Field: fmt.Sprintf("kinds[%d]", i), Message: fmt.Sprintf("unknown kind %q: the known ones are %s", kind, known(Kinds()))}}
 		}
 	}
 	o.Kinds = slices.Compact(slices.Sorted(slices.Values(o.Kinds)))
@@ -121,7 +103,7 @@ func (e *Environment) Scope(o ScopeOptions) (*Scope, []Issue) {
 	}
 	var err error
 	if s.main, err = e.view(object, params); err != nil {
-		return nil, []Issue{{Message: err.Error()}}
+		return nil, []diagnostics.Problem{{Message: err.Error()}}
 	}
 	if len(o.Kinds) > 1 {
 		for _, kind := range o.Kinds {
@@ -130,7 +112,7 @@ func (e *Environment) Scope(o ScopeOptions) (*Scope, []Issue) {
 			}
 			typed, err := e.view(kind, params)
 			if err != nil {
-				return nil, []Issue{{Message: err.Error()}}
+				return nil, []diagnostics.Problem{{Message: err.Error()}}
 			}
 			s.kinds = append(s.kinds, typed)
 		}
@@ -138,16 +120,16 @@ func (e *Environment) Scope(o ScopeOptions) (*Scope, []Issue) {
 	return s.compose(o.Variables)
 }
 
-func declareParams(schema *apiextensionsv1.JSONSchemaProps) (*apicel.DeclType, []Issue) {
+func declareParams(schema *apiextensionsv1.JSONSchemaProps) (*apicel.DeclType, []diagnostics.Problem) {
 	if schema == nil {
 		return nil, nil
 	}
 	if schema.Ref != nil {
-		return nil, []Issue{{Field: "params", Message: "a schema with $ref is not supported: write it in place"}}
+		return nil, []diagnostics.Problem{{Field: "params", Message: "a schema with $ref is not supported: write it in place"}}
 	}
 	declared, err := (&declarer{open: true}).declare("Params", schema)
 	if err != nil {
-		return nil, []Issue{{Field: "params", Message: err.Error()}}
+		return nil, []diagnostics.Problem{{Field: "params", Message: err.Error()}}
 	}
 	return declared, nil
 }
@@ -182,17 +164,17 @@ func (e *Environment) view(kind string, params *apicel.DeclType) (*view, error) 
 }
 
 // compose compiles the variables, each in sight of those before it.
-func (s *Scope) compose(variables []Expression) (*Scope, []Issue) {
-	var all []Issue
+func (s *Scope) compose(variables []Expression) (*Scope, []diagnostics.Problem) {
+	var all []diagnostics.Problem
 	failed := false
 	for i, variable := range variables {
 		at := fmt.Sprintf("variables[%d]", i)
 		switch _, taken := s.names[variable.Name]; {
 		case !identifier.MatchString(variable.Name):
-			all, failed = append(all, Issue{Field: at + ".name", Message: fmt.Sprintf("%q is not a name that an expression can use: letters, digits and _, not beginning with a digit", variable.Name)}), true
+			all, failed = append(all, diagnostics.Problem{Field: at + ".name", Message: fmt.Sprintf("%q is not a name that an expression can use: letters, digits and _, not beginning with a digit", variable.Name)}), true
 			continue
 		case taken:
-			all, failed = append(all, Issue{Field: at + ".name", Message: fmt.Sprintf("there is a variable %q already", variable.Name)}), true
+			all, failed = append(all, diagnostics.Problem{Field: at + ".name", Message: fmt.Sprintf("there is a variable %q already", variable.Name)}), true
 			continue
 		}
 		program, issues := s.Compile(variable.Expression, Any)
@@ -233,7 +215,7 @@ func (v *view) declare(name string, t *celgo.Type) {
 }
 
 // check parses and checks an expression. Without issues there is an AST.
-func (v *view) check(expression string) (*celgo.Ast, []Issue) {
+func (v *view) check(expression string) (*celgo.Ast, []diagnostics.Problem) {
 	v.mutex.Lock()
 	defer v.mutex.Unlock()
 	v.provider.missed = map[string]*apicel.DeclType{}
@@ -241,7 +223,7 @@ func (v *view) check(expression string) (*celgo.Ast, []Issue) {
 	if found.Err() == nil {
 		return ast, nil
 	}
-	var issues []Issue
+	var issues []diagnostics.Problem
 	for _, err := range found.Errors() {
 		if len(issues) == MaxIssues {
 			break
@@ -253,9 +235,9 @@ func (v *view) check(expression string) (*celgo.Ast, []Issue) {
 }
 
 // explainPatterns says what is wrong with patterns, of which the compiler says only that they are.
-func (v *view) explainPatterns(expression string, issues []Issue) {
+func (v *view) explainPatterns(expression string, issues []diagnostics.Problem) {
 	const wrong = "invalid matches argument"
-	if !slices.ContainsFunc(issues, func(i Issue) bool { return i.Message == wrong }) {
+	if !slices.ContainsFunc(issues, func(p diagnostics.Problem) bool { return p.Message == wrong }) {
 		return
 	}
 	parsed, found := v.env.Parse(expression)
@@ -283,8 +265,8 @@ func (v *view) explainPatterns(expression string, issues []Issue) {
 }
 
 // issue says what the compiler says, and what may have been meant.
-func (v *view) issue(err *common.Error) Issue {
-	message := strings.Join(strings.Fields(strings.ReplaceAll(strings.ReplaceAll(err.Message, " (in container '')", ""), "\\n", " ")), " ")
+func (v *view) issue(err *common.Error) diagnostics.Problem {
+	message := texts.OneLine(strings.NewReplacer(" (in container '')", "", `\n`, " ").Replace(err.Message))
 	if name, ok := quoted(message, "undefined field '"); ok {
 		if t := v.provider.missed[name]; t != nil {
 			message += suggest(name, fieldNames(t))
@@ -293,7 +275,7 @@ func (v *view) issue(err *common.Error) Issue {
 	if name, ok := quoted(message, "undeclared reference to '"); ok {
 		message += suggest(name, Names())
 	}
-	issue := Issue{Message: message}
+	issue := diagnostics.Problem{Message: message}
 	if line := err.Location.Line(); line > 0 {
 		issue.Line, issue.Column = line, max(err.Location.Column()+1, 1)
 	}
@@ -321,27 +303,27 @@ func fieldNames(t *apicel.DeclType) []string {
 
 // Compile makes a program of an expression that must result in what is wanted. Without errors among the issues
 // there is a program. What cannot be known before it runs, such as the type of an untyped value, is checked then.
-func (s *Scope) Compile(expression string, want Result) (*Program, []Issue) {
+func (s *Scope) Compile(expression string, want Result) (*Program, []diagnostics.Problem) {
 	if len(expression) > MaxExpression {
-		return nil, []Issue{{Message: fmt.Sprintf("the expression has %d bytes: at most %d", len(expression), MaxExpression)}}
+		return nil, []diagnostics.Problem{{Message: fmt.Sprintf("the expression has %d bytes: at most %d", len(expression), MaxExpression)}}
 	}
 	ast, issues := s.main.check(expression)
 	if len(issues) > 0 {
 		return nil, issues
 	}
 	if !want.accepts(ast.OutputType()) {
-		return nil, []Issue{{Line: 1, Column: 1, Message: fmt.Sprintf("must result in a %s, not in a %s", want, typeName(ast.OutputType()))}}
+		return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: fmt.Sprintf("must result in a %s, not in a %s", want, typeName(ast.OutputType()))}}
 	}
 	if issues := lost(ast); len(issues) > 0 {
 		return nil, issues
 	}
 	advice := s.advise(expression)
-	if slices.ContainsFunc(advice, func(i Issue) bool { return !i.Warning }) {
+	if slices.ContainsFunc(advice, func(p diagnostics.Problem) bool { return !p.Warning }) {
 		return nil, advice
 	}
 	program, err := s.program(expression, ast, want)
 	if err != nil {
-		return nil, []Issue{{Line: 1, Column: 1, Message: err.Error()}}
+		return nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: err.Error()}}
 	}
 	return program, advice
 }
@@ -365,9 +347,9 @@ func typeName(t *celgo.Type) string { return strings.ReplaceAll(t.String(), "_ty
 
 // advise checks an expression against every kind, where there are several: what is wrong with one of them is a
 // warning, because the expression may ask for the kind first; what is wrong with all of them is an error.
-func (s *Scope) advise(expression string) []Issue {
-	byIssue := map[Issue][]string{}
-	var order []Issue
+func (s *Scope) advise(expression string) []diagnostics.Problem {
+	byIssue := map[diagnostics.Problem][]string{}
+	var order []diagnostics.Problem
 	for _, v := range s.kinds {
 		_, issues := v.check(expression)
 		for _, issue := range issues {
@@ -377,7 +359,7 @@ func (s *Scope) advise(expression string) []Issue {
 			byIssue[issue] = append(byIssue[issue], v.kind)
 		}
 	}
-	var advice []Issue
+	var advice []diagnostics.Problem
 	for _, issue := range order {
 		kinds := byIssue[issue]
 		issue.Warning = len(kinds) < s.matched

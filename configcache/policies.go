@@ -16,6 +16,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -52,7 +53,7 @@ type Compiled struct {
 	// Object has a name, a uid, a generation, the time of its creation and a spec. It is shared: do not change it.
 	Object   *policyv1alpha1.VirtualMachinePolicy
 	Policy   *policies.Policy
-	Problems []policies.Problem
+	Problems []diagnostics.Problem
 }
 
 // compiledPolicies are all of them.
@@ -64,7 +65,7 @@ type compiledPolicies struct {
 // policyRead is a policy, and what of it could not be read.
 type policyRead struct {
 	Object *policyv1alpha1.VirtualMachinePolicy
-	Unread []policies.Problem
+	Unread []diagnostics.Problem
 }
 
 // memo is what a policy was compiled from, and what came of it.
@@ -112,7 +113,7 @@ func (p *Policies) Compiled() []Compiled {
 }
 
 // Compile compiles a policy that is not active, with the parameters that there are now.
-func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem) {
+func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem) {
 	all := []*policyv1alpha1.VirtualMachinePolicy{object}
 	for _, c := range p.Compiled() {
 		if c.Object.Name != object.Name {
@@ -128,7 +129,7 @@ func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*polici
 const maxSizes = 768 << 10
 
 // errCrowded is a problem of a policy for which there is no room.
-var errCrowded = policies.Problem{
+var errCrowded = diagnostics.Problem{
 	Field: "spec", Message: fmt.Sprintf("the policies that do not deny have more than %d bytes of expressions, modules and parameters together: there is no room for this one", maxSizes),
 }
 
@@ -178,7 +179,7 @@ func readPolicy(fields map[string]any) policyRead {
 	spec, _ := fields["spec"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(spec)) {
 		if err := readField(name, spec[name], &read.Object.Spec); err != nil {
-			read.Unread = append(read.Unread, policies.Problem{Field: "spec." + name, Message: "it cannot be read: " + err.Error()})
+			read.Unread = append(read.Unread, diagnostics.Problem{Field: "spec." + name, Message: "it cannot be read: " + err.Error()})
 		}
 	}
 	return read
@@ -241,7 +242,7 @@ func (p *Policies) remember(before map[string]memo, read policyRead, leftOut boo
 	return m
 }
 
-func (p *Policies) compileWith(read policyRead, found parameters, leftOut bool) (*policies.Policy, []policies.Problem) {
+func (p *Policies) compileWith(read policyRead, found parameters, leftOut bool) (*policies.Policy, []diagnostics.Problem) {
 	if leftOut {
 		return policies.LeftOut(read.Object, errCrowded)
 	}
@@ -252,10 +253,10 @@ func (p *Policies) compileWith(read policyRead, found parameters, leftOut bool) 
 	return compiled, problems
 }
 
-func (p *Policies) compileAlone(read policyRead, found parameters) (*policies.Policy, []policies.Problem) {
+func (p *Policies) compileAlone(read policyRead, found parameters) (*policies.Policy, []diagnostics.Problem) {
 	problems := read.Unread
 	if found.unreadable != nil {
-		problems = append(slices.Clone(problems), policies.Problem{Field: "spec.params.configMap.namespace", Message: found.unreadable.Error()})
+		problems = append(slices.Clone(problems), diagnostics.Problem{Field: "spec.params.configMap.namespace", Message: found.unreadable.Error()})
 	}
 	return policies.Compile(p.options.Environment, read.Object, func(string, string) (map[string]string, bool) {
 		return found.data, found.found

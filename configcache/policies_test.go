@@ -23,8 +23,8 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
@@ -172,7 +172,7 @@ func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 	if said := verdict(p); said != nil || p.Compiled()[0].Policy == before {
 		t.Errorf("with a cap of 1: %q", said)
 	}
-	if compiled, problems := p.Compile(p.Compiled()[0].Object); compiled.ParamsMissing() != "" || policies.Broken(problems) || compiled.Params()["max"] != int64(1) {
+	if compiled, problems := p.Compile(p.Compiled()[0].Object); compiled.ParamsMissing() != "" || diagnostics.Broken(problems) || compiled.Params()["max"] != int64(1) {
 		t.Errorf("compiled by itself it has the parameters %v, and the problems %v", compiled.Params(), problems)
 	}
 	caps.Data["max"] = "0"
@@ -295,7 +295,7 @@ func TestThereIsRoomForSoMuch(t *testing.T) {
 			t.Fatal(err)
 		}
 		wanted.CreationTimestamp = metav1.Time{}
-		if _, problems := p.Compile(wanted); policies.Broken(problems) != rejected {
+		if _, problems := p.Compile(wanted); diagnostics.Broken(problems) != rejected {
 			t.Errorf("another policy of enforcement %s has the problems %v", enforcement, problems)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
@@ -39,7 +40,7 @@ func active(t testing.TB, specs ...string) *policies.Set {
 			t.Fatal(err)
 		}
 		policy, problems := policies.Compile(env, object, nil)
-		if policies.Broken(problems) {
+		if diagnostics.Broken(problems) {
 			t.Fatal(problems)
 		}
 		compiled = append(compiled, policy)

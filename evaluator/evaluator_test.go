@@ -23,6 +23,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
@@ -80,7 +81,7 @@ func (f *fixture) policy(t testing.TB, name, spec string) {
 		t.Fatal(err)
 	}
 	compiled, problems := policies.Compile(environment, object, nil)
-	if policies.Broken(problems) {
+	if diagnostics.Broken(problems) {
 		t.Fatal(problems)
 	}
 	set := policies.NewSet("", compiled)

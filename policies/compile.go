@@ -11,6 +11,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies/rego"
 	"github.com/virtward/virtward/texts"
 )
@@ -46,7 +47,7 @@ const namespaceObject = "namespaceObject"
 // its failurePolicy decides. The ConfigMap of its parameters is read now: compile the policy again when that
 // changes. resolve may be nil: then there is no ConfigMap. found are problems that the caller knows of, such as a part
 // of the object that could not be read; they count as the others.
-func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, resolve ParamsResolver, found ...Problem) (*Policy, []Problem) {
+func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, resolve ParamsResolver, found ...diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	spec, problems := fitted(policy)
 	p := &Policy{name: firstOf(policy.Name, "unnamed"), spec: &spec, kinds: map[policyv1alpha1.PolicyKind]*kind{}}
 	assumed(&p.spec.Match)
@@ -55,11 +56,11 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 			p.kinds[k.name] = &k
 		}
 	}
-	if Broken(problems) { // it may be out of all bounds: nothing more is read of it
+	if diagnostics.Broken(problems) { // it may be out of all bounds: nothing more is read of it
 		return p.unread(slices.Concat(found, problems))
 	}
 	problems = slices.Concat(found, problems)
-	var more []Problem
+	var more []diagnostics.Problem
 	p.matcher, more = newMatcher(p.spec)
 	problems = append(problems, more...)
 	var errs field.ErrorList
@@ -67,7 +68,7 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	problems = append(problems, problemsOf(errs)...)
 	problems = append(problems, p.doubtfulFields()...)
 	if bytes := expressionBytes(p.spec); bytes > maxExpressions {
-		return p.finish(append(problems, Problem{Field: "spec", Message: fmt.Sprintf("its expressions have %d bytes together, where %d are the most", bytes, maxExpressions)}))
+		return p.finish(append(problems, diagnostics.Problem{Field: "spec", Message: fmt.Sprintf("its expressions have %d bytes together, where %d are the most", bytes, maxExpressions)}))
 	}
 	p.conditions, more = compileConditions(env, p.spec, &p.params)
 	problems = append(problems, more...)
@@ -77,14 +78,14 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 }
 
 // LeftOut is a policy that is not compiled, for a reason which counts as a problem of it. It is broken.
-func LeftOut(policy *policyv1alpha1.VirtualMachinePolicy, why Problem) (*Policy, []Problem) {
+func LeftOut(policy *policyv1alpha1.VirtualMachinePolicy, why diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	p := &Policy{name: firstOf(policy.Name, "unnamed"), spec: policy.Spec.DeepCopy(), kinds: map[policyv1alpha1.PolicyKind]*kind{}}
 	assumed(&p.spec.Match)
-	return p.unread([]Problem{why})
+	return p.unread([]diagnostics.Problem{why})
 }
 
 // unread is the policy as one of which nothing is known but what it is asked about.
-func (p *Policy) unread(problems []Problem) (*Policy, []Problem) {
+func (p *Policy) unread(problems []diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	p.matcher = &matcher{kinds: p.spec.Match.Kinds, operations: p.spec.Match.Operations}
 	return p.finish(problems)
 }
@@ -126,16 +127,12 @@ func expressionBytes(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
 }
 
 // newEvaluator compiles what the policy consists of; nil if that failed.
-func newEvaluator(env *cel.Environment, name string, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (Evaluator, []Problem) {
+func newEvaluator(env *cel.Environment, name string, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (Evaluator, []diagnostics.Problem) {
 	if spec.Rego != nil {
-		module, problems := compileModule(name, spec)
-		if module == nil {
-			return nil, problems
-		}
-		return module, problems
+		return compileModule(name, spec)
 	}
 	v, problems := compileValidations(env, spec, p)
-	if v == nil || Broken(problems) {
+	if v == nil || diagnostics.Broken(problems) {
 		return nil, problems
 	}
 	return v, problems
@@ -152,54 +149,42 @@ func assumed(match *policyv1alpha1.PolicyMatch) {
 }
 
 // finish notes what the problems mean.
-func (p *Policy) finish(problems []Problem) (*Policy, []Problem) {
+func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	problems = distinct(problems)
-	errs := slices.DeleteFunc(slices.Clone(problems), func(problem Problem) bool { return problem.Warning })
-	if len(errs) > 0 {
-		p.broken = "the policy is broken: " + errs[0].String()
-		if more := len(errs) - 1; more > 0 {
-			p.broken += fmt.Sprintf(" (and %d more problems)", more)
-		}
+	if diagnostics.Broken(problems) {
+		p.broken = "the policy is broken: " + diagnostics.Summary(problems)
 		p.conditions, p.evaluator = nil, nil
 	}
 	p.unauditable, p.readsRequest = p.whyNotAuditable(), len(p.whatReadsRequest()) > 0
 	p.readsNamespace = p.matcher.namespaces != nil || p.conditions.reads(namespaceObject) || p.evaluator != nil && p.evaluator.Reads(namespaceObject)
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = problems[:maxProblems]
-		problems[maxProblems-1].Message = texts.Shorten(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), maxText)
+		problems[maxProblems-1].Message = texts.Shorten(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), diagnostics.MaxMessage)
 	}
 	return p, problems
 }
 
 // distinct are the problems without those that are told already, errors first.
-func distinct(problems []Problem) []Problem {
-	var found []Problem
+func distinct(problems []diagnostics.Problem) []diagnostics.Problem {
+	var found []diagnostics.Problem
 	for _, p := range problems {
 		if !slices.Contains(found, p) {
 			found = append(found, p)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Problem) int {
-		switch {
-		case a.Warning == b.Warning:
-			return 0
-		case a.Warning:
-			return 1
-		}
-		return -1
-	})
+	diagnostics.SortBySeverity(found)
 	return found
 }
 
 // doubtfulFields are the fieldPaths that no kind has, and warnings about those that some lack.
-func (p *Policy) doubtfulFields() []Problem {
-	var problems []Problem
+func (p *Policy) doubtfulFields() []diagnostics.Problem {
+	var problems []diagnostics.Problem
 	for i := range p.spec.Validations {
 		v := &p.spec.Validations[i]
 		at := fmt.Sprintf("spec.validations[%d]", i)
 		if v.FieldPath == "" {
 			if v.MessageExpression == "" {
-				problems = append(problems, Problem{Field: at, Warning: true, Message: "without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning"})
+				problems = append(problems, diagnostics.Problem{Field: at, Warning: true, Message: "without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning"})
 			}
 			continue
 		}
@@ -213,7 +198,7 @@ func (p *Policy) doubtfulFields() []Problem {
 			}
 		}
 		if len(lacking) > 0 {
-			problems = append(problems, Problem{
+			problems = append(problems, diagnostics.Problem{
 				Field: at + ".fieldPath", Warning: len(lacking) < len(p.kinds),
 				Message: fmt.Sprintf("in a %s: %s", strings.Join(lacking, " and a "), said),
 			})
@@ -224,7 +209,7 @@ func (p *Policy) doubtfulFields() []Problem {
 
 // doubtfulKinds warns of a policy for VMs that is not for their instances, unless it reads nothing that may have become
 // different by the time a VM starts.
-func (p *Policy) doubtfulKinds() []Problem {
+func (p *Policy) doubtfulKinds() []diagnostics.Problem {
 	kinds := p.spec.Match.Kinds
 	if !slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachine) || slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachineInstance) {
 		return nil
@@ -235,7 +220,7 @@ func (p *Policy) doubtfulKinds() []Problem {
 	if !slices.ContainsFunc([]string{"vm", "provenance", "instancetype", "preference"}, reads) {
 		return nil
 	}
-	return []Problem{{
+	return []diagnostics.Problem{{
 		Field: matchPath.Child("kinds").String(), Warning: true,
 		Message: "without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not evaluated",
 	}}

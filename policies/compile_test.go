@@ -15,12 +15,13 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
 )
 
-func texts(problems []policies.Problem) []string {
+func texts(problems []diagnostics.Problem) []string {
 	var all []string
 	for _, p := range problems {
 		all = append(all, p.String())
@@ -184,7 +185,7 @@ func TestBounds(t *testing.T) {
 			tc.change(policy)
 			p, problems := policies.Compile(env(t), policy, nil)
 			found := texts(problems)
-			if len(found) == 0 || !strings.HasPrefix(strings.Join(found, "\n"), tc.want) || !policies.Broken(problems) {
+			if len(found) == 0 || !strings.HasPrefix(strings.Join(found, "\n"), tc.want) || !diagnostics.Broken(problems) {
 				t.Fatalf("problems %q, want one that begins with %q", found, tc.want)
 			}
 			if p.Broken() == "" {
@@ -203,7 +204,7 @@ func TestBounds(t *testing.T) {
 func TestABrokenPolicyCannotBeEvaluated(t *testing.T) {
 	broken := func(extra string) *policies.Policy {
 		p, problems := policies.Compile(env(t), read(t, "a-broken", "enforcement: Deny\nvalidations: [{expression: vm.foo, message: m, fieldPath: spec.domain}, {expression: vm.bar, message: m, fieldPath: spec.domain}]\n"+extra), nil)
-		if !policies.Broken(problems) {
+		if !diagnostics.Broken(problems) {
 			t.Fatal("it is valid")
 		}
 		return p

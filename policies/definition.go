@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/diagnostics"
 )
 
 // schema is what values are held to: a definition of a resource, or the schema of parameters.
@@ -75,21 +76,21 @@ func (s *schema) fit(value map[string]any, path *field.Path) field.ErrorList {
 
 // fitted is the spec of a policy with its defaults, held to its definition; with problems, the spec as it is. Of the
 // rest only the name is looked at.
-func fitted(policy *policyv1alpha1.VirtualMachinePolicy) (policyv1alpha1.VirtualMachinePolicySpec, []Problem) {
+func fitted(policy *policyv1alpha1.VirtualMachinePolicy) (policyv1alpha1.VirtualMachinePolicySpec, []diagnostics.Problem) {
 	s, err := definition()
 	if err != nil { // it is ours, and a test reads it
-		return policy.Spec, []Problem{{Field: "spec", Message: err.Error()}}
+		return policy.Spec, []diagnostics.Problem{{Field: "spec", Message: err.Error()}}
 	}
 	bare := &policyv1alpha1.VirtualMachinePolicy{Spec: policy.Spec}
 	bare.Name = policy.Name
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(bare)
 	if err != nil {
-		return policy.Spec, []Problem{{Field: "spec", Message: onOneLine(err.Error())}}
+		return policy.Spec, []diagnostics.Problem{{Field: "spec", Message: message(err.Error())}}
 	}
 	delete(object, "status")
-	var problems []Problem
+	var problems []diagnostics.Problem
 	if policy.Name == "" {
-		problems = append(problems, Problem{Field: "metadata.name", Message: "Required value: a policy needs a name"})
+		problems = append(problems, diagnostics.Problem{Field: "metadata.name", Message: "Required value: a policy needs a name"})
 		object["metadata"] = map[string]any{"name": "unnamed"}
 	}
 	if problems = append(problems, problemsOf(s.fit(object, nil))...); len(problems) > 0 {
@@ -97,7 +98,7 @@ func fitted(policy *policyv1alpha1.VirtualMachinePolicy) (policyv1alpha1.Virtual
 	}
 	complete := &policyv1alpha1.VirtualMachinePolicy{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, complete); err != nil {
-		return policy.Spec, []Problem{{Field: "spec", Message: onOneLine(err.Error())}}
+		return policy.Spec, []diagnostics.Problem{{Field: "spec", Message: message(err.Error())}}
 	}
 	return complete.Spec, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -18,7 +19,7 @@ import (
 // immutable and safe for concurrent use.
 type Evaluator interface {
 	// Evaluate returns the violations of a case, and the errors of what could not be evaluated.
-	Evaluate(c *Case) ([]Violation, []EvaluationError)
+	Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError)
 	// Unauditable says why it cannot be asked about what exists already; nothing if it can.
 	Unauditable() []string
 	// Reads reports whether it reads a document, by its name in expressions.
@@ -35,21 +36,6 @@ type Case struct {
 	input *input
 	// spare is what policies that do not deny may still cost together; nil for one that denies.
 	spare *cel.Budget
-}
-
-// Violation is what a policy says is wrong.
-type Violation struct {
-	// Message is what is wrong, as the author of the policy wrote it.
-	Message string
-	// Field of vm or of the object, as the author of the policy wrote it; empty for the object as a whole.
-	Field  string
-	Reason policyv1alpha1.PolicyReason
-	// Warn tells that it is a warning at most.
-	Warn bool
-	// More is how many violations this one stands for, which nobody counted out; 0 for one of its own. Sum tells them
-	// from others, as many.
-	More int
-	Sum  string
 }
 
 // EvaluationError is why an expression or a module could not be evaluated.
@@ -75,9 +61,9 @@ type assertion struct {
 }
 
 // compileValidations compiles the validations of a policy, and the conditions of its match.
-func compileValidations(env *cel.Environment, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (*validations, []Problem) {
+func compileValidations(env *cel.Environment, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (*validations, []diagnostics.Problem) {
 	scope, issues := env.Scope(scopeOptions(spec, p, true))
-	problems := problemsIn("spec", issues)
+	problems := diagnostics.In("spec", issues)
 	if scope == nil {
 		return nil, problems
 	}
@@ -85,10 +71,10 @@ func compileValidations(env *cel.Environment, spec *policyv1alpha1.VirtualMachin
 	for i := range spec.Validations {
 		one := assertion{spec: &spec.Validations[i], path: fmt.Sprintf("spec.validations[%d]", i)}
 		one.expression, issues = scope.Compile(one.spec.Expression, cel.Bool)
-		problems = append(problems, problemsIn(one.path+".expression", issues)...)
+		problems = append(problems, diagnostics.In(one.path+".expression", issues)...)
 		if one.spec.MessageExpression != "" {
 			one.message, issues = scope.Compile(one.spec.MessageExpression, cel.String)
-			problems = append(problems, problemsIn(one.path+".messageExpression", issues)...)
+			problems = append(problems, diagnostics.In(one.path+".messageExpression", issues)...)
 		}
 		v.all = append(v.all, one)
 	}
@@ -108,22 +94,9 @@ func scopeOptions(spec *policyv1alpha1.VirtualMachinePolicySpec, p *params, vari
 	return options
 }
 
-// problemsIn places issues below a field of the policy.
-func problemsIn(field string, issues []cel.Issue) []Problem {
-	problems := make([]Problem, 0, len(issues))
-	for _, issue := range issues {
-		at := field
-		if issue.Field != "" {
-			at += "." + issue.Field
-		}
-		problems = append(problems, Problem{Field: at, Line: issue.Line, Column: issue.Column, Message: texts.Shorten(issue.Message, maxText), Warning: issue.Warning})
-	}
-	return problems
-}
-
 // Evaluate implements Evaluator.
-func (v *validations) Evaluate(c *Case) ([]Violation, []EvaluationError) {
-	var violations []Violation
+func (v *validations) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) {
+	var violations []diagnostics.Violation
 	var errs []EvaluationError
 	activation, budget := v.scope.Activation(c.Documents), c.spare.Share(cel.PolicyLimit)
 	for i := range v.all {
@@ -137,7 +110,7 @@ func (v *validations) Evaluate(c *Case) ([]Violation, []EvaluationError) {
 			continue
 		}
 		if holds != true {
-			violations = append(violations, Violation{Message: one.text(activation, budget), Field: one.spec.FieldPath, Reason: one.spec.Reason})
+			violations = append(violations, diagnostics.Violation{Message: one.text(activation, budget), Field: one.spec.FieldPath, Reason: one.spec.Reason})
 		}
 	}
 	return violations, errs
@@ -155,12 +128,12 @@ func (v *assertion) text(activation *cel.Activation, budget *cel.Budget) string 
 	}
 	fallback := v.spec.Message
 	if fallback == "" {
-		fallback = "this does not hold: " + texts.Shorten(v.spec.Expression, maxText/2)
+		fallback = "this does not hold: " + texts.Shorten(v.spec.Expression, diagnostics.MaxMessage/2)
 	}
 	if err == nil {
 		return fallback + " (its messageExpression made nothing)"
 	}
-	return fallback + " (its messageExpression failed: " + texts.Shorten(err.Error(), maxText/4) + ")"
+	return fallback + " (its messageExpression failed: " + texts.Shorten(err.Error(), diagnostics.MaxMessage/4) + ")"
 }
 
 // Unauditable implements Evaluator.
@@ -226,12 +199,12 @@ type condition struct {
 }
 
 // compileConditions compiles them, in a scope without the policy's variables; nil if there are none.
-func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (*conditions, []Problem) {
+func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (*conditions, []diagnostics.Problem) {
 	if len(spec.Match.MatchConditions) == 0 {
 		return nil, nil
 	}
 	scope, issues := env.Scope(scopeOptions(spec, p, false))
-	problems := problemsIn("spec", issues)
+	problems := diagnostics.In("spec", issues)
 	if scope == nil {
 		return nil, problems
 	}
@@ -239,7 +212,7 @@ func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachine
 	for i := range spec.Match.MatchConditions {
 		one := condition{path: fmt.Sprintf("spec.match.matchConditions[%d].expression", i)}
 		one.program, issues = scope.Compile(spec.Match.MatchConditions[i].Expression, cel.Bool)
-		problems = append(problems, problemsIn(one.path, issues)...)
+		problems = append(problems, diagnostics.In(one.path, issues)...)
 		c.all = append(c.all, one)
 	}
 	return c, problems

@@ -11,6 +11,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies/rego"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
@@ -26,7 +27,7 @@ const errorRemedy = "Tell the admin of the cluster: it is the policy that is at 
 func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding) {
 	defer func() {
 		if cause := recover(); cause != nil { // in a library: the other policies are asked all the same
-			findings = []validators.Finding{p.evaluationError(s, EvaluationError{"spec", fmt.Errorf("evaluating it failed: %.200v", cause)}, ReasonFailed)}
+			findings = []validators.Finding{p.evaluationError(s, EvaluationError{"spec", fmt.Errorf("evaluating it failed: %v", cause)}, ReasonFailed)}
 		}
 	}()
 	if !p.matcher.matches(s) {
@@ -122,13 +123,13 @@ func rank(s validators.Severity) int {
 }
 
 // finding places a violation in the object.
-func (p *Policy) finding(d *cel.Documents, k *kind, v *Violation) validators.Finding {
+func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation) validators.Finding {
 	found := validators.Finding{Rule: p.Rule(), Severity: p.severity(v.Warn), Remedy: p.spec.Remedy}
 	if v.Field == "" {
-		found.Error = &field.Error{Type: causeType(v.Reason, field.ErrorTypeForbidden), Field: "spec", BadValue: field.OmitValueType{}, Detail: onOneLine(v.Message)}
+		found.Error = &field.Error{Type: causeType(v.Reason, field.ErrorTypeForbidden), Field: "spec", BadValue: field.OmitValueType{}, Detail: message(v.Message)}
 		return found
 	}
-	at := k.place(texts.Shorten(v.Field, maxFieldPath))
+	at := k.place(texts.Shorten(v.Field, diagnostics.MaxField))
 	var value any
 	var there bool
 	if inVM := k.effective(at); inVM != "" && d.VM != nil {
@@ -136,7 +137,7 @@ func (p *Policy) finding(d *cel.Documents, k *kind, v *Violation) validators.Fin
 	} else {
 		value, there = valueAt(d.Object, at.path)
 	}
-	found.Error = &field.Error{Field: at.path, BadValue: value, Detail: onOneLine(v.Message)}
+	found.Error = &field.Error{Field: at.path, BadValue: value, Detail: message(v.Message)}
 	raw, long := value.(json.RawMessage)
 	if !there || long {
 		found.Error.BadValue = field.OmitValueType{}
@@ -224,10 +225,10 @@ func (p *Policy) skipped(s *subject) validators.Finding {
 
 // failed is a finding about the policy itself, under its failurePolicy. A policy that does not deny never does.
 // Of an update it is known only if what will run stays as it was.
-func (p *Policy) failed(s *subject, message, reason string) validators.Finding {
+func (p *Policy) failed(s *subject, text, reason string) validators.Finding {
 	return validators.Finding{
 		Rule: p.Rule(), Severity: p.severity(p.spec.FailurePolicy == policyv1alpha1.PolicyIgnore), Remedy: errorRemedy,
-		Error:  &field.Error{Type: field.ErrorTypeInternal, Field: "spec", BadValue: field.OmitValueType{}, Detail: onOneLine(message)},
+		Error:  &field.Error{Type: field.ErrorTypeInternal, Field: "spec", BadValue: field.OmitValueType{}, Detail: message(text)},
 		Extent: extentOf(s.documents), EvaluationError: reason,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
@@ -48,7 +49,7 @@ func FuzzCompilePolicy(f *testing.F) {
 		if !reflect.DeepEqual(before, policy) {
 			t.Error("compiling changed the policy")
 		}
-		if len(problems) > policyv1alpha1.MaxPolicyProblems || policies.Broken(problems) != (p.Broken() != "") {
+		if len(problems) > policyv1alpha1.MaxPolicyProblems || diagnostics.Broken(problems) != (p.Broken() != "") {
 			t.Errorf("%d problems of a policy that is broken by %q", len(problems), p.Broken())
 		}
 		for _, problem := range problems {

@@ -15,6 +15,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
@@ -109,7 +110,7 @@ type matcher struct {
 var matchPath = field.NewPath("spec", "match")
 
 // newMatcher reads spec.match and the exceptions of a policy that is in bounds.
-func newMatcher(spec *policyv1alpha1.VirtualMachinePolicySpec) (*matcher, []Problem) {
+func newMatcher(spec *policyv1alpha1.VirtualMachinePolicySpec) (*matcher, []diagnostics.Problem) {
 	match := &spec.Match
 	m := &matcher{
 		users: match.ExcludedUsers, groups: match.ExcludedGroups, hypervisors: match.Hypervisors,
@@ -118,7 +119,7 @@ func newMatcher(spec *policyv1alpha1.VirtualMachinePolicySpec) (*matcher, []Prob
 	for _, architecture := range match.Architectures {
 		m.architectures = append(m.architectures, string(architecture))
 	}
-	var problems []Problem
+	var problems []diagnostics.Problem
 	selector := func(from *metav1.LabelSelector, path *field.Path) labels.Selector {
 		if errs := validators.CheckSelector(from, path); len(errs) > 0 {
 			problems = append(problems, problemsOf(errs)...)
@@ -140,10 +141,10 @@ func newMatcher(spec *policyv1alpha1.VirtualMachinePolicySpec) (*matcher, []Prob
 }
 
 // doubts are warnings about what is probably not meant.
-func (m *matcher) doubts() []Problem {
-	var problems []Problem
+func (m *matcher) doubts() []diagnostics.Problem {
+	var problems []diagnostics.Problem
 	doubt := func(path *field.Path, message string) {
-		problems = append(problems, Problem{Field: path.String(), Message: message, Warning: true})
+		problems = append(problems, diagnostics.Problem{Field: path.String(), Message: message, Warning: true})
 	}
 	for i, name := range m.hypervisors {
 		if _, err := platform.HypervisorByName(name); err != nil {
@@ -165,7 +166,7 @@ func (m *matcher) doubts() []Problem {
 
 // NeverAsked warns of a policy that selects only namespaces about which no policy is asked: kube-system, and Virtward's
 // own.
-func NeverAsked(policy *policyv1alpha1.VirtualMachinePolicy, namespace string) []Problem {
+func NeverAsked(policy *policyv1alpha1.VirtualMachinePolicy, namespace string) []diagnostics.Problem {
 	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.Match.NamespaceSelector)
 	if err != nil || policy.Spec.Match.NamespaceSelector == nil {
 		return nil
@@ -183,14 +184,14 @@ func NeverAsked(policy *policyv1alpha1.VirtualMachinePolicy, namespace string) [
 	return neverAsked([]string{names}, namespace)
 }
 
-func neverAsked(names []string, namespace string) []Problem {
+func neverAsked(names []string, namespace string) []diagnostics.Problem {
 	for _, name := range names {
 		if name != kubeSystem && (name != namespace || namespace == "") {
 			return nil
 		}
 	}
 	slices.Sort(names)
-	return []Problem{{
+	return []diagnostics.Problem{{
 		Field: matchPath.Child("namespaceSelector").String(), Warning: true,
 		Message: "the policy is never asked: of " + strings.Join(names, " and ") + " no policy is, so that the cluster and Virtward themselves can always work",
 	}}

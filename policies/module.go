@@ -8,8 +8,8 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies/rego"
-	"github.com/virtward/virtward/texts"
 )
 
 // module is the Evaluator of Rego.
@@ -22,24 +22,20 @@ const moduleField = "spec.rego.module"
 // unitsPerStep is how many units of CEL take as long as a step of Rego.
 const unitsPerStep = 3
 
-func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (*module, []Problem) {
+func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (Evaluator, []diagnostics.Problem) {
 	var kinds []string
 	for _, kind := range spec.Match.Kinds {
 		kinds = append(kinds, string(kind))
 	}
 	compiled, issues := rego.Compile(name, spec.Rego.Module, kinds...)
-	var problems []Problem
-	for _, issue := range issues {
-		problems = append(problems, Problem{Field: moduleField, Line: issue.Line, Column: issue.Column, Message: texts.Shorten(issue.Message, maxText)})
-	}
 	if compiled == nil {
-		return nil, problems
+		return nil, diagnostics.In(moduleField, issues)
 	}
-	return &module{compiled}, problems
+	return &module{compiled}, nil
 }
 
 // Evaluate implements Evaluator.
-func (m *module) Evaluate(c *Case) ([]Violation, []EvaluationError) {
+func (m *module) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) {
 	in, err := c.input.of(c.Documents)
 	if err != nil {
 		return nil, []EvaluationError{{moduleField, err}}
@@ -49,17 +45,13 @@ func (m *module) Evaluate(c *Case) ([]Violation, []EvaluationError) {
 		limits.Steps = max(1, min(rego.DefaultSteps(), int(c.spare.Left()/unitsPerStep))) //nolint:gosec // far below the bound
 		limits.Left = max(1, int(c.spare.Memory()))                                       //nolint:gosec // far below the bound
 	}
-	found, spent, err := m.compiled.Measure(in, limits)
+	violations, spent, err := m.compiled.Measure(in, limits)
 	if c.spare != nil {
 		c.spare.Spend(uint64(spent.Steps) * unitsPerStep) //nolint:gosec // no count is negative
 		c.spare.Take(uint64(spent.Bytes))                 //nolint:gosec // no count is negative
 	}
 	if err != nil {
 		return nil, []EvaluationError{{moduleField, err}}
-	}
-	violations := make([]Violation, 0, len(found))
-	for i := range found {
-		violations = append(violations, Violation{Message: found[i].Msg, Field: found[i].Field, Warn: found[i].Warn, More: found[i].More, Sum: found[i].Sum})
 	}
 	return violations, nil
 }

@@ -139,7 +139,7 @@ func (s *schema) check(value map[string]any, path *field.Path) field.ErrorList {
 // readSchema reads the schema of parameters. What it does not understand is an error.
 func readSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
 	reject := func(err error) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
-		return nil, nil, field.ErrorList{field.Invalid(schemaPath, field.OmitValueType{}, onOneLine(err.Error()))}
+		return nil, nil, field.ErrorList{field.Invalid(schemaPath, field.OmitValueType{}, message(err.Error()))}
 	}
 	if len(raw) > maxParams {
 		return reject(fmt.Errorf("it has %d bytes, where %d are the most", len(raw), maxParams))

@@ -15,6 +15,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
@@ -57,7 +58,7 @@ func read(t testing.TB, name, spec string) *policyv1alpha1.VirtualMachinePolicy 
 func compile(t testing.TB, name, spec string) *policies.Policy {
 	t.Helper()
 	p, problems := policies.Compile(env(t), read(t, name, spec), nil)
-	if policies.Broken(problems) {
+	if diagnostics.Broken(problems) {
 		t.Fatalf("problems %v", problems)
 	}
 	return p

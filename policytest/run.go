@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
@@ -149,10 +150,10 @@ func (r *runner) compile(s *Situation) ([]*policies.Policy, []Problem) {
 		}
 		policy := r.compiled[key]
 		if policy == nil {
-			var found []policies.Problem
+			var found []diagnostics.Problem
 			policy, found = policies.Compile(r.environment, w.policy, s.configMap)
 			problems = append(problems, w.problems(found, false)...)
-			if key != "" && !policies.Broken(found) {
+			if key != "" && !diagnostics.Broken(found) {
 				r.compiled[key] = policy
 			}
 		}
@@ -162,7 +163,7 @@ func (r *runner) compile(s *Situation) ([]*policies.Policy, []Problem) {
 }
 
 // problems are those of a policy in its file; warnings too, if they are wanted.
-func (w *written) problems(found []policies.Problem, warnings bool) []Problem {
+func (w *written) problems(found []diagnostics.Problem, warnings bool) []Problem {
 	var problems []Problem
 	for _, p := range found {
 		if !p.Warning || warnings {

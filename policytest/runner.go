@@ -20,6 +20,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
@@ -52,7 +53,7 @@ func NewRunner() (*Runner, error) {
 }
 
 // problem is a problem of a policy, in its file.
-func (w *written) problem(p policies.Problem) Problem {
+func (w *written) problem(p diagnostics.Problem) Problem {
 	found := at(w.document, p.Field, p.Message)
 	if position, ok := w.document.InText(p.Field, p.Line, p.Column); ok {
 		found.Line, found.Column = position.Line, position.Column

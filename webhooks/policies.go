@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/evaluator"
-	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -34,8 +34,8 @@ func (e *examination) virtualMachinePolicy() error {
 		return nil
 	}
 	compiled, problems := e.CompilePolicy(object)
-	var before []policies.Problem
-	if policies.Broken(problems) && e.updates() && evaluator.DecodeStored(e.request.OldObject.Raw, old) == nil {
+	var before []diagnostics.Problem
+	if diagnostics.Broken(problems) && e.updates() && evaluator.DecodeStored(e.request.OldObject.Raw, old) == nil {
 		if before = problems; !equality.Semantic.DeepEqual(old.Spec, object.Spec) {
 			_, before = e.CompilePolicy(old)
 		}
@@ -43,14 +43,14 @@ func (e *examination) virtualMachinePolicy() error {
 	for _, problem := range problems {
 		e.findings = append(e.findings, aboutPolicy(problem, slices.Contains(before, problem)))
 	}
-	if missing := compiled.ParamsMissing(); missing != "" && !policies.Broken(problems) {
-		e.findings = append(e.findings, aboutPolicy(policies.Problem{Field: "spec.params.configMap", Message: missing, Warning: true}, false))
+	if missing := compiled.ParamsMissing(); missing != "" && !diagnostics.Broken(problems) {
+		e.findings = append(e.findings, aboutPolicy(diagnostics.Problem{Field: "spec.params.configMap", Message: missing, Warning: true}, false))
 	}
 	return nil
 }
 
 // aboutPolicy is the finding that a problem of a policy is; known tells that it is an old one.
-func aboutPolicy(problem policies.Problem, known bool) validators.Finding {
+func aboutPolicy(problem diagnostics.Problem, known bool) validators.Finding {
 	message := problem.Message
 	if problem.Line > 0 {
 		message = fmt.Sprintf("%d:%d: %s", problem.Line, problem.Column, message)

@@ -22,6 +22,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
 )
@@ -39,13 +40,13 @@ func policyOf(t testing.TB, name, spec string) *policyv1alpha1.VirtualMachinePol
 }
 
 // compile compiles a policy, and knows no ConfigMap.
-func compile(t testing.TB) func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem) {
+func compile(t testing.TB) func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem) {
 	t.Helper()
 	env, err := environment()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return func(policy *policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem) {
+	return func(policy *policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem) {
 		return policies.Compile(env, policy, nil)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
@@ -33,7 +34,7 @@ type Validator struct {
 	// Authorizer answers what a requester may do; without one, policies that ask cannot be evaluated.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// CompilePolicy compiles a policy that is to be stored.
-	CompilePolicy func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []policies.Problem)
+	CompilePolicy func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem)
 
 	Metrics *Metrics
 	Log     logr.Logger

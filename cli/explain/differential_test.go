@@ -27,6 +27,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/cli/clitest"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
@@ -300,7 +301,7 @@ func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
 			t.Fatal(err)
 		}
 		compiled, problems := policies.Compile(environment, &object, nil)
-		if policies.Broken(problems) {
+		if diagnostics.Broken(problems) {
 			t.Fatal(problems)
 		}
 		active = append(active, compiled)

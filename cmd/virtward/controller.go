@@ -242,7 +242,7 @@ func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, re
 		},
 		Stored: audit.NewAPI(reader), Metrics: measured, Pace: o.pace, Limit: limits, Clock: clock.RealClock{}, Log: log,
 		Ready: allReady(world.ready()), Audited: statuses.Audited,
-		Tell: func(f audit.Fresh) {
+		Tell: func(f auditresults.Held) {
 			events.recorder.Event(&corev1.ObjectReference{
 				APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Subject.Name, UID: f.UID,
 			}, corev1.EventTypeWarning, reasonViolation, shortEvent(f.String()))

@@ -32,6 +32,7 @@ import (
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/reports"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
@@ -61,7 +62,7 @@ func policySet(t testing.TB, specs map[string]string) *policies.Set {
 			t.Fatal(err)
 		}
 		compiled, problems := policies.Compile(env, policy, nil)
-		if policies.Broken(problems) != strings.HasPrefix(name, "broken") {
+		if diagnostics.Broken(problems) != strings.HasPrefix(name, "broken") {
 			t.Fatalf("%s: %v", name, problems)
 		}
 		all = append(all, compiled)
@@ -240,7 +241,7 @@ func (s *scene) lead(t testing.TB) {
 		Ready:  func() error { return nil },
 		Stored: s.cluster, Reports: s.shelf, Metrics: measured,
 		Audited: func(violations map[string]int, _ time.Time) { s.counted = violations },
-		Tell:    func(f Fresh) { s.events = append(s.events, f.Namespace+"/"+f.Subject.Name+" "+f.String()) },
+		Tell:    func(f auditresults.Held) { s.events = append(s.events, f.Namespace+"/"+f.Subject.Name+" "+f.String()) },
 		Limit:   auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: s.clock, Log: logr.Discard(),
 	})
 }

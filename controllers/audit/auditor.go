@@ -24,7 +24,7 @@ type Auditor struct {
 	complete bool
 	figures  Figures
 	// fresh are new violations that have not been told, as many as may be; dropped is how many more there were.
-	fresh   []Fresh
+	fresh   []auditresults.Held
 	dropped int
 	// reports tells that the cluster had OpenReports when it was last asked, asked when that was.
 	reports bool
@@ -48,7 +48,7 @@ type Options struct {
 	// Audited is told how many objects violate each policy, and when that was found.
 	Audited func(violations map[string]int, at time.Time)
 	// Tell writes an event on an object that newly violates a policy.
-	Tell  func(Fresh)
+	Tell  func(auditresults.Held)
 	Pace  Pace
 	Limit auditresults.Limits
 	Clock clock.Clock
@@ -196,14 +196,14 @@ const maxEvents = 100
 
 // found notes a fresh violation of a policy, to be told when all else is. In the first round of an auditor everything
 // is fresh: then the Reports say what was known.
-func (a *Auditor) found(f Fresh) {
+func (a *Auditor) found(f auditresults.Held) {
 	if !a.complete || f.BuiltIn {
 		return
 	}
 	a.note(f)
 }
 
-func (a *Auditor) note(f Fresh) {
+func (a *Auditor) note(f auditresults.Held) {
 	if len(a.fresh) == maxEvents {
 		a.dropped++
 		return

@@ -64,7 +64,7 @@ func (c *conditions) evaluate(ctx context.Context, k Kind, object *pages.Object)
 	}
 	defer func() {
 		if cause := recover(); cause != nil { // one object never ends the audit of all others
-			results, skipped = []auditresults.Result{unreadable(fmt.Errorf("evaluating it failed: %.200v", cause))}, false
+			results, skipped = []auditresults.Result{unreadable(fmt.Errorf("evaluating it failed: %v", cause))}, false
 		}
 	}()
 	weight := policies.Memory(len(stored))

@@ -178,17 +178,7 @@ func (a *Auditor) put(ctx context.Context, c *reports.Context, namespace string)
 
 // compare notes what is fresh in the first round: what the Report before does not say, if that had room for all.
 func (a *Auditor) compare(view *auditresults.View, before *openreports.Report) {
-	violations, whole := reports.Violations(before)
-	if !whole {
-		return
-	}
-	for i := range view.Results {
-		r := &view.Results[i]
-		violation := reports.Violation{Policy: r.Source.Name, Kind: r.Kind, Name: r.Subject.Name}
-		if r.BuiltIn || r.Outcome == auditresults.Error || violations[violation] {
-			continue
-		}
-		violations[violation] = true // one event tells the first of a policy
-		a.note(Fresh{r.Subject, r.Result})
+	for _, fresh := range reports.Fresh(view, before) {
+		a.note(fresh)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/decodelimits"
-	"github.com/virtward/virtward/policies"
 )
 
 // Bounds of what is evaluated at once.
@@ -49,27 +48,9 @@ type evaluated struct {
 	takes int64
 }
 
-// Fresh is a violation that an object did not have before.
-type Fresh struct {
-	auditresults.Subject
-	auditresults.Result
-}
-
-// String says what is wrong, by which policy and where, as rejections do.
-func (f *Fresh) String() string {
-	text := f.Message + " [virtward/" + policies.RulePrefix + f.Source.Name + "]"
-	if f.Field != "" {
-		text = f.Field + ": " + text
-	}
-	if f.Remedy != "" {
-		text += " " + f.Remedy
-	}
-	return text
-}
-
 // round evaluates everything that exists. Objects that are gone are forgotten at the end; with an error, what was evaluated
 // so far counts, and nothing is forgotten. found is told of every fresh violation.
-func (c *conditions) round(ctx context.Context, stored Stored, into *auditresults.Ledger, found func(Fresh)) error {
+func (c *conditions) round(ctx context.Context, stored Stored, into *auditresults.Ledger, found func(auditresults.Held)) error {
 	into.Begin()
 	for _, kind := range Kinds() {
 		for from, more := "", true; more; {
@@ -92,7 +73,7 @@ func (c *conditions) round(ctx context.Context, stored Stored, into *auditresult
 
 // page evaluates objects of a kind side by side, and notes them in their order, each as soon as those before are noted. What
 // is in memory is bounded by bytes: of the objects being evaluated, and of the results that wait for others.
-func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object, into *auditresults.Ledger, found func(Fresh)) error {
+func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object, into *auditresults.Ledger, found func(auditresults.Held)) error {
 	group, evaluating := errgroup.WithContext(ctx)
 	group.SetLimit(waiting * runtime.GOMAXPROCS(0))
 	room := semaphore.NewWeighted(maxEvaluating)
@@ -146,18 +127,18 @@ func (l *line) done(i int, j evaluated) {
 }
 
 // note puts an object into the ledger, or takes it out if there is nothing to evaluate any more.
-func (j *evaluated) note(into *auditresults.Ledger, found func(Fresh)) {
+func (j *evaluated) note(into *auditresults.Ledger, found func(auditresults.Held)) {
 	if j.skipped {
 		into.Remove(j.subject.Key)
 		return
 	}
 	for _, fresh := range into.Put(j.subject, j.results) {
-		found(Fresh{j.subject, fresh})
+		found(fresh)
 	}
 }
 
 // again evaluates single objects. Those that do not exist are forgotten.
-func (c *conditions) again(ctx context.Context, stored Stored, keys []auditresults.Key, into *auditresults.Ledger, found func(Fresh)) error {
+func (c *conditions) again(ctx context.Context, stored Stored, keys []auditresults.Key, into *auditresults.Ledger, found func(auditresults.Held)) error {
 	for _, key := range keys {
 		kind, ok := kindOf(key)
 		if !ok {

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtward/virtward/policies"
 )
 
 // Key names an object that is evaluated.
@@ -88,6 +90,18 @@ func (r *Result) compare(other *Result) int {
 type Held struct {
 	Subject
 	Result
+}
+
+// String returns the field, the message, the rule and the remedy, as a denial does.
+func (h *Held) String() string {
+	text := h.Message + " [virtward/" + policies.RulePrefix + h.Source.Name + "]"
+	if h.Field != "" {
+		text = h.Field + ": " + text
+	}
+	if h.Remedy != "" {
+		text += " " + h.Remedy
+	}
+	return text
 }
 
 func (h *Held) compare(other *Held) int {
@@ -222,7 +236,7 @@ func (l *Ledger) End() {
 
 // Put notes what was found about an object, in place of what was known of it. Fresh is the first result of each
 // source that found no violation in the object before.
-func (l *Ledger) Put(subject Subject, results []Result) (fresh []Result) {
+func (l *Ledger) Put(subject Subject, results []Result) (fresh []Held) {
 	ns := l.namespaces[subject.Namespace]
 	if ns == nil {
 		ns = &namespace{objects: map[object]record{}, held: held{limits: l.limits, groups: map[Source][]Held{}}, changed: true}
@@ -237,7 +251,7 @@ func (l *Ledger) Put(subject Subject, results []Result) (fresh []Result) {
 	for i := range sorted {
 		first := i == 0 || sorted[i-1].Source != sorted[i].Source
 		if first && sorted[i].Outcome != Error && !violated(before.tallies, sorted[i].Source) {
-			fresh = append(fresh, sorted[i])
+			fresh = append(fresh, Held{subject, sorted[i]})
 		}
 	}
 	l.count(ns, before, -1, known)

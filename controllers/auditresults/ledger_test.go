@@ -19,7 +19,10 @@ func of(policy string, outcome Outcome, message string) Result {
 var roomy = Limits{PerNamespace: 200, PerSource: 20}
 
 func put(l *Ledger, name string, results ...Result) []Result {
-	fresh := l.Put(vm(name), results)
+	var fresh []Result
+	for _, held := range l.Put(vm(name), results) {
+		fresh = append(fresh, held.Result)
+	}
 	return fresh
 }
 

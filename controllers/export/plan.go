@@ -20,6 +20,7 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/texts"
@@ -38,7 +39,7 @@ type memo struct {
 	policy   *policies.Policy
 	cluster  export.Cluster
 	native   *export.Native
-	problems []policies.Problem
+	problems []diagnostics.Problem
 }
 
 // still reports whether the memo is what would be made now.
@@ -231,7 +232,7 @@ func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMa
 }
 
 // rejected is the outcome for a policy that cannot be exported.
-func rejected(problems []policies.Problem) outcome {
+func rejected(problems []diagnostics.Problem) outcome {
 	texts := make([]string, len(problems))
 	for i := range problems {
 		texts[i] = problems[i].String()

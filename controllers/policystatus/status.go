@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -14,7 +13,8 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
-	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/diagnostics"
+	"github.com/virtward/virtward/texts"
 )
 
 // Counted is what an audit counted.
@@ -47,23 +47,15 @@ func Plan(c *configcache.Compiled, counted Counted, before *policyv1alpha1.Virtu
 	}
 	why := c.Policy.Unauditable()
 	s.Auditable = ptr.To(len(why) == 0)
-	s.NotAuditable = bounded(why)
+	for _, reason := range why[:min(len(why), maxReasons)] {
+		s.NotAuditable = append(s.NotAuditable, texts.Shorten(reason, maxReason))
+	}
 	s.Violations, s.LastAudit = count(c, counted, before)
 	return s
 }
 
 // maxReasons bounds the reasons for which a policy cannot be audited, maxReason each of them; as in the definition.
 const maxReasons, maxReason = 16, 1024
-
-func bounded(why []string) []string {
-	why = slices.Clone(why[:min(len(why), maxReasons)])
-	for i := range why {
-		if len(why[i]) > maxReason {
-			why[i] = strings.ToValidUTF8(why[i][:maxReason], "")
-		}
-	}
-	return why
-}
 
 // state is a condition without its time.
 type state struct {
@@ -79,35 +71,17 @@ func condition(s state, generation int64, now time.Time) metav1.Condition {
 }
 
 func compiled(c *configcache.Compiled) state {
-	if policies.Broken(c.Problems) {
-		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompileFailed, summary(c.Problems), metav1.ConditionFalse}
+	if diagnostics.Broken(c.Problems) {
+		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompileFailed, diagnostics.Summary(c.Problems), metav1.ConditionFalse}
 	}
 	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompiled, "the policy is valid", metav1.ConditionTrue}
-}
-
-// summary is the first problem, and how many more there are.
-func summary(problems []policies.Problem) string {
-	var first string
-	more := -1
-	for i := range problems {
-		if problems[i].Warning {
-			continue
-		}
-		if more++; more == 0 {
-			first = problems[i].String()
-		}
-	}
-	if more > 0 {
-		return fmt.Sprintf("%s (and %d more problems)", first, more)
-	}
-	return first
 }
 
 func ready(c *configcache.Compiled) state {
 	s := state{kind: policyv1alpha1.PolicyReady, status: metav1.ConditionFalse}
 	missing := c.Policy.ParamsMissing()
 	switch {
-	case policies.Broken(c.Problems):
+	case diagnostics.Broken(c.Problems):
 		s.reason, s.message = policyv1alpha1.PolicyReasonCompileFailed, "the policy cannot be evaluated: "+onError(c)
 	case missing != "":
 		s.reason, s.message = policyv1alpha1.PolicyReasonParamsMissing, missing+": "+withoutParams(c)
@@ -141,25 +115,17 @@ func problems(c *configcache.Compiled, now time.Time) []policyv1alpha1.PolicyPro
 	all := slices.Clone(c.Problems)
 	exceptions := c.Policy.Spec().Exceptions
 	for _, i := range c.Policy.Expired(now) {
-		all = append(all, policies.Problem{
+		all = append(all, diagnostics.Problem{
 			Field: field.NewPath("spec", "exceptions").Index(i).Child("expires").String(), Warning: true,
 			Message: fmt.Sprintf("the exception expired at %s: remove it", exceptions[i].Expires.UTC().Format(time.RFC3339)),
 		})
 	}
-	slices.SortStableFunc(all, func(a, b policies.Problem) int { // what is wrong stays if there is too much
-		switch {
-		case a.Warning == b.Warning:
-			return 0
-		case a.Warning:
-			return 1
-		}
-		return -1
-	})
-	var told []policyv1alpha1.PolicyProblem
-	for i := range all[:min(len(all), policyv1alpha1.MaxPolicyProblems)] {
-		told = append(told, all[i].Status())
+	diagnostics.SortBySeverity(all)
+	var first []policyv1alpha1.PolicyProblem
+	for _, p := range all[:min(len(all), policyv1alpha1.MaxPolicyProblems)] {
+		first = append(first, p.Status())
 	}
-	return told
+	return first
 }
 
 // count is how many objects violate the policy, and when that was found. Until an audit has been, what is known stays;

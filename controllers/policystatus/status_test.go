@@ -23,6 +23,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 )
 
@@ -128,7 +129,7 @@ func TestPlan(t *testing.T) {
 func TestProblemsAreBounded(t *testing.T) {
 	compiled := compile(t, `enforcement: Deny, `+inOrder)
 	for i := range 60 {
-		compiled.Problems = append(compiled.Problems, policies.Problem{Field: "spec", Message: fmt.Sprint(i), Warning: i < 59})
+		compiled.Problems = append(compiled.Problems, diagnostics.Problem{Field: "spec", Message: fmt.Sprint(i), Warning: i < 59})
 	}
 	got := Plan(&compiled, Counted{}, &policyv1alpha1.VirtualMachinePolicyStatus{}, now).Problems
 	if len(got) != policyv1alpha1.MaxPolicyProblems || got[0].Message != "59" || got[0].Warning || got[1].Message != "0" {

@@ -141,26 +141,33 @@ func timesOf(before *openreports.Report) map[identity]metav1.Timestamp {
 	return times
 }
 
-// Violations are the objects that a Report says violate a policy. whole tells that it has room for all of them; a
-// Report that is not there has.
-func Violations(r *openreports.Report) (violations map[Violation]bool, whole bool) {
-	violations = map[Violation]bool{}
-	if r == nil {
-		return violations, true
-	}
-	for i := range r.Results {
-		id := identityOf(&r.Results[i])
-		if id.source == sourcePolicies && r.Results[i].Result != outcomes[auditresults.Error] {
-			violations[Violation{id.policy, id.kind, id.name}] = true
+// Fresh returns the first result of each policy about each object of which the Report before has no violation. It returns
+// none if that Report had no room for all results.
+func Fresh(view *auditresults.View, before *openreports.Report) []auditresults.Held {
+	type violation struct{ policy, kind, name string }
+	seen := map[violation]bool{}
+	if before != nil {
+		if _, cut := before.Annotations[LeftAnnotation]; cut {
+			return nil
+		}
+		for i := range before.Results {
+			id := identityOf(&before.Results[i])
+			if id.source == sourcePolicies && before.Results[i].Result != outcomes[auditresults.Error] {
+				seen[violation{id.policy, id.kind, id.name}] = true
+			}
 		}
 	}
-	_, cut := r.Annotations[LeftAnnotation]
-	return violations, !cut
-}
-
-// Violation is that of a policy by an object of the Report's namespace.
-type Violation struct {
-	Policy, Kind, Name string
+	var fresh []auditresults.Held
+	for i := range view.Results {
+		r := &view.Results[i]
+		found := violation{r.Source.Name, r.Kind, r.Subject.Name}
+		if r.BuiltIn || r.Outcome == auditresults.Error || seen[found] {
+			continue
+		}
+		seen[found] = true
+		fresh = append(fresh, *r)
+	}
+	return fresh
 }
 
 // merged is a Report as it is to be stored in the place of the one before, whose metadata stays but for what is ours.

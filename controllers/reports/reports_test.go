@@ -90,20 +90,24 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-func TestViolationsAreThoseOfPolicies(t *testing.T) {
+func TestFreshViolationsAreThoseOfPolicies(t *testing.T) {
 	rule, failed := held("arm64-disk-bus", "db", "sata"), held("broken", "db", "boom")
 	rule.BuiltIn, failed.Outcome = true, auditresults.Error
 	view := &auditresults.View{Objects: 1, Results: []auditresults.Held{held("cap", "db", "too much"), rule, failed}}
-	got, whole := Violations(Build(circumstances(then), "prod", view, nil))
-	if diff := cmp.Diff(map[Violation]bool{{"cap", "VirtualMachine", "db"}: true}, got); diff != "" || !whole {
-		t.Errorf("whole %t, violations (-want +got):\n%s", whole, diff)
+	first := []auditresults.Held{view.Results[0]}
+	if diff := cmp.Diff(first, Fresh(view, nil)); diff != "" {
+		t.Errorf("without a report before (-want +got):\n%s", diff)
 	}
-	view.Left = 1
-	if _, whole := Violations(Build(circumstances(then), "prod", view, nil)); whole {
-		t.Error("a report with results left out is whole")
+	if got := Fresh(view, Build(circumstances(then), "prod", view, nil)); len(got) > 0 {
+		t.Errorf("after the same report: %v", got)
 	}
-	if got, whole := Violations(nil); len(got) != 0 || !whole {
-		t.Errorf("no report says %v, whole %t", got, whole)
+	none := &auditresults.View{Objects: 1, Left: 1}
+	if got := Fresh(view, Build(circumstances(then), "prod", none, nil)); len(got) > 0 {
+		t.Errorf("after a report that has no room for all results: %v", got)
+	}
+	none.Left = 0
+	if diff := cmp.Diff(first, Fresh(view, Build(circumstances(then), "prod", none, nil))); diff != "" {
+		t.Errorf("after a report without results (-want +got):\n%s", diff)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
@@ -76,7 +77,7 @@ func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePol
 }
 
 // unasked says why a policy is not asked about what exists already; nothing if it is.
-func unasked(from *configured[policyv1alpha1.VirtualMachinePolicy], p *policies.Policy, problems []policies.Problem) (notes []string) {
+func unasked(from *configured[policyv1alpha1.VirtualMachinePolicy], p *policies.Policy, problems []diagnostics.Problem) (notes []string) {
 	named := fmt.Sprintf("%s: %s %s", from.document.Location(), KindPolicy, p.Name())
 	if p.Broken() == "" {
 		if reasons := p.Unauditable(); len(reasons) > 0 {

@@ -9,6 +9,8 @@ import (
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	apicel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // oldest is the version of the language that every supported API server takes. The oldest of them is 1.32, which
@@ -68,7 +70,7 @@ func failure(result plugincel.CompilationResult) error {
 		return nil
 	}
 	if issues := (*apicel.CompilationError)(nil); errors.As(result.Error, &issues) && len(issues.Issues.Errors()) > 0 {
-		return errors.New(oneLine(issues.Issues.Errors()[0].Message))
+		return errors.New(texts.OneLine(issues.Issues.Errors()[0].Message))
 	}
-	return errors.New(oneLine(result.Error.Detail))
+	return errors.New(texts.OneLine(result.Error.Detail))
 }

@@ -13,7 +13,9 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/texts"
 )
 
 // Prefix begins the names of native policies and their bindings; the name of the policy follows.
@@ -46,14 +48,14 @@ type Native struct {
 
 // Export makes the native form of a policy, with the exceptions that are active now; or it says why there is none,
 // at fields of the policy. Whether the policy asks to be exported is not looked at.
-func Export(p *policies.Policy, cluster Cluster, now time.Time) (*Native, []policies.Problem) {
+func Export(p *policies.Policy, cluster Cluster, now time.Time) (*Native, []diagnostics.Problem) {
 	spec := p.Spec()
 	if problems := hopeless(p); len(problems) > 0 {
 		return nil, problems
 	}
 	x, err := newExporter(p)
 	if err != nil {
-		return nil, []policies.Problem{{Field: "spec", Message: err.Error()}}
+		return nil, []diagnostics.Problem{{Field: "spec", Message: err.Error()}}
 	}
 	conditions := append(always(&spec.Match), users(&spec.Match, p.ReadsRequest(), cluster.KubeVirt)...)
 	excepted, until := exceptions(spec.Exceptions, now)
@@ -89,12 +91,12 @@ func binding(native *admissionregistrationv1.ValidatingAdmissionPolicy, enforcem
 }
 
 // hopeless is what no expression can change.
-func hopeless(p *policies.Policy) []policies.Problem {
+func hopeless(p *policies.Policy) []diagnostics.Problem {
 	spec := p.Spec()
-	var problems []policies.Problem
+	var problems []diagnostics.Problem
 	reject := func(applies bool, field, message string) {
 		if applies {
-			problems = append(problems, policies.Problem{Field: field, Message: message})
+			problems = append(problems, diagnostics.Problem{Field: field, Message: message})
 		}
 	}
 	reject(p.Broken() != "", "spec", p.Broken())
@@ -120,7 +122,7 @@ type exporter struct {
 	taken    map[string]bool
 	declared []admissionregistrationv1.Variable
 	notes    notes
-	problems []policies.Problem
+	problems []diagnostics.Problem
 }
 
 func newExporter(p *policies.Policy) (*exporter, error) {
@@ -161,7 +163,7 @@ func (x *exporter) free(name string) string {
 }
 
 func (x *exporter) reject(field string, err error) {
-	x.problems = append(x.problems, policies.Problem{Field: field, Message: err.Error()})
+	x.problems = append(x.problems, diagnostics.Problem{Field: field, Message: err.Error()})
 }
 
 // read parses an expression and rejects what the API server does not know.
@@ -379,12 +381,12 @@ func (x *exporter) messageExpression(expression, at string) string {
 
 // message is what Virtward says too, but for what it knows of the object.
 func (x *exporter) message(v *policyv1alpha1.PolicyValidation) string {
-	text := oneLine(v.Message)
+	text := texts.OneLine(v.Message)
 	if text == "" {
-		text = "this does not hold: " + oneLine(v.Expression)
+		text = "this does not hold: " + texts.OneLine(v.Expression)
 	}
 	text += " [virtward/" + x.policy.Rule() + "]"
-	if remedy := oneLine(x.spec.Remedy); remedy != "" {
+	if remedy := texts.OneLine(x.spec.Remedy); remedy != "" {
 		text += " " + remedy
 	}
 	return text

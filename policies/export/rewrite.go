@@ -10,6 +10,8 @@ import (
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // The names that the rewriting is about.
@@ -67,7 +69,7 @@ type expression struct {
 func parse(env *celgo.Env, text string) (*expression, error) {
 	parsed, issues := env.Parse(text)
 	if err := issues.Err(); err != nil {
-		return nil, errors.New(oneLine(err.Error()))
+		return nil, errors.New(texts.OneLine(err.Error()))
 	}
 	e := &expression{text: []rune(text), ast: parsed.NativeRep()}
 	if err := e.visit(e.ast.Expr(), nil, ""); err != nil {
@@ -254,6 +256,3 @@ func bracketed(text string) string {
 	}
 	return "(" + text + ")"
 }
-
-// oneLine is a text without line breaks, which a message may not have.
-func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -16,6 +16,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/library"
 	"github.com/virtward/virtward/policytest"
@@ -259,7 +260,7 @@ func TestEffective(t *testing.T) {
 func asWritten(t *testing.T, env *cel.Environment, s *policytest.Situation) []string {
 	t.Helper()
 	compiled, problems := policies.Compile(env, s.Policies[0], nil)
-	if policies.Broken(problems) {
+	if diagnostics.Broken(problems) {
 		t.Fatal(problems)
 	}
 	d := &cel.Documents{Kind: s.Object.GetKind(), Facts: s.Facts, Namespace: s.Namespace, Requester: s.User.Username}

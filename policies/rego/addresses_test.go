@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies/rego"
 )
 
@@ -20,7 +21,7 @@ func TestAddresses(t *testing.T) {
 	} {
 		t.Run(expression, func(t *testing.T) {
 			found, err := run(t, "deny contains "+expression, rego.Limits{})
-			if err != nil || len(found) != 1 || found[0].Msg != want {
+			if err != nil || len(found) != 1 || found[0].Message != want {
 				t.Errorf("it found %v, %v, and should find %q", found, err, want)
 			}
 		})
@@ -45,7 +46,7 @@ func TestAddressesFail(t *testing.T) {
 	}
 }
 
-func run(t *testing.T, rule string, limits rego.Limits) ([]rego.Violation, error) {
+func run(t *testing.T, rule string, limits rego.Limits) ([]diagnostics.Violation, error) {
 	t.Helper()
 	module, issues := rego.Compile("test", "package test\n\n"+rule)
 	if len(issues) > 0 {

@@ -216,7 +216,7 @@ deny contains "is" if not yaml.is_valid(input.params.text)`)
 		if took := allocated() - before; took > 16<<20 {
 			t.Errorf("%.20q takes %d MB", text, took>>20)
 		}
-		if err != nil || len(got) != 1 || got[0].Msg != "is" {
+		if err != nil || len(got) != 1 || got[0].Message != "is" {
 			t.Errorf("%.20q: %v, %v", text, got, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/types"
 
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -17,8 +18,8 @@ const (
 	maxShared   = 10_000 // values that a variable stands for, when each mention of another counts
 )
 
-func at(location *ast.Location, format string, args ...any) Issue {
-	issue := Issue{Message: texts.Shorten(fmt.Sprintf(format, args...), maxMessage)}
+func at(location *ast.Location, format string, args ...any) diagnostics.Problem {
+	issue := diagnostics.Problem{Message: texts.Shorten(fmt.Sprintf(format, args...), maxMessage)}
 	if location != nil {
 		issue.Line, issue.Column = location.Row, location.Col
 	}
@@ -26,27 +27,27 @@ func at(location *ast.Location, format string, args ...any) Issue {
 }
 
 // tooLarge looks at the text before anything else does.
-func tooLarge(module string) []Issue {
+func tooLarge(module string) []diagnostics.Problem {
 	if len(module) > MaxModuleBytes {
-		return []Issue{{Message: fmt.Sprintf("the module has %d bytes, where %d are the most", len(module), MaxModuleBytes)}}
+		return []diagnostics.Problem{{Message: fmt.Sprintf("the module has %d bytes, where %d are the most", len(module), MaxModuleBytes)}}
 	}
 	if lines := strings.Count(strings.TrimSuffix(module, "\n"), "\n") + 1; lines > MaxModuleLines {
-		return []Issue{{Line: MaxModuleLines + 1, Column: 1, Message: fmt.Sprintf("the module has %d lines, where %d are the most", lines, MaxModuleLines)}}
+		return []diagnostics.Problem{{Line: MaxModuleLines + 1, Column: 1, Message: fmt.Sprintf("the module has %d lines, where %d are the most", lines, MaxModuleLines)}}
 	}
 	return nil
 }
 
-func ruleCount(module *ast.Module) []Issue {
+func ruleCount(module *ast.Module) []diagnostics.Problem {
 	count := 0
 	ast.WalkRules(module, func(*ast.Rule) bool { count++; return false })
 	if count > MaxRules {
-		return []Issue{at(module.Rules[len(module.Rules)-1].Loc(), "the module has %d rules, where %d are the most", count, MaxRules)}
+		return []diagnostics.Problem{at(module.Rules[len(module.Rules)-1].Loc(), "the module has %d rules, where %d are the most", count, MaxRules)}
 	}
 	return nil
 }
 
 // depth rejects what is nested so deep that compiling it would take long.
-func depth(module *ast.Module) []Issue {
+func depth(module *ast.Module) []diagnostics.Problem {
 	v := &depthVisitor{}
 	visitor := ast.NewBeforeAfterVisitor(v.before, v.after)
 	visitor.Walk(module)
@@ -62,7 +63,7 @@ func depth(module *ast.Module) []Issue {
 type depthVisitor struct {
 	depth  int
 	place  *ast.Location
-	issues []Issue
+	issues []diagnostics.Problem
 }
 
 func (v *depthVisitor) before(x any) bool {
@@ -79,8 +80,8 @@ func (v *depthVisitor) before(x any) bool {
 }
 
 // elements rejects what has so many that compiling it would take long.
-func elements(module *ast.Module) []Issue {
-	var issues []Issue
+func elements(module *ast.Module) []diagnostics.Problem {
+	var issues []diagnostics.Problem
 	ast.WalkTerms(module, func(term *ast.Term) bool {
 		if collection, ok := term.Value.(interface{ Len() int }); ok && collection.Len() > maxElements {
 			issues = append(issues, at(term.Location, "a value has %d elements, where %d are the most", collection.Len(), maxElements))
@@ -93,8 +94,8 @@ func elements(module *ast.Module) []Issue {
 func (v *depthVisitor) after(any) { v.depth-- }
 
 // heads rejects rules that define a part of what a call results in. OPA's parser takes them, its compiler does not.
-func heads(module *ast.Module) []Issue {
-	var issues []Issue
+func heads(module *ast.Module) []diagnostics.Problem {
+	var issues []diagnostics.Problem
 	for _, rule := range module.Rules {
 		if ref := rule.Head.Ref(); len(ref) == 0 || !isVar(ref[0]) {
 			issues = append(issues, at(rule.Loc(), "a rule begins with a name: %s is none", rule.Head.Ref()))
@@ -116,8 +117,8 @@ func ruleName(rule *ast.Rule) string {
 }
 
 // contract holds the module to its rules: at least one of deny and warn, and both are sets of violations.
-func contract(module *ast.Module) []Issue {
-	var issues []Issue
+func contract(module *ast.Module) []diagnostics.Problem {
+	var issues []diagnostics.Problem
 	asked := false
 	for _, rule := range module.Rules {
 		name := ruleName(rule)
@@ -139,18 +140,18 @@ func contract(module *ast.Module) []Issue {
 }
 
 // violation checks an element that stands in the rule itself.
-func violation(rule string, element *ast.Term) []Issue {
+func violation(rule string, element *ast.Term) []diagnostics.Problem {
 	switch v := element.Value.(type) {
 	case ast.Null, ast.Boolean, ast.Number, *ast.Array, ast.Set, *ast.ArrayComprehension, *ast.SetComprehension:
-		return []Issue{at(element.Loc(), "%s contains %s, which is neither a message nor an object with msg and field", rule, ast.ValueName(v))}
+		return []diagnostics.Problem{at(element.Loc(), "%s contains %s, which is neither a message nor an object with msg and field", rule, ast.ValueName(v))}
 	case ast.Object:
 		return violationObject(rule, element, v)
 	}
 	return nil
 }
 
-func violationObject(rule string, element *ast.Term, object ast.Object) []Issue {
-	var issues []Issue
+func violationObject(rule string, element *ast.Term, object ast.Object) []diagnostics.Problem {
+	var issues []diagnostics.Problem
 	if object.Get(ast.InternedTerm("msg")) == nil {
 		issues = append(issues, at(element.Loc(), "%s contains an object without msg", rule))
 	}
@@ -163,8 +164,8 @@ func violationObject(rule string, element *ast.Term, object ast.Object) []Issue 
 }
 
 // elementTypes checks elements that are computed, as far as the compiler knows their types.
-func elementTypes(compiler *ast.Compiler, module *ast.Module) []Issue {
-	var issues []Issue
+func elementTypes(compiler *ast.Compiler, module *ast.Module) []diagnostics.Problem {
+	var issues []diagnostics.Problem
 	for _, rule := range module.Rules {
 		name := ruleName(rule)
 		if name != denyRule && name != warnRule {
@@ -206,9 +207,9 @@ func mayBeViolation(t types.Type) bool {
 }
 
 // builtinsUsed rejects the functions that are not pure, with the reason.
-func builtinsUsed(module *ast.Module) []Issue {
+func builtinsUsed(module *ast.Module) []diagnostics.Problem {
 	missing := rejected()
-	var issues []Issue
+	var issues []diagnostics.Problem
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		if name, ok := builtinName(ref); ok && missing[name] != "" && !defines(module, ref) {
 			issues = append(issues, at(ref[0].Loc(), "%s is not there for policies: %s", name, missing[name]))
@@ -229,8 +230,8 @@ func defines(module *ast.Module, ref ast.Ref) bool {
 }
 
 // dataUsed rejects data that is not the module's own: there is none.
-func dataUsed(module *ast.Module) []Issue {
-	var issues []Issue
+func dataUsed(module *ast.Module) []diagnostics.Problem {
+	var issues []diagnostics.Problem
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		if ref[0].Equal(ast.DefaultRootDocument) && !ref.HasPrefix(module.Package.Path) {
 			issues = append(issues, at(ref[0].Loc(), "%s is not in this module, and there is no other data", ref))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/open-policy-agent/opa/v1/ast"
 
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -27,12 +28,6 @@ const (
 	denyRule = "deny"
 	warnRule = "warn"
 )
-
-// Issue is why a module cannot be used. Line and Column count from 1; both are 0 for the module as a whole.
-type Issue struct {
-	Line, Column int
-	Message      string
-}
 
 // Module is a module that was compiled. It is immutable, and safe for concurrent use.
 type Module struct {
@@ -59,10 +54,10 @@ func (m *Module) Reads(document string) bool {
 // Compile checks and prepares a module. The name is for messages. If the policy is for one kind, VirtualMachine,
 // VirtualMachineInstance or VirtualMachinePool, the fields of object and oldObject are checked too. The module is nil
 // if there are issues. It takes milliseconds: compile a module when it changes, and not when it is asked.
-func Compile(name, module string, kinds ...string) (compiled *Module, issues []Issue) {
+func Compile(name, module string, kinds ...string) (compiled *Module, issues []diagnostics.Problem) {
 	defer func() {
 		if r := recover(); r != nil {
-			compiled, issues = nil, []Issue{{Message: fmt.Sprintf("the compiler of Rego failed on this module: %s", texts.Shorten(fmt.Sprint(r), maxMessage))}}
+			compiled, issues = nil, []diagnostics.Problem{{Message: fmt.Sprintf("the compiler of Rego failed on this module: %s", texts.Shorten(fmt.Sprint(r), maxMessage))}}
 		}
 	}()
 	if issues := tooLarge(module); len(issues) > 0 {
@@ -73,11 +68,11 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []I
 		return nil, issuesOf(err)
 	}
 	if parsed == nil {
-		return nil, []Issue{{Message: "the module is empty"}}
+		return nil, []diagnostics.Problem{{Message: "the module is empty"}}
 	}
-	for _, check := range []func(*ast.Module) []Issue{ruleCount, heads, depth, elements, contract, builtinsUsed, dataUsed, sharing} {
+	for _, check := range []func(*ast.Module) []diagnostics.Problem{ruleCount, heads, depth, elements, contract, builtinsUsed, dataUsed, sharing} {
 		if issues := check(parsed); len(issues) > 0 {
-			return nil, bounded(issues)
+			return nil, sorted(issues)
 		}
 	}
 	if issues := typeCheck(name, parsed, kinds); len(issues) > 0 {
@@ -88,7 +83,7 @@ func Compile(name, module string, kinds ...string) (compiled *Module, issues []I
 
 // typeCheck compiles a copy of the module against the types of the documents. What it learns is not kept: it takes
 // a hundred kilobytes, and evaluation has no use for it.
-func typeCheck(name string, parsed *ast.Module, kinds []string) []Issue {
+func typeCheck(name string, parsed *ast.Module, kinds []string) []diagnostics.Problem {
 	compiler := compile(name, parsed.Copy(), schemas(parsed, kinds))
 	if compiler.Failed() {
 		return issuesOf(compiler.Errors)
@@ -97,7 +92,7 @@ func typeCheck(name string, parsed *ast.Module, kinds []string) []Issue {
 }
 
 // prepare compiles the module for evaluation: its calls go to the guarded forms of the functions.
-func prepare(name string, parsed *ast.Module) (*Module, []Issue) {
+func prepare(name string, parsed *ast.Module) (*Module, []diagnostics.Problem) {
 	module := parsed.Copy()
 	compiler := compile(name, module, nil)
 	if compiler.Failed() {
@@ -174,7 +169,7 @@ func queryFor(module *ast.Module) ast.Body {
 }
 
 // issuesOf are the errors of the parser or the compiler.
-func issuesOf(err error) []Issue {
+func issuesOf(err error) []diagnostics.Problem {
 	var errs ast.Errors
 	var single *ast.Error
 	switch {
@@ -182,17 +177,17 @@ func issuesOf(err error) []Issue {
 	case errors.As(err, &single):
 		errs = ast.Errors{single}
 	default:
-		return []Issue{{Message: texts.Shorten(err.Error(), maxMessage)}}
+		return []diagnostics.Problem{{Message: texts.Shorten(err.Error(), maxMessage)}}
 	}
-	issues := make([]Issue, 0, len(errs))
+	issues := make([]diagnostics.Problem, 0, len(errs))
 	for _, e := range errs {
-		issue := Issue{Message: texts.Shorten(messageOf(e), maxMessage)}
+		issue := diagnostics.Problem{Message: texts.Shorten(messageOf(e), maxMessage)}
 		if e.Location != nil && e.Location.Row > 0 {
 			issue.Line, issue.Column = e.Location.Row, e.Location.Col
 		}
 		issues = append(issues, issue)
 	}
-	return bounded(issues)
+	return sorted(issues)
 }
 
 // messageOf says what the compiler has to say in one line.
@@ -240,9 +235,9 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// bounded sorts issues, those of the module as a whole last, and cuts off what is too many.
-func bounded(issues []Issue) []Issue {
-	slices.SortStableFunc(issues, func(a, b Issue) int {
+// sorted returns the first problems in the order of the module. Those of the whole module are the last.
+func sorted(issues []diagnostics.Problem) []diagnostics.Problem {
+	slices.SortStableFunc(issues, func(a, b diagnostics.Problem) int {
 		if (a.Line == 0) != (b.Line == 0) {
 			return cmp.Compare(b.Line, a.Line)
 		}
@@ -250,7 +245,7 @@ func bounded(issues []Issue) []Issue {
 	})
 	issues = slices.Compact(issues)
 	if more := len(issues) - maxIssues; more > 0 {
-		issues = append(issues[:maxIssues:maxIssues], Issue{Message: fmt.Sprintf("and %d more", more)})
+		issues = append(issues[:maxIssues:maxIssues], diagnostics.Problem{Message: fmt.Sprintf("and %d more", more)})
 	}
 	return issues
 }

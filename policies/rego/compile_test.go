@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/virtward/virtward/diagnostics"
 )
 
 // head is what the modules of these tests begin with: one line, and a rule on the next.
@@ -16,75 +18,75 @@ func TestCompileRejects(t *testing.T) {
 	for name, test := range map[string]struct {
 		module string
 		kinds  []string
-		want   []Issue
+		want   []diagnostics.Problem
 	}{
-		"nothing":        {"", nil, []Issue{{0, 0, "empty module"}}},
-		"no package":     {"deny contains \"no\"", nil, []Issue{{1, 1, "package expected"}}},
-		"a syntax error": {head + "deny contains msg if {\n  msg := \"a\" +\n}", nil, []Issue{{4, 1, "unexpected } token"}}},
-		"v0": {head + "deny[msg] { msg := \"no\" }", nil, []Issue{
-			{2, 1, "`contains` keyword is required for partial set rules"}, {2, 1, "`if` keyword is required before rule body"},
+		"nothing":        {"", nil, []diagnostics.Problem{{Line: 0, Column: 0, Message: "empty module"}}},
+		"no package":     {"deny contains \"no\"", nil, []diagnostics.Problem{{Line: 1, Column: 1, Message: "package expected"}}},
+		"a syntax error": {head + "deny contains msg if {\n  msg := \"a\" +\n}", nil, []diagnostics.Problem{{Line: 4, Column: 1, Message: "unexpected } token"}}},
+		"v0": {head + "deny[msg] { msg := \"no\" }", nil, []diagnostics.Problem{
+			{Line: 2, Column: 1, Message: "`contains` keyword is required for partial set rules"}, {Line: 2, Column: 1, Message: "`if` keyword is required before rule body"},
 		}},
-		"v0 by import":          {"package test\nimport future.keywords\nallow { true }", nil, []Issue{{3, 1, "`if` keyword is required before rule body"}}},
-		"an undefined function": {head + "deny contains msg if msg := shout(\"a\")", nil, []Issue{{2, 29, "undefined function shout"}}},
-		"a wrong number of arguments": {head + "deny contains msg if msg := upper(\"a\", \"b\")", nil, []Issue{
-			{2, 29, "upper: arity mismatch (have: (string, string), want: (x: string))"},
+		"v0 by import":          {"package test\nimport future.keywords\nallow { true }", nil, []diagnostics.Problem{{Line: 3, Column: 1, Message: "`if` keyword is required before rule body"}}},
+		"an undefined function": {head + "deny contains msg if msg := shout(\"a\")", nil, []diagnostics.Problem{{Line: 2, Column: 29, Message: "undefined function shout"}}},
+		"a wrong number of arguments": {head + "deny contains msg if msg := upper(\"a\", \"b\")", nil, []diagnostics.Problem{
+			{Line: 2, Column: 29, Message: "upper: arity mismatch (have: (string, string), want: (x: string))"},
 		}},
-		"a type error":         {head + "deny contains msg if { msg := \"a\"; 1 == \"a\" }", nil, []Issue{{2, 36, "match error (left: number, right: string)"}}},
-		"a wrong argument":     {head + "deny contains msg if msg := upper(5)", nil, []Issue{{2, 29, "upper: invalid argument(s) (have: (number), want: (x: string, y: string))"}}},
-		"an unused variable":   {head + "deny contains \"a\" if { x := 1 }", nil, []Issue{{2, 24, "assigned var x unused"}}},
-		"an unused import":     {"package test\nimport input.vm\ndeny contains \"a\"", nil, []Issue{{2, 1, "import input.vm unused"}}},
-		"an unsafe variable":   {head + "deny contains \"a\" if not x == 1", nil, []Issue{{2, 22, "var x is unsafe"}}},
-		"recursion":            {head + "deny contains x if some x in deny", nil, []Issue{{2, 1, "rule data.test.deny is recursive: data.test.deny -> data.test.deny"}}},
-		"a recursive function": {head + "f(x) := f(x)\ndeny contains f(1)", nil, []Issue{{2, 1, "rule data.test.f is recursive: data.test.f -> data.test.f"}}},
+		"a type error":         {head + "deny contains msg if { msg := \"a\"; 1 == \"a\" }", nil, []diagnostics.Problem{{Line: 2, Column: 36, Message: "match error (left: number, right: string)"}}},
+		"a wrong argument":     {head + "deny contains msg if msg := upper(5)", nil, []diagnostics.Problem{{Line: 2, Column: 29, Message: "upper: invalid argument(s) (have: (number), want: (x: string, y: string))"}}},
+		"an unused variable":   {head + "deny contains \"a\" if { x := 1 }", nil, []diagnostics.Problem{{Line: 2, Column: 24, Message: "assigned var x unused"}}},
+		"an unused import":     {"package test\nimport input.vm\ndeny contains \"a\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "import input.vm unused"}}},
+		"an unsafe variable":   {head + "deny contains \"a\" if not x == 1", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "var x is unsafe"}}},
+		"recursion":            {head + "deny contains x if some x in deny", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "rule data.test.deny is recursive: data.test.deny -> data.test.deny"}}},
+		"a recursive function": {head + "f(x) := f(x)\ndeny contains f(1)", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "rule data.test.f is recursive: data.test.f -> data.test.f"}}},
 
-		"a part of a call": {head + "f(0).a if 0\nwarn contains \"a\"", nil, []Issue{{2, 1, "a rule begins with a name: f(0).a is none"}}},
+		"a part of a call": {head + "f(0).a if 0\nwarn contains \"a\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "a rule begins with a name: f(0).a is none"}}},
 
-		"neither deny nor warn": {head + "allow if true", nil, []Issue{
-			{1, 1, `the module has neither deny nor warn, so it evaluates nothing: deny contains {"msg": "…"} if { … }`},
+		"neither deny nor warn": {head + "allow if true", nil, []diagnostics.Problem{
+			{Line: 1, Column: 1, Message: `the module has neither deny nor warn, so it evaluates nothing: deny contains {"msg": "…"} if { … }`},
 		}},
-		"a complete deny":  {head + "deny := true", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
-		"a default":        {head + "default warn := false", nil, []Issue{{2, 1, `warn must be a set of violations: warn contains {"msg": "…"} if { … }`}}},
-		"a function":       {head + "deny(x) := x", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
-		"a deny of deny":   {head + "deny.a contains \"x\"", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
-		"an object":        {head + "deny[\"a\"] := 1", nil, []Issue{{2, 1, `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
-		"a number":         {head + "deny contains 42", nil, []Issue{{2, 15, "deny contains number, which is neither a message nor an object with msg and field"}}},
-		"no msg":           {head + "deny contains {\"field\": \"spec\"}", nil, []Issue{{2, 15, "deny contains an object without msg"}}},
-		"a misspelt field": {head + "deny contains {\"msg\": \"a\", \"path\": \"spec\"}", nil, []Issue{{2, 28, "deny contains an object with path, where it may have msg and field"}}},
-		"a computed number": {head + "deny contains n if n := count(input.vm.spec.volumes)", nil, []Issue{
-			{2, 1, "deny contains number, where a message or an object with msg and field is meant"},
+		"a complete deny":  {head + "deny := true", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
+		"a default":        {head + "default warn := false", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: `warn must be a set of violations: warn contains {"msg": "…"} if { … }`}}},
+		"a function":       {head + "deny(x) := x", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
+		"a deny of deny":   {head + "deny.a contains \"x\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
+		"an object":        {head + "deny[\"a\"] := 1", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
+		"a number":         {head + "deny contains 42", nil, []diagnostics.Problem{{Line: 2, Column: 15, Message: "deny contains number, which is neither a message nor an object with msg and field"}}},
+		"no msg":           {head + "deny contains {\"field\": \"spec\"}", nil, []diagnostics.Problem{{Line: 2, Column: 15, Message: "deny contains an object without msg"}}},
+		"a misspelt field": {head + "deny contains {\"msg\": \"a\", \"path\": \"spec\"}", nil, []diagnostics.Problem{{Line: 2, Column: 28, Message: "deny contains an object with path, where it may have msg and field"}}},
+		"a computed number": {head + "deny contains n if n := count(input.vm.spec.volumes)", nil, []diagnostics.Problem{
+			{Line: 2, Column: 1, Message: "deny contains number, where a message or an object with msg and field is meant"},
 		}},
 
-		"a function that talks": {head + "deny contains \"a\" if http.send({\"method\": \"get\", \"url\": \"http://x\"}).status_code == 200", nil, []Issue{
-			{2, 22, "http.send is not there for policies: it talks to the network"},
+		"a function that talks": {head + "deny contains \"a\" if http.send({\"method\": \"get\", \"url\": \"http://x\"}).status_code == 200", nil, []diagnostics.Problem{
+			{Line: 2, Column: 22, Message: "http.send is not there for policies: it talks to the network"},
 		}},
-		"a clock":       {head + "deny contains \"a\" if time.now_ns() > 5", nil, []Issue{{2, 22, "time.now_ns is not there for policies: it reads a clock, or keys and certificates that a clock makes invalid"}}},
-		"the runtime":   {head + "deny contains opa.runtime().env.HOME", nil, []Issue{{2, 15, "opa.runtime is not there for policies: it depends on the process that it runs in"}}},
-		"net.":          {head + "deny contains \"a\" if net.cidr_contains(\"10.0.0.0/8\", \"10.0.0.1\")", nil, []Issue{{2, 22, "net.cidr_contains is not there for policies: it serves another purpose than evaluating a virtual machine"}}},
-		"a mock":        {head + "deny contains \"a\" if true with http.send as 1", nil, []Issue{{2, 32, "http.send is not there for policies: it talks to the network"}}},
-		"foreign data":  {head + "deny contains \"a\" if data.other.x", nil, []Issue{{2, 22, "data.other.x is not in this module, and there is no other data"}}},
-		"all data":      {head + "deny contains \"a\" if data[_].x", nil, []Issue{{2, 22, "data[_].x is not in this module, and there is no other data"}}},
-		"imported data": {"package test\nimport data.lib\ndeny contains lib.x", nil, []Issue{{2, 8, "data.lib is not in this module, and there is no other data"}}},
+		"a clock":       {head + "deny contains \"a\" if time.now_ns() > 5", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "time.now_ns is not there for policies: it reads a clock, or keys and certificates that a clock makes invalid"}}},
+		"the runtime":   {head + "deny contains opa.runtime().env.HOME", nil, []diagnostics.Problem{{Line: 2, Column: 15, Message: "opa.runtime is not there for policies: it depends on the process that it runs in"}}},
+		"net.":          {head + "deny contains \"a\" if net.cidr_contains(\"10.0.0.0/8\", \"10.0.0.1\")", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "net.cidr_contains is not there for policies: it serves another purpose than evaluating a virtual machine"}}},
+		"a mock":        {head + "deny contains \"a\" if true with http.send as 1", nil, []diagnostics.Problem{{Line: 2, Column: 32, Message: "http.send is not there for policies: it talks to the network"}}},
+		"foreign data":  {head + "deny contains \"a\" if data.other.x", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "data.other.x is not in this module, and there is no other data"}}},
+		"all data":      {head + "deny contains \"a\" if data[_].x", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "data[_].x is not in this module, and there is no other data"}}},
+		"imported data": {"package test\nimport data.lib\ndeny contains lib.x", nil, []diagnostics.Problem{{Line: 2, Column: 8, Message: "data.lib is not in this module, and there is no other data"}}},
 
-		"an unknown document": {head + "deny contains \"a\" if input.wm.spec", nil, []Issue{
-			{2, 22, "input has no wm; it has instancetype, namespaceObject, object, oldObject, params, platform, preference, provenance, request, requester and 1 more"},
+		"an unknown document": {head + "deny contains \"a\" if input.wm.spec", nil, []diagnostics.Problem{
+			{Line: 2, Column: 22, Message: "input has no wm; it has instancetype, namespaceObject, object, oldObject, params, platform, preference, provenance, request, requester and 1 more"},
 		}},
-		"a misspelt path": {head + "deny contains \"a\" if input.vm.spec.domian.memory", nil, []Issue{
-			{2, 22, "input.vm.spec has no domian; it has domain, dnsConfig, dnsPolicy, accessCredentials, affinity, architecture, evictionStrategy, hostname, livenessProbe, networks and 13 more"},
+		"a misspelt path": {head + "deny contains \"a\" if input.vm.spec.domian.memory", nil, []diagnostics.Problem{
+			{Line: 2, Column: 22, Message: "input.vm.spec has no domian; it has domain, dnsConfig, dnsPolicy, accessCredentials, affinity, architecture, evictionStrategy, hostname, livenessProbe, networks and 13 more"},
 		}},
-		"a misspelt path of a variable": {head + "deny contains \"a\" if { some d in input.vm.spec.domain.devices.disks; d.disk.buss == \"sata\" }", nil, []Issue{
-			{2, 70, "d.disk has no buss; it has bus, pciAddress, readonly"},
+		"a misspelt path of a variable": {head + "deny contains \"a\" if { some d in input.vm.spec.domain.devices.disks; d.disk.buss == \"sata\" }", nil, []diagnostics.Problem{
+			{Line: 2, Column: 70, Message: "d.disk has no buss; it has bus, pciAddress, readonly"},
 		}},
-		"a quantity is a string":     {head + "deny contains \"a\" if input.vm.spec.domain.memory.guest == 8", nil, []Issue{{2, 22, "match error (left: string, right: number)"}}},
-		"a misspelt path of object":  {head + "deny contains \"a\" if input.object.spec.running_", []string{"VirtualMachine"}, []Issue{{2, 22, "input.object.spec has no running_; it has running, runStrategy, dataVolumeTemplates, instancetype, preference, template, updateVolumesStrategy"}}},
-		"a misspelt path in a pool":  {head + "deny contains \"a\" if input.oldObject.spec.x", []string{"VirtualMachinePool"}, []Issue{{2, 22, "input.oldObject.spec has no x; it has autohealing, maxUnavailable, nameGeneration, paused, replicas, scaleInStrategy, selector, updateStrategy, virtualMachineTemplate"}}},
-		"a misspelt instancetype":    {head + "deny contains \"a\" if input.instancetype.spec.cpu", nil, []Issue{{2, 22, "input.instancetype has no spec; it has schedulerName, annotations, cpu, gpus, hostDevices, ioThreads, ioThreadsPolicy, launchSecurity, memory, nodeSelector"}}},
-		"a misspelt requester":       {head + "deny contains \"a\" if input.requester == 5", nil, []Issue{{2, 22, "match error (left: string, right: number)"}}},
-		"a misspelt namespaceObject": {head + "deny contains \"a\" if input.namespaceObject.labels", nil, []Issue{{2, 22, "input.namespaceObject has no labels; it has apiVersion, kind, metadata"}}},
+		"a quantity is a string":     {head + "deny contains \"a\" if input.vm.spec.domain.memory.guest == 8", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "match error (left: string, right: number)"}}},
+		"a misspelt path of object":  {head + "deny contains \"a\" if input.object.spec.running_", []string{"VirtualMachine"}, []diagnostics.Problem{{Line: 2, Column: 22, Message: "input.object.spec has no running_; it has running, runStrategy, dataVolumeTemplates, instancetype, preference, template, updateVolumesStrategy"}}},
+		"a misspelt path in a pool":  {head + "deny contains \"a\" if input.oldObject.spec.x", []string{"VirtualMachinePool"}, []diagnostics.Problem{{Line: 2, Column: 22, Message: "input.oldObject.spec has no x; it has autohealing, maxUnavailable, nameGeneration, paused, replicas, scaleInStrategy, selector, updateStrategy, virtualMachineTemplate"}}},
+		"a misspelt instancetype":    {head + "deny contains \"a\" if input.instancetype.spec.cpu", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "input.instancetype has no spec; it has schedulerName, annotations, cpu, gpus, hostDevices, ioThreads, ioThreadsPolicy, launchSecurity, memory, nodeSelector"}}},
+		"a misspelt requester":       {head + "deny contains \"a\" if input.requester == 5", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "match error (left: string, right: number)"}}},
+		"a misspelt namespaceObject": {head + "deny contains \"a\" if input.namespaceObject.labels", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "input.namespaceObject has no labels; it has apiVersion, kind, metadata"}}},
 
-		"a status":       {head + "deny contains \"a\" if input.vm.status.phase == \"Running\"", nil, []Issue{{2, 22, "input.vm has no status; it has spec, apiVersion, kind, metadata"}}},
-		"managed fields": {head + "deny contains \"a\" if input.vm.metadata.managedFields", nil, []Issue{{2, 22, "input.vm.metadata has no managedFields; it has annotations, creationTimestamp, deletionGracePeriodSeconds, deletionTimestamp, finalizers, generateName, generation, labels, name, namespace and 4 more"}}},
+		"a status":       {head + "deny contains \"a\" if input.vm.status.phase == \"Running\"", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "input.vm has no status; it has spec, apiVersion, kind, metadata"}}},
+		"managed fields": {head + "deny contains \"a\" if input.vm.metadata.managedFields", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "input.vm.metadata has no managedFields; it has annotations, creationTimestamp, deletionGracePeriodSeconds, deletionTimestamp, finalizers, generateName, generation, labels, name, namespace and 4 more"}}},
 
-		"a number out of proportion": {head + "deny contains \"a\" if 1e999999999 > 2", nil, []Issue{{2, 22, "number too big"}}},
+		"a number out of proportion": {head + "deny contains \"a\" if 1e999999999 > 2", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "number too big"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			module, issues := Compile("test.rego", test.module, test.kinds...)
@@ -178,7 +180,7 @@ func TestCompileTakesTenThousandLines(t *testing.T) {
 		t.Errorf("it took %s", took)
 	}
 	violations, err := compiled.Eval(input(t, map[string]any{"params": map[string]any{"n": 777}}), Limits{})
-	if diff := cmp.Diff([]Violation{{Msg: "777"}}, violations); diff != "" || err != nil {
+	if diff := cmp.Diff([]diagnostics.Violation{{Message: "777"}}, violations); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 }

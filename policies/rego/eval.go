@@ -14,6 +14,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage"
 	"github.com/open-policy-agent/opa/v1/topdown"
 
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -23,32 +24,18 @@ const (
 	maxField = 512
 )
 
-// Violation is one element of deny or warn.
-type Violation struct {
-	// Msg is for whoever wrote the VM.
-	Msg string
-	// Field is the path that is at fault, as the module says it; empty if it says none.
-	Field string
-	// Warn tells that it is of warn.
-	Warn bool
-	// More is how many violations this one stands for, beyond those before it; 0 for a violation of its own. Sum tells
-	// them from others, as many.
-	More int
-	Sum  string
-}
-
 // Eval asks the module about an input. The violations are those of deny, then those of warn, each by field and
 // message; if there are more than the limits let through, the last one says how many more. An error is the module's
 // fault, and says where: a limit that was reached (LimitError), a function that was given something wrong, an element
 // of deny or warn that is no violation.
-func (m *Module) Eval(input *Input, limits Limits) ([]Violation, error) {
+func (m *Module) Eval(input *Input, limits Limits) ([]diagnostics.Violation, error) {
 	violations, _, err := m.Measure(input, limits)
 	return violations, err
 }
 
 // EvalWith is Eval, and notes the lines that were reached, and what was tried, in a Coverage of this module and in a
 // Trace, either of which may be nil. They are made by evaluating again, so that the answer is that of Eval.
-func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace *Trace) ([]Violation, error) {
+func (m *Module) EvalWith(input *Input, limits Limits, coverage *Coverage, trace *Trace) ([]diagnostics.Violation, error) {
 	violations, _, err := m.Measure(input, limits)
 	in, size, failed := input.term(m.documents)
 	if failed != nil {
@@ -78,7 +65,7 @@ type Spent struct {
 
 // Measure is Eval, and tells what it took. Every module pays for the conversion of the documents that it reads, though
 // it is made once for all: what a module costs does not depend on others.
-func (m *Module) Measure(input *Input, limits Limits) ([]Violation, Spent, error) {
+func (m *Module) Measure(input *Input, limits Limits) ([]diagnostics.Violation, Spent, error) {
 	in, size, err := input.term(m.documents)
 	if err != nil {
 		return nil, Spent{}, fmt.Errorf("the Rego of %s was not asked: %w", m.name, err)
@@ -98,7 +85,7 @@ const convertedPerStep = 64
 const coverageSteps = 10
 
 // run evaluates once, and lets one of the observers look on, or none.
-func (m *Module) run(in *ast.Term, budget *budget, coverage *Coverage, trace *Trace) (violations []Violation, err error) {
+func (m *Module) run(in *ast.Term, budget *budget, coverage *Coverage, trace *Trace) (violations []diagnostics.Violation, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			violations, err = nil, fmt.Errorf("the Rego of %s made the evaluator fail: %s", m.name, texts.Shorten(fmt.Sprint(r), maxMessage))
@@ -118,7 +105,7 @@ func (m *Module) run(in *ast.Term, budget *budget, coverage *Coverage, trace *Tr
 	if trace != nil {
 		query.WithQueryTracer(trace).WithPrintHook(trace)
 	}
-	var found []Violation
+	var found []diagnostics.Violation
 	err = query.Iter(context.Background(), func(result topdown.QueryResult) (err error) {
 		found, err = m.violations(result, budget.limits.Violations)
 		return err
@@ -145,15 +132,15 @@ func (m *Module) explain(err error) error {
 	if fault.Location != nil {
 		where = fmt.Sprintf("%s, line %d, column %d", where, fault.Location.Row, fault.Location.Col)
 	}
-	message := strings.Join(strings.Fields(withoutPrefix(fault.Message)), " ")
+	message := texts.OneLine(withoutPrefix(fault.Message))
 	return fmt.Errorf("%s: %s", where, texts.Shorten(message, maxMessage))
 }
 
 // withoutPrefix gives the guarded functions the names by which they were called.
 func withoutPrefix(s string) string { return strings.ReplaceAll(s, guardPrefix, "") }
 
-func (m *Module) violations(result topdown.QueryResult, most int) ([]Violation, error) {
-	var violations []Violation
+func (m *Module) violations(result topdown.QueryResult, most int) ([]diagnostics.Violation, error) {
+	var violations []diagnostics.Violation
 	for _, rule := range []string{denyRule, warnRule} {
 		term := result[ast.Var(rule)]
 		if term == nil {
@@ -180,52 +167,52 @@ func (m *Module) violations(result topdown.QueryResult, most int) ([]Violation, 
 	return cut(m.name, violations, most), nil
 }
 
-func compareViolations(a, b Violation) int {
+func compareViolations(a, b diagnostics.Violation) int {
 	if a.Warn != b.Warn {
 		if a.Warn {
 			return 1
 		}
 		return -1
 	}
-	return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Msg, b.Msg))
+	return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Message, b.Message))
 }
 
 // cut leaves the first violations, and one that counts the others. They come with the denials first, so it is a
 // denial if one of the others is.
-func cut(name string, violations []Violation, most int) []Violation {
+func cut(name string, violations []diagnostics.Violation, most int) []diagnostics.Violation {
 	more := len(violations) - most
 	if more <= 0 {
 		return violations
 	}
-	return append(violations[:most:most], Violation{
-		Msg: fmt.Sprintf("and %d more violation(s) of %s", more, name), Warn: violations[most].Warn, More: more,
+	return append(violations[:most:most], diagnostics.Violation{
+		Message: fmt.Sprintf("and %d more violation(s) of %s", more, name), Warn: violations[most].Warn, More: more,
 		Sum: fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%#v", violations[most:]))),
 	})
 }
 
-func violationOf(element *ast.Term) (Violation, error) {
+func violationOf(element *ast.Term) (diagnostics.Violation, error) {
 	switch v := element.Value.(type) {
 	case ast.String:
 		return newViolation(string(v), "")
 	case ast.Object:
 		msg, ok := property(v, "msg")
 		if !ok {
-			return Violation{}, errors.New("is an object whose msg is no string")
+			return diagnostics.Violation{}, errors.New("is an object whose msg is no string")
 		}
 		field, ok := property(v, "field")
 		if !ok && v.Get(ast.InternedTerm("field")) != nil {
-			return Violation{}, errors.New("is an object whose field is no string")
+			return diagnostics.Violation{}, errors.New("is an object whose field is no string")
 		}
 		return newViolation(msg, field)
 	}
-	return Violation{}, fmt.Errorf("is neither a message nor an object with msg and field: %s", ast.ValueName(element.Value))
+	return diagnostics.Violation{}, fmt.Errorf("is neither a message nor an object with msg and field: %s", ast.ValueName(element.Value))
 }
 
-func newViolation(msg, field string) (Violation, error) {
+func newViolation(msg, field string) (diagnostics.Violation, error) {
 	if strings.TrimSpace(msg) == "" {
-		return Violation{}, errors.New("has an empty message")
+		return diagnostics.Violation{}, errors.New("has an empty message")
 	}
-	return Violation{Msg: texts.Shorten(msg, maxMsg), Field: texts.Shorten(field, maxField)}, nil
+	return diagnostics.Violation{Message: texts.Shorten(msg, maxMsg), Field: texts.Shorten(field, maxField)}, nil
 }
 
 func property(object ast.Object, name string) (string, bool) {

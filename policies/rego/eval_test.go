@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -44,7 +45,7 @@ func TestEval(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		module string
-		want   []Violation
+		want   []diagnostics.Violation
 	}{
 		"nothing": {`deny contains "no" if input.requester == "bob"`, nil},
 		"a cap on memory": {`
@@ -52,49 +53,49 @@ deny contains {"msg": msg, "field": "spec.domain.memory.guest"} if {
 	guest := input.vm.spec.domain.memory.guest
 	units.parse_bytes(guest) > units.parse_bytes(input.params.cap)
 	msg := sprintf("%s of memory is more than %s", [guest, input.params.cap])
-}`, []Violation{{Msg: "12Gi of memory is more than 8Gi", Field: "spec.domain.memory.guest"}}},
+}`, []diagnostics.Violation{{Message: "12Gi of memory is more than 8Gi", Field: "spec.domain.memory.guest"}}},
 		"sorted, denials first": {`
 warn contains {"msg": "a"}
 warn contains {"msg": "b", "field": "a"}
 deny contains "z"
 deny contains {"msg": "b", "field": "x"}
 deny contains {"msg": "a", "field": "x"}
-deny contains {"msg": "c", "field": "b"}`, []Violation{
-			{Msg: "z"}, {Msg: "c", Field: "b"}, {Msg: "a", Field: "x"}, {Msg: "b", Field: "x"}, {Msg: "a", Warn: true}, {Msg: "b", Field: "a", Warn: true},
+deny contains {"msg": "c", "field": "b"}`, []diagnostics.Violation{
+			{Message: "z"}, {Message: "c", Field: "b"}, {Message: "a", Field: "x"}, {Message: "b", Field: "x"}, {Message: "a", Warn: true}, {Message: "b", Field: "a", Warn: true},
 		}},
 		"one for each": {`
-deny contains {"msg": sprintf("%s is on %s", [d.name, object.get(d.disk, "bus", "no bus")]), "field": sprintf("spec.domain.devices.disks[%d]", [i])} if some i, d in input.vm.spec.domain.devices.disks`, []Violation{
-			{Msg: "root is on virtio", Field: "spec.domain.devices.disks[0]"}, {Msg: "data is on no bus", Field: "spec.domain.devices.disks[1]"}, {Msg: "cloudinit is on no bus", Field: "spec.domain.devices.disks[2]"},
+deny contains {"msg": sprintf("%s is on %s", [d.name, object.get(d.disk, "bus", "no bus")]), "field": sprintf("spec.domain.devices.disks[%d]", [i])} if some i, d in input.vm.spec.domain.devices.disks`, []diagnostics.Violation{
+			{Message: "root is on virtio", Field: "spec.domain.devices.disks[0]"}, {Message: "data is on no bus", Field: "spec.domain.devices.disks[1]"}, {Message: "cloudinit is on no bus", Field: "spec.domain.devices.disks[2]"},
 		}},
 		"a list of registries": {`
 warn contains sprintf("volume %s comes from elsewhere", [v.name]) if {
 	some v in input.vm.spec.volumes
 	not strings.any_prefix_match(v.containerDisk.image, ["registry.local/"])
-}`, []Violation{
-			{Msg: "volume cloudinit comes from elsewhere", Warn: true}, {Msg: "volume data comes from elsewhere", Warn: true}, {Msg: "volume root comes from elsewhere", Warn: true},
+}`, []diagnostics.Violation{
+			{Message: "volume cloudinit comes from elsewhere", Warn: true}, {Message: "volume data comes from elsewhere", Warn: true}, {Message: "volume root comes from elsewhere", Warn: true},
 		}},
 		"what there is none of is undefined": {`
 deny contains "old" if input.oldObject
 deny contains "instancetype" if input.instancetype
-deny contains "created" if not input.oldObject`, []Violation{{Msg: "created"}}},
-		"request and requester": {`deny contains input.requester if { "dev" in input.request.userInfo.groups; input.request.operation == "CREATE" }`, []Violation{{Msg: "alice"}}},
-		"metadata":              {`deny contains input.vm.metadata.labels.team`, []Violation{{Msg: "blue"}}},
-		"numbers":               {`deny contains "four" if input.vm.spec.domain.cpu.cores * 2 == 8`, []Violation{{Msg: "four"}}},
-		"a long message":        {`deny contains {"msg": concat("", ["é" | some x in numbers.range(1, 2500)]), "field": concat("", ["f" | some x in numbers.range(1, 2500)])}`, []Violation{{Msg: "é…", Field: "f…"}}},
-		"all of input":          {`deny contains concat(" ", [name | some name, _ in input])`, []Violation{{Msg: "object params request requester vm"}}},
-		"its own data":          {"threshold := 3\ndeny contains \"a\" if data.test.threshold == count(input.vm.spec.volumes)\ndeny contains \"b\" if data.test[\"nothing\"]", []Violation{{Msg: "a"}}},
-		"a mocked function":     {`deny contains f if f := g with sprintf as "mocked"` + "\n" + `g := sprintf("%d", [1])`, []Violation{{Msg: "mocked"}}},
-		"printing":              {`deny contains "a" if print(input.vm)`, []Violation{{Msg: "a"}}},
+deny contains "created" if not input.oldObject`, []diagnostics.Violation{{Message: "created"}}},
+		"request and requester": {`deny contains input.requester if { "dev" in input.request.userInfo.groups; input.request.operation == "CREATE" }`, []diagnostics.Violation{{Message: "alice"}}},
+		"metadata":              {`deny contains input.vm.metadata.labels.team`, []diagnostics.Violation{{Message: "blue"}}},
+		"numbers":               {`deny contains "four" if input.vm.spec.domain.cpu.cores * 2 == 8`, []diagnostics.Violation{{Message: "four"}}},
+		"a long message":        {`deny contains {"msg": concat("", ["é" | some x in numbers.range(1, 2500)]), "field": concat("", ["f" | some x in numbers.range(1, 2500)])}`, []diagnostics.Violation{{Message: "é…", Field: "f…"}}},
+		"all of input":          {`deny contains concat(" ", [name | some name, _ in input])`, []diagnostics.Violation{{Message: "object params request requester vm"}}},
+		"its own data":          {"threshold := 3\ndeny contains \"a\" if data.test.threshold == count(input.vm.spec.volumes)\ndeny contains \"b\" if data.test[\"nothing\"]", []diagnostics.Violation{{Message: "a"}}},
+		"a mocked function":     {`deny contains f if f := g with sprintf as "mocked"` + "\n" + `g := sprintf("%d", [1])`, []diagnostics.Violation{{Message: "mocked"}}},
+		"printing":              {`deny contains "a" if print(input.vm)`, []diagnostics.Violation{{Message: "a"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := mustCompile(t, head+test.module).Eval(input(t, documents), Limits{})
 			for i := range got {
-				if n := len(got[i].Msg); n > 1000 {
+				if n := len(got[i].Message); n > 1000 {
 					if n > maxMsg+len("…") {
 						t.Errorf("a message of %d bytes", n)
 					}
-					got[i] = Violation{Msg: strings.TrimLeft(got[i].Msg, "é"), Field: strings.TrimLeft(got[i].Field, "f")}
-					got[i] = Violation{Msg: "é" + got[i].Msg, Field: "f" + got[i].Field}
+					got[i] = diagnostics.Violation{Message: strings.TrimLeft(got[i].Message, "é"), Field: strings.TrimLeft(got[i].Field, "f")}
+					got[i] = diagnostics.Violation{Message: "é" + got[i].Message, Field: "f" + got[i].Field}
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
@@ -110,11 +111,11 @@ deny contains sprintf("d%02d", [n]) if some n in numbers.range(1, input.params.d
 warn contains sprintf("w%02d", [n]) if some n in numbers.range(1, input.params.warn)`
 	for _, test := range []struct {
 		deny, warn int
-		want       Violation
+		want       diagnostics.Violation
 	}{
-		{deny: 5, warn: 5, want: Violation{Msg: "w05", Warn: true}},
-		{deny: 7, warn: 4, want: Violation{Msg: "and 1 more violation(s) of test.rego", Warn: true, More: 1}},
-		{deny: 12, warn: 4, want: Violation{Msg: "and 6 more violation(s) of test.rego", More: 6}},
+		{deny: 5, warn: 5, want: diagnostics.Violation{Message: "w05", Warn: true}},
+		{deny: 7, warn: 4, want: diagnostics.Violation{Message: "and 1 more violation(s) of test.rego", Warn: true, More: 1}},
+		{deny: 12, warn: 4, want: diagnostics.Violation{Message: "and 6 more violation(s) of test.rego", More: 6}},
 	} {
 		got, err := mustCompile(t, module).Eval(input(t, map[string]any{"params": test}), Limits{Violations: 10})
 		if err == nil {
@@ -327,7 +328,7 @@ func TestInputWith(t *testing.T) {
 		{shared, "alice shared"},
 	} {
 		got, err := module.Eval(test.in, Limits{})
-		if diff := cmp.Diff([]Violation{{Msg: test.want}}, got); diff != "" || err != nil {
+		if diff := cmp.Diff([]diagnostics.Violation{{Message: test.want}}, got); diff != "" || err != nil {
 			t.Error(diff, err)
 		}
 	}

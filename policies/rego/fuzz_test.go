@@ -119,8 +119,8 @@ func ask(t *testing.T, module *Module, in *Input) {
 		t.Errorf("%d violations", len(violations))
 	}
 	for _, v := range violations {
-		if v.Msg == "" || len(v.Msg) > maxMsg+len("…") || len(v.Field) > maxField+len("…") {
-			t.Errorf("a violation of %d and %d bytes", len(v.Msg), len(v.Field))
+		if v.Message == "" || len(v.Message) > maxMsg+len("…") || len(v.Field) > maxField+len("…") {
+			t.Errorf("a violation of %d and %d bytes", len(v.Message), len(v.Field))
 		}
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/virtward/virtward/diagnostics"
 )
 
 const observed = `package test
@@ -60,7 +62,7 @@ func TestTrace(t *testing.T) {
 	module := mustCompile(t, observed)
 	trace := &Trace{}
 	got, err := module.EvalWith(input(t, map[string]any{"params": map[string]any{"cores": 16}}), Limits{}, nil, trace)
-	if diff := cmp.Diff([]Violation{{Msg: "16 cores"}}, got); diff != "" || err != nil {
+	if diff := cmp.Diff([]diagnostics.Violation{{Message: "16 cores"}}, got); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 	text := trace.String()

@@ -5,13 +5,15 @@ import (
 	"slices"
 
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/virtward/virtward/diagnostics"
 )
 
 // sharing rejects values that explode because variables, rules and functions stand for one another: with y := [x, x],
 // z := [y, y] and so on each line doubles the value, and the evaluator writes it all out in one step, where no limit
 // sees it. What is counted are the lists and objects that stand in the module; those that are computed from the
 // documents take steps.
-func sharing(module *ast.Module) []Issue {
+func sharing(module *ast.Module) []diagnostics.Problem {
 	m := &moduleSizes{module: module, rules: map[ast.Var][]*ast.Rule{}, known: map[ast.Var]int{}}
 	ast.WalkRules(module, func(rule *ast.Rule) bool {
 		m.rules[ast.Var(ruleName(rule))] = append(m.rules[ast.Var(ruleName(rule))], rule)
@@ -33,9 +35,9 @@ type moduleSizes struct {
 }
 
 // check finds the first thing in a rule that is too large.
-func (m *moduleSizes) check(rule *ast.Rule) []Issue {
+func (m *moduleSizes) check(rule *ast.Rule) []diagnostics.Problem {
 	s := m.in(rule)
-	var issues []Issue
+	var issues []diagnostics.Problem
 	for _, name := range slices.Sorted(maps.Keys(s.assigned)) {
 		if s.variable(name) > maxShared {
 			issues = append(issues, at(s.assigned[name][0].Loc(), "%s would hold more than %d values, because it repeats lists or objects", name, maxShared))
@@ -50,7 +52,7 @@ func (m *moduleSizes) check(rule *ast.Rule) []Issue {
 		}
 		return len(issues) > 0
 	})
-	return bounded(issues)[:min(1, len(issues))] // the others follow from it
+	return sorted(issues)[:min(1, len(issues))] // the others follow from it
 }
 
 // size is that of the value of a rule, or of what a function returns for something small.

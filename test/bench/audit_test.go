@@ -146,7 +146,7 @@ func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written)
 			}),
 		},
 		Stored: stored, Reports: to, Metrics: measured,
-		Audited: func(map[string]int, time.Time) {}, Tell: func(audit.Fresh) {},
+		Audited: func(map[string]int, time.Time) {}, Tell: func(auditresults.Held) {},
 		Limit: auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 }

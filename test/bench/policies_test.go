@@ -13,6 +13,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
@@ -49,7 +50,7 @@ func policyOf(tb testing.TB, env *cel.Environment, policy *policyv1alpha1.Virtua
 	tb.Helper()
 	policy.Spec.Enforcement = policyv1alpha1.PolicyDeny
 	compiled, problems := policies.Compile(env, policy, nil)
-	if policies.Broken(problems) {
+	if diagnostics.Broken(problems) {
 		tb.Fatalf("%s: %v", policy.Name, problems)
 	}
 	return compiled

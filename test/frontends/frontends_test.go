@@ -36,6 +36,7 @@ import (
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
@@ -163,7 +164,7 @@ func openFrontEnds(t *testing.T) *frontEnds {
 		t.Fatal(err)
 	}
 	compiled, problems := policies.Compile(environment, policy, nil)
-	if policies.Broken(problems) {
+	if diagnostics.Broken(problems) {
 		t.Fatal(problems)
 	}
 	set, facts := policies.NewSet("", compiled), platform.Defaults(platform.Settings{})
@@ -345,7 +346,7 @@ func (f *frontEnds) audited(t *testing.T, object []byte) (all []string, ok bool)
 	cluster := &one{kind: kind, object: object}
 	a := audit.New(audit.Options{
 		Criteria: &audit.Criteria{Evaluator: f.evaluator}, Stored: cluster, Reports: cluster, Metrics: measured,
-		Audited: func(map[string]int, time.Time) {}, Tell: func(audit.Fresh) {},
+		Audited: func(map[string]int, time.Time) {}, Tell: func(auditresults.Held) {},
 		Limit: auditresults.Limits{PerNamespace: 200, PerSource: 20}, Clock: clock.RealClock{}, Log: logr.Discard(),
 	})
 	if err := a.Once(t.Context()); err != nil {
