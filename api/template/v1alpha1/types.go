@@ -1,0 +1,95 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+)
+
+//go:generate ../../../bin/tools/controller-gen object paths=.
+
+// GroupVersion is that of the kinds in this package.
+var GroupVersion = schema.GroupVersion{Group: "template.kubevirt.io", Version: "v1alpha1"}
+
+// AddToScheme adds the kinds of this package to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(GroupVersion, &VirtualMachineTemplate{}, &VirtualMachineTemplateList{}, &VirtualMachineTemplateRequest{}, &VirtualMachineTemplateRequestList{})
+	metav1.AddToGroupVersion(scheme, GroupVersion)
+	return nil
+}
+
+// VirtualMachineTemplate is a VirtualMachine with parameters. To make a
+// VirtualMachine of it, process the template with values for its
+// parameters.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=vmt;vmts,categories=kubevirt;virtward
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Approved",type=string,JSONPath=`.status.conditions[?(@.type=="Approved")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type VirtualMachineTemplate struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// The VirtualMachine and its parameters.
+	Spec v1beta1.VirtualMachineTemplateSpec `json:"spec"`
+
+	// What Virtward observed. Only Virtward writes it.
+	//
+	// +optional
+	Status v1beta1.VirtualMachineTemplateStatus `json:"status,omitempty"`
+}
+
+// VirtualMachineTemplateList is a list of VirtualMachineTemplates.
+//
+// +kubebuilder:object:root=true
+type VirtualMachineTemplateList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// The templates.
+	Items []VirtualMachineTemplate `json:"items"`
+}
+
+// VirtualMachineTemplateRequest makes a VirtualMachineTemplate of a
+// VirtualMachine. Virtward snapshots the VirtualMachine, clones the
+// snapshot's volumes into the namespace of the request and creates the
+// template there.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=vmtr;vmtrs,categories=kubevirt;virtward
+// +kubebuilder:printcolumn:name="Source",type=string,JSONPath=`.spec.virtualMachineRef.name`
+// +kubebuilder:printcolumn:name="Template",type=string,JSONPath=`.status.templateRef.name`
+// +kubebuilder:printcolumn:name="Completed",type=string,JSONPath=`.status.conditions[?(@.type=="Completed")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type VirtualMachineTemplateRequest struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// What is captured. It cannot be changed.
+	//
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable"
+	Spec v1beta1.VirtualMachineTemplateRequestSpec `json:"spec"`
+
+	// What Virtward has done.
+	//
+	// +optional
+	Status v1beta1.VirtualMachineTemplateRequestStatus `json:"status,omitempty"`
+}
+
+// VirtualMachineTemplateRequestList is a list of VirtualMachineTemplateRequests.
+//
+// +kubebuilder:object:root=true
+type VirtualMachineTemplateRequestList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	// The requests.
+	Items []VirtualMachineTemplateRequest `json:"items"`
+}

@@ -1,0 +1,246 @@
+package templates
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/texts"
+)
+
+// maxShown bounds values in messages, in bytes.
+const maxShown = 100
+
+// value is what a parameter is replaced with.
+type value struct {
+	parameter *v1beta1.Parameter
+	text      string
+	// given: the user gave it, and at names where.
+	given bool
+	at    string
+	// unknown: it is required, and has no value yet.
+	unknown bool
+}
+
+// constrained reports whether the parameter says which values are allowed.
+func (v *value) constrained() bool {
+	p := v.parameter
+	return p.Type != "" && p.Type != v1beta1.ParameterString || len(p.Enum) > 0 || p.Pattern != ""
+}
+
+func parameterAt(i int, name string) string {
+	at := "spec.parameters[" + strconv.Itoa(i) + "]"
+	if name == "" {
+		return at
+	}
+	return at + "." + name
+}
+
+func givenAt(name string) string { return "parameters[" + name + "]" }
+
+// resolver finds the value of each parameter.
+type resolver struct {
+	*report
+
+	given  map[string]string
+	random Random
+	// partial: values of required parameters are not known yet.
+	partial bool
+	// numbers are the parameters that stand for JSON.
+	numbers map[string]bool
+}
+
+// resolve returns the values by the names of the parameters.
+func (r *resolver) resolve(parameters []v1beta1.Parameter) map[string]*value {
+	values := make(map[string]*value, len(parameters))
+	if len(parameters) > v1beta1.MaxParameters {
+		r.deny(RuleTooLarge, field.TooMany(field.NewPath("spec", "parameters"), len(parameters), v1beta1.MaxParameters))
+		return values
+	}
+	for i := range parameters {
+		p := &parameters[i]
+		if p.Name == "" {
+			r.deny(RuleEmptyName, invalid(parameterAt(i, "name"), p.Name, "a parameter must have a name"))
+		}
+		if _, exists := values[p.Name]; exists {
+			if p.Name != "" {
+				r.deny(RuleDuplicateParameter, &field.Error{Type: field.ErrorTypeDuplicate, Field: parameterAt(i, "name"), BadValue: p.Name})
+			}
+			continue
+		}
+		values[p.Name] = r.valueOf(i, p)
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.given)) {
+		if _, exists := values[name]; !exists || name == "" {
+			r.deny(RuleUnknownGiven, invalid(givenAt(name), texts.Shorten(r.given[name], maxShown), "the template has no such parameter"))
+		}
+	}
+	return values
+}
+
+// valueOf is the value of one parameter: the given one, that of the template, a generated one, or none.
+func (r *resolver) valueOf(i int, p *v1beta1.Parameter) *value {
+	constraint := r.constraintOf(i, p)
+	v := &value{parameter: p}
+	given, isGiven := r.given[p.Name]
+	switch {
+	case isGiven:
+		v.text, v.given, v.at = given, true, givenAt(p.Name)
+	case p.Value != "":
+		v.text, v.at = p.Value, parameterAt(i, "value")
+	case p.Generate != "":
+		v.at = parameterAt(i, "from")
+		v.text = r.generate(i, p)
+	default:
+		v.at = parameterAt(i, "value")
+	}
+	switch {
+	case v.text == "" && p.Required && p.Generate != "" && !isGiven: // reported with the generator
+	case v.text == "" && p.Required && r.partial && !isGiven:
+		v.unknown = true
+	case v.text == "" && p.Required:
+		r.deny(RuleRequired, &field.Error{Type: field.ErrorTypeRequired, Field: parameterAt(i, "value"), BadValue: "", Detail: "the parameter " + p.Name + " must have a value"})
+	case len(v.text) > v1beta1.MaxParameterValue:
+		r.deny(RuleTooLarge, &field.Error{Type: field.ErrorTypeTooLong, Field: v.at, BadValue: "", Detail: fmt.Sprintf("at most %d bytes are allowed", v1beta1.MaxParameterValue)})
+		v.text = ""
+	case v.text != "" || isGiven && p.Type != "":
+		if err := constraint.check(v.text); err != nil {
+			r.deny(RuleConstrainedValue, invalid(v.at, texts.Shorten(v.text, maxShown), err.Error()))
+		}
+	}
+	return v
+}
+
+// generate draws the value of a parameter.
+func (r *resolver) generate(i int, p *v1beta1.Parameter) string {
+	switch {
+	case p.Generate != v1beta1.GenerateExpression:
+		r.deny(RuleUnknownGenerator, &field.Error{Type: field.ErrorTypeNotSupported, Field: parameterAt(i, "generate"), BadValue: p.Generate, Detail: "supported: expression"})
+		return ""
+	case p.From == "":
+		r.deny(RuleEmptyFrom, invalid(parameterAt(i, "from"), p.From, "the generator expression needs an expression"))
+		return ""
+	}
+	g, fault := compileGenerator(p.From)
+	if fault != nil {
+		r.deny(fault.rule, invalid(parameterAt(i, "from"), p.From, fault.err.Error()))
+		return ""
+	}
+	if r.numbers[p.Name] {
+		return g.generateNumber(r.random)
+	}
+	return g.generate(r.random)
+}
+
+// constraint is what a parameter allows.
+type constraint struct {
+	*v1beta1.Parameter
+
+	pattern *regexp.Regexp
+}
+
+// constraintOf compiles what a parameter allows. What is wrong with it is reported.
+func (r *resolver) constraintOf(i int, p *v1beta1.Parameter) *constraint {
+	c := &constraint{Parameter: p}
+	if p.Pattern != "" {
+		pattern, err := regexp.Compile(`\A(?:` + p.Pattern + `)\z`)
+		if err != nil {
+			r.deny(RuleConstraint, invalid(parameterAt(i, "pattern"), p.Pattern, "it is no regular expression in RE2's syntax"))
+		}
+		c.pattern = pattern
+	}
+	ordered := p.Type == v1beta1.ParameterInteger || p.Type == v1beta1.ParameterQuantity
+	if (p.Minimum != nil || p.Maximum != nil) && !ordered {
+		r.deny(RuleConstraint, invalid(parameterAt(i, "type"), p.Type, "minimum and maximum need the type integer or quantity"))
+	}
+	if p.Minimum != nil && p.Maximum != nil && p.Minimum.Cmp(*p.Maximum) > 0 {
+		r.deny(RuleConstraint, invalid(parameterAt(i, "minimum"), p.Minimum.String(), "it is greater than the maximum "+p.Maximum.String()))
+	}
+	if !slices.Contains([]v1beta1.ParameterType{"", v1beta1.ParameterString, v1beta1.ParameterInteger, v1beta1.ParameterQuantity, v1beta1.ParameterBoolean, v1beta1.ParameterObject}, p.Type) {
+		r.deny(RuleConstraint, &field.Error{Type: field.ErrorTypeNotSupported, Field: parameterAt(i, "type"), BadValue: p.Type, Detail: "supported: string, integer, quantity, boolean, object"})
+	}
+	for j, allowed := range p.Enum {
+		if err := c.checkType(allowed); err != nil {
+			r.deny(RuleConstraint, invalid(parameterAt(i, "enum["+strconv.Itoa(j)+"]"), texts.Shorten(allowed, maxShown), err.Error()))
+		}
+	}
+	return c
+}
+
+// check reports why a value is not allowed.
+func (c *constraint) check(text string) error {
+	if err := c.checkType(text); err != nil {
+		return err
+	}
+	if len(c.Enum) > 0 && !slices.Contains(c.Enum, text) {
+		return fmt.Errorf("allowed values: %s", texts.Shorten(strings.Join(c.Enum, ", "), 10*maxShown))
+	}
+	if c.pattern != nil && !c.pattern.MatchString(text) {
+		return fmt.Errorf("it must match %s", c.Pattern)
+	}
+	return nil
+}
+
+// checkType reports why a value is not of the parameter's type, or not between its bounds.
+func (c *constraint) checkType(text string) error {
+	switch c.Type {
+	case v1beta1.ParameterBoolean:
+		if text != "true" && text != "false" {
+			return fmt.Errorf("it must be true or false")
+		}
+	case v1beta1.ParameterObject:
+		parsed, err := parseJSON(text)
+		if err != nil || !isComposite(parsed) {
+			return fmt.Errorf("it must be a list or an object in JSON")
+		}
+	case v1beta1.ParameterInteger:
+		return c.checkInteger(text)
+	case v1beta1.ParameterQuantity:
+		return c.checkQuantity(text)
+	}
+	return nil
+}
+
+// maxIntegerDigits bounds integers: those of Kubernetes have 19 digits.
+const maxIntegerDigits = 30
+
+func (c *constraint) checkInteger(text string) error {
+	unsigned := strings.TrimPrefix(text, "-")
+	if unsigned == "" || strings.Trim(unsigned, digits) != "" || hasLeadingZero(unsigned) || len(unsigned) > maxIntegerDigits {
+		return fmt.Errorf("it must be an integer such as 4")
+	}
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil {
+		return fmt.Errorf("it must be an integer such as 4")
+	}
+	return c.checkBounds(quantity)
+}
+
+func (c *constraint) checkQuantity(text string) error {
+	if !decodelimits.Proportionate(text) {
+		return fmt.Errorf("it must be a quantity such as 4Gi")
+	}
+	quantity, err := resource.ParseQuantity(text)
+	if err != nil {
+		return fmt.Errorf("it must be a quantity such as 4Gi")
+	}
+	return c.checkBounds(quantity)
+}
+
+func (c *constraint) checkBounds(quantity resource.Quantity) error {
+	if c.Minimum != nil && quantity.Cmp(*c.Minimum) < 0 {
+		return fmt.Errorf("it must be at least %s", c.Minimum.String())
+	}
+	if c.Maximum != nil && quantity.Cmp(*c.Maximum) > 0 {
+		return fmt.Errorf("it must be at most %s", c.Maximum.String())
+	}
+	return nil
+}

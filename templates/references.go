@@ -1,0 +1,91 @@
+package templates
+
+import "strings"
+
+// segment is a part of a string: literal text, or a reference to a parameter.
+type segment struct {
+	text      string
+	reference bool
+}
+
+// isNameByte reports whether a byte can be part of the name of a parameter.
+func isNameByte(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b >= '0' && b <= '9' || b == '_'
+}
+
+// nameLength is the length of the name at the start of a text.
+func nameLength(text string) int {
+	for i := range len(text) {
+		if !isNameByte(text[i]) {
+			return i
+		}
+	}
+	return len(text)
+}
+
+// isReferable reports whether ${NAME} refers to a parameter of this name.
+func isReferable(name string) bool { return name != "" && nameLength(name) == len(name) }
+
+// split cuts a text at its references ${NAME}. A text without references is one segment.
+func split(text string) []segment {
+	at := nextReference(text, 0)
+	if at < 0 {
+		return []segment{{text: text}}
+	}
+	var segments []segment
+	from := 0
+	for at >= 0 {
+		if at > from {
+			segments = append(segments, segment{text: text[from:at]})
+		}
+		name := text[at+2 : at+2+nameLength(text[at+2:])]
+		segments = append(segments, segment{text: name, reference: true})
+		from = at + 2 + len(name) + 1
+		at = nextReference(text, from)
+	}
+	if from < len(text) {
+		segments = append(segments, segment{text: text[from:]})
+	}
+	return segments
+}
+
+// nextReference is where the next ${NAME} starts, or -1.
+func nextReference(text string, from int) int {
+	for {
+		at := strings.Index(text[from:], "${")
+		if at < 0 {
+			return -1
+		}
+		at += from
+		if n := nameLength(text[at+2:]); n > 0 && at+2+n < len(text) && text[at+2+n] == '}' {
+			return at
+		}
+		from = at + 2
+	}
+}
+
+// wholeReference is the name in a text that is ${{NAME}} and nothing else.
+func wholeReference(text string) (name string, ok bool) {
+	if len(text) < 6 || text[:3] != "${{" || text[len(text)-2:] != "}}" {
+		return "", false
+	}
+	name = text[3 : len(text)-2]
+	return name, isReferable(name)
+}
+
+// Escape turns a text into one that renders to it: a ${NAME} in it refers to no parameter any more, but to one whose
+// value is "$". The name is that parameter's; see EscapeParameter.
+func Escape(text, name string) string {
+	if _, whole := wholeReference(text); whole {
+		return "${" + name + "}" + text[1:]
+	}
+	var b strings.Builder
+	from := 0
+	for at := nextReference(text, 0); at >= 0; at = nextReference(text, from) {
+		b.WriteString(text[from:at])
+		b.WriteString("${" + name + "}")
+		from = at + 1
+	}
+	b.WriteString(text[from:])
+	return b.String()
+}

@@ -1,0 +1,195 @@
+package templates
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/validators"
+)
+
+// EngineCase is a template with given values: a line of engine.jsonl whose area starts with engine/.
+type EngineCase struct {
+	ID         string            `json:"id"`
+	Area       string            `json:"area"`
+	Template   json.RawMessage   `json:"template"`
+	Parameters map[string]string `json:"parameters"`
+	Expect     EngineAnswer      `json:"expect"`
+}
+
+// EngineAnswer is what virt-template answered.
+type EngineAnswer struct {
+	Stage          string               `json:"stage"`
+	Causes         []Cause              `json:"causes"`
+	Warnings       []Cause              `json:"warnings"`
+	VirtualMachine json.RawMessage      `json:"virtualMachine"`
+	VMSha256       string               `json:"vmSha256"`
+	Message        string               `json:"message"`
+	Generated      map[string]Generated `json:"generated"`
+	Unstable       []json.RawMessage    `json:"unstable"`
+}
+
+// Cause is an error or a warning of virt-template.
+type Cause struct {
+	Class string `json:"class"`
+	Field string `json:"field"`
+}
+
+// Generated describes a generated value.
+type Generated struct {
+	Pattern string `json:"pattern"`
+	Length  int    `json:"length"`
+}
+
+// repeated is how the cases write long texts.
+var repeated = regexp.MustCompile(`@@repeat:(\d+):([^"]*)`)
+
+// Expand writes long texts out.
+func Expand(line []byte) []byte {
+	return repeated.ReplaceAllFunc(line, func(match []byte) []byte {
+		parts := repeated.FindSubmatch(match)
+		n, err := strconv.Atoi(string(parts[1]))
+		if err != nil {
+			return match
+		}
+		return bytes.Repeat(parts[2], n)
+	})
+}
+
+// RunEngine renders the template of a case and compares.
+func RunEngine(c *EngineCase) Result {
+	result := Result{ID: c.ID, Area: c.Area, Outcome: Other}
+	var template v1beta1.VirtualMachineTemplate
+	if err := json.Unmarshal(c.Template, &template); err != nil {
+		result.Difference = err.Error()
+		return result
+	}
+	rendered, findings := templates.Render(&template.Spec, c.Parameters, templates.Options{Random: rand.New(rand.NewPCG(1, 2))}) //nolint:gosec // a test
+	if result.Difference = c.difference(rendered, findings); result.Difference == "" {
+		result.Outcome = Equal
+		return result
+	}
+	x := &engineRun{c, &template.Spec, rendered, findings}
+	for _, class := range engineClasses {
+		if class.of(x) && class.right(x) {
+			result.Outcome, result.Class = Better, class.name
+			return result
+		}
+	}
+	return result
+}
+
+// difference is empty if Virtward's answer is the recorded one.
+func (c *EngineCase) difference(rendered *templates.Rendered, findings []validators.Finding) string {
+	if len(c.Expect.Unstable) > 0 {
+		return "virt-template's answer is not stable"
+	}
+	if c.Expect.Stage != "" {
+		if rendered != nil {
+			return fmt.Sprintf("recorded: %s %v; rendered", c.Expect.Stage, c.Expect.Causes)
+		}
+		if diff := unequal(c.Expect.Causes, ofSeverity(findings, validators.Deny)); diff != "" {
+			return c.Expect.Stage + ": " + diff
+		}
+		return ""
+	}
+	if rendered == nil {
+		return fmt.Sprintf("recorded: a VirtualMachine; %v", ofSeverity(findings, validators.Deny))
+	}
+	if diff := unequal(c.Expect.Warnings, ofSeverity(findings, validators.Warn)); diff != "" {
+		return "warnings: " + diff
+	}
+	if len(c.Expect.VirtualMachine) == 0 { // informative: a digest of a very long one
+		return ""
+	}
+	for name, generated := range c.Expect.Generated {
+		if value := rendered.Values[name]; !regexp.MustCompile(generated.Pattern).MatchString(value) || len(value) != generated.Length {
+			return fmt.Sprintf("%s is %q, which does not match %s", name, value, generated.Pattern)
+		}
+	}
+	want, message := string(c.Expect.VirtualMachine), c.Expect.Message
+	for name := range c.Expect.Generated {
+		quoted, err := json.Marshal(rendered.Values[name])
+		if err != nil {
+			return err.Error()
+		}
+		want = strings.ReplaceAll(want, "<<"+name+">>", strings.Trim(string(quoted), `"`))
+		want = strings.ReplaceAll(want, `\u003c\u003c`+name+`\u003e\u003e`, strings.Trim(string(quoted), `"`))
+		message = strings.ReplaceAll(message, "<<"+name+">>", rendered.Values[name])
+	}
+	if message != rendered.Message {
+		return fmt.Sprintf("message %q, recorded %q", rendered.Message, message)
+	}
+	return differentVM([]byte(want), rendered.VirtualMachine)
+}
+
+// differentVM compares VirtualMachines by what they mean.
+func differentVM(want []byte, got *kubevirtv1.VirtualMachine) string {
+	var recorded kubevirtv1.VirtualMachine
+	if err := json.Unmarshal(want, &recorded); err != nil {
+		return err.Error()
+	}
+	if !equality.Semantic.DeepEqual(&recorded, got) {
+		written, err := json.Marshal(got)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("VirtualMachine %s, recorded %s", written, want)
+	}
+	return ""
+}
+
+// ofSeverity are findings of a severity as causes.
+func ofSeverity(findings []validators.Finding, severity validators.Severity) []Cause {
+	var causes []Cause
+	for i := range findings {
+		if findings[i].Severity == severity {
+			causes = append(causes, Cause{strings.TrimPrefix(findings[i].Rule, "template-"), findings[i].Error.Field})
+		}
+	}
+	return causes
+}
+
+// unequal compares causes as sets. A field below the recorded one is more exact, and equal. Of a class that the recorded
+// answer has, it names one cause where Virtward names all.
+func unequal(recorded, got []Cause) string {
+	matches := func(r, g Cause) bool {
+		return r.Class == g.Class && (r.Field == "" || r.Field == g.Field || strings.HasPrefix(g.Field, strings.TrimSuffix(r.Field, ".raw")) || r.Field == "spec.parameters" && strings.HasPrefix(g.Field, "parameters["))
+	}
+	for _, r := range recorded {
+		if !slices.ContainsFunc(got, func(g Cause) bool { return matches(r, g) }) {
+			return fmt.Sprintf("%v is missing in %v", r, got)
+		}
+	}
+	for _, g := range got {
+		if !slices.ContainsFunc(recorded, func(r Cause) bool { return matches(r, g) }) {
+			return fmt.Sprintf("%v is not recorded in %v", g, recorded)
+		}
+	}
+	return ""
+}
+
+// ReadEngine reads the engine's cases, those of admission left out.
+func ReadEngine(data []byte) ([]EngineCase, error) {
+	var cases []EngineCase
+	for line := range bytes.Lines(data) {
+		var c EngineCase
+		if err := json.Unmarshal(Expand(line), &c); err != nil {
+			return nil, fmt.Errorf("case %d: %w", len(cases), err)
+		}
+		if strings.HasPrefix(c.Area, "engine/") {
+			cases = append(cases, c)
+		}
+	}
+	return cases, nil
+}
