@@ -6,9 +6,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Budget bounds the memory of the objects of a watch, in bytes. Each object has a key, and counts once: taking room
-// for it again replaces what it took before. An informer takes room in its transform, where an object can still be
-// left out, and hands the budget its events, which make the count exact.
+// Budget bounds the memory of the objects of a watch, in bytes. Each object has a key, and counts once: a new reservation
+// replaces the one before. The transform of the informer reserves memory, because there an object can still be left out.
+// The events of the informer make the count exact.
 type Budget struct {
 	limit int64
 
@@ -17,10 +17,10 @@ type Budget struct {
 	costs map[string]int64
 }
 
-// NewBudget of so many bytes.
+// NewBudget returns a Budget of limit bytes.
 func NewBudget(limit int64) *Budget { return &Budget{limit: limit, costs: map[string]int64{}} }
 
-// Take takes room for an object, or reports that there is none. Without room the object keeps none.
+// Take reserves memory for an object. If there is too little, it returns false, and the object has no reservation.
 func (b *Budget) Take(key string, bytes int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,7 +32,7 @@ func (b *Budget) Take(key string, bytes int64) bool {
 	return true
 }
 
-// Set notes what an object takes that the watch holds; 0 if it holds none.
+// Set sets the memory of an object of the watch; 0 removes it.
 func (b *Budget) Set(key string, bytes int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,20 +48,20 @@ func (b *Budget) set(key string, bytes int64) {
 	b.costs[key] = bytes
 }
 
-// Used is how many bytes the objects take together.
+// Used returns the memory of all objects, in bytes.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.total
 }
 
-// Sized is an object that an informer holds.
+// Sized is an object of an informer.
 type Sized interface {
-	// Cost is what the object takes, in bytes.
+	// Cost returns the memory of the object, in bytes.
 	Cost() int64
 }
 
-// Handler keeps a budget up to date with the events of an informer, whose objects are Sized.
+// Handler updates the budget from the events of an informer whose objects are Sized.
 func (b *Budget) Handler() cache.ResourceEventHandler {
 	set := func(object any) {
 		if key, err := cache.MetaNamespaceKeyFunc(object); err == nil {

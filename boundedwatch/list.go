@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// pageSize is how many objects of a list are decoded at once.
+// pageSize is the number of objects in a page of a list.
 const pageSize = 50
 
 // List is a list of objects, as a client returns it.
@@ -19,16 +19,16 @@ type List interface {
 	metav1.ListInterface
 }
 
-// Client lists and watches the objects of one kind: one of the dynamic client's, or of the metadata client's.
+// Client lists and watches the objects of one kind. The dynamic client and the metadata client have such clients.
 type Client[L List] interface {
 	List(ctx context.Context, options metav1.ListOptions) (L, error)
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// ListWatch lists and watches for an informer. Where the API server streams lists, the informer's transform reduces
-// each object as it arrives. Where it does not, lists are read page by page, and shrink, if not nil, reduces the
-// objects of a page before the next one is read: a whole list can take any amount of memory. Source is the client that
-// the client of the kind is from; a fake one says that it does not stream.
+// ListWatch lists and watches for an informer. If the API server streams lists, the informer's transform reduces each
+// object as it arrives. Otherwise lists are read page by page, and shrink, if not nil, reduces the objects of a page
+// before the next page is read, because a whole list has no bound. source is the client that the client of the kind is
+// from; a fake one reports that it does not stream.
 func ListWatch[L List](source any, client Client[L], shrink func(runtime.Object)) cache.ListerWatcher {
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -47,7 +47,7 @@ func ListWatch[L List](source any, client Client[L], shrink func(runtime.Object)
 	}, source)
 }
 
-// Pages lists everything page by page. A page that the API server rejects because the list is too old is an error: the
+// Pages reads a whole list page by page. If the list expires meanwhile, it returns the API server's error, and the
 // informer starts again.
 func Pages[L List](ctx context.Context, options metav1.ListOptions, page func(context.Context, metav1.ListOptions) (L, error)) (L, error) {
 	var none L

@@ -1,7 +1,8 @@
-// Package certificates plans what the webhooks are called with: a CA, a serving pair under it, and the token in the
+// Package certificates plans the rotation of the webhooks' CA, of their serving certificate, and of the token in their
 // paths.
 //
-// What enters: the data of the Secret that holds them, and the time. What leaves: what must be made again, and what the
-// webhook configurations must say. Nothing that is replaced is trusted less before its successor is in use, so a
-// rotation costs no call. The package makes nothing, reads nothing and has no clock.
+// Input: the data of the Secret with them, and the time. Output: what to create again, and the contents of the webhook
+// configurations. The old ones stay valid until the new ones are in use everywhere, so no call fails during a rotation.
+//
+// The package creates and reads nothing, and has no clock.
 package certificates

@@ -9,7 +9,7 @@ import (
 	"github.com/open-policy-agent/cert-controller/pkg/rotator"
 )
 
-// Keys of the Secret. The certificates and their keys have the names that cert-manager gives them.
+// Keys of the Secret. The certificates and their private keys have the names that cert-manager uses.
 const (
 	AuthorityKey         = "ca.crt"
 	AuthorityPrivateKey  = "ca.key"
@@ -17,59 +17,59 @@ const (
 	CertificateKey       = "tls.crt"
 	PrivateKey           = "tls.key"
 	TokenKey             = "path-token"
-	PreviousTokenKey     = "path-token-previous" //nolint:gosec // the name of a key; present and empty: the paths carried none
+	PreviousTokenKey     = "path-token-previous" //nolint:gosec // the name of a key; an empty value means that the paths had no token
 )
 
-// ChangedAnnotation is when the data of the Secret was last changed by a rotation, as RFC 3339.
+// ChangedAnnotation has the time of the last change by a rotation, in RFC 3339.
 const ChangedAnnotation = "virtward.io/rotated-at"
 
 // AuthorityName is the common name of the CA.
 const AuthorityName = "virtward-ca"
 
-// Times of certificates.
+// Durations of certificates.
 const (
-	// Lookahead is how long before its end a certificate is replaced.
+	// Lookahead is the time before its expiry at which a certificate is replaced.
 	Lookahead = 90 * 24 * time.Hour
-	// AuthorityLifetime and PairLifetime are how long new ones last.
+	// AuthorityLifetime and PairLifetime are the validity of new certificates.
 	AuthorityLifetime = 10 * 365 * 24 * time.Hour
 	PairLifetime      = 365 * 24 * time.Hour
-	// Backdate is how long before now a certificate begins, for clocks that are slow.
+	// Backdate is the time by which a certificate is valid earlier, for clocks that are slow.
 	Backdate = time.Hour
 )
 
-// State is what a plan is made from.
+// State is the input of a plan.
 type State struct {
-	// Data is that of the Secret, Changed when a rotation last changed it; zero if none did.
+	// Data of the Secret, and the time at which a rotation last changed it; zero if none did.
 	Data    map[string][]byte
 	Changed time.Time
 	Now     time.Time
-	// Settle is how long after a change everyone has taken notice of it: the replicas of the Secret, the API servers of
-	// the webhook configurations.
+	// Settle is the time until all replicas use a changed Secret, and until all API servers use changed webhook
+	// configurations.
 	Settle time.Duration
-	// DNSName is that of the Service.
+	// DNSName of the Service.
 	DNSName string
-	// Configured is the time since which all webhook configurations are known to contain the bundle and the paths of
-	// Data; zero if one does not. The controller does not know what an earlier process saw, so it counts from its start.
+	// Configured is the time since which all webhook configurations have the CA bundle and the paths of Data; zero if one
+	// does not. It is not before the start of the controller, which does not know what an earlier process observed.
 	Configured time.Time
 }
 
-// Plan is what to do next.
+// Plan is the next step.
 type Plan struct {
-	// NewAuthority, NewPair and NewToken are to be made, and written at once.
+	// NewAuthority, NewPair and NewToken say what to create. All are written in one update.
 	NewAuthority, NewPair, NewToken bool
-	// KeepAuthority keeps the present CA trusted beside the new one, KeepPrevious the one before it: that of the serving
-	// pair. At most one of them is set.
+	// KeepAuthority keeps the current CA trusted beside the new one. KeepPrevious keeps the previous CA, which signed the
+	// serving certificate. At most one of them is set.
 	KeepAuthority, KeepPrevious bool
-	// DropPrevious removes the CA and the token that were replaced.
+	// DropPrevious removes the previous CA and the previous token.
 	DropPrevious bool
-	// Wait is when to plan again; zero if nothing is pending.
+	// Wait is the time until the next plan; zero if there is no next step.
 	Wait time.Duration
 }
 
-// Writes reports whether the Secret is to be changed.
+// Writes reports whether the plan changes the Secret.
 func (p Plan) Writes() bool { return p.NewAuthority || p.NewPair || p.NewToken || p.DropPrevious }
 
-// Next plans the next step.
+// Next returns the next step.
 func Next(s State) Plan {
 	authority, previous := s.Data[AuthorityKey], s.Data[PreviousAuthorityKey]
 	_, replacing := s.Data[PreviousTokenKey]
@@ -77,7 +77,7 @@ func Next(s State) Plan {
 	var p Plan
 	switch {
 	case s.serves(authority, s.Now) && s.serves(authority, s.Now.Add(Lookahead)) && (len(previous) > 0 || replacing):
-		// The rotation under way ends before another begins.
+		// A rotation is in progress. It ends before another one begins.
 		p.Wait = max(s.remaining(s.Changed, 2*s.Settle), s.remaining(s.Configured, s.Settle))
 		p.DropPrevious = p.Wait == 0 && !s.Configured.IsZero()
 		if first := s.remaining(s.Changed, s.Settle); first > 0 {
@@ -88,8 +88,8 @@ func Next(s State) Plan {
 		p.NewPair = !announced && !s.serves(authority, s.Now)
 	case s.serves(authority, s.Now) && s.serves(authority, s.Now.Add(Lookahead)):
 	case announced, len(previous) > 0 && len(s.Data[CertificateKey]) == 0:
-		// The pair follows when every API server trusts both CAs. If somebody has removed the old pair, replicas still
-		// serve it.
+		// The new certificate is created once every API server trusts both CAs. If the old one was removed from the
+		// Secret, replicas still serve it.
 		p.Wait = max(s.remaining(s.Changed, s.Settle), s.remaining(s.Configured, s.Settle))
 		p.NewPair = p.Wait == 0 && !s.Configured.IsZero()
 	default:
@@ -105,7 +105,7 @@ func (s State) issues(at time.Time) bool {
 	return valid(authority, authority, s.Data[AuthorityPrivateKey], AuthorityName, nil, at)
 }
 
-// lasts reports whether a CA has not ended.
+// lasts reports whether a CA has not expired.
 func lasts(authority []byte, now time.Time) bool {
 	block, _ := pem.Decode(authority)
 	if block == nil {
@@ -120,14 +120,14 @@ func (s State) serves(authority []byte, at time.Time) bool {
 	return valid(authority, s.Data[CertificateKey], s.Data[PrivateKey], s.DNSName, &[]x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, at)
 }
 
-// valid reports whether a pair is valid under a CA at a time, and not only from later on.
+// valid reports whether a pair is valid under a CA at a time.
 func valid(authority, certificate, key []byte, name string, usages *[]x509.ExtKeyUsage, at time.Time) bool {
 	ok, err := rotator.ValidCert(authority, certificate, key, name, usages, at)
 	return ok && err == nil
 }
 
-// remaining is what is left of a time since a moment; nothing if the moment is zero. A moment in the future comes from
-// a clock that was set back: if it is near, it counts as now, and otherwise as long ago.
+// remaining returns the rest of a duration that began at since; zero if since is zero. If since is in the future, a clock
+// was set back: a near time counts as now, and a later one as long ago.
 func (s State) remaining(since time.Time, of time.Duration) time.Duration {
 	if since.IsZero() || since.After(s.Now.Add(of)) {
 		return 0
@@ -135,7 +135,7 @@ func (s State) remaining(since time.Time, of time.Duration) time.Duration {
 	return max(0, min(of, since.Add(of).Sub(s.Now)))
 }
 
-// Bundle is the CA that the webhook configurations must trust, in PEM, and the one before it while it is kept.
+// Bundle returns the CA that the webhook configurations must trust, and the previous one while it is kept, in PEM.
 func Bundle(data map[string][]byte) []byte {
 	var all []byte
 	for _, key := range []string{AuthorityKey, PreviousAuthorityKey} {
@@ -146,7 +146,7 @@ func Bundle(data map[string][]byte) []byte {
 	return all
 }
 
-// certificate is PEM of the first certificate in a text; nil if there is none.
+// certificate returns the first certificate of a PEM text, or nil if there is none.
 func certificate(text []byte) []byte {
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -158,8 +158,8 @@ func certificate(text []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes})
 }
 
-// Path is what the path of a webhook must be. At present is what it is now: while a rotation settles, a path with the
-// token before stays, so that no replica is called with one that it does not know yet.
+// Path returns the path for a webhook, whose current path is present. Until a rotation has settled, a path with the
+// previous token stays, so that no replica is called with a token that it does not know yet.
 func (s State) Path(webhook, present string) string {
 	previous, replacing := s.Data[PreviousTokenKey]
 	if replacing && s.remaining(s.Changed, s.Settle) > 0 && present == path(webhook, string(previous)) {
@@ -175,8 +175,8 @@ func path(webhook, token string) string {
 	return webhook + "/" + token
 }
 
-// Tokens are those that a server accepts: the present one, and the one before while it is kept. A Secret without a
-// token is one from before there were any.
+// Tokens returns the tokens that a server accepts: the current one, and the previous one while it is kept. The token is
+// empty for a Secret of a version of Virtward without tokens.
 func Tokens(data map[string][]byte) []string {
 	tokens := []string{string(bytes.TrimSpace(data[TokenKey]))}
 	if previous, kept := data[PreviousTokenKey]; kept {

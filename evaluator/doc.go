@@ -1,10 +1,10 @@
-// Package evaluator is the one way from an object to a result: the webhooks, the CLI, the audit and the policy tests
-// all call it, so that they agree.
+// Package evaluator evaluates an object: it computes the effective VM, and runs all rules and policies. The webhooks, the
+// CLI, the audit and the policy tests call it, so their results agree.
 //
-// What enters: a Request, which is an object as JSON with the circumstances under which it is evaluated, and three
-// sources: the facts of the cluster, the active configuration, and the objects that virtual machines refer to. What
-// leaves: a Result with the effective virtual machine, where each value comes from, and what rules and policies find.
+// Input: a Request, which has an object as JSON and the circumstances of the evaluation, and three sources: the facts of
+// the cluster, the active configuration, and the objects that virtual machines refer to. Output: a Result with the
+// effective VM, the provenance of each value, and the findings.
 //
-// An error means that the request cannot be evaluated now: a source failed. What is wrong with the object is a finding,
-// never an error. The package sends no response, writes no patch, and keeps nothing from one Snapshot to the next.
+// An error means that a source failed, so the request cannot be evaluated now. A fault of the object is a finding, never
+// an error. The package sends no response, writes no patch, and keeps no state between Snapshots.
 package evaluator

@@ -16,7 +16,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Evaluate evaluates an object by all rules and policies. An object of another kind is skipped.
+// Evaluate evaluates an object with all rules and policies. It skips an object of a kind that is not in the table.
 func (s *Snapshot) Evaluate(ctx context.Context, r Request) (*Result, error) {
 	result := &Result{}
 	k := find(r.groupKind())
@@ -30,8 +30,8 @@ func (s *Snapshot) Evaluate(ctx context.Context, r Request) (*Result, error) {
 		return result, nil
 	}
 	result.Namespace = r.Namespace
-	s.bound(k, &r, result)
-	around, err := s.around(ctx, r.Namespace)
+	s.checkSize(k, &r, result)
+	around, err := s.namespaceContext(ctx, r.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -47,9 +47,9 @@ func (s *Snapshot) Evaluate(ctx context.Context, r Request) (*Result, error) {
 	return result, nil
 }
 
-// Complete computes what the mutating webhook fills in, and evaluates nothing: it reads no running instance, no
-// severities and no policies. An object that is no virtual machine, or has no template, is skipped. The error is
-// references.ErrPresets if there are too many presets for an instance to be completed.
+// Complete computes the fields that the mutating webhook fills. It runs no rules and no policies, and does not read the
+// running instance. It skips an object that is not a virtual machine, or that has no template. The error is
+// references.ErrPresets if an instance cannot be completed because there are too many presets.
 func (s *Snapshot) Complete(ctx context.Context, r Request) (*Result, error) {
 	result := &Result{}
 	k := find(r.groupKind())
@@ -60,7 +60,7 @@ func (s *Snapshot) Complete(ctx context.Context, r Request) (*Result, error) {
 	object, warnings, err := s.readOne(k, &r, r.Object)
 	if err != nil {
 		result.Unreadable = err
-		return result, nil //nolint:nilerr // the result says so
+		return result, nil //nolint:nilerr // the result has the error
 	}
 	result.Warnings = warnings
 	m := k.machine(object)
@@ -73,7 +73,7 @@ func (s *Snapshot) Complete(ctx context.Context, r Request) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	around, err := s.around(ctx, r.Namespace)
+	around, err := s.namespaceContext(ctx, r.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -82,19 +82,19 @@ func (s *Snapshot) Complete(ctx context.Context, r Request) (*Result, error) {
 	return result, err
 }
 
-// evaluation is that of one request.
+// evaluation is the evaluation of one request.
 type evaluation struct {
 	*Snapshot
 
 	kind    *kind
 	request *Request
-	around  *surroundings
+	around  *namespaceContext
 	result  *Result
 	// ofOld is set while the object before an update is evaluated.
 	ofOld bool
 }
 
-// itself evaluates the rules about the object itself, and not about a virtual machine in it.
+// itself runs the rules of the object itself, not those of a virtual machine in it.
 func (e *evaluation) itself(d decoded) error {
 	if e.kind.scopes == 0 {
 		return nil
@@ -113,7 +113,7 @@ func (e *evaluation) itself(d decoded) error {
 	return err
 }
 
-// machines evaluates the virtual machine that the object is or makes.
+// machines evaluates the virtual machine that the object is or creates.
 func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	if e.kind.machine == nil {
 		return nil
@@ -144,7 +144,7 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	return e.requesterPolicies(ctx, m, d)
 }
 
-// input gathers what decides how a machine of the object runs, old or new.
+// input reads everything that determines how a machine runs, of the new or of the old object.
 func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effective.Input, error) {
 	in, err := e.written(ctx, m)
 	if err != nil {
@@ -167,13 +167,13 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 		in.Gone, in.Hurry, in.Authorizer = r.Observer.Gone, r.Observer.Hurry, r.Authorizer
 		in.Request = r.forPolicies()
 	}
-	if r.Stage == Written && r.Operation != "" && m.container == nil && (m.vmi == nil || !r.updates()) { // nothing completes an update of an instance
+	if r.Stage == Written && r.Operation != "" && m.container == nil && (m.vmi == nil || !r.updates()) { // an update of an instance is not completed
 		return in, e.admit(&in)
 	}
 	return in, nil
 }
 
-// written gathers what completing a machine takes: facts and references.
+// written reads what the completion of a machine needs: facts and references.
 func (e *evaluation) written(ctx context.Context, m machine) (effective.Input, error) {
 	in := effective.Input{Facts: e.facts, VM: m.vm, VMI: m.vmi, Container: m.container}
 	e.restore(in.VM)
@@ -191,8 +191,8 @@ func (e *evaluation) written(ctx context.Context, m machine) (effective.Input, e
 	return in, nil
 }
 
-// admit makes of an object what a validating webhook receives: the mutating webhook has completed it, and KubeVirt's
-// own completes every update of a VM.
+// admit completes an object, so that it is as a validating webhook receives it. KubeVirt's mutating webhook also
+// completes updates of a VM.
 func (e *evaluation) admit(in *effective.Input) error {
 	if in.VM != nil && in.VM.Spec.Template == nil {
 		return nil
@@ -205,7 +205,7 @@ func (e *evaluation) admit(in *effective.Input) error {
 	return nil
 }
 
-// comparedWith adds the object before an update.
+// comparedWith sets the object before an update.
 func (e *evaluation) comparedWith(in *effective.Input, m machine, old metav1.Object) {
 	if m.container != nil {
 		in.Container.Old = old
@@ -215,8 +215,8 @@ func (e *evaluation) comparedWith(in *effective.Input, m machine, old metav1.Obj
 	in.OldVM, in.OldVMI = was.vm, was.vmi
 }
 
-// before returns what the machine was before an update; nil if there was none, or if it is not known. It is evaluated
-// only if the update would be denied.
+// before returns a function that reads the machine before an update, or nil if there was none or it cannot be read. It is
+// called only if the update would be denied.
 func (e *evaluation) before(ctx context.Context, d decoded) func() (effective.Input, error) {
 	if d.old == nil || d.wasUnreadable {
 		return nil
@@ -235,7 +235,7 @@ func (e *evaluation) before(ctx context.Context, d decoded) func() (effective.In
 	}
 }
 
-// excusePresets only warns that an instance is not complete where there are too many presets to complete any.
+// excusePresets turns findings about incomplete instances into warnings if there are too many presets to complete any.
 func (e *evaluation) excusePresets(ctx context.Context, vmi *v1.VirtualMachineInstance, findings []validators.Finding) error {
 	incomplete := func(f validators.Finding) bool {
 		return f.Rule == validators.RuleComplete && f.Severity == validators.Deny
@@ -255,8 +255,8 @@ func (e *evaluation) excusePresets(ctx context.Context, vmi *v1.VirtualMachineIn
 	return nil
 }
 
-// restore removes from a stored VM the architecture and the machine type that KubeVirt wrote into it when it was
-// created, as far as they are the defaults of that time: other defaults would have left others there.
+// restore removes the architecture and the machine type from a stored VM if they are the defaults of the time when
+// KubeVirt created it. So the defaults of the snapshot replace them.
 func (e *evaluation) restore(vm *v1.VirtualMachine) {
 	former := e.request.Former
 	if former == nil || vm == nil || vm.ResourceVersion == "" || vm.Spec.Template == nil {
@@ -280,7 +280,7 @@ func extraOf(r *Request) map[string][]string {
 	return extra
 }
 
-// CheckDefaults says what is wrong with defaults of the site: see effective.Pipeline.
+// CheckDefaults validates VirtualMachineDefaults: see effective.Pipeline.
 func (s *Snapshot) CheckDefaults(object *policyv1alpha1.VirtualMachineDefaults) (field.ErrorList, error) {
 	return s.evaluator.Pipeline.CheckDefaults(object, s.facts, s.active.Settings.For(nil))
 }

@@ -22,23 +22,23 @@ type Evaluator struct {
 	Pipeline *effective.Pipeline
 	// Facts of the cluster.
 	Facts Facts
-	// Configuration that is active; nil for none.
+	// Configuration is the active configuration; nil for none.
 	Configuration Configuration
 	// References finds the objects that virtual machines refer to.
 	References references.Objects
-	// Decode reads objects; nil to read what an API server stores, which has dropped unknown fields.
+	// Decode reads objects; nil for DecodeStored, for objects whose unknown fields the API server has dropped.
 	Decode Decoder
 }
 
-// Facts are a source of what is known of the cluster.
+// Facts is a source of facts.
 type Facts interface {
-	// Facts returns the present facts; nil while there are none.
+	// Facts returns the current facts, or nil while there are none.
 	Facts() *platform.Facts
 }
 
-// Configuration is a source of what admins have configured.
+// Configuration is a source of the admins' configuration.
 type Configuration interface {
-	// Active returns the configuration of this moment. Each part of it may be nil.
+	// Active returns the current configuration. Each part of it may be nil.
 	Active() Active
 	// NamespaceLabels returns the labels of a namespace, for settings and defaults that select namespaces.
 	NamespaceLabels(ctx context.Context, name string) (k8slabels.Set, error)
@@ -46,18 +46,18 @@ type Configuration interface {
 	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
 }
 
-// Active is the configuration of a moment.
+// Active is the configuration at one moment.
 type Active struct {
 	// Settings are the severities of rules.
 	Settings *validators.Settings
-	// Site are the defaults of virtual machines.
+	// Site has the VirtualMachineDefaults.
 	Site *mutators.Site
 	// Policies are the compiled policies.
 	Policies *policies.Set
 }
 
-// UnknownNamespaceError is an error of a Configuration that does not know a namespace and that is to be evaluated
-// without. The Result warns of it.
+// UnknownNamespaceError is the error of a Configuration for a namespace that it does not know. The evaluation continues
+// without the namespace, and the Result has a warning.
 type UnknownNamespaceError struct{ Err error }
 
 func (e *UnknownNamespaceError) Error() string { return e.Err.Error() }
@@ -65,14 +65,14 @@ func (e *UnknownNamespaceError) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *UnknownNamespaceError) Unwrap() error { return e.Err }
 
-// Decoder reads JSON into a value of its Go type. The warnings are about fields that it ignores. An error about a field
+// Decoder decodes JSON into a Go value. The warnings are about ignored fields. An error about a field
 // is a *field.Error.
 type Decoder func(object []byte, into any) (warnings []string, err error)
 
-// ErrNoFacts is the error of a Snapshot before the cluster is known.
+// ErrNoFacts is the error of Snapshot before there are facts.
 var ErrNoFacts = errors.New("the KubeVirt resource has not been read yet")
 
-// Snapshot is the state of one moment, under which objects are evaluated. It is safe for concurrent use.
+// Snapshot is the facts, the configuration and the time of one moment. It is safe for concurrent use.
 type Snapshot struct {
 	evaluator *Evaluator
 	facts     *platform.Facts
@@ -80,12 +80,12 @@ type Snapshot struct {
 	now       time.Time
 
 	mu sync.Mutex
-	// namespaces are the surroundings that were found so far, by namespace.
-	namespaces map[string]*surroundings
+	// namespaces caches the contexts by namespace.
+	namespaces map[string]*namespaceContext
 }
 
-// Snapshot freezes the facts, the configuration and the time. The objects that virtual machines refer to are read as
-// they are when a request is evaluated. The error is ErrNoFacts.
+// Snapshot returns a snapshot of the facts, the configuration and the time. The objects that virtual machines refer to
+// are not part of it: each evaluation reads them. The error is ErrNoFacts.
 func (e *Evaluator) Snapshot(now time.Time) (*Snapshot, error) {
 	s := &Snapshot{evaluator: e, facts: e.Facts.Facts(), now: now}
 	if s.facts == nil {
@@ -97,8 +97,8 @@ func (e *Evaluator) Snapshot(now time.Time) (*Snapshot, error) {
 	return s, nil
 }
 
-// Facts are those of the snapshot.
+// Facts returns the facts of the snapshot.
 func (s *Snapshot) Facts() *platform.Facts { return s.facts }
 
-// Policies are those of the snapshot; nil for none.
+// Policies returns the policies of the snapshot, or nil if there are none.
 func (s *Snapshot) Policies() *policies.Set { return s.active.Policies }

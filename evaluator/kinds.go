@@ -31,34 +31,34 @@ var (
 	ClusterPreference      = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterPreference}
 )
 
-// kind says how objects of one kind are evaluated.
+// kind describes how objects of one kind are evaluated.
 type kind struct {
 	schema.GroupKind
 
-	// resource is its plural name in URLs.
+	// resource is the plural name in URLs.
 	resource string
-	// versions that are evaluated: all of them have the same Go type.
+	// versions that are evaluated. All have the same Go type.
 	versions []string
 	// namespaced kinds have objects in namespaces.
 	namespaced bool
-	// typ is the Go type of its objects, whose pointers are metav1.Objects.
+	// typ is the Go type of the objects. Its pointer implements metav1.Object.
 	typ reflect.Type
-	// scopes of the rules about the object itself; 0 for none.
+	// scopes of the rules of the object itself; 0 for none.
 	scopes validators.Scope
-	// present puts the object, and the one before an update or nil, where those rules look for it.
+	// present sets the fields of the subject that those rules read. old is nil except in an update.
 	present func(s *validators.Subject, object, old metav1.Object)
-	// machine is the virtual machine that the object is or makes, if there is one.
+	// machine returns the virtual machine that the object is or creates; nil for kinds without one.
 	machine func(object metav1.Object) machine
-	// maxBytes bounds what is evaluated of the object; 0 for the general bounds.
+	// maxBytes bounds the evaluated part of the object; 0 for the general limits.
 	maxBytes int
 }
 
-// empty is a new object.
+// empty returns an empty object.
 func (k *kind) empty() metav1.Object {
 	return reflect.New(k.typ).Interface().(metav1.Object) //nolint:forcetypeassert // the table has no other types
 }
 
-// machine is a virtual machine, an instance or neither; container is the object that it is a template of, if it is one.
+// machine is a virtual machine or an instance; both are nil if there is none. container is set if it is a template.
 type machine struct {
 	vm        *v1.VirtualMachine
 	vmi       *v1.VirtualMachineInstance
@@ -113,7 +113,7 @@ var (
 	instancetypeVersions = []string{"v1beta1", "v1"}
 )
 
-// find is the entry of a kind; nil if it is not evaluated.
+// find returns the entry of a kind, or nil if the kind is not evaluated.
 func find(gk schema.GroupKind) *kind {
 	for i := range kinds {
 		if kinds[i].GroupKind == gk {
@@ -130,19 +130,19 @@ func Evaluates(gk schema.GroupKind) bool { return find(gk) != nil }
 type KindInfo struct {
 	schema.GroupVersionKind
 
-	// Resource is its plural name in URLs.
+	// Resource has the plural name in URLs.
 	Resource schema.GroupVersionResource
-	// Versions that are evaluated; GroupVersionKind has the first one.
+	// Versions that are evaluated. GroupVersionKind has the first one.
 	Versions []string
 	// Namespaced kinds have objects in namespaces.
 	Namespaced bool
-	// Machine reports whether its objects are virtual machines or make them.
+	// Machine reports whether the objects are virtual machines or create them.
 	Machine bool
-	// Type is the Go type of its objects.
+	// Type is the Go type of the objects.
 	Type reflect.Type
 }
 
-// Kinds are those that are evaluated, virtual machines first.
+// Kinds returns the kinds that are evaluated, virtual machines first.
 func Kinds() []KindInfo {
 	infos := make([]KindInfo, len(kinds))
 	for i := range kinds {
@@ -151,7 +151,7 @@ func Kinds() []KindInfo {
 	return infos
 }
 
-// Info describes a kind; ok is false if it is not evaluated.
+// Info returns the description of a kind; ok is false if it is not evaluated.
 func Info(gk schema.GroupKind) (info KindInfo, ok bool) {
 	k := find(gk)
 	if k == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Live is what follows a cluster: its functions return what is active when they are called. Each of them may be nil.
+// Live is a source of a running cluster. Its functions return the current state. Each of them may be nil.
 type Live struct {
 	GetFacts           func() *platform.Facts
 	GetSettings        func() *validators.Settings
@@ -68,7 +68,7 @@ func (l *Live) Namespace(ctx context.Context, name string) (*corev1.Namespace, e
 	return l.GetNamespace(ctx, name)
 }
 
-// New prepares an Evaluator that follows a cluster.
+// New returns an Evaluator of a running cluster.
 func New(pipeline *effective.Pipeline, objects references.Objects, live *Live) *Evaluator {
 	return &Evaluator{Pipeline: pipeline, Facts: live, Configuration: live, References: objects}
 }

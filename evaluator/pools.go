@@ -14,8 +14,8 @@ import (
 	"github.com/virtward/virtward/policies"
 )
 
-// requesterPolicies evaluates the policies that decide by the user who creates a virtual machine and do not match
-// pools. KubeVirt creates the machines of a pool, and nothing tells then which user wrote the pool.
+// requesterPolicies evaluates the policies that read the request and match VMs, but not pools. KubeVirt creates the VMs
+// of a pool, and the author of the pool is not known then.
 func (e *evaluation) requesterPolicies(ctx context.Context, m machine, d decoded) error {
 	r := e.request
 	if e.kind.GroupKind != Pool || r.Operation == "" || e.facts.ByKubeVirt(r.User.Username) ||
@@ -31,11 +31,11 @@ func (e *evaluation) requesterPolicies(ctx context.Context, m machine, d decoded
 	if err != nil {
 		return err
 	}
-	made := *r
-	made.Object, made.OldObject, made.Operation, made.Stage = raw, nil, admissionv1.Create, Written
-	made.Kind = metav1.GroupVersionKind{Group: VirtualMachine.Group, Version: "v1", Kind: VirtualMachine.Kind}
-	made.Resource, made.Name = metav1.GroupVersionResource{Group: VirtualMachine.Group, Version: "v1", Resource: "virtualmachines"}, m.vm.Name
-	result, err := e.Evaluate(ctx, made)
+	create := *r
+	create.Object, create.OldObject, create.Operation, create.Stage = raw, nil, admissionv1.Create, Written
+	create.Kind = metav1.GroupVersionKind{Group: VirtualMachine.Group, Version: "v1", Kind: VirtualMachine.Kind}
+	create.Resource, create.Name = metav1.GroupVersionResource{Group: VirtualMachine.Group, Version: "v1", Resource: "virtualmachines"}, m.vm.Name
+	result, err := e.Evaluate(ctx, create)
 	if err != nil {
 		return err
 	}

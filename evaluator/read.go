@@ -17,9 +17,9 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// DecodeStored reads an object, as an API server stores it, into a pointer to its Go type. The error is a *field.Error if
-// the object exceeds a limit of package decodelimits. DecodeStored never panics: the types of some fields decode
-// themselves.
+// DecodeStored decodes an object, as an API server stores it, into a pointer to its Go type. The error is a *field.Error
+// if the object exceeds a limit of package decodelimits. DecodeStored recovers from panics, because the types of some
+// fields have decoders of their own.
 func DecodeStored(object []byte, into any) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -40,17 +40,16 @@ func (s *Snapshot) decode(object []byte, into any) ([]string, error) {
 	return nil, DecodeStored(object, into)
 }
 
-// decoded are the object of a request and the one before an update.
+// decoded has the objects of a request.
 type decoded struct {
 	object metav1.Object
-	// old is nil if there is none.
+	// old is the object before an update; nil otherwise.
 	old metav1.Object
-	// wasUnreadable reports that old cannot be read and is empty: then everything that is wrong is new.
+	// wasUnreadable reports that old cannot be read and is empty. Then no finding is pre-existing.
 	wasUnreadable bool
 }
 
-// read decodes the objects of a request. What keeps them from being evaluated is noted in the result, and ok is false
-// then.
+// read decodes the objects of a request. If they cannot be evaluated, ok is false, and the result has the reason.
 func (s *Snapshot) read(k *kind, r *Request, result *Result) (d decoded, ok bool) {
 	var err error
 	d.object, result.Warnings, err = s.readOne(k, r, r.Object)
@@ -90,7 +89,7 @@ func (s *Snapshot) readOne(k *kind, r *Request, raw []byte) (metav1.Object, []st
 	return object, warnings, nil
 }
 
-// ended says why an object that exists is not evaluated any more; empty if it is.
+// ended returns why a stored object is not evaluated, or "" if it is.
 func ended(object metav1.Object) string {
 	if object.GetDeletionTimestamp() != nil {
 		return "it is being deleted"
@@ -101,9 +100,9 @@ func ended(object metav1.Object) string {
 	return ""
 }
 
-// Unreadable is the finding about an object of a Go type that exceeds a limit or has another form. It only warns of an
-// update that leaves what is evaluated as it was. KubeVirt's own accounts may also change labels, annotations and what
-// they plug into a running instance, or nothing of the kind could be migrated or deleted any more.
+// Unreadable returns the finding for an object that exceeds a limit or does not have the form of its Go type. It is a
+// warning for an update that does not change the evaluated fields. KubeVirt's accounts may also change labels,
+// annotations and hotplugged fields, because otherwise such an object could not be migrated or deleted.
 func (s *Snapshot) Unreadable(t reflect.Type, r *Request, err error) validators.Finding {
 	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Error: fieldError(err), Remedy: validators.RemedyReadable}
 	if r.updates() && Unchanged(t, r, s.free(r)...) {
@@ -112,8 +111,8 @@ func (s *Snapshot) Unreadable(t reflect.Type, r *Request, err error) validators.
 	return finding
 }
 
-// bound adds a finding about an object that is larger than what is read of one of its kind.
-func (s *Snapshot) bound(k *kind, r *Request, result *Result) {
+// checkSize adds a finding if the object is larger than the limit of its kind.
+func (s *Snapshot) checkSize(k *kind, r *Request, result *Result) {
 	if k.maxBytes == 0 {
 		return
 	}
@@ -123,25 +122,24 @@ func (s *Snapshot) bound(k *kind, r *Request, result *Result) {
 	}
 	result.Findings = append(result.Findings, s.Unreadable(reflect.TypeFor[any](), r, &field.Error{
 		Type: field.ErrorTypeTooLong, Field: "spec", BadValue: field.OmitValueType{},
-		Detail: fmt.Sprintf("the object has %d bytes, where %d are the most", len(raw), k.maxBytes),
+		Detail: fmt.Sprintf("the object has %d bytes; at most %d are allowed", len(raw), k.maxBytes),
 	}))
 }
 
-// notEvaluated are the fields that may change in an object that cannot be read. Of its metadata, labels and
-// annotations are evaluated.
+// notEvaluated has the fields that rules and policies do not read. They may change in an object that cannot be read.
 var notEvaluated = []string{
 	"status", "metadata.managedFields", "metadata.finalizers", "metadata.ownerReferences", "metadata.resourceVersion", "metadata.generation",
 	"metadata.deletionTimestamp", "metadata.deletionGracePeriodSeconds", "metadata.uid", "metadata.creationTimestamp", "metadata.selfLink",
 }
 
-// plugged are the fields of a running instance's spec that KubeVirt changes: for hotplug, for migration, and for what
-// follows from either. They are the same ones in the template of a VM.
+// plugged has the fields of a running instance's spec that KubeVirt changes for hotplug and migration. The template of a
+// VM has the same ones.
 var plugged = []string{
 	"domain.cpu", "domain.memory", "domain.resources", "domain.devices.disks", "domain.devices.filesystems", "domain.devices.interfaces",
 	"domain.devices.hostDevices", "volumes", "utilityVolumes", "networks", "nodeSelector", "affinity", "tolerations", "evictionStrategy",
 }
 
-// free are the fields that the user may change in an object that cannot be read.
+// free returns the fields that the user may change in an object that cannot be read.
 func (s *Snapshot) free(r *Request) []string {
 	if !s.facts.ByKubeVirt(r.User.Username) {
 		return notEvaluated
@@ -162,8 +160,8 @@ func (s *Snapshot) free(r *Request) []string {
 	return fields
 }
 
-// Unchanged reports whether an update leaves an object of a type as it was except for some fields, whether or not it
-// can be decoded. An object without a normal form changes.
+// Unchanged reports whether an update changes no fields of an object except some. The object need not be readable. It
+// returns false if the object has no normal form.
 func Unchanged(t reflect.Type, r *Request, except ...string) bool {
 	after, err := decodelimits.Form(r.Object, t, except...)
 	if err != nil {
@@ -173,7 +171,7 @@ func Unchanged(t reflect.Type, r *Request, except ...string) bool {
 	return err == nil && bytes.Equal(before, after)
 }
 
-// fieldError is an error of decoding; one that names no field is about the spec.
+// fieldError returns an error of decoding as a field error. One without a field is at the spec.
 func fieldError(err error) *field.Error {
 	var named *field.Error
 	if errors.As(err, &named) {

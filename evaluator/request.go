@@ -13,23 +13,23 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Stage says how far an object has come. It decides what is still filled in, and whether a field that is not filled in
-// is a finding.
+// Stage is the stage of admission that an object has reached. It decides whether fields are still filled, and whether a
+// missing field is a finding.
 type Stage int
 
 const (
-	// Written is an object as its author wrote it. With an operation, it is completed first, as the mutating webhook
-	// does, and then evaluated as Admitted. Without one, it is evaluated as it would be completed, so that the result
-	// tells which value comes from where.
+	// Written is an object as its author wrote it. With an operation, it is completed first, as the mutating webhook does,
+	// and then evaluated as Admitted. Without one, it is completed and evaluated at once, and the verdict has the
+	// provenance of each value.
 	Written Stage = iota
-	// Admitted is an object that has passed every mutating webhook, as a validating webhook receives it.
+	// Admitted is an object after all mutating webhooks, as a validating webhook receives it.
 	Admitted
-	// Stored is an object that exists. A virtual machine instance may have been admitted before Virtward was
-	// installed, so what it lacks is no finding.
+	// Stored is an existing object. An instance may be older than the installation of Virtward, so a missing field is not
+	// a finding.
 	Stored
 )
 
-// Request is an object, and the circumstances under which it is evaluated.
+// Request is an object and the circumstances of its evaluation.
 type Request struct {
 	// Object as JSON, and OldObject before an update; nil otherwise.
 	Object, OldObject []byte
@@ -39,47 +39,47 @@ type Request struct {
 	SubResource string
 	// Namespace and Name of the object; empty for those in the object.
 	Namespace, Name string
-	// Operation is CREATE or UPDATE. It is empty for an object that exists and that no request is about: policies that
-	// read the request are skipped then.
+	// Operation is CREATE or UPDATE. It is empty for an existing object without a request. Policies that read the request
+	// are skipped then.
 	Operation admissionv1.Operation
 	Stage     Stage
-	// User sends the request.
+	// User is the sender of the request.
 	User authenticationv1.UserInfo
-	// Requester is the user on whose behalf rules are evaluated; the name of User if empty.
+	// Requester is the user name for rules; empty for the name of User.
 	Requester string
 	DryRun    bool
-	// Authorizer answers policies what users may do; policies that use it fail without one.
+	// Authorizer reports what users may do; nil makes policies fail that use it.
 	Authorizer authorizer.UnconditionalAuthorizer
 	Observer   Observer
-	// Former are the facts under which a stored virtual machine was admitted; nil if they are those of the snapshot.
-	// Defaults that it got from them are replaced by those of the snapshot.
+	// Former are the facts when a stored VM was created; nil if they are those of the snapshot. The defaults of the
+	// snapshot replace those of Former.
 	Former *platform.Facts
 }
 
-// Observer follows an evaluation. Each function may be nil.
+// Observer has callbacks of an evaluation. Each function may be nil.
 type Observer struct {
-	// Policies is called before policies are evaluated, and what it returns afterwards.
+	// Policies is called before policies are evaluated, and done afterwards.
 	Policies func() (done func())
-	// Gone reports that nothing waits for the result any more, Hurry that there is no time left for policies that do
-	// not deny.
+	// Gone reports that the caller no longer waits for the result. Hurry reports that there is no time for policies that
+	// do not deny.
 	Gone, Hurry func() bool
 }
 
-// Result is what an evaluation finds.
+// Result is the result of an evaluation.
 type Result struct {
 	// Namespace of the object; empty if its kind has none.
 	Namespace string
-	// Skipped says why there is nothing to evaluate; empty if the object was evaluated.
+	// Skipped says why the object was not evaluated; empty if it was.
 	Skipped string
-	// Unreadable says why the object cannot be read; nil if it can. It is a finding, too.
+	// Unreadable says why the object cannot be read; nil if it can. Findings has it too.
 	Unreadable error
-	// Verdict is about the virtual machine that the object is or makes; nil if there is none.
+	// Verdict of the virtual machine that the object is or creates; nil if there is none.
 	Verdict *effective.Verdict
-	// Findings are those of all rules and policies, sorted by field.
+	// Findings of all rules and policies, sorted by field.
 	Findings []validators.Finding
 	// References are the objects that the virtual machine refers to.
 	References []effective.Reference
-	// Warnings are about references that are missing, and about fields and configuration that are ignored.
+	// Warnings about missing references, and about ignored fields and configuration.
 	Warnings []string
 }
 
@@ -93,12 +93,12 @@ func (r *Result) Allowed() bool {
 	return true
 }
 
-// groupKind is that of the object.
+// groupKind returns the kind of the object.
 func (r *Request) groupKind() schema.GroupKind {
 	return schema.GroupKind{Group: r.Kind.Group, Kind: r.Kind.Kind}
 }
 
-// updates reports whether there is an object before.
+// updates reports whether the request is an update.
 func (r *Request) updates() bool { return r.Operation == admissionv1.Update }
 
 func (r *Request) requester() string {
@@ -108,7 +108,7 @@ func (r *Request) requester() string {
 	return r.User.Username
 }
 
-// forPolicies is the request as policies see it.
+// forPolicies returns the request for policies.
 func (r *Request) forPolicies() cel.Request {
 	return cel.Request{
 		Operation: string(r.Operation), Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,

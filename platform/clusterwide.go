@@ -18,11 +18,11 @@ import (
 	"github.com/virtward/virtward/boundedwatch"
 )
 
-// MaxClusterWide bounds the memory of all objects of one kind, by the estimate of MaxRemembered. What is beyond is
-// read when it is needed. Only admins write them.
+// MaxClusterWide bounds the memory of all objects of one kind, in bytes, by the estimate of MaxCached. Objects beyond it
+// are read when they are needed. Only admins write them.
 const MaxClusterWide = 4 << 20
 
-// clusterWide keeps the objects of one kind by watching them.
+// clusterWide watches the objects of one kind.
 type clusterWide struct {
 	informer cache.SharedIndexInformer
 	// absent is set while the API server says that the kind does not exist.
@@ -35,7 +35,7 @@ type clusterWide struct {
 type kept struct {
 	metav1.ObjectMeta
 
-	// object is nil if it is not kept; it is read when it is needed then.
+	// object is nil if it exceeds the budget. It is read when it is needed then.
 	object *unstructured.Unstructured
 	cost   int64
 }
@@ -66,7 +66,7 @@ func watchClusterWide(client dynamic.Interface, resource schema.GroupVersionReso
 	return w, nil
 }
 
-// keep makes of an object what the watch keeps.
+// keep is the transform of the informer.
 func (w *clusterWide) keep(obj any) (any, error) {
 	object, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -78,13 +78,13 @@ func (w *clusterWide) keep(obj any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cost := k.cost + costPerByte*int64(len(raw)); len(raw) <= largestRemembered && w.budget.Take(k.Name, cost) {
+	if cost := k.cost + costPerByte*int64(len(raw)); len(raw) <= maxCachedObject && w.budget.Take(k.Name, cost) {
 		k.object, k.cost = object, cost
 	}
 	return k, nil
 }
 
-// shrink takes from an object what nobody asks for.
+// shrink removes the parts of an object that are never read.
 func shrink(object *unstructured.Unstructured) {
 	object.SetManagedFields(nil)
 	unstructured.RemoveNestedField(object.Object, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
@@ -96,7 +96,7 @@ func shrinkListed(listed runtime.Object) {
 	}
 }
 
-// find is an object; known tells that the watch knows about it: it exists, is not kept (nil), or does not exist.
+// find returns an object of the watch. If known is false, the caller reads it from the API server.
 func (w *clusterWide) find(resource schema.GroupResource, name string) (object *unstructured.Unstructured, known bool, err error) {
 	if w.absent.Load() {
 		return nil, true, apierrors.NewNotFound(resource, name)

@@ -1,7 +1,8 @@
-// Package platform knows what this cluster is: its hypervisor, its architectures and machine types, its
-// feature gates and its rollout strategy, as one immutable snapshot called Facts.
+// Package platform describes the cluster in an immutable snapshot, the Facts: hypervisor, architectures, machine types,
+// feature gates and rollout strategy. It also reads the objects that virtual machines refer to.
 //
-// What enters: the KubeVirt custom resource, read unstructured because the list of hypervisors has two
-// forms. What leaves: Facts, swapped atomically whenever the resource changes. Nothing else in this
-// repository reads the KubeVirt resource.
+// Input: the KubeVirt resource. It is read as an unstructured object, because the list of hypervisors has two forms.
+// Output: Facts, replaced atomically when the resource changes.
+//
+// No other package reads the KubeVirt resource.
 package platform

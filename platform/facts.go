@@ -25,74 +25,74 @@ const (
 	S390X = "s390x"
 )
 
-// defaultCPURequest is KubeVirt's own; it is left out of VMs, because virt-controller adds it to the pod.
+// defaultCPURequest is KubeVirt's default. It is not written into VMs, because virt-controller adds it to the pod.
 const defaultCPURequest = "100m"
 
-// Facts is what this cluster is, at one moment. It is immutable: whoever needs other facts makes new ones.
-// The values are those that KubeVirt itself would use, its own defaults included.
+// Facts describe the cluster at one moment. They are immutable. The values are those that KubeVirt uses, with its
+// defaults.
 type Facts struct {
 	// Hypervisor runs every VM of the cluster.
 	Hypervisor Hypervisor
-	// DefaultArchitecture is that of VMs which name none: status.defaultArchitecture of the KubeVirt resource.
+	// DefaultArchitecture of VMs that name none: status.defaultArchitecture of the KubeVirt resource.
 	DefaultArchitecture string
-	// CPUModel is the cluster's default CPU model; empty when the cluster sets none.
+	// CPUModel is the cluster's default CPU model; empty if the cluster sets none.
 	CPUModel string
-	// CPURequest is what a VM's pod asks for when the VM does not say; nil for KubeVirt's own 100m,
-	// which KubeVirt does not write into VMs.
+	// CPURequest is the CPU request of pods whose VM sets none; nil for KubeVirt's default of 100m, which KubeVirt does
+	// not write into VMs.
 	CPURequest *resource.Quantity
-	// EvictionStrategy is that of VMs which name none.
+	// EvictionStrategy of VMs that name none.
 	EvictionStrategy *v1.EvictionStrategy
 	// LiveUpdate reports whether changes of a running VM are rolled out live (vmRolloutStrategy: LiveUpdate).
 	LiveUpdate bool
-	// MaxHotplugRatio bounds hotplug where nothing more specific does: 4 sockets may become 16 with a ratio of 4.
+	// MaxHotplugRatio bounds hotplug unless a more specific field does: with a ratio of 4, 4 sockets can become 16.
 	MaxHotplugRatio uint32
-	// MaxCPUSockets is the cluster's bound for sockets; 0 when it sets none.
+	// MaxCPUSockets is the cluster's limit of sockets; 0 if it sets none.
 	MaxCPUSockets uint32
-	// MaxGuest is the cluster's bound for guest memory; nil when it sets none.
+	// MaxGuest is the cluster's limit of guest memory; nil if it sets none.
 	MaxGuest *resource.Quantity
-	// NetworkInterface is the binding of the interface that VMs without networks get: bridge or masquerade.
+	// NetworkInterface is the binding of the default interface, for VMs without networks: bridge or masquerade.
 	NetworkInterface v1.NetworkInterfaceType
-	// PermitBridge reports whether a bridge may be bound to the pod network.
+	// PermitBridge reports whether a bridge binding is allowed on the pod network.
 	PermitBridge bool
-	// Configuration is the whole of KubeVirt's configuration, defaults filled in. Read-only.
+	// Configuration is KubeVirt's configuration with its defaults. Do not change it.
 	Configuration *v1.KubeVirtConfiguration
-	// Annotations of the KubeVirt resource; some of them switch features.
+	// Annotations of the KubeVirt resource. Some of them enable features.
 	Annotations map[string]string
-	// Namespace is where KubeVirt is installed.
+	// Namespace that KubeVirt is installed in.
 	Namespace string
-	// Source names where the facts come from, for people: "KubeVirt kubevirt/kubevirt" or "KubeVirt's own defaults".
+	// Source of the facts, for messages: "KubeVirt kubevirt/kubevirt" or "KubeVirt's own defaults".
 	Source string
-	// Warnings say what had to be guessed; whoever creates a VM is told.
+	// Warnings about assumptions. Users get them when they create a VM.
 	Warnings []string
-	// Notes say what of the configuration has no effect, for the admin's log.
+	// Notes about configuration without effect, for the log.
 	Notes []string
-	// Observed is when the configuration was read.
+	// Observed is the time at which the configuration was read.
 	Observed time.Time
 
 	gates gates
 }
 
-// Settings are the few choices of Virtward's own installation that belong to the facts.
+// Settings are the flags of Virtward that change the facts.
 type Settings struct {
-	// RolloutStrategy is assumed when the KubeVirt resource names none: LiveUpdate if empty, or Stage.
+	// RolloutStrategy if the KubeVirt resource names none: Stage, or LiveUpdate, which is the default.
 	RolloutStrategy v1.VMRolloutStrategy
-	// MSHVCPUModel replaces the CPU model that mshv asks of amd64 guests. "auto" or empty: qemu64-v1 under
-	// VEP 97's form of the configuration, KubeVirt's own default under hyperv-direct. "none": no wish.
+	// MSHVCPUModel replaces the CPU model of amd64 guests on mshv. "auto" or empty: qemu64-v1 for the hypervisor name
+	// mshv of VEP 97, KubeVirt's default for hyperv-direct. "none": always KubeVirt's default.
 	MSHVCPUModel string
 }
 
-// Defaults are the facts of a cluster without a KubeVirt resource: KubeVirt's own defaults.
+// Defaults returns the facts of a cluster without a KubeVirt resource: KubeVirt's defaults.
 func Defaults(settings Settings) *Facts {
 	facts, err := fromConfiguration(nil, AMD64, settings)
-	if err != nil { // the defaults are ours and decode
+	if err != nil { // a test covers the built-in defaults
 		panic(fmt.Sprintf("virtward: the built-in defaults are broken: %v", err))
 	}
 	facts.Source = "KubeVirt's own defaults"
 	return facts
 }
 
-// FromKubeVirt reads the facts from a KubeVirt resource. An error means that the configuration as a whole
-// is one that KubeVirt itself would reject and keep its last good one for; so should the caller.
+// FromKubeVirt returns the facts of a KubeVirt resource. With an error, KubeVirt itself rejects the configuration and
+// keeps its last valid one, and the caller must do the same.
 func FromKubeVirt(kv *unstructured.Unstructured, settings Settings) (*Facts, error) {
 	configuration, _, err := unstructured.NestedMap(kv.Object, "spec", "configuration")
 	if err != nil {
@@ -112,8 +112,8 @@ func FromKubeVirt(kv *unstructured.Unstructured, settings Settings) (*Facts, err
 	return facts, nil
 }
 
-// MachineType is the default machine type of an architecture. A cluster-wide machineType (deprecated) wins
-// over those per architecture; an unknown architecture is treated as amd64, as KubeVirt does.
+// MachineType returns the default machine type of an architecture. The deprecated cluster-wide machineType has
+// precedence. As in KubeVirt, an unknown architecture has the machine type of amd64.
 func (f *Facts) MachineType(architecture string) string {
 	if m := f.Configuration.MachineType; m != "" {
 		return m
@@ -121,7 +121,7 @@ func (f *Facts) MachineType(architecture string) string {
 	return f.architecture(architecture).MachineType
 }
 
-// EmulatedMachines are the globs of the machine types that an architecture allows.
+// EmulatedMachines returns the globs of the machine types that an architecture allows.
 func (f *Facts) EmulatedMachines(architecture string) []string {
 	if m := f.Configuration.EmulatedMachines; m != nil {
 		return m
@@ -141,16 +141,16 @@ func (f *Facts) architecture(name string) *v1.ArchSpecificConfiguration {
 	}
 }
 
-// kubeVirtAccounts are the service accounts of KubeVirt's components, which may do to a VMI what users may not.
+// kubeVirtAccounts are the service accounts of KubeVirt's components. They may change a VMI in ways that users may not.
 var kubeVirtAccounts = []string{"kubevirt-apiserver", "kubevirt-controller", "kubevirt-handler", "kubevirt-synchronization-controller"}
 
-// ByKubeVirt reports whether a user name is that of one of KubeVirt's own accounts.
+// ByKubeVirt reports whether a user is one of KubeVirt's service accounts.
 func (f *Facts) ByKubeVirt(user string) bool {
 	account, ok := strings.CutPrefix(user, f.accountPrefix())
 	return ok && slices.Contains(kubeVirtAccounts, account)
 }
 
-// KubeVirtUsers are the user names of KubeVirt's own accounts, sorted.
+// KubeVirtUsers returns the user names of KubeVirt's service accounts, sorted.
 func (f *Facts) KubeVirtUsers() []string {
 	users := make([]string, len(kubeVirtAccounts))
 	for i := range kubeVirtAccounts {
@@ -160,12 +160,12 @@ func (f *Facts) KubeVirtUsers() []string {
 	return users
 }
 
-// accountPrefix is what the user names of KubeVirt's accounts begin with.
+// accountPrefix returns the prefix of the user names of KubeVirt's service accounts.
 func (f *Facts) accountPrefix() string {
 	return "system:serviceaccount:" + cmp.Or(f.Namespace, "kubevirt") + ":"
 }
 
-// same reports whether two snapshots say the same, whenever they were taken.
+// same reports whether two snapshots are equal, apart from the time of observation.
 func (f *Facts) same(other *Facts) bool {
 	a, b := *f, *other
 	a.Observed, b.Observed = time.Time{}, time.Time{}
@@ -246,7 +246,7 @@ func nonEmpty(text string) []string {
 	return []string{text}
 }
 
-// merge lays a configuration over another. It goes through KubeVirt's own type first, so that zero values
+// merge merges a configuration into another. It decodes it into KubeVirt's own type first, so that zero values
 // count as absent, as they do in KubeVirt.
 func merge(over *v1.KubeVirtConfiguration, raw map[string]any) error {
 	if len(raw) == 0 {
@@ -272,7 +272,7 @@ func merge(over *v1.KubeVirtConfiguration, raw map[string]any) error {
 	return nil
 }
 
-// checkConfiguration rejects what KubeVirt rejects as a whole, keeping its last good configuration.
+// checkConfiguration returns an error for a configuration that KubeVirt rejects.
 func checkConfiguration(c *v1.KubeVirtConfiguration) error {
 	switch c.ImagePullPolicy {
 	case "", k8sv1.PullAlways, k8sv1.PullNever, k8sv1.PullIfNotPresent:
@@ -297,10 +297,10 @@ func checkConfiguration(c *v1.KubeVirtConfiguration) error {
 	return nil
 }
 
-// slirp is a binding that KubeVirt no longer has, but still takes as the name of a default.
+// slirp is a binding that KubeVirt has removed, but still accepts as the name of the default.
 const slirp v1.NetworkInterfaceType = "slirp"
 
-// defaultConfiguration holds KubeVirt's defaults, as far as they decide anything here.
+// defaultConfiguration returns those defaults of KubeVirt that Virtward uses.
 func defaultConfiguration() *v1.KubeVirtConfiguration {
 	eviction := v1.EvictionStrategyNone
 	request := resource.MustParse(defaultCPURequest)

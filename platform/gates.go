@@ -6,22 +6,22 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 )
 
-// GateConfigurableHypervisor is the feature gate that makes the list of hypervisors count.
+// GateConfigurableHypervisor is the feature gate that enables the list of hypervisors.
 const GateConfigurableHypervisor = "ConfigurableHypervisor"
 
-// gateState says how far a feature has come, and with it what its gate means.
+// gateState is the maturity of a feature, which decides the effect of its gate.
 type gateState uint8
 
 const (
-	// gateAlpha is off unless named; so is a gate that is not in the table.
+	// gateAlpha is off unless named. A gate that is not in the table is alpha.
 	gateAlpha gateState = iota
 	// gateBeta is on unless disabled.
 	gateBeta
-	// gateGA is on, whatever the configuration says.
+	// gateGA is always on.
 	gateGA
-	// gateDeprecated will go; until then it is off unless named.
+	// gateDeprecated is off unless named, and will be removed.
 	gateDeprecated
-	// gateDiscontinued is off, whatever the configuration says: the feature is gone.
+	// gateDiscontinued is always off: the feature was removed.
 	gateDiscontinued
 )
 
@@ -115,8 +115,8 @@ var gateStates = map[string]gateState{
 	"WorkloadEncryptionTDX":              gateAlpha,
 }
 
-// gates are the choices of a configuration: true for a gate that is named, false for one that is disabled.
-// Naming wins, where both were said, as in KubeVirt (measured: recorded cases with both).
+// gates are the gates of a configuration: true for a named gate, false for a disabled one. As recorded cases of KubeVirt
+// show, a gate that is both is named.
 type gates map[string]bool
 
 func gatesOf(developer *v1.DeveloperConfiguration) gates {
@@ -144,12 +144,12 @@ func (g gates) enabled(name string) bool {
 	}
 }
 
-// GateEnabled reports whether a feature gate of KubeVirt is on: one that is generally available always is, one
-// in beta unless it is disabled, one that is discontinued never, and any other only when it is named.
+// GateEnabled reports whether a feature gate of KubeVirt is on. A generally available one is always on, a beta one unless
+// it is disabled, a discontinued one never, and any other one only if it is named.
 func (f *Facts) GateEnabled(name string) bool { return f.gates.enabled(name) }
 
-// DiscontinuedGates are the gates that the configuration names although KubeVirt no longer has their
-// features, sorted. KubeVirt rejects a VM that uses such a feature.
+// DiscontinuedGates returns the discontinued gates that the configuration names, sorted. KubeVirt rejects a VM that uses
+// such a feature.
 func (f *Facts) DiscontinuedGates() []string {
 	var named []string
 	for name, on := range f.gates {
@@ -161,7 +161,7 @@ func (f *Facts) DiscontinuedGates() []string {
 	return named
 }
 
-// EnabledGates are the names of the feature gates of KubeVirt that are on, sorted.
+// EnabledGates returns the names of KubeVirt's feature gates that are on, sorted.
 func (f *Facts) EnabledGates() []string {
 	var on []string
 	for name := range gateStates {

@@ -8,38 +8,38 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// The names under which hypervisors are registered.
+// The names of the hypervisors in the registry.
 const (
 	KVM  = "kvm"
 	MSHV = "mshv"
 )
 
-// SeedCPUModel is the CPU model that VEP 97's reference implementation asks of every guest on mshv.
+// SeedCPUModel is the CPU model of all guests on mshv in the reference implementation of VEP 97.
 const SeedCPUModel = "qemu64-v1"
 
-// Hypervisor is the engine that runs every VM of this cluster (VEP 97 allows one).
+// Hypervisor runs all VMs of the cluster. VEP 97 allows one hypervisor for each cluster.
 type Hypervisor struct {
-	// Name is the name it is registered under: kvm or mshv.
+	// Name in the registry: kvm or mshv.
 	Name string `json:"name"`
-	// ConfiguredName is its name in the KubeVirt resource: hyperv-direct and mshv are the same hypervisor.
+	// ConfiguredName is the name in the KubeVirt resource: hyperv-direct and mshv are the same hypervisor.
 	ConfiguredName string `json:"configuredName"`
-	// Device is the extended resource that a VM's pod asks for, such as devices.kubevirt.io/kvm.
+	// Device is the extended resource that a VM's pod requests, such as devices.kubevirt.io/kvm.
 	Device string `json:"device"`
 	// VirtType is libvirt's domain type: kvm or hyperv.
 	VirtType string `json:"virtType"`
-	// CPUModel is the model that this hypervisor asks of amd64 guests; empty where it has no wish of its own.
+	// CPUModel is the default CPU model of amd64 guests; empty if the hypervisor sets none.
 	CPUModel string `json:"cpuModel,omitempty"`
 }
 
-// known maps every name a KubeVirt resource may carry to the hypervisor behind it. The names kvm and
-// hyperv-direct are KubeVirt's since 1.8, mshv is VEP 97's.
+// known maps each name in a KubeVirt resource to its hypervisor. The names kvm and
+// hyperv-direct are in KubeVirt since 1.8, mshv is in VEP 97.
 var known = map[string]Hypervisor{
 	"kvm":           {Name: KVM, ConfiguredName: "kvm", Device: "devices.kubevirt.io/kvm", VirtType: "kvm"},
 	"hyperv-direct": {Name: MSHV, ConfiguredName: "hyperv-direct", Device: "devices.kubevirt.io/mshv", VirtType: "hyperv"},
 	"mshv":          {Name: MSHV, ConfiguredName: "mshv", Device: "devices.kubevirt.io/mshv", VirtType: "hyperv", CPUModel: SeedCPUModel},
 }
 
-// HypervisorByName finds a hypervisor by a name that a KubeVirt resource may carry.
+// HypervisorByName returns a hypervisor by its name in the KubeVirt resource.
 func HypervisorByName(name string) (Hypervisor, error) {
 	h, ok := known[name]
 	if !ok {
@@ -48,7 +48,7 @@ func HypervisorByName(name string) (Hypervisor, error) {
 	return h, nil
 }
 
-// HypervisorNames are the names that HypervisorByName knows, sorted.
+// HypervisorNames returns the names that HypervisorByName accepts, sorted.
 func HypervisorNames() []string {
 	names := make([]string, 0, len(known))
 	for name := range known {
@@ -58,13 +58,13 @@ func HypervisorNames() []string {
 	return names
 }
 
-// hypervisorEntry is one entry of the list, in either form.
+// hypervisorEntry is an entry of the list, in either form.
 type hypervisorEntry struct {
 	name, device, virtType string
 }
 
-// hypervisorEntries reads spec.configuration.hypervisors (KubeVirt ≥ 1.8) and, where that is absent,
-// spec.configuration.hypervisor (VEP 97's form, which carries the device and libvirt's type as well).
+// hypervisorEntries reads spec.configuration.hypervisors (KubeVirt 1.8 or later) or, if it is absent,
+// spec.configuration.hypervisor (VEP 97's form, which also has the device and libvirt's type).
 func hypervisorEntries(configuration map[string]any) (entries []hypervisorEntry, field string) {
 	for _, field := range []string{"hypervisors", "hypervisor"} {
 		value, found := configuration[field]
@@ -92,16 +92,16 @@ func hypervisorEntries(configuration map[string]any) (entries []hypervisorEntry,
 	return nil, ""
 }
 
-// selectHypervisor applies VEP 97's selection: an empty list or a closed gate means kvm; one entry is allowed.
-// What cannot be honoured falls back to kvm: with a warning where that is a guess, with a note where it is
-// how KubeVirt itself behaves.
-func selectHypervisor(configuration map[string]any, gateOpen bool) (h Hypervisor, warning, note string) {
+// selectHypervisor selects the hypervisor as VEP 97 specifies: kvm for an empty list or if the gate is off, otherwise the
+// only entry. An invalid list selects kvm, with a warning. A list without the gate selects kvm with a note, because
+// KubeVirt does the same.
+func selectHypervisor(configuration map[string]any, gateEnabled bool) (h Hypervisor, warning, note string) {
 	entries, field := hypervisorEntries(configuration)
 	kvm := known[KVM]
 	switch {
 	case len(entries) == 0:
 		return kvm, "", ""
-	case !gateOpen:
+	case !gateEnabled:
 		return kvm, "", fmt.Sprintf("spec.configuration.%s has no effect: the feature gate %s is not enabled, so VMs run on kvm", field, GateConfigurableHypervisor)
 	case len(entries) > 1:
 		return kvm, fmt.Sprintf("the KubeVirt resource lists %d hypervisors in spec.configuration.%s where one is allowed, so kvm is assumed", len(entries), field), ""

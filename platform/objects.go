@@ -17,21 +17,21 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// readable is how the objects of a kind are read.
+// readable describes how the objects of a kind are read.
 type readable struct {
 	schema.GroupVersionResource
 
-	// watched tells of a cluster-wide kind, which only admins write, that it is answered from a watch.
+	// watched kinds are read from a watch. They are cluster-wide, and only admins write them.
 	watched bool
-	// large tells that an object of the kind may be as large as the API server lets it be.
+	// large kinds have objects of up to the API server's limit.
 	large bool
-	// reference tells of a kind of small objects, by MaxReference.
+	// reference kinds have objects of up to MaxReference.
 	reference bool
-	// immutable tells that an object of the kind never changes.
+	// immutable kinds have objects that never change.
 	immutable bool
 }
 
-// resources are the kinds that a virtual machine may point at.
+// resources has the kinds that a virtual machine can refer to.
 var resources = map[schema.GroupKind]readable{
 	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineInstancetype"}:        {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineinstancetypes"), reference: true},
 	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterInstancetype"}: {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineclusterinstancetypes"), watched: true, reference: true},
@@ -55,26 +55,26 @@ func gvr(group, version, resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
 }
 
-// Objects reads what a virtual machine points at. Cluster-wide kinds, which only admins write, are answered from watches.
-// Those that users write are read when they are needed, each of them bounded before it is decoded, and remembered for a
-// moment: a watch would hold whatever the users of all namespaces wrote.
+// Objects reads the objects that virtual machines refer to. Cluster-wide kinds, which only admins write, are read from
+// watches. Other objects are read when they are needed, bounded before they are decoded, and cached for a moment. A watch
+// of them would keep the objects of all users in memory.
 type Objects struct {
-	reader     *reader
-	shares     *Shares
-	watches    map[schema.GroupKind]*clusterWide
-	remembered *remembered
+	reader  *reader
+	shares  *Shares
+	watches map[schema.GroupKind]*clusterWide
+	cache   *objectCache
 }
 
-// NewObjects reads everything when it is asked for; nothing is watched. For short-lived programs.
+// NewObjects returns Objects without watches, for programs that run for a short time.
 func NewObjects(config *rest.Config) (*Objects, error) {
 	reader, err := newReader(config)
 	if err != nil {
 		return nil, err
 	}
-	return &Objects{reader: reader, shares: NewShares(MaxReads), remembered: newRemembered(MaxRemembered, clock.RealClock{})}, nil
+	return &Objects{reader: reader, shares: NewShares(MaxReads), cache: newObjectCache(MaxCached, clock.RealClock{})}, nil
 }
 
-// NewWatchedObjects answers cluster-wide kinds from watches, once Run has been called and they have caught up.
+// NewWatchedObjects returns Objects with watches of the cluster-wide kinds. They are used once Run has synced them.
 func NewWatchedObjects(config *rest.Config) (*Objects, error) {
 	o, err := NewObjects(config)
 	if err != nil {
@@ -82,7 +82,7 @@ func NewWatchedObjects(config *rest.Config) (*Objects, error) {
 	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	o.watches = map[schema.GroupKind]*clusterWide{}
 	for kind, r := range resources {
@@ -105,7 +105,7 @@ func (o *Objects) Run(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns nil once every watch has caught up or its kind turned out not to exist.
+// Ready returns nil once every watch has synced or its kind does not exist.
 func (o *Objects) Ready() error {
 	var behind []string
 	for kind, w := range o.watches {
@@ -117,25 +117,25 @@ func (o *Objects) Ready() error {
 		return nil
 	}
 	slices.Sort(behind)
-	return fmt.Errorf("the watches of %s have not caught up yet", strings.Join(behind, ", "))
+	return fmt.Errorf("the watches of %s have not synced yet", strings.Join(behind, ", "))
 }
 
-// Begin prepares for the reads of one request about a namespace. Until it ends, what it reads counts against the bounds
-// of all requests, and of those about its namespace.
+// Begin bounds the reads of one request. Until end is called, its reads reserve memory of all requests, and of those of
+// its namespace.
 func (o *Objects) Begin(ctx context.Context, namespace string) (_ context.Context, end func()) {
 	return begin(ctx, o.shares, namespace)
 }
 
-// Statistics tell what has become of reads, and what is remembered of them.
-func (o *Objects) Statistics() RememberedStats { return o.remembered.statistics() }
+// Statistics returns the counts of reads, and the size of the cache.
+func (o *Objects) Statistics() CacheStats { return o.cache.statistics() }
 
-// Get reads one object. What does not exist, its kind included, is a NotFound error; what is too large, ErrTooLarge. The
-// object is shared: do not change it.
+// Get reads one object. The error is NotFound if the object or its kind does not exist, and ErrTooLarge if it is too
+// large. The object is shared: do not change it.
 func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	kind := gvk.GroupKind()
 	r, ok := resources[kind]
 	if !ok {
-		return nil, fmt.Errorf("reading %s %s: virtual machines do not point at this kind", kind, name)
+		return nil, fmt.Errorf("reading %s %s: virtual machines do not refer to this kind", kind, name)
 	}
 	if w := o.watches[kind]; w != nil {
 		if found, known, err := w.find(r.GroupResource(), name); known || err != nil {
@@ -146,17 +146,17 @@ func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 		return nil, apierrors.NewNotFound(r.GroupResource(), name)
 	}
 	key := strings.Join([]string{r.Group, r.Resource, namespace, name}, "/")
-	switch found, _ := o.remembered.get(key); found := found.(type) {
+	switch found, _ := o.cache.get(key); found := found.(type) {
 	case *unstructured.Unstructured:
 		return found, nil
 	case error:
 		return nil, found
 	}
-	bytes := int64(heldSmall)
+	bytes := int64(reserveSmall)
 	if r.large {
-		bytes = heldLarge
+		bytes = reserveLarge
 	}
-	done, err := hold(ctx, o.shares, bytes)
+	done, err := reserve(ctx, o.shares, bytes)
 	if err != nil {
 		return nil, o.failed(r, key, err)
 	}
@@ -166,11 +166,11 @@ func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	if err != nil {
 		return nil, o.failed(r, key, err)
 	}
-	o.remembered.add(key, object, size, lasting(r))
+	o.cache.add(key, object, size, ttl(r))
 	return object, nil
 }
 
-// bounds are those of the JSON of an object, and of what of it is evaluated.
+// bounds returns the limits of an object, in bytes of JSON: of the response, and of its evaluated part.
 func (r *readable) bounds() (answer, evaluated int64) {
 	switch {
 	case r.large:
@@ -181,21 +181,21 @@ func (r *readable) bounds() (answer, evaluated int64) {
 	return maxSmall, maxSmall
 }
 
-func lasting(r readable) time.Duration {
+func ttl(r readable) time.Duration {
 	if r.immutable {
-		return long
+		return immutableTTL
 	}
-	return recently
+	return objectTTL
 }
 
-// failed notes what an error says about a kind, or about what was read: what is too large is not read again and again.
+// failed caches that an object is too large, or that its kind does not exist.
 func (o *Objects) failed(r readable, key string, err error) error {
-	o.remembered.failed(err)
+	o.cache.failed(err)
 	switch {
 	case errors.Is(err, ErrTooLarge):
-		o.remembered.add(key, ErrTooLarge, 0, tooLargeFor)
+		o.cache.add(key, ErrTooLarge, 0, tooLargeTTL)
 	case notServed(err):
-		o.remembered.add(absentKey(r), struct{}{}, 0, absentFor)
+		o.cache.add(absentKey(r), struct{}{}, 0, absentTTL)
 	}
 	return err
 }
@@ -203,34 +203,34 @@ func (o *Objects) failed(r readable, key string, err error) error {
 func absentKey(r readable) string { return "absent/" + r.Group + "/" + r.Resource }
 
 func (o *Objects) isAbsent(r readable) bool {
-	_, absent := o.remembered.get(absentKey(r))
+	_, absent := o.cache.get(absentKey(r))
 	return absent
 }
 
-// notServed tells the error about a kind that the API server does not have from that about an object, which it describes.
+// notServed reports whether an error says that the API server does not serve a kind, not that an object is missing.
 func notServed(err error) bool {
 	return apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
-// List reads the objects of a kind in a namespace, sorted by name. A kind that does not exist has none; more than
-// maxListed, or too large ones, are ErrTooLarge.
+// List reads the objects of a kind in a namespace, sorted by name. A kind that does not exist has none. The error is
+// ErrTooLarge if there are more than maxListed, or if they are too large.
 func (o *Objects) List(ctx context.Context, gvk schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
 	kind := gvk.GroupKind()
 	r, ok := resources[kind]
 	if !ok {
-		return nil, fmt.Errorf("listing %s: virtual machines do not point at this kind", kind)
+		return nil, fmt.Errorf("listing %s: virtual machines do not refer to this kind", kind)
 	}
 	if o.isAbsent(r) {
 		return nil, nil
 	}
 	key := strings.Join([]string{"list", r.Group, r.Resource, namespace}, "/")
-	switch found, _ := o.remembered.get(key); found := found.(type) {
+	switch found, _ := o.cache.get(key); found := found.(type) {
 	case []*unstructured.Unstructured:
 		return found, nil
 	case error:
 		return nil, found
 	}
-	done, err := hold(ctx, o.shares, heldSmall)
+	done, err := reserve(ctx, o.shares, reserveSmall)
 	if err != nil {
 		return nil, o.failed(r, key, err)
 	}
@@ -250,6 +250,6 @@ func (o *Objects) List(ctx context.Context, gvk schema.GroupVersionKind, namespa
 		found = append(found, &list.Items[i])
 	}
 	slices.SortFunc(found, func(a, b *unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
-	o.remembered.add(key, found, size, recently)
+	o.cache.add(key, found, size, objectTTL)
 	return found, nil
 }

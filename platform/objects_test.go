@@ -225,7 +225,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 		}
 		return nil
 	})
-	if stats := objects.Statistics(); stats.TooLarge < 4 || stats.Bytes > platform.MaxRemembered {
+	if stats := objects.Statistics(); stats.TooLarge < 4 || stats.Bytes > platform.MaxCached {
 		t.Errorf("statistics %+v", stats)
 	}
 }
@@ -339,11 +339,11 @@ func TestObjectsReadsNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = objects.Get(t.Context(), secretKind, "default", "password")
-	if want := "reading Secret password: virtual machines do not point at this kind"; err == nil || err.Error() != want {
+	if want := "reading Secret password: virtual machines do not refer to this kind"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	_, err = objects.List(t.Context(), secretKind, "default")
-	if want := "listing Secret: virtual machines do not point at this kind"; err == nil || err.Error() != want {
+	if want := "listing Secret: virtual machines do not refer to this kind"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if len(sent.sent) != 0 {
@@ -358,7 +358,7 @@ func TestObjectsThatAreNotReadySaySoTheSameWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := objects.Ready()
-	if first == nil || !strings.Contains(first.Error(), "not caught up yet") {
+	if first == nil || !strings.Contains(first.Error(), "not synced yet") {
 		t.Fatalf("got %v before it runs", first)
 	}
 	for range 50 {

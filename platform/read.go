@@ -9,8 +9,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// ReadFacts reads the facts of a cluster once, for programs that do not watch it. When they were observed is
-// left to the caller.
+// ReadFacts reads the facts of a cluster once, for programs that do not watch it. It does not set Observed.
 func ReadFacts(ctx context.Context, client dynamic.Interface, settings Settings) (*Facts, error) {
 	list, err := client.Resource(KubeVirts).List(ctx, metav1.ListOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {

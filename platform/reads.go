@@ -17,87 +17,87 @@ import (
 	"github.com/virtward/virtward/decodelimits"
 )
 
-// Bounds of what is read live, in bytes. Users write the objects that a virtual machine points at, so each is bounded
-// before it is decoded, and so is what all requests hold of them at once.
+// Bounds of reads, in bytes. Users write the objects that virtual machines refer to. So each object is bounded before it
+// is decoded, and all requests together are bounded too.
 const (
-	// maxSmall bounds the JSON of one object that is pointed at, such as an instancetype, and maxLarge that of one that
-	// holds a virtual machine: no object of the API server is larger.
+	// maxSmall bounds the JSON of a referenced object, such as an instancetype. maxLarge bounds that of an object with a
+	// virtual machine, and is the API server's limit.
 	maxSmall = 256 << 10
 	maxLarge = 3 << 20
-	// MaxReference bounds what is evaluated of an instancetype, a preference or a preset: the largest that KubeVirt brings
-	// along has a few kilobytes. Larger ones are denied, and what refers to them is.
+	// MaxReference bounds the evaluated part of an instancetype, a preference or a preset. The largest one of KubeVirt has
+	// a few kilobytes. Larger ones are denied, and so are VMs that refer to them.
 	MaxReference = 64 << 10
 	// maxList bounds the JSON of a list, and maxListed its objects.
 	maxList   = 1 << 20
 	maxListed = 100
-	// MaxReads is what all requests may hold at once of the objects that they read, decoded. A request takes heldSmall
-	// of it, or heldLarge once it reads a large object. A small one has no more than maxSmallValues objects and lists,
-	// and a large one no more than decodelimits.MaxValues, so that what Go makes of it fits.
+	// MaxReads bounds the memory of the decoded objects of all requests. A request reserves reserveSmall of it, and
+	// reserveLarge once it reads a large object. A small object has at most maxSmallValues objects and lists, and a large
+	// one at most decodelimits.MaxValues, so the decoded object fits into the reservation.
 	MaxReads       = 24 << 20
-	heldSmall      = 2 << 20
-	heldLarge      = 12 << 20
+	reserveSmall   = 2 << 20
+	reserveLarge   = 12 << 20
 	maxSmallValues = 4_000
 )
 
-// ErrTooLarge says that an object is too large to be read.
+// ErrTooLarge is the error for an object that is too large to be read.
 var ErrTooLarge = errors.New("it is too large to be read")
 
-// session is what one request holds of the objects that it reads. It belongs to one goroutine at a time.
+// session is the memory that the reads of one request reserve. Only one goroutine at a time uses it.
 type session struct {
 	shares    *Shares
 	namespace string
-	held      int64
-	giveBack  []func()
+	reserved  int64
+	releases  []func()
 }
 
 type sessionKey struct{}
 
-// begin makes a session for a request about a namespace. What the request reads counts until it ends.
+// begin adds a session for a request of a namespace to a context.
 func begin(ctx context.Context, shares *Shares, namespace string) (context.Context, func()) {
 	s := &session{shares: shares, namespace: namespace}
 	return context.WithValue(ctx, sessionKey{}, s), s.end
 }
 
-// hold takes room for a read, in the session of the context, or else for as long as the read takes.
-func hold(ctx context.Context, shares *Shares, bytes int64) (done func(), err error) {
+// reserve reserves memory for a read, in the session of the context. Without a session, done releases it.
+func reserve(ctx context.Context, shares *Shares, bytes int64) (done func(), err error) {
 	s, ok := ctx.Value(sessionKey{}).(*session)
 	done = func() {}
 	if !ok {
 		s = &session{shares: shares}
 		done = s.end
 	}
-	if missing := bytes - s.held; missing > 0 { // what was read before is garbage, or small
-		giveBack, err := shares.Take(ctx, s.namespace, missing)
+	if missing := bytes - s.reserved; missing > 0 { // earlier objects are garbage by now, or small
+		release, err := shares.Take(ctx, s.namespace, missing)
 		if err != nil {
 			return nil, err
 		}
-		s.giveBack, s.held = append(s.giveBack, giveBack), bytes
+		s.releases, s.reserved = append(s.releases, release), bytes
 	}
 	return done, nil
 }
 
 func (s *session) end() {
-	for _, giveBack := range s.giveBack {
-		giveBack()
+	for _, release := range s.releases {
+		release()
 	}
-	s.giveBack, s.held = nil, 0
+	s.releases, s.reserved = nil, 0
 }
 
-// reader reads objects from the API server, none of them larger than its bound.
+// reader reads objects of bounded size from the API server.
 type reader struct{ client rest.Interface }
 
 func newReader(config *rest.Config) (*reader, error) {
 	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion = "/api", &schema.GroupVersion{Version: "v1"} // of the Status in an answer; paths are absolute
+	config.APIPath, config.GroupVersion = "/api", &schema.GroupVersion{Version: "v1"} // for the Status in a response; paths are absolute
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	return &reader{client: client}, nil
 }
 
-// object reads one object, without what is not evaluated of it. The error is one of the API server, or ErrTooLarge.
+// object reads the evaluated part of one object. The error is that of the API server, or ErrTooLarge.
 func (r *reader) object(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, most, mostEvaluated int64) (*unstructured.Unstructured, int64, error) {
 	raw, err := r.raw(ctx, r.request(resource, namespace).Name(name), most)
 	if err != nil {
@@ -107,7 +107,7 @@ func (r *reader) object(ctx context.Context, resource schema.GroupVersionResourc
 	return object, int64(len(raw)), err
 }
 
-// list reads the objects of a kind in a namespace; more tells that there are more than asked for.
+// list reads the objects of a kind in a namespace. If there are more than limit, the list has a continue token.
 func (r *reader) list(ctx context.Context, resource schema.GroupVersionResource, namespace string, limit int64) (list *unstructured.UnstructuredList, size int64, err error) {
 	raw, err := r.raw(ctx, r.request(resource, namespace).Param("limit", strconv.FormatInt(limit, 10)), maxList)
 	if err != nil {
@@ -121,7 +121,7 @@ func (r *reader) list(ctx context.Context, resource schema.GroupVersionResource,
 	return list, int64(len(raw)), err
 }
 
-// raw reads an answer, unless it is larger than most.
+// raw reads a response of at most most bytes.
 func (r *reader) raw(ctx context.Context, request *rest.Request, most int64) ([]byte, error) {
 	body, err := request.SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
@@ -130,7 +130,7 @@ func (r *reader) raw(ctx context.Context, request *rest.Request, most int64) ([]
 	defer body.Close()
 	raw, err := io.ReadAll(io.LimitReader(body, most+1))
 	if err != nil {
-		return nil, fmt.Errorf("reading an answer of the API server: %w", err)
+		return nil, fmt.Errorf("reading a response of the API server: %w", err)
 	}
 	if int64(len(raw)) > most {
 		return nil, ErrTooLarge
@@ -138,20 +138,20 @@ func (r *reader) raw(ctx context.Context, request *rest.Request, most int64) ([]
 	return raw, nil
 }
 
-// bounded decodes an object, unless too much of it is evaluated, or it has too many values.
+// bounded decodes an object. The error is ErrTooLarge if its evaluated part is too large, or has too many values.
 func bounded(raw []byte, most int64) (*unstructured.Unstructured, error) {
-	evaluated, outOfProportion := decodelimits.Evaluated(raw, reflect.TypeFor[any]())
-	if outOfProportion != nil || int64(len(evaluated)) > most || most <= maxList && decodelimits.Brackets(evaluated) > maxSmallValues {
+	evaluated, limit := decodelimits.Evaluated(raw, reflect.TypeFor[any]())
+	if limit != nil || int64(len(evaluated)) > most || most <= maxList && decodelimits.Brackets(evaluated) > maxSmallValues {
 		return nil, ErrTooLarge
 	}
 	object := &unstructured.Unstructured{}
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, &object.Object); err != nil {
-		return nil, fmt.Errorf("decoding an answer of the API server: %w", err)
+		return nil, fmt.Errorf("decoding a response of the API server: %w", err)
 	}
 	return object, nil
 }
 
-// request asks for the objects of a kind. It has an error if a name that a user wrote is none: it is part of a path.
+// request returns a request for the objects of a kind. Its client verifies the names of users, which are parts of the path.
 func (r *reader) request(resource schema.GroupVersionResource, namespace string) *rest.Request {
 	path := "/apis/" + resource.Group + "/" + resource.Version
 	if resource.Group == "" {

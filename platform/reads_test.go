@@ -13,7 +13,7 @@ import (
 // TestOneNamespaceLeavesRoomToOthers: whoever makes requests wait does so in one namespace.
 func TestOneNamespaceLeavesRoomToOthers(t *testing.T) {
 	s := NewShares(100)
-	var giveBack []func()
+	var release []func()
 	for i := range 20 {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
@@ -22,7 +22,7 @@ func TestOneNamespaceLeavesRoomToOthers(t *testing.T) {
 			t.Fatalf("%d: %v", i, err)
 		}
 		if err == nil {
-			giveBack = append(giveBack, back)
+			release = append(release, back)
 		}
 	}
 	back, err := s.Take(t.Context(), "innocent", 1000) // more than there is for anybody
@@ -34,7 +34,7 @@ func TestOneNamespaceLeavesRoomToOthers(t *testing.T) {
 	if _, err := s.Take(ctx, "third", 1); !errors.Is(err, ErrBusy) {
 		t.Errorf("there is more room than there should be: %v", err)
 	}
-	for _, back := range append(giveBack, back) {
+	for _, back := range append(release, back) {
 		back()
 	}
 	if !s.all.TryAcquire(100) || len(s.namespaces) != 0 {
@@ -45,22 +45,22 @@ func TestOneNamespaceLeavesRoomToOthers(t *testing.T) {
 func TestASessionHoldsWhatItReadUntilItsEnd(t *testing.T) {
 	s := NewShares(MaxReads)
 	ctx, end := begin(t.Context(), s, "a")
-	for _, bytes := range []int64{heldSmall, heldSmall, heldLarge, heldSmall} {
-		done, err := hold(ctx, s, bytes)
+	for _, bytes := range []int64{reserveSmall, reserveSmall, reserveLarge, reserveSmall} {
+		done, err := reserve(ctx, s, bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		done()
 	}
-	if s.all.TryAcquire(MaxReads - heldLarge + 1) {
+	if s.all.TryAcquire(MaxReads - reserveLarge + 1) {
 		t.Error("what was read does not count any more")
 	}
-	if !s.all.TryAcquire(MaxReads - heldLarge) {
+	if !s.all.TryAcquire(MaxReads - reserveLarge) {
 		t.Error("what was read counts more than once")
 	}
-	s.all.Release(MaxReads - heldLarge)
+	s.all.Release(MaxReads - reserveLarge)
 	end()
-	done, err := hold(t.Context(), s, heldLarge) // without a session, for as long as it takes
+	done, err := reserve(t.Context(), s, reserveLarge) // without a session, for as long as it takes
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestASessionHoldsWhatItReadUntilItsEnd(t *testing.T) {
 
 func TestRemembered(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
-	r := newRemembered(10*(costPerEntry+costPerByte*100), now)
+	r := newObjectCache(10*(costPerEntry+costPerByte*100), now)
 	for i := range 20 {
 		r.add(fmt.Sprint(i), i, 100, time.Second)
 		r.get("0") // used, and so not the first to go
@@ -87,7 +87,7 @@ func TestRemembered(t *testing.T) {
 	if got, _ := r.get("19"); got != 20 {
 		t.Errorf("it was replaced, and is %v", got)
 	}
-	r.add("large", 1, largestRemembered+1, time.Minute)
+	r.add("large", 1, maxCachedObject+1, time.Minute)
 	if _, ok := r.get("large"); ok {
 		t.Error("what is too large is remembered")
 	}

@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// ErrBusy says that there is no room for a request before its deadline, because others take it.
+// ErrBusy is the error for a request that gets no memory before its deadline.
 var ErrBusy = errors.New("virtward is busy with other requests")
 
-// Shares bound what requests take of something at once: all of them together, and those of one namespace to half of it,
-// so that whoever fills one namespace leaves room for the others. The zero Shares have no room.
+// Shares bound an amount that requests use at once: all requests together get total, and those of one namespace get at
+// most half of it. So one namespace cannot block the others. The zero Shares have nothing.
 type Shares struct {
 	total int64
 	all   *semaphore.Weighted
@@ -22,55 +22,55 @@ type Shares struct {
 	namespaces map[string]*share
 }
 
-// share is that of the requests of one namespace.
+// share is the part of one namespace.
 type share struct {
 	taken *semaphore.Weighted
 	users int
 }
 
-// NewShares have room for a total.
+// NewShares returns Shares of a total.
 func NewShares(total int64) *Shares {
 	return &Shares{total: total, all: semaphore.NewWeighted(total), namespaces: map[string]*share{}}
 }
 
-// Take waits for room until the context ends; the error is ErrBusy then. Nobody gets more than half of the total, so that
-// one who asks for more takes that. What is taken is to be given back.
-func (s *Shares) Take(ctx context.Context, namespace string, amount int64) (giveBack func(), err error) {
+// Take takes an amount, or half of the total if that is less. It waits until the context ends; the error is ErrBusy then.
+// Call release to return the amount.
+func (s *Shares) Take(ctx context.Context, namespace string, amount int64) (release func(), err error) {
 	amount = min(amount, s.total/2)
-	of := s.enter(namespace)
-	if err := of.taken.Acquire(ctx, amount); err != nil {
-		s.leave(namespace, of)
+	part := s.enter(namespace)
+	if err := part.taken.Acquire(ctx, amount); err != nil {
+		s.leave(namespace, part)
 		return nil, fmt.Errorf("%w, most of them in namespace %q", ErrBusy, namespace)
 	}
 	if err := s.all.Acquire(ctx, amount); err != nil {
-		of.taken.Release(amount)
-		s.leave(namespace, of)
+		part.taken.Release(amount)
+		s.leave(namespace, part)
 		return nil, ErrBusy
 	}
 	return func() {
 		s.all.Release(amount)
-		of.taken.Release(amount)
-		s.leave(namespace, of)
+		part.taken.Release(amount)
+		s.leave(namespace, part)
 	}, nil
 }
 
-// enter is the share of a namespace, which is forgotten when the last of its users leaves.
+// enter returns the share of a namespace. It is removed when the last request leaves.
 func (s *Shares) enter(namespace string) *share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of := s.namespaces[namespace]
-	if of == nil {
-		of = &share{taken: semaphore.NewWeighted(s.total / 2)}
-		s.namespaces[namespace] = of
+	part := s.namespaces[namespace]
+	if part == nil {
+		part = &share{taken: semaphore.NewWeighted(s.total / 2)}
+		s.namespaces[namespace] = part
 	}
-	of.users++
-	return of
+	part.users++
+	return part
 }
 
-func (s *Shares) leave(namespace string, of *share) {
+func (s *Shares) leave(namespace string, part *share) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if of.users--; of.users == 0 {
+	if part.users--; part.users == 0 {
 		delete(s.namespaces, namespace)
 	}
 }

@@ -21,14 +21,14 @@ import (
 	"github.com/virtward/virtward/boundedwatch"
 )
 
-// KubeVirts is the resource that holds the configuration of a KubeVirt installation.
+// KubeVirts is the resource with the configuration of KubeVirt.
 var KubeVirts = schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "kubevirts"}
 
-// NoKubeVirtWarning is what users are told while the facts are guesses.
+// NoKubeVirtWarning is the warning to users while there is no KubeVirt resource.
 const NoKubeVirtWarning = "no KubeVirt resource was found in this cluster, so KubeVirt's own defaults are assumed"
 
-// Watcher keeps the Facts of a cluster up to date by watching its KubeVirt resource. Reading them costs one
-// atomic load. A configuration that KubeVirt would reject leaves the last good facts in place.
+// Watcher keeps the Facts of a cluster up to date by watching its KubeVirt resource. Reading them is one atomic load.
+// After a configuration that KubeVirt rejects, the last valid facts stay active.
 type Watcher struct {
 	settings Settings
 	clock    clock.PassiveClock
@@ -37,12 +37,12 @@ type Watcher struct {
 	absent   atomic.Bool
 	onChange func(*Facts, error)
 
-	// rebuilding is held while facts are made, so that an older state never replaces a newer one.
+	// rebuilding is locked while facts are computed, so that an older state never replaces a newer one.
 	rebuilding sync.Mutex
 }
 
-// NewWatcher prepares a watcher. onChange, if not nil, is called with each new snapshot, and with an error
-// and the snapshot that stays active when a configuration cannot be used.
+// NewWatcher returns a Watcher, which Run starts. onChange, if not nil, is called with each new snapshot. If a
+// configuration cannot be used, it is called with an error and the snapshot that stays active.
 func NewWatcher(client dynamic.Interface, settings Settings, clk clock.PassiveClock, onChange func(*Facts, error)) (*Watcher, error) {
 	w := &Watcher{
 		settings: settings,
@@ -60,7 +60,7 @@ func NewWatcher(client dynamic.Interface, settings Settings, clk clock.PassiveCl
 		return nil, fmt.Errorf("watching KubeVirt resources: %w", err)
 	}
 	rebuild := func(any) {
-		w.absent.Store(false) // whoever sends events exists
+		w.absent.Store(false) // a kind that sends events exists
 		w.rebuild()
 	}
 	_, err = w.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -85,10 +85,10 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// Facts are the present facts; nil until the cluster has been asked for the first time.
+// Facts returns the current facts, or nil before the KubeVirt resource has been read.
 func (w *Watcher) Facts() *Facts { return w.facts.Load() }
 
-// Ready returns nil once facts are there, and what is missing before.
+// Ready returns nil once there are facts.
 func (w *Watcher) Ready() error {
 	if w.facts.Load() == nil {
 		return errors.New("the KubeVirt resource has not been read yet")
@@ -96,7 +96,7 @@ func (w *Watcher) Ready() error {
 	return nil
 }
 
-// watchFailed notices a cluster in which KubeVirt is not installed: there is nothing to wait for then.
+// watchFailed detects a cluster without KubeVirt, which has Defaults.
 func (w *Watcher) watchFailed(ctx context.Context, r *cache.Reflector, err error) {
 	if apierrors.IsNotFound(err) {
 		w.absent.Store(true)
@@ -130,7 +130,7 @@ func (w *Watcher) rebuild() {
 
 func (w *Watcher) snapshot() (*Facts, error) {
 	var kv *unstructured.Unstructured
-	if !w.absent.Load() { // the store may still hold what was there before its kind went away
+	if !w.absent.Load() { // if the kind was removed, the store may still have its objects
 		kv = choose(w.informer.GetStore().List())
 	}
 	var facts *Facts
@@ -147,8 +147,8 @@ func (w *Watcher) snapshot() (*Facts, error) {
 	return facts, nil
 }
 
-// choose takes the KubeVirt resource that counts: one that is deployed before one that is not, none that is
-// being deleted; by name where that does not decide.
+// choose returns the active KubeVirt resource: a deployed one rather than another, then the first by namespace and name.
+// It ignores those that are being deleted.
 func choose(objects []any) *unstructured.Unstructured {
 	var candidates []*unstructured.Unstructured
 	for _, o := range objects {
@@ -174,7 +174,7 @@ func rank(kv *unstructured.Unstructured) int {
 	return 1
 }
 
-// Age is how long ago the configuration was last read; zero before the first time.
+// Age returns the time since the configuration was last read, or zero if it was not read yet.
 func (w *Watcher) Age() time.Duration {
 	facts := w.facts.Load()
 	if facts == nil || facts.Observed.IsZero() {

@@ -22,13 +22,13 @@ import (
 	"github.com/virtward/virtward/webhooks/serving"
 )
 
-// Certificate is the serving certificate of the webhooks. It is replaced while requests are served: a
-// handshake takes the one that is there when it begins. The zero Certificate has none yet.
+// Certificate is the serving certificate of the webhooks. It can be replaced while requests are served: a handshake uses
+// the one that is current when the handshake begins. The zero Certificate has none yet.
 type Certificate struct {
 	current atomic.Pointer[tls.Certificate]
 }
 
-// GetCertificate is for tls.Config.
+// GetCertificate implements the function of tls.Config.
 func (c *Certificate) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if current := c.current.Load(); current != nil {
 		return current, nil
@@ -42,7 +42,7 @@ func (c *Certificate) Ready() error {
 	return err
 }
 
-// Expiry is when the certificate expires; zero while there is none.
+// Expiry returns when the certificate expires, or zero while there is none.
 func (c *Certificate) Expiry() time.Time {
 	current := c.current.Load()
 	if current == nil || current.Leaf == nil {
@@ -63,9 +63,8 @@ func (c *Certificate) set(pair tls.Certificate) error {
 	return nil
 }
 
-// SecretSource takes the certificate and the tokens of the paths from a Secret of ours, the moment it is written.
-// Waiting until a mounted Secret is refreshed would keep old ones in use for a minute or more. The private key stays in
-// memory.
+// SecretSource reads the certificate and the tokens of the paths from Virtward's Secret, and watches it. A mounted Secret
+// would be a minute or more behind. The private key stays in memory.
 type SecretSource struct {
 	Certificate *Certificate
 	Tokens      *serving.Tokens
@@ -102,19 +101,19 @@ func (s *SecretSource) take(obj any) {
 		err = s.Certificate.set(pair)
 	}
 	if err != nil {
-		s.Log.Error(err, "the Secret holds no usable certificate, so the one before stays in use", "secret", s.Namespace+"/"+s.Name)
+		s.Log.Error(err, "the Secret has no usable certificate; the previous one stays in use", "secret", s.Namespace+"/"+s.Name)
 		return
 	}
 	s.Log.Info("serving certificate in use", "secret", s.Namespace+"/"+s.Name, "expires", s.Certificate.Expiry())
 }
 
-// FileSource takes the certificate from tls.crt and tls.key in Dir, such as a Secret that cert-manager
-// fills and the kubelet mounts, and again whenever they change.
+// FileSource reads the certificate from tls.crt and tls.key in Dir, for example a mounted Secret of cert-manager, and
+// watches these files.
 type FileSource struct {
 	Certificate *Certificate
 	Dir         string
 	Log         logr.Logger
-	// Retry is how long to wait for files that are not there yet.
+	// Retry is the interval between attempts to read files that do not exist yet.
 	Retry time.Duration
 }
 
@@ -125,7 +124,7 @@ func (s *FileSource) Run(ctx context.Context) error {
 		if err == nil {
 			watcher.RegisterCallback(func(pair tls.Certificate) {
 				if err := s.Certificate.set(pair); err != nil {
-					s.Log.Error(err, "the files hold no usable certificate, so the one before stays in use", "directory", s.Dir)
+					s.Log.Error(err, "the files have no usable certificate; the previous one stays in use", "directory", s.Dir)
 				}
 			})
 			return watcher.Start(ctx)

@@ -219,7 +219,7 @@ func TestOnAnAPIServer(t *testing.T) {
 }
 
 // rejected is logged of a Secret that cannot be used.
-const rejected = "the Secret holds no usable certificate, so the one before stays in use"
+const rejected = "the Secret has no usable certificate; the previous one stays in use"
 
 func testSecretSource(t *testing.T, client kubernetes.Interface) {
 	secrets, log := client.CoreV1().Secrets("default"), &journal{}

@@ -27,22 +27,22 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// KubeVirt makes and changes virtual machines of others: a VirtualMachineRestore, or a VirtualMachineClone, becomes a
-// VM with patches that its author wrote. KubeVirt's account sends that VM, so who wrote it is only known here, and here
-// it is evaluated as if its author sent it. The VM is evaluated again when KubeVirt sends it.
+// From a VirtualMachineRestore or a VirtualMachineClone, KubeVirt creates or changes a VM, with patches of the author.
+// KubeVirt's account sends that VM, so its author is known only here. Therefore the VM is evaluated here as if the author
+// sent it. The VM is evaluated again when KubeVirt sends it.
 
 // Bounds of the patches of one object.
 const (
 	maxPatches    = 200
 	maxPatchBytes = 64 << 10
-	// maxCopies bounds the operations that repeat what is there: each may double the VM.
+	// maxCopies bounds the copy operations: each may double the size of the VM.
 	maxCopies = 8
-	// maxFilters bounds the patterns that a clone selects labels and annotations by.
+	// maxFilters bounds the patterns of a clone that select labels and annotations.
 	maxFilters      = 100
 	maxFilterLength = 1 << 10
 )
 
-// restore evaluates the virtual machine that a VirtualMachineRestore makes or changes.
+// restore evaluates the virtual machine that a VirtualMachineRestore creates or changes.
 func (e *examination) restore() error {
 	object, ok := decoded[snapshotv1beta1.VirtualMachineRestore](e)
 	if !ok || e.snapshot.Facts().ByKubeVirt(e.request.UserInfo.Username) || !isVM(&object.Spec.Target) {
@@ -76,7 +76,7 @@ func (e *examination) restore() error {
 	return e.evaluateCopy(at, patched, nil)
 }
 
-// clone evaluates the virtual machine that a VirtualMachineClone makes.
+// clone evaluates the virtual machine that a VirtualMachineClone creates.
 func (e *examination) clone() error {
 	object, ok := decoded[clonev1beta1.VirtualMachineClone](e)
 	if !ok || e.snapshot.Facts().ByKubeVirt(e.request.UserInfo.Username) || object.Spec.Source == nil || object.Spec.Target != nil && !isVM(object.Spec.Target) {
@@ -116,7 +116,7 @@ func isVM(target *corev1.TypedLocalObjectReference) bool {
 	return target.Kind == kindVM && (target.APIGroup == nil || *target.APIGroup == v1.GroupVersion.Group)
 }
 
-// cloned is the virtual machine that a clone is of; nil, and why, if it is not known.
+// cloned returns the virtual machine that is cloned, or nil and the reason if it is not known.
 func (e *examination) cloned(source *corev1.TypedLocalObjectReference) (map[string]any, string, error) {
 	switch source.Kind {
 	case references.VirtualMachine.Kind:
@@ -131,7 +131,7 @@ func (e *examination) cloned(source *corev1.TypedLocalObjectReference) (map[stri
 	return nil, "its source is neither a VirtualMachine nor a VirtualMachineSnapshot", nil
 }
 
-// snapshotted is the virtual machine of a snapshot; nil, and why, if it is not known yet.
+// snapshotted returns the virtual machine of a snapshot, or nil and the reason if it is not known yet.
 func (e *examination) snapshotted(name string) (map[string]any, string, error) {
 	const notReady = "the snapshot does not exist, or is not ready"
 	snapshot, err := e.find(references.Snapshot, name)
@@ -153,24 +153,24 @@ func (e *examination) snapshotted(name string) (map[string]any, string, error) {
 	return vm, "", nil
 }
 
-// find reads an object of the request's namespace; nil if there is none.
+// find reads an object of the request's namespace. It returns nil if the object does not exist or is too large.
 func (e *examination) find(kind references.Kind, name string) (*unstructured.Unstructured, error) {
 	if name == "" {
 		return nil, nil
 	}
 	found, err := references.Find(e.ctx, e.Evaluator.References, kind, e.request.Namespace, name)
-	if errors.Is(err, platform.ErrTooLarge) { // then it is as good as not there
+	if errors.Is(err, platform.ErrTooLarge) {
 		return nil, nil
 	}
 	return found, err
 }
 
-// undetermined says that a copy cannot be evaluated yet. It is denied only if a policy decides by who sends the request,
-// since nobody would know that when KubeVirt makes the virtual machine.
+// undetermined adds a finding: the resulting VM cannot be evaluated yet. The finding denies only if an active policy
+// reads the request, because the requester is no longer known when KubeVirt creates the VM.
 func (e *examination) undetermined(at *field.Path, why string) {
 	finding := validators.Finding{
 		Rule: validators.RuleCopy, Severity: validators.Warn, Remedy: validators.RemedyCopy,
-		Error: &field.Error{Type: field.ErrorTypeInvalid, Field: at.String(), BadValue: field.OmitValueType{}, Detail: "the virtual machine that this makes cannot be evaluated: " + why},
+		Error: &field.Error{Type: field.ErrorTypeInvalid, Field: at.String(), BadValue: field.OmitValueType{}, Detail: "the resulting virtual machine cannot be evaluated: " + why},
 	}
 	if e.snapshot.Policies().ReadsRequest(policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyCreate) {
 		finding.Severity = validators.Deny
@@ -178,8 +178,8 @@ func (e *examination) undetermined(at *field.Path, why string) {
 	e.findings = append(e.findings, finding)
 }
 
-// evaluateCopy evaluates a copy as if the requester sent it. Nothing of what it holds is told, since whoever may copy a
-// virtual machine need not be allowed to read it: only the field, the rule and what to do.
+// evaluateCopy evaluates the resulting VM as if the requester sent it. The findings name the field, the rule and the
+// remedy, but no values: the requester may not have the permission to read the VM.
 func (e *examination) evaluateCopy(at *field.Path, vm, old *unstructured.Unstructured) error {
 	findings, err := e.asRequester(vm, old)
 	if err != nil {
@@ -194,14 +194,14 @@ func (e *examination) evaluateCopy(at *field.Path, vm, old *unstructured.Unstruc
 			Rule: f.Rule, Severity: f.Severity, Remedy: f.Remedy,
 			Error: &field.Error{
 				Type: f.Error.Type, Field: at.String(), BadValue: field.OmitValueType{},
-				Detail: "the virtual machine that this makes is denied at " + f.Error.Field,
+				Detail: "the resulting virtual machine is denied at " + f.Error.Field,
 			},
 		})
 	}
 	return nil
 }
 
-// asRequester are the findings on a virtual machine that the requester would create, or change if there is an old one.
+// asRequester returns the findings for a VM that the requester would create, or would update if old is not nil.
 func (e *examination) asRequester(vm, old *unstructured.Unstructured) ([]validators.Finding, error) {
 	request := *e.request
 	request.Kind = metav1.GroupVersionKind{Group: v1.GroupVersion.Group, Version: "v1", Kind: kindVM}
@@ -217,17 +217,17 @@ func (e *examination) asRequester(vm, old *unstructured.Unstructured) ([]validat
 			return nil, err
 		}
 	}
-	made := *e
-	made.request = &request
-	result, err := e.snapshot.Evaluate(e.ctx, made.evaluationOf(evaluator.Written))
+	as := *e
+	as.request = &request
+	result, err := e.snapshot.Evaluate(e.ctx, as.evaluationOf(evaluator.Written))
 	if err != nil {
 		return nil, err
 	}
 	return result.Findings, nil
 }
 
-// copyOf is a new virtual machine of what another one was: KubeVirt takes over the labels, the annotations and the spec,
-// and does not start it.
+// copyOf returns the new VM that KubeVirt creates from another one, with its labels, annotations and spec, and not
+// started.
 func copyOf(source map[string]any, name string) *unstructured.Unstructured {
 	vm := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kubevirt.io/v1", "kind": kindVM}}
 	vm.SetName(name)
@@ -253,7 +253,7 @@ func copyOf(source map[string]any, name string) *unstructured.Unstructured {
 	return vm
 }
 
-// inPlace is a virtual machine with the spec that it had. KubeVirt keeps its run strategy, and applies no patches.
+// inPlace returns the target with the spec of the snapshot. KubeVirt keeps its run strategy, and applies no patches.
 func inPlace(target *unstructured.Unstructured, source map[string]any) *unstructured.Unstructured {
 	vm := target.DeepCopy()
 	spec, _, _ := unstructured.NestedMap(source, "spec")
@@ -271,8 +271,8 @@ func inPlace(target *unstructured.Unstructured, source map[string]any) *unstruct
 	return vm
 }
 
-// patchesOf are those that KubeVirt makes of a clone: for new identities, and for the labels and annotations that are
-// left out. It puts texts into them as they are, so that they may hold more than one operation; and so do we.
+// patchesOf returns the patches that KubeVirt applies for a clone: new identities, and the removal of labels and
+// annotations. Like KubeVirt, it inserts values without escaping, so a value may add operations.
 func patchesOf(clone *clonev1beta1.VirtualMachineCloneSpec, vm *unstructured.Unstructured) ([]string, error) {
 	var patches []string
 	interfaces, _, _ := unstructured.NestedSlice(vm.Object, "spec", "template", "spec", "domain", "devices", "interfaces")
@@ -300,7 +300,7 @@ func patchesOf(clone *clonev1beta1.VirtualMachineCloneSpec, vm *unstructured.Uns
 	} {
 		values, _, err := unstructured.NestedStringMap(vm.Object, selected.path...)
 		if err != nil {
-			continue // the rules say what is wrong with it
+			continue // a rule reports it
 		}
 		kept, err := filtered(values, selected.filters)
 		if err != nil {
@@ -319,8 +319,8 @@ func replaceWith(path, value string) string {
 	return `{"op":"replace","path":"` + path + `","value":"` + value + `"}`
 }
 
-// filtered are the keys that a clone keeps: those that a pattern matches and no pattern behind an exclamation mark does;
-// all without patterns. The patterns are regular expressions that may match a part of a key.
+// filtered returns the keys that a clone keeps. A key is kept if a filter matches it and no filter that begins with "!"
+// does. Without filters, all keys are kept. Filters are regular expressions that may match a part of a key.
 func filtered(values map[string]string, filters []string) (map[string]bool, error) {
 	kept := make(map[string]bool, len(values))
 	if filters == nil {
@@ -346,7 +346,7 @@ func filtered(values map[string]string, filters []string) (map[string]bool, erro
 			}
 			matching, err := regexp.Compile(pattern)
 			if err != nil {
-				continue // KubeVirt takes it for one that matches nothing
+				continue // in KubeVirt, it matches nothing
 			}
 			for key := range values {
 				if matching.MatchString(key) {
@@ -358,18 +358,18 @@ func filtered(values map[string]string, filters []string) (map[string]bool, erro
 	return kept, nil
 }
 
-// patchedVM applies patches as KubeVirt does, but bounds what they make.
+// patchedVM applies patches as KubeVirt does, and bounds the result.
 func patchedVM(vm *unstructured.Unstructured, patches []string) (*unstructured.Unstructured, error) {
 	if len(patches) == 0 {
 		return vm, nil
 	}
 	joined := "[" + strings.Join(patches, ",\n") + "]"
 	if len(patches) > maxPatches || len(joined) > maxPatchBytes {
-		return nil, fmt.Errorf("there are more than %d patches, or they are longer than %d bytes together", maxPatches, maxPatchBytes)
+		return nil, fmt.Errorf("there are more than %d patches, or they have more than %d bytes together", maxPatches, maxPatchBytes)
 	}
 	operations, err := jsonpatch.DecodePatch([]byte(joined))
 	if err != nil {
-		return nil, errors.New("the patches are no JSON patch")
+		return nil, errors.New("the patches are not a JSON patch")
 	}
 	copies := 0
 	for _, operation := range operations {
@@ -392,7 +392,7 @@ func patchedVM(vm *unstructured.Unstructured, patches []string) (*unstructured.U
 	}
 	patched := &unstructured.Unstructured{}
 	if err := json.Unmarshal(raw, &patched.Object); err != nil || patched.Object == nil {
-		return nil, errors.New("the patches make something else than an object")
+		return nil, errors.New("the result of the patches is not an object")
 	}
 	patched.SetAPIVersion("kubevirt.io/v1")
 	patched.SetKind(kindVM)

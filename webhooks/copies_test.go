@@ -53,11 +53,11 @@ func TestCopiesAreEvaluatedForTheirAuthor(t *testing.T) {
 	deniedAt := func(field, rule, inner string) []string {
 		kind := map[bool]string{true: "FieldValueForbidden", false: "FieldValueInvalid"}[inner == "spec"]
 		what := map[bool]string{true: "Forbidden: ", false: "Invalid value: "}[inner == "spec"]
-		return []string{fmt.Sprintf("%s %s: %sthe virtual machine that this makes is denied at %s [virtward/policy/%s]", kind, field, what, inner, rule)}
+		return []string{fmt.Sprintf("%s %s: %sthe resulting virtual machine is denied at %s [virtward/policy/%s]", kind, field, what, inner, rule)}
 	}
 	byRequester, ofARM := func(field string) []string { return deniedAt(field, "a", "spec") }, func(field string) []string { return deniedAt(field, "b", "spec.template.spec.architecture") }
 	notYet := func(field, why string) []string {
-		return []string{"FieldValueInvalid " + field + ": Invalid value: the virtual machine that this makes cannot be evaluated: " + why + " [virtward/copy-evaluated] Wait until the source is ready, or correct the field."}
+		return []string{"FieldValueInvalid " + field + ": Invalid value: the resulting virtual machine cannot be evaluated: " + why + " [virtward/copy-evaluated] Wait until the source is ready, or correct the field."}
 	}
 	for name, tc := range map[string]struct {
 		object, user string
@@ -70,8 +70,8 @@ func TestCopiesAreEvaluatedForTheirAuthor(t *testing.T) {
 		"in place, where patches do nothing":   {restore("db}, virtualMachineSnapshotName: nightly, patches: [" + arm + "]"), "jane", nil},
 		"with patches":                         {restore("new}, virtualMachineSnapshotName: nightly, patches: [" + arm + "]"), "jane", ofARM("spec.patches")},
 		"with patches that go wrong":           {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{\"op\": \"remove\", \"path\": \"/nothing\"}']"), "jane", notYet("spec.patches", "the patches cannot be applied")},
-		"with patches that are none":           {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{']"), "jane", notYet("spec.patches", "the patches are no JSON patch")},
-		"with a patch of everything":           {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{\"op\": \"replace\", \"path\": \"\", \"value\": []}']"), "jane", notYet("spec.patches", "the patches make something else than an object")},
+		"with patches that are none":           {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{']"), "jane", notYet("spec.patches", "the patches are not a JSON patch")},
+		"with a patch of everything":           {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{\"op\": \"replace\", \"path\": \"\", \"value\": []}']"), "jane", notYet("spec.patches", "the result of the patches is not an object")},
 		"of a snapshot that is not there":      {restore("new}, virtualMachineSnapshotName: none"), "jane", notYet("spec.virtualMachineSnapshotName", "the snapshot does not exist, or is not ready")},
 		"to something else":                    {strings.Replace(restore("new}, virtualMachineSnapshotName: nightly"), "kind: VirtualMachine,", "kind: Other,", 1), "mallory", nil},
 		"a clone":                              {clone("source: {kind: VirtualMachine, name: db}"), "mallory", nil},

@@ -8,7 +8,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// siteDefaults rejects defaults that could have no effect, or would make the checks reject virtual machines.
+// siteDefaults rejects VirtualMachineDefaults that can have no effect, or whose values violate a rule.
 func (e *examination) siteDefaults() error {
 	object := &policyv1alpha1.VirtualMachineDefaults{}
 	if err := evaluator.DecodeStored(e.request.Object.Raw, object); err != nil {

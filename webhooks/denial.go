@@ -14,16 +14,16 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// maxCauses bounds the causes of one rejection; how many more there are is said.
+// maxCauses bounds the causes of one rejection. The last one says how many more there are.
 const maxCauses = 50
 
-// maxText bounds the text of one cause or warning, in bytes: it may quote what the user wrote.
+// maxText bounds the text of one cause or warning, in bytes: it may quote a value of the user.
 const maxText = 1 << 10
 
-// maxAnnotation bounds what an audit annotation lists, in bytes.
+// maxAnnotation bounds the value of an audit annotation, in bytes.
 const maxAnnotation = 10 << 10
 
-// answerTo turns findings into the answer to a request: rejected with all causes, or allowed with warnings.
+// answerTo turns findings into the response: denied with all causes, or allowed with warnings.
 func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Finding, warnings []string) *admissionv1.AdmissionResponse {
 	var denied, warned, audited, skipped []validators.Finding
 	for _, f := range findings {
@@ -53,15 +53,15 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 	return response
 }
 
-// annotations are what the API server's audit log says of findings: the rules that denied or warned, the policies that
-// only keep count, and those that were skipped.
-func annotations(told, audited, skipped []validators.Finding) map[string]string {
-	if len(told)+len(audited)+len(skipped) == 0 {
+// annotations returns the annotations for the API server's audit log: the rules that denied or warned, the policies that
+// only audit, and the policies that were skipped.
+func annotations(shown, audited, skipped []validators.Finding) map[string]string {
+	if len(shown)+len(audited)+len(skipped) == 0 {
 		return nil
 	}
 	all := map[string]string{}
-	if len(told) > 0 {
-		all["findings"] = texts.Shorten(strings.Join(ruleIDs(told), ","), maxAnnotation)
+	if len(shown) > 0 {
+		all["findings"] = texts.Shorten(strings.Join(ruleIDs(shown), ","), maxAnnotation)
 	}
 	if len(audited) > 0 {
 		all["policies-audit"] = texts.Shorten(strings.Join(ruleIDs(audited), ","), maxAnnotation)
@@ -72,7 +72,7 @@ func annotations(told, audited, skipped []validators.Finding) map[string]string 
 	return all
 }
 
-// rejection is what the API server answers for an object that does not fit its schema: 422 with causes.
+// rejection returns the Status that the API server also sends for an object that violates its schema: 422 with causes.
 func rejection(request *admissionv1.AdmissionRequest, denied []validators.Finding) *metav1.Status {
 	more := len(denied) - maxCauses
 	if more > 0 {
@@ -102,7 +102,7 @@ func rejection(request *admissionv1.AdmissionRequest, denied []validators.Findin
 // shortened bounds the text of a cause or a warning.
 func shortened(text string) string { return texts.Shorten(text, maxText) }
 
-// ruleIDs are the rules of findings, each once, sorted.
+// ruleIDs returns the rules of findings, each once, sorted.
 func ruleIDs(findings []validators.Finding) []string {
 	ids := make([]string, 0, len(findings))
 	for i := range findings {

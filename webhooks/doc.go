@@ -1,9 +1,10 @@
-// Package webhooks is the door: it turns AdmissionReviews into calls of the pure pipeline and its verdicts
-// into answers.
+// Package webhooks has the HTTP handlers of the two admission webhooks. They decode an AdmissionReview, call the
+// evaluator, and encode its result.
 //
-// What enters: the bytes of an AdmissionReview. What leaves: the bytes of its answer, with a JSON patch made
-// from the changes that the verdict lists, never by comparing or re-encoding objects, so that fields this
-// program does not know are kept; or a rejection made from its findings. The package decides nothing about a
-// virtual machine by itself. The mutating side never rejects: what it cannot decode or complete passes as it is.
-// The validating side lets nothing pass that it could not check.
+// Input: the bytes of an AdmissionReview. Output: the bytes of its response, with a JSON patch or with the causes of a
+// denial. The patch is computed from the changes that the verdict lists, never by comparing or encoding objects, so that
+// fields unknown to Virtward are kept.
+//
+// The package has no rules of its own. The mutating webhook never denies a request: it admits an object unchanged if it
+// cannot decode or complete it. The validating webhook denies every request that it cannot evaluate.
 package webhooks

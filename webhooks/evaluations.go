@@ -11,14 +11,14 @@ import (
 	"github.com/virtward/virtward/policies"
 )
 
-// EvaluationMemory is what all evaluations of policies that are under way may take together, in bytes. With
-// RequestMemory it is what requests take of the memory limit of the chart.
+// EvaluationMemory bounds the memory of all policy evaluations in progress, in bytes. RequestMemory bounds the bodies of
+// requests.
 const (
 	EvaluationMemory = 64 << 20
 	RequestMemory    = maxInFlight
 )
 
-// An evaluation about an object of up to some ten kilobytes is a small one. A part of the memory is theirs alone, so
+// An evaluation of an object of some ten kilobytes is small. A part of the memory is reserved for small evaluations, so
 // that they do not wait for large ones.
 const (
 	smallEvaluation = 8 << 20
@@ -26,7 +26,7 @@ const (
 	largeMemory     = EvaluationMemory - smallMemory
 )
 
-// evaluations bounds the memory of evaluations. One that finds no room waits until its caller gives up.
+// evaluations bounds the memory of policy evaluations. An evaluation waits for memory until the API server's timeout.
 type evaluations struct {
 	small, large *semaphore.Weighted
 	metrics      *Metrics
@@ -36,9 +36,9 @@ func newEvaluations(metrics *Metrics) *evaluations {
 	return &evaluations{small: semaphore.NewWeighted(smallMemory), large: semaphore.NewWeighted(largeMemory), metrics: metrics}
 }
 
-var errNoRoom = errors.New("too many policies are being evaluated at once")
+var errNoMemory = errors.New("too many policies are being evaluated at once")
 
-// begin takes room for evaluating policies about an object of so many bytes, and returns what gives it back.
+// begin reserves memory to evaluate policies on an object of a number of bytes. Call done to release it.
 func (e *evaluations) begin(ctx context.Context, object int) (done func(), err error) {
 	room, weight := e.large, min(policies.Memory(object), largeMemory)
 	if weight <= smallEvaluation {
@@ -46,20 +46,20 @@ func (e *evaluations) begin(ctx context.Context, object int) (done func(), err e
 			room = e.large
 		}
 		if room == e.small || room.TryAcquire(weight) {
-			return e.under(room, weight), nil
+			return e.reserved(room, weight), nil
 		}
 		room = e.small
 	}
 	e.metrics.waiting.Inc()
 	defer e.metrics.waiting.Dec()
 	if err := room.Acquire(ctx, weight); err != nil {
-		e.metrics.noRoom.Inc()
-		return nil, errNoRoom
+		e.metrics.rejected.Inc()
+		return nil, errNoMemory
 	}
-	return e.under(room, weight), nil
+	return e.reserved(room, weight), nil
 }
 
-func (e *evaluations) under(room *semaphore.Weighted, weight int64) (done func()) {
+func (e *evaluations) reserved(room *semaphore.Weighted, weight int64) (done func()) {
 	e.metrics.evaluating.Add(float64(weight))
 	return func() {
 		room.Release(weight)
@@ -67,28 +67,28 @@ func (e *evaluations) under(room *semaphore.Weighted, weight int64) (done func()
 	}
 }
 
-// Bounds of how long the API server waits for an answer, which it says with each call (?timeout=3s).
+// Bounds of the API server's timeout, which it sends with each call (?timeout=3s).
 const (
-	defaultWait = 10 * time.Second
-	longestWait = 30 * time.Second
+	defaultTimeout = 10 * time.Second
+	maxTimeout     = 30 * time.Second
 )
 
-// patience is how long the caller waits.
-func patience(r *http.Request) time.Duration {
-	said, err := time.ParseDuration(r.URL.Query().Get("timeout"))
-	if err != nil || said <= 0 {
-		return defaultWait
+// timeoutOf returns the timeout of the caller.
+func timeoutOf(r *http.Request) time.Duration {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil || timeout <= 0 {
+		return defaultTimeout
 	}
-	return min(said, longestWait)
+	return min(timeout, maxTimeout)
 }
 
-// errTooLate says that the caller has given up. What was found by then is not the whole.
-var errTooLate = errors.New("evaluating took longer than the API server waits")
+// errTooLate is the error after the timeout of the caller. The findings may be incomplete then.
+var errTooLate = errors.New("the evaluation took longer than the API server's timeout")
 
-// gone tells that nobody waits for the answer any more.
+// gone reports whether the timeout of the caller has passed.
 func (e *examination) gone() bool { return e.ctx.Err() != nil }
 
-// hurry tells that half of the time for the answer is over: there is none for policies that do not deny.
+// hurry reports whether half of the timeout has passed. Policies that do not deny are skipped then.
 func (e *examination) hurry() bool {
 	deadline, known := e.ctx.Deadline()
 	return known && e.Clock.Now().Add(deadline.Sub(e.began)/2).After(deadline)

@@ -62,15 +62,15 @@ func TestEvaluationsShareRoom(t *testing.T) {
 		done, err := e.begin(ctx, large)
 		cancel()
 		if err != nil {
-			if !errors.Is(err, errNoRoom) {
+			if !errors.Is(err, errNoMemory) {
 				t.Fatal(err)
 			}
 			break
 		}
 		release = append(release, done)
 	}
-	if len(release) == 0 || testutil.ToFloat64(e.metrics.noRoom) != 1 || testutil.ToFloat64(e.metrics.waiting) != 0 {
-		t.Errorf("%d large evaluations found room, %v were rejected", len(release), testutil.ToFloat64(e.metrics.noRoom))
+	if len(release) == 0 || testutil.ToFloat64(e.metrics.rejected) != 1 || testutil.ToFloat64(e.metrics.waiting) != 0 {
+		t.Errorf("%d large evaluations found room, %v were rejected", len(release), testutil.ToFloat64(e.metrics.rejected))
 	}
 	if held := testutil.ToFloat64(e.metrics.evaluating); held > EvaluationMemory || held < largeMemory/2 {
 		t.Errorf("they hold %v bytes", held)
@@ -116,7 +116,7 @@ func TestWhoHasGoneGetsNoVerdict(t *testing.T) {
 	cancel()
 	answer, err := v.Review(ctx, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
 	busy := errors.Is(err, platform.ErrBusy) // it has not even found room to be decoded
-	if !busy && (err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "evaluating took longer than the API server waits")) {
+	if !busy && (err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "the evaluation took longer than the API server's timeout")) {
 		t.Errorf("answer %s, %v", answer, err)
 	}
 }
@@ -170,8 +170,8 @@ func TestPoliciesThatWarnAreSkippedInAHurry(t *testing.T) {
 }
 
 func TestPatience(t *testing.T) {
-	for query, want := range map[string]time.Duration{"": defaultWait, "?timeout=3s": 3 * time.Second, "?timeout=-1s": defaultWait, "?timeout=soon": defaultWait, "?timeout=900h": longestWait} {
-		if got := patience(httptest.NewRequest(http.MethodPost, "/validate"+query, nil)); got != want {
+	for query, want := range map[string]time.Duration{"": defaultTimeout, "?timeout=3s": 3 * time.Second, "?timeout=-1s": defaultTimeout, "?timeout=soon": defaultTimeout, "?timeout=900h": maxTimeout} {
+		if got := timeoutOf(httptest.NewRequest(http.MethodPost, "/validate"+query, nil)); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
 	}

@@ -21,7 +21,7 @@ func (e *examination) evaluate() error {
 	return nil
 }
 
-// evaluationOf is the request for the evaluator.
+// evaluationOf returns the request for the evaluator.
 func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 	r := e.request
 	evaluation := evaluator.Request{
@@ -35,8 +35,8 @@ func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 	return evaluation
 }
 
-// decoded is the object of a request; ok is false if there is nothing to evaluate: the object cannot be read, which is
-// a finding, or it is being deleted and does not change.
+// decoded returns the object of a request. ok is false if there is nothing to evaluate: the object cannot be read, which
+// is a finding, or it is being deleted and does not change.
 func decoded[T any, P interface {
 	*T
 	metav1.Object
@@ -62,7 +62,7 @@ func (e *examination) unreadable(t reflect.Type, err error) {
 	e.findings = append(e.findings, e.snapshot.Unreadable(t, &request, err))
 }
 
-// ruleSettings denies settings that could have no effect.
+// ruleSettings rejects RuleSettings that can have no effect.
 func (e *examination) ruleSettings() error {
 	settings := &policyv1alpha1.RuleSettings{}
 	if err := evaluator.DecodeStored(e.request.Object.Raw, settings); err != nil {

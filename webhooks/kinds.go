@@ -16,7 +16,7 @@ const (
 	kindVMI = "VirtualMachineInstance"
 )
 
-// examinationOf says how objects of a kind are validated; nil if they are not.
+// examinationOf returns how objects of a kind are validated, or nil if they are not.
 func examinationOf(kind schema.GroupKind) func(*examination) error {
 	if evaluator.Evaluates(kind) {
 		return (*examination).evaluate
@@ -24,7 +24,7 @@ func examinationOf(kind schema.GroupKind) func(*examination) error {
 	return own[kind]
 }
 
-// own are the kinds that are validated here: those that KubeVirt makes virtual machines of, and ours.
+// own has the kinds that this package validates: those from which KubeVirt creates VMs, and the API kinds of Virtward.
 var own = map[schema.GroupKind]func(*examination) error{
 	{Group: snapshotapi.GroupName, Kind: "VirtualMachineRestore"}:              (*examination).restore,
 	{Group: clone.GroupName, Kind: clone.Kind}:                                 (*examination).clone,

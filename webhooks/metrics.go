@@ -11,7 +11,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// The verdicts that admission requests are counted under.
+// The verdicts of admission requests.
 const (
 	verdictAllowed   = "allowed"
 	verdictDenied    = "denied"
@@ -29,22 +29,20 @@ type Metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	findings *prometheus.CounterVec
-	// evaluated is how long all policies together take, evaluationErrors how often each could not be evaluated.
-	evaluated        prometheus.Histogram
-	evaluationErrors *prometheus.CounterVec
-	// skipped is how often each policy was not evaluated.
-	skipped *prometheus.CounterVec
-	// waiting are evaluations that wait for room, evaluating the memory that those under way may take, and noRoom how
-	// many waited in vain.
+	// evaluated is the duration of all policies together. evaluationErrors and skipped count by policy.
+	evaluated                 prometheus.Histogram
+	evaluationErrors, skipped *prometheus.CounterVec
+	// waiting counts the evaluations that wait for memory, evaluating has the memory of those in progress, and rejected
+	// counts those that got none.
 	waiting, evaluating prometheus.Gauge
-	noRoom              prometheus.Counter
+	rejected            prometheus.Counter
 	// reviews are the SubjectAccessReviews by result, reviewHits the checks answered from the cache.
 	reviews    *prometheus.HistogramVec
 	reviewHits prometheus.Counter
 }
 
-// NewMetrics registers the metrics. factsAge, certificateExpiry and reads are called whenever metrics are read.
-func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, certificateExpiry func() time.Time, reads func() platform.RememberedStats) (*Metrics, error) {
+// NewMetrics registers the metrics. Each scrape calls factsAge, certificateExpiry and reads.
+func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, certificateExpiry func() time.Time, reads func() platform.CacheStats) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_admission_requests_total",
@@ -52,37 +50,37 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		}, []string{"webhook", "kind", "operation", "verdict"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "virtward_admission_duration_seconds",
-			Help:    "Time from an admission request read to its answer made.",
+			Help:    "Time from receiving an admission request to its response.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .1, .5, 1, 2},
 		}, []string{"webhook", "kind", "operation"}),
 		findings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_findings_total",
-			Help: "Findings of the checks and of policies, by rule (policy/NAME is a policy), kind and severity (Deny, Warn; Audit, of which nobody is told). A finding that an update found in the object before it counts as Warn.",
+			Help: "Findings of rules and policies, by rule (policy/NAME is a policy), kind and severity (Deny, Warn; Audit appears only in reports). A pre-existing finding of an update counts as Warn.",
 		}, []string{"rule", "kind", "severity"}),
 		evaluated: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "virtward_policy_evaluation_seconds",
-			Help:    "Time that all policies together take about one object; an update that is rejected is evaluated twice, with the object before.",
+			Help:    "Duration of all policies together for one object. A denied update is evaluated twice, the second time with the object before.",
 			Buckets: []float64{.00005, .0001, .0002, .0005, .001, .002, .005, .01, .05, .1, .5, 1, 2},
 		}),
 		evaluationErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_policy_errors_total",
-			Help: "Evaluations of a policy that failed, by reason: broken (it does not compile), parameters (they are missing), limit (it exceeds its budget), failed (an expression or a function failed).",
+			Help: "Evaluation errors of a policy, by reason: broken (it does not compile), parameters (they are missing), limit (it exceeds its budget), failed.",
 		}, []string{"policy", "reason"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_policy_skipped_total",
-			Help: "Objects about which a policy that does not deny was not evaluated: what such policies share in one request was exhausted, or half of the time for the answer was over.",
+			Help: "Objects for which a policy that does not deny was skipped: the budget shared by such policies was exhausted, or half of the timeout had passed.",
 		}, []string{"policy"}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "virtward_policy_evaluations_waiting",
-			Help: "Requests that wait for room to evaluate policies.",
+			Help: "Requests that wait for memory to evaluate policies.",
 		}),
 		evaluating: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "virtward_policy_evaluations_memory_bytes",
-			Help: "Memory that the evaluations of policies that are under way may take.",
+			Help: "Memory reserved for policy evaluations in progress.",
 		}),
-		noRoom: prometheus.NewCounter(prometheus.CounterOpts{
+		rejected: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "virtward_policy_evaluations_rejected_total",
-			Help: "Requests answered with 503 because there was no room to evaluate policies until the API server gave up.",
+			Help: "Requests answered with 503 because there was no memory to evaluate policies before the API server's timeout.",
 		}),
 		reviews: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "virtward_subject_access_review_duration_seconds",
@@ -103,16 +101,16 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		m.skipped,
 		m.waiting,
 		m.evaluating,
-		m.noRoom,
+		m.rejected,
 		m.reviews,
 		m.reviewHits,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_facts_age_seconds",
-			Help: "Time since the KubeVirt configuration active was read. It is watched, so a great age means that it did not change.",
+			Help: "Time since the active KubeVirt configuration was read. It is watched, so a large age means that it did not change.",
 		}, func() float64 { return factsAge().Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "virtward_certificate_expiry_timestamp_seconds",
-			Help: "When the serving certificate of the webhooks expires, in seconds since 1970; 0 while there is none.",
+			Help: "Expiry of the webhooks' serving certificate, in seconds since 1970; 0 while there is none.",
 		}, func() float64 {
 			expiry := certificateExpiry()
 			if expiry.IsZero() {
@@ -130,17 +128,18 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 	return m, nil
 }
 
-// count notes a request that never became one.
+// count counts a request without a duration.
 func (m *Metrics) count(webhook, kind, operation, verdict string) {
 	m.requests.WithLabelValues(webhook, kind, operation, verdict).Inc()
 }
 
+// observe counts a request with its duration.
 func (m *Metrics) observe(webhook, kind, operation, verdict string, took time.Duration) {
 	m.requests.WithLabelValues(webhook, kind, operation, verdict).Inc()
 	m.duration.WithLabelValues(webhook, kind, operation).Observe(took.Seconds())
 }
 
-// found counts the findings on an object.
+// found counts the findings of an object.
 func (m *Metrics) found(kind string, findings []validators.Finding) {
 	for i := range findings {
 		f := &findings[i]
@@ -156,19 +155,19 @@ func (m *Metrics) found(kind string, findings []validators.Finding) {
 	}
 }
 
-// ofReads are metrics of the objects that virtual machines refer to.
-func ofReads(reads func() platform.RememberedStats) []prometheus.Collector {
-	counter := func(name, help string, value func(platform.RememberedStats) uint64) prometheus.Collector {
+// ofReads returns the metrics of the objects that virtual machines refer to.
+func ofReads(reads func() platform.CacheStats) []prometheus.Collector {
+	counter := func(name, help string, value func(platform.CacheStats) uint64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value(reads())) })
 	}
 	return []prometheus.Collector{
-		counter("virtward_reference_cache_hits_total", "Objects that virtual machines refer to and that were remembered.", func(s platform.RememberedStats) uint64 { return s.Hits }),
-		counter("virtward_reference_cache_misses_total", "Objects that virtual machines refer to and that were read from the API server.", func(s platform.RememberedStats) uint64 { return s.Misses }),
-		counter("virtward_reference_cache_evictions_total", "Objects that were forgotten because the cache was full.", func(s platform.RememberedStats) uint64 { return s.Evicted }),
-		counter("virtward_reference_too_large_total", "Objects that were too large to be read, or too many.", func(s platform.RememberedStats) uint64 { return s.TooLarge }),
-		counter("virtward_reference_reads_rejected_total", "Reads that found no room before their request's deadline, because others read too much.", func(s platform.RememberedStats) uint64 { return s.Rejected }),
+		counter("virtward_reference_cache_hits_total", "Referenced objects answered from the cache.", func(s platform.CacheStats) uint64 { return s.Hits }),
+		counter("virtward_reference_cache_misses_total", "Referenced objects read from the API server.", func(s platform.CacheStats) uint64 { return s.Misses }),
+		counter("virtward_reference_cache_evictions_total", "Objects evicted because the cache was full.", func(s platform.CacheStats) uint64 { return s.Evicted }),
+		counter("virtward_reference_too_large_total", "Objects that are too large to read, and lists with too many objects.", func(s platform.CacheStats) uint64 { return s.TooLarge }),
+		counter("virtward_reference_reads_rejected_total", "Reads that got no memory before the deadline of their request.", func(s platform.CacheStats) uint64 { return s.Rejected }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "virtward_reference_cache_bytes", Help: "Estimated memory of the remembered objects.",
+			Name: "virtward_reference_cache_bytes", Help: "Estimated memory of the cached objects.",
 		}, func() float64 { return float64(reads().Bytes) }),
 	}
 }

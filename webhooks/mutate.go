@@ -17,36 +17,36 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// MutatePath is where the Mutator is served.
+// MutatePath is the path of the Mutator.
 const MutatePath = "/mutate"
 
-// maxPatch bounds an answer, in bytes. A patch does not grow with the object, but with its number of disks.
+// maxPatch bounds a patch, in bytes. Its size depends on the number of disks, not on the size of the object.
 const maxPatch = 1 << 20
 
-// Mutator completes virtual machines when they are created. It answers every well-formed request with
-// "allowed": what it cannot complete passes as it is.
+// Mutator completes virtual machines when they are created. It allows every well-formed request: an object that it cannot
+// complete is admitted unchanged, with a warning.
 type Mutator struct {
 	// Evaluator completes virtual machines.
 	Evaluator *evaluator.Evaluator
-	// Reading prepares for what a request about a namespace reads of references, until its end; nil if nothing bounds that.
+	// Reading bounds what a request reads of the objects that a VM refers to, until end is called; nil for no bound.
 	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
 
 	Metrics *Metrics
 	Log     logr.Logger
 	Clock   clock.PassiveClock
 
-	// Room is shared with other webhooks of the process; its own if nil.
+	// Room is shared by the webhooks of a process; nil for a new one.
 	Room *Room
 
-	*door
+	*handler
 }
 
-// NewMutator prepares a Mutator for serving.
+// NewMutator returns a Mutator that can serve requests.
 func NewMutator(m Mutator) *Mutator {
 	if m.Room == nil {
 		m.Room = NewRoom()
 	}
-	m.door = &door{name: "mutate", answer: m.respond, metrics: m.Metrics, log: m.Log, clock: m.Clock, room: m.Room}
+	m.handler = &handler{name: "mutate", answer: m.respond, metrics: m.Metrics, log: m.Log, clock: m.Clock, room: m.Room}
 	return &m
 }
 
@@ -70,41 +70,41 @@ func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionReq
 		err = m.patch(request, result, response)
 	}
 	if err != nil {
-		m.Log.Error(err, "passed an object that could not be completed", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
+		m.Log.Error(err, "admitted an object without completion", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 		return &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{"virtward could not complete this object: " + err.Error()}}, verdictFailed
 	}
 	switch {
 	case len(response.Patch) > maxPatch:
 		response = &admissionv1.AdmissionResponse{Allowed: true}
-		return m.skip(request, response, "what would have to be added is larger than 1 MiB"), verdictSkipped
+		return m.skip(request, response, "its patch is larger than 1 MiB"), verdictSkipped
 	case response.Patch == nil:
 		return response, verdictUnchanged
 	}
 	return response, verdictPatched
 }
 
-// skip lets an object pass that is out of all proportion. Whoever sent it is told, and so is the admin.
+// skip admits an object that exceeds a limit, with a warning to the user and a line in the log.
 func (m *Mutator) skip(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, why string) *admissionv1.AdmissionResponse {
-	m.Log.Info("passed an object that is out of all proportion", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", why)
+	m.Log.Info("admitted an object without completion: it exceeds a limit", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", why)
 	response.Warnings = []string{"virtward did not complete this object: " + why}
 	return response
 }
 
-// passed lets an object pass for which nothing was computed.
+// passed admits an object for which there is no verdict.
 func (m *Mutator) passed(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, result *evaluator.Result) (*admissionv1.AdmissionResponse, string) {
 	var limit *field.Error
 	switch {
 	case errors.As(result.Unreadable, &limit):
 		return m.skip(request, response, decodelimits.Describe(limit)), verdictSkipped
-	case result.Unreadable != nil: // the API server will reject it by its schema, which says it better
-		m.Log.V(1).Info("passed an object that does not decode", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", result.Unreadable.Error())
+	case result.Unreadable != nil: // the API server rejects it by its schema, with a better message
+		m.Log.V(1).Info("admitted an object that cannot be decoded", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name, "reason", result.Unreadable.Error())
 		return response, verdictUnchanged
 	}
 	return response, verdictIgnored
 }
 
-// complete computes what is missing. A deletion timestamp says nothing at a creation: whoever writes the object can set
-// one, and the API server drops it later.
+// complete computes the missing fields. It ignores a deletion timestamp: at creation, only the user can have set it, and
+// the API server drops it later.
 func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRequest) (*evaluator.Result, error) {
 	snapshot, err := m.Evaluator.Snapshot(m.Clock.Now())
 	if err != nil {
@@ -122,7 +122,7 @@ func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRe
 	return result, err
 }
 
-// patch writes the changes, warnings and audit annotations into the response.
+// patch sets the patch, the warnings and the audit annotations of the response.
 func (m *Mutator) patch(request *admissionv1.AdmissionRequest, result *evaluator.Result, response *admissionv1.AdmissionResponse) error {
 	verdict := result.Verdict
 	patch, err := Patch(request.Object.Raw, verdict.Persist)
@@ -130,7 +130,7 @@ func (m *Mutator) patch(request *admissionv1.AdmissionRequest, result *evaluator
 		return err
 	}
 	response.Warnings = bounded(result.Warnings, 0)
-	if patch == nil { // annotations of an earlier call for the same request must not be written again
+	if patch == nil { // on reinvocation: keep the annotations of the first call
 		return nil
 	}
 	kind := admissionv1.PatchTypeJSONPatch

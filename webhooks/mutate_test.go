@@ -35,7 +35,7 @@ func newMutator(t testing.TB) *Mutator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.RememberedStats { return platform.RememberedStats{} })
+	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,8 +219,8 @@ func TestNoAdmissionReview(t *testing.T) {
 		"cut off":        {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1"`, 400, "the body is not an AdmissionReview: unexpected end of JSON input"},
 		"another kind":   {`{"kind":"Pod","apiVersion":"v1"}`, 400, `the body is "v1" "Pod", not an AdmissionReview of admission.k8s.io/v1`},
 		"an old version": {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{"uid":"1"}}`, 400, `the body is "admission.k8s.io/v1beta1" "AdmissionReview", not an AdmissionReview of admission.k8s.io/v1`},
-		"no request":     {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, 400, "the AdmissionReview holds no request with a uid"},
-		"no uid":         {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}`, 400, "the AdmissionReview holds no request with a uid"},
+		"no request":     {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, 400, "the AdmissionReview has no request with a uid"},
+		"no uid":         {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{}}`, 400, "the AdmissionReview has no request with a uid"},
 		"more than 6 MB": {`{"a":"` + strings.Repeat("x", maxReview) + `"}`, 413, "http: request body too large"},
 	} {
 		t.Run(name, func(t *testing.T) {

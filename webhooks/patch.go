@@ -12,17 +12,17 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
-// operation is one operation of a JSON patch (RFC 6902). Only "add" is ever needed, because completing
-// fills what is absent or zero; on a member that exists, add replaces it.
+// operation is one operation of a JSON patch (RFC 6902). All operations are "add", because completion fills fields that
+// are absent or zero. On a member that exists, add replaces the value.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
 	Value any    `json:"value"`
 }
 
-// Patch turns changes into a JSON patch for the object they were made to, given as its original JSON. Where
-// parents of a changed field are missing from the original, the patch adds them with it. The operations
-// come in the order of the changes, list elements in the order of their indices.
+// Patch returns changes as a JSON patch of the original object, or nil without changes. The patch also adds parents of a
+// field that are missing from the original. Operations are in the order of the changes, and list elements in the order of
+// their indices.
 func Patch(original []byte, changes []provenance.Change) ([]byte, error) {
 	if len(changes) == 0 {
 		return nil, nil
@@ -37,39 +37,39 @@ func Patch(original []byte, changes []provenance.Change) ([]byte, error) {
 	return json.Marshal(t.ops)
 }
 
-// tree files the changes by their places in the object. Places refer to each other by their positions in
-// one slice, so that a patch costs few allocations.
+// tree has the changes by their places in the object. Places refer to each other by their index in one slice, so that a
+// patch needs few allocations.
 type tree struct {
 	places []place
 	path   []byte
 	ops    []operation
 }
 
-// place is a field, a key or an index. It holds a value, or has places below it.
+// place is a field, a key or an index. It has a value, or places below it.
 type place struct {
 	name  string
 	index bool
 	value any
-	// first, last are the places below; next is the one after it below the same parent. Zero means none.
+	// first and last are places below this one; next is the next one of the same parent. Zero means none.
 	first, last, next int
-	// below finds a place by its name, once there are many.
+	// below has the places below by name. It is nil for fewer than manyPlaces.
 	below map[string]int
 	count int
 }
 
-// manyPlaces is from where on looking through the places below one after the other takes longer than a map.
+// manyPlaces is the number of places from which a map is faster than a linear search.
 const manyPlaces = 16
 
-// root is the object itself; no place is below itself, so zero can mean none elsewhere.
+// root is the object itself. It is below no place, so zero means none in the fields of place.
 const root = 0
 
-// insert files a value under a path such as spec.disks[0].disk.bus or metadata.labels[app.kubernetes.io/name].
+// insert adds a value at a path such as spec.disks[0].disk.bus or metadata.labels[app.kubernetes.io/name].
 func (t *tree) insert(path string, value any) error {
 	at := root
 	for rest := path; rest != ""; {
 		name, index, after, err := segment(rest)
 		if err != nil {
-			return fmt.Errorf("making a patch for %s: %w", path, err)
+			return fmt.Errorf("computing the patch of %s: %w", path, err)
 		}
 		at, rest = t.child(at, name, index), after
 		if t.places[at].value != nil {
@@ -80,7 +80,7 @@ func (t *tree) insert(path string, value any) error {
 	return nil
 }
 
-// segment cuts the first step off a path. What stands in brackets is an index if it is a number, else a key.
+// segment splits the first segment from a path. A segment in brackets is an index if it is a number, else a key.
 func segment(path string) (name string, index bool, rest string, err error) {
 	if path[0] == '[' {
 		end := strings.IndexByte(path, ']')
@@ -98,7 +98,7 @@ func segment(path string) (name string, index bool, rest string, err error) {
 	return path[:end], false, strings.TrimPrefix(path[end:], "."), nil
 }
 
-// child finds or makes a place below another one.
+// child returns a place below another one, and adds it if it does not exist.
 func (t *tree) child(parent int, name string, index bool) int {
 	if known := t.places[parent].below; known != nil {
 		if c, ok := known[name]; ok {
@@ -132,7 +132,7 @@ func (t *tree) child(parent int, name string, index bool) int {
 	return added
 }
 
-// walk descends as far as the original goes, and adds everything from there on.
+// walk descends while the original has the place, and adds an operation for the first place that it does not have.
 func (t *tree) walk(at int, original gjson.Result) {
 	if t.places[at].first == 0 || (!original.IsObject() && !original.IsArray()) {
 		t.ops = append(t.ops, operation{Op: "add", Path: string(t.path), Value: t.content(at)})
@@ -150,7 +150,7 @@ func (t *tree) walk(at int, original gjson.Result) {
 	}
 }
 
-// member finds a member of an object, or one of the elements of an array; what is null counts as missing.
+// member returns a member of an object, or an element of an array. The result does not exist if there is none.
 func member(original gjson.Result, elements []gjson.Result, name string) (found gjson.Result) {
 	if original.IsArray() {
 		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(elements) {
@@ -168,7 +168,7 @@ func member(original gjson.Result, elements []gjson.Result, name string) (found 
 	return found
 }
 
-// content is the value of a place: its own, or what is made of the places below.
+// content returns the value of a place, built from the places below if it has any.
 func (t *tree) content(at int) any {
 	first := t.places[at].first
 	if first == 0 {
@@ -188,5 +188,5 @@ func (t *tree) content(at int) any {
 	return object
 }
 
-// escape is that of JSON pointers (RFC 6901).
+// escape replaces the special characters of JSON pointers (RFC 6901).
 var escape = strings.NewReplacer("~", "~0", "/", "~1")

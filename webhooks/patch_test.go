@@ -89,7 +89,7 @@ func TestPatch(t *testing.T) {
 
 func TestPatchOfABrokenPath(t *testing.T) {
 	_, err := Patch([]byte(`{}`), []provenance.Change{{Path: "spec.disks[0", Value: 1}})
-	if err == nil || err.Error() != "making a patch for spec.disks[0: a bracket is not closed" {
+	if err == nil || err.Error() != "computing the patch of spec.disks[0: a bracket is not closed" {
 		t.Errorf("error %v", err)
 	}
 }

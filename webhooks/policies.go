@@ -19,14 +19,14 @@ func dryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }
 
-// evaluating measures how long policies take.
+// evaluating measures the duration of the policies.
 func (e *examination) evaluating() (done func()) {
 	started := e.Clock.Now()
 	return func() { e.Metrics.evaluated.Observe(e.Clock.Since(started).Seconds()) }
 }
 
-// virtualMachinePolicy rejects a policy that could not be evaluated. Of an update, a problem that the policy had before
-// is a warning: so one that no longer compiles can still be taken out of the way.
+// virtualMachinePolicy rejects a policy that cannot be evaluated. A pre-existing problem is a warning, so that a policy
+// that no longer compiles can still be disabled.
 func (e *examination) virtualMachinePolicy() error {
 	object, old := &policyv1alpha1.VirtualMachinePolicy{}, &policyv1alpha1.VirtualMachinePolicy{}
 	if err := evaluator.DecodeStored(e.request.Object.Raw, object); err != nil {
@@ -49,8 +49,8 @@ func (e *examination) virtualMachinePolicy() error {
 	return nil
 }
 
-// aboutPolicy is the finding that a problem of a policy is; known tells that it is an old one.
-func aboutPolicy(problem diagnostics.Problem, known bool) validators.Finding {
+// aboutPolicy returns a problem of a policy as a finding. A pre-existing problem is a warning.
+func aboutPolicy(problem diagnostics.Problem, preExisting bool) validators.Finding {
 	message := problem.Message
 	if problem.Line > 0 {
 		message = fmt.Sprintf("%d:%d: %s", problem.Line, problem.Column, message)
@@ -59,8 +59,8 @@ func aboutPolicy(problem diagnostics.Problem, known bool) validators.Finding {
 		Rule: validators.RulePolicy, Severity: validators.Deny, Remedy: validators.RemedyPolicy,
 		Error: &field.Error{Type: field.ErrorTypeInvalid, Field: problem.Field, BadValue: field.OmitValueType{}, Detail: message},
 	}
-	if problem.Warning || known {
-		finding.Severity, finding.Known = validators.Warn, known && !problem.Warning
+	if problem.Warning || preExisting {
+		finding.Severity, finding.Known = validators.Warn, preExisting && !problem.Warning
 	}
 	return finding
 }

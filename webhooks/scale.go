@@ -19,21 +19,20 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// subresourceScale is the one through which replicas are set without the object around them.
+// subresourceScale sets only the replicas of an object.
 const subresourceScale = "scale"
 
-// scalable are the kinds with this subresource, by resource.
+// scalable has the kinds with this subresource, by resource.
 var scalable = map[schema.GroupResource]references.Kind{
 	{Group: v1.GroupVersion.Group, Resource: "virtualmachineinstancereplicasets"}: references.ReplicaSet,
 	{Group: poolapi.GroupName, Resource: "virtualmachinepools"}:                   references.Pool,
 }
 
-// errConflict says that an object is not the one that a request is about.
+// errConflict is the error for a request whose object was deleted and created again.
 var errConflict = errors.New("the object has been deleted and created again; apply the change to the new one")
 
-// scaled makes of a request that sets the replicas of a set the one that would change them in the set itself: a Scale
-// holds nothing else, so the set is read. Fewer replicas than before are nobody's harm, and are never denied: then, and
-// if there is no such set, there is no request.
+// scaled turns a request for the scale subresource into an update of the set. A Scale has only the replicas, so the set
+// is read. It returns nil if there is nothing to evaluate: the set does not exist, or gets no more replicas than before.
 func (v *Validator) scaled(e *examination) (*admissionv1.AdmissionRequest, error) {
 	request := e.request
 	kind, ok := scalable[schema.GroupResource{Group: request.Resource.Group, Resource: request.Resource.Resource}]
@@ -42,7 +41,7 @@ func (v *Validator) scaled(e *examination) (*admissionv1.AdmissionRequest, error
 	}
 	after, before := &autoscalingv1.Scale{}, &autoscalingv1.Scale{}
 	if err := evaluator.DecodeStored(request.Object.Raw, after); err != nil {
-		return nil, nil //nolint:nilerr // the API server made it
+		return nil, nil //nolint:nilerr // the API server encoded it
 	}
 	if err := evaluator.DecodeStored(request.OldObject.Raw, before); err != nil || after.Spec.Replicas <= before.Spec.Replicas {
 		return nil, nil //nolint:nilerr // likewise
@@ -74,7 +73,7 @@ func withReplicas(set *unstructured.Unstructured, replicas int32) ([]byte, error
 	return json.Marshal(changed.Object)
 }
 
-// conflict answers that a request is about another object.
+// conflict returns the response for errConflict.
 func conflict(err error) *admissionv1.AdmissionResponse {
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "virtward: " + err.Error(),

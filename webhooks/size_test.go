@@ -51,7 +51,7 @@ func TestObjectsThatOthersReferToAreSmall(t *testing.T) {
 				t.Errorf("a small one: %q", complaints(response))
 			}
 			response := evaluated(t, v, reviewOf(t, kind, of(text), group))
-			if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "where 65536 are the most [virtward/object-readable]") {
+			if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "at most 65536 are allowed [virtward/object-readable]") {
 				t.Errorf("a large one: %.300q", got)
 			}
 			if response := evaluated(t, v, reviewOf(t, kind, of(text), update(t, of(text)), group)); !response.Allowed || len(response.Warnings) != 1 {
@@ -95,7 +95,7 @@ func TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain(t *testing.T) {
 	if size := decodedSize(review.Request); size < 4_900*perValue || size > MaxDecoded/4+1<<20 {
 		t.Errorf("it takes %d bytes", size)
 	}
-	giveBack, err := v.room.decoded.Take(t.Context(), "default", MaxDecoded)
+	release, err := v.room.decoded.Take(t.Context(), "default", MaxDecoded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain(t *testing.T) {
 	if code := answer(reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Namespace = "other" })); code != http.StatusOK {
 		t.Errorf("in another one: %d", code)
 	}
-	giveBack()
+	release()
 	if code := answer(large); code != http.StatusOK {
 		t.Errorf("when there is room again: %d", code)
 	}
@@ -174,7 +174,7 @@ func TestLargeRequestsLeaveRoomAndCoresToTheOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers("many bodies arrive", map[string]int{"small, full": served, "small, other": served, "large, full": busy, "large, other": busy})
-	sending.giveBack()
+	sending.release()
 	answers("they have arrived", all)
 }
 

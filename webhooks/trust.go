@@ -14,36 +14,36 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Trust reports whether the API server trusts the serving certificate: whether the CA bundle of each of our
-// webhook configurations verifies it. A server that says it is ready before that makes the API server's
-// first calls fail, and objects pass uncompleted.
+// Trust reports whether the API server trusts the serving certificate: whether the CA bundles of Virtward's webhook
+// configurations verify it. If the process were ready earlier, the API server's first calls would fail, and objects would
+// be admitted without completion.
 type Trust struct {
 	Certificate *Certificate
 	Client      kubernetes.Interface
 	// Mutating and Validating are the names of the webhook configurations.
 	Mutating, Validating []string
 
-	// Clock says when to ask again.
+	// Clock decides when to verify again.
 	Clock clock.PassiveClock
 
 	verified atomic.Pointer[verification]
 }
 
-// verification is a certificate that was found trusted, and when.
+// verification is a trusted certificate, and the time of the check.
 type verification struct {
 	certificate *x509.Certificate
 	at          time.Time
 }
 
-// trustFor is how long a certificate stays trusted without asking again. Someone may empty the bundle later.
+// trustFor is the time after which a certificate is verified again, because a CA bundle may change.
 const trustFor = time.Minute
 
-// Ready returns nil once the certificate in use is trusted. A configuration that does not exist is switched
-// off, and nothing to wait for.
+// Ready returns nil once the current certificate is trusted. It ignores a webhook configuration that does not exist,
+// because that webhook is switched off.
 func (t *Trust) Ready(ctx context.Context) error {
 	current := t.Certificate.current.Load()
 	if current == nil {
-		return nil // whether there is a certificate is another question
+		return nil // Certificate.Ready reports it
 	}
 	if v := t.verified.Load(); v != nil && v.certificate == current.Leaf && t.Clock.Since(v.at) < trustFor {
 		return nil
@@ -67,7 +67,7 @@ type hook struct {
 	client admissionregistrationv1.WebhookClientConfig
 }
 
-// hooks are the webhooks of the configurations that exist.
+// hooks returns the webhooks of the configurations that exist.
 func (t *Trust) hooks(ctx context.Context) ([]hook, error) {
 	var hooks []hook
 	for _, name := range t.Mutating {
@@ -99,8 +99,8 @@ func named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: metav1.ObjectNameField + "=" + name}
 }
 
-// verify does what the API server does when it calls: it takes the intermediate certificates from the
-// handshake, and asks for the name of the Service.
+// verify does what the API server does in a call: it takes the intermediate certificates from the handshake, and verifies
+// the name of the Service.
 func verify(current *tls.Certificate, hook hook) error {
 	options := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool()}
 	options.Roots.AppendCertsFromPEM(hook.client.CABundle)

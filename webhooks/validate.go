@@ -19,19 +19,19 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// ValidatePath is where the Validator is served.
+// ValidatePath is the path of the Validator.
 const ValidatePath = "/validate"
 
-// Validator rejects virtual machines that could never run, and what they are made from. What it cannot decide
-// about, because the cluster cannot be asked or nothing is known of it yet, it rejects too, with 503.
+// Validator denies requests whose virtual machines could never run or violate a policy, also in templates and references
+// of VMs. It answers 503 if it cannot evaluate a request now, because it cannot read from the cluster.
 type Validator struct {
-	// Evaluator evaluates virtual machines, and what they are made from.
+	// Evaluator evaluates virtual machines, and the objects that they are created from.
 	Evaluator *evaluator.Evaluator
-	// Rules are all there are, for RuleSettings.
+	// Rules are all rules, to validate RuleSettings.
 	Rules validators.Table
-	// Reading prepares for what a request about a namespace reads of references, until its end; nil if nothing bounds that.
+	// Reading bounds what a request reads of the objects that a VM refers to, until end is called; nil for no bound.
 	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
-	// Authorizer answers what a requester may do; without one, policies that ask cannot be evaluated.
+	// Authorizer reports what a user may do; nil makes policies fail that use it.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// CompilePolicy compiles a policy that is to be stored.
 	CompilePolicy func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem)
@@ -39,20 +39,20 @@ type Validator struct {
 	Metrics *Metrics
 	Log     logr.Logger
 	Clock   clock.PassiveClock
-	// Room is shared with other webhooks of the process; its own if nil.
+	// Room is shared by the webhooks of a process; nil for a new one.
 	Room *Room
 
-	*door
+	*handler
 	evaluations *evaluations
 }
 
-// NewValidator prepares a Validator for serving.
+// NewValidator returns a Validator that can serve requests.
 func NewValidator(v Validator) *Validator {
 	if v.Room == nil {
 		v.Room = NewRoom()
 	}
 	v.evaluations = newEvaluations(v.Metrics)
-	v.door = &door{name: "validate", answer: v.respond, metrics: v.Metrics, log: v.Log, clock: v.Clock, room: v.Room}
+	v.handler = &handler{name: "validate", answer: v.respond, metrics: v.Metrics, log: v.Log, clock: v.Clock, room: v.Room}
 	return &v
 }
 
@@ -96,14 +96,14 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	if response.Allowed {
 		return response, verdictAllowed
 	}
-	v.Log.Info("rejected", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
+	v.Log.Info("denied", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
 		"operation", request.Operation, "user", request.UserInfo.Username, "rules", response.AuditAnnotations["findings"])
 	return response, verdictDenied
 }
 
-// failed rejects a request that cannot be evaluated now, so that whoever asked tries again.
+// failed returns the response to a request that cannot be evaluated now: 503, so that the client sends it again.
 func (v *Validator) failed(request *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
-	v.Log.Error(err, "rejected an object that could not be checked", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
+	v.Log.Error(err, "denied a request that could not be evaluated", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
 		Message: "virtward could not check this object, try again: " + err.Error(),
@@ -125,7 +125,7 @@ type examination struct {
 	warnings []string
 }
 
-// within examines when there is room for what it may take.
+// within examines the object once there is memory for the policies.
 func (e *examination) within(examine func(*examination) error) error {
 	if len(e.snapshot.Policies().Policies()) > 0 {
 		done, err := e.evaluations.begin(e.ctx, max(len(e.request.Object.Raw), len(e.request.OldObject.Raw)))
@@ -143,5 +143,5 @@ func (e *examination) within(examine func(*examination) error) error {
 	return nil
 }
 
-// updates reports whether there is an object before.
+// updates reports whether the request is an update.
 func (e *examination) updates() bool { return e.request.Operation == admissionv1.Update }

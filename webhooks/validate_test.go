@@ -45,7 +45,7 @@ func newValidator(t testing.TB, objects ...*unstructured.Unstructured) *Validato
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.RememberedStats { return platform.RememberedStats{} })
+	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,7 +53,7 @@ func openDoors(t testing.TB, active ...*policies.Policy) doors {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.RememberedStats { return platform.RememberedStats{} })
+	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/virtward/virtward/webhooks"
 )
 
-// certificateInterval is how often the certificates are looked at without a change. It is short against the lifetime of
-// any certificate, and a clock that jumps is noticed within it.
+// certificateInterval is the interval at which the certificates are checked without a change. It is much shorter than the
+// validity of a certificate, and a changed clock is noticed within it.
 const certificateInterval = 10 * time.Minute
 
-// certificateOptions are the flags of the controller about the certificates of the webhooks.
+// certificateOptions are the controller's flags for the certificates of the webhooks.
 type certificateOptions struct {
 	secret, service      string
 	mutating, validating string
@@ -27,14 +27,14 @@ type certificateOptions struct {
 }
 
 func (o *certificateOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.secret, "cert-secret", "", "Secret in which the certificates of the webhooks and the tokens of their paths are kept; without one, none are kept")
+	flags.StringVar(&o.secret, "cert-secret", "", "Secret for the certificates of the webhooks and the tokens of their paths; without one, the controller manages none")
 	flags.StringVar(&o.service, "service-name", "virtward-webhook", "Service through which the API server calls the webhooks")
-	flags.StringVar(&o.mutating, "mutating-webhook-configuration", "mutate.virtward.io", "MutatingWebhookConfiguration whose CA bundle and paths are kept")
-	flags.StringVar(&o.validating, "validating-webhook-configuration", "validate.virtward.io", "ValidatingWebhookConfiguration, likewise")
-	flags.DurationVar(&o.settle, "rotation-settle", 2*time.Minute, "how long a rotation waits between its steps, for replicas to know the Secret and for API servers to know the webhook configurations")
+	flags.StringVar(&o.mutating, "mutating-webhook-configuration", "mutate.virtward.io", "MutatingWebhookConfiguration whose CA bundle and paths the controller sets")
+	flags.StringVar(&o.validating, "validating-webhook-configuration", "validate.virtward.io", "ValidatingWebhookConfiguration whose CA bundle and paths the controller sets")
+	flags.DurationVar(&o.settle, "rotation-settle", 2*time.Minute, "time between the steps of a rotation, in which all replicas read the Secret and all API servers read the webhook configurations")
 }
 
-// reconciler says what the certificates are kept for.
+// reconciler returns the options of the reconciler.
 func (o *certificateOptions) reconciler(namespace string) *certificates.Options {
 	return &certificates.Options{
 		Namespace: namespace, Secret: o.secret, Service: o.service,
@@ -43,7 +43,7 @@ func (o *certificateOptions) reconciler(namespace string) *certificates.Options 
 	}
 }
 
-// cached limits what the manager's cache holds for the certificates.
+// cached returns the objects that the manager caches for the certificates.
 func (o *certificateOptions) cached(namespace string) map[client.Object]cache.ByObject {
 	if o.secret == "" {
 		return nil
@@ -51,7 +51,7 @@ func (o *certificateOptions) cached(namespace string) map[client.Object]cache.By
 	return o.reconciler(namespace).Cached()
 }
 
-// addTo makes the leader keep the certificates.
+// addTo adds the reconciler of the certificates to the manager.
 func (o *certificateOptions) addTo(mgr manager.Manager, typed kubernetes.Interface, namespace string, log logr.Logger) error {
 	if o.secret == "" {
 		return nil

@@ -41,17 +41,17 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// reasonViolation is that of the event on an object that newly violates a policy.
+// reasonViolation is the reason of the event for an object that newly violates a policy.
 const reasonViolation = "PolicyViolation"
 
-// controllerLease is the Lease that the replica holds which leads.
+// controllerLease is the name of the leader's Lease.
 const controllerLease = "virtward-controller"
 
-// Bounds of the results of the audit that are kept in words.
+// Bounds of the audit results whose messages are kept.
 const (
 	// mostResults bounds --audit-max-results: a Report must fit into etcd.
 	mostResults = 500
-	// mostHeld bounds those of all namespaces together, of 1.5 kB each at the most.
+	// mostHeld bounds the results of all namespaces together. Each has at most 1.5 kB.
 	mostHeld = 1 << 16
 )
 
@@ -73,11 +73,11 @@ func controllerCommand() *cobra.Command {
 	o := &controllerOptions{}
 	cmd := &cobra.Command{
 		Use:   "controller",
-		Short: "Audit what exists, keep the statuses of policies and the certificates of the webhooks",
-		Long: `Evaluates every virtual machine, instance, replica set, pool, namespaced instancetype and namespaced preference
-that exists by the policies active, and writes what it finds as reports, metrics and events, and into the statuses of the policies. With --cert-secret it also keeps the
-certificates of the webhooks. It reads the cluster with the kubeconfig
-in $KUBECONFIG, or as the service account of its pod. Of several replicas, one works.`,
+		Short: "Audit existing objects, and manage the statuses of policies and the certificates of the webhooks",
+		Long: `Evaluates all existing virtual machines, instances, replica sets, pools, namespaced instancetypes and namespaced
+preferences with the active policies. It writes the findings as reports, metrics and events, and into the statuses of the
+policies. With --cert-secret, it also manages the certificates of the webhooks. It reads the cluster with the kubeconfig
+in $KUBECONFIG, or as the service account of its pod. Of several replicas, only the leader works.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
@@ -89,16 +89,16 @@ in $KUBECONFIG, or as the service account of its pod. Of several replicas, one w
 
 func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
-	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, besides kube-system and that of --namespace: those that the webhooks do not see")
-	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none, as of the webhook")
-	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as of the webhook")
-	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of everything")
-	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of everything, however often policies and instancetypes change")
-	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "how long nothing more may change before it is audited")
+	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, besides kube-system and that of --namespace: those that the webhooks exempt")
+	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none, as for the webhook")
+	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as for the webhook")
+	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of all objects")
+	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of all objects, even if policies and instancetypes change more often")
+	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "time without further changes before changed objects are audited")
 	o.certificates.addFlags(flags)
-	flags.BoolVar(&o.reports, "reports", true, "write a Report of each namespace, in clusters that have OpenReports")
-	flags.IntVar(&o.limit.PerNamespace, "audit-max-results", 200, fmt.Sprintf("most results in the Report of a namespace, at most %d; its summary counts them all", mostResults))
-	flags.IntVar(&o.limit.PerSource, "audit-max-results-per-policy", 20, "most results of one policy in the Report of a namespace")
+	flags.BoolVar(&o.reports, "reports", true, "write a Report for each namespace if the cluster has OpenReports")
+	flags.IntVar(&o.limit.PerNamespace, "audit-max-results", 200, fmt.Sprintf("maximum number of results in the Report of a namespace, at most %d; its summary counts all results", mostResults))
+	flags.IntVar(&o.limit.PerSource, "audit-max-results-per-policy", 20, "maximum number of results of one policy in the Report of a namespace")
 }
 
 func (o *controllerOptions) validate() error {
@@ -107,9 +107,9 @@ func (o *controllerOptions) validate() error {
 	}
 	switch {
 	case o.pace.Quiet < 0:
-		return fmt.Errorf("--audit-delay is %s: it may not be negative", o.pace.Quiet)
+		return fmt.Errorf("--audit-delay is %s: it must not be negative", o.pace.Quiet)
 	case o.pace.Interval < o.pace.Least || o.pace.Least < 0:
-		return fmt.Errorf("--audit-interval is %s and --audit-min-interval is %s: neither may be negative, and the first not the shorter one", o.pace.Interval, o.pace.Least)
+		return fmt.Errorf("--audit-interval is %s and --audit-min-interval is %s: both must not be negative, and the first must not be shorter than the second", o.pace.Interval, o.pace.Least)
 	case o.pace.Interval < time.Minute:
 		return fmt.Errorf("--audit-interval is %s: it must be a minute or longer", o.pace.Interval)
 	case o.limit.PerNamespace < 1 || o.limit.PerNamespace > mostResults:
@@ -117,7 +117,7 @@ func (o *controllerOptions) validate() error {
 	case o.limit.PerSource < 1:
 		return fmt.Errorf("--audit-max-results-per-policy is %d: it must be 1 or more", o.limit.PerSource)
 	case o.certificates.settle < 0:
-		return fmt.Errorf("--rotation-settle is %s: it may not be negative", o.certificates.settle)
+		return fmt.Errorf("--rotation-settle is %s: it must not be negative", o.certificates.settle)
 	}
 	return nil
 }
@@ -151,8 +151,8 @@ func (o *controllerOptions) managerWithSchemes(config *rest.Config) (manager.Man
 	return o.manager(config, controllerLease, cacheOptions(o.certificates.cached(o.namespace)), scheme)
 }
 
-// cacheOptions are those of a manager whose cache holds these objects and no others: reading an object of another kind
-// through it fails, instead of caching all of that kind.
+// cacheOptions returns options for a manager that caches only these objects. Reading an object of another kind through
+// the cache fails, instead of caching all objects of that kind.
 func cacheOptions(objects map[client.Object]cache.ByObject) cache.Options {
 	return cache.Options{ByObject: objects, ReaderFailOnMissingInformer: true, DefaultTransform: cache.TransformStripManagedFields()}
 }
@@ -167,20 +167,20 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 		policies.ParamsNamespaces = []string{o.namespace}
 	}
 	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
-	world, err := newWorld(config, assumed, registry.Rules(), policies, log)
+	state, err := newClusterState(config, assumed, registry.Rules(), policies, log)
 	if err != nil {
 		return err
 	}
 	typed, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	events := newEvents(typed.CoreV1())
 	if err := mgr.Add(everywhere(events.Run)); err != nil {
 		return err
 	}
 	statuses := policystatus.New(policystatus.Options{
-		Client: world.client, Policies: world.policies.Compiled, Clock: clock.RealClock{},
+		Client: state.client, Policies: state.policies.Compiled, Clock: clock.RealClock{},
 		Tell: func(policy *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
 			events.recorder.Event(&corev1.ObjectReference{
 				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy", Name: policy.Name, UID: policy.UID,
@@ -191,17 +191,17 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err != nil {
 		return err
 	}
-	auditor, err := o.auditor(mgr, config, reader, world, events, effective.NewPipeline(registry), statuses, log.WithName("audit"))
+	auditor, err := o.auditor(mgr, config, reader, state, events, effective.NewPipeline(registry), statuses, log.WithName("audit"))
 	if err != nil {
 		return err
 	}
-	world.changed = func(what string) {
+	state.changed = func(what string) {
 		auditor.Ask("the " + what + " changed")
 		if what == "policies" {
 			statuses.Changed()
 		}
 	}
-	if err := world.addTo(mgr); err != nil {
+	if err := state.addTo(mgr); err != nil {
 		return err
 	}
 	if err := o.addWatches(mgr, config, reader, auditor); err != nil {
@@ -213,7 +213,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err := auditor.SetupWithManager(mgr); err != nil {
 		return err
 	}
-	// Without certificates the webhooks do not serve, so this waits for nothing else.
+	// Without certificates the webhooks do not serve, so their reconciler does not wait for the audit.
 	if err := o.certificates.addTo(mgr, typed, o.namespace, log.WithName("certificates")); err != nil {
 		return err
 	}
@@ -221,27 +221,27 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err != nil {
 		return err
 	}
-	maps.Copy(p.ready, world.ready())
+	maps.Copy(p.ready, state.ready())
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }
 
-func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, world *world, events *events, pipeline *effective.Pipeline, statuses *policystatus.Reconciler, log logr.Logger) (*audit.Auditor, error) {
+func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, state *clusterState, events *events, pipeline *effective.Pipeline, statuses *policystatus.Reconciler, log logr.Logger) (*audit.Auditor, error) {
 	measured, err := audit.NewMetrics(metrics.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
 	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
 	if err != nil {
-		return nil, fmt.Errorf("making a client: %w", err)
+		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	limits := o.limit
 	limits.Total = mostHeld
 	options := audit.Options{
 		Criteria: &audit.Criteria{
-			Evaluator: world.evaluator(pipeline), Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
+			Evaluator: state.evaluator(pipeline), Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
 		},
 		Stored: audit.NewAPI(reader), Metrics: measured, Pace: o.pace, Limit: limits, Clock: clock.RealClock{}, Log: log,
-		Ready: allReady(world.ready()), Audited: statuses.Audited,
+		Ready: allReady(state.ready()), Audited: statuses.Audited,
 		Tell: func(f auditresults.Held) {
 			events.recorder.Event(&corev1.ObjectReference{
 				APIVersion: f.APIVersion, Kind: f.Kind, Namespace: f.Namespace, Name: f.Subject.Name, UID: f.UID,
@@ -254,17 +254,17 @@ func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, re
 	return audit.New(options), nil
 }
 
-// shortEvent bounds what an event says, as the API server does.
+// shortEvent shortens a message to the API server's limit for events.
 func shortEvent(message string) string { return texts.ShortenCharacters(message, 1000) }
 
-// addWatches asks for the audit of what changes.
+// addWatches requests an audit of objects that change.
 func (o *controllerOptions) addWatches(mgr manager.Manager, config *rest.Config, reader *pages.Reader, auditor *audit.Auditor) error {
 	light, err := metadata.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	instancetypes := schema.GroupVersion{Group: instancetypeapi.GroupName, Version: "v1beta1"}
-	everything := []schema.GroupVersionResource{ // a change of these may concern every object
+	everything := []schema.GroupVersionResource{ // a change of these can affect every object
 		instancetypes.WithResource(instancetypeapi.PluralResourceName), instancetypes.WithResource(instancetypeapi.ClusterPluralResourceName),
 		instancetypes.WithResource(instancetypeapi.PluralPreferenceResourceName), instancetypes.WithResource(instancetypeapi.ClusterPluralPreferenceResourceName),
 		corev1.SchemeGroupVersion.WithResource("namespaces"),

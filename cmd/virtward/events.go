@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// events writes the events of the controller until its context ends. Repetitions are counted in one event, and one
-// object gets no more than a few in a short time. This is the recorder of the core API: that of events.k8s.io takes
-// events with different texts for one, and so would keep the first text for good.
+// events writes the events of the controller. Repetitions are counted in one event, and the rate for each object is
+// limited. It uses the recorder of the core API: that of events.k8s.io merges events with different texts, so it would
+// keep only the first text.
 type events struct {
 	broadcaster record.EventBroadcaster
 	recorder    record.EventRecorder
@@ -24,7 +24,7 @@ func newEvents(getter typedcorev1.EventsGetter) *events {
 	return e
 }
 
-// Run ends the writing of events when the context ends.
+// Run waits until the context ends, and shuts the recorder down.
 func (e *events) Run(ctx context.Context) error {
 	<-ctx.Done()
 	e.broadcaster.Shutdown()

@@ -17,7 +17,7 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// exportLease is the Lease that the replica holds which leads.
+// exportLease is the name of the leader's Lease.
 const exportLease = "virtward-export"
 
 // exportOptions are the flags of `virtward export`.
@@ -30,10 +30,10 @@ func exportCommand() *cobra.Command {
 	o := &exportOptions{}
 	cmd := &cobra.Command{
 		Use:   "export",
-		Short: "Keep native forms of policies in the API server",
-		Long: `Keeps a ValidatingAdmissionPolicy of each policy that asks for it by exportTo. It is a process of its own, because
-its account may write every ValidatingAdmissionPolicy, those that guard Virtward among them. It reads the cluster with
-the kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several replicas, one works.`,
+		Short: "Export policies as ValidatingAdmissionPolicies",
+		Long: `Creates and updates a ValidatingAdmissionPolicy for each policy with exportTo. It is a separate process, because its
+account may write all ValidatingAdmissionPolicies, also those that protect Virtward. It reads the cluster with the
+kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several replicas, only the leader works.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
@@ -45,7 +45,7 @@ the kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several 
 
 func (o *exportOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
-	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces about which exported policies are not asked, besides kube-system and that of --namespace: those that the webhooks do not see")
+	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that exported policies exempt, besides kube-system and that of --namespace: those that the webhooks exempt")
 }
 
 func (o *exportOptions) run(ctx context.Context) error {
@@ -76,18 +76,18 @@ func (o *exportOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 	if len(policies.ParamsNamespaces) == 0 {
 		policies.ParamsNamespaces = []string{o.namespace}
 	}
-	world, err := newWorld(config, platform.Settings{}, registry.Rules(), policies, log)
+	state, err := newClusterState(config, platform.Settings{}, registry.Rules(), policies, log)
 	if err != nil {
 		return err
 	}
-	ready := map[string]func() error{"facts": world.facts.Ready, "policies": world.policies.Ready}
+	ready := map[string]func() error{"facts": state.facts.Ready, "policies": state.policies.Ready}
 	exports := export.New(export.Options{
-		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: world.client,
-		Policies: world.policies.Compiled, Facts: world.facts.Facts, Ready: allReady(ready),
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Dynamic: state.client,
+		Policies: state.policies.Compiled, Facts: state.facts.Facts, Ready: allReady(ready),
 		Namespace: o.namespace, Exempt: o.exempt, Clock: clock.RealClock{},
 	})
-	world.changed = func(string) { exports.Changed() }
-	for _, run := range []func(context.Context) error{world.facts.Run, world.policies.Run} {
+	state.changed = func(string) { exports.Changed() }
+	for _, run := range []func(context.Context) error{state.facts.Run, state.policies.Run} {
 		if err := mgr.Add(everywhere(run)); err != nil {
 			return err
 		}

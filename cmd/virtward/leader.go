@@ -15,7 +15,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
-// leader are the flags of a process of which one replica works, the leader.
+// leader has the flags of a process of which only one replica works, the leader.
 type leader struct {
 	logging
 	healthAddress    string
@@ -31,7 +31,7 @@ func (l *leader) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&l.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
 	flags.StringVar(&l.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
 	flags.StringSliceVar(&l.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
-	flags.DurationVar(&l.leaseFor, "lease-duration", 15*time.Second, "how long the other replicas wait for the one that leads")
+	flags.DurationVar(&l.leaseFor, "lease-duration", 15*time.Second, "time after which another replica replaces a leader that does not renew its Lease")
 }
 
 func (l *leader) validate() error {
@@ -44,7 +44,7 @@ func (l *leader) validate() error {
 	return nil
 }
 
-// manager makes the manager of the process, with the lease of a name. The scheme is that of client-go if it is nil.
+// manager returns the manager of the process. lease is the name of its Lease; a nil scheme is that of client-go.
 func (l *leader) manager(config *rest.Config, lease string, cached cache.Options, scheme *runtime.Scheme) (manager.Manager, error) {
 	renew, retry := l.leaseFor*2/3, l.leaseFor*2/15
 	return ctrl.NewManager(config, ctrl.Options{

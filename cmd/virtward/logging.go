@@ -12,13 +12,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// logging is how the server writes its log, to standard error.
+// logging has the flags of the log, which is written to standard error.
 type logging struct {
 	level, format string
 }
 
 func (l *logging) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&l.level, "log-level", "info", "what is logged: error, warn, info, or debug for every request; the objects themselves are never logged")
+	flags.StringVar(&l.level, "log-level", "info", "log level: error, warn, info, or debug, which logs every request; objects are never logged")
 	flags.StringVar(&l.format, "log-format", "json", "json or text")
 }
 
@@ -45,22 +45,22 @@ func (l *logging) logger() (logr.Logger, error) {
 	return logr.Discard(), fmt.Errorf("--log-format is %q: it must be json or text", l.format)
 }
 
-// begin sets up the log of the process, and finds the cluster.
+// begin sets up the log of the process, and returns the client configuration of the cluster.
 func (l *logging) begin() (logr.Logger, *rest.Config, error) {
 	log, err := l.logger()
 	if err != nil {
 		return log, nil, err
 	}
 	ctrl.SetLogger(log)
-	klog.SetLogger(log.WithName("client")) // client-go's own words, in the same form
+	klog.SetLogger(log.WithName("client")) // the log lines of client-go, in the same format
 	if err := limitMemory(); err != nil {
 		return log, nil, err
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return log, nil, fmt.Errorf("finding the cluster: %w", err)
+		return log, nil, fmt.Errorf("reading the client configuration: %w", err)
 	}
-	config.QPS = -1                           // the API server's own fairness bounds us; waiting here would let admission requests time out
-	config.WarningHandler = rest.NoWarnings{} // that presets are deprecated is no news to the admin
+	config.QPS = -1                           // the API server limits clients by its fairness; a limit here would cause timeouts of admission requests
+	config.WarningHandler = rest.NoWarnings{} // presets are deprecated: Virtward still reads them
 	return log, config, nil
 }

@@ -1,4 +1,4 @@
-// Command virtward is the server. Each of its subcommands is a role that the chart deploys.
+// Command virtward is the server. The chart deploys each of its subcommands.
 package main
 
 import (
@@ -9,7 +9,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// version is stamped by the linker.
+// version is set by the linker.
 var version = "development"
 
 func main() {

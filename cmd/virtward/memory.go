@@ -7,14 +7,14 @@ import (
 	"strconv"
 )
 
-// memoryLimit is the variable with the memory limit of the container, in bytes.
+// memoryLimit is the environment variable with the memory limit of the container, in bytes.
 const memoryLimit = "MEMORY_LIMIT"
 
-// memoryPercent of the container's limit is where the garbage collector begins to work harder. The rest is for what the
-// Go runtime does not count, and for what is allocated while it works.
+// memoryPercent is the part of the container's limit above which the garbage collector works harder. The rest is for
+// memory that the Go runtime does not count, and for allocations during a collection.
 const memoryPercent = 85
 
-// limitMemory keeps the process below the limit of its container, if that is known. GOMEMLIMIT wins.
+// limitMemory sets the memory limit of the Go runtime from that of the container, if it is known. GOMEMLIMIT has precedence.
 func limitMemory() error {
 	text := os.Getenv(memoryLimit)
 	if text == "" || os.Getenv("GOMEMLIMIT") != "" {

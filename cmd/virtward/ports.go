@@ -18,18 +18,18 @@ import (
 )
 
 const (
-	// readyTimeout bounds what one condition of being ready may take.
+	// readyTimeout bounds the check of one condition of readiness.
 	readyTimeout = 2 * time.Second
-	// drainTimeout bounds how long requests under way may take when the process is to end.
+	// drainTimeout bounds the time of requests in progress when the process ends.
 	drainTimeout = 10 * time.Second
 )
 
-// ports are what the servers of a process share.
+// ports has the parts that the servers of a process share.
 type ports struct {
 	certificate *webhooks.Certificate
 	tokens      *serving.Tokens
 	metrics     *serving.Metrics
-	// ready are the conditions of being ready, by name.
+	// ready has the conditions of readiness, by name.
 	ready map[string]func() error
 	log   logr.Logger
 }
@@ -42,7 +42,7 @@ func newPorts(log logr.Logger) (*ports, error) {
 	return &ports{certificate: &webhooks.Certificate{}, tokens: &serving.Tokens{}, metrics: measured, ready: map[string]func() error{}, log: log}, nil
 }
 
-// addPorts makes the manager serve the webhooks, the probes and the metrics.
+// addPorts adds the servers of the webhooks, the probes and the metrics to the manager.
 func (o *webhookOptions) addPorts(mgr manager.Manager, p *ports, handlers map[string]http.Handler) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.certificate.GetCertificate}
 	if o.clientCA != "" {
@@ -64,7 +64,7 @@ func (o *webhookOptions) addPorts(mgr manager.Manager, p *ports, handlers map[st
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }
 
-// addSide makes the manager serve the probes and the metrics; "0" stands for no server.
+// addSide adds the servers of the probes and the metrics to the manager. The address "0" means no server.
 func (p *ports) addSide(mgr manager.Manager, health, measured string) error {
 	probes := serving.ByPath(map[string]http.Handler{"/healthz": probe(nil), "/readyz": probe(p.ready)})
 	scrapes := serving.ByPath(map[string]http.Handler{"/metrics": promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError})})
@@ -92,7 +92,7 @@ func (p *ports) add(mgr manager.Manager, o serving.Options) error {
 	return mgr.Add(server)
 }
 
-// probe answers 200 once all conditions hold, and lists those that do not otherwise.
+// probe answers 200 if all conditions hold. Otherwise it lists those that do not.
 func probe(conditions map[string]func() error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var failing []string

@@ -32,7 +32,7 @@ import (
 	"github.com/virtward/virtward/webhooks"
 )
 
-// Where the serving certificate comes from.
+// The providers of the serving certificate.
 const (
 	certificatesSelf  = "self"
 	certificatesFiles = "files"
@@ -63,9 +63,9 @@ func webhookCommand() *cobra.Command {
 	o := &webhookOptions{}
 	cmd := &cobra.Command{
 		Use:   "webhook",
-		Short: "Complete virtual machines when they are created",
-		Long: `Serves the admission webhooks over HTTPS. It reads the cluster with the kubeconfig in $KUBECONFIG, or as
-the service account of its pod, and is ready once it knows the KubeVirt configuration and has a certificate.`,
+		Short: "Serve the admission webhooks, which complete and validate virtual machines",
+		Long: `Serves the admission webhooks over HTTPS. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service
+account of its pod. It is ready once it has read the KubeVirt configuration and has a certificate.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
@@ -81,17 +81,17 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
 	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
 	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
-	flags.StringVar(&o.certificates, "cert-provider", certificatesSelf, "where the serving certificate comes from: self (a Secret that the controller fills) or files (in --cert-dir, as with cert-manager)")
+	flags.StringVar(&o.certificates, "cert-provider", certificatesSelf, "provider of the serving certificate: self (a Secret that the controller writes) or files (in --cert-dir, for example from cert-manager)")
 	flags.StringVar(&o.certDir, "cert-dir", "/tmp/virtward-certificates", "directory of the serving certificate, with --cert-provider=files")
-	flags.StringVar(&o.certSecret, "cert-secret", "virtward-webhook-cert", "Secret that holds the serving certificate and the tokens of the paths, with --cert-provider=self")
-	flags.StringVar(&o.tokensFile, "path-tokens-file", "", "file of the tokens that the paths of the webhooks may carry, one a line, with --cert-provider=files; without one the paths carry none")
-	flags.StringSliceVar(&o.mutating, "mutating-webhook-configuration", nil, "MutatingWebhookConfigurations that must trust the certificate before this is ready")
-	flags.StringSliceVar(&o.validating, "validating-webhook-configuration", nil, "ValidatingWebhookConfigurations, likewise")
-	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA that must have signed the certificate of every caller of the webhooks; without one, callers need none")
-	flags.StringSliceVar(&o.clientNames, "client-name", nil, "common names of callers' certificates that are accepted, with --client-ca-file; by default all")
+	flags.StringVar(&o.certSecret, "cert-secret", "virtward-webhook-cert", "Secret with the serving certificate and the tokens of the paths, with --cert-provider=self")
+	flags.StringVar(&o.tokensFile, "path-tokens-file", "", "file with the valid tokens of the webhooks' paths, one in each line, with --cert-provider=files; without it, the paths have no token")
+	flags.StringSliceVar(&o.mutating, "mutating-webhook-configuration", nil, "MutatingWebhookConfigurations that must trust the certificate before the process is ready")
+	flags.StringSliceVar(&o.validating, "validating-webhook-configuration", nil, "ValidatingWebhookConfigurations that must trust the certificate before the process is ready")
+	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA of the client certificates that the webhooks require; without it, clients need no certificate")
+	flags.StringSliceVar(&o.clientNames, "client-name", nil, "accepted common names of client certificates, with --client-ca-file; by default all")
 	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
-	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume where the KubeVirt resource names none: LiveUpdate or Stage; KubeVirt's own default is LiveUpdate")
-	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model, none to leave it to the cluster, or auto: "+platform.SeedCPUModel+" where KubeVirt names the hypervisor mshv, none where it names it hyperv-direct")
+	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none: LiveUpdate or Stage; by default LiveUpdate, as in KubeVirt")
+	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model, none for the default of the cluster, or auto: "+platform.SeedCPUModel+" if KubeVirt names the hypervisor mshv, none if it names it hyperv-direct")
 }
 
 func (o *webhookOptions) validate() error {
@@ -103,7 +103,7 @@ func (o *webhookOptions) validate() error {
 	case !slices.Contains([]string{"", string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}, o.rolloutStrategy):
 		return fmt.Errorf("--rollout-strategy is %q: it must be LiveUpdate, Stage or empty", o.rolloutStrategy)
 	case len(o.clientNames) > 0 && o.clientCA == "":
-		return errors.New("--client-name is set, and --client-ca-file is not: without a CA no name can be verified")
+		return errors.New("--client-name requires --client-ca-file")
 	case o.port < 1 || o.port > 65535:
 		return fmt.Errorf("--webhook-port is %d: it must be within 1 and 65535", o.port)
 	}
@@ -148,18 +148,18 @@ func (o *webhookOptions) manager(config *rest.Config) (manager.Manager, error) {
 	grace := 25 * time.Second
 	return ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme,
-		// The ports are served by servers of our own, whose connections are bounded.
+		// Virtward serves these ports itself, with limits on connections.
 		HealthProbeBindAddress:  "0",
 		Metrics:                 metricsserver.Options{BindAddress: "0"},
 		GracefulShutdownTimeout: &grace,
 	})
 }
 
-// addCertificates follows the certificate and the tokens of the paths.
+// addCertificates adds the source of the certificate and of the tokens to the manager.
 func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Config, p *ports, log logr.Logger) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return fmt.Errorf("creating a client: %w", err)
 	}
 	trust := &webhooks.Trust{Certificate: p.certificate, Client: client, Mutating: o.mutating, Validating: o.validating, Clock: clock.RealClock{}}
 	p.ready["trust"] = func() error {
@@ -181,7 +181,7 @@ func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Confi
 	return mgr.Add(everywhere(secret.Run))
 }
 
-// readTokens reads the tokens of the paths, one a line. Without a file the paths carry none.
+// readTokens reads the tokens of the paths, one in each line. Without a file, the paths have no token.
 func readTokens(file string) ([]string, error) {
 	if file == "" {
 		return []string{""}, nil
@@ -192,7 +192,7 @@ func readTokens(file string) ([]string, error) {
 	}
 	tokens := strings.Fields(string(content))
 	if len(tokens) == 0 {
-		return nil, fmt.Errorf("reading the tokens of the paths: %s holds none", file)
+		return nil, fmt.Errorf("reading the tokens of the paths: %s has none", file)
 	}
 	return tokens, nil
 }
@@ -211,21 +211,21 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	world, err := newWorld(config, assumed, registry.Rules(), policies, log)
+	state, err := newClusterState(config, assumed, registry.Rules(), policies, log)
 	if err != nil {
 		return nil, err
 	}
-	if err := world.addTo(mgr); err != nil {
+	if err := state.addTo(mgr); err != nil {
 		return nil, err
 	}
-	measured, err := webhooks.NewMetrics(metrics.Registry, world.facts.Age, p.certificate.Expiry, world.objects.Statistics)
+	measured, err := webhooks.NewMetrics(metrics.Registry, state.facts.Age, p.certificate.Expiry, state.objects.Statistics)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	evaluates, room := world.evaluator(effective.NewPipeline(registry)), webhooks.NewRoom()
+	evaluates, room := state.evaluator(effective.NewPipeline(registry)), webhooks.NewRoom()
 	mutator := webhooks.NewMutator(webhooks.Mutator{
 		Evaluator: evaluates,
-		Reading:   world.objects.Begin,
+		Reading:   state.objects.Begin,
 		Metrics:   measured,
 		Log:       log.WithName("mutate"),
 		Clock:     clock.RealClock{},
@@ -234,14 +234,14 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	validator := webhooks.NewValidator(webhooks.Validator{
 		Evaluator:     evaluates,
 		Rules:         registry.Rules(),
-		Reading:       world.objects.Begin,
+		Reading:       state.objects.Begin,
 		Authorizer:    webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
-		CompilePolicy: world.policies.Compile,
+		CompilePolicy: state.policies.Compile,
 		Metrics:       measured,
 		Log:           log.WithName("validate"),
 		Clock:         clock.RealClock{},
 		Room:          room,
 	})
-	maps.Copy(p.ready, world.ready())
+	maps.Copy(p.ready, state.ready())
 	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil
 }

@@ -40,7 +40,7 @@ func TestTheWorstCaseFits(t *testing.T) {
 	total := int64(0)
 	for name, bytes := range map[string]int64{
 		"at rest": atRest, "policies": policies, "bodies": webhooks.MaxBodies, "decoded objects": webhooks.MaxDecoded,
-		"evaluations": webhooks.EvaluationMemory, "objects that are read": platform.MaxReads, "objects that are remembered": platform.MaxRemembered, "decisions of SubjectAccessReviews": webhooks.MaxDecisions,
+		"evaluations": webhooks.EvaluationMemory, "objects that are read": platform.MaxReads, "objects that are remembered": platform.MaxCached, "decisions of SubjectAccessReviews": webhooks.MaxDecisions,
 		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces, "ConfigMaps of parameters": configcache.MaxParameters, "connections": serving.WorstCase(),
 	} {
 		t.Logf("%-45s %4d MiB", name, bytes>>20)

@@ -151,7 +151,7 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		Eventually(func() (string, error) {
 			content, err := os.ReadFile(i.webhook.Log())
 			return string(content), err
-		}).WithContext(ctx).WithTimeout(followed).Should(ContainSubstring("the CA of clients cannot be read; the one before stays in use"))
+		}).WithContext(ctx).WithTimeout(followed).Should(ContainSubstring("the CA of clients cannot be read; the previous one stays in use"))
 		Expect(i.replica.handshake(tls.VersionTLS13, second.issue("api-server"))).To(Succeed())
 		Expect(i.replica.handshake(tls.VersionTLS13)).To(MatchError(ContainSubstring(noCertificate)))
 		i.awaitCalls(ctx)

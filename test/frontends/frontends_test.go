@@ -168,7 +168,7 @@ func openFrontEnds(t *testing.T) *frontEnds {
 		t.Fatal(problems)
 	}
 	set, facts := policies.NewSet("", compiled), platform.Defaults(platform.Settings{})
-	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.RememberedStats { return platform.RememberedStats{} })
+	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// clientInterval is how often the file of the clients' CA is read again.
+// clientInterval is the interval at which the file of the clients' CA is read.
 const clientInterval = 10 * time.Second
 
 // Clients verifies the certificates of clients, which proves that a call comes from an API server.
@@ -25,8 +25,8 @@ type Clients struct {
 	log   logr.Logger
 }
 
-// NewClients reads the CA of the clients from a file of PEM. Names are the common names that are accepted; none
-// accepts every client of the CA.
+// NewClients reads the clients' CA from a PEM file. names are the accepted common names; none accepts all certificates of
+// the CA.
 func NewClients(file string, names []string, log logr.Logger) (*Clients, error) {
 	c := &Clients{file: file, names: names, log: log}
 	if err := c.load(); err != nil {
@@ -45,14 +45,14 @@ func (c *Clients) load() error {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(content) {
-		return fmt.Errorf("reading the CA of clients: %s holds no certificate", c.file)
+		return fmt.Errorf("reading the CA of clients: %s has no certificate", c.file)
 	}
 	c.pool.Store(pool)
 	c.last = content
 	return nil
 }
 
-// Run follows the file until the context ends.
+// Run reads the file regularly until the context ends.
 func (c *Clients) Run(ctx context.Context) error {
 	ticker := time.NewTicker(clientInterval)
 	defer ticker.Stop()
@@ -62,13 +62,13 @@ func (c *Clients) Run(ctx context.Context) error {
 			return nil
 		case <-ticker.C:
 			if err := c.load(); err != nil {
-				c.log.Error(err, "the CA of clients cannot be read; the one before stays in use")
+				c.log.Error(err, "the CA of clients cannot be read; the previous one stays in use")
 			}
 		}
 	}
 }
 
-// Configure demands a certificate of every client, under the CA that is in use when a handshake begins.
+// Configure requires a certificate from every client, signed by the CA that is current when the handshake begins.
 func (c *Clients) Configure(config *tls.Config) {
 	config.ClientAuth = tls.RequireAndVerifyClientCert
 	config.ClientCAs = c.pool.Load()
@@ -86,5 +86,5 @@ func (c *Clients) verify(state tls.ConnectionState) error {
 	if len(c.names) == 0 || len(state.PeerCertificates) > 0 && slices.Contains(c.names, state.PeerCertificates[0].Subject.CommonName) {
 		return nil
 	}
-	return fmt.Errorf("the client's certificate has none of the common names that are accepted")
+	return fmt.Errorf("the client's certificate has none of the accepted common names")
 }

@@ -1,7 +1,8 @@
-// Package serving holds the HTTP servers of the webhook process: the webhooks themselves, the probes and the metrics.
+// Package serving has the HTTP servers of the webhook process: the webhooks, the probes and the metrics.
 //
-// What enters: connections of anyone who reaches the port. What leaves: requests for paths that exist, each handed to
-// its handler. A server holds a fixed number of connections. A connection that has not yet called a valid path is
-// unproven: it has little time, and the oldest unproven connection makes room for a new one. Addresses do not count,
-// as many API servers may share one. The package never reads a body, and knows nothing of admission.
+// Input: connections from any client that reaches the port. Output: requests for valid paths, passed to their handlers.
+//
+// A server has a fixed number of connections. A connection that has not yet called a valid path is unproven: it must do
+// so in a short time, and the server closes the oldest unproven connection for a new one. There is no limit for each
+// address, because many API servers may share one. The package never reads a body, and does not depend on admission.
 package serving

@@ -27,20 +27,20 @@ func newListener(inner net.Listener, name string, limits Limits, metrics *Metric
 	}
 }
 
-// conn is a connection and what it has shown so far.
+// conn is a connection and its state.
 type conn struct {
 	net.Conn
 	owner *listener
 	slow  *time.Timer
 
-	// place is that among the unproven connections; nil once it is proven or closed.
+	// place is its element in the list of unproven connections; nil once it is proven or closed.
 	place *list.Element
-	// active counts its requests under way, used is when the last one began or ended.
+	// active counts its requests in progress; used is when the last one began or ended.
 	active int
 	used   time.Time
 }
 
-// Accept returns the next connection. The oldest unproven one makes room for it.
+// Accept returns the next connection. It closes the oldest unproven one if there are too many.
 func (l *listener) Accept() (net.Conn, error) {
 	inner, err := l.Listener.Accept()
 	if err != nil {
@@ -57,12 +57,12 @@ func (l *listener) Accept() (net.Conn, error) {
 	l.count()
 	l.mu.Unlock()
 	if oldest != nil {
-		l.reject(oldest, reasonCrowdedOut)
+		l.reject(oldest, reasonEvicted)
 	}
 	return c, nil
 }
 
-// forget takes an unproven connection out of the list.
+// forget removes an unproven connection from the list.
 func (l *listener) forget(place *list.Element) *conn {
 	c, _ := l.unproven.Remove(place).(*conn)
 	c.place = nil
@@ -72,10 +72,10 @@ func (l *listener) forget(place *list.Element) *conn {
 
 func (l *listener) reject(c *conn, reason string) {
 	l.metrics.rejected.WithLabelValues(l.name, reason).Inc()
-	_ = c.Conn.Close() // the peer learns of it either way
+	_ = c.Conn.Close() // there is no use for the error
 }
 
-// count keeps the gauge; the caller holds the lock.
+// count updates the gauge. The caller holds the lock.
 func (l *listener) count() {
 	l.metrics.open.WithLabelValues(l.name, "unproven").Set(float64(l.unproven.Len()))
 	l.metrics.open.WithLabelValues(l.name, "proven").Set(float64(len(l.proven)))
@@ -95,8 +95,8 @@ func (c *conn) tooSlow() {
 	}
 }
 
-// begin notes a request for a valid path. It is false if there is no room for another proven connection: the caller
-// closes this one. The proven connection that has been idle for longest makes room if there is one.
+// begin counts a request for a valid path. If there are too many proven connections, it closes the one that has been
+// idle for longest. If all have requests, it returns false, and the caller closes this connection.
 func (c *conn) begin() bool {
 	l := c.owner
 	l.mu.Lock()
@@ -109,7 +109,7 @@ func (c *conn) begin() bool {
 				return false
 			}
 			delete(l.proven, idle)
-			_ = idle.Conn.Close() // nobody waits for an answer there
+			_ = idle.Conn.Close() // it has no request
 		}
 		l.forget(c.place)
 		l.proven[c] = struct{}{}
@@ -120,7 +120,7 @@ func (c *conn) begin() bool {
 	return true
 }
 
-// longestIdle is a proven connection without requests; nil if all have some.
+// longestIdle returns the proven connection that has been idle for longest, or nil if all have requests.
 func (l *listener) longestIdle() *conn {
 	var found *conn
 	for c := range l.proven {

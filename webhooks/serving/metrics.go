@@ -2,11 +2,11 @@ package serving
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// The reasons for which a connection is rejected.
+// The reasons to close a connection.
 const (
-	reasonCrowdedOut = "crowded-out"
-	reasonTooSlow    = "too-slow"
-	reasonFull       = "full"
+	reasonEvicted = "crowded-out"
+	reasonTooSlow = "too-slow"
+	reasonFull    = "full"
 )
 
 // Metrics of the servers of a process.
@@ -25,7 +25,7 @@ func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 		}, []string{"server", "state"}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_connections_rejected_total",
-			Help: "Connections that were closed to protect the server, by server and reason: crowded-out (the oldest unproven one made room for a new one), too-slow (no valid path in time), full (every proven connection was in use).",
+			Help: "Connections that were closed to protect the server, by server and reason: crowded-out (the oldest unproven one, closed for a new one), too-slow (no valid path in time), full (all proven connections have requests).",
 		}, []string{"server", "reason"}),
 		wrong: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_requests_wrong_path_total",

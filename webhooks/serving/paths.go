@@ -7,16 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// Tokens are those that the paths of the webhooks carry at present. The zero value has none, and no path is valid.
+// Tokens has the current tokens of the webhooks' paths. The zero value has none, so no path is valid.
 type Tokens struct{ accepted atomic.Pointer[[]string] }
 
-// Set replaces the tokens. The empty token stands for a path without one.
+// Set replaces the tokens. The empty token is for a path without a token.
 func (t *Tokens) Set(tokens ...string) { t.accepted.Store(&tokens) }
 
-// Known reports whether there is a token.
+// Known reports whether tokens have been set.
 func (t *Tokens) Known() bool { return t.accepted.Load() != nil }
 
-// accepts reports whether a token is valid. It takes as long for every wrong token of the same length.
+// accepts reports whether a token is valid. Its duration depends only on the length of the token.
 func (t *Tokens) accepts(token string) bool {
 	accepted := t.accepted.Load()
 	if accepted == nil {

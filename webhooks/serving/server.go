@@ -15,26 +15,26 @@ import (
 
 // Options describe a server.
 type Options struct {
-	// Name is that of the server in metrics and the log: webhook, health or metrics.
+	// Name of the server in metrics and the log: webhook, health or metrics.
 	Name string
-	// Address is what it listens on, such as :9443.
+	// Address to listen on, such as :9443.
 	Address string
 	// TLS is nil for a server without encryption.
 	TLS *tls.Config
-	// Route finds the handler of a request by its path; nil if there is none. It must not read the body.
+	// Route returns the handler of a request by its path, or nil if there is none. It must not read the body.
 	Route   func(*http.Request) http.Handler
 	Limits  Limits
 	Metrics *Metrics
 	Log     logr.Logger
-	// ShutdownTimeout bounds how long requests under way may take once the server is to end.
+	// ShutdownTimeout bounds the time of requests in progress when the server shuts down.
 	ShutdownTimeout time.Duration
 }
 
-// Listen opens the port, and returns the server for a manager to run.
+// Listen opens the port, and returns the server, which a manager runs.
 func Listen(o Options) (*manager.Server, error) {
 	inner, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("listening for %s: %w", o.Name, err)
+		return nil, fmt.Errorf("listening on the port of %s: %w", o.Name, err)
 	}
 	bounded := newListener(inner, o.Name, o.Limits, o.Metrics)
 	served := &manager.Server{Name: o.Name, Server: newServer(o), Listener: bounded, ShutdownTimeout: &o.ShutdownTimeout}
@@ -55,7 +55,7 @@ func newServer(o Options) *http.Server {
 		WriteTimeout:                 requestTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               o.Limits.HeaderBytes,
-		// Anyone can make handshakes fail, so these lines are for debugging only.
+		// Any client can cause failing handshakes, so these lines are only for debugging.
 		ErrorLog: log.New(lines{o.Log.V(1)}, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, connKey{}, underlying(c))
@@ -77,7 +77,7 @@ func newServer(o Options) *http.Server {
 // connKey is the key of a request's connection in its context.
 type connKey struct{}
 
-// underlying is the connection of our listener, behind TLS or not.
+// underlying returns the connection of the listener, with or without TLS.
 func underlying(c net.Conn) *conn {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -86,7 +86,7 @@ func underlying(c net.Conn) *conn {
 	return own
 }
 
-// router hands requests to their handlers.
+// router passes requests to their handlers.
 type router struct {
 	name    string
 	route   func(*http.Request) http.Handler
@@ -111,13 +111,13 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	handler.ServeHTTP(w, request)
 }
 
-// reject answers without a word about what is served, and closes the connection: net/http would read the body otherwise.
+// reject answers with only a status, and closes the connection: net/http would read the body otherwise.
 func reject(w http.ResponseWriter, code int) {
 	w.Header().Set("Connection", "close")
 	http.Error(w, http.StatusText(code), code)
 }
 
-// lines makes a log of what net/http writes.
+// lines writes the messages of net/http to a log.
 type lines struct{ log logr.Logger }
 
 // Write implements io.Writer.

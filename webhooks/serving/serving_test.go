@@ -120,7 +120,7 @@ func TestTheOldestUnprovenConnectionMakesRoom(t *testing.T) {
 			t.Errorf("a connection that was kept answers %d", got)
 		}
 	}
-	if got := s.rejected(reasonCrowdedOut); got != 1 {
+	if got := s.rejected(reasonEvicted); got != 1 {
 		t.Errorf("%v were crowded out", got)
 	}
 }
@@ -144,7 +144,7 @@ func TestAnUnprovenConnectionHasLittleTime(t *testing.T) {
 	if got := get(t, proven, "/known"); got != http.StatusOK {
 		t.Errorf("a proven connection answers %d later", got)
 	}
-	if s.rejected(reasonTooSlow)+s.rejected(reasonCrowdedOut) == 0 {
+	if s.rejected(reasonTooSlow)+s.rejected(reasonEvicted) == 0 {
 		t.Error("nobody is counted as rejected")
 	}
 }

@@ -13,46 +13,46 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// maxSurroundings bounds the namespaces that a snapshot remembers: the annotations of each may take 256 kB. Objects are
-// listed by namespace, so a few suffice.
-const maxSurroundings = 32
+// maxContexts bounds the namespaces that a snapshot caches, because the annotations of each may have 256 kB. Objects are
+// listed by namespace, so a few are enough.
+const maxContexts = 32
 
-// surroundings are what the namespace of an object adds.
-type surroundings struct {
-	// namespace is nil if no policy reads it, or if it is not known.
+// namespaceContext is the metadata of a namespace, and the configuration for its objects.
+type namespaceContext struct {
+	// namespace is nil if no policy reads it, or if it is unknown.
 	namespace  *corev1.Namespace
 	severities validators.Severities
 	site       []mutators.SiteDefaults
 	warnings   []string
 }
 
-// around are the surroundings in a namespace; empty for cluster-wide objects.
-func (s *Snapshot) around(ctx context.Context, namespace string) (*surroundings, error) {
+// namespaceContext returns the context of a namespace; "" is for cluster-wide objects.
+func (s *Snapshot) namespaceContext(ctx context.Context, namespace string) (*namespaceContext, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if found, ok := s.namespaces[namespace]; ok {
 		return found, nil
 	}
-	found, err := s.surround(ctx, namespace)
+	found, err := s.readContext(ctx, namespace)
 	if err != nil {
 		return nil, err
 	}
-	if s.namespaces == nil || len(s.namespaces) == maxSurroundings {
-		s.namespaces = map[string]*surroundings{}
+	if s.namespaces == nil || len(s.namespaces) == maxContexts {
+		s.namespaces = map[string]*namespaceContext{}
 	}
 	s.namespaces[namespace] = found
 	return found, nil
 }
 
-func (s *Snapshot) surround(ctx context.Context, namespace string) (*surroundings, error) {
-	found := &surroundings{}
+func (s *Snapshot) readContext(ctx context.Context, namespace string) (*namespaceContext, error) {
+	found := &namespaceContext{}
 	var labels k8slabels.Set
 	if namespace != "" && (s.active.Settings.SelectsNamespaces() || s.active.Site.SelectsNamespaces()) {
 		known, err := s.evaluator.Configuration.NamespaceLabels(ctx, namespace)
 		if err := found.tolerate(err, "reading the labels of namespace %s: %w", namespace); err != nil {
 			return nil, err
 		}
-		if labels = known; labels == nil { // a namespace without labels can be selected, too
+		if labels = known; labels == nil { // a selector can match a namespace without labels
 			labels = k8slabels.Set{}
 		}
 	}
@@ -67,26 +67,26 @@ func (s *Snapshot) surround(ctx context.Context, namespace string) (*surrounding
 	return found, nil
 }
 
-// tolerate turns an error about a namespace that is to be evaluated without into a warning.
-func (s *surroundings) tolerate(err error, format, namespace string) error {
+// tolerate turns an UnknownNamespaceError into a warning.
+func (c *namespaceContext) tolerate(err error, format, namespace string) error {
 	var unknown *UnknownNamespaceError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &unknown):
-		s.warnings = append(s.warnings, unknown.Error())
+		c.warnings = append(c.warnings, unknown.Error())
 		return nil
 	}
 	return fmt.Errorf(format, namespace, err)
 }
 
-// severitiesAt are the severities at a stage.
-func (s *surroundings) severitiesAt(stage Stage) validators.Severities {
+// severitiesAt returns the severities at a stage.
+func (c *namespaceContext) severitiesAt(stage Stage) validators.Severities {
 	if stage != Stored {
-		return s.severities
+		return c.severities
 	}
 	stored := validators.Severities{}
-	maps.Copy(stored, s.severities)
+	maps.Copy(stored, c.severities)
 	stored[validators.RuleComplete] = validators.Off
 	return stored
 }

@@ -23,47 +23,47 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// Bounds of what is read. The API server accepts objects of about 3 MB, and the review of an update carries
-// two. What is in memory at once is bounded too, and so is the time that a caller may take to send or receive:
-// the API server waits no longer than a few seconds for the whole answer.
+// Bounds of requests. The API server accepts objects of about 3 MB, and the review of an update has two. The bytes in
+// memory at once are bounded too, and so is the time to send a body and to receive the response: the API server's timeout
+// is a few seconds.
 const (
 	maxReview    = 7 << 20
 	maxInFlight  = 8 << 20
 	sendTimeout  = 2 * time.Second
 	writeTimeout = 5 * time.Second
-	// chunk is how much is read before more room is asked for. It is firstChunk at first and doubles: whoever sends
-	// little slowly takes little room away from others.
+	// A body reserves memory in chunks while it arrives. The first one has firstChunk bytes, and each next one is twice as
+	// large, up to chunk. So a client that sends slowly reserves little.
 	firstChunk = 4 << 10
 	chunk      = 64 << 10
-	// A body that is announced with more than largeBody is a large one, and so is one of unknown size. Large ones leave
-	// some room to the others.
+	// A body is large if its Content-Length is more than largeBody or unknown. Large bodies together get at most
+	// largeBodies of maxInFlight.
 	largeBody   = 64 << 10
 	largeBodies = maxInFlight - 768<<10
 )
 
-// What requests take in memory, in bytes. The bodies are kept three times: as they came, in a buffer that grows, and as
-// the objects in them.
+// The memory of requests, in bytes. A body is kept three times: as received, in a buffer that grows, and as the raw
+// objects in it.
 const (
-	// MaxBodies is what the bodies of all requests take.
+	// MaxBodies bounds the bodies of all requests.
 	MaxBodies = 3 * maxInFlight
-	// MaxDecoded is what the decoded objects of all requests take, by an estimate: perByte for each byte of JSON, and
-	// perValue for each object and list, a few bytes of which become a struct of a kilobyte and are copied.
+	// MaxDecoded bounds the decoded objects of all requests, by an estimate: perByte for each byte of JSON, and perValue
+	// for each object and list. A few bytes of JSON can become a struct of a kilobyte, which is copied.
 	MaxDecoded = 40 << 20
 	perByte    = 3
 	perValue   = 2 << 10
 )
 
-// Room bounds the memory of the requests that are worked on at once, over all webhooks that share it, and the cores that
-// the large ones use.
+// Room bounds the memory of the requests in progress, for all webhooks that share it, and the cores that large requests
+// use.
 type Room struct {
 	bytes, large *semaphore.Weighted
 	decoded      *platform.Shares
-	// turns are taken by large requests, one each: those of one namespace use half of the cores, so that small requests
-	// of others do not wait for them.
+	// turns has one unit for each core. A large request takes one, and the requests of one namespace get at most half of
+	// them, so that small requests of other namespaces do not wait.
 	turns *platform.Shares
 }
 
-// NewRoom has place for a few requests of the largest size.
+// NewRoom returns a Room for a few requests of the largest size.
 func NewRoom() *Room {
 	return &Room{
 		bytes: semaphore.NewWeighted(maxInFlight), large: semaphore.NewWeighted(largeBodies),
@@ -71,14 +71,14 @@ func NewRoom() *Room {
 	}
 }
 
-// bodyRoom is what the body of one request holds of the room.
+// bodyRoom is the memory that the body of one request reserves.
 type bodyRoom struct {
 	*Room
 	large bool
 	held  int64
 }
 
-// grow takes more room, or waits for it until the context ends.
+// grow reserves more memory. It waits until the context ends, and returns ErrBusy then.
 func (b *bodyRoom) grow(ctx context.Context, amount int64) error {
 	if b.large {
 		if err := b.Room.large.Acquire(ctx, amount); err != nil {
@@ -95,14 +95,14 @@ func (b *bodyRoom) grow(ctx context.Context, amount int64) error {
 	return nil
 }
 
-func (b *bodyRoom) giveBack() {
+func (b *bodyRoom) release() {
 	b.bytes.Release(b.held)
 	if b.large {
 		b.Room.large.Release(b.held)
 	}
 }
 
-// decodedSize is what the objects of a request take, at the most. An object with more values is never decoded.
+// decodedSize returns the most memory that the objects of a request take. An object with too many values is not decoded.
 func decodedSize(request *admissionv1.AdmissionRequest) int64 {
 	total := int64(0)
 	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
@@ -111,11 +111,11 @@ func decodedSize(request *admissionv1.AdmissionRequest) int64 {
 	return total
 }
 
-// door turns HTTP requests into admission requests, and their answers back.
-type door struct {
-	// name is that of the webhook in metrics and the log: mutate or validate.
+// handler decodes HTTP requests into admission requests, and encodes the responses.
+type handler struct {
+	// name of the webhook in metrics and the log: mutate or validate.
 	name string
-	// answer decides about a request, and says under which verdict it counts.
+	// answer returns the response, and the verdict for the metrics.
 	answer  func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string)
 	metrics *Metrics
 	log     logr.Logger
@@ -123,51 +123,51 @@ type door struct {
 	room    *Room
 }
 
-// ServeHTTP answers one AdmissionReview. What is none is answered with 400, what is too large with 413, and
-// with 503 what finds no room until its caller gives up.
-func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer d.recover(w)
+// ServeHTTP answers one AdmissionReview. It answers 400 if the body is not an AdmissionReview, 413 if it is too large,
+// and 503 if there is no memory for it before the timeout.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer h.recover(w)
 	controller := http.NewResponseController(w)
-	_ = errors.Join( // not every writer can
-		controller.SetReadDeadline(d.clock.Now().Add(sendTimeout)),
-		controller.SetWriteDeadline(d.clock.Now().Add(writeTimeout)))
+	_ = errors.Join( // not every writer supports deadlines
+		controller.SetReadDeadline(h.clock.Now().Add(sendTimeout)),
+		controller.SetWriteDeadline(h.clock.Now().Add(writeTimeout)))
 
-	room := &bodyRoom{Room: d.room, large: r.ContentLength < 0 || r.ContentLength > largeBody}
-	defer room.giveBack()
-	body, err := d.read(r.Context(), room, http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
+	room := &bodyRoom{Room: h.room, large: r.ContentLength < 0 || r.ContentLength > largeBody}
+	defer room.release()
+	body, err := h.read(r.Context(), room, http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
 	if errors.Is(err, platform.ErrBusy) {
-		d.busy(w, err)
+		h.busy(w, err)
 		return
 	}
 	if err != nil {
-		d.malformed(w, err)
+		h.malformed(w, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience(r))
+	ctx, cancel := context.WithTimeout(r.Context(), timeoutOf(r))
 	defer cancel()
-	answer, err := d.Review(ctx, body)
+	answer, err := h.Review(ctx, body)
 	if errors.Is(err, platform.ErrBusy) {
-		d.busy(w, err)
+		h.busy(w, err)
 		return
 	}
 	if err != nil {
-		d.malformed(w, err)
+		h.malformed(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer) // the client is gone if this fails
 }
 
-// busy answers a request that found no room: who sent it may try again.
-func (d *door) busy(w http.ResponseWriter, err error) {
-	d.metrics.count(d.name, "none", "none", verdictBusy)
+// busy answers a request for which there is no memory. The caller may send it again.
+func (h *handler) busy(w http.ResponseWriter, err error) {
+	h.metrics.count(h.name, "none", "none", verdictBusy)
 	w.Header().Set("Retry-After", "1")
 	http.Error(w, err.Error(), http.StatusServiceUnavailable)
 }
 
-// read reads a body, and takes room for what has arrived and a little more: whoever announces much and sends
-// nothing takes little away from others.
-func (d *door) read(ctx context.Context, room *bodyRoom, body io.Reader, announced int64) ([]byte, error) {
+// read reads a body. It reserves memory for the bytes that have arrived and for the next chunk, not for the announced
+// length.
+func (h *handler) read(ctx context.Context, room *bodyRoom, body io.Reader, announced int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	var all bytes.Buffer
@@ -188,9 +188,9 @@ func (d *door) read(ctx context.Context, room *bodyRoom, body io.Reader, announc
 	}
 }
 
-func (d *door) malformed(w http.ResponseWriter, err error) {
-	d.metrics.count(d.name, "none", "none", verdictMalformed)
-	d.log.V(1).Info("rejected a request that is no AdmissionReview", "reason", err.Error())
+func (h *handler) malformed(w http.ResponseWriter, err error) {
+	h.metrics.count(h.name, "none", "none", verdictMalformed)
+	h.log.V(1).Info("answered a request that is not an AdmissionReview", "reason", err.Error())
 	code := http.StatusBadRequest
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
@@ -199,37 +199,37 @@ func (d *door) malformed(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), code)
 }
 
-// recover keeps one request from taking the server down. The API server takes the answer for a failed call.
-func (d *door) recover(w http.ResponseWriter) {
+// recover answers 500 if the evaluation panics, so that one request does not end the process.
+func (h *handler) recover(w http.ResponseWriter) {
 	if cause := recover(); cause != nil {
-		d.metrics.count(d.name, "none", "none", verdictFailed)
-		d.log.Error(fmt.Errorf("%v", cause), "a request made the pipeline panic", "stack", string(debug.Stack()))
-		http.Error(w, "virtward failed on this request: its log says where", http.StatusInternalServerError)
+		h.metrics.count(h.name, "none", "none", verdictFailed)
+		h.log.Error(fmt.Errorf("%v", cause), "a request caused a panic", "stack", string(debug.Stack()))
+		http.Error(w, "virtward failed on this request: see its log", http.StatusInternalServerError)
 	}
 }
 
-// Review answers an AdmissionReview, bytes in and bytes out. The error says why it is none.
-func (d *door) Review(ctx context.Context, body []byte) ([]byte, error) {
-	started := d.clock.Now()
+// Review answers an encoded AdmissionReview. The error is ErrBusy, or says why the body is not an AdmissionReview.
+func (h *handler) Review(ctx context.Context, body []byte) ([]byte, error) {
+	started := h.clock.Now()
 	request, err := decodeReview(body)
 	if err != nil {
 		return nil, err
 	}
 	waiting, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	giveBack, err := d.room.decoded.Take(waiting, request.Namespace, decodedSize(request))
+	release, err := h.room.decoded.Take(waiting, request.Namespace, decodedSize(request))
 	if err != nil {
 		return nil, err
 	}
-	defer giveBack()
+	defer release()
 	if len(body) > largeBody {
-		endTurn, err := d.room.turns.Take(waiting, request.Namespace, 1)
+		endTurn, err := h.room.turns.Take(waiting, request.Namespace, 1)
 		if err != nil {
 			return nil, err
 		}
 		defer endTurn()
 	}
-	response, verdict := d.answer(ctx, request)
+	response, verdict := h.answer(ctx, request)
 	response.UID = request.UID
 	answer, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
@@ -239,13 +239,13 @@ func (d *door) Review(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the answer: %w", err)
 	}
 	kind, operation := metricLabels(request)
-	d.metrics.observe(d.name, kind, operation, verdict, d.clock.Since(started))
-	d.log.V(1).Info("answered", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
+	h.metrics.observe(h.name, kind, operation, verdict, h.clock.Since(started))
+	h.log.V(1).Info("answered", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
 		"operation", request.Operation, "verdict", verdict, "uid", request.UID)
 	return answer, nil
 }
 
-// decodeReview reads a request. Only the version of the API that our configuration names is taken.
+// decodeReview decodes a request. It accepts only the API version that Virtward's webhook configurations name.
 func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 	var review admissionv1.AdmissionReview
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(body, &review); err != nil {
@@ -255,12 +255,12 @@ func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 		return nil, fmt.Errorf("the body is %.50q %.50q, not an AdmissionReview of %s", review.APIVersion, review.Kind, admissionv1.SchemeGroupVersion)
 	}
 	if review.Request == nil || review.Request.UID == "" {
-		return nil, fmt.Errorf("the AdmissionReview holds no request with a uid")
+		return nil, fmt.Errorf("the AdmissionReview has no request with a uid")
 	}
 	return review.Request, nil
 }
 
-// metricLabels keep the cardinality of the metrics bounded, whatever arrives.
+// metricLabels returns the labels of a request, and "other" for unknown values, so that their number is bounded.
 func metricLabels(request *admissionv1.AdmissionRequest) (kind, operation string) {
 	kind, operation = "other", "other"
 	if examinationOf(groupKind(request)) != nil {
@@ -273,10 +273,10 @@ func metricLabels(request *admissionv1.AdmissionRequest) (kind, operation string
 	return kind, operation
 }
 
-// maxWarnings bounds what a user is told at once; the API server cuts longer lists off without a word.
+// maxWarnings bounds the warnings of one response. The API server truncates longer lists silently.
 const maxWarnings = 20
 
-// bounded cuts a list of warnings, and says how many more there are; left are those that are not even in it.
+// bounded truncates a list of warnings, and adds how many more there are. left counts those that are not in the list.
 func bounded(warnings []string, left int) []string {
 	if more := len(warnings) + left - maxWarnings; more > 0 {
 		return append(warnings[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more warnings", more))
