@@ -1,21 +1,19 @@
 package policytest
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // WriteJSON writes a report as JSON, with the counts of all cases.
 func WriteJSON(w io.Writer, r *Report) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(struct {
+	return texts.WriteJSON(w, struct {
 		*Report
 
 		Counts Counts `json:"counts"`

@@ -38,8 +38,8 @@ type CaseOutcome struct {
 	// Problem is why it is broken.
 	Problem *Problem `json:"problem,omitempty"`
 	// Verdict and Findings are what was found; empty if it was not evaluated.
-	Verdict  Verdict   `json:"verdict,omitempty"`
-	Findings []Finding `json:"findings,omitempty"`
+	Verdict  Verdict  `json:"verdict,omitempty"`
+	Findings Findings `json:"findings,omitempty"`
 	// Notes name what the object refers to and is not there.
 	Notes []string `json:"notes,omitempty"`
 	// Traces say what the policies did, if that was asked for.

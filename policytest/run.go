@@ -125,7 +125,7 @@ func (r *runner) one(ctx context.Context, s *Suite, test, one int) (outcome Case
 	}
 	for i := range findings {
 		if c.Checks || strings.HasPrefix(findings[i].Rule, policies.RulePrefix) {
-			outcome.Findings = append(outcome.Findings, findingOf(&findings[i]))
+			outcome.Findings = append(outcome.Findings, findings[i])
 		}
 	}
 	outcome.Verdict = VerdictOf(outcome.Findings)
@@ -183,35 +183,8 @@ func (c CaseOutcome) broken(err error) CaseOutcome {
 	return c
 }
 
-// Finding is what a policy, or a check, says.
-type Finding struct {
-	// Rule is policy/NAME, or the id of a check.
-	Rule     string              `json:"rule"`
-	Severity validators.Severity `json:"severity"`
-	// Field is empty if there is none to name.
-	Field string `json:"field,omitempty"`
-	// Message is what is told, without the rule and the remedy.
-	Message string `json:"message"`
-	// Error reports whether the policy could not be evaluated.
-	Error bool `json:"error,omitempty"`
-	// Known tells that the object had it before the update, so that it only warns.
-	Known bool `json:"known,omitempty"`
-}
-
-func findingOf(f *validators.Finding) Finding {
-	return Finding{
-		Rule: f.Rule, Severity: f.Severity, Field: f.Error.Field, Message: f.Text(), Known: f.Known,
-		Error: policies.IsEvaluationError(f),
-	}
-}
-
-// String is the finding on one line.
-func (f *Finding) String() string {
-	return fmt.Sprintf("%s: %s: %s [virtward/%s]", strings.ToLower(string(f.Severity)), f.Field, f.Message, f.Rule)
-}
-
 // VerdictOf is what findings mean together. Those that are for reports only mean nothing.
-func VerdictOf(findings []Finding) Verdict {
+func VerdictOf(findings []validators.Finding) Verdict {
 	verdict := Allowed
 	for i := range findings {
 		switch findings[i].Severity {
@@ -225,7 +198,7 @@ func VerdictOf(findings []Finding) Verdict {
 }
 
 // Compare says in which ways findings are not what was expected; nothing if they are.
-func (e *Expect) Compare(findings []Finding) []string {
+func (e *Expect) Compare(findings []validators.Finding) []string {
 	var reasons []string
 	if got := VerdictOf(findings); e.Verdict != "" && got != e.Verdict {
 		reasons = append(reasons, fmt.Sprintf("verdict: %s is expected, but it is %s", e.Verdict, got))
@@ -235,8 +208,8 @@ func (e *Expect) Compare(findings []Finding) []string {
 	}
 	failed := ""
 	for i := range findings {
-		if findings[i].Error && failed == "" {
-			failed = findings[i].Message
+		if policies.IsEvaluationError(&findings[i]) && failed == "" {
+			failed = findings[i].Text()
 		}
 	}
 	switch {
@@ -252,7 +225,7 @@ func (e *Expect) Compare(findings []Finding) []string {
 }
 
 // place compares message and field.
-func (e *Expect) place(findings []Finding) string {
+func (e *Expect) place(findings []validators.Finding) string {
 	if e.Message == "" && e.Field == "" {
 		return ""
 	}
@@ -262,7 +235,7 @@ func (e *Expect) place(findings []Finding) string {
 	}
 	matched, found := false, false
 	for i := range findings {
-		said, there := pattern.MatchString(findings[i].Message), e.Field == "" || findings[i].Field == e.Field
+		said, there := pattern.MatchString(findings[i].Text()), e.Field == "" || findings[i].Error.Field == e.Field
 		if said && there {
 			return ""
 		}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/validators"
 )
@@ -142,9 +145,7 @@ func TestRun(t *testing.T) {
 			texts["s.yaml"] = suite + "  cases:\n  - name: c\n    " + strings.ReplaceAll(c.one, "\n", "\n    ") + "\n"
 			got := only(t, texts, policytest.Options{})
 			said := append([]string{string(got.Status)}, got.Reasons...)
-			for i := range got.Findings {
-				said = append(said, got.Findings[i].String())
-			}
+			said = append(said, got.Findings.Lines()...)
 			for _, note := range got.Notes {
 				said = append(said, "note: "+note)
 			}
@@ -157,16 +158,20 @@ func TestRun(t *testing.T) {
 
 // TestCompare shows of each assertion what is said if it does not hold.
 func TestCompare(t *testing.T) {
-	one := []policytest.Finding{{Rule: "policy/p", Severity: validators.Warn, Field: "spec.a", Message: "too much"}}
-	two := append([]policytest.Finding{}, one...)
-	two = append(two, policytest.Finding{Rule: "policy/p", Severity: validators.Deny, Field: "spec.b", Message: "too little"})
-	audit := []policytest.Finding{{Rule: "policy/p", Severity: validators.Audit, Field: "spec.a", Message: "too much"}}
-	broken := []policytest.Finding{{Rule: "policy/p", Severity: validators.Deny, Field: "spec", Message: "cannot be evaluated", Error: true}}
+	finding := func(severity validators.Severity, at, message string) validators.Finding {
+		return validators.Finding{Rule: "policy/p", Severity: severity, Error: field.Forbidden(field.NewPath("spec", at), message)}
+	}
+	one := policytest.Findings{finding(validators.Warn, "a", "too much")}
+	two := append(slices.Clone(one), finding(validators.Deny, "b", "too little"))
+	audit := policytest.Findings{finding(validators.Audit, "a", "too much")}
+	failed := finding(validators.Deny, "c", "cannot be evaluated")
+	failed.EvaluationError = policies.ReasonFailed
+	broken := policytest.Findings{failed}
 	number := func(n int) *int { return &n }
 	for _, c := range []struct {
 		name     string
 		expect   policytest.Expect
-		findings []policytest.Finding
+		findings policytest.Findings
 		want     []string
 	}{
 		{"a verdict", policytest.Expect{Verdict: policytest.Denied}, one, []string{"verdict: denied is expected, but it is warned"}},
@@ -181,7 +186,7 @@ func TestCompare(t *testing.T) {
 		{"a message at no field", policytest.Expect{Message: "much", Field: "spec.c"}, two, []string{`field: "much" is expected at spec.c, but it is at another field`}},
 		{"no message at a field", policytest.Expect{Message: "none", Field: "spec.a"}, two, []string{`message: one that matches "none" is expected at spec.a, but there is none`}},
 		{"an error", policytest.Expect{Error: true}, two, []string{"error: a policy that cannot be evaluated is expected, but all could be"}},
-		{"no error", policytest.Expect{Verdict: policytest.Denied}, broken, []string{"error: cannot be evaluated"}},
+		{"no error", policytest.Expect{Verdict: policytest.Denied}, broken, []string{"error: Forbidden: cannot be evaluated"}},
 		{"the error", policytest.Expect{Verdict: policytest.Denied, Error: true, Message: "cannot"}, broken, nil},
 		{"everything", policytest.Expect{Verdict: policytest.Denied, Violations: number(1), Message: "x", Error: true}, nil, []string{
 			"verdict: denied is expected, but it is allowed", "violations: 1 expected, 0 found",
@@ -278,7 +283,7 @@ func TestOutputs(t *testing.T) {
 func TestOutputsKeepToThemselves(t *testing.T) {
 	evil := "a\x1b[31m|`<b>*]]>\n# b"
 	report := &policytest.Report{Suites: []policytest.SuiteOutcome{{Name: evil, File: evil, Tests: []policytest.TestOutcome{{Name: evil, Cases: []policytest.CaseOutcome{
-		{Name: evil, Status: policytest.Failed, Reasons: []string{evil}, Findings: []policytest.Finding{{Message: evil}}, Traces: []policytest.Trace{{Policy: evil, Asked: true, Rego: evil}}},
+		{Name: evil, Status: policytest.Failed, Reasons: []string{evil}, Findings: policytest.Findings{{Error: field.Forbidden(nil, evil)}}, Traces: []policytest.Trace{{Policy: evil, Asked: true, Rego: evil}}},
 	}}}}}}
 	for name, want := range map[string]string{"table": "--- FAILED: a [31m|`<b>*]]> # b/", "markdown": "| a \\[31m\\|\\`&lt;b>\\*]]> # b | `a [31m\\|'<b>*]]> # b` |", "tap": "not ok 1 - a [31m|`<b>*]]> \\# b/", "junit": `name="a [31m|` + "`&lt;b&gt;*]]&gt; # b/"} {
 		var text strings.Builder

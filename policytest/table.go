@@ -54,8 +54,8 @@ func (c *CaseOutcome) lines() []string {
 	for _, reason := range c.Reasons {
 		lines = append(lines, printable(reason))
 	}
-	for i := range c.Findings {
-		lines = append(lines, "found "+printable(c.Findings[i].String()))
+	for _, line := range c.Findings.Lines() {
+		lines = append(lines, "found "+printable(line))
 	}
 	for _, note := range c.Notes {
 		lines = append(lines, "note: "+printable(note))

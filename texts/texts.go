@@ -1,6 +1,6 @@
-// Package texts prepares texts of others for one line of output, within a bound.
+// Package texts prepares what programs print: texts of users on one line and within a bound, and JSON.
 //
-// What enters: any text, valid UTF-8 or not. What leaves: a text that can be printed. It translates nothing.
+// Its input is any text, valid UTF-8 or not, or any value. Its output can be printed.
 package texts
 
 import (

@@ -204,5 +204,5 @@ func newlyRejected(report *comparison.Report) error {
 	if first == nil {
 		return nil
 	}
-	return fmt.Errorf("%d of %d virtual machines would be rejected for something new, the first one %s by %s at %s", report.NewlyRejected, report.Evaluated, first.Object, first.Rule, first.Field)
+	return fmt.Errorf("%d of %d virtual machines would be rejected for something new, the first one %s by %s at %s", report.NewlyRejected, report.Evaluated, first.Object, first.Rule, first.Error.Field)
 }

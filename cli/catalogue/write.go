@@ -1,7 +1,6 @@
 package catalogue
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -31,13 +31,10 @@ func WriteTable(w io.Writer, entries []Entry) error {
 
 // WriteJSON writes a list of entries, and an entry alone as an object.
 func WriteJSON(w io.Writer, entries []Entry, alone bool) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
 	if alone && len(entries) == 1 {
-		return encoder.Encode(entries[0])
+		return texts.WriteJSON(w, entries[0])
 	}
-	return encoder.Encode(entries)
+	return texts.WriteJSON(w, entries)
 }
 
 // WritePage writes all there is to know about one rule.

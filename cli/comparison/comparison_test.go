@@ -103,7 +103,7 @@ func TestBounded(t *testing.T) {
 	for i := range 2000 {
 		c.Add(manifests.Document{Object: &unstructured.Unstructured{}}, explanation.Object{}, nil, []validators.Finding{found("d", validators.Deny, "a", fmt.Sprint(i))})
 	}
-	if kept := len(c.tallies[tallied{"d", validators.Deny}].told[New]); kept != 3 {
+	if kept := len(c.tallies[tallied{"d", validators.Deny}].violations[New]); kept != 3 {
 		t.Errorf("%d findings are kept", kept)
 	}
 	if r := c.Report(nil); r.Rules[0].New != 2000 || r.Rules[0].NotReported != 1997 {

@@ -1,7 +1,6 @@
 package comparison
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -12,15 +11,13 @@ import (
 
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/sarif"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
 // WriteJSON writes the report as one object.
 func (r *Report) WriteJSON(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(r)
+	return texts.WriteJSON(w, r)
 }
 
 // WriteYAML writes the same as YAML.
@@ -38,7 +35,7 @@ func (r *Report) WriteSARIF(w io.Writer, version string) error {
 	log := sarif.NewReport(r.rules, version)
 	for i := range r.Violations {
 		v := &r.Violations[i]
-		result := v.Result(v.Object, v.file)
+		result := v.Finding.Result(v.Object, v.file)
 		if len(r.Assumed) > 0 {
 			result.Baseline = map[Change]sarif.Baseline{New: sarif.New, Gone: sarif.Absent, Stays: sarif.Unchanged}[v.Change]
 		}
@@ -97,5 +94,5 @@ func (v *Violation) line() string {
 	if v.Line > 0 {
 		place = fmt.Sprintf("%s:%d:%d: ", explanation.Printable(v.file), v.Line, v.Column)
 	}
-	return strings.Join([]string{place + string(v.Change), explanation.Printable(v.Object.String()), v.String()}, ": ")
+	return strings.Join([]string{place + string(v.Change), explanation.Printable(v.Object.String()), v.Finding.String()}, ": ")
 }

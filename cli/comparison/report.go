@@ -7,6 +7,7 @@ import (
 
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -54,13 +55,23 @@ type Rule struct {
 
 // Violation is a finding on an object, and what becomes of it.
 type Violation struct {
-	Change Change `json:"change"`
+	Change Change
 	// Source is where the object was read: "vm.yaml: document 1", or "cluster".
-	Source string             `json:"source"`
-	Object explanation.Object `json:"object"`
+	Source string
+	Object explanation.Object
 	explanation.Finding
 
 	file string
+}
+
+// MarshalJSON implements json.Marshaler.
+func (v Violation) MarshalJSON() ([]byte, error) {
+	return texts.JSON(struct {
+		Change Change             `json:"change"`
+		Source string             `json:"source"`
+		Object explanation.Object `json:"object"`
+		explanation.Document
+	}{v.Change, v.Source, v.Object, v.Document()})
 }
 
 // Counter makes a report of any number of virtual machines, of which it keeps no more than is told.
@@ -82,9 +93,10 @@ type tallied struct {
 	severity validators.Severity
 }
 
+// tally is a row of the report, and the violations to show.
 type tally struct {
-	counts map[Change]int
-	told   map[Change][]Violation
+	Rule
+	violations map[Change][]Violation
 }
 
 // Add counts the findings on one virtual machine, as things are and as they would be.
@@ -93,33 +105,49 @@ func (c *Counter) Add(d manifests.Document, object explanation.Object, now, then
 	rejected := false
 	for _, f := range compare(now, then) {
 		key := tallied{f.finding.Rule, f.finding.Severity}
-		if c.tallies == nil {
-			c.tallies = map[tallied]*tally{}
-		}
-		if c.tallies[key] == nil {
-			c.tallies[key] = &tally{counts: map[Change]int{}, told: map[Change][]Violation{}}
-		}
-		t := c.tallies[key]
-		t.counts[f.change]++
+		t := c.tally(key)
+		t.count(f.change)
 		rejects := f.change == New && f.finding.Severity == validators.Deny
 		rejected = rejected || rejects
-		if !c.tells(f.change, len(t.told[f.change])) {
+		switch {
+		case f.change == Stays && !c.Unchanged:
+			continue
+		case c.Told > 0 && len(t.violations[f.change]) >= c.Told:
+			t.NotReported++
 			continue
 		}
 		v := Violation{Change: f.change, Source: d.Location(), Object: object, file: d.File, Finding: explanation.FindingsOf(d, []validators.Finding{f.finding})[0]}
 		if rejects && c.first == nil {
 			c.first = &v
 		}
-		t.told[f.change] = append(t.told[f.change], v)
+		t.violations[f.change] = append(t.violations[f.change], v)
 	}
 	if rejected {
 		c.newlyRejected++
 	}
 }
 
-// tells is whether one more finding is told, behind those that are.
-func (c *Counter) tells(change Change, told int) bool {
-	return (change != Stays || c.Unchanged) && (c.Told == 0 || told < c.Told)
+// tally returns the tally of a rule and a severity.
+func (c *Counter) tally(key tallied) *tally {
+	if c.tallies == nil {
+		c.tallies = map[tallied]*tally{}
+	}
+	if c.tallies[key] == nil {
+		c.tallies[key] = &tally{Rule: Rule{Rule: key.rule, Severity: key.severity}, violations: map[Change][]Violation{}}
+	}
+	return c.tallies[key]
+}
+
+// count counts a finding.
+func (r *Rule) count(change Change) {
+	switch change {
+	case New:
+		r.New++
+	case Gone:
+		r.Gone++
+	case Stays:
+		r.Stays++
+	}
 }
 
 // Report sums up. The rules say of themselves what they are about.
@@ -132,21 +160,15 @@ func (c *Counter) Report(rules validators.Table) *Report {
 		return cmp.Or(cmp.Compare(a.rule, b.rule), rank(a.severity)-rank(b.severity))
 	})
 	for _, key := range keys {
-		t := c.tallies[key]
-		row := Rule{Rule: key.rule, Severity: key.severity, New: t.counts[New], Gone: t.counts[Gone], Stays: t.counts[Stays]}
+		row := c.tallies[key].Rule
 		if known, err := rules.Find(key.rule); err == nil {
 			row.Title = known.Title
-		}
-		for _, change := range changes() {
-			if change != Stays || c.Unchanged {
-				row.NotReported += t.counts[change] - len(t.told[change])
-			}
 		}
 		r.Rules = append(r.Rules, row)
 	}
 	for _, change := range changes() {
 		for _, key := range keys {
-			r.Violations = append(r.Violations, c.tallies[key].told[change]...)
+			r.Violations = append(r.Violations, c.tallies[key].violations[change]...)
 		}
 	}
 	return r

@@ -73,7 +73,7 @@ func (r *Report) rows() (rules, violations [][]string) {
 	}
 	for i := range r.Violations {
 		v := &r.Violations[i]
-		cells := []string{explanation.Printable(v.Object.String()), v.Rule, string(v.Severity), explanation.Printable(v.Field), v.Text()}
+		cells := []string{explanation.Printable(v.Object.String()), v.Rule, string(v.Severity), explanation.Printable(v.Error.Field), v.Short()}
 		if compared {
 			cells = slices.Insert(cells, 0, string(v.Change))
 		}

@@ -190,8 +190,8 @@ func (c *command) complain(in *inputs, explanations []*explanation.Explanation) 
 		for _, w := range e.OwnWarnings() {
 			tell("warning", about+w)
 		}
-		for i := range e.Findings {
-			tell(e.Findings[i].Kind(), about+e.Findings[i].String())
+		for _, f := range e.Findings {
+			tell(f.Kind(), about+f.String())
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/provenance"
@@ -19,6 +20,8 @@ import (
 )
 
 func sample() *Explanation {
+	chosen := finding(validators.Deny, "r-chosen", invalid("number", "too many"), "Choose less.")
+	chosen.Effective = "notes[a.b/c]"
 	return &Explanation{
 		Source: "f: document 1", Object: Object{Kind: "VirtualMachine", Namespace: "n", Name: "a\nb"}, Hypervisor: "kvm", Facts: Facts{Source: "x"},
 		Effective: map[string]any{
@@ -39,11 +42,11 @@ func sample() *Explanation {
 			{Path: "long", Value: strings.Repeat("x", 200), Layer: "base"},
 		},
 		Findings: []Finding{
-			{Rule: "r-mine", Severity: validators.Deny, Field: "list[0].mine", Message: "Invalid value: \"a\": too\nbare", Remedy: "Write\nmore.", Layer: "base"},
-			{Rule: "r-item", Severity: validators.Deny, Field: "list[0]", Message: "Forbidden: no"},
-			{Rule: "r-missing", Severity: validators.Warn, Field: "list[1].disk.bus", Message: "Required value: say it"},
-			{Rule: "r-chosen", Severity: validators.Deny, Field: "number", Effective: "notes[a.b/c]", Message: "Invalid value: too many", Remedy: "Choose less.", Layer: "instancetype/u1"},
-			{Rule: "r-nowhere", Severity: validators.Warn, Field: "status", Message: "Required value", Remedy: "-"},
+			finding(validators.Deny, "r-mine", field.Invalid(at("list[0].mine"), "a", "too\nbare"), "Write\nmore."),
+			finding(validators.Deny, "r-item", field.Forbidden(at("list[0]"), "no"), ""),
+			finding(validators.Warn, "r-missing", field.Required(at("list[1].disk.bus"), "say it"), ""),
+			chosen,
+			finding(validators.Warn, "r-nowhere", field.Required(at("status"), ""), "-"),
 		}, Warnings: []string{"of the cluster", "one\ntwo"}, Notes: []string{"no\teffect"}, factsWarnings: 1,
 		written: manifests.Document{Object: &unstructured.Unstructured{Object: map[string]any{"list": []any{map[string]any{"mine": "a"}}, "quoted": "true", "number": int64(1 << 60), "changed": ""}}},
 	}

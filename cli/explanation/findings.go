@@ -1,8 +1,6 @@
 package explanation
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,11 +17,28 @@ import (
 // maxMessage bounds messages in texts for people, in characters; JSON shows them whole.
 const maxMessage = 500
 
-// Finding is what a rule says about a field.
+// Finding is a finding on an object, and the position of its field in the file of the object, or of the nearest field
+// around it. The position is zero if the object was not read from a file.
 type Finding struct {
-	// Rule is its id.
+	*validators.Finding
+	manifests.Position
+}
+
+// FindingsOf locates findings in the document that they are about.
+func FindingsOf(written manifests.Document, found []validators.Finding) []Finding {
+	findings := make([]Finding, len(found))
+	for i := range found {
+		at, _ := written.Find(found[i].Error.Field)
+		findings[i] = Finding{&found[i], at}
+	}
+	return findings
+}
+
+// Document is the JSON form of a finding, of explain and audit. It is documented, and fields are only ever added to it.
+type Document struct {
+	// Rule is the id of the rule, or policy/NAME.
 	Rule string `json:"rule"`
-	// Severity is Deny, Warn, or Audit, which nobody is told of but whoever reads this.
+	// Severity is Deny, Warn, or Audit, which appears only in reports.
 	Severity validators.Severity `json:"severity"`
 	// Field is its path in the object as written.
 	Field string `json:"field"`
@@ -36,29 +51,25 @@ type Finding struct {
 	Remedy  string `json:"remedy"`
 	// Layer is the source of the value if its author did not write it.
 	Layer string `json:"layer,omitempty"`
-	// Effective is the field in the effective object, if Field is the one through which it came about.
+	// Effective is the field in the effective object, if Field is the one that determines it.
 	Effective string `json:"effective,omitempty"`
-	// Line and Column say where the field is in the file, or the nearest one around it; from 1, and 0 if the
-	// object was not read from a text.
+	// Line and Column are from 1.
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
 }
 
-// FindingsOf are findings on the object that was written, with the places where it was.
-func FindingsOf(written manifests.Document, found []validators.Finding) []Finding {
-	findings := make([]Finding, 0, len(found))
-	for i := range found {
-		f := &found[i]
-		at, _ := written.Find(f.Error.Field)
-		findings = append(findings, Finding{
-			Rule: f.Rule, Severity: f.Severity, Field: f.Error.Field, Type: string(f.Error.Type), Value: valueOf(f.Error),
-			Message: f.Text(), Remedy: f.Remedy, Layer: f.Layer, Effective: f.Effective, Line: at.Line, Column: at.Column,
-		})
+// Document returns the JSON form.
+func (f Finding) Document() Document {
+	return Document{
+		Rule: f.Rule, Severity: f.Severity, Field: f.Error.Field, Type: string(f.Error.Type), Value: valueOf(f.Error),
+		Message: f.Text(), Remedy: f.Remedy, Layer: f.Layer, Effective: f.Effective, Line: f.Line, Column: f.Column,
 	}
-	return findings
 }
 
-// valueOf is the offending value as JSON knows it; nil where an error has none to speak of.
+// MarshalJSON implements json.Marshaler.
+func (f Finding) MarshalJSON() ([]byte, error) { return texts.JSON(f.Document()) }
+
+// valueOf is the offending value as JSON has it; nil if the error has none.
 func valueOf(err *field.Error) any {
 	switch err.Type {
 	case field.ErrorTypeRequired, field.ErrorTypeForbidden, field.ErrorTypeTooLong, field.ErrorTypeTooShort, field.ErrorTypeInternal:
@@ -67,14 +78,11 @@ func valueOf(err *field.Error) any {
 	if _, omitted := err.BadValue.(field.OmitValueType); omitted {
 		return nil
 	}
-	var data bytes.Buffer
-	encoder := json.NewEncoder(&data)
-	encoder.SetEscapeHTML(false)
 	var value any
-	if encoder.Encode(err.BadValue) != nil || sigsjson.UnmarshalCaseSensitivePreserveInts(data.Bytes(), &value) != nil {
-		return fmt.Sprint(err.BadValue)
+	if data, err := texts.JSON(err.BadValue); err == nil && sigsjson.UnmarshalCaseSensitivePreserveInts(data, &value) == nil {
+		return value
 	}
-	return value
+	return fmt.Sprint(err.BadValue)
 }
 
 // Rejections are the findings that reject the object.
@@ -89,14 +97,14 @@ func (e *Explanation) Summary() string {
 	case 0:
 		return ""
 	case 1:
-		return fmt.Sprintf("%s is rejected: a finding at %s", e.Object, rejections[0].Field)
+		return fmt.Sprintf("%s is rejected: a finding at %s", e.Object, rejections[0].Error.Field)
 	default:
-		return fmt.Sprintf("%s is rejected: %d findings, the first one at %s", e.Object, len(rejections), rejections[0].Field)
+		return fmt.Sprintf("%s is rejected: %d findings, the first one at %s", e.Object, len(rejections), rejections[0].Error.Field)
 	}
 }
 
 // Kind is the word for a finding: rejected, warning, or audit.
-func (f *Finding) Kind() string {
+func (f Finding) Kind() string {
 	switch f.Severity {
 	case validators.Deny:
 		return "rejected"
@@ -109,21 +117,20 @@ func (f *Finding) Kind() string {
 // String is the finding without its remedy, in one line, in the words of the webhook:
 //
 //	spec.running: Invalid value: true: is deprecated: use spec.runStrategy: Always [virtward/vm-running-deprecated]
-func (f *Finding) String() string {
-	return Printable(f.Field) + ": " + f.Text() + f.origin()
+func (f Finding) String() string {
+	return Printable(f.Error.Field) + ": " + f.Short() + f.origin()
 }
 
-// Text is the message in one line that is not too long.
-func (f *Finding) Text() string { return texts.ShortenCharacters(Printable(f.Message), maxMessage) }
+// Short is the text of the finding, in one line that is not too long.
+func (f Finding) Short() string { return texts.ShortenCharacters(Printable(f.Text()), maxMessage) }
 
 // origin names the rule, at the end of a line.
-func (f *Finding) origin() string { return " [virtward/" + f.Rule + "]" }
+func (f Finding) origin() string { return " [virtward/" + f.Rule + "]" }
 
 // findingLines say all that was found, with the remedies.
 func (e *Explanation) findingLines() []string {
 	var lines []string
-	for i := range e.Findings {
-		f := &e.Findings[i]
+	for _, f := range e.Findings {
 		lines = append(lines, f.Kind()+": "+f.String())
 		if f.Remedy != "" {
 			lines = append(lines, "  "+Printable(f.Remedy))
@@ -153,14 +160,13 @@ func (c comments) add(object map[string]any, field string, text func(missing str
 // comments stand at the fields. One whose cause lies elsewhere points there.
 func (e *Explanation) comments() comments {
 	all := comments{}
-	for i := range e.Findings {
-		f := &e.Findings[i]
-		all.add(e.Effective, f.Field, func(missing string) string {
-			return f.Kind() + ": " + missing + f.Text() + f.origin()
+	for _, f := range e.Findings {
+		all.add(e.Effective, f.Error.Field, func(missing string) string {
+			return f.Kind() + ": " + missing + f.Short() + f.origin()
 		})
 		if f.Effective != "" {
 			all.add(e.Effective, f.Effective, func(missing string) string {
-				return f.Kind() + ": " + missing + "see " + f.Field + f.origin()
+				return f.Kind() + ": " + missing + "see " + f.Error.Field + f.origin()
 			})
 		}
 	}

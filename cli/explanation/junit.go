@@ -40,9 +40,9 @@ func (e *Explanation) testcase() junit.Testcase {
 		test.Failure = &junit.Result{Type: "Rejected", Message: Printable(e.Summary()), Data: e.report(rejections)}
 	}
 	var said []string
-	for i := range e.Findings {
-		if f := &e.Findings[i]; f.Severity != validators.Deny {
-			said = append(said, e.report([]Finding{*f}))
+	for _, f := range e.Findings {
+		if f.Severity != validators.Deny {
+			said = append(said, e.report([]Finding{f}))
 		}
 	}
 	for _, warning := range e.Warnings {
@@ -57,8 +57,7 @@ func (e *Explanation) testcase() junit.Testcase {
 // report is a text with the findings, where they are and what to do about them.
 func (e *Explanation) report(findings []Finding) string {
 	var text strings.Builder
-	for i := range findings {
-		f := &findings[i]
+	for _, f := range findings {
 		fmt.Fprintf(&text, "%s%s: %s\n", e.place(f), f.Kind(), f)
 		if f.Remedy != "" {
 			fmt.Fprintf(&text, "  %s\n", Printable(f.Remedy))
@@ -68,7 +67,7 @@ func (e *Explanation) report(findings []Finding) string {
 }
 
 // place is vm.yaml:12:7, as compilers write it, so that editors and CI systems recognise it.
-func (e *Explanation) place(f *Finding) string {
+func (e *Explanation) place(f Finding) string {
 	if f.Line == 0 {
 		return ""
 	}

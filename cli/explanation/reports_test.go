@@ -28,12 +28,27 @@ func inFile(file, name string, findings ...Finding) *Explanation {
 	}
 }
 
+func finding(severity validators.Severity, rule string, err *field.Error, remedy string) Finding {
+	return Finding{Finding: &validators.Finding{Rule: rule, Severity: severity, Error: err, Remedy: remedy}}
+}
+
+// at is the path of a field.
+func at(path string) *field.Path { return field.NewPath(path) }
+
+// invalid is an error without a value.
+func invalid(path, detail string) *field.Error {
+	return field.Invalid(at(path), field.OmitValueType{}, detail)
+}
+
 // reported are explanations with all that a report may meet.
 func reported() []*Explanation {
-	deny := Finding{Rule: "arm64-a", Severity: validators.Deny, Field: "spec.a", Message: "Invalid value: \"]]>\" <&\x00\x1b[1m", Remedy: "Do <this> & that.", Line: 3, Column: 5}
-	warn := Finding{Rule: "disk-b", Severity: validators.Warn, Field: "spec.b", Message: "Required value", Layer: "base", Line: 1, Column: 1}
-	unknown := Finding{Rule: "of-tomorrow", Severity: validators.Deny, Field: "spec.running", Message: "Forbidden", Remedy: "Wait."}
-	audit := Finding{Rule: "policy/cap", Severity: validators.Audit, Field: "spec.c", Message: "Invalid value", Remedy: "Less.", Line: 2, Column: 4}
+	deny := finding(validators.Deny, "arm64-a", invalid("spec.a", "\"]]>\" <&\x00\x1b[1m"), "Do <this> & that.")
+	deny.Position = manifests.Position{Line: 3, Column: 5}
+	warn := finding(validators.Warn, "disk-b", field.Required(at("spec.b"), ""), "")
+	warn.Position = manifests.Position{Line: 1, Column: 1}
+	unknown := finding(validators.Deny, "of-tomorrow", field.Forbidden(at("spec.running"), ""), "Wait.")
+	audit := finding(validators.Audit, "policy/cap", invalid("spec.c", ""), "Less.")
+	audit.Position = manifests.Position{Line: 2, Column: 4}
 	second := inFile("dir/a b#1.yaml", "two", deny, unknown)
 	second.Warnings = []string{"unknown field\nspec.x"}
 	stdin := inFile("", "three", deny)
@@ -174,11 +189,14 @@ func TestFindingsOf(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := FindingsOf(read[0], []validators.Finding{
+	var got []Document
+	for _, f := range FindingsOf(read[0], []validators.Finding{
 		{Rule: "a", Severity: validators.Warn, Error: field.Invalid(field.NewPath("spec", "running"), true, "is old"), Remedy: "r", Layer: "l", Effective: "e"},
 		{Rule: "b", Severity: validators.Deny, Error: field.Required(field.NewPath("spec", "template"), "is needed")},
-	})
-	want := []Finding{
+	}) {
+		got = append(got, f.Document())
+	}
+	want := []Document{
 		{Rule: "a", Severity: "Warn", Field: "spec.running", Type: "FieldValueInvalid", Value: true, Message: "Invalid value: true: is old (filled by l)", Remedy: "r", Layer: "l", Effective: "e", Line: 3, Column: 3},
 		{Rule: "b", Severity: "Deny", Field: "spec.template", Type: "FieldValueRequired", Message: "Required value: is needed", Line: 2, Column: 1},
 	}
@@ -217,8 +235,8 @@ func TestValueOf(t *testing.T) {
 }
 
 func TestLongMessagesAreCut(t *testing.T) {
-	f := Finding{Rule: "a", Field: "spec", Message: "Invalid value: " + strings.Repeat("ä", 1000)}
-	if got := []rune(f.Text()); len(got) != maxMessage || got[maxMessage-1] != '…' {
+	f := finding(validators.Deny, "a", invalid("spec", strings.Repeat("ä", 1000)), "")
+	if got := []rune(f.Short()); len(got) != maxMessage || got[maxMessage-1] != '…' {
 		t.Errorf("%d characters: %s", len(got), string(got))
 	}
 }

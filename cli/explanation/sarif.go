@@ -11,21 +11,21 @@ import (
 func WriteSARIF(w io.Writer, explanations []*Explanation, rules validators.Table, version string) error {
 	report := sarif.NewReport(rules, version)
 	for _, e := range explanations {
-		for i := range e.Findings {
-			report.Add(e.Findings[i].Result(e.Object, e.written.File))
+		for _, f := range e.Findings {
+			report.Add(f.Result(e.Object, e.written.File))
 		}
 	}
 	return report.Write(w)
 }
 
 // Result is the finding on an object, in a file if it was read from one.
-func (f *Finding) Result(object Object, file string) sarif.Result {
-	text := Printable(f.Field) + ": " + f.Text()
+func (f Finding) Result(object Object, file string) sarif.Result {
+	text := Printable(f.Error.Field) + ": " + f.Short()
 	if f.Remedy != "" {
 		text += "\n" + Printable(f.Remedy)
 	}
 	return sarif.Result{
-		Rule: f.Rule, Remedy: f.Remedy, Severity: f.Severity, Text: text, Name: Printable(object.String() + " " + f.Field),
+		Rule: f.Rule, Remedy: f.Remedy, Severity: f.Severity, Text: text, Name: Printable(object.String() + " " + f.Error.Field),
 		File: file, Line: f.Line, Column: f.Column,
 	}
 }

@@ -36,7 +36,7 @@ func (e *Explanation) rows(w io.Writer, head []string) error {
 		paths = append(paths, &rows[i].path)
 	}
 	for i := range found {
-		found[i] = e.Findings[i].Field
+		found[i] = e.Findings[i].Error.Field
 		paths = append(paths, &found[i])
 	}
 	if note := shorten(paths); note != "" {
@@ -74,8 +74,8 @@ func (e *Explanation) findingTable(w io.Writer, fields []string) error {
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "\nFIELD\tRULE\tSEVERITY\tMESSAGE")
 	for i := range fields {
-		f := &e.Findings[i]
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", Printable(fields[i]), f.Rule, f.Severity, f.Text())
+		f := e.Findings[i]
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", Printable(fields[i]), f.Rule, f.Severity, f.Short())
 		if f.Remedy != "" {
 			fmt.Fprintf(columns, "\t\t\t%s\n", Printable(f.Remedy))
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/library"
+	"github.com/virtward/virtward/texts"
 )
 
 // installOptions are the flags of policy install.
@@ -141,10 +142,7 @@ func (o *installOptions) writeList() error {
 			}
 			all = append(all, l)
 		}
-		encoder := json.NewEncoder(o.Streams.Out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(all)
+		return texts.WriteJSON(o.Streams.Out, all)
 	}
 	columns := tabwriter.NewWriter(o.Streams.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(columns, "NAME\tCATEGORY\tSEVERITY\tLANGUAGE\tTITLE")

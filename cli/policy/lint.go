@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -94,10 +93,7 @@ func (o *lintOptions) lint(paths []string) error {
 func (o *lintOptions) write(w io.Writer, problems []policytest.Problem) error {
 	switch o.output {
 	case options.OutputJSON:
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(struct {
+		return texts.WriteJSON(w, struct {
 			Problems []policytest.Problem `json:"problems"`
 		}{append([]policytest.Problem{}, problems...)})
 	case options.OutputSARIF:

@@ -2,7 +2,6 @@ package sarif
 
 import (
 	"cmp"
-	"encoding/json"
 	"io"
 	"net/url"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policytest"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -146,10 +146,7 @@ func (r *Report) Add(found Result) {
 
 // Write writes the log.
 func (r *Report) Write(w io.Writer) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(log{Schema: standard, Version: "2.1.0", Runs: []run{r.run}})
+	return texts.WriteJSON(w, log{Schema: standard, Version: "2.1.0", Runs: []run{r.run}})
 }
 
 // describe says what is known of the rule of a result.

@@ -126,7 +126,7 @@ func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []
 }
 
 // incomparable says why a situation, or what is found in it, cannot be had on a cluster; nothing if it can.
-func incomparable(s *policytest.Situation, findings []policytest.Finding) string {
+func incomparable(s *policytest.Situation, findings policytest.Findings) string {
 	for _, object := range append(slices.Clone(s.Objects), s.Object, s.Old) {
 		switch {
 		case object == nil:
@@ -138,7 +138,7 @@ func incomparable(s *policytest.Situation, findings []policytest.Finding) string
 	}
 	for _, matcher := range []string{"instancetype", "preference"} {
 		from, _, _ := unstructured.NestedString(s.Object.Object, "spec", matcher, "inferFromVolume")
-		if from != "" && slices.ContainsFunc(findings, func(f policytest.Finding) bool { return strings.HasPrefix(f.Field, "spec."+matcher) }) {
+		if from != "" && slices.ContainsFunc(findings, func(f validators.Finding) bool { return strings.HasPrefix(f.Error.Field, "spec."+matcher) }) {
 			return "the simulator of KubeVirt's mutator infers no " + matcher + ", so that the VM names the volume still"
 		}
 	}
@@ -156,11 +156,11 @@ func incomparable(s *policytest.Situation, findings []policytest.Finding) string
 }
 
 // saidOffline is what findings would be answered with.
-func saidOffline(findings []policytest.Finding) said {
+func saidOffline(findings policytest.Findings) said {
 	var all said
 	for i := range findings {
 		f := &findings[i]
-		text := fmt.Sprintf("%s: %s [virtward/%s]", f.Field, f.Message, f.Rule)
+		text := fmt.Sprintf("%s: %s [virtward/%s]", f.Error.Field, f.Text(), f.Rule)
 		switch f.Severity {
 		case validators.Deny:
 			all.rejected = append(all.rejected, text)

@@ -302,7 +302,7 @@ func (f *frontEnds) tested(t *testing.T, object, old []byte) []string {
 	}
 	var all []string
 	for _, x := range outcome.Findings {
-		all = append(all, said(string(x.Severity), x.Rule, x.Field))
+		all = append(all, said(string(x.Severity), x.Rule, x.Error.Field))
 	}
 	return all
 }

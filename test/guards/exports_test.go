@@ -31,6 +31,7 @@ import (
 	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/validators"
 )
 
 // library is where the policies are that users may install.
@@ -146,8 +147,8 @@ func (e *exports) situations(t *testing.T, directory string) []situation {
 
 // denies reports whether the webhook rejects an object for a policy, or would if the policy denied.
 func denies(outcome *policytest.CaseOutcome, policy *policyv1alpha1.VirtualMachinePolicy) bool {
-	return slices.ContainsFunc(outcome.Findings, func(f policytest.Finding) bool {
-		return f.Rule == policies.RulePrefix+policy.Name && !f.Known && (!f.Error || policy.Spec.FailurePolicy != policyv1alpha1.PolicyIgnore)
+	return slices.ContainsFunc(outcome.Findings, func(f validators.Finding) bool {
+		return f.Rule == policies.RulePrefix+policy.Name && !f.Known && (!policies.IsEvaluationError(&f) || policy.Spec.FailurePolicy != policyv1alpha1.PolicyIgnore)
 	})
 }
 

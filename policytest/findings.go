@@ -1,0 +1,39 @@
+package policytest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/validators"
+)
+
+// Findings are what the policies, or the built-in rules, find in a case.
+type Findings []validators.Finding
+
+// MarshalJSON implements json.Marshaler.
+func (f Findings) MarshalJSON() ([]byte, error) {
+	type finding struct {
+		Rule     string              `json:"rule"`
+		Severity validators.Severity `json:"severity"`
+		Field    string              `json:"field,omitempty"`
+		Message  string              `json:"message"`
+		Error    bool                `json:"error,omitempty"`
+		Known    bool                `json:"known,omitempty"`
+	}
+	all := make([]finding, len(f))
+	for i := range f {
+		all[i] = finding{f[i].Rule, f[i].Severity, f[i].Error.Field, f[i].Text(), policies.IsEvaluationError(&f[i]), f[i].Known}
+	}
+	return texts.JSON(all)
+}
+
+// Lines returns a line for each finding: deny: spec.running: Forbidden: not here [virtward/policy/running].
+func (f Findings) Lines() []string {
+	lines := make([]string, len(f))
+	for i := range f {
+		lines[i] = fmt.Sprintf("%s: %s: %s [virtward/%s]", strings.ToLower(string(f[i].Severity)), f[i].Error.Field, f[i].Text(), f[i].Rule)
+	}
+	return lines
+}
