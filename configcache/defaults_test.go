@@ -17,8 +17,8 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// TestOnAnAPIServer shares one control plane, which takes longer to start than the tests take.
-func TestOnAnAPIServer(t *testing.T) {
+// TestWithAPIServer shares one control plane, which takes longer to start than the tests take.
+func TestWithAPIServer(t *testing.T) {
 	cluster, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func defaultsObject(t testing.TB, name, spec string) *unstructured.Unstructured 
 	return object
 }
 
-// testDefaults is run by TestOnAnAPIServer.
+// testDefaults is run by TestWithAPIServer.
 func testDefaults(t *testing.T, cluster *controlplane.ControlPlane) {
 	if err := cluster.InstallOurCRDs(t.Context()); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// testNamespacesBound is run by TestOnAnAPIServer.
+// testNamespacesBound is run by TestWithAPIServer.
 func testNamespacesBound(t *testing.T, cluster *controlplane.ControlPlane) {
 	for i := range 8 {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{

@@ -98,7 +98,7 @@ func verdict(p *Policies) []string {
 	return said
 }
 
-// testPolicies is run by TestOnAnAPIServer.
+// testPolicies is run by TestWithAPIServer.
 func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 	ctx := t.Context()
 	if err := errors.Join(cluster.InstallOurCRDs(ctx), cluster.EnsureNamespace(ctx, "params"), cluster.EnsureNamespace(ctx, "hidden")); err != nil {

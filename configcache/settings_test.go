@@ -126,7 +126,7 @@ func (w *settingsWatch) remove(t *testing.T, name string) {
 	}
 }
 
-// testSettings is run by TestOnAnAPIServer, which begins without the kind.
+// testSettings is run by TestWithAPIServer, which begins without the kind.
 func testSettings(t *testing.T, cluster *controlplane.ControlPlane) {
 	w := watchSettings(t, cluster)
 	if got := w.Current(); got.For(nil) != nil || got.SelectsNamespaces() {
@@ -256,7 +256,7 @@ func settingsOutliveTheDefinition(t *testing.T, w *settingsWatch) {
 	w.soonSet(t, "lab", validators.Severities{"disk-count": validators.Warn})
 }
 
-// testNamespaces is run by TestOnAnAPIServer.
+// testNamespaces is run by TestWithAPIServer.
 func testNamespaces(t *testing.T, cluster *controlplane.ControlPlane) {
 	metadataClient, err := metadata.NewForConfig(cluster.Config())
 	if err != nil {

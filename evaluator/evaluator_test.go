@@ -33,7 +33,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// counted counts the reads of each kind.
+// counted counts the reads by kind.
 type counted struct {
 	references.Objects
 
@@ -45,7 +45,7 @@ func (c *counted) Get(ctx context.Context, kind schema.GroupVersionKind, namespa
 	return c.Objects.Get(ctx, kind, namespace, name)
 }
 
-// fixture is an evaluator of kvm on amd64, and what it follows.
+// fixture is an evaluator for kvm on amd64, and its sources.
 type fixture struct {
 	*Evaluator
 
@@ -115,7 +115,7 @@ func encoded(t testing.TB, object any) []byte {
 	return data
 }
 
-// of is a request about an object of a kind.
+// of returns a request for an object of a kind.
 func of(t testing.TB, kind schema.GroupKind, object any, change ...func(*Request)) Request {
 	t.Helper()
 	info, known := Info(kind)
@@ -154,7 +154,7 @@ func TestSnapshotNeedsFacts(t *testing.T) {
 	}
 }
 
-// A snapshot does not see what becomes active after it.
+// A snapshot does not include later changes.
 func TestSnapshotIsFrozen(t *testing.T) {
 	f := newFixture(t)
 	s := f.snapshot(t)
@@ -169,7 +169,7 @@ func TestSnapshotIsFrozen(t *testing.T) {
 	}
 }
 
-// The stage decides whether a field that is missing is filled in, is a finding, or is neither.
+// The stage decides whether a missing field is filled, is a finding, or neither.
 func TestStages(t *testing.T) {
 	f := newFixture(t)
 	bare := build.VMI("db").Obj()
@@ -255,7 +255,7 @@ func TestCompleteSkips(t *testing.T) {
 	}
 }
 
-// An object that cannot be read is a finding, which only warns of an update that changes nothing that is evaluated.
+// An object that cannot be read is a finding. It is a warning if an update changes no evaluated field.
 func TestUnreadable(t *testing.T) {
 	f := newFixture(t)
 	const odd = `{"metadata":{"name":"a"%s},"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}}}`
@@ -310,20 +310,20 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A namespace that is not known is an error, or a warning where its source says so.
+// An unknown namespace is an error, or a warning for an UnknownNamespaceError.
 func TestUnknownNamespace(t *testing.T) {
 	f := newFixture(t)
 	f.policy(t, "labelled", `{enforcement: Deny, match: {namespaceSelector: {matchLabels: {tier: lab}}}, validations: [{expression: "false", message: never}]}`)
-	failure := errors.New("nobody answers")
+	failure := errors.New("no connection")
 	request := of(t, VirtualMachine, build.VMOf(build.VMI("db")).Obj(), at(Admitted), by(admissionv1.Create))
 	f.live.GetNamespace = func(context.Context, string) (*corev1.Namespace, error) { return nil, failure }
-	if _, err := f.snapshot(t).Evaluate(t.Context(), request); err == nil || err.Error() != "reading namespace default: nobody answers" {
+	if _, err := f.snapshot(t).Evaluate(t.Context(), request); err == nil || err.Error() != "reading namespace default: no connection" {
 		t.Errorf("the error is %v", err)
 	}
 	f.live.GetNamespace = func(context.Context, string) (*corev1.Namespace, error) {
 		return nil, &UnknownNamespaceError{Err: failure}
 	}
-	if got := f.evaluate(t, request); !got.Allowed() || !slices.Contains(got.Warnings, "nobody answers") {
+	if got := f.evaluate(t, request); !got.Allowed() || !slices.Contains(got.Warnings, "no connection") {
 		t.Errorf("findings %v, warnings %q", rules(got), got.Warnings)
 	}
 	calls := 0
@@ -343,8 +343,8 @@ func TestUnknownNamespace(t *testing.T) {
 	}
 }
 
-// Policies that read the request are skipped where there is none, and a policy about the creator of VMs is evaluated for
-// the pools of users.
+// Policies that read the request are skipped without a request. A policy on VMs that reads the request is also evaluated
+// for pools of users.
 func TestRequesters(t *testing.T) {
 	f := newFixture(t)
 	f.policy(t, "not-eve", `{enforcement: Deny, match: {kinds: [VirtualMachine]}, validations: [{expression: "request.userInfo.username != 'eve'", message: not you}]}`)

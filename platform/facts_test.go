@@ -12,7 +12,7 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// kubeVirt makes a KubeVirt resource of the YAML of its spec.configuration.
+// kubeVirt returns a KubeVirt resource with a spec.configuration in YAML.
 func kubeVirt(t *testing.T, configuration string) *unstructured.Unstructured {
 	t.Helper()
 	var c map[string]any
@@ -198,7 +198,7 @@ func TestConfigurationsThatKubeVirtRejects(t *testing.T) {
 	}
 }
 
-// FuzzFacts: no configuration makes reading it panic, and every one that is taken names a hypervisor that is known.
+// FuzzFacts verifies that no configuration causes a panic, and that accepted ones have a known hypervisor.
 func FuzzFacts(f *testing.F) {
 	f.Add([]byte(gate + `hypervisor: [{name: mshv}]`))
 	f.Add([]byte(`{"architectureConfiguration": {"amd64": null}, "network": null, "developerConfiguration": null}`))

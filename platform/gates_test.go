@@ -76,7 +76,7 @@ func factsOf(t *testing.T, configuration string) *platform.Facts {
 	return facts
 }
 
-// The gates that are on are those of which GateEnabled says so, and some that nobody knows.
+// EnabledGates agrees with GateEnabled, also for unknown gates.
 func TestEnabledGates(t *testing.T) {
 	facts := platform.Defaults(platform.Settings{})
 	on := facts.EnabledGates()

@@ -32,7 +32,7 @@ var (
 	secretKind       = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
 )
 
-// create makes an object of a kind with the spec, if there is one, in a namespace, which is made too.
+// create creates a namespace, and in it an object with a spec, or without one.
 func create(t *testing.T, kind schema.GroupVersionKind, namespace, name string, spec map[string]any) {
 	t.Helper()
 	if namespace != "" {
@@ -48,7 +48,7 @@ func create(t *testing.T, kind schema.GroupVersionKind, namespace, name string, 
 	createUntilTheEnd(t, obj)
 }
 
-// createUntilTheEnd makes an object and removes it at the end of the test.
+// createUntilTheEnd creates an object, and deletes it at the end of the test.
 func createUntilTheEnd(t *testing.T, obj client.Object) {
 	t.Helper()
 	c := server(t).Client()
@@ -56,7 +56,7 @@ func createUntilTheEnd(t *testing.T, obj client.Object) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		// Claims are protected, and nobody here takes the protection away.
+		// Claims have a finalizer, which no controller removes here.
 		unprotect := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		if err := errors.Join(c.Patch(context.Background(), obj, unprotect), c.Delete(context.Background(), obj)); err != nil {
 			t.Error(err)
@@ -74,7 +74,7 @@ func instancetype(t *testing.T, name string) {
 	create(t, instancetypeKind, "", name, map[string]any{"cpu": map[string]any{"guest": int64(2)}, "memory": map[string]any{"guest": "1Gi"}})
 }
 
-// revision makes a ControllerRevision that holds a number of bytes.
+// revision creates a ControllerRevision with a number of bytes.
 func revision(t *testing.T, name string, size int) {
 	t.Helper()
 	if err := server(t).EnsureNamespace(t.Context(), "revisions"); err != nil {
@@ -107,7 +107,7 @@ func runObjects(t *testing.T) (*platform.Objects, *requests) {
 	return objects, sent
 }
 
-func TestObjectsAnswersClusterWideKindsFromWatches(t *testing.T) {
+func TestClusterWideKindsAreReadFromWatches(t *testing.T) {
 	instancetype(t, "watched")
 	objects, sent := runObjects(t)
 	found, err := objects.Get(t.Context(), instancetypeKind, "", "watched")
@@ -115,7 +115,7 @@ func TestObjectsAnswersClusterWideKindsFromWatches(t *testing.T) {
 		t.Fatalf("found %v, error %v", found, err)
 	}
 	if diff := cmp.Diff(map[string]string{"kept": "yes"}, found.GetAnnotations()); diff != "" || found.GetManagedFields() != nil {
-		t.Errorf("what nobody asks for is kept in memory: %v, annotations (-want +got):\n%s", found.GetManagedFields(), diff)
+		t.Errorf("unused fields are kept in memory: %v, annotations (-want +got):\n%s", found.GetManagedFields(), diff)
 	}
 	_, err = objects.Get(t.Context(), instancetypeKind, "", "none")
 	if want := `virtualmachineclusterinstancetypes.instancetype.kubevirt.io "none" not found`; !apierrors.IsNotFound(err) || err.Error() != want {
@@ -132,8 +132,8 @@ func TestObjectsAnswersClusterWideKindsFromWatches(t *testing.T) {
 	})
 }
 
-// TestObjectsOfUsersAreNotWatched: what the users of all namespaces write would all be held.
-func TestObjectsOfUsersAreNotWatched(t *testing.T) {
+// TestObjectsOfUsersAreNotCached verifies that there is no watch of objects that users write: it has no bound.
+func TestObjectsOfUsersAreNotCached(t *testing.T) {
 	for _, name := range []string{"b", "c", "a"} {
 		preset(t, "users", name)
 	}
@@ -152,7 +152,7 @@ func TestObjectsOfUsersAreNotWatched(t *testing.T) {
 		t.Errorf("%d requests in a moment, want 1: %v", n, sent.sent)
 	}
 	if n := sent.of("GET /apis/kubevirt.io/v1/virtualmachineinstancepresets"); n != 0 {
-		t.Errorf("the presets of all namespaces are asked for: %v", sent.sent)
+		t.Errorf("the presets of all namespaces are requested: %v", sent.sent)
 	}
 	if _, err := objects.Get(t.Context(), presetKind, "users", "a"); err != nil {
 		t.Error(err)
@@ -162,8 +162,8 @@ func TestObjectsOfUsersAreNotWatched(t *testing.T) {
 	}
 }
 
-// TestNamesAreNoPaths: a user writes them, and the webhook may read more than the user.
-func TestNamesAreNoPaths(t *testing.T) {
+// TestNamesAreNotPaths verifies names that users write, because the webhook may read more than the user.
+func TestNamesAreNotPaths(t *testing.T) {
 	config, sent := countedConfig(t)
 	objects, err := platform.NewObjects(config)
 	if err != nil {
@@ -181,7 +181,7 @@ func TestNamesAreNoPaths(t *testing.T) {
 	}
 }
 
-func TestObjectsThatAreTooLarge(t *testing.T) {
+func TestLargeObjects(t *testing.T) {
 	text := strings.Repeat("x", 60<<10)
 	large := func(name string, spec map[string]any) { create(t, presetKind, "large", name, spec) }
 	large("small", map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"a": "b"}}})
@@ -200,7 +200,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 	for i := range 10 {
 		large(fmt.Sprintf("b%d", i), map[string]any{"selector": map[string]any{"matchLabels": labels}})
 	}
-	await.Until(t, func() error { // what was listed is forgotten in a moment
+	await.Until(t, func() error { // the cached list expires
 		if _, err := objects.List(t.Context(), presetKind, "large"); !errors.Is(err, platform.ErrTooLarge) {
 			return fmt.Errorf("listed: %w", err)
 		}
@@ -230,7 +230,7 @@ func TestObjectsThatAreTooLarge(t *testing.T) {
 	}
 }
 
-func TestObjectsAsksForTheOthers(t *testing.T) {
+func TestObjectsAboveTheBudgetAreRead(t *testing.T) {
 	if err := server(t).EnsureNamespace(t.Context(), "live"); err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestObjectsAsksForTheOthers(t *testing.T) {
 	}
 }
 
-func TestObjectsOfAnAbsentKindCostOneRequest(t *testing.T) {
+func TestAbsentKindIsCached(t *testing.T) {
 	objects, sent := runObjects(t)
 	for range 3 {
 		_, _ = objects.Get(t.Context(), dataSourceKind, "default", "absent")
@@ -274,7 +274,7 @@ func TestObjectsOfAnAbsentKindCostOneRequest(t *testing.T) {
 	}
 }
 
-func TestObjectsRemembersRevisions(t *testing.T) {
+func TestRevisionsAreCached(t *testing.T) {
 	revision(t, "small", 1<<10)
 	revision(t, "large", 900<<10)
 	objects, sent := runObjects(t)
@@ -332,7 +332,7 @@ func TestObjectsWithoutWatches(t *testing.T) {
 	}
 }
 
-func TestObjectsReadsNothingElse(t *testing.T) {
+func TestUnknownKinds(t *testing.T) {
 	counted, sent := countedConfig(t)
 	objects, err := platform.NewObjects(counted)
 	if err != nil {
@@ -351,7 +351,7 @@ func TestObjectsReadsNothingElse(t *testing.T) {
 	}
 }
 
-func TestObjectsThatAreNotReadySaySoTheSameWay(t *testing.T) {
+func TestReadyReportsTheSameError(t *testing.T) {
 	counted, _ := countedConfig(t)
 	objects, err := platform.NewWatchedObjects(counted)
 	if err != nil {

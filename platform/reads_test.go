@@ -10,8 +10,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// TestOneNamespaceLeavesRoomToOthers: whoever makes requests wait does so in one namespace.
-func TestOneNamespaceLeavesRoomToOthers(t *testing.T) {
+// TestSharesOfNamespaces verifies that the requests of one namespace do not block those of another.
+func TestSharesOfNamespaces(t *testing.T) {
 	s := NewShares(100)
 	var release []func()
 	for i := range 20 {
@@ -25,7 +25,7 @@ func TestOneNamespaceLeavesRoomToOthers(t *testing.T) {
 			release = append(release, back)
 		}
 	}
-	back, err := s.Take(t.Context(), "innocent", 1000) // more than there is for anybody
+	back, err := s.Take(t.Context(), "innocent", 1000) // more than half of the total
 	if err != nil {
 		t.Fatalf("another namespace has to wait: %v", err)
 	}
@@ -42,7 +42,7 @@ func TestOneNamespaceLeavesRoomToOthers(t *testing.T) {
 	}
 }
 
-func TestASessionHoldsWhatItReadUntilItsEnd(t *testing.T) {
+func TestSessionReservesUntilItsEnd(t *testing.T) {
 	s := NewShares(MaxReads)
 	ctx, end := begin(t.Context(), s, "a")
 	for _, bytes := range []int64{reserveSmall, reserveSmall, reserveLarge, reserveSmall} {
@@ -60,7 +60,7 @@ func TestASessionHoldsWhatItReadUntilItsEnd(t *testing.T) {
 	}
 	s.all.Release(MaxReads - reserveLarge)
 	end()
-	done, err := reserve(t.Context(), s, reserveLarge) // without a session, for as long as it takes
+	done, err := reserve(t.Context(), s, reserveLarge) // without a session
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,12 +70,12 @@ func TestASessionHoldsWhatItReadUntilItsEnd(t *testing.T) {
 	}
 }
 
-func TestRemembered(t *testing.T) {
+func TestObjectCache(t *testing.T) {
 	now := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	r := newObjectCache(10*(costPerEntry+costPerByte*100), now)
 	for i := range 20 {
 		r.add(fmt.Sprint(i), i, 100, time.Second)
-		r.get("0") // used, and so not the first to go
+		r.get("0") // used last, so it is not evicted first
 	}
 	if _, ok := r.get("0"); !ok {
 		t.Error("what is used is forgotten")

@@ -19,7 +19,7 @@ import (
 	"github.com/virtward/virtward/test/crds"
 )
 
-// served are the definitions that the API server of these tests has. DataSources are among those it has not.
+// served has the definitions in the API server of these tests. DataSources are not among them.
 var served = []string{
 	"kubevirts.kubevirt.io",
 	"virtualmachineclusterinstancetypes.instancetype.kubevirt.io",
@@ -29,7 +29,7 @@ var served = []string{
 	"virtualmachinepreferences.instancetype.kubevirt.io",
 }
 
-// shared is the one API server of this package; the tests that need none do not wait for it.
+// shared is the API server of this package. Tests without it do not wait for it.
 var shared struct {
 	once    sync.Once
 	cluster *controlplane.ControlPlane
@@ -37,7 +37,7 @@ var shared struct {
 }
 
 func TestMain(m *testing.M) {
-	log.SetLogger(logr.Discard()) // that presets are deprecated is no news
+	log.SetLogger(logr.Discard()) // without the warning that presets are deprecated
 	code := m.Run()
 	if shared.cluster != nil {
 		if err := shared.cluster.Stop(); err != nil {
@@ -71,7 +71,7 @@ func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	}), err
 }
 
-// requests are those that a client has sent.
+// requests are the requests of a client.
 type requests struct {
 	mu   sync.Mutex
 	sent []string
@@ -83,7 +83,7 @@ func (r *requests) note(request *http.Request) {
 	r.sent = append(r.sent, request.Method+" "+request.URL.Path)
 }
 
-// of counts those whose method and path end like this.
+// of counts the requests whose method and path have this suffix.
 func (r *requests) of(suffix string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +100,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// countedConfig is an admin's, and what is sent to the API server with it.
+// countedConfig returns an admin's client configuration, and the requests that are sent with it.
 func countedConfig(t *testing.T) (*rest.Config, *requests) {
 	t.Helper()
 	config, sent := server(t).Config(), &requests{}
@@ -115,7 +115,7 @@ func countedConfig(t *testing.T) (*rest.Config, *requests) {
 
 // eventually polls until check returns nil.
 
-// run lets something run until the end of the test, and waits for it then.
+// run runs a function until the end of the test, and waits for its end.
 func run(t *testing.T, what func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

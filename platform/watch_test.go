@@ -24,17 +24,17 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// macvtap is a default interface that the definition of KubeVirt accepts and KubeVirt itself does not.
+// macvtap is a default interface that the definition of KubeVirt accepts, but KubeVirt rejects.
 const macvtap = `{"spec":{"configuration":{"network":{"defaultNetworkInterface":"macvtap"}}}}`
 
 const macvtapReason = `KubeVirt default/a: spec.configuration.network.defaultNetworkInterface: "macvtap" is not bridge or masquerade`
 
-// told is one call of a watcher's onChange.
+// told is one call of onChange.
 type told struct {
 	source, model, warning, err string
 }
 
-// watched is a watcher that runs, and what it tells.
+// watched is a running watcher, and its calls of onChange.
 type watched struct {
 	*platform.Watcher
 	clock *clocktesting.FakePassiveClock
@@ -91,7 +91,7 @@ func (w *watched) eventuallyModel(t *testing.T, source, model string) {
 	})
 }
 
-// install makes a KubeVirt resource in the namespace default, and removes it at the end of the test.
+// install creates a KubeVirt resource in the namespace default, and deletes it at the end of the test.
 func install(t *testing.T, name, configuration string) *unstructured.Unstructured {
 	t.Helper()
 	kv := kubeVirt(t, configuration)
@@ -126,14 +126,14 @@ func phase(t *testing.T, kv *unstructured.Unstructured, phase string) {
 	}
 }
 
-func TestWatcherKeepsTheLastGoodFacts(t *testing.T) {
+func TestWatcherKeepsTheLastValidFacts(t *testing.T) {
 	kv := install(t, "a", `cpuModel: EPYC`)
 	w := watch(t)
 	w.eventuallyModel(t, "KubeVirt default/a", "EPYC")
 	patch(t, kv, macvtap)
 	await.Until(t, func() error {
 		if calls := w.told(); calls[len(calls)-1].err == "" {
-			return fmt.Errorf("no error was told: %+v", calls)
+			return fmt.Errorf("no error was reported: %+v", calls)
 		}
 		return nil
 	})
@@ -149,7 +149,7 @@ func TestWatcherKeepsTheLastGoodFacts(t *testing.T) {
 	w.eventuallyModel(t, "KubeVirt default/a", "Nehalem")
 }
 
-func TestWatcherWithABadFirstConfiguration(t *testing.T) {
+func TestWatcherWithInvalidFirstConfiguration(t *testing.T) {
 	kv := install(t, "a", `network: {defaultNetworkInterface: macvtap}`)
 	w := watch(t)
 	f := w.Facts()
@@ -167,19 +167,19 @@ func TestWatcherWithABadFirstConfiguration(t *testing.T) {
 	}
 }
 
-func TestWatcherTakesTheDeployedOfTwo(t *testing.T) {
+func TestWatcherPrefersDeployedKubeVirts(t *testing.T) {
 	install(t, "a", `cpuModel: none-yet`)
 	install(t, "b", `cpuModel: none-either`)
 	w := watch(t)
-	w.eventuallyModel(t, "KubeVirt default/a", "none-yet") // by name, as nothing else decides
+	w.eventuallyModel(t, "KubeVirt default/a", "none-yet") // by name, because the phases are equal
 
 	c := install(t, "c", `cpuModel: deploying`)
 	phase(t, c, "Deploying")
-	w.eventuallyModel(t, "KubeVirt default/c", "deploying") // any phase before none
+	w.eventuallyModel(t, "KubeVirt default/c", "deploying") // a phase has precedence over none
 
 	d := install(t, "d", `cpuModel: deployed`)
 	phase(t, d, "Deployed")
-	w.eventuallyModel(t, "KubeVirt default/d", "deployed") // Deployed before any other
+	w.eventuallyModel(t, "KubeVirt default/d", "deployed") // Deployed has precedence
 
 	phase(t, c, "Deployed")
 	w.eventuallyModel(t, "KubeVirt default/c", "deploying")
@@ -189,7 +189,7 @@ func TestWatcherTakesTheDeployedOfTwo(t *testing.T) {
 	w.eventuallyModel(t, "KubeVirt default/d", "deployed")
 }
 
-func TestWatcherPassesOverWhatIsBeingDeleted(t *testing.T) {
+func TestWatcherIgnoresKubeVirtsBeingDeleted(t *testing.T) {
 	a := install(t, "a", `cpuModel: leaving`)
 	install(t, "b", `cpuModel: staying`)
 	patch(t, a, `{"metadata":{"finalizers":["virtward.io/test"]}}`)
@@ -213,7 +213,7 @@ func TestWatcherWithoutKubeVirt(t *testing.T) {
 	await.Until(t, func() error { return assumed(w.Facts()) })
 }
 
-// assumed reports whether facts are the guesses for a cluster without KubeVirt.
+// assumed reports whether facts are those of a cluster without KubeVirt.
 func assumed(f *platform.Facts) error {
 	if diff := cmp.Diff([]string{platform.NoKubeVirtWarning}, f.Warnings); diff != "" || f.Source != "KubeVirt's own defaults" {
 		return fmt.Errorf("the facts come from %s; warnings (-want +got):\n%s", f.Source, diff)
@@ -221,11 +221,11 @@ func assumed(f *platform.Facts) error {
 	return nil
 }
 
-func TestWatcherTellsOnlyWhatChanged(t *testing.T) {
+func TestWatcherReportsOnlyChanges(t *testing.T) {
 	kv := install(t, "a", `cpuModel: EPYC`)
 	w := watch(t)
 	w.eventuallyModel(t, "KubeVirt default/a", "EPYC")
-	phase(t, kv, "Deploying") // what is no part of the facts
+	phase(t, kv, "Deploying") // the phase is not part of the facts
 	patch(t, kv, `{"metadata":{"labels":{"touched":"yes"}}}`)
 	patch(t, kv, `{"spec":{"configuration":{"cpuModel":"Nehalem"}}}`)
 	w.eventuallyModel(t, "KubeVirt default/a", "Nehalem")
@@ -241,7 +241,7 @@ func TestWatcherTellsOnlyWhatChanged(t *testing.T) {
 	}
 }
 
-func TestWatcherKnowsItsAge(t *testing.T) {
+func TestWatcherAge(t *testing.T) {
 	kv := install(t, "a", `cpuModel: EPYC`)
 	w := watch(t)
 	w.eventuallyModel(t, "KubeVirt default/a", "EPYC")
@@ -259,8 +259,8 @@ func TestWatcherKnowsItsAge(t *testing.T) {
 	}
 }
 
-// The definition disappears under a watcher that runs, and under one that starts then; both find it again.
-func TestWatcherOutlivesTheDefinition(t *testing.T) {
+// The definition is deleted while a watcher runs, and while another one starts. Both read it once it exists again.
+func TestWatcherWithoutDefinition(t *testing.T) {
 	cluster := server(t)
 	install(t, "a", `cpuModel: EPYC`)
 	old := watch(t)

@@ -33,7 +33,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// pair is a certificate with a serial number, and its key.
+// pair is a certificate and its private key.
 type pair struct{ certificate, key []byte }
 
 func newPair(t *testing.T, serial int64) pair {
@@ -64,15 +64,15 @@ func newPair(t *testing.T, serial int64) pair {
 	}
 }
 
-// handshake is the serial number of the certificate that a client meets; 0 when there is none.
+// handshake returns the serial number of the served certificate, or 0 without one.
 func handshake(c *Certificate) int64 {
 	client, server := net.Pipe()
 	defer client.Close()
 	go func() {
 		defer server.Close()
-		_ = tls.Server(server, &tls.Config{GetCertificate: c.GetCertificate, MinVersion: tls.VersionTLS12}).Handshake() // the client tells
+		_ = tls.Server(server, &tls.Config{GetCertificate: c.GetCertificate, MinVersion: tls.VersionTLS12}).Handshake() // the client has the result
 	}()
-	connection := tls.Client(client, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // whose it is, is what is asked
+	connection := tls.Client(client, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test reads the certificate
 	if connection.Handshake() != nil {
 		return 0
 	}
@@ -95,7 +95,7 @@ func eventuallyServes(t *testing.T, c *Certificate, serial int64) {
 	}
 }
 
-// journal is a log that can be read.
+// journal is a log in memory.
 type journal struct {
 	mu    sync.Mutex
 	lines []string
@@ -109,14 +109,14 @@ func (j *journal) logger() logr.Logger {
 	}, funcr.Options{})
 }
 
-// count is how many lines have the text.
+// count returns the number of lines with a text.
 func (j *journal) count(text string) int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return strings.Count(strings.Join(j.lines, "\n"), text)
 }
 
-// eventuallyHas waits until more lines have the text than before.
+// eventuallyHas waits until a number of lines has a text.
 func (j *journal) eventuallyHas(t *testing.T, text string, more int) {
 	t.Helper()
 	await.Until(t, func() error {
@@ -137,7 +137,7 @@ func TestWithoutACertificate(t *testing.T) {
 	}
 }
 
-// mounted is a directory that changes as the kubelet changes that of a Secret: all files at once, by a link.
+// mounted is a directory that changes like a mounted Secret: all files at once, by a link.
 type mounted struct {
 	dir        string
 	generation int
@@ -159,7 +159,7 @@ func (m *mounted) write(t *testing.T, p pair) {
 		}
 	}
 	data, next := filepath.Join(m.dir, "..data"), filepath.Join(m.dir, "..data_tmp")
-	before, _ := os.Readlink(data) // none the first time
+	before, _ := os.Readlink(data) // there is none at first
 	if err := errors.Join(os.Symlink(filepath.Base(version), next), os.Rename(next, data)); err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestFileSource(t *testing.T) {
 	files.write(t, pair{certificate: first.certificate, key: second.key})
 	log.eventuallyHas(t, "private key does not match public key", 1)
 	if err := source.Certificate.Ready(); err == nil {
-		t.Error("a pair that does not match is taken for a certificate")
+		t.Error("a certificate with another private key is served")
 	}
 	files.write(t, first)
 	eventuallyServes(t, source.Certificate, 1)
@@ -188,7 +188,7 @@ func TestFileSource(t *testing.T) {
 	eventuallyServes(t, source.Certificate, 2)
 
 	files.write(t, pair{certificate: third.certificate, key: first.key})
-	time.Sleep(200 * time.Millisecond) // nothing is to happen
+	time.Sleep(200 * time.Millisecond) // no change is expected
 	eventuallyServes(t, source.Certificate, 2)
 	files.write(t, third)
 	eventuallyServes(t, source.Certificate, 3)
@@ -203,8 +203,8 @@ func TestFileSourceStopsWhileItWaits(t *testing.T) {
 	}
 }
 
-// TestOnAnAPIServer shares one control plane, which takes longer to start than the tests take.
-func TestOnAnAPIServer(t *testing.T) {
+// TestWithAPIServer runs several tests with one control plane, because its start takes longer than the tests.
+func TestWithAPIServer(t *testing.T) {
 	cluster, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 	if err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestOnAnAPIServer(t *testing.T) {
 	t.Run("Trust", func(t *testing.T) { testTrust(t, client) })
 }
 
-// rejected is logged of a Secret that cannot be used.
+// rejected is the log line for an unusable Secret.
 const rejected = "the Secret has no usable certificate; the previous one stays in use"
 
 func testSecretSource(t *testing.T, client kubernetes.Interface) {
@@ -243,7 +243,7 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 		}
 	}
 	of := func(p pair) map[string][]byte {
-		return map[string][]byte{corev1.TLSCertKey: p.certificate, corev1.TLSPrivateKeyKey: p.key, "ca.key": []byte("not ours to read")}
+		return map[string][]byte{corev1.TLSCertKey: p.certificate, corev1.TLSPrivateKeyKey: p.key, "ca.key": []byte("unused")}
 	}
 	first, second, third := newPair(t, 1), newPair(t, 2), newPair(t, 3)
 
@@ -251,7 +251,7 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 	if _, err := secrets.Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	write(nil) // as the chart or the rotation may leave it at first
+	write(nil) // as the chart creates it
 	if err := source.Certificate.Ready(); err == nil {
 		t.Error("there is a certificate, but none was written")
 	}
@@ -261,7 +261,7 @@ func testSecretSource(t *testing.T, client kubernetes.Interface) {
 	eventuallyServes(t, source.Certificate, 2)
 
 	if log.count(rejected) != 0 {
-		t.Error("an empty Secret is no error, but was logged as one")
+		t.Error("an empty Secret is logged as an error")
 	}
 	for i, broken := range []map[string][]byte{
 		{corev1.TLSCertKey: third.certificate, corev1.TLSPrivateKeyKey: first.key},

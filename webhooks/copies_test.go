@@ -27,7 +27,7 @@ func parsed(t testing.TB, text string) *unstructured.Unstructured {
 	return object
 }
 
-// What there is to copy: a VM of 1Gi, and a snapshot of one of 2Gi.
+// The sources of the copies: a VM with 1Gi, and the snapshot of a VM with 2Gi.
 const (
 	stored = `{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {namespace: default, name: db, labels: {tier: web, keep/me: x}}, spec: {runStrategy: Always, template: {spec: {
 		domain: {devices: {interfaces: [{name: default, masquerade: {}, macAddress: "02:00:00:00:00:01"}]}, firmware: {serial: a, uuid: 6a1a24a1-4061-4607-8bf4-a3963d0c5895}, memory: {guest: 1Gi}}, networks: [{name: default, pod: {}}]}}}}`
@@ -36,13 +36,13 @@ const (
 		metadata: {name: db, labels: {tier: web}}, spec: {runStrategy: Always, template: {spec: {domain: {devices: {}, memory: {guest: 2Gi}}}}}}}}}`
 )
 
-// onlyJane may have more than 1Gi; secret is what a message would tell of the VM.
+// onlyJane allows more than 1Gi only to jane. The message is a secret that no response may contain.
 const onlyJane = `{enforcement: Deny, validations: [{expression: "requester == 'jane' || quantity(vm.spec.domain.memory.guest).compareTo(quantity('1Gi')) <= 0", message: a secret}]}`
 
-// neverARM is for everybody.
+// neverARM denies arm64 to every user.
 const neverARM = `{enforcement: Deny, validations: [{expression: "object.spec.template.spec.?architecture.orValue('') != 'arm64'", message: a secret, fieldPath: spec.template.spec.architecture}]}`
 
-func TestCopiesAreEvaluatedForTheirAuthor(t *testing.T) {
+func TestCopiesAreEvaluatedAsTheirAuthor(t *testing.T) {
 	restore := func(spec string) string {
 		return `{apiVersion: snapshot.kubevirt.io/v1beta1, kind: VirtualMachineRestore, metadata: {name: r, namespace: default}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: ` + spec + `}}`
 	}
@@ -64,22 +64,22 @@ func TestCopiesAreEvaluatedForTheirAuthor(t *testing.T) {
 		want         []string
 	}{
 		"a restore":                            {restore("new}, virtualMachineSnapshotName: nightly"), "mallory", byRequester("spec.virtualMachineSnapshotName")},
-		"by somebody who may":                  {restore("new}, virtualMachineSnapshotName: nightly"), "jane", nil},
+		"by a user with the permission":        {restore("new}, virtualMachineSnapshotName: nightly"), "jane", nil},
 		"by KubeVirt, for a clone":             {restore("new}, virtualMachineSnapshotName: nightly"), "system:serviceaccount:kubevirt:kubevirt-controller", nil},
 		"in place":                             {restore("db}, virtualMachineSnapshotName: nightly"), "mallory", byRequester("spec.virtualMachineSnapshotName")},
 		"in place, where patches do nothing":   {restore("db}, virtualMachineSnapshotName: nightly, patches: [" + arm + "]"), "jane", nil},
 		"with patches":                         {restore("new}, virtualMachineSnapshotName: nightly, patches: [" + arm + "]"), "jane", ofARM("spec.patches")},
-		"with patches that go wrong":           {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{\"op\": \"remove\", \"path\": \"/nothing\"}']"), "jane", notYet("spec.patches", "the patches cannot be applied")},
-		"with patches that are none":           {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{']"), "jane", notYet("spec.patches", "the patches are not a JSON patch")},
+		"with patches that cannot be applied":  {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{\"op\": \"remove\", \"path\": \"/nothing\"}']"), "jane", notYet("spec.patches", "the patches cannot be applied")},
+		"with invalid patches":                 {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{']"), "jane", notYet("spec.patches", "the patches are not a JSON patch")},
 		"with a patch of everything":           {restore("new}, virtualMachineSnapshotName: nightly, patches: ['{\"op\": \"replace\", \"path\": \"\", \"value\": []}']"), "jane", notYet("spec.patches", "the result of the patches is not an object")},
-		"of a snapshot that is not there":      {restore("new}, virtualMachineSnapshotName: none"), "jane", notYet("spec.virtualMachineSnapshotName", "the snapshot does not exist, or is not ready")},
+		"of a snapshot that does not exist":    {restore("new}, virtualMachineSnapshotName: none"), "jane", notYet("spec.virtualMachineSnapshotName", "the snapshot does not exist, or is not ready")},
 		"to something else":                    {strings.Replace(restore("new}, virtualMachineSnapshotName: nightly"), "kind: VirtualMachine,", "kind: Other,", 1), "mallory", nil},
 		"a clone":                              {clone("source: {kind: VirtualMachine, name: db}"), "mallory", nil},
 		"of a snapshot":                        {clone("source: {kind: VirtualMachineSnapshot, name: nightly}"), "mallory", byRequester("spec.source")},
 		"with patches of its own":              {clone("source: {kind: VirtualMachine, name: db}, patches: [" + arm + "]"), "jane", ofARM("spec.patches")},
 		"with operations smuggled in a serial": {clone(`source: {kind: VirtualMachine, name: db}, newSMBiosSerial: 'x"},{"op":"add","path":"/spec/template/spec/architecture","value":"arm64'`), "jane", ofARM("spec.source")},
 		"with operations smuggled in a MAC":    {clone(`source: {kind: VirtualMachine, name: db}, newMacAddresses: {default: '"},{"op":"add","path":"/spec/template/spec/architecture","value":"arm64'}`), "jane", ofARM("spec.source")},
-		"of something that is not there":       {clone("source: {kind: VirtualMachine, name: none}"), "jane", notYet("spec.source", "its source does not exist")},
+		"of a VM that does not exist":          {clone("source: {kind: VirtualMachine, name: none}"), "jane", notYet("spec.source", "its source does not exist")},
 		"of something else":                    {clone("source: {kind: Other, name: none}"), "jane", notYet("spec.source", "its source is neither a VirtualMachine nor a VirtualMachineSnapshot")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestCopiesAreEvaluatedForTheirAuthor(t *testing.T) {
 			}
 		})
 	}
-	t.Run("what cannot be evaluated only warns where no policy decides by its author", func(t *testing.T) {
+	t.Run("without a policy that reads the request, a copy that cannot be evaluated is a warning", func(t *testing.T) {
 		v := newValidator(t)
 		under(t, v, neverARM)
 		object := parsed(t, restore("new}, virtualMachineSnapshotName: nightly"))
@@ -106,7 +106,7 @@ func TestCopiesAreEvaluatedForTheirAuthor(t *testing.T) {
 	})
 }
 
-func TestPatchesOfAClone(t *testing.T) {
+func TestClonePatches(t *testing.T) {
 	vm := copyOf(parsed(t, stored).Object, "")
 	if vm.GetGenerateName() != "db-clone-" {
 		t.Errorf("it is named %q", vm.GetGenerateName())
@@ -115,12 +115,12 @@ func TestPatchesOfAClone(t *testing.T) {
 		filters []string
 		want    map[string]string
 	}{
-		"no filters":                          {nil, map[string]string{"tier": "web", "keep/me": "x"}},
-		"none that matches":                   {[]string{"other"}, nil},
-		"a part of a key":                     {[]string{"tie"}, map[string]string{"tier": "web"}},
-		"a star, which is no pattern":         {[]string{"*", "!keep/.*"}, map[string]string{"tier": "web"}},
-		"a negation wins, wherever it stands": {[]string{"!tier", ".*"}, map[string]string{"keep/me": "x"}},
-		"a bad pattern matches nothing":       {[]string{"(", "tier"}, map[string]string{"tier": "web"}},
+		"no filters":                    {nil, map[string]string{"tier": "web", "keep/me": "x"}},
+		"none that matches":             {[]string{"other"}, nil},
+		"a part of a key":               {[]string{"tie"}, map[string]string{"tier": "web"}},
+		"a star":                        {[]string{"*", "!keep/.*"}, map[string]string{"tier": "web"}},
+		"a negation has precedence":     {[]string{"!tier", ".*"}, map[string]string{"keep/me": "x"}},
+		"a bad pattern matches nothing": {[]string{"(", "tier"}, map[string]string{"tier": "web"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			patches, err := patchesOf(&clonev1beta1.VirtualMachineCloneSpec{LabelFilters: tc.filters}, vm)
@@ -146,7 +146,7 @@ func TestPatchesOfAClone(t *testing.T) {
 	}
 }
 
-// TestPatchesAreBounded: few bytes of patches could make a VM of gigabytes.
+// TestPatchesAreBounded verifies the limits, because short patches can create a VM of gigabytes.
 func TestPatchesAreBounded(t *testing.T) {
 	vm := copyOf(parsed(t, stored).Object, "a")
 	double := `{"op":"copy","from":"/spec","path":"/spec/again"}`
@@ -192,13 +192,13 @@ func TestScale(t *testing.T) {
 		code     int32
 		want     []string
 	}{
-		"up, within":           {1, 3, "7", "db", 200, nil},
-		"up, beyond":           {1, 4, "7", "db", 422, []string{"FieldValueInvalid spec.replicas: Invalid value: 4: three at most [virtward/policy/a]"}},
-		"beyond, to more":      {4, 5, "7", "db", 422, []string{"FieldValueInvalid spec.replicas: Invalid value: 5: three at most [virtward/policy/a]"}},
-		"down, to beyond":      {9, 8, "7", "db", 200, nil},
-		"of another one":       {1, 2, "8", "db", 409, nil},
-		"of one that is gone":  {1, 9, "7", "gone", 200, nil},
-		"without saying whose": {1, 9, "", "db", 422, []string{"FieldValueInvalid spec.replicas: Invalid value: 9: three at most [virtward/policy/a]"}},
+		"up, within":          {1, 3, "7", "db", 200, nil},
+		"up, beyond":          {1, 4, "7", "db", 422, []string{"FieldValueInvalid spec.replicas: Invalid value: 4: three at most [virtward/policy/a]"}},
+		"beyond, to more":     {4, 5, "7", "db", 422, []string{"FieldValueInvalid spec.replicas: Invalid value: 5: three at most [virtward/policy/a]"}},
+		"down, to beyond":     {9, 8, "7", "db", 200, nil},
+		"of another one":      {1, 2, "8", "db", 409, nil},
+		"of one that is gone": {1, 9, "7", "gone", 200, nil},
+		"without a uid":       {1, 9, "", "db", 422, []string{"FieldValueInvalid spec.replicas: Invalid value: 9: three at most [virtward/policy/a]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scale := func(replicas int32) *autoscalingv1.Scale {
@@ -233,8 +233,8 @@ func TestScale(t *testing.T) {
 	})
 }
 
-// TestThePoliciesOfAPoolsMachines: KubeVirt makes them, and who wrote the pool is known only when it is written.
-func TestThePoliciesOfAPoolsMachines(t *testing.T) {
+// TestPoliciesOfPools verifies policies that read the request. KubeVirt creates the VMs of a pool, so its author is known only here.
+func TestPoliciesOfPools(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 	pool := func(memory string) *poolv1beta1.VirtualMachinePool {
 		p := &poolv1beta1.VirtualMachinePool{Spec: poolv1beta1.VirtualMachinePoolSpec{
@@ -253,11 +253,11 @@ func TestThePoliciesOfAPoolsMachines(t *testing.T) {
 		body []byte
 		want []string
 	}{
-		"somebody else's":         {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("mallory")), denied},
-		"a small one":             {reviewOf(t, "VirtualMachinePool", pool("1Gi"), as("mallory")), nil},
-		"of somebody who may":     {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("jane")), nil},
-		"that grows":              {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("mallory"), update(t, pool("1Gi"))), denied},
-		"whose template stays so": {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("mallory"), update(t, pool("2Gi"))), nil},
+		"of another user":          {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("mallory")), denied},
+		"a small one":              {reviewOf(t, "VirtualMachinePool", pool("1Gi"), as("mallory")), nil},
+		"of a user with the right": {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("jane")), nil},
+		"that grows":               {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("mallory"), update(t, pool("1Gi"))), denied},
+		"whose template stays so":  {reviewOf(t, "VirtualMachinePool", pool("2Gi"), as("mallory"), update(t, pool("2Gi"))), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, complaints(evaluated(t, v, tc.body))); diff != "" {

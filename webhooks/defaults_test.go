@@ -23,7 +23,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// defaultsObject is a VirtualMachineDefaults as the API server keeps it, with its spec given in YAML.
+// defaultsObject returns a stored VirtualMachineDefaults with a spec in YAML.
 func defaultsObject(t testing.TB, name, spec string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{}}
@@ -37,7 +37,7 @@ func defaultsObject(t testing.TB, name, spec string) *unstructured.Unstructured 
 	return object
 }
 
-// siteOf compiles specs, whose names are a, b, c and so on.
+// siteOf compiles specs. Their names are a, b, c and so on.
 func siteOf(t testing.TB, specs ...string) func() *mutators.Site {
 	t.Helper()
 	var objects []policyv1alpha1.VirtualMachineDefaults
@@ -61,13 +61,13 @@ func siteOf(t testing.TB, specs ...string) func() *mutators.Site {
 
 const prodDefaults = `{match: {namespaceSelector: {matchLabels: {env: prod}}}, template: {schedulerName: prod, nodeSelector: {"1": a}}}`
 
-func TestAVMIsGivenTheDefaultsOfTheSite(t *testing.T) {
+func TestSiteDefaultsAreAddedToVMs(t *testing.T) {
 	m := newMutator(t)
 	live(m.Evaluator).GetSite = siteOf(t, prodDefaults, `{template: {schedulerName: site, tolerations: [{key: vms}]}}`)
 	labels, unread := k8slabels.Set(nil), error(nil)
 	live(m.Evaluator).GetNamespaceLabels = func(_ context.Context, name string) (k8slabels.Set, error) {
 		if name != "default" {
-			t.Errorf("asked for the labels of %q", name)
+			t.Errorf("the labels of %q are read", name)
 		}
 		return labels, unread
 	}
@@ -119,7 +119,7 @@ func TestAVMIsGivenTheDefaultsOfTheSite(t *testing.T) {
 	}
 }
 
-func TestAVMIWithoutTheDefaultsOfTheSiteIsRejected(t *testing.T) {
+func TestVMIWithoutSiteDefaultsIsRejected(t *testing.T) {
 	v := newValidator(t)
 	arrived := completed(t, build.VMI("db").Obj())
 	if response := evaluated(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
@@ -127,7 +127,7 @@ func TestAVMIWithoutTheDefaultsOfTheSiteIsRejected(t *testing.T) {
 	}
 	live(v.Evaluator).GetSite = siteOf(t, prodDefaults)
 	if response := evaluated(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
-		t.Errorf("rejected where the defaults do not hold: %q", complaints(response))
+		t.Errorf("rejected in a namespace without defaults: %q", complaints(response))
 	}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return k8slabels.Set{"env": "prod"}, nil }
 	response := evaluated(t, v, reviewOf(t, kindVMI, arrived))
@@ -149,17 +149,17 @@ func TestAVMIWithoutTheDefaultsOfTheSiteIsRejected(t *testing.T) {
 	}
 }
 
-func TestDefaultsThatCannotBeUsedAreRejected(t *testing.T) {
+func TestInvalidSiteDefaultsAreRejected(t *testing.T) {
 	v := newValidator(t)
-	ours := func(r *admissionv1.AdmissionRequest) {
+	request := func(r *admissionv1.AdmissionRequest) {
 		r.Kind.Group, r.Kind.Version, r.Namespace = "policy.virtward.io", "v1alpha1", ""
 	}
 	for name, test := range map[string]struct {
 		spec string
 		want []string
 	}{
-		"in order": {spec: prodDefaults},
-		"a field that there is not": {`{template: {domain: {devices: {rgn: {}}}}}`, []string{
+		"valid": {spec: prodDefaults},
+		"an unknown field": {`{template: {domain: {devices: {rgn: {}}}}}`, []string{
 			"spec.template.domain.devices.rgn: Invalid value: there is no such field in the spec of a virtual machine instance [virtward/site-defaults]",
 		}},
 		"what the checks reject": {`{match: {hypervisors: [kvm]}, template: {domain: {firmware: {bootloader: {bios: {}}}}}}`, []string{
@@ -168,7 +168,7 @@ func TestDefaultsThatCannotBeUsedAreRejected(t *testing.T) {
 		"what cannot be decoded": {`{match: [], template: {}}`, []string{"spec: Invalid value: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := evaluated(t, v, reviewOf(t, "VirtualMachineDefaults", defaultsObject(t, "a", test.spec), ours))
+			response := evaluated(t, v, reviewOf(t, "VirtualMachineDefaults", defaultsObject(t, "a", test.spec), request))
 			got := complaints(response)
 			if response.Allowed != (len(test.want) == 0) || len(got) != len(test.want) {
 				t.Fatalf("allowed %v, %q", response.Allowed, got)
@@ -182,9 +182,8 @@ func TestDefaultsThatCannotBeUsedAreRejected(t *testing.T) {
 	}
 }
 
-// TestPatchMakesTheCompleteObjectOfTheSite applies the patches of every conformance case with defaults that leave
-// hardly anything out.
-func TestPatchMakesTheCompleteObjectOfTheSite(t *testing.T) {
+// TestPatchWithSiteDefaults applies the patches of every conformance case with defaults for nearly all fields.
+func TestPatchWithSiteDefaults(t *testing.T) {
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
 		t.Fatal(err)

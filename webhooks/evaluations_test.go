@@ -24,13 +24,13 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// TestEvaluationsFitIntoTheChartsLimit adds up what requests may take, and holds it against what the chart gives.
-func TestEvaluationsFitIntoTheChartsLimit(t *testing.T) {
+// TestEvaluationMemoryFitsIntoTheMemoryLimit compares the memory bounds of requests with the chart's limit.
+func TestEvaluationMemoryFitsIntoTheMemoryLimit(t *testing.T) {
 	if most := policies.MaxMemory; most > largeMemory {
 		t.Errorf("one evaluation may take %d bytes, and there are %d for all large ones", most, largeMemory)
 	}
 	if typical := policies.Memory(10 << 10); typical > smallEvaluation || smallMemory/typical < 2 {
-		t.Errorf("an evaluation about 10 KiB takes %d bytes, where %d are small, and %d for all of them", typical, smallEvaluation, smallMemory)
+		t.Errorf("an evaluation of 10 KiB takes %d bytes, where %d are small, and %d for all of them", typical, smallEvaluation, smallMemory)
 	}
 	data, err := os.ReadFile(filepath.Join("..", "charts", "virtward", "values.yaml"))
 	if err != nil {
@@ -50,9 +50,9 @@ func TestEvaluationsFitIntoTheChartsLimit(t *testing.T) {
 	}
 }
 
-// TestEvaluationsShareRoom fills the room with large evaluations: small ones still find some, and a further large one
-// waits until its caller gives up.
-func TestEvaluationsShareRoom(t *testing.T) {
+// TestEvaluationsShareMemory fills the memory with large evaluations. Small ones still get some, and another large one
+// waits until its timeout.
+func TestEvaluationsShareMemory(t *testing.T) {
 	v := newValidator(t)
 	e := v.evaluations
 	const large, small = 1 << 20, 2 << 10
@@ -70,30 +70,30 @@ func TestEvaluationsShareRoom(t *testing.T) {
 		release = append(release, done)
 	}
 	if len(release) == 0 || testutil.ToFloat64(e.metrics.rejected) != 1 || testutil.ToFloat64(e.metrics.waiting) != 0 {
-		t.Errorf("%d large evaluations found room, %v were rejected", len(release), testutil.ToFloat64(e.metrics.rejected))
+		t.Errorf("%d large evaluations got memory, %v were rejected", len(release), testutil.ToFloat64(e.metrics.rejected))
 	}
 	if held := testutil.ToFloat64(e.metrics.evaluating); held > EvaluationMemory || held < largeMemory/2 {
 		t.Errorf("they hold %v bytes", held)
 	}
 	done, err := e.begin(t.Context(), small)
 	if err != nil {
-		t.Fatalf("a small evaluation finds no room beside large ones: %v", err)
+		t.Fatalf("a small evaluation gets no memory: %v", err)
 	}
 	done()
 	for _, done := range release {
 		done()
 	}
 	if held := testutil.ToFloat64(e.metrics.evaluating); held != 0 {
-		t.Errorf("%v bytes were not given back", held)
+		t.Errorf("%v bytes were not released", held)
 	}
 	if done, err = e.begin(t.Context(), large); err != nil {
-		t.Fatalf("there is no room although all was given back: %v", err)
+		t.Fatalf("there is no memory although all was released: %v", err)
 	}
 	done()
 }
 
-// TestNoRoomIsNoVerdict asks for more than fits, until the caller gives up: that is 503, and neither yes nor no.
-func TestNoRoomIsNoVerdict(t *testing.T) {
+// TestEvaluationWithoutMemoryFails verifies that a request without memory is answered with 503.
+func TestEvaluationWithoutMemoryFails(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	for v.evaluations.small.TryAcquire(1 << 20) {
@@ -108,20 +108,20 @@ func TestNoRoomIsNoVerdict(t *testing.T) {
 	}
 }
 
-// TestWhoHasGoneGetsNoVerdict evaluates for a caller who gives up meanwhile.
-func TestWhoHasGoneGetsNoVerdict(t *testing.T) {
+// TestEvaluationAfterTheTimeoutFails verifies that a late evaluation is answered with 503.
+func TestEvaluationAfterTheTimeoutFails(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	answer, err := v.Review(ctx, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
-	busy := errors.Is(err, platform.ErrBusy) // it has not even found room to be decoded
+	busy := errors.Is(err, platform.ErrBusy) // there was no memory to decode it
 	if !busy && (err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "the evaluation took longer than the API server's timeout")) {
 		t.Errorf("answer %s, %v", answer, err)
 	}
 }
 
-// slow is a clock by which the first thing that happened was some time ago.
+// slow is a clock whose first reading is in the past.
 type slow struct {
 	clock.RealClock
 
@@ -134,9 +134,9 @@ func (s *slow) Now() time.Time {
 	return then
 }
 
-// TestPoliciesThatWarnAreSkippedInAHurry holds that what denies is evaluated, that what does not is left out, and that a
-// warning, an annotation and a metric say so.
-func TestPoliciesThatWarnAreSkippedInAHurry(t *testing.T) {
+// TestNonDenyingPoliciesAreSkippedAfterHalfOfTheTimeout verifies that denying policies are evaluated, and that a warning,
+// an annotation and a metric report the skipped ones.
+func TestNonDenyingPoliciesAreSkippedAfterHalfOfTheTimeout(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Warn", "8Gi"), fmt.Sprintf(memoryCap, "Audit", "8Gi"), fmt.Sprintf(memoryCap, "Deny", "16Gi"))
 	ctx, cancel := context.WithDeadline(t.Context(), v.Clock.Now().Add(time.Hour))
@@ -169,7 +169,7 @@ func TestPoliciesThatWarnAreSkippedInAHurry(t *testing.T) {
 	}
 }
 
-func TestPatience(t *testing.T) {
+func TestTimeoutOf(t *testing.T) {
 	for query, want := range map[string]time.Duration{"": defaultTimeout, "?timeout=3s": 3 * time.Second, "?timeout=-1s": defaultTimeout, "?timeout=soon": defaultTimeout, "?timeout=900h": maxTimeout} {
 		if got := timeoutOf(httptest.NewRequest(http.MethodPost, "/validate"+query, nil)); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)
@@ -177,8 +177,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestVerdictsDoNotDependOnLoad evaluates the same objects while the machine is busy and memory is collected all the time,
-// some of them at the limits of what a policy may take.
+// TestVerdictsDoNotDependOnLoad evaluates the same objects under load and during garbage collections. Some of them are at
+// the limits of a policy.
 func TestVerdictsDoNotDependOnLoad(t *testing.T) {
 	v := newValidator(t)
 	under(t, v,

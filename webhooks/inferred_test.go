@@ -12,10 +12,9 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// TestNoTextContainsWhatIsInferred marks every value of an object behind a volume, and looks for the mark in all that
-// leaves: answers, warnings, causes, audit annotations, patches and the log. Whoever sends the VM need not be allowed to
-// read these objects.
-func TestNoTextContainsWhatIsInferred(t *testing.T) {
+// TestInferredObjectsAreNotDisclosed marks every value of an object behind a volume. No response, warning, cause, audit
+// annotation, patch or log line may have the mark: the requester may not have the permission to read these objects.
+func TestInferredObjectsAreNotDisclosed(t *testing.T) {
 	const mark = "s3cret"
 	object := func(kind, version, namespace, name, labels, spec string) string {
 		return `{"apiVersion":"` + version + `","kind":"` + kind + `","metadata":{"name":"` + name + `","namespace":"` + namespace + `","labels":` + labels + `},"spec":` + spec + `}`
@@ -34,7 +33,7 @@ func TestNoTextContainsWhatIsInferred(t *testing.T) {
 		volume  v1.VolumeSource
 		objects []string
 		policy  string
-		// says is what is told instead.
+		// says is a part of the message.
 		says string
 	}{
 		"neither exists": {fromClaim, []string{claim(all)}, "", "there is no object of the inferred name"},
@@ -85,7 +84,7 @@ func TestNoTextContainsWhatIsInferred(t *testing.T) {
 			}
 			said += log.String()
 			if strings.Contains(said, mark) {
-				t.Errorf("it tells what is inferred:\n%s", said)
+				t.Errorf("it discloses the inferred object:\n%s", said)
 			}
 			if !strings.Contains(said, c.says) {
 				t.Errorf("it does not say %q:\n%s", c.says, said)

@@ -50,7 +50,7 @@ func newMutator(t testing.TB) *Mutator {
 	})
 }
 
-// reviewOf wraps an object as the API server does, and lets the caller change the request.
+// reviewOf returns the review of a creation. changes change the request.
 func reviewOf(t testing.TB, kind string, object any, changes ...func(*admissionv1.AdmissionRequest)) []byte {
 	t.Helper()
 	raw, ok := object.(json.RawMessage)
@@ -93,7 +93,7 @@ func answerOf(t testing.TB, m *Mutator, body []byte) *admissionv1.AdmissionRespo
 	return review.Response
 }
 
-func TestAVMIIsPatched(t *testing.T) {
+func TestVMIPatch(t *testing.T) {
 	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, build.Typical("db").Obj()))
 	if response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
 		t.Fatalf("no JSON patch in %+v", response)
@@ -110,7 +110,7 @@ func TestAVMIIsPatched(t *testing.T) {
 	}
 }
 
-func TestWhatIsCompleteIsNotAnnotatedAgain(t *testing.T) {
+func TestReinvocation(t *testing.T) {
 	m := newMutator(t)
 	vmi := json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"1Gi"}}}}`)
 	first := answerOf(t, m, reviewOf(t, kindVMI, vmi))
@@ -120,7 +120,7 @@ func TestWhatIsCompleteIsNotAnnotatedAgain(t *testing.T) {
 	}
 }
 
-func TestAVMGetsWhatKubeVirtPersists(t *testing.T) {
+func TestVMPatch(t *testing.T) {
 	response := answerOf(t, newMutator(t), reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
 	want := `[{"op":"add","path":"/spec/template/spec/architecture","value":"amd64"},{"op":"add","path":"/spec/template/spec/domain/machine","value":{"type":"q35"}}]`
 	if diff := cmp.Diff(want, string(response.Patch)); diff != "" {
@@ -135,19 +135,19 @@ func TestAVMGetsWhatKubeVirtPersists(t *testing.T) {
 	}
 }
 
-func TestWhatPassesUnchanged(t *testing.T) {
+func TestIgnoredRequests(t *testing.T) {
 	vmi := build.VMI("db").Obj()
 	complete := newMutator(t)
 	for name, body := range map[string][]byte{
-		"an update":                          reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }),
-		"a delete":                           reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
-		"a subresource":                      reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
-		"a kind of another group":            reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "apps" }),
-		"another kind of the group":          reviewOf(t, "VirtualMachineInstanceMigration", vmi),
-		"a VM without a template":            reviewOf(t, kindVM, json.RawMessage(`{"spec":{}}`)),
-		"no object":                          reviewOf(t, kindVMI, json.RawMessage(`null`)),
-		"a type that the schema will reject": reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"cpu":{"cores":"two"}}}}`)),
-		"a quantity that is none":            reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"much"}}}}`)),
+		"an update":                      reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }),
+		"a delete":                       reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
+		"a subresource":                  reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
+		"a kind of another group":        reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "apps" }),
+		"another kind of the group":      reviewOf(t, "VirtualMachineInstanceMigration", vmi),
+		"a VM without a template":        reviewOf(t, kindVM, json.RawMessage(`{"spec":{}}`)),
+		"no object":                      reviewOf(t, kindVMI, json.RawMessage(`null`)),
+		"a type that the schema rejects": reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"cpu":{"cores":"two"}}}}`)),
+		"an invalid quantity":            reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"much"}}}}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := answerOf(t, complete, body)
@@ -161,7 +161,7 @@ func TestWhatPassesUnchanged(t *testing.T) {
 	}
 }
 
-func TestFailuresPassWithAWarning(t *testing.T) {
+func TestFailuresAreWarnings(t *testing.T) {
 	noFacts := newMutator(t)
 	live(noFacts.Evaluator).GetFacts = func() *platform.Facts { return nil }
 	noCluster := newMutator(t)
@@ -182,7 +182,7 @@ func TestFailuresPassWithAWarning(t *testing.T) {
 	}
 }
 
-func TestAQuantityOutOfProportion(t *testing.T) {
+func TestQuantityAboveTheLimit(t *testing.T) {
 	vmi := json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}`)
 	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, vmi))
 	want := []string{`virtward did not complete this object: spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`}
@@ -191,7 +191,7 @@ func TestAQuantityOutOfProportion(t *testing.T) {
 	}
 }
 
-func TestAMillionOfNothing(t *testing.T) {
+func TestLongListsAboveTheLimit(t *testing.T) {
 	m := newMutator(t)
 	for _, list := range []string{"disks", "inputs", "interfaces"} {
 		vmi := json.RawMessage(`{"spec":{"domain":{"devices":{"` + list + `":[{}` + strings.Repeat(",{}", 1<<20) + `]}}}}`)
@@ -207,7 +207,7 @@ func TestAMillionOfNothing(t *testing.T) {
 	}
 }
 
-func TestNoAdmissionReview(t *testing.T) {
+func TestInvalidAdmissionReviews(t *testing.T) {
 	m := newMutator(t)
 	for name, test := range map[string]struct {
 		body string
@@ -233,7 +233,7 @@ func TestNoAdmissionReview(t *testing.T) {
 	}
 }
 
-func TestAPanicIsOneFailedRequest(t *testing.T) {
+func TestPanicFailsOneRequest(t *testing.T) {
 	m := newMutator(t)
 	live(m.Evaluator).GetFacts = func() *platform.Facts { panic("boom") }
 	recorder := httptest.NewRecorder()
@@ -246,7 +246,7 @@ func TestAPanicIsOneFailedRequest(t *testing.T) {
 	}
 }
 
-func TestALargeObject(t *testing.T) {
+func TestLargeObject(t *testing.T) {
 	vmi := build.Typical("db").Obj()
 	vmi.Annotations = map[string]string{"note": strings.Repeat("x", 3<<20)}
 	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, vmi))
@@ -255,7 +255,7 @@ func TestALargeObject(t *testing.T) {
 	}
 }
 
-func TestRequestsAreCounted(t *testing.T) {
+func TestRequestMetrics(t *testing.T) {
 	m := newMutator(t)
 	answerOf(t, m, reviewOf(t, kindVMI, build.VMI("db").Obj()))
 	answerOf(t, m, reviewOf(t, "SomethingElse", build.VMI("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Operation = "INVENTED" }))
@@ -266,8 +266,8 @@ func TestRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// FuzzReview: whatever bytes arrive, they are answered: with an AdmissionReview that allows, whose patch
-// applies, or with an error that says why they are none.
+// FuzzReview verifies that all bytes are answered: with an AdmissionReview that allows and whose patch can be applied, or
+// with an error if the bytes are not an AdmissionReview.
 func FuzzReview(f *testing.F) {
 	for i, object := range writtenVMIs(f) {
 		if i%50 == 0 {
@@ -284,10 +284,10 @@ func FuzzReview(f *testing.F) {
 		}
 		var answer, question admissionv1.AdmissionReview
 		if err := json.Unmarshal(data, &answer); err != nil {
-			t.Fatalf("the answer is no AdmissionReview: %v", err)
+			t.Fatalf("the response is not an AdmissionReview: %v", err)
 		}
 		if !answer.Response.Allowed {
-			t.Fatal("the mutator rejected")
+			t.Fatal("the mutator denied the request")
 		}
 		if answer.Response.Patch == nil {
 			return

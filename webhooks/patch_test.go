@@ -26,17 +26,17 @@ func TestPatch(t *testing.T) {
 		want     string
 	}{
 		"nothing to do": {`{"spec":{}}`, nil, ``},
-		"a field whose parent is there": {
+		"a field whose parent exists": {
 			`{"spec":{"domain":{"cpu":{"cores":2}}}}`,
 			[]provenance.Change{{Path: "spec.domain.cpu.model", Value: "host-model"}},
 			`[{"op":"add","path":"/spec/domain/cpu/model","value":"host-model"}]`,
 		},
-		"a missing parent comes with all that is below it": {
+		"a missing parent": {
 			`{"spec":{"domain":{}}}`,
 			[]provenance.Change{{Path: "spec.domain.cpu.cores", Value: 1}, {Path: "spec.architecture", Value: "amd64"}, {Path: "spec.domain.cpu.model", Value: "host-model"}},
 			`[{"op":"add","path":"/spec/domain/cpu","value":{"cores":1,"model":"host-model"}},{"op":"add","path":"/spec/architecture","value":"amd64"}]`,
 		},
-		"null is missing": {
+		"a null parent": {
 			`{"spec":{"domain":{"cpu":null}}}`,
 			[]provenance.Change{{Path: "spec.domain.cpu.cores", Value: 1}},
 			`[{"op":"add","path":"/spec/domain/cpu","value":{"cores":1}}]`,
@@ -51,7 +51,7 @@ func TestPatch(t *testing.T) {
 			},
 			`[{"op":"add","path":"/spec/disks/2","value":{"disk":{"bus":"sata"},"name":"c"}},{"op":"add","path":"/spec/disks/0/disk","value":{"bus":"sata"}},{"op":"add","path":"/spec/disks/1/disk/bus","value":"sata"}]`,
 		},
-		"a list that is missing": {
+		"a missing list": {
 			`{"spec":{}}`,
 			[]provenance.Change{{Path: "spec.disks[0].name", Value: "a"}, {Path: "spec.disks[1].name", Value: "b"}},
 			`[{"op":"add","path":"/spec/disks","value":[{"name":"a"},{"name":"b"}]}]`,
@@ -61,12 +61,12 @@ func TestPatch(t *testing.T) {
 			[]provenance.Change{{Path: "metadata.labels[app.kubernetes.io/name]", Value: "db"}},
 			`[{"op":"add","path":"/metadata/labels/app.kubernetes.io~1name","value":"db"}]`,
 		},
-		"a zero value gives way": {
+		"a zero value is replaced": {
 			`{"spec":{"disks":[{"disk":{"bus":""}}]}}`,
 			[]provenance.Change{{Path: "spec.disks[0].disk.bus", Value: "sata"}},
 			`[{"op":"add","path":"/spec/disks/0/disk/bus","value":"sata"}]`,
 		},
-		"what is below a value is part of it": {
+		"a change below another change": {
 			`{"spec":{}}`,
 			[]provenance.Change{{Path: "spec.cpu", Value: map[string]any{"cores": 1, "model": "m"}}, {Path: "spec.cpu.model", Value: "m"}},
 			`[{"op":"add","path":"/spec/cpu","value":{"cores":1,"model":"m"}}]`,
@@ -87,7 +87,7 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-func TestPatchOfABrokenPath(t *testing.T) {
+func TestPatchOfInvalidPath(t *testing.T) {
 	_, err := Patch([]byte(`{}`), []provenance.Change{{Path: "spec.disks[0", Value: 1}})
 	if err == nil || err.Error() != "computing the patch of spec.disks[0: a bracket is not closed" {
 		t.Errorf("error %v", err)
@@ -107,9 +107,9 @@ func apply(t testing.TB, original, patch []byte) []byte {
 	return applied
 }
 
-// TestPatchMakesTheCompleteObject applies the patch of every conformance case to the object as written, and
-// finds the object as completed, with everything that the types do not know still there.
-func TestPatchMakesTheCompleteObject(t *testing.T) {
+// TestPatchCompletesObjects applies the patch of every conformance case to the written object. The result is the
+// completed object, with all fields that are unknown to the types.
+func TestPatchCompletesObjects(t *testing.T) {
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
 		t.Fatal(err)

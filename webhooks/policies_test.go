@@ -29,7 +29,7 @@ import (
 
 var environment = sync.OnceValues(cel.NewEnvironment)
 
-// policyOf is a policy with its spec in YAML, which needs not be valid.
+// policyOf returns a policy with a spec in YAML, which may be invalid.
 func policyOf(t testing.TB, name, spec string) *policyv1alpha1.VirtualMachinePolicy {
 	t.Helper()
 	policy := &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -39,7 +39,7 @@ func policyOf(t testing.TB, name, spec string) *policyv1alpha1.VirtualMachinePol
 	return policy
 }
 
-// compile compiles a policy, and knows no ConfigMap.
+// compile compiles a policy without ConfigMaps.
 func compile(t testing.TB) func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem) {
 	t.Helper()
 	env, err := environment()
@@ -51,7 +51,7 @@ func compile(t testing.TB) func(*policyv1alpha1.VirtualMachinePolicy) (*policies
 	}
 }
 
-// under makes a validator evaluate by policies, whose names are a, b, c and so on.
+// under makes policies active. Their names are a, b, c and so on.
 func under(t testing.TB, v *Validator, specs ...string) {
 	t.Helper()
 	all := make([]*policies.Policy, 0, len(specs))
@@ -66,8 +66,8 @@ func under(t testing.TB, v *Validator, specs ...string) {
 const (
 	memoryCap = `{enforcement: %s, remedy: Choose less., params: {values: {max: %s}, schema: {properties: {max: {type: string}}}}, validations: [
 	  {expression: "quantity(vm.spec.domain.memory.guest).compareTo(quantity(params.max)) <= 0", messageExpression: "'at most ' + params.max", fieldPath: spec.domain.memory.guest}]}`
-	// unanswerable fails for every object that it is asked about.
-	unanswerable = `{enforcement: %s, failurePolicy: %s, validations: [{expression: "vm.metadata.labels['none'] == ''", message: m, fieldPath: spec.domain}]}`
+	// alwaysFails has an evaluation error for every object.
+	alwaysFails = `{enforcement: %s, failurePolicy: %s, validations: [{expression: "vm.metadata.labels['none'] == ''", message: m, fieldPath: spec.domain}]}`
 )
 
 func large(name string) *unstructured.Unstructured {
@@ -77,7 +77,7 @@ func large(name string) *unstructured.Unstructured {
 	}}
 }
 
-func TestAPolicyRejectsWhatWillRun(t *testing.T) {
+func TestPoliciesEvaluateTheEffectiveVM(t *testing.T) {
 	v := newValidator(t, large("u1.4xlarge"))
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	chosen := build.VM("db").Instancetype("u1.4xlarge").Obj()
@@ -93,11 +93,11 @@ func TestAPolicyRejectsWhatWillRun(t *testing.T) {
 		pool bool
 		want []string
 	}{
-		"what the author wrote": {
+		"a field of the VM": {
 			body: reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()),
 			want: []string{`FieldValueInvalid spec.template.spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi [virtward/policy/a] Choose less.`},
 		},
-		"what the instancetype gives": {
+		"a field of the instancetype": {
 			body: reviewOf(t, kindVM, chosen),
 			want: []string{`FieldValueInvalid spec.instancetype.name: Invalid value: "16Gi": at most 8Gi (VirtualMachineClusterInstancetype u1.4xlarge sets domain.memory.guest by its spec.memory.guest) [virtward/policy/a] Choose less.`},
 		},
@@ -109,8 +109,8 @@ func TestAPolicyRejectsWhatWillRun(t *testing.T) {
 			body: reviewOf(t, "VirtualMachinePool", pool, inPool), pool: true,
 			want: []string{`FieldValueInvalid spec.virtualMachineTemplate.spec.instancetype.name: Invalid value: "16Gi": at most 8Gi (VirtualMachineClusterInstancetype u1.4xlarge sets domain.memory.guest by its spec.memory.guest) [virtward/policy/a] Choose less.`},
 		},
-		"a pool that no policy is for": {body: reviewOf(t, "VirtualMachinePool", pool, inPool)},
-		"less":                         {body: reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("8Gi")).Obj())},
+		"a pool without a policy": {body: reviewOf(t, "VirtualMachinePool", pool, inPool)},
+		"less":                    {body: reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("8Gi")).Obj())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t, large("u1.4xlarge"))
@@ -127,7 +127,7 @@ func TestAPolicyRejectsWhatWillRun(t *testing.T) {
 	}
 }
 
-func TestWhatAPolicyMeans(t *testing.T) {
+func TestEnforcementOfPolicies(t *testing.T) {
 	vm := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
 	for name, tc := range map[string]struct {
 		policies    []string
@@ -160,12 +160,12 @@ func TestWhatAPolicyMeans(t *testing.T) {
 			counted:     map[string]string{"policy/a": "Deny", "policy/b": "Warn", "policy/c": "Audit"},
 		},
 		"an evaluation error, and so a violation": {
-			policies: []string{fmt.Sprintf(unanswerable, "Deny", "Fail")}, errors: 1,
+			policies: []string{fmt.Sprintf(alwaysFails, "Deny", "Fail")}, errors: 1,
 			want:        []string{`InternalError spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`},
 			annotations: map[string]string{"findings": "policy/a"}, counted: map[string]string{"policy/a": "Deny"},
 		},
 		"an evaluation error, and so a warning": {
-			policies: []string{fmt.Sprintf(unanswerable, "Deny", "Ignore"), fmt.Sprintf(memoryCap, "Warn", "16Gi")}, errors: 1,
+			policies: []string{fmt.Sprintf(alwaysFails, "Deny", "Ignore"), fmt.Sprintf(memoryCap, "Warn", "16Gi")}, errors: 1,
 			want:        []string{`warning: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`},
 			annotations: map[string]string{"findings": "policy/a"}, counted: map[string]string{"policy/a": "Warn"},
 		},
@@ -207,7 +207,7 @@ func TestWhatAPolicyMeans(t *testing.T) {
 	}
 }
 
-func TestTheRatchetHoldsForPolicies(t *testing.T) {
+func TestPreExistingViolationsOfPolicies(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"), fmt.Sprintf(memoryCap, "Audit", "4Gi"))
 	before := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
@@ -223,7 +223,7 @@ func TestTheRatchetHoldsForPolicies(t *testing.T) {
 			vm:   build.VMOf(build.VMI("db").Memory("10Gi")).Obj(),
 			want: []string{`FieldValueInvalid spec.template.spec.domain.memory.guest: Invalid value: "10Gi": at most 8Gi [virtward/policy/a] Choose less.`},
 		},
-		"it is mended": {vm: build.VMOf(build.VMI("db").Memory("5Gi")).Obj()},
+		"the violation is corrected": {vm: build.VMOf(build.VMI("db").Memory("5Gi")).Obj()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := evaluated(t, v, reviewOf(t, kindVM, tc.vm, update(t, before)))
@@ -234,7 +234,7 @@ func TestTheRatchetHoldsForPolicies(t *testing.T) {
 	}
 }
 
-func TestWhatKubeVirtCreatesIsEvaluated(t *testing.T) {
+func TestObjectsOfKubeVirtAreEvaluated(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	as := func(r *admissionv1.AdmissionRequest) {
@@ -255,7 +255,7 @@ func TestWhatKubeVirtCreatesIsEvaluated(t *testing.T) {
 	}
 	vm := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
 	if response := evaluated(t, v, reviewOf(t, kindVM, vm, as)); response.Allowed {
-		t.Error("a VM that virt-controller restores, clones or makes for a pool is let through")
+		t.Error("a VM that virt-controller restores, clones or creates for a pool is admitted")
 	}
 	response = evaluated(t, v, reviewOf(t, kindVM, vm, as, update(t, build.VM("db").Obj())))
 	if !response.Allowed || response.Warnings != nil || response.AuditAnnotations["policies-audit"] != "policy/a" {
@@ -273,7 +273,7 @@ func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
 		asked = 0
 		live(v.Evaluator).GetNamespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
 			if asked++; name != "default" {
-				t.Errorf("asked for namespace %q", name)
+				t.Errorf("namespace %q is read", name)
 			}
 			return namespace, unread
 		}
@@ -316,10 +316,10 @@ func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
 	}
 }
 
-func TestAPolicyIsRejectedThatCouldNotBeDecided(t *testing.T) {
+func TestInvalidPoliciesAreRejected(t *testing.T) {
 	v := newValidator(t)
 	v.CompilePolicy = compile(t)
-	ours := func(r *admissionv1.AdmissionRequest) {
+	request := func(r *admissionv1.AdmissionRequest) {
 		r.Kind = metav1.GroupVersionKind{Group: "policy.virtward.io", Version: "v1alpha1", Kind: "VirtualMachinePolicy"}
 		r.Namespace, r.Name = "", "caps"
 	}
@@ -335,7 +335,7 @@ func TestAPolicyIsRejectedThatCouldNotBeDecided(t *testing.T) {
 		old, spec string
 		want      []string
 	}{
-		"in order": {spec: fmt.Sprintf(memoryCap, "Deny", "8Gi")},
+		"valid": {spec: fmt.Sprintf(memoryCap, "Deny", "8Gi")},
 		"several problems": {
 			spec: `{enforcement: Deny, validations: [{expression: "vm.spec.domain.memroy == ''", message: m, fieldPath: spec.domain}, {expression: "1 + 1", message: m, fieldPath: spec.domain}]}`,
 			want: []string{
@@ -343,11 +343,11 @@ func TestAPolicyIsRejectedThatCouldNotBeDecided(t *testing.T) {
 				problem("spec.validations[1].expression", "1:1: must result in a bool, not in a int"),
 			},
 		},
-		"a place in a text of several lines": {
+		"a line and a column": {
 			spec: typo,
 			want: []string{problem("spec.validations[0].expression", "2:17: undefined field 'memroy'; did you mean 'memory'?")},
 		},
-		"a doubt": {
+		"a warning": {
 			spec: `{enforcement: Deny, validations: [{expression: "true", message: m}]}`,
 			want: []string{"warning: spec.validations[0]: Invalid value: without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning" + remedy},
 		},
@@ -359,7 +359,7 @@ func TestAPolicyIsRejectedThatCouldNotBeDecided(t *testing.T) {
 			old: fmt.Sprintf(memoryCap, "Deny", "8Gi"), spec: typo,
 			want: []string{problem("spec.validations[0].expression", "2:17: undefined field 'memroy'; did you mean 'memory'?")},
 		},
-		"one that was broken is taken out of the way": {
+		"one that was broken is disabled": {
 			old: typo, spec: strings.Replace(typo, "Deny", "Warn", 1),
 			want: []string{"warning" + typed + " (it was so before this update; a new object would be rejected)" + remedy},
 		},
@@ -368,10 +368,10 @@ func TestAPolicyIsRejectedThatCouldNotBeDecided(t *testing.T) {
 			want: []string{problem("spec.validations[0].expression", "2:17: undefined field 'memori'; did you mean 'memory'?")},
 		},
 		"one that was broken stays as it is": {old: typo, spec: typo, want: []string{"warning" + typed + " (it was so before this update; a new object would be rejected)" + remedy}},
-		"one that was broken is mended":      {old: typo, spec: fmt.Sprintf(memoryCap, "Deny", "8Gi")},
+		"one that was broken is corrected":   {old: typo, spec: fmt.Sprintf(memoryCap, "Deny", "8Gi")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			changes := []func(*admissionv1.AdmissionRequest){ours}
+			changes := []func(*admissionv1.AdmissionRequest){request}
 			if tc.old != "" {
 				changes = append(changes, update(t, policyOf(t, "caps", tc.old)))
 			}
@@ -384,14 +384,14 @@ func TestAPolicyIsRejectedThatCouldNotBeDecided(t *testing.T) {
 			}
 		})
 	}
-	response := evaluated(t, v, reviewOf(t, "VirtualMachinePolicy", map[string]any{"spec": map[string]any{"enforcement": 7}}, ours))
+	response := evaluated(t, v, reviewOf(t, "VirtualMachinePolicy", map[string]any{"spec": map[string]any{"enforcement": 7}}, request))
 	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "[virtward/object-readable]") {
 		t.Errorf("one that cannot be read: allowed %v, %q", response.Allowed, got)
 	}
 }
 
-// An update that is rejected is evaluated twice, by the same policies, whatever is active by then.
-func TestOneRequestIsEvaluatedByThePoliciesOfOneMoment(t *testing.T) {
+// A denied update is evaluated twice, by the policies of one snapshot.
+func TestOneRequestUsesOneSnapshotOfPolicies(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	first, asked := live(v.Evaluator).GetPolicies(), 0
@@ -404,20 +404,20 @@ func TestOneRequestIsEvaluatedByThePoliciesOfOneMoment(t *testing.T) {
 	before := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
 	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).RunStrategy(v1.RunStrategyHalted).Obj(), update(t, before)))
 	if !response.Allowed || len(response.Warnings) != 1 || asked != 1 {
-		t.Errorf("allowed %v, %q, asked for the policies %d times", response.Allowed, complaints(response), asked)
+		t.Errorf("allowed %v, %q, the policies were read %d times", response.Allowed, complaints(response), asked)
 	}
 }
 
-func TestExceptionsEnd(t *testing.T) {
+func TestExceptionsExpire(t *testing.T) {
 	v := newValidator(t)
 	spec := strings.TrimSuffix(fmt.Sprintf(memoryCap, "Deny", "8Gi"), "}")
 	under(t, v, spec+fmt.Sprintf(`, exceptions: [{names: [db], reason: r, expires: %q}]}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
 	body := reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj())
 	if response := evaluated(t, v, body); !response.Allowed {
-		t.Errorf("rejected before the exception is over: %q", complaints(response))
+		t.Errorf("denied before the exception expires: %q", complaints(response))
 	}
 	under(t, v, spec+`, exceptions: [{names: [db], reason: r, expires: "2020-01-01T00:00:00Z"}]}`)
 	if response := evaluated(t, v, body); response.Allowed {
-		t.Error("let through after the exception is over")
+		t.Error("allowed after the exception has expired")
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// TestObjectsThatOthersReferToAreSmall: each request that refers to one reads it.
-func TestObjectsThatOthersReferToAreSmall(t *testing.T) {
+// TestReferencedObjectsAreBounded verifies the limits of objects that each referring request reads.
+func TestReferencedObjectsAreBounded(t *testing.T) {
 	text := strings.Repeat("x", 70<<10)
 	preset := func(value string) any {
 		return &v1.VirtualMachineInstancePreset{Spec: v1.VirtualMachineInstancePresetSpec{Selector: metav1.LabelSelector{MatchLabels: map[string]string{"a": value}}}}
@@ -64,8 +64,8 @@ func TestObjectsThatOthersReferToAreSmall(t *testing.T) {
 	}
 }
 
-// TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives: presets are deprecated, and nobody else pays for them.
-func TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives(t *testing.T) {
+// TestVMIWithTooManyPresets verifies that such a VMI is validated without completion.
+func TestVMIWithTooManyPresets(t *testing.T) {
 	m, v := newMutator(t), newValidator(t)
 	tooMany := failing{fmt.Errorf("reading: %w", platform.ErrTooLarge)}
 	m.Evaluator.References, v.Evaluator.References = tooMany, tooMany
@@ -80,12 +80,12 @@ func TestAnInstanceAmongTooManyPresetsIsValidatedAsItArrives(t *testing.T) {
 	}
 	v.Evaluator.References = failing{errors.New("connection refused")}
 	if response := evaluated(t, v, body); response.Allowed || response.Result.Code != http.StatusServiceUnavailable {
-		t.Errorf("where nobody can tell: %+v", response.Result)
+		t.Errorf("if the presets cannot be read: %+v", response.Result)
 	}
 }
 
-// TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain: those of other namespaces go on.
-func TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain(t *testing.T) {
+// TestRequestsWithoutMemoryAreBusy verifies that requests of other namespaces still get memory.
+func TestRequestsWithoutMemoryAreBusy(t *testing.T) {
 	v := newValidator(t)
 	large := reviewOf(t, kindVM, json.RawMessage(`{"spec":{"template":{"spec":{"tolerations":[`+strings.Repeat("{},", 4_900)+`{}]}}}}`))
 	var review admissionv1.AdmissionReview
@@ -110,20 +110,20 @@ func TestRequestsThatTakeTooMuchWaitAndAreToldToTryAgain(t *testing.T) {
 		return w.Code
 	}
 	if code := answer(large); code != http.StatusServiceUnavailable {
-		t.Errorf("in a namespace that takes all of its share: %d", code)
+		t.Errorf("in a namespace that has used its share: %d", code)
 	}
 	if code := answer(reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Namespace = "other" })); code != http.StatusOK {
 		t.Errorf("in another one: %d", code)
 	}
 	release()
 	if code := answer(large); code != http.StatusOK {
-		t.Errorf("when there is room again: %d", code)
+		t.Errorf("when there is memory again: %d", code)
 	}
 }
 
-// TestLargeRequestsLeaveRoomAndCoresToTheOthers: neither who sends large bodies nor who has many of them evaluated delays
+// TestLargeRequestsAreBounded: neither who sends large bodies nor who has many of them evaluated delays
 // small requests, and one namespace does not delay the large ones of another.
-func TestLargeRequestsLeaveRoomAndCoresToTheOthers(t *testing.T) {
+func TestLargeRequestsAreBounded(t *testing.T) {
 	v := newValidator(t)
 	in := func(namespace string) func(*admissionv1.AdmissionRequest) {
 		return func(r *admissionv1.AdmissionRequest) { r.Namespace = namespace }
@@ -178,7 +178,7 @@ func TestLargeRequestsLeaveRoomAndCoresToTheOthers(t *testing.T) {
 	answers("they have arrived", all)
 }
 
-// failing is a cluster that answers every question with an error.
+// failing is a source of references that returns only errors.
 type failing struct{ err error }
 
 func (f failing) Get(context.Context, schema.GroupVersionKind, string, string) (*unstructured.Unstructured, error) {

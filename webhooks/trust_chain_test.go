@@ -18,9 +18,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A certificate that was issued by an intermediate CA comes with it, and the API server takes it from the
-// handshake; the bundle holds the root alone.
-func TestTrustFollowsTheChainThatIsServed(t *testing.T) {
+// The API server takes the certificate of an intermediate CA from the handshake. The CA bundle has only the root CA.
+func TestTrustUsesTheServedChain(t *testing.T) {
 	issue := func(serial int64, ca bool, parent *x509.Certificate, signer *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {

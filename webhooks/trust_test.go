@@ -12,7 +12,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// testTrust is run by TestOnAnAPIServer.
+// testTrust is a part of TestWithAPIServer.
 func testTrust(t *testing.T, client kubernetes.Interface) {
 	const name = "trust.virtward.test"
 	clock := clocktesting.NewFakePassiveClock(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))

@@ -21,13 +21,13 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// object is one as it is stored and sent.
+// object is an object as it is stored and sent.
 type object = map[string]any
 
-// choices are the bytes of a fuzzer, one after the other; 0 when they have ended.
+// choices reads the bytes of a fuzzer in order, and then zeros.
 type choices struct {
 	left []byte
-	// large is how many objects were made too large: each takes time.
+	// large counts the objects that are too large. It is bounded, because each takes time.
 	large int
 }
 
@@ -40,7 +40,7 @@ func (c *choices) of(n int) int {
 	return chosen
 }
 
-// edit changes an object. spec is where that of a virtual machine is in it.
+// edit changes an object. spec is the path of the VMI spec in it.
 type edit func(c *choices, o object, spec []string)
 
 func write(o object, value any, path ...string) { _ = unstructured.SetNestedField(o, value, path...) }
@@ -49,7 +49,7 @@ func put(o object, value any, spec []string, path ...string) {
 	write(o, value, slices.Concat(spec, path)...)
 }
 
-// many are so many texts.
+// many returns n strings.
 func many(n int) []any {
 	list := make([]any, n)
 	for i := range list {
@@ -58,7 +58,7 @@ func many(n int) []any {
 	return list
 }
 
-// sizes are harmless, but for the last, which is more than an object may have and rare, as it takes time.
+// sizes of lists. The last one exceeds the limit of an object. It is rare, because it takes time.
 var sizes = []int{0, 1, 2, 3, 0, 1, 2, 31_000}
 
 const maxLarge = 2
@@ -74,7 +74,7 @@ func (c *choices) size() int {
 	return chosen
 }
 
-// inflations change what is not evaluated, or no more than it may be.
+// inflations change fields that are not evaluated, or that may have any valid value.
 var inflations = []edit{
 	func(c *choices, o object, _ []string) {
 		write(o, many(c.size()), "metadata", "finalizers")
@@ -114,7 +114,7 @@ var inflations = []edit{
 	},
 }
 
-// faults are what a virtual machine cannot run with, or nobody can read, and some that are none.
+// faults set fields to values that are invalid, that cannot be read, or that are valid.
 var faults = []edit{
 	func(c *choices, o object, spec []string) {
 		put(o, []any{"arm64", "amd64", "s390x", "mips"}[c.of(4)], spec, "architecture")
@@ -155,7 +155,7 @@ var faults = []edit{
 	},
 }
 
-// played is a kind whose updates are played.
+// played is a kind whose updates are tested.
 type played struct {
 	group, version, kind string
 	spec                 []string
@@ -202,8 +202,8 @@ func copied(t *testing.T, o any) object {
 	return fresh
 }
 
-// asked is what the webhook answers somebody without rights of KubeVirt's.
-func (p *played) asked(t *testing.T, v *Validator, o, old object) *admissionv1.AdmissionResponse {
+// review returns the response to a user who is not an account of KubeVirt.
+func (p *played) review(t *testing.T, v *Validator, o, old object) *admissionv1.AdmissionResponse {
 	t.Helper()
 	changes := []func(*admissionv1.AdmissionRequest){func(r *admissionv1.AdmissionRequest) {
 		r.Kind = metav1.GroupVersionKind{Group: p.group, Version: p.version, Kind: p.kind}
@@ -226,7 +226,7 @@ var (
 	indices    = regexp.MustCompile(`\[\d+\]`)
 )
 
-// findings are what a rejection is for: each as its rule and its field, without the places in lists.
+// findings returns the causes of a denial, each as rule and field, without the indices of lists.
 func findings(response *admissionv1.AdmissionResponse) map[string]bool {
 	found := map[string]bool{}
 	if response.Allowed {
@@ -251,7 +251,7 @@ func readable(found map[string]bool) bool {
 	return true
 }
 
-// bare is a value without what says nothing: null, empty and zero values.
+// bare returns a value without null, empty and zero values.
 func bare(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
@@ -296,10 +296,11 @@ func differs(a, b object, paths ...[]string) bool {
 
 var evaluatedFields = [][]string{{"spec"}, {"metadata", "labels"}, {"metadata", "annotations"}}
 
-// FuzzTwoRequests plays what somebody does who is rejected at first: inflate, then change; grow what is not looked at;
-// delete with a finalizer, then change; find an object that nobody can read, and change it. What is rejected at its
-// creation is rejected at an update too, unless the old object had the same finding and could be read, or nothing that is
-// evaluated changes. Of an object that is being deleted, only the spec is evaluated.
+// FuzzTwoRequests tests attempts to bypass a denial with several updates: to inflate an object and then change it, to
+// grow fields that are not evaluated, to delete an object with a finalizer and then change it, and to change an
+// unreadable object. An object that is denied at creation is also denied as an update. There are two exceptions: the old
+// object had the same finding and is readable, or no evaluated field changes. Of an object that is being deleted, only
+// the spec is evaluated.
 func FuzzTwoRequests(f *testing.F) {
 	for seed := range 24 {
 		data := make([]byte, 60)
@@ -308,15 +309,15 @@ func FuzzTwoRequests(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte{0, 0, 0, 0, 7, 1, 1, 0, 1, 2, 0, 1, 1, 1}) // finalizers, then a quantity that cannot be read
+	f.Add([]byte{0, 0, 0, 0, 7, 1, 1, 0, 1, 2, 0, 1, 1, 1}) // finalizers, then an unreadable quantity
 	validator := newValidator(f)
 	kinds := players()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := &choices{left: data[:min(len(data), 80)]}
 		p := &kinds[c.of(len(kinds))]
 		state := copied(t, p.object())
-		if !p.asked(t, validator, state, nil).Allowed {
-			t.Fatalf("%s is rejected as it is: %v", p.kind, complaints(p.asked(t, validator, state, nil)))
+		if !p.review(t, validator, state, nil).Allowed {
+			t.Fatalf("%s is rejected as it is: %v", p.kind, complaints(p.review(t, validator, state, nil)))
 		}
 		for step := 0; step < 6 && len(c.left) > 0; step++ {
 			next := copied(t, state)
@@ -325,12 +326,12 @@ func FuzzTwoRequests(f *testing.F) {
 				edits[c.of(len(edits))](c, next, p.spec)
 			}
 			next = copied(t, next)
-			if c.of(4) == 0 { // the client says so, and the API server does not listen
+			if c.of(4) == 0 { // a client sets it, and the API server drops it
 				write(next, "2026-01-01T00:00:00Z", "metadata", "deletionTimestamp")
-				rejectedAlone := p.asked(t, validator, next, nil)
+				withTimestamp := p.review(t, validator, next, nil)
 				unstructured.RemoveNestedField(next, "metadata", "deletionTimestamp")
-				if without := p.asked(t, validator, next, nil); !reflect.DeepEqual(findings(without), findings(rejectedAlone)) {
-					t.Fatalf("a deletionTimestamp at creation changes the verdict from %v to %v", findings(without), findings(rejectedAlone))
+				if without := p.review(t, validator, next, nil); !reflect.DeepEqual(findings(without), findings(withTimestamp)) {
+					t.Fatalf("a deletionTimestamp at creation changes the verdict from %v to %v", findings(without), findings(withTimestamp))
 				}
 			}
 			if deleted, ok, _ := unstructured.NestedString(state, "metadata", "deletionTimestamp"); ok {
@@ -339,10 +340,10 @@ func FuzzTwoRequests(f *testing.F) {
 			switch {
 			case !differs(state, next, evaluatedFields...): // no webhook is called
 				state = next
-			case c.of(5) == 0: // it was so before the installation
+			case c.of(5) == 0: // it is older than the installation
 				state = next
 			default:
-				response := p.asked(t, validator, next, state)
+				response := p.review(t, validator, next, state)
 				if response.Allowed {
 					p.hold(t, validator, next, state)
 					state = next
@@ -355,17 +356,17 @@ func FuzzTwoRequests(f *testing.F) {
 	})
 }
 
-// hold holds an update that was allowed to what is said of FuzzTwoRequests.
+// hold verifies an allowed update.
 func (p *played) hold(t *testing.T, v *Validator, o, old object) {
 	t.Helper()
 	if _, deleting, _ := unstructured.NestedString(old, "metadata", "deletionTimestamp"); deleting && !differs(old, o, []string{"spec"}) {
 		return
 	}
-	now := findings(p.asked(t, v, o, nil))
+	now := findings(p.review(t, v, o, nil))
 	if len(now) == 0 {
 		return
 	}
-	before := findings(p.asked(t, v, old, nil))
+	before := findings(p.review(t, v, old, nil))
 	for finding := range now {
 		if !before[finding] || !readable(before) {
 			t.Fatalf("the update of a %s is allowed, and its creation is rejected by %q; the object before is rejected by %v", p.kind, finding, before)
@@ -373,7 +374,7 @@ func (p *played) hold(t *testing.T, v *Validator, o, old object) {
 	}
 }
 
-// Of a VMI, KubeVirt alone changes the spec. What nobody can read is refused to others, whatever was there before.
+// FuzzTwoRequestsOfAnInstance verifies that users cannot change an unreadable VMI, even if it was unreadable before.
 func FuzzTwoRequestsOfAnInstance(f *testing.F) {
 	f.Add([]byte{0, 2, 1, 2, 0})
 	f.Add([]byte{3, 2, 2, 1, 5, 2})
@@ -401,8 +402,8 @@ func FuzzTwoRequestsOfAnInstance(f *testing.F) {
 		if evaluator.DecodeStored(raw, &v1.VirtualMachineInstance{}) == nil || !differs(old, next, evaluatedFields...) {
 			return
 		}
-		if p.asked(t, validator, next, old).Allowed {
-			t.Fatalf("a change to what cannot be read is allowed: %.300s", raw)
+		if p.review(t, validator, next, old).Allowed {
+			t.Fatalf("a change of an unreadable object is allowed: %.300s", raw)
 		}
 	})
 }

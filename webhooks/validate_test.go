@@ -60,7 +60,7 @@ func newValidator(t testing.TB, objects ...*unstructured.Unstructured) *Validato
 	})
 }
 
-// live is what an evaluator of these tests follows.
+// live returns the sources of an evaluator of these tests.
 func live(e *evaluator.Evaluator) *evaluator.Live {
 	return e.Configuration.(*evaluator.Live)
 }
@@ -81,7 +81,7 @@ func evaluated(t testing.TB, v *Validator, body []byte) *admissionv1.AdmissionRe
 	return review.Response
 }
 
-// complaints are the causes of a rejection, and the warnings after them.
+// complaints returns the causes of a denial, then the warnings.
 func complaints(response *admissionv1.AdmissionResponse) []string {
 	var all []string
 	if response.Result != nil && response.Result.Details != nil {
@@ -95,7 +95,7 @@ func complaints(response *admissionv1.AdmissionResponse) []string {
 	return all
 }
 
-// update makes a request one that changes old.
+// update turns a request into an update of old.
 func update(t testing.TB, old any) func(*admissionv1.AdmissionRequest) {
 	t.Helper()
 	raw, err := json.Marshal(old)
@@ -107,7 +107,7 @@ func update(t testing.TB, old any) func(*admissionv1.AdmissionRequest) {
 	}
 }
 
-// arm64VM has a BIOS and a SATA disk, which arm64 has not.
+// arm64VM has a BIOS and a SATA disk, which arm64 does not support.
 func arm64VM() *v1.VirtualMachine {
 	vm := build.VMOf(build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64")).Obj()
 	vm.Spec.Template.Spec.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{BIOS: &v1.BIOS{}}}
@@ -119,7 +119,7 @@ const (
 	sataCause = "FieldValueNotSupported spec.template.spec.domain.devices.disks[0].disk.bus: "
 )
 
-func TestARejectionNamesEveryCause(t *testing.T) {
+func TestRejectionHasAllCauses(t *testing.T) {
 	v := newValidator(t)
 	response := evaluated(t, v, reviewOf(t, kindVM, arm64VM()))
 	got := complaints(response)
@@ -151,7 +151,7 @@ func TestARejectionNamesEveryCause(t *testing.T) {
 	}
 }
 
-func TestAGoodVMIsAllowedInSilence(t *testing.T) {
+func TestValidVMIsAllowedWithoutWarnings(t *testing.T) {
 	v := newValidator(t)
 	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(build.Typical("db")).Obj()))
 	if got := complaints(response); !response.Allowed || got != nil || response.AuditAnnotations != nil {
@@ -159,7 +159,7 @@ func TestAGoodVMIsAllowedInSilence(t *testing.T) {
 	}
 }
 
-func TestACauseInAPreferenceIsToldWhereItWasChosen(t *testing.T) {
+func TestCauseFromAPreference(t *testing.T) {
 	preference := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "instancetype.kubevirt.io/v1beta1", "kind": "VirtualMachineClusterPreference", "metadata": map[string]any{"name": "old"},
 		"spec": map[string]any{"devices": map[string]any{"preferredDiskBus": "sata"}, "firmware": map[string]any{"preferredUseBios": true}},
@@ -183,7 +183,7 @@ func TestACauseInAPreferenceIsToldWhereItWasChosen(t *testing.T) {
 	}
 }
 
-func TestAMissingInstancetypeIsAWarning(t *testing.T) {
+func TestMissingInstancetypeIsAWarning(t *testing.T) {
 	v := newValidator(t)
 	vm := build.VM("db").Instancetype("u1.small").Obj()
 	vm.Spec.Template.Spec.Domain.Memory = nil
@@ -193,7 +193,7 @@ func TestAMissingInstancetypeIsAWarning(t *testing.T) {
 	}
 }
 
-func TestTheRatchet(t *testing.T) {
+func TestPreExistingErrors(t *testing.T) {
 	bad := arm64VM()
 	two := func(change func(*v1.VirtualMachine)) *v1.VirtualMachine {
 		vm := bad.DeepCopy()
@@ -212,7 +212,7 @@ func TestTheRatchet(t *testing.T) {
 		warned  int
 		dropped bool
 	}{
-		"an old fault is left alone": {
+		"a pre-existing error is not changed": {
 			vm: two(func(vm *v1.VirtualMachine) {
 				vm.Spec.Template.Spec.Domain.Memory.Guest.Add(*vm.Spec.Template.Spec.Domain.Memory.Guest)
 			}),
@@ -266,11 +266,11 @@ func TestTheRatchet(t *testing.T) {
 	}
 }
 
-func TestAVMIIsEvaluatedAsItArrived(t *testing.T) {
+func TestVMIIsNotCompletedAgain(t *testing.T) {
 	v := newValidator(t)
 	response := evaluated(t, v, reviewOf(t, kindVMI, build.Typical("db").Obj()))
 	if response.Allowed || !strings.Contains(complaints(response)[0], "[virtward/vmi-complete]") {
-		t.Errorf("a VMI that nobody completed: allowed %v, %q", response.Allowed, complaints(response))
+		t.Errorf("a VMI that is not completed: allowed %v, %q", response.Allowed, complaints(response))
 	}
 
 	complete := completed(t, build.Typical("db").Obj())
@@ -279,7 +279,7 @@ func TestAVMIIsEvaluatedAsItArrived(t *testing.T) {
 	}
 }
 
-// completed is a VMI as it comes out of the mutator.
+// completed returns a VMI after the mutator.
 func completed(t testing.TB, vmi *v1.VirtualMachineInstance) *v1.VirtualMachineInstance {
 	t.Helper()
 	m := newMutator(t)
@@ -310,7 +310,7 @@ func TestOnlyKubeVirtUpdatesTheSpecOfAVMI(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotChecked(t *testing.T) {
+func TestRequestsWithoutValidation(t *testing.T) {
 	v := newValidator(t)
 	for _, operation := range []admissionv1.Operation{admissionv1.Delete, admissionv1.Connect} {
 		response := evaluated(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.Operation = operation }))
@@ -324,7 +324,7 @@ func TestWhatIsNotChecked(t *testing.T) {
 	}
 }
 
-func TestATemplateIsEvaluatedWhereItStands(t *testing.T) {
+func TestTemplates(t *testing.T) {
 	v := newValidator(t)
 	bad := build.VMI("db").Disk("root", v1.DiskBusSATA).Architecture("arm64").Label("app", "db").Obj()
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
@@ -364,7 +364,7 @@ func TestATemplateIsEvaluatedWhereItStands(t *testing.T) {
 	}
 }
 
-func TestSettingsAreHeeded(t *testing.T) {
+func TestRuleSettings(t *testing.T) {
 	v := newValidator(t)
 	settings, notes := validators.NewSettings(v.Rules, policyv1alpha1.RuleSettings{Spec: policyv1alpha1.RuleSettingsSpec{Rules: []policyv1alpha1.RuleSetting{
 		{Rule: "arm64-bios", Severity: "Off"},
@@ -386,26 +386,26 @@ func TestSettingsAreHeeded(t *testing.T) {
 	}
 }
 
-func TestRuleSettingsNameRulesThatExist(t *testing.T) {
+func TestInvalidRuleSettings(t *testing.T) {
 	v := newValidator(t)
 	settings := policyv1alpha1.RuleSettings{Spec: policyv1alpha1.RuleSettingsSpec{Rules: []policyv1alpha1.RuleSetting{{Rule: "arm64-disk-buss", Severity: "Warn"}}}}
-	ours := func(r *admissionv1.AdmissionRequest) {
+	request := func(r *admissionv1.AdmissionRequest) {
 		r.Kind.Group, r.Kind.Version, r.Namespace = "policy.virtward.io", "v1alpha1", ""
 	}
-	response := evaluated(t, v, reviewOf(t, "RuleSettings", settings, ours))
+	response := evaluated(t, v, reviewOf(t, "RuleSettings", settings, request))
 	if got := complaints(response); response.Allowed || len(got) != 1 || !strings.Contains(got[0], "spec.rules[0].rule") || !strings.Contains(got[0], "arm64-disk-bus") {
 		t.Errorf("allowed %v, %q", response.Allowed, got)
 	}
 	settings.Spec.Rules[0].Rule = "arm64-disk-bus"
-	if response := evaluated(t, v, reviewOf(t, "RuleSettings", settings, ours)); !response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, "RuleSettings", settings, request)); !response.Allowed {
 		t.Errorf("rejected: %q", complaints(response))
 	}
 }
 
-func TestWhatCannotBeDecidedIsRejectedForNow(t *testing.T) {
+func TestFailedEvaluationsAreUnavailable(t *testing.T) {
 	cases := map[string]func(*Validator){
-		"no facts yet":     func(v *Validator) { live(v.Evaluator).GetFacts = func() *platform.Facts { return nil } },
-		"an unknown world": func(v *Validator) { v.Evaluator.References = failing{errors.New("connection refused")} },
+		"no facts yet":  func(v *Validator) { live(v.Evaluator).GetFacts = func() *platform.Facts { return nil } },
+		"no connection": func(v *Validator) { v.Evaluator.References = failing{errors.New("connection refused")} },
 		"no hypervisor": func(v *Validator) {
 			facts := live(v.Evaluator).GetFacts().WithHypervisor(platform.Hypervisor{Name: "xen"})
 			live(v.Evaluator).GetFacts = func() *platform.Facts { return facts }
@@ -423,7 +423,7 @@ func TestWhatCannotBeDecidedIsRejectedForNow(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsRejected(t *testing.T) {
+func TestUnreadableObjectsAreRejected(t *testing.T) {
 	v := newValidator(t)
 	for text, want := range map[string]string{
 		`{"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}}}`: "spec.template.spec.domain.memory.guest: ",
@@ -441,7 +441,7 @@ func TestWhatCannotBeReadIsRejected(t *testing.T) {
 	}
 }
 
-// oversized is an object that cannot be read: it has too many values in its status, or wherever else one says.
+// oversized returns an object that cannot be read, because its status has too many values. change changes it.
 func oversized(t testing.TB, object any, change func(map[string]any)) json.RawMessage {
 	t.Helper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
@@ -473,9 +473,9 @@ func set(value any, path ...string) func(map[string]any) {
 	}
 }
 
-// TestWhatCannotBeReadStaysAsItIs: an object that was there before Virtward, or that was made too large behind its back,
-// is no way around the checks. Its metadata may change as far as nobody evaluates it.
-func TestWhatCannotBeReadStaysAsItIs(t *testing.T) {
+// TestUpdatesOfUnreadableObjects verifies that an object that is older than Virtward, or that became too large without it,
+// does not bypass the validation. Only its fields that are not evaluated may change.
+func TestUpdatesOfUnreadableObjects(t *testing.T) {
 	const controller, handler = "system:serviceaccount:kubevirt:kubevirt-controller", "system:serviceaccount:kubevirt:kubevirt-handler"
 	small, vmi := build.VM("db").Obj(), build.VMI("db").Obj()
 	for name, tc := range map[string]struct {
@@ -502,8 +502,8 @@ func TestWhatCannotBeReadStaysAsItIs(t *testing.T) {
 		"a migration":                      {kindVMI, handler, oversized(t, vmi, set("node02", "metadata", "labels", "kubevirt.io/nodeName")), oversized(t, vmi, nil), true, true},
 		"sockets are plugged in":           {kindVMI, controller, oversized(t, vmi, set(int64(4), "spec", "domain", "cpu", "sockets")), oversized(t, vmi, nil), true, true},
 		"a NIC is plugged in":              {kindVMI, controller, oversized(t, vmi, set([]any{map[string]any{"name": "a", "bridge": map[string]any{}}}, "spec", "domain", "devices", "interfaces")), oversized(t, vmi, nil), true, true},
-		"somebody else migrates it":        {kindVMI, "jane", oversized(t, vmi, set("node02", "metadata", "labels", "kubevirt.io/nodeName")), oversized(t, vmi, nil), false, false},
-		"somebody else's controller":       {kindVMI, "system:serviceaccount:mallory:kubevirt-controller", oversized(t, vmi, set(int64(4), "spec", "domain", "cpu", "sockets")), oversized(t, vmi, nil), false, false},
+		"another user migrates it":         {kindVMI, "jane", oversized(t, vmi, set("node02", "metadata", "labels", "kubevirt.io/nodeName")), oversized(t, vmi, nil), false, false},
+		"another controller":               {kindVMI, "system:serviceaccount:mallory:kubevirt-controller", oversized(t, vmi, set(int64(4), "spec", "domain", "cpu", "sockets")), oversized(t, vmi, nil), false, false},
 		"KubeVirt changes an architecture": {kindVMI, controller, oversized(t, vmi, set("s390x", "spec", "architecture")), oversized(t, vmi, nil), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -521,8 +521,8 @@ func TestWhatCannotBeReadStaysAsItIs(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatCouldNotBeReadExcusesNothing: what was wrong in it before is not known, so all that is wrong now is new.
-func TestAnObjectThatCouldNotBeReadExcusesNothing(t *testing.T) {
+// TestUnreadableOldObjectHasNoPreExistingErrors verifies that all errors are new if the old object cannot be read.
+func TestUnreadableOldObjectHasNoPreExistingErrors(t *testing.T) {
 	bad := arm64VM()
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
 	for name, tc := range map[string]struct {
@@ -550,16 +550,16 @@ func TestAnObjectThatCouldNotBeReadExcusesNothing(t *testing.T) {
 			}
 		})
 	}
-	// A pair of findings that would be the same of an object of which nothing is known: there is no template in either.
+	// The old object is empty if it cannot be read. A missing template must not count as pre-existing.
 	v := newValidator(t)
 	bare := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: new(v1.RunStrategyHalted)}}
 	if response := evaluated(t, v, reviewOf(t, kindVM, bare, update(t, oversized(t, build.VM("db").Obj(), nil)))); response.Allowed {
-		t.Errorf("what an unreadable object lacks is taken for known: %q", complaints(response))
+		t.Errorf("a missing field of an unreadable object counts as pre-existing: %q", complaints(response))
 	}
 }
 
-// TestWhatIsBeingDeleted: only the object before tells that it is, and its spec may still run.
-func TestWhatIsBeingDeleted(t *testing.T) {
+// TestObjectsBeingDeleted verifies that only the deletion timestamp of the old object counts.
+func TestObjectsBeingDeleted(t *testing.T) {
 	now := metav1.Now()
 	leaving := func(vm *v1.VirtualMachine) *v1.VirtualMachine {
 		vm = vm.DeepCopy()
@@ -592,14 +592,14 @@ func TestWhatIsBeingDeleted(t *testing.T) {
 	}
 }
 
-// TestManyFaultsCostLittle: the values of a long list are each wrong, and nobody wants to read a million findings.
-func TestManyFaultsCostLittle(t *testing.T) {
+// TestCostOfManyErrors verifies the cost of a long list with an error in each element.
+func TestCostOfManyErrors(t *testing.T) {
 	v := newValidator(t)
 	for name, list := range map[string]struct {
 		strings int
 		rule    string
 	}{
-		"as many as are looked at": {14_000, "dns-"},
+		"as many as are evaluated": {14_000, "dns-"},
 		"more":                     {900_000, "object-readable"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -619,8 +619,8 @@ func TestManyFaultsCostLittle(t *testing.T) {
 	}
 }
 
-// TestSlowSendersTakeLittle: who announces much and sends nothing does not keep others waiting.
-func TestSlowSendersTakeLittle(t *testing.T) {
+// TestSlowClients verifies that clients that announce a large body and send nothing do not block others.
+func TestSlowClients(t *testing.T) {
 	v := newValidator(t)
 	server := httptest.NewServer(v)
 	defer server.Close()
@@ -648,7 +648,7 @@ func TestSlowSendersTakeLittle(t *testing.T) {
 	}
 }
 
-func TestManyCausesAreCut(t *testing.T) {
+func TestManyCausesAreTruncated(t *testing.T) {
 	vmi := build.VMI("db").Architecture("arm64")
 	for i := range 70 {
 		name := fmt.Sprintf("disk-%d", i)
@@ -662,7 +662,7 @@ func TestManyCausesAreCut(t *testing.T) {
 	}
 }
 
-func TestLongValuesAreCut(t *testing.T) {
+func TestLongValuesAreTruncated(t *testing.T) {
 	vm := arm64VM()
 	vm.Spec.Template.Spec.Domain.CPU = &v1.CPU{Model: strings.Repeat("é", 1<<20)}
 	v := newValidator(t)
@@ -672,8 +672,8 @@ func TestLongValuesAreCut(t *testing.T) {
 	}
 }
 
-// FuzzValidate: whatever bytes arrive, they are answered: with an error that says why they are no request, or
-// with an answer whose causes are complete, sorted and within bounds.
+// FuzzValidate verifies that all bytes are answered: with an error if they are not a request, or with a response whose
+// causes are complete, sorted and bounded.
 func FuzzValidate(f *testing.F) {
 	for i, object := range writtenVMIs(f) {
 		if i%50 == 0 {
@@ -697,7 +697,7 @@ func FuzzValidate(f *testing.F) {
 		}
 		var answer admissionv1.AdmissionReview
 		if err := json.Unmarshal(data, &answer); err != nil {
-			t.Fatalf("the answer is no AdmissionReview: %v", err)
+			t.Fatalf("the response is not an AdmissionReview: %v", err)
 		}
 		r := answer.Response
 		if len(r.Warnings) > maxWarnings+1 || len(data) > 256<<10 {
@@ -719,7 +719,7 @@ func FuzzValidate(f *testing.F) {
 		}
 		for _, c := range causes {
 			if c.Field == "" || c.Type == "" || !strings.Contains(c.Message, "[virtward/") && len(c.Message) <= maxText {
-				t.Errorf("a cause that says too little: %+v", c)
+				t.Errorf("a cause without a field or a message: %+v", c)
 			}
 		}
 	})

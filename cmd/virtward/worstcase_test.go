@@ -13,16 +13,16 @@ import (
 	"github.com/virtward/virtward/webhooks/serving"
 )
 
-// What the process takes without any request, in bytes: the Go runtime and what is made at its start (15 MB were
-// measured), and the compiled policies, of which the chart's limit is right for two hundred.
+// The memory of the process without requests, in bytes: of the Go runtime and the objects created at the start (measured:
+// 15 MB), and of two hundred compiled policies, for which the chart's limit is sized.
 const (
 	atRest   = 20 << 20
 	policies = 200 * 150 << 10
 )
 
-// TestTheWorstCaseFits adds up all that the webhooks may hold at once; docs/memory.md shows the table. It is below what
-// the garbage collector is told to keep to.
-func TestTheWorstCaseFits(t *testing.T) {
+// TestWorstCaseMemory adds up the memory bounds of the webhooks; docs/memory.md has the table. The sum must not exceed
+// the memory limit of the Go runtime.
+func TestWorstCaseMemory(t *testing.T) {
 	raw, err := os.ReadFile("../../charts/virtward/values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestTheWorstCaseFits(t *testing.T) {
 	total := int64(0)
 	for name, bytes := range map[string]int64{
 		"at rest": atRest, "policies": policies, "bodies": webhooks.MaxBodies, "decoded objects": webhooks.MaxDecoded,
-		"evaluations": webhooks.EvaluationMemory, "objects that are read": platform.MaxReads, "objects that are remembered": platform.MaxCached, "decisions of SubjectAccessReviews": webhooks.MaxDecisions,
+		"evaluations": webhooks.EvaluationMemory, "objects that are read": platform.MaxReads, "cached objects": platform.MaxCached, "decisions of SubjectAccessReviews": webhooks.MaxDecisions,
 		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces, "ConfigMaps of parameters": configcache.MaxParameters, "connections": serving.WorstCase(),
 	} {
 		t.Logf("%-45s %4d MiB", name, bytes>>20)
@@ -49,6 +49,6 @@ func TestTheWorstCaseFits(t *testing.T) {
 	limit := values.Resources.Limits.Memory.Value()
 	t.Logf("%-45s %4d MiB of %d", "together", total>>20, limit>>20)
 	if total > limit/100*memoryPercent {
-		t.Errorf("the webhooks may hold %d MiB, and the chart limits them to %d percent of %d MiB", total>>20, memoryPercent, limit>>20)
+		t.Errorf("the webhooks may use %d MiB, more than %d percent of the chart's limit of %d MiB", total>>20, memoryPercent, limit>>20)
 	}
 }

@@ -42,8 +42,8 @@ const (
 // errKilled is the answer to every request of a controller that was killed.
 var errKilled = errors.New("killed")
 
-// TestOnAnAPIServer shares one control plane, which takes longer to start than the tests take.
-func TestOnAnAPIServer(t *testing.T) {
+// TestWithAPIServer shares one control plane, which takes longer to start than the tests take.
+func TestWithAPIServer(t *testing.T) {
 	cluster, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 	if err != nil {
 		t.Fatal(err)

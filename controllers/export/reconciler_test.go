@@ -52,7 +52,7 @@ type cluster struct {
 // resource is that of policies.
 var resource = policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies")
 
-func TestOnAnAPIServer(t *testing.T) {
+func TestWithAPIServer(t *testing.T) {
 	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 	if err != nil {
 		t.Fatal(err)

@@ -221,9 +221,9 @@ func TestNotExportable(t *testing.T) {
 	}
 }
 
-// TestExceptionsEnd: one that is over is no part of the native policy, and the first that will be says until when
+// TestExceptionsExpire: one that is over is no part of the native policy, and the first that will be says until when
 // that is right.
-func TestExceptionsEnd(t *testing.T) {
+func TestExceptionsExpire(t *testing.T) {
 	p := compile(t, "p", `
 enforcement: Deny
 match: {kinds: [VirtualMachine]}

@@ -31,10 +31,10 @@ import (
 	"github.com/virtward/virtward/test/await"
 )
 
-// small are limits that a test reaches.
+// small has limits that a test can reach.
 var small = Limits{Connections: 2, Unproven: 2, ProveWithin: 300 * time.Millisecond, HeaderBytes: 4 << 10, Streams: 4}
 
-// server is one of ours, at an address of its own.
+// server is a running server.
 type server struct {
 	address string
 	metrics *Metrics
@@ -42,7 +42,7 @@ type server struct {
 	held *atomic.Int64
 }
 
-// serve serves until the test ends. The handler of /known answers "known"; that of /held waits for release.
+// serve runs a server until the test ends. The handler of /known answers "known"; that of /held waits for release.
 func serve(t *testing.T, limits Limits, secure *tls.Config) (server, chan struct{}) {
 	t.Helper()
 	metrics, err := NewMetrics(prometheus.NewRegistry())
@@ -105,7 +105,7 @@ func (s server) rejected(reason string) float64 {
 	return testutil.ToFloat64(s.metrics.rejected.WithLabelValues("test", reason))
 }
 
-func TestTheOldestUnprovenConnectionMakesRoom(t *testing.T) {
+func TestOldestUnprovenConnectionIsClosed(t *testing.T) {
 	limits := small
 	limits.ProveWithin = time.Hour
 	s, _ := serve(t, limits, nil)
@@ -121,11 +121,11 @@ func TestTheOldestUnprovenConnectionMakesRoom(t *testing.T) {
 		}
 	}
 	if got := s.rejected(reasonEvicted); got != 1 {
-		t.Errorf("%v were crowded out", got)
+		t.Errorf("%v were closed for new ones", got)
 	}
 }
 
-func TestAnUnprovenConnectionHasLittleTime(t *testing.T) {
+func TestUnprovenConnectionTimesOut(t *testing.T) {
 	s, _ := serve(t, small, nil)
 	silent, stalled, wrong := s.dial(t), s.dial(t), s.dial(t)
 	_, _ = io.WriteString(stalled, "GET /known HTTP/1.1\r\nHost: te")
@@ -145,11 +145,11 @@ func TestAnUnprovenConnectionHasLittleTime(t *testing.T) {
 		t.Errorf("a proven connection answers %d later", got)
 	}
 	if s.rejected(reasonTooSlow)+s.rejected(reasonEvicted) == 0 {
-		t.Error("nobody is counted as rejected")
+		t.Error("no connection is counted as rejected")
 	}
 }
 
-func TestAnIdleProvenConnectionMakesRoom(t *testing.T) {
+func TestIdleProvenConnectionIsClosed(t *testing.T) {
 	s, release := serve(t, small, nil)
 	defer close(release)
 	idle, busy := s.dial(t), s.dial(t)
@@ -171,12 +171,12 @@ func TestAnIdleProvenConnectionMakesRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return s.held.Load() == 2 })
-	eventually(t, func() bool { // both are in use: there is no room
+	eventually(t, func() bool { // both are in use: there are too many
 		return get(t, s.dial(t), "/known") == http.StatusServiceUnavailable && s.rejected(reasonFull) > 0
 	})
 }
 
-func TestGiantHeadersAreRejected(t *testing.T) {
+func TestLargeHeadersAreRejected(t *testing.T) {
 	s, _ := serve(t, small, nil)
 	c := s.dial(t)
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
@@ -187,8 +187,8 @@ func TestGiantHeadersAreRejected(t *testing.T) {
 	}
 }
 
-// A wrong path is answered before the body arrives, which would never end.
-func TestAWrongPathReadsNoBody(t *testing.T) {
+// A wrong path is answered before the body, which never ends, is read.
+func TestWrongPathIsAnsweredBeforeTheBody(t *testing.T) {
 	s, _ := serve(t, small, nil)
 	c := s.dial(t)
 	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
@@ -233,22 +233,22 @@ func TestByToken(t *testing.T) {
 	}
 	tokens.Set("new", "")
 	if !valid(http.MethodPost, "/mutate") || valid(http.MethodPost, "/mutate/") || valid(http.MethodPost, "/mutate/old") {
-		t.Error("the empty token is not that of the plain path alone")
+		t.Error("the empty token is valid for a path with a slash")
 	}
 }
 
-// TestClients: with a CA of clients, only holders of its certificates and of an accepted name get an answer.
+// TestClients verifies that only clients with a certificate of the CA and an accepted name get a response.
 func TestClients(t *testing.T) {
-	ours, others := newAuthority(t), newAuthority(t)
+	trusted, others := newAuthority(t), newAuthority(t)
 	file := filepath.Join(t.TempDir(), "ca.crt")
-	if err := os.WriteFile(file, ours.pem, 0o600); err != nil {
+	if err := os.WriteFile(file, trusted.pem, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	clients, err := NewClients(file, []string{"api-server"}, logr.Discard())
 	if err != nil {
 		t.Fatal(err)
 	}
-	serving := ours.issue(t, "localhost", x509.ExtKeyUsageServerAuth)
+	serving := trusted.issue(t, "localhost", x509.ExtKeyUsageServerAuth)
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{serving}}
 	clients.Configure(config)
 	s, _ := serve(t, small, config)
@@ -258,13 +258,13 @@ func TestClients(t *testing.T) {
 	}{
 		"no certificate":           {nil, false},
 		"another CA":               {[]tls.Certificate{others.issue(t, "api-server", x509.ExtKeyUsageClientAuth)}, false},
-		"another name":             {[]tls.Certificate{ours.issue(t, "mallory", x509.ExtKeyUsageClientAuth)}, false},
-		"a certificate of servers": {[]tls.Certificate{ours.issue(t, "api-server", x509.ExtKeyUsageServerAuth)}, false},
-		"the API server":           {[]tls.Certificate{ours.issue(t, "api-server", x509.ExtKeyUsageClientAuth)}, true},
+		"another name":             {[]tls.Certificate{trusted.issue(t, "mallory", x509.ExtKeyUsageClientAuth)}, false},
+		"a certificate of servers": {[]tls.Certificate{trusted.issue(t, "api-server", x509.ExtKeyUsageServerAuth)}, false},
+		"the API server":           {[]tls.Certificate{trusted.issue(t, "api-server", x509.ExtKeyUsageClientAuth)}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			roots := x509.NewCertPool()
-			roots.AddCert(ours.certificate)
+			roots.AddCert(trusted.certificate)
 			transport := &http.Transport{ForceAttemptHTTP2: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: "localhost", Certificates: c.certificates, MinVersion: tls.VersionTLS12}}
 			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+s.address+"/known", nil)
 			if err != nil {
@@ -287,8 +287,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// A CA of clients that is replaced is followed.
-func TestClientsFollowTheirFile(t *testing.T) {
+// A new CA of clients is used.
+func TestClientsReadTheirFileAgain(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	file := filepath.Join(t.TempDir(), "ca.crt")
 	write := func(content []byte) {
@@ -325,7 +325,7 @@ func eventually(t *testing.T, done func() bool) {
 	for !done() {
 		select {
 		case <-ctx.Done():
-			t.Fatal("it does not happen")
+			t.Fatal("the condition does not hold")
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
