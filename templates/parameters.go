@@ -54,7 +54,7 @@ type resolver struct {
 	random Random
 	// partial: values of required parameters are not known yet.
 	partial bool
-	// numbers are the parameters that stand for JSON.
+	// numbers are the parameters whose values are JSON.
 	numbers map[string]bool
 }
 
