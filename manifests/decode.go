@@ -41,8 +41,8 @@ func decode(value, into any) error {
 	return sigsjson.UnmarshalCaseSensitivePreserveInts(data, into)
 }
 
-// located puts the name of the field in front of an error of the decoder, which knows it only sometimes: it
-// decodes ever smaller parts of the object until the part that fails is found.
+// located adds the name of the field to an error of the decoder, which rarely has it. It decodes smaller and smaller
+// parts of the object, until it finds the one that fails.
 func located(object, into any, err error) error {
 	n := narrowing{fails: func(value any) error {
 		return decode(value, reflect.New(reflect.TypeOf(into).Elem()).Interface())
@@ -57,7 +57,7 @@ func located(object, into any, err error) error {
 	return fmt.Errorf("%s: %w", found.path, plain(found.cause, found.value))
 }
 
-// maxDepth bounds how deep the failing part is looked for; no field of the API is deeper.
+// maxDepth bounds the depth of the search. No field of the API is deeper.
 const maxDepth = 64
 
 // narrowing looks for the smallest part of an object that cannot be decoded by itself.
@@ -73,8 +73,7 @@ type part struct {
 	cause error
 }
 
-// narrow returns nil if the part can be decoded. wrap puts a part back where it stands in the whole object,
-// with nothing beside it.
+// narrow returns nil if the part can be decoded. wrap returns an object that has only this part, at its field.
 func (n narrowing) narrow(p part, wrap func(any) any) *part {
 	if p.cause = n.fails(wrap(p.value)); p.cause == nil {
 		return nil
@@ -114,7 +113,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// plain says what the decoder wanted in words that do not need Go.
+// plain describes an error of the decoder without types of Go.
 func plain(err error, value any) error {
 	var wrong *json.UnmarshalTypeError
 	switch {
@@ -126,7 +125,7 @@ func plain(err error, value any) error {
 	return oneLine(err)
 }
 
-// describe names what a value looks like in YAML.
+// describe describes a value in terms of YAML.
 func describe(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -145,7 +144,7 @@ func describe(value any) string {
 	return fmt.Sprintf("a %T", value)
 }
 
-// describeType names what a value of a Go type looks like in YAML.
+// describeType describes a Go type in terms of YAML.
 func describeType(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -166,7 +165,7 @@ func describeType(t reflect.Type) string {
 	return "a number"
 }
 
-// oneLine keeps messages of parsers to one line.
+// oneLine puts messages of parsers on one line.
 func oneLine(err error) error {
 	var parts []string
 	for _, line := range strings.Split(err.Error(), "\n") {

@@ -17,11 +17,11 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
-// Position is a place in a text: a line and a column, in characters, both counted from 1.
+// Position is a position in a text: a line, and a column in characters. Both count from 1.
 type Position struct{ Line, Column int }
 
-// Find is where a field stands in the file: spec.template.spec.domain.devices.disks[0].disk.bus. Of one that is
-// not there, it is the nearest field around it; of an object of the cluster, nothing.
+// Find returns the position of a field in the file, such as spec.template.spec.domain.devices.disks[0].disk.bus. For a
+// missing field, it returns the nearest field around it. For an object of the cluster, it returns false.
 func (d Document) Find(path string) (Position, bool) {
 	if d.text == nil {
 		return Position{}, false
@@ -29,8 +29,8 @@ func (d Document) Find(path string) (Position, bool) {
 	return d.text.find(append(slices.Clip(d.base), provenance.Steps(path)...)), true
 }
 
-// InText is where a place in the text of a field stands in the file: a line and a column of an expression, say, both
-// from 1. It is false where that cannot be told: then the field is the nearest that is known.
+// InText returns the position in the file of a line and a column in the text of a field, such as an expression. It
+// returns false if that is not known: use the position of the field then.
 func (d Document) InText(path string, line, column int) (Position, bool) {
 	if d.text == nil || line < 1 || column < 1 {
 		return Position{}, false
@@ -51,8 +51,8 @@ func (d Document) InText(path string, line, column int) (Position, bool) {
 	return position, ok
 }
 
-// printed counts the characters before a place in a text, without blanks. YAML folds and indents blanks, and nothing
-// else: so these are what stands in the file too.
+// printed counts the characters before a position in a text, without blanks. YAML folds and indents only blanks, so the
+// file has the same characters.
 func printed(text string, line, column int) (n int, ok bool) {
 	lines := strings.Split(text, "\n")
 	if line > len(lines) {
@@ -74,14 +74,14 @@ func visible(text string) (n int) {
 	return n
 }
 
-// Inside is a document of its own for an object that stands at a field of this one.
+// Inside returns a document for an object that is the value of a field of this one.
 func (d Document) Inside(path string, object *unstructured.Unstructured) Document {
 	d.base = append(slices.Clip(d.base), provenance.Steps(path)...)
 	d.Object = object
 	return d
 }
 
-// chunks splits a file at lines of ---, and knows on which line each part begins.
+// chunks splits a file at lines of ---, and records the first line of each part.
 type chunks struct {
 	data   []byte
 	source *bytes.Reader
@@ -98,7 +98,7 @@ func newChunks(data []byte) *chunks {
 	return c
 }
 
-// next reads on from where it stopped, which is behind a separator.
+// next returns the part after the last separator.
 func (c *chunks) next() (*text, error) {
 	c.start.advance(len(c.data) - c.source.Len() - c.buffer.Buffered())
 	content, err := c.reader.Read()
@@ -108,14 +108,14 @@ func (c *chunks) next() (*text, error) {
 	return newText(content, c.start.line, c.start.column), nil
 }
 
-// cursor counts lines and columns on its way through a text.
+// cursor counts lines and columns while it advances in a text.
 type cursor struct {
 	text         *text
 	offset       int
 	line, column int
 }
 
-// advance moves to an offset that is not before the present one.
+// advance moves to an offset, which must not be before the current one.
 func (c *cursor) advance(to int) {
 	passed := c.text.content[c.offset:to]
 	if n := bytes.Count(passed, []byte("\n")); n > 0 {
@@ -130,7 +130,7 @@ func (c *cursor) advance(to int) {
 type text struct {
 	content      []byte
 	line, column int
-	// root is parsed when somebody asks where something is.
+	// root is parsed when the first position is requested.
 	root func() *yamlnodes.Node
 }
 
@@ -138,8 +138,8 @@ func newText(content []byte, line, column int) *text {
 	return &text{content: content, line: line, column: column, root: sync.OnceValue(func() *yamlnodes.Node { return nodes(content) })}
 }
 
-// nodes parses the text once more, as a tree that knows where things stand; nil if that cannot be done, as of
-// some JSON that is no YAML.
+// nodes parses the text again, as a tree with positions. It returns nil if that fails, as for some JSON that is not
+// valid YAML.
 func nodes(content []byte) *yamlnodes.Node {
 	var document yamlnodes.Node
 	if err := yamlnodes.Unmarshal(content, &document); err != nil || len(document.Content) == 0 {
@@ -148,7 +148,7 @@ func nodes(content []byte) *yamlnodes.Node {
 	return document.Content[0]
 }
 
-// find goes as far as there is a way.
+// find follows a path as far as it exists.
 func (t *text) find(steps []string) Position {
 	at := t.root()
 	if at == nil {
@@ -165,7 +165,7 @@ func (t *text) find(steps []string) Position {
 	return t.position(marker)
 }
 
-// value is the node of a field's value; nil if it is not there.
+// value returns the node of the value of a field, or nil.
 func (t *text) value(steps []string) *yamlnodes.Node {
 	at := t.root()
 	for _, step := range steps {
@@ -180,7 +180,7 @@ func (t *text) value(steps []string) *yamlnodes.Node {
 	return at
 }
 
-// skip goes so many characters into a value, blanks not counted.
+// skip advances a number of characters in a value, without counting blanks.
 func (t *text) skip(value *yamlnodes.Node, n int) (Position, bool) {
 	lines := strings.Split(string(t.content), "\n")
 	line, column := value.Line, value.Column
@@ -210,7 +210,7 @@ func (t *text) skip(value *yamlnodes.Node, n int) (Position, bool) {
 	return Position{}, false
 }
 
-// behindProperties passes over an anchor and a tag, which stand in front of a value.
+// behindProperties skips an anchor and a tag, which precede a value.
 func behindProperties(line []rune, column int) int {
 	i := column - 1
 	for i < len(line) && (line[i] == '&' || line[i] == '!') {
@@ -224,10 +224,10 @@ func behindProperties(line []rune, column int) int {
 	return i + 1
 }
 
-// codes are the lengths of characters that are escaped by their number: \x41.
+// codes are the lengths of escape sequences with a number, such as \x41.
 var codes = map[rune]int{'x': 4, 'u': 6, 'U': 10}
 
-// written says how many characters stand for the next one of a text, and whether that is a blank.
+// written returns how many characters encode the next character of a text, and whether that is a blank.
 func written(next []rune, escaped, quoted bool) (width int, blank bool) {
 	if len(next) > 1 && (escaped && next[0] == '\\' || quoted && next[0] == '\'' && next[1] == '\'') {
 		return min(max(2, codes[next[1]]), len(next)), escaped && strings.ContainsRune("nt r", next[1])
@@ -235,7 +235,7 @@ func written(next []rune, escaped, quoted bool) (width int, blank bool) {
 	return 1, unicode.IsSpace(next[0])
 }
 
-// position is that of a node in the file.
+// position returns the position of a node in the file.
 func (t *text) position(n *yamlnodes.Node) Position {
 	p := Position{Line: t.line + n.Line - 1, Column: n.Column}
 	if n.Line == 1 {
@@ -244,8 +244,8 @@ func (t *text) position(n *yamlnodes.Node) Position {
 	return p
 }
 
-// child is the node that shows where a field or an element is, and the node of its value; nil if it is not
-// there. Mappings that were searched are not searched again, however often they are merged.
+// child returns the node with the position of a field or an element, and the node of its value; nil if it is missing.
+// It searches each mapping once, however often it is merged.
 func child(parent *yamlnodes.Node, step string, searched map[*yamlnodes.Node]bool) (marker, value *yamlnodes.Node) {
 	switch parent.Kind {
 	case yamlnodes.AliasNode:

@@ -22,34 +22,34 @@ import (
 	"github.com/virtward/virtward/parallel"
 )
 
-// Bounds of what is read, in bytes.
+// Sizes in bytes.
 const (
-	// MaxFile bounds one file.
+	// MaxFile is the size of one file.
 	MaxFile = 16 << 20
-	// MaxFiles bounds all files together.
+	// MaxFiles is the size of all files together.
 	MaxFiles = 512 << 20
 )
 
-// Stdin is how standard input is named on the command line.
+// Stdin is the name of standard input on the command line.
 const Stdin = "-"
 
-// Document is one object of a file, or of the cluster.
+// Document is an object of a file, or of the cluster.
 type Document struct {
 	// Source is the name of the file, or "standard input", or "cluster".
 	Source string
-	// File is the name under which the file can be opened; empty if it was not read from one.
+	// File is the path of the file; empty for standard input and the cluster.
 	File string
 	// Index counts the documents of the file, from 1; it is 0 in the cluster.
 	Index int
 	// Object as it was written.
 	Object *unstructured.Unstructured
 
-	// text is what the object was read from, and base leads from its beginning to the object.
+	// text is the text of the document, and base is the path in it to the object.
 	text *text
 	base []string
 }
 
-// Location names the document for messages: vm.yaml: document 2.
+// Location returns the location for messages: vm.yaml: document 2.
 func (d Document) Location() string {
 	if d.Index == 0 {
 		return d.Source
@@ -57,9 +57,9 @@ func (d Document) Location() string {
 	return fmt.Sprintf("%s: document %d", d.Source, d.Index)
 }
 
-// ReadAll reads files, directories and standard input, in the order given, some of them at once. Of a directory it takes
-// the files that end in .yaml, .yml and .json, sorted by name, with those of its subdirectories if recursive. It ends
-// with the context.
+// ReadAll reads files, directories and standard input in parallel, and keeps their order. Of a directory, it reads the
+// files that end in .yaml, .yml and .json, sorted by name, and those of its subdirectories if recursive is true. It
+// stops when the context is done.
 func ReadAll(ctx context.Context, names []string, recursive bool, stdin io.Reader) ([]Document, error) {
 	files, err := expandAll(names, recursive)
 	if err != nil {
@@ -77,7 +77,7 @@ func ReadAll(ctx context.Context, names []string, recursive bool, stdin io.Reade
 	return slices.Concat(found...), nil
 }
 
-// expandAll lists the files behind names.
+// expandAll lists the files of names.
 func expandAll(names []string, recursive bool) ([]string, error) {
 	var files []string
 	for _, name := range names {
@@ -94,7 +94,7 @@ func expandAll(names []string, recursive bool) ([]string, error) {
 	return files, nil
 }
 
-// readNamed reads a file, or standard input. bytes are those of all files that were read.
+// readNamed reads a file, or standard input. bytes is the size of all files that were read.
 func readNamed(ctx context.Context, name string, stdin io.Reader, bytes *atomic.Int64) ([]Document, error) {
 	if name == Stdin {
 		return read(ctx, Name(name), stdin, bytes)
@@ -111,7 +111,7 @@ func readNamed(ctx context.Context, name string, stdin io.Reader, bytes *atomic.
 	return documents, err
 }
 
-// Name is how messages call a file.
+// Name returns the name of a file in messages.
 func Name(file string) string {
 	if file == Stdin {
 		return "standard input"
@@ -119,7 +119,7 @@ func Name(file string) string {
 	return file
 }
 
-// expand lists the files behind a name.
+// expand returns a file, or the files of a directory.
 func expand(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -166,7 +166,7 @@ func Open(name string) (*os.File, error) {
 	return file, nil
 }
 
-// unreadable says what is wrong with a file, without the system call that found out.
+// unreadable returns an error without the name of the system call.
 func unreadable(name string, err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -175,8 +175,8 @@ func unreadable(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// Read reads the documents of one file: YAML documents between lines of ---, or JSON objects after one
-// another. Lists are taken apart; empty documents are passed over.
+// Read reads the documents of one file: YAML documents between lines of ---, or a sequence of JSON objects. It returns
+// the items of lists, and skips empty documents.
 func Read(source string, r io.Reader) ([]Document, error) {
 	return read(context.Background(), source, r, new(atomic.Int64))
 }
@@ -187,10 +187,10 @@ func read(ctx context.Context, source string, r io.Reader, bytes *atomic.Int64) 
 		return nil, unreadable(source, err)
 	}
 	if len(data) > MaxFile {
-		return nil, fmt.Errorf("%s: larger than %d MiB, which is more than is read of one file", source, MaxFile>>20)
+		return nil, fmt.Errorf("%s: must be no larger than %d MiB", source, MaxFile>>20)
 	}
 	if bytes.Add(int64(len(data))) > MaxFiles {
-		return nil, fmt.Errorf("the files have more than %d MiB, which is more than is read at once", MaxFiles>>20)
+		return nil, fmt.Errorf("the files together must be no larger than %d MiB", MaxFiles>>20)
 	}
 	texts, broken := split(data)
 	values := make([][]value, len(texts))
@@ -224,7 +224,7 @@ func read(ctx context.Context, source string, r io.Reader, bytes *atomic.Int64) 
 	return documents, nil
 }
 
-// split takes a file apart, as far as that can be done; the error says what is wrong with what follows.
+// split splits a file into chunks. The error is about what follows the last chunk.
 func split(data []byte) (texts []*text, err error) {
 	for chunks := newChunks(data); ; {
 		chunk, err := chunks.next()
@@ -244,7 +244,7 @@ type value struct {
 	text  *text
 }
 
-// parse turns a chunk of text into JSON values: one of YAML, or any number of JSON objects.
+// parse parses a chunk of text: one YAML document, or any number of JSON objects.
 func parse(chunk *text) ([]value, error) {
 	if values, ok := parseJSON(chunk); ok {
 		return values, nil
@@ -263,8 +263,8 @@ func parse(chunk *text) ([]value, error) {
 	return []value{{v, chunk}}, nil
 }
 
-// parseJSON reads objects that follow one another. It reports whether the chunk is that; if not, it may still
-// be YAML that begins with a brace.
+// parseJSON reads a sequence of JSON objects. It returns false if the chunk is none: it may be YAML that begins with a
+// brace.
 func parseJSON(chunk *text) ([]value, bool) {
 	if !bytes.HasPrefix(bytes.TrimSpace(chunk.content), []byte("{")) {
 		return nil, false
@@ -289,13 +289,13 @@ func parseJSON(chunk *text) ([]value, bool) {
 	}
 }
 
-// object is one object of a document, and the way to it from the document's beginning.
+// object is one object of a document, and its path in the document.
 type object struct {
 	*unstructured.Unstructured
 	base []string
 }
 
-// objectsOf takes a list apart.
+// objectsOf returns an object, or the items of a list.
 func objectsOf(value any) ([]object, error) {
 	fields, ok := value.(map[string]any)
 	if !ok {

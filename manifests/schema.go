@@ -9,14 +9,14 @@ import (
 	"github.com/virtward/virtward/decodelimits"
 )
 
-// fitting compares an object with its Go type before it is decoded. The decoder cannot be asked: types of
-// KubeVirt that decode themselves neither report unknown fields nor tell upper case from lower.
+// fitting compares an object with its Go type before it is decoded. The decoder does not: types of KubeVirt with a
+// decoder of their own neither report unknown fields nor distinguish upper case from lower case.
 type fitting struct {
-	// unknown are the fields that the type does not have.
+	// unknown are the fields that the type lacks.
 	unknown []string
 }
 
-// fit copies a value without the fields that its type does not have, as the API server would drop them.
+// fit copies a value without fields that its type lacks. The API server drops them too.
 func (f *fitting) fit(value any, t reflect.Type, path string) any {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

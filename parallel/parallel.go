@@ -1,7 +1,7 @@
-// Package parallel does many independent things at once, with the outcome that they would have one after the other.
+// Package parallel runs independent tasks in parallel, with the outcome that they have in sequence.
 //
-// What enters: how many there are, and what is to be done for each. What leaves: the error of the first that has one,
-// whichever ends first. It starts no more goroutines than there are processors, and waits for all of them.
+// Its input is the number of tasks and a function. Its output is the error of the first task in order that fails. It
+// starts no more goroutines than there are processors, and waits for all of them.
 package parallel
 
 import (
@@ -10,8 +10,9 @@ import (
 	"sync"
 )
 
-// Each does something for each of so many things, as many at once as there are processors. Nothing is begun behind one
-// that failed, nor once the context has ended, whose error is returned then. A panic becomes one of the caller.
+// Each calls a function for the numbers below count, in as many goroutines as there are processors. It starts no task
+// after one that failed, nor after the context is done, and returns the error of the context then. A panic of a task is
+// a panic of the caller.
 func Each(ctx context.Context, count int, do func(i int) error) error {
 	r := &run{do: do, failed: count}
 	var workers sync.WaitGroup
@@ -36,7 +37,7 @@ type run struct {
 	do func(i int) error
 
 	mu sync.Mutex
-	// next is the first that is not begun, failed the first that failed, err why.
+	// next is the first task that is not started, failed the first that failed, and err its error.
 	next, failed int
 	err          error
 	panicked     any

@@ -15,31 +15,31 @@ const (
 	update = string(policyv1alpha1.PolicyUpdate)
 )
 
-// maxName bounds names, in bytes: they are lines of reports.
+// maxName bounds names, in bytes: reports show them in one line.
 const maxName = 256
 
-// checking gathers what is wrong with a suite.
+// checking collects the problems of a suite.
 type checking struct {
 	suite    *Suite
 	problems []Problem
 }
 
-// wrong notes a problem, unless there is nothing to say.
+// wrong adds a problem, unless the message is empty.
 func (c *checking) wrong(field, message string) {
 	if message != "" {
 		c.problems = append(c.problems, c.suite.problem(field, message))
 	}
 }
 
-// check says what is wrong with a suite whose form is right.
+// check returns the problems of a suite that could be decoded.
 func (s *Suite) check() []Problem {
 	c := &checking{suite: s}
 	c.name("metadata.name", s.Metadata.Name, nil)
 	switch {
 	case len(s.Tests) == 0:
-		c.wrong("tests", "a suite needs tests")
+		c.wrong("tests", "must have at least one test")
 	case len(s.Tests) > maxTests:
-		c.wrong("tests", fmt.Sprintf("%d tests are more than %d", len(s.Tests), maxTests))
+		c.wrong("tests", fmt.Sprintf("must have at most %[2]d tests, and has %[1]d", len(s.Tests), maxTests))
 		return c.problems
 	}
 	names := map[string]bool{}
@@ -51,17 +51,17 @@ func (s *Suite) check() []Problem {
 	return c.problems
 }
 
-// name holds a name to what a report can show, and to being the only one of its kind.
+// name rejects names that reports cannot show, and names that are taken.
 func (c *checking) name(field, name string, taken map[string]bool) {
 	switch {
 	case strings.TrimSpace(name) == "":
-		c.wrong(field, "a name is needed")
+		c.wrong(field, "must not be empty")
 	case len(name) > maxName:
-		c.wrong(field, fmt.Sprintf("is longer than %d bytes", maxName))
+		c.wrong(field, fmt.Sprintf("must be no longer than %d bytes", maxName))
 	case strings.ContainsAny(name, "\n\r"):
-		c.wrong(field, "is more than one line")
+		c.wrong(field, "must be one line")
 	case taken[name]:
-		c.wrong(field, fmt.Sprintf("%q is taken", name))
+		c.wrong(field, fmt.Sprintf("%q is the name of another one", name))
 	}
 	if taken != nil {
 		taken[name] = true
@@ -70,13 +70,13 @@ func (c *checking) name(field, name string, taken map[string]bool) {
 
 func (c *checking) test(at string, t *Test) {
 	if len(t.Policies) == 0 {
-		c.wrong(at+".policies", "a test needs policies")
+		c.wrong(at+".policies", "must have at least one policy")
 	}
 	c.sources(at+".policies", t.Policies)
 	c.sources(at+".objects", t.Objects)
 	c.facts(at+".facts", t.Facts)
 	if len(t.Cases) > maxCases {
-		c.wrong(at+".cases", fmt.Sprintf("%d cases are more than %d", len(t.Cases), maxCases))
+		c.wrong(at+".cases", fmt.Sprintf("must have at most %[2]d cases, and has %[1]d", len(t.Cases), maxCases))
 		return
 	}
 	names := map[string]bool{}
@@ -89,7 +89,7 @@ func (c *checking) test(at string, t *Test) {
 
 func (c *checking) sources(at string, sources []Source) {
 	if len(sources) > maxObjects {
-		c.wrong(at, fmt.Sprintf("%d entries are more than %d", len(sources), maxObjects))
+		c.wrong(at, fmt.Sprintf("must have at most %[2]d entries, and has %[1]d", len(sources), maxObjects))
 		return
 	}
 	for i := range sources {
@@ -97,10 +97,10 @@ func (c *checking) sources(at string, sources []Source) {
 	}
 }
 
-// source rejects an entry that is null; it has neither form.
+// source rejects an entry that is null.
 func (c *checking) source(at string, s *Source) {
 	if s != nil && s.File == "" && s.Object == nil {
-		c.wrong(at, "is neither the name of a file nor an object")
+		c.wrong(at, "must be the name of a file, or an object")
 	}
 }
 
@@ -123,7 +123,7 @@ func (c *checking) one(at string, t *Test, one *Case) {
 	c.source(at+".object", one.Object)
 	c.source(at+".oldObject", one.OldObject)
 	if one.Object == nil && t.Base == nil {
-		c.wrong(at, "an object is needed, or a base of the test")
+		c.wrong(at, "must have an object, if the test has no base")
 	}
 	c.patches(at+".patches", one.Patches)
 	c.patches(at+".oldPatches", one.OldPatches)
@@ -131,9 +131,9 @@ func (c *checking) one(at string, t *Test, one *Case) {
 	switch {
 	case one.Operation == "":
 	case one.Operation == update && !old:
-		c.wrong(at+".operation", "an UPDATE needs an oldObject, or oldPatches")
+		c.wrong(at+".operation", "UPDATE requires oldObject or oldPatches")
 	case one.Operation == create && old:
-		c.wrong(at+".operation", "a CREATE has no old object")
+		c.wrong(at+".operation", "CREATE excludes oldObject and oldPatches")
 	default:
 		c.wrong(at+".operation", oneOf(one.Operation, create, update))
 	}
@@ -150,41 +150,41 @@ func (c *checking) patches(at string, patches []Patch) {
 		p, in := &patches[i], index(at, i)
 		c.wrong(in+".op", oneOf(p.Op, "add", "remove", "replace", "move", "copy", "test"))
 		if p.Path == "" && p.Op != "test" {
-			c.wrong(in+".path", "is that of the object as a whole: name another object instead")
+			c.wrong(in+".path", "must not be the whole object: set object instead")
 		}
 		if p.Path != "" && !strings.HasPrefix(p.Path, "/") {
-			c.wrong(in+".path", fmt.Sprintf("%q is not of the form /spec/template: see RFC 6901", p.Path))
+			c.wrong(in+".path", fmt.Sprintf("%q must have the form /spec/template: see RFC 6901", p.Path))
 		}
 		valued := p.Op == "add" || p.Op == "replace" || p.Op == "test"
 		if valued && len(p.Value) == 0 {
-			c.wrong(in, p.Op+" needs a value")
+			c.wrong(in, p.Op+" requires a value")
 		}
 		if from := p.Op == "move" || p.Op == "copy"; from != (p.From != "") {
-			c.wrong(in+".from", "is for move and copy, and needed there")
+			c.wrong(in+".from", "is required for move and copy, and not allowed otherwise")
 		}
 	}
 }
 
 func (c *checking) permission(at string, p *Permission) {
 	if p.Verb == "" {
-		c.wrong(at+".verb", "a verb is needed, or * for all")
+		c.wrong(at+".verb", "must be a verb, or * for all verbs")
 	}
 	if p.Path != "" && (p.Group != "" || p.Resource != "" || p.Subresource != "" || p.Namespace != "" || p.Name != "") {
-		c.wrong(at+".path", "is for what is no resource: leave out group, resource, subresource, namespace and name")
+		c.wrong(at+".path", "excludes group, resource, subresource, namespace and name")
 	}
 }
 
 func (c *checking) expect(at string, e *Expect) {
 	if e.Verdict == "" && e.Violations == nil && e.Message == "" && e.Field == "" && !e.Error {
-		c.wrong(at, "says nothing: expect a verdict, violations, a message, a field or an error")
+		c.wrong(at, "must have a verdict, violations, a message, a field or an error")
 	}
 	if e.Verdict != "" {
 		c.wrong(at+".verdict", oneOf(e.Verdict, Denied, Warned, Allowed))
 	}
 	if e.Violations != nil && *e.Violations < 0 {
-		c.wrong(at+".violations", "is a number from 0 up")
+		c.wrong(at+".violations", "must be 0 or more")
 	}
 	if _, err := regexp.Compile(e.Message); err != nil {
-		c.wrong(at+".message", strings.Replace(err.Error(), "error parsing regexp", "is no regular expression", 1))
+		c.wrong(at+".message", strings.Replace(err.Error(), "error parsing regexp", "must be a regular expression", 1))
 	}
 }

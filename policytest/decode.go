@@ -20,8 +20,8 @@ func unmarshal(data []byte, into any) error {
 	return sigsjson.UnmarshalCaseSensitivePreserveInts(data, into)
 }
 
-// decode reads a document into a value of its Go type. A field that the type does not have is a problem: what is
-// misspelt in a test would make it test something else.
+// decode reads a document into a value of its Go type. An unknown field is a problem: a misspelled one would change
+// what is tested.
 func decode(d manifests.Document, into any) []Problem {
 	unknown, err := manifests.Decode(d.Object.Object, into)
 	if err != nil {
@@ -39,7 +39,7 @@ func decode(d manifests.Document, into any) []Problem {
 	return problems
 }
 
-// meant says which field of a type the last step of a path may stand for; nothing if none is near.
+// meant suggests a field of a type for the last step of a path; it is empty if no field is similar.
 func meant(t reflect.Type, path string) string {
 	steps := provenance.Steps(path)
 	for _, step := range steps[:max(0, len(steps)-1)] {
@@ -56,7 +56,7 @@ func meant(t reflect.Type, path string) string {
 	return suggestion(steps[len(steps)-1], slices.Sorted(maps.Keys(decodelimits.Fields(t))))
 }
 
-// below is the type of a field or an element; nil if there is none.
+// below returns the type of a field or an element, or nil.
 func below(t reflect.Type, step string) reflect.Type {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -70,10 +70,10 @@ func below(t reflect.Type, step string) reflect.Type {
 	return nil
 }
 
-// longestName bounds what is compared with names.
+// longestName bounds the texts that are compared with names.
 const longestName = 64
 
-// suggestion is a question behind a name that is not known; empty if none of the known ones is near.
+// suggestion suggests a known name for an unknown one; it is empty if none is similar.
 func suggestion(name string, known []string) string {
 	best, distance := "", len(name)/3+2
 	for _, candidate := range known {
@@ -90,10 +90,10 @@ func suggestion(name string, known []string) string {
 	return ": did you mean " + best + "?"
 }
 
-// index is the path of an element.
+// index returns the path of an element.
 func index(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
-// oneOf says what a value may be; empty if it is one of them.
+// oneOf returns an error text, or an empty one if the value is one of the words.
 func oneOf[T ~string](value T, known ...T) string {
 	if slices.Contains(known, value) {
 		return ""
@@ -102,5 +102,5 @@ func oneOf[T ~string](value T, known ...T) string {
 	for i := range known {
 		words[i] = string(known[i])
 	}
-	return fmt.Sprintf("%q is not one of %s", value, strings.Join(words, ", "))
+	return fmt.Sprintf("%q must be one of %s", value, strings.Join(words, ", "))
 }

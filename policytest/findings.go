@@ -9,18 +9,18 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Findings are what the policies, or the built-in rules, find in a case.
+// Findings are the findings of the policies in a case, and those of the built-in rules if the case checks them.
 type Findings []validators.Finding
 
 // MarshalJSON implements json.Marshaler.
 func (f Findings) MarshalJSON() ([]byte, error) {
 	type finding struct {
-		Rule     string              `json:"rule"`
-		Severity validators.Severity `json:"severity"`
-		Field    string              `json:"field,omitempty"`
-		Message  string              `json:"message"`
-		Error    bool                `json:"error,omitempty"`
-		Known    bool                `json:"known,omitempty"`
+		Rule        string              `json:"rule"`
+		Severity    validators.Severity `json:"severity"`
+		Field       string              `json:"field,omitempty"`
+		Message     string              `json:"message"`
+		Error       bool                `json:"error,omitempty"`
+		PreExisting bool                `json:"preExisting,omitempty"`
 	}
 	all := make([]finding, len(f))
 	for i := range f {

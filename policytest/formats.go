@@ -20,8 +20,8 @@ func WriteJSON(w io.Writer, r *Report) error {
 	}{r, r.Counts()})
 }
 
-// WriteJUnit writes a report in the format of JUnit: a suite for each test, and a test for each case. There are no
-// times in it, so that the same outcome is the same text.
+// WriteJUnit writes a report in the format of JUnit: a suite for each test, and a test for each case. It has no times,
+// so that equal outcomes are equal texts.
 func WriteJUnit(w io.Writer, r *Report) error {
 	report := junit.Testsuites{Name: "virtward policies"}
 	for i := range r.Suites {
@@ -55,13 +55,13 @@ func (c *CaseOutcome) junit(s *SuiteOutcome, t *TestOutcome) junit.Testcase {
 	var result *junit.Result
 	if len(c.Reasons) > 0 {
 		result = &junit.Result{Message: lines[0], Data: strings.Join(lines, "\n") + "\n"}
-		if c.Problem == nil { // which says where it is
+		if c.Problem == nil { // a problem has a position of its own
 			result.Data = fmt.Sprintf("%s:%d: %s", printable(s.File), c.Line, result.Data)
 		}
 	}
 	switch {
 	case c.Status == Skipped:
-		test.Skipped = &junit.Result{Message: "the suite skips it"}
+		test.Skipped = &junit.Result{Message: "skipped by the suite"}
 	case c.Status == Failed && result != nil:
 		result.Type = "Failed"
 		test.Failure = result
@@ -111,12 +111,12 @@ func WriteTAP(w io.Writer, r *Report) error {
 	return err
 }
 
-// escaped is a description that holds no directive.
+// escaped returns a description without directives.
 func escaped(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "#", `\#`).Replace(printable(text))
 }
 
-// WriteMarkdown writes a report as it may stand in a pull request: a table of the suites, and what did not pass.
+// WriteMarkdown writes a report for a pull request: a table of the suites, and the cases that did not pass.
 func WriteMarkdown(w io.Writer, r *Report) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "## Policy tests: %s\n\n| Suite | File | Passed | Failed | Broken | Skipped |\n|---|---|--:|--:|--:|--:|\n", r.Counts())
@@ -155,17 +155,17 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 	return err
 }
 
-// cell is a text in a cell of a table.
+// cell escapes a text for a cell of a table.
 func cell(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`).Replace(printable(text))
 }
 
-// code is a text as it is.
+// code returns a text as inline code.
 func code(text string) string {
 	return "`" + strings.NewReplacer("`", "'", "|", `\|`).Replace(printable(text)) + "`"
 }
 
-// each goes through all cases.
+// each calls a function for all cases.
 func (r *Report) each(do func(*SuiteOutcome, *TestOutcome, *CaseOutcome)) {
 	for i := range r.Suites {
 		for k := range r.Suites[i].Tests {

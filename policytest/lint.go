@@ -11,10 +11,10 @@ import (
 	"github.com/virtward/virtward/policies"
 )
 
-// LintPrefix begins the ids of what Lint looks for.
+// LintPrefix begins the ids of LintRules.
 const LintPrefix = "lint/"
 
-// What Lint looks for, by id.
+// The ids of LintRules.
 const (
 	LintReadable   = LintPrefix + "readable"
 	LintCompiles   = LintPrefix + "compiles"
@@ -25,38 +25,38 @@ const (
 	LintTested     = LintPrefix + "tested"
 )
 
-// LintRule says what one of them is about.
+// LintRule describes what Lint checks.
 type LintRule struct {
 	ID, Title, Remedy string
-	// Warning tells that the policy can be used all the same.
+	// Warning reports whether the policy works in spite of its problems.
 	Warning bool
 }
 
-// LintRules are all of them.
+// LintRules returns all rules of Lint.
 func LintRules() []LintRule {
 	return []LintRule{
-		{LintReadable, "Policies and suites can be read", "Correct the field: a name that is not known is usually misspelt.", false},
+		{LintReadable, "Policies and suites can be read", "Correct the field: an unknown name is usually misspelled.", false},
 		{LintCompiles, "Policies compile", "Correct the expression, or the field.", false},
-		{LintDoubtful, "Policies say what is meant", "Say it in another way, or leave it if it is meant.", true},
-		{LintDocumented, "Policies say what they are about", "Add the field: reports and messages show it.", true},
-		{LintMessage, "Every validation has a message to fall back on", "Add a message beside the messageExpression.", true},
-		{LintExpires, "Exceptions come to an end", "Give the exception a day on which it expires.", true},
-		{LintTested, "Policies are tested", "Write a suite with cases that the policy allows and cases that it does not.", true},
+		{LintDoubtful, "Policies do what their authors mean", "Change the expression, or ignore the warning if you mean it.", true},
+		{LintDocumented, "Policies are documented", "Add the field: reports and messages show it.", true},
+		{LintMessage, "Every validation has a fixed message", "Add a message beside the messageExpression.", true},
+		{LintExpires, "Exceptions expire", "Set the time at which the exception expires.", true},
+		{LintTested, "Policies are tested", "Write a suite with cases that the policy allows and cases that it denies.", true},
 	}
 }
 
-// Policies are those of some files and directories, with what is wrong with those that cannot be read.
+// Policies are the policies of some files and directories, and the problems of those that cannot be read.
 type Policies struct {
 	all    []written
 	suites []*Suite
-	// Problems are those of policies, and of suites.
+	// Problems are the problems of policies and suites that cannot be read.
 	Problems []Problem
 }
 
-// Len is how many policies could be read.
+// Len returns the number of policies that could be read.
 func (p *Policies) Len() int { return len(p.all) }
 
-// LoadPolicies reads the policies of some files, and of all files below some directories, and the suites there.
+// LoadPolicies reads the policies and the suites of files, and of all files below directories.
 func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
 	p := &Policies{}
 	read := &files{fsys: fsys, read: map[string]content{}}
@@ -64,7 +64,7 @@ func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
 	for _, name := range paths {
 		found, err := filesBehind(fsys, name)
 		if err != nil {
-			p.Problems = append(p.Problems, Problem{Rule: LintReadable, File: name, Message: plain(err)})
+			p.Problems = append(p.Problems, inFile(name, plain(err)).under(LintReadable))
 			continue
 		}
 		for _, file := range found {
@@ -77,20 +77,19 @@ func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
 	return p
 }
 
-// file reads what there is in a file.
+// file reads the policies and the suites of a file.
 func (p *Policies) file(read *files, name string, named bool) {
 	some, wrong := read.suites(name, false)
 	p.suites = append(p.suites, some...)
 	for _, problem := range wrong {
-		problem.Rule = LintReadable
-		p.Problems = append(p.Problems, problem)
+		p.Problems = append(p.Problems, problem.under(LintReadable))
 	}
 	if len(wrong) > 0 || !named && !read.mentions(name, kindPolicy) {
 		return
 	}
 	found, err := read.file(name)
 	if err != nil {
-		p.Problems = append(p.Problems, Problem{Rule: LintReadable, File: name, Message: strings.TrimPrefix(err.Error(), name+": ")})
+		p.Problems = append(p.Problems, inFile(name, strings.TrimPrefix(err.Error(), name+": ")).under(LintReadable))
 		return
 	}
 	for _, d := range found {
@@ -99,8 +98,7 @@ func (p *Policies) file(read *files, name string, named bool) {
 		}
 		w, problems := readPolicy(d)
 		for _, problem := range problems {
-			problem.Rule = LintReadable
-			p.Problems = append(p.Problems, problem)
+			p.Problems = append(p.Problems, problem.under(LintReadable))
 		}
 		if len(problems) == 0 {
 			p.all = append(p.all, w)
@@ -108,8 +106,8 @@ func (p *Policies) file(read *files, name string, named bool) {
 	}
 }
 
-// Lint says what is wrong with policies, and what is doubtful, by file and line. A policy counts as tested if a suite
-// among the files has a case for it.
+// Lint returns the problems of policies, sorted by file and line. A policy is tested if a suite among the files has a
+// case for it.
 func (j *Runner) Lint(p *Policies) []Problem {
 	problems := slices.Clone(p.Problems)
 	tested := p.tested()
@@ -125,7 +123,7 @@ func (j *Runner) Lint(p *Policies) []Problem {
 			problems = append(problems, problem)
 		}
 		if other, twice := names[w.policy.Name]; twice && w.policy.Name != "" {
-			problem := at(w.document, "metadata.name", fmt.Sprintf("the policy %s has this name: of the two, a cluster can have one", other))
+			problem := at(w.document, "metadata.name", fmt.Sprintf("the policy %s has the same name: names of policies must be unique", other))
 			problem.Rule = LintReadable
 			problems = append(problems, problem)
 		}
@@ -135,7 +133,7 @@ func (j *Runner) Lint(p *Policies) []Problem {
 		}
 		problems = append(problems, doubts(w)...)
 		if !tested[w.key()] {
-			problems = append(problems, w.doubt(LintTested, "metadata.name", "no suite here has a case for this policy"))
+			problems = append(problems, w.doubt(LintTested, "metadata.name", "no suite in these files has a case for this policy"))
 		}
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int {
@@ -150,42 +148,42 @@ func (j *Runner) Lint(p *Policies) []Problem {
 	return problems
 }
 
-// doubt is a warning about a field of the policy.
+// doubt returns a warning about a field of the policy.
 func (w *written) doubt(rule, field, message string) Problem {
-	problem := at(w.document, field, message)
-	problem.Rule, problem.Warning = rule, true
+	problem := at(w.document, field, message).under(rule)
+	problem.Warning = true
 	return problem
 }
 
-// doubts are about what a policy leaves out.
+// doubts returns warnings about fields that a policy lacks.
 func doubts(w *written) []Problem {
 	var found []Problem
 	spec := &w.policy.Spec
 	for _, field := range []struct{ name, value, why string }{
 		{"title", spec.Title, "lists and reports show it"},
-		{"description", spec.Description, "it says why the policy is there"},
-		{"category", spec.Category, "reports sort by it"},
-		{"severity", string(spec.Severity), "without it, a violation is medium"},
-		{"remedy", spec.Remedy, "it ends every message, and says what to do"},
+		{"description", spec.Description, "it explains the purpose of the policy"},
+		{"category", spec.Category, "reports are sorted by it"},
+		{"severity", string(spec.Severity), "the default is medium"},
+		{"remedy", spec.Remedy, "it ends every message, and tells users what to do"},
 	} {
 		if field.value == "" {
-			found = append(found, w.doubt(LintDocumented, "spec."+field.name, "is missing: "+field.why))
+			found = append(found, w.doubt(LintDocumented, "spec."+field.name, "should be set: "+field.why))
 		}
 	}
 	for i := range spec.Validations {
 		if v := &spec.Validations[i]; v.MessageExpression != "" && v.Message == "" {
-			found = append(found, w.doubt(LintMessage, index("spec.validations", i), "has no message: where its messageExpression fails, people read the expression"))
+			found = append(found, w.doubt(LintMessage, index("spec.validations", i), "should have a message: users see the expression if messageExpression fails"))
 		}
 	}
 	for i := range spec.Exceptions {
 		if spec.Exceptions[i].Expires == nil {
-			found = append(found, w.doubt(LintExpires, index("spec.exceptions", i), "never expires"))
+			found = append(found, w.doubt(LintExpires, index("spec.exceptions", i), "should expire"))
 		}
 	}
 	return found
 }
 
-// tested are the keys of the policies for which there is a case that is not skipped.
+// tested returns the keys of the policies for which a suite has a case that is not skipped.
 func (p *Policies) tested() map[string]bool {
 	found := map[string]bool{}
 	for _, s := range p.suites {
@@ -195,7 +193,7 @@ func (p *Policies) tested() map[string]bool {
 				continue
 			}
 			named, err := s.policies(index("tests", i)+".policies", t.Policies)
-			if err != nil { // running the suite says so
+			if err != nil { // running the suite reports it
 				continue
 			}
 			for k := range named {
@@ -206,8 +204,8 @@ func (p *Policies) tested() map[string]bool {
 	return found
 }
 
-// Untested are the policies for which a report has no case that was evaluated: those that were read, and those that its
-// tests name.
+// Untested returns a problem for each policy without an evaluated case in the report: of the policies that were read,
+// and of those that the tests name.
 func (p *Policies) Untested(r *Report) []Problem {
 	evaluated := map[string]bool{}
 	for _, key := range r.evaluated {
@@ -218,9 +216,8 @@ func (p *Policies) Untested(r *Report) []Problem {
 	note := func(w *written) {
 		if key := w.key(); !evaluated[key] && !seen[key] {
 			seen[key] = true
-			problem := at(w.document, "metadata.name", fmt.Sprintf("no case was run for the policy %s", w.policy.Name))
-			problem.Rule = LintTested
-			problems = append(problems, problem)
+			message := fmt.Sprintf("no case was run for the policy %s", w.policy.Name)
+			problems = append(problems, at(w.document, "metadata.name", message).under(LintTested))
 		}
 	}
 	for i := range p.all {

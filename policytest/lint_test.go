@@ -41,16 +41,16 @@ func TestLint(t *testing.T) {
 		want  []string
 	}{
 		{"what is valid", map[string]string{"good.yaml": documented, "s.yaml": goodSuite}, nil},
-		{"what is not tested", map[string]string{"good.yaml": documented}, []string{"good.yaml:3:12: warning: metadata.name: no suite here has a case for this policy lint/tested"}},
-		{"what is skipped is not tested", map[string]string{"good.yaml": documented, "s.yaml": goodSuite[:len(goodSuite)-2] + ", skip: true}\n"}, []string{"good.yaml:3:12: warning: metadata.name: no suite here has a case for this policy lint/tested"}},
+		{"what is not tested", map[string]string{"good.yaml": documented}, []string{"good.yaml:3:12: warning: metadata.name: no suite in these files has a case for this policy lint/tested"}},
+		{"what is skipped is not tested", map[string]string{"good.yaml": documented, "s.yaml": goodSuite[:len(goodSuite)-2] + ", skip: true}\n"}, []string{"good.yaml:3:12: warning: metadata.name: no suite in these files has a case for this policy lint/tested"}},
 		{"what says nothing of itself", map[string]string{"good.yaml": "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicy\nmetadata: {name: good}\nspec:\n  enforcement: Deny\n  exceptions: [{names: [a], reason: x}]\n  validations:\n  - {expression: 'true', messageExpression: '\"x\"'}\n", "s.yaml": goodSuite}, []string{
-			"good.yaml:4:1: warning: spec.title: is missing: lists and reports show it lint/documented",
-			"good.yaml:4:1: warning: spec.description: is missing: it says why the policy is there lint/documented",
-			"good.yaml:4:1: warning: spec.category: is missing: reports sort by it lint/documented",
-			"good.yaml:4:1: warning: spec.severity: is missing: without it, a violation is medium lint/documented",
-			"good.yaml:4:1: warning: spec.remedy: is missing: it ends every message, and says what to do lint/documented",
-			"good.yaml:6:16: warning: spec.exceptions[0]: never expires lint/expires",
-			"good.yaml:8:5: warning: spec.validations[0]: has no message: where its messageExpression fails, people read the expression lint/message",
+			"good.yaml:4:1: warning: spec.title: should be set: lists and reports show it lint/documented",
+			"good.yaml:4:1: warning: spec.description: should be set: it explains the purpose of the policy lint/documented",
+			"good.yaml:4:1: warning: spec.category: should be set: reports are sorted by it lint/documented",
+			"good.yaml:4:1: warning: spec.severity: should be set: the default is medium lint/documented",
+			"good.yaml:4:1: warning: spec.remedy: should be set: it ends every message, and tells users what to do lint/documented",
+			"good.yaml:6:16: warning: spec.exceptions[0]: should expire lint/expires",
+			"good.yaml:8:5: warning: spec.validations[0]: should have a message: users see the expression if messageExpression fails lint/message",
 		}},
 		{"what does not compile", map[string]string{"bad.yaml": `apiVersion: policy.virtward.io/v1alpha1
 kind: VirtualMachinePolicy
@@ -89,14 +89,14 @@ spec:
 			"s.yaml": goodSuite + "  - {}\n", "other.yaml": "{{ a template }}: {",
 		}, []string{
 			"a.yaml:4:8: spec.enforcment: unknown field: did you mean enforcement? lint/readable",
-			"b.yaml:1:1: apiVersion: policy.virtward.io/v9 is not a version of policies: use policy.virtward.io/v1alpha1 lint/readable",
+			"b.yaml:1:1: apiVersion: policy.virtward.io/v9 must be policy.virtward.io/v1alpha1 lint/readable",
 			"c.yaml: document 1: line 1: did not find expected key lint/readable",
-			"s.yaml:10:5: tests[0].cases[1].name: a name is needed lint/readable",
-			"s.yaml:10:5: tests[0].cases[1].expect: says nothing: expect a verdict, violations, a message, a field or an error lint/readable",
+			"s.yaml:10:5: tests[0].cases[1].name: must not be empty lint/readable",
+			"s.yaml:10:5: tests[0].cases[1].expect: must have a verdict, violations, a message, a field or an error lint/readable",
 		}},
 		{"a name twice", map[string]string{"good.yaml": documented, "s.yaml": goodSuite, "z.yaml": documented}, []string{
-			"z.yaml:3:12: metadata.name: the policy of good.yaml has this name: of the two, a cluster can have one lint/readable",
-			"z.yaml:3:12: warning: metadata.name: no suite here has a case for this policy lint/tested",
+			"z.yaml:3:12: metadata.name: the policy of good.yaml has the same name: names of policies must be unique lint/readable",
+			"z.yaml:3:12: warning: metadata.name: no suite in these files has a case for this policy lint/tested",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

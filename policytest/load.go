@@ -2,7 +2,6 @@ package policytest
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,11 +14,11 @@ import (
 	"github.com/virtward/virtward/manifests"
 )
 
-// Bounds of what is run.
+// Bounds of a suite.
 const (
 	maxSuite = 4 << 20
 	maxTests = 1_000
-	// maxCases bounds those of one test.
+	// maxCases is the number of cases of one test.
 	maxCases   = 1_000
 	maxObjects = 1_000
 )
@@ -27,15 +26,15 @@ const (
 // Suite is a suite that was read and is valid.
 type Suite struct {
 	Spec
-	// File is its name as it was given.
+	// File is the name of the file, as it was given.
 	File string
 
 	document manifests.Document
 	files    *files
 }
 
-// Load reads the suites of some files, and of all files below some directories; those whose names begin with a dot are
-// passed over. A suite with problems is left out, and so are other objects.
+// Load reads the suites of files, and of all files below directories. It skips files and directories whose names begin
+// with a dot, suites with problems, and other objects.
 func Load(fsys fs.FS, paths ...string) ([]*Suite, []Problem) {
 	var suites []*Suite
 	var problems []Problem
@@ -44,7 +43,7 @@ func Load(fsys fs.FS, paths ...string) ([]*Suite, []Problem) {
 	for _, name := range paths {
 		found, err := filesBehind(fsys, name)
 		if err != nil {
-			problems = append(problems, Problem{File: name, Message: plain(err)})
+			problems = append(problems, inFile(name, plain(err)))
 			continue
 		}
 		before := len(suites) + len(problems)
@@ -57,13 +56,13 @@ func Load(fsys fs.FS, paths ...string) ([]*Suite, []Problem) {
 			suites, problems = append(suites, some...), append(problems, wrong...)
 		}
 		if before == len(suites)+len(problems) && !seen[name] {
-			problems = append(problems, Problem{File: name, Message: "holds no suite: that is an object of the kind " + Kind + " and of " + policyv1alpha1.GroupVersion.String()})
+			problems = append(problems, inFile(name, "has no suite: no object of the kind "+Kind+" of "+policyv1alpha1.GroupVersion.String()))
 		}
 	}
 	return suites, problems
 }
 
-// filesBehind are the files behind a name, by name: of a directory, those of the ones below it too.
+// filesBehind returns a file, or all files below a directory, sorted by name.
 func filesBehind(fsys fs.FS, name string) ([]string, error) {
 	info, err := fs.Stat(fsys, name)
 	if err != nil {
@@ -88,7 +87,7 @@ func filesBehind(fsys fs.FS, name string) ([]string, error) {
 	return found, err
 }
 
-// plain is an error without the system call that found it.
+// plain returns the text of an error without the name of the system call.
 func plain(err error) string {
 	var wrong *fs.PathError
 	if errors.As(err, &wrong) {
@@ -97,7 +96,7 @@ func plain(err error) string {
 	return err.Error()
 }
 
-// files are what was read so far.
+// files caches the files that were read.
 type files struct {
 	fsys fs.FS
 	read map[string]content
@@ -144,14 +143,15 @@ func (f *files) directory(name string) ([]manifests.Document, error) {
 	return all, nil
 }
 
-// suites reads those of a file. One that was not named itself may be anything, such as the template of a chart.
+// suites reads the suites of a file. If the file was not named itself, it may be of any format, such as the template of
+// a chart.
 func (f *files) suites(name string, named bool) ([]*Suite, []Problem) {
 	if !named && !f.mentions(name, Kind) {
 		return nil, nil
 	}
 	found, err := f.file(name)
 	if err != nil {
-		return nil, []Problem{{File: name, Message: strings.TrimPrefix(err.Error(), name+": ")}}
+		return nil, []Problem{inFile(name, strings.TrimPrefix(err.Error(), name+": "))}
 	}
 	var suites []*Suite
 	var problems []Problem
@@ -167,22 +167,22 @@ func (f *files) suites(name string, named bool) ([]*Suite, []Problem) {
 	return suites, problems
 }
 
-// mentions reports whether a file could hold an object of one of our kinds.
+// mentions reports whether a file could have an object of a kind of Virtward.
 func (f *files) mentions(name, kind string) bool {
 	file, err := f.fsys.Open(name)
 	if err != nil {
-		return true // reading it says why not
+		return true // reading it reports the error
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxSuite))
 	return err != nil || bytes.Contains(data, []byte(kind)) && bytes.Contains(data, []byte(policyv1alpha1.GroupVersion.Group))
 }
 
-// newSuite reads a suite; nil with problems.
+// newSuite decodes a suite. It returns nil if there are problems.
 func newSuite(f *files, name string, d manifests.Document) (*Suite, []Problem) {
 	s := &Suite{File: name, document: d, files: f}
 	if version := d.Object.GetAPIVersion(); version != policyv1alpha1.GroupVersion.String() {
-		return nil, []Problem{s.problem("apiVersion", fmt.Sprintf("%s is not a version of suites: use %s", version, policyv1alpha1.GroupVersion))}
+		return nil, []Problem{s.problem("apiVersion", fmt.Sprintf("%s must be %s", version, policyv1alpha1.GroupVersion))}
 	}
 	problems := decode(d, &s.Spec)
 	if len(problems) == 0 {
@@ -194,11 +194,5 @@ func newSuite(f *files, name string, d manifests.Document) (*Suite, []Problem) {
 	return s, nil
 }
 
-// problem is about a field of the suite.
+// problem returns a problem of a field of the suite.
 func (s *Suite) problem(field, message string) Problem { return at(s.document, field, message) }
-
-// at is a problem with a field of a document.
-func at(d manifests.Document, field, message string) Problem {
-	position, _ := d.Find(field)
-	return Problem{File: cmp.Or(d.File, d.Source), Line: position.Line, Column: position.Column, Field: field, Message: message}
-}

@@ -16,7 +16,7 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// The kinds that a suite knows by name.
+// Kinds that are handled by name.
 const (
 	kindPolicy       = "VirtualMachinePolicy"
 	kindRuleSettings = "RuleSettings"
@@ -30,8 +30,7 @@ const (
 	kindTemplate     = string(policyv1alpha1.PolicyVirtualMachineTemplate)
 )
 
-// typeOf is the Go type of the objects that a suite holds; nil if all that is known of a kind is that virtual machines
-// refer to it.
+// typeOf returns the Go type of a kind, or nil for kinds that virtual machines only refer to.
 func typeOf(kind schema.GroupKind) any {
 	switch kind.Kind {
 	case kindPolicy:
@@ -52,7 +51,7 @@ func typeOf(kind schema.GroupKind) any {
 	return references.TypeOf(kind)
 }
 
-// around are the kinds of objects that decide about virtual machines.
+// around are the kinds of objects that influence the evaluation of virtual machines.
 func around() []schema.GroupKind {
 	kinds := []schema.GroupKind{
 		{Group: policyv1alpha1.GroupVersion.Group, Kind: kindRuleSettings},
@@ -68,7 +67,7 @@ func around() []schema.GroupKind {
 	return kinds
 }
 
-// of reads what a source of the suite stands for: the object in it, or those of a file.
+// of reads a source of the suite: the object in it, or the objects of a file.
 func (s *Suite) of(field string, source *Source) ([]manifests.Document, error) {
 	if source.File == "" {
 		return []manifests.Document{s.document.Inside(field, &unstructured.Unstructured{Object: source.Object})}, nil
@@ -80,19 +79,19 @@ func (s *Suite) of(field string, source *Source) ([]manifests.Document, error) {
 	return found, nil
 }
 
-// single reads the one object that a source stands for.
+// single reads a source with one object.
 func (s *Suite) single(field string, source *Source) (manifests.Document, error) {
 	found, err := s.of(field, source)
 	if err != nil {
 		return manifests.Document{}, err
 	}
 	if len(found) != 1 {
-		return manifests.Document{}, s.problem(field, fmt.Sprintf("%s holds %d objects, and one is needed here", source.File, len(found)))
+		return manifests.Document{}, s.problem(field, fmt.Sprintf("%s must have one object, and has %d", source.File, len(found)))
 	}
 	return found[0], nil
 }
 
-// around reads the objects around a virtual machine.
+// around reads the objects of a test or a case.
 func (s *Suite) around(field string, sources []Source) ([]manifests.Document, error) {
 	var all []manifests.Document
 	known := around()
@@ -106,9 +105,9 @@ func (s *Suite) around(field string, sources []Source) ([]manifests.Document, er
 			kind := d.Object.GroupVersionKind()
 			switch {
 			case !slices.Contains(known, kind.GroupKind()):
-				return nil, at(d, "kind", fmt.Sprintf("%s decides nothing about a virtual machine", orNothing(kind)))
+				return nil, at(d, "kind", fmt.Sprintf("%s does not influence the evaluation of a virtual machine", orNothing(kind)))
 			case d.Object.GetName() == "":
-				return nil, at(d, "metadata", "a name is needed")
+				return nil, at(d, "metadata", "must have a name")
 			}
 			if typed := typeOf(kind.GroupKind()); typed != nil {
 				if problems := decode(d, typed); len(problems) > 0 {
@@ -128,7 +127,7 @@ func orNothing(kind schema.GroupVersionKind) string {
 	return "the kind " + kind.Kind + " of " + kind.GroupVersion().String()
 }
 
-// policies reads the policies of a test. Files and directories may hold other objects too.
+// policies reads the policies of a test. Files and directories may have other objects too.
 func (s *Suite) policies(field string, sources []Source) ([]written, error) {
 	var all []written
 	names := map[string]bool{}
@@ -148,33 +147,33 @@ func (s *Suite) policies(field string, sources []Source) ([]written, error) {
 				return nil, problems[0]
 			}
 			if names[p.policy.Name] {
-				return nil, at(d, "metadata.name", fmt.Sprintf("a second policy %q in this test", p.policy.Name))
+				return nil, at(d, "metadata.name", fmt.Sprintf("another policy of this test has the name %q", p.policy.Name))
 			}
 			names[p.policy.Name] = true
 			all = append(all, p)
 		}
 		if len(all) == before {
-			return nil, s.problem(in, "holds no "+kindPolicy)
+			return nil, s.problem(in, "has no "+kindPolicy)
 		}
 	}
 	return all, nil
 }
 
-// written is a policy, and where it is written.
+// written is a policy, and the document that it was read from.
 type written struct {
 	policy   *policyv1alpha1.VirtualMachinePolicy
 	document manifests.Document
 }
 
-// file is the file of the policy.
+// file returns the file of the policy.
 func (w *written) file() string { return path.Clean(cmp.Or(w.document.File, w.document.Source)) }
 
-// key tells the policy from those of other files.
+// key identifies a policy among those of all files.
 func (w *written) key() string { return w.file() + "\x00" + w.policy.Name }
 
 func readPolicy(d manifests.Document) (written, []Problem) {
 	if version := d.Object.GetAPIVersion(); version != policyv1alpha1.GroupVersion.String() {
-		return written{}, []Problem{at(d, "apiVersion", fmt.Sprintf("%s is not a version of policies: use %s", version, policyv1alpha1.GroupVersion))}
+		return written{}, []Problem{at(d, "apiVersion", fmt.Sprintf("%s must be %s", version, policyv1alpha1.GroupVersion))}
 	}
 	policy := &policyv1alpha1.VirtualMachinePolicy{}
 	if problems := decode(d, policy); len(problems) > 0 {

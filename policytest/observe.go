@@ -15,58 +15,58 @@ import (
 // Trace is what a policy did in a case.
 type Trace struct {
 	Policy string `json:"policy"`
-	// Asked tells that the policy matched the object, but for its conditions.
-	Asked bool `json:"asked"`
-	// Steps are those of a policy in CEL.
+	// Evaluated reports whether the policy was evaluated: whether its selectors match the object.
+	Evaluated bool `json:"evaluated"`
+	// Steps are the expressions of a policy in CEL.
 	Steps []TraceStep `json:"steps,omitempty"`
-	// Rego is what the evaluator of Rego tried, and what the module printed.
+	// Rego is the trace of a policy in Rego, and what the module printed.
 	Rego string `json:"rego,omitempty"`
 }
 
-// TraceStep is one expression, and what came of it.
+// TraceStep is an expression and its value.
 type TraceStep struct {
-	// Field of the policy.
+	// Field is a field of the policy.
 	Field      string `json:"field"`
 	Expression string `json:"expression,omitempty"`
-	// Value as JSON, or Error.
+	// Value is the value as JSON, unless there is an Error.
 	Value json.RawMessage `json:"value,omitempty"`
 	Error string          `json:"error,omitempty"`
-	// Parts of the expression, from the outside in.
+	// Parts are the parts of the expression, outer ones first.
 	Parts []TraceStep `json:"parts,omitempty"`
 }
 
-// Coverage is what cases made of a policy.
+// Coverage is what of a policy the cases evaluated.
 type Coverage struct {
 	Policy string `json:"policy"`
-	// File of the policy.
+	// File is the file of the policy.
 	File string `json:"file"`
-	// Expressions are those of a policy in CEL.
+	// Expressions are the expressions of a policy in CEL.
 	Expressions []ExpressionCoverage `json:"expressions,omitempty"`
-	// Lines are those of a module in Rego that hold something to evaluate.
+	// Lines are the lines of a module in Rego that can be evaluated.
 	Lines []LineCoverage `json:"lines,omitempty"`
 }
 
-// ExpressionCoverage says how often an expression was evaluated, and with which outcome.
+// ExpressionCoverage counts the outcomes of an expression.
 type ExpressionCoverage struct {
 	Field  string `json:"field"`
 	Line   int    `json:"line,omitempty"`
 	True   int    `json:"true"`
 	False  int    `json:"false"`
 	Errors int    `json:"errors"`
-	// Texts counts those that made a message.
+	// Texts counts the evaluations of a messageExpression.
 	Texts int `json:"texts"`
-	// message tells that it makes a text, and is not true or false.
+	// message is true for a messageExpression.
 	message bool
 }
 
-// LineCoverage says whether all of a line was evaluated.
+// LineCoverage reports whether all of a line was evaluated.
 type LineCoverage struct {
-	// Line in the file; in the module, where the file does not tell.
+	// Line is the line in the file, or in the module if the line in the file is not known.
 	Line    int  `json:"line"`
 	Reached bool `json:"reached"`
 }
 
-// Missing are the outcomes that no case had.
+// Missing returns the outcomes that no case had.
 func (e *ExpressionCoverage) Missing() []string {
 	var missing []string
 	switch {
@@ -84,7 +84,7 @@ func (e *ExpressionCoverage) Missing() []string {
 	return missing
 }
 
-// Covered says how many of the outcomes were had, or of the lines reached, and how many there are.
+// Covered returns how many outcomes the cases had, or how many lines they evaluated, and the number of all.
 func (c *Coverage) Covered() (had, all int) {
 	for i := range c.Expressions {
 		outcomes := 2
@@ -101,14 +101,14 @@ func (c *Coverage) Covered() (had, all int) {
 	return had, all
 }
 
-// observer gathers what policies do in all cases.
+// observer collects what policies do in all cases.
 type observer struct {
 	trace, coverage bool
-	// policies are those that were seen, by file and name.
+	// policies are the observed policies, by file and name.
 	policies map[string]*observed
 }
 
-// observed is what is known of a policy.
+// observed is the coverage of a policy.
 type observed struct {
 	written     written
 	expressions map[string]*ExpressionCoverage
@@ -116,7 +116,7 @@ type observed struct {
 	modules     map[*rego.Module]*rego.Coverage
 }
 
-// caseObserver gathers what policies do in one case.
+// caseObserver collects what policies do in one case.
 type caseObserver struct {
 	*observer
 
@@ -124,7 +124,7 @@ type caseObserver struct {
 	traces    map[string]*Trace
 }
 
-// watch lets the policies of a case be observed.
+// watch returns a set that reports to the observer.
 func (o *observer) watch(s *Situation, compiled []*policies.Policy, set *policies.Set) (*policies.Set, *caseObserver) {
 	c := &caseObserver{observer: o, situation: s, traces: map[string]*Trace{}}
 	if o.coverage {
@@ -135,16 +135,16 @@ func (o *observer) watch(s *Situation, compiled []*policies.Policy, set *policie
 	if !o.trace && !o.coverage {
 		return set, c
 	}
-	return set.Observed(c.asked), c
+	return set.Observed(c.evaluated), c
 }
 
-// asked is told of each policy that is asked. Of an update, the object before is evaluated after the object, and is of no
-// interest.
-func (c *caseObserver) asked(p *policies.Policy, d *cel.Documents) {
+// evaluated records the evaluation of a policy. In an update, the old object is evaluated after the new one, and is not
+// recorded.
+func (c *caseObserver) evaluated(p *policies.Policy, d *cel.Documents) {
 	if c.traces[p.Name()] != nil {
 		return
 	}
-	t := &Trace{Policy: p.Name(), Asked: true}
+	t := &Trace{Policy: p.Name(), Evaluated: true}
 	c.traces[p.Name()] = t
 	var lines *rego.Coverage
 	var events *rego.Trace
@@ -166,7 +166,7 @@ func (c *caseObserver) asked(p *policies.Policy, d *cel.Documents) {
 	}
 }
 
-// of is what is known of a policy of the case; nil if nobody asks for coverage.
+// of returns the coverage of a policy of the case, or nil without Options.Coverage.
 func (c *caseObserver) of(p *policies.Policy) *observed {
 	for i := range c.situation.written {
 		if w := &c.situation.written[i]; c.coverage && w.policy.Name == p.Name() {
@@ -176,7 +176,7 @@ func (c *caseObserver) of(p *policies.Policy) *observed {
 	return nil
 }
 
-// all are the traces of the case, in the order of the policies.
+// all returns the traces of the case, in the order of the policies.
 func (c *caseObserver) all() []Trace {
 	if !c.trace {
 		return nil
@@ -192,7 +192,7 @@ func (c *caseObserver) all() []Trace {
 	return traces
 }
 
-// known is what is known of a policy, with every expression that it has.
+// known returns the coverage of a policy, with all its expressions.
 func (o *observer) known(w *written, p *policies.Policy) *observed {
 	key := w.key()
 	found := o.policies[key]
@@ -241,7 +241,7 @@ func (o *observed) count(step *policies.Step) {
 	}
 }
 
-// result is the coverage of all policies, by file and name; nil if nobody asked for it.
+// result returns the coverage of all policies, sorted by file and name, or nil without Options.Coverage.
 func (o *observer) result() []Coverage {
 	var all []Coverage
 	for _, key := range slices.Sorted(maps.Keys(o.policies)) {
@@ -255,7 +255,8 @@ func (o *observer) result() []Coverage {
 	return all
 }
 
-// lines are those of a module. It is compiled again when its parameters change, and what any of them reached counts.
+// lines returns the lines of a module. It is compiled for each set of parameters, and the coverage of all of them
+// counts.
 func (o *observed) lines() []LineCoverage {
 	reached := map[int]bool{}
 	for _, coverage := range o.modules {
@@ -283,7 +284,7 @@ func (o *observed) lines() []LineCoverage {
 	return lines
 }
 
-// maxTraced bounds a value in a trace, in bytes.
+// maxTraced is the size of a value in a trace, in bytes.
 const maxTraced = 1 << 10
 
 func stepOf(field, expression string, value any, err error, parts []cel.Part) TraceStep {

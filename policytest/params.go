@@ -28,14 +28,14 @@ func (s *Suite) replaceParams(field string, params map[string]any, read []writte
 			}
 		}
 		if !taken {
-			return s.problem(field+"."+name, "no policy of this test has such a parameter among its values"+suggestion(name, known))
+			return s.problem(field+"."+name, "no policy of this test has this parameter"+suggestion(name, known))
 		}
 	}
 	return nil
 }
 
-// paramsOf are the names of the parameters that a policy has; open tells that it takes any other as well. One that
-// reads a ConfigMap has none that could be replaced.
+// paramsOf returns the names of the parameters of a policy. If open is true, the policy accepts any others too.
+// Parameters of a ConfigMap cannot be replaced.
 func paramsOf(policy *policyv1alpha1.VirtualMachinePolicy) (names []string, open bool) {
 	p := policy.Spec.Params
 	if p == nil || p.ConfigMap != nil {
@@ -45,7 +45,7 @@ func paramsOf(policy *policyv1alpha1.VirtualMachinePolicy) (names []string, open
 		Properties map[string]any `json:"properties"`
 	}{}
 	if p.Values != nil {
-		_ = json.Unmarshal(p.Values.Raw, &values) // what cannot be read is told when the policy is compiled
+		_ = json.Unmarshal(p.Values.Raw, &values) // compiling the policy reports the error
 	}
 	if p.Schema != nil {
 		_ = json.Unmarshal(p.Schema.Raw, &declared)

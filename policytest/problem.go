@@ -1,24 +1,41 @@
 package policytest
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
 
-// Problem is what is wrong with a file, or doubtful in it.
+	"github.com/virtward/virtward/diagnostics"
+	"github.com/virtward/virtward/manifests"
+)
+
+// Problem is an error in a file, or a warning about it. Its line and column are a position in the file; both are 0 for
+// the whole file. Its field is a field of the object in the file. It implements error.
 type Problem struct {
-	// Rule is one of LintRules; empty if nobody asked for them.
+	// Rule is one of LintRules. It is empty without lint.
 	Rule string `json:"rule,omitempty"`
-	// File is its name as it was given.
+	// File is the name of the file, as it was given.
 	File string `json:"file"`
-	// Line and Column count from 1; 0 if it is about the file as a whole.
-	Line   int `json:"line,omitempty"`
-	Column int `json:"column,omitempty"`
-	// Field of the object in the file; empty if it is about the object as a whole.
-	Field   string `json:"field,omitempty"`
-	Message string `json:"message"`
-	// Warning tells that the file is used all the same.
-	Warning bool `json:"warning,omitempty"`
+	diagnostics.Problem
 }
 
-// String is the problem on one line, as compilers write it: suite.yaml:12:5: tests[0].name: Required value.
+// inFile returns a problem of a whole file.
+func inFile(name, message string) Problem {
+	return Problem{File: name, Problem: diagnostics.Problem{Message: message}}
+}
+
+// at returns a problem of a field, at its position in the file of the document.
+func at(d manifests.Document, field, message string) Problem {
+	position, _ := d.Find(field)
+	return Problem{File: cmp.Or(d.File, d.Source), Problem: diagnostics.Problem{Line: position.Line, Column: position.Column, Field: field, Message: message}}
+}
+
+// under returns the problem as one of a rule of LintRules.
+func (p Problem) under(rule string) Problem {
+	p.Rule = rule
+	return p
+}
+
+// String returns the problem in one line, as compilers do: suite.yaml:12:5: tests[0].name: Required value.
 func (p Problem) String() string {
 	if p.Warning {
 		return p.Place() + ": warning: " + p.Text()
@@ -26,7 +43,7 @@ func (p Problem) String() string {
 	return p.Place() + ": " + p.Text()
 }
 
-// Text is the field and the message.
+// Text returns the field, if there is one, and the message.
 func (p Problem) Text() string {
 	if p.Field == "" {
 		return p.Message
@@ -34,7 +51,7 @@ func (p Problem) Text() string {
 	return p.Field + ": " + p.Message
 }
 
-// Place is the file, with the line and the column if they are known.
+// Place returns the file, with the line and the column if they are known.
 func (p Problem) Place() string {
 	if p.Line == 0 {
 		return p.File

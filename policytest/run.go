@@ -13,19 +13,19 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Options choose what is run, and what is told of it.
+// Options select the cases to run, and what to report.
 type Options struct {
-	// Select chooses cases by the names of the test and the case; nil takes all.
+	// Select selects cases by the names of the test and the case; nil selects all.
 	Select func(test, name string) bool
 	// FailFast ends the run with the first case that does not pass.
 	FailFast bool
-	// Trace tells of every case what its policies did.
+	// Trace adds what the policies of every case did.
 	Trace bool
-	// Coverage counts what the cases made of the policies.
+	// Coverage adds what of the policies the cases evaluated.
 	Coverage bool
 }
 
-// Status is what became of a case.
+// Status is the status of a case.
 type Status string
 
 // The statuses.
@@ -33,7 +33,7 @@ const (
 	Passed  Status = "passed"
 	Failed  Status = "failed"
 	Skipped Status = "skipped"
-	// Broken says that the case could not be evaluated: a file is missing, or a policy does not compile.
+	// Broken: the case could not be evaluated. For example, a file is missing, or a policy does not compile.
 	Broken Status = "broken"
 )
 
@@ -59,7 +59,7 @@ type runner struct {
 	options  Options
 	report   *Report
 	observer *observer
-	// compiled are the policies so far that have no problems, by their names and specs.
+	// compiled caches policies without problems, by their names and specs.
 	compiled map[string]*policies.Policy
 	ended    bool
 }
@@ -136,14 +136,14 @@ func (r *runner) one(ctx context.Context, s *Suite, test, one int) (outcome Case
 	return outcome
 }
 
-// compile compiles the policies of a situation; the problems are those that keep one of them from being decided.
+// compile compiles the policies of a situation. The problems are errors, and no warnings.
 func (r *runner) compile(s *Situation) ([]*policies.Policy, []Problem) {
 	all := make([]*policies.Policy, 0, len(s.written))
 	var problems []Problem
 	for i := range s.written {
 		w := &s.written[i]
 		key := ""
-		if w.policy.Spec.Params == nil || w.policy.Spec.Params.ConfigMap == nil { // nothing else decides
+		if w.policy.Spec.Params == nil || w.policy.Spec.Params.ConfigMap == nil { // without a ConfigMap, the name and the spec determine the result
 			if data, err := json.Marshal(w.policy.Spec); err == nil {
 				key = w.policy.Name + string(data)
 			}
@@ -162,7 +162,7 @@ func (r *runner) compile(s *Situation) ([]*policies.Policy, []Problem) {
 	return all, problems
 }
 
-// problems are those of a policy in its file; warnings too, if they are wanted.
+// problems returns the problems of a policy in its file, with warnings if the caller wants them.
 func (w *written) problems(found []diagnostics.Problem, warnings bool) []Problem {
 	var problems []Problem
 	for _, p := range found {
@@ -173,7 +173,7 @@ func (w *written) problems(found []diagnostics.Problem, warnings bool) []Problem
 	return problems
 }
 
-// broken is the outcome of a case that cannot be evaluated.
+// broken returns the outcome of a case that cannot be evaluated.
 func (c CaseOutcome) broken(err error) CaseOutcome {
 	c.Status, c.Reasons = Broken, []string{err.Error()}
 	var problem Problem
@@ -183,7 +183,7 @@ func (c CaseOutcome) broken(err error) CaseOutcome {
 	return c
 }
 
-// VerdictOf is what findings mean together. Those that are for reports only mean nothing.
+// VerdictOf returns the verdict of findings. Findings with the severity Audit do not change it.
 func VerdictOf(findings []validators.Finding) Verdict {
 	verdict := Allowed
 	for i := range findings {
@@ -197,14 +197,14 @@ func VerdictOf(findings []validators.Finding) Verdict {
 	return verdict
 }
 
-// Compare says in which ways findings are not what was expected; nothing if they are.
+// Compare returns the differences between the findings and the expected ones.
 func (e *Expect) Compare(findings []validators.Finding) []string {
 	var reasons []string
 	if got := VerdictOf(findings); e.Verdict != "" && got != e.Verdict {
-		reasons = append(reasons, fmt.Sprintf("verdict: %s is expected, but it is %s", e.Verdict, got))
+		reasons = append(reasons, fmt.Sprintf("verdict: expected %s, got %s", e.Verdict, got))
 	}
 	if e.Violations != nil && len(findings) != *e.Violations {
-		reasons = append(reasons, fmt.Sprintf("violations: %d expected, %d found", *e.Violations, len(findings)))
+		reasons = append(reasons, fmt.Sprintf("violations: expected %d, got %d", *e.Violations, len(findings)))
 	}
 	failed := ""
 	for i := range findings {
@@ -214,7 +214,7 @@ func (e *Expect) Compare(findings []validators.Finding) []string {
 	}
 	switch {
 	case e.Error && failed == "":
-		reasons = append(reasons, "error: a policy that cannot be evaluated is expected, but all could be")
+		reasons = append(reasons, "error: expected an evaluation error, got none")
 	case !e.Error && failed != "":
 		reasons = append(reasons, "error: "+failed)
 	}
@@ -243,13 +243,13 @@ func (e *Expect) place(findings []validators.Finding) string {
 	}
 	switch {
 	case e.Message == "":
-		return "field: a finding at " + e.Field + " is expected, but there is none"
+		return "field: expected a finding at " + e.Field + ", got none"
 	case e.Field == "":
-		return fmt.Sprintf("message: one that matches %q is expected, but there is none", e.Message)
+		return fmt.Sprintf("message: expected one that matches %q, got none", e.Message)
 	case matched && found:
-		return fmt.Sprintf("message and field: %q is expected at %s, but it is at another field", e.Message, e.Field)
+		return fmt.Sprintf("message and field: expected %q at %s, but it is at another field", e.Message, e.Field)
 	case matched:
-		return fmt.Sprintf("field: %q is expected at %s, but it is at another field", e.Message, e.Field)
+		return fmt.Sprintf("field: expected %q at %s, but it is at another field", e.Message, e.Field)
 	}
-	return fmt.Sprintf("message: one that matches %q is expected at %s, but there is none", e.Message, e.Field)
+	return fmt.Sprintf("message: expected one that matches %q at %s, got none", e.Message, e.Field)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/validators"
@@ -65,7 +66,7 @@ func TestRun(t *testing.T) {
 		{name: "a parameter of the test", test: "params: {max: 2Gi}", one: "expect: {message: may have 2Gi}", want: []string{"passed", `deny: spec.template.spec.domain.memory.guest: Invalid value: "4Gi": a VM may have 2Gi [virtward/policy/memory]`}},
 		{name: "a parameter of the case", test: "params: {max: 2Gi}", one: "params: {max: 4Gi}\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "no parameter", one: "params: {max: null}\nexpect: {error: true}", want: []string{"passed", "deny: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:64: no such key: max [virtward/policy/memory]"}},
-		{name: "an unknown parameter", one: "params: {mex: 1}\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:14: tests[0].cases[0].params.mex: no policy of this test has such a parameter among its values: did you mean max?"}},
+		{name: "an unknown parameter", one: "params: {mex: 1}\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:14: tests[0].cases[0].params.mex: no policy of this test has this parameter: did you mean max?"}},
 		{name: "a parameter that does not fit", one: "params: {max: 1}\nexpect: {error: true}", want: []string{"broken", `policy.yaml:6:21: spec.params.values.max: Invalid value: "integer": max in body must be of type string: "integer"`}},
 		{name: "an instance", one: "object: vmi.yaml\nexpect: {field: spec.domain.memory.guest}", want: []string{"passed", `deny: spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi [virtward/policy/memory]`}},
 		{name: "an instance is completed", files: map[string]string{"policy.yaml": asking("vm.spec.domain.?machine.?type.hasValue()", "")}, one: "object: vmi.yaml\nexpect: {verdict: allowed}", want: []string{"passed"}},
@@ -76,7 +77,7 @@ func TestRun(t *testing.T) {
 		{name: "an instance arrives with everything", files: map[string]string{"policy.yaml": asking("has(object.spec.domain.cpu.cores) && provenance.size() == 0", "")}, one: "object: vmi.yaml\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "what is persisted is named where it is", files: map[string]string{"policy.yaml": machinePolicy}, one: "objects: [{apiVersion: instancetype.kubevirt.io/v1beta1, kind: VirtualMachineClusterPreference, metadata: {name: old}, spec: {machine: {preferredMachineType: pc}}}]\npatches: [{op: add, path: /spec/preference, value: {name: old}}]\nexpect: {verdict: denied}", want: []string{"passed", `deny: spec.template.spec.domain.machine.type: Invalid value: "pc": not so [virtward/policy/asks]`}},
 		{name: "a VM without a template", one: "checks: true\npatches: [{op: remove, path: /spec/template}]\nexpect: {verdict: denied, field: spec.template}", want: []string{"passed", "deny: spec.template: Required value: a VM needs a template [virtward/vm-template-required]"}},
-		{name: "an update that changes nothing that counts", files: map[string]string{"policy.yaml": asking("false", "")}, one: "patches: [{op: add, path: /metadata/finalizers, value: [a/b]}]\noldObject: vm.yaml\nexpect: {verdict: allowed, violations: 0}", want: []string{"passed", "note: the update changes neither the spec nor labels or annotations, and so nobody is asked about it"}},
+		{name: "an update that changes nothing that counts", files: map[string]string{"policy.yaml": asking("false", "")}, one: "patches: [{op: add, path: /metadata/finalizers, value: [a/b]}]\noldObject: vm.yaml\nexpect: {verdict: allowed, violations: 0}", want: []string{"passed", "note: the update changes neither the spec nor labels or annotations: the API server does not call the webhooks"}},
 		{name: "an update of annotations", files: map[string]string{"policy.yaml": asking("false", "")}, one: "patches: [{op: add, path: /metadata/annotations, value: {a: b}}]\noldObject: vm.yaml\nexpect: {verdict: warned}", want: []string{"passed", strings.Replace(no, "deny: spec: Forbidden: not so", "warn: spec: Forbidden: not so (it was so before this update; a new object would be rejected)", 1)}},
 		{name: "a generated name", files: map[string]string{"policy.yaml": asking("object.metadata.name == 'web-xxxxx' && request.name == 'web-xxxxx'", "")}, one: "patches: [{op: remove, path: /metadata/name}, {op: add, path: /metadata/generateName, value: web-}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "a generated name that is as long as can be", files: map[string]string{"policy.yaml": asking("object.metadata.name.matches('^a{58}xxxxx$')", "")}, one: "patches: [{op: remove, path: /metadata/name}, {op: add, path: /metadata/generateName, value: " + strings.Repeat("a", 70) + "}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
@@ -87,7 +88,7 @@ func TestRun(t *testing.T) {
 		{name: "an instancetype of the object's namespace", one: "namespace: {name: shop}\nobjects: [{apiVersion: instancetype.kubevirt.io/v1beta1, kind: VirtualMachineInstancetype, metadata: {name: own}, spec: {cpu: {guest: 1}, memory: {guest: 9Gi}}}]\npatches: [{op: remove, path: /spec/template/spec/domain/memory}, {op: add, path: /spec/instancetype, value: {kind: VirtualMachineInstancetype, name: own}}]\nexpect: {verdict: denied}", want: []string{"passed", `deny: spec.instancetype.name: Invalid value: "9Gi": a VM may have 8Gi (VirtualMachineInstancetype own sets domain.memory.guest by its spec.memory.guest) [virtward/policy/memory]`}},
 		{name: "a note about what is missing", files: map[string]string{"policy.yaml": asking("true", "")}, one: "patches: [{op: add, path: /spec/preference, value: {name: x}}]\nexpect: {verdict: allowed}", want: []string{"passed", "note: spec.preference: there is no VirtualMachineClusterPreference x; the VM is evaluated without it, and what it determines is checked when the VM starts"}},
 		{name: "who sends it", files: map[string]string{"policy.yaml": asking("request.userInfo.username == 'jane' && 'devs' in request.userInfo.groups && request.operation == 'CREATE' && request.resource.resource == 'virtualmachines'", "")}, one: "userInfo: {username: jane, groups: [devs]}\nexpect: {verdict: allowed}", want: []string{"passed"}},
-		{name: "somebody sends it", files: map[string]string{"policy.yaml": asking("request.userInfo.username == '"+policytest.DefaultUser+"'", "")}, one: "expect: {verdict: allowed}", want: []string{"passed"}},
+		{name: "the default user sends it", files: map[string]string{"policy.yaml": asking("request.userInfo.username == '"+policytest.DefaultUser+"'", "")}, one: "expect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "who is excluded", files: map[string]string{"policy.yaml": asking("false", "  match: {excludedUsers: [jane]}\n")}, one: "userInfo: {username: jane}\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "what the requester may", files: map[string]string{"policy.yaml": asking("authorizer.group('g').resource('r').namespace('ns').check('use').allowed()", "")}, one: "may: [{verb: use, group: g, resource: r, namespace: ns}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "what the requester may not", files: map[string]string{"policy.yaml": asking("authorizer.group('g').resource('r').namespace('ns').check('use').allowed()", "")}, one: "may: [{verb: use, group: g, resource: r, namespace: m}, {user: other, verb: '*'}, {verb: get, path: /x}]\nexpect: {verdict: denied}", want: []string{"passed", no}},
@@ -95,17 +96,17 @@ func TestRun(t *testing.T) {
 		{name: "the labels of a namespace", files: map[string]string{"policy.yaml": asking("false", "  match: {namespaceSelector: {matchLabels: {tier: prod}}}\n")}, one: "namespace: {name: shop, labels: {tier: prod}}\nexpect: {verdict: denied}", want: []string{"passed", no}},
 		{name: "the labels of a Namespace", files: map[string]string{"policy.yaml": asking("namespaceObject.metadata.labels['tier'] == 'prod' && namespaceObject.metadata.annotations['a'] == 'b'", "")}, one: "namespace: {name: shop, annotations: {a: b}}\nobjects: [{apiVersion: v1, kind: Namespace, metadata: {name: shop, labels: {tier: prod}}}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "the label that every namespace has", files: map[string]string{"policy.yaml": asking("false", "  match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}\n")}, one: "expect: {verdict: denied}", want: []string{"passed", no}},
-		{name: "another namespace", one: "namespace: {name: a}\npatches: [{op: add, path: /metadata/namespace, value: b}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:17: tests[0].cases[0].namespace.name: the object is in the namespace b"}},
-		{name: "an object does not move", one: "patches: [{op: add, path: /metadata/namespace, value: b}]\noldPatches: [{op: add, path: /metadata/namespace, value: c}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: an object in the namespace c does not move to b"}},
+		{name: "another namespace", one: "namespace: {name: a}\npatches: [{op: add, path: /metadata/namespace, value: b}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:17: tests[0].cases[0].namespace.name: must be the namespace of the object, b"}},
+		{name: "an object does not move", one: "patches: [{op: add, path: /metadata/namespace, value: b}]\noldPatches: [{op: add, path: /metadata/namespace, value: c}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: object and old object must be in one namespace, and are in b and c"}},
 		{name: "an exception", files: map[string]string{"policy.yaml": asking("false", "  exceptions: [{names: [db], reason: x, expires: 2026-06-01T00:00:00Z}]\n")}, one: "now: 2026-05-01T00:00:00Z\nexpect: {verdict: allowed}", want: []string{"passed"}},
-		{name: "an exception that is over", files: map[string]string{"policy.yaml": asking("false", "  exceptions: [{names: [db], reason: x, expires: 2026-06-01T00:00:00Z}]\n")}, one: "now: 2026-07-01T00:00:00Z\nexpect: {verdict: denied}", want: []string{"passed", no}},
-		{name: "an exception at no time", files: map[string]string{"policy.yaml": asking("false", "  exceptions: [{names: [db], reason: x, expires: 2026-06-01T00:00:00Z}]\n")}, one: "expect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: the policy asks has an exception that expires: say by now at what time the case happens"}},
+		{name: "an expired exception", files: map[string]string{"policy.yaml": asking("false", "  exceptions: [{names: [db], reason: x, expires: 2026-06-01T00:00:00Z}]\n")}, one: "now: 2026-07-01T00:00:00Z\nexpect: {verdict: denied}", want: []string{"passed", no}},
+		{name: "an exception at no time", files: map[string]string{"policy.yaml": asking("false", "  exceptions: [{names: [db], reason: x, expires: 2026-06-01T00:00:00Z}]\n")}, one: "expect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: the policy asks has an exception that expires: set now, the time of the case"}},
 		{name: "an exception for others, at no time", files: map[string]string{"policy.yaml": asking("false", "  exceptions: [{names: [other], reason: x, expires: 2026-06-01T00:00:00Z}]\n")}, one: "expect: {verdict: denied}", want: []string{"passed", "deny: spec: Forbidden: not so [virtward/policy/asks]"}},
 		{name: "a ConfigMap", files: map[string]string{"policy.yaml": asking("params.max == '3'", "  params: {configMap: {namespace: policies, name: p}}\n")}, one: "objects: [{apiVersion: v1, kind: ConfigMap, metadata: {namespace: policies, name: p}, data: {max: '3'}}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "no ConfigMap", files: map[string]string{"policy.yaml": asking("params.max == '3'", "  params: {configMap: {namespace: policies, name: p}}\n")}, one: "expect: {error: true, message: policies/p}", want: []string{"passed", "deny: spec: Internal error: the policy cannot be evaluated: spec.params.configMap: there is no ConfigMap policies/p [virtward/policy/asks]"}},
 		{name: "facts", test: "facts: {hypervisor: kvm, architecture: s390x, featureGates: [Sidecar]}", files: map[string]string{"policy.yaml": asking("platform.hypervisor == 'mshv' && platform.architecture == 's390x' && 'Sidecar' in platform.featureGates", "")}, one: "facts: {hypervisor: hyperv-direct}\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "facts of a KubeVirt object", files: map[string]string{"policy.yaml": asking("'Sidecar' in platform.featureGates && 'Root' in platform.featureGates && platform.defaultArchitecture == 'arm64'", "")}, one: "facts: {featureGates: [Root]}\nobjects: [{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: k, namespace: k}, spec: {configuration: {developerConfiguration: {featureGates: [Sidecar]}}}, status: {defaultArchitecture: arm64}}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
-		{name: "two KubeVirt objects", one: "objects: [{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: k}}, {apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: l}}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:111: kind: a second KubeVirt object: a cluster has one"}},
+		{name: "two KubeVirt objects", one: "objects: [{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: k}}, {apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: l}}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:111: kind: there must be one KubeVirt object, and this is the second"}},
 		{name: "defaults of the site", files: map[string]string{"policy.yaml": asking("vm.spec.domain.cpu.cores == 3", "")}, one: "objects: [{apiVersion: policy.virtward.io/v1alpha1, kind: VirtualMachineDefaults, metadata: {name: d}, spec: {template: {domain: {cpu: {cores: 3}}}}}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
 		{name: "the checks", one: "checks: true\npatches: [{op: remove, path: /spec/runStrategy}]\nexpect: {verdict: denied}", want: []string{"passed", "deny: spec.running: Invalid value: null: neither spec.running nor spec.runStrategy is set: set spec.runStrategy [virtward/vm-run-strategy-one]"}},
 		{name: "the checks do not count", one: "patches: [{op: remove, path: /spec/runStrategy}]\nexpect: {verdict: allowed}", want: []string{"passed"}},
@@ -113,27 +114,27 @@ func TestRun(t *testing.T) {
 		{name: "severities of no check", one: "objects: [{apiVersion: policy.virtward.io/v1alpha1, kind: RuleSettings, metadata: {name: r}, spec: {rules: [{rule: nothing, severity: Warn}]}}]\nexpect: {verdict: warned}", want: []string{"broken", `s.yaml:9:5: tests[0].cases[0]: RuleSettings r: spec.rules[0] has no effect: this version of Virtward has no rule "nothing"`}},
 		{name: "a skipped case", one: "skip: true\nobject: nowhere.yaml\nexpect: {error: true}", want: []string{"skipped"}},
 		{name: "no file", one: "object: nowhere.yaml\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:5: tests[0].cases[0].object: nowhere.yaml: file does not exist"}},
-		{name: "two objects", files: map[string]string{"vm.yaml": vmOf4Gi + "---\n" + vmOf4Gi}, one: "expect: {error: true}", want: []string{"broken", "s.yaml:7:3: tests[0].base: vm.yaml holds 2 objects, and one is needed here"}},
-		{name: "no policy", files: map[string]string{"policy.yaml": vmOf4Gi}, one: "expect: {error: true}", want: []string{"broken", "s.yaml:6:14: tests[0].policies[0]: holds no VirtualMachinePolicy"}},
-		{name: "a policy twice", files: map[string]string{"policy.yaml": memoryPolicy + "---\n" + memoryPolicy}, one: "expect: {error: true}", want: []string{"broken", `policy.yaml:15:12: metadata.name: a second policy "memory" in this test`}},
+		{name: "two objects", files: map[string]string{"vm.yaml": vmOf4Gi + "---\n" + vmOf4Gi}, one: "expect: {error: true}", want: []string{"broken", "s.yaml:7:3: tests[0].base: vm.yaml must have one object, and has 2"}},
+		{name: "no policy", files: map[string]string{"policy.yaml": vmOf4Gi}, one: "expect: {error: true}", want: []string{"broken", "s.yaml:6:14: tests[0].policies[0]: has no VirtualMachinePolicy"}},
+		{name: "a policy twice", files: map[string]string{"policy.yaml": memoryPolicy + "---\n" + memoryPolicy}, one: "expect: {error: true}", want: []string{"broken", `policy.yaml:15:12: metadata.name: another policy of this test has the name "memory"`}},
 		{name: "a policy with a misspelt field", files: map[string]string{"policy.yaml": strings.Replace(memoryPolicy, "fieldPath", "fieldpath", 1)}, one: "expect: {error: true}", want: []string{"broken", "policy.yaml:11:5: spec.validations[0].fieldpath: unknown field: did you mean fieldPath?"}},
 		{name: "a policy that does not compile", files: map[string]string{"policy.yaml": strings.Replace(memoryPolicy, "domain.memory.guest)", "domain.memory.gest)", 1)}, one: "expect: {error: true}", want: []string{"broken", "policy.yaml:8:47: spec.validations[0].expression: undefined field 'gest'; did you mean 'guest'?"}},
-		{name: "a policy of another version", files: map[string]string{"policy.yaml": strings.Replace(memoryPolicy, "v1alpha1", "v1", 1)}, one: "expect: {error: true}", want: []string{"broken", "policy.yaml:1:1: apiVersion: policy.virtward.io/v1 is not a version of policies: use policy.virtward.io/v1alpha1"}},
+		{name: "a policy of another version", files: map[string]string{"policy.yaml": strings.Replace(memoryPolicy, "v1alpha1", "v1", 1)}, one: "expect: {error: true}", want: []string{"broken", "policy.yaml:1:1: apiVersion: policy.virtward.io/v1 must be policy.virtward.io/v1alpha1"}},
 		{name: "a virtual machine with a misspelt field", files: map[string]string{"vm.yaml": strings.Replace(vmOf4Gi, "guest:", "gues:", 1)}, one: "expect: {error: true}", want: []string{"broken", "vm.yaml:9:18: spec.template.spec.domain.memory.gues: unknown field: did you mean guest?"}},
 		{name: "a patch that makes such a field", one: "patches: [{op: add, path: /spec/templat, value: {}}]\nexpect: {error: true}", want: []string{"broken", "vm.yaml:4:1: spec.templat: unknown field: did you mean template?"}},
-		{name: "a virtual machine of another version", files: map[string]string{"vm.yaml": strings.Replace(vmOf4Gi, "kubevirt.io/v1", "kubevirt.io/v9", 1)}, one: "expect: {error: true}", want: []string{"broken", "vm.yaml:1:1: apiVersion: kubevirt.io/v9 is not a version of VirtualMachine: use kubevirt.io/v1"}},
-		{name: "a template", one: "object: {apiVersion: template.kubevirt.io/v1alpha1, kind: VirtualMachineTemplate}\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:5: tests[0].cases[0].object: a VirtualMachineTemplate cannot be tested yet: test the VirtualMachine that it makes"}},
-		{name: "something else", one: "object: policy.yaml\nexpect: {error: true}", want: []string{"broken", "policy.yaml:2:1: kind: the kind VirtualMachinePolicy of policy.virtward.io/v1alpha1 is not evaluated: a case is about a VirtualMachine, a VirtualMachineInstance, a VirtualMachinePool, or another kind that a VirtualMachine uses"}},
+		{name: "a virtual machine of another version", files: map[string]string{"vm.yaml": strings.Replace(vmOf4Gi, "kubevirt.io/v1", "kubevirt.io/v9", 1)}, one: "expect: {error: true}", want: []string{"broken", "vm.yaml:1:1: apiVersion: kubevirt.io/v9 must be kubevirt.io/v1 for VirtualMachine"}},
+		{name: "a template", one: "object: {apiVersion: template.kubevirt.io/v1alpha1, kind: VirtualMachineTemplate}\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:5: tests[0].cases[0].object: VirtualMachineTemplate cannot be tested yet: test the VirtualMachine that it creates"}},
+		{name: "something else", one: "object: policy.yaml\nexpect: {error: true}", want: []string{"broken", "policy.yaml:2:1: kind: the kind VirtualMachinePolicy of policy.virtward.io/v1alpha1 is not evaluated: the object of a case is a VirtualMachine, a VirtualMachineInstance, a VirtualMachinePool, or of another kind that a VirtualMachine uses"}},
 		{name: "an instancetype itself", one: "object: large.yaml\npatches: [{op: add, path: /spec/memory/overcommitPercent, value: 200}]\nchecks: true\nexpect: {verdict: denied, field: spec.memory.overcommitPercent}", want: []string{"passed", "deny: spec.memory.overcommitPercent: Invalid value: 200: must be from 0 to 100 [virtward/instancetype-overcommit-range]"}},
-		{name: "something else around", one: "objects: [{kind: Pod, apiVersion: v1}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:16: kind: the kind Pod of v1 decides nothing about a virtual machine"}},
-		{name: "something without a kind", one: "objects: [{a: b}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:15: kind: an object without a kind decides nothing about a virtual machine"}},
-		{name: "something without a name", one: "objects: [{kind: Namespace, apiVersion: v1}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:15: metadata: a name is needed"}},
+		{name: "something else around", one: "objects: [{kind: Pod, apiVersion: v1}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:16: kind: the kind Pod of v1 does not influence the evaluation of a virtual machine"}},
+		{name: "something without a kind", one: "objects: [{a: b}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:15: kind: an object without a kind does not influence the evaluation of a virtual machine"}},
+		{name: "something without a name", one: "objects: [{kind: Namespace, apiVersion: v1}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:15: metadata: must have a name"}},
 		{name: "something with a misspelt field", one: "objects: [{kind: Namespace, apiVersion: v1, metadata: {name: a, lables: {}}}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:69: metadata.lables: unknown field: did you mean labels?"}},
 		{name: "something twice", one: "objects: [large.yaml, large.yaml]\nexpect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: VirtualMachineClusterInstancetype large is given twice"}},
 		{name: "a patch that does not apply", one: "patches: [{op: remove, path: /spec/nothing}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:15: tests[0].cases[0].patches[0]: error in remove for path: '/spec/nothing': unable to remove nonexistent key: nothing: missing value"}},
-		{name: "another kind before", one: "oldObject: vmi.yaml\nexpect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: a VirtualMachineInstance does not become a VirtualMachine"}},
+		{name: "another kind before", one: "oldObject: vmi.yaml\nexpect: {error: true}", want: []string{"broken", "s.yaml:9:5: tests[0].cases[0]: object and old object must be of one kind, and are VirtualMachine and VirtualMachineInstance"}},
 		{name: "a pool without a template", one: "object: pool.yaml\npatches: [{op: remove, path: /spec/virtualMachineTemplate}]\nchecks: true\nexpect: {verdict: denied, field: spec.virtualMachineTemplate}", want: []string{"passed", "deny: spec.virtualMachineTemplate: Required value: there is nothing to make virtual machines from [virtward/set-template-required]"}},
-		{name: "an error that nobody expects", files: map[string]string{"policy.yaml": asking("int(vm.metadata.name) == 1", "")}, one: "expect: {verdict: denied}", want: []string{"failed", "error: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int'", "deny: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int' [virtward/policy/asks]"}},
+		{name: "an unexpected error", files: map[string]string{"policy.yaml": asking("int(vm.metadata.name) == 1", "")}, one: "expect: {verdict: denied}", want: []string{"failed", "error: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int'", "deny: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int' [virtward/policy/asks]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			texts := map[string]string{"policy.yaml": memoryPolicy, "vm.yaml": vmOf4Gi, "vmi.yaml": vmi, "pool.yaml": poolOf16, "large.yaml": large}
@@ -174,23 +175,23 @@ func TestCompare(t *testing.T) {
 		findings policytest.Findings
 		want     []string
 	}{
-		{"a verdict", policytest.Expect{Verdict: policytest.Denied}, one, []string{"verdict: denied is expected, but it is warned"}},
-		{"another verdict", policytest.Expect{Verdict: policytest.Warned}, two, []string{"verdict: warned is expected, but it is denied"}},
+		{"a verdict", policytest.Expect{Verdict: policytest.Denied}, one, []string{"verdict: expected denied, got warned"}},
+		{"another verdict", policytest.Expect{Verdict: policytest.Warned}, two, []string{"verdict: expected warned, got denied"}},
 		{"a report is no verdict", policytest.Expect{Verdict: policytest.Allowed}, audit, nil},
-		{"a number", policytest.Expect{Violations: number(1)}, two, []string{"violations: 1 expected, 2 found"}},
-		{"no number", policytest.Expect{Violations: number(0)}, audit, []string{"violations: 0 expected, 1 found"}},
-		{"a message", policytest.Expect{Message: "^much$"}, two, []string{`message: one that matches "^much$" is expected, but there is none`}},
-		{"a field", policytest.Expect{Field: "spec.c"}, two, []string{"field: a finding at spec.c is expected, but there is none"}},
+		{"a number", policytest.Expect{Violations: number(1)}, two, []string{"violations: expected 1, got 2"}},
+		{"no number", policytest.Expect{Violations: number(0)}, audit, []string{"violations: expected 0, got 1"}},
+		{"a message", policytest.Expect{Message: "^much$"}, two, []string{`message: expected one that matches "^much$", got none`}},
+		{"a field", policytest.Expect{Field: "spec.c"}, two, []string{"field: expected a finding at spec.c, got none"}},
 		{"a message at a field", policytest.Expect{Message: "much", Field: "spec.a"}, two, nil},
-		{"a message at the field of another", policytest.Expect{Message: "much", Field: "spec.b"}, two, []string{`message and field: "much" is expected at spec.b, but it is at another field`}},
-		{"a message at no field", policytest.Expect{Message: "much", Field: "spec.c"}, two, []string{`field: "much" is expected at spec.c, but it is at another field`}},
-		{"no message at a field", policytest.Expect{Message: "none", Field: "spec.a"}, two, []string{`message: one that matches "none" is expected at spec.a, but there is none`}},
-		{"an error", policytest.Expect{Error: true}, two, []string{"error: a policy that cannot be evaluated is expected, but all could be"}},
+		{"a message at the field of another", policytest.Expect{Message: "much", Field: "spec.b"}, two, []string{`message and field: expected "much" at spec.b, but it is at another field`}},
+		{"a message at no field", policytest.Expect{Message: "much", Field: "spec.c"}, two, []string{`field: expected "much" at spec.c, but it is at another field`}},
+		{"no message at a field", policytest.Expect{Message: "none", Field: "spec.a"}, two, []string{`message: expected one that matches "none" at spec.a, got none`}},
+		{"an error", policytest.Expect{Error: true}, two, []string{"error: expected an evaluation error, got none"}},
 		{"no error", policytest.Expect{Verdict: policytest.Denied}, broken, []string{"error: Forbidden: cannot be evaluated"}},
 		{"the error", policytest.Expect{Verdict: policytest.Denied, Error: true, Message: "cannot"}, broken, nil},
 		{"everything", policytest.Expect{Verdict: policytest.Denied, Violations: number(1), Message: "x", Error: true}, nil, []string{
-			"verdict: denied is expected, but it is allowed", "violations: 1 expected, 0 found",
-			"error: a policy that cannot be evaluated is expected, but all could be", `message: one that matches "x" is expected, but there is none`,
+			"verdict: expected denied, got allowed", "violations: expected 1, got 0",
+			"error: expected an evaluation error, got none", `message: expected one that matches "x", got none`,
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -256,7 +257,7 @@ spec:
 
 func TestOutputs(t *testing.T) {
 	report := evaluate(t).Run(t.Context(), load(t, several()), policytest.Options{Coverage: true})
-	report.Untested = []policytest.Problem{{File: "other.yaml", Line: 3, Column: 12, Message: "no case was run for the policy other"}}
+	report.Untested = []policytest.Problem{{File: "other.yaml", Problem: diagnostics.Problem{Line: 3, Column: 12, Message: "no case was run for the policy other"}}}
 	for name, write := range map[string]func(*strings.Builder) error{
 		"table.txt":   func(b *strings.Builder) error { return policytest.WriteTable(b, report, false) },
 		"verbose.txt": func(b *strings.Builder) error { return policytest.WriteTable(b, report, true) },
@@ -279,11 +280,11 @@ func TestOutputs(t *testing.T) {
 	golden(t, "outputs/trace.txt", text.String())
 }
 
-// TestOutputsKeepToThemselves: what somebody writes into a suite does not change the form of a report.
-func TestOutputsKeepToThemselves(t *testing.T) {
+// TestOutputsEscapeTexts: texts of a suite do not change the form of a report.
+func TestOutputsEscapeTexts(t *testing.T) {
 	evil := "a\x1b[31m|`<b>*]]>\n# b"
 	report := &policytest.Report{Suites: []policytest.SuiteOutcome{{Name: evil, File: evil, Tests: []policytest.TestOutcome{{Name: evil, Cases: []policytest.CaseOutcome{
-		{Name: evil, Status: policytest.Failed, Reasons: []string{evil}, Findings: policytest.Findings{{Error: field.Forbidden(nil, evil)}}, Traces: []policytest.Trace{{Policy: evil, Asked: true, Rego: evil}}},
+		{Name: evil, Status: policytest.Failed, Reasons: []string{evil}, Findings: policytest.Findings{{Error: field.Forbidden(nil, evil)}}, Traces: []policytest.Trace{{Policy: evil, Evaluated: true, Rego: evil}}},
 	}}}}}}
 	for name, want := range map[string]string{"table": "--- FAILED: a [31m|`<b>*]]> # b/", "markdown": "| a \\[31m\\|\\`&lt;b>\\*]]> # b | `a [31m\\|'<b>*]]> # b` |", "tap": "not ok 1 - a [31m|`<b>*]]> \\# b/", "junit": `name="a [31m|` + "`&lt;b&gt;*]]&gt; # b/"} {
 		var text strings.Builder

@@ -39,7 +39,7 @@ type Runner struct {
 	rules       validators.Table
 }
 
-// NewRunner prepares one, which takes some tens of milliseconds. An error is a mistake in the program.
+// NewRunner returns a runner, which takes some tens of milliseconds. An error is a defect of Virtward.
 func NewRunner() (*Runner, error) {
 	environment, err := cel.NewEnvironment()
 	if err != nil {
@@ -52,7 +52,7 @@ func NewRunner() (*Runner, error) {
 	return &Runner{environment, effective.NewPipeline(registry), registry.Rules()}, nil
 }
 
-// problem is a problem of a policy, in its file.
+// problem returns a problem of a policy with its position in the file.
 func (w *written) problem(p diagnostics.Problem) Problem {
 	found := at(w.document, p.Field, p.Message)
 	if position, ok := w.document.InText(p.Field, p.Line, p.Column); ok {
@@ -62,7 +62,7 @@ func (w *written) problem(p diagnostics.Problem) Problem {
 	return found
 }
 
-// configMap finds the parameters of policies.
+// configMap returns the data of a ConfigMap of the situation.
 func (s *Situation) configMap(namespace, name string) (map[string]string, bool) {
 	for _, object := range s.Objects {
 		if kind := object.GroupVersionKind(); kind.Group != "" || kind.Kind != kindConfigMap || object.GetName() != name || cmp.Or(object.GetNamespace(), s.Namespace.Name) != namespace {
@@ -70,7 +70,7 @@ func (s *Situation) configMap(namespace, name string) (map[string]string, bool) 
 		}
 		found := &corev1.ConfigMap{}
 		if _, err := manifests.Decode(object.Object, found); err != nil {
-			return nil, false // it was read before
+			return nil, false // reading the situation reports the error
 		}
 		return found.Data, true
 	}
@@ -81,7 +81,7 @@ func (s *Situation) configMap(namespace, name string) (map[string]string, bool) 
 // cluster accepts that.
 func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) (findings []validators.Finding, notes []string, err error) {
 	if s.unchanged() {
-		return nil, []string{"the update changes neither the spec nor labels or annotations, and so nobody is asked about it"}, nil
+		return nil, []string{"the update changes neither the spec nor labels or annotations: the API server does not call the webhooks"}, nil
 	}
 	evaluates, err := j.evaluatorFor(s, set)
 	if err != nil {
@@ -100,12 +100,12 @@ func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) 
 		return nil, nil, err
 	}
 	if limit := (*field.Error)(nil); result.Unreadable != nil && !errors.As(result.Unreadable, &limit) {
-		return nil, nil, result.Unreadable // an API server would not have sent it
+		return nil, nil, result.Unreadable // an API server rejects it before
 	}
 	return result.Findings, result.Warnings, nil
 }
 
-// unchanged tells of an update that the API server does not ask about, by the match conditions of the chart.
+// unchanged reports whether the match conditions of the chart exclude an update.
 func (s *Situation) unchanged() bool {
 	if s.Old == nil {
 		return false
@@ -114,7 +114,7 @@ func (s *Situation) unchanged() bool {
 		maps.Equal(s.Object.GetLabels(), s.Old.GetLabels()) && maps.Equal(s.Object.GetAnnotations(), s.Old.GetAnnotations())
 }
 
-// references are the objects that virtual machines refer to. Those that name no namespace are beside the object.
+// references returns the objects that virtual machines refer to. The default namespace is that of the object.
 func (s *Situation) references() (*references.Memory, error) {
 	var found []*unstructured.Unstructured
 	for _, object := range s.Objects {
@@ -127,7 +127,7 @@ func (s *Situation) references() (*references.Memory, error) {
 	return references.NewMemory(s.Namespace.Name, found...)
 }
 
-// evaluatorFor evaluates under the circumstances of a situation.
+// evaluatorFor returns an evaluator for a situation.
 func (j *Runner) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evaluator, error) {
 	objects, err := s.references()
 	if err != nil {
@@ -151,7 +151,7 @@ func (j *Runner) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evalu
 	}), nil
 }
 
-// settings are the admin's severities. One that has no effect is a mistake of the suite.
+// settings compiles the RuleSettings of the situation. One without an effect is an error.
 func (j *Runner) settings(s *Situation) (*validators.Settings, error) {
 	objects, err := decodedAs[policyv1alpha1.RuleSettings](s, kindRuleSettings)
 	if err != nil {
@@ -191,10 +191,10 @@ func decodedAs[T any](s *Situation, kind string) ([]T, error) {
 	return all, nil
 }
 
-// requestOf is the request that a situation is about.
+// requestOf returns the request of a situation.
 func requestOf(s *Situation) (r evaluator.Request, err error) {
 	kind := s.Object.GroupVersionKind()
-	info, _ := evaluator.Info(kind.GroupKind()) // the suite was read
+	info, _ := evaluator.Info(kind.GroupKind()) // the kind was checked before
 	r = evaluator.Request{
 		Kind:      metav1.GroupVersionKind(kind),
 		Resource:  metav1.GroupVersionResource(kind.GroupVersion().WithResource(info.Resource.Resource)),
@@ -211,7 +211,7 @@ func requestOf(s *Situation) (r evaluator.Request, err error) {
 	return r, err
 }
 
-// permissions answer what somebody may do by a list.
+// permissions authorize requests by a list.
 type permissions struct {
 	requester string
 	all       []Permission
@@ -224,7 +224,7 @@ func (p permissions) Authorize(_ context.Context, a authorizer.Attributes) (auth
 	if slices.ContainsFunc(p.all, func(one Permission) bool { return p.grants(&one, a) }) {
 		return authorizer.DecisionAllow, "", nil
 	}
-	return authorizer.DecisionNoOpinion, "the case does not say that this is allowed", nil
+	return authorizer.DecisionNoOpinion, "the case does not allow this", nil
 }
 
 func (p permissions) grants(one *Permission, a authorizer.Attributes) bool {
@@ -238,5 +238,5 @@ func (p permissions) grants(one *Permission, a authorizer.Attributes) bool {
 		fits(one.Subresource, a.GetSubresource()) && fits(one.Namespace, a.GetNamespace()) && fits(one.Name, a.GetName())
 }
 
-// fits reports whether a value is the one that is meant, which may be any.
+// fits reports whether a value matches. An empty pattern and * match all values.
 func fits(meant, value string) bool { return meant == "" || meant == "*" || meant == value }

@@ -17,35 +17,36 @@ import (
 	"github.com/virtward/virtward/policies"
 )
 
-// DefaultUser sends the objects of cases that name nobody.
+// DefaultUser is the requester of cases without userInfo.
 const DefaultUser = "suite"
 
-// defaultNamespace is where objects are that name no namespace.
+// defaultNamespace is the namespace of objects that name none.
 const defaultNamespace = "default"
 
-// Situation is all that a case says, read and put together: what a cluster would have to hold, and what is sent to it.
+// Situation is a case, with all files read: the objects of the cluster, and the request.
 type Situation struct {
-	// Policies in the order in which the test names them, with the parameters of the case.
+	// Policies are in the order of the test, with the parameters of the case.
 	Policies []*policyv1alpha1.VirtualMachinePolicy
-	// Objects are those around the virtual machine. One of the case replaces one of the test that has its name.
+	// Objects are the objects of the cluster. An object of the case replaces one of the test with its name.
 	Objects []*unstructured.Unstructured
-	// Object is what is sent, and Old what was there before an update; nil otherwise. Both have a namespace.
+	// Object is the object of the request. Old is the old object of an update, or nil. Both have a namespace.
 	Object, Old *unstructured.Unstructured
 	Operation   string
 	User        authenticationv1.UserInfo
 	May         []Permission
-	// Namespace is that of the object, with its labels.
+	// Namespace is the namespace of the object, with its labels.
 	Namespace *corev1.Namespace
 	Now       time.Time
 	Facts     *platform.Facts
-	// Arrived tells that a VirtualMachineInstance is evaluated as it is.
+	// Arrived reports whether a VirtualMachineInstance is evaluated as the validating webhook receives it, without
+	// completion.
 	Arrived bool
 
 	written []written
 	around  []manifests.Document
 }
 
-// Situation puts together what a case says. The error is a Problem.
+// Situation reads a case. The error is a Problem.
 func (s *Suite) Situation(test, one int) (*Situation, error) {
 	t := &s.Tests[test]
 	c := &t.Cases[one]
@@ -70,15 +71,16 @@ func (s *Suite) Situation(test, one int) (*Situation, error) {
 	if c.Now != nil {
 		situation.Now = c.Now.Time
 	} else if name := situation.expiring(); name != "" {
-		return nil, s.problem(inCase, fmt.Sprintf("the policy %s has an exception that expires: say by now at what time the case happens", name))
+		return nil, s.problem(inCase, fmt.Sprintf("the policy %s has an exception that expires: set now, the time of the case", name))
 	}
 	return situation, nil
 }
 
-// start is the time of cases that say none: any would do, as long as it is the same one tomorrow.
+// start is the time of cases without now. It is fixed, so that outcomes do not depend on the day.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// expiring names a policy about which the time decides: one with an exception that is for the object, and ends.
+// expiring returns the name of a policy whose outcome depends on the time: it has an exception for the object, which
+// expires.
 func (s *Situation) expiring() string {
 	for _, p := range s.Policies {
 		if slices.ContainsFunc(p.Spec.Exceptions, func(e policyv1alpha1.PolicyException) bool {
@@ -111,7 +113,7 @@ func (s *Suite) readPolicies(situation *Situation, inTest, inCase string, t *Tes
 	return nil
 }
 
-// readObjects puts those of the case over those of the test.
+// readObjects reads the objects of the test and of the case, which take precedence.
 func (s *Suite) readObjects(situation *Situation, inTest, inCase string, t *Test, c *Case) error {
 	own, err := s.around(inCase+".objects", c.Objects)
 	if err != nil {

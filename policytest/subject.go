@@ -14,10 +14,10 @@ import (
 	"github.com/virtward/virtward/manifests"
 )
 
-// maxPatched bounds an object that patches make, in bytes.
+// maxPatched is the size of an object after patches, in bytes.
 const maxPatched = 4 << 20
 
-// readSubject makes the object and the one before.
+// readSubject reads the object and the old one.
 func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test, c *Case) error {
 	base, inBase := t.Base, inTest+".base"
 	if c.Object != nil {
@@ -52,23 +52,22 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 		return err
 	}
 	if was, is := situation.Old.GetKind(), situation.Object.GetKind(); was != is {
-		return s.problem(inCase, fmt.Sprintf("a %s does not become a %s", was, is))
+		return s.problem(inCase, fmt.Sprintf("object and old object must be of one kind, and are %[2]s and %[1]s", was, is))
 	}
 	return nil
 }
 
-// generated is in the place of the characters that the API server makes up for a name, which are others each time.
+// generated replaces the random characters that the API server adds to generateName.
 const generated = "xxxxx"
 
-// nameGenerated names a new object that has only the beginning of a name, as the API server does before it asks those
-// who check it.
+// nameGenerated names a new object with generateName, as the API server does before it calls webhooks.
 func nameGenerated(object *unstructured.Unstructured) {
 	if base := object.GetGenerateName(); base != "" && object.GetName() == "" {
 		object.SetName(base[:min(len(base), names.MaxGeneratedNameLength)] + generated)
 	}
 }
 
-// patched is a copy of an object with patches.
+// patched returns a copy of an object with patches.
 func (s *Suite) patched(field string, object *unstructured.Unstructured, patches []Patch) (*unstructured.Unstructured, error) {
 	if len(patches) == 0 {
 		return object.DeepCopy(), nil
@@ -79,7 +78,7 @@ func (s *Suite) patched(field string, object *unstructured.Unstructured, patches
 	}
 	options := jsonpatch.NewApplyOptions()
 	options.AccumulatedCopySizeLimit = maxPatched
-	options.SupportNegativeIndices = false // the RFC has none
+	options.SupportNegativeIndices = false // RFC 6902 has none
 	for i := range patches {
 		one, err := json.Marshal([]Patch{patches[i]})
 		if err != nil {
@@ -93,30 +92,30 @@ func (s *Suite) patched(field string, object *unstructured.Unstructured, patches
 			return nil, s.problem(index(field, i), err.Error())
 		}
 		if len(data) > maxPatched {
-			return nil, s.problem(index(field, i), fmt.Sprintf("makes an object of more than %d MiB", maxPatched>>20))
+			return nil, s.problem(index(field, i), fmt.Sprintf("the patched object must be no larger than %d MiB", maxPatched>>20))
 		}
 	}
 	var fields map[string]any
 	if err := unmarshal(data, &fields); err != nil || fields == nil {
-		return nil, s.problem(field, "do not leave an object")
+		return nil, s.problem(field, "the result must be an object")
 	}
 	return &unstructured.Unstructured{Object: fields}, nil
 }
 
-// evaluated rejects what is no object of a kind that policies evaluate, or has fields that its kind does not have: the API
-// server would drop them, and the case would be about something else than it says.
+// evaluated rejects objects of kinds that policies do not evaluate, and unknown fields: the API server drops them, so
+// that the case would be about another object.
 func (s *Suite) evaluated(field string, from manifests.Document, object *unstructured.Unstructured) error {
 	from.Object = object
 	kind := object.GroupVersionKind()
 	if kind.Kind == kindTemplate {
-		return s.problem(field, "a "+kindTemplate+" cannot be tested yet: test the VirtualMachine that it makes")
+		return s.problem(field, kindTemplate+" cannot be tested yet: test the VirtualMachine that it creates")
 	}
 	info, known := evaluator.Info(kind.GroupKind())
 	if !known {
-		return at(from, "kind", fmt.Sprintf("%s is not evaluated: a case is about a %s, a %s, a %s, or another kind that a VirtualMachine uses", orNothing(kind), kindVM, kindVMI, kindPool))
+		return at(from, "kind", fmt.Sprintf("%s is not evaluated: the object of a case is a %s, a %s, a %s, or of another kind that a VirtualMachine uses", orNothing(kind), kindVM, kindVMI, kindPool))
 	}
 	if !slices.Contains(info.Versions, kind.Version) {
-		return at(from, "apiVersion", fmt.Sprintf("%s is not a version of %s: use %s", object.GetAPIVersion(), kind.Kind, info.GroupVersion()))
+		return at(from, "apiVersion", fmt.Sprintf("%s must be %s for %s", object.GetAPIVersion(), info.GroupVersion(), kind.Kind))
 	}
 	if problems := decode(from, reflect.New(info.Type).Interface()); len(problems) > 0 {
 		return problems[0]

@@ -46,7 +46,7 @@ func load(t testing.TB, texts map[string]string) []*policytest.Suite {
 	return all
 }
 
-// lines are problems as they are told.
+// lines are problems as users see them.
 func lines(problems []policytest.Problem) []string {
 	var all []string
 	for i := range problems {
@@ -120,40 +120,40 @@ func TestLoadErrors(t *testing.T) {
 		{"a misspelt field", cases + "  - {name: a, expct: {verdict: allowed}}\n", []string{"s.yaml:9:15: tests[0].cases[0].expct: unknown field: did you mean expect?"}},
 		{"a field that is like no other", cases + "  - {name: a, zzzzzzzz: 1, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].zzzzzzzz: unknown field"}},
 		{"another form", head + "  cases: {}\n", []string{"s.yaml:8:3: tests[0].cases: is an object where a list is expected"}},
-		{"a number where a file is expected", strings.Replace(cases, "base: vm.yaml", "base: 3", 1), []string{"s.yaml:7:3: tests[0].base: is neither the name of a file nor an object"}},
-		{"null where a file is expected", strings.Replace(cases, "policy.yaml", "null", 1), []string{"s.yaml:6:14: tests[0].policies[0]: is neither the name of a file nor an object"}},
-		{"no tests", "apiVersion: policy.virtward.io/v1alpha1\nkind: Suite\nmetadata: {name: s}\n", []string{"s.yaml:1:1: tests: a suite needs tests"}},
-		{"no names", "apiVersion: policy.virtward.io/v1alpha1\nkind: Suite\ntests:\n- {policies: [p.yaml]}\n", []string{"s.yaml:1:1: metadata.name: a name is needed", "s.yaml:4:3: tests[0].name: a name is needed"}},
-		{"no policies", "apiVersion: policy.virtward.io/v1alpha1\nkind: Suite\nmetadata: {name: s}\ntests:\n- name: t\n", []string{"s.yaml:5:3: tests[0].policies: a test needs policies"}},
-		{"another version", "apiVersion: policy.virtward.io/v2\nkind: Suite\n", []string{"s.yaml:1:1: apiVersion: policy.virtward.io/v2 is not a version of suites: use policy.virtward.io/v1alpha1"}},
-		{"names twice", cases + "  - {name: a, expect: {error: true}}\n  - {name: a, expect: {error: true}}\n", []string{`s.yaml:10:6: tests[0].cases[1].name: "a" is taken`}},
-		{"a name of two lines", cases + "  - {name: \"a\\nb\", expect: {error: true}}\n", []string{"s.yaml:9:6: tests[0].cases[0].name: is more than one line"}},
-		{"no object", strings.Replace(cases, "base: vm.yaml", "params: {}", 1) + "  - {name: a, expect: {error: true}}\n", []string{"s.yaml:9:5: tests[0].cases[0]: an object is needed, or a base of the test"}},
-		{"nothing is expected", cases + "  - {name: a, expect: {}}\n", []string{"s.yaml:9:15: tests[0].cases[0].expect: says nothing: expect a verdict, violations, a message, a field or an error"}},
-		{"an unknown verdict", cases + "  - {name: a, expect: {verdict: deny}}\n", []string{`s.yaml:9:24: tests[0].cases[0].expect.verdict: "deny" is not one of denied, warned, allowed`}},
-		{"fewer than none", cases + "  - {name: a, expect: {violations: -1}}\n", []string{"s.yaml:9:24: tests[0].cases[0].expect.violations: is a number from 0 up"}},
-		{"no regular expression", cases + "  - {name: a, expect: {message: '('}}\n", []string{"s.yaml:9:24: tests[0].cases[0].expect.message: is no regular expression: missing closing ): `(`"}},
-		{"an update without an old object", cases + "  - {name: a, operation: UPDATE, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].operation: an UPDATE needs an oldObject, or oldPatches"}},
-		{"a creation with one", cases + "  - {name: a, operation: CREATE, oldObject: vm.yaml, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].operation: a CREATE has no old object"}},
-		{"another operation", cases + "  - {name: a, operation: DELETE, expect: {error: true}}\n", []string{`s.yaml:9:15: tests[0].cases[0].operation: "DELETE" is not one of CREATE, UPDATE`}},
+		{"a number where a file is expected", strings.Replace(cases, "base: vm.yaml", "base: 3", 1), []string{"s.yaml:7:3: tests[0].base: must be the name of a file, or an object"}},
+		{"null where a file is expected", strings.Replace(cases, "policy.yaml", "null", 1), []string{"s.yaml:6:14: tests[0].policies[0]: must be the name of a file, or an object"}},
+		{"no tests", "apiVersion: policy.virtward.io/v1alpha1\nkind: Suite\nmetadata: {name: s}\n", []string{"s.yaml:1:1: tests: must have at least one test"}},
+		{"no names", "apiVersion: policy.virtward.io/v1alpha1\nkind: Suite\ntests:\n- {policies: [p.yaml]}\n", []string{"s.yaml:1:1: metadata.name: must not be empty", "s.yaml:4:3: tests[0].name: must not be empty"}},
+		{"no policies", "apiVersion: policy.virtward.io/v1alpha1\nkind: Suite\nmetadata: {name: s}\ntests:\n- name: t\n", []string{"s.yaml:5:3: tests[0].policies: must have at least one policy"}},
+		{"another version", "apiVersion: policy.virtward.io/v2\nkind: Suite\n", []string{"s.yaml:1:1: apiVersion: policy.virtward.io/v2 must be policy.virtward.io/v1alpha1"}},
+		{"names twice", cases + "  - {name: a, expect: {error: true}}\n  - {name: a, expect: {error: true}}\n", []string{`s.yaml:10:6: tests[0].cases[1].name: "a" is the name of another one`}},
+		{"a name of two lines", cases + "  - {name: \"a\\nb\", expect: {error: true}}\n", []string{"s.yaml:9:6: tests[0].cases[0].name: must be one line"}},
+		{"no object", strings.Replace(cases, "base: vm.yaml", "params: {}", 1) + "  - {name: a, expect: {error: true}}\n", []string{"s.yaml:9:5: tests[0].cases[0]: must have an object, if the test has no base"}},
+		{"nothing is expected", cases + "  - {name: a, expect: {}}\n", []string{"s.yaml:9:15: tests[0].cases[0].expect: must have a verdict, violations, a message, a field or an error"}},
+		{"an unknown verdict", cases + "  - {name: a, expect: {verdict: deny}}\n", []string{`s.yaml:9:24: tests[0].cases[0].expect.verdict: "deny" must be one of denied, warned, allowed`}},
+		{"fewer than none", cases + "  - {name: a, expect: {violations: -1}}\n", []string{"s.yaml:9:24: tests[0].cases[0].expect.violations: must be 0 or more"}},
+		{"no regular expression", cases + "  - {name: a, expect: {message: '('}}\n", []string{"s.yaml:9:24: tests[0].cases[0].expect.message: must be a regular expression: missing closing ): `(`"}},
+		{"an update without an old object", cases + "  - {name: a, operation: UPDATE, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].operation: UPDATE requires oldObject or oldPatches"}},
+		{"a creation with one", cases + "  - {name: a, operation: CREATE, oldObject: vm.yaml, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].operation: CREATE excludes oldObject and oldPatches"}},
+		{"another operation", cases + "  - {name: a, operation: DELETE, expect: {error: true}}\n", []string{`s.yaml:9:15: tests[0].cases[0].operation: "DELETE" must be one of CREATE, UPDATE`}},
 		{"facts of nowhere", head + "  facts: {hypervisor: xen, architecture: x86}\n", []string{
 			`s.yaml:8:11: tests[0].facts.hypervisor: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`,
-			`s.yaml:8:28: tests[0].facts.architecture: "x86" is not one of amd64, arm64, s390x`,
+			`s.yaml:8:28: tests[0].facts.architecture: "x86" must be one of amd64, arm64, s390x`,
 		}},
 		{"patches", cases + "  - name: a\n    patches: [{op: set, path: spec}, {op: add, path: /a}, {op: move, path: /a}, {op: remove, path: /a, from: /b}, {op: remove, path: ''}]\n    expect: {error: true}\n", []string{
-			`s.yaml:10:16: tests[0].cases[0].patches[0].op: "set" is not one of add, remove, replace, move, copy, test`,
-			`s.yaml:10:25: tests[0].cases[0].patches[0].path: "spec" is not of the form /spec/template: see RFC 6901`,
-			"s.yaml:10:38: tests[0].cases[0].patches[1]: add needs a value",
-			"s.yaml:10:59: tests[0].cases[0].patches[2].from: is for move and copy, and needed there",
-			"s.yaml:10:104: tests[0].cases[0].patches[3].from: is for move and copy, and needed there",
-			"s.yaml:10:128: tests[0].cases[0].patches[4].path: is that of the object as a whole: name another object instead",
+			`s.yaml:10:16: tests[0].cases[0].patches[0].op: "set" must be one of add, remove, replace, move, copy, test`,
+			`s.yaml:10:25: tests[0].cases[0].patches[0].path: "spec" must have the form /spec/template: see RFC 6901`,
+			"s.yaml:10:38: tests[0].cases[0].patches[1]: add requires a value",
+			"s.yaml:10:59: tests[0].cases[0].patches[2].from: is required for move and copy, and not allowed otherwise",
+			"s.yaml:10:104: tests[0].cases[0].patches[3].from: is required for move and copy, and not allowed otherwise",
+			"s.yaml:10:128: tests[0].cases[0].patches[4].path: must not be the whole object: set object instead",
 		}},
 		{"permissions", cases + "  - {name: a, may: [{resource: x}, {verb: get, path: /x, name: x}], expect: {error: true}}\n", []string{
-			"s.yaml:9:21: tests[0].cases[0].may[0].verb: a verb is needed, or * for all",
-			"s.yaml:9:48: tests[0].cases[0].may[1].path: is for what is no resource: leave out group, resource, subresource, namespace and name",
+			"s.yaml:9:21: tests[0].cases[0].may[0].verb: must be a verb, or * for all verbs",
+			"s.yaml:9:48: tests[0].cases[0].may[1].path: excludes group, resource, subresource, namespace and name",
 		}},
 		{"no YAML", "kind: Suite # of policy.virtward.io\n  a: b: c\n", []string{"s.yaml: document 1: line 1: did not find expected key"}},
-		{"no suite", "kind: Pod\n", []string{".: holds no suite: that is an object of the kind Suite and of policy.virtward.io/v1alpha1"}},
+		{"no suite", "kind: Pod\n", []string{".: has no suite: no object of the kind Suite of policy.virtward.io/v1alpha1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			all, problems := policytest.Load(files(map[string]string{"s.yaml": c.text}), ".")
@@ -197,12 +197,12 @@ func TestBounds(t *testing.T) {
 		many.WriteString("- {}\n")
 	}
 	_, problems := policytest.Load(files(map[string]string{"s.yaml": many.String()}), "s.yaml")
-	if diff := cmp.Diff([]string{"s.yaml:3:12: metadata.name: is longer than 256 bytes", "s.yaml:4:1: tests: 1001 tests are more than 1000"}, lines(problems)); diff != "" {
+	if diff := cmp.Diff([]string{"s.yaml:3:12: metadata.name: must be no longer than 256 bytes", "s.yaml:4:1: tests: must have at most 1000 tests, and has 1001"}, lines(problems)); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 	cases := head + "  objects: [" + strings.Repeat("x,", 1001) + "]\n  cases: [" + strings.Repeat("{},", 1001) + "]\n"
 	_, problems = policytest.Load(files(map[string]string{"s.yaml": cases}), "s.yaml")
-	if diff := cmp.Diff([]string{"s.yaml:8:3: tests[0].objects: 1001 entries are more than 1000", "s.yaml:9:3: tests[0].cases: 1001 cases are more than 1000"}, lines(problems)); diff != "" {
+	if diff := cmp.Diff([]string{"s.yaml:8:3: tests[0].objects: must have at most 1000 entries, and has 1001", "s.yaml:9:3: tests[0].cases: must have at most 1000 cases, and has 1001"}, lines(problems)); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// readNamespace finds the namespace of the object, and its labels.
+// readNamespace sets the namespace of the object, and its labels.
 func (s *Suite) readNamespace(situation *Situation, inCase string, c *Case) error {
 	object := situation.Object
 	name := object.GetNamespace()
 	if c.Namespace != nil && c.Namespace.Name != "" {
 		if name != "" && name != c.Namespace.Name {
-			return s.problem(inCase+".namespace.name", fmt.Sprintf("the object is in the namespace %s", name))
+			return s.problem(inCase+".namespace.name", fmt.Sprintf("must be the namespace of the object, %s", name))
 		}
 		name = c.Namespace.Name
 	}
@@ -25,7 +25,7 @@ func (s *Suite) readNamespace(situation *Situation, inCase string, c *Case) erro
 	object.SetNamespace(name)
 	if situation.Old != nil {
 		if was := cmp.Or(situation.Old.GetNamespace(), name); was != name {
-			return s.problem(inCase, fmt.Sprintf("an object in the namespace %s does not move to %s", was, name))
+			return s.problem(inCase, fmt.Sprintf("object and old object must be in one namespace, and are in %[2]s and %[1]s", was, name))
 		}
 		situation.Old.SetNamespace(name)
 	}
@@ -43,7 +43,7 @@ func (s *Suite) readNamespace(situation *Situation, inCase string, c *Case) erro
 	return nil
 }
 
-// namespaceNamed is the Namespace of that name among the objects, or one of which nothing is known.
+// namespaceNamed returns the Namespace of a name among the objects, or one without labels and annotations.
 func namespaceNamed(name string, objects []*unstructured.Unstructured) *corev1.Namespace {
 	n := &corev1.Namespace{}
 	n.Name = name
@@ -55,7 +55,7 @@ func namespaceNamed(name string, objects []*unstructured.Unstructured) *corev1.N
 	return n
 }
 
-// readFacts takes those of a KubeVirt object, and lays those of the test and the case over them.
+// readFacts reads the facts of a KubeVirt object, and replaces those that the test and the case set.
 func (s *Suite) readFacts(situation *Situation, inCase string, t *Test, c *Case) error {
 	wanted := over(t.Facts, c.Facts)
 	kubevirt, err := situation.kubevirt()
@@ -87,7 +87,7 @@ func (s *Suite) readFacts(situation *Situation, inCase string, t *Test, c *Case)
 	return nil
 }
 
-// over lays facts over others, one by one.
+// over replaces the facts that are set.
 func over(under, top *Facts) Facts {
 	var f Facts
 	for _, given := range []*Facts{under, top} {
@@ -102,7 +102,7 @@ func over(under, top *Facts) Facts {
 	return f
 }
 
-// kubevirt is the one among the objects; nil if there is none.
+// kubevirt returns the KubeVirt object among the objects, or nil.
 func (s *Situation) kubevirt() (*unstructured.Unstructured, error) {
 	var found *unstructured.Unstructured
 	for _, d := range s.around {
@@ -110,7 +110,7 @@ func (s *Situation) kubevirt() (*unstructured.Unstructured, error) {
 			continue
 		}
 		if found != nil {
-			return nil, at(d, "kind", "a second KubeVirt object: a cluster has one")
+			return nil, at(d, "kind", "there must be one KubeVirt object, and this is the second")
 		}
 		found = d.Object
 	}
@@ -119,7 +119,7 @@ func (s *Situation) kubevirt() (*unstructured.Unstructured, error) {
 
 var gatesPath = []string{"spec", "configuration", "developerConfiguration", "featureGates"}
 
-// withGates opens feature gates besides those that are open.
+// withGates enables more feature gates.
 func withGates(kubevirt *unstructured.Unstructured, gates []string) (*unstructured.Unstructured, error) {
 	if kubevirt == nil {
 		kubevirt = &unstructured.Unstructured{}

@@ -7,15 +7,15 @@ import (
 	"unicode"
 )
 
-// WriteTable writes a report for people: what did not pass, with the reasons, and a line for each suite. If it is to be
-// verbose, every case is told, with what was found.
+// WriteTable writes a report for people: the cases that did not pass, with the reasons, and a line for each suite. If
+// verbose is true, it writes all cases with their findings.
 func WriteTable(w io.Writer, r *Report, verbose bool) error {
 	var text strings.Builder
 	for i := range r.Suites {
 		s := &r.Suites[i]
 		for k := range s.Tests {
 			for n := range s.Tests[k].Cases {
-				tell(&text, s, &s.Tests[k], &s.Tests[k].Cases[n], verbose)
+				writeCase(&text, s, &s.Tests[k], &s.Tests[k].Cases[n], verbose)
 			}
 		}
 		fmt.Fprintf(&text, "%-7s %s  %s: %s\n", s.word(), printable(s.File), printable(s.Name), s.Counts())
@@ -24,7 +24,7 @@ func WriteTable(w io.Writer, r *Report, verbose bool) error {
 		fmt.Fprintf(&text, "UNTESTED %s: %s\n", r.Untested[i].Place(), printable(r.Untested[i].Message))
 	}
 	for i := range r.Coverage {
-		r.Coverage[i].tell(&text)
+		r.Coverage[i].write(&text)
 	}
 	if c := r.Counts(); len(r.Suites) != 1 {
 		fmt.Fprintf(&text, "%d suites: %s\n", len(r.Suites), c)
@@ -33,10 +33,10 @@ func WriteTable(w io.Writer, r *Report, verbose bool) error {
 	return err
 }
 
-// tell tells a case.
-func tell(text *strings.Builder, s *SuiteOutcome, t *TestOutcome, c *CaseOutcome, verbose bool) {
-	told := c.Status == Failed || c.Status == Broken
-	if !told && !verbose && len(c.Traces) == 0 {
+// writeCase writes a case, unless it passed and nothing is to be shown of it.
+func writeCase(text *strings.Builder, s *SuiteOutcome, t *TestOutcome, c *CaseOutcome, verbose bool) {
+	failed := c.Status == Failed || c.Status == Broken
+	if !failed && !verbose && len(c.Traces) == 0 {
 		return
 	}
 	fmt.Fprintf(text, "--- %s: %s/%s (%s:%d)\n", strings.ToUpper(string(c.Status)), printable(t.Name), printable(c.Name), printable(s.File), c.Line)
@@ -44,11 +44,11 @@ func tell(text *strings.Builder, s *SuiteOutcome, t *TestOutcome, c *CaseOutcome
 		fmt.Fprintf(text, "    %s\n", line)
 	}
 	for i := range c.Traces {
-		c.Traces[i].tell(text)
+		c.Traces[i].write(text)
 	}
 }
 
-// lines say why a case did not pass, or what was found in one that did.
+// lines returns the reasons why a case did not pass, its findings and its notes.
 func (c *CaseOutcome) lines() []string {
 	lines := make([]string, 0, len(c.Reasons)+len(c.Findings))
 	for _, reason := range c.Reasons {
@@ -63,9 +63,9 @@ func (c *CaseOutcome) lines() []string {
 	return lines
 }
 
-func (t *Trace) tell(text *strings.Builder) {
-	if !t.Asked {
-		fmt.Fprintf(text, "    policy %s is not asked: it does not match\n", printable(t.Policy))
+func (t *Trace) write(text *strings.Builder) {
+	if !t.Evaluated {
+		fmt.Fprintf(text, "    policy %s is not evaluated: it does not match\n", printable(t.Policy))
 		return
 	}
 	fmt.Fprintf(text, "    policy %s\n", printable(t.Policy))
@@ -88,7 +88,7 @@ func (s *TraceStep) outcome() string {
 	return printable(string(s.Value))
 }
 
-func (c *Coverage) tell(text *strings.Builder) {
+func (c *Coverage) write(text *strings.Builder) {
 	had, all := c.Covered()
 	fmt.Fprintf(text, "coverage %s: %d of %d (%s)\n", printable(c.Policy), had, all, printable(c.File))
 	for _, line := range c.missing() {
@@ -96,7 +96,7 @@ func (c *Coverage) tell(text *strings.Builder) {
 	}
 }
 
-// missing says what no case did.
+// missing returns a line for what no case evaluated.
 func (c *Coverage) missing() []string {
 	var lines []string
 	for i := range c.Expressions {
@@ -113,7 +113,7 @@ func (c *Coverage) missing() []string {
 	return lines
 }
 
-// word sums up a suite.
+// word returns the status of a suite.
 func (s *SuiteOutcome) word() string {
 	switch c := s.Counts(); {
 	case c.Broken > 0:
@@ -126,7 +126,7 @@ func (s *SuiteOutcome) word() string {
 	return "ok"
 }
 
-// String is 12 passed, 1 failed.
+// String returns 12 passed, 1 failed.
 func (c Counts) String() string {
 	var parts []string
 	for _, part := range []struct {
@@ -143,7 +143,7 @@ func (c Counts) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// printable keeps a text that somebody wrote on one line, and from doing anything to a terminal.
+// printable puts a text of users on one line, without control characters for a terminal.
 func printable(text string) string { return strings.Join(strings.Fields(printableBut(text, ' ')), " ") }
 
 func printableBut(text string, kept rune) string {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Kind is what files with suites say of themselves, with the group and the version of policies.
+// Kind is the kind of suites. Their group and version are those of policies.
 const Kind = "Suite"
 
 // Spec is a suite as it is written.
@@ -24,55 +24,54 @@ type Metadata struct {
 	Name string `json:"name"`
 }
 
-// Test is about some policies, which evaluate together.
+// Test tests policies that are evaluated together.
 type Test struct {
 	Name string `json:"name"`
-	// Policies to test.
+	// Policies are the policies to test.
 	Policies []Source `json:"policies"`
-	// Params replace single values of all policies that have them; null takes a value away.
+	// Params replace values of all policies that have them; null removes a value.
 	Params map[string]any `json:"params,omitempty"`
-	// Objects are those around the virtual machine.
+	// Objects are the objects of the cluster that the evaluation reads.
 	Objects []Source `json:"objects,omitempty"`
-	// Base is what the patches of cases apply to.
+	// Base is the object to which the patches of cases apply.
 	Base *Source `json:"base,omitempty"`
-	// Facts of the cluster; those of a KubeVirt object among Objects otherwise, and KubeVirt's defaults without one.
+	// Facts replace facts of the KubeVirt object among Objects, or KubeVirt's defaults without one.
 	Facts *Facts `json:"facts,omitempty"`
 	Cases []Case `json:"cases"`
 }
 
-// Case is one request, and what should come of it.
+// Case is a request, and its expected outcome.
 type Case struct {
 	Name string `json:"name"`
-	// Object is the one that is sent; Base without it. Patches change it.
+	// Object is the object of the request. It defaults to Base. Patches change it.
 	Object  *Source `json:"object,omitempty"`
 	Patches []Patch `json:"patches,omitempty"`
-	// OldObject makes it an update. With OldPatches, it is what they apply to; without, they apply to what Patches
-	// do.
+	// OldObject makes the request an update. OldPatches change it, or the unpatched object if there is no OldObject.
 	OldObject  *Source `json:"oldObject,omitempty"`
 	OldPatches []Patch `json:"oldPatches,omitempty"`
-	// Operation is CREATE or UPDATE; it follows from whether there is an old object.
+	// Operation is CREATE or UPDATE. By default, it is UPDATE if there is an old object.
 	Operation string `json:"operation,omitempty"`
-	// Arrived tells that a VirtualMachineInstance is evaluated as it is, and not completed before.
+	// Arrived evaluates a VirtualMachineInstance as the validating webhook receives it, without completion.
 	Arrived bool `json:"arrived,omitempty"`
-	// UserInfo is who sends it: DefaultUser, if nobody is named.
+	// UserInfo is the requester. It defaults to DefaultUser.
 	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
-	// May is what policies learn when they ask what somebody may do; nothing else is allowed.
+	// May are the permissions that the authorizer of policies reports. It denies all others.
 	May []Permission `json:"may,omitempty"`
-	// Namespace is that of the object.
+	// Namespace is the namespace of the object.
 	Namespace *Namespace `json:"namespace,omitempty"`
-	// Objects, Facts and Params are over those of the test.
+	// Objects, Facts and Params take precedence over those of the test.
 	Objects []Source       `json:"objects,omitempty"`
 	Facts   *Facts         `json:"facts,omitempty"`
 	Params  map[string]any `json:"params,omitempty"`
-	// Now decides which exceptions of policies are over.
+	// Now is the time of the request. It determines which exceptions have expired.
 	Now *metav1.Time `json:"now,omitempty"`
-	// Checks makes that what the built-in checks find counts as what the policies find.
+	// Checks adds the findings of the built-in rules.
 	Checks bool   `json:"checks,omitempty"`
 	Skip   bool   `json:"skip,omitempty"`
 	Expect Expect `json:"expect"`
 }
 
-// Facts are those of a cluster.
+// Facts are facts of a cluster.
 type Facts struct {
 	Hypervisor   string   `json:"hypervisor,omitempty"`
 	Architecture string   `json:"architecture,omitempty"`
@@ -87,9 +86,9 @@ type Patch struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// Permission is what somebody may do. A field that is left out stands for anything.
+// Permission is a permission of a user. An empty field matches all values.
 type Permission struct {
-	// User may do it: who sends the object, if nobody is named.
+	// User has the permission. It defaults to the requester.
 	User        string `json:"user,omitempty"`
 	Verb        string `json:"verb"`
 	Group       string `json:"group,omitempty"`
@@ -97,31 +96,31 @@ type Permission struct {
 	Subresource string `json:"subresource,omitempty"`
 	Namespace   string `json:"namespace,omitempty"`
 	Name        string `json:"name,omitempty"`
-	// Path is that of something that is no resource: /metrics.
+	// Path is a non-resource path, such as /metrics.
 	Path string `json:"path,omitempty"`
 }
 
-// Namespace is that of an object.
+// Namespace is a namespace with its labels and annotations.
 type Namespace struct {
 	Name        string            `json:"name,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// Expect is what should come of a case. What is left out is not compared.
+// Expect is the expected outcome of a case. Empty fields are not compared.
 type Expect struct {
 	Verdict Verdict `json:"verdict,omitempty"`
-	// Violations is the number of findings, whatever they mean.
+	// Violations is the number of findings of all severities.
 	Violations *int `json:"violations,omitempty"`
-	// Message is a regular expression that a finding's message matches, and Field where a finding is; with both, it
-	// is the same finding.
+	// Message is a regular expression that matches the message of a finding. Field is the field of a finding. With
+	// both, they are of one finding.
 	Message string `json:"message,omitempty"`
 	Field   string `json:"field,omitempty"`
-	// Error tells that a policy cannot be evaluated; without it, none may be.
+	// Error expects an evaluation error of a policy. Otherwise, an evaluation error fails the case.
 	Error bool `json:"error,omitempty"`
 }
 
-// Verdict is what findings mean together.
+// Verdict is the outcome of all findings.
 type Verdict string
 
 // The verdicts.
@@ -131,7 +130,7 @@ const (
 	Allowed Verdict = "allowed"
 )
 
-// Source is an object that is written into the suite, or the name of a file or a directory beside it.
+// Source is an object in the suite, or the name of a file or a directory, relative to the suite.
 type Source struct {
 	File   string         `json:"-"`
 	Object map[string]any `json:"-"`
@@ -143,7 +142,7 @@ func (s *Source) UnmarshalJSON(data []byte) error {
 		return nil
 	}
 	if err := unmarshal(data, &s.Object); err != nil || s.Object == nil {
-		return errors.New("is neither the name of a file nor an object")
+		return errors.New("must be the name of a file, or an object")
 	}
 	return nil
 }

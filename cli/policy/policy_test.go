@@ -103,7 +103,7 @@ func TestPolicyTest(t *testing.T) {
 		{"a file above", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "here/x": ""}, []string{"here/../t/s.yaml"}, clitest.Result{Out: "ok      here/../t/s.yaml  cap: 2 passed\n"}},
 		{"one fails", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": bad}, []string{"t"}, clitest.Result{
 			Code: clitest.ExitFailed, ErrOut: "error: 1 of 2 cases failed\n",
-			Out: "--- FAILED: cap/large (t/s.yaml:15)\n    verdict: allowed is expected, but it is denied\n" +
+			Out: "--- FAILED: cap/large (t/s.yaml:15)\n    verdict: expected allowed, got denied\n" +
 				"    found deny: spec.template.spec.domain.memory.guest: Invalid value: \"16Gi\": at most 8Gi [virtward/policy/cap]\n" + "FAILED  t/s.yaml  cap: 1 passed, 1 failed\n",
 		}},
 		{"one is not run", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": bad}, []string{"t", "--run", "^cap$/small"}, clitest.Result{Out: "ok      t/s.yaml  cap: 1 passed\n"}},
@@ -114,7 +114,7 @@ func TestPolicyTest(t *testing.T) {
 		}},
 		{"a suite is broken", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "t/z.yaml": capSuite}, []string{"t"}, clitest.Result{
 			Code: clitest.ExitUsage, Out: "ok      t/s.yaml  cap: 2 passed\n",
-			ErrOut: "t/z.yaml:17:14: tests[0].cases[1].expect.verdict: \"VERDICT\" is not one of denied, warned, allowed\nerror: 1 file or suite cannot be run, the first one t/z.yaml:17:14\n",
+			ErrOut: "t/z.yaml:17:14: tests[0].cases[1].expect.verdict: \"VERDICT\" must be one of denied, warned, allowed\nerror: 1 file or suite cannot be run, the first one t/z.yaml:17:14\n",
 		}},
 		{"a policy is not tested", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "t/other.yaml": strings.Replace(capPolicy, "name: cap", "name: other", 1)}, []string{"t", "--require-tests"}, clitest.Result{
 			Code: clitest.ExitFailed, Out: "ok      t/s.yaml  cap: 2 passed\nUNTESTED t/other.yaml:3:12: no case was run for the policy other\n", ErrOut: "error: 1 policy is without a case\n",
@@ -148,10 +148,10 @@ func TestPolicyTestOutputs(t *testing.T) {
 
 func TestPolicyLint(t *testing.T) {
 	files := map[string]string{"p.yaml": strings.Replace(capPolicy, "domain.memory.guest)", "domain.memory.gest)", 1) + "---\n" + strings.Replace(strings.Replace(capPolicy, "name: cap", "name: two", 1), "spec:\n", "spec:\n  title: 't, u: 100%'\n  description: d\n  category: c\n  severity: low\n", 1)}
-	const wrong, doubt = "spec.validations[0].expression: undefined field 'gest'; did you mean 'guest'?", "spec.remedy: is missing: it ends every message, and says what to do"
+	const wrong, doubt = "spec.validations[0].expression: undefined field 'gest'; did you mean 'guest'?", "spec.remedy: should be set: it ends every message, and tells users what to do"
 	for _, c := range []struct{ output, out string }{
-		{"table", "p.yaml:7:47: " + wrong + " [lint/compiles]\np.yaml:13:12: warning: metadata.name: no suite here has a case for this policy [lint/tested]\np.yaml:14:1: warning: " + doubt + " [lint/documented]\n"},
-		{"github", "::error file=p.yaml,line=7,col=47,title=lint/compiles::" + wrong + "\n::warning file=p.yaml,line=13,col=12,title=lint/tested::metadata.name: no suite here has a case for this policy\n::warning file=p.yaml,line=14,col=1,title=lint/documented::" + doubt + "\n"},
+		{"table", "p.yaml:7:47: " + wrong + " [lint/compiles]\np.yaml:13:12: warning: metadata.name: no suite in these files has a case for this policy [lint/tested]\np.yaml:14:1: warning: " + doubt + " [lint/documented]\n"},
+		{"github", "::error file=p.yaml,line=7,col=47,title=lint/compiles::" + wrong + "\n::warning file=p.yaml,line=13,col=12,title=lint/tested::metadata.name: no suite in these files has a case for this policy\n::warning file=p.yaml,line=14,col=1,title=lint/documented::" + doubt + "\n"},
 	} {
 		inFolder(t, files)
 		got := clitest.Call(t, "", "policy", "lint", "p.yaml", "-o", c.output)

@@ -15,33 +15,33 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// The kinds of ours in which the admin of a cluster decides about virtual machines.
+// Kinds of the configuration of Virtward.
 const (
 	KindRuleSettings = "RuleSettings"
 	KindDefaults     = "VirtualMachineDefaults"
 	KindPolicy       = "VirtualMachinePolicy"
 )
 
-// Resources are the kinds of ours, and the names that the API has for them.
+// Resources are the resources of the kinds of the configuration.
 var Resources = map[string]schema.GroupVersionResource{
 	KindRuleSettings: policyv1alpha1.GroupVersion.WithResource("rulesettings"),
 	KindDefaults:     policyv1alpha1.GroupVersion.WithResource("virtualmachinedefaults"),
 	KindPolicy:       policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"),
 }
 
-// IsConfiguration reports whether an object is of one of the kinds above, in whatever version.
+// IsConfiguration reports whether an object is of one of these kinds, in any version.
 func IsConfiguration(kind schema.GroupVersionKind) bool {
-	_, ours := Resources[kind.Kind]
-	return ours && kind.Group == policyv1alpha1.GroupVersion.Group
+	_, known := Resources[kind.Kind]
+	return known && kind.Group == policyv1alpha1.GroupVersion.Group
 }
 
-// configured is an object of one of our kinds, and what it was read from.
+// configured is an object of the configuration, and the document that it was read from.
 type configured[T any] struct {
 	object   T
 	document manifests.Document
 }
 
-// objectsOf are those of a list of ours.
+// objectsOf returns the items of a list.
 func objectsOf[T any](all []configured[T]) []T {
 	objects := make([]T, len(all))
 	for i := range all {
@@ -50,8 +50,8 @@ func objectsOf[T any](all []configured[T]) []T {
 	return objects
 }
 
-// readConfigured reads the objects of one of our kinds: those of the files first, as if they had been applied already, and
-// then those of the cluster if there is one. What of them is not considered is told in the notes.
+// readConfigured reads the objects of a kind: those of the files, as if they were applied, and then those of the
+// cluster, if there is one. The notes name objects that are skipped.
 func readConfigured[T any](ctx context.Context, kind string, files []manifests.Document, cluster *Cluster) (all []configured[T], notes []string, err error) {
 	names := map[string]bool{}
 	for _, d := range files {
@@ -102,7 +102,7 @@ func decodeConfigured(d manifests.Document, into any) (notes []string, err error
 	return notes, nil
 }
 
-// listConfigured are the objects of one of our kinds; none where Virtward is not installed.
+// listConfigured lists the objects of a kind; there are none in a cluster without Virtward.
 func (c *Cluster) listConfigured(ctx context.Context, kind string) ([]manifests.Document, error) {
 	list, err := c.Client.Resource(Resources[kind]).List(ctx, metav1.ListOptions{})
 	switch {
@@ -118,7 +118,7 @@ func (c *Cluster) listConfigured(ctx context.Context, kind string) ([]manifests.
 	return found, nil
 }
 
-// readSettings compiles the RuleSettings of the files and of the cluster. The notes say what has no effect.
+// readSettings compiles the RuleSettings of the files and of the cluster. The notes name entries without an effect.
 func readSettings(ctx context.Context, files *Files, cluster *Cluster, known validators.Table) (s *validators.Settings, notes []string, err error) {
 	all, notes, err := readConfigured[policyv1alpha1.RuleSettings](ctx, KindRuleSettings, files.Configuration, cluster)
 	if err != nil {
@@ -128,7 +128,7 @@ func readSettings(ctx context.Context, files *Files, cluster *Cluster, known val
 	return s, append(notes, without...), nil
 }
 
-// readSite compiles the defaults of the files and of the cluster. The notes say what has no effect.
+// readSite compiles the defaults of the files and of the cluster. The notes name defaults without an effect.
 func readSite(ctx context.Context, files *Files, cluster *Cluster) (s *mutators.Site, notes []string, err error) {
 	all, notes, err := readConfigured[policyv1alpha1.VirtualMachineDefaults](ctx, KindDefaults, files.Configuration, cluster)
 	if err != nil {

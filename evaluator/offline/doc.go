@@ -1,8 +1,8 @@
-// Package offline evaluates objects outside of a cluster: with what files hold, as if they had been applied already, and
-// then with what a cluster holds, if there is one.
+// Package offline evaluates objects outside of a cluster: with objects of files, as if they were applied, and with
+// those of a cluster, if there is one.
 //
-// What enters: documents of files, and a client that reads a cluster. What leaves: the same results as at admission,
-// and notes about what of the files and of the cluster was not considered. It writes nothing.
+// Its input is documents of files, and a client that reads a cluster. Its output is the same results as at admission,
+// and notes that name skipped objects. It writes nothing.
 package offline
 
 import (
@@ -11,19 +11,19 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// SourceCluster is the source of documents that no file holds.
+// SourceCluster is the source of objects of the cluster.
 const SourceCluster = "cluster"
 
-// The kinds of kubevirt.io that are known by name.
+// Kinds of kubevirt.io that are handled by name.
 const (
 	kindVMI      = "VirtualMachineInstance"
 	kindKubeVirt = "KubeVirt"
 )
 
-// Cluster is where everything is read that the files do not hold. It is only read.
+// Cluster is the source of all objects that the files lack. It is only read.
 type Cluster struct {
 	Client  dynamic.Interface
 	Objects references.Objects
-	// Namespace of objects that name none.
+	// Namespace is the namespace of objects that name none.
 	Namespace string
 }

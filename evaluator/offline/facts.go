@@ -11,7 +11,7 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// FactsFrom reads the facts from a KubeVirt object; the warnings name fields that it should not have.
+// FactsFrom reads the facts from a KubeVirt object. Their warnings name unknown fields.
 func FactsFrom(d manifests.Document, settings platform.Settings) (*platform.Facts, error) {
 	kubevirt := AsKubeVirt(d.Object)
 	warnings, err := manifests.Decode(withoutSeedForm(kubevirt.Object), &v1.KubeVirt{})
@@ -29,7 +29,7 @@ func FactsFrom(d manifests.Document, settings platform.Settings) (*platform.Fact
 	return facts, nil
 }
 
-// AsKubeVirt makes a whole object of a spec.configuration that stands alone.
+// AsKubeVirt returns a KubeVirt object for a spec.configuration without an object around it.
 func AsKubeVirt(object *unstructured.Unstructured) *unstructured.Unstructured {
 	if object.GetKind() != "" || object.GetAPIVersion() != "" {
 		return object

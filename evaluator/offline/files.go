@@ -14,9 +14,9 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// Files are the documents of files by what they are good for.
+// Files are the documents of files, by their purpose.
 type Files struct {
-	// Subjects are virtual machines, and sets that make them.
+	// Subjects are virtual machines, and sets that create them.
 	Subjects []manifests.Document
 	// Beside are instancetypes, preferences and presets: they are references, and are validated too.
 	Beside        []manifests.Document
@@ -25,18 +25,18 @@ type Files struct {
 	ConfigMaps    []manifests.Document
 	Namespaces    []*unstructured.Unstructured
 	References    []*unstructured.Unstructured
-	// Without are the names of policies that are left out, wherever they come from.
+	// Without are the names of policies to leave out, of files and of the cluster.
 	Without  []string
 	Notes    []string
 	Warnings []string
 }
 
-// Sort puts each document where it belongs.
+// Sort sorts documents by their purpose.
 func Sort(all []manifests.Document) (*Files, error) {
 	s := &Files{}
 	for _, d := range all {
 		if d.Object.GetKind() == "" || d.Object.GetAPIVersion() == "" {
-			return nil, fmt.Errorf("%s: apiVersion and kind are needed", d.Location())
+			return nil, fmt.Errorf("%s: must have apiVersion and kind", d.Location())
 		}
 		kind := d.Object.GroupVersionKind()
 		switch {
@@ -55,7 +55,7 @@ func Sort(all []manifests.Document) (*Files, error) {
 			s.Namespaces = append(s.Namespaces, d.Object)
 		case IsReference(kind):
 			if d.Object.GetName() == "" {
-				return nil, fmt.Errorf("%s: %s needs a metadata.name", d.Location(), kind.Kind)
+				return nil, fmt.Errorf("%s: %s must have metadata.name", d.Location(), kind.Kind)
 			}
 			warnings, err := checkReference(kind, d)
 			if err != nil {
@@ -66,30 +66,30 @@ func Sort(all []manifests.Document) (*Files, error) {
 				s.Beside = append(s.Beside, d)
 			}
 		default:
-			s.Notes = append(s.Notes, passedOver(d))
+			s.Notes = append(s.Notes, skippedNote(d))
 		}
 	}
 	return s, nil
 }
 
-// passedOver is the note that a document is not used.
-func passedOver(d manifests.Document) string {
-	return fmt.Sprintf("%s: passed over %s %s, which decides nothing about virtual machines", d.Location(), d.Object.GetKind(), d.Object.GetName())
+// skippedNote is the note for a document that is skipped.
+func skippedNote(d manifests.Document) string {
+	return fmt.Sprintf("%s: skipped %s %s: its kind has no effect on virtual machines", d.Location(), d.Object.GetKind(), d.Object.GetName())
 }
 
-// IsSubject reports whether an object is a virtual machine, or makes them.
+// IsSubject reports whether objects of a kind are virtual machines, or create them.
 func IsSubject(kind schema.GroupVersionKind) bool {
 	info, known := evaluator.Info(kind.GroupKind())
 	return known && info.Machine
 }
 
-// IsReference reports whether virtual machines refer to objects of this kind, in whatever version.
+// IsReference reports whether virtual machines refer to objects of this kind, in any version.
 func IsReference(kind schema.GroupVersionKind) bool {
 	return slices.ContainsFunc(references.Kinds(), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
 }
 
-// checkReference warns of unknown fields in an object that virtual machines refer to, and rejects one that
-// cannot be read.
+// checkReference returns warnings about unknown fields of an object that virtual machines refer to, and an error if it
+// cannot be decoded.
 func checkReference(kind schema.GroupVersionKind, d manifests.Document) ([]string, error) {
 	typed := references.TypeOf(kind.GroupKind())
 	if typed == nil {
@@ -105,7 +105,7 @@ func checkReference(kind schema.GroupVersionKind, d manifests.Document) ([]strin
 	return warnings, nil
 }
 
-// checkVersion rejects versions of the API whose fields may mean something else.
+// checkVersion rejects other versions of the API, whose fields may differ.
 func checkVersion(kind schema.GroupVersionKind) error {
 	info, _ := evaluator.Info(kind.GroupKind())
 	if slices.Contains(info.Versions, kind.Version) {
@@ -114,7 +114,7 @@ func checkVersion(kind schema.GroupVersionKind) error {
 	return fmt.Errorf("apiVersion: %s is not a version that KubeVirt serves %s in: use %s", kind.GroupVersion(), kind.Kind, info.GroupVersion())
 }
 
-// Wrong are those of some documents that a rule finds something in.
+// Wrong returns the documents with findings of a rule.
 func (w *Evaluator) Wrong(ctx context.Context, all []manifests.Document) ([]manifests.Document, error) {
 	var found []manifests.Document
 	for _, d := range all {
@@ -129,7 +129,7 @@ func (w *Evaluator) Wrong(ctx context.Context, all []manifests.Document) ([]mani
 	return found, nil
 }
 
-// OverlaidBy are the objects of files as they would be if others were applied over them.
+// OverlaidBy returns the objects of files as they are after others are applied.
 func (s *Files) OverlaidBy(with *Files) *Files {
 	return &Files{
 		Configuration: overlaid(s.Configuration, with.Configuration, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
@@ -139,7 +139,7 @@ func (s *Files) OverlaidBy(with *Files) *Files {
 	}
 }
 
-// overlaid are those above, and those below of which there is none above with the same kind and name.
+// overlaid returns the documents above, and those below of another kind or name.
 func overlaid[T any](below, above []T, object func(T) *unstructured.Unstructured) []T {
 	identity := func(t T) [3]string {
 		o := object(t)

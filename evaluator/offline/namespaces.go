@@ -14,15 +14,15 @@ import (
 
 const kindNamespace = "Namespace"
 
-// namespaces is what is known of them: from files first, as if they had been applied already, and then from the
-// cluster if there is one. It is safe for concurrent use.
+// namespaces reads Namespaces: from files, as if they were applied, and then from the cluster, if there is one. It is
+// safe for concurrent use.
 type namespaces struct {
 	cluster *Cluster
 
 	mutex sync.Mutex
-	// known holds nil for one of which nothing is known.
+	// known has nil for namespaces that do not exist or cannot be read.
 	known map[string]*corev1.Namespace
-	// failed says why some cannot be read.
+	// failed are the errors of namespaces that cannot be read.
 	failed map[string]error
 }
 
@@ -34,7 +34,7 @@ func newNamespaces(files []*unstructured.Unstructured, cluster *Cluster) *namesp
 	return n
 }
 
-// metadataOf is a namespace with nothing but its metadata, which is all that anybody selects by.
+// metadataOf returns a namespace with only its metadata. Selectors need no more.
 func metadataOf(object *unstructured.Unstructured) *corev1.Namespace {
 	name := object.GetName()
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -43,7 +43,7 @@ func metadataOf(object *unstructured.Unstructured) *corev1.Namespace {
 	}}
 }
 
-// find is a namespace; nil if nothing is known of it. Each is asked for once.
+// find returns a namespace, or nil if it is not known. It reads each namespace once.
 func (n *namespaces) find(ctx context.Context, name string) (*corev1.Namespace, error) {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
@@ -64,8 +64,8 @@ func (n *namespaces) find(ctx context.Context, name string) (*corev1.Namespace, 
 	return found, err
 }
 
-// labelsOf are the labels of a namespace. With an error, and of one that does not exist, they are no more than the
-// one that the API server gives to every namespace.
+// labelsOf returns the labels of a namespace. With an error, and for a namespace that does not exist, it returns only
+// the label that the API server sets on every namespace.
 func (n *namespaces) labelsOf(ctx context.Context, name string) (labels.Set, error) {
 	found, err := n.find(ctx, name)
 	if found == nil {
@@ -74,7 +74,7 @@ func (n *namespaces) labelsOf(ctx context.Context, name string) (labels.Set, err
 	return found.Labels, err
 }
 
-// unselected says that objects of a kind, which select namespaces, do not know this one.
+// unselected is the error for objects of a kind whose selectors cannot match a namespace.
 func unselected(kind, namespace string, err error) error {
 	return fmt.Errorf("%s that select the namespace %s by its labels are not considered: %w", kind, namespace, err)
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Evaluator is everything around a virtual machine that decides how it will run and what is said of it. It is safe for
+// Evaluator evaluates virtual machines with the configuration and the objects of files and of a cluster. It is safe for
 // concurrent use.
 type Evaluator struct {
 	registry  *hypervisors.Registry
@@ -36,19 +36,19 @@ type Evaluator struct {
 	settings  *validators.Settings
 	site      *mutators.Site
 	policies  *policySource
-	// namespaces are what is known of them.
+	// namespaces reads Namespaces.
 	namespaces *namespaces
-	// namespace of objects that name none.
+	// DefaultNamespace is the namespace of objects that name none.
 	DefaultNamespace string
-	// former are the facts of the cluster whose defaults stand in the virtual machines that it stored; nil if those
-	// are the same as here. See forget.
+	// Former are the facts of the cluster that stored the virtual machines, if its defaults differ from those of these
+	// facts; nil otherwise. Stored defaults are replaced then.
 	Former *platform.Facts
-	// notes say what the admin has set that has no effect here.
+	// Notes name configuration that has no effect here.
 	Notes []string
 }
 
-// New reads what surrounds virtual machines: from files first, as if they had been applied already, and then
-// from the cluster if there is one.
+// New returns an evaluator. It reads configuration and objects from the files, as if they were applied, and then from
+// the cluster, if there is one.
 func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Facts, namespace string) (*Evaluator, error) {
 	w := &Evaluator{facts: facts, DefaultNamespace: namespace, namespaces: newNamespaces(files.Namespaces, cluster)}
 	memory, err := references.NewMemory(namespace, files.References...)
@@ -80,10 +80,10 @@ func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Fa
 	return w, err
 }
 
-// Rules are those of the checks, and the policies.
+// Rules returns the built-in rules and the policies.
 func (w *Evaluator) Rules() validators.Table { return w.policies.described(w.registry.Rules()) }
 
-// Evaluate evaluates an object: one of a file as it would be created, one of the cluster at a stage.
+// Evaluate evaluates an object: one of a file as on create, and one of the cluster at a stage.
 func (w *Evaluator) Evaluate(ctx context.Context, d manifests.Document, stage evaluator.Stage) (*evaluator.Result, error) {
 	raw, err := json.Marshal(d.Object.Object)
 	if err != nil {
@@ -111,7 +111,7 @@ func (w *Evaluator) Evaluate(ctx context.Context, d manifests.Document, stage ev
 	return result, nil
 }
 
-// decode reads an object as it is written; the warnings name unknown fields.
+// decode decodes an object. The warnings name unknown fields.
 func decode(object []byte, into any) ([]string, error) {
 	var fields map[string]any
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(object, &fields); err != nil {
@@ -120,7 +120,7 @@ func decode(object []byte, into any) ([]string, error) {
 	return manifests.Decode(fields, into)
 }
 
-// kubeVirtController is the account that makes VMIs of VMs.
+// kubeVirtController returns the account that creates VMIs for VMs.
 func kubeVirtController(facts *platform.Facts) string {
 	return "system:serviceaccount:" + cmp.Or(facts.Namespace, "kubevirt") + ":kubevirt-controller"
 }
@@ -133,8 +133,8 @@ func (w *Evaluator) Active() evaluator.Active {
 	return evaluator.Active{Settings: w.settings, Site: w.site, Policies: w.policies.Set}
 }
 
-// NamespaceLabels implements evaluator.Configuration. Of a namespace that is not known, there is no more than the label
-// that the API server gives to every namespace.
+// NamespaceLabels implements evaluator.Configuration. For an unknown namespace, it returns only the label that the API
+// server sets on every namespace.
 func (w *Evaluator) NamespaceLabels(ctx context.Context, name string) (labels.Set, error) {
 	known, err := w.namespaces.labelsOf(ctx, name)
 	if err == nil {
@@ -154,16 +154,16 @@ func (w *Evaluator) NamespaceLabels(ctx context.Context, name string) (labels.Se
 func (w *Evaluator) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	known, err := w.namespaces.find(ctx, name)
 	if err != nil {
-		return known, &evaluator.UnknownNamespaceError{Err: fmt.Errorf("policies that look at the namespace %s know no more of it than its name: %w", name, err)}
+		return known, &evaluator.UnknownNamespaceError{Err: fmt.Errorf("policies can read only the name of the namespace %s: %w", name, err)}
 	}
 	return known, nil
 }
 
-// Policies are those that are active; nil for none.
+// Policies returns the active policies; nil for none.
 func (w *Evaluator) Policies() *policies.Set { return w.policies.Set }
 
-// UnusedConfigMaps are notes about the ConfigMaps of the files that no policy names.
+// UnusedConfigMaps returns notes about the ConfigMaps of the files that no policy reads.
 func (w *Evaluator) UnusedConfigMaps() []string { return w.policies.unread() }
 
-// BrokenPolicies is the error that policies of files are broken, which the notes say more about; nil if none is.
+// BrokenPolicies returns an error if policies of files are broken. The notes have the details.
 func (w *Evaluator) BrokenPolicies() error { return w.policies.unusable() }

@@ -21,21 +21,21 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// maxPolicyProblems bounds what is told of one broken policy.
+// maxPolicyProblems is the number of notes about one broken policy.
 const maxPolicyProblems = 10
 
-// policySource are the admin's policies.
+// policySource has the policies.
 type policySource struct {
 	*policies.Set
 
-	// unread are notes about ConfigMaps that were passed over.
+	// unread are notes about ConfigMaps that no policy reads.
 	unread func() []string
-	// broken are the policies of files that cannot be asked about anything.
+	// broken names the policies of files that do not compile.
 	broken []string
 }
 
-// readPolicies compiles the policies of the files and of the cluster, but for those that are left out. The notes say
-// which of them are not asked about what exists already, and why.
+// readPolicies compiles the policies of the files and of the cluster, without those to leave out. The notes name
+// policies that cannot be evaluated for existing objects, and say why.
 func readPolicies(ctx context.Context, files *Files, cluster *Cluster, namespace string) (j *policySource, notes []string, err error) {
 	all, notes, err := readConfigured[policyv1alpha1.VirtualMachinePolicy](ctx, KindPolicy, files.Configuration, cluster)
 	if err != nil {
@@ -50,7 +50,7 @@ func readPolicies(ctx context.Context, files *Files, cluster *Cluster, namespace
 	return j, append(notes, said...), err
 }
 
-// compile prepares policies, and says which of them are not asked.
+// compile compiles policies. The notes name those that are skipped.
 func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePolicy], parameters *configMaps) (notes []string, err error) {
 	if len(all) == 0 {
 		return nil, nil
@@ -70,22 +70,22 @@ func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePol
 		if p.Broken() != "" && all[i].document.Source != SourceCluster {
 			j.broken = append(j.broken, fmt.Sprintf("%s: %s %s", all[i].document.Location(), KindPolicy, p.Name()))
 		}
-		compiled, notes = append(compiled, p), append(notes, unasked(&all[i], p, problems)...)
+		compiled, notes = append(compiled, p), append(notes, skipped(&all[i], p, problems)...)
 	}
 	j.Set = policies.NewSet("", compiled...)
 	return notes, nil
 }
 
-// unasked says why a policy is not asked about what exists already; nothing if it is.
-func unasked(from *configured[policyv1alpha1.VirtualMachinePolicy], p *policies.Policy, problems []diagnostics.Problem) (notes []string) {
+// skipped returns notes that say why a policy cannot be evaluated for existing objects; none if it can.
+func skipped(from *configured[policyv1alpha1.VirtualMachinePolicy], p *policies.Policy, problems []diagnostics.Problem) (notes []string) {
 	named := fmt.Sprintf("%s: %s %s", from.document.Location(), KindPolicy, p.Name())
 	if p.Broken() == "" {
 		if reasons := p.Unauditable(); len(reasons) > 0 {
-			notes = append(notes, named+" was not asked: "+strings.Join(reasons, "; "))
+			notes = append(notes, named+" was not evaluated: "+strings.Join(reasons, "; "))
 		}
 		return notes
 	}
-	notes = append(notes, named+" is broken and was not asked"+meaning(p.Spec()))
+	notes = append(notes, named+" is broken and was not evaluated"+meaning(p.Spec()))
 	for _, problem := range problems {
 		if problem.Warning {
 			continue
@@ -102,15 +102,15 @@ func unasked(from *configured[policyv1alpha1.VirtualMachinePolicy], p *policies.
 	return notes
 }
 
-// meaning is what a broken policy does in a cluster.
+// meaning says what a broken policy does in a cluster.
 func meaning(spec *policyv1alpha1.VirtualMachinePolicySpec) string {
 	if spec.Enforcement == policyv1alpha1.PolicyDeny && spec.FailurePolicy != policyv1alpha1.PolicyIgnore {
-		return "; a cluster rejects whatever it is for"
+		return "; a cluster denies every request that it matches"
 	}
 	return ""
 }
 
-// unusable is the error that policies of files are broken, which the notes say more about; nil if none is.
+// unusable returns an error if policies of files are broken. The notes have the details.
 func (j *policySource) unusable() error {
 	switch len(j.broken) {
 	case 0:
@@ -121,7 +121,7 @@ func (j *policySource) unusable() error {
 	return fmt.Errorf("%d policies are broken, the first one %s", len(j.broken), j.broken[0])
 }
 
-// described are the rules with the policies among them, each of which is a rule to whoever reads a report.
+// described returns the built-in rules and the policies, which reports treat as rules.
 func (j *policySource) described(rules validators.Table) validators.Table {
 	all := slices.Clone(rules)
 	for _, p := range j.Policies() {
@@ -131,16 +131,16 @@ func (j *policySource) described(rules validators.Table) validators.Table {
 	return all
 }
 
-// configMaps are where policies find parameters: in the files, as if they had been applied already, and then in the
-// cluster if there is one.
+// configMaps reads parameters of policies: from files, as if they were applied, and then from the cluster, if there is
+// one.
 type configMaps struct {
-	ctx       context.Context // a resolver of the pure core is not given one
+	ctx       context.Context // policies.ParamsResolver has no context
 	files     []manifests.Document
 	namespace string
 	cluster   *Cluster
-	// used are those of the files that some policy names.
+	// used are the ConfigMaps of the files that a policy reads.
 	used map[int]bool
-	// failed says why the last one could not be read.
+	// failed is the error of the last ConfigMap.
 	failed error
 }
 
@@ -156,7 +156,7 @@ func (c *configMaps) resolve(namespace, name string) (data map[string]string, fo
 		c.used[i] = true
 		return c.dataOf(d.Location(), d.Object)
 	}
-	if c.cluster == nil { // who knows
+	if c.cluster == nil { // without a cluster, the parameters are not known
 		c.failed = fmt.Errorf("ConfigMap %s/%s is not among the files", namespace, name)
 		return nil, false
 	}
@@ -179,11 +179,11 @@ func (c *configMaps) dataOf(location string, object *unstructured.Unstructured) 
 	return typed.Data, true
 }
 
-// unread are notes about the ConfigMaps of the files that are nobody's parameters.
+// unread returns notes about the ConfigMaps of the files that no policy reads.
 func (c *configMaps) unread() (notes []string) {
 	for i, d := range c.files {
 		if !c.used[i] {
-			notes = append(notes, passedOver(d))
+			notes = append(notes, fmt.Sprintf("%s: skipped ConfigMap %s: no policy reads it", d.Location(), d.Object.GetName()))
 		}
 	}
 	return notes

@@ -11,7 +11,7 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// both looks in the files first, as if they had been applied to the cluster already.
+// both finds objects in the files, as if they were applied, and then in the cluster.
 type both struct {
 	files   *references.Memory
 	cluster references.Objects
