@@ -85,7 +85,7 @@ func TestClusterAudit(t *testing.T) {
 	if got := ask("policy", "apply", "-f", "testdata/caps.yaml"); got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "error: the cluster has no VirtualMachinePolicy: Virtward is not installed there\n") {
 		t.Errorf("without Virtward: code %d, errors %q", got.Code, got.ErrOut)
 	}
-	if err := cluster.InstallOurCRDs(t.Context()); err != nil {
+	if err := cluster.InstallVirtwardCRDs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	populate(t, client, "testdata/shop.yaml")

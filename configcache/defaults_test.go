@@ -47,7 +47,7 @@ func defaultsObject(t testing.TB, name, spec string) *unstructured.Unstructured 
 
 // testDefaults is run by TestWithAPIServer.
 func testDefaults(t *testing.T, cluster *controlplane.ControlPlane) {
-	if err := cluster.InstallOurCRDs(t.Context()); err != nil {
+	if err := cluster.InstallVirtwardCRDs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	client, err := dynamic.NewForConfig(cluster.Config())

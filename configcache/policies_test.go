@@ -101,7 +101,7 @@ func verdict(p *Policies) []string {
 // testPolicies is run by TestWithAPIServer.
 func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 	ctx := t.Context()
-	if err := errors.Join(cluster.InstallOurCRDs(ctx), cluster.EnsureNamespace(ctx, "params"), cluster.EnsureNamespace(ctx, "hidden")); err != nil {
+	if err := errors.Join(cluster.InstallVirtwardCRDs(ctx), cluster.EnsureNamespace(ctx, "params"), cluster.EnsureNamespace(ctx, "hidden")); err != nil {
 		t.Fatal(err)
 	}
 	admin, err := dynamic.NewForConfig(cluster.Config())

@@ -132,7 +132,7 @@ func testSettings(t *testing.T, cluster *controlplane.ControlPlane) {
 	if got := w.Current(); got.For(nil) != nil || got.SelectsNamespaces() {
 		t.Errorf("without the kind these are set: %v", got.For(nil))
 	}
-	if err := cluster.InstallOurCRDs(t.Context()); err != nil {
+	if err := cluster.InstallVirtwardCRDs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct {
@@ -249,7 +249,7 @@ func settingsOutliveTheDefinition(t *testing.T, w *settingsWatch) {
 	if err := w.Ready(); err != nil {
 		t.Error(err)
 	}
-	if err := w.cluster.InstallOurCRDs(t.Context()); err != nil {
+	if err := w.cluster.InstallVirtwardCRDs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.write(t, "c", "[{rule: disk-count, severity: Warn}]")

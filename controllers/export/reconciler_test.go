@@ -58,7 +58,7 @@ func TestWithAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = started.Stop() })
-	if err := started.InstallOurCRDs(t.Context()); err != nil {
+	if err := started.InstallVirtwardCRDs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c := &cluster{t: t, config: started.Config(), facts: platform.Defaults(platform.Settings{})}

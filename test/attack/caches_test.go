@@ -51,7 +51,7 @@ var _ = Describe("Filling the caches of the webhook", Serial, func() {
 		Expect(mallory.Create(ctx, inflatedInstancetype("small", 2<<10), client.DryRunAll)).To(Succeed())
 	})
 
-	It("with what was there before leaves it alive, and everybody else alone", func(ctx SpecContext) {
+	It("with existing objects does not stop it or slow other users down", func(ctx SpecContext) {
 		DeferCleanup(func(ctx SpecContext) {
 			for _, kind := range []client.Object{&kubevirtv1.VirtualMachineInstancePreset{}, &instancetypev1beta1.VirtualMachineInstancetype{}} {
 				Expect(admin.DeleteAllOf(ctx, kind, client.InNamespace(attacked))).To(Succeed())
@@ -70,7 +70,7 @@ var _ = Describe("Filling the caches of the webhook", Serial, func() {
 				Expect(mallory.Create(ctx, &one)).To(Succeed())
 			}
 		})
-		By("restarting it among them")
+		By("restarting the webhook")
 		Expect(virtward.Restart(ctx)).To(Succeed())
 		awaitWebhooks(ctx)
 
@@ -89,13 +89,13 @@ var _ = Describe("Filling the caches of the webhook", Serial, func() {
 		beside(ctx, func() func() string { return flood(20, 4, requests...) })
 	}, NodeTimeout(nodeTimeout))
 
-	It("with texts as large as the API server takes leaves it alive, and everybody else alone", func(ctx SpecContext) {
+	It("with texts of the API server's maximum size does not stop it or slow other users down", func(ctx SpecContext) {
 		vm := mine("large-text")
 		vm.Spec.Template.Spec.Volumes = []kubevirtv1.Volume{{Name: "data", VolumeSource: kubevirtv1.VolumeSource{CloudInitNoCloud: &kubevirtv1.CloudInitNoCloudSource{UserData: strings.Repeat("text ", 280<<10)}}}}
 		beside(ctx, func() func() string { return flood(1, 8, request(virtualMachines, vm)) })
 	}, NodeTimeout(nodeTimeout))
 
-	It("with many large requests at once leaves it alive, and everybody else alone", func(ctx SpecContext) {
+	It("with many large requests at once does not stop it or slow other users down", func(ctx SpecContext) {
 		vm := mine("many-values")
 		vm.Spec.DataVolumeTemplates = make([]kubevirtv1.DataVolumeTemplateSpec, 3_000)
 		Expect(causes(mallory.Create(ctx, vm.DeepCopy(), client.DryRunAll))).To(ContainElement("spec object-readable"), "it has too many objects to be evaluated")

@@ -52,13 +52,13 @@ const (
 var _ = Describe("KubeVirt as a deputy", Serial, func() {
 	It("does not restore or clone a VM past a policy for VMs", func(ctx SpecContext) {
 		enforce(ctx, "deputy-cap", memoryCap, sized("probe", "8Gi"))
-		By("creating the VM as virt-controller, with what a restore's patches made of it")
+		By("creating the VM as virt-controller, as a restore with patches does")
 		err := accountOf(ctx, simulators.ControllerAccount).Create(ctx, sized("restored", "8Gi"))
 		Expect(causes(err)).To(ConsistOf("spec policy/deputy-cap"))
 		Expect(accountOf(ctx, simulators.ControllerAccount).Create(ctx, sized("restored", "2Gi"), client.DryRunAll)).To(Succeed())
 	})
 
-	It("is told by a policy about the requester when its user orders a restore or a clone", func(ctx SpecContext) {
+	It("is denied by a policy on the requester when a user creates a restore or a clone", func(ctx SpecContext) {
 		small := sized("source", "1Gi")
 		cleanUp(small)
 		Expect(mallory.Create(ctx, small)).To(Succeed())
@@ -69,7 +69,7 @@ var _ = Describe("KubeVirt as a deputy", Serial, func() {
 		Expect(mallory.Create(ctx, object(strings.Replace(clone, "%s", "", 1)), client.DryRunAll)).To(Succeed())
 		err := mallory.Create(ctx, object(strings.Replace(clone, "%s", ", patches: ["+larger+"]", 1)))
 		Expect(causes(err)).To(ConsistOf("spec.patches policy/deputy-bob"))
-		Expect(err.Error()).NotTo(ContainSubstring("8Gi"), "whoever may clone a VM need not be allowed to read it")
+		Expect(err.Error()).NotTo(ContainSubstring("8Gi"), "a user who can clone a VM may not be able to read it")
 		injected := `, newSMBiosSerial: 'x"},{"op":"replace","path":"/spec/template/spec/domain/memory/guest","value":"8Gi'`
 		Expect(change(ctx, mallory, small, func() { small.Spec.Template.Spec.Domain.Firmware = &kubevirtv1.Firmware{Serial: "a"} })).To(Succeed())
 		Expect(causes(mallory.Create(ctx, object(strings.Replace(clone, "%s", injected, 1))))).To(ConsistOf("spec.source policy/deputy-bob"))

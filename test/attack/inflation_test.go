@@ -90,7 +90,7 @@ var _ = Describe("Inflating an object", Serial, func() {
 		Expect(causes(change(ctx, mallory, vm, makeImpossible(vm)))).To(ConsistOf(bios))
 	})
 
-	It("that nobody evaluated does not open it", func(ctx SpecContext) {
+	It("that was admitted without validation does not bypass it", func(ctx SpecContext) {
 		user, heard := listening("mallory")
 		vm := mine("from-before")
 		cleanUp(vm)

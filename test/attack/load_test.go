@@ -30,14 +30,14 @@ const (
 	innocentWorkers = 3
 )
 
-// acceptable is the 99th percentile of a create beside an attack that a soak always accepts. It also accepts three times
-// that of an idle cluster.
+// acceptable is the 99th percentile of a create during an attack that a soak accepts. It also accepts three times that of
+// an idle cluster.
 const acceptable = 100 * time.Millisecond
 
-// idle is the 99th percentile of a create while nobody attacks.
+// idle is the 99th percentile of a create without an attack.
 var idle time.Duration
 
-// soaking tells that the specs may take long, and that figures must be within their bounds.
+// soaking reports whether the specs run for long, and verify figures.
 func soaking() bool { return os.Getenv("VIRTWARD_SOAK") != "" }
 
 // beside measures the creates of an innocent user while an attack lasts, none of which may fail. A soak also measures
@@ -157,9 +157,9 @@ func request(path string, object client.Object) sent {
 	return sent{path: path, body: body}
 }
 
-// flood sends the requests of mallory in turn, so many a second, with some under way at once, until it is ended. A rate is
-// one that the API server itself bears on two cores: higher ones slow everybody down with the webhooks switched off, too.
-// What ends it says how often each status was answered.
+// flood sends the requests of mallory in turn, at a rate, with at most atOnce in progress, until end is called. The API
+// server itself must manage the rate on two cores: a higher one slows all users down also without the webhooks. end
+// returns how often each status was answered.
 func flood(perSecond, atOnce int, requests ...sent) (end func() string) {
 	GinkgoHelper()
 	attacker := rawClient("mallory")

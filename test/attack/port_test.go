@@ -27,15 +27,15 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// door is the webhook's port as somebody without an account meets it.
-type door struct {
+// endpoint is the webhook's port for a client without an account.
+type endpoint struct {
 	address, token string
 	config         *tls.Config
-	// health is where the kubelet probes.
+	// health is the address of the kubelet's probes.
 	health string
 }
 
-func knock(ctx context.Context) door {
+func findEndpoint(ctx context.Context) endpoint {
 	GinkgoHelper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	Expect(admin.Get(ctx, client.ObjectKey{Name: "mutate.virtward.io"}, configuration)).To(Succeed())
@@ -44,7 +44,7 @@ func knock(ctx context.Context) door {
 	Expect(roots.AppendCertsFromPEM(target.CABundle)).To(BeTrue())
 	secret := &corev1.Secret{}
 	Expect(admin.Get(ctx, client.ObjectKey{Namespace: controlplane.VirtwardNamespace, Name: "virtward-webhook-cert"}, secret)).To(Succeed())
-	d := door{
+	d := endpoint{
 		address: fmt.Sprintf("127.0.0.1:%d", *target.Service.Port), token: string(secret.Data[certificates.TokenKey]),
 		config: &tls.Config{RootCAs: roots, ServerName: controlplane.VirtwardService + "." + controlplane.VirtwardNamespace + ".svc", MinVersion: tls.VersionTLS12},
 	}
@@ -57,15 +57,15 @@ func knock(ctx context.Context) door {
 	return d
 }
 
-// dial opens a connection, with TLS.
-func (d door) dial(ctx context.Context) (net.Conn, error) {
+// dial opens a TLS connection.
+func (d endpoint) dial(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	return (&tls.Dialer{Config: d.config}).DialContext(ctx, "tcp", d.address)
 }
 
-// ask sends a request over a connection of its own, and returns the status and the beginning of the answer.
-func (d door) ask(ctx context.Context, method, path, body string) (int, string) {
+// send sends a request over a new connection, and returns the status and the beginning of the response.
+func (d endpoint) send(ctx context.Context, method, path, body string) (int, string) {
 	GinkgoHelper()
 	caller := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: d.config.Clone()}}
 	request, err := http.NewRequestWithContext(ctx, method, "https://"+d.address+path, strings.NewReader(body))
@@ -108,7 +108,7 @@ func held(ctx context.Context, c net.Conn) {
 	_ = c.Close()
 }
 
-// probed probes as a kubelet does, until it is told to stop, and returns the longest that a probe took.
+// probed probes like a kubelet until the returned function is called, which returns the longest duration of a probe.
 func probed(health string) func() time.Duration {
 	var mu sync.Mutex
 	var longest time.Duration
@@ -144,8 +144,8 @@ func probed(health string) func() time.Duration {
 }
 
 var _ = Describe("The webhook's port", Serial, func() {
-	// underAttack runs an attack beside an innocent user and the probes of a kubelet. The API server has no part in it.
-	underAttack := func(ctx context.Context, d door, attack func() (end func())) {
+	// underAttack runs an attack while another user creates objects and a kubelet probes. It does not use the API server.
+	underAttack := func(ctx context.Context, d endpoint, attack func() (end func())) {
 		GinkgoHelper()
 		probes := probed(d.health)
 		end := attack()
@@ -162,7 +162,7 @@ var _ = Describe("The webhook's port", Serial, func() {
 	}
 
 	It("outlives 400 stalled headers", func(ctx SpecContext) {
-		d := knock(ctx)
+		d := findEndpoint(ctx)
 		underAttack(ctx, d, func() func() {
 			return keep(400, 4*time.Second, func(ctx context.Context) {
 				c, err := d.dial(ctx)
@@ -176,7 +176,7 @@ var _ = Describe("The webhook's port", Serial, func() {
 	}, NodeTimeout(4*time.Minute))
 
 	It("outlives silent connections without TLS, one after the other", func(ctx SpecContext) {
-		d := knock(ctx)
+		d := findEndpoint(ctx)
 		underAttack(ctx, d, func() func() {
 			return keep(100, 50*time.Millisecond, func(ctx context.Context) {
 				c, err := (&net.Dialer{}).DialContext(ctx, "tcp", d.address)
@@ -189,7 +189,7 @@ var _ = Describe("The webhook's port", Serial, func() {
 	}, NodeTimeout(4*time.Minute))
 
 	It("outlives slow bodies behind the right path", func(ctx SpecContext) {
-		d := knock(ctx)
+		d := findEndpoint(ctx)
 		underAttack(ctx, d, func() func() {
 			return keep(40, 100*time.Millisecond, func(ctx context.Context) {
 				c, err := d.dial(ctx)
@@ -203,7 +203,7 @@ var _ = Describe("The webhook's port", Serial, func() {
 	}, NodeTimeout(4*time.Minute))
 
 	It("outlives stalled and giant requests for probes and metrics", func(ctx SpecContext) {
-		d := knock(ctx)
+		d := findEndpoint(ctx)
 		underAttack(ctx, d, func() func() {
 			return keep(12, 100*time.Millisecond, func(ctx context.Context) {
 				c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(d.health, "http://"))
@@ -217,14 +217,14 @@ var _ = Describe("The webhook's port", Serial, func() {
 	}, NodeTimeout(4*time.Minute))
 
 	It("answers a wrong path with 404 before it reads a body, and headers that are too large with 431", func(ctx SpecContext) {
-		d := knock(ctx)
+		d := findEndpoint(ctx)
 		Expect(d.token).To(MatchRegexp("^[a-z0-9]{26}$"))
 		for _, path := range []string{"/mutate", "/validate", "/mutate/", "/mutate/" + strings.Repeat("a", 26), "/", "/metrics", "/readyz", "/mutate/" + d.token + "/x"} {
-			status, answer := d.ask(ctx, http.MethodPost, path, `{}`)
+			status, answer := d.send(ctx, http.MethodPost, path, `{}`)
 			Expect(status).To(Equal(http.StatusNotFound), path)
 			Expect(answer).To(Equal("Not Found\n"), path)
 		}
-		status, _ := d.ask(ctx, http.MethodGet, "/mutate/"+d.token, "")
+		status, _ := d.send(ctx, http.MethodGet, "/mutate/"+d.token, "")
 		Expect(status).To(Equal(http.StatusNotFound))
 
 		c, err := d.dial(ctx)
@@ -247,7 +247,7 @@ var _ = Describe("The webhook's port", Serial, func() {
 	})
 
 	It("writes nothing for forged reviews, and tells nothing of what a volume is labelled with", func(ctx SpecContext) {
-		d := knock(ctx)
+		d := findEndpoint(ctx)
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "labelled", Labels: map[string]string{
 			"instancetype.kubevirt.io/default-instancetype": "s3cret-instancetype", "instancetype.kubevirt.io/default-preference": "s3cret-preference",
 		}}}
@@ -262,14 +262,14 @@ var _ = Describe("The webhook's port", Serial, func() {
 		for i := range 50 {
 			vmi := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"%d","kind":{"group":"kubevirt.io","version":"v1","kind":"VirtualMachineInstance"},"operation":"CREATE","namespace":"default","name":"x",%s,
 				"object":{"metadata":{"name":"x","ownerReferences":[{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","name":"free text %d","uid":"1","controller":true}]},"spec":{"architecture":"arm64","domain":{"firmware":{"bootloader":{"bios":{}}},"devices":{}}}}}}`, i, user, i)
-			status, answer := d.ask(ctx, http.MethodPost, "/validate/"+d.token, vmi)
+			status, answer := d.send(ctx, http.MethodPost, "/validate/"+d.token, vmi)
 			Expect(status).To(Equal(http.StatusOK))
 			Expect(answer).To(ContainSubstring(`"allowed":false`))
 		}
 		vm := `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"kubevirt.io","version":"v1","kind":"VirtualMachine"},"operation":"CREATE","namespace":"default","name":"x",` + user + `,
 			"object":{"metadata":{"name":"x"},"spec":{"instancetype":{"inferFromVolume":"root"},"preference":{"inferFromVolume":"root"},"runStrategy":"Halted","template":{"spec":{"domain":{"devices":{}},"volumes":[{"name":"root","persistentVolumeClaim":{"claimName":"labelled"}}]}}}}}}`
 		for _, path := range []string{"/validate/", "/mutate/"} {
-			status, answer := d.ask(ctx, http.MethodPost, path+d.token, vm)
+			status, answer := d.send(ctx, http.MethodPost, path+d.token, vm)
 			Expect(status).To(Equal(http.StatusOK))
 			Expect(answer).NotTo(ContainSubstring("s3cret"))
 			Expect(answer).To(ContainSubstring("there is no object of the inferred name"))

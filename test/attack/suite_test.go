@@ -1,6 +1,7 @@
-// Package attack holds the attacks that Virtward withstands: each spec is one that a user of few rights, or somebody
-// without an account, once had success with or could have. It runs on a real API server, with our chart installed by
-// Helm, real RBAC users, and KubeVirt's admission and controllers simulated. docs/threat-model.md says who may do what.
+// Package attack has the attacks that Virtward resists. Each spec is an attack of a user with few permissions, or of a
+// client without an account, that succeeded once or could have. The specs run on a real API server, with the chart
+// installed by Helm and RBAC users. KubeVirt's admission and controllers are simulated. docs/threat-model.md describes
+// the users and their permissions.
 package attack
 
 import (
@@ -107,7 +108,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	By("waiting until the API server calls the webhooks")
 	awaitWebhooks(ctx)
 
-	By("measuring what a create takes while nobody attacks")
+	By("measuring a create without an attack")
 	idle = served(ctx, idleCreates)
 }, NodeTimeout(3*time.Minute))
 
@@ -199,7 +200,7 @@ func change(ctx context.Context, c client.Client, object client.Object, how func
 	})
 }
 
-// ruleID is how every message of ours names its rule.
+// ruleID matches the rule in messages of Virtward.
 var ruleID = regexp.MustCompile(`\[virtward/([a-z0-9/-]+)\]`)
 
 // causes of a rejection, each as its field and the rule that its message names. What is rejected is invalid, 422.

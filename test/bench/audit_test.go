@@ -32,11 +32,11 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// perNamespace is how many machines share a namespace.
+// perNamespace is the number of machines in a namespace.
 const perNamespace = 100
 
-// machines are so many typical VMs, each tenth of which is too large for the first policies: served in pages as an API
-// server does, made when they are asked for.
+// machines serves a number of typical VMs in pages, like an API server. It creates them on demand. Each tenth is too
+// large for the first policies.
 type machines struct {
 	count           int
 	typical, tooBig []byte

@@ -42,7 +42,7 @@ func subject(facts *platform.Facts, vmi *v1.VirtualMachineInstance) *validators.
 	}
 }
 
-// rules are those that are asked about a VMI of kvm on amd64.
+// rules returns the rules for a VMI on kvm and amd64.
 func rules(tb testing.TB) validators.Table {
 	tb.Helper()
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
@@ -56,7 +56,7 @@ func rules(tb testing.TB) validators.Table {
 	return validator.Rules()
 }
 
-// BenchmarkCheck is the pure check of a complete VMI that is in order, by every rule for it.
+// BenchmarkCheck runs all rules on a complete and valid VMI.
 func BenchmarkCheck(b *testing.B) {
 	benchmarkCheck(b, rules(b))
 }

@@ -26,8 +26,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// The corpus holds so many objects of either kind. One object alone measures its own luck: what its UID looks like,
-// or how many disks it has.
+// The number of objects of each kind. A single object is not representative: its UID and its number of disks matter.
 const (
 	corpusVMIs = 24
 	corpusVMs  = 24

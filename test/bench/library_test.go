@@ -22,8 +22,8 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// librarySet are so many policies of the library that are asked about VMs, as they are installed: each of them again and
-// again, under names of their own.
+// librarySet returns a number of the library's policies for VMs, as they are installed. It repeats them under different
+// names.
 func librarySet(b *testing.B, language library.Language, count int) *policies.Set {
 	b.Helper()
 	var entries []library.Entry
@@ -101,8 +101,7 @@ func BenchmarkLibraryCEL50(b *testing.B) { benchmarkLibrary(b, library.CEL) }
 // BenchmarkLibraryRego50 is BenchmarkLibraryCEL50 with those in Rego.
 func BenchmarkLibraryRego50(b *testing.B) { benchmarkLibrary(b, library.Rego) }
 
-// BenchmarkLibrary is one policy of the library at a time, alone about the typical VM, and what the pipeline takes
-// without any.
+// BenchmarkLibrary evaluates the typical VM with each policy of the library, and with none.
 func BenchmarkLibrary(b *testing.B) {
 	in := wellKept()
 	pipeline, env := pipeline(b), environment(b)

@@ -138,7 +138,7 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 // at least 10,000 admissions.
 func BenchmarkServe(b *testing.B) {
 	i, body, admitted := install(b), review(b, typicalVMI(b)), 0
-	b.Run("alone", func(b *testing.B) { // one call after the other
+	b.Run("sequential", func(b *testing.B) {
 		for b.Loop() {
 			if err := i.admit(body); err != nil {
 				b.Fatal(err)

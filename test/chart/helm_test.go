@@ -145,7 +145,7 @@ func decode(t *testing.T, document []byte) client.Object {
 	if err := yaml.UnmarshalStrict(document, &untyped.Object); err != nil {
 		t.Fatalf("%v in:\n%s", err, document)
 	}
-	if len(untyped.Object) == 0 { // a template that renders to comments alone
+	if len(untyped.Object) == 0 { // a template that renders only comments
 		return nil
 	}
 	typed, known := types()[untyped.GetKind()]

@@ -186,7 +186,7 @@ func (i *installation) unchecked(t *testing.T) {
 	}
 }
 
-// disable runs our own command. Nobody serves the webhooks here, so what is checked is rejected before, and admitted
+// disable runs Virtward's command. No webhook is served here, so validated objects are rejected before, and admitted
 // after.
 func (i *installation) disable(t *testing.T) {
 	i.rejects(t)
@@ -300,7 +300,7 @@ func (i *installation) run(t *testing.T, binary string, words ...string) string 
 	return string(output)
 }
 
-// rejects waits until nothing that is checked is admitted, because nobody serves the webhooks.
+// rejects waits until no validated object is admitted, because no webhook is served.
 func (i *installation) rejects(t *testing.T) {
 	t.Helper()
 	for name, object := range i.checked() {
@@ -322,8 +322,8 @@ func (i *installation) admits(t *testing.T) {
 	}
 }
 
-// switchOff runs the command that the README gives. Nobody serves the webhooks here, so what is checked is rejected
-// before, and admitted after.
+// switchOff runs the command in the README. No webhook is served here, so validated objects are rejected before, and
+// admitted after.
 func (i *installation) switchOff(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
 	must(t, err)
@@ -374,7 +374,7 @@ func (i *installation) eventually(t *testing.T, what string, do func() error) {
 	}
 }
 
-// settle writes a RuleSettings while nobody is asked about it.
+// settle writes a RuleSettings while no webhook is called.
 func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, ruleSettings("kept"))) }
 
 func (i *installation) switchOn(t *testing.T) {
@@ -418,7 +418,7 @@ func (i *installation) mutator(t *testing.T) *admissionv1.MutatingWebhookConfigu
 	return object
 }
 
-// labelled are the objects of ours that take part in admission.
+// labelled returns Virtward's objects that take part in admission.
 func (i *installation) labelled(t *testing.T) []string {
 	t.Helper()
 	var names []string

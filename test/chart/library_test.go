@@ -91,10 +91,10 @@ func inJSON(t *testing.T, value any) any {
 	return plain
 }
 
-// None is installed that was not asked for, and none where the API server does not have the kind yet.
+// Policies are installed only on request, and only if the API server has the kind.
 func TestLibraryIsOff(t *testing.T) {
 	if got := installedPolicies(t, renderFor(t, policyKind)); len(got) != 0 {
-		t.Errorf("nobody asked for %v", got)
+		t.Errorf("without a request, %v are installed", got)
 	}
 	if got := installedPolicies(t, render(t, `library.policies={"memory-cap":{}}`)); len(got) != 0 {
 		t.Errorf("without the kind, there is %v", got)
@@ -151,8 +151,8 @@ func TestLibraryRejects(t *testing.T) {
 	}
 }
 
-// Policies are written by the second release, and by a later one they change and go. Nobody serves the webhooks here:
-// where policies are written the checks are switched off.
+// The second release writes policies. Later ones change and remove them. No webhook is served here, so the checks are
+// switched off while policies are written.
 func TestLibraryInstallation(t *testing.T) {
 	started, err := controlplane.Start(t.Context(), controlplane.Options{})
 	must(t, err)
@@ -189,15 +189,15 @@ func TestLibraryInstallation(t *testing.T) {
 	must(t, i.controlPlane.UninstallChart(i.ctx, controlplane.Chart{Release: release, Namespace: namespace}))
 	i.hasPolicies(t)
 
-	// The kind has stayed, but nobody answers yet: a policy would make the installation fail.
+	// The kind still exists, but no webhook answers yet: with a policy, the installation would fail.
 	with(true, two)
 	says("ARE NOT INSTALLED YET")
 	i.hasPolicies(t)
 	policy := untyped("policy.virtward.io/v1alpha1", kindPolicy, "by-hand")
 	policy.Object["spec"] = map[string]any{"enforcement": "Audit", "validations": []any{map[string]any{"expression": "true", "message": "never"}}}
-	i.eventually(t, "the webhook is asked about a policy", func() error {
+	i.eventually(t, "the webhook is called for a policy", func() error {
 		if err := i.client.Create(context.WithoutCancel(i.ctx), policy.DeepCopy(), client.DryRunAll); !apierrors.IsInternalError(err) {
-			return fmt.Errorf("want a rejection because nobody answers, got: %w", err)
+			return fmt.Errorf("want a denial because no webhook answers, got: %w", err)
 		}
 		return nil
 	})

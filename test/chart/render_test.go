@@ -237,7 +237,7 @@ func TestMutator(t *testing.T) {
 	}
 }
 
-// By default the API server waits two seconds, and its namespace and ours are exempt, each once.
+// By default the timeout is two seconds, and kube-system and Virtward's namespace are exempt, each once.
 func TestMutatorDefaults(t *testing.T) {
 	for _, values := range [][]string{nil, {`webhook.exemptNamespaces=["kube-system"]`}} {
 		webhook := only[*admissionv1.MutatingWebhookConfiguration](t, render(t, values...)).Webhooks[0]
@@ -430,7 +430,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// The port that the API server is told, the Service, the container and the flag agree.
+// The ports of the webhook configuration, the Service, the container and the flag are equal.
 func TestPorts(t *testing.T) {
 	objects := render(t, `webhook={"port":10250,"servicePort":8443}`, "metrics.port=9090")
 	container := only[*appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0]
@@ -671,7 +671,7 @@ func TestParamsNamespaces(t *testing.T) {
 	}
 }
 
-// isQuestion tells that a rule is the one about questions what somebody may do, which are created and never stored.
+// isQuestion reports whether a rule is that of SubjectAccessReviews, which are created and never stored.
 func isQuestion(rule rbacv1.PolicyRule) bool {
 	return cmp.Equal(rule, rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}})
 }
@@ -846,7 +846,7 @@ func TestQuantities(t *testing.T) {
 	got := map[string]string{}
 	requests := only[*appsv1.Deployment](t, render(t, "resources.requests="+string(values), "resources.limits.cpu=1e9")).Spec.Template.Spec.Containers[0].Resources
 	for name, quantity := range requests.Requests {
-		if _, ours := want[string(name)]; ours { // beside the defaults
+		if _, requested := want[string(name)]; requested { // not a default
 			got[string(name)] = quantity.String()
 		}
 	}

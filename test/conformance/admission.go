@@ -46,7 +46,7 @@ type AdmissionCase struct {
 	Object json.RawMessage `json:"object"`
 	// OldObject is the one before an update.
 	OldObject json.RawMessage `json:"oldObject,omitempty"`
-	// User and UserExtra are who asked; an ordinary user if empty.
+	// User and UserExtra of the requester; empty for a user without permissions of KubeVirt.
 	User      string              `json:"user,omitempty"`
 	UserExtra map[string][]string `json:"userExtra,omitempty"`
 	// Cluster holds the other objects that exist.
@@ -172,8 +172,8 @@ func (c *AdmissionCase) facts() *platform.Facts {
 	return facts
 }
 
-// specDifferences compares a recorded spec, brought into the form of today's Go type, with ours.
-func specDifferences(recorded json.RawMessage, typed, ours any) []string {
+// specDifferences compares a recorded spec, converted to the current Go type, with that of Virtward.
+func specDifferences(recorded json.RawMessage, typed, virtward any) []string {
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(recorded, typed); err != nil {
 		return []string{fmt.Sprintf("KubeVirt's answer is not readable: %v", err)}
 	}
@@ -181,7 +181,7 @@ func specDifferences(recorded json.RawMessage, typed, ours any) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	got, err := ToJSON(ours)
+	got, err := ToJSON(virtward)
 	if err != nil {
 		return []string{err.Error()}
 	}

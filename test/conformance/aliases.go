@@ -6,22 +6,21 @@ import (
 	"strings"
 )
 
-// alias is a path that KubeVirt gets wrong, and the field of the object that it means by it. Both are forms, in
-// which
+// alias is a wrong path in a message of KubeVirt, and the path of the field. Both are patterns, in which
 //
 //	{spec}   is spec or spec.template.spec,
-//	[i]      is some index,
-//	{rest}   is what a path goes on with,
+//	[i]      is an index,
+//	{rest}   is the rest of the path,
 //	[*]      is any index, and
 //	{below}  is the field itself or anything below it.
 //
-// {spec}, [i] and {rest} are the same in both paths of a pair where both forms have them.
+// {spec}, [i] and {rest} are equal in both paths of a pair.
 type alias struct {
 	kubeVirt string
-	// causeType of the causes that this is about; any if empty.
+	// causeType of the causes; empty for any.
 	causeType string
-	ours      string
-	// request that this is about, kind and operation; any if empty.
+	virtward  string
+	// request is the kind and the operation; empty for any.
 	request string
 }
 
@@ -36,80 +35,80 @@ const (
 	createVMI = kindVMI + " CREATE"
 )
 
-// aliases are all of KubeVirt's odd paths that are known.
+// aliases returns all known wrong paths of KubeVirt.
 func aliases() []alias {
 	return []alias{
-		// Fields whose parents are left out.
-		{kubeVirt: "{spec}.GPUs", ours: "{spec}.domain.devices.gpus"},
-		{kubeVirt: "{spec}.HostDevices", ours: "{spec}.domain.devices.hostDevices"},
-		{kubeVirt: "{spec}.Sound", ours: "{spec}.domain.devices.sound"},
-		{kubeVirt: "{spec}.video", ours: "{spec}.domain.devices.video"},
-		{kubeVirt: "{spec}.acpi", ours: "{spec}.domain.firmware.acpi"},
-		{kubeVirt: "{spec}.acpi.{rest}", ours: "{spec}.domain.firmware.acpi.{rest}"},
-		{kubeVirt: "{spec}.launchSecurity", ours: "{spec}.domain.launchSecurity"},
-		{kubeVirt: "{spec}[i].bootOrder", ours: "{spec}.domain.devices.interfaces[i].bootOrder"},
-		{kubeVirt: "{spec}.nodeAffinity.{rest}", ours: "{spec}.affinity.nodeAffinity.{rest}"},
-		{kubeVirt: "{spec}.podAffinity.{rest}", ours: "{spec}.affinity.podAffinity.{rest}"},
-		{kubeVirt: "{spec}.podAntiAffinity.{rest}", ours: "{spec}.affinity.podAntiAffinity.{rest}"},
+		// Fields without their parents.
+		{kubeVirt: "{spec}.GPUs", virtward: "{spec}.domain.devices.gpus"},
+		{kubeVirt: "{spec}.HostDevices", virtward: "{spec}.domain.devices.hostDevices"},
+		{kubeVirt: "{spec}.Sound", virtward: "{spec}.domain.devices.sound"},
+		{kubeVirt: "{spec}.video", virtward: "{spec}.domain.devices.video"},
+		{kubeVirt: "{spec}.acpi", virtward: "{spec}.domain.firmware.acpi"},
+		{kubeVirt: "{spec}.acpi.{rest}", virtward: "{spec}.domain.firmware.acpi.{rest}"},
+		{kubeVirt: "{spec}.launchSecurity", virtward: "{spec}.domain.launchSecurity"},
+		{kubeVirt: "{spec}[i].bootOrder", virtward: "{spec}.domain.devices.interfaces[i].bootOrder"},
+		{kubeVirt: "{spec}.nodeAffinity.{rest}", virtward: "{spec}.affinity.nodeAffinity.{rest}"},
+		{kubeVirt: "{spec}.podAffinity.{rest}", virtward: "{spec}.affinity.podAffinity.{rest}"},
+		{kubeVirt: "{spec}.podAntiAffinity.{rest}", virtward: "{spec}.affinity.podAntiAffinity.{rest}"},
 
-		// Fields that are doubled, misplaced or named otherwise.
-		{kubeVirt: "{spec}.domain.features.hyperv.domain.features.hyperv.{rest}", ours: "{spec}.domain.features.hyperv.{rest}"},
-		{kubeVirt: "{spec}.domain.devices.disks.domain.devices.disks.disk[i].pciAddress", ours: "{spec}.domain.devices.disks[i].disk.pciAddress"},
-		{kubeVirt: "{spec}.domain.devices.disks.domain.devices.disks[i]", causeType: notSupported, ours: "{spec}.domain.devices.disks[i].dedicatedIOThread"},
-		{kubeVirt: "{spec}.domain.devices.disks.domain.devices.disks[i].{rest}", ours: "{spec}.domain.devices.disks[i].{rest}"},
-		{kubeVirt: "{spec}.domain.ioThreads.count", ours: "{spec}.domain.ioThreads.supplementalPoolThreadCount"},
-		{kubeVirt: "{spec}.domain.volumes[i]", ours: "{spec}.volumes[i]"},
-		{kubeVirt: "{spec}.domain.volumes[i].{rest}", ours: "{spec}.volumes[i].{rest}"},
-		{kubeVirt: "{spec}.volumes[i].name", causeType: required, ours: "{spec}.volumes[i].dataVolume.name"},
-		{kubeVirt: "{spec}.interfaces", causeType: duplicate, ours: "{spec}.networks"},
-		{kubeVirt: "{spec}.topologySpreadConstraints[i].{topologyKey, whenUnsatisfiable}", ours: "{spec}.topologySpreadConstraints[i]"},
-		{kubeVirt: "{spec}.domain.cpu.dedicatedCPUPlacement", ours: "{spec}.domain.cpu.dedicatedCpuPlacement"},
-		{kubeVirt: "spec.domain.devices.interfaces[i].macvtap", causeType: invalid, ours: "spec.template.spec.domain.devices.interfaces[i].macvtap"},
-		{kubeVirt: "spec.domain.devices.interfaces[i].passt", causeType: invalid, ours: "spec.template.spec.domain.devices.interfaces[i].passt"},
-		{kubeVirt: "spec.domain.devices.interfaces[i].slirp", causeType: invalid, ours: "spec.template.spec.domain.devices.interfaces[i].slirp"},
-		{kubeVirt: "instancetype.spec.cpu.guest", ours: "spec.instancetype"},
-		{kubeVirt: "annotations.{rest}", ours: "spec.template.metadata.annotations[{rest}]"},
+		// Fields that are repeated, misplaced or renamed.
+		{kubeVirt: "{spec}.domain.features.hyperv.domain.features.hyperv.{rest}", virtward: "{spec}.domain.features.hyperv.{rest}"},
+		{kubeVirt: "{spec}.domain.devices.disks.domain.devices.disks.disk[i].pciAddress", virtward: "{spec}.domain.devices.disks[i].disk.pciAddress"},
+		{kubeVirt: "{spec}.domain.devices.disks.domain.devices.disks[i]", causeType: notSupported, virtward: "{spec}.domain.devices.disks[i].dedicatedIOThread"},
+		{kubeVirt: "{spec}.domain.devices.disks.domain.devices.disks[i].{rest}", virtward: "{spec}.domain.devices.disks[i].{rest}"},
+		{kubeVirt: "{spec}.domain.ioThreads.count", virtward: "{spec}.domain.ioThreads.supplementalPoolThreadCount"},
+		{kubeVirt: "{spec}.domain.volumes[i]", virtward: "{spec}.volumes[i]"},
+		{kubeVirt: "{spec}.domain.volumes[i].{rest}", virtward: "{spec}.volumes[i].{rest}"},
+		{kubeVirt: "{spec}.volumes[i].name", causeType: required, virtward: "{spec}.volumes[i].dataVolume.name"},
+		{kubeVirt: "{spec}.interfaces", causeType: duplicate, virtward: "{spec}.networks"},
+		{kubeVirt: "{spec}.topologySpreadConstraints[i].{topologyKey, whenUnsatisfiable}", virtward: "{spec}.topologySpreadConstraints[i]"},
+		{kubeVirt: "{spec}.domain.cpu.dedicatedCPUPlacement", virtward: "{spec}.domain.cpu.dedicatedCpuPlacement"},
+		{kubeVirt: "spec.domain.devices.interfaces[i].macvtap", causeType: invalid, virtward: "spec.template.spec.domain.devices.interfaces[i].macvtap"},
+		{kubeVirt: "spec.domain.devices.interfaces[i].passt", causeType: invalid, virtward: "spec.template.spec.domain.devices.interfaces[i].passt"},
+		{kubeVirt: "spec.domain.devices.interfaces[i].slirp", causeType: invalid, virtward: "spec.template.spec.domain.devices.interfaces[i].slirp"},
+		{kubeVirt: "instancetype.spec.cpu.guest", virtward: "spec.instancetype"},
+		{kubeVirt: "annotations.{rest}", virtward: "spec.template.metadata.annotations[{rest}]"},
 
 		// Lists without the index of what is wrong in them.
-		{kubeVirt: "{spec}.domain.devices.disks.luns.reservation", ours: "{spec}.domain.devices.disks[*].lun.reservation"},
-		{kubeVirt: "{spec}.topologySpreadConstraints.labelSelector.{rest}", ours: "{spec}.topologySpreadConstraints[*].labelSelector.{rest}"},
-		{kubeVirt: "{spec}.podAffinity.{rest}.namespace", ours: "{spec}.affinity.podAffinity.{rest}.namespaces[*]"},
-		{kubeVirt: "{spec}.podAntiAffinity.{rest}.namespace", ours: "{spec}.affinity.podAntiAffinity.{rest}.namespaces[*]"},
-		{kubeVirt: "{spec}", causeType: invalid, ours: "{spec}.domain.devices.interfaces[*].dhcpOptions.privateOptions[*].option"},
-		{kubeVirt: "nameservers", ours: "{spec}.dnsConfig.nameservers"},
-		{kubeVirt: "nameservers", causeType: invalid, ours: "{spec}.dnsConfig.nameservers[*]"},
-		{kubeVirt: "searchDomains", causeType: invalid, ours: "{spec}.dnsConfig.searches"},
-		{kubeVirt: "searchDomains", causeType: invalid, ours: "{spec}.dnsConfig.searches[*]"},
-		{kubeVirt: "options", causeType: invalid, ours: "{spec}.dnsConfig.options[*].name"},
+		{kubeVirt: "{spec}.domain.devices.disks.luns.reservation", virtward: "{spec}.domain.devices.disks[*].lun.reservation"},
+		{kubeVirt: "{spec}.topologySpreadConstraints.labelSelector.{rest}", virtward: "{spec}.topologySpreadConstraints[*].labelSelector.{rest}"},
+		{kubeVirt: "{spec}.podAffinity.{rest}.namespace", virtward: "{spec}.affinity.podAffinity.{rest}.namespaces[*]"},
+		{kubeVirt: "{spec}.podAntiAffinity.{rest}.namespace", virtward: "{spec}.affinity.podAntiAffinity.{rest}.namespaces[*]"},
+		{kubeVirt: "{spec}", causeType: invalid, virtward: "{spec}.domain.devices.interfaces[*].dhcpOptions.privateOptions[*].option"},
+		{kubeVirt: "nameservers", virtward: "{spec}.dnsConfig.nameservers"},
+		{kubeVirt: "nameservers", causeType: invalid, virtward: "{spec}.dnsConfig.nameservers[*]"},
+		{kubeVirt: "searchDomains", causeType: invalid, virtward: "{spec}.dnsConfig.searches"},
+		{kubeVirt: "searchDomains", causeType: invalid, virtward: "{spec}.dnsConfig.searches[*]"},
+		{kubeVirt: "options", causeType: invalid, virtward: "{spec}.dnsConfig.options[*].name"},
 
 		// DataVolume templates, which are dataVolumeTemplate to KubeVirt, most of the time.
-		{kubeVirt: "spec.dataVolumeTemplate[i]", causeType: required, ours: "spec.dataVolumeTemplates[i]"},
-		{kubeVirt: "spec.dataVolumeTemplate[i].name", causeType: required, ours: "spec.dataVolumeTemplates[i].metadata.name"},
-		{kubeVirt: "spec.dataVolumeTemplates[i]", causeType: invalid, ours: "spec.dataVolumeTemplates[i].metadata.namespace"},
-		{kubeVirt: "spec.dataVolumeTemplate[i].PVC.Storage", ours: "spec.dataVolumeTemplates[i].spec"},
-		{kubeVirt: "spec.dataVolumeTemplate[i].source", ours: "spec.dataVolumeTemplates[i].spec.source"},
-		{kubeVirt: "spec.dataVolumeTemplate[i].source", ours: "spec.dataVolumeTemplates[i].spec.sourceRef"},
-		{kubeVirt: "spec.dataVolumeTemplate[i].source.sourceRef", ours: "spec.dataVolumeTemplates[i].spec.source"},
+		{kubeVirt: "spec.dataVolumeTemplate[i]", causeType: required, virtward: "spec.dataVolumeTemplates[i]"},
+		{kubeVirt: "spec.dataVolumeTemplate[i].name", causeType: required, virtward: "spec.dataVolumeTemplates[i].metadata.name"},
+		{kubeVirt: "spec.dataVolumeTemplates[i]", causeType: invalid, virtward: "spec.dataVolumeTemplates[i].metadata.namespace"},
+		{kubeVirt: "spec.dataVolumeTemplate[i].PVC.Storage", virtward: "spec.dataVolumeTemplates[i].spec"},
+		{kubeVirt: "spec.dataVolumeTemplate[i].source", virtward: "spec.dataVolumeTemplates[i].spec.source"},
+		{kubeVirt: "spec.dataVolumeTemplate[i].source", virtward: "spec.dataVolumeTemplates[i].spec.sourceRef"},
+		{kubeVirt: "spec.dataVolumeTemplate[i].source.sourceRef", virtward: "spec.dataVolumeTemplates[i].spec.source"},
 
-		// Volume requests, of which KubeVirt names the whole, or the disk that will come of one.
-		{kubeVirt: "Status.volumeRequests", causeType: invalid, ours: "status.volumeRequests{below}", request: updateVM},
-		{kubeVirt: "spec", causeType: notSupported, ours: "status.volumeRequests", request: updateVM},
-		{kubeVirt: "spec.domain.devices.disks[i].bootOrder", causeType: invalid, ours: "status.volumeRequests[*].addVolumeOptions.disk.bootOrder", request: updateVM},
+		// Volume requests: KubeVirt names the whole request, or the disk that it adds.
+		{kubeVirt: "Status.volumeRequests", causeType: invalid, virtward: "status.volumeRequests{below}", request: updateVM},
+		{kubeVirt: "spec", causeType: notSupported, virtward: "status.volumeRequests", request: updateVM},
+		{kubeVirt: "spec.domain.devices.disks[i].bootOrder", causeType: invalid, virtward: "status.volumeRequests[*].addVolumeOptions.disk.bootOrder", request: updateVM},
 
 		// Causes without a field: memory that is missing, dropped feature gates, and updates of VMIs.
-		{causeType: required, ours: "spec.domain.memory", request: createVMI},
-		{causeType: notSupported, ours: "{spec}.domain.devices.interfaces[*].macvtap"},
-		{causeType: notSupported, ours: "{spec}.domain.devices.interfaces[*].passt"},
-		{causeType: notSupported, ours: "spec.{rest}", request: updateVMI},
-		{causeType: notSupported, ours: "metadata.labels[{rest}]", request: updateVMI},
-		{causeType: invalid, ours: "spec.domain.cpu.maxSockets", request: updateVMI},
-		{causeType: invalid, ours: "spec.domain.memory.maxGuest", request: updateVMI},
-		{causeType: invalid, ours: "spec.domain.devices.disks{below}", request: updateVMI},
-		{causeType: invalid, ours: "spec.domain.devices.filesystems[*].name", request: updateVMI},
-		{causeType: invalid, ours: "spec.volumes{below}", request: updateVMI},
-		{causeType: invalid, ours: "spec.utilityVolumes{below}", request: updateVMI},
-		{causeType: invalid, ours: "status.nodeName", request: updateVMI},
-		{causeType: invalid, ours: "status.migrationState.targetNode", request: updateVMI},
+		{causeType: required, virtward: "spec.domain.memory", request: createVMI},
+		{causeType: notSupported, virtward: "{spec}.domain.devices.interfaces[*].macvtap"},
+		{causeType: notSupported, virtward: "{spec}.domain.devices.interfaces[*].passt"},
+		{causeType: notSupported, virtward: "spec.{rest}", request: updateVMI},
+		{causeType: notSupported, virtward: "metadata.labels[{rest}]", request: updateVMI},
+		{causeType: invalid, virtward: "spec.domain.cpu.maxSockets", request: updateVMI},
+		{causeType: invalid, virtward: "spec.domain.memory.maxGuest", request: updateVMI},
+		{causeType: invalid, virtward: "spec.domain.devices.disks{below}", request: updateVMI},
+		{causeType: invalid, virtward: "spec.domain.devices.filesystems[*].name", request: updateVMI},
+		{causeType: invalid, virtward: "spec.volumes{below}", request: updateVMI},
+		{causeType: invalid, virtward: "spec.utilityVolumes{below}", request: updateVMI},
+		{causeType: invalid, virtward: "status.nodeName", request: updateVMI},
+		{causeType: invalid, virtward: "status.migrationState.targetNode", request: updateVMI},
 	}
 }
 
@@ -125,7 +124,7 @@ var readAliases = readAll(aliases())
 func readAll(aliases []alias) []readAlias {
 	var all []readAlias
 	for _, a := range aliases {
-		all = append(all, readAlias{a, formPattern(a.kubeVirt), formPattern(a.ours)})
+		all = append(all, readAlias{a, formPattern(a.kubeVirt), formPattern(a.virtward)})
 	}
 	return all
 }
@@ -143,8 +142,8 @@ func formPattern(form string) *regexp.Regexp {
 }
 
 // joins reports whether the paths are a pair of these forms.
-func (a *readAlias) joins(kubeVirt, ours string) bool {
-	theirParts, ourParts := a.kubeVirtPattern.FindStringSubmatch(kubeVirt), a.oursPattern.FindStringSubmatch(ours)
+func (a *readAlias) joins(kubeVirt, virtward string) bool {
+	theirParts, ourParts := a.kubeVirtPattern.FindStringSubmatch(kubeVirt), a.oursPattern.FindStringSubmatch(virtward)
 	if theirParts == nil || ourParts == nil {
 		return false
 	}
@@ -156,12 +155,12 @@ func (a *readAlias) joins(kubeVirt, ours string) bool {
 	return true
 }
 
-// same reports whether a cause that KubeVirt gives, of a kind of request, is one of ours. KubeVirt may name several
+// same reports whether a cause that KubeVirt gives, of a kind of request, is one of virtward. KubeVirt may name several
 // paths in one string.
-func same(kubeVirt, ours Cause, request string) bool {
-	return kubeVirt.Type == ours.Type && slices.ContainsFunc(pathsIn(kubeVirt.Field), func(path string) bool {
-		return path == ours.Field || slices.ContainsFunc(readAliases, func(a readAlias) bool {
-			return (a.causeType == "" || a.causeType == ours.Type) && (a.request == "" || a.request == request) && a.joins(path, ours.Field)
+func same(kubeVirt, virtward Cause, request string) bool {
+	return kubeVirt.Type == virtward.Type && slices.ContainsFunc(pathsIn(kubeVirt.Field), func(path string) bool {
+		return path == virtward.Field || slices.ContainsFunc(readAliases, func(a readAlias) bool {
+			return (a.causeType == "" || a.causeType == virtward.Type) && (a.request == "" || a.request == request) && a.joins(path, virtward.Field)
 		})
 	})
 }

@@ -13,8 +13,8 @@ func TestAliases(t *testing.T) {
 		required1 = "requiredDuringSchedulingIgnoredDuringExecution[1]"
 	)
 	for _, test := range []struct {
-		causeType, kubeVirt, ours, request string
-		want                               bool
+		causeType, kubeVirt, virtward, request string
+		want                                   bool
 	}{
 		{invalid, "spec.hostname", "spec.hostname", createVMI, true},
 		{invalid, "spec.hostname", template + ".hostname", createVM, false},
@@ -84,8 +84,8 @@ func TestAliases(t *testing.T) {
 		{invalid, "annotations.example.com/a", "spec.template.metadata.annotations[example.com/a]", createVM, true},
 		{invalid, "annotations.example.com/a", "spec.template.metadata.annotations[example.com/b]", createVM, false},
 	} {
-		t.Run(fmt.Sprintf("%q is %s", test.kubeVirt, test.ours), func(t *testing.T) {
-			got := same(Cause{Field: test.kubeVirt, Type: test.causeType}, Cause{Field: test.ours, Type: test.causeType}, test.request)
+		t.Run(fmt.Sprintf("%q is %s", test.kubeVirt, test.virtward), func(t *testing.T) {
+			got := same(Cause{Field: test.kubeVirt, Type: test.causeType}, Cause{Field: test.virtward, Type: test.causeType}, test.request)
 			if got != test.want {
 				t.Errorf("as %s of a %s: %v, want %v", test.causeType, test.request, got, test.want)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Cause is a reason for a rejection, as far as answers are compared: its text is ours.
+// Cause is a cause of a rejection. Its text is not compared.
 type Cause struct {
 	Field string `json:"field"`
 	Type  string `json:"type"`
@@ -61,22 +61,22 @@ func setOf(causes []Cause) []Cause {
 	return slices.Compact(causes)
 }
 
-// CauseDifferences says what two sets of causes disagree about, one line each. Where KubeVirt stopped
-// listing, ours must contain what it lists; where it rejected without naming a field, it lists none.
-func (c *AdmissionCase) CauseDifferences(ours []Cause) (found []string) {
-	if allowed := len(ours) == 0; allowed != c.Expect.Allowed {
-		found = append(found, fmt.Sprintf("allowed: KubeVirt %v, ours %v", c.Expect.Allowed, allowed))
+// CauseDifferences returns the differences of two sets of causes, one in each line. KubeVirt lists a bounded number of
+// causes: then those of Virtward must contain them. If KubeVirt rejects without a field, its list is empty.
+func (c *AdmissionCase) CauseDifferences(virtward []Cause) (found []string) {
+	if allowed := len(virtward) == 0; allowed != c.Expect.Allowed {
+		found = append(found, fmt.Sprintf("allowed: KubeVirt %v, Virtward %v", c.Expect.Allowed, allowed))
 	}
 	request := c.Kind + " " + c.Operation
 	for _, cause := range c.Expect.Causes {
-		if !slices.ContainsFunc(ours, func(o Cause) bool { return same(cause, o, request) }) {
+		if !slices.ContainsFunc(virtward, func(o Cause) bool { return same(cause, o, request) }) {
 			found = append(found, fmt.Sprintf("missing: %s %s", cause.Field, cause.Type))
 		}
 	}
 	if len(c.Expect.Causes) >= recordedCauses || !c.Expect.Allowed && len(c.Expect.Causes) == 0 {
 		return found
 	}
-	for _, cause := range ours {
+	for _, cause := range virtward {
 		recorded := slices.ContainsFunc(c.Expect.Causes, func(r Cause) bool { return same(r, cause, request) })
 		if !recorded {
 			found = append(found, fmt.Sprintf("extra: %s %s", cause.Field, cause.Type))

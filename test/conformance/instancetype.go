@@ -32,7 +32,7 @@ type InstancetypeCase struct {
 	Expect      InstancetypeAnswer `json:"expect"`
 }
 
-// InstancetypeAnswer is what KubeVirt made of it.
+// InstancetypeAnswer is the result of KubeVirt.
 type InstancetypeAnswer struct {
 	// Spec after applying both; null with conflicts.
 	Spec json.RawMessage `json:"spec"`
@@ -116,7 +116,7 @@ func (c InstancetypeCase) CheckObjects(base validators.Table) []string {
 	return found
 }
 
-// String is how answers are told apart.
+// String is for comparisons and messages.
 func (a *ObjectAnswer) String() string {
 	return fmt.Sprintf("allowed %v, warnings %d, causes %v", a.Allowed, a.Warnings, a.Causes)
 }
@@ -125,21 +125,21 @@ func (a *ObjectAnswer) differences(name string, findings []validators.Finding) [
 	if a == nil {
 		return []string{name + ": there is no answer of KubeVirt's"}
 	}
-	ours := &ObjectAnswer{Allowed: true}
+	virtward := &ObjectAnswer{Allowed: true}
 	for i := range findings {
 		if f := &findings[i]; f.Severity == validators.Warn {
-			ours.Warnings++
+			virtward.Warnings++
 		} else {
-			ours.Causes = append(ours.Causes, Cause{Field: f.Error.Field, Type: string(f.Error.Type)})
+			virtward.Causes = append(virtward.Causes, Cause{Field: f.Error.Field, Type: string(f.Error.Type)})
 		}
 	}
-	if len(ours.Causes) > 0 {
-		ours.Allowed, ours.Warnings = false, 0
+	if len(virtward.Causes) > 0 {
+		virtward.Allowed, virtward.Warnings = false, 0
 	}
-	if a.Allowed == ours.Allowed && a.Warnings == ours.Warnings && slices.Equal(setOf(a.Causes), setOf(ours.Causes)) {
+	if a.Allowed == virtward.Allowed && a.Warnings == virtward.Warnings && slices.Equal(setOf(a.Causes), setOf(virtward.Causes)) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: want %v; got %v", name, a, ours)}
+	return []string{fmt.Sprintf("%s: want %v; got %v", name, a, virtward)}
 }
 
 func (c InstancetypeCase) checkSpread(target instancetypes.Target, in *instancetypes.Instancetype, pref *instancetypes.Preference) []string {
@@ -183,8 +183,8 @@ func (c InstancetypeCase) checkAnnotations(added map[string]string) []string {
 	return Differences(map[string]any{"annotations": want}, map[string]any{"annotations": got})
 }
 
-// checkRequirements looks at the spec with the defaults of an amd64 cluster. KubeVirt stops at the first
-// requirement that is not met and we do not, so its list has to be the beginning of ours.
+// checkRequirements verifies the spec with the defaults of an amd64 cluster. KubeVirt stops at the first requirement that
+// is not met, and Virtward does not. So KubeVirt's list must be the beginning of Virtward's.
 func (c InstancetypeCase) checkRequirements(target instancetypes.Target, in *instancetypes.Instancetype, pref *instancetypes.Preference) []string {
 	completed := target
 	completed.Spec = target.Spec.DeepCopy()
@@ -217,7 +217,7 @@ func listDifferences(name string, want, got []string) []string {
 	return []string{fmt.Sprintf("%s: want [%s], got [%s]", name, strings.Join(want, " "), strings.Join(got, " "))}
 }
 
-// samePath reports whether a path of KubeVirt's is one of ours, where there are no types of causes.
-func samePath(kubeVirt, ours string) bool {
-	return same(Cause{Field: kubeVirt}, Cause{Field: ours}, "")
+// samePath reports whether a path of KubeVirt is that of Virtward, for causes without a type.
+func samePath(kubeVirt, virtward string) bool {
+	return same(Cause{Field: kubeVirt}, Cause{Field: virtward}, "")
 }

@@ -28,7 +28,7 @@ func FromJSON(data []byte) (any, error) {
 	return value, nil
 }
 
-// ToJSON brings an API object into the form that Normalize and Differences work on.
+// ToJSON converts an API object to the form that Normalize and Differences need.
 func ToJSON(object any) (any, error) {
 	data, err := json.Marshal(object)
 	if err != nil {

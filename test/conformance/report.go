@@ -49,30 +49,30 @@ type Area struct {
 	Cases int
 	// Informative areas do not count in the total.
 	Informative bool
-	// Mutated compares completed specs, Allowed decisions, Causes those of what KubeVirt rejects, and Expand
-	// specs that an instancetype and a preference were laid over.
+	// Mutated compares completed specs, Allowed decisions, Causes the causes of KubeVirt's rejections, and Expand specs
+	// that were merged with an instancetype and a preference.
 	Mutated, Allowed, Causes, Expand Ratio
 }
 
-// Difference is one place in which we answer differently.
+// Difference is a difference between Virtward and KubeVirt.
 type Difference struct {
 	Area, Case string
 	// What is compared: mutated, admitted or expand.
 	What string
-	// Text names the path, KubeVirt's answer and ours.
+	// Text has the path, and the results of KubeVirt and of Virtward.
 	Text string
 }
 
-// Report is the agreement on a number of cases.
+// Report is the comparison of a number of cases.
 type Report struct {
 	areas       map[string]*Area
 	Differences []Difference
-	// Earlier are the ids of VMs that KubeVirt takes and that ours rejects at once by rules which KubeVirt asks when
-	// they start. Those findings are compared with nothing.
+	// Earlier are the ids of VMs that KubeVirt accepts, and Virtward rejects by rules that KubeVirt applies when the VM
+	// starts. These findings are not compared.
 	Earlier []string
 }
 
-// NewReport starts with no cases.
+// NewReport returns a Report without cases.
 func NewReport() *Report { return &Report{areas: map[string]*Area{}} }
 
 // Areas are the areas met so far, sorted by name.

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// tokenSeconds is how long the token of a service account is asked to live: longer than any sandbox.
+// tokenSeconds is the lifetime of the tokens of service accounts: longer than that of any sandbox.
 const tokenSeconds = 365 * 24 * 60 * 60
 
 // Scheme knows the kinds of Kubernetes, of KubeVirt and of CDI that the sandbox serves.
@@ -66,7 +66,7 @@ func (c *ControlPlane) ServiceAccountConfig(ctx context.Context, namespace, name
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	if err := c.client.SubResource("token").Create(ctx, account, request); err != nil {
-		return nil, fmt.Errorf("asking for a token of service account %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("requesting a token of service account %s/%s: %w", namespace, name, err)
 	}
 	config := c.anonymous()
 	config.BearerToken = request.Status.Token

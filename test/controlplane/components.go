@@ -21,7 +21,7 @@ const (
 	etcdPeer   = "unix://peer.sock:0"
 )
 
-// startAttempts is how often the API server is started when its port is taken by someone else in between.
+// startAttempts is the number of attempts to start the API server, in case another process takes its port meanwhile.
 const startAttempts = 5
 
 // apiServerStopTimeout is how long the API server may take to end. It would wait a minute for clients that watch.

@@ -24,9 +24,9 @@ const startTimeout = 2 * time.Minute
 type Options struct {
 	// Root is the folder of the repository; empty finds it from the working directory.
 	Root string
-	// Parent is where the temporary folder is made; empty means the system's.
+	// Parent is the folder for the temporary folder; empty for the system's.
 	Parent string
-	// CRDs are installed before anyone can see the cluster; nil means those of KubeVirt and CDI. An empty
+	// CRDs are installed before Start returns; nil means those of KubeVirt and CDI. An empty
 	// list that is not nil means none.
 	CRDs []*apiextensionsv1.CustomResourceDefinition
 	// Audit writes an audit log of everything but reads; see AuditLog.
@@ -57,8 +57,8 @@ type ControlPlane struct {
 
 type stopper interface{ end() }
 
-// Start brings up etcd, the API server, the definitions and the controller manager, and returns when they
-// are ready. On failure nothing is left behind, and the error ends with the log of what failed.
+// Start starts etcd, the API server and the controller manager, installs the definitions, and returns when all are ready.
+// After a failure it removes everything, and the error ends with the log of the component that failed.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.Parent == "" {
 		options.Parent = os.TempDir()

@@ -200,8 +200,8 @@ func testServiceAccount(t *testing.T, c *ControlPlane) {
 	config, err := c.ServiceAccountConfig(t.Context(), "default", "robot")
 	assertViewer(t, clientFor(t, config, err), "system:serviceaccount:default:robot")
 
-	_, err = c.ServiceAccountConfig(t.Context(), "default", "nobody")
-	if want := `asking for a token of service account default/nobody: serviceaccounts "nobody" not found`; err == nil || err.Error() != want {
+	_, err = c.ServiceAccountConfig(t.Context(), "default", "missing")
+	if want := `requesting a token of service account default/missing: serviceaccounts "missing" not found`; err == nil || err.Error() != want {
 		t.Errorf("a token for an account that does not exist: %v, want %s", err, want)
 	}
 }
@@ -407,7 +407,7 @@ func TestCrashOfTheParent(t *testing.T) {
 	}
 }
 
-// crash starts a control plane, says what it started, and dies without a word.
+// crash starts a control plane, writes the ids of its processes, and kills itself.
 func crash(t *testing.T, parent string) {
 	c, err := Start(t.Context(), Options{Parent: parent, CRDs: none})
 	if err != nil {
@@ -424,7 +424,7 @@ func crash(t *testing.T, parent string) {
 	select {}
 }
 
-// running tells a process from a zombie, which waits only for whoever inherited it.
+// running reports whether a process runs, and is not a zombie.
 func running(pid int) bool {
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

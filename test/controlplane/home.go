@@ -15,8 +15,8 @@ const (
 	grace = time.Minute
 )
 
-// home is the folder of one control plane. Its owner holds a lock on it as long as it lives, and the kernel
-// lets go of the lock however the owner ends: that is how a stale folder is told from one in use.
+// home is the folder of one control plane. Its owner holds a lock on it, which the kernel releases when the owner ends in
+// any way. So a folder without a lock is stale.
 type home struct {
 	path string
 	lock *os.File

@@ -93,7 +93,7 @@ func (p *process) terminate(ctx context.Context) error {
 	}
 }
 
-// ending says how the process ended, which must be over.
+// ending returns how the process ended. Call it only after the end.
 func (p *process) ending() error {
 	if p.err == nil {
 		return errors.New("exit status 0")

@@ -2,8 +2,8 @@ package controlplane
 
 import "syscall"
 
-// attributes of every process: it dies with us, and Ctrl-C on the terminal reaches us alone, so that we
-// take the sandbox down in order.
+// attributes of every process: the kernel kills it if this process ends, and Ctrl-C does not reach it, so that the
+// sandbox stops its processes in order.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }

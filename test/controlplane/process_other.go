@@ -4,8 +4,8 @@ package controlplane
 
 import "syscall"
 
-// attributes of every process: Ctrl-C on the terminal reaches us alone. Only Linux kills a child with its
-// parent; elsewhere a crash of the parent leaves the components behind.
+// attributes of every process: Ctrl-C does not reach it. Only Linux kills a child with its parent. On other systems, the
+// components survive a crash of the parent.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true}
 }

@@ -55,7 +55,7 @@ func TestSweepSparesWhatIsInUse(t *testing.T) {
 	_ = stale.lock.Close() // as the kernel does when the owner dies
 	fresh := filepath.Join(parent, homePrefix+"fresh")
 	old := filepath.Join(parent, homePrefix+"old")
-	foreign := filepath.Join(parent, "someone-else")
+	foreign := filepath.Join(parent, "another-user")
 	for _, folder := range []string{fresh, old, foreign} {
 		if err := os.Mkdir(folder, 0o700); err != nil {
 			t.Fatal(err)

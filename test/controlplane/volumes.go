@@ -49,7 +49,7 @@ func mounts(pod corev1.PodSpec, container corev1.Container, namespace, parent st
 	return list, nil
 }
 
-// sync brings the folder up to date. It reports false while a Secret or ConfigMap that is not optional is
+// sync updates the folder. It returns false while a Secret or ConfigMap that is not optional is
 // missing: a kubelet would not start the container yet.
 func (m *mount) sync(ctx context.Context, reader client.Reader) (ready bool, err error) {
 	if err := os.MkdirAll(m.folder, 0o700); err != nil {

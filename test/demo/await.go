@@ -18,24 +18,24 @@ import (
 	"github.com/virtward/virtward/test/simulators"
 )
 
-// patience is how long the demo waits for something that takes a moment.
-const patience = 60 * time.Second
+// timeout is the timeout of waits.
+const timeout = 60 * time.Second
 
-// await asks again and again until there is nothing missing. The first result of ask says what is.
-func await(ctx context.Context, ask func(context.Context) (missing string, err error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited %s in vain", patience))
+// await calls check until it returns no missing condition and no error.
+func await(ctx context.Context, check func(context.Context) (missing string, err error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("the condition does not hold after %s", timeout))
 	defer cancel()
 	ticker := time.NewTicker(50 * time.Millisecond)
 	defer ticker.Stop()
 	var missing string
 	for {
-		last, err := ask(ctx)
+		last, err := check(ctx)
 		switch {
 		case err == nil && last == "":
 			return nil
 		case err == nil && (ctx.Err() == nil || missing == ""):
 			missing = last
-		case ctx.Err() == nil || missing == "": // an attempt that the end cut short says nothing
+		case ctx.Err() == nil || missing == "": // an attempt that the timeout cancels has no result
 			missing = err.Error()
 		}
 		select {
@@ -46,15 +46,15 @@ func await(ctx context.Context, ask func(context.Context) (missing string, err e
 	}
 }
 
-// awaitAdmission waits until the API server, which learns of webhooks and policies a moment after they are
-// written, asks ours. The requests are dry runs.
+// awaitAdmission waits until the API server calls Virtward's webhooks and runs its guards, with dry runs. It reads new
+// configurations a moment after they are written.
 func (s *show) awaitAdmission(ctx context.Context) error {
-	for _, ask := range []func(context.Context) (string, error){
+	for _, check := range []func(context.Context) (string, error){
 		func(ctx context.Context) (string, error) {
 			vmi := build.VMI("await").Obj()
 			err := s.cluster.Client().Create(ctx, vmi, client.DryRunAll)
 			if err == nil && vmi.Spec.Domain.CPU == nil {
-				return "the webhook that completes is not asked", nil
+				return "the mutating webhook is not called", nil
 			}
 			return "", err
 		},
@@ -62,7 +62,7 @@ func (s *show) awaitAdmission(ctx context.Context) error {
 			vmi := build.VMI("await").Architecture("arm64").Disk("root", kubevirtv1.DiskBusSATA).Obj()
 			err := s.cluster.Client().Create(ctx, vmi, client.DryRunAll)
 			if err == nil {
-				return "the webhook that checks is not asked", nil
+				return "the validating webhook is not called", nil
 			}
 			if apierrors.IsInvalid(err) && strings.Contains(err.Error(), "[virtward/arm64-disk-bus]") {
 				return "", nil
@@ -77,14 +77,14 @@ func (s *show) awaitAdmission(ctx context.Context) error {
 			return "", err
 		},
 	} {
-		if err := await(ctx, ask); err != nil {
+		if err := await(ctx, check); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// rejectsUnknown asks, in a dry run, for a hypervisor that nobody knows.
+// rejectsUnknown reports whether a dry run with an unknown hypervisor is rejected.
 func (s *show) rejectsUnknown(ctx context.Context) (bool, error) {
 	const unknown = "unknown-hypervisor"
 	resource := &unstructured.Unstructured{}
@@ -103,7 +103,7 @@ func (s *show) rejectsUnknown(ctx context.Context) (bool, error) {
 	return false, err
 }
 
-// metricsPort is the one that the Deployment names.
+// metricsPort returns the metrics port of the Deployment.
 func (s *show) metricsPort(ctx context.Context) (int32, error) {
 	deployment := &appsv1.Deployment{}
 	key := client.ObjectKey{Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardService}

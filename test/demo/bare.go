@@ -7,10 +7,9 @@ import (
 
 const vmiFile = "examples/vmi.yaml"
 
-// bareVMI: the whole completion, before and after.
+// bareVMI shows the completion of a VMI.
 func bareVMI(ctx context.Context, s *show) error {
-	s.prose(`A VMI runs as it is stored, so it is completed as a whole when it is created. Lines with a plus are
-		what was added.`)
+	s.prose(`A VMI runs as it is stored, so it is completed when it is created. Lines with a plus were added.`)
 	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+vmiFile); err != nil {
 		return err
 	}
@@ -37,14 +36,14 @@ func bareVMI(ctx context.Context, s *show) error {
 	if err != nil {
 		return err
 	}
-	s.checked("`kubectl virtward explain -f %s`, without any cluster, computes this very spec, but for the UUID.", vmiFile)
+	s.checked("without a cluster, `kubectl virtward explain -f %s` computes the same spec, apart from the UUID.", vmiFile)
 	return nil
 }
 
-// arm64: another architecture has other defaults.
+// arm64 shows the defaults of another architecture.
 func arm64(ctx context.Context, s *show) error {
-	s.prose(`The architecture decides too. This VM says architecture: arm64, and nothing of the firmware, the CPU's
-		model or the disk's bus.`)
+	s.prose(`Defaults depend on the architecture. This VM sets architecture: arm64, but not the firmware, the CPU model or
+		the bus of the disk.`)
 	const file = "examples/vm-arm64.yaml"
 	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+file); err != nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// The files of the VMs that could never run, and what is told of both.
+// The files of the VMs that can never run, and the messages about both.
 const (
 	legacyFile  = "examples/rejected/vm-arm64.yaml"
 	desktopFile = "examples/rejected/vm-arm64-by-preference.yaml"
@@ -15,16 +15,16 @@ const (
 	noBIOS = "arm64 boots from EFI only"
 )
 
-// legacyCauses are what is wrong with the first, by field.
+// legacyCauses are the causes for the first VM, by field.
 var legacyCauses = []string{
 	"spec.template.spec.domain.devices.disks[0].disk.bus: Unsupported value: " + noSATA + " [virtward/arm64-disk-bus]",
 	"spec.template.spec.domain.firmware.bootloader.bios: Unsupported value: " + noBIOS + " [virtward/arm64-bios]",
 }
 
-// neverRuns: a rejection names every cause, and a laptop knows it before the cluster does.
+// neverRuns shows a rejection with all causes, and the same findings without a cluster.
 func neverRuns(ctx context.Context, s *show) error {
-	s.prose(`On arm64 nothing boots by a BIOS, and no disk is on SATA. KubeVirt alone would accept this VM, and
-		reject its VMI when it starts.`)
+	s.prose(`arm64 supports neither BIOS nor SATA disks. Without Virtward, KubeVirt accepts this VM, and rejects its VMI
+		when the VM starts.`)
 	if err := s.reads(s.alice, legacyFile); err != nil {
 		return err
 	}
@@ -38,14 +38,14 @@ func neverRuns(ctx context.Context, s *show) error {
 	if err := says(output, "NotFound"); err != nil {
 		return err
 	}
-	s.checked("both causes are told at once, each with its field and its rule, and nothing is stored.")
+	s.checked("the response has both causes, each with its field and its rule, and no VM is stored.")
 	return s.reported(ctx)
 }
 
-// early: what is missing is warned of, and what was wrong before an update.
+// early shows warnings about missing references and about pre-existing errors.
 func early(ctx context.Context, s *show) error {
-	s.prose(`A VM may be applied before the preference or the instancetype that it names. That is no fault, so Alice
-		is only told what could not be checked.`)
+	s.prose(`A VM can be applied before the preference or the instancetype that it names. So Alice gets only a warning
+		about the missing preference.`)
 	if err := s.reads(s.alice, desktopFile); err != nil {
 		return err
 	}
@@ -59,9 +59,8 @@ func early(ctx context.Context, s *show) error {
 	if err := s.startRejected(ctx); err != nil {
 		return err
 	}
-	s.prose(`So the VM has a fault that it did not have when Alice wrote it. She can still change it elsewhere, with a
-		warning: an update is rejected for what it adds or makes worse, not for what was so before, or else nobody
-		could work with what exists already.`)
+	s.prose(`Now the VM has errors that it did not have when Alice created it. She can still change other fields, with a
+		warning: an update is rejected only for new errors, not for pre-existing ones.`)
 	const update = "kubectl label vm/desktop team=blue"
 	if err := s.awaitOutput(ctx, s.alice, update+" --dry-run=server", "Warning:"); err != nil {
 		return err
@@ -73,8 +72,8 @@ func early(ctx context.Context, s *show) error {
 	if err := says(output, noBIOS, noSATA, before+" [virtward/arm64-bios]", before+" [virtward/arm64-disk-bus]", "desktop labeled"); err != nil {
 		return err
 	}
-	s.prose(`It can be deleted, too. Applied again it is rejected, at the field that chose the preference, and the
-		message names the field of the preference that does not fit.`)
+	s.prose(`Alice can also delete the VM. If she applies it again, it is rejected. The cause is at the field that names
+		the preference, and the message names the field of the preference.`)
 	if err := s.doesAll(ctx, s.alice, "kubectl delete -f "+desktopFile); err != nil {
 		return err
 	}
@@ -83,10 +82,10 @@ func early(ctx context.Context, s *show) error {
 		"spec.preference.name: Unsupported value: "+noSATA+" (VirtualMachineClusterPreference old-pc sets domain.devices.disks[0].disk.bus by its spec.devices.preferredDiskBus) [virtward/arm64-disk-bus]")
 }
 
-// startRejected: the preference comes, the VMI is rejected, and an event of KubeVirt on the VM says so.
+// startRejected creates the preference. The VMI is rejected, and KubeVirt writes an event on the VM.
 func (s *show) startRejected(ctx context.Context) error {
-	s.prose(`The admin makes the preference, and virt-controller the VMI. Now everything is known, so the VMI is rejected.
-		Virt-controller writes that answer into an event on the VM.`)
+	s.prose(`The admin creates the preference, and virt-controller creates the VMI. Now the preference exists, so the VMI
+		is rejected. virt-controller writes the message into an event on the VM.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl apply -f examples/preference-old-pc.yaml"); err != nil {
 		return err
 	}
@@ -101,8 +100,8 @@ func (s *show) startRejected(ctx context.Context) error {
 	return says(output, "Error creating virtual machine instance", "[virtward/arm64-disk-bus]", "[virtward/arm64-bios]")
 }
 
-// awaitOutput runs a command, unseen, until its output has a word. Virtward and KubeVirt watch the cluster, and
-// hear of a change a moment after it is made.
+// awaitOutput runs a command, without showing it, until its output has a word. Virtward and KubeVirt watch the cluster,
+// so they notice a change a moment later.
 func (s *show) awaitOutput(ctx context.Context, who user, line, word string) error {
 	return await(ctx, func(ctx context.Context) (string, error) {
 		output, err := s.call(ctx, who, line)

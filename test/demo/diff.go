@@ -8,8 +8,8 @@ import (
 // around is how many unchanged lines a diff shows on each side of a change.
 const around = 2
 
-// diff compares two texts line by line. Each line of the result begins with '+', '-' or ' '; "..." stands
-// for unchanged lines that are left out. It is empty for equal texts.
+// diff compares two texts line by line. Each line of the result begins with '+', '-' or ' '; "..." replaces unchanged
+// lines. It is empty for equal texts.
 func diff(from, to string) []string {
 	lines := align(strings.Split(strings.TrimRight(from, "\n"), "\n"), strings.Split(strings.TrimRight(to, "\n"), "\n"))
 	shown := make([]bool, len(lines))

@@ -1,10 +1,9 @@
 // Demo shows Virtward at work on a real API server: `make demo`.
 //
-// What enters: the repository with its binaries built, and DEMO=once to end after the story. What leaves: the
-// story on standard output, told by the commands that a user would type, and an exit code: every chapter
-// checks what it shows, and what turns out otherwise ends the demo with an error. Nothing is left on the
-// machine when it ends.
+// Input: the repository with its binaries built, and DEMO=once to end after the last chapter. Output: the chapters on
+// standard output, with the commands of users, and an exit code. Each chapter verifies what it shows, and a failure ends
+// the demo. At the end, the demo deletes everything that it created.
 //
-// It never pretends: kubectl, Helm, the API server, the chart and virtward are the real ones, users have the
-// rights that RBAC gives them, and what is simulated of KubeVirt is said on the screen.
+// kubectl, Helm, the API server, the chart, RBAC and virtward are the real ones. The demo names the parts of KubeVirt that
+// it simulates.
 package main

@@ -16,11 +16,11 @@ import (
 	"text/tabwriter"
 )
 
-// evidence: counters of the webhooks, failures counted by the API server, and layers in the audit log.
+// evidence shows the metrics of the webhooks and of the API server, and the layers in the audit log.
 func evidence(ctx context.Context, s *show) error {
-	s.prose(`Virtward counts what it is asked. To complete, it is asked twice for each create: KubeVirt's mutator runs
-		after ours and replaces the spec, so the API server asks ours once more, which then finds nothing left
-		to do. (The first were dry runs, to see that it is asked at all.)`)
+	s.prose(`Virtward counts requests. The API server calls its mutating webhook twice for each create: KubeVirt's mutator
+		runs after it and replaces the spec, so the API server calls it again. The second call changes nothing. (The
+		first requests were dry runs, to see that the webhooks are called.)`)
 	counters, err := s.greps(ctx, s.admin, s.scrape(), regexp.MustCompile(`{kind="VirtualMachine[I"].*verdict=.*`), true)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func evidence(ctx context.Context, s *show) error {
 		return fmt.Errorf("the API server counts %v calls of webhooks that failed since the start", missed-s.missed)
 	}
 	s.checked("the API server counts no call of a webhook that failed.")
-	s.prose("It counts what it found by rule, too, so that an admin sees what a rule does before and after it is set:")
+	s.prose("It also counts findings by rule. They show the effect of a rule before and after its severity changes:")
 	found, err := s.greps(ctx, s.admin, s.scrape(), regexp.MustCompile(`findings_total{.*`), true)
 	if err != nil {
 		return err
@@ -50,12 +50,12 @@ func evidence(ctx context.Context, s *show) error {
 			return err
 		}
 	}
-	s.prose("The API server's audit log says who created what, and which layers completed it:")
+	s.prose("The API server's audit log shows who created each object, and which layers completed it:")
 	return s.audit()
 }
 
-// failedCalls is the API server's count of calls of webhooks that failed, of those that then let pass and of
-// those that then reject.
+// failedCalls returns the API server's count of failed calls of webhooks: those after which it admitted, and
+// those after which it rejected.
 func (s *show) failedCalls(ctx context.Context) (float64, error) {
 	passed, err := s.cluster.Metric(ctx, "apiserver_admission_webhook_fail_open_count", nil)
 	if err != nil {
@@ -142,11 +142,11 @@ func (s *show) audit() error {
 		says(table.String(), "kvm/arm64"))
 }
 
-// annotation is what the audit annotations of our webhook begin with.
+// annotation is the prefix of the audit annotations of the mutating webhook.
 const annotation = "mutate.virtward.io/"
 
-// completions are the events of the story's namespace in which something was created that our webhook completed.
-// A rejected request was completed before it was checked.
+// completions returns the audit events of creations in the demo's namespace that the mutating webhook completed. A
+// rejected request was also completed, before its validation.
 func (s *show) completions() ([]event, error) {
 	log, err := os.Open(s.cluster.AuditLog())
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *show) completions() ([]event, error) {
 	return events, lines.Err()
 }
 
-// shortName leaves out that a service account is one.
+// shortName returns a user name without the prefix of KubeVirt's service accounts.
 func shortName(username string) string {
 	name := strings.TrimPrefix(username, "system:serviceaccount:kubevirt:")
 	return cmp.Or(name, username)

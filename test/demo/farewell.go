@@ -5,29 +5,29 @@ import (
 	"fmt"
 )
 
-// try is something to do next. It changes nothing, so that the demo can see that it works.
+// try is a suggested command. It changes nothing, so the demo runs it first.
 type try struct {
 	comment, line string
 	admin         bool
-	rejected      bool // it is to fail
+	rejected      bool // it must fail
 }
 
 var tries = []try{
-	{comment: "what there is", line: "kubectl get vms,vmis"},
-	{comment: "how a VM of the cluster really runs", line: "kubectl virtward explain vm/fedora"},
-	{comment: "a file elsewhere, without asking a cluster", line: "kubectl virtward explain -f examples/vmi.yaml --hypervisor mshv --arch arm64"},
-	{comment: "what a rule says, and how to set it otherwise", line: "kubectl virtward rules arm64-disk-bus"},
-	{comment: "what would be created", line: "kubectl create -f examples/vmi.yaml --namespace default --dry-run=server -o yaml", admin: true},
-	{comment: "rejected, for it is not confirmed", line: "kubectl apply -f examples/kubevirt/hyperv-direct.yaml", rejected: true, admin: true},
+	{comment: "list the VMs and VMIs", line: "kubectl get vms,vmis"},
+	{comment: "show how a VM of the cluster runs", line: "kubectl virtward explain vm/fedora"},
+	{comment: "show a file on another hypervisor and architecture, without a cluster", line: "kubectl virtward explain -f examples/vmi.yaml --hypervisor mshv --arch arm64"},
+	{comment: "describe a rule, and how to change its severity", line: "kubectl virtward rules arm64-disk-bus"},
+	{comment: "show the VMI that would be created", line: "kubectl create -f examples/vmi.yaml --namespace default --dry-run=server -o yaml", admin: true},
+	{comment: "rejected, because it is not confirmed", line: "kubectl apply -f examples/kubevirt/hyperv-direct.yaml", rejected: true, admin: true},
 }
 
-// switchOff is the documented command that takes Virtward out of the way, and switchOn what puts it back.
+// switchOff and switchOn are the documented commands that switch Virtward off and on.
 const (
 	switchOff = "kubectl virtward disable --reason trying"
 	switchOn  = "kubectl virtward enable"
 )
 
-// farewell: how to go on, and how to switch everything off. Every command is tried before it is shown.
+// farewell shows further commands. It runs each of them first.
 func farewell(ctx context.Context, s *show) error {
 	if err := s.rehearse(ctx); err != nil {
 		return err
@@ -41,7 +41,7 @@ func farewell(ctx context.Context, s *show) error {
 			s.suggest(t)
 		}
 	}
-	s.prose("As the admin, who may do anything:")
+	s.prose("As the admin:")
 	s.line("")
 	s.line("  export KUBECONFIG=" + s.admin.kubeconfig)
 	for _, t := range tries {
@@ -49,10 +49,10 @@ func farewell(ctx context.Context, s *show) error {
 			s.suggest(t)
 		}
 	}
-	s.prose("To switch Virtward off; what runs is not touched:")
+	s.prose("To switch Virtward off, without a change to running VMs:")
 	s.line("")
 	s.line("  " + switchOff)
-	s.prose("And on again:")
+	s.prose("To switch it on again:")
 	s.line("")
 	s.line("  " + switchOn)
 	s.prose("Logs are in " + s.cluster.Dir() + "/*.log.")

@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// fedora: what is written, what is stored in the VM, and what runs.
+// fedora shows what is written, what is stored in the VM, and what runs.
 func fedora(ctx context.Context, s *show) error {
-	s.prose(`The admin offers a size and a preference to the whole cluster. Alice writes a VM that names both and
-		little else.`)
+	s.prose(`The admin creates an instancetype and a preference for the whole cluster. Alice writes a VM that names both,
+		with few other fields.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl apply -f examples/instancetype-u1-medium.yaml -f examples/preference-fedora.yaml"); err != nil {
 		return err
 	}
@@ -19,16 +19,16 @@ func fedora(ctx context.Context, s *show) error {
 	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+file); err != nil {
 		return err
 	}
-	s.prose(`The VM is stored with what must not change later, its architecture and machine type, and no more: a VM
-		that is restarted next year gets next year's defaults. (The firmware's UUID, and
-		resources without any, are KubeVirt's.)`)
+	s.prose(`The stored VM has its architecture and machine type, which must not change later, and no other defaults: a VM
+		that restarts next year gets the defaults of next year. (KubeVirt adds the firmware's UUID and the empty
+		resources.)`)
 	if err := s.fedoraStored(ctx, file); err != nil {
 		return err
 	}
 	if err := s.runs(ctx, "fedora"); err != nil {
 		return err
 	}
-	s.prose(`The VMI that virt-controller made of it is complete. Who set what? The same code answers for a file:`)
+	s.prose(`The VMI of virt-controller is complete. The CLI shows which layer set each field. It uses the same code as the webhooks:`)
 	return s.fedoraExplained(ctx, file)
 }
 

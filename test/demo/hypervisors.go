@@ -11,10 +11,10 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 )
 
-// otherHypervisor: one resource decides for all VMs, so a guard asks to be sure.
+// otherHypervisor changes the hypervisor of all VMs, which a guard requires to be confirmed.
 func otherHypervisor(ctx context.Context, s *show) error {
-	s.prose(`The KubeVirt resource names the hypervisor of all VMs. Changing it under a running deployment is rejected
-		by a guard, a ValidatingAdmissionPolicy that the API server itself runs, until an annotation confirms it.`)
+	s.prose(`The KubeVirt resource names the hypervisor of all VMs. A guard rejects a change of it until an annotation
+		confirms the change. Guards are ValidatingAdmissionPolicies, which the API server itself runs.`)
 	const file = "examples/kubevirt/mshv.yaml"
 	if err := s.reads(s.admin, file); err != nil {
 		return err
@@ -33,7 +33,7 @@ func otherHypervisor(ctx context.Context, s *show) error {
 	if err := s.reconfigure(ctx, file); err != nil {
 		return err
 	}
-	s.prose("Alice makes the same VMI again. It was on kvm; now:")
+	s.prose("Alice creates the same VMI again. It ran on kvm before. This is the difference:")
 	if err := s.doesAll(ctx, s.alice, "kubectl delete -f "+vmiFile, "kubectl apply -f "+vmiFile); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func otherHypervisor(ctx context.Context, s *show) error {
 	if err != nil {
 		return err
 	}
-	s.checked("one field differs, and it comes from the layer of mshv on amd64. What runs already was left alone.")
+	s.checked("one field differs, and it comes from the layer of mshv on amd64. Running VMIs do not change.")
 	return nil
 }
 
@@ -85,9 +85,9 @@ func confirm(hypervisor string) string {
 	return "kubectl annotate kubevirt/kubevirt --namespace kubevirt --overwrite " + admissionpolicies.AnnotationConfirmHypervisor + "=" + hypervisor
 }
 
-// reconfigure applies a KubeVirt resource, and waits until the webhook has heard of it.
+// reconfigure applies a KubeVirt resource, and waits until the webhook has read it.
 func (s *show) reconfigure(ctx context.Context, file string, warnings ...string) error {
-	began := time.Now() // the webhook may have heard of it before kubectl is done
+	began := time.Now() // the webhook may read it before kubectl ends
 	output, err := s.does(ctx, s.admin, "kubectl apply -f "+file)
 	if err != nil {
 		return err
@@ -96,24 +96,24 @@ func (s *show) reconfigure(ctx context.Context, file string, warnings ...string)
 		return err
 	}
 	return await(ctx, func(ctx context.Context) (string, error) {
-		asked := time.Now()
+		now := time.Now()
 		age, err := s.metric(ctx, "virtward_facts_age_seconds")
-		if err == nil && age > asked.Sub(began).Seconds() {
-			return "the webhook has not heard of the new configuration", nil
+		if err == nil && age > now.Sub(began).Seconds() {
+			return "the webhook has not read the new configuration", nil
 		}
 		return "", err
 	})
 }
 
-// mistakes: what is wrong is rejected, and what has no effect is warned of.
+// mistakes shows that errors are rejected, and that configuration without effect causes a warning.
 func mistakes(ctx context.Context, s *show) error {
-	s.prose("A hypervisor that nobody knows is rejected, and the message lists the known ones.")
+	s.prose("An unknown hypervisor is rejected, and the message lists the known ones.")
 	if err := s.isRejected(ctx, s.admin, "kubectl apply -f examples/kubevirt/unknown-hypervisor.yaml",
 		`hypervisor-known: spec.configuration.hypervisor[0].name: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`); err != nil {
 		return err
 	}
-	s.prose(`The list counts only with the feature gate ConfigurableHypervisor; without it VMs run on kvm. To close
-		the gate is a change like any other, to be confirmed. What is left of the list is warned of.`)
+	s.prose(`The list has an effect only with the feature gate ConfigurableHypervisor. Without it, VMs run on kvm. So the
+		admin must confirm to disable the gate, too, and gets a warning about the list.`)
 	const file = "examples/kubevirt/gate-closed.yaml"
 	if err := s.doesAll(ctx, s.admin, confirm("kvm")); err != nil {
 		return err
@@ -121,6 +121,6 @@ func mistakes(ctx context.Context, s *show) error {
 	if err := s.reconfigure(ctx, file, "Warning:", "hypervisor-gate: spec.configuration.hypervisor: the list has no effect", "VMs run on kvm"); err != nil {
 		return err
 	}
-	s.prose("Back to a configuration without mistakes:")
+	s.prose("The admin applies the valid configuration again:")
 	return s.reconfigure(ctx, "examples/kubevirt/defaults.yaml")
 }

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// explanation is what `kubectl virtward explain -o json` prints, as far as the demo looks at it.
+// explanation has the parts of the output of `kubectl virtward explain -o json` that the demo reads.
 type explanation struct {
 	Effective map[string]any `json:"effective"`
 	Changes   []struct {
@@ -21,7 +21,7 @@ type explanation struct {
 	} `json:"changes"`
 }
 
-// layerOf is the layer that filled a field with a value.
+// layerOf returns the layer that filled a field. It fails if the field has another value.
 func (e *explanation) layerOf(path string, value any) (string, error) {
 	for _, c := range e.Changes {
 		if c.Path == path {
@@ -43,7 +43,7 @@ func (e *explanation) filled(path string, value any, layer string) error {
 	return err
 }
 
-// specOfFile is the part of an example that will run: of a VM, its template's.
+// specOfFile returns the VMI spec of an example.
 func (s *show) specOfFile(file string) (map[string]any, error) {
 	content, err := s.file(file)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *show) specOfFile(file string) (map[string]any, error) {
 	return specOf(object)
 }
 
-// explained shows what explain says of a file in this cluster, and returns that with what the cluster then holds.
+// explained shows the output of explain for a file, and returns it with the spec of the stored object.
 func (s *show) explained(ctx context.Context, file, name string) (*explanation, map[string]any, error) {
 	line := "kubectl virtward explain -f " + file + " --from-cluster -o "
 	if _, err := s.does(ctx, s.alice, line+"table"); err != nil {
@@ -70,7 +70,7 @@ func (s *show) explained(ctx context.Context, file, name string) (*explanation, 
 	return said, object, err
 }
 
-// stored is an object of alice's as the API server has it.
+// stored returns the VMI spec of a stored object.
 func (s *show) stored(ctx context.Context, name string) (map[string]any, error) {
 	var object map[string]any
 	if err := s.decode(ctx, s.alice, "kubectl get "+name+" -o json", &object); err != nil {
@@ -79,7 +79,7 @@ func (s *show) stored(ctx context.Context, name string) (map[string]any, error) 
 	return specOf(object)
 }
 
-// specOf is the spec of a VMI, and that of the template of a VM.
+// specOf returns the VMI spec of a VMI or a VM.
 func specOf(object map[string]any) (map[string]any, error) {
 	fields := []string{"spec"}
 	if object["kind"] == "VirtualMachine" {
@@ -92,8 +92,7 @@ func specOf(object map[string]any) (map[string]any, error) {
 	return spec, err
 }
 
-// withoutIdentity leaves out what KubeVirt itself makes up for each machine, and the empty value that Go's
-// types add.
+// withoutIdentity removes the random UUID of KubeVirt, and the empty values of its Go types.
 func withoutIdentity(spec map[string]any) map[string]any {
 	unstructured.RemoveNestedField(spec, "domain", "firmware", "uuid")
 	for _, field := range []string{"firmware", "resources"} {
@@ -104,7 +103,7 @@ func withoutIdentity(spec map[string]any) map[string]any {
 	return spec
 }
 
-// changes shows how one spec became another, and returns what it shows.
+// changes shows and returns the difference of two specs.
 func (s *show) changes(from string, before map[string]any, to string, after map[string]any) ([]string, error) {
 	written, err := yaml.Marshal(map[string]any{"spec": before})
 	if err != nil {
@@ -119,13 +118,13 @@ func (s *show) changes(from string, before map[string]any, to string, after map[
 	return lines, nil
 }
 
-// runs waits until the simulated virt-controller says that a VM runs.
+// runs waits until a VM is ready.
 func (s *show) runs(ctx context.Context, name string) error {
 	_, err := s.does(ctx, s.alice, "kubectl wait vm/"+name+" --for=condition=Ready --timeout=60s")
 	return err
 }
 
-// agrees checks that a VMI runs exactly as explain said.
+// agrees fails unless a VMI has the spec that explain printed.
 func (s *show) agrees(said *explanation, vmi map[string]any) error {
 	spec, err := specOf(said.Effective)
 	if err != nil {

@@ -18,9 +18,9 @@ func main() {
 	options := Options{Stay: os.Getenv("DEMO") != "once", Colour: wantsColour(os.Stdout)}
 	err := Run(ctx, os.Stdout, options)
 	switch {
-	case err == nil: // Ctrl-C after the story is the way out
+	case err == nil: // also after Ctrl-C at the end
 	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "demo: interrupted, and taken down")
+		fmt.Fprintln(os.Stderr, "demo: interrupted; the cluster is deleted")
 		os.Exit(1)
 	default:
 		fmt.Fprintln(os.Stderr, "demo:", err)
@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// wantsColour is true for a terminal whose user did not ask for plain text (https://no-color.org).
+// wantsColour reports whether the output is a terminal without NO_COLOR (https://no-color.org).
 func wantsColour(file *os.File) bool {
 	if os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
 		return false

@@ -18,7 +18,7 @@ const (
 	plain = "\x1b[0m"
 )
 
-// page is what the audience reads.
+// page writes the demo's output.
 type page struct {
 	out    io.Writer
 	colour bool
@@ -40,7 +40,7 @@ func (p *page) heading(title string) {
 	p.line(p.paint(bold, strings.Repeat("-", len(title))))
 }
 
-// prose is a paragraph of the narrator.
+// prose writes a paragraph.
 func (p *page) prose(text string) {
 	p.line("")
 	for _, l := range wrap(strings.Join(strings.Fields(text), " "), width, "") {
@@ -48,7 +48,7 @@ func (p *page) prose(text string) {
 	}
 }
 
-// checked tells what the demo has made sure of.
+// checked writes what the demo has verified.
 func (p *page) checked(format string, args ...any) {
 	for i, l := range wrap(fmt.Sprintf(format, args...), width-9, "") {
 		label := "checked: "
@@ -59,7 +59,7 @@ func (p *page) checked(format string, args ...any) {
 	}
 }
 
-// prompt shows a command as its user types it, on several lines if it is long.
+// prompt shows a command after the name of its user, on several lines if it is long.
 func (p *page) prompt(user, command string) {
 	p.line("")
 	line, columns := user+"$ "+command, width

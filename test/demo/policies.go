@@ -5,7 +5,7 @@ import (
 	"regexp"
 )
 
-// The files of the policy, of the VM that it is about, and of what that one names.
+// The files of the policy, of the VM, and of the instancetype of the VM.
 const (
 	policySuite   = "examples/policy/memory-limit"
 	policyFile    = policySuite + "/policy.yaml"
@@ -13,16 +13,16 @@ const (
 	analyticsFile = "examples/vm-analytics.yaml"
 )
 
-// tooLarge is what the policy says of the VM, which does not say a word about memory.
+// tooLarge is the message of the policy for the VM, whose spec does not set its memory.
 const tooLarge = `Invalid value: "16Gi": the VM would run with 16Gi of memory; the limit is 8Gi ` +
 	"(VirtualMachineClusterInstancetype m1.large sets domain.memory.guest by its spec.memory.guest)"
 
-// aboutMemory are the lines of a report that say what the policy found.
+// aboutMemory matches the lines of a report with the policy's results.
 var aboutMemory = regexp.MustCompile(`(message|policy|field): .*`)
 
-// policies: the admin's own rules, on the VM as it will run; tested, tried out, enforced, and reported.
+// policies shows a policy of the admin on the effective VM: tested, tried, enforced and reported.
 func policies(ctx context.Context, s *show) error {
-	s.prose(`Alice has a VM that says nothing about its memory: its instancetype does, and gives 16Gi.`)
+	s.prose(`Alice has a VM that does not set its memory. Its instancetype sets 16Gi.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl apply -f "+largeFile); err != nil {
 		return err
 	}
@@ -40,10 +40,10 @@ func policies(ctx context.Context, s *show) error {
 	return nil
 }
 
-// testsPolicy: a policy and its suite, in the terminal.
+// testsPolicy runs the suite of a policy.
 func (s *show) testsPolicy(ctx context.Context) error {
-	s.prose(`From now on 8Gi is to be the most, whoever decides about it. The admin writes a policy about the VM as it
-		will run, and a suite that says what must come out. That takes no cluster.`)
+	s.prose(`The admin wants to limit memory to 8Gi, regardless of which object sets it. The admin writes a policy on the
+		effective VM, and a suite with the expected results. The suite runs without a cluster.`)
 	if err := s.reads(s.admin, policyFile); err != nil {
 		return err
 	}
@@ -54,23 +54,23 @@ func (s *show) testsPolicy(ctx context.Context) error {
 	return says(output, "16Gi from the instancetype", "8 passed")
 }
 
-// asksWhatIf: what the policy would find, before it is there.
+// asksWhatIf shows what the policy would report before it is installed.
 func (s *show) asksWhatIf(ctx context.Context) error {
-	s.prose("What would it do here? Nothing is changed yet, and already known:")
+	s.prose("The audit shows what the policy would report in this cluster, before it is installed:")
 	if err := s.isRejected(ctx, s.admin, "kubectl virtward audit --all-namespaces --with "+policyFile,
 		"VirtualMachine demo/analytics", "policy/memory-limit", "spec.instancetype.name", tooLarge); err != nil {
 		return err
 	}
-	s.checked("one VM, and the instancetype that is behind it.")
+	s.checked("the audit reports one VM and its instancetype.")
 	return nil
 }
 
-// enforces: what is new is rejected, and what was there can be worked with.
+// enforces shows that a new VM is rejected, and that an existing one can be changed.
 func (s *show) enforces(ctx context.Context) error {
 	if err := s.doesAll(ctx, s.admin, "kubectl apply -f "+policyFile); err != nil {
 		return err
 	}
-	s.prose("A moment later it is active. What was there before the policy can still be changed, with a warning:")
+	s.prose("A moment later, the policy is active. Alice can still change VMs that are older than the policy, with a warning:")
 	const update = "kubectl label vm/analytics team=blue"
 	if err := s.awaitOutput(ctx, s.alice, update+" --dry-run=server", "Warning:"); err != nil {
 		return err
@@ -82,15 +82,15 @@ func (s *show) enforces(ctx context.Context) error {
 	if err := says(output, "Warning: spec.instancetype.name: "+tooLarge, "(it was so before this update; a new object would be rejected) [virtward/policy/memory-limit]", "analytics labeled"); err != nil {
 		return err
 	}
-	s.prose("A new one is rejected, at the field where Alice chose the memory:")
+	s.prose("A new VM is rejected, at the field with which Alice chose the memory:")
 	return s.isRejected(ctx, s.alice, "kubectl create -f "+analyticsFile+" --namespace lab",
 		`"analytics" is invalid`, "spec.instancetype.name: "+tooLarge, "[virtward/policy/memory-limit] Choose a smaller instancetype, or ask the platform team for an exception.")
 }
 
-// reports: the audit lists what was there before.
+// reports shows the reports of the audit.
 func (s *show) reports(ctx context.Context) error {
-	s.prose(`The controller asks the policies about everything that exists, and keeps one report for each namespace, in
-		the form of OpenReports.`)
+	s.prose(`The controller evaluates all existing objects with the policies. It writes one Report of OpenReports for each
+		namespace.`)
 	const list = "kubectl get reports.openreports.io"
 	if err := s.awaitOutput(ctx, s.admin, list+" --namespace demo -o yaml", "policy: memory-limit"); err != nil {
 		return err
@@ -111,10 +111,10 @@ func (s *show) reports(ctx context.Context) error {
 	return s.doesAll(ctx, s.admin, "kubectl get vmpol")
 }
 
-// asksAboutAnother: what would become of everything on another hypervisor.
+// asksAboutAnother shows which VMs could not run on another hypervisor.
 func (s *show) asksAboutAnother(ctx context.Context) error {
-	s.prose(`The same command answers what would become of everything on another hypervisor. Alice wants the CPU of the
-		host, which Microsoft's hypervisor does not pass on.`)
+	s.prose(`The same command shows which VMs could not run on another hypervisor. Alice sets the CPU model of the host,
+		which Microsoft's hypervisor does not support.`)
 	const patch, model = "kubectl patch vm/analytics --type merge -p ", `{"spec":{"template":{"spec":{"domain":{"cpu":{"model":"host-passthrough"}}}}}}`
 	s.prompt(s.alice.name, patch+"'"+model+"'")
 	output, err := s.call(ctx, s.alice, patch+model)
@@ -126,6 +126,6 @@ func (s *show) asksAboutAnother(ctx context.Context) error {
 		"VirtualMachine demo/analytics", "mshv-cpu-model"); err != nil {
 		return err
 	}
-	s.checked("the VM that could not move is known before anything moves.")
+	s.checked("the audit reports the VM before the hypervisor changes.")
 	return nil
 }

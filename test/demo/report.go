@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// reported: the same in a report for a pull request, which needs no cluster.
+// reported shows the same findings in a report for a pull request, without a cluster.
 func (s *show) reported(ctx context.Context) error {
-	s.prose(`A laptop or a CI job, without any cluster, knows it before anybody applies it. This report is for
-		annotations of a pull request; for people, leave out -o sarif.`)
+	s.prose(`The CLI reports the same findings without a cluster, on a laptop or in a CI job. This report is for annotations
+		of a pull request. Without -o sarif, the output is for people.`)
 	report := filepath.Join(s.cluster.Dir(), "legacy.sarif")
 	output, err := s.redirects(ctx, s.alice, "kubectl virtward explain -f "+legacyFile+" -o sarif", report, 1)
 	if err != nil {
@@ -36,11 +36,11 @@ func (s *show) reported(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.checked("the exit code is 1, and the report puts the findings at the lines that say %s.", strings.Join(places, " and "))
+	s.checked("the exit code is 1, and the findings are at the lines %s.", strings.Join(places, " and "))
 	return nil
 }
 
-// sarif is a report, as far as the demo looks at it.
+// sarif has the parts of a report that the demo reads.
 type sarif struct {
 	Runs []struct {
 		Results []struct {
@@ -55,8 +55,7 @@ type sarif struct {
 	}
 }
 
-// places are the lines of the first VM's file that a report is about. It fails unless they are those that are
-// at fault.
+// places returns the lines of the report's findings. It fails unless they are the invalid lines of the first VM's file.
 func (s *show) places(log sarif) ([]string, error) {
 	content, err := s.file(legacyFile)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// kubevirtRoles are the part of KubeVirt's roles for users that the story needs, under KubeVirt's names:
-// everybody sees the KubeVirt resource and the cluster's instancetypes, and editors are bound by the admin.
+// kubevirtRoles returns the roles of KubeVirt that the demo needs. Every user can read the KubeVirt resource and the
+// cluster's instancetypes. The admin binds editors.
 func kubevirtRoles() []client.Object {
 	edit := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	see := []string{"get", "list", "watch"}
@@ -15,10 +15,10 @@ func kubevirtRoles() []client.Object {
 		role("kubevirt.io:edit",
 			rule("kubevirt.io", edit, "virtualmachines", "virtualmachineinstances", "virtualmachineinstancepresets")),
 		role("kubevirt.io:default", rule("kubevirt.io", []string{"get", "list"}, "kubevirts")),
-		forEverybody("kubevirt.io:default"),
+		forAllUsers("kubevirt.io:default"),
 		role("instancetype.kubevirt.io:view",
 			rule("instancetype.kubevirt.io", see, "virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences")),
-		forEverybody("instancetype.kubevirt.io:view"),
+		forAllUsers("instancetype.kubevirt.io:view"),
 	}
 }
 
@@ -30,7 +30,7 @@ func rule(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
 
-func forEverybody(role string) client.Object {
+func forAllUsers(role string) client.Object {
 	return &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: role},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},

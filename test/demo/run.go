@@ -7,41 +7,40 @@ import (
 	"io"
 )
 
-// Options say how the demo is given.
+// Options of the demo.
 type Options struct {
-	// Stay keeps everything up after the story, until the context ends.
+	// Stay keeps the cluster running after the last chapter, until the context ends.
 	Stay bool
 	// Colour marks headings, prompts and changes for a terminal.
 	Colour bool
-	// Parent is where the sandbox makes its temporary folder; empty means the system's.
+	// Parent is the folder for the sandbox's temporary folder; empty for the system's.
 	Parent string
 }
 
-// chapter is one part of the story. It shows something, and fails if that is not what was to be shown.
+// chapter is one part of the demo. It fails if the result is not as expected.
 type chapter struct {
 	title string
 	tell  func(context.Context, *show) error
 }
 
-// chapters are the story, in order.
+// chapters returns all chapters in order.
 func chapters() []chapter {
 	return []chapter{
 		{"A Fedora VM with an instancetype and a preference", fedora},
 		{"A VMI without a VM", bareVMI},
 		{"A VM for arm64", arm64},
-		{"A VM that could never run", neverRuns},
-		{"A VM that comes before its preference", early},
-		{"How strict a rule is", severities},
-		{"A policy of the admin's", policies},
+		{"A VM that can never run", neverRuns},
+		{"A VM that is created before its preference", early},
+		{"The severity of a rule", severities},
+		{"A policy of the admin", policies},
 		{"The cluster moves to another hypervisor", otherHypervisor},
 		{"Mistakes in the KubeVirt resource", mistakes},
-		{"What the webhooks themselves report", evidence},
+		{"Metrics and the audit log", evidence},
 		{"Now you", farewell},
 	}
 }
 
-// Run brings everything up, tells the story and takes everything down again. The error is the first
-// thing that was not as it should be.
+// Run starts the cluster, runs all chapters and stops the cluster. The error is that of the first chapter that fails.
 func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	s := &show{page: &page{out: out, colour: options.Colour}}
 	s.heading("What runs")
@@ -58,7 +57,7 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	if !options.Stay {
 		return nil
 	}
-	s.prose("Everything stays up until you press Ctrl-C, and is gone then.")
+	s.prose("The cluster runs until you press Ctrl-C. Then it is deleted.")
 	<-ctx.Done()
 	return nil
 }

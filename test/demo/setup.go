@@ -16,15 +16,15 @@ import (
 	"github.com/virtward/virtward/test/simulators"
 )
 
-// namespace is where the story happens.
+// namespace of the demo.
 const namespace = "demo"
 
-// show is the stage of the story and everything on it.
+// show has the state of the demo.
 type show struct {
 	*page
 	cluster  *controlplane.ControlPlane
 	kubevirt *simulators.KubeVirt
-	// metrics is the address of virtward's own.
+	// metrics is the address of Virtward's metrics.
 	metrics string
 	// missed counts the calls that failed before the API server had the webhook's certificate authority.
 	missed float64
@@ -44,7 +44,7 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 		}},
 		{"installing KubeVirt", "KubeVirt's and CDI's definitions: real; virt-api, virt-controller: simulated", s.installKubeVirt},
 		{"installing Virtward", "Virtward: its chart installed by Helm, its webhooks and its controller as processes", s.installVirtward},
-		{"waiting for the webhooks and the guards", "the API server asks the webhooks and runs the guards", s.awaitAdmission},
+		{"waiting for the webhooks and the guards", "the API server calls the webhooks and runs the guards", s.awaitAdmission},
 	} {
 		began := time.Now()
 		if err := step.do(ctx); err != nil {
@@ -56,20 +56,20 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 	if s.missed, err = s.failedCalls(ctx); err != nil {
 		return err
 	}
-	s.prose(`No VM really runs: there are no nodes, and the simulated virt-controller only makes VMIs from VMs, with
-		KubeVirt's own account. KubeVirt's definition is extended by VEP 97's list "hypervisor", for a later chapter.`)
+	s.prose(`No VM really runs: there are no nodes. The simulated virt-controller only creates VMIs from VMs, with KubeVirt's
+		own account. KubeVirt's definition has VEP 97's list "hypervisor" in addition, for a later chapter.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl version", "kubectl virtward version"); err != nil {
 		return err
 	}
 	return s.admitAlice(ctx)
 }
 
-// takeDown ends everything. The context may have ended; that is no reason to leave something behind.
+// takeDown stops and deletes everything, also after the context has ended.
 func (s *show) takeDown(ctx context.Context) error {
 	if s.cluster == nil {
 		return nil
 	}
-	s.prose("Taking everything down.")
+	s.prose("Stopping the cluster.")
 	var err error
 	if s.kubevirt != nil {
 		err = s.kubevirt.Stop(context.WithoutCancel(ctx))
@@ -122,7 +122,7 @@ func definitions() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	return all, nil
 }
 
-// installKubeVirt applies the KubeVirt resource like an admin, so that the examples can be applied over it.
+// installKubeVirt applies the KubeVirt resource with kubectl, so that the examples can be applied to it.
 func (s *show) installKubeVirt(ctx context.Context) error {
 	if err := s.cluster.EnsureNamespace(ctx, simulators.Namespace); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (s *show) installKubeVirt(ctx context.Context) error {
 	}
 	for _, object := range kubevirtRoles() {
 		if err := s.cluster.Client().Create(ctx, object); err != nil {
-			return fmt.Errorf("making KubeVirt's roles: %w", err)
+			return fmt.Errorf("creating KubeVirt's roles: %w", err)
 		}
 	}
 	var err error
@@ -140,10 +140,10 @@ func (s *show) installKubeVirt(ctx context.Context) error {
 	return err
 }
 
-// installVirtward installs the chart with the definitions of reports and an impatient audit, runs the webhooks and the controller, and notes
-// where the webhooks serve their metrics.
+// installVirtward installs the chart with the definitions of reports and a short audit interval. It runs the webhooks and
+// the controller, and sets the address of the metrics.
 func (s *show) installVirtward(ctx context.Context) error {
-	audit := map[string]any{"minInterval": "2s", "reports": map[string]any{"installCRDs": true}} // nobody wants to wait half a minute
+	audit := map[string]any{"minInterval": "2s", "reports": map[string]any{"installCRDs": true}} // the default is half a minute
 	if _, err := s.cluster.InstallVirtward(ctx, map[string]any{"audit": audit}, controlplane.Workload{}); err != nil {
 		return err
 	}
@@ -152,10 +152,10 @@ func (s *show) installVirtward(ctx context.Context) error {
 	return err
 }
 
-// admitAlice makes the namespace of the story and a user who may work in it.
+// admitAlice creates the namespace of the demo, and binds roles to Alice.
 func (s *show) admitAlice(ctx context.Context) error {
-	s.prose(`The story needs a namespace and a user. Alice may edit VMs there, by a role of KubeVirt's, and look at
-		what else there is, by one of Kubernetes'.`)
+	s.prose(`The demo needs a namespace and a user. Alice can edit VMs there, with a role of KubeVirt, and read other
+		objects, with a role of Kubernetes.`)
 	if err := s.doesAll(ctx, s.admin,
 		"kubectl create namespace "+namespace,
 		"kubectl create rolebinding alice --namespace "+namespace+" --clusterrole kubevirt.io:edit --user alice",

@@ -2,10 +2,10 @@ package main
 
 import "context"
 
-// severities: a rejection becomes a warning where the admin says so, and not everybody may say so of every rule.
+// severities shows that an admin can change the severity of a rule, which needs a permission for some rules.
 func severities(ctx context.Context, s *show) error {
-	s.prose(`What a finding of a rule means is the admin's to say. There is a lab that collects VMs of amd64 before it
-		ports them, and Bob, who looks after the rules and may do nothing else.`)
+	s.prose(`RuleSettings set the severity of a rule. There is a lab, which collects VMs of amd64 to port them later. Bob
+		has only the permission to write RuleSettings.`)
 	if err := s.doesAll(ctx, s.admin,
 		"kubectl create namespace lab",
 		"kubectl label namespace lab tier=lab",
@@ -28,9 +28,9 @@ func severities(ctx context.Context, s *show) error {
 	return s.weakens(ctx)
 }
 
-// downgraded: the same VM is warned of in the lab, and rejected where Alice was before.
+// downgraded shows that the same VM causes a warning in the lab, and is rejected in the other namespace.
 func (s *show) downgraded(ctx context.Context) error {
-	s.prose("It is active a moment later, and nothing restarts. Alice applies the same file in the lab:")
+	s.prose("The setting is active a moment later, without a restart. Alice applies the same file in the lab:")
 	const apply = "kubectl apply -f " + legacyFile
 	if err := s.awaitOutput(ctx, s.alice, apply+" --namespace lab --dry-run=server", "created"); err != nil {
 		return err
@@ -42,15 +42,15 @@ func (s *show) downgraded(ctx context.Context) error {
 	if err := says(output, "Warning: "+legacyCauses[0], "Warning: "+legacyCauses[1], "legacy created"); err != nil {
 		return err
 	}
-	s.prose("And where she was before:")
+	s.prose("In the other namespace, it is still rejected:")
 	return s.isRejected(ctx, s.alice, apply, legacyCauses...)
 }
 
-// weakens: a security-relevant rule has a guard.
+// weakens shows the guard of security-relevant rules.
 func (s *show) weakens(ctx context.Context) error {
-	s.prose(`Some rules keep users from what the cluster does not grant them, such as the files of its nodes. To make
-		one of these more lenient takes a right of its own, the verb weaken, which Bob does not have. A guard, of
-		the same kind as those below, asks for it.`)
+	s.prose(`Some rules protect the cluster from its users, for example the files of its nodes. To make one of these rules
+		more lenient, you need the verb weaken, which Bob does not have. A guard verifies it, as those in later
+		chapters do.`)
 	const file = "examples/policy/host-disks.yaml"
 	if err := s.reads(s.bob, file); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// user is someone at a shell, with a kubeconfig of their own.
+// user is a user at a shell, with a kubeconfig.
 type user struct {
 	name       string
 	kubeconfig string

@@ -239,11 +239,11 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			g.Expect([]string{string(r.Results[0].Severity), r.Results[0].Category, r.Results[0].Source}).To(Equal([]string{"high", "resources", "virtward"}))
 		})
 		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments(namespace, "PolicyViolation", "large").Should(HaveLen(1))
-		Expect(events(ctx, namespace, "PolicyViolation", "expanded")).To(HaveLen(1), "what is known is not told again")
+		Expect(events(ctx, namespace, "PolicyViolation", "expanded")).To(HaveLen(1), "a known violation has no second event")
 	})
 
-	It("leaves a report of somebody else alone, and says so in a metric", func(ctx SpecContext) {
-		foreign := &openreports.Report{ObjectMeta: metav1.ObjectMeta{Namespace: quiet, Name: reports.Name}, Source: "somebody"}
+	It("does not change a report of another source, and counts it in a metric", func(ctx SpecContext) {
+		foreign := &openreports.Report{ObjectMeta: metav1.ObjectMeta{Namespace: quiet, Name: reports.Name}, Source: "another"}
 		Expect(reporter.Create(ctx, foreign)).To(Succeed())
 		other := build.VMOf(build.VMI("other").Namespace(quiet).Memory("10Gi")).Obj()
 		cleanUp(other)
@@ -253,12 +253,12 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			g.Expect(gauge(g, ctx, metricsPort, "virtward_audit_foreign_reports", nil)).To(Equal(1.0))
 		})
 		r := report(Default, ctx, quiet)
-		Expect(r.Source).To(Equal("somebody"))
+		Expect(r.Source).To(Equal("another"))
 		Expect(r.Results).To(BeEmpty())
 		Expect(reporter.Delete(ctx, r)).To(Succeed())
 	})
 
-	It("forgets a violation that is mended", func(ctx SpecContext) {
+	It("removes a violation that is corrected", func(ctx SpecContext) {
 		large := vm("large", "9Gi").Obj()
 		Expect(change(ctx, admin, large, func() {
 			mended := resource.MustParse("8Gi")
@@ -344,7 +344,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			g.Expect(status.Problems[0].Message).To(ContainSubstring("memmory"))
 			g.Expect(meta.IsStatusConditionFalse(status.Conditions, policyv1alpha1.PolicyReady)).To(BeTrue())
 			r := report(g, ctx, namespace)
-			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1, Skip: 1}), "what is broken is not asked")
+			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1, Skip: 1}), "a broken policy is skipped")
 			g.Expect(status.Auditable).To(HaveValue(BeFalse()))
 			g.Expect(status.Violations).To(BeNil())
 			g.Expect(told(r)).To(ContainElement("warn audited-memory VirtualMachine/expanded spec.instancetype.name"))

@@ -134,7 +134,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		By("storing a VM that the policy to come is against, and one of each kind as its definition comes")
 		large := build.VMOf(build.VMI("large").Memory("16Gi")).RunStrategy(kubevirtv1.RunStrategyHalted).Obj()
 		Expect(user.Create(ctx, large)).To(Succeed())
-		Expect(bare.InstallOurCRDs(ctx)).To(Succeed())
+		Expect(bare.InstallVirtwardCRDs(ctx)).To(Succeed())
 		Expect(user.Create(ctx, settings("bare", setting{Rule: "arm64-bios", Severity: policyv1alpha1.Warn}))).To(Succeed())
 		Expect(user.Create(ctx, siteDefaults("bare", "{template: {schedulerName: house}}"))).To(Succeed())
 		policy := &unstructured.Unstructured{}

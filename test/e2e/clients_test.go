@@ -67,10 +67,10 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		}
 		Expect(i.plane.RestartAPIServer(ctx, "--admission-control-config-file="+filepath.Join(folder, "admission.yaml"))).To(Succeed())
 		i.awaitCalls(ctx)
-		Expect(i.replica.handshake(tls.VersionTLS13)).To(Succeed(), "nobody needs a certificate yet")
+		Expect(i.replica.handshake(tls.VersionTLS13)).To(Succeed(), "clients need no certificate yet")
 	}, NodeTimeout(2*time.Minute))
 
-	It("are demanded once the values say so", func(ctx SpecContext) {
+	It("are required once the values are set", func(ctx SpecContext) {
 		By("step 4: the values of the chart")
 		section := i.chart.Values["webhook"].(map[string]any)
 		section["clientCertificates"] = map[string]any{"configMap": configMap.Name, "names": []string{"api-server"}}
@@ -83,7 +83,7 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		Expect(i.failedCalls(ctx)).To(Equal(failed))
 	}, NodeTimeout(time.Minute))
 
-	DescribeTable("end the handshake of everybody else", func(ctx SpecContext, of func() []tls.Certificate, alert, alert12 string) {
+	DescribeTable("end the handshake of other clients", func(ctx SpecContext, of func() []tls.Certificate, alert, alert12 string) {
 		Expect(i.replica.handshake(tls.VersionTLS13, of()...)).To(MatchError(ContainSubstring(alert)))
 		Expect(i.replica.handshake(tls.VersionTLS12, of()...)).To(MatchError(ContainSubstring(alert12)))
 		probed(ctx, i)
@@ -126,7 +126,7 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		second.write(folder, "api-server")
 		l.more(ctx, 50)
 
-		By("the new CA alone")
+		By("only the new CA")
 		setCA(ctx, i, configMap, string(second.ca.CertPEM))
 		Eventually(func() error { return i.replica.handshake(tls.VersionTLS13, before) }).WithContext(ctx).WithTimeout(followed).Should(MatchError(ContainSubstring(unknownCA)))
 		Expect(i.replica.handshake(tls.VersionTLS13, after)).To(Succeed())

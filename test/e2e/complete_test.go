@@ -62,7 +62,7 @@ var _ = Describe("A VMI that a user applies", func() {
 		))
 	})
 
-	It("is left alone in kube-system", func(ctx SpecContext) {
+	It("is not completed in kube-system", func(ctx SpecContext) {
 		vmi := build.VMI("exempt").Namespace("kube-system").Obj()
 		Expect(admin.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
 		Expect(vmi.Spec.Domain.CPU).To(BeNil())
@@ -116,7 +116,7 @@ var _ = Describe("A VM that a user applies", func() {
 		}
 	})
 
-	It("keeps its words, and the VMI made of it is complete", func(ctx SpecContext) {
+	It("keeps its fields, and its VMI is complete", func(ctx SpecContext) {
 		vm := build.VMOf(build.VMI("fedora").Disk("root", "")).Instancetype("e2e.medium").Preference("e2e.linux").
 			RunStrategy(kubevirtv1.RunStrategyAlways).Obj()
 		cleanUp(vm)
@@ -171,7 +171,7 @@ var _ = Describe("A VM that a user applies", func() {
 			updates++
 			var seen kubevirtv1.VirtualMachine
 			Expect(json.Unmarshal(call.Object, &seen)).To(Succeed())
-			Expect(seen.Spec.Template.Spec.Domain.Machine).To(BeNil(), "our webhook left the update alone")
+			Expect(seen.Spec.Template.Spec.Domain.Machine).To(BeNil(), "the webhook does not change the update")
 		}
 		Expect(updates).NotTo(BeZero())
 	})
@@ -212,7 +212,7 @@ func firstSeen(name string) (seen kubevirtv1.VirtualMachineInstance) {
 			return seen
 		}
 	}
-	Fail("virt-api's mutator was never asked about " + name)
+	Fail("virt-api's mutator was never called for " + name)
 	return seen
 }
 

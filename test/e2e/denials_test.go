@@ -122,7 +122,7 @@ var _ = Describe("kubectl apply of a VM that could never run", func() {
 })
 
 var _ = Describe("A VM with very many faults", func() {
-	It("gets fifty causes, and is told how many more there are", func(ctx SpecContext) {
+	It("gets fifty causes, and the number of the others", func(ctx SpecContext) {
 		vm := build.VMOf(many(70)).Obj()
 		err := alice.Create(ctx, vm)
 		told := detailed(err)

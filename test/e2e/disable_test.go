@@ -44,12 +44,12 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		awaitChecks(ctx)
 	}, NodeTimeout(time.Minute))
 
-	It("is needed: with virtward dead nobody creates a VM", func(ctx SpecContext) {
+	It("is needed: without virtward, no user can create a VM", func(ctx SpecContext) {
 		Expect(alice.Create(ctx, build.VM("off-before").Obj())).To(MatchError(ContainSubstring(notCalled)))
 		Expect(clientOf("carol").Create(ctx, weakSettings("off-guarded"), client.DryRunAll)).To(MatchError(ContainSubstring("rule-settings-weaken: ")))
 	})
 
-	It("is not for everybody", func(ctx SpecContext) {
+	It("requires permissions", func(ctx SpecContext) {
 		said := kubectl(ctx, "alice", "", "virtward", "disable", "--reason", "mine")
 		Expect(said.code).To(Equal(1))
 		Expect(said.errors).To(ContainSubstring("error: listing validatingwebhookconfigurations: "))
@@ -108,7 +108,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		Expect(said.output).To(MatchRegexp(`ValidatingAdmissionPolicy +virtward-rule-settings +off +- +no replica starts, by `))
 	})
 
-	It("is left alone by virtward itself", func(ctx SpecContext) {
+	It("is not reverted by virtward", func(ctx SpecContext) {
 		off := stateOfAdmission(ctx)
 		Expect(virtward.Start(ctx)).To(Succeed())
 		Consistently(stateOfAdmission).WithContext(ctx).WithTimeout(2 * time.Second).Should(Equal(off))
@@ -131,7 +131,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 	})
 })
 
-// admissionState is the content of every object of ours that takes part in admission, by kind and name.
+// admissionState has the content of Virtward's objects that take part in admission, by kind and name.
 type admissionState map[string]string
 
 func stateOfAdmission(ctx context.Context) admissionState {
@@ -142,11 +142,11 @@ func stateOfAdmission(ctx context.Context) admissionState {
 		Expect(err).NotTo(HaveOccurred())
 		state[kind+" "+meta.Name] = string(text)
 	}
-	ours := client.MatchingLabels{"app.kubernetes.io/part-of": "virtward"}
+	labelled := client.MatchingLabels{"app.kubernetes.io/part-of": "virtward"}
 	mutating, validating := &admissionv1.MutatingWebhookConfigurationList{}, &admissionv1.ValidatingWebhookConfigurationList{}
 	policies := &admissionv1.ValidatingAdmissionPolicyList{}
 	for _, list := range []client.ObjectList{mutating, validating, policies} {
-		Expect(admin.List(ctx, list, ours)).To(Succeed(), fmt.Sprintf("%T", list))
+		Expect(admin.List(ctx, list, labelled)).To(Succeed(), fmt.Sprintf("%T", list))
 	}
 	for _, item := range mutating.Items {
 		note("mutating", item.ObjectMeta, item.Webhooks)

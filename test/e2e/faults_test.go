@@ -25,21 +25,21 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// load applies VMIs, dry, until it is stopped.
+// load applies VMIs, as dry runs, until it is stopped.
 type load struct {
 	cancel   context.CancelFunc
 	done     sync.WaitGroup
 	applied  atomic.Int64
 	complete atomic.Int64
-	// unchecked counts rejections because our webhook did not answer, had just started and knew nothing of the
-	// cluster yet, or was asked to check, but not to complete; rejected is the first of any other kind.
+	// unchecked counts rejections because a webhook did not answer, had not read the cluster yet, or only the validating
+	// webhook was called. rejected is the first rejection of another kind.
 	unchecked atomic.Int64
 	rejected  atomic.Pointer[error]
 }
 
 func startLoad(workers int) *load { return loadBy(alice, workers) }
 
-// loadBy is a load of somebody's.
+// loadBy starts a load with a client.
 func loadBy(user client.Client, workers int) *load {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := &load{cancel: cancel}
@@ -115,12 +115,12 @@ var _ = Describe("Under load", Serial, func() {
 		complete, applied := l.complete.Load(), l.applied.Load()
 		l.more(ctx, 100)
 		l.stop()
-		Expect(l.unchecked.Load()).To(BeZero(), "nobody was rejected")
+		Expect(l.unchecked.Load()).To(BeZero(), "no object was rejected")
 		Expect(failedCalls(ctx)).To(Equal(settled), "no call fails once it is ready")
 		Expect(l.complete.Load()-complete).To(BeNumerically(">=", l.applied.Load()-applied-3), "every VMI is completed, but for those under way")
 	})
 
-	It("a webhook that is asked to stop answers what it has begun", func(ctx SpecContext) {
+	It("a webhook that is stopped answers the requests in progress", func(ctx SpecContext) {
 		l := startLoad(3)
 		l.more(ctx, 50)
 		Expect(virtward.Stop()).To(Succeed())

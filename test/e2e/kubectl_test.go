@@ -53,7 +53,7 @@ func kubectlWith(ctx context.Context, kubeconfig, manifests string, args ...stri
 	return answered{output: output.String(), errors: complaints.String(), code: command.ProcessState.ExitCode()}
 }
 
-// ruleID is how every message of ours names its rule.
+// ruleID matches the rule in messages of Virtward.
 var ruleID = regexp.MustCompile(`\[virtward/([a-z0-9-]+)\]`)
 
 // causes of a rejection, each as its field and the rule that its message names. What is rejected is invalid, 422.

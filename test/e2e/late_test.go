@@ -59,7 +59,7 @@ var _ = Describe("A VM that is applied before what it points at", func() {
 		Expect(vmi.Spec.Domain.Devices.Disks[0].Disk.Bus).To(Equal(kubevirtv1.DiskBusVirtio))
 	}, NodeTimeout(2*time.Minute))
 
-	It("gets no event of Virtward itself, whoever claims it as the owner of what is rejected", func(ctx SpecContext) {
+	It("gets no event of Virtward, even if a rejected object names it as its owner", func(ctx SpecContext) {
 		vm := build.VM("unreported").Obj()
 		cleanUp(vm)
 		Expect(alice.Create(ctx, vm)).To(Succeed())

@@ -46,7 +46,7 @@ var _ = Describe("While the webhook is dead", Serial, Ordered, func() {
 		})
 	})
 
-	It("nothing new is admitted, whoever asks, and the API server counts it", func(ctx SpecContext) {
+	It("no new object is admitted for any requester, and the API server counts the failures", func(ctx SpecContext) {
 		labels := map[string]string{"name": machineCheck, "error_type": "calling_webhook_error"}
 		before, err := cluster.Metric(ctx, "apiserver_admission_webhook_rejection_count", labels)
 		Expect(err).NotTo(HaveOccurred())

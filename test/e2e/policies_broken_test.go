@@ -60,7 +60,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		}, ContainSubstring("spec.params.values.max: Invalid value: ")),
 	)
 
-	It("is told by kubectl apply as any other mistake", func(ctx SpecContext) {
+	It("is rejected by kubectl apply as any other error", func(ctx SpecContext) {
 		manifest, err := yaml.Marshal(policyWith("wrong", validation("true &&\nvm.spec.domain.memroy == ''")()).Object)
 		Expect(err).NotTo(HaveOccurred())
 		got := kubectlAsAdmin(ctx, string(manifest), "apply", "--filename=-")
@@ -69,10 +69,10 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 	})
 
 	DescribeTable("cannot be evaluated where it costs too much, and affects no other", func(ctx SpecContext, spec func(enforcement string) string, why string) {
-		const nobody = " Tell the admin of the cluster: it is the policy that is at fault."
+		const remedy = " Tell the admin of the cluster: it is the policy that is at fault."
 		enforce(ctx, "fine", fine)
 		policy := enforce(ctx, "endless", spec("Deny"))
-		soonTold(ctx, machine(cpus(2)), And(HavePrefix("InternalError spec: Internal error: the policy cannot be evaluated: "), ContainSubstring(why), HaveSuffix(" [virtward/policy/endless]"+nobody)))
+		soonTold(ctx, machine(cpus(2)), And(HavePrefix("InternalError spec: Internal error: the policy cannot be evaluated: "), ContainSubstring(why), HaveSuffix(" [virtward/policy/endless]"+remedy)))
 		started := time.Now()
 		Expect(answer(ctx, machine(cpus(4)), "alice")).To(HaveExactElements(ContainSubstring("[virtward/policy/endless]"), tooMany))
 		Expect(time.Since(started)).To(BeNumerically("<", 3*time.Second))
@@ -95,7 +95,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		}, "spec.rego.module: "),
 	)
 
-	// One that was stored while nobody looked, or that an older version took, stays among the others.
+	// A broken policy can be stored without the webhook, or by an older version. The other policies stay active.
 	It("stays and cannot be evaluated if it is there already, and can be mended or taken out of the way", func(ctx SpecContext) {
 		enforce(ctx, "fine", fine)
 		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{}

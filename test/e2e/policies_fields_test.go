@@ -83,7 +83,7 @@ func asked(user string, groups ...string) (client.Client, *recordedWarnings) {
 	return listen(config)
 }
 
-// answer is what a user is told who creates an object, dry: the causes of the rejection, then the warnings.
+// answer returns the findings of a dry run: the causes of the rejection, then the warnings.
 func answer(ctx context.Context, object client.Object, user string, groups ...string) []string {
 	GinkgoHelper()
 	c, heard := asked(user, groups...)
@@ -121,7 +121,7 @@ func cpus(cores uint32) func(*build.VMIBuilder) {
 	return func(b *build.VMIBuilder) { b.Topology(1, cores, 1) }
 }
 
-// soonTold waits until alice is told this about an object.
+// soonTold waits until alice gets these findings for an object.
 func soonTold(ctx context.Context, object client.Object, what any, users ...string) {
 	GinkgoHelper()
 	if len(users) == 0 {
@@ -181,7 +181,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 			`FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 5: at most two cores [virtward/policy/two]`))
 	})
 
-	DescribeTable("are asked about what they match", func(ctx SpecContext, match string, matching, other client.Object, message string) {
+	DescribeTable("are evaluated for objects that they match", func(ctx SpecContext, match string, matching, other client.Object, message string) {
 		enforce(ctx, "two", fmt.Sprintf(two, "match: "+match))
 		if matching != nil {
 			soonTold(ctx, matching, message)
@@ -206,7 +206,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 			build.VMOf(build.VMI("evaluated").Namespace(policed).Topology(1, 4, 1)).RunStrategy(kubevirtv1.RunStrategyManual).Obj(), tooMany),
 	)
 
-	It("are not asked about operations, users and groups that they leave out", func(ctx SpecContext) {
+	It("are skipped for operations, users and groups that they exclude", func(ctx SpecContext) {
 		vm := machine()
 		vm.Name = "updated"
 		Expect(admin.Create(ctx, vm)).To(Succeed())
@@ -257,7 +257,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 			`warning: metadata.name: Invalid value: "evaluated": she may not [virtward/policy/said]`),
 	)
 
-	It("that audit tell nobody but the audit log", func(ctx SpecContext) {
+	It("that audit write only to the audit log", func(ctx SpecContext) {
 		enforce(ctx, "silent", strings.Replace(fmt.Sprintf(two, ""), "Deny", "Audit", 1))
 		attempt := 0
 		Eventually(func(g Gomega, ctx context.Context) {
@@ -308,7 +308,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Expect(admin.Update(ctx, limits)).To(Succeed())
 		soonTold(ctx, machine(), And(HavePrefix("InternalError spec: Internal error: the policy is broken: spec.params.configMap"), ContainSubstring("[virtward/policy/limited]")))
 
-		By("not being asked without the ConfigMap, if the policy says so")
+		By("skipping the policy without the ConfigMap, with parameterNotFoundAction: Allow")
 		Expect(admin.Delete(ctx, limits)).To(Succeed())
 		soonTold(ctx, machine(), cannotEvaluate("there is no ConfigMap virtward-system/limits"))
 		Expect(change(ctx, admin, policy, func() { // the controller writes its status too
@@ -340,7 +340,7 @@ func pooled(vm *kubevirtv1.VirtualMachine) client.Object {
 		},
 	})
 	if err != nil {
-		panic(err) // while the tree of specs is built, there is nobody to tell
+		panic(err) // there is no running spec yet
 	}
 	return &unstructured.Unstructured{Object: fields}
 }

@@ -112,7 +112,7 @@ var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func(
 	}, NodeTimeout(time.Minute))
 })
 
-// rejectedWith are the messages of a rejection; what is no rejection of ours says what it is.
+// rejectedWith returns the messages of a rejection. Any other error is returned as its text.
 func rejectedWith(err error) []string {
 	if err == nil {
 		return nil

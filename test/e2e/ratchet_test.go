@@ -52,12 +52,12 @@ var _ = Describe("A VM with a fault from before", Serial, func() {
 		return kubevirtv1.Disk{Name: name, DiskDevice: kubevirtv1.DiskDevice{Disk: &kubevirtv1.DiskTarget{Bus: bus}}}
 	}
 
-	It("may be changed elsewhere, with a warning", func(ctx SpecContext) {
+	It("can be changed in other fields, with a warning", func(ctx SpecContext) {
 		Expect(change(ctx, user, vm, func() { vm.Spec.Template.Spec.Hostname = "elsewhere" })).To(Succeed())
 		Expect(heard.texts).To(ConsistOf(knownBus("0")))
 	})
 
-	It("may have its disks moved", func(ctx SpecContext) {
+	It("can have its disks moved", func(ctx SpecContext) {
 		Expect(change(ctx, user, vm, disks(disk("first", kubevirtv1.DiskBusVirtio), 0))).To(Succeed())
 		Expect(heard.texts).To(ConsistOf(knownBus("1")))
 	})
@@ -65,7 +65,7 @@ var _ = Describe("A VM with a fault from before", Serial, func() {
 	It("does not get another", func(ctx SpecContext) {
 		Expect(causes(change(ctx, user, vm, disks(disk("second", kubevirtv1.DiskBusSATA), 1)))).To(ConsistOf(
 			"spec.template.spec.domain.devices.disks[1].disk.bus arm64-disk-bus"))
-		Expect(heard.texts).To(ConsistOf(knownBus("0")), "the old one is told of, and is not what it is rejected for")
+		Expect(heard.texts).To(ConsistOf(knownBus("0")), "the pre-existing error is only a warning")
 	})
 
 	It("does not get a worse one in its place", func(ctx SpecContext) {
@@ -74,12 +74,12 @@ var _ = Describe("A VM with a fault from before", Serial, func() {
 		}))).To(ConsistOf("spec.template.spec.domain.devices.disks[0].disk.bus arm64-disk-bus"))
 	})
 
-	It("may be mended", func(ctx SpecContext) {
+	It("can be corrected", func(ctx SpecContext) {
 		Expect(change(ctx, user, vm, func() { vm.Spec.Template.Spec.Domain.Devices.Disks[0].Disk.Bus = kubevirtv1.DiskBusVirtio })).To(Succeed())
 		Expect(heard.texts).To(BeEmpty())
 	})
 
-	It("may be deleted, and its finalizers be removed", func(ctx SpecContext) {
+	It("can be deleted, and its finalizers can be removed", func(ctx SpecContext) {
 		const hold = "example.com/hold"
 		Expect(change(ctx, admin, vm, func() { controllerutil.AddFinalizer(vm, hold) })).To(Succeed())
 		heard.texts = nil
@@ -90,6 +90,6 @@ var _ = Describe("A VM with a fault from before", Serial, func() {
 		Eventually(func(ctx context.Context) error {
 			return user.Get(ctx, client.ObjectKeyFromObject(vm), vm)
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("not found")))
-		Expect(heard.texts).To(BeEmpty(), "what is on its way out is not evaluated")
+		Expect(heard.texts).To(BeEmpty(), "an object that is being deleted is not evaluated")
 	})
 })

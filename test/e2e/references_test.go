@@ -102,8 +102,8 @@ var _ = Describe("What a VM points at", func() {
 	})
 })
 
-// eventuallyPersists applies a VM, dry, until our webhook gives it this architecture and machine type, and
-// alice such an answer, without a warning; what virt-api's mutator sees is what ours has made.
+// eventuallyPersists applies a VM, as a dry run, until the webhook sets this architecture and machine type, and alice
+// gets such an answer without a warning. virt-api's mutator receives the VM with these values.
 func eventuallyPersists(ctx context.Context, vm *kubevirtv1.VirtualMachine, architecture, machine string, answer types.GomegaMatcher) {
 	GinkgoHelper()
 	warned, heard := listening("alice")

@@ -110,11 +110,10 @@ var _ = Describe("Two replicas on a fresh Secret", Serial, func() {
 	}, NodeTimeout(3*time.Minute))
 })
 
-// replica is a virtward by its ports.
+// replica has the ports of a virtward process.
 type replica struct{ webhook, health int }
 
-// another takes ports for a second replica, and says how it is to be told of them; what a pod has for itself
-// alone, this one has too.
+// another returns the ports of a second replica, and the flags for them. The replica has its own files, like a pod.
 func another(c *controlplane.ControlPlane) (replica, []string) {
 	GinkgoHelper()
 	var ports [3]int
@@ -148,7 +147,7 @@ func (r replica) ready(ctx context.Context) error {
 
 // served is the certificate that a handshake meets, in DER.
 func (r replica) served() ([]byte, error) {
-	connection, err := tls.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(r.webhook)), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // which one it is, is what is asked
+	connection, err := tls.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(r.webhook)), &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // the test reads the certificate
 	if err != nil {
 		return nil, err
 	}

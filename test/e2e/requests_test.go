@@ -47,7 +47,7 @@ var _ = Describe("A request for a VMI", func() {
 		Expect(cpu).To(Equal("host-model"))
 	})
 
-	It("is left alone in Virtward's own namespace", func(ctx SpecContext) {
+	It("is not evaluated in Virtward's own namespace", func(ctx SpecContext) {
 		vmi := build.VMI("own").Namespace(controlplane.VirtwardNamespace).Obj()
 		Expect(admin.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
 		Expect(vmi.Spec.Domain.CPU).To(BeNil())

@@ -95,12 +95,12 @@ func (i *installation) rotated(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(60 * time.Second).Should(Succeed())
 }
 
-// mixedLoad creates, dry, VMIs that are right, and VMs and VMIs that are impossible, until it is stopped.
+// mixedLoad creates, as dry runs, valid VMIs and invalid VMs and VMIs, until it is stopped.
 type mixedLoad struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
-	// admitted are right VMIs, incomplete those that were not completed. Denied are impossible objects, unchecked those
-	// that were admitted. Away are requests that nobody has decided.
+	// admitted counts valid VMIs, and incomplete those of them that were not completed. denied counts invalid objects, and
+	// unchecked those that were admitted. away counts requests without an answer of a webhook.
 	admitted, incomplete, denied, unchecked, away atomic.Int64
 
 	mu     sync.Mutex

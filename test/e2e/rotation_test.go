@@ -83,7 +83,7 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		controller.Kill()
 		l.more(ctx, 50)
 		By("serving on without a controller, and starting another")
-		Expect(pathsOf(ctx)).To(HaveEach(HaveSuffix(secret)), "nobody has written the paths yet")
+		Expect(pathsOf(ctx)).To(HaveEach(HaveSuffix(secret)), "the paths are not written yet")
 		Expect(controller.Start(ctx)).To(Succeed())
 		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).WithTimeout(60 * time.Second).
 			Should(HaveEach(HaveSuffix(token(ctx))))

@@ -97,7 +97,7 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 		Expect(vmi.Spec.Tolerations).To(HaveLen(1), "those of its VM")
 	}, NodeTimeout(2*time.Minute))
 
-	It("are active a moment after they change, and leave VMs alone when they go", func(ctx SpecContext) {
+	It("are active a moment after they change, and VMs do not change when they are deleted", func(ctx SpecContext) {
 		object := give(ctx, "passing", `{schedulerName: first, tolerations: [{key: vms, operator: Exists}]}`, func(vmi *kubevirtv1.VirtualMachineInstance) bool {
 			return vmi.Spec.SchedulerName == "first" && len(vmi.Spec.Tolerations) == 1
 		})
@@ -152,7 +152,7 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 		}).WithContext(ctx).WithTimeout(soon).Should(Succeed())
 	})
 
-	It("stand in what explain shows of the cluster", func(ctx SpecContext) {
+	It("are in the output of explain with a cluster", func(ctx SpecContext) {
 		give(ctx, "shown", `{schedulerName: shown}`, func(vmi *kubevirtv1.VirtualMachineInstance) bool { return vmi.Spec.SchedulerName == "shown" })
 		file := filepath.Join(GinkgoT().TempDir(), "vm.yaml")
 		Expect(os.WriteFile(file, []byte(`

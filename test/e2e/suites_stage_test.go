@@ -32,16 +32,16 @@ import (
 	"github.com/virtward/virtward/test/simulators"
 )
 
-// everybody is the group of all users.
-const everybody = "system:authenticated"
+// allUsers is the group of all users.
+const allUsers = "system:authenticated"
 
-// leftOut is what a request says about itself, with the names of webhook configurations that are not to be asked.
+// leftOut is an extra attribute of a user, with the names of webhook configurations that are not called.
 const leftOut = "left-out"
 
-// announced is the namespace in which a policy of the same name says which stage is active.
+// announced is the namespace with a policy of the same name, which reports the active stage.
 const announced = "suites-stage"
 
-// prepareSenders lets everybody write virtual machines: who of them may is not what suites are about.
+// prepareSenders allows all users to write virtual machines, because suites do not test these permissions.
 func prepareSenders(ctx context.Context) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "suites-senders"}, Rules: []rbacv1.PolicyRule{{
@@ -50,7 +50,7 @@ func prepareSenders(ctx context.Context) {
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: everybody}},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: allUsers}},
 	}
 	for _, object := range []client.Object{role, binding} {
 		Expect(admin.Create(ctx, object)).To(Succeed())
@@ -59,8 +59,8 @@ func prepareSenders(ctx context.Context) {
 	Expect(cluster.EnsureNamespace(ctx, announced)).To(Succeed())
 }
 
-// letLeaveOut lets requests leave out webhooks until the end of the specs: an object that was there before a policy is
-// stored as it is, and one that arrives as it is was completed by nobody.
+// letLeaveOut allows requests to exclude webhooks until the end of the specs: to store an object that is older than a
+// policy, and to send an object that is not completed.
 func letLeaveOut(ctx context.Context, names ...string) {
 	GinkgoHelper()
 	const condition = "not-left-out"
@@ -101,7 +101,7 @@ func letLeaveOut(ctx context.Context, names ...string) {
 	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 }
 
-// leavingOut is the admin, of whose requests some webhooks are not told.
+// leavingOut returns the configuration of an admin whose requests exclude some webhooks.
 func leavingOut(names ...string) *rest.Config {
 	config := cluster.Config()
 	config.QPS = -1
@@ -302,7 +302,7 @@ func create(ctx context.Context, by dynamic.Interface, object *unstructured.Unst
 	return err
 }
 
-// remove deletes an object, and waits until it is gone. Nobody is there to whom its finalizers would matter.
+// remove deletes an object and its finalizers, and waits until it does not exist.
 func (s *scene) remove(ctx context.Context, object *unstructured.Unstructured) error {
 	at, err := resourceOf(s.before, object)
 	if err != nil {

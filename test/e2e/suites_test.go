@@ -70,22 +70,22 @@ var _ = Describe("The suites of policies", Serial, Ordered, func() {
 	)
 })
 
-// trial is a case of a suite that the API server can be asked about.
+// trial is a case of a suite that can be sent to the API server.
 type trial struct {
 	name      string
 	situation *policytest.Situation
-	// checks tells that the findings of the built-in checks count, too.
+	// checks includes the findings of the built-in rules.
 	checks bool
-	// want is what the case comes to without a cluster.
+	// want is the result of the case without a cluster.
 	want said
-	// attempts are how often it was asked about.
+	// attempts counts how often it was sent.
 	attempts int
 }
 
-// said is what somebody is told about an object: field, message and rule of each finding.
+// said has the findings of an answer: field, message and rule of each.
 type said struct {
 	rejected, warned []string
-	// other is an answer that is not ours, such as that of the schema.
+	// other is an answer that is not Virtward's, such as that of the schema.
 	other string
 }
 
@@ -93,8 +93,7 @@ func (s *said) equal(other *said) bool {
 	return slices.Equal(s.rejected, other.rejected) && slices.Equal(s.warned, other.warned) && s.other == other.other
 }
 
-// trialsOf evaluates the cases of suites without a cluster, which all have to pass, and says of those that cannot be
-// compared why not.
+// trialsOf evaluates the cases of suites without a cluster. All must pass. It returns why some cannot be compared.
 func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []string) {
 	GinkgoHelper()
 	found, problems := policytest.Load(os.DirFS("../.."), paths...)
@@ -125,15 +124,15 @@ func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []
 	return trials, skipped
 }
 
-// incomparable says why a situation, or what is found in it, cannot be had on a cluster; nothing if it can.
+// incomparable returns why a situation cannot be created on a cluster, or "" if it can.
 func incomparable(s *policytest.Situation, findings policytest.Findings) string {
 	for _, object := range append(slices.Clone(s.Objects), s.Object, s.Old) {
 		switch {
 		case object == nil:
 		case object.Object["status"] != nil && object.GetKind() != "VirtualMachineInstance":
-			return "the API server lets nobody write the status of a " + object.GetKind() + " with the object"
+			return "the API server ignores the status of a " + object.GetKind() + " in a write of the object"
 		case object.GetDeletionTimestamp() != nil:
-			return "an object that is being deleted cannot be made"
+			return "an object that is being deleted cannot be created"
 		}
 	}
 	for _, matcher := range []string{"instancetype", "preference"} {
@@ -148,14 +147,14 @@ func incomparable(s *policytest.Situation, findings policytest.Findings) string 
 				continue
 			}
 			if left := e.Expires.Sub(s.Now); left > 0 && left < 10*time.Minute {
-				return "an exception would end before anybody could ask"
+				return "an exception would expire before the request"
 			}
 		}
 	}
 	return ""
 }
 
-// saidOffline is what findings would be answered with.
+// saidOffline returns findings as an answer.
 func saidOffline(findings policytest.Findings) said {
 	var all said
 	for i := range findings {
@@ -164,7 +163,7 @@ func saidOffline(findings policytest.Findings) said {
 		switch f.Severity {
 		case validators.Deny:
 			all.rejected = append(all.rejected, text)
-		case validators.Audit: // nobody is told
+		case validators.Audit: // only in reports
 		default:
 			all.warned = append(all.warned, text)
 		}
@@ -172,9 +171,8 @@ func saidOffline(findings policytest.Findings) said {
 	return all
 }
 
-// compare asks the API server about every case, and says which answers are others. What was written a moment ago is
-// active a moment later, so that the first answer to a case may be another one for a while. Once all are right, they
-// have to stay so.
+// compare sends every case to the API server, and returns the answers that differ. Configuration is active a moment after
+// it is written, so the first answers may differ for a while. Once all are correct, they must stay correct.
 func compare(ctx context.Context, s *scene, trials []*trial) []string {
 	GinkgoHelper()
 	differ := make([]string, len(trials))
@@ -215,7 +213,7 @@ func compare(ctx context.Context, s *scene, trials []*trial) []string {
 	return slices.DeleteFunc(differ, func(text string) bool { return text == "" })
 }
 
-// update compares a case with an object that is there before.
+// update compares a case with an existing object.
 func (s *scene) update(ctx context.Context, t *trial) (differs string, err error) {
 	if err = s.keep(ctx, t.situation.Old); err == nil {
 		if differs, err = t.soon(ctx); err == nil && differs == "" {
@@ -225,7 +223,7 @@ func (s *scene) update(ctx context.Context, t *trial) (differs string, err error
 	return differs, errors.Join(err, s.remove(ctx, t.situation.Old))
 }
 
-// soon asks until the answer is that of the suite, and says how it differs if it does not become so.
+// soon sends a case until the answer is that of the suite. It returns the difference if it does not become so.
 func (t *trial) soon(ctx context.Context) (differs string, err error) {
 	patience := soon
 	if ofOthers(t.situation.May) {
@@ -241,7 +239,7 @@ func (t *trial) soon(ctx context.Context) (differs string, err error) {
 	return differs, err
 }
 
-// now asks once, and says how the answer differs from that of the suite.
+// now sends a case once, and returns how the answer differs from that of the suite.
 func (t *trial) now(ctx context.Context) (differs string, err error) {
 	t.attempts++
 	heard := &recordedWarnings{}
@@ -260,15 +258,15 @@ func (s *said) String() string {
 	return fmt.Sprintf("rejected %q, warned %q %s", s.rejected, s.warned, s.other)
 }
 
-// sender is a client of whoever sends the object of the case. The attempt is a part of who it is: what somebody may do is
-// remembered for a while, and rights that were granted a moment ago may not be known the first time.
+// sender returns the client configuration of the case's user. Its extra attributes include the attempt, because the API
+// server and Virtward cache permissions for a while.
 func (t *trial) sender(heard *recordedWarnings) *rest.Config {
 	user := t.situation.User
 	extra := map[string][]string{leftOut: {simulators.ValidatorName, fmt.Sprintf("nothing of attempt %d", t.attempts)}}
 	for key, values := range user.Extra {
 		extra[key] = values
 	}
-	if t.situation.Arrived { // as if nobody had completed it
+	if t.situation.Arrived { // without completion
 		extra[leftOut] = append(extra[leftOut], simulators.MutatorName, webhook)
 	}
 	config := cluster.Config()
@@ -276,13 +274,13 @@ func (t *trial) sender(heard *recordedWarnings) *rest.Config {
 	config.WarningHandler = heard
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: user.Username, UID: user.UID, Extra: extra,
-		Groups: slices.DeleteFunc(slices.Clone(user.Groups), func(group string) bool { return group == everybody }), // it is added
+		Groups: slices.DeleteFunc(slices.Clone(user.Groups), func(group string) bool { return group == allUsers }), // the API server adds it
 	}
 	return config
 }
 
-// send sends the object, and nothing is stored. An update changes what is different from the object as it was written
-// before: what was persisted in that stays, as when somebody edits it.
+// send sends the object as a dry run. An update changes the fields that differ from the object as it was written, and
+// keeps persisted defaults, like an edit.
 func (t *trial) send(ctx context.Context, sender dynamic.Interface) error {
 	object := t.situation.Object.DeepCopy()
 	to, err := resourceOf(sender, object)
@@ -304,7 +302,7 @@ func (t *trial) send(ctx context.Context, sender dynamic.Interface) error {
 	return err
 }
 
-// generatedBase is what the API server makes the name of; nothing if the object has a name.
+// generatedBase returns the generateName of an object, or "" if it has a name.
 func (t *trial) generatedBase() string {
 	base, made := strings.CutSuffix(t.situation.Object.GetName(), "xxxxx")
 	if !made || t.situation.Object.GetGenerateName() == "" {
@@ -313,10 +311,10 @@ func (t *trial) generatedBase() string {
 	return base
 }
 
-// finding is a cause or a warning of ours, up to the rule; the remedy follows.
+// finding matches a cause or a warning of Virtward up to the rule, which the remedy follows.
 var finding = regexp.MustCompile(`(?s)^.*?\[virtward/([a-z0-9./-]+)\]`)
 
-// told is what an answer says of the policies.
+// told returns the findings of policies in an answer.
 func (t *trial) told(err error, warnings []string) said {
 	var got said
 	if err != nil {
@@ -338,7 +336,7 @@ func (t *trial) told(err error, warnings []string) said {
 	return got
 }
 
-// counted is a finding as the suite words it; none if it does not count.
+// counted returns a finding in the form of the suite, or "" if it is ignored.
 func (t *trial) counted(text string) []string {
 	found := finding.FindStringSubmatch(text)
 	if len(found) < 2 || !t.checks && !strings.HasPrefix(found[1], "policy/") {
@@ -350,7 +348,7 @@ func (t *trial) counted(text string) []string {
 	return found[:1]
 }
 
-// stage is a cluster as some cases need it.
+// stage is the state of the cluster for some cases.
 type stage struct {
 	// key is all that is the same for its cases.
 	key    string
@@ -363,8 +361,8 @@ type stage struct {
 
 type namespaceMetadata struct{ labels, annotations map[string]string }
 
-// stagesFor are as few as the situations allow: a stage has one version of each policy, one set of objects, one
-// KubeVirt, and for each namespace the same labels and for each user the same permissions.
+// stagesFor returns as few stages as possible. A stage has one version of each policy, one set of objects and one KubeVirt
+// resource. Each namespace has the same labels in it, and each user the same permissions.
 func stagesFor(trials []*trial) []*stage {
 	GinkgoHelper()
 	var all []*stage
@@ -402,7 +400,7 @@ func (s *stage) fits(situation *policytest.Situation) bool {
 	return !ofOthers(situation.May)
 }
 
-// ofOthers reports whether permissions are those of somebody else than who sends an object.
+// ofOthers reports whether permissions are those of users other than the sender.
 func ofOthers(permissions []policytest.Permission) bool {
 	return slices.ContainsFunc(permissions, func(p policytest.Permission) bool { return p.User != "" })
 }

@@ -16,7 +16,7 @@ import (
 )
 
 var _ = Describe("A rejection", func() {
-	It("leaves its rules in the audit log, and one line in ours without anything of the object", func(ctx SpecContext) {
+	It("writes its rules to the audit log, and one line without values of the object to Virtward's log", func(ctx SpecContext) {
 		vmi := impossibly("traced").With(func(spec *kubevirtv1.VirtualMachineInstanceSpec) {
 			spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: "cloudinit", VolumeSource: kubevirtv1.VolumeSource{
 				CloudInitNoCloud: &kubevirtv1.CloudInitNoCloudSource{UserData: userData},
@@ -48,7 +48,7 @@ var _ = Describe("A rejection", func() {
 })
 
 var _ = Describe("A VM with liveUpdateFeatures", func() {
-	It("loses them to the schema, which says so where it is asked to, and is not rejected for them", func(ctx SpecContext) {
+	It("loses them by the schema, with a warning on request, and is not rejected for them", func(ctx SpecContext) {
 		content, err := json.Marshal(build.VM("once-live").Obj())
 		Expect(err).NotTo(HaveOccurred())
 		vm := &unstructured.Unstructured{}

@@ -15,8 +15,8 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 )
 
-// TestAccounts sends what a stolen token of ours could: the users have every right on webhook configurations, so that
-// nothing but the guard denies.
+// TestAccounts sends the requests of a stolen token of Virtward. The users have all permissions for webhook
+// configurations, so only the guard denies.
 func TestAccounts(t *testing.T) {
 	cases, err := admissionpolicies.AccountCases()
 	if err != nil {
@@ -57,7 +57,7 @@ type accountCluster struct {
 	admin  client.Client
 }
 
-// as is a client of a user who may do everything.
+// as returns a client of a user with all permissions.
 func (c *accountCluster) as(t *testing.T, user string) client.Client {
 	t.Helper()
 	config := rest.CopyConfig(c.config)
@@ -76,7 +76,7 @@ func (c *accountCluster) clientConfig() admissionregistrationv1.WebhookClientCon
 	}
 }
 
-// configRules match nothing that is there.
+// configRules match no existing kind.
 func configRules() []admissionregistrationv1.RuleWithOperations {
 	return []admissionregistrationv1.RuleWithOperations{{
 		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},

@@ -9,7 +9,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// connect starts a control plane without definitions, for each schema brings its own.
+// connect starts a control plane without definitions, because each schema has its own.
 func connect(t *testing.T) *rest.Config {
 	t.Helper()
 	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})

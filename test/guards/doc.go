@@ -1,9 +1,9 @@
-// Package guards runs the cases of admissionpolicies on a real API server: every request for the KubeVirt resource, on
-// the definition of it that the case names, and every request for RuleSettings, by users who have their rights
-// from RBAC; with the answers and the warnings compared to the letter.
+// Package guards runs the cases of admissionpolicies on a real API server. It sends every request for the KubeVirt
+// resource, with the case's definition, and every request for RuleSettings, by users with RBAC permissions. It compares
+// the complete texts of answers and warnings.
 //
-// It also runs the native forms of policies: the cases of all suites whose policies can be exported are sent to an API
-// server that has them, and what it denies is compared with what the webhook denies.
+// It also tests the native forms of policies: it sends the cases of all suites with exportable policies to an API server,
+// and compares its denials with those of the webhook.
 //
-// It never evaluates anything itself: what is tested is the API server with our policies in it.
+// The package evaluates nothing itself: it tests the API server with Virtward's guards.
 package guards

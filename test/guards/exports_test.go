@@ -34,27 +34,27 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// library is where the policies are that users may install.
+// library is the folder of the policy library.
 const library = repository + "/policies/library"
 
-// labelExported is on what only one native policy is to be asked about; its value names that.
+// labelExported selects the objects for one native policy. Its value is the name of the policy.
 const labelExported = "test.virtward.io/exported"
 
-// exports is an API server with native policies, and what is sent to it.
+// exports is an API server with native policies.
 type exports struct {
 	*controlplane.ControlPlane
 	environment *cel.Environment
-	// natives are installed, by the policy that they are made of and what that depends on.
+	// natives has the installed native policies, by the exported policy and its parameters.
 	natives map[string]*admissionregistrationv1.ValidatingAdmissionPolicy
 }
 
-// situation is one case of a suite with one of its policies, and what the webhook says.
+// situation is a case of a suite with one of its policies, and the webhook's answer.
 type situation struct {
 	*policytest.Situation
 	name   string
 	policy *policyv1alpha1.VirtualMachinePolicy
 	native *admissionregistrationv1.ValidatingAdmissionPolicy
-	// denied is what the webhook says, or would say if the policy denied.
+	// denied reports whether the webhook denies, or would deny with enforcement Deny.
 	denied bool
 }
 
@@ -75,24 +75,24 @@ func TestExportsAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := &exports{ControlPlane: started, environment: environment, natives: map[string]*admissionregistrationv1.ValidatingAdmissionPolicy{}}
-	everybody(t, e.Client())
-	ours, theirs := e.situations(t, "testdata/exports"), e.situations(t, library)
-	if len(ours) < 40 {
-		t.Errorf("only %d cases of our own", len(ours))
+	allowAllUsers(t, e.Client())
+	own, ofLibrary := e.situations(t, "testdata/exports"), e.situations(t, library)
+	if len(own) < 40 {
+		t.Errorf("only %d cases of testdata", len(own))
 	}
 	e.active(t)
-	for i, each := range append(ours, theirs...) {
+	for i, each := range append(own, ofLibrary...) {
 		t.Run(each.name, func(t *testing.T) { e.compare(t, i, &each) })
 	}
-	t.Logf("%d cases of our own, %d of the library, %d native policies", len(ours), len(theirs), len(e.natives))
+	t.Logf("%d cases of testdata, %d of the library, %d native policies", len(own), len(ofLibrary), len(e.natives))
 	t.Run("the answer", e.answer)
 	t.Run("type checking", e.typeChecks)
 }
 
-// everybody may write virtual machines.
-func everybody(t *testing.T, admin client.Client) {
+// allowAllUsers allows all users to write virtual machines.
+func allowAllUsers(t *testing.T, admin client.Client) {
 	t.Helper()
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "everybody"}, Rules: []rbacv1.PolicyRule{{
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "all-users"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"kubevirt.io", "pool.kubevirt.io"}, Resources: []string{"*"}, Verbs: []string{"get", "create", "update", "delete"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -106,7 +106,7 @@ func everybody(t *testing.T, admin client.Client) {
 	}
 }
 
-// situations are the cases of the suites in a directory, each with every policy that can be exported.
+// situations returns the cases of the suites in a directory, each with every exportable policy.
 func (e *exports) situations(t *testing.T, directory string) []situation {
 	t.Helper()
 	files := os.DirFS(directory)
@@ -152,8 +152,7 @@ func denies(outcome *policytest.CaseOutcome, policy *policyv1alpha1.VirtualMachi
 	})
 }
 
-// native installs the native form of a policy, which is then asked about objects with its label only; nil if there is
-// none.
+// native installs the native form of a policy for objects with its label. It returns nil if there is none.
 func (e *exports) native(t *testing.T, s *policytest.Situation, policy *policyv1alpha1.VirtualMachinePolicy) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	compiled, _ := policies.Compile(e.environment, policy, func(namespace, name string) (map[string]string, bool) {
@@ -192,7 +191,7 @@ func (e *exports) native(t *testing.T, s *policytest.Situation, policy *policyv1
 	return made.Policy
 }
 
-// active returns when the API server has taken notice of the native policies, of which the last one denies one name.
+// active waits until the API server runs the native policies. The last one denies one name.
 func (e *exports) active(t *testing.T) {
 	t.Helper()
 	for i, object := range sentinel() {
@@ -220,8 +219,8 @@ func machine(name string) *unstructured.Unstructured {
 	}}
 }
 
-// compare sends a situation to the API server. What it says is tried again for a while if it is not what is expected,
-// because it may not have taken notice of the labels of the namespace, or of rights.
+// compare sends a situation to the API server. It repeats an unexpected answer for a while, because the API server may not
+// have read the labels of the namespace or the permissions yet.
 func (e *exports) compare(t *testing.T, i int, s *situation) {
 	e.prepare(t, i, s)
 	deadline := time.Now().Add(3 * time.Second)
@@ -242,7 +241,7 @@ func (e *exports) compare(t *testing.T, i int, s *situation) {
 	}
 }
 
-// prepare makes the namespace, the old object and the rights of a situation.
+// prepare creates the namespace, the old object and the permissions of a situation.
 func (e *exports) prepare(t *testing.T, i int, s *situation) {
 	t.Helper()
 	admin := e.Client()
@@ -266,7 +265,7 @@ func (e *exports) prepare(t *testing.T, i int, s *situation) {
 	}
 }
 
-// grant gives a user a right for the time of a test.
+// grant gives a user a permission during a test.
 func (e *exports) grant(t *testing.T, name, user string, may *policytest.Permission) {
 	t.Helper()
 	if may.User != "" {
@@ -297,7 +296,7 @@ func (e *exports) grant(t *testing.T, name, user string, may *policytest.Permiss
 	})
 }
 
-// anyOr is what RBAC has for a value, or for all of them.
+// anyOr returns a value, or RBAC's "*" if it is empty.
 func anyOr(value string) []string {
 	if value == "" {
 		value = "*"
@@ -305,7 +304,7 @@ func anyOr(value string) []string {
 	return []string{value}
 }
 
-// make creates an object for the time of a test.
+// make creates an object during a test.
 func (e *exports) make(t *testing.T, object client.Object) {
 	t.Helper()
 	made := object.DeepCopyObject().(client.Object)
@@ -352,7 +351,7 @@ func (e *exports) send(t *testing.T, s *situation, object *unstructured.Unstruct
 	return true, err
 }
 
-// as is a client of whoever sends the object of a situation.
+// as returns a client of the user of a situation.
 func (e *exports) as(t *testing.T, s *situation) client.Client {
 	t.Helper()
 	config := e.Config()
@@ -370,7 +369,7 @@ func (e *exports) as(t *testing.T, s *situation) client.Client {
 	return client.WithFieldValidation(made, metav1.FieldValidationStrict)
 }
 
-// before reports whether the native policy would deny the old object of a situation, were it new.
+// before reports whether the native policy would deny the old object of a situation as a new object.
 func (e *exports) before(t *testing.T, s *situation) bool {
 	t.Helper()
 	old := s.Old.DeepCopy()
@@ -387,7 +386,7 @@ func describe(native *admissionregistrationv1.ValidatingAdmissionPolicy) string 
 	return string(text)
 }
 
-// answer compares one answer to the letter.
+// answer compares the complete text of one answer.
 func (e *exports) answer(t *testing.T) {
 	var cores *admissionregistrationv1.ValidatingAdmissionPolicy
 	for _, native := range e.natives {
@@ -420,7 +419,7 @@ func (e *exports) answer(t *testing.T) {
 	}
 }
 
-// typeChecks: the controller manager has checked every native policy against KubeVirt's definitions, and lives.
+// typeChecks verifies that the controller manager has type-checked every native policy, and still runs.
 func (e *exports) typeChecks(t *testing.T) {
 	for _, native := range e.natives {
 		eventually(t, "the type checking of "+native.Name, func() bool {

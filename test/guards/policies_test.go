@@ -21,7 +21,7 @@ import (
 
 const policiesDoc = "docs/policy-rights.md"
 
-// What the guard says of a request by an author.
+// The messages of the guard to an author.
 const (
 	deniesMake   = "policy-enforce: spec.enforcement: this makes the policy deny, which takes the verb enforce on virtualmachinepolicies.policy.virtward.io"
 	deniesChange = "policy-enforce: spec: this changes a policy that denies, which takes the verb enforce on virtualmachinepolicies.policy.virtward.io"
@@ -127,7 +127,7 @@ func (c *policyCluster) evaluate(t *testing.T, each admissionpolicies.PolicyCase
 	expectPolicy(t, err, each.Object, each.Denied)
 }
 
-// expectPolicy compares an answer with the one that the guard gives, to the letter.
+// expectPolicy compares an answer with the complete message of the guard.
 func expectPolicy(t *testing.T, err error, name, denied string) {
 	t.Helper()
 	expectFrom(t, admissionpolicies.Policies, "virtualmachinepolicies", err, name, denied)
@@ -147,7 +147,7 @@ func (c *policyCluster) generatedName(t *testing.T) {
 	}
 }
 
-// deleteCollection asks the guard about each object.
+// deleteCollection calls the guard for each object.
 func (c *policyCluster) deleteCollection(t *testing.T) {
 	labelled := client.MatchingLabels{"clean": "yes"}
 	object := policy("to-be-cleaned", denying())
@@ -165,7 +165,7 @@ func (c *policyCluster) deleteCollection(t *testing.T) {
 	}
 }
 
-// finalizers are removed from a policy that is being deleted, by whoever removes finalizers.
+// finalizers verifies that any user can remove the finalizers of a policy that is being deleted.
 func (c *policyCluster) finalizers(t *testing.T) {
 	object := policy("held", denying())
 	object.Finalizers = []string{"example.com/held"}
@@ -182,8 +182,8 @@ func (c *policyCluster) finalizers(t *testing.T) {
 	}
 }
 
-// owner: an author who gives a policy to an owner that is not there does not have the garbage collector delete it.
-// That account is asked like anybody else.
+// owner verifies that the garbage collector does not delete a policy for which an author sets an owner that does not
+// exist: the guard also applies to its account.
 func (c *policyCluster) owner(t *testing.T) {
 	object := policy("orphan", denying())
 	c.create(t, object)
@@ -201,7 +201,7 @@ func (c *policyCluster) owner(t *testing.T) {
 	}
 }
 
-// status is written without the verb, and carries no spec with it.
+// status verifies that the status can be written without the verb, and that this does not change the spec.
 func (c *policyCluster) status(t *testing.T) {
 	object := policy("stated", denying())
 	c.create(t, object)
@@ -215,8 +215,7 @@ func (c *policyCluster) status(t *testing.T) {
 	}
 }
 
-// largest writes a policy with as much text as there may be: what the guard does with it must be within the cost that
-// the API server allows an expression.
+// largest writes a policy of the maximum size: the guard must stay within the API server's cost limit of an expression.
 func (c *policyCluster) largest(t *testing.T) {
 	spec := denying()
 	spec.Validations = nil
@@ -232,7 +231,7 @@ func (c *policyCluster) largest(t *testing.T) {
 	expectPolicy(t, c.users["enforcer"].Update(t.Context(), object, client.DryRunAll), "large", "")
 }
 
-// kubectl is answered as the documentation says, and may do what it says.
+// kubectl verifies the documented messages and permissions.
 func (c *policyCluster) kubectl(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join(repository, policiesDoc))
 	if err != nil {

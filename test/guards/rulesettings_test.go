@@ -42,14 +42,14 @@ const (
 	settingsDoc = "docs/rule-settings.md"
 )
 
-// userCluster is an API server with our kinds, their guards, and users that RBAC knows.
+// userCluster is an API server with Virtward's kinds, their guards, and users with RBAC permissions.
 type userCluster struct {
 	*controlplane.ControlPlane
 	admin client.Client
 	users map[string]client.Client
 }
 
-// settingsCluster is one with the users of RuleSettings.
+// settingsCluster is a userCluster for RuleSettings.
 type settingsCluster struct{ *userCluster }
 
 func TestRuleSettings(t *testing.T) {
@@ -83,7 +83,7 @@ func TestRuleSettings(t *testing.T) {
 	t.Run("type checking", func(t *testing.T) { c.typeChecks(t, admissionpolicies.RuleSettings) })
 }
 
-// newUserCluster starts one with the roles that a page of the documentation gives.
+// newUserCluster starts a userCluster with the roles of a page of the documentation.
 func newUserCluster(t *testing.T, page string) *userCluster {
 	t.Helper()
 	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
@@ -95,7 +95,7 @@ func newUserCluster(t *testing.T, page string) *userCluster {
 			t.Errorf("stopping the control plane: %v", err)
 		}
 	})
-	if err := started.InstallOurCRDs(t.Context()); err != nil {
+	if err := started.InstallVirtwardCRDs(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	c := &userCluster{ControlPlane: started, users: map[string]client.Client{}}
@@ -140,7 +140,7 @@ func (c *userCluster) client(t *testing.T, name string, groups ...string) client
 	return made
 }
 
-// user makes a client of a user who has cluster roles, and no other rights.
+// user returns a client of a user with only these cluster roles.
 func (c *userCluster) user(t *testing.T, name string, roles ...string) {
 	t.Helper()
 	for _, role := range roles {
@@ -160,7 +160,7 @@ func (c *userCluster) create(t *testing.T, object client.Object) {
 	}
 }
 
-// guard installs the guards, and returns when the one of a name rejects what it is to reject.
+// guard installs the guards, and waits until the one with a name is active.
 func (c *userCluster) guard(t *testing.T, name string, rejected func() error) {
 	t.Helper()
 	objects, err := admissionpolicies.Objects()
@@ -180,7 +180,7 @@ func settings(name string, spec *policyv1alpha1.RuleSettingsSpec) *policyv1alpha
 	return &policyv1alpha1.RuleSettings{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *spec}
 }
 
-// entries set a rule in many namespaces, each with a selector of its own.
+// entries returns settings of a rule for many namespaces, each with its own selector.
 func entries(count int, severity policyv1alpha1.Severity, rule string) *policyv1alpha1.RuleSettingsSpec {
 	spec := &policyv1alpha1.RuleSettingsSpec{}
 	for i := range count {
@@ -215,13 +215,13 @@ func (c *settingsCluster) evaluate(t *testing.T, each admissionpolicies.RuleSett
 	expect(t, err, each.Object, each.Denied)
 }
 
-// expect compares an answer with the one that the guard gives, to the letter.
+// expect compares an answer with the complete message of the guard.
 func expect(t *testing.T, err error, name, denied string) {
 	t.Helper()
 	expectFrom(t, admissionpolicies.RuleSettings, "rulesettings", err, name, denied)
 }
 
-// expectFrom is expect for a guard of a resource of ours.
+// expectFrom is expect for the guard of one of Virtward's resources.
 func expectFrom(t *testing.T, guard, resource string, err error, name, denied string) {
 	t.Helper()
 	if denied == "" {
@@ -270,7 +270,7 @@ func (c *settingsCluster) generatedName(t *testing.T) {
 	}
 }
 
-// deleteCollection is a request in which no object is named.
+// deleteCollection is a request without a name.
 func (c *settingsCluster) deleteCollection(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "cleaner"}, Rules: []rbacv1.PolicyRule{{
 		APIGroups: []string{"policy.virtward.io"}, Resources: []string{"rulesettings"}, Verbs: []string{"deletecollection"},
@@ -293,8 +293,8 @@ func (c *settingsCluster) deleteCollection(t *testing.T) {
 	}
 }
 
-// largest writes objects with as many entries as there may be, all of them of a security-relevant rule. What the
-// guard does with them must be within the cost that the API server allows an expression.
+// largest writes objects with the maximum number of entries, all for a security-relevant rule. The guard must stay within
+// the API server's cost limit of an expression.
 func (c *settingsCluster) largest(t *testing.T) {
 	const rule = "volume-container-path-reserved"
 	for i, each := range []struct {
@@ -323,7 +323,7 @@ func (c *settingsCluster) largest(t *testing.T) {
 	}
 }
 
-// finalizers are removed from an object that is being deleted, by whoever removes finalizers.
+// finalizers verifies that any user can remove the finalizers of an object that is being deleted.
 func (c *settingsCluster) finalizers(t *testing.T) {
 	object := settings("held", entries(1, policyv1alpha1.Deny, "hostdevice-gate"))
 	object.Finalizers = []string{"example.com/held"}
@@ -340,7 +340,7 @@ func (c *settingsCluster) finalizers(t *testing.T) {
 	}
 }
 
-// definition is what the schema itself rejects, before anything of ours is asked.
+// definition verifies what the schema rejects, before a guard or a webhook runs.
 func (c *settingsCluster) definition(t *testing.T) {
 	for _, each := range []struct{ name, rules, want string }{
 		{"a severity that there is not", "[{rule: disk-count, severity: Maybe}]", `spec.rules[0].severity: Unsupported value: "Maybe": supported values: "Deny", "Warn", "Off"`},
@@ -367,7 +367,7 @@ func (c *settingsCluster) definition(t *testing.T) {
 	}
 }
 
-// documentation is tried: every RuleSettings in it is accepted, by the API server and by CheckSettings.
+// documentation verifies that the API server and CheckSettings accept every RuleSettings in the documentation.
 func (c *settingsCluster) documentation(t *testing.T) {
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil {
@@ -391,7 +391,7 @@ func (c *settingsCluster) documentation(t *testing.T) {
 	}
 }
 
-// documented are the objects of a kind in the YAML of a page of the documentation.
+// documented returns the objects of a kind in the YAML of a page of the documentation.
 func documented(t *testing.T, page, kind string) []*unstructured.Unstructured {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(repository, page))

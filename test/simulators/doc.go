@@ -1,10 +1,11 @@
-// Package simulators plays the parts of KubeVirt that stand around Virtward in a cluster: virt-api's
-// admission, virt-controller, virt-handler and the status that virt-operator writes. They simulate: no VM
-// ever runs, and nothing here is KubeVirt's code.
+// Package simulators simulates the components of KubeVirt in a cluster: virt-api's admission, virt-controller,
+// virt-handler, and the status that virt-operator writes. No VM runs, and the package has no code of KubeVirt.
 //
-// What enters: a control plane of package controlplane. What leaves: KubeVirt's webhook configurations with
-// its names, rules and ways of patching, a record of the calls they received, and VirtualMachineInstances
-// made from VirtualMachines under KubeVirt's own service accounts. The simulators do only what admission
-// around them can notice, such as the order of calls, the replacement of /spec, owner references and status
-// writes; they complete and check next to nothing, so that whatever is completed or rejected is ours.
+// Input: a control plane of package controlplane. Output: KubeVirt's webhook configurations with its names, rules and
+// form of patches, a record of their calls, and VirtualMachineInstances created from VirtualMachines with KubeVirt's
+// service accounts.
+//
+// The simulators do only what other admission webhooks can notice, such as the order of calls, the replacement of /spec,
+// owner references and writes of status. They complete and validate nearly nothing, so completions and rejections are
+// those of Virtward.
 package simulators

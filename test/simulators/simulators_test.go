@@ -275,7 +275,7 @@ func testStop(t *testing.T, c *controlplane.ControlPlane, kubevirt *KubeVirt) {
 		t.Fatal(err)
 	}
 	eventually(t, "VMs are admitted without virt-api", func(ctx context.Context) error {
-		return c.Client().Create(ctx, machine("alone", kubevirtv1.RunStrategyHalted))
+		return c.Client().Create(ctx, machine("single", kubevirtv1.RunStrategyHalted))
 	})
 	for _, name := range accounts {
 		account := &corev1.ServiceAccount{}
@@ -325,7 +325,7 @@ func testFailure(t *testing.T, c *controlplane.ControlPlane) {
 	}
 }
 
-// A mutator like ours: its name sorts before virt-api-mutator, and it wants to be called again after a change.
+// A mutator like Virtward's: its name sorts before virt-api-mutator, and it is called again after a change.
 func testReinvocation(t *testing.T, c *controlplane.ControlPlane, kubevirt *KubeVirt) {
 	certificate, bundle, err := c.ServingCertificate("localhost")
 	if err != nil {

@@ -120,7 +120,7 @@ type vmReconciler struct {
 	events record.EventRecorder
 }
 
-// Reconcile brings one VM and its VMI together.
+// Reconcile creates, updates or deletes the VMI of one VM.
 func (r *vmReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := r.client.Get(ctx, request.NamespacedName, vm); err != nil {

@@ -77,8 +77,8 @@ func (s *suite) defaultsPass(p *problems) {
 	}
 }
 
-// blame finds rejections of an object that are the hypervisor's doing: of values that its own layers wrote, and by
-// shared rules that have nothing to say where there is no such layer.
+// blame finds rejections of an object that the hypervisor causes: of values of its own layers, and by shared rules that
+// do not apply without such a layer.
 func (s *suite) blame(p *problems, o *object, form platform.Hypervisor, architecture string) {
 	findings := s.rejections(p, s.pipeline, o, form, architecture)
 	if len(findings) == 0 {
@@ -153,7 +153,7 @@ func rulesOf(findings []validators.Finding) map[string]bool {
 	return ids
 }
 
-// noPanic: every object goes through as it is, as an update of another one, and on an architecture that nobody has.
+// noPanic evaluates every object: as it is, as an update of another one, and on an unknown architecture.
 func (s *suite) noPanic(p *problems) {
 	objects, err := s.everyObject()
 	if err != nil {

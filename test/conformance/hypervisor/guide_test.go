@@ -13,7 +13,7 @@ var (
 	code   = regexp.MustCompile("(?m)^```go$")
 )
 
-// TestTheGuideQuotesTheSample: all code in the guide stands in a file that is compiled.
+// TestTheGuideQuotesTheSample verifies that all code of the guide is in a file that is compiled.
 func TestTheGuideQuotesTheSample(t *testing.T) {
 	guide, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "adding-a-hypervisor.md"))
 	if err != nil {

@@ -35,7 +35,7 @@ func (s *suite) oneWriter(p *problems) {
 	for _, architecture := range mutators.Architectures() {
 		steps, key := s.writersOf(architecture)
 		if len(steps) == 0 {
-			p.add(key, "%s: the provider does not embed mutators.BaseDefaults, so that nobody knows what its steps write", key)
+			p.add(key, "%s: the provider does not embed mutators.BaseDefaults, so the fields that its steps write are unknown", key)
 		}
 		var before []struct{ field, step string }
 		for _, w := range steps {
@@ -72,7 +72,7 @@ func (s *suite) steps(p *problems) {
 		}
 		for _, c := range rec.Changes() {
 			if len(steps) == 0 {
-				break // nobody knows
+				break // unknown
 			}
 			path := index.ReplaceAllString(strings.TrimPrefix(c.Path, "spec."), "[*]")
 			if !writes(steps, c.Layer, path) {

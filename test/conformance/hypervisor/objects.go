@@ -161,7 +161,7 @@ func ordinary() []object {
 	return all
 }
 
-// odd are objects that nobody would write.
+// odd returns unusual objects.
 func odd() []object {
 	facts := platform.Defaults(platform.Settings{})
 	return []object{

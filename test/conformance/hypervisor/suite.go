@@ -224,7 +224,7 @@ func idsOf(table validators.Table) map[string]bool {
 	return ids
 }
 
-// problems are what a check found. What many objects show is told once, with the first of them.
+// problems are the problems that a check found. A problem of many objects is reported once, for the first one.
 type problems struct {
 	texts []string
 	count map[string]int

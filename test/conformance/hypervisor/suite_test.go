@@ -359,9 +359,9 @@ func TestTheSuiteFindsFaults(t *testing.T) {
 				return hidden{base}, err
 			}}},
 			want: []string{
-				"one writer per field: broken/amd64: the provider does not embed mutators.BaseDefaults, so that nobody knows what its steps write",
-				"one writer per field: broken/arm64: the provider does not embed mutators.BaseDefaults, so that nobody knows what its steps write",
-				"one writer per field: broken/s390x: the provider does not embed mutators.BaseDefaults, so that nobody knows what its steps write",
+				"one writer per field: broken/amd64: the provider does not embed mutators.BaseDefaults, so the fields that its steps write are unknown",
+				"one writer per field: broken/arm64: the provider does not embed mutators.BaseDefaults, so the fields that its steps write are unknown",
+				"one writer per field: broken/s390x: the provider does not embed mutators.BaseDefaults, so the fields that its steps write are unknown",
 			},
 		},
 		{

@@ -13,19 +13,19 @@ import (
 )
 
 var _ = Describe("A new VMI", func() {
-	It("is evaluated the same, whoever makes it", func(ctx SpecContext) {
-		byUser := alice.Create(ctx, impossible("whose"))
-		byController := controllerAccount(ctx).Create(ctx, impossible("whose"))
-		byAdmin := admin.Create(ctx, impossible("whose"))
+	It("is evaluated equally for every requester", func(ctx SpecContext) {
+		byUser := alice.Create(ctx, impossible("requested"))
+		byController := controllerAccount(ctx).Create(ctx, impossible("requested"))
+		byAdmin := admin.Create(ctx, impossible("requested"))
 		Expect(causes(byUser)).To(ConsistOf(diskBus+" arm64-disk-bus", bios+" arm64-bios"))
 		Expect(detailed(byController)).To(Equal(detailed(byUser)))
 		Expect(detailed(byAdmin)).To(Equal(detailed(byUser)))
 	})
 
-	It("that nobody completed is rejected, and every field that it lacks is named", Serial, func(ctx SpecContext) {
+	It("that is not completed is rejected, with a cause for each missing field", Serial, func(ctx SpecContext) {
 		without(ctx, &admissionregistrationv1.MutatingWebhookConfiguration{}, webhook)
 		var rejected error
-		Eventually(func(g Gomega, ctx context.Context) { // the API server learns of it a moment later
+		Eventually(func(g Gomega, ctx context.Context) { // the API server notices it a moment later
 			rejected = alice.Create(ctx, build.VMI("uncompleted").Disk("root", "").Obj(), client.DryRunAll)
 			g.Expect(rejected).To(MatchError(ContainSubstring("[virtward/vmi-complete]")))
 		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
@@ -40,7 +40,7 @@ var _ = Describe("A new VMI", func() {
 		Expect(causes(rejected)).To(ConsistOf(lacking))
 		Expect(rejected).To(MatchError(ContainSubstring("spec.domain.cpu.model: Required value: layer base fills this, but it arrived without")))
 
-		By("looking into an exempt namespace")
+		By("creating it in an exempt namespace")
 		admitted := build.VMI("uncompleted").Namespace("kube-system").Obj()
 		Expect(admin.Create(ctx, admitted, client.DryRunAll)).To(Succeed())
 	})

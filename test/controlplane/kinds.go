@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// InstallOurCRDs installs the definitions of our own kinds, as the chart carries them, without the chart.
-func (c *ControlPlane) InstallOurCRDs(ctx context.Context) error {
+// InstallVirtwardCRDs installs the chart's definitions of Virtward's kinds, without the chart.
+func (c *ControlPlane) InstallVirtwardCRDs(ctx context.Context) error {
 	files, err := filepath.Glob(filepath.Join(c.options.Root, "charts", "virtward", "definitions", "*.yaml"))
 	if err != nil {
 		return err
