@@ -14,6 +14,7 @@ import (
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/policy"
 	"github.com/virtward/virtward/cli/rules"
+	"github.com/virtward/virtward/cli/template"
 )
 
 // programName is the name of the binary, under which kubectl finds it.
@@ -59,6 +60,7 @@ It exits with 0 when all is well, 1 on rejections, disagreement or failure, and 
 		explain.NewCommand(program),
 		audit.NewCommand(program),
 		policy.NewCommand(program),
+		template.NewCommand(program),
 		rules.NewCommand(program),
 		conformance.NewCommand(program),
 		killswitch.NewStatusCommand(program),

@@ -29,6 +29,7 @@ var wireClasses = []wireClass{
 	{"bodies are not checked", (*wireRun).hasBadBody, (*wireRun).rejectsBody},
 	{"bodies have no limit", func(x *wireRun) bool { return len(x.sent) > 3<<20 }, code(http.StatusRequestEntityTooLarge)},
 	{"the answer's format is checked after the work", (*wireRun).hasUnknownAccept, func(x *wireRun) bool { return x.code == http.StatusNotAcceptable && len(x.calls) == 0 }},
+	{"JSON is not tried after protobuf", (*wireRun).acceptsMore, func(x *wireRun) bool { return x.code == http.StatusCreated && x.parsed(x.body)["kind"] == "ProcessedVirtualMachineTemplate" }},
 	{"another namespace is a 500", (*wireRun).hasOtherNamespace, func(x *wireRun) bool { return x.code == http.StatusForbidden && len(x.calls) == 1 }},
 	{"discovery names the kind of the answer", func(x *wireRun) bool { return strings.HasSuffix(x.Area, "/discovery") }, (*wireRun).discovers},
 	{"only the first fault is reported", func(x *wireRun) bool { return x.Expect.Code == http.StatusUnprocessableEntity }, (*wireRun).namesMore},
@@ -115,6 +116,11 @@ func (x *wireRun) rejectsBody() bool {
 func (x *wireRun) hasUnknownAccept() bool {
 	accept := x.Request.Headers["Accept"]
 	return accept != "" && !strings.Contains(accept, "json") && !strings.Contains(accept, "yaml") && !strings.Contains(accept, "*")
+}
+
+func (x *wireRun) acceptsMore() bool {
+	accept := x.Request.Headers["Accept"]
+	return strings.Contains(accept, "protobuf") && strings.Contains(accept, "json")
 }
 
 func (x *wireRun) hasOtherNamespace() bool {

@@ -1,0 +1,206 @@
+package template
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/api/template/subresources"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/validators"
+)
+
+// process has the flags of template process.
+type process struct {
+	program options.Program
+	source
+	parameterOptions
+
+	output, target              string
+	local, create, printsParams bool
+}
+
+func newProcess(program options.Program) *cobra.Command {
+	p := &process{program: program, source: source{Sources: options.NewSources()}, output: options.OutputYAML}
+	cmd := &cobra.Command{
+		Use:   "process [NAME]",
+		Short: "Render a template with values for its parameters",
+		Long: `Render a template with values for its parameters, and print the VirtualMachine.
+
+The template is in a file, or in the cluster. One of the cluster is rendered there, so you need no permission to read
+it; with --local it is read and rendered here. --create also creates the VirtualMachine, with the permissions of
+Virtward: you only need permission to create virtualmachinetemplates/create of subresources.template.kubevirt.io.
+
+Warnings, and the template's message, are written to standard error.`,
+		Example: program.Examples(`  # Which parameters has the template?
+  PROGRAM template parameters fedora -n templates
+
+  # Render it, and create the virtual machine as yourself
+  PROGRAM template process fedora -n templates -p NAME=web | kubectl create -f -
+
+  # Create the virtual machine in another namespace, from an approved template
+  PROGRAM template process fedora -n templates -p NAME=web --create --target-namespace shop
+
+  # Try a template before it is applied
+  PROGRAM template process -f template.yaml -p NAME=web`),
+		Args: func(cmd *cobra.Command, args []string) error { return p.validate(cmd, args) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
+	}
+	p.source.addFlags(cmd)
+	p.parameterOptions.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&p.output, "output", "o", p.output, "What to print: yaml, json")
+	flags.BoolVar(&p.local, "local", false, "Read a template of the cluster and render it here")
+	flags.BoolVar(&p.create, "create", false, "Create the virtual machine too")
+	flags.StringVar(&p.target, "target-namespace", "", "Namespace of the virtual machine; that of the template if empty")
+	flags.BoolVar(&p.printsParams, "print-params", false, "List the parameters of the template instead")
+	options.CompleteFlags(cmd, map[string][]string{"output": {options.OutputYAML, options.OutputJSON}})
+	return cmd
+}
+
+func (p *process) validate(cmd *cobra.Command, args []string) error {
+	if err := p.take(cmd, args); err != nil {
+		return err
+	}
+	if p.create && (p.local || p.file != "") {
+		return options.Usagef("--create needs a template of the cluster that is rendered there: create the printed VirtualMachine with kubectl create -f -")
+	}
+	return options.OneOf("output", p.output, []string{options.OutputYAML, options.OutputJSON})
+}
+
+func (p *process) run(ctx context.Context) error {
+	values, err := p.values()
+	if err != nil {
+		return err
+	}
+	if p.printsParams {
+		return printParameters(ctx, p.program, &p.source, options.OutputTable)
+	}
+	if p.file == "" && !p.local {
+		return p.remote(ctx, values)
+	}
+	template, err := p.read(ctx, p.program.Streams.In)
+	if err != nil {
+		return err
+	}
+	rendered, findings := templates.Render(&template.Spec, values, templates.Options{Random: newRandom()})
+	printFindings(p.program.Streams.ErrOut, findings)
+	if rendered == nil {
+		return fmt.Errorf("the template %s cannot be rendered", texts.OneLine(template.Name))
+	}
+	if p.target != "" {
+		rendered.VirtualMachine.Namespace = p.target
+	}
+	return p.print(rendered.VirtualMachine, rendered.Message)
+}
+
+// newRandom draws the values of generators, which may be passwords.
+func newRandom() templates.Random {
+	var seed [32]byte
+	_, _ = crand.Read(seed[:])             // never fails
+	return rand.New(rand.NewChaCha8(seed)) //nolint:gosec // ChaCha8 with a random seed
+}
+
+// printFindings writes each finding on a line.
+func printFindings(w io.Writer, findings []validators.Finding) {
+	for i := range findings {
+		f := &findings[i]
+		kind := "warning"
+		if f.Severity == validators.Deny {
+			kind = "error"
+		}
+		fmt.Fprintf(w, "%s: %s [virtward/%s] %s\n", kind, texts.OneLine(f.Error.Error()), f.Rule, f.Remedy)
+	}
+}
+
+// remote renders the template in the cluster.
+func (p *process) remote(ctx context.Context, values map[string]string) error {
+	cluster, err := options.Connect(p.Config)
+	if err != nil {
+		return err
+	}
+	config, err := p.Config.ToRESTConfig()
+	if err != nil {
+		return err
+	}
+	warnings := p.program.Streams.ErrOut
+	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{})
+	config.GroupVersion = &schema.GroupVersion{Group: subresources.Group, Version: subresources.V1Beta1.Version}
+	config.APIPath = "/apis"
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(&subresources.ProcessOptions{Parameters: values, TargetNamespace: p.target})
+	if err != nil {
+		return err
+	}
+	subresource := subresources.Process
+	if p.create {
+		subresource = subresources.Create
+	}
+	result := client.Post().Namespace(p.Namespace(cluster)).Resource(subresources.Resource).Name(p.name).SubResource(subresource).
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx)
+	if err := result.Error(); err != nil { // with the text of the API server, which Raw does not read
+		return fmt.Errorf("%s: %w", subresource, err)
+	}
+	answer, err := result.Raw()
+	if err != nil {
+		return fmt.Errorf("%s: %w", subresource, err)
+	}
+	var processed subresources.ProcessedVirtualMachineTemplate
+	if err := json.Unmarshal(answer, &processed); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return p.print(processed.VirtualMachine, processed.Message)
+}
+
+// print writes the VirtualMachine, and the message to standard error.
+func (p *process) print(vm *kubevirtv1.VirtualMachine, message string) error {
+	written, err := json.Marshal(vm)
+	if err != nil {
+		return err
+	}
+	var object map[string]any
+	if err := json.Unmarshal(written, &object); err != nil {
+		return err
+	}
+	delete(object, "status")
+	if err := printObject(p.program.Streams.Out, object, p.output); err != nil {
+		return err
+	}
+	if message != "" {
+		fmt.Fprintln(p.program.Streams.ErrOut, message)
+	}
+	return nil
+}
+
+// printObject writes an object as YAML or JSON.
+func printObject(w io.Writer, object any, output string) error {
+	var written []byte
+	var err error
+	if output == options.OutputJSON {
+		written, err = json.MarshalIndent(object, "", "    ")
+		written = append(written, '\n')
+	} else {
+		written, err = yaml.Marshal(object)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(written)
+	return err
+}
