@@ -40,7 +40,7 @@ total: mutated 1/2 allowed 1/2 causes 1/1 expand 1/1
 	}{
 		{name: "table", args: []string{admission, expansion}, out: table},
 		{name: "verbose", args: []string{"-v", admission, expansion}, out: `other: mutated: spec.template.spec.architecture: want "arm64", got "amd64"
-other: admitted: allowed: KubeVirt true, ours false
+other: admitted: allowed: KubeVirt true, Virtward false
 other: admitted: extra: spec.running FieldValueInvalid
 ` + "\n" + table},
 		{name: "reached", args: []string{"--min", "0.5", admission, expansion}, out: table},

@@ -29,7 +29,9 @@ var wireClasses = []wireClass{
 	{"bodies are not checked", (*wireRun).hasBadBody, (*wireRun).rejectsBody},
 	{"bodies have no limit", func(x *wireRun) bool { return len(x.sent) > 3<<20 }, code(http.StatusRequestEntityTooLarge)},
 	{"the answer's format is checked after the work", (*wireRun).hasUnknownAccept, func(x *wireRun) bool { return x.code == http.StatusNotAcceptable && len(x.calls) == 0 }},
-	{"JSON is not tried after protobuf", (*wireRun).acceptsMore, func(x *wireRun) bool { return x.code == http.StatusCreated && x.parsed(x.body)["kind"] == "ProcessedVirtualMachineTemplate" }},
+	{"JSON is not tried after protobuf", (*wireRun).acceptsMore, func(x *wireRun) bool {
+		return x.code == http.StatusCreated && x.parsed(x.body)["kind"] == "ProcessedVirtualMachineTemplate"
+	}},
 	{"another namespace is a 500", (*wireRun).hasOtherNamespace, func(x *wireRun) bool { return x.code == http.StatusForbidden && len(x.calls) == 1 }},
 	{"discovery names the kind of the answer", func(x *wireRun) bool { return strings.HasSuffix(x.Area, "/discovery") }, (*wireRun).discovers},
 	{"only the first fault is reported", func(x *wireRun) bool { return x.Expect.Code == http.StatusUnprocessableEntity }, (*wireRun).namesMore},
