@@ -15,13 +15,14 @@ import (
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/validators"
 )
 
 // clusterState watches the cluster for the webhooks and the controllers.
 type clusterState struct {
 	client     dynamic.Interface
+	registry   *hypervisors.Registry
 	facts      *platform.Watcher
 	objects    *platform.Objects
 	settings   *configcache.Settings
@@ -32,7 +33,12 @@ type clusterState struct {
 	changed func(what string)
 }
 
-func newClusterState(config *rest.Config, assumed platform.Settings, rules validators.Table, policies configcache.PoliciesOptions, log logr.Logger) (*clusterState, error) {
+// clusterState prepares the watches. Add them to a manager to start them.
+func (p *process) clusterState(config *rest.Config, assumed platform.Settings, log logr.Logger) (*clusterState, error) {
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		return nil, err
+	}
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
@@ -41,7 +47,7 @@ func newClusterState(config *rest.Config, assumed platform.Settings, rules valid
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	s := &clusterState{client: client, changed: func(string) {}}
+	s := &clusterState{client: client, registry: registry, changed: func(string) {}}
 	if s.facts, err = platform.NewWatcher(client, assumed, clock.RealClock{}, func(facts *platform.Facts, err error) {
 		logFacts(log.WithName("facts"))(facts, err)
 		s.changed("facts")
@@ -51,11 +57,15 @@ func newClusterState(config *rest.Config, assumed platform.Settings, rules valid
 	if s.objects, err = platform.NewWatchedObjects(config); err != nil {
 		return nil, err
 	}
-	if s.settings, err = configcache.NewSettings(client, rules, s.notify("settings", logChange(log.WithName("settings"), "RuleSettings", "settings", "rules"))); err != nil {
+	if s.settings, err = configcache.NewSettings(client, registry.Rules(), s.notify("settings", logChange(log.WithName("settings"), "RuleSettings", "settings", "rules"))); err != nil {
 		return nil, err
 	}
 	if s.defaults, err = configcache.NewDefaults(client, s.notify("defaults", logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site"))); err != nil {
 		return nil, err
+	}
+	policies := configcache.PoliciesOptions{Namespace: p.namespace, ParamsNamespaces: p.paramsNamespaces}
+	if len(policies.ParamsNamespaces) == 0 {
+		policies.ParamsNamespaces = []string{p.namespace}
 	}
 	if policies.Environment, err = cel.NewEnvironment(); err != nil {
 		return nil, err
@@ -68,8 +78,8 @@ func newClusterState(config *rest.Config, assumed platform.Settings, rules valid
 }
 
 // evaluator returns an evaluator with the active configuration of the cluster.
-func (s *clusterState) evaluator(pipeline *effective.Pipeline) *evaluator.Evaluator {
-	return evaluator.New(pipeline, s.objects, &evaluator.Live{
+func (s *clusterState) evaluator() *evaluator.Evaluator {
+	return evaluator.New(effective.NewPipeline(s.registry), s.objects, &evaluator.Live{
 		GetFacts: s.facts.Facts, GetSettings: s.settings.Current, GetSite: s.defaults.Current, GetPolicies: s.policies.Current,
 		GetNamespaceLabels: s.namespaces.NamespaceLabels, GetNamespace: s.namespaces.Namespace,
 	})

@@ -28,15 +28,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/metadatawatch"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/policystatus"
 	"github.com/virtward/virtward/controllers/reports"
-	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/texts"
 )
@@ -158,16 +155,8 @@ func cacheOptions(objects map[client.Object]cache.ByObject) cache.Options {
 }
 
 func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
-	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
-	if err != nil {
-		return err
-	}
-	policies := configcache.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
-	if len(policies.ParamsNamespaces) == 0 {
-		policies.ParamsNamespaces = []string{o.namespace}
-	}
 	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
-	state, err := newClusterState(config, assumed, registry.Rules(), policies, log)
+	state, err := o.clusterState(config, assumed, log)
 	if err != nil {
 		return err
 	}
@@ -191,7 +180,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err != nil {
 		return err
 	}
-	auditor, err := o.auditor(mgr, config, reader, state, events, effective.NewPipeline(registry), statuses, log.WithName("audit"))
+	auditor, err := o.auditor(mgr, config, reader, state, events, statuses, log.WithName("audit"))
 	if err != nil {
 		return err
 	}
@@ -225,7 +214,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }
 
-func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, state *clusterState, events *events, pipeline *effective.Pipeline, statuses *policystatus.Reconciler, log logr.Logger) (*audit.Auditor, error) {
+func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, state *clusterState, events *events, statuses *policystatus.Reconciler, log logr.Logger) (*audit.Auditor, error) {
 	measured, err := audit.NewMetrics(metrics.Registry)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
@@ -238,7 +227,7 @@ func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, re
 	limits.Total = mostHeld
 	options := audit.Options{
 		Criteria: &audit.Criteria{
-			Evaluator: state.evaluator(pipeline), Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
+			Evaluator: state.evaluator(), Exempt: append([]string{"kube-system", o.namespace}, o.exempt...),
 		},
 		Stored: audit.NewAPI(reader), Metrics: measured, Pace: o.pace, Limit: limits, Clock: clock.RealClock{}, Log: log,
 		Ready: allReady(state.ready()), Audited: statuses.Audited,

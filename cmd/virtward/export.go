@@ -11,9 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers/export"
-	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -68,15 +66,7 @@ func (o *exportOptions) run(ctx context.Context) error {
 }
 
 func (o *exportOptions) addTo(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
-	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
-	if err != nil {
-		return err
-	}
-	policies := configcache.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
-	if len(policies.ParamsNamespaces) == 0 {
-		policies.ParamsNamespaces = []string{o.namespace}
-	}
-	state, err := newClusterState(config, platform.Settings{}, registry.Rules(), policies, log)
+	state, err := o.clusterState(config, platform.Settings{}, log)
 	if err != nil {
 		return err
 	}

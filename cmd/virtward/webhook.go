@@ -25,9 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/virtward/virtward/configcache"
-	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/webhooks"
 )
@@ -40,11 +37,8 @@ const (
 
 // webhookOptions are the flags of `virtward webhook`.
 type webhookOptions struct {
-	logging
-	port           int
-	healthAddress  string
-	metricsAddress string
-	namespace      string
+	process
+	port int
 
 	certificates         string
 	certDir              string
@@ -54,9 +48,8 @@ type webhookOptions struct {
 	clientCA             string
 	clientNames          []string
 
-	rolloutStrategy  string
-	mshvCPUModel     string
-	paramsNamespaces []string
+	rolloutStrategy string
+	mshvCPUModel    string
 }
 
 func webhookCommand() *cobra.Command {
@@ -76,11 +69,8 @@ account of its pod. It is ready once it has read the KubeVirt configuration and 
 }
 
 func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
-	o.logging.addFlags(flags)
+	o.process.addFlags(flags)
 	flags.IntVar(&o.port, "webhook-port", 9443, "port on which the webhooks are served")
-	flags.StringVar(&o.healthAddress, "health-address", ":8081", "address of /healthz and /readyz")
-	flags.StringVar(&o.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
-	flags.StringVar(&o.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
 	flags.StringVar(&o.certificates, "cert-provider", certificatesSelf, "provider of the serving certificate: self (a Secret that the controller writes) or files (in --cert-dir, for example from cert-manager)")
 	flags.StringVar(&o.certDir, "cert-dir", "/tmp/virtward-certificates", "directory of the serving certificate, with --cert-provider=files")
 	flags.StringVar(&o.certSecret, "cert-secret", "virtward-webhook-cert", "Secret with the serving certificate and the tokens of the paths, with --cert-provider=self")
@@ -89,15 +79,12 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.validating, "validating-webhook-configuration", nil, "ValidatingWebhookConfigurations that must trust the certificate before the process is ready")
 	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA of the client certificates that the webhooks require; without it, clients need no certificate")
 	flags.StringSliceVar(&o.clientNames, "client-name", nil, "accepted common names of client certificates, with --client-ca-file; by default all")
-	flags.StringSliceVar(&o.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none: LiveUpdate or Stage; by default LiveUpdate, as in KubeVirt")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model, none for the default of the cluster, or auto: "+platform.SeedCPUModel+" if KubeVirt names the hypervisor mshv, none if it names it hyperv-direct")
 }
 
 func (o *webhookOptions) validate() error {
 	switch {
-	case o.namespace == "":
-		return errors.New("--namespace is empty and $POD_NAMESPACE is not set: name the namespace that Virtward is installed in")
 	case o.certificates != certificatesSelf && o.certificates != certificatesFiles:
 		return fmt.Errorf("--cert-provider is %q: it must be %s or %s", o.certificates, certificatesSelf, certificatesFiles)
 	case !slices.Contains([]string{"", string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}, o.rolloutStrategy):
@@ -107,7 +94,7 @@ func (o *webhookOptions) validate() error {
 	case o.port < 1 || o.port > 65535:
 		return fmt.Errorf("--webhook-port is %d: it must be within 1 and 65535", o.port)
 	}
-	return nil
+	return o.process.validate()
 }
 
 func (o *webhookOptions) run(ctx context.Context) error {
@@ -198,20 +185,12 @@ func readTokens(file string) ([]string, error) {
 }
 
 func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p *ports, log logr.Logger) (map[string]http.Handler, error) {
-	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
-	if err != nil {
-		return nil, err
-	}
 	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
-	policies := configcache.PoliciesOptions{Namespace: o.namespace, ParamsNamespaces: o.paramsNamespaces}
-	if len(policies.ParamsNamespaces) == 0 {
-		policies.ParamsNamespaces = []string{o.namespace}
-	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	state, err := newClusterState(config, assumed, registry.Rules(), policies, log)
+	state, err := o.clusterState(config, assumed, log)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +201,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	evaluates, room := state.evaluator(effective.NewPipeline(registry)), webhooks.NewRoom()
+	evaluates, room := state.evaluator(), webhooks.NewRoom()
 	mutator := webhooks.NewMutator(webhooks.Mutator{
 		Evaluator: evaluates,
 		Reading:   state.objects.Begin,
@@ -233,7 +212,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	})
 	validator := webhooks.NewValidator(webhooks.Validator{
 		Evaluator:     evaluates,
-		Rules:         registry.Rules(),
+		Rules:         state.registry.Rules(),
 		Reading:       state.objects.Begin,
 		Authorizer:    webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
 		CompilePolicy: state.policies.Compile,
