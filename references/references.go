@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/effective"
@@ -63,42 +65,41 @@ func (r *references) unreadable(path string, err error) {
 
 func (r *references) instancetype(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
 	ref, unknown := instancetypes.InstancetypeReference(vm)
-	warned, conflicts := len(r.warnings), len(r.Conflicts)
-	obj, err := r.resolve(ctx, objects, vm.Namespace, "spec.instancetype", ref, unknown)
-	if obj == nil || err != nil {
-		r.unresolved("spec.instancetype", ref, len(r.Conflicts) > conflicts || unknown != nil, len(r.warnings) > warned)
-		return err
+	found, err := fetch(ctx, r, objects, vm.Namespace, "spec.instancetype", ref, unknown, instancetypes.InstancetypeFrom)
+	if found != nil {
+		found.Inferred, r.Instancetype = r.inferred["spec.instancetype"], found
 	}
-	in, err := instancetypes.InstancetypeFrom(obj)
-	if err != nil {
-		r.unreadable("spec.instancetype", err)
-		r.resolved("spec.instancetype", ref, effective.Unknown)
-		return nil
-	}
-	r.resolved("spec.instancetype", ref, effective.Found)
-	in.Inferred = r.inferred["spec.instancetype"]
-	r.Instancetype = in
-	return nil
+	return err
 }
 
 func (r *references) preference(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
 	ref, unknown := instancetypes.PreferenceReference(vm)
+	found, err := fetch(ctx, r, objects, vm.Namespace, "spec.preference", ref, unknown, instancetypes.PreferenceFrom)
+	if found != nil {
+		found.Inferred, r.Preference = r.inferred["spec.preference"], found
+	}
+	return err
+}
+
+// fetch resolves a reference and decodes its object. It returns nil if there is no readable object.
+func fetch[T any](
+	ctx context.Context, r *references, objects Objects, namespace, path string,
+	ref *instancetypes.Reference, unknown *field.Error, decode func(*unstructured.Unstructured) (*T, error),
+) (*T, error) {
 	warned, conflicts := len(r.warnings), len(r.Conflicts)
-	obj, err := r.resolve(ctx, objects, vm.Namespace, "spec.preference", ref, unknown)
-	if obj == nil || err != nil {
-		r.unresolved("spec.preference", ref, len(r.Conflicts) > conflicts || unknown != nil, len(r.warnings) > warned)
-		return err
+	object, err := r.resolve(ctx, objects, namespace, path, ref, unknown)
+	if object == nil || err != nil {
+		r.unresolved(path, ref, len(r.Conflicts) > conflicts || unknown != nil, len(r.warnings) > warned)
+		return nil, err
 	}
-	pref, err := instancetypes.PreferenceFrom(obj)
+	decoded, err := decode(object)
 	if err != nil {
-		r.unreadable("spec.preference", err)
-		r.resolved("spec.preference", ref, effective.Unknown)
-		return nil
+		r.unreadable(path, err)
+		r.resolved(path, ref, effective.Unknown)
+		return nil, nil //nolint:nilerr // it is a warning
 	}
-	r.resolved("spec.preference", ref, effective.Found)
-	pref.Inferred = r.inferred["spec.preference"]
-	r.Preference = pref
-	return nil
+	r.resolved(path, ref, effective.Found)
+	return decoded, nil
 }
 
 // resolved notes what became of a reference.
