@@ -29,8 +29,8 @@ const macvtap = `{"spec":{"configuration":{"network":{"defaultNetworkInterface":
 
 const macvtapReason = `KubeVirt default/a: spec.configuration.network.defaultNetworkInterface: "macvtap" is not bridge or masquerade`
 
-// told is one call of onChange.
-type told struct {
+// change is one call of onChange.
+type change struct {
 	source, model, warning, err string
 }
 
@@ -40,7 +40,7 @@ type watched struct {
 	clock *clocktesting.FakePassiveClock
 
 	mu    sync.Mutex
-	calls []told
+	calls []change
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -65,7 +65,7 @@ func watch(t *testing.T) *watched {
 }
 
 func (w *watched) onChange(facts *platform.Facts, err error) {
-	call := told{source: facts.Source, model: facts.CPUModel, warning: strings.Join(facts.Warnings, "; ")}
+	call := change{source: facts.Source, model: facts.CPUModel, warning: strings.Join(facts.Warnings, "; ")}
 	if err != nil {
 		call.err = err.Error()
 	}
@@ -74,7 +74,7 @@ func (w *watched) onChange(facts *platform.Facts, err error) {
 	w.calls = append(w.calls, call)
 }
 
-func (w *watched) told() []told {
+func (w *watched) changes() []change {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.calls)
@@ -132,15 +132,15 @@ func TestWatcherKeepsTheLastValidFacts(t *testing.T) {
 	w.eventuallyModel(t, "KubeVirt default/a", "EPYC")
 	patch(t, kv, macvtap)
 	await.Until(t, func() error {
-		if calls := w.told(); calls[len(calls)-1].err == "" {
+		if calls := w.changes(); calls[len(calls)-1].err == "" {
 			return fmt.Errorf("no error was reported: %+v", calls)
 		}
 		return nil
 	})
-	calls := w.told()
-	want := told{source: "KubeVirt default/a", model: "EPYC", err: macvtapReason}
+	calls := w.changes()
+	want := change{source: "KubeVirt default/a", model: "EPYC", err: macvtapReason}
 	if got := calls[len(calls)-1]; got != want {
-		t.Errorf("told %+v,\nwant %+v", got, want)
+		t.Errorf("changes %+v,\nwant %+v", got, want)
 	}
 	if f := w.Facts(); f.CPUModel != "EPYC" || f.NetworkInterface != "bridge" {
 		t.Errorf("the facts are %+v", f)
@@ -229,15 +229,15 @@ func TestWatcherReportsOnlyChanges(t *testing.T) {
 	patch(t, kv, `{"metadata":{"labels":{"touched":"yes"}}}`)
 	patch(t, kv, `{"spec":{"configuration":{"cpuModel":"Nehalem"}}}`)
 	w.eventuallyModel(t, "KubeVirt default/a", "Nehalem")
-	want := []told{{source: "KubeVirt default/a", model: "EPYC"}, {source: "KubeVirt default/a", model: "Nehalem"}}
+	want := []change{{source: "KubeVirt default/a", model: "EPYC"}, {source: "KubeVirt default/a", model: "Nehalem"}}
 	await.Until(t, func() error {
-		if calls := w.told(); len(calls) == 0 || calls[len(calls)-1].model != "Nehalem" {
-			return fmt.Errorf("told %+v", calls)
+		if calls := w.changes(); len(calls) == 0 || calls[len(calls)-1].model != "Nehalem" {
+			return fmt.Errorf("changes %+v", calls)
 		}
 		return nil
 	})
-	if diff := cmp.Diff(want, w.told(), cmp.AllowUnexported(told{})); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, w.changes(), cmp.AllowUnexported(change{})); diff != "" {
+		t.Errorf("changes (-want +got):\n%s", diff)
 	}
 }
 

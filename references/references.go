@@ -96,7 +96,7 @@ func fetch[T any](
 	if err != nil {
 		r.unreadable(path, err)
 		r.resolved(path, ref, effective.Unknown)
-		return nil, nil //nolint:nilerr // it is a warning
+		return nil, nil
 	}
 	r.resolved(path, ref, effective.Found)
 	return decoded, nil

@@ -121,29 +121,29 @@ func TestSiteDefaultsAreAddedToVMs(t *testing.T) {
 
 func TestVMIWithoutSiteDefaultsIsRejected(t *testing.T) {
 	v := newValidator(t)
-	arrived := completed(t, build.VMI("db").Obj())
-	if response := evaluated(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
+	vmi := completed(t, build.VMI("db").Obj())
+	if response := evaluated(t, v, reviewOf(t, kindVMI, vmi)); !response.Allowed {
 		t.Fatalf("without a site it is rejected: %q", complaints(response))
 	}
 	live(v.Evaluator).GetSite = siteOf(t, prodDefaults)
-	if response := evaluated(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, kindVMI, vmi)); !response.Allowed {
 		t.Errorf("rejected in a namespace without defaults: %q", complaints(response))
 	}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return k8slabels.Set{"env": "prod"}, nil }
-	response := evaluated(t, v, reviewOf(t, kindVMI, arrived))
+	response := evaluated(t, v, reviewOf(t, kindVMI, vmi))
 	got := complaints(response)
 	if response.Allowed || len(got) != 2 || !strings.Contains(got[1], "spec.schedulerName") || !strings.Contains(got[1], "layer site/a fills this, but it arrived without [virtward/vmi-complete]") {
 		t.Errorf("allowed %v, %q", response.Allowed, got)
 	}
 
 	yes := true
-	arrived.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: kindVM, Name: "db", UID: "1", Controller: &yes}}
-	arrived.Spec.SchedulerName = "prod"
-	if response := evaluated(t, v, reviewOf(t, kindVMI, arrived)); !response.Allowed {
+	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: kindVM, Name: "db", UID: "1", Controller: &yes}}
+	vmi.Spec.SchedulerName = "prod"
+	if response := evaluated(t, v, reviewOf(t, kindVMI, vmi)); !response.Allowed {
 		t.Errorf("that of a VM is rejected for want of a nodeSelector: %q", complaints(response))
 	}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return nil, errors.New("no connection") }
-	response = evaluated(t, v, reviewOf(t, kindVMI, arrived))
+	response = evaluated(t, v, reviewOf(t, kindVMI, vmi))
 	if response.Allowed || response.Result.Code != 503 || !strings.HasSuffix(response.Result.Message, "reading the labels of namespace default: no connection") {
 		t.Errorf("with labels that cannot be read: %+v", response)
 	}

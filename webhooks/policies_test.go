@@ -264,36 +264,36 @@ func TestObjectsOfKubeVirtAreEvaluated(t *testing.T) {
 }
 
 func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
-	asked := 0
+	reads := 0
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"tier": "prod"}, Annotations: map[string]string{"owner": "blue"}}}
 	var unread error
 	newOne := func(t *testing.T, specs ...string) *Validator {
 		v := newValidator(t)
 		under(t, v, specs...)
-		asked = 0
+		reads = 0
 		live(v.Evaluator).GetNamespace = func(_ context.Context, name string) (*corev1.Namespace, error) {
-			if asked++; name != "default" {
+			if reads++; name != "default" {
 				t.Errorf("namespace %q is read", name)
 			}
 			return namespace, unread
 		}
 		return v
 	}
-	const told = `{enforcement: Warn, %s validations: [{expression: "false", messageExpression: "%s"}]}`
+	const message = `{enforcement: Warn, %s validations: [{expression: "false", messageExpression: "%s"}]}`
 	for name, tc := range map[string]struct {
 		spec  string
 		want  string
-		asked int
+		reads int
 	}{
 		"the request": {
-			spec: fmt.Sprintf(told, "", "[request.operation, request.kind.kind, request.resource.resource, request.name, request.namespace, request.userInfo.username, request.userInfo.groups[0], requester, string(request.dryRun)].join(' ')"),
+			spec: fmt.Sprintf(message, "", "[request.operation, request.kind.kind, request.resource.resource, request.name, request.namespace, request.userInfo.username, request.userInfo.groups[0], requester, string(request.dryRun)].join(' ')"),
 			want: "CREATE VirtualMachine virtualmachines db default alice devs alice true",
 		},
-		"the namespace":                 {spec: fmt.Sprintf(told, "", "namespaceObject.metadata.annotations.owner"), want: "blue", asked: 1},
-		"a module reads the namespace":  {spec: `{enforcement: Warn, rego: {module: "package p\nwarn contains input.namespaceObject.metadata.annotations.owner"}}`, want: "blue", asked: 1},
-		"namespaces that are selected":  {spec: fmt.Sprintf(told, "match: {namespaceSelector: {matchLabels: {tier: prod}}},", "'prod'"), want: "prod", asked: 1},
-		"namespaces that are not":       {spec: fmt.Sprintf(told, "match: {namespaceSelector: {matchLabels: {tier: lab}}},", "'lab'"), asked: 1},
-		"conditions read the namespace": {spec: fmt.Sprintf(told, `match: {matchConditions: [{name: c, expression: "namespaceObject.metadata.labels.tier == 'lab'"}]},`, "'lab'"), asked: 1},
+		"the namespace":                 {spec: fmt.Sprintf(message, "", "namespaceObject.metadata.annotations.owner"), want: "blue", reads: 1},
+		"a module reads the namespace":  {spec: `{enforcement: Warn, rego: {module: "package p\nwarn contains input.namespaceObject.metadata.annotations.owner"}}`, want: "blue", reads: 1},
+		"namespaces that are selected":  {spec: fmt.Sprintf(message, "match: {namespaceSelector: {matchLabels: {tier: prod}}},", "'prod'"), want: "prod", reads: 1},
+		"namespaces that are not":       {spec: fmt.Sprintf(message, "match: {namespaceSelector: {matchLabels: {tier: lab}}},", "'lab'"), reads: 1},
+		"conditions read the namespace": {spec: fmt.Sprintf(message, `match: {matchConditions: [{name: c, expression: "namespaceObject.metadata.labels.tier == 'lab'"}]},`, "'lab'"), reads: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newOne(t, tc.spec)
@@ -303,13 +303,13 @@ func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
 				r.UserInfo.Username, r.UserInfo.Groups = "alice", []string{"devs"}
 			}))
 			got := strings.Join(complaints(response), "\n")
-			if want := "warning: spec: Forbidden: " + tc.want + " [virtward/policy/a]"; got != want && (tc.want != "" || got != "") || asked != tc.asked {
-				t.Errorf("%q, want %q; the namespace was read %d times", got, want, asked)
+			if want := "warning: spec: Forbidden: " + tc.want + " [virtward/policy/a]"; got != want && (tc.want != "" || got != "") || reads != tc.reads {
+				t.Errorf("%q, want %q; the namespace was read %d times", got, want, reads)
 			}
 		})
 	}
 	unread = errors.New("no connection")
-	v := newOne(t, fmt.Sprintf(told, "match: {namespaceSelector: {matchLabels: {tier: prod}}},", "'prod'"))
+	v := newOne(t, fmt.Sprintf(message, "match: {namespaceSelector: {matchLabels: {tier: prod}}},", "'prod'"))
 	response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj()))
 	if response.Allowed || response.Result.Code != 503 || !strings.HasSuffix(response.Result.Message, "reading namespace default: no connection") {
 		t.Errorf("with a namespace that cannot be read: %+v", response)
@@ -394,17 +394,17 @@ func TestInvalidPoliciesAreRejected(t *testing.T) {
 func TestOneRequestUsesOneSnapshotOfPolicies(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
-	first, asked := live(v.Evaluator).GetPolicies(), 0
+	first, reads := live(v.Evaluator).GetPolicies(), 0
 	live(v.Evaluator).GetPolicies = func() *policies.Set {
-		if asked++; asked > 1 {
+		if reads++; reads > 1 {
 			return nil
 		}
 		return first
 	}
 	before := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
 	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).RunStrategy(v1.RunStrategyHalted).Obj(), update(t, before)))
-	if !response.Allowed || len(response.Warnings) != 1 || asked != 1 {
-		t.Errorf("allowed %v, %q, the policies were read %d times", response.Allowed, complaints(response), asked)
+	if !response.Allowed || len(response.Warnings) != 1 || reads != 1 {
+		t.Errorf("allowed %v, %q, the policies were read %d times", response.Allowed, complaints(response), reads)
 	}
 }
 

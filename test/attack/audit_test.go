@@ -146,9 +146,9 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		Eventually(func(g Gomega, ctx context.Context) {
 			r, err := report(ctx, attacked)
 			g.Expect(err).NotTo(HaveOccurred())
-			told, err := json.Marshal(r)
+			content, err := json.Marshal(r)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(string(told)).NotTo(ContainSubstring("codename"))
+			g.Expect(string(content)).NotTo(ContainSubstring("codename"))
 			for i := range r.Results {
 				for _, subject := range r.Results[i].Subjects {
 					g.Expect(subject.Namespace).To(Equal(attacked))

@@ -102,7 +102,7 @@ var _ = Describe("Filling the caches of the webhook", Serial, func() {
 		// Each template is three objects, and this is nearly the most that are evaluated.
 		vm.Spec.DataVolumeTemplates = vm.Spec.DataVolumeTemplates[:1_600]
 		Expect(causes(mallory.Create(ctx, vm.DeepCopy(), client.DryRunAll))).NotTo(ContainElement("spec object-readable"))
-		// They are denied, or told to try again.
+		// They are denied, or answered with 503.
 		beside(ctx, func() func() string { return flood(5, 40, request(virtualMachines, vm)) })
 	}, NodeTimeout(nodeTimeout))
 })

@@ -486,7 +486,7 @@ func TestSelectors(t *testing.T) {
 	}
 }
 
-// An update never has fewer pods than asked for, and one eviction at a time is allowed.
+// An update never has fewer pods than the Deployment requests, and one eviction at a time is allowed.
 func TestAvailability(t *testing.T) {
 	objects := render(t)
 	deployment := only[*appsv1.Deployment](t, objects)
@@ -663,7 +663,7 @@ func TestParamsNamespaces(t *testing.T) {
 		for _, deployment := range every[*appsv1.Deployment](objects) {
 			args := deployment.Spec.Template.Spec.Containers[0].Args
 			for _, name := range want {
-				if told := slices.Contains(args, "--params-namespace="+name); deployment.Name == "virtward-webhook" && told == (name == namespace) {
+				if named := slices.Contains(args, "--params-namespace="+name); deployment.Name == "virtward-webhook" && named == (name == namespace) {
 					t.Errorf("%s: arguments %v", values, args)
 				}
 			}

@@ -54,7 +54,7 @@ func sum(exposition io.Reader, name string, labels map[string]string) (float64, 
 func includes(sample []*dto.LabelPair, wanted map[string]string) bool {
 	found := 0
 	for _, label := range sample {
-		if value, asked := wanted[label.GetName()]; asked {
+		if value, isWanted := wanted[label.GetName()]; isWanted {
 			if value != label.GetValue() {
 				return false
 			}

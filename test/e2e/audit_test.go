@@ -134,7 +134,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		g.Expect(reporter.Get(ctx, client.ObjectKey{Namespace: namespace, Name: reports.Name}, r)).To(Succeed())
 		return r
 	}
-	told := func(r *openreports.Report) []string {
+	resultsOf := func(r *openreports.Report) []string {
 		var list []string
 		for i := range r.Results {
 			x := &r.Results[i]
@@ -230,7 +230,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		Expect(admin.Create(ctx, vm("large", "9Gi").Obj())).To(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			r := report(g, ctx, namespace)
-			g.Expect(told(r)).To(Equal([]string{
+			g.Expect(resultsOf(r)).To(Equal([]string{
 				"warn audited-memory VirtualMachine/expanded spec.instancetype.name",
 				"warn audited-memory VirtualMachine/large spec.template.spec.domain.memory.guest",
 			}))
@@ -266,7 +266,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})).To(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			r := report(g, ctx, namespace)
-			g.Expect(told(r)).To(Equal([]string{"warn audited-memory VirtualMachine/expanded spec.instancetype.name"}))
+			g.Expect(resultsOf(r)).To(Equal([]string{"warn audited-memory VirtualMachine/expanded spec.instancetype.name"}))
 			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1}))
 			g.Expect(violations(g, ctx, metricsPort, "audited-memory")).To(Equal(1.0))
 			status, err := statusOf(ctx, "audited-memory")
@@ -293,7 +293,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		}
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			r := report(g, ctx, kinds)
-			g.Expect(told(r)).To(ConsistOf(
+			g.Expect(resultsOf(r)).To(ConsistOf(
 				"warn scheduling-node-selector VirtualMachineInstanceReplicaSet/set spec.template.spec.nodeSelector",
 				"warn preference-topology-deprecated VirtualMachinePreference/old spec.cpu.preferredCPUTopology",
 			))
@@ -302,7 +302,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		By("changing the replica set")
 		Expect(change(ctx, admin, set, func() { set.Spec.Template.Spec.NodeSelector = nil })).To(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
-			g.Expect(told(report(g, ctx, kinds))).To(ConsistOf("warn preference-topology-deprecated VirtualMachinePreference/old spec.cpu.preferredCPUTopology"))
+			g.Expect(resultsOf(report(g, ctx, kinds))).To(ConsistOf("warn preference-topology-deprecated VirtualMachinePreference/old spec.cpu.preferredCPUTopology"))
 		})
 	})
 
@@ -313,9 +313,9 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			Expect(change(ctx, admin, instancetype, func() { instancetype.Spec.Memory.Guest = resource.MustParse(memory) })).To(Succeed())
 		}
 		set("4Gi")
-		soon(ctx, func(g Gomega, ctx context.Context) { g.Expect(told(report(g, ctx, namespace))).To(BeEmpty()) })
+		soon(ctx, func(g Gomega, ctx context.Context) { g.Expect(resultsOf(report(g, ctx, namespace))).To(BeEmpty()) })
 		set("16Gi")
-		soon(ctx, func(g Gomega, ctx context.Context) { g.Expect(told(report(g, ctx, namespace))).To(HaveLen(1)) })
+		soon(ctx, func(g Gomega, ctx context.Context) { g.Expect(resultsOf(report(g, ctx, namespace))).To(HaveLen(1)) })
 	})
 
 	It("says what is wrong with a policy, and is not kept from the others", func(ctx SpecContext) {
@@ -347,7 +347,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1, Skip: 1}), "a broken policy is skipped")
 			g.Expect(status.Auditable).To(HaveValue(BeFalse()))
 			g.Expect(status.Violations).To(BeNil())
-			g.Expect(told(r)).To(ContainElement("warn audited-memory VirtualMachine/expanded spec.instancetype.name"))
+			g.Expect(resultsOf(r)).To(ContainElement("warn audited-memory VirtualMachine/expanded spec.instancetype.name"))
 		})
 		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments("default", "CompileFailed", "audited-broken").Should(HaveLen(1))
 		Expect(admin.Delete(ctx, broken)).To(Succeed())
@@ -372,7 +372,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		first.Kill() // maybe while it evaluates
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(violations(g, ctx, secondPort, "audited-memory")).To(Equal(2.0))
-			g.Expect(told(report(g, ctx, namespace))).To(Equal([]string{
+			g.Expect(resultsOf(report(g, ctx, namespace))).To(Equal([]string{
 				"warn audited-memory VirtualMachine/expanded spec.instancetype.name",
 				"warn audited-memory VirtualMachine/late spec.template.spec.domain.memory.guest",
 			}))
@@ -390,7 +390,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		Expect(admin.Delete(ctx, policyObject("audited-memory", "{}"))).To(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			r := report(g, ctx, namespace)
-			g.Expect(told(r)).To(BeEmpty())
+			g.Expect(resultsOf(r)).To(BeEmpty())
 			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 4}))
 			g.Expect(violations(g, ctx, secondPort, "audited-memory")).To(Equal(-1.0))
 		})

@@ -125,13 +125,13 @@ var _ = Describe("A VM with very many faults", func() {
 	It("gets fifty causes, and the number of the others", func(ctx SpecContext) {
 		vm := build.VMOf(many(70)).Obj()
 		err := alice.Create(ctx, vm)
-		told := detailed(err)
-		Expect(told).To(HaveLen(50))
-		for _, cause := range told {
+		details := detailed(err)
+		Expect(details).To(HaveLen(50))
+		for _, cause := range details {
 			Expect(cause.Type).To(Equal(metav1.CauseTypeFieldValueNotSupported))
 			Expect(cause.Field).To(MatchRegexp(`^spec\.template\.spec\.domain\.devices\.disks\[\d+\]\.disk\.bus$`))
 		}
-		Expect(told[49].Message).To(HaveSuffix("(and 20 more findings, which kubectl virtward explain shows)"))
+		Expect(details[49].Message).To(HaveSuffix("(and 20 more findings, which kubectl virtward explain shows)"))
 	})
 })
 

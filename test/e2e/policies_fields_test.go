@@ -42,7 +42,7 @@ func preparePoliced(ctx context.Context) {
 		Expect(client.IgnoreAlreadyExists(admin.Create(ctx, binding))).To(Succeed())
 	}
 	Eventually(func(ctx context.Context) error { // the API server learns of rights a moment later
-		user, _ := asked("alice")
+		user, _ := userOf("alice")
 		return user.Create(ctx, machine(), client.DryRunAll)
 	}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
 }
@@ -75,8 +75,8 @@ func enforce(ctx context.Context, name, spec string) *unstructured.Unstructured 
 	return policy
 }
 
-// asked is a user who may do everything in the policed namespace, as a member of groups.
-func asked(user string, groups ...string) (client.Client, *recordedWarnings) {
+// userOf returns a client of a user with all permissions in the policed namespace, and the warnings that it receives.
+func userOf(user string, groups ...string) (client.Client, *recordedWarnings) {
 	GinkgoHelper()
 	config := rest.CopyConfig(cluster.Config())
 	config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: append(groups, "policed-admins")}
@@ -86,11 +86,11 @@ func asked(user string, groups ...string) (client.Client, *recordedWarnings) {
 // answer returns the findings of a dry run: the causes of the rejection, then the warnings.
 func answer(ctx context.Context, object client.Object, user string, groups ...string) []string {
 	GinkgoHelper()
-	c, heard := asked(user, groups...)
-	return told(c.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll), heard)
+	c, heard := userOf(user, groups...)
+	return findingsOf(c.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll), heard)
 }
 
-func told(err error, heard *recordedWarnings) []string {
+func findingsOf(err error, heard *recordedWarnings) []string {
 	GinkgoHelper()
 	var all []string
 	if err != nil {
@@ -121,8 +121,8 @@ func cpus(cores uint32) func(*build.VMIBuilder) {
 	return func(b *build.VMIBuilder) { b.Topology(1, cores, 1) }
 }
 
-// soonTold waits until alice gets these findings for an object.
-func soonTold(ctx context.Context, object client.Object, what any, users ...string) {
+// eventuallyAnswers waits until alice gets these findings for an object.
+func eventuallyAnswers(ctx context.Context, object client.Object, what any, users ...string) {
 	GinkgoHelper()
 	if len(users) == 0 {
 		users = []string{"alice"}
@@ -146,7 +146,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		    messageExpression: "string(vm.spec.domain.memory.guest) + ' of memory is more than the ' + params.max + ' that are allowed'"}]}`)
 		chosen := build.VMOf(build.VMI("evaluated").Namespace(policed)).Instancetype("e2e.big").Obj()
 		chosen.Spec.Template.Spec.Domain.Memory = nil
-		soonTold(ctx, chosen, `FieldValueInvalid spec.instancetype.name: Invalid value: "16Gi": 16Gi of memory is more than the 8Gi that are allowed`+
+		eventuallyAnswers(ctx, chosen, `FieldValueInvalid spec.instancetype.name: Invalid value: "16Gi": 16Gi of memory is more than the 8Gi that are allowed`+
 			` (VirtualMachineClusterInstancetype e2e.big sets domain.memory.guest by its spec.memory.guest) [virtward/policy/memory-cap] Choose a smaller instancetype.`)
 		Expect(answer(ctx, machine(memory("9Gi")), "alice")).To(HaveExactElements(
 			`FieldValueInvalid spec.template.spec.domain.memory.guest: Invalid value: "9Gi": 9Gi of memory is more than the 8Gi that are allowed [virtward/policy/memory-cap] Choose a smaller instancetype.`))
@@ -156,7 +156,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 	It("ask KubeVirt's accounts about the creation of VMIs, and KubeVirt tells the VM by its event", func(ctx SpecContext) {
 		enforce(ctx, "two", fmt.Sprintf(two, `match: {kinds: [VirtualMachineInstance]}`))
 		instance := build.VMI("evaluated").Namespace(policed).Topology(1, 4, 1).Obj()
-		soonTold(ctx, instance, `FieldValueInvalid spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/two]`)
+		eventuallyAnswers(ctx, instance, `FieldValueInvalid spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/two]`)
 		vm := build.VMOf(build.VMI("started").Namespace(policed).Topology(1, 4, 1)).RunStrategy(kubevirtv1.RunStrategyAlways).Obj()
 		Expect(admin.Create(ctx, vm)).To(Succeed(), "no policy is about VMs")
 		cleanUp(vm)
@@ -172,24 +172,24 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Expect(admin.Create(ctx, vm)).To(Succeed())
 		cleanUp(vm)
 		enforce(ctx, "two", fmt.Sprintf(two, ""))
-		soonTold(ctx, machine(cpus(4)), tooMany)
-		user, heard := asked("alice")
+		eventuallyAnswers(ctx, machine(cpus(4)), tooMany)
+		user, heard := userOf("alice")
 		Expect(change(ctx, user, vm, func() { vm.Labels = map[string]string{"touched": "yes"} })).To(Succeed())
 		Expect(heard.texts).To(HaveExactElements(`spec.template.spec.domain.cpu.cores: Invalid value: 4: at most two cores (it was so before this update; a new object would be rejected) [virtward/policy/two]`))
 		heard.texts = nil
-		Expect(told(change(ctx, user, vm, func() { vm.Spec.Template.Spec.Domain.CPU.Cores = 5 }), heard)).To(HaveExactElements(
+		Expect(findingsOf(change(ctx, user, vm, func() { vm.Spec.Template.Spec.Domain.CPU.Cores = 5 }), heard)).To(HaveExactElements(
 			`FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 5: at most two cores [virtward/policy/two]`))
 	})
 
 	DescribeTable("are evaluated for objects that they match", func(ctx SpecContext, match string, matching, other client.Object, message string) {
 		enforce(ctx, "two", fmt.Sprintf(two, "match: "+match))
 		if matching != nil {
-			soonTold(ctx, matching, message)
+			eventuallyAnswers(ctx, matching, message)
 		} else { // nothing would ever tell that the policy is active but another one after it
 			enforce(ctx, "later", `{enforcement: Warn, match: {objectSelector: {matchLabels: {later: "yes"}}}, validations: [{expression: "false", message: it is, fieldPath: metadata.name}]}`)
 			labelled := machine()
 			labelled.Labels = map[string]string{"later": "yes"}
-			soonTold(ctx, labelled, HavePrefix(`warning: metadata.name: Invalid value: "evaluated": it is`))
+			eventuallyAnswers(ctx, labelled, HavePrefix(`warning: metadata.name: Invalid value: "evaluated": it is`))
 		}
 		Expect(answer(ctx, other, "alice")).To(BeEmpty())
 	},
@@ -213,11 +213,11 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		cleanUp(vm)
 		enforce(ctx, "two", fmt.Sprintf(two, `match: {operations: [UPDATE], excludedUsers: [jane], excludedGroups: [trusted]}`))
 		update := func(user string, groups ...string) []string {
-			c, heard := asked(user, groups...)
+			c, heard := userOf(user, groups...)
 			changed := vm.DeepCopy()
 			changed.Spec.Template.Spec.Domain.CPU = &kubevirtv1.CPU{Cores: 4}
 			patch := client.MergeFrom(vm)
-			return told(c.Patch(ctx, changed, patch, client.DryRunAll), heard)
+			return findingsOf(c.Patch(ctx, changed, patch, client.DryRunAll), heard)
 		}
 		Eventually(func() []string { return update("alice") }).WithTimeout(soon).Should(HaveExactElements(tooMany))
 		Expect(update("jane")).To(BeEmpty())
@@ -263,7 +263,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Eventually(func(g Gomega, ctx context.Context) {
 			attempt++
 			vm := renamed(machine(cpus(4)), fmt.Sprintf("audited-%d", attempt))
-			user, heard := asked("alice")
+			user, heard := userOf("alice")
 			g.Expect(user.Create(ctx, vm)).To(Succeed())
 			cleanUp(vm)
 			g.Expect(heard.texts).To(BeEmpty())
@@ -276,7 +276,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		const except = `exceptions: [{names: [evaluated], reason: over, expires: "2020-01-01T00:00:00Z"}, {names: [other-*], namespaces: [policed], reason: migrating, expires: %q}]`
 		ends := time.Now().Add(3 * time.Second)
 		enforce(ctx, "two", fmt.Sprintf(two, fmt.Sprintf(except, ends.UTC().Format(time.RFC3339))))
-		soonTold(ctx, machine(cpus(4)), tooMany)
+		eventuallyAnswers(ctx, machine(cpus(4)), tooMany)
 		exempt := renamed(machine(cpus(4)), "other-1")
 		if time.Now().Before(ends.Add(-time.Second)) { // the time is kept in seconds
 			Expect(answer(ctx, exempt, "alice")).To(BeEmpty())
@@ -295,28 +295,28 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Expect(user.Create(ctx, policy)).To(Succeed())
 		cleanUp(policy)
 		Expect(heard.texts).To(HaveExactElements(HavePrefix("spec.params.configMap: Invalid value: there is no ConfigMap virtward-system/limits [virtward/policy-compiles]")))
-		soonTold(ctx, machine(), cannotEvaluate("there is no ConfigMap virtward-system/limits"))
+		eventuallyAnswers(ctx, machine(), cannotEvaluate("there is no ConfigMap virtward-system/limits"))
 
 		limits := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.VirtwardNamespace, Name: "limits"}, Data: map[string]string{"cores": "2"}}
 		Expect(admin.Create(ctx, limits)).To(Succeed())
 		cleanUp(limits)
-		soonTold(ctx, machine(cpus(4)), `FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 4: at most 2 [virtward/policy/limited]`)
+		eventuallyAnswers(ctx, machine(cpus(4)), `FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 4: at most 2 [virtward/policy/limited]`)
 		limits.Data["cores"] = "3"
 		Expect(admin.Update(ctx, limits)).To(Succeed())
-		soonTold(ctx, machine(cpus(4)), `FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 4: at most 3 [virtward/policy/limited]`)
+		eventuallyAnswers(ctx, machine(cpus(4)), `FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 4: at most 3 [virtward/policy/limited]`)
 		limits.Data["cores"] = "many"
 		Expect(admin.Update(ctx, limits)).To(Succeed())
-		soonTold(ctx, machine(), And(HavePrefix("InternalError spec: Internal error: the policy is broken: spec.params.configMap"), ContainSubstring("[virtward/policy/limited]")))
+		eventuallyAnswers(ctx, machine(), And(HavePrefix("InternalError spec: Internal error: the policy is broken: spec.params.configMap"), ContainSubstring("[virtward/policy/limited]")))
 
 		By("skipping the policy without the ConfigMap, with parameterNotFoundAction: Allow")
 		Expect(admin.Delete(ctx, limits)).To(Succeed())
-		soonTold(ctx, machine(), cannotEvaluate("there is no ConfigMap virtward-system/limits"))
+		eventuallyAnswers(ctx, machine(), cannotEvaluate("there is no ConfigMap virtward-system/limits"))
 		Expect(change(ctx, admin, policy, func() { // the controller writes its status too
 			Expect(unstructured.SetNestedField(policy.Object, "Allow", "spec", "params", "parameterNotFoundAction")).To(Succeed())
 		})).To(Succeed())
 		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).WithTimeout(soon).Should(BeEmpty())
 
-		Expect(told(admin.Create(ctx, policyWith("elsewhere", fmt.Sprintf(limited, "default", "Deny"))), heard)[0]).To(HavePrefix(
+		Expect(findingsOf(admin.Create(ctx, policyWith("elsewhere", fmt.Sprintf(limited, "default", "Deny"))), heard)[0]).To(HavePrefix(
 			"FieldValueInvalid spec.params.configMap.namespace: Invalid value: ConfigMaps of namespace default are not read, only those of virtward-system: the value policies.paramsNamespaces of the chart lists the namespaces"))
 	})
 

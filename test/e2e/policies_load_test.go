@@ -62,7 +62,7 @@ var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func(
 		const spec = `{enforcement: Deny, params: {values: {max: %s}, schema: {properties: {max: {type: string}}}}, validations: [
 		  {expression: "quantity(vm.spec.domain.memory.guest).compareTo(quantity(params.max)) <= 0", messageExpression: "'at most ' + params.max", fieldPath: spec.domain.memory.guest}]}`
 		policy := enforce(ctx, "flips", fmt.Sprintf(spec, "4Gi"))
-		soonTold(ctx, machine(memory("16Gi")), ContainSubstring("at most 4Gi [virtward/policy/flips]"))
+		eventuallyAnswers(ctx, machine(memory("16Gi")), ContainSubstring("at most 4Gi [virtward/policy/flips]"))
 		saying := func(limit, value string) []string {
 			return []string{fmt.Sprintf(`Invalid value: %q: at most %s [virtward/policy/flips]`, value, limit)}
 		}
@@ -73,7 +73,7 @@ var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func(
 		callers, cctx := errgroup.WithContext(ctx)
 		for range 4 {
 			callers.Go(func() error {
-				user, _ := asked("alice")
+				user, _ := userOf("alice")
 				for n := 0; ; n++ {
 					select {
 					case <-finished:

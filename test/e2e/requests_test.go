@@ -154,7 +154,7 @@ func (e exposition) sum(name string, labels map[string]string) float64 {
 func has(sample *dto.Metric, labels map[string]string) bool {
 	found := 0
 	for _, label := range sample.GetLabel() {
-		if value, asked := labels[label.GetName()]; asked && value == label.GetValue() {
+		if value, isWanted := labels[label.GetName()]; isWanted && value == label.GetValue() {
 			found++
 		}
 	}

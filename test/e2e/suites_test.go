@@ -248,7 +248,7 @@ func (t *trial) now(ctx context.Context) (differs string, err error) {
 		return "", err
 	}
 	rejection := t.send(ctx, sender)
-	if got := t.told(rejection, heard.texts); !got.equal(&t.want) {
+	if got := t.reported(rejection, heard.texts); !got.equal(&t.want) {
 		differs = fmt.Sprintf("%s\n  offline: %s\n  cluster: %s", t.name, &t.want, &got)
 	}
 	return differs, ctx.Err()
@@ -314,8 +314,8 @@ func (t *trial) generatedBase() string {
 // finding matches a cause or a warning of Virtward up to the rule, which the remedy follows.
 var finding = regexp.MustCompile(`(?s)^.*?\[virtward/([a-z0-9./-]+)\]`)
 
-// told returns the findings of policies in an answer.
-func (t *trial) told(err error, warnings []string) said {
+// reported returns the findings of policies in an answer.
+func (t *trial) reported(err error, warnings []string) said {
 	var got said
 	if err != nil {
 		var rejection apierrors.APIStatus
