@@ -248,7 +248,7 @@ func (p *Policies) compileWith(read policyRead, found parameters, leftOut bool) 
 	}
 	compiled, problems := p.compileAlone(read, found)
 	if len(problems) < policyv1alpha1.MaxPolicyProblems {
-		problems = append(problems, policies.NeverAsked(read.Object, p.options.Namespace)...)
+		problems = append(problems, policies.OnlyExempt(read.Object, p.options.Namespace)...)
 	}
 	return compiled, problems
 }

@@ -153,7 +153,7 @@ func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 			t.Fatalf("active %q, want %q", got, want)
 		}
 	}
-	if change := <-heard; !cmp.Equal(change.Objects, []string{"broken", "capped", "elsewhere", "unreadable"}) || len(change.Notes) != 3 || !strings.HasPrefix(change.Notes[0], "VirtualMachinePolicy broken: the policy is broken: spec.validations[0].expression") {
+	if change := <-heard; !cmp.Equal(change.Objects, []string{"broken", "capped", "elsewhere", "unreadable"}) || len(change.Notes) != 3 || !strings.HasPrefix(change.Notes[0], "VirtualMachinePolicy broken: the policy is invalid: spec.validations[0].expression") {
 		t.Errorf("told %+v", change)
 	}
 	for _, name := range []string{"broken", "elsewhere", "unreadable"} {
@@ -190,7 +190,7 @@ func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 		t.Fatal(err)
 	}
 	await.Until(t, func() error {
-		if said := verdict(p); len(said) != 1 || !strings.HasPrefix(said[0], `Deny policy/capped: the policy is broken: spec.params.configMap`) {
+		if said := verdict(p); len(said) != 1 || !strings.HasPrefix(said[0], `Deny policy/capped: the policy is invalid: spec.params.configMap`) {
 			return fmt.Errorf("with a cap that is no number: %q", said)
 		}
 		return nil
@@ -263,7 +263,7 @@ func TestAPolicyThatCannotBeReadAffectsNoOther(t *testing.T) {
 		t.Errorf("active %q", got)
 	}
 	said := verdict(p)
-	if len(said) != 2 || !strings.HasPrefix(said[0], "Warn policy/good: never") || !strings.HasPrefix(said[1], "Warn policy/odd: the policy is broken: spec.exceptions: it cannot be read") {
+	if len(said) != 2 || !strings.HasPrefix(said[0], "Warn policy/good: never") || !strings.HasPrefix(said[1], "Warn policy/odd: the policy is invalid: spec.exceptions: it cannot be read") {
 		t.Errorf("verdict %q", said)
 	}
 }

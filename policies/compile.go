@@ -22,7 +22,7 @@ const maxProblems = policyv1alpha1.MaxPolicyProblems
 // Policy is a compiled VirtualMachinePolicy. It is immutable and safe for concurrent use.
 type Policy struct {
 	name string
-	// spec has the defaults filled in.
+	// spec has all defaults.
 	spec    *policyv1alpha1.VirtualMachinePolicySpec
 	kinds   map[policyv1alpha1.PolicyKind]*kind
 	matcher *matcher
@@ -30,23 +30,22 @@ type Policy struct {
 	conditions *conditions
 	params     params
 	evaluator  Evaluator
-	// broken says why the policy cannot be evaluated; empty if it can.
+	// broken is why the policy cannot be evaluated; empty if it can.
 	broken      string
 	unauditable []string
-	// readsRequest tells that it reads what only a request has.
+	// readsRequest reports whether the policy reads what only a request has.
 	readsRequest bool
-	// readsNamespace tells that it matters what the object's namespace is like.
+	// readsNamespace reports whether the policy reads the namespace of the object.
 	readsNamespace bool
 }
 
-// namespaceObject is the document that is the namespace of the object.
+// namespaceObject is the name of the document with the namespace of the object.
 const namespaceObject = "namespaceObject"
 
-// Compile prepares a policy, and says what is wrong with it or doubtful in it. There is a Policy in any case: one
-// that is broken, which is one with a Problem that is no warning, cannot be evaluated about what it matches, so that
-// its failurePolicy decides. The ConfigMap of its parameters is read now: compile the policy again when that
-// changes. resolve may be nil: then there is no ConfigMap. found are problems that the caller knows of, such as a part
-// of the object that could not be read; they count as the others.
+// Compile compiles a policy, and returns its problems. It always returns a Policy. If one of the problems is an error,
+// the policy is invalid: it cannot be evaluated, and its failurePolicy applies to every object that it matches. The
+// ConfigMap of its parameters is read now: compile the policy again when that changes. resolve can be nil: then there
+// is no ConfigMap. found are problems that the caller knows, such as a part of the object that could not be decoded.
 func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, resolve ParamsResolver, found ...diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	spec, problems := fitted(policy)
 	p := &Policy{name: firstOf(policy.Name, "unnamed"), spec: &spec, kinds: map[policyv1alpha1.PolicyKind]*kind{}}
@@ -56,7 +55,7 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 			p.kinds[k.name] = &k
 		}
 	}
-	if diagnostics.Broken(problems) { // it may be out of all bounds: nothing more is read of it
+	if diagnostics.Broken(problems) { // the spec can exceed every bound: nothing more of it is read
 		return p.unread(slices.Concat(found, problems))
 	}
 	problems = slices.Concat(found, problems)
@@ -68,7 +67,7 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	problems = append(problems, problemsOf(errs)...)
 	problems = append(problems, p.doubtfulFields()...)
 	if bytes := expressionBytes(p.spec); bytes > maxExpressions {
-		return p.finish(append(problems, diagnostics.Problem{Field: "spec", Message: fmt.Sprintf("its expressions have %d bytes together, where %d are the most", bytes, maxExpressions)}))
+		return p.finish(append(problems, diagnostics.Problem{Field: "spec", Message: fmt.Sprintf("the expressions have %d bytes together: at most %d", bytes, maxExpressions)}))
 	}
 	p.conditions, more = compileConditions(env, p.spec, &p.params)
 	problems = append(problems, more...)
@@ -77,21 +76,21 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	return p.finish(append(problems, p.doubtfulKinds()...))
 }
 
-// LeftOut is a policy that is not compiled, for a reason which counts as a problem of it. It is broken.
+// LeftOut returns a policy that is not compiled, with the reason as its problem. It is broken.
 func LeftOut(policy *policyv1alpha1.VirtualMachinePolicy, why diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	p := &Policy{name: firstOf(policy.Name, "unnamed"), spec: policy.Spec.DeepCopy(), kinds: map[policyv1alpha1.PolicyKind]*kind{}}
 	assumed(&p.spec.Match)
 	return p.unread([]diagnostics.Problem{why})
 }
 
-// unread is the policy as one of which nothing is known but what it is asked about.
+// unread returns the policy with only its kinds and operations.
 func (p *Policy) unread(problems []diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	p.matcher = &matcher{kinds: p.spec.Match.Kinds, operations: p.spec.Match.Operations}
 	return p.finish(problems)
 }
 
-// Size is what a policy consists of, in bytes: its expressions, its module, its values and their schema, and something
-// for the rest. Compiled, it takes up to a hundred times as much memory.
+// Size returns the size of a policy in bytes: its expressions, its module, its values and their schema, and a constant
+// for the rest. The compiled policy needs up to a hundred times as much memory.
 func Size(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
 	const rest = 512
 	bytes := rest + expressionBytes(spec)
@@ -108,8 +107,8 @@ func Size(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
 	return bytes
 }
 
-// maxExpressions bounds the expressions of a policy together, in bytes. Compiling as many takes up to a second, and ten
-// megabytes that stay.
+// maxExpressions bounds the expressions of a policy together, in bytes. Compiling them takes up to a second and ten
+// megabytes, which stay allocated.
 const maxExpressions = 64 << 10
 
 func expressionBytes(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
@@ -126,7 +125,7 @@ func expressionBytes(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
 	return bytes
 }
 
-// newEvaluator compiles what the policy consists of; nil if that failed.
+// newEvaluator compiles the validations or the module; it returns nil if that fails.
 func newEvaluator(env *cel.Environment, name string, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (Evaluator, []diagnostics.Problem) {
 	if spec.Rego != nil {
 		return compileModule(name, spec)
@@ -138,7 +137,7 @@ func newEvaluator(env *cel.Environment, name string, spec *policyv1alpha1.Virtua
 	return v, problems
 }
 
-// assumed fills in what the definition does, for a policy that does not fit it.
+// assumed adds the defaults of the definition, for a policy that does not fit it.
 func assumed(match *policyv1alpha1.PolicyMatch) {
 	if len(match.Kinds) == 0 {
 		match.Kinds = []policyv1alpha1.PolicyKind{policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyVirtualMachineInstance}
@@ -148,11 +147,11 @@ func assumed(match *policyv1alpha1.PolicyMatch) {
 	}
 }
 
-// finish notes what the problems mean.
+// finish derives the state of the policy from its problems.
 func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	problems = distinct(problems)
 	if diagnostics.Broken(problems) {
-		p.broken = "the policy is broken: " + diagnostics.Summary(problems)
+		p.broken = "the policy is invalid: " + diagnostics.Summary(problems)
 		p.conditions, p.evaluator = nil, nil
 	}
 	p.unauditable, p.readsRequest = p.whyNotAuditable(), len(p.whatReadsRequest()) > 0
@@ -164,7 +163,7 @@ func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.
 	return p, problems
 }
 
-// distinct are the problems without those that are told already, errors first.
+// distinct returns the problems without duplicates, errors first.
 func distinct(problems []diagnostics.Problem) []diagnostics.Problem {
 	var found []diagnostics.Problem
 	for _, p := range problems {
@@ -176,7 +175,8 @@ func distinct(problems []diagnostics.Problem) []diagnostics.Problem {
 	return found
 }
 
-// doubtfulFields are the fieldPaths that no kind has, and warnings about those that some lack.
+// doubtfulFields returns errors about fieldPaths that no kind has, and warnings about fieldPaths that some kinds do not
+// have.
 func (p *Policy) doubtfulFields() []diagnostics.Problem {
 	var problems []diagnostics.Problem
 	for i := range p.spec.Validations {
@@ -184,7 +184,7 @@ func (p *Policy) doubtfulFields() []diagnostics.Problem {
 		at := fmt.Sprintf("spec.validations[%d]", i)
 		if v.FieldPath == "" {
 			if v.MessageExpression == "" {
-				problems = append(problems, diagnostics.Problem{Field: at, Warning: true, Message: "without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning"})
+				problems = append(problems, diagnostics.Problem{Field: at, Warning: true, Message: "without a fieldPath and a messageExpression, an update that makes a violation worse is admitted with a warning: it cannot be distinguished from one that does not change it"})
 			}
 			continue
 		}
@@ -207,8 +207,8 @@ func (p *Policy) doubtfulFields() []diagnostics.Problem {
 	return problems
 }
 
-// doubtfulKinds warns of a policy for VMs that is not for their instances, unless it reads nothing that may have become
-// different by the time a VM starts.
+// doubtfulKinds warns if a policy applies to VMs but not to their instances, and reads what can change before a VM
+// starts.
 func (p *Policy) doubtfulKinds() []diagnostics.Problem {
 	kinds := p.spec.Match.Kinds
 	if !slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachine) || slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachineInstance) {
@@ -222,11 +222,11 @@ func (p *Policy) doubtfulKinds() []diagnostics.Problem {
 	}
 	return []diagnostics.Problem{{
 		Field: matchPath.Child("kinds").String(), Warning: true,
-		Message: "without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not evaluated",
+		Message: "without VirtualMachineInstance, the policy is not evaluated again when a VM starts: it misses changes of the instancetype and the preference",
 	}}
 }
 
-// maxReasons bounds what whyNotAuditable says.
+// maxReasons bounds the reasons of whyNotAuditable.
 const maxReasons = 16
 
 func (p *Policy) whyNotAuditable() []string {
@@ -235,13 +235,13 @@ func (p *Policy) whyNotAuditable() []string {
 		reasons = append(reasons, p.broken)
 	}
 	if !slices.Contains(p.spec.Match.Operations, policyv1alpha1.PolicyCreate) {
-		reasons = append(reasons, "spec.match.operations: it is asked about changes, and there is none to evaluate")
+		reasons = append(reasons, "spec.match.operations: the audit evaluates objects as if they were created")
 	}
 	reasons = append(reasons, p.whatReadsRequest()...)
 	return reasons[:min(len(reasons), maxReasons)]
 }
 
-// whatReadsRequest says what of the policy reads what only a request has.
+// whatReadsRequest returns which expressions read what only a request has.
 func (p *Policy) whatReadsRequest() []string {
 	reasons := p.conditions.unauditable()
 	if p.evaluator != nil {
@@ -250,32 +250,31 @@ func (p *Policy) whatReadsRequest() []string {
 	return reasons
 }
 
-// ReadsRequest reports whether the policy decides by who sends the request, or by anything else that only a request has.
+// ReadsRequest reports whether the policy reads the requester, or other data that only a request has.
 func (p *Policy) ReadsRequest() bool { return p.readsRequest }
 
-// Name is that of the object.
+// Name returns the name of the object.
 func (p *Policy) Name() string { return p.name }
 
-// Rule is what its findings name: policy/NAME.
+// Rule returns the rule of its findings: policy/NAME.
 func (p *Policy) Rule() string { return RulePrefix + p.name }
 
-// RulePrefix begins the rule of every finding of a policy.
+// RulePrefix is the prefix of the rule of every finding of a policy.
 const RulePrefix = "policy/"
 
-// Spec is that of the object, with its defaults. It is shared: do not change it.
+// Spec returns the spec with its defaults. It is shared: do not change it.
 func (p *Policy) Spec() *policyv1alpha1.VirtualMachinePolicySpec { return p.spec }
 
-// Broken says why the policy cannot be evaluated about anything; empty if it can.
+// Broken returns why the policy cannot be evaluated; empty if it can.
 func (p *Policy) Broken() string { return p.broken }
 
-// ParamsMissing says why the policy has no parameters although it reads some; empty if it has, or reads none.
+// ParamsMissing returns why the parameters of the policy do not exist; empty if they do, or if it has none.
 func (p *Policy) ParamsMissing() string { return p.params.missing }
 
-// Params are the values that expressions read as params; nil if there are none. They are shared: do not change
-// them.
+// Params returns the parameters; nil if there are none. They are shared: do not change them.
 func (p *Policy) Params() map[string]any { return p.params.value }
 
-// Module is what the policy consists of if it is in Rego, for coverage and traces; nil if it is not, or is broken.
+// Module returns the module of a policy in Rego, for coverage and traces; nil for other policies, and for broken ones.
 func (p *Policy) Module() *rego.Module {
 	if m, ok := p.evaluator.(*module); ok {
 		return m.compiled
@@ -283,10 +282,10 @@ func (p *Policy) Module() *rego.Module {
 	return nil
 }
 
-// Unauditable says why the policy cannot be asked about what exists already; nothing if it can.
+// Unauditable returns why the audit cannot evaluate the policy; nil if it can.
 func (p *Policy) Unauditable() []string { return p.unauditable }
 
-// EstimatedCost is what asking the policy about an object may cost at most, in units of CEL; 0 if nobody knows.
+// EstimatedCost returns the most that one evaluation costs, in units of CEL; 0 if it is unknown.
 func (p *Policy) EstimatedCost() uint64 {
 	if p.evaluator == nil {
 		return 0
@@ -294,7 +293,7 @@ func (p *Policy) EstimatedCost() uint64 {
 	return p.evaluator.EstimatedCost()
 }
 
-// NextExpiry is when the next of its exceptions ends; zero if none does.
+// NextExpiry returns when the next exception expires; zero if none does.
 func (p *Policy) NextExpiry(now time.Time) time.Time {
 	var next time.Time
 	for i := range p.spec.Exceptions {
@@ -305,7 +304,7 @@ func (p *Policy) NextExpiry(now time.Time) time.Time {
 	return next
 }
 
-// Expired are the indices of the exceptions that are over.
+// Expired returns the indices of the expired exceptions.
 func (p *Policy) Expired(now time.Time) []int {
 	var over []int
 	for i := range p.spec.Exceptions {

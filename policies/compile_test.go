@@ -42,33 +42,33 @@ func TestProblems(t *testing.T) {
 			`spec.enforcement: Unsupported value: "": supported values: "Deny", "Warn", "Audit"`,
 		}},
 		"neither CEL nor Rego": {"enforcement: Deny", []string{
-			"spec: Invalid value: a policy has either validations, which are CEL, or rego",
+			"spec: Invalid value: exactly one of validations and rego is required",
 		}},
 		"CEL and Rego": {"enforcement: Deny\nrego: {module: package a}\n" + valid, []string{
-			"spec: Invalid value: a policy has either validations, which are CEL, or rego",
+			"spec: Invalid value: exactly one of validations and rego is required",
 		}},
 		"variables with Rego": {"enforcement: Deny\nrego: {module: package a}\nvariables: [{name: a, expression: a}]", []string{
-			"spec: Invalid value: variables are for CEL: a Rego module has its own rules",
+			"spec: Invalid value: variables are for CEL: in Rego, define rules in the module",
 		}},
 		"an export of Rego": {"enforcement: Deny\nrego: {module: package a}\nexportTo: [APIServer]", []string{
-			"spec: Invalid value: the API server knows no Rego: exportTo is for CEL",
+			"spec: Invalid value: only a policy in CEL can have exportTo: the API server cannot evaluate Rego",
 		}},
 		"nothing to say": {"enforcement: Deny\nvalidations: [{expression: 'true'}]", []string{
-			"spec.validations[0]: Invalid value: say what is wrong, by message or messageExpression",
+			"spec.validations[0]: Invalid value: message or messageExpression is required",
 		}},
 		"a variable twice": {"enforcement: Deny\nvariables: [{name: a, expression: '1'}, {name: a, expression: '2'}]\n" + valid, []string{
 			`spec.variables[1]: Duplicate value: {"name":"a"}`,
 		}},
-		"an exception for nobody": {"enforcement: Deny\nexceptions: [{reason: r}]\n" + valid, []string{
-			"spec.exceptions[0]: Invalid value: an exception says for which namespaces or names it is",
+		"an exception without namespaces and names": {"enforcement: Deny\nexceptions: [{reason: r}]\n" + valid, []string{
+			"spec.exceptions[0]: Invalid value: namespaces or names is required",
 		}},
 		"a misspelt field": {"enforcement: Deny\nvalidations: [{expression: \"vm.metadata.name == '' ||\\n  vm.spec.domain.memry.guest == ''\", message: m, fieldPath: spec.domain}]", []string{
 			"spec.validations[0].expression:2:17: undefined field 'memry'; did you mean 'memory'?",
 		}},
-		"a type that is no boolean": {"enforcement: Deny\nvalidations: [{expression: vm.metadata.name, message: m, fieldPath: spec.domain}]", []string{
+		"a type other than bool": {"enforcement: Deny\nvalidations: [{expression: vm.metadata.name, message: m, fieldPath: spec.domain}]", []string{
 			"spec.validations[0].expression:1:1: must result in a bool, not in a string",
 		}},
-		"a message that is no string": {"enforcement: Deny\nvalidations: [{expression: 'true', messageExpression: '1'}]", []string{
+		"a message of another type": {"enforcement: Deny\nvalidations: [{expression: 'true', messageExpression: '1'}]", []string{
 			"spec.validations[0].messageExpression:1:1: must result in a string, not in a int",
 		}},
 		"a variable": {"enforcement: Deny\nvariables: [{name: a, expression: vm.foo}]\n" + valid, []string{
@@ -93,39 +93,39 @@ func TestProblems(t *testing.T) {
 			"spec.validations[0].fieldPath: in a VirtualMachine and a VirtualMachineInstance: spec.domain.memory.guest has no fields",
 		}},
 		"VMs only": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\nvalidations: [{expression: \"vm.metadata.name != ''\", message: m, fieldPath: spec.domain}]", []string{
-			"spec.match.kinds: warning: without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not evaluated",
+			"spec.match.kinds: warning: without VirtualMachineInstance, the policy is not evaluated again when a VM starts: it misses changes of the instancetype and the preference",
 		}},
 		"VMs only, by a condition": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine], matchConditions: [{name: c, expression: instancetype != null}]}\n" + valid, []string{
-			"spec.match.kinds: warning: without VirtualMachineInstance the policy is not asked again when a VM starts: what its instancetype and preference say by then is not evaluated",
+			"spec.match.kinds: warning: without VirtualMachineInstance, the policy is not evaluated again when a VM starts: it misses changes of the instancetype and the preference",
 		}},
 		"VMs only, as they are written": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\nvalidations: [{expression: \"object.metadata.name != ''\", message: m, fieldPath: spec.domain}]", nil},
-		"a hypervisor that nobody knows": {"enforcement: Deny\nmatch: {hypervisors: [xen]}\n" + valid, []string{
+		"an unknown hypervisor": {"enforcement: Deny\nmatch: {hypervisors: [xen]}\n" + valid, []string{
 			`spec.match.hypervisors[0]: warning: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`,
 		}},
 		"no way to tell a worse violation": {"enforcement: Deny\nvalidations: [{expression: 'true', message: m}]", []string{
-			"spec.validations[0]: warning: without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning",
+			"spec.validations[0]: warning: without a fieldPath and a messageExpression, an update that makes a violation worse is admitted with a warning: it cannot be distinguished from one that does not change it",
 		}},
 		"values that do not fit": {"enforcement: Deny\nparams: {values: {max: many, mox: 1}, schema: {properties: {max: {type: integer}}}}\n" + valid, []string{
-			`spec.params.values: Invalid value: "mox": the schema has no such parameter`,
+			`spec.params.values: Invalid value: "mox": the schema does not declare this parameter`,
 			`spec.params.values.max: Invalid value: "string": max in body must be of type integer: "string"`,
 		}},
 		"a misspelt parameter": {"enforcement: Deny\nparams: {values: {max: 1}, schema: {properties: {max: {type: integer}}}}\nvalidations: [{expression: 'params.mox > 1', message: m, fieldPath: spec.domain}]", []string{
 			"spec.validations[0].expression:1:7: undefined field 'mox'; did you mean 'max'?",
 		}},
-		"a schema that is none": {"enforcement: Deny\nparams: {values: {}, schema: {proprties: {}}}\n" + valid, []string{
+		"an invalid schema": {"enforcement: Deny\nparams: {values: {}, schema: {proprties: {}}}\n" + valid, []string{
 			`spec.params.schema: Invalid value: unknown field "proprties"`,
 		}},
 		"a schema of something else": {"enforcement: Deny\nparams: {values: {}, schema: {type: string}}\n" + valid, []string{
-			`spec.params.schema: Invalid value: its type is "string", but parameters are an object`,
+			`spec.params.schema: Invalid value: the type must be object, not "string"`,
 		}},
 		"values and a ConfigMap": {"enforcement: Deny\nparams: {values: {}, configMap: {namespace: a, name: b}}\n" + valid, []string{
-			"spec.params: Invalid value: params are either values or configMap",
+			"spec.params: Invalid value: exactly one of values and configMap is required",
 		}},
 		"no params": {"enforcement: Deny\nparams: {parameterNotFoundAction: Allow}\n" + valid, []string{
-			"spec.params: Invalid value: params are either values or configMap",
-			"spec.params: Invalid value: parameterNotFoundAction is about a configMap",
+			"spec.params: Invalid value: exactly one of values and configMap is required",
+			"spec.params: Invalid value: a configMap is required for parameterNotFoundAction",
 		}},
-		"a module that is none": {"enforcement: Deny\nrego: {module: \"package a\\ndeny contains 5 if true\"}", []string{
+		"an invalid module": {"enforcement: Deny\nrego: {module: \"package a\\ndeny contains 5 if true\"}", []string{
 			"spec.rego.module:2:15: deny contains number, which is neither a message nor an object with msg and field",
 		}},
 	} {
@@ -146,7 +146,7 @@ func TestBounds(t *testing.T) {
 		want   string
 	}{
 		"no name":      {func(p *policyv1alpha1.VirtualMachinePolicy) { p.Name = "" }, "metadata.name: Required value: a policy needs a name"},
-		"a long name":  {func(p *policyv1alpha1.VirtualMachinePolicy) { p.Name = long(64) }, "metadata.name: Invalid value: may have 63 characters at most"},
+		"a long name":  {func(p *policyv1alpha1.VirtualMachinePolicy) { p.Name = long(64) }, "metadata.name: Invalid value: must have at most 63 characters"},
 		"a long title": {func(p *policyv1alpha1.VirtualMachinePolicy) { p.Spec.Title = long(121) }, "spec.title: Too long: may not be more than 120"},
 		"many validations": {func(p *policyv1alpha1.VirtualMachinePolicy) {
 			p.Spec.Validations = slices.Repeat(p.Spec.Validations, 65)
@@ -157,7 +157,7 @@ func TestBounds(t *testing.T) {
 			p.Spec.Validations = slices.Repeat([]policyv1alpha1.PolicyValidation{{Expression: "true", MessageExpression: "string(" + long + ")"}}, 3)
 			p.Spec.Variables = []policyv1alpha1.PolicyVariable{{Name: "a", Expression: long}, {Name: "b", Expression: long}, {Name: "c", Expression: long}}
 			p.Spec.Match.MatchConditions = []policyv1alpha1.PolicyCondition{{Name: "a", Expression: long}, {Name: "b", Expression: long}, {Name: "c", Expression: long}}
-		}, "spec: its expressions have 72972 bytes together, where 65536 are the most"},
+		}, "spec: the expressions have 72972 bytes together: at most 65536"},
 		"a deep expression": {func(p *policyv1alpha1.VirtualMachinePolicy) {
 			p.Spec.Validations[0].Expression = strings.Repeat("(", 4000) + "true" + strings.Repeat(")", 4000)
 		}, "spec.validations[0].expression"},
@@ -169,7 +169,7 @@ func TestBounds(t *testing.T) {
 		}, "spec.exceptions: Too many: 65: must have at most 64 items"},
 		"large values": {func(p *policyv1alpha1.VirtualMachinePolicy) {
 			p.Spec.Params = &policyv1alpha1.PolicyParams{Values: &apiextensionsv1.JSON{Raw: []byte(`{"a":"` + long(1<<17) + `"}`)}}
-		}, "spec.params.values: Invalid value: they have 131080 bytes, where 65536 are the most"},
+		}, "spec.params.values: Invalid value: they have 131080 bytes: at most 65536"},
 		"values that are no JSON": {func(p *policyv1alpha1.VirtualMachinePolicy) {
 			p.Spec.Params = &policyv1alpha1.PolicyParams{Values: &apiextensionsv1.JSON{Raw: []byte(`{"a":`)}}
 		}, "spec: "},
@@ -200,7 +200,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestABrokenPolicyCannotBeEvaluated: it reports that about what it matches, under its failurePolicy, and the others are asked.
+// TestABrokenPolicyCannotBeEvaluated tests the finding of a broken policy, by its failurePolicy, and that the other policies are evaluated.
 func TestABrokenPolicyCannotBeEvaluated(t *testing.T) {
 	broken := func(extra string) *policies.Policy {
 		p, problems := policies.Compile(env(t), read(t, "a-broken", "enforcement: Deny\nvalidations: [{expression: vm.foo, message: m, fieldPath: spec.domain}, {expression: vm.bar, message: m, fieldPath: spec.domain}]\n"+extra), nil)
@@ -209,14 +209,14 @@ func TestABrokenPolicyCannotBeEvaluated(t *testing.T) {
 		}
 		return p
 	}
-	const told = " spec: Internal error: the policy is broken: spec.validations[0].expression:1:3: undefined field 'foo' (and 1 more problems) [virtward/policy/a-broken] Tell the admin of the cluster: it is the policy that is at fault."
+	const finding = " spec: Internal error: the policy is invalid: spec.validations[0].expression:1:3: undefined field 'foo' (and 1 more problems) [virtward/policy/a-broken] Ask an admin of the cluster to fix the policy."
 	const good = "Deny spec.template.spec.domain: Invalid value: never [virtward/policy/good]"
 	for name, tc := range map[string]struct {
 		extra string
 		want  []string
 	}{
-		"fail":              {"", []string{"Deny" + told, good}},
-		"ignore":            {"failurePolicy: Ignore", []string{"Warn" + told, good}},
+		"fail":              {"", []string{"Deny" + finding, good}},
+		"ignore":            {"failurePolicy: Ignore", []string{"Warn" + finding, good}},
 		"it does not match": {"match: {namespaceSelector: {matchLabels: {a: b}}}", []string{good}},
 		"it is excepted":    {"exceptions: [{names: [db], reason: r}]", []string{good}},
 	} {
@@ -239,7 +239,7 @@ func TestParams(t *testing.T) {
 	}
 	const configMap = "params: {configMap: {namespace: policies, name: limits}%s}\n"
 	const schema = ", schema: {properties: {cores: {type: integer, default: 2}, models: {type: array, items: {type: string}}, note: {type: string}}}"
-	const failed = "Deny spec: Internal error: the policy cannot be evaluated: spec.params.configMap: there is no ConfigMap policies/limits [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."
+	const failed = "Deny spec: Internal error: the policy cannot be evaluated: spec.params.configMap: there is no ConfigMap policies/limits [virtward/policy/p] Ask an admin of the cluster to fix the policy."
 	for name, tc := range map[string]struct {
 		params, expression string
 		data               map[string]string
@@ -254,8 +254,8 @@ func TestParams(t *testing.T) {
 		"no ConfigMap, which denies":      {fmt.Sprintf(configMap, ", parameterNotFoundAction: Deny"), "false", nil, []string{failed}},
 		"no ConfigMap, which is ignored":  {fmt.Sprintf(configMap, ", parameterNotFoundAction: Deny") + "failurePolicy: Ignore\n", "false", nil, []string{"Warn" + strings.TrimPrefix(failed, "Deny")}},
 		"no ConfigMap, which is allowed":  {fmt.Sprintf(configMap, ", parameterNotFoundAction: Allow"), "false", nil, nil},
-		"a ConfigMap that does not fit":   {fmt.Sprintf(configMap, schema), "true", map[string]string{"cores": "many"}, []string{`Deny spec: Internal error: the policy is broken: spec.params.configMap.cores: Invalid value: "string": cores in body must be of type integer: "string" [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault.`}},
-		"a ConfigMap that is no YAML":     {fmt.Sprintf(configMap, schema), "true", map[string]string{"models": "[a"}, []string{`Deny spec: Internal error: the policy is broken: spec.params.configMap: Invalid value: "policies/limits": its key models is no YAML: yaml: line 1: did not find expected ',' or ']' [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault.`}},
+		"a ConfigMap that does not fit":   {fmt.Sprintf(configMap, schema), "true", map[string]string{"cores": "many"}, []string{`Deny spec: Internal error: the policy is invalid: spec.params.configMap.cores: Invalid value: "string": cores in body must be of type integer: "string" [virtward/policy/p] Ask an admin of the cluster to fix the policy.`}},
+		"a ConfigMap with invalid YAML":   {fmt.Sprintf(configMap, schema), "true", map[string]string{"models": "[a"}, []string{`Deny spec: Internal error: the policy is invalid: spec.params.configMap: Invalid value: "policies/limits": the value of key models is not valid YAML: yaml: line 1: did not find expected ',' or ']' [virtward/policy/p] Ask an admin of the cluster to fix the policy.`}},
 		"no params":                       {"", "params == null", nil, nil},
 		"params of the documents' author": {"", "params == null", nil, nil},
 	} {
@@ -263,16 +263,16 @@ func TestParams(t *testing.T) {
 			policy := read(t, "p", "enforcement: Deny\n"+tc.params+"validations: [{expression: \""+tc.expression+"\", message: violated, fieldPath: spec.domain}]")
 			p, _ := policies.Compile(env(t), policy, resolve(tc.data))
 			d := vm(t, build.VMI("db"))
-			d.Params = "those of somebody else"
+			d.Params = "the parameters before"
 			wantSaid(t, policies.NewSet("", p).Evaluate(d, noon), tc.want...)
-			if d.Params != "those of somebody else" {
+			if d.Params != "the parameters before" {
 				t.Errorf("the documents have the params %v", d.Params)
 			}
 		})
 	}
 }
 
-// TestFields holds where a path stands, in every kind.
+// TestFields tests where a path is found, for every kind.
 func TestFields(t *testing.T) {
 	machine := build.VMOf(build.VMI("db").Disk("root", v1.DiskBusVirtio).Label("a", "inner")).Obj()
 	machine.Labels = map[string]string{"a": "outer"}
@@ -316,7 +316,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestNoNameIsOfTwo holds what telling the fields of objects and of vm apart stands on.
+// TestNoNameIsOfTwo tests that no first field is in both vm and an object, so that a path is of one of them.
 func TestNoNameIsOfTwo(t *testing.T) {
 	fields := func(of reflect.Type) []string {
 		var names []string

@@ -1,7 +1,7 @@
 package policies
 
 import (
-	"context" //nolint:depguard // a library asks for one; nothing here waits
+	"context" //nolint:depguard // a library needs one; nothing here waits
 	"fmt"
 	"sync"
 
@@ -21,15 +21,15 @@ import (
 	"github.com/virtward/virtward/diagnostics"
 )
 
-// schema is what values are held to: a definition of a resource, or the schema of parameters.
+// schema validates values: a definition of a resource, or the schema of parameters.
 type schema struct {
 	structural *structuralschema.Structural
 	validator  validation.SchemaValidator
 	rules      *schemacel.Validator
 }
 
-// definition is that of VirtualMachinePolicy. Holding policies to it makes that they are in bounds, and that what
-// is wrong with them is said in the same words with and without an API server.
+// definition is the definition of VirtualMachinePolicy. Policies are validated against it, so the bounds and the
+// messages are the same with and without an API server.
 var definition = sync.OnceValues(func() (*schema, error) {
 	data, err := policyv1alpha1.Definition("virtualmachinepolicies")
 	if err != nil {
@@ -42,7 +42,7 @@ var definition = sync.OnceValues(func() (*schema, error) {
 	return newSchema(crd.Spec.Versions[0].Schema.OpenAPIV3Schema, true)
 })
 
-// newSchema prepares a schema; resource tells that it is that of a whole object.
+// newSchema prepares a schema. resource reports whether it is the schema of a whole object.
 func newSchema(props *apiextensionsv1.JSONSchemaProps, resource bool) (*schema, error) {
 	internal := &apiextensions.JSONSchemaProps{}
 	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(props, internal, nil); err != nil {
@@ -62,23 +62,23 @@ func newSchema(props *apiextensionsv1.JSONSchemaProps, resource bool) (*schema, 
 	return &schema{structural, validator, schemacel.NewValidator(structural, resource, celconfig.PerCallLimit)}, nil
 }
 
-// fit fills in the defaults of the schema, and says what does not fit it.
+// fit adds the defaults of the schema, and returns what does not fit it.
 func (s *schema) fit(value map[string]any, path *field.Path) field.ErrorList {
 	defaulting.Default(value, s.structural)
 	errs := validation.ValidateCustomResource(path, value, s.validator)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(path, s.structural, value)...)
-	if len(errs) > 0 || s.rules == nil { // rules take for granted that the rest is valid
+	if len(errs) > 0 || s.rules == nil { // the rules assume that the rest is valid
 		return errs
 	}
 	errs, _ = s.rules.Validate(context.Background(), path, s.structural, value, nil, celconfig.RuntimeCELCostBudget)
 	return errs
 }
 
-// fitted is the spec of a policy with its defaults, held to its definition; with problems, the spec as it is. Of the
-// rest only the name is looked at.
+// fitted returns the spec of a policy with its defaults, and problems if it does not fit its definition; then the spec
+// is unchanged. Of the metadata, only the name is validated.
 func fitted(policy *policyv1alpha1.VirtualMachinePolicy) (policyv1alpha1.VirtualMachinePolicySpec, []diagnostics.Problem) {
 	s, err := definition()
-	if err != nil { // it is ours, and a test reads it
+	if err != nil { // the definition is embedded, and a test reads it
 		return policy.Spec, []diagnostics.Problem{{Field: "spec", Message: err.Error()}}
 	}
 	bare := &policyv1alpha1.VirtualMachinePolicy{Spec: policy.Spec}

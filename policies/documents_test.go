@@ -64,7 +64,7 @@ func TestBothLanguagesSeeTheSame(t *testing.T) {
 }
 
 // jsonOf is a value as JSON has it, without what is null or empty: to expressions that is absent. Managed fields
-// are left out by whoever converts the documents for modules.
+// are removed when the documents are converted for modules.
 func jsonOf(t *testing.T, value any) any {
 	t.Helper()
 	data, err := json.Marshal(value)

@@ -15,26 +15,26 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// Evaluator is the part of a policy that says what is wrong: validations in CEL, or a module in Rego. It is
-// immutable and safe for concurrent use.
+// Evaluator evaluates the requirements of a policy: validations in CEL, or a module in Rego. It is immutable and safe
+// for concurrent use.
 type Evaluator interface {
 	// Evaluate returns the violations of a case, and the errors of what could not be evaluated.
 	Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError)
-	// Unauditable says why it cannot be asked about what exists already; nothing if it can.
+	// Unauditable returns why the audit cannot evaluate it; nil if it can.
 	Unauditable() []string
 	// Reads reports whether it reads a document, by its name in expressions.
 	Reads(document string) bool
-	// EstimatedCost is what evaluating it may cost at most, in units of CEL; 0 if nobody knows.
+	// EstimatedCost returns the most that one evaluation costs, in units of CEL; 0 if it is unknown.
 	EstimatedCost() uint64
 }
 
-// Case is what one policy is asked about.
+// Case is what one policy is evaluated on.
 type Case struct {
-	// Documents hold the parameters of the policy.
+	// Documents have the parameters of the policy.
 	Documents *cel.Documents
 
 	input *input
-	// spare is what policies that do not deny may still cost together; nil for one that denies.
+	// spare is the budget that the policies that do not deny share; nil for a policy that denies.
 	spare *cel.Budget
 }
 
@@ -45,22 +45,22 @@ type EvaluationError struct {
 	Err   error
 }
 
-// validations are the Evaluator of CEL.
+// validations is the Evaluator of CEL.
 type validations struct {
 	scope *cel.Scope
 	all   []assertion
 }
 
-// assertion is one of a policy's validations, compiled.
+// assertion is a compiled validation.
 type assertion struct {
 	spec *policyv1alpha1.PolicyValidation
-	// path is that of the validation in the policy.
+	// path is the path of the validation in the policy.
 	path string
-	// message is nil if there is no messageExpression.
+	// message is nil without a messageExpression.
 	expression, message *cel.Program
 }
 
-// compileValidations compiles the validations of a policy, and the conditions of its match.
+// compileValidations compiles the validations of a policy, and its variables.
 func compileValidations(env *cel.Environment, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (*validations, []diagnostics.Problem) {
 	scope, issues := env.Scope(scopeOptions(spec, p, true))
 	problems := diagnostics.In("spec", issues)
@@ -104,7 +104,7 @@ func (v *validations) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationEr
 		holds, err := one.expression.Eval(activation, budget)
 		if err != nil {
 			errs = append(errs, EvaluationError{one.path + ".expression", err})
-			if errors.Is(err, cel.ErrBudget) { // so will the others
+			if errors.Is(err, cel.ErrBudget) { // the others would fail too
 				break
 			}
 			continue
@@ -116,7 +116,7 @@ func (v *validations) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationEr
 	return violations, errs
 }
 
-// text is what is said of a violation: what the messageExpression makes or, with a note, the message.
+// text returns the message of a violation: the result of messageExpression or, with a note, message.
 func (v *assertion) text(activation *cel.Activation, budget *cel.Budget) string {
 	if v.message == nil {
 		return v.spec.Message
@@ -128,12 +128,12 @@ func (v *assertion) text(activation *cel.Activation, budget *cel.Budget) string 
 	}
 	fallback := v.spec.Message
 	if fallback == "" {
-		fallback = "this does not hold: " + texts.Shorten(v.spec.Expression, diagnostics.MaxMessage/2)
+		fallback = "this expression is false: " + texts.Shorten(v.spec.Expression, diagnostics.MaxMessage/2)
 	}
 	if err == nil {
-		return fallback + " (its messageExpression made nothing)"
+		return fallback + " (messageExpression is empty)"
 	}
-	return fallback + " (its messageExpression failed: " + texts.Shorten(err.Error(), diagnostics.MaxMessage/4) + ")"
+	return fallback + " (messageExpression failed: " + texts.Shorten(err.Error(), diagnostics.MaxMessage/4) + ")"
 }
 
 // Unauditable implements Evaluator.
@@ -155,11 +155,11 @@ func (v *validations) Reads(document string) bool {
 	})
 }
 
-// unauditable says what a program reads that only a request has.
+// unauditable returns what a program reads that only a request has.
 func unauditable(field string, p *cel.Program) []string {
 	var reasons []string
 	if p.UsesAuthorizer() {
-		reasons = append(reasons, field+" asks what the requester may do")
+		reasons = append(reasons, field+" reads authorizer")
 	}
 	if p.UsesRequest() {
 		reasons = append(reasons, field+" reads the request")
@@ -179,7 +179,7 @@ func (v *validations) EstimatedCost() uint64 {
 	return cost
 }
 
-// plus adds costs, which may be as great as a number can be.
+// plus adds costs without overflow.
 func plus(a, b uint64) uint64 {
 	if a > math.MaxUint64-b {
 		return math.MaxUint64
@@ -198,7 +198,8 @@ type condition struct {
 	program *cel.Program
 }
 
-// compileConditions compiles them, in a scope without the policy's variables; nil if there are none.
+// compileConditions compiles the conditions, in a scope without the policy's variables; it returns nil if there are
+// none.
 func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachinePolicySpec, p *params) (*conditions, []diagnostics.Problem) {
 	if len(spec.Match.MatchConditions) == 0 {
 		return nil, nil
@@ -218,7 +219,7 @@ func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachine
 	return c, problems
 }
 
-// hold reports whether all conditions do. One that does not decides, even if another one cannot be evaluated.
+// hold reports whether all conditions are true. If one is false, the errors of the others do not matter.
 func (c *conditions) hold(d *cel.Documents, spare *cel.Budget) (bool, []EvaluationError) {
 	if c == nil {
 		return true, nil
@@ -237,7 +238,7 @@ func (c *conditions) hold(d *cel.Documents, spare *cel.Budget) (bool, []Evaluati
 	return true, errs
 }
 
-// reads reports whether a condition reads a document; one that did not compile has no program.
+// reads reports whether a condition reads a document. A condition that did not compile has no program.
 func (c *conditions) reads(document string) bool {
 	return c != nil && slices.ContainsFunc(c.all, func(one condition) bool {
 		return one.program != nil && slices.Contains(one.program.Reads(), document)

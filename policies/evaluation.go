@@ -17,16 +17,16 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// maxViolations bounds what one policy says about one object; how many more there are is said.
+// maxViolations bounds the findings of one policy about one object. The last one has the number of the others.
 const maxViolations = 20
 
 // errorRemedy is the remedy of a finding about a policy that could not be evaluated.
-const errorRemedy = "Tell the admin of the cluster: it is the policy that is at fault."
+const errorRemedy = "Ask an admin of the cluster to fix the policy."
 
-// evaluate asks the policy about an object of one of its kinds.
+// evaluate evaluates the policy on an object of one of its kinds.
 func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding) {
 	defer func() {
-		if cause := recover(); cause != nil { // in a library: the other policies are asked all the same
+		if cause := recover(); cause != nil { // a panic in a library must not affect the other policies
 			findings = []validators.Finding{p.evaluationError(s, EvaluationError{"spec", fmt.Errorf("evaluating it failed: %v", cause)}, ReasonFailed)}
 		}
 	}()
@@ -49,7 +49,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	case spare.Exhausted():
 		return []validators.Finding{p.skipped(s)}
 	case hurry != nil && hurry():
-		spare.Spend(spareLimit) // for all that come after, too
+		spare.Spend(spareLimit) // the remaining policies are skipped too
 		return []validators.Finding{p.skipped(s)}
 	}
 	defer p.lend(s.documents)()
@@ -81,7 +81,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	return bounded(append(findings, p.evaluationErrors(s, errs)...), more, unreported)
 }
 
-// lend puts the policy's parameters into the documents, and returns what takes them out again.
+// lend sets the policy's parameters in the documents, and returns the function that removes them.
 func (p *Policy) lend(d *cel.Documents) func() {
 	before := d.Params
 	d.Params = nil
@@ -91,8 +91,8 @@ func (p *Policy) lend(d *cel.Documents) func() {
 	return func() { d.Params = before }
 }
 
-// bounded are the findings in their order, those that deny first if not all are told, and not more of them than a
-// person reads. more is how many there are besides, and unreported tells these from others.
+// bounded returns the first findings in their order, those that deny first if there are too many. more is the number of
+// further violations, and unreported a hash of them.
 func bounded(findings []validators.Finding, more int, unreported string) []validators.Finding {
 	if over := len(findings) - maxViolations; over > 0 {
 		slices.SortStableFunc(findings, func(a, b validators.Finding) int { return rank(a.Severity) - rank(b.Severity) })
@@ -103,12 +103,12 @@ func bounded(findings []validators.Finding, more int, unreported string) []valid
 	if more > 0 && len(findings) > 0 {
 		last := &findings[len(findings)-1]
 		last.Error.Detail += fmt.Sprintf(" (and %d more violations of this policy)", more)
-		last.Extent += unreported // of an update, one of them in the place of another is not what was there before
+		last.Extent += unreported // on an update, other violations of the same number are not pre-existing
 	}
 	return findings
 }
 
-// sumOf stands for findings that are not told.
+// sumOf returns a hash of findings that are not reported.
 func sumOf(findings []validators.Finding) string {
 	var all strings.Builder
 	for i := range findings {
@@ -122,7 +122,7 @@ func rank(s validators.Severity) int {
 	return slices.Index([]validators.Severity{validators.Deny, validators.Warn, validators.Audit}, s)
 }
 
-// finding places a violation in the object.
+// finding returns the finding of a violation, at a field of the object.
 func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation) validators.Finding {
 	found := validators.Finding{Rule: p.Rule(), Severity: p.severity(v.Warn), Remedy: p.spec.Remedy}
 	if v.Field == "" {
@@ -153,7 +153,7 @@ func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation) va
 	return found
 }
 
-// causeType is the type of a cause with a reason, or the natural one without.
+// causeType returns the type of a cause with a reason, or the default without one.
 func causeType(reason policyv1alpha1.PolicyReason, natural field.ErrorType) field.ErrorType {
 	switch reason {
 	case policyv1alpha1.PolicyUnauthorized, policyv1alpha1.PolicyForbidden:
@@ -166,7 +166,7 @@ func causeType(reason policyv1alpha1.PolicyReason, natural field.ErrorType) fiel
 	return natural
 }
 
-// severity is what a violation means.
+// severity returns the severity of a violation.
 func (p *Policy) severity(warning bool) validators.Severity {
 	switch p.spec.Enforcement {
 	case policyv1alpha1.PolicyAudit:
@@ -190,19 +190,19 @@ func (p *Policy) evaluationErrors(s *subject, errs []EvaluationError) []validato
 
 // The values of EvaluationError of a finding: why its policy could not be evaluated.
 const (
-	// ReasonBroken: it does not compile.
+	// ReasonBroken: the policy does not compile.
 	ReasonBroken = "broken"
-	// ReasonParameters: it has no parameters, and reads some.
+	// ReasonParameters: the parameters do not exist.
 	ReasonParameters = "parameters"
-	// ReasonLimit: it takes more than it may.
+	// ReasonLimit: the policy exceeds its budget.
 	ReasonLimit = "limit"
 	// ReasonFailed: an expression or a function failed.
 	ReasonFailed = "failed"
-	// ReasonSkipped: it does not deny, and there was nothing left of what such policies share, or no time for them.
+	// ReasonSkipped: the policy does not deny, and the shared budget or the time is exhausted.
 	ReasonSkipped = "skipped"
 )
 
-// reasonOf tells what takes too much from what fails.
+// reasonOf returns whether an error is about a limit.
 func reasonOf(err error) string {
 	var limit *rego.LimitError
 	if errors.As(err, &limit) || errors.Is(err, cel.ErrBudget) || errors.Is(err, cel.ErrExpensive) {
@@ -215,16 +215,16 @@ func (p *Policy) evaluationError(s *subject, e EvaluationError, reason string) v
 	return p.failed(s, fmt.Sprintf("the policy cannot be evaluated: %s: %v", e.Field, e.Err), reason)
 }
 
-// denies reports whether a violation rejects an object.
+// denies reports whether a violation denies the request.
 func (p *Policy) denies() bool { return p.spec.Enforcement == policyv1alpha1.PolicyDeny }
 
-// skipped is the finding of a policy that does not deny, when there is no room for it.
+// skipped returns the finding of a policy that does not deny, if the shared budget is exhausted.
 func (p *Policy) skipped(s *subject) validators.Finding {
 	return p.failed(s, "the policy was skipped: the cost budget shared by non-denying policies is exhausted", ReasonSkipped)
 }
 
-// failed is a finding about the policy itself, under its failurePolicy. A policy that does not deny never does.
-// Of an update it is known only if what will run stays as it was.
+// failed returns a finding about the policy itself, under its failurePolicy. A policy that does not deny never denies
+// because of an error. On an update the finding is pre-existing only if the effective VM does not change.
 func (p *Policy) failed(s *subject, text, reason string) validators.Finding {
 	return validators.Finding{
 		Rule: p.Rule(), Severity: p.severity(p.spec.FailurePolicy == policyv1alpha1.PolicyIgnore), Remedy: errorRemedy,
@@ -233,14 +233,13 @@ func (p *Policy) failed(s *subject, text, reason string) validators.Finding {
 	}
 }
 
-// IsEvaluationError reports whether a finding of a policy is about the policy, which could not be evaluated, and not
-// about the object.
+// IsEvaluationError reports whether a finding is about a policy that could not be evaluated, and not about the object.
 func IsEvaluationError(f *validators.Finding) bool { return f.EvaluationError != "" }
 
 // IsSkipped reports whether a finding says that its policy was skipped.
 func IsSkipped(f *validators.Finding) bool { return f.EvaluationError == ReasonSkipped }
 
-// extentOf is a sum of what will run.
+// extentOf returns a hash of the effective VM.
 func extentOf(d *cel.Documents) string {
 	if d.VM == nil {
 		return ""

@@ -23,8 +23,8 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// FuzzCompilePolicy: no policy makes compiling panic, its problems are in bounds, and whatever becomes of it can be
-// asked.
+// FuzzCompilePolicy: compiling a policy never panics, its problems are within their bounds, and the result can be
+// evaluated.
 func FuzzCompilePolicy(f *testing.F) {
 	for _, spec := range []string{
 		memoryCap, memoryInRego, never, "enforcement: Deny\n" + valid, "enforcement: Deny",

@@ -20,31 +20,31 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// kubeSystem is a namespace that no policy is asked about, as Virtward's own: the webhooks do not see it either.
+// kubeSystem is a namespace that no policy applies to, as Virtward's own. The webhooks do not match it either.
 const kubeSystem = "kube-system"
 
-// subject is what matching looks at; it is made once for an object, and shared by all policies.
+// subject has what matching reads. It is created once for an object, and shared by all policies.
 type subject struct {
 	documents *cel.Documents
 	now       time.Time
-	// audit tells that nobody asks: the object is there already.
+	// audit reports whether there is no request: the object exists.
 	audit bool
 
 	name, namespace string
-	// namespaceLabels, labels and oldLabels are those of the namespace, of the object, and of the object before;
-	// oldLabels are nil if there was none.
+	// namespaceLabels, labels and oldLabels are the labels of the namespace, of the object, and of the object before
+	// the update; oldLabels are nil on a create.
 	namespaceLabels, labels, oldLabels labels.Set
-	// user asked, as a member of groups. byKubeVirt tells that it is one of KubeVirt's own accounts.
+	// user is the requester, a member of groups. byKubeVirt reports whether it is one of KubeVirt's own accounts.
 	user       string
 	groups     []string
 	byKubeVirt bool
-	// spare is what the policies that do not deny may still cost together; nil if that has no limit.
+	// spare is the budget that the policies that do not deny share; nil for no limit.
 	spare *cel.Budget
-	// observe is nil if nobody looks on.
+	// observe is called for each policy; nil for none.
 	observe Observer
 }
 
-// newSubject gathers what the documents say about these.
+// newSubject returns what matching reads of the documents.
 func newSubject(d *cel.Documents, now time.Time, audit bool) *subject {
 	s := &subject{documents: d, now: now, audit: audit, name: d.Request.Name, namespace: d.Request.Namespace}
 	if object := metaOf(d.Object); object != nil {
@@ -58,7 +58,7 @@ func newSubject(d *cel.Documents, now time.Time, audit bool) *subject {
 			s.oldLabels = labels.Set{}
 		}
 	}
-	s.namespaceLabels = labels.Set{corev1.LabelMetadataName: s.namespace} // what every namespace has
+	s.namespaceLabels = labels.Set{corev1.LabelMetadataName: s.namespace} // every namespace has this label
 	if d.Namespace != nil {
 		s.namespaceLabels = d.Namespace.Labels
 		s.namespace = firstOf(s.namespace, d.Namespace.Name)
@@ -67,14 +67,14 @@ func newSubject(d *cel.Documents, now time.Time, audit bool) *subject {
 		return s
 	}
 	s.user, s.groups = d.Request.UserInfo.Username, d.Request.UserInfo.Groups
-	if d.Requester != "" && d.Requester != s.user { // an account of ours acts for somebody, whose groups we do not know
+	if d.Requester != "" && d.Requester != s.user { // an account of Virtward acts for a user, whose groups are unknown
 		s.user, s.groups = d.Requester, nil
 	}
 	s.byKubeVirt = d.Facts != nil && d.Facts.ByKubeVirt(firstOf(d.Request.UserInfo.Username, d.Requester))
 	return s
 }
 
-// metaOf is the metadata of an object; nil if there is no object.
+// metaOf returns the metadata of an object; nil if there is no object.
 func metaOf(object any) metav1.Object {
 	if fields, ok := object.(map[string]any); ok {
 		return &unstructured.Unstructured{Object: fields}
@@ -95,7 +95,7 @@ func firstOf(texts ...string) string {
 	return ""
 }
 
-// matcher tells what a policy is asked about, except its conditions in CEL.
+// matcher reports whether a policy applies to an object, without its conditions in CEL.
 type matcher struct {
 	// namespaces and objects are nil if they select everything.
 	namespaces, objects labels.Selector
@@ -109,7 +109,7 @@ type matcher struct {
 
 var matchPath = field.NewPath("spec", "match")
 
-// newMatcher reads spec.match and the exceptions of a policy that is in bounds.
+// newMatcher reads spec.match and the exceptions of a policy that fits its definition.
 func newMatcher(spec *policyv1alpha1.VirtualMachinePolicySpec) (*matcher, []diagnostics.Problem) {
 	match := &spec.Match
 	m := &matcher{
@@ -123,7 +123,7 @@ func newMatcher(spec *policyv1alpha1.VirtualMachinePolicySpec) (*matcher, []diag
 	selector := func(from *metav1.LabelSelector, path *field.Path) labels.Selector {
 		if errs := validators.CheckSelector(from, path); len(errs) > 0 {
 			problems = append(problems, problemsOf(errs)...)
-			return nil // the policy is broken, and asked about whatever it could be for
+			return nil // the policy is broken, and applies to everything that it could match
 		}
 		if from == nil || len(from.MatchLabels) == 0 && len(from.MatchExpressions) == 0 {
 			return nil
@@ -131,7 +131,7 @@ func newMatcher(spec *policyv1alpha1.VirtualMachinePolicySpec) (*matcher, []diag
 		made, err := metav1.LabelSelectorAsSelector(from)
 		if err != nil {
 			problems = append(problems, problemsOf(field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())})...)
-			return nil // the policy is broken, and asked about whatever it could be for
+			return nil // the policy is broken, and applies to everything that it could match
 		}
 		return made
 	}
@@ -140,7 +140,7 @@ func newMatcher(spec *policyv1alpha1.VirtualMachinePolicySpec) (*matcher, []diag
 	return m, append(problems, m.doubts()...)
 }
 
-// doubts are warnings about what is probably not meant.
+// doubts returns warnings about settings that are probably mistakes.
 func (m *matcher) doubts() []diagnostics.Problem {
 	var problems []diagnostics.Problem
 	doubt := func(path *field.Path, message string) {
@@ -152,21 +152,20 @@ func (m *matcher) doubts() []diagnostics.Problem {
 		}
 	}
 	if len(m.kinds) == 1 && m.kinds[0] == policyv1alpha1.PolicyVirtualMachineInstance && !slices.Contains(m.operations, policyv1alpha1.PolicyCreate) {
-		doubt(matchPath.Child("operations"), "a VirtualMachineInstance is updated by KubeVirt alone, which is not asked about: the policy will hardly be asked")
+		doubt(matchPath.Child("operations"), "only KubeVirt updates VirtualMachineInstances, and policies are not evaluated on its updates: add CREATE")
 	}
 	for i := range m.exceptions {
 		for j, namespace := range m.exceptions[i].Namespaces {
 			if namespace == "*" && len(m.exceptions[i].Names) == 0 {
-				doubt(field.NewPath("spec", "exceptions").Index(i).Child("namespaces").Index(j), "this exempts everything")
+				doubt(field.NewPath("spec", "exceptions").Index(i).Child("namespaces").Index(j), "the exception exempts all objects")
 			}
 		}
 	}
 	return problems
 }
 
-// NeverAsked warns of a policy that selects only namespaces about which no policy is asked: kube-system, and Virtward's
-// own.
-func NeverAsked(policy *policyv1alpha1.VirtualMachinePolicy, namespace string) []diagnostics.Problem {
+// OnlyExempt warns if a policy selects only namespaces that no policy applies to: kube-system, and Virtward's own.
+func OnlyExempt(policy *policyv1alpha1.VirtualMachinePolicy, namespace string) []diagnostics.Problem {
 	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.Match.NamespaceSelector)
 	if err != nil || policy.Spec.Match.NamespaceSelector == nil {
 		return nil
@@ -176,15 +175,15 @@ func NeverAsked(policy *policyv1alpha1.VirtualMachinePolicy, namespace string) [
 		requirements, _ := selector.Requirements()
 		for _, r := range requirements {
 			if r.Key() == corev1.LabelMetadataName && r.Operator() == selection.In {
-				return neverAsked(r.Values().UnsortedList(), namespace)
+				return onlyExempt(r.Values().UnsortedList(), namespace)
 			}
 		}
 		return nil
 	}
-	return neverAsked([]string{names}, namespace)
+	return onlyExempt([]string{names}, namespace)
 }
 
-func neverAsked(names []string, namespace string) []diagnostics.Problem {
+func onlyExempt(names []string, namespace string) []diagnostics.Problem {
 	for _, name := range names {
 		if name != kubeSystem && (name != namespace || namespace == "") {
 			return nil
@@ -193,11 +192,11 @@ func neverAsked(names []string, namespace string) []diagnostics.Problem {
 	slices.Sort(names)
 	return []diagnostics.Problem{{
 		Field: matchPath.Child("namespaceSelector").String(), Warning: true,
-		Message: "the policy is never asked: of " + strings.Join(names, " and ") + " no policy is, so that the cluster and Virtward themselves can always work",
+		Message: "the policy is never evaluated: no policy applies to " + strings.Join(names, " and "),
 	}}
 }
 
-// matches reports whether the policy is asked about an object of one of its kinds, but for its conditions.
+// matches reports whether the policy applies to an object of one of its kinds, without its conditions.
 func (m *matcher) matches(s *subject) bool {
 	return m.fits(s) && !m.excluded(s) && !m.exempts(s)
 }
@@ -217,7 +216,7 @@ func (m *matcher) fits(s *subject) bool {
 	return len(m.architectures) == 0 || slices.Contains(m.architectures, s.architecture())
 }
 
-// architecture is the one that the VM will have.
+// architecture returns the architecture of the effective VM.
 func (s *subject) architecture() string {
 	d := s.documents
 	if d.VM != nil && d.VM.Spec.Architecture != "" {
@@ -229,9 +228,9 @@ func (s *subject) architecture() string {
 	return ""
 }
 
-// excluded reports whether the policy is not asked about what this user sends. KubeVirt's own accounts make the
-// instances of everybody's VMs: who excludes them, by name or as the group of all service accounts, would let
-// everything through.
+// excluded reports whether the requests of this user are excluded. KubeVirt's own accounts are not: they create the
+// instances of all VMs, so a policy that excludes them, by name or as the group of all service accounts, would deny
+// nothing.
 func (m *matcher) excluded(s *subject) bool {
 	if s.audit || s.byKubeVirt {
 		return false
@@ -246,7 +245,7 @@ func (m *matcher) exempts(s *subject) bool {
 	})
 }
 
-// Covers reports whether an exception is for an object, as long as it lasts.
+// Covers reports whether an exception is for an object; it does not check whether the exception has expired.
 func Covers(e *policyv1alpha1.PolicyException, namespace, name string) bool {
 	return covers(e.Namespaces, namespace) && covers(e.Names, name)
 }
@@ -255,7 +254,7 @@ func expired(e *policyv1alpha1.PolicyException, now time.Time) bool {
 	return e.Expires != nil && !now.Before(e.Expires.Time)
 }
 
-// covers reports whether one of the patterns is for a name; without patterns, any name is meant.
+// covers reports whether one of the patterns matches a name. Without patterns, every name matches.
 func covers(patterns []string, name string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {
 		if beginning, open := strings.CutSuffix(pattern, "*"); open {

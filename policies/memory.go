@@ -5,9 +5,8 @@ import (
 	"github.com/virtward/virtward/policies/rego"
 )
 
-// What evaluating policies about an object may take, in bytes of memory. Policies are evaluated one after the other, so
-// that it is what one of them may take, and the documents in the forms that they are read in: the object, the one before
-// and the virtual machine that will run.
+// The memory that an evaluation needs, in bytes. Policies are evaluated one after the other, so it is the memory of one
+// policy, and of the documents in each of their forms: the object, the object before the update, and the effective VM.
 const (
 	documentsRead = 3
 	// textForms is how often a text is in memory: as it was decoded, in JSON, and as modules read it.
@@ -16,11 +15,12 @@ const (
 	memberBytes, minMember = 640, 2
 )
 
-// MaxMemory is what evaluating policies may take about any object. A module is not evaluated about larger ones than
+// MaxMemory is the most memory that policies need for an object, in bytes. Modules are not evaluated on objects above
 // rego.MaxDocumentBytes.
 var MaxMemory = Memory(rego.MaxDocumentBytes)
 
-// Memory is what evaluating policies about an object takes at most, in bytes, by the bytes of its JSON.
+// Memory returns the most memory that policies need for an object of a size; both are in bytes, the size is that of its
+// JSON.
 func Memory(object int) int64 {
 	object = min(object, rego.MaxDocumentBytes)
 	documents := documentsRead * object

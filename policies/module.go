@@ -19,7 +19,7 @@ type module struct {
 
 const moduleField = "spec.rego.module"
 
-// unitsPerStep is how many units of CEL take as long as a step of Rego.
+// unitsPerStep is the number of CEL units that take as long as a step of Rego.
 const unitsPerStep = 3
 
 func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (Evaluator, []diagnostics.Problem) {
@@ -73,8 +73,8 @@ func (m *module) Reads(document string) bool { return m.compiled.Reads(document)
 // EstimatedCost implements Evaluator.
 func (m *module) EstimatedCost() uint64 { return 0 }
 
-// input are the documents in the form that modules read, made when the first one does, and shared by all but for
-// the parameters. It belongs to one goroutine.
+// input has the documents in the form that modules read. It is created for the first module, and shared by all except
+// for the parameters. It belongs to one goroutine.
 type input struct {
 	shared *rego.Input
 }
@@ -90,7 +90,7 @@ func (in *input) of(d *cel.Documents) (*rego.Input, error) {
 	return in.shared.With("params", d.Params), nil
 }
 
-// regoDocuments are the documents as expressions in CEL see them, by the same names.
+// regoDocuments returns the documents that expressions in CEL can read, by the same names.
 func regoDocuments(d *cel.Documents) map[string]any {
 	documents := map[string]any{
 		"object": d.Object, "oldObject": d.OldObject, "instancetype": d.Instancetype, "preference": d.Preference,
@@ -111,7 +111,7 @@ func regoDocuments(d *cel.Documents) map[string]any {
 	return documents
 }
 
-// effectiveVM and namespace are what of these can be read.
+// effectiveVM and namespace are the parts that modules can read.
 type effectiveVM struct {
 	APIVersion string                         `json:"apiVersion"`
 	Kind       string                         `json:"kind"`
@@ -131,7 +131,7 @@ func withoutManagedFields(meta *metav1.ObjectMeta) *metav1.ObjectMeta {
 	return &bare
 }
 
-// layers maps the paths of fields to the layers that set them; of two, the last counts.
+// layers maps the paths of fields to the layers that set them; if there are two, the last one is used.
 func layers(d *cel.Documents) map[string]string {
 	set := make(map[string]string, len(d.Provenance))
 	for i := range d.Provenance {
@@ -140,7 +140,7 @@ func layers(d *cel.Documents) map[string]string {
 	return set
 }
 
-// described is the cluster; nil if nothing is known of it.
+// described returns the facts about the cluster; nil if there are none.
 func described(d *cel.Documents) any {
 	if d.Facts == nil {
 		return nil

@@ -5,34 +5,34 @@ import (
 	"github.com/virtward/virtward/policies/rego"
 )
 
-// Observer is told of each policy that is about to be asked about an object, with the documents that it sees. It may
-// read them while it is told.
+// Observer is called before a policy is evaluated on an object, with the documents of the evaluation. It must not keep
+// the documents.
 type Observer func(*Policy, *cel.Documents)
 
-// Observed is the set with an observer. It is for tests of policies: what an admission costs has no room for one.
+// Observed returns the set with an observer. It is for tests of policies: its cost is not part of any budget.
 func (s *Set) Observed(observe Observer) *Set {
 	other := *s
 	other.observe = observe
 	return &other
 }
 
-// Step is one expression of a policy, and what came of it.
+// Step is one expression of a policy, and its result.
 type Step struct {
 	// Field of the policy: spec.validations[0].expression.
 	Field string
-	// Expression as it is written.
+	// Expression is the source.
 	Expression string
-	// Value is in the form of JSON.
+	// Value is the result, as decoded JSON.
 	Value any
 	Err   error
-	// Parts of the expression, if they were asked for.
+	// Parts of the expression, if requested.
 	Parts []cel.Part
 }
 
-// Observe asks the policy once more, and returns the expressions that were evaluated, in their order: the conditions
-// and, if they hold, the validations, each with its message if it does not hold. With parts, it says what each of them consists of. A module in Rego has no steps: what came of it is noted in
-// a Coverage of the module and in a Trace, either of which may be nil. The documents are those that an Observer is told
-// of.
+// Observe evaluates the policy again, and returns the evaluated expressions in their order: the conditions and, if they
+// are true, the validations, each with its message if it is false. With parts, each step has its subexpressions. A
+// module in Rego has no steps: its evaluation is recorded in a Coverage of the module and in a Trace; both can be nil.
+// The documents are those of an Observer.
 func (p *Policy) Observe(d *cel.Documents, parts bool, coverage *rego.Coverage, trace *rego.Trace) []Step {
 	o := &observation{parts: parts}
 	if !o.conditions(p.conditions, d) {
@@ -53,13 +53,13 @@ func (p *Policy) Observe(d *cel.Documents, parts bool, coverage *rego.Coverage, 
 	return o.steps
 }
 
-// observation gathers steps.
+// observation collects steps.
 type observation struct {
 	parts bool
 	steps []Step
 }
 
-// conditions reports whether all of them hold.
+// conditions reports whether all conditions are true.
 func (o *observation) conditions(c *conditions, d *cel.Documents) bool {
 	if c == nil {
 		return true
@@ -84,7 +84,7 @@ func (o *observation) validations(v *validations, d *cel.Documents) {
 	}
 }
 
-// step evaluates an expression, with a budget of its own, and returns its value.
+// step evaluates an expression with its own budget, and returns its value.
 func (o *observation) step(field string, program *cel.Program, activation *cel.Activation) any {
 	value, err := program.Eval(activation, cel.NewBudget())
 	step := Step{Field: field, Expression: program.Expression(), Value: value, Err: err}

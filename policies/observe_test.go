@@ -13,7 +13,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// observe asks about a VM of 16Gi, and returns what each policy that was asked did.
+// observe evaluates a VM of 16Gi, and returns the steps of each evaluated policy.
 func observe(t *testing.T, spec string, parts bool, coverage *rego.Coverage, trace *rego.Trace) []string {
 	t.Helper()
 	var got []string

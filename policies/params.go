@@ -16,19 +16,19 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
-// ParamsResolver finds the data of a ConfigMap; found is false if there is none. What it returns is not changed.
+// ParamsResolver returns the data of a ConfigMap; found is false if it does not exist. The data is not changed.
 type ParamsResolver func(namespace, name string) (data map[string]string, found bool)
 
 // maxParams bounds the values of a policy and their schema, in bytes of JSON.
 const maxParams = 64 << 10
 
-// params are what the expressions of a policy read as params.
+// params are the parameters, which expressions read as params.
 type params struct {
-	// value is in the form of JSON; nil if there is none.
+	// value is decoded JSON; nil if there are no parameters.
 	value map[string]any
-	// declared is the schema, for the types of expressions; nil if any value may be there.
+	// declared is the schema, for the types of expressions; nil for any value.
 	declared *apiextensionsv1.JSONSchemaProps
-	// missing says why there are no values although expressions read some; skip, that the policy is not asked then.
+	// missing is why the values do not exist; empty if they do. skip reports whether the policy is skipped then.
 	missing string
 	skip    bool
 }
@@ -40,7 +40,7 @@ var (
 	configMapPath = paramsPath.Child("configMap")
 )
 
-// readParams finds the parameters, and holds them to their schema.
+// readParams finds the parameters, and validates them against their schema.
 func readParams(spec *policyv1alpha1.PolicyParams, resolve ParamsResolver) (params, field.ErrorList) {
 	p := params{}
 	if spec == nil {
@@ -83,7 +83,7 @@ func (p params) fromConfigMap(spec *policyv1alpha1.PolicyParams, s *schema, reso
 		size += len(key) + len(text)
 	}
 	if size > maxParams {
-		return p, field.ErrorList{field.Invalid(configMapPath, named, fmt.Sprintf("it holds %d bytes, where %d are the most", size, maxParams))}
+		return p, field.ErrorList{field.Invalid(configMapPath, named, fmt.Sprintf("it has %d bytes: at most %d", size, maxParams))}
 	}
 	var errs field.ErrorList
 	p.value, errs = typed(data, s, named)
@@ -93,8 +93,8 @@ func (p params) fromConfigMap(spec *policyv1alpha1.PolicyParams, s *schema, reso
 	return p, errs
 }
 
-// typed reads the values of a ConfigMap. Without a schema they are strings; with one, what it says is something
-// else is read as YAML, and what it does not name is left out.
+// typed parses the values of a ConfigMap. Without a schema they are strings. With a schema, values of other types are
+// parsed as YAML, and keys that it does not declare are ignored.
 func typed(data map[string]string, s *schema, named string) (map[string]any, field.ErrorList) {
 	value := make(map[string]any, len(data))
 	var errs field.ErrorList
@@ -113,7 +113,7 @@ func typed(data map[string]string, s *schema, named string) (map[string]any, fie
 		}
 		read, err := ReadValue(data[key])
 		if err != nil {
-			errs = append(errs, field.Invalid(configMapPath, named, fmt.Sprintf("its key %s is no YAML: %v", key, err)))
+			errs = append(errs, field.Invalid(configMapPath, named, fmt.Sprintf("the value of key %s is not valid YAML: %v", key, err)))
 			continue
 		}
 		value[key] = read
@@ -121,8 +121,8 @@ func typed(data map[string]string, s *schema, named string) (map[string]any, fie
 	return value, errs
 }
 
-// check fills in the defaults of the schema, and says what does not fit it, or what it does not name. A nil schema
-// takes everything.
+// check adds the defaults of the schema, and returns errors for values that do not fit it and for undeclared
+// parameters. A nil schema accepts everything.
 func (s *schema) check(value map[string]any, path *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
@@ -131,18 +131,18 @@ func (s *schema) check(value map[string]any, path *field.Path) field.ErrorList {
 	unknown := pruning.PruneWithOptions(runtime.DeepCopyJSON(value), s.structural, false, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	slices.Sort(unknown)
 	for _, name := range unknown {
-		errs = append(errs, field.Invalid(path, name, "the schema has no such parameter"))
+		errs = append(errs, field.Invalid(path, name, "the schema does not declare this parameter"))
 	}
 	return append(errs, s.fit(value, path)...)
 }
 
-// readSchema reads the schema of parameters. What it does not understand is an error.
+// readSchema parses the schema of parameters. Unknown fields are an error.
 func readSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
 	reject := func(err error) (*apiextensionsv1.JSONSchemaProps, *schema, field.ErrorList) {
 		return nil, nil, field.ErrorList{field.Invalid(schemaPath, field.OmitValueType{}, message(err.Error()))}
 	}
 	if len(raw) > maxParams {
-		return reject(fmt.Errorf("it has %d bytes, where %d are the most", len(raw), maxParams))
+		return reject(fmt.Errorf("it has %d bytes: at most %d", len(raw), maxParams))
 	}
 	props := &apiextensionsv1.JSONSchemaProps{}
 	strict, err := sigsjson.UnmarshalStrict(raw, props)
@@ -156,19 +156,19 @@ func readSchema(raw []byte) (*apiextensionsv1.JSONSchemaProps, *schema, field.Er
 		props.Type = "object"
 	}
 	if props.Type != "object" {
-		return reject(fmt.Errorf("its type is %q, but parameters are an object", props.Type))
+		return reject(fmt.Errorf("the type must be object, not %q", props.Type))
 	}
 	s, err := newSchema(props, false)
 	if err != nil {
 		return reject(err)
 	}
-	s.rules = nil // parameters are checked by their schema; what is to be computed of them is the policy's
+	s.rules = nil // the schema validates parameters without CEL rules
 	return props, s, nil
 }
 
 func readObject(raw []byte) (map[string]any, error) {
 	if len(raw) > maxParams {
-		return nil, fmt.Errorf("they have %d bytes, where %d are the most", len(raw), maxParams)
+		return nil, fmt.Errorf("they have %d bytes: at most %d", len(raw), maxParams)
 	}
 	var value map[string]any
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(raw, &value); err != nil {
@@ -177,7 +177,7 @@ func readObject(raw []byte) (map[string]any, error) {
 	return value, nil
 }
 
-// ReadValue reads a value of a parameter that is written in YAML: an integer is an int64, as everywhere in objects.
+// ReadValue parses a parameter's value, which is YAML. An integer is an int64, as in objects.
 func ReadValue(text string) (any, error) {
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {

@@ -17,22 +17,22 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
-// A policy names a field as it stands in vm or in the object, and its findings name it as it stands in the object:
-// that is what its author knows. What tells the two apart is the first field below spec; no name is both.
+// A policy names a field of vm or of the object. Its findings name the field of the object, which its author knows. The
+// first field below spec distinguishes the two: no name is in both.
 
-// kind is what a policy has to know of a kind that it evaluates.
+// kind describes a kind of objects that policies are evaluated on.
 type kind struct {
 	name policyv1alpha1.PolicyKind
-	// vm is where the metadata and the spec of the effective VM stand in the object, and machine, where the
-	// VirtualMachine does, if it is not the object itself.
+	// vm is the path of the metadata and the spec of the effective VM in the object, and machine the path of the
+	// VirtualMachine if it is not the object itself.
 	vm, machine string
 	// object is the Go type; nil if there is none.
 	object reflect.Type
-	// fields are those below spec that are the object's own.
+	// fields are the names below spec that belong to the object, not to the effective VM.
 	fields []string
 }
 
-// evaluated are the kinds that policies evaluate.
+// evaluated returns the kinds that policies are evaluated on.
 func evaluated() []kind {
 	machine := fieldsOf(reflect.TypeFor[v1.VirtualMachineSpec]())
 	return []kind{
@@ -49,15 +49,15 @@ func evaluated() []kind {
 	}
 }
 
-// place is where a field stands.
+// place is the position of a field.
 type place struct {
-	// path is that of the object.
+	// path is the path in the object.
 	path string
-	// inVM is the path in the effective VM, if it is a field of that; empty if it is the object's own.
+	// inVM is the path in the effective VM; empty for a field of the object.
 	inVM string
 }
 
-// place finds a field. The path may begin with vm. or object. to say which is meant.
+// place finds a field. The path can begin with vm. or object. to select one of them.
 func (k *kind) place(path string) place {
 	if rest, ok := strings.CutPrefix(path, "object."); ok {
 		return place{path: rest}
@@ -70,7 +70,7 @@ func (k *kind) place(path string) place {
 		first = steps[1]
 	}
 	switch {
-	case first == "" || slices.Contains(k.fields, first): // the object's spec or metadata, or a field of its own
+	case first == "" || slices.Contains(k.fields, first): // the object's spec or metadata, or one of its own fields
 		return place{path: path}
 	case k.machine != "" && slices.Contains(fieldsOf(reflect.TypeFor[v1.VirtualMachineSpec]()), first):
 		return k.ofMachine(path)
@@ -78,7 +78,7 @@ func (k *kind) place(path string) place {
 	return k.ofVM(path)
 }
 
-// ofMachine places a field of the VirtualMachine that a template makes.
+// ofMachine places a field of the VirtualMachine in a template.
 func (k *kind) ofMachine(path string) place {
 	p := place{path: k.machine + "." + path}
 	if rest, ok := strings.CutPrefix(p.path, k.vm+"."); ok {
@@ -94,8 +94,8 @@ func (k *kind) ofVM(path string) place {
 	return place{path: k.vm + "." + path, inVM: path}
 }
 
-// known says why a kind has no such field; an empty string if it has. Of a template nothing is known but the
-// virtual machine in it.
+// known returns why the kind has no such field; empty if it has. A template has no known fields outside of its virtual
+// machine.
 func (k *kind) known(path string) string {
 	p := k.place(path)
 	if inVM := k.effective(p); inVM != "" {
@@ -107,7 +107,7 @@ func (k *kind) known(path string) string {
 	return unknownField(k.object, p.path)
 }
 
-// effective is the path in the effective VM of a field that stands in the object's template.
+// effective returns the path in the effective VM of a field of the object's template.
 func (k *kind) effective(p place) string {
 	if p.inVM != "" || k.vm == "" {
 		return p.inVM
@@ -118,7 +118,7 @@ func (k *kind) effective(p place) string {
 	return ""
 }
 
-// unknownField says which step of a path a type does not have; an empty string if it has them all.
+// unknownField returns which step of a path the type does not have; empty if it has all.
 func unknownField(t reflect.Type, path string) string {
 	before := ""
 	for _, step := range provenance.Steps(path) {
@@ -170,13 +170,13 @@ func orObject(path string) string {
 	return path
 }
 
-// opaque tells types whose JSON is not that of their fields, such as quantities.
+// opaque reports whether the JSON of a type differs from its fields, as that of quantities.
 func opaque(t reflect.Type) bool {
 	marshaler := reflect.TypeFor[json.Marshaler]()
 	return t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
 }
 
-// fieldsOf are the names of a type's fields in JSON, sorted.
+// fieldsOf returns the names of a type's fields in JSON, sorted.
 func fieldsOf(t reflect.Type) []string {
 	var names []string
 	for f := range t.Fields() {
@@ -188,7 +188,7 @@ func fieldsOf(t reflect.Type) []string {
 	return names
 }
 
-// fieldOf finds a field by its name in JSON, in what is inlined too.
+// fieldOf finds a field by its name in JSON, also in inlined structs.
 func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
 	for f := range t.Fields() {
 		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -211,8 +211,8 @@ func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
 	return reflect.StructField{}, false
 }
 
-// valueAt is what stands at a path of an object; ok is false if nothing does. A value that a person would write
-// in one word is itself: a string, a number, a boolean. Any other one is in its JSON form.
+// valueAt returns the value at a path of an object; ok is false if there is none. Strings, numbers and booleans are
+// returned as such, other values as JSON.
 func valueAt(object any, path string) (value any, ok bool) {
 	v := reflect.ValueOf(object)
 	for _, step := range provenance.Steps(path) {
@@ -220,7 +220,7 @@ func valueAt(object any, path string) (value any, ok bool) {
 			return nil, false
 		}
 	}
-	if v.IsZero() { // left out, as it is in the JSON form: what may be zero and there is behind a pointer
+	if v.IsZero() { // absent, as in JSON: a field that can be present and zero is a pointer
 		return nil, false
 	}
 	if v = indirect(v); !v.IsValid() {
@@ -236,7 +236,7 @@ func indirect(v reflect.Value) reflect.Value {
 	return v
 }
 
-// member is what a step of a path leads to; the zero Value if it leads nowhere.
+// member returns the value at one step of a path; the zero Value if there is none.
 func member(v reflect.Value, step string) reflect.Value {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -258,7 +258,7 @@ func member(v reflect.Value, step string) reflect.Value {
 	return reflect.Value{}
 }
 
-// plain is a value without its Go type.
+// plain returns a value without its Go type.
 func plain(v reflect.Value) (any, bool) {
 	if !v.CanInterface() {
 		return nil, false
@@ -272,7 +272,7 @@ func plain(v reflect.Value) (any, bool) {
 		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 			return v.Int(), true
 		case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-			return int64(v.Uint()), true //nolint:gosec // what is shown; no field of the API is near the bound
+			return int64(v.Uint()), true //nolint:gosec // for messages only; no field of the API is near the bound
 		case reflect.Float32, reflect.Float64:
 			return v.Float(), true
 		}
@@ -288,7 +288,7 @@ func plain(v reflect.Value) (any, bool) {
 	return json.RawMessage(data), true
 }
 
-// sum stands for a value that is too long to be shown.
+// sum returns a hash for a value that is too long for a message.
 func sum(value []byte) string {
 	hash := sha256.Sum256(value)
 	return hex.EncodeToString(hash[:8])

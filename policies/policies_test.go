@@ -97,7 +97,7 @@ func vm(t testing.TB, template *build.VMIBuilder) *cel.Documents {
 	return documents(t, effective.Input{VM: build.VMOf(template).Obj()})
 }
 
-// said are findings in short: severity, rule and the whole message at its field.
+// said returns findings as text: severity, field, message and rule.
 func said(findings []validators.Finding) []string {
 	var all []string
 	for i := range findings {
@@ -131,7 +131,7 @@ validations: [{expression: "false", message: never, fieldPath: spec.domain}]
 `
 )
 
-func TestEveryViolationOfEveryPolicyIsTold(t *testing.T) {
+func TestEveryViolationOfEveryPolicyIsReported(t *testing.T) {
 	set := policies.NewSet("virtward-system",
 		compile(t, "memory", memoryCap),
 		compile(t, "labels", `
@@ -188,7 +188,7 @@ func TestMatch(t *testing.T) {
 		change func(*cel.Documents)
 		asked  bool
 	}{
-		"nothing is asked for":             {"{}", nil, true},
+		"an empty match":             {"{}", nil, true},
 		"its kind":                         {"{kinds: [VirtualMachine]}", nil, true},
 		"another kind":                     {"{kinds: [VirtualMachineInstance, VirtualMachinePool]}", nil, false},
 		"its operation":                    {"{operations: [UPDATE]}", update, true},
@@ -210,13 +210,13 @@ func TestMatch(t *testing.T) {
 		}, true},
 		"other labels before": {"{objectSelector: {matchLabels: {a: b}}}", update, false},
 		"an excluded user":    {"{excludedUsers: [bob, alice]}", nil, false},
-		"somebody else":       {"{excludedUsers: [bob]}", nil, true},
+		"another user":       {"{excludedUsers: [bob]}", nil, true},
 		"an excluded group":   {"{excludedGroups: [admins, tenants]}", nil, false},
 		"other groups":        {"{excludedGroups: [admins]}", nil, true},
-		"an account of ours for an excluded user": {"{excludedUsers: [alice]}", func(d *cel.Documents) {
+		"an account of Virtward for an excluded user": {"{excludedUsers: [alice]}", func(d *cel.Documents) {
 			d.Request.UserInfo = authenticationv1.UserInfo{Username: "system:serviceaccount:virtward-system:virtward", Groups: []string{"system:serviceaccounts"}}
 		}, false},
-		"an account of ours whose group is excluded": {"{excludedGroups: ['system:serviceaccounts']}", func(d *cel.Documents) {
+		"an account of Virtward whose group is excluded": {"{excludedGroups: ['system:serviceaccounts']}", func(d *cel.Documents) {
 			d.Request.UserInfo = authenticationv1.UserInfo{Username: "system:serviceaccount:virtward-system:virtward", Groups: []string{"system:serviceaccounts"}}
 		}, true},
 		"KubeVirt's account, which creates a VM":            {"{}", user("system:serviceaccount:kubevirt:kubevirt-controller"), true},
@@ -229,7 +229,7 @@ func TestMatch(t *testing.T) {
 		"another architecture":                                 {"{architectures: [arm64, s390x]}", nil, false},
 		"conditions that hold":                                 {"{matchConditions: [{name: a, expression: 'true'}, {name: b, expression: 'vm.metadata.name == \"db\"'}]}", nil, true},
 		"a condition that does not":                            {"{matchConditions: [{name: a, expression: 'true'}, {name: b, expression: 'vm.metadata.name == \"web\"'}]}", nil, false},
-		"our own namespace":                                    {"{}", func(d *cel.Documents) { d.Request.Namespace = "virtward-system" }, false},
+		"Virtward's namespace":                                    {"{}", func(d *cel.Documents) { d.Request.Namespace = "virtward-system" }, false},
 		"kube-system":                                          {"{}", func(d *cel.Documents) { d.Request.Namespace = "kube-system" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -247,7 +247,7 @@ func TestMatch(t *testing.T) {
 	}
 }
 
-// TestWhatKubeVirtSends: whoever creates an instance or a VM, it is evaluated, and nobody can exclude KubeVirt's accounts.
+// TestWhatKubeVirtSends: what KubeVirt's accounts create is evaluated, and they cannot be excluded.
 // What they change in a VM appears in reports, and what they change in an instance nowhere.
 func TestWhatKubeVirtSends(t *testing.T) {
 	sent := func(d *cel.Documents) *cel.Documents {
@@ -268,7 +268,7 @@ func TestWhatKubeVirtSends(t *testing.T) {
 		machine.Request.Operation, machine.OldObject = "UPDATE", machine.Object
 		wantSaid(t, set.Evaluate(machine, noon), "Audit spec.template.spec.domain: Invalid value: never [virtward/policy/p]")
 	}
-	// Who asked KubeVirt for a VM is decided where it was asked; of an instance, nothing else tells.
+	// The requester of a VM is checked when the pool or the restore is created; for an instance there is no other request.
 	asks := policies.NewSet("", compile(t, "p", "enforcement: Deny\nvalidations: [{expression: \"requester == 'root'\", message: only root}]"))
 	wantSaid(t, asks.Evaluate(sent(vm(t, build.VMI("db"))), noon))
 	wantSaid(t, asks.Evaluate(sent(documents(t, effective.Input{VMI: build.VMI("db").Obj()})), noon), "Deny spec: Forbidden: only root [virtward/policy/p]")
@@ -336,7 +336,7 @@ validations:
 	} {
 		set := policies.NewSet("", compile(t, "p", fmt.Sprintf(policy, tc.enforcement, tc.failure)))
 		wantSaid(t, set.Evaluate(vm(t, build.VMI("db").Label("a", "b")), noon),
-			string(tc.failed)+" spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault.",
+			string(tc.failed)+" spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:19: no such key: no [virtward/policy/p] Ask an admin of the cluster to fix the policy.",
 			string(tc.violated)+" spec.template.spec.domain.cpu.cores: Forbidden: violated [virtward/policy/p]",
 		)
 	}
@@ -348,8 +348,8 @@ func TestConditionsThatCannotBeDecided(t *testing.T) {
 		conditions, failure string
 		want                []string
 	}{
-		"fail":                   {"[" + fails + "]", "Fail", []string{"Deny spec: Internal error: the policy cannot be evaluated: spec.match.matchConditions[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."}},
-		"ignored":                {"[" + fails + "]", "Ignore", []string{"Warn spec: Internal error: the policy cannot be evaluated: spec.match.matchConditions[0].expression: 1:19: no such key: no [virtward/policy/p] Tell the admin of the cluster: it is the policy that is at fault."}},
+		"fail":                   {"[" + fails + "]", "Fail", []string{"Deny spec: Internal error: the policy cannot be evaluated: spec.match.matchConditions[0].expression: 1:19: no such key: no [virtward/policy/p] Ask an admin of the cluster to fix the policy."}},
+		"ignored":                {"[" + fails + "]", "Ignore", []string{"Warn spec: Internal error: the policy cannot be evaluated: spec.match.matchConditions[0].expression: 1:19: no such key: no [virtward/policy/p] Ask an admin of the cluster to fix the policy."}},
 		"another one is not met": {"[" + fails + ", {name: b, expression: 'false'}]", "Fail", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -362,9 +362,9 @@ func TestConditionsThatCannotBeDecided(t *testing.T) {
 func TestMessages(t *testing.T) {
 	for name, tc := range map[string]struct{ validation, want string }{
 		"an expression":                     {`{message: m, messageExpression: "'is ' + vm.metadata.name"}`, "Forbidden: is db"},
-		"one that makes nothing":            {`{message: m, messageExpression: "' '"}`, "Forbidden: m (its messageExpression made nothing)"},
-		"one that fails":                    {`{message: m, messageExpression: "vm.metadata.labels['no']"}`, "Forbidden: m (its messageExpression failed: 1:19: no such key: no)"},
-		"one that fails, without a message": {`{messageExpression: "vm.metadata.labels['no']"}`, "Forbidden: this does not hold: false (its messageExpression failed: 1:19: no such key: no)"},
+		"one that makes nothing":            {`{message: m, messageExpression: "' '"}`, "Forbidden: m (messageExpression is empty)"},
+		"one that fails":                    {`{message: m, messageExpression: "vm.metadata.labels['no']"}`, "Forbidden: m (messageExpression failed: 1:19: no such key: no)"},
+		"one that fails, without a message": {`{messageExpression: "vm.metadata.labels['no']"}`, "Forbidden: this expression is false: false (messageExpression failed: 1:19: no such key: no)"},
 		"lines":                             {`{message: "two\n  lines"}`, "Forbidden: two lines"},
 		"reason Unauthorized":               {`{message: m, fieldPath: spec.domain.cpu.cores, reason: Unauthorized}`, "Forbidden: m"},
 		"reason Forbidden":                  {`{message: m, fieldPath: spec.domain.cpu.cores, reason: Forbidden}`, "Forbidden: m"},

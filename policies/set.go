@@ -10,35 +10,34 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Set are the policies that are active. It is immutable and safe for concurrent use; nil has none.
+// Set has the active policies. It is immutable and safe for concurrent use; nil is an empty set.
 type Set struct {
 	// namespace is Virtward's own.
 	namespace string
 	policies  []*Policy
-	// readsNamespaces tells that one of them does.
+	// readsNamespaces reports whether one of the policies reads the namespace of the object.
 	readsNamespaces bool
 	index           map[question][]*Policy
-	// observe is nil but in tests of policies.
+	// observe is nil except in tests of policies.
 	observe Observer
 }
 
-// question is what policies are looked up by.
+// question is the key of the index of policies.
 type question struct {
 	kind      policyv1alpha1.PolicyKind
 	operation policyv1alpha1.PolicyOperation
 }
 
-// What the policies that do not deny may take together, in one request or about one object of an audit, in units of CEL
-// and in bytes: a few tenths of a second, and more than hundreds of them need. Who may make a policy deny may make
-// requests fail; others write policies too, and however many and costly theirs are, requests are answered in time and
-// audits come to an end.
+// The budget that the policies that do not deny share, in one request or for one object of an audit, in units of CEL
+// and in bytes. It is a few tenths of a second, and more than hundreds of policies need. Users with the enforce verb
+// can deny every request. The budget keeps other users from delaying requests and audits with many or costly policies.
 const (
 	spareLimit  = cel.PolicyLimit / 5
 	spareMemory = 4 * cel.MemoryLimit
 )
 
-// NewSet indexes policies. namespace is Virtward's own, about which no policy is asked. Of two policies with the
-// same name, the later one counts.
+// NewSet indexes policies. No policy applies to namespace, which is Virtward's own. If two policies have the same name,
+// the later one is used.
 func NewSet(namespace string, policies ...*Policy) *Set {
 	byName := make(map[string]*Policy, len(policies))
 	for _, p := range policies {
@@ -59,7 +58,7 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 	return s
 }
 
-// Policies are those of the set, by name. They are shared: do not change the list.
+// Policies returns the policies, sorted by name. The list is shared: do not change it.
 func (s *Set) Policies() []*Policy {
 	if s == nil {
 		return nil
@@ -68,10 +67,10 @@ func (s *Set) Policies() []*Policy {
 }
 
 // ReadsNamespaces reports whether one of the policies selects namespaces by their labels, or reads namespaceObject. If
-// none does, nothing has to be known of the namespace of an object but its name.
+// not, evaluation needs only the name of the namespace.
 func (s *Set) ReadsNamespaces() bool { return s != nil && s.readsNamespaces }
 
-// Find is the policy with a name; nil if there is none.
+// Find returns the policy with a name; nil if there is none.
 func (s *Set) Find(name string) *Policy {
 	i, found := slices.BinarySearchFunc(s.Policies(), name, func(p *Policy, name string) int {
 		switch {
@@ -88,14 +87,14 @@ func (s *Set) Find(name string) *Policy {
 	return s.policies[i]
 }
 
-// Evaluate asks every policy that matches about an object, and returns all that they find, sorted by field, then by
-// rule. The time decides which exceptions are over. The documents' Params are each policy's while it is asked.
+// Evaluate evaluates every matching policy on an object, and returns all findings, sorted by field, then by rule. The
+// time decides which exceptions have expired. During the evaluation of a policy, the documents have its Params.
 //
-// KubeVirt's own accounts make what users ask for, and must be able to finish what they began. So what they create is
-// evaluated, whoever asked for it: an instance by every policy, and a virtual machine, which they make of a pool, a
-// snapshot or another virtual machine, by all that do not read the request, since its user is decided about where the
-// pool, the restore or the clone is created. What they change in a virtual machine is never denied, and appears only in
-// reports; what they change elsewhere is not evaluated.
+// KubeVirt's own accounts create what users ask for, and must be able to complete it. An instance that they create is
+// evaluated by every policy. A virtual machine, which they create from a pool, a snapshot or another virtual machine,
+// is evaluated by the policies that do not read the request: its requester is checked when the pool, the restore or the
+// clone is created. Their updates of virtual machines are never denied, and findings appear only in reports. Their
+// updates of other objects are not evaluated.
 func (s *Set) Evaluate(d *cel.Documents, now time.Time) []validators.Finding {
 	q := question{policyv1alpha1.PolicyKind(d.Kind), policyv1alpha1.PolicyOperation(d.Request.Operation)}
 	if q.operation == "" {
@@ -111,18 +110,18 @@ func (s *Set) Evaluate(d *cel.Documents, now time.Time) []validators.Finding {
 	if subject.byKubeVirt {
 		return s.evaluateKubeVirt(subject, q)
 	}
-	return s.ask(subject, s.index[q])
+	return s.evaluateAll(subject, s.index[q])
 }
 
-// evaluateKubeVirt evaluates what one of KubeVirt's own accounts sends: see Evaluate.
+// evaluateKubeVirt evaluates a request of one of KubeVirt's own accounts: see Evaluate.
 func (s *Set) evaluateKubeVirt(subject *subject, q question) []validators.Finding {
 	switch {
 	case q.operation == policyv1alpha1.PolicyCreate && q.kind == policyv1alpha1.PolicyVirtualMachineInstance:
-		return s.ask(subject, s.index[q])
+		return s.evaluateAll(subject, s.index[q])
 	case q.operation == policyv1alpha1.PolicyCreate:
-		return s.ask(subject, withoutRequest(s.index[q]))
+		return s.evaluateAll(subject, withoutRequest(s.index[q]))
 	case q.operation == policyv1alpha1.PolicyUpdate && q.kind == policyv1alpha1.PolicyVirtualMachine:
-		findings := s.ask(subject, withoutRequest(s.index[q]))
+		findings := s.evaluateAll(subject, withoutRequest(s.index[q]))
 		for i := range findings {
 			findings[i].Severity = validators.Audit
 		}
@@ -131,19 +130,19 @@ func (s *Set) evaluateKubeVirt(subject *subject, q question) []validators.Findin
 	return nil
 }
 
-// withoutRequest are the policies that do not read the request.
+// withoutRequest returns the policies that do not read the request.
 func withoutRequest(policies []*Policy) []*Policy {
 	return slices.DeleteFunc(slices.Clone(policies), func(p *Policy) bool { return p.readsRequest })
 }
 
-// ReadsRequest reports whether one of the policies for an operation on a kind decides by who sends the request, so that
-// it cannot be evaluated where somebody else does.
+// ReadsRequest reports whether one of the policies for an operation on a kind reads the request. Such a policy cannot
+// be evaluated for a request of another user.
 func (s *Set) ReadsRequest(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) bool {
 	return s != nil && slices.ContainsFunc(s.index[question{kind, operation}], func(p *Policy) bool { return p.readsRequest })
 }
 
-// Audit asks the policies about an object that exists already: those that can be asked without a request, as if
-// the object were created now by somebody whom no policy excludes. The documents' Request holds no operation.
+// Audit evaluates policies on an existing object: those that do not read the request, as if a user whom no policy
+// excludes created the object now. The documents' Request has no operation.
 func (s *Set) Audit(d *cel.Documents, now time.Time) []validators.Finding {
 	if s == nil {
 		return nil
@@ -154,17 +153,17 @@ func (s *Set) Audit(d *cel.Documents, now time.Time) []validators.Finding {
 	if len(asked) == 0 {
 		return nil
 	}
-	return s.ask(newSubject(d, now, true), asked)
+	return s.evaluateAll(newSubject(d, now, true), asked)
 }
 
-func (s *Set) ask(subject *subject, policies []*Policy) []validators.Finding {
+func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Finding {
 	if subject.namespace == kubeSystem || subject.namespace == s.namespace && s.namespace != "" {
 		return nil
 	}
 	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit, spareMemory)
 	var findings []validators.Finding
 	input := &input{}
-	for _, denies := range []bool{true, false} { // those that deny never wait for others
+	for _, denies := range []bool{true, false} { // policies that deny are evaluated first
 		for _, p := range policies {
 			if p.denies() != denies {
 				continue

@@ -88,7 +88,7 @@ func TestTheEffectiveVMIsEvaluated(t *testing.T) {
 		`Deny spec.template.spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi of memory [virtward/policy/memory] Choose a smaller instancetype.`)
 }
 
-func TestTheRatchetTellsAWorseViolation(t *testing.T) {
+func TestTheRatchetDetectsAWorseViolation(t *testing.T) {
 	for name, tc := range map[string]struct {
 		validation    string
 		before, after *build.VMIBuilder
@@ -167,7 +167,7 @@ func TestAPolicyThatIsTooExpensive(t *testing.T) {
 }
 
 // TestPoliciesThatDoNotDenyShareABudget holds that however many there are, a request is answered in time, and the policies
-// that deny are asked.
+// that deny are evaluated.
 func TestPoliciesThatDoNotDenyShareABudget(t *testing.T) {
 	const thousand = "[0,1,2,3,4,5,6,7,8,9].all(a, [0,1,2,3,4,5,6,7,8,9].all(b, [0,1,2,3,4,5,6,7,8,9].all(c, "
 	const costly = thousand + "[0,1,2,3,4,5,6,7,8,9].all(d, (string(a) + string(b) + string(c) + string(d)).upperAscii() != 'x'))))"
@@ -182,7 +182,7 @@ func TestPoliciesThatDoNotDenyShareABudget(t *testing.T) {
 	set := policies.NewSet("", all...)
 	for name, ask := range map[string]func(*cel.Documents, time.Time) []validators.Finding{"a request": set.Evaluate, "an audit": set.Audit} {
 		found := ask(vm(t, build.VMI("db")), noon)
-		var denied, notAsked int
+		var denied, skipped int
 		for i := range found {
 			switch {
 			case found[i].Severity == validators.Deny && found[i].Rule == "policy/z-denies":
@@ -190,17 +190,17 @@ func TestPoliciesThatDoNotDenyShareABudget(t *testing.T) {
 			case found[i].Severity == validators.Deny:
 				t.Errorf("%s: a policy that does not deny does: %q", name, said(found[i:i+1]))
 			case policies.IsSkipped(&found[i]) && found[i].Error.Detail == "the policy was skipped: the cost budget shared by non-denying policies is exhausted":
-				notAsked++
+				skipped++
 			}
 		}
-		if denied != 1 || notAsked < 20 {
-			t.Errorf("%s: %d denied, %d were not asked: %q", name, denied, notAsked, said(found))
+		if denied != 1 || skipped < 20 {
+			t.Errorf("%s: %d denied, %d were not evaluated: %q", name, denied, skipped, said(found))
 		}
 	}
 }
 
-// TestTheRatchetSeesWhatIsNotTold: of more violations than are told, one in the place of another is new.
-func TestTheRatchetSeesWhatIsNotTold(t *testing.T) {
+// TestTheRatchetDetectsUnreportedViolations: if there are more violations than are reported, another one is new.
+func TestTheRatchetDetectsUnreportedViolations(t *testing.T) {
 	set := policies.NewSet("", compile(t, "images", `
 enforcement: Deny
 rego:
@@ -227,7 +227,7 @@ rego:
 	}
 }
 
-// TestAudit asks only what can be asked of objects that exist, and whoever made them.
+// TestAudit evaluates only the policies that do not read the request, for objects of any author.
 func TestAudit(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec string
@@ -236,23 +236,23 @@ func TestAudit(t *testing.T) {
 		"what is there":           {never, nil},
 		"an excluded user":        {never + "match: {excludedUsers: [alice], excludedGroups: [tenants]}", nil},
 		"the name in the request": {"enforcement: Deny\nvalidations: [{expression: \"request.name == 'web'\", message: never, fieldPath: spec.domain}]", nil},
-		"changes only":            {never + "match: {operations: [UPDATE]}", []string{"spec.match.operations: it is asked about changes, and there is none to evaluate"}},
+		"changes only":            {never + "match: {operations: [UPDATE]}", []string{"spec.match.operations: the audit evaluates objects as if they were created"}},
 		"who asks":                {"enforcement: Deny\nvariables: [{name: who, expression: request.userInfo.username}]\nvalidations: [{expression: \"variables.who == 'bob'\", message: m, fieldPath: spec.domain}]", []string{"spec.validations[0].expression reads the request"}},
 		"what they may do": {
 			"enforcement: Deny\nmatch: {matchConditions: [{name: a, expression: \"authorizer.group('').resource('pods').check('get').allowed()\"}]}\nvalidations: [{expression: 'false', messageExpression: requester}]",
-			[]string{"spec.match.matchConditions[0].expression asks what the requester may do", "spec.validations[0].messageExpression reads the request"},
+			[]string{"spec.match.matchConditions[0].expression reads authorizer", "spec.validations[0].messageExpression reads the request"},
 		},
 		"a module that reads the request": {"enforcement: Deny\nrego: {module: \"package a\\ndeny contains input.requester if input.request\"}", []string{"spec.rego.module reads input.request", "spec.rego.module reads input.requester"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := compile(t, "p", tc.spec)
 			if diff := cmp.Diff(tc.why, p.Unauditable()); diff != "" {
-				t.Errorf("why it cannot be asked (-want +got):\n%s", diff)
+				t.Errorf("why it cannot be audited (-want +got):\n%s", diff)
 			}
 			d := vm(t, build.VMI("db"))
 			d.Request, d.Requester = cel.Request{Name: "db", Namespace: "default"}, ""
 			found := policies.NewSet("virtward-system", p).Audit(d, noon)
-			if asked := len(found) == 1 && found[0].Error.Detail == "never"; asked != (tc.why == nil) {
+			if evaluated := len(found) == 1 && found[0].Error.Detail == "never"; evaluated != (tc.why == nil) {
 				t.Errorf("findings %q", said(found))
 			}
 		})
@@ -276,7 +276,7 @@ func TestAuthorizer(t *testing.T) {
 	}{
 		"may":           {allowed(true), ""},
 		"may not":       {allowed(false), "you may not"},
-		"nobody to ask": {nil, "the policy cannot be evaluated: spec.validations[0].expression: "},
+		"no authorizer": {nil, "the policy cannot be evaluated: spec.validations[0].expression: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := vm(t, build.VMI("db"))
@@ -330,7 +330,7 @@ func TestSetsAreSharedAndTheirAnswerIsTheSame(t *testing.T) {
 	group.Wait()
 }
 
-// TestDocumentsMayLackAnything: what a caller does not know keeps no policy from being asked.
+// TestDocumentsMayLackAnything: policies are evaluated even if the caller knows none of the documents.
 func TestDocumentsMayLackAnything(t *testing.T) {
 	set := policies.NewSet("virtward-system", compile(t, "memory", memoryCap+"match: {matchConditions: [{name: a, expression: 'true'}]}"), compile(t, "rego", memoryInRego), compile(t, "never", never))
 	var typed *v1.VirtualMachine

@@ -77,9 +77,9 @@ spec:
         input.vm.spec.hostnam == "b"
       }
 `}, []string{
-			"bad.yaml:7:5: warning: spec.validations[0]: without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning lint/doubtful",
+			"bad.yaml:7:5: warning: spec.validations[0]: without a fieldPath and a messageExpression, an update that makes a violation worse is admitted with a warning: it cannot be distinguished from one that does not change it lint/doubtful",
 			"bad.yaml:9:18: spec.validations[0].expression: undefined field 'hostnam'; did you mean 'hostname'? lint/compiles",
-			"bad.yaml:11:5: warning: spec.validations[1]: without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning lint/doubtful",
+			"bad.yaml:11:5: warning: spec.validations[1]: without a fieldPath and a messageExpression, an update that makes a violation worse is admitted with a warning: it cannot be distinguished from one that does not change it lint/doubtful",
 			"bad.yaml:11:55: spec.validations[1].expression: undefined field 'x' lint/compiles",
 			"bad.yaml:23:9: spec.rego.module: input.vm.spec has no hostnam; it has hostname, accessCredentials, affinity, architecture, dnsConfig, dnsPolicy, domain, evictionStrategy, livenessProbe, networks and 13 more lint/compiles",
 		}},

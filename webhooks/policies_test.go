@@ -161,18 +161,18 @@ func TestEnforcementOfPolicies(t *testing.T) {
 		},
 		"an evaluation error, and so a violation": {
 			policies: []string{fmt.Sprintf(alwaysFails, "Deny", "Fail")}, errors: 1,
-			want:        []string{`InternalError spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`},
+			want:        []string{`InternalError spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Ask an admin of the cluster to fix the policy.`},
 			annotations: map[string]string{"findings": "policy/a"}, counted: map[string]string{"policy/a": "Deny"},
 		},
 		"an evaluation error, and so a warning": {
 			policies: []string{fmt.Sprintf(alwaysFails, "Deny", "Ignore"), fmt.Sprintf(memoryCap, "Warn", "16Gi")}, errors: 1,
-			want:        []string{`warning: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`},
+			want:        []string{`warning: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:12: no such key: labels [virtward/policy/a] Ask an admin of the cluster to fix the policy.`},
 			annotations: map[string]string{"findings": "policy/a"}, counted: map[string]string{"policy/a": "Warn"},
 		},
 		"broken, beside one that is not": {
 			policies: []string{`{enforcement: Deny, validations: [{expression: "vm.spec.domain.memroy == ''", message: m, fieldPath: spec.domain}]}`, fmt.Sprintf(memoryCap, "Deny", "8Gi")}, errors: 1,
 			want: []string{
-				`InternalError spec: Internal error: the policy is broken: spec.validations[0].expression:1:15: undefined field 'memroy'; did you mean 'memory'? [virtward/policy/a] Tell the admin of the cluster: it is the policy that is at fault.`,
+				`InternalError spec: Internal error: the policy is invalid: spec.validations[0].expression:1:15: undefined field 'memroy'; did you mean 'memory'? [virtward/policy/a] Ask an admin of the cluster to fix the policy.`,
 				`FieldValueInvalid spec.template.spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi [virtward/policy/b] Choose less.`,
 			},
 			annotations: map[string]string{"findings": "policy/a,policy/b"}, counted: map[string]string{"policy/a": "Deny", "policy/b": "Deny"},
@@ -349,7 +349,7 @@ func TestInvalidPoliciesAreRejected(t *testing.T) {
 		},
 		"a warning": {
 			spec: `{enforcement: Deny, validations: [{expression: "true", message: m}]}`,
-			want: []string{"warning: spec.validations[0]: Invalid value: without a fieldPath and a messageExpression, an update that makes a violation worse looks like one that leaves it as it was, and is let through with a warning" + remedy},
+			want: []string{"warning: spec.validations[0]: Invalid value: without a fieldPath and a messageExpression, an update that makes a violation worse is admitted with a warning: it cannot be distinguished from one that does not change it" + remedy},
 		},
 		"parameters that are missing": {
 			spec: `{enforcement: Deny, params: {configMap: {namespace: params, name: caps}}, validations: [{expression: "params.max == ''", message: m, fieldPath: spec.domain}]}`,

@@ -210,7 +210,7 @@ func (c *cluster) lifecycle(t *testing.T) {
 	if diff := cmp.Diff([]policyv1alpha1.PolicyEnforcer{policyv1alpha1.PolicyByAPIServer}, policy.Status.EnforcedBy); diff != "" {
 		t.Errorf("enforced by (-want +got):\n%s", diff)
 	}
-	if notes := policy.Status.ExportNotes; len(notes) < 3 || !strings.HasPrefix(notes[0], "It answers with the first violation only") {
+	if notes := policy.Status.ExportNotes; len(notes) < 3 || !strings.HasPrefix(notes[0], "The API server reports only its first violation") {
 		t.Errorf("notes %q", notes)
 	}
 	native, binding := c.native(t, "caps"), c.binding(t, "caps")
@@ -343,12 +343,12 @@ func (c *cluster) notExportable(t *testing.T) {
 	c.write(t, "reads", "enforcement: Deny\n"+head+never)
 	c.exported(t, "reads")
 	c.write(t, "reads", "enforcement: Deny\n"+head+"validations: [{expression: \"vm.spec.architecture == 'amd64'\", message: m, fieldPath: spec.architecture}]")
-	c.soon(t, "reads", "NotExportable", "spec.validations[0].expression: it reads vm, which the API server does not know")
+	c.soon(t, "reads", "NotExportable", "spec.validations[0].expression: it reads vm, which the API server does not have")
 	c.gone(t, "reads")
 	c.write(t, "reads", "enforcement: Deny\n"+head+"validations: [{expression: \"object.spec.runStrategyy == ''\", message: m, fieldPath: spec.runStrategy}]")
 	await.Until(t, func() error {
 		is := meta.FindStatusCondition(c.policy(t, "reads").Status.Conditions, policyv1alpha1.PolicyExported)
-		if is == nil || is.ObservedGeneration != 3 || is.Reason != "NotExportable" || !strings.HasPrefix(is.Message, "spec: the policy is broken: spec.validations[0].expression:1:") {
+		if is == nil || is.ObservedGeneration != 3 || is.Reason != "NotExportable" || !strings.HasPrefix(is.Message, "spec: the policy is invalid: spec.validations[0].expression:1:") {
 			return fmt.Errorf("the condition is %+v", is)
 		}
 		return nil

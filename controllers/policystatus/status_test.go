@@ -88,7 +88,7 @@ func TestPlan(t *testing.T) {
 			compiledWell, active, "not audited: spec.validations[0].expression reads the request", "by [Webhook]",
 		}},
 		"one for updates": {`enforcement: Deny, match: {operations: [UPDATE]}, ` + inOrder, []string{
-			compiledWell, active, "not audited: spec.match.operations: it is asked about changes, and there is none to evaluate", "by [Webhook]",
+			compiledWell, active, "not audited: spec.match.operations: the audit evaluates objects as if they were created", "by [Webhook]",
 		}},
 		"without its parameters": {`enforcement: Deny, params: {configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
 			compiledWell, "Ready False ParamsMissing 3: there is no ConfigMap site/caps: every matching request is denied (failurePolicy: Fail)", "by [Webhook]",

@@ -13,11 +13,11 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// oldest is the version of the language that every supported API server takes. The oldest of them is 1.32, which
-// takes only what its predecessor knows too, so that it can be rolled back.
+// oldest is the version of the language that every supported API server accepts. The oldest one is 1.32, which accepts
+// only what 1.31 accepts, so that it can be rolled back.
 var oldest = version.MajorMinor(1, 31)
 
-// proof compiles the expressions of one native policy as an API server does.
+// proof compiles the expressions of a native policy as an API server does.
 type proof struct{ compiler *plugincel.CompositedCompiler }
 
 func newProof() (*proof, error) {
@@ -38,17 +38,17 @@ func (a accessor) GetName() string            { return a.name }
 func (a accessor) GetExpression() string      { return a.text }
 func (a accessor) ReturnTypes() []*celgo.Type { return []*celgo.Type{a.result} }
 
-// variable compiles a variable, which the expressions after it can read.
+// variable compiles a variable, which later expressions can read.
 func (p *proof) variable(name, text string) error {
 	return failure(p.compiler.CompileAndStoreVariable(accessor{name, text, celgo.AnyType}, plugincel.OptionalVariableDeclarations{HasAuthorizer: true}, environment.NewExpressions))
 }
 
-// condition compiles what must be true or false, and returns it in a form of which the compiler knows that.
+// condition compiles an expression of type bool, and returns it in a form that has this type for the compiler.
 func (p *proof) condition(text string) (string, error) {
 	return p.typed(text, celgo.BoolType, " && true", true)
 }
 
-// message compiles what must be a string. It cannot ask what the requester may do.
+// message compiles an expression of type string. It cannot read authorizer.
 func (p *proof) message(text string) (string, error) {
 	return p.typed(text, celgo.StringType, " + ''", false)
 }

@@ -18,36 +18,37 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// Prefix begins the names of native policies and their bindings; the name of the policy follows.
+// Prefix is the prefix of the names of native policies and bindings. The name of the policy follows.
 const Prefix = "virtward-policy-"
 
-// ManagedBy is the label, and the value of it, of all that is exported.
+// ManagedBy is the label of exported objects, and Manager its value.
 const (
 	ManagedBy = "app.kubernetes.io/managed-by"
 	Manager   = "virtward"
 )
 
-// Cluster is what a native policy has to know of the cluster.
+// Cluster has the facts about the cluster that a native policy depends on.
 type Cluster struct {
-	// Namespace is Virtward's own, about which no policy is asked, and Exempt are the others that the webhooks do not see.
+	// Namespace is Virtward's own, which no policy applies to, and Exempt are the other namespaces that the webhooks do
+	// not match.
 	Namespace string
 	Exempt    []string
-	// KubeVirt are the names of the users that are KubeVirt's own accounts.
+	// KubeVirt are the names of KubeVirt's own accounts.
 	KubeVirt []string
 }
 
-// Native is the form of a policy that the API server evaluates by.
+// Native is a policy in the form that the API server evaluates.
 type Native struct {
 	Policy  *admissionregistrationv1.ValidatingAdmissionPolicy
 	Binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
-	// Notes say what this form cannot do.
+	// Notes are the differences to the webhook.
 	Notes []string
-	// Until is when an exception ends, so that this form is wrong from then on; nil if that never happens.
+	// Until is when the next exception expires, which makes this form outdated; nil if none does.
 	Until *time.Time
 }
 
-// Export makes the native form of a policy, with the exceptions that are active now; or it says why there is none,
-// at fields of the policy. Whether the policy asks to be exported is not looked at.
+// Export returns the native form of a policy, with the exceptions that are active now; or the reasons why there is
+// none, at fields of the policy. It does not read exportTo.
 func Export(p *policies.Policy, cluster Cluster, now time.Time) (*Native, []diagnostics.Problem) {
 	spec := p.Spec()
 	if problems := hopeless(p); len(problems) > 0 {
@@ -90,7 +91,7 @@ func binding(native *admissionregistrationv1.ValidatingAdmissionPolicy, enforcem
 	}
 }
 
-// hopeless is what no expression can change.
+// hopeless returns the parts of the policy that the API server cannot evaluate.
 func hopeless(p *policies.Policy) []diagnostics.Problem {
 	spec := p.Spec()
 	var problems []diagnostics.Problem
@@ -101,11 +102,11 @@ func hopeless(p *policies.Policy) []diagnostics.Problem {
 	}
 	reject(p.Broken() != "", "spec", p.Broken())
 	reject(p.ParamsMissing() != "", "spec.params.configMap", p.ParamsMissing())
-	reject(spec.Rego != nil, "spec.rego", "the API server knows no Rego")
+	reject(spec.Rego != nil, "spec.rego", "the API server cannot evaluate Rego")
 	reject(len(spec.Match.Hypervisors) > 0, "spec.match.hypervisors", "the API server does not know the hypervisor")
-	reject(len(spec.Match.Architectures) > 0, "spec.match.architectures", "the API server does not know the architecture of a VM that names none")
+	reject(len(spec.Match.Architectures) > 0, "spec.match.architectures", "the API server does not know the default architecture")
 	reject(!slices.ContainsFunc(spec.Match.Kinds, func(kind policyv1alpha1.PolicyKind) bool { _, ok := resources[kind]; return ok }),
-		"spec.match.kinds", "the API server is not asked about VirtualMachineTemplates")
+		"spec.match.kinds", "VirtualMachineTemplates cannot be matched by the exported policy")
 	return problems
 }
 
@@ -115,9 +116,9 @@ type exporter struct {
 	spec   *policyv1alpha1.VirtualMachinePolicySpec
 	env    *celgo.Env
 	proof  *proof
-	// params are the values of the policy as CEL writes them, and paramsName the variable that holds them.
+	// params are the values of the policy in CEL, and paramsName the variable that has them.
 	params, paramsName string
-	// before maps the variables that depend on the object to those which say the same of the object before.
+	// before maps the variables that depend on the object to the same variables of the object before the update.
 	before   map[string]string
 	taken    map[string]bool
 	declared []admissionregistrationv1.Variable
@@ -152,7 +153,7 @@ func newExporter(p *policies.Policy) (*exporter, error) {
 	return x, nil
 }
 
-// free is a name for a variable that the policy does not have.
+// free returns a name for a variable that the policy does not have.
 func (x *exporter) free(name string) string {
 	found := name
 	for i := 2; x.taken[found]; i++ {
@@ -166,7 +167,7 @@ func (x *exporter) reject(field string, err error) {
 	x.problems = append(x.problems, diagnostics.Problem{Field: field, Message: err.Error()})
 }
 
-// read parses an expression and rejects what the API server does not know.
+// read parses an expression, and rejects names that the API server does not have.
 func (x *exporter) read(text, field string) *expression {
 	e, err := x.understood(text)
 	if err != nil {
@@ -189,26 +190,26 @@ func (x *exporter) understood(text string) (*expression, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, fmt.Errorf("it reads %s, which the API server does not know", strings.Join(unknown, " and "))
+		return nil, fmt.Errorf("it reads %s, which the API server does not have", strings.Join(unknown, " and "))
 	}
 	for _, r := range e.reads {
 		if r.name == nameVariables && r.member == "" {
-			return nil, fmt.Errorf("it reads variables in another way than variables.NAME")
+			return nil, fmt.Errorf("write variables.NAME to read a variable")
 		}
 	}
 	return e, nil
 }
 
-// conditions adds those of the policy to what every one has. They cannot read variables, so that what they read of
-// params stands in them.
+// conditions returns the conditions of every native policy, and those of the policy. They cannot read variables, so
+// parameters are inserted as values.
 func (x *exporter) conditions(conditions []admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {
 	const at = "spec.match.matchConditions"
 	if most := maxConditions - len(conditions); len(x.spec.Match.MatchConditions) > most {
-		x.reject(at, fmt.Errorf("there are %d, and beside its own conditions a native policy may have %d", len(x.spec.Match.MatchConditions), most))
+		x.reject(at, fmt.Errorf("there are %d conditions: at most %d", len(x.spec.Match.MatchConditions), most))
 		return conditions
 	}
 	for i := range conditions {
-		if _, err := x.proof.condition(conditions[i].Expression); err != nil { // a mistake in this program
+		if _, err := x.proof.condition(conditions[i].Expression); err != nil { // a bug in this program
 			x.reject("spec.match", fmt.Errorf("the condition %s: %w", conditions[i].Name, err))
 		}
 	}
@@ -219,7 +220,7 @@ func (x *exporter) conditions(conditions []admissionregistrationv1.MatchConditio
 			continue
 		}
 		if e.reading(nameNamespaceObject) {
-			x.reject(field, fmt.Errorf("it reads namespaceObject, which conditions of the API server are not given: read it in a validation"))
+			x.reject(field, fmt.Errorf("it reads namespaceObject, which conditions of the API server cannot read: read it in a validation"))
 			continue
 		}
 		text, err := e.rewritten(substitution{names: map[string]replacement{nameParams: {text: x.params}}})
@@ -238,7 +239,7 @@ func (x *exporter) conditions(conditions []admissionregistrationv1.MatchConditio
 // validations rewrites the variables and the validations of the policy.
 func (x *exporter) validations() []admissionregistrationv1.Validation {
 	x.variables()
-	if len(x.problems) > 0 { // what reads a variable that is not there has nothing to say
+	if len(x.problems) > 0 { // errors about missing variables would follow from these
 		return nil
 	}
 	validations := make([]admissionregistrationv1.Validation, 0, len(x.spec.Validations))
@@ -257,7 +258,7 @@ func (x *exporter) validations() []admissionregistrationv1.Validation {
 	return validations
 }
 
-// reasonOf is the native form of a reason. The documentation of native policies lists Unauthorized, but their
+// reasonOf returns the native form of a reason. The documentation of native policies lists Unauthorized, but their
 // validation rejects it.
 func reasonOf(reason policyv1alpha1.PolicyReason) metav1.StatusReason {
 	if reason == policyv1alpha1.PolicyUnauthorized {
@@ -266,7 +267,8 @@ func reasonOf(reason policyv1alpha1.PolicyReason) metav1.StatusReason {
 	return metav1.StatusReason(reason)
 }
 
-// now is what the names of an expression become; then, what they become where it is about the object before.
+// now maps the names of an expression to those of the native policy; then maps them to those of the object before the
+// update.
 func (x *exporter) now() substitution {
 	return substitution{names: map[string]replacement{nameParams: {nameVariables + "." + x.paramsName, nameVariables}}}
 }
@@ -278,7 +280,7 @@ func (x *exporter) then() substitution {
 	return s
 }
 
-// dependent reports whether an expression may say something else of the object before.
+// dependent reports whether an expression can have another result for the object before the update.
 func (x *exporter) dependent(e *expression) bool {
 	return e.reading(nameObject) || slices.ContainsFunc(e.members(), func(name string) bool { return x.before[name] != "" })
 }
@@ -287,7 +289,7 @@ func (x *exporter) updates() bool {
 	return slices.Contains(x.spec.Match.Operations, policyv1alpha1.PolicyUpdate)
 }
 
-// variables rewrites the variables, each of them a second time for the object before if it depends on that.
+// variables rewrites the variables, and again for the object before the update if they depend on it.
 func (x *exporter) variables() {
 	if x.readsParams() {
 		x.declare(x.paramsName, x.params, "spec.params")
@@ -318,13 +320,13 @@ func (x *exporter) variables() {
 
 func (x *exporter) declare(name, text, at string) {
 	if err := x.proof.variable(name, text); err != nil {
-		x.reject(at, fmt.Errorf("not every supported API server understands it: %w", err))
+		x.reject(at, fmt.Errorf("not every supported API server accepts it: %w", err))
 		return
 	}
 	x.declared = append(x.declared, admissionregistrationv1.Variable{Name: name, Expression: text})
 }
 
-// readsParams reports whether a variable for them is needed.
+// readsParams reports whether a variable for the parameters is needed.
 func (x *exporter) readsParams() bool {
 	var texts []string
 	for i := range x.spec.Variables {
@@ -339,7 +341,8 @@ func (x *exporter) readsParams() bool {
 	})
 }
 
-// validation also holds for an update of an object that did not fit it before, as the ratchet of Virtward has it.
+// validation returns a validation that also admits an update of an object that violated it before, as Virtward's
+// ratchet does.
 func (x *exporter) validation(expression, at string) string {
 	e := x.read(expression, at)
 	if e == nil {
@@ -356,12 +359,12 @@ func (x *exporter) validation(expression, at string) string {
 		return ""
 	}
 	if text, err = x.proof.condition(strings.TrimSpace(text)); err != nil {
-		x.reject(at, fmt.Errorf("not every supported API server understands it: %w", err))
+		x.reject(at, fmt.Errorf("not every supported API server accepts it: %w", err))
 	}
 	return text
 }
 
-// messageExpression is left out where the API server cannot compute it: the message is told then.
+// messageExpression returns nothing if the API server cannot evaluate it: then message is used.
 func (x *exporter) messageExpression(expression, at string) string {
 	e, err := x.understood(expression)
 	text := ""
@@ -379,11 +382,11 @@ func (x *exporter) messageExpression(expression, at string) string {
 	return text
 }
 
-// message is what Virtward says too, but for what it knows of the object.
+// message returns the message as Virtward has it, without what it reads of the object.
 func (x *exporter) message(v *policyv1alpha1.PolicyValidation) string {
 	text := texts.OneLine(v.Message)
 	if text == "" {
-		text = "this does not hold: " + texts.OneLine(v.Expression)
+		text = "this expression is false: " + texts.OneLine(v.Expression)
 	}
 	text += " [virtward/" + x.policy.Rule() + "]"
 	if remedy := texts.OneLine(x.spec.Remedy); remedy != "" {

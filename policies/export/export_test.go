@@ -129,45 +129,45 @@ func TestNotExportable(t *testing.T) {
 	}{
 		{
 			"a broken one", holds("object.spec.runStrateggy == ''"),
-			[]string{"spec: the policy is broken"},
+			[]string{"spec: the policy is invalid: "},
 		},
 		{
 			"the effective VM", holds("vm.spec.architecture == 'amd64' && requester != ''"),
-			[]string{"spec.validations[0].expression: it reads requester and vm, which the API server does not know"},
+			[]string{"spec.validations[0].expression: it reads requester and vm, which the API server does not have"},
 		},
 		{
 			"in a variable", "enforcement: Deny\nvariables: [{name: a, expression: instancetype}]" + valid,
-			[]string{"spec.variables[0].expression: it reads instancetype, which the API server does not know"},
+			[]string{"spec.variables[0].expression: it reads instancetype, which the API server does not have"},
 		},
 		{
 			"in a condition", "enforcement: Deny\nmatch: {matchConditions: [{name: a, expression: \"platform.hypervisor == 'kvm'\"}]}" + valid,
-			[]string{"spec.match.matchConditions[0].expression: it reads platform, which the API server does not know"},
+			[]string{"spec.match.matchConditions[0].expression: it reads platform, which the API server does not have"},
 		},
 		{
 			"several at once", "enforcement: Deny\nmatch: {matchConditions: [{name: a, expression: preference == null}]}\nvariables: [{name: b, expression: provenance}]" + valid,
 			[]string{
-				"spec.match.matchConditions[0].expression: it reads preference, which the API server does not know",
-				"spec.variables[0].expression: it reads provenance, which the API server does not know",
+				"spec.match.matchConditions[0].expression: it reads preference, which the API server does not have",
+				"spec.variables[0].expression: it reads provenance, which the API server does not have",
 			},
 		},
 		{
 			"the namespace in a condition", "enforcement: Deny\nmatch: {matchConditions: [{name: a, expression: \"namespaceObject.metadata.name == 'a'\"}]}" + valid,
-			[]string{"spec.match.matchConditions[0].expression: it reads namespaceObject, which conditions of the API server are not given: read it in a validation"},
+			[]string{"spec.match.matchConditions[0].expression: it reads namespaceObject, which conditions of the API server cannot read: read it in a validation"},
 		},
 		{
 			"hypervisors and architectures", "enforcement: Deny\nmatch: {hypervisors: [kvm], architectures: [amd64]}" + valid,
 			[]string{
 				"spec.match.hypervisors: the API server does not know the hypervisor",
-				"spec.match.architectures: the API server does not know the architecture of a VM that names none",
+				"spec.match.architectures: the API server does not know the default architecture",
 			},
 		},
 		{
 			"templates alone", "enforcement: Deny\nmatch: {kinds: [VirtualMachineTemplate]}" + valid,
-			[]string{"spec.match.kinds: the API server is not asked about VirtualMachineTemplates"},
+			[]string{"spec.match.kinds: VirtualMachineTemplates cannot be matched by the exported policy"},
 		},
 		{
 			"Rego", "enforcement: Deny\nrego: {module: \"package a\\ndeny contains 'a' if false\"}",
-			[]string{"spec: the policy is broken", "spec.rego: the API server knows no Rego"},
+			[]string{"spec: the policy is invalid: ", "spec.rego: the API server cannot evaluate Rego"},
 		},
 		{
 			"parameters that are missing", "enforcement: Deny\nparams: {configMap: {namespace: a, name: b}}" + valid,
@@ -175,11 +175,11 @@ func TestNotExportable(t *testing.T) {
 		},
 		{
 			"a function that is too new", holds("semver('1.2.3').major() == params.a"),
-			[]string{"spec.validations[0].expression: not every supported API server understands it: undeclared reference to 'semver' (in container '')"},
+			[]string{"spec.validations[0].expression: not every supported API server accepts it: undeclared reference to 'semver' (in container '')"},
 		},
 		{
 			"a macro that is too new", holds("{'a': 1}.all(k, v, v == params.a)"),
-			[]string{"spec.validations[0].expression: not every supported API server understands it: undeclared reference to 'all' (in container '')"},
+			[]string{"spec.validations[0].expression: not every supported API server accepts it: undeclared reference to 'all' (in container '')"},
 		},
 		{
 			"a macro in the way of variables", holds("[1].all(variables, variables == params.a)"),
@@ -191,11 +191,11 @@ func TestNotExportable(t *testing.T) {
 		},
 		{
 			"a name with a dot", holds("[1].all(object, .object != null)"),
-			[]string{"spec.validations[0].expression: .object is read where a macro declares object: API servers differ in what that is"},
+			[]string{"spec.validations[0].expression: .object is read where a macro declares object: its meaning depends on the version of the API server"},
 		},
 		{
 			"too many conditions", "enforcement: Deny\nmatch: {matchConditions: [" + strings.TrimSuffix(strings.Repeat("{name: aN, expression: 'true'}, ", 62), ", ") + "]}" + valid,
-			[]string{"spec.match.matchConditions: there are 62, and beside its own conditions a native policy may have 60"},
+			[]string{"spec.match.matchConditions: there are 62 conditions: at most 60"},
 		},
 	}
 	for _, test := range tests {
@@ -210,7 +210,7 @@ func TestNotExportable(t *testing.T) {
 			var got []string
 			for i, problem := range problems {
 				got = append(got, problem.String())
-				if i < len(test.want) && strings.HasSuffix(test.want[i], "broken") && strings.HasPrefix(got[i], test.want[i]) {
+				if i < len(test.want) && strings.HasSuffix(test.want[i], "is invalid: ") && strings.HasPrefix(got[i], test.want[i]) {
 					got[i] = test.want[i]
 				}
 			}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// literal is a value of JSON as CEL. What a list or an object holds has no type to the compiler, as the parameters of
-// a native policy have none; a literal of several types would be rejected.
+// literal returns a JSON value in CEL. Elements of lists and objects have the type dyn, as the parameters of a native
+// policy; the compiler rejects literals with several types.
 func literal(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:
@@ -53,10 +53,10 @@ func untyped(text string) string {
 	return "dyn(" + text + ")"
 }
 
-// quoted is a string as CEL writes it. The escapes of Go are among those of CEL.
+// quoted returns a string in CEL. The escapes of Go are valid in CEL.
 func quoted(text string) string { return strconv.Quote(text) }
 
-// quotedList is a list of strings as CEL writes it.
+// quotedList returns a list of strings in CEL.
 func quotedList(texts []string) string {
 	all := make([]string, len(texts))
 	for i := range texts {
@@ -65,7 +65,7 @@ func quotedList(texts []string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// double is a number that does not become an integer by losing its point.
+// double returns a number that stays a double, with a decimal point.
 func double(v float64) string {
 	text := strconv.FormatFloat(v, 'g', -1, 64)
 	if !strings.ContainsAny(text, ".e") {

@@ -13,30 +13,29 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
-// maxConditions is how many matchConditions a native policy may have: one less than the API server takes, which is left
-// for guards.Disabled.
+// maxConditions is the number of matchConditions that a native policy can have: the limit of the API server without
+// one, which is for guards.Disabled.
 const maxConditions = 63
 
-// resource is what objects of a kind are to the API server.
+// resource is a kind of objects in the terms of the API server.
 type resource struct {
 	group    string
 	versions []string
 	name     string
 }
 
-// resources are those of the kinds that can be exported. A request for another version of a group that is served is
-// asked about in one of these.
+// resources returns the kinds that can be exported. The API server converts requests for other served versions.
 var resources = map[policyv1alpha1.PolicyKind]resource{
 	policyv1alpha1.PolicyVirtualMachine:         {"kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachines"},
 	policyv1alpha1.PolicyVirtualMachineInstance: {"kubevirt.io", []string{"v1", "v1alpha3"}, "virtualmachineinstances"},
 	policyv1alpha1.PolicyVirtualMachinePool:     {"pool.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachinepools"},
 }
 
-// kubeSystem is a namespace that no policy is asked about.
+// kubeSystem is a namespace that no policy applies to.
 const kubeSystem = "kube-system"
 
-// constraints are what a native policy is asked about. Subresources are none of it, so that nobody is asked about a
-// status that is written as one.
+// constraints returns the resources that a native policy matches. Subresources are not among them, so writes of a
+// status are not matched.
 func constraints(match *policyv1alpha1.PolicyMatch, cluster *Cluster) *admissionregistrationv1.MatchResources {
 	operations := make([]admissionregistrationv1.OperationType, len(match.Operations))
 	for i := range match.Operations {
@@ -79,9 +78,9 @@ func constraints(match *policyv1alpha1.PolicyMatch, cluster *Cluster) *admission
 	}
 }
 
-// always are the conditions that every native policy has: whatever it says, an object can be deleted, its finalizers
-// removed and its status written. Of an object that is being deleted, a changed spec is evaluated; that it is being
-// deleted, only the object before can tell, since a client may say so when it creates one.
+// always returns the conditions of every native policy: objects can be deleted, their finalizers removed and their
+// statuses written. If an object is being deleted, only a changed spec is evaluated. The deletion timestamp is read
+// from the object before the update, because clients can set it at create.
 func always(match *policyv1alpha1.PolicyMatch) []admissionregistrationv1.MatchCondition {
 	if !slices.Contains(match.Operations, policyv1alpha1.PolicyUpdate) {
 		return nil
@@ -97,8 +96,8 @@ func always(match *policyv1alpha1.PolicyMatch) []admissionregistrationv1.MatchCo
 	}}
 }
 
-// users are conditions on who sends the request. What KubeVirt's own accounts create is evaluated, and by policies that
-// read the request only if it is an instance; what they change is not.
+// users returns conditions on the requester. Objects that KubeVirt's own accounts create are evaluated; policies that
+// read the request are evaluated only on instances. Their updates are not evaluated.
 func users(match *policyv1alpha1.PolicyMatch, readsRequest bool, kubeVirt []string) []admissionregistrationv1.MatchCondition {
 	var conditions []admissionregistrationv1.MatchCondition
 	byKubeVirt := "request.userInfo.username in " + quotedList(kubeVirt)
@@ -131,11 +130,11 @@ func users(match *policyv1alpha1.PolicyMatch, readsRequest bool, kubeVirt []stri
 	return append(conditions, admissionregistrationv1.MatchCondition{Name: "not-excluded", Expression: expression})
 }
 
-// nameOfObject is the name of the object, or what the name that it will get begins with.
+// nameOfObject is the name of the object, or the prefix of the name that it will get.
 const nameOfObject = "request.?name.orValue(object.metadata.?name.orValue(object.metadata.?generateName.orValue('')))"
 
-// exceptions are a condition that none of those active is for the object; none without any. ends is when the first
-// of them does; nil if none does.
+// exceptions returns a condition that no active exception is for the object; none without exceptions. ends is when the
+// next one expires; nil if none does.
 func exceptions(all []policyv1alpha1.PolicyException, now time.Time) (conditions []admissionregistrationv1.MatchCondition, ends *time.Time) {
 	var exempt []string
 	for i := range all {
@@ -162,7 +161,7 @@ func exceptions(all []policyv1alpha1.PolicyException, now time.Time) (conditions
 	return []admissionregistrationv1.MatchCondition{{Name: "not-excepted", Expression: "!(" + strings.Join(exempt, " || ") + ")"}}, ends
 }
 
-// covers is the expression that a text is one of several patterns.
+// covers returns the expression that a text matches one of several patterns.
 func covers(text string, patterns []string) string {
 	var whole []string
 	var one []string

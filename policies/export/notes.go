@@ -11,44 +11,44 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
-// maxNamed is how many fields one note names.
+// maxNamed is the number of fields that one note names.
 const maxNamed = 5
 
-// notes are what a native policy cannot do, or does in another way.
+// notes are the differences between a native policy and the webhook.
 type notes struct {
 	spec *policyv1alpha1.VirtualMachinePolicySpec
-	// ends is when the first exception does; nil if none does.
+	// ends is when the next exception expires; nil if none does.
 	ends *time.Time
-	// messages are the fields of the messageExpressions that are left out.
+	// messages are the fields of the messageExpressions that are not exported.
 	messages []string
-	// quantities and maybeAbsent are what expressions read that the API server sees in another way.
+	// quantities and maybeAbsent are fields whose values differ in the API server.
 	quantities, maybeAbsent []string
 }
 
-// all are the notes as a status has them: what is true of every native policy first.
+// all returns the notes for the status; those of every native policy are first.
 func (n *notes) all() []string {
 	updates := slices.Contains(n.spec.Match.Operations, policyv1alpha1.PolicyUpdate)
-	texts := []string{"It answers with the first violation only, and before Virtward is asked: what else is wrong with the object is told when that is gone."}
+	texts := []string{"The API server reports only its first violation, before it calls Virtward. Other violations are reported when that one is fixed."}
 	note := func(applies bool, format string, values ...any) {
 		if applies {
 			texts = append(texts, fmt.Sprintf(format, values...))
 		}
 	}
-	note(true, "It names no field of the object: what is said is the message.")
-	note(updates, "It has no ratchet: an update of what did not fit a validation before is let through by that validation, even if it makes it worse.")
+	note(true, "The response has the message, without the field and its value.")
+	note(updates, "On an update, a violation of a validation is tolerated if the object violated it before, even if the update makes it worse.")
 	note(updates, "On an update, a pre-existing evaluation error is handled like a new one.")
-	note(n.spec.FailurePolicy == policyv1alpha1.PolicyIgnore, "What cannot be evaluated is let through without a warning.")
-	note(n.spec.Enforcement == policyv1alpha1.PolicyAudit, "A violation is noted in the audit log of the API server; reports are Virtward's.")
+	note(n.spec.FailurePolicy == policyv1alpha1.PolicyIgnore, "Objects that cannot be evaluated are admitted without a warning.")
+	note(n.spec.Enforcement == policyv1alpha1.PolicyAudit, "Violations are in the audit log of the API server. Reports have only Virtward's findings.")
 	note(n.spec.Remedy != "" && slices.ContainsFunc(n.spec.Validations, func(v policyv1alpha1.PolicyValidation) bool { return v.MessageExpression != "" }),
-		"The remedy is not told after what a messageExpression makes.")
+		"The remedy is missing after the result of a messageExpression.")
 	note(slices.ContainsFunc(n.spec.Validations, func(v policyv1alpha1.PolicyValidation) bool {
 		return v.Reason == policyv1alpha1.PolicyUnauthorized
-	}), "The reason Unauthorized is given as Forbidden.")
-	note(len(n.messages) > 0, "The message is told instead of what %s would make: the API server cannot compute it.", listed(n.messages))
-	note(slices.Contains(n.spec.Match.Kinds, policyv1alpha1.PolicyVirtualMachineTemplate), "It is not asked about VirtualMachineTemplates.")
-	note(n.ends != nil, "An exception ends when Virtward takes it out of the native policy, not by itself: the next one at %s.", n.endsAt())
-	note(len(n.quantities) > 0, "Quantities are read as they are written, 8192Mi or 8Gi: %s should be read through quantity().", listed(n.quantities))
-	note(len(n.maybeAbsent) > 0, "What was left out is absent, where Virtward reads it as empty: %s should be read with has() or .?.", listed(n.maybeAbsent))
+	}), "The reason Unauthorized becomes Forbidden.")
+	note(len(n.messages) > 0, "message is used instead of %s, which the API server cannot evaluate.", listed(n.messages))
+	note(slices.Contains(n.spec.Match.Kinds, policyv1alpha1.PolicyVirtualMachineTemplate), "The exported policy does not match VirtualMachineTemplates.")
+	note(n.ends != nil, "An exception ends when Virtward removes it from the exported policy: the next one at %s.", n.endsAt())
+	note(len(n.quantities) > 0, "Quantities are not normalized, such as 8192Mi and 8Gi: use quantity() for %s.", listed(n.quantities))
+	note(len(n.maybeAbsent) > 0, "Fields that are not set are absent, not empty: use has() or .? for %s.", listed(n.maybeAbsent))
 	return texts
 }
 
@@ -59,7 +59,7 @@ func (n *notes) endsAt() string {
 	return n.ends.UTC().Format(time.RFC3339)
 }
 
-// listed are texts for a sentence, without repetitions.
+// listed joins texts for a sentence, without duplicates.
 func listed(texts []string) string {
 	slices.Sort(texts)
 	texts = slices.Compact(texts)
@@ -69,14 +69,14 @@ func listed(texts []string) string {
 	return strings.Join(texts, ", ")
 }
 
-// quantities are the fields of the objects that are quantities, or maps of them.
+// quantities are the names of fields that are quantities, or maps of them.
 var quantities = []string{"addedOverhead", "capacity", "divisor", "guest", "limits", "maxGuest", "requests"}
 
-// optionals are the structures of the objects that may be left out, and are then empty to Virtward.
+// optionals are the names of structs that can be absent, and that Virtward reads as empty then.
 var optionals = []string{"acpi", "metadata", "resources"}
 
-// compare notes what an expression reads that looks otherwise to the API server. It goes by the names of fields, and
-// so finds what is likely, not what is certain. at is where the expression stands in the policy.
+// compare notes the fields that differ in the API server. It reads only the names of fields, so its notes are hints. at
+// is the path of the expression in the policy.
 func (n *notes) compare(e *expression, at string) {
 	guarded := map[string]bool{}
 	ast.PreOrderVisit(e.ast.Expr(), ast.NewExprVisitor(func(node ast.Expr) {
@@ -87,7 +87,7 @@ func (n *notes) compare(e *expression, at string) {
 	n.walk(e.ast.Expr(), at, guarded, false)
 }
 
-// walk visits a node. asQuantity tells that what comes of it is made a quantity.
+// walk visits a node. asQuantity reports whether the node is an argument of quantity().
 func (n *notes) walk(node ast.Expr, at string, guarded map[string]bool, asQuantity bool) {
 	switch node.Kind() {
 	case ast.SelectKind:
@@ -111,7 +111,7 @@ func (n *notes) walk(node ast.Expr, at string, guarded map[string]bool, asQuanti
 	}
 }
 
-// walkInside visits what a node consists of that has no name.
+// walkInside visits the parts of a node.
 func (n *notes) walkInside(node ast.Expr, at string, guarded map[string]bool) {
 	var parts []ast.Expr
 	switch node.Kind() {
@@ -145,7 +145,7 @@ func (n *notes) selected(s ast.SelectExpr, at string, guarded map[string]bool, a
 	}
 }
 
-// optional notes the reading of a quantity.
+// optional notes that a quantity is read.
 func (n *notes) optional(name, at string, asQuantity bool) {
 	if !asQuantity && slices.Contains(quantities, name) {
 		n.quantities = append(n.quantities, name+" in "+at)

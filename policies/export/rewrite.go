@@ -25,10 +25,10 @@ const (
 	nameNamespaceObject = "namespaceObject"
 )
 
-// native are the names that a native policy knows too.
+// native are the names that a native policy has too.
 var native = []string{nameObject, nameOldObject, nameRequest, nameParams, nameVariables, nameAuthorizer, nameNamespaceObject}
 
-// scope is the names that comprehensions around a place declare.
+// scope has the names that the comprehensions around a position declare.
 type scope struct {
 	parent *scope
 	names  [3]string
@@ -43,29 +43,28 @@ func (s *scope) declares(name string) bool {
 	return false
 }
 
-// read is a place in an expression that reads a name which no comprehension around it declares.
+// read is a position where an expression reads a name that no comprehension around it declares.
 type read struct {
 	name string
-	// start and stop are where the name stands, in code points.
+	// start and stop are the position of the name, in code points.
 	start, stop int
-	// member is the variable that is read, of variables.NAME, and memberAt where its name begins; empty if variables
-	// is read in another way.
+	// member is the variable in variables.NAME, and memberAt the position of its name; member is empty if variables is
+	// read in another way.
 	member   string
 	memberAt int
 	around   *scope
-	// dotted tells that the name has a dot in front, which makes it global.
+	// dotted reports whether a dot precedes the name, which makes it global.
 	dotted bool
 }
 
-// expression is a parsed text with what it reads.
+// expression is a parsed text and its reads.
 type expression struct {
 	text  []rune
 	ast   *ast.AST
 	reads []read
 }
 
-// parse finds out what an expression reads. The names that its macros declare are not read, whatever they are
-// called.
+// parse finds the names that an expression reads. Names that its macros declare are not among them.
 func parse(env *celgo.Env, text string) (*expression, error) {
 	parsed, issues := env.Parse(text)
 	if err := issues.Err(); err != nil {
@@ -81,7 +80,7 @@ func parse(env *celgo.Env, text string) (*expression, error) {
 	return e, nil
 }
 
-// visit collects the reads below a node. member is the field that is selected of it.
+// visit collects the reads below a node. member is the field that is selected from it.
 func (e *expression) visit(node ast.Expr, around *scope, member string) error {
 	switch node.Kind() {
 	case ast.IdentKind:
@@ -139,7 +138,7 @@ func (e *expression) ident(node ast.Expr, around *scope, member string) error {
 		return nil
 	}
 	if dotted && around.declares(name) {
-		return fmt.Errorf(".%s is read where a macro declares %s: API servers differ in what that is", name, name)
+		return fmt.Errorf(".%s is read where a macro declares %s: its meaning depends on the version of the API server", name, name)
 	}
 	place, ok := e.ast.SourceInfo().GetOffsetRange(node.ID())
 	r := read{name: name, start: int(place.Start), stop: int(place.Start) + len([]rune(name)), around: around, dotted: dotted}
@@ -147,7 +146,7 @@ func (e *expression) ident(node ast.Expr, around *scope, member string) error {
 		if !slices.Contains(native, name) { // one that a macro made up
 			return nil
 		}
-		return fmt.Errorf("where it reads %s cannot be found", name)
+		return fmt.Errorf("the position of %s in it is unknown", name)
 	}
 	if name == nameVariables && member != "" {
 		if at := e.memberAfter(r.stop); at > 0 && e.has(at, member) {
@@ -158,13 +157,13 @@ func (e *expression) ident(node ast.Expr, around *scope, member string) error {
 	return nil
 }
 
-// has reports whether a text stands at a place.
+// has reports whether a text is at a position.
 func (e *expression) has(at int, text string) bool {
 	wanted := []rune(text)
 	return at >= 0 && at+len(wanted) <= len(e.text) && slices.Equal(e.text[at:at+len(wanted)], wanted)
 }
 
-// memberAfter is where the name behind a dot begins; 0 if there is something else than a dot and space.
+// memberAfter returns the position of the name behind a dot; 0 if something other than a dot and space precedes it.
 func (e *expression) memberAfter(at int) int {
 	dot := false
 	for ; at < len(e.text); at++ {
@@ -181,7 +180,7 @@ func (e *expression) memberAfter(at int) int {
 	return 0
 }
 
-// names are what the expression reads, sorted.
+// names returns the names that the expression reads, sorted.
 func (e *expression) names() []string {
 	var names []string
 	for _, r := range e.reads {
@@ -191,7 +190,7 @@ func (e *expression) names() []string {
 	return slices.Compact(names)
 }
 
-// members are the variables that the expression reads, sorted.
+// members returns the variables that the expression reads, sorted.
 func (e *expression) members() []string {
 	var members []string
 	for _, r := range e.reads {
@@ -205,15 +204,15 @@ func (e *expression) members() []string {
 
 func (e *expression) reading(name string) bool { return slices.Contains(e.names(), name) }
 
-// edit puts a text into the place of another.
+// edit replaces a part of a text.
 type edit struct {
 	start, stop int
 	text        string
 }
 
-// substitution says what becomes of names.
+// substitution maps names to their replacements.
 type substitution struct {
-	// names maps a name to what takes its place, and the name that this begins with, if it is one.
+	// names maps a name to its replacement, and to the name that this begins with, if it is one.
 	names map[string]replacement
 	// members maps variables to others.
 	members map[string]string
@@ -221,8 +220,7 @@ type substitution struct {
 
 type replacement struct{ text, name string }
 
-// rewritten is the text after a substitution. A replacement that a macro around it would take for a name of its own
-// is an error.
+// rewritten returns the text after a substitution. It fails if a macro declares the name of a replacement.
 func (e *expression) rewritten(s substitution) (string, error) {
 	var edits []edit
 	for _, r := range e.reads {
@@ -231,7 +229,7 @@ func (e *expression) rewritten(s substitution) (string, error) {
 				return "", fmt.Errorf("it reads %s where a macro declares %s: give the macro's variable another name", r.name, to.name)
 			}
 			if r.dotted && to.name == "" {
-				return "", fmt.Errorf(".%s has a dot in front: leave it away", r.name)
+				return "", fmt.Errorf("remove the dot before %s", r.name)
 			}
 			edits = append(edits, edit{r.start, r.stop, to.text})
 		}

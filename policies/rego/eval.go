@@ -185,7 +185,7 @@ func cut(name string, violations []diagnostics.Violation, most int) []diagnostic
 		return violations
 	}
 	return append(violations[:most:most], diagnostics.Violation{
-		Message: fmt.Sprintf("and %d more violation(s) of %s", more, name), Warn: violations[most].Warn, More: more,
+		Message: fmt.Sprintf("and %d more violations of %s", more, name), Warn: violations[most].Warn, More: more,
 		Sum: fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%#v", violations[most:]))),
 	})
 }

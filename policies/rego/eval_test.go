@@ -114,8 +114,8 @@ warn contains sprintf("w%02d", [n]) if some n in numbers.range(1, input.params.w
 		want       diagnostics.Violation
 	}{
 		{deny: 5, warn: 5, want: diagnostics.Violation{Message: "w05", Warn: true}},
-		{deny: 7, warn: 4, want: diagnostics.Violation{Message: "and 1 more violation(s) of test.rego", Warn: true, More: 1}},
-		{deny: 12, warn: 4, want: diagnostics.Violation{Message: "and 6 more violation(s) of test.rego", More: 6}},
+		{deny: 7, warn: 4, want: diagnostics.Violation{Message: "and 1 more violations of test.rego", Warn: true, More: 1}},
+		{deny: 12, warn: 4, want: diagnostics.Violation{Message: "and 6 more violations of test.rego", More: 6}},
 	} {
 		got, err := mustCompile(t, module).Eval(input(t, map[string]any{"params": test}), Limits{Violations: 10})
 		if err == nil {

@@ -69,7 +69,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 	})
 
 	DescribeTable("cannot be evaluated where it costs too much, and affects no other", func(ctx SpecContext, spec func(enforcement string) string, why string) {
-		const remedy = " Tell the admin of the cluster: it is the policy that is at fault."
+		const remedy = " Ask an admin of the cluster to fix the policy."
 		enforce(ctx, "fine", fine)
 		policy := enforce(ctx, "endless", spec("Deny"))
 		eventuallyAnswers(ctx, machine(cpus(2)), And(HavePrefix("InternalError spec: Internal error: the policy cannot be evaluated: "), ContainSubstring(why), HaveSuffix(" [virtward/policy/endless]"+remedy)))
@@ -109,7 +109,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		awaitChecks(ctx)
 
-		eventuallyAnswers(ctx, machine(cpus(2)), And(HavePrefix("InternalError spec: Internal error: the policy is broken: spec.validations[0].expression:1:15: undefined field 'memroy'"), ContainSubstring("[virtward/policy/stale]")))
+		eventuallyAnswers(ctx, machine(cpus(2)), And(HavePrefix("InternalError spec: Internal error: the policy is invalid: spec.validations[0].expression:1:15: undefined field 'memroy'"), ContainSubstring("[virtward/policy/stale]")))
 		Expect(answer(ctx, machine(cpus(4)), "alice")).To(HaveExactElements(ContainSubstring("[virtward/policy/stale]"), tooMany))
 		labelled := policy.DeepCopy()
 		labelled.SetLabels(map[string]string{"seen": "yes"})

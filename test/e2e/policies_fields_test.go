@@ -288,7 +288,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		const limited = `{enforcement: Deny, params: {configMap: {namespace: %s, name: limits}, parameterNotFoundAction: %s, schema: {properties: {cores: {type: integer}}}},
 		  validations: [{expression: vm.spec.domain.cpu.cores <= params.cores, messageExpression: "'at most %%d'.format([params.cores])", fieldPath: spec.domain.cpu.cores}]}`
 		cannotEvaluate := func(why string) string {
-			return "InternalError spec: Internal error: the policy cannot be evaluated: spec.params.configMap: " + why + " [virtward/policy/limited] Tell the admin of the cluster: it is the policy that is at fault."
+			return "InternalError spec: Internal error: the policy cannot be evaluated: spec.params.configMap: " + why + " [virtward/policy/limited] Ask an admin of the cluster to fix the policy."
 		}
 		user, heard := listen(cluster.Config())
 		policy := policyWith("limited", fmt.Sprintf(limited, controlplane.VirtwardNamespace, "Deny"))
@@ -306,7 +306,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		eventuallyAnswers(ctx, machine(cpus(4)), `FieldValueInvalid spec.template.spec.domain.cpu.cores: Invalid value: 4: at most 3 [virtward/policy/limited]`)
 		limits.Data["cores"] = "many"
 		Expect(admin.Update(ctx, limits)).To(Succeed())
-		eventuallyAnswers(ctx, machine(), And(HavePrefix("InternalError spec: Internal error: the policy is broken: spec.params.configMap"), ContainSubstring("[virtward/policy/limited]")))
+		eventuallyAnswers(ctx, machine(), And(HavePrefix("InternalError spec: Internal error: the policy is invalid: spec.params.configMap"), ContainSubstring("[virtward/policy/limited]")))
 
 		By("skipping the policy without the ConfigMap, with parameterNotFoundAction: Allow")
 		Expect(admin.Delete(ctx, limits)).To(Succeed())

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// definitions are those in the chart, without their descriptions.
+// definitions are the definitions in the chart, without descriptions.
 //
 //go:embed definitions/*.yaml
 var definitions embed.FS
 
-// Definition is the CustomResourceDefinition of a resource of this group, such as virtualmachinepolicies, as YAML:
-// with it, an object is held to its schema where there is no API server.
+// Definition returns the CustomResourceDefinition of a resource of this group, such as
+// virtualmachinepolicies, as YAML. It is for validating objects where there is no API server.
 func Definition(resource string) ([]byte, error) {
 	data, err := definitions.ReadFile("definitions/" + GroupVersion.Group + "_" + resource + ".yaml")
 	if err != nil {

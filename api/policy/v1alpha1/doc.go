@@ -1,8 +1,8 @@
-// Package v1alpha1 holds the kinds by which an admin decides what Virtward makes of virtual machines.
+// Package v1alpha1 has the kinds with which an admin configures Virtward: policies, defaults of the site and
+// settings of rules.
 //
-// What enters and what leaves are these types alone: they know no other package of ours, and decide nothing.
-// Their comments are what `kubectl explain` prints. The copying functions beside them and the definition in
-// the chart are generated.
+// It imports no other package of Virtward, and has no logic. `kubectl explain` prints its comments. The
+// functions that copy, the definitions in the chart and docs/policy-reference.md are generated.
 //
 // +groupName=policy.virtward.io
 // +kubebuilder:object:generate=true

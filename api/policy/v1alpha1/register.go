@@ -10,7 +10,7 @@ import (
 //go:generate ../../../bin/tools/controller-gen crd:crdVersions=v1,maxDescLen=0 paths=. output:crd:dir=definitions
 //go:generate go run ./gen ../../../charts/virtward/definitions ../../../docs/policy-reference.md
 
-// GroupVersion is that of the kinds in this package.
+// GroupVersion is the group and the version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "policy.virtward.io", Version: "v1alpha1"}
 
 // AddToScheme adds the kinds of this package to a scheme.

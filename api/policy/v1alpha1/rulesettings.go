@@ -2,25 +2,25 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// VerbWeaken is the verb on rulesettings that a user must hold to weaken a
-// rule that is security-relevant.
+// VerbWeaken is the verb on rulesettings that users need to weaken a
+// security-relevant rule.
 const VerbWeaken = "weaken"
 
-// The bounds of a RuleSettings, as they stand in its definition.
+// The bounds of a RuleSettings, as in its definition.
 const (
 	MaxRuleSettings = 300
 	MaxRuleIDLength = 63
 	MaxReasonLength = 1024
 )
 
-// RuleSettings decides what a finding of Virtward's built-in rules means:
-// a rejection, a warning, or nothing. There may be several, one for each
-// team or purpose; together they are active for the whole cluster.
+// RuleSettings sets the severity of Virtward's built-in rules. A cluster can
+// have several RuleSettings, such as one for each team. All of them are active
+// in the whole cluster.
 //
-// For a rule and a namespace, the entries with a namespace selector that
-// matches win over those without one, and among equals the strictest wins:
-// Deny, then Warn, then Off. The order of objects and of entries does not
-// matter. A rule without an entry keeps its own severity.
+// For a rule and a namespace, entries with a matching namespace selector
+// override entries without a selector. Among equal entries, the strictest
+// severity applies: Deny, then Warn, then Off. The order of objects and entries
+// does not matter. A rule without an entry keeps its default severity.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=rulesettings,singular=rulesettings,scope=Cluster,shortName=rset,categories=virtward
@@ -29,15 +29,15 @@ type RuleSettings struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is set.
+	// Settings of rules.
 	Spec RuleSettingsSpec `json:"spec"`
 }
 
-// RuleSettingsSpec lists what is set.
+// RuleSettingsSpec lists the settings of rules.
 type RuleSettingsSpec struct {
-	// What is set, for a rule each. The same rule may be named several times,
-	// with different namespace selectors. At most 300 entries; make another
-	// RuleSettings for more.
+	// Settings, one rule each. A rule can have several entries with different
+	// namespace selectors. At most 300 entries; create another RuleSettings for
+	// more.
 	//
 	// +optional
 	// +listType=atomic
@@ -45,50 +45,48 @@ type RuleSettingsSpec struct {
 	Rules []RuleSetting `json:"rules,omitempty"`
 }
 
-// RuleSetting sets one rule, in some namespaces or in all.
+// RuleSetting sets the severity of one rule, in some namespaces or in all.
 type RuleSetting struct {
-	// The id of the rule, as every rejection names it: arm64-disk-bus. An id
-	// that Virtward does not know is rejected.
+	// ID of the rule, which every denial names. For example: arm64-disk-bus.
+	// Unknown IDs are rejected.
 	//
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]+(-[a-z0-9]+)*$`
 	Rule string `json:"rule"`
 
-	// What a finding of the rule means: Deny rejects the object, Warn accepts
-	// it with a warning, Off says nothing. In YAML, write "Off" in quotes:
-	// without them it is a boolean. To set a security-relevant rule to Warn or
-	// Off takes the verb weaken on rulesettings.policy.virtward.io.
+	// Effect of a finding of the rule. Deny denies the request. Warn admits it
+	// with a warning. Off disables the rule; quote "Off" in YAML, where it is a
+	// boolean. To set a security-relevant rule to Warn or Off, you need the
+	// verb weaken on rulesettings.policy.virtward.io.
 	Severity Severity `json:"severity"`
 
-	// The namespaces in which this holds, by their labels. Without a selector,
-	// or with an empty one, it holds in all of them. Every namespace has the
-	// label kubernetes.io/metadata.name, which nobody can set to another
-	// value; whoever may set the other labels of a namespace decides whether
-	// it is selected by them.
+	// Labels of the namespaces. Without a selector, or with an empty one, all
+	// namespaces match. Users cannot change the label
+	// kubernetes.io/metadata.name; users who can set other labels of a
+	// namespace can change whether it matches.
 	//
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// Why, for whoever reads this later. Users never see it, and Virtward does
-	// not read it.
+	// Why the setting exists. Virtward does not use this field.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 }
 
-// Severity is what a finding of a rule means.
+// Severity is the effect of a finding of a rule.
 //
 // +kubebuilder:validation:Enum=Deny;Warn;Off
 type Severity string
 
 // The severities, the strictest first.
 const (
-	// Deny rejects the object.
+	// Deny denies the request.
 	Deny Severity = "Deny"
-	// Warn accepts the object, and warns whoever sent it.
+	// Warn admits the request with a warning.
 	Warn Severity = "Warn"
-	// Off switches the rule off.
+	// Off disables the rule.
 	Off Severity = "Off"
 )
 

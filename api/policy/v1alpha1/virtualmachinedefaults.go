@@ -5,27 +5,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// MaxDefaultsNameLength bounds the name of a VirtualMachineDefaults, which the
-// provenance of every field it fills names as site/NAME.
+// MaxDefaultsNameLength is the length of the name of a VirtualMachineDefaults.
+// The provenance of each field that it fills has the name, as site/NAME.
 const MaxDefaultsNameLength = 63
 
 // VirtualMachineDefaults fills fields that the authors of virtual machines
-// leave out, before Virtward's built-in defaults and KubeVirt's do.
+// leave empty. It takes precedence over the built-in defaults of Virtward and
+// KubeVirt.
 //
-// What the author wrote stays as it is, and so does what the instancetype and
-// the preference that the author named say. A VirtualMachine gets the defaults
-// when it is created, written into its template, and keeps them whatever
-// becomes of this object. When a VirtualMachine starts, its
-// VirtualMachineInstance gets those that the virtual machine does not have,
-// except nodeSelector, affinity and tolerations: KubeVirt wants these to be
-// the same in both.
+// Fields of the author, and of the instancetype and the preference that the
+// author named, do not change. A VirtualMachine gets the defaults in its
+// template when it is created, and keeps them if this object changes or is
+// deleted. When a VirtualMachine starts, its VirtualMachineInstance gets the
+// defaults that the VirtualMachine does not have, except nodeSelector, affinity
+// and tolerations: KubeVirt requires these to be the same in both.
 //
-// Of several objects that say something of one field, one that selects
-// namespaces comes before one that does not, and then the one whose name comes
-// first in the alphabet.
+// If several objects have a default for the same field, objects with a
+// namespace selector take precedence. Among equals, the first by name does.
 //
-// Whoever may create objects of this kind decides about every virtual machine
-// of the cluster.
+// Users who can create these objects can change every virtual machine of the
+// cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=virtualmachinedefaults,singular=virtualmachinedefaults,scope=Cluster,shortName=vmdefaults,categories=virtward
@@ -37,34 +36,32 @@ type VirtualMachineDefaults struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What is filled, and where.
+	// Defaults, and the virtual machines that get them.
 	Spec VirtualMachineDefaultsSpec `json:"spec"`
 }
 
-// VirtualMachineDefaultsSpec says what is filled, and where.
+// VirtualMachineDefaultsSpec has defaults, and the virtual machines that get
+// them.
 type VirtualMachineDefaultsSpec struct {
-	// The virtual machines that get the defaults; all of them if nothing is
-	// said here. All that is said must fit.
+	// Virtual machines that get the defaults. By default, all of them do.
 	//
 	// +optional
 	Match DefaultsMatch `json:"match,omitempty"`
 
-	// The defaults: some fields of the spec of a VirtualMachineInstance, which
-	// is spec.template.spec of a VirtualMachine, in the same form.
+	// Defaults: fields of the spec of a VirtualMachineInstance, which is
+	// spec.template.spec of a VirtualMachine.
 	//
-	// A field is filled if the virtual machine has nothing there: no text, no
-	// number but 0, nothing but false. Objects are filled field by field, maps
-	// such as nodeSelector key by key, and lists only as a whole, if there is
-	// no element. Fields that are only right together are filled together or
-	// not at all: the sockets, cores and threads and the requested CPUs; the
-	// memory of the guest and the requested memory; networks and interfaces;
-	// volumes, disks and filesystems; a probe; and of a choice, such as BIOS
-	// or EFI, what goes with the choice of the author. maxSockets and maxGuest
-	// are left out where the virtual machine could not grow to them.
+	// A field is filled if it is empty, zero or false. Objects are filled field
+	// by field, and maps such as nodeSelector key by key. A list is filled only
+	// if it has no element. Fields that depend on each other are filled
+	// together or not at all: sockets, cores, threads and the requested CPUs;
+	// guest memory and requested memory; networks and interfaces; volumes,
+	// disks and filesystems; the fields of a probe. For a choice such as BIOS
+	// or EFI, only defaults for the author's choice are filled. maxSockets and
+	// maxGuest are not filled if the virtual machine cannot grow to them.
 	//
-	// Every virtual machine has an identity of its own, so that there are no
-	// defaults for hostname, firmware.uuid, firmware.serial, and MAC
-	// addresses.
+	// hostname, firmware.uuid, firmware.serial and MAC addresses cannot have
+	// defaults, because they identify one virtual machine.
 	//
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:MinProperties=1
@@ -72,33 +69,32 @@ type VirtualMachineDefaultsSpec struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	Template runtime.RawExtension `json:"template"`
 
-	// Why, for whoever reads this later. Users never see it, and Virtward does
-	// not read it.
+	// Why the defaults exist. Virtward does not use this field.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason,omitempty"`
 }
 
-// DefaultsMatch selects the virtual machines that get defaults.
+// DefaultsMatch selects the virtual machines that get defaults. They must match
+// every field that is set.
 type DefaultsMatch struct {
-	// The namespaces, by their labels; all of them without a selector. Every
-	// namespace has the label kubernetes.io/metadata.name, which nobody can
-	// set to another value; whoever may set the other labels of a namespace
-	// decides whether it is selected by them. Virtward's own namespace and
-	// kube-system are never selected.
+	// Labels of the namespaces. Without a selector, all namespaces match. Users
+	// cannot change the label kubernetes.io/metadata.name; users who can set
+	// other labels of a namespace can change whether it matches. Virtward's own
+	// namespace and kube-system never match.
 	//
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// The virtual machines, by the labels that they run with: those of a
-	// VirtualMachineInstance, and those in the template of a VirtualMachine.
-	// All of them without a selector.
+	// Labels of the VirtualMachineInstance, or of the template in the
+	// VirtualMachine. Without a selector, all virtual machines match.
 	//
 	// +optional
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 
-	// The hypervisors that the cluster may have, such as kvm or mshv.
+	// Hypervisors of the cluster. For example: kvm or mshv. By default, all
+	// match.
 	//
 	// +optional
 	// +listType=set
@@ -107,10 +103,9 @@ type DefaultsMatch struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Hypervisors []string `json:"hypervisors,omitempty"`
 
-	// The architectures that the virtual machine may have: amd64, arm64 or
-	// s390x. That is what its author wrote, or what the preference, the
-	// DataSource of its disk, other defaults without architectures, or the
-	// cluster says.
+	// Architectures of the virtual machine. The architecture is the author's,
+	// or that of the preference, of the DataSource of a disk, of other defaults
+	// without architectures, or of the cluster.
 	//
 	// +optional
 	// +listType=set

@@ -5,19 +5,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// VerbEnforce is the verb on virtualmachinepolicies that a user must hold to make a policy reject objects.
+// VerbEnforce is the verb on virtualmachinepolicies that users need to set a
+// policy that denies requests.
 const VerbEnforce = "enforce"
 
-// MaxPolicyNameLength bounds the name of a policy, as it stands in its definition.
+// MaxPolicyNameLength is the length of a policy's name, as in its definition.
 const MaxPolicyNameLength = 63
 
-// VirtualMachinePolicy says what the virtual machines of this cluster must
-// be like, in CEL or in Rego. It evaluates each one as it will run: expanded
-// with its instancetype and preference, and filled with every default.
+// VirtualMachinePolicy requires something of the virtual machines in the
+// cluster, in CEL or in Rego. It is evaluated on the effective VM: the virtual
+// machine as it will run, expanded with its instancetype and preference, with
+// all defaults.
 //
-// All policies are asked about all objects that they match, and everything
-// that they find is told at once. A policy that is broken never keeps another
-// one from being asked.
+// Every active policy is evaluated on every object that it matches. A request
+// that is denied lists all violations of all policies. A policy that cannot be
+// evaluated does not affect the other policies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -29,79 +31,82 @@ const MaxPolicyNameLength = 63
 // +kubebuilder:printcolumn:name="Category",type=string,JSONPath=`.spec.category`,priority=1
 // +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.spec.title`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: may have 63 characters at most, as it is part of what every rejection says"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name: must have at most 63 characters"
 type VirtualMachinePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// What must hold, for which objects, and what happens if it does not.
+	// Requirements, the objects that they apply to, and the effect of a
+	// violation.
 	Spec VirtualMachinePolicySpec `json:"spec"`
 
-	// What Virtward makes of the policy.
+	// Observed state of the policy, written by Virtward.
 	//
 	// +optional
 	Status VirtualMachinePolicyStatus `json:"status,omitempty"`
 }
 
-// VirtualMachinePolicySpec says what must hold.
+// VirtualMachinePolicySpec has the requirements, the objects that they apply
+// to, and the effect of a violation.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.validations) != has(self.rego)",message="a policy has either validations, which are CEL, or rego"
-// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.variables)",message="variables are for CEL: a Rego module has its own rules"
-// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.exportTo)",message="the API server knows no Rego: exportTo is for CEL"
+// +kubebuilder:validation:XValidation:rule="has(self.validations) != has(self.rego)",message="exactly one of validations and rego is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.variables)",message="variables are for CEL: in Rego, define rules in the module"
+// +kubebuilder:validation:XValidation:rule="!has(self.rego) || !has(self.exportTo)",message="only a policy in CEL can have exportTo: the API server cannot evaluate Rego"
 type VirtualMachinePolicySpec struct {
-	// What must hold, in a few words, for lists and reports: "Memory is at most
-	// 8Gi".
+	// Short text for lists and reports that says what the policy requires. For
+	// example: "Memory is at most 8Gi".
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=120
 	Title string `json:"title,omitempty"`
 
-	// Why, and for whom, in as many words as it takes. Markdown.
+	// Why the policy exists and for whom, in Markdown.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Description string `json:"description,omitempty"`
 
-	// What the policy is about, for reports: resources, security, network.
+	// Topic of the policy, for reports. For example: resources, security or
+	// network.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Category string `json:"category,omitempty"`
 
-	// How bad a violation is, for reports. It decides nothing: enforcement
-	// does.
+	// Importance of a violation, for reports. It does not affect admission: see
+	// enforcement.
 	//
 	// +optional
 	// +kubebuilder:default=medium
 	Severity PolicySeverity `json:"severity,omitempty"`
 
 	// What the author of a virtual machine can do about a violation, in one
-	// sentence: "Choose a smaller instancetype." It stands at the end of every
-	// message.
+	// sentence. For example: "Choose a smaller instancetype." Every message
+	// ends with it.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Remedy string `json:"remedy,omitempty"`
 
-	// What the policy is asked about. Without it, the policy is asked about
-	// every VirtualMachine and VirtualMachineInstance.
+	// Requests that the policy is evaluated on. By default, these are creates
+	// and updates of all VirtualMachines and VirtualMachineInstances.
 	//
 	// +optional
 	// +kubebuilder:default={}
 	Match PolicyMatch `json:"match,omitempty"`
 
-	// What the expressions can read as params.
+	// Parameters, which expressions read as params.
 	//
 	// +optional
 	Params *PolicyParams `json:"params,omitempty"`
 
-	// Expressions with a name, which others read as variables.NAME. One can
-	// read those before it. Each is computed at most once for an object, and
-	// only if something reads it.
+	// Named expressions, which other expressions read as variables.NAME. A
+	// variable can read the variables before it. Each is computed at most once
+	// for an object, when it is first read.
 	//
 	// +optional
 	// +listType=map
@@ -110,8 +115,8 @@ type VirtualMachinePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Variables []PolicyVariable `json:"variables,omitempty"`
 
-	// What must hold, in CEL. All of them are asked, and everything that does
-	// not hold is told. Either these or rego is given.
+	// Requirements in CEL. Each one is evaluated, and each one that is false is
+	// a violation. Exactly one of validations and rego is required.
 	//
 	// +optional
 	// +listType=atomic
@@ -119,39 +124,39 @@ type VirtualMachinePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=64
 	Validations []PolicyValidation `json:"validations,omitempty"`
 
-	// What must hold, in Rego.
+	// Requirements in Rego. Exactly one of validations and rego is required.
 	//
 	// +optional
 	Rego *PolicyRego `json:"rego,omitempty"`
 
-	// What a violation means: Deny rejects the object, Warn accepts it and
-	// warns whoever sent it, Audit tells nobody but the report. Whoever sets
-	// Deny, or changes a policy that denies, must hold the verb enforce on
-	// virtualmachinepolicies.policy.virtward.io.
+	// Effect of a violation. Deny denies the request. Warn admits it with a
+	// warning. Audit admits it without a warning, and the violation appears
+	// only in reports. To set Deny, or to change a policy that denies, you need
+	// the verb enforce on virtualmachinepolicies.policy.virtward.io.
 	Enforcement PolicyEnforcement `json:"enforcement"`
 
-	// What it means that the policy cannot be evaluated: an expression fails or
-	// costs too much, or the parameters are missing. With Fail it counts as a
-	// violation, with Ignore it is a warning; a policy whose enforcement is
-	// Warn or Audit never rejects anything.
+	// What happens if the policy cannot be evaluated, because it does not
+	// compile, an expression fails or exceeds its budget, or the parameters are
+	// missing. Fail handles this as a violation. Ignore admits the request with
+	// a warning. A policy whose enforcement is Warn or Audit never denies a
+	// request.
 	//
 	// +optional
 	// +kubebuilder:default=Fail
 	FailurePolicy PolicyFailure `json:"failurePolicy,omitempty"`
 
-	// What is exempt, and why.
+	// Objects that are exempt from the policy, with a reason.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Exceptions []PolicyException `json:"exceptions,omitempty"`
 
-	// Where else the policy is enforced: APIServer makes a
-	// ValidatingAdmissionPolicy of it, so that the API server rejects what
-	// violates it while Virtward is away. That works for a CEL policy which
-	// reads only what such policies can: no vm, provenance, platform,
-	// instancetype, preference or requester. Virtward enforces it too. The
-	// status lists what that form cannot do.
+	// Where the policy is enforced in addition to Virtward's webhook. APIServer
+	// exports it as a ValidatingAdmissionPolicy, which the API server evaluates
+	// even while Virtward is down. The policy must be in CEL and must not read
+	// vm, provenance, platform, instancetype, preference or requester.
+	// status.exportNotes lists the differences.
 	//
 	// +optional
 	// +listType=set
@@ -160,12 +165,13 @@ type VirtualMachinePolicySpec struct {
 	ExportTo []PolicyExport `json:"exportTo,omitempty"`
 }
 
-// PolicyMatch says what a policy is asked about: what fits every field that is set.
+// PolicyMatch selects the requests that a policy is evaluated on. A request
+// must match every field that is set.
 type PolicyMatch struct {
-	// The kinds of objects. Of a VirtualMachineTemplate and a
-	// VirtualMachinePool, the virtual machine that they would make is evaluated.
-	// A policy that leaves VirtualMachineInstance out is not asked again when a
-	// virtual machine starts, with whatever its instancetype says by then.
+	// Kinds of objects. For a VirtualMachineTemplate and a VirtualMachinePool,
+	// the policy is evaluated on the virtual machine that they describe.
+	// Without VirtualMachineInstance, the policy is not evaluated again when a
+	// virtual machine starts, although its instancetype can have changed.
 	//
 	// +optional
 	// +listType=set
@@ -174,8 +180,8 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:MaxItems=4
 	Kinds []PolicyKind `json:"kinds,omitempty"`
 
-	// What is done to the object. Nothing is ever asked about a deletion. Of
-	// an update, a violation that the object had before is a warning only.
+	// Operations. Deletions are never evaluated. On an update, a pre-existing
+	// violation is only a warning.
 	//
 	// +optional
 	// +listType=set
@@ -184,28 +190,25 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:MaxItems=2
 	Operations []PolicyOperation `json:"operations,omitempty"`
 
-	// The namespaces, by their labels; all of them without a selector. Every
-	// namespace has the label kubernetes.io/metadata.name, which nobody can
-	// set to another value; whoever may set the other labels of a namespace
-	// decides whether it is selected by them. Virtward's own namespace and
-	// kube-system are never selected.
+	// Labels of the namespaces. Without a selector, all namespaces match. Users
+	// cannot change the label kubernetes.io/metadata.name; users who can set
+	// other labels of a namespace can change whether it matches. Virtward's own
+	// namespace and kube-system never match.
 	//
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 
-	// The objects, by their own labels; all of them without a selector. Of an
-	// update, the labels before or after must fit. Whoever writes the object
-	// writes its labels too: select by them what is opted in, not what is
-	// exempt.
+	// Labels of the objects. Without a selector, all objects match. An update
+	// matches if the labels before or after it match. Authors of objects set
+	// these labels: use the selector to opt in, not to exempt.
 	//
 	// +optional
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
 
-	// Users that are not asked about, by name; a service account is
-	// system:serviceaccount:NAMESPACE:NAME. This is about who sends the
-	// object: a VirtualMachineInstance is sent by KubeVirt, whose accounts
-	// cannot be excluded. The audit does not know who sent an object, and
-	// reports it in any case.
+	// Names of users whose requests do not match. A service account is
+	// system:serviceaccount:NAMESPACE:NAME. VirtualMachineInstances are created
+	// by KubeVirt, whose accounts cannot be excluded. The audit does not know
+	// the requester and evaluates all objects.
 	//
 	// +optional
 	// +listType=set
@@ -214,7 +217,7 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	ExcludedUsers []string `json:"excludedUsers,omitempty"`
 
-	// Groups whose members are not asked about, as excludedUsers.
+	// Groups of users whose requests do not match, as for excludedUsers.
 	//
 	// +optional
 	// +listType=set
@@ -223,7 +226,8 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:items:MaxLength=256
 	ExcludedGroups []string `json:"excludedGroups,omitempty"`
 
-	// The hypervisors that the cluster may have, such as kvm or mshv.
+	// Hypervisors of the cluster. For example: kvm or mshv. By default, all
+	// match.
 	//
 	// +optional
 	// +listType=set
@@ -232,16 +236,15 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Hypervisors []string `json:"hypervisors,omitempty"`
 
-	// The architectures that the virtual machine may have, once it is
-	// complete: amd64, arm64 or s390x.
+	// Architectures of the effective VM. By default, all match.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=3
 	Architectures []PolicyArchitecture `json:"architectures,omitempty"`
 
-	// Conditions in CEL that must hold too. They read what validations read,
-	// except variables.
+	// Expressions in CEL that must all be true. They can read the same names as
+	// validations, except variables.
 	//
 	// +optional
 	// +listType=map
@@ -250,144 +253,147 @@ type PolicyMatch struct {
 	MatchConditions []PolicyCondition `json:"matchConditions,omitempty"`
 }
 
-// PolicyCondition is a condition with a name.
+// PolicyCondition is a named condition.
 type PolicyCondition struct {
-	// The name, for messages.
+	// Name of the condition, for messages.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// The condition: CEL that is true or false.
+	// CEL expression of type bool.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
 	Expression string `json:"expression"`
 }
 
-// PolicyParams are what the expressions can read as params. Either values or configMap is given.
+// PolicyParams has the parameters of a policy. Exactly one of values and
+// configMap is required.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.values) != has(self.configMap)",message="params are either values or configMap"
-// +kubebuilder:validation:XValidation:rule="!has(self.parameterNotFoundAction) || has(self.configMap)",message="parameterNotFoundAction is about a configMap"
+// +kubebuilder:validation:XValidation:rule="has(self.values) != has(self.configMap)",message="exactly one of values and configMap is required"
+// +kubebuilder:validation:XValidation:rule="!has(self.parameterNotFoundAction) || has(self.configMap)",message="a configMap is required for parameterNotFoundAction"
 type PolicyParams struct {
-	// The values, by name: params.NAME.
+	// Values, by name. Expressions read them as params.NAME.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object
 	// +kubebuilder:validation:MaxProperties=100
 	Values *apiextensionsv1.JSON `json:"values,omitempty"`
 
-	// The ConfigMap whose keys are the parameters: params.KEY. A value is a
-	// string, unless the schema says that it is something else: then it is read
-	// as YAML. What is not in the schema is left out.
+	// ConfigMap with the values, which expressions read as params.KEY. Values
+	// are strings. If the schema declares another type, the value is parsed as
+	// YAML. With a schema, keys that it does not declare are ignored.
 	//
 	// +optional
 	ConfigMap *PolicyConfigMap `json:"configMap,omitempty"`
 
-	// What it means that there is no such ConfigMap: Deny leaves the decision to
-	// the failurePolicy, Allow makes that the policy is not asked. Deny by
-	// default.
+	// What happens if the ConfigMap does not exist. Deny handles this as an
+	// evaluation error: see failurePolicy. Allow skips the policy. The default
+	// is Deny.
 	//
 	// +optional
 	ParameterNotFoundAction PolicyParameterNotFound `json:"parameterNotFoundAction,omitempty"`
 
-	// The OpenAPI schema of the parameters, as definitions of resources have it.
-	// Values that do not fit it are an error, its defaults fill what is not
-	// there, and an expression that misspells a parameter is an error too.
-	// Without a schema, a mistake shows only when the policy is asked.
+	// OpenAPI schema of the parameters, as in a CustomResourceDefinition. It
+	// validates the values, adds its defaults, and checks the names of
+	// parameters in expressions when the policy is compiled. Without a schema,
+	// a wrong name is an error only when the policy is evaluated.
 	//
 	// +optional
 	// +kubebuilder:validation:Type=object
 	Schema *apiextensionsv1.JSON `json:"schema,omitempty"`
 }
 
-// PolicyConfigMap names a ConfigMap.
+// PolicyConfigMap refers to a ConfigMap.
 type PolicyConfigMap struct {
-	// Its namespace.
+	// Namespace of the ConfigMap.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
 
-	// Its name.
+	// Name of the ConfigMap.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// PolicyVariable is an expression with a name.
+// PolicyVariable is a named expression.
 type PolicyVariable struct {
-	// The name, by which others read it: variables.NAME.
+	// Name of the variable, which expressions read as variables.NAME.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[A-Za-z_][A-Za-z0-9_]*$`
 	Name string `json:"name"`
 
-	// The expression, in CEL. Its type is whatever comes out of it.
+	// CEL expression of any type.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
 	Expression string `json:"expression"`
 }
 
-// PolicyValidation is what must hold, and what is said if it does not.
+// PolicyValidation is a requirement in CEL, with its message.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.message) || has(self.messageExpression)",message="say what is wrong, by message or messageExpression"
+// +kubebuilder:validation:XValidation:rule="has(self.message) || has(self.messageExpression)",message="message or messageExpression is required"
 type PolicyValidation struct {
-	// A name, for messages about the policy itself.
+	// Name of the validation, for messages about the policy.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
-	// What must hold: CEL that is true or false. It reads vm, the virtual
-	// machine as it will run, with metadata and spec; object, oldObject,
-	// request, params, namespaceObject, authorizer and variables as native
-	// policies do; provenance, platform, instancetype, preference and requester.
+	// CEL expression of type bool. It can read vm, which is the effective VM
+	// with metadata and spec; object, oldObject, request, params,
+	// namespaceObject, authorizer and variables, as in a
+	// ValidatingAdmissionPolicy; and provenance, platform, instancetype,
+	// preference and requester.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
 	Expression string `json:"expression"`
 
-	// What is wrong if it does not hold: "a VM may have 8Gi of memory".
+	// Message if the expression is false. For example: "a VM may have 8Gi of
+	// memory".
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// What is wrong, in CEL that makes a string. If it fails or makes nothing,
-	// the message is told.
+	// CEL expression of type string that returns the message. If it fails or
+	// returns an empty string, message is used.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
 	MessageExpression string `json:"messageExpression,omitempty"`
 
-	// The field that is wrong: one of vm, such as spec.domain.memory.guest, or
-	// one of the object, such as spec.runStrategy. Elements of lists are
-	// written as disks[0], keys of maps as labels[app.kubernetes.io/name]. The
-	// answer names it as the author of the object knows it:
-	// spec.template.spec.domain.memory.guest of a VirtualMachine, or
-	// spec.instancetype.name if the value comes from there. Where a path could
-	// be either, as metadata.labels, it is the object's; with vm. in front of
-	// it, vm's.
+	// Path of the invalid field. It is relative to vm, such as
+	// spec.domain.memory.guest, or to the object, such as spec.runStrategy.
+	// Write elements of lists as disks[0], and keys of maps as
+	// labels[app.kubernetes.io/name]. Messages use the path in the object:
+	// spec.template.spec.domain.memory.guest for a VirtualMachine, or
+	// spec.instancetype.name if the value is from the instancetype. If both vm
+	// and the object have the path, as for metadata.labels, it is the object's;
+	// start the path with vm. for the other.
 	//
-	// The value that is found there is told, and of an update it decides
-	// whether the violation was there before: without the field, one that
-	// grows looks like the one before, if its message is the same.
+	// Messages include the value of the field. On an update, a violation is
+	// pre-existing only if this value was the same. Without a path, only the
+	// messages are compared.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	FieldPath string `json:"fieldPath,omitempty"`
 
-	// The type of the cause in the answer. By default it follows from what
-	// stands at fieldPath: a value is Invalid, and if there is none, it is
-	// Required; without a fieldPath it is Forbidden.
+	// Type of the cause in the API server's response. With a fieldPath, the
+	// default is Invalid if the field has a value, and Required if not. Without
+	// a fieldPath, the default is Forbidden.
 	//
 	// +optional
 	Reason PolicyReason `json:"reason,omitempty"`
@@ -395,22 +401,22 @@ type PolicyValidation struct {
 
 // PolicyRego is a policy in Rego.
 type PolicyRego struct {
-	// The module, in Rego v1. Its rules deny and warn are sets of messages or
-	// of objects with msg and field; deny means what enforcement says, and warn
-	// is at most a warning. Its input holds what CEL expressions read. Nothing
-	// that reaches out of the module is there: no http.send, no net, no
-	// environment.
+	// Module in Rego v1. Its rules deny and warn are sets of messages, or of
+	// objects with msg and field. The effect of deny is that of enforcement;
+	// warn is at most a warning. input has the documents that CEL expressions
+	// can read. Functions that reach outside of the module are not available,
+	// such as http.send.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=262144
 	Module string `json:"module"`
 }
 
-// PolicyException is what a policy is not asked about.
+// PolicyException exempts objects from a policy.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.namespaces) || has(self.names)",message="an exception says for which namespaces or names it is"
+// +kubebuilder:validation:XValidation:rule="has(self.namespaces) || has(self.names)",message="namespaces or names is required"
 type PolicyException struct {
-	// The namespaces. A * at the end stands for anything: lab-*.
+	// Namespaces of the objects. A * at the end matches any suffix: lab-*.
 	//
 	// +optional
 	// +listType=set
@@ -421,9 +427,9 @@ type PolicyException struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Namespaces []string `json:"namespaces,omitempty"`
 
-	// The names of objects, as the namespaces are written. With both, it is
-	// these names in these namespaces. A VirtualMachineInstance has the name
-	// of its VirtualMachine.
+	// Names of the objects. A * at the end matches any suffix: db-*. If
+	// namespaces are set too, both must match. A VirtualMachineInstance has the
+	// name of its VirtualMachine.
 	//
 	// +optional
 	// +listType=set
@@ -434,24 +440,24 @@ type PolicyException struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Names []string `json:"names,omitempty"`
 
-	// When it ends; never if this is left out.
+	// Time when the exception ends. By default, it never ends.
 	//
 	// +optional
 	Expires *metav1.Time `json:"expires,omitempty"`
 
-	// Why it is made, for whoever reads it later.
+	// Why the exception exists. Virtward does not use this field.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	Reason string `json:"reason"`
 }
 
-// PolicyKind is a kind that policies evaluate.
+// PolicyKind is a kind of objects that policies are evaluated on.
 //
 // +kubebuilder:validation:Enum=VirtualMachine;VirtualMachineInstance;VirtualMachineTemplate;VirtualMachinePool
 type PolicyKind string
 
-// The kinds that policies evaluate.
+// The kinds of objects that policies are evaluated on.
 const (
 	PolicyVirtualMachine         PolicyKind = "VirtualMachine"
 	PolicyVirtualMachineInstance PolicyKind = "VirtualMachineInstance"
@@ -459,7 +465,7 @@ const (
 	PolicyVirtualMachinePool     PolicyKind = "VirtualMachinePool"
 )
 
-// PolicyOperation is what is done to an object.
+// PolicyOperation is an operation on an object.
 //
 // +kubebuilder:validation:Enum=CREATE;UPDATE
 type PolicyOperation string
@@ -470,17 +476,17 @@ const (
 	PolicyUpdate PolicyOperation = "UPDATE"
 )
 
-// PolicyArchitecture is an architecture that KubeVirt runs virtual machines on.
+// PolicyArchitecture is an architecture that KubeVirt supports.
 //
 // +kubebuilder:validation:Enum=amd64;arm64;s390x
 type PolicyArchitecture string
 
-// PolicySeverity says how bad a violation is.
+// PolicySeverity is the importance of a violation.
 //
 // +kubebuilder:validation:Enum=low;medium;high;critical
 type PolicySeverity string
 
-// The severities of policies, the mildest first.
+// The severities of policies, from the lowest to the highest.
 const (
 	PolicyLow      PolicySeverity = "low"
 	PolicyMedium   PolicySeverity = "medium"
@@ -488,53 +494,53 @@ const (
 	PolicyCritical PolicySeverity = "critical"
 )
 
-// PolicyEnforcement says what a violation means.
+// PolicyEnforcement is the effect of a violation.
 //
 // +kubebuilder:validation:Enum=Deny;Warn;Audit
 type PolicyEnforcement string
 
 // The enforcements, the strictest first.
 const (
-	// PolicyDeny rejects the object.
+	// PolicyDeny denies the request.
 	PolicyDeny PolicyEnforcement = "Deny"
-	// PolicyWarn accepts the object, and warns whoever sent it.
+	// PolicyWarn admits the request with a warning.
 	PolicyWarn PolicyEnforcement = "Warn"
-	// PolicyAudit accepts the object, and reports it.
+	// PolicyAudit admits the request. The violation appears only in reports.
 	PolicyAudit PolicyEnforcement = "Audit"
 )
 
-// PolicyFailure says what it means that a policy cannot be evaluated.
+// PolicyFailure is what happens if a policy cannot be evaluated.
 //
 // +kubebuilder:validation:Enum=Fail;Ignore
 type PolicyFailure string
 
 // The failure policies.
 const (
-	// PolicyFail takes it for a violation.
+	// PolicyFail handles it as a violation.
 	PolicyFail PolicyFailure = "Fail"
-	// PolicyIgnore only warns.
+	// PolicyIgnore admits the request with a warning.
 	PolicyIgnore PolicyFailure = "Ignore"
 )
 
-// PolicyParameterNotFound says what it means that parameters are missing.
+// PolicyParameterNotFound is what happens if the parameters are missing.
 //
 // +kubebuilder:validation:Enum=Allow;Deny
 type PolicyParameterNotFound string
 
-// What missing parameters mean.
+// The actions for missing parameters.
 const (
-	// PolicyParameterAllow makes that the policy is not asked.
+	// PolicyParameterAllow skips the policy.
 	PolicyParameterAllow PolicyParameterNotFound = "Allow"
-	// PolicyParameterDeny leaves it to the failurePolicy.
+	// PolicyParameterDeny is an evaluation error: see failurePolicy.
 	PolicyParameterDeny PolicyParameterNotFound = "Deny"
 )
 
-// PolicyReason is the type of a violation.
+// PolicyReason is the type of a cause in the API server's response.
 //
 // +kubebuilder:validation:Enum=Unauthorized;Forbidden;Invalid;RequestEntityTooLarge
 type PolicyReason string
 
-// The reasons, which are those of native policies.
+// The reasons, as in a ValidatingAdmissionPolicy.
 const (
 	PolicyUnauthorized PolicyReason = "Unauthorized"
 	PolicyForbidden    PolicyReason = "Forbidden"
@@ -542,24 +548,24 @@ const (
 	PolicyTooLarge     PolicyReason = "RequestEntityTooLarge"
 )
 
-// PolicyExport is where else a policy is enforced.
+// PolicyExport is where a policy is enforced in addition to the webhook.
 //
 // +kubebuilder:validation:Enum=APIServer
 type PolicyExport string
 
-// PolicyExportAPIServer makes a ValidatingAdmissionPolicy of a policy.
+// PolicyExportAPIServer exports a policy as a ValidatingAdmissionPolicy.
 const PolicyExportAPIServer PolicyExport = "APIServer"
 
-// VirtualMachinePolicyStatus is what Virtward makes of a policy.
+// VirtualMachinePolicyStatus is the observed state of a policy.
 type VirtualMachinePolicyStatus struct {
-	// The generation of the spec that this is about.
+	// Generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Compiled: the expressions are valid. Ready: the policy is compiled, has
-	// its parameters and is asked. Exported: the API server has its own form of
-	// it.
+	// Conditions of the policy. Compiled: all expressions compile. Ready: the
+	// policy is compiled, has its parameters and is active. Exported: the API
+	// server enforces the exported policy.
 	//
 	// +optional
 	// +listType=map
@@ -567,71 +573,72 @@ type VirtualMachinePolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// What is wrong with the policy, or doubtful in it; the first 50.
+	// Errors in the policy, and warnings about it; at most 50.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=50
 	Problems []PolicyProblem `json:"problems,omitempty"`
 
-	// What asking the policy about one object may cost at most, in the units of
-	// CEL: 10000000 are about a second. It is an estimate, far above what it
-	// really costs where lists have no bound in their schema, and decides
-	// nothing.
+	// Estimate of the most that one evaluation costs, in units of CEL. An
+	// evaluation of 10000000 units takes about a second. Lists without a
+	// maximum length in their schema make the estimate too high. The estimate
+	// does not affect admission.
 	//
 	// +optional
 	EstimatedCost *int64 `json:"estimatedCost,omitempty"`
 
-	// Whether the policy can be asked about what exists already.
+	// Whether the audit can evaluate the policy on existing objects.
 	//
 	// +optional
 	Auditable *bool `json:"auditable,omitempty"`
 
-	// Why it cannot.
+	// Reasons why the audit cannot evaluate the policy.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	NotAuditable []string `json:"notAuditable,omitempty"`
 
-	// Where the policy is enforced: Webhook, APIServer.
+	// Components that enforce the policy: Webhook, APIServer.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2
 	EnforcedBy []PolicyEnforcer `json:"enforcedBy,omitempty"`
 
-	// What the API server's own form of the policy cannot do.
+	// Differences between the exported policy and the webhook.
 	//
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	ExportNotes []string `json:"exportNotes,omitempty"`
 
-	// How many objects violated the policy when the last audit looked.
+	// Number of objects that violated the policy in the last audit.
 	//
 	// +optional
 	Violations *int64 `json:"violations,omitempty"`
 
-	// When that was.
+	// Time of the last audit.
 	//
 	// +optional
 	LastAudit *metav1.Time `json:"lastAudit,omitempty"`
 }
 
-// PolicyProblem is what is wrong with a policy, or doubtful in it.
+// PolicyProblem is an error in a policy, or a warning about it.
 type PolicyProblem struct {
-	// The field: spec.validations[0].expression.
+	// Path of the field. For example: spec.validations[0].expression.
 	//
 	// +kubebuilder:validation:MaxLength=512
 	Field string `json:"field"`
 
-	// The line in the field's text, from 1 on; 0 if it is about all of it.
+	// Line in the value of the field, from 1; 0 if the problem is with the
+	// whole value.
 	//
 	// +optional
 	Line int32 `json:"line,omitempty"`
 
-	// The column in the line, from 1 on.
+	// Column in the line, from 1.
 	//
 	// +optional
 	Column int32 `json:"column,omitempty"`
@@ -641,19 +648,20 @@ type PolicyProblem struct {
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message"`
 
-	// Whether it is a warning: the policy is asked all the same.
+	// Whether the policy is active in spite of the problem.
 	//
 	// +optional
 	Warning bool `json:"warning,omitempty"`
 }
 
-// MaxPolicyProblems and MaxPolicyProblemLength bound the problems in a status, as they stand in the definition.
+// MaxPolicyProblems and MaxPolicyProblemLength bound the problems in a status,
+// as in its definition.
 const (
 	MaxPolicyProblems      = 50
 	MaxPolicyProblemLength = 1024
 )
 
-// PolicyEnforcer is what enforces a policy.
+// PolicyEnforcer is a component that enforces a policy.
 //
 // +kubebuilder:validation:Enum=Webhook;APIServer
 type PolicyEnforcer string
@@ -666,11 +674,12 @@ const (
 
 // The conditions of a policy.
 const (
-	// PolicyReady says that the policy is asked.
+	// PolicyReady reports whether the policy is active.
 	PolicyReady = "Ready"
-	// PolicyCompiled says that its expressions are valid.
+	// PolicyCompiled reports whether all expressions compile.
 	PolicyCompiled = "Compiled"
-	// PolicyExported says that the API server has its own form of it.
+	// PolicyExported reports whether the API server enforces the exported
+	// policy.
 	PolicyExported = "Exported"
 )
 

@@ -8,7 +8,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
-func TestNeverAsked(t *testing.T) {
+func TestOnlyExempt(t *testing.T) {
 	const name = "kubernetes.io/metadata.name"
 	in := func(names ...string) *metav1.LabelSelector {
 		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name, Operator: metav1.LabelSelectorOpIn, Values: names}}}
@@ -22,15 +22,15 @@ func TestNeverAsked(t *testing.T) {
 		"another namespace":       {&metav1.LabelSelector{MatchLabels: map[string]string{name: "shop"}}, ""},
 		"one of several":          {in("shop", "kube-system"), ""},
 		"not these":               {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system"}}}}, ""},
-		"a selector that is none": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name, Operator: "Like"}}}, ""},
-		"our own":                 {&metav1.LabelSelector{MatchLabels: map[string]string{name: "virtward-system"}}, "spec.match.namespaceSelector: warning: the policy is never asked: of virtward-system no policy is, so that the cluster and Virtward themselves can always work"},
-		"both":                    {in("virtward-system", "kube-system"), "spec.match.namespaceSelector: warning: the policy is never asked: of kube-system and virtward-system no policy is, so that the cluster and Virtward themselves can always work"},
+		"an invalid selector": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name, Operator: "Like"}}}, ""},
+		"its own":                 {&metav1.LabelSelector{MatchLabels: map[string]string{name: "virtward-system"}}, "spec.match.namespaceSelector: warning: the policy is never evaluated: no policy applies to virtward-system"},
+		"both":                    {in("virtward-system", "kube-system"), "spec.match.namespaceSelector: warning: the policy is never evaluated: no policy applies to kube-system and virtward-system"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			policy := &policyv1alpha1.VirtualMachinePolicy{}
 			policy.Spec.Match.NamespaceSelector = tc.selector
 			got := ""
-			for _, problem := range NeverAsked(policy, "virtward-system") {
+			for _, problem := range OnlyExempt(policy, "virtward-system") {
 				got += problem.String()
 			}
 			if got != tc.want {
