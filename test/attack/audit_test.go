@@ -119,8 +119,8 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})
 	}, NodeTimeout(time.Minute))
 
-	It("does not tell one namespace what is in another", func(ctx SpecContext) {
-		By("a golden image of alice's, whose labels mallory may not read")
+	It("does not disclose objects of other namespaces", func(ctx SpecContext) {
+		By("a golden image of alice, whose labels mallory cannot read")
 		golden := &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: quiet, Name: "golden", Labels: map[string]string{
 			"instancetype.kubevirt.io/default-instancetype":      "codename-bluebird",
 			"instancetype.kubevirt.io/default-instancetype-kind": "codename-kind",
@@ -158,7 +158,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		Expect(controller.Stop()).To(Succeed())
 	}, NodeTimeout(2*time.Minute))
 
-	It("holds within its memory what one user can store", func(ctx SpecContext) {
+	It("stays within its memory limit, whatever one user stores", func(ctx SpecContext) {
 		By("storing it")
 		bad := mine("bad")
 		makeImpossible(bad)()
@@ -177,7 +177,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		Expect(most).To(BeNumerically("<", mostAudit), "%d MiB", most>>20)
 	}, NodeTimeout(10*time.Minute))
 
-	It("begins again where it is killed in the middle, and no Report says less meanwhile", func(ctx SpecContext) {
+	It("starts again after it is killed, and no Report has fewer results meanwhile", func(ctx SpecContext) {
 		whole, err := report(ctx, attacked)
 		Expect(err).NotTo(HaveOccurred())
 		Expect(whole.Summary.Fail).To(BeNumerically(">", 0))
@@ -205,7 +205,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 // bulk is nearly as much as the annotations of an object may have.
 var bulk = strings.Repeat("x", 250<<10)
 
-// each does something so many times, some of them at once. None fails.
+// each calls a function a number of times, some calls in parallel. No call may fail.
 func each(count int, do func(i int) error) {
 	GinkgoHelper()
 	numbers := make(chan int)

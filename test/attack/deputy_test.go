@@ -26,7 +26,7 @@ func object(text string) *unstructured.Unstructured {
 	return made
 }
 
-// enforce makes a policy active until the end of the spec: soon, mallory's probe is denied by it.
+// enforce makes a policy active until the end of the spec. It waits until the policy denies mallory's probe.
 func enforce(ctx context.Context, name, spec string, probe client.Object) {
 	GinkgoHelper()
 	policy := object("{apiVersion: policy.virtward.io/v1alpha1, kind: VirtualMachinePolicy, metadata: {name: " + name + "}, spec: " + spec + "}")
@@ -95,7 +95,7 @@ var _ = Describe("KubeVirt as a deputy", Serial, func() {
 		Expect(mallory.Create(ctx, object(strings.Replace(restore, larger, "", 1)), client.DryRunAll)).To(Succeed())
 	})
 
-	It("makes no pool's VMs past a policy about the requester", func(ctx SpecContext) {
+	It("does not create VMs of a pool that a policy on the requester denies", func(ctx SpecContext) {
 		enforce(ctx, "pool-bob", bobOnly, sized("probe", "8Gi"))
 		pool := "{apiVersion: pool.kubevirt.io/v1beta1, kind: VirtualMachinePool, metadata: {name: many, namespace: mallory}, spec: {selector: {matchLabels: {a: b}}, virtualMachineTemplate: {metadata: {labels: {a: b}}, spec: {runStrategy: Halted, template: {metadata: {labels: {a: b}}, spec: {domain: {devices: {}, memory: {guest: 8Gi}}}}}}}}"
 		Expect(causes(mallory.Create(ctx, object(pool)))).To(ConsistOf("spec.virtualMachineTemplate.spec policy/pool-bob"))

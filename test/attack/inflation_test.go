@@ -18,7 +18,7 @@ import (
 	"github.com/virtward/virtward/test/simulators"
 )
 
-// bios is the field of what is wrong with an impossible VM.
+// bios is the field of the error of an impossible VM.
 const bios = "spec.template.spec.domain.firmware.bootloader.bios arm64-bios"
 
 // mine is a VM of mallory's that can run.
@@ -37,7 +37,7 @@ func manyFinalizers() []string {
 	return finalizers
 }
 
-// makeImpossible changes what a VM runs as into what can never run.
+// makeImpossible makes the template of a VM invalid.
 func makeImpossible(vm *kubevirtv1.VirtualMachine) func() {
 	return func() {
 		vm.Spec.Template.Spec.Architecture = "arm64"
@@ -68,17 +68,17 @@ func unchecked(ctx context.Context, write func()) {
 }
 
 var _ = Describe("Inflating an object", Serial, func() {
-	It("with finalizers changes nothing about what is evaluated", func(ctx SpecContext) {
+	It("with finalizers does not change the evaluation", func(ctx SpecContext) {
 		vm := mine("inflated")
 		cleanUp(vm)
 		Expect(mallory.Create(ctx, vm)).To(Succeed())
 		Expect(change(ctx, mallory, vm, func() { vm.Finalizers = append(vm.Finalizers, manyFinalizers()...) })).To(Succeed())
 		Expect(causes(change(ctx, mallory, vm, makeImpossible(vm)))).To(ConsistOf(bios))
-		By("changing what is valid")
+		By("changing it to another valid one")
 		Expect(change(ctx, mallory, vm, func() { vm.Spec.Template.Spec.Hostname = "renamed" })).To(Succeed())
 	})
 
-	It("with owner references changes nothing about what is evaluated", func(ctx SpecContext) {
+	It("with owner references does not change the evaluation", func(ctx SpecContext) {
 		vm := mine("owned")
 		cleanUp(vm)
 		Expect(mallory.Create(ctx, vm)).To(Succeed())
@@ -105,7 +105,7 @@ var _ = Describe("Inflating an object", Serial, func() {
 		Expect(causes(change(ctx, user, vm, makeImpossible(vm)))).To(ConsistOf(readable))
 		Expect(causes(change(ctx, user, vm, func() { vm.Labels = map[string]string{"free": "yes"} }))).To(ConsistOf(readable))
 		Expect(change(ctx, user, vm, func() { vm.Finalizers = append(vm.Finalizers, "mallory.example/hold") })).To(Succeed())
-		By("shrinking it: what is wrong with it is new")
+		By("shrinking it: its errors are new")
 		Expect(causes(change(ctx, user, vm, func() {
 			vm.Spec.Template.ObjectMeta.Annotations = nil
 			makeImpossible(vm)()

@@ -127,7 +127,7 @@ func (l *load) until(ctx context.Context, n int64) {
 	Eventually(l.applied.Load).WithContext(ctx).WithTimeout(4 * time.Minute).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", n))
 }
 
-// stop ends the load, which never failed, and returns the 99th percentile of what a create took.
+// stop ends the load, in which no create may fail, and returns the 99th percentile of the duration of a create.
 func (l *load) stop() time.Duration {
 	GinkgoHelper()
 	l.cancel()
@@ -143,7 +143,7 @@ const (
 	instances       = "/apis/kubevirt.io/v1/namespaces/" + attacked + "/virtualmachineinstances?dryRun=All"
 )
 
-// sent is a request of an attacker, whose body is encoded once: the machine is the attacked one's too.
+// sent is an attacker's request. Its body is encoded once, because the attacker and the server share the machine.
 type sent struct {
 	path string
 	body []byte
@@ -217,7 +217,7 @@ func peak(pid int) int64 {
 	return 0
 }
 
-// cpuTime is what a process has used of all cores, in its own code and in the kernel.
+// cpuTime returns the CPU time of a process on all cores, in user and kernel mode.
 func cpuTime(pid int) time.Duration {
 	GinkgoHelper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -26,7 +26,7 @@ const (
 // controllerLimit is the memory limit of the controller's container in the chart.
 const controllerLimit = 512 << 20
 
-// crowd is a namespace whose labels and annotations are as many as platforms write into each.
+// crowd is a namespace with as many labels and annotations as platforms write.
 func crowd(i int) *corev1.Namespace {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprintf("tenant-%05d", i), Labels: map[string]string{}, Annotations: map[string]string{"platform.example/notes": strings.Repeat("n", 2_000)},

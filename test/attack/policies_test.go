@@ -42,7 +42,7 @@ deny contains "matched" if regex.match("(a|b)*c$", input.vm.metadata.annotations
 		enforce(ctx, "attack-active", `{enforcement: Deny, match: {kinds: [VirtualMachine]}, validations: [{expression: "object.metadata.name != 'forbidden'", message: it is forbidden}]}`, sized("forbidden", "1Gi"))
 	}, NodeTimeout(time.Minute))
 
-	It("cannot make Virtward take more memory than the chart gives it, by what virtual machines say", func(ctx SpecContext) {
+	It("cannot make Virtward exceed the chart's memory limit with the contents of virtual machines", func(ctx SpecContext) {
 		inflated := []string{
 			strings.Repeat("a: 1\n", 50_000), strings.Repeat("? \n", 80_000), "[" + strings.Repeat("[],", 80_000) + "[]]", "{" + strings.Repeat("a,", 120_000) + "}",
 			strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000), strings.Repeat("- &a 1\n", 30_000), strings.Repeat("---\n", 60_000),
@@ -60,7 +60,7 @@ deny contains "matched" if regex.match("(a|b)*c$", input.vm.metadata.annotations
 	}, NodeTimeout(nodeTimeout))
 })
 
-// install stores a policy, and takes it away at the end of the spec.
+// install stores a policy, and deletes it at the end of the spec.
 func install(ctx context.Context, policy *policyv1alpha1.VirtualMachinePolicy) {
 	GinkgoHelper()
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy)

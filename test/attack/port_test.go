@@ -246,7 +246,7 @@ var _ = Describe("The webhook's port", Serial, func() {
 		_ = c.Close()
 	})
 
-	It("writes nothing for forged reviews, and tells nothing of what a volume is labelled with", func(ctx SpecContext) {
+	It("writes nothing for forged reviews, and does not disclose the labels of a volume", func(ctx SpecContext) {
 		d := findEndpoint(ctx)
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "labelled", Labels: map[string]string{
 			"instancetype.kubevirt.io/default-instancetype": "s3cret-instancetype", "instancetype.kubevirt.io/default-preference": "s3cret-preference",

@@ -14,7 +14,7 @@ import (
 	"github.com/virtward/virtward/test/simulators"
 )
 
-// enforceFromLibrary makes a policy of the library active until the end of the spec: soon, it denies mallory's probe.
+// enforceFromLibrary makes a policy of the library active until the end of the spec. It waits until it denies mallory's probe.
 func enforceFromLibrary(ctx context.Context, name string, probe *unstructured.Unstructured) {
 	GinkgoHelper()
 	entry, found := library.Find(name)
@@ -41,7 +41,7 @@ func filled(text, part string) *unstructured.Unstructured {
 }
 
 var _ = Describe("Other spellings and false claims", Serial, func() {
-	It("makes no instance by naming a VM as its owner", func(ctx SpecContext) {
+	It("does not allow an instance that names a VM as its owner", func(ctx SpecContext) {
 		enforceFromLibrary(ctx, "instances-owned", filled(ownedInstance, ""))
 		small := sized("owner", "64Mi")
 		cleanUp(small)
@@ -80,7 +80,7 @@ var _ = Describe("Other spellings and false claims", Serial, func() {
 		Expect(mallory.Create(ctx, filled(imageDisk, "QUAY.IO/containerdisks/fedora:42"), client.DryRunAll)).To(Succeed())
 	})
 
-	DescribeTable("passes no cap with less than nothing", func(ctx SpecContext, kind, spec, field string) {
+	DescribeTable("does not bypass a limit with a negative amount", func(ctx SpecContext, kind, spec, field string) {
 		enforceFromLibrary(ctx, "memory-cap", object(strings.Replace(strings.Replace(sizedInstance, "%s", "VirtualMachine", 1), "%s",
 			"{runStrategy: Halted, template: {spec: {domain: {devices: {}, memory: {guest: 65Gi}}}}}", 1)))
 		err := mallory.Create(ctx, object(strings.Replace(strings.Replace(sizedInstance, "%s", kind, 1), "%s", spec, 1)))
@@ -90,7 +90,7 @@ var _ = Describe("Other spellings and false claims", Serial, func() {
 		Entry("in an instance", "VirtualMachineInstance", "{domain: {devices: {}, memory: {guest: -1Gi}}}", "spec.domain.memory.guest"),
 	)
 
-	It("takes no amount below zero from an instancetype", func(ctx SpecContext) {
+	It("does not accept a negative amount of an instancetype", func(ctx SpecContext) {
 		err := mallory.Create(ctx, object("{apiVersion: instancetype.kubevirt.io/v1beta1, kind: VirtualMachineInstancetype, metadata: {name: less, namespace: mallory}, spec: {cpu: {guest: 1}, memory: {guest: -1Gi}}}"))
 		Expect(causes(err)).To(ConsistOf("spec.memory.guest instancetype-memory-not-negative"))
 	})

@@ -37,10 +37,10 @@ const (
 	quiet    = "default"
 )
 
-// nodeTimeout is that of a spec with many requests.
+// nodeTimeout is the timeout of a spec with many requests.
 const nodeTimeout = 10 * time.Minute
 
-// What the suite runs against.
+// The cluster of the suite.
 var (
 	cluster  *controlplane.ControlPlane
 	kubevirt *simulators.KubeVirt
@@ -58,8 +58,8 @@ func TestAttack(t *testing.T) {
 	runSpecs(t)
 }
 
-// TestSoakAttack runs the specs with more objects, measures what the API server itself spends on each attack, and holds
-// the figures to their bounds. Nothing else may run on the machine.
+// TestSoakAttack runs the specs with more objects, measures the API server's own cost of each attack, and verifies the
+// bounds of the figures. No other load may run on the machine.
 func TestSoakAttack(t *testing.T) {
 	if !soaking() {
 		t.Skip("it takes a while: set VIRTWARD_SOAK")
@@ -112,7 +112,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	idle = served(ctx, idleCreates)
 }, NodeTimeout(3*time.Minute))
 
-// grant gives a user rights in a namespace.
+// grant gives a user permissions in a namespace.
 func grant(ctx context.Context, user, namespace string, rules ...rbacv1.PolicyRule) {
 	GinkgoHelper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: user}, Rules: rules}
@@ -161,7 +161,7 @@ func listening(user string) (client.Client, *warnings) {
 	return clientFor(config), heard
 }
 
-// warnings are those that the API server sent with its answers.
+// warnings has the warnings of the API server's answers.
 type warnings struct{ texts []string }
 
 func (w *warnings) HandleWarningHeader(_ int, _ string, text string) { w.texts = append(w.texts, text) }
@@ -177,14 +177,14 @@ func awaitWebhooks(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 }
 
-// impossible is a VM that can never run: it asks for a BIOS on arm64.
+// impossible returns a VM that can never run: it sets a BIOS on arm64.
 func impossible(name, namespace string) *kubevirtv1.VirtualMachine {
 	vm := build.VMOf(build.VMI(name).Namespace(namespace).Architecture("arm64").With(withBIOS)).Obj()
 	vm.Namespace = namespace
 	return vm
 }
 
-// withBIOS makes what runs on arm64 impossible.
+// withBIOS sets a BIOS, which is invalid on arm64.
 func withBIOS(spec *kubevirtv1.VirtualMachineInstanceSpec) {
 	spec.Domain.Firmware = &kubevirtv1.Firmware{Bootloader: &kubevirtv1.Bootloader{BIOS: &kubevirtv1.BIOS{}}}
 }
@@ -203,7 +203,7 @@ func change(ctx context.Context, c client.Client, object client.Object, how func
 // ruleID matches the rule in messages of Virtward.
 var ruleID = regexp.MustCompile(`\[virtward/([a-z0-9/-]+)\]`)
 
-// causes of a rejection, each as its field and the rule that its message names. What is rejected is invalid, 422.
+// causes returns the causes of a rejection, each as its field and its rule. The status must be 422 Invalid.
 func causes(err error) []string {
 	GinkgoHelper()
 	Expect(apierrors.IsInvalid(err)).To(BeTrue(), "it is not rejected as invalid, but: %v", err)

@@ -1,4 +1,4 @@
-// Package await is for tests of what happens soon: it runs things in the background, and waits for what they do.
+// Package await is for tests of asynchronous code: it runs functions in the background, and waits for conditions.
 package await
 
 import (
@@ -10,7 +10,7 @@ import (
 // patience is how long anything may take.
 const patience = 30 * time.Second
 
-// Until waits until a check has no error, and fails the test with the last one if that takes too long.
+// Until waits until a check has no error. After a timeout, it fails the test with the last error.
 func Until(t testing.TB, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

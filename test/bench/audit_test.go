@@ -151,7 +151,7 @@ func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written)
 	})
 }
 
-// audited evaluates everything once, and returns the most memory that the process had of its own meanwhile, in MB.
+// audited evaluates all objects once, and returns the maximum of ownMemory meanwhile, in MB.
 func audited(tb testing.TB, a *audit.Auditor, to *written, count int) (peak float64) {
 	tb.Helper()
 	*to = written{}
@@ -185,7 +185,7 @@ func watchMemory(peak *float64) (stop func()) {
 	return func() { close(done); watch.Wait() }
 }
 
-// ownMemory is RssAnon of this process in MB; 0 where /proc does not tell.
+// ownMemory returns RssAnon of this process in MB, or 0 without /proc.
 func ownMemory() float64 {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -252,7 +252,7 @@ func TestSoakAudit(t *testing.T) {
 	t.Logf("an audit by %d policies on %d processors:\n%s", len(set.Policies()), runtime.GOMAXPROCS(0), table.String())
 }
 
-// inUse is what is in use after a collection, in bytes.
+// inUse returns the heap in use after a garbage collection, in bytes.
 func inUse() float64 {
 	runtime.GC()
 	var m runtime.MemStats

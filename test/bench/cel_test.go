@@ -63,7 +63,7 @@ var validations = []string{
 	"vm.metadata.name == object.metadata.name && !has(vm.metadata.annotations)",
 }
 
-// typicalDocuments are those of the create of a typical VM.
+// typicalDocuments returns the documents of the creation of a typical VM.
 func typicalDocuments(tb testing.TB) func() *cel.Documents {
 	tb.Helper()
 	vm, facts := build.VMOf(build.Typical("db")).Obj(), platform.Defaults(platform.Settings{})
@@ -86,7 +86,7 @@ func typicalDocuments(tb testing.TB) func() *cel.Documents {
 	}
 }
 
-// compileEach compiles each expression in a scope of its own, as policies do.
+// compileEach compiles each expression in a separate scope, as policies do.
 func compileEach(tb testing.TB, expressions []string) ([]*cel.Scope, []*cel.Program) {
 	tb.Helper()
 	environment, err := cel.NewEnvironment()
@@ -109,7 +109,7 @@ func compileEach(tb testing.TB, expressions []string) ([]*cel.Scope, []*cel.Prog
 	return scopes, programs
 }
 
-// BenchmarkCEL50 is one request evaluated by fifty validations, each with an activation and a budget of its own.
+// BenchmarkCEL50 evaluates fifty validations for one request, each with its own activation and budget.
 func BenchmarkCEL50(b *testing.B) {
 	documents := typicalDocuments(b)
 	scopes, programs := compileEach(b, validations)
@@ -126,7 +126,7 @@ func BenchmarkCEL50(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(programs)), "ns/validation")
 }
 
-// BenchmarkCELAlone is each of the fifty validations as if it were the only one: nothing is read already.
+// BenchmarkCELAlone evaluates each of the fifty validations with new documents.
 func BenchmarkCELAlone(b *testing.B) {
 	documents := typicalDocuments(b)
 	scopes, programs := compileEach(b, validations)
@@ -159,7 +159,7 @@ func BenchmarkCELCompile(b *testing.B) {
 	}
 }
 
-// BenchmarkCELEnvironment is what a program spends once, before its first policy.
+// BenchmarkCELEnvironment creates the environment, which a program does once.
 func BenchmarkCELEnvironment(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

@@ -34,7 +34,7 @@ func complete(tb testing.TB, vmi *v1.VirtualMachineInstance) *v1.VirtualMachineI
 	return verdict.VMI
 }
 
-// subject is what the rules see of a VMI; each request has its own.
+// subject returns a new subject for the rules, as each request has.
 func subject(facts *platform.Facts, vmi *v1.VirtualMachineInstance) *validators.Subject {
 	return &validators.Subject{
 		Facts: facts, Spec: &vmi.Spec, Path: field.NewPath("spec"),
@@ -155,7 +155,7 @@ func benchmarkValidate(b *testing.B, object []byte, allowed bool) {
 	}
 }
 
-// live is what an evaluator of these benchmarks follows.
+// live returns the sources of an evaluator of these benchmarks.
 func live(e *evaluator.Evaluator) *evaluator.Live {
 	return e.Configuration.(*evaluator.Live)
 }

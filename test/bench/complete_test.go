@@ -95,7 +95,7 @@ func mutator(tb testing.TB) *webhooks.Mutator {
 	})
 }
 
-// BenchmarkDecode is the floor: the typed object out of the bytes, and nothing else.
+// BenchmarkDecode only decodes the object, as the lower bound.
 func BenchmarkDecode(b *testing.B) {
 	data := typicalVMI(b)
 	b.SetBytes(int64(len(data)))

@@ -93,10 +93,10 @@ func persisted(tb testing.TB, vm *v1.VirtualMachine) *v1.VirtualMachine {
 	return verdict.VM
 }
 
-// generator makes objects of random sizes.
+// generator creates objects of random sizes.
 type generator struct{ *rand.Rand }
 
-// sizes are the instancetypes that the VMs of the corpus name, and sizesYAML what they say.
+// sizes are the instancetypes of the corpus' VMs, and sizesYAML their specs.
 var sizes = []string{"u1.medium", "cx1.large"}
 
 const sizesYAML = `apiVersion: instancetype.kubevirt.io/v1beta1
@@ -118,7 +118,7 @@ spec:
   firmware: {preferredUseEfi: true}
 `
 
-// corpusObjects are what the VMs of the corpus refer to.
+// corpusObjects are the objects that the corpus' VMs refer to.
 func corpusObjects(tb testing.TB) references.Objects {
 	tb.Helper()
 	var objects []*unstructured.Unstructured
@@ -195,7 +195,7 @@ func (g *generator) spec(i int, sized bool) *build.VMIBuilder {
 	return vmi
 }
 
-// source says where the content of a volume comes from.
+// source returns a random source of a volume.
 func (g *generator) source(volume *v1.Volume) {
 	switch g.IntN(4) {
 	case 0:

@@ -52,7 +52,7 @@ func benchmarkValidatePolicies(b *testing.B, set *policies.Set) {
 	}
 }
 
-// heapInUse is what is in use of the heap after a collection, in MB.
+// heapInUse returns the heap in use after a garbage collection, in MB.
 func heapInUse() float64 {
 	goruntime.GC()
 	var stats goruntime.MemStats
@@ -60,7 +60,7 @@ func heapInUse() float64 {
 	return float64(stats.HeapAlloc) / (1 << 20)
 }
 
-// storedPolicies are so many policies as an API server has them, of ten kinds in CEL and the rest in Rego.
+// storedPolicies returns a number of stored policies: ten different ones in CEL, the others in Rego.
 func storedPolicies(tb testing.TB, count int) []runtime.Object {
 	tb.Helper()
 	modules := regoLibrary()

@@ -19,7 +19,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// celPolicies are what admins ask for. None of them is violated by the typical VM.
+// celPolicies are typical policies of admins. The typical VM violates none of them.
 var celPolicies = []string{
 	`{title: Memory is capped, params: {values: {max: 64Gi}, schema: {properties: {max: {type: string}}}}, validations: [
     {expression: "quantity(vm.spec.domain.memory.guest).compareTo(quantity(params.max)) <= 0", messageExpression: "'at most ' + params.max", fieldPath: spec.domain.memory.guest}]}`,
@@ -65,7 +65,7 @@ func environment(tb testing.TB) *cel.Environment {
 	return env
 }
 
-// celSet are so many policies in CEL, each an object of its own.
+// celSet returns a number of policies in CEL.
 func celSet(tb testing.TB, count int) *policies.Set {
 	tb.Helper()
 	env := environment(tb)
@@ -80,7 +80,7 @@ func celSet(tb testing.TB, count int) *policies.Set {
 	return policies.NewSet("virtward-system", compiled...)
 }
 
-// regoSet are so many policies in Rego.
+// regoSet returns a number of policies in Rego.
 func regoSet(tb testing.TB, count int) *policies.Set {
 	tb.Helper()
 	env := environment(tb)
@@ -122,10 +122,10 @@ func benchmarkPolicies(b *testing.B, set *policies.Set, tooMuch int) {
 	}
 }
 
-// BenchmarkPoliciesCEL50 asks 50 policies in CEL about the typical VMI: one admission, without the webhook around.
+// BenchmarkPoliciesCEL50 evaluates the typical VMI with 50 policies in CEL, without the webhook.
 func BenchmarkPoliciesCEL50(b *testing.B) { benchmarkPolicies(b, celSet(b, 50), 5) }
 
-// BenchmarkPoliciesRego50 asks 50 policies in Rego.
+// BenchmarkPoliciesRego50 evaluates the typical VMI with 50 policies in Rego, without the webhook.
 func BenchmarkPoliciesRego50(b *testing.B) { benchmarkPolicies(b, regoSet(b, 50), 3) }
 
 // BenchmarkCompilePoliciesCEL and BenchmarkCompilePoliciesRego compile one policy after the other, as when Virtward

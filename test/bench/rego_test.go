@@ -101,7 +101,7 @@ func regoLibrary() []string {
 	}
 }
 
-// regoModules are fifty modules: every policy at least twice, under a name of its own.
+// regoModules returns fifty modules: every policy at least twice, under different names.
 func regoModules(tb testing.TB) []*rego.Module {
 	tb.Helper()
 	var modules []*rego.Module
@@ -117,7 +117,7 @@ func regoModules(tb testing.TB) []*rego.Module {
 	return modules
 }
 
-// regoDocuments are those of the creation of the typical VM.
+// regoDocuments returns the documents of the creation of the typical VM.
 func regoDocuments(tb testing.TB) map[string]any {
 	tb.Helper()
 	typical := build.Typical("db").Label("team", "blue").Label("cost-centre", "42")

@@ -97,7 +97,7 @@ func decodeAll(b *testing.B, samples []sample) {
 	}
 }
 
-// cpuTime is what the process has used of its processors: what others do on the machine does not count.
+// cpuTime returns the CPU time of the process. Other processes do not change it.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var usage syscall.Rusage

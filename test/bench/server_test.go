@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // exempt is a namespace that the webhook does not see, for the figures without it.
 const exempt = "bench-exempt"
 
-// installed is a control plane with our chart, and nothing of KubeVirt but its definitions.
+// installed is a control plane with Virtward's chart, and of KubeVirt only its definitions.
 type installed struct {
 	cluster  *controlplane.ControlPlane
 	virtward *controlplane.Virtward
@@ -63,7 +63,7 @@ func install(b *testing.B) *installed {
 	return i
 }
 
-// target finds where the API server calls the webhook, and makes a client that trusts it as the API server does.
+// target returns the URL at which the API server calls the webhook, and a client that trusts it as the API server does.
 func (i *installed) target(b *testing.B) {
 	b.Helper()
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
@@ -111,7 +111,7 @@ func (i *installed) admit(body []byte) error {
 	return err
 }
 
-// anonymousMemory is RssAnon of a process in MB: what is its own, without the pages of the binary.
+// anonymousMemory returns RssAnon of a process in MB, which does not include the pages of the binary.
 func anonymousMemory(b *testing.B, pid int) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -10,7 +10,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// BenchmarkManyTemplates is what a VM with about as many DataVolume templates as are evaluated costs, at both webhooks.
+// BenchmarkManyTemplates calls both webhooks with a VM that has about the maximum number of DataVolume templates.
 func BenchmarkManyTemplates(b *testing.B) {
 	vm := build.VMOf(build.VMI("many")).Obj()
 	vm.Spec.DataVolumeTemplates = make([]kubevirtv1.DataVolumeTemplateSpec, 1_600)

@@ -25,7 +25,7 @@ var worst = map[string]string{
 	"texts in CEL": `{validations: [{message: m, expression: "lists.range(900).all(a, vm.metadata.annotations['text'].contains('xyz'))"}, {message: m, expression: "lists.range(900).all(a, vm.metadata.annotations['short'].matches('(a|b|c|d)*x'))"}]}`,
 }
 
-// BenchmarkWorstPolicy evaluates policies that exceed their budgets: how long one of them takes at most.
+// BenchmarkWorstPolicy measures the duration of policies that exceed their budgets.
 func BenchmarkWorstPolicy(b *testing.B) {
 	env := environment(b)
 	facts, now := platform.Defaults(platform.Settings{}), time.Now()

@@ -12,7 +12,7 @@ import (
 // VMIBuilder builds a VirtualMachineInstance.
 type VMIBuilder struct{ vmi *v1.VirtualMachineInstance }
 
-// VMI starts with a VMI of 1Gi in the namespace default that names nothing else.
+// VMI returns a builder of a VMI with 1Gi of memory in the namespace default.
 func VMI(name string) *VMIBuilder {
 	guest := resource.MustParse("1Gi")
 	return &VMIBuilder{&v1.VirtualMachineInstance{
@@ -25,7 +25,7 @@ func VMI(name string) *VMIBuilder {
 // Obj is the object built.
 func (b *VMIBuilder) Obj() *v1.VirtualMachineInstance { return b.vmi.DeepCopy() }
 
-// With changes the spec in a way that has no method of its own.
+// With changes the spec. Use it for changes without a method.
 func (b *VMIBuilder) With(change func(*v1.VirtualMachineInstanceSpec)) *VMIBuilder {
 	change(&b.vmi.Spec)
 	return b
@@ -97,7 +97,7 @@ func (b *VMIBuilder) Interface(name, multus string) *VMIBuilder {
 	return b
 }
 
-// Typical is what a person would write: three disks, two interfaces, four cores, 4Gi.
+// Typical returns a typical VMI: three disks, two interfaces, four cores, 4Gi of memory.
 func Typical(name string) *VMIBuilder {
 	return VMI(name).Memory("4Gi").Topology(0, 4, 0).
 		Disk("root", v1.DiskBusVirtio).Disk("data", "").Disk("cloudinit", "").
@@ -108,10 +108,10 @@ func Typical(name string) *VMIBuilder {
 // VMBuilder builds a VirtualMachine.
 type VMBuilder struct{ vm *v1.VirtualMachine }
 
-// VM starts with a halted VM whose template is that of VMI.
+// VM returns a builder of a halted VM with the template of VMI.
 func VM(name string) *VMBuilder { return VMOf(VMI(name)) }
 
-// VMOf starts with a halted VM whose template is a VMI.
+// VMOf returns a builder of a halted VM with a VMI as its template.
 func VMOf(template *VMIBuilder) *VMBuilder {
 	halted := v1.RunStrategyHalted
 	return &VMBuilder{&v1.VirtualMachine{

@@ -77,7 +77,7 @@ func (c *ControlPlane) PointServiceAtLocalhost(ctx context.Context, namespace, n
 	return nil
 }
 
-// EnsureNamespace makes a namespace when it is not there.
+// EnsureNamespace creates a namespace if it does not exist.
 func (c *ControlPlane) EnsureNamespace(ctx context.Context, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := c.client.Create(ctx, namespace); client.IgnoreAlreadyExists(err) != nil {

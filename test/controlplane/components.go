@@ -27,7 +27,7 @@ const startAttempts = 5
 // apiServerStopTimeout is how long the API server may take to end. It would wait a minute for clients that watch.
 const apiServerStopTimeout = 5 * time.Second
 
-// controllers are those of kube-controller-manager that a cluster without nodes needs.
+// controllers are the controllers of kube-controller-manager that a cluster without nodes needs.
 var controllers = []string{
 	"garbage-collector-controller",
 	"namespace-controller",
@@ -37,7 +37,7 @@ var controllers = []string{
 	"validatingadmissionpolicy-status-controller",
 }
 
-// auditPolicy logs who did what to which object, with the annotations of admission, without bodies.
+// auditPolicy logs the user, the verb and the object of each request, with the annotations of admission, but no bodies.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -178,12 +178,12 @@ func (c *ControlPlane) run(name string, args []string) (*process, error) {
 	})
 }
 
-// environment of every child: nothing of the user's own configuration gets in.
+// environment of every child, without the user's configuration.
 func (c *ControlPlane) environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + c.home.path, "TMPDIR=" + c.home.path}
 }
 
-// apiServerReady asks /readyz, which waits for the bootstrap of RBAC among others.
+// apiServerReady requests /readyz, which includes the bootstrap of RBAC.
 func (c *ControlPlane) apiServerReady() func(context.Context) error {
 	roots := x509.NewCertPool()
 	roots.AddCert(c.authority.certificate)

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// podOf is what the downward API says about the one pod that stands for a Deployment.
+// podOf returns the pod of a Deployment for the downward API.
 type podOf struct {
 	deployment *appsv1.Deployment
 	container  corev1.Container
@@ -101,7 +101,7 @@ func (p podOf) resource(selector *corev1.ResourceFieldSelector) (string, error) 
 
 var reference = regexp.MustCompile(`\$\(([A-Za-z_][A-Za-z0-9_]*)\)`)
 
-// expand resolves $(NAME) as Kubernetes does; what is not known stays as it is written.
+// expand resolves $(NAME) as Kubernetes does. Unknown names do not change.
 func expand(text string, values map[string]string) string {
 	return reference.ReplaceAllStringFunc(text, func(match string) string {
 		if value, found := values[match[2:len(match)-1]]; found {

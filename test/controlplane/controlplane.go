@@ -20,7 +20,7 @@ import (
 // startTimeout bounds Start; a quiet machine needs a few seconds.
 const startTimeout = 2 * time.Minute
 
-// Options say how a control plane differs from the usual one. The zero value is the usual one.
+// Options of a control plane. The zero value has the defaults.
 type Options struct {
 	// Root is the folder of the repository; empty finds it from the working directory.
 	Root string
@@ -160,7 +160,7 @@ func (c *ControlPlane) Dir() string { return c.home.path }
 // AuditLog is the file of audit events, one JSON object a line; there is one only with Options.Audit.
 func (c *ControlPlane) AuditLog() string { return c.home.file("audit.log") }
 
-// Processes are the process ids of what runs, by name.
+// Processes returns the ids of the running processes, by name.
 func (c *ControlPlane) Processes() map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -67,7 +67,7 @@ spec:
         memory: {guest: 1Gi}
 `
 
-// kubectl runs the real one as an admin and returns what it printed.
+// kubectl runs kubectl as an admin, and returns its output.
 func kubectl(t *testing.T, c *ControlPlane, input string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.binary("sandbox", "kubectl"), args...)

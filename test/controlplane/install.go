@@ -29,7 +29,7 @@ var portValues = []struct {
 	{"controller", []string{"healthPort"}},
 }
 
-// rotationSettle is how long a rotation waits between its steps: one API server on this machine takes notice at once.
+// rotationSettle is the time between the steps of a rotation. It is short, because the API server runs on this machine.
 const rotationSettle = "--rotation-settle=2s"
 
 // VirtwardChart is our own chart with values merged over its own, and a free port for each that it names.

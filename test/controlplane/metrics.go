@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Metric sums the samples of one of the API server's counters or gauges whose labels include those given.
+// Metric returns the sum of those samples of an API server's counter or gauge that have these labels.
 // A metric that has no samples yet is 0. Failed calls of a webhook that fails open, which no client can see,
 // are apiserver_admission_webhook_fail_open_count with the label name; all failed calls are
 // apiserver_admission_webhook_rejection_count with error_type calling_webhook_error for one that fails closed.

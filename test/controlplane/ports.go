@@ -62,7 +62,7 @@ func (p *ports) release() {
 	p.locks = nil
 }
 
-// free reports whether nothing listens on the port, on any address.
+// free reports whether no process listens on the port, on any address.
 func free(port int) bool {
 	listener, err := net.Listen("tcp", net.JoinHostPort("", strconv.Itoa(port)))
 	if err != nil {

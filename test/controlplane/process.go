@@ -81,7 +81,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// terminate asks the process to end, and kills it when it has not by the deadline of ctx.
+// terminate sends SIGTERM to the process, and kills it if it runs at the deadline of ctx.
 func (p *process) terminate(ctx context.Context) error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails only when it is gone already
 	select {

@@ -17,7 +17,7 @@ import (
 // stopTimeout is how long virtward may take to end by itself.
 const stopTimeout = 10 * time.Second
 
-// Workload says which Deployment to run on this machine, and how.
+// Workload names a Deployment to run on this machine, and its options.
 type Workload struct {
 	// Namespace of the Deployment.
 	Namespace string
@@ -45,7 +45,7 @@ type Virtward struct {
 	process *process
 }
 
-// RunVirtward starts what a Deployment describes and waits until its readiness probe succeeds.
+// RunVirtward starts the process of a Deployment, and waits until its readiness probe succeeds.
 func (c *ControlPlane) RunVirtward(ctx context.Context, workload Workload) (*Virtward, error) {
 	deployment, err := c.deployment(ctx, workload)
 	if err != nil {
@@ -140,7 +140,7 @@ func (c *ControlPlane) prepare(ctx context.Context, deployment *appsv1.Deploymen
 	}, nil
 }
 
-// mountVolumes fills the volumes, waiting for what is not optional, and keeps them up to date from then on.
+// mountVolumes creates the volumes, waits for those that are not optional, and keeps them up to date.
 func (v *Virtward) mountVolumes(ctx context.Context) error {
 	reader := v.controlPlane.client
 	for _, m := range v.mounts {

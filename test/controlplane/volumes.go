@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// syncInterval is how often mounted Secrets and ConfigMaps are read again. A kubelet takes up to a minute.
+// syncInterval is the interval at which mounted Secrets and ConfigMaps are read. That of a kubelet is up to a minute.
 const syncInterval = 500 * time.Millisecond
 
 // mount is a volume of a pod as a folder of this machine, doing what kubelet does: a folder for emptyDir,
@@ -152,7 +152,7 @@ func replaceFiles(folder string, content map[string][]byte) error {
 	return os.RemoveAll(filepath.Join(folder, old))
 }
 
-// relink makes the links of new keys and removes those of keys that are gone.
+// relink creates the links of new keys, and removes those of deleted keys.
 func relink(folder, data string, content map[string][]byte) error {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

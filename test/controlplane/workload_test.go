@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// asWorkload in the environment makes the test's binary play the container of testdata/chart.
+// asWorkload is the environment variable with which the test's binary runs as the container of testdata/chart.
 const asWorkload = "SANDBOX_WORKLOAD=1"
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// workload answers /readyz, the user that the API server takes it for at /user, and the mounted greeting.
+// workload serves /readyz, its user name at the API server at /user, and the mounted greeting.
 func workload(words []string) error {
 	set := flag.NewFlagSet("workload", flag.ContinueOnError)
 	listen := set.String("listen", "", "")

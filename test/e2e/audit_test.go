@@ -318,7 +318,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		soon(ctx, func(g Gomega, ctx context.Context) { g.Expect(resultsOf(report(g, ctx, namespace))).To(HaveLen(1)) })
 	})
 
-	It("says what is wrong with a policy, and is not kept from the others", func(ctx SpecContext) {
+	It("reports the error of a policy, and evaluates the others", func(ctx SpecContext) {
 		broken := policyObject("audited-broken", memoryCap)
 		cleanUp(broken)
 		Expect(admin.Create(ctx, broken)).To(Succeed())
@@ -356,7 +356,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})
 	})
 
-	It("goes on in another replica when the one that leads is killed", func(ctx SpecContext) {
+	It("continues in another replica if the leader is killed", func(ctx SpecContext) {
 		var err error
 		secondPort, err = cluster.TakePort()
 		Expect(err).NotTo(HaveOccurred())

@@ -99,7 +99,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 			Eventually(check).WithContext(ctx).WithTimeout(90 * time.Second).Should(Succeed())
 		}
 
-		By("defining virtual machines and instances, and nothing that they may point at")
+		By("installing the definitions of virtual machines and instances, without those that they can refer to")
 		define("virtualmachines", "virtualmachineinstances")
 		eventually(func(g Gomega, ctx context.Context) {
 			_, err := apply(ctx, build.VMOf(impossibly("impossible")).Obj())

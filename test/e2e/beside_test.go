@@ -12,7 +12,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// installation is Virtward on a control plane of its own, beside that of the suite: for specs that restart the API server.
+// installation is Virtward on a separate control plane, for specs that restart the API server.
 type installation struct {
 	plane      *controlplane.ControlPlane
 	chart      controlplane.Chart
@@ -56,7 +56,7 @@ func (i *installation) install(ctx context.Context) {
 	Expect(i.plane.PointServiceAtLocalhost(ctx, controlplane.VirtwardNamespace, controlplane.VirtwardService)).To(Succeed())
 }
 
-// roll runs the webhook as its Deployment says now, in place of the one that runs.
+// roll restarts the webhook with its current Deployment.
 func (i *installation) roll(ctx context.Context) {
 	GinkgoHelper()
 	if i.webhook != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 )
 
-// What a caller without a certificate that is accepted sees of the handshake.
+// The TLS alerts to a client without an accepted certificate.
 const (
 	noCertificate  = "remote error: tls: certificate required"
 	unknownCA      = "remote error: tls: unknown certificate authority"
@@ -51,7 +51,7 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 	}, NodeTimeout(3*time.Minute))
 
 	It("are shown by an API server with the configuration of the documentation, and ignored at first", func(ctx SpecContext) {
-		By("step 1: a CA of its own in a ConfigMap, and a client certificate")
+		By("step 1: a CA in a ConfigMap, and a client certificate")
 		configMap.Data = map[string]string{"ca.crt": string(first.ca.CertPEM)}
 		Expect(i.admin.Create(ctx, configMap)).To(Succeed())
 		first.write(folder, "api-server")
@@ -283,7 +283,7 @@ func probe(ctx context.Context, i *installation) error {
 	return nil
 }
 
-// probing probes until the function that it returns is called, which tells the first error.
+// probing probes until the returned function is called, which returns the first error.
 func probing(i *installation) func() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)

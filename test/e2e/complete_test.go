@@ -42,7 +42,7 @@ var _ = Describe("A VMI that a user applies", func() {
 		Expect(vmi.Spec.Domain.Firmware.UUID).NotTo(BeEmpty(), "KubeVirt draws the identity")
 		Expect(vmi.Status.CurrentCPUTopology).NotTo(BeNil())
 
-		By("looking at what reached virt-api's mutator")
+		By("reading the calls of virt-api's mutator")
 		seen := firstSeen("complete")
 		Expect(seen.Spec.Domain.Machine).NotTo(BeNil(), "our webhook is called before virt-api's")
 		Expect(seen.Spec.Domain.Devices.Disks[1].Disk.Bus).To(BeEquivalentTo("sata"))
@@ -79,7 +79,7 @@ var _ = Describe("A VMI that a user applies", func() {
 		Expect(failedCalls(ctx)).To(Equal(before))
 	})
 
-	It("that does not decode is rejected by those who say why, not by us", func(ctx SpecContext) {
+	It("that cannot be decoded is rejected by the schema, not by Virtward", func(ctx SpecContext) {
 		before := failedCalls(ctx)
 		vmi := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
@@ -178,7 +178,7 @@ var _ = Describe("A VM that a user applies", func() {
 })
 
 var _ = Describe("kubectl virtward explain", func() {
-	It("says of a file what the webhook then does", func(ctx SpecContext) {
+	It("explains a file as the webhook completes it", func(ctx SpecContext) {
 		vmi := build.Typical("explained").Obj()
 		written, err := json.Marshal(vmi)
 		Expect(err).NotTo(HaveOccurred())
@@ -216,7 +216,7 @@ func firstSeen(name string) (seen kubevirtv1.VirtualMachineInstance) {
 	return seen
 }
 
-// listening is a client of a user, and what the API server warns that user of.
+// listening returns a client of a user, and the warnings that it receives.
 func listening(user string) (client.Client, *recordedWarnings) {
 	GinkgoHelper()
 	config, err := cluster.UserConfig(user)
@@ -237,7 +237,7 @@ func (r *recordedWarnings) HandleWarningHeader(_ int, _ string, text string) {
 	r.texts = append(r.texts, text)
 }
 
-// auditAnnotations are those of the request that created an object of a name.
+// auditAnnotations returns those of the request that created an object with a name.
 func auditAnnotations(name string) map[string]string {
 	GinkgoHelper()
 	file, err := os.Open(cluster.AuditLog())

@@ -17,7 +17,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// written is a VM for arm64 as a person writes it who knows amd64.
+// written is a VM for arm64 with typical settings of amd64.
 const written = `
 apiVersion: kubevirt.io/v1
 kind: VirtualMachine
@@ -61,7 +61,7 @@ spec:
         - {name: root, containerDisk: {image: "quay.io/containerdisks/fedora:41"}}
 `
 
-// The fields of what is wrong with an impossible VMI.
+// The fields of the errors of an impossible VMI.
 const (
 	diskBus = "spec.domain.devices.disks[0].disk.bus"
 	bios    = "spec.domain.firmware.bootloader.bios"
@@ -76,7 +76,7 @@ func impossibly(name string) *build.VMIBuilder {
 	})
 }
 
-// The ways in which a person may apply something. None of them stores what is rejected.
+// The ways to apply an object. None of them stores a rejected object.
 var ways = []TableEntry{
 	Entry("as it is"),
 	Entry("on a dry run", "--dry-run=server"),
@@ -146,7 +146,7 @@ func many(disks int) *build.VMIBuilder {
 }
 
 var _ = Describe("The examples", func() {
-	It("are admitted, without a warning but for what does not exist yet", func(ctx SpecContext) {
+	It("are admitted, with warnings only about missing objects", func(ctx SpecContext) {
 		// The KubeVirt resources among them are for clusters of their own.
 		got := kubectlAsAdmin(ctx, "", "apply", "--dry-run=server", "--filename="+filepath.Join("..", "..", "examples"), "--filename="+filepath.Join("..", "..", "examples", "policy"))
 		Expect(got.code).To(BeZero(), got.errors)

@@ -56,7 +56,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		Expect(said.errors).To(HaveSuffix("error: not everything of Virtward is off: see above\n"))
 	})
 
-	It("tells what it would do, and does not do it", func(ctx SpecContext) {
+	It("prints the changes of a dry run", func(ctx SpecContext) {
 		said := kubectlAsAdmin(ctx, "", "virtward", "disable", "--reason", "a rehearsal", "--dry-run")
 		Expect(said.code).To(BeZero(), said.errors)
 		Expect(said.output).To(ContainSubstring("ValidatingWebhookConfiguration validate.virtward.io: would be switched off\n"))
@@ -91,7 +91,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 	})
 
-	It("says why, who and when", func(ctx SpecContext) {
+	It("shows the reason, the user and the time", func(ctx SpecContext) {
 		configuration := &admissionv1.ValidatingWebhookConfiguration{}
 		Expect(admin.Get(ctx, client.ObjectKey{Name: checks}, configuration)).To(Succeed())
 		note := map[string]string{}
@@ -163,7 +163,7 @@ func stateOfAdmission(ctx context.Context) admissionState {
 	return state
 }
 
-// grantWeakSettings lets a user write RuleSettings, and not weaken what is security-relevant.
+// grantWeakSettings grants a user to write RuleSettings, but not the verb weaken.
 func grantWeakSettings(ctx context.Context, user string) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{

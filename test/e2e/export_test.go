@@ -26,7 +26,7 @@ exportTo: [APIServer]
 enforcement: Deny
 validations: [{expression: "object.spec.runStrategy != 'Always'", message: not always, fieldPath: spec.runStrategy}]`
 	var i *installation
-	// soon waits for what the process does with the rights of its account.
+	// soon waits for a result of the export process, which has the permissions of its account.
 	soon := func(ctx context.Context, check func(g Gomega, ctx context.Context)) {
 		GinkgoHelper()
 		Eventually(check).WithContext(ctx).WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())

@@ -66,7 +66,7 @@ func loadBy(user client.Client, workers int) *load {
 	return l
 }
 
-// stop ends the load; no VMI may have been rejected for what it is.
+// stop ends the load. No VMI may have been rejected by a rule.
 func (l *load) stop() {
 	GinkgoHelper()
 	l.cancel()
@@ -131,8 +131,8 @@ var _ = Describe("Under load", Serial, func() {
 	})
 })
 
-var _ = Describe("What is no AdmissionReview", func() {
-	It("is answered with what is wrong, and takes nothing down", func(ctx SpecContext) {
+var _ = Describe("A body that is not an AdmissionReview", func() {
+	It("is answered with an error, and does not stop the process", func(ctx SpecContext) {
 		address, roots := endpoint(ctx)
 		caller := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName, MinVersion: tls.VersionTLS12}}}
 		for body, want := range map[string]string{
@@ -156,10 +156,10 @@ var _ = Describe("What is no AdmissionReview", func() {
 	})
 })
 
-// serverName is what the certificate is for.
+// serverName is the DNS name of the certificate.
 const serverName = controlplane.VirtwardService + "." + controlplane.VirtwardNamespace + ".svc"
 
-// token is that of the paths at present.
+// token returns the current token of the paths.
 func token(ctx context.Context) string {
 	GinkgoHelper()
 	return string(certificateSecret(ctx).Data[certificates.TokenKey])

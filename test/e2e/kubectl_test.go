@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// answered is what a command of kubectl prints, and the code that it exits with.
+// answered is the output of kubectl, and its exit code.
 type answered struct {
 	output, errors string
 	code           int
@@ -56,7 +56,7 @@ func kubectlWith(ctx context.Context, kubeconfig, manifests string, args ...stri
 // ruleID matches the rule in messages of Virtward.
 var ruleID = regexp.MustCompile(`\[virtward/([a-z0-9-]+)\]`)
 
-// causes of a rejection, each as its field and the rule that its message names. What is rejected is invalid, 422.
+// causes returns the causes of a rejection, each as its field and its rule. The status must be 422 Invalid.
 func causes(err error) []string {
 	GinkgoHelper()
 	var rejected []string

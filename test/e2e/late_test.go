@@ -17,8 +17,8 @@ import (
 	"github.com/virtward/virtward/test/simulators"
 )
 
-var _ = Describe("A VM that is applied before what it points at", func() {
-	It("is rejected when it starts, which an event of KubeVirt on it tells, and starts once that is mended", func(ctx SpecContext) {
+var _ = Describe("A VM that is applied before the objects that it refers to", func() {
+	It("is rejected when it starts, with an event of KubeVirt, and starts once the preference is corrected", func(ctx SpecContext) {
 		warned, heard := listening("alice")
 		vm := build.VMOf(build.VMI("early-bird").Architecture("arm64").Disk("root", "")).Instancetype("e2e.late").Preference("e2e.late").Obj()
 		cleanUp(vm)

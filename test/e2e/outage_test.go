@@ -23,7 +23,7 @@ var _ = Describe("While the webhook is dead", Serial, Ordered, func() {
 	var running, halted *kubevirtv1.VirtualMachine
 	var rules client.Object
 
-	// isNotChecked is the answer of the API server to what it cannot have checked.
+	// isNotChecked matches the API server's answer if the webhook cannot be called.
 	isNotChecked := And(Satisfy(apierrors.IsInternalError), MatchError(ContainSubstring(notCalled)))
 
 	BeforeAll(func(ctx SpecContext) {

@@ -29,7 +29,7 @@ import (
 // policed is the namespace that the policies of these specs are for, so that others do not meet them.
 const policed = "policed"
 
-// preparePoliced makes that namespace and another one, and an admin of both.
+// preparePoliced creates that namespace and another one, and an admin of both.
 func preparePoliced(ctx context.Context) {
 	GinkgoHelper()
 	for name, tier := range map[string]string{policed: "prod", "unpoliced": "lab", controlplane.VirtwardNamespace: ""} {
@@ -47,7 +47,7 @@ func preparePoliced(ctx context.Context) {
 	}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
 }
 
-// policyWith is a VirtualMachinePolicy with its spec in YAML, for the policed namespace unless it says for which.
+// policyWith returns a VirtualMachinePolicy with a spec in YAML. Without a match, it is for the policed namespace.
 func policyWith(name, spec string) *unstructured.Unstructured {
 	GinkgoHelper()
 	fields := map[string]any{}
@@ -137,7 +137,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) { preparePoliced(ctx) })
 
-	It("evaluate the VM as it will run: what its instancetype gives, too", func(ctx SpecContext) {
+	It("evaluate the effective VM, with the fields of its instancetype", func(ctx SpecContext) {
 		big := sized("e2e.big")
 		big.Spec.Memory.Guest = resource.MustParse("16Gi")
 		install(ctx, big)
@@ -153,7 +153,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Expect(answer(ctx, machine(memory("8Gi")), "alice")).To(BeEmpty())
 	})
 
-	It("ask KubeVirt's accounts about the creation of VMIs, and KubeVirt tells the VM by its event", func(ctx SpecContext) {
+	It("are evaluated for VMIs of KubeVirt's accounts, and KubeVirt writes an event on the VM", func(ctx SpecContext) {
 		enforce(ctx, "two", fmt.Sprintf(two, `match: {kinds: [VirtualMachineInstance]}`))
 		instance := build.VMI("evaluated").Namespace(policed).Topology(1, 4, 1).Obj()
 		eventuallyAnswers(ctx, instance, `FieldValueInvalid spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/two]`)
@@ -166,7 +166,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		)))
 	})
 
-	It("hold the ratchet: what was there before only warns, what grows is rejected", func(ctx SpecContext) {
+	It("only warn about pre-existing violations, and deny larger ones", func(ctx SpecContext) {
 		vm := machine(cpus(4))
 		vm.Name = "kept"
 		Expect(admin.Create(ctx, vm)).To(Succeed())
@@ -225,7 +225,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Expect(answer(ctx, machine(cpus(4)), "alice")).To(BeEmpty(), "a creation")
 	})
 
-	DescribeTable("say what is wrong", func(ctx SpecContext, spec string, object client.Object, want ...string) {
+	DescribeTable("report their message", func(ctx SpecContext, spec string, object client.Object, want ...string) {
 		enforce(ctx, "said", spec)
 		elements := make([]any, len(want))
 		for i := range want {

@@ -56,7 +56,7 @@ var _ = Describe("Very many VirtualMachinePolicies", Serial, func() {
 })
 
 var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func() {
-	// The parameter goes back and forth while VMs are evaluated that violate it either way, never, or in turn.
+	// The parameter changes between two values. The evaluated VMs violate both values, none, or one of them.
 	It("is the one before or the one after, and never neither", func(ctx SpecContext) {
 		preparePoliced(ctx)
 		const spec = `{enforcement: Deny, params: {values: {max: %s}, schema: {properties: {max: {type: string}}}}, validations: [

@@ -23,12 +23,12 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// determines is the rejection that shows which instancetype was found: build.VM writes a memory of its own.
+// determines matches the conflict that shows which instancetype was found: build.VM also sets the memory.
 func determines(instancetype string) types.GomegaMatcher {
 	return MatchError(ContainSubstring(`spec.template.spec.domain.memory.guest: Invalid value: must not be set: instancetype "` + instancetype + `" determines it [virtward/instancetype-conflict]`))
 }
 
-var _ = Describe("What a VM points at", func() {
+var _ = Describe("Objects that a VM refers to", func() {
 	It("is inferred from the labels of a claim", func(ctx SpecContext) {
 		instancetype, preference := sized("e2e.inferred"), preferring("e2e.inferred", "pc-q35-9.1")
 		claim := &corev1.PersistentVolumeClaim{
@@ -75,7 +75,7 @@ var _ = Describe("What a VM points at", func() {
 		eventuallyPersists(ctx, vm, "amd64", "pc-q35-8.1", Succeed())
 	})
 
-	It("gives it the architecture of the golden image that it is made from", func(ctx SpecContext) {
+	It("set the architecture of its golden image", func(ctx SpecContext) {
 		Expect(cluster.EnsureNamespace(ctx, "images")).To(Succeed())
 		install(ctx, &cdiv1beta1.DataSource{
 			ObjectMeta: metav1.ObjectMeta{Name: "fedora", Namespace: "images", Labels: map[string]string{references.ArchitectureLabel: "arm64"}},
@@ -127,7 +127,7 @@ func eventuallyPersists(ctx context.Context, vm *kubevirtv1.VirtualMachine, arch
 	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
 }
 
-// install makes objects and removes them at the end of the spec.
+// install creates objects, and deletes them at the end of the spec.
 func install(ctx context.Context, objects ...client.Object) {
 	GinkgoHelper()
 	for _, object := range objects {

@@ -55,7 +55,7 @@ var _ = Describe("A request for a VMI", func() {
 })
 
 var _ = Describe("The metrics", func() {
-	It("count requests by their verdict and findings by their rule, and tell how old the facts and how fresh the certificate are", func(ctx SpecContext) {
+	It("count requests by verdict and findings by rule, and report the age of the facts and the expiry of the certificate", func(ctx SpecContext) {
 		before := scrape(ctx)
 		Expect(alice.Create(ctx, build.VMI("counted").Obj(), client.DryRunAll)).To(Succeed())
 		undecodable := &unstructured.Unstructured{Object: map[string]any{
@@ -114,7 +114,7 @@ var _ = Describe("The metrics", func() {
 	}, Serial)
 })
 
-// exposition is what /metrics shows, by name.
+// exposition returns the metrics by name.
 type exposition map[string]*dto.MetricFamily
 
 // scrape reads the metrics of the server as Prometheus does.

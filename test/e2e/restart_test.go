@@ -27,7 +27,7 @@ var _ = Describe("An API server that restarts during a rotation, under load", Se
 		i.awaitCalls(ctx)
 	}, NodeTimeout(3*time.Minute))
 
-	DescribeTable("admits nothing unchecked, and the rotation ends", func(ctx SpecContext, keys []string, when func(before, now *corev1.Secret) bool) {
+	DescribeTable("admits no object without validation, and the rotation ends", func(ctx SpecContext, keys []string, when func(before, now *corev1.Secret) bool) {
 		i.rotated(ctx)
 		before := secretOf(ctx, i.plane)
 		l := startMixedLoad(i.admin, 3)

@@ -58,7 +58,7 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		Expect(certificateSecret(ctx).Data[certificates.AuthorityKey]).NotTo(Equal(authority))
 	}, NodeTimeout(2*time.Minute))
 
-	It("from a release whose paths carried no token", func(ctx SpecContext) {
+	It("from a release whose paths have no token", func(ctx SpecContext) {
 		controller := cluster.VirtwardControllerProcess()
 		Expect(controller.Stop()).To(Succeed())
 		takeOut(ctx, certificates.TokenKey)
@@ -130,13 +130,13 @@ func takeOut(ctx context.Context, keys ...string) {
 	})).To(Succeed())
 }
 
-// clientConfigs are those of all our webhooks.
+// clientConfigs returns those of all webhooks of Virtward.
 func clientConfigs(ctx context.Context) []admissionregistrationv1.WebhookClientConfig {
 	GinkgoHelper()
 	return clientConfigsOf(ctx, admin)
 }
 
-// clientConfigsOf are those in the cluster of a client.
+// clientConfigsOf returns those in the cluster of a client.
 func clientConfigsOf(ctx context.Context, admin client.Client) []admissionregistrationv1.WebhookClientConfig {
 	GinkgoHelper()
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -179,7 +179,7 @@ func bundlesOf(ctx context.Context) [][]byte {
 	return bundles
 }
 
-// setPaths takes the token out of every path, as an older release had them.
+// setPaths removes the token from every path, as in an older release.
 func setPaths(ctx context.Context) {
 	GinkgoHelper()
 	mutating, validating := &admissionregistrationv1.MutatingWebhookConfiguration{}, &admissionregistrationv1.ValidatingWebhookConfiguration{}

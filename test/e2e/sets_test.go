@@ -23,7 +23,7 @@ func selecting(value string) (*metav1.LabelSelector, map[string]string) {
 	return &metav1.LabelSelector{MatchLabels: labels}, labels
 }
 
-// replicaSet makes VMIs like one.
+// replicaSet returns a replica set with a VMI as its template.
 func replicaSet(name string, of *build.VMIBuilder) *kubevirtv1.VirtualMachineInstanceReplicaSet {
 	selector, labels := selecting(name)
 	return &kubevirtv1.VirtualMachineInstanceReplicaSet{
@@ -35,7 +35,7 @@ func replicaSet(name string, of *build.VMIBuilder) *kubevirtv1.VirtualMachineIns
 	}
 }
 
-// pool makes VMs like one, in a version of the API.
+// pool returns a pool with a VM as its template, in a version of the API.
 func pool(version, name string, of *build.VMIBuilder) *unstructured.Unstructured {
 	GinkgoHelper()
 	selector, labels := selecting(name)
@@ -55,7 +55,7 @@ func pool(version, name string, of *build.VMIBuilder) *unstructured.Unstructured
 	return object
 }
 
-var _ = Describe("What makes virtual machines from a template", func() {
+var _ = Describe("Objects with a template of virtual machines", func() {
 	sata := func(name string) *build.VMIBuilder {
 		return build.VMI(name).Architecture("arm64").Disk("root", kubevirtv1.DiskBusSATA)
 	}
@@ -70,7 +70,7 @@ var _ = Describe("What makes virtual machines from a template", func() {
 		astray.Spec.Template.ObjectMeta.Labels = nil
 		Expect(causes(alice.Create(ctx, astray))).To(ConsistOf("spec.selector set-selector-matches"))
 
-		By("an update that makes a good one bad")
+		By("an update that makes a valid one invalid")
 		set := replicaSet("replicas", good("replicas"))
 		cleanUp(set)
 		Expect(alice.Create(ctx, set)).To(Succeed())
@@ -87,7 +87,7 @@ var _ = Describe("What makes virtual machines from a template", func() {
 		Expect(unstructured.SetNestedStringMap(astray.Object, map[string]string{"set": "another"}, "spec", "selector", "matchLabels")).To(Succeed())
 		Expect(causes(alice.Create(ctx, astray))).To(ConsistOf("spec.selector set-selector-matches"))
 
-		By("an update that makes a good one bad, and one that changes the selector")
+		By("an update that makes a valid one invalid, and one that changes the selector")
 		made := pool(version, "pooled-"+version, good("pooled"))
 		cleanUp(made)
 		Expect(alice.Create(ctx, made)).To(Succeed())
@@ -154,7 +154,7 @@ var _ = Describe("Instancetypes and preferences", func() {
 		}
 	})
 
-	It("are warned of what is deprecated", func(ctx SpecContext) {
+	It("cause warnings about deprecated fields", func(ctx SpecContext) {
 		user, heard := listen(cluster.Config())
 		preference := preferring("e2e.deprecated", "")
 		preference.Spec = instancetypev1beta1.VirtualMachinePreferenceSpec{CPU: &instancetypev1beta1.CPUPreferences{

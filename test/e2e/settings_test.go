@@ -83,7 +83,7 @@ var _ = Describe("RuleSettings", Serial, func() {
 		}).WithContext(ctx).WithTimeout(soon).Should(Succeed())
 	}
 
-	It("turn a rejection into a warning or into nothing, in all namespaces or in some, and back", func(ctx SpecContext) {
+	It("turn a rejection into a warning or switch the rule off, in all namespaces or in some, and back", func(ctx SpecContext) {
 		Expect(cluster.EnsureNamespace(ctx, "lab")).To(Succeed())
 		rejects(ctx, "default")
 		rejects(ctx, "lab")
@@ -100,7 +100,7 @@ var _ = Describe("RuleSettings", Serial, func() {
 		isSilent(ctx, "lab")
 		warns(ctx, "default")
 
-		By("removing what holds everywhere, then the rest")
+		By("removing the settings of all namespaces, then the others")
 		everywhere(ctx)
 		rejects(ctx, "default")
 		isSilent(ctx, "lab")
@@ -133,7 +133,7 @@ var _ = Describe("RuleSettings", Serial, func() {
 			grantSettings(ctx, "weakener", []string{"will"}, "get", "list", "create", "update", "patch", "delete", "weaken")
 		})
 
-		It("are rejected with a rule that there is not, and a hint", func(ctx SpecContext) {
+		It("are rejected with an unknown rule, and a suggestion", func(ctx SpecContext) {
 			got := kubectl(ctx, "rosa", `
 apiVersion: policy.virtward.io/v1alpha1
 kind: RuleSettings

@@ -33,7 +33,7 @@ func siteDefaults(name, spec string) *unstructured.Unstructured {
 }
 
 var _ = Describe("VirtualMachineDefaults", Serial, func() {
-	// give applies defaults for the namespace default until the end of the spec, and waits until they are active.
+	// give applies defaults for the namespace default during the spec, and waits until they are active.
 	give := func(ctx context.Context, name, template string, active func(*kubevirtv1.VirtualMachineInstance) bool) *unstructured.Unstructured {
 		GinkgoHelper()
 		object := siteDefaults(name, `{match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: default}}}, template: `+template+`}`)
@@ -43,7 +43,7 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 		return object
 	}
 
-	It("are written into a new VM, and into its instance what the VM cannot have", func(ctx SpecContext) {
+	It("are written into a new VM, and those that a VM cannot have into its instance", func(ctx SpecContext) {
 		Expect(cluster.EnsureNamespace(ctx, "elsewhere")).To(Succeed())
 		give(ctx, "house", `{nodeSelector: {pool: vms}, tolerations: [{key: vms, operator: Exists}], schedulerName: house, terminationGracePeriodSeconds: 45, domain: {cpu: {sockets: 2}, devices: {rng: {}}}}`,
 			func(vmi *kubevirtv1.VirtualMachineInstance) bool { return vmi.Spec.SchedulerName == "house" })
@@ -75,12 +75,12 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 		Expect(other.Spec.Template.Spec.Domain.CPU).To(BeNil())
 		Expect(other.Spec.Template.Spec.SchedulerName).To(BeEmpty(), "an instancetype may say one tomorrow")
 
-		By("in another namespace, creating one that gets nothing")
+		By("creating one in another namespace, without defaults")
 		elsewhere := build.VMOf(build.VMI("elsewhere").Namespace("elsewhere")).Obj()
 		Expect(admin.Create(ctx, elsewhere, client.DryRunAll)).To(Succeed())
 		Expect(elsewhere.Spec.Template.Spec.SchedulerName).To(BeEmpty())
 
-		By("changing the VM: nothing more is written into it")
+		By("changing the VM, which gets no more defaults")
 		Expect(change(ctx, alice, vm, func() {
 			vm.Spec.Template.Spec.SchedulerName = ""
 			vm.Spec.Template.Spec.NodeSelector = nil

@@ -30,10 +30,10 @@ const (
 	machineCheck = "virtualmachines." + checks
 )
 
-// notCalled is how the API server says that it cannot check a virtual machine because we do not answer.
+// notCalled is a part of the API server's message if the webhook does not answer.
 const notCalled = `failed calling webhook "` + machineCheck + `"`
 
-// What the suite runs against.
+// The cluster of the suite.
 var (
 	cluster  *controlplane.ControlPlane
 	kubevirt *simulators.KubeVirt
@@ -85,7 +85,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	awaitChecks(ctx)
 }, NodeTimeout(3*time.Minute))
 
-// grantVirtualMachines lets a user edit the virtual machines of the namespace default, and nothing else.
+// grantVirtualMachines grants a user to edit the virtual machines of the namespace default.
 func grantVirtualMachines(ctx context.Context, user string) {
 	GinkgoHelper()
 	role := &rbacv1.Role{
@@ -122,7 +122,7 @@ func failedCalls(ctx context.Context) float64 {
 	return count
 }
 
-// without takes one of our webhook configurations away until the end of the spec.
+// without deletes a webhook configuration of Virtward until the end of the spec.
 func without(ctx context.Context, configuration client.Object, name string) {
 	GinkgoHelper()
 	Expect(admin.Get(ctx, client.ObjectKey{Name: name}, configuration)).To(Succeed())
@@ -135,7 +135,7 @@ func without(ctx context.Context, configuration client.Object, name string) {
 	})
 }
 
-// awaitChecks waits until the API server asks us about what is new: of a configuration, it learns a moment later.
+// awaitChecks waits until the API server calls the validating webhook. It reads a new configuration a moment later.
 func awaitChecks(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega, ctx context.Context) {

@@ -109,7 +109,7 @@ func leavingOut(names ...string) *rest.Config {
 	return config
 }
 
-// scene is what the cluster holds for the suites.
+// scene has the objects of the suites in the cluster.
 type scene struct {
 	// before makes what was there before, whatever virtward says of it; persisting lets KubeVirt write into it what it
 	// writes into every virtual machine.
@@ -132,7 +132,7 @@ func newScene() *scene {
 	return &scene{before: before, persisting: persisting, admin: asAdmin, kubevirt: "{}kvm amd64", placed: map[string]*unstructured.Unstructured{}}
 }
 
-// set makes the cluster that of a stage, and waits until its policies are active.
+// set changes the cluster to a stage, and waits until its policies are active.
 func (s *scene) set(ctx context.Context, next *stage) {
 	GinkgoHelper()
 	s.number++
@@ -153,7 +153,7 @@ func (s *scene) set(ctx context.Context, next *stage) {
 	s.await(ctx, next.sample.Facts)
 }
 
-// clear takes everything away, and leaves KubeVirt as it was.
+// clear deletes all objects, and restores the KubeVirt resource.
 func (s *scene) clear(ctx context.Context) {
 	GinkgoHelper()
 	for _, object := range s.placed {
@@ -165,7 +165,7 @@ func (s *scene) clear(ctx context.Context) {
 	s.mark(ctx, metav1.NamespaceDefault, &namespaceMetadata{})
 }
 
-// mark gives a namespace its labels and annotations, and no others.
+// mark replaces the labels and annotations of a namespace.
 func (s *scene) mark(ctx context.Context, name string, metadata *namespaceMetadata) {
 	GinkgoHelper()
 	Expect(cluster.EnsureNamespace(ctx, name)).To(Succeed())
@@ -267,7 +267,7 @@ func rbacKind(kind string) metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
 }
 
-// place makes an object, in the place of another one of its name.
+// place creates an object, and replaces one with the same name.
 func (s *scene) place(ctx context.Context, object *unstructured.Unstructured) {
 	GinkgoHelper()
 	key := keyOf(object)
@@ -285,7 +285,7 @@ func (s *scene) place(ctx context.Context, object *unstructured.Unstructured) {
 	Expect(create(ctx, by, object)).To(Succeed(), key)
 }
 
-// keep makes the object that there is before an update, as KubeVirt persists it.
+// keep creates the object before an update, as KubeVirt persists it.
 func (s *scene) keep(ctx context.Context, object *unstructured.Unstructured) error {
 	if object.GetKind() == "VirtualMachine" {
 		return create(ctx, s.persisting, object)
@@ -320,7 +320,7 @@ func (s *scene) remove(ctx context.Context, object *unstructured.Unstructured) e
 	})
 }
 
-// configure gives KubeVirt the configuration of a situation.
+// configure sets the configuration of KubeVirt for a situation.
 func (s *scene) configure(ctx context.Context, situation *policytest.Situation) {
 	GinkgoHelper()
 	key := kubeVirtKey(situation)
@@ -334,12 +334,12 @@ func (s *scene) configure(ctx context.Context, situation *policytest.Situation) 
 	configure(ctx, kubeVirtConfiguration(situation), situation.Facts.Hypervisor.ConfiguredName)
 }
 
-// kubeVirtKey tells the KubeVirt of a situation from others.
+// kubeVirtKey identifies the KubeVirt configuration of a situation.
 func kubeVirtKey(s *policytest.Situation) string {
 	return asJSON(kubeVirtConfiguration(s)) + s.Facts.Hypervisor.Name + " " + s.Facts.DefaultArchitecture
 }
 
-// kubeVirtConfiguration is what a KubeVirt object among the objects says, with the gates and the hypervisor of the facts.
+// kubeVirtConfiguration returns the configuration of a KubeVirt object, with the gates and the hypervisor of the facts.
 func kubeVirtConfiguration(s *policytest.Situation) map[string]any {
 	configuration := map[string]any{}
 	for _, object := range s.Objects {
@@ -380,7 +380,7 @@ func (s *scene) await(ctx context.Context, facts *platform.Facts) {
 	}).WithContext(ctx).WithTimeout(10 * time.Second).WithPolling(10 * time.Millisecond).Should(ContainElement(HaveSuffix(want)))
 }
 
-// stageKey is all of a situation that decides what has to be on a stage, but namespaces and permissions.
+// stageKey identifies the stage of a situation, apart from namespaces and permissions.
 func stageKey(s *policytest.Situation) string {
 	policies := make([]any, 0, len(s.Policies))
 	ends := false

@@ -45,7 +45,7 @@ var _ = Describe("The suites of policies", Serial, Ordered, func() {
 		})
 	})
 
-	DescribeTable("say what the API server says", func(ctx SpecContext, least int, paths ...string) {
+	DescribeTable("agree with the API server", func(ctx SpecContext, least int, paths ...string) {
 		trials, skipped := trialsOf(ctx, paths...)
 		total := len(trials) + len(skipped)
 		Expect(total).To(BeNumerically(">=", least), "cases")

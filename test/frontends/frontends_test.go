@@ -47,7 +47,7 @@ import (
 	"github.com/virtward/virtward/webhooks"
 )
 
-// The parts that the corpus is made of.
+// The parts of the corpus.
 const (
 	fine      = `{domain: {memory: {guest: 1Gi}, devices: {}}}`
 	bios      = `{architecture: arm64, domain: {memory: {guest: 1Gi}, firmware: {bootloader: {bios: {}}}, devices: {}}}`
@@ -92,7 +92,7 @@ func preferenceOf(kind, cpu string) string {
 	return `{apiVersion: instancetype.kubevirt.io/v1beta1, kind: ` + kind + `, metadata: {name: a` + namespace + `}, spec: {cpu: {` + cpu + `}}}`
 }
 
-// corpus are objects of every kind, good and bad; the second one is what was there before an update.
+// corpus returns valid and invalid objects of every kind. The second of each pair is the object before an update.
 var corpus = map[string][2]string{
 	"a VM":                             {vmOf(fine, "")},
 	"a VM with a BIOS on arm64":        {vmOf(bios, "")},
@@ -187,7 +187,7 @@ func openFrontEnds(t *testing.T) *frontEnds {
 	return f
 }
 
-// said is a finding in the form that all front ends have: its severity, rule and field.
+// said returns a finding in a form that all front ends have: severity, rule and field.
 func said(severity, rule, field string) string { return severity + " " + rule + " " + field }
 
 // ruleOf is the rule and the field that a text names.

@@ -1,4 +1,4 @@
-// Package leaves takes objects apart for the tests of properties.
+// Package leaves lists the values of objects by their paths, for tests of properties.
 //
 // What enters: any value that encodes as JSON. What leaves: its leaves, by paths in the form of a
 // field.Path, and comparisons of two such sets. Objects without members are no leaves, because an empty

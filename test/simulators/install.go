@@ -20,7 +20,7 @@ type KubeVirt struct {
 	Controller *VirtController
 }
 
-// InstallKubeVirt makes a cluster look as if KubeVirt had been deployed with a configuration.
+// InstallKubeVirt simulates a KubeVirt installation with a configuration.
 func InstallKubeVirt(ctx context.Context, c *controlplane.ControlPlane, configuration kubevirtv1.KubeVirtConfiguration, expand Expand) (*KubeVirt, error) {
 	if err := ensureAccounts(ctx, c); err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ const (
 	accountPrefix     = "system:serviceaccount:" + Namespace + ":"
 )
 
-// accounts are KubeVirt's own, which its admission lets do what users may not.
+// accounts are KubeVirt's service accounts. Its admission grants them more than users.
 var accounts = []string{"kubevirt-apiserver", ControllerAccount, HandlerAccount, "kubevirt-operator"}
 
 // rules of the accounts that the simulators use: those of KubeVirt's that touch VMs.
@@ -47,7 +47,7 @@ func allow(group string, resources []string, verbs ...string) rbacv1.PolicyRule 
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
 
-// ensureAccounts makes KubeVirt's namespace and service accounts, with the rights of rules.
+// ensureAccounts creates KubeVirt's namespace and service accounts, with the permissions of rules.
 func ensureAccounts(ctx context.Context, c *controlplane.ControlPlane) error {
 	if err := c.EnsureNamespace(ctx, Namespace); err != nil {
 		return err

@@ -41,7 +41,7 @@ type Call struct {
 	Name      string
 	User      string
 	DryRun    bool
-	// Object and OldObject are what the API server sent, as JSON.
+	// Object and OldObject of the request, as JSON.
 	Object, OldObject json.RawMessage
 	// Allowed is how it was answered.
 	Allowed bool
@@ -118,7 +118,7 @@ func (v *VirtAPI) register(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-// Stop takes the configurations away and ends the server.
+// Stop deletes the configurations and stops the server.
 func (v *VirtAPI) Stop(ctx context.Context) error {
 	var errs []error
 	for _, object := range v.configurations(nil) {
@@ -142,7 +142,7 @@ func (v *VirtAPI) Forget() {
 	v.calls = nil
 }
 
-// KeepNoRecord ends the record and empties it, for tests with so many requests that it would fill the memory.
+// KeepNoRecord stops and empties the record, for tests with many requests.
 func (v *VirtAPI) KeepNoRecord() {
 	v.mu.Lock()
 	defer v.mu.Unlock()

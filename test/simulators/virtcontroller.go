@@ -153,7 +153,7 @@ func (r *vmReconciler) release(ctx context.Context, vm *kubevirtv1.VirtualMachin
 	return client.IgnoreNotFound(r.client.Patch(ctx, vm, client.MergeFrom(base)))
 }
 
-// converge makes or deletes the VMI as the run strategy asks, and returns the VMI that there is then.
+// converge creates or deletes the VMI according to the run strategy, and returns the VMI.
 func (r *vmReconciler) converge(ctx context.Context, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) (*kubevirtv1.VirtualMachineInstance, error) {
 	base := vm.DeepCopy()
 	if controllerutil.AddFinalizer(vm, kubevirtv1.VirtualMachineControllerFinalizer) {

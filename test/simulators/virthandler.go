@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// nextPhase is the way of a VMI whose pod and domain start without trouble.
+// nextPhase has the phases of a VMI that starts without errors.
 var nextPhase = map[kubevirtv1.VirtualMachineInstancePhase]kubevirtv1.VirtualMachineInstancePhase{
 	kubevirtv1.VmPhaseUnset: kubevirtv1.Pending,
 	kubevirtv1.Pending:      kubevirtv1.Scheduling,
@@ -24,7 +24,7 @@ var nextPhase = map[kubevirtv1.VirtualMachineInstancePhase]kubevirtv1.VirtualMac
 // the whole object, because the kind has no status subresource.
 type vmiReconciler struct{ controller, handler client.Client }
 
-// Reconcile takes one VMI a step further.
+// Reconcile sets the next phase of a VMI.
 func (r *vmiReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	vmi := &kubevirtv1.VirtualMachineInstance{}
 	if err := r.controller.Get(ctx, request.NamespacedName, vmi); err != nil {

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// writeStatus says what there is, and why there is no VMI when making it has failed.
+// writeStatus writes the status of a VM, with the error if its VMI could not be created.
 func (r *vmReconciler) writeStatus(ctx context.Context, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance, failure error) error {
 	base := vm.DeepCopy()
 	vm.Status.Created = vmi != nil
