@@ -89,7 +89,7 @@ func TestNext(t *testing.T) {
 		"a new token, in use":              {data: merged(young.data(), good, token, before), changed: -3 * time.Minute, want: Plan{Wait: time.Minute}},
 		"a new token, settled":             {data: merged(young.data(), good, token, before), changed: -5 * time.Minute, want: Plan{DropPrevious: true}},
 		"a new token, not in use":          {data: merged(young.data(), good, token, before), changed: -5 * time.Minute, pending: true, want: Plan{}},
-		"an old CA without use":      {data: merged(young.data(), good, token, announced), changed: -5 * time.Minute, want: Plan{DropPrevious: true}},
+		"an old CA without use":            {data: merged(young.data(), good, token, announced), changed: -5 * time.Minute, want: Plan{DropPrevious: true}},
 		// A controller that returns late, or is disturbed by a second request.
 		"an announced CA, written late":                     {data: merged(young.data(), announced, underOld, token), changed: -time.Hour, configured: -time.Second, want: Plan{Wait: settle - time.Second}},
 		"a new token, written late":                         {data: merged(young.data(), good, token, before), changed: -time.Hour, configured: -time.Second, want: Plan{Wait: settle - time.Second}},

@@ -1,6 +1,6 @@
-// Package conformance replays what the real KubeVirt admission code answered, and tells where we differ.
+// Package conformance compares Virtward with recorded answers of KubeVirt's admission code. The tests and kubectl virtward
+// conformance use it.
 //
-// What enters: recorded cases, one JSON object a line, each with an input and KubeVirt's answer. What
-// leaves: the differences, in words. It is used by the tests and by kubectl virtward conformance alike. The
-// package never decides what a difference means, and never changes a case.
+// Input: recorded cases, one JSON object in each line, with an object and KubeVirt's answer. Output: the differences, as
+// text. The package does not decide whether a difference is an error, and never changes a case.
 package conformance

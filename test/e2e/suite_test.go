@@ -1,6 +1,5 @@
-// Package e2e holds the stories that need everything at once: a real API server, our chart installed by
-// Helm, virtward running as its Deployment says, real users, and KubeVirt's admission and controllers
-// simulated around it.
+// Package e2e has the end-to-end tests: on a real API server, with Virtward's chart installed by Helm, virtward running
+// with the arguments of its Deployment, RBAC users, and simulated admission and controllers of KubeVirt.
 package e2e
 
 import (

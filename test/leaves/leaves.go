@@ -1,8 +1,7 @@
 // Package leaves lists the values of objects by their paths, for tests of properties.
 //
-// What enters: any value that encodes as JSON. What leaves: its leaves, by paths in the form of a
-// field.Path, and comparisons of two such sets. Objects without members are no leaves, because an empty
-// parent says nothing.
+// Input: any value that can be encoded as JSON. Output: its values by paths in the form of a field.Path, and comparisons of
+// two such sets. Objects without members are not included, because they have no meaning.
 package leaves
 
 import (

@@ -1,7 +1,6 @@
 // Package hypervisor is the suite that every folder under hypervisors must pass.
 //
-// What enters: a hypervisor as the registry takes it, the cases of its own rules, and its page. What leaves:
-// failed tests, each of which says what the hypervisor does and which object shows it. The suite completes and
-// checks every recorded object of the conformance cases on every architecture, under every name that a cluster
-// may give the hypervisor. It never talks to a cluster.
+// Input: a hypervisor for the registry, the cases of its rules, and its page. Output: failed tests, each with the problem
+// and an object that shows it. The suite completes and validates every recorded object of the conformance cases on every
+// architecture, with every name of the hypervisor in a KubeVirt resource. It never uses a cluster.
 package hypervisor
