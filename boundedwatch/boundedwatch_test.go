@@ -30,8 +30,8 @@ func TestBudget(t *testing.T) {
 		{"b", 40, true, 100},
 		{"a", 60, true, 100}, // the same object once more
 		{"a", 10, true, 50},  // a smaller version of it
-		{"a", 61, false, 40}, // a version for which there is no room
-		{"c", 60, true, 100}, // it left its room to others
+		{"a", 61, false, 40}, // a version that does not fit
+		{"c", 60, true, 100}, // its reservation is released
 		{"d", 0, true, 100},  // nothing always fits
 	} {
 		if got := b.Take(step.key, step.bytes); got != step.want || b.Used() != step.used {

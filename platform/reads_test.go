@@ -32,7 +32,7 @@ func TestSharesOfNamespaces(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 	defer cancel()
 	if _, err := s.Take(ctx, "third", 1); !errors.Is(err, ErrBusy) {
-		t.Errorf("there is more room than there should be: %v", err)
+		t.Errorf("more is free than expected: %v", err)
 	}
 	for _, back := range append(release, back) {
 		back()

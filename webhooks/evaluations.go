@@ -40,29 +40,29 @@ var errNoMemory = errors.New("too many policies are being evaluated at once")
 
 // begin reserves memory to evaluate policies on an object of a number of bytes. Call done to release it.
 func (e *evaluations) begin(ctx context.Context, object int) (done func(), err error) {
-	room, weight := e.large, min(policies.Memory(object), largeMemory)
+	memory, weight := e.large, min(policies.Memory(object), largeMemory)
 	if weight <= smallEvaluation {
-		if room = e.small; !room.TryAcquire(weight) {
-			room = e.large
+		if memory = e.small; !memory.TryAcquire(weight) {
+			memory = e.large
 		}
-		if room == e.small || room.TryAcquire(weight) {
-			return e.reserved(room, weight), nil
+		if memory == e.small || memory.TryAcquire(weight) {
+			return e.reserved(memory, weight), nil
 		}
-		room = e.small
+		memory = e.small
 	}
 	e.metrics.waiting.Inc()
 	defer e.metrics.waiting.Dec()
-	if err := room.Acquire(ctx, weight); err != nil {
+	if err := memory.Acquire(ctx, weight); err != nil {
 		e.metrics.rejected.Inc()
 		return nil, errNoMemory
 	}
-	return e.reserved(room, weight), nil
+	return e.reserved(memory, weight), nil
 }
 
-func (e *evaluations) reserved(room *semaphore.Weighted, weight int64) (done func()) {
+func (e *evaluations) reserved(memory *semaphore.Weighted, weight int64) (done func()) {
 	e.metrics.evaluating.Add(float64(weight))
 	return func() {
-		room.Release(weight)
+		memory.Release(weight)
 		e.metrics.evaluating.Sub(float64(weight))
 	}
 }

@@ -53,9 +53,9 @@ const (
 	perValue   = 2 << 10
 )
 
-// Room bounds the memory of the requests in progress, for all webhooks that share it, and the cores that large requests
+// Limits bound the memory of the requests in progress, for all webhooks that share it, and the cores that large requests
 // use.
-type Room struct {
+type Limits struct {
 	bytes, large *semaphore.Weighted
 	decoded      *platform.Shares
 	// turns has one unit for each core. A large request takes one, and the requests of one namespace get at most half of
@@ -63,31 +63,31 @@ type Room struct {
 	turns *platform.Shares
 }
 
-// NewRoom returns a Room for a few requests of the largest size.
-func NewRoom() *Room {
-	return &Room{
+// NewLimits returns Limits for a few requests of the largest size.
+func NewLimits() *Limits {
+	return &Limits{
 		bytes: semaphore.NewWeighted(maxInFlight), large: semaphore.NewWeighted(largeBodies),
 		decoded: platform.NewShares(MaxDecoded), turns: platform.NewShares(int64(max(2, runtime.GOMAXPROCS(0)))),
 	}
 }
 
-// bodyRoom is the memory that the body of one request reserves.
-type bodyRoom struct {
-	*Room
+// bodyMemory is the memory that the body of one request reserves.
+type bodyMemory struct {
+	*Limits
 	large bool
 	held  int64
 }
 
 // grow reserves more memory. It waits until the context ends, and returns ErrBusy then.
-func (b *bodyRoom) grow(ctx context.Context, amount int64) error {
+func (b *bodyMemory) grow(ctx context.Context, amount int64) error {
 	if b.large {
-		if err := b.Room.large.Acquire(ctx, amount); err != nil {
+		if err := b.Limits.large.Acquire(ctx, amount); err != nil {
 			return platform.ErrBusy
 		}
 	}
 	if err := b.bytes.Acquire(ctx, amount); err != nil {
 		if b.large {
-			b.Room.large.Release(amount)
+			b.Limits.large.Release(amount)
 		}
 		return platform.ErrBusy
 	}
@@ -95,10 +95,10 @@ func (b *bodyRoom) grow(ctx context.Context, amount int64) error {
 	return nil
 }
 
-func (b *bodyRoom) release() {
+func (b *bodyMemory) release() {
 	b.bytes.Release(b.held)
 	if b.large {
-		b.Room.large.Release(b.held)
+		b.Limits.large.Release(b.held)
 	}
 }
 
@@ -120,7 +120,7 @@ type handler struct {
 	metrics *Metrics
 	log     logr.Logger
 	clock   clock.PassiveClock
-	room    *Room
+	limits  *Limits
 }
 
 // ServeHTTP answers one AdmissionReview. It answers 400 if the body is not an AdmissionReview, 413 if it is too large,
@@ -132,9 +132,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		controller.SetReadDeadline(h.clock.Now().Add(sendTimeout)),
 		controller.SetWriteDeadline(h.clock.Now().Add(writeTimeout)))
 
-	room := &bodyRoom{Room: h.room, large: r.ContentLength < 0 || r.ContentLength > largeBody}
-	defer room.release()
-	body, err := h.read(r.Context(), room, http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
+	memory := &bodyMemory{Limits: h.limits, large: r.ContentLength < 0 || r.ContentLength > largeBody}
+	defer memory.release()
+	body, err := h.read(r.Context(), memory, http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
 	if errors.Is(err, platform.ErrBusy) {
 		h.busy(w, err)
 		return
@@ -167,7 +167,7 @@ func (h *handler) busy(w http.ResponseWriter, err error) {
 
 // read reads a body. It reserves memory for the bytes that have arrived and for the next chunk, not for the announced
 // length.
-func (h *handler) read(ctx context.Context, room *bodyRoom, body io.Reader, announced int64) ([]byte, error) {
+func (h *handler) read(ctx context.Context, memory *bodyMemory, body io.Reader, announced int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
 	var all bytes.Buffer
@@ -175,7 +175,7 @@ func (h *handler) read(ctx context.Context, room *bodyRoom, body io.Reader, anno
 		all.Grow(int(announced) + bytes.MinRead)
 	}
 	for next := int64(firstChunk); ; next = min(2*next, chunk) {
-		if err := room.grow(ctx, next); err != nil {
+		if err := memory.grow(ctx, next); err != nil {
 			return nil, err
 		}
 		_, err := io.CopyN(&all, body, next)
@@ -217,13 +217,13 @@ func (h *handler) Review(ctx context.Context, body []byte) ([]byte, error) {
 	}
 	waiting, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	release, err := h.room.decoded.Take(waiting, request.Namespace, decodedSize(request))
+	release, err := h.limits.decoded.Take(waiting, request.Namespace, decodedSize(request))
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	if len(body) > largeBody {
-		endTurn, err := h.room.turns.Take(waiting, request.Namespace, 1)
+		endTurn, err := h.limits.turns.Take(waiting, request.Namespace, 1)
 		if err != nil {
 			return nil, err
 		}

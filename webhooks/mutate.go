@@ -35,18 +35,18 @@ type Mutator struct {
 	Log     logr.Logger
 	Clock   clock.PassiveClock
 
-	// Room is shared by the webhooks of a process; nil for a new one.
-	Room *Room
+	// Limits are shared by the webhooks of a process; nil for a new one.
+	Limits *Limits
 
 	*handler
 }
 
 // NewMutator returns a Mutator that can serve requests.
 func NewMutator(m Mutator) *Mutator {
-	if m.Room == nil {
-		m.Room = NewRoom()
+	if m.Limits == nil {
+		m.Limits = NewLimits()
 	}
-	m.handler = &handler{name: "mutate", answer: m.respond, metrics: m.Metrics, log: m.Log, clock: m.Clock, room: m.Room}
+	m.handler = &handler{name: "mutate", answer: m.respond, metrics: m.Metrics, log: m.Log, clock: m.Clock, limits: m.Limits}
 	return &m
 }
 

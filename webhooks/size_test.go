@@ -95,7 +95,7 @@ func TestRequestsWithoutMemoryAreBusy(t *testing.T) {
 	if size := decodedSize(review.Request); size < 4_900*perValue || size > MaxDecoded/4+1<<20 {
 		t.Errorf("it takes %d bytes", size)
 	}
-	release, err := v.room.decoded.Take(t.Context(), "default", MaxDecoded)
+	release, err := v.limits.decoded.Take(t.Context(), "default", MaxDecoded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestLargeRequestsAreBounded(t *testing.T) {
 	var ends []func()
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		end, err := v.room.turns.Take(ctx, "full", 1)
+		end, err := v.limits.turns.Take(ctx, "full", 1)
 		cancel()
 		if err != nil {
 			break
@@ -169,7 +169,7 @@ func TestLargeRequestsAreBounded(t *testing.T) {
 	}
 	answers("they are evaluated", all)
 
-	sending := &bodyRoom{Room: v.room, large: true}
+	sending := &bodyMemory{Limits: v.limits, large: true}
 	if err := sending.grow(t.Context(), largeBodies); err != nil {
 		t.Fatal(err)
 	}

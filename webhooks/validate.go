@@ -39,8 +39,8 @@ type Validator struct {
 	Metrics *Metrics
 	Log     logr.Logger
 	Clock   clock.PassiveClock
-	// Room is shared by the webhooks of a process; nil for a new one.
-	Room *Room
+	// Limits are shared by the webhooks of a process; nil for a new one.
+	Limits *Limits
 
 	*handler
 	evaluations *evaluations
@@ -48,11 +48,11 @@ type Validator struct {
 
 // NewValidator returns a Validator that can serve requests.
 func NewValidator(v Validator) *Validator {
-	if v.Room == nil {
-		v.Room = NewRoom()
+	if v.Limits == nil {
+		v.Limits = NewLimits()
 	}
 	v.evaluations = newEvaluations(v.Metrics)
-	v.handler = &handler{name: "validate", answer: v.respond, metrics: v.Metrics, log: v.Log, clock: v.Clock, room: v.Room}
+	v.handler = &handler{name: "validate", answer: v.respond, metrics: v.Metrics, log: v.Log, clock: v.Clock, limits: v.Limits}
 	return &v
 }
 

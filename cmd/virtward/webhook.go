@@ -201,14 +201,14 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	evaluates, room := state.evaluator(), webhooks.NewRoom()
+	evaluates, limits := state.evaluator(), webhooks.NewLimits()
 	mutator := webhooks.NewMutator(webhooks.Mutator{
 		Evaluator: evaluates,
 		Reading:   state.objects.Begin,
 		Metrics:   measured,
 		Log:       log.WithName("mutate"),
 		Clock:     clock.RealClock{},
-		Room:      room,
+		Limits:    limits,
 	})
 	validator := webhooks.NewValidator(webhooks.Validator{
 		Evaluator:     evaluates,
@@ -219,7 +219,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		Metrics:       measured,
 		Log:           log.WithName("validate"),
 		Clock:         clock.RealClock{},
-		Room:          room,
+		Limits:        limits,
 	})
 	maps.Copy(p.ready, state.ready())
 	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil
