@@ -275,7 +275,7 @@ validations: [{expression: "vm.metadata.labels.none == ''", message: never decid
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(verdict.Findings) != 1 || verdict.Findings[0].Severity != tc.want || verdict.Findings[0].Known != (tc.want == validators.Warn) {
+			if len(verdict.Findings) != 1 || verdict.Findings[0].Severity != tc.want || verdict.Findings[0].PreExisting != (tc.want == validators.Warn) {
 				t.Errorf("want one finding that is a %s, got %v", tc.want, verdict.Findings)
 			}
 		})

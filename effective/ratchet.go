@@ -30,7 +30,7 @@ func ratchet(findings []validators.Finding, now map[string]any, before []validat
 		if id := identity(f, now); known[id] > 0 {
 			known[id]--
 			if f.Severity == validators.Deny {
-				f.Known, f.Severity = true, validators.Warn
+				f.PreExisting, f.Severity = true, validators.Warn
 			}
 		}
 	}

@@ -252,8 +252,8 @@ func TestVMIThatArrivesWithoutTheSite(t *testing.T) {
 	complete := evaluate(t, effective.Input{VMI: build.VMI("db").Obj()}).VMI
 	verdict := evaluate(t, effective.Input{VMI: complete, PostMutation: true, Site: site})
 	want := map[string]string{
-		"spec.domain.devices.rng": "layer site/a fills this, but it arrived without",
-		"spec.nodeSelector":       "layer site/a fills this, but it arrived without",
+		"spec.domain.devices.rng": "the layer site/a sets this field, but the request does not have it",
+		"spec.nodeSelector":       "the layer site/a sets this field, but the request does not have it",
 	}
 	got := map[string]string{}
 	for _, f := range verdict.Findings {

@@ -106,7 +106,7 @@ func ended(object metav1.Object) string {
 func (s *Snapshot) Unreadable(t reflect.Type, r *Request, err error) validators.Finding {
 	finding := validators.Finding{Rule: validators.RuleReadable, Severity: validators.Deny, Error: fieldError(err), Remedy: validators.RemedyReadable}
 	if r.updates() && Unchanged(t, r, s.free(r)...) {
-		finding.Severity, finding.Known = validators.Warn, true
+		finding.Severity, finding.PreExisting = validators.Warn, true
 	}
 	return finding
 }

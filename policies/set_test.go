@@ -109,8 +109,8 @@ func TestTheRatchetDetectsAWorseViolation(t *testing.T) {
 			set := policies.NewSet("", compile(t, "p", "enforcement: Deny\nvalidations: [{message: m, "+validation+"}]"))
 			before := verdict(t, set, tc.before)
 			after := verdict(t, set, tc.after)
-			if after.Ratchet(before); after.Findings[0].Known != tc.known {
-				t.Errorf("known %v, want %v: %q", after.Findings[0].Known, tc.known, said(after.Findings))
+			if after.Ratchet(before); after.Findings[0].PreExisting != tc.known {
+				t.Errorf("known %v, want %v: %q", after.Findings[0].PreExisting, tc.known, said(after.Findings))
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func (f Findings) MarshalJSON() ([]byte, error) {
 	}
 	all := make([]finding, len(f))
 	for i := range f {
-		all[i] = finding{f[i].Rule, f[i].Severity, f[i].Error.Field, f[i].Text(), policies.IsEvaluationError(&f[i]), f[i].Known}
+		all[i] = finding{f[i].Rule, f[i].Severity, f[i].Error.Field, f[i].Text(), policies.IsEvaluationError(&f[i]), f[i].PreExisting}
 	}
 	return texts.JSON(all)
 }

@@ -45,10 +45,10 @@ func rejected(architecture string, line Support, capabilities ...Capability) Sup
 func amd64Support() SupportTable {
 	return slices.Concat(
 		rejected(platform.AMD64, Support{
-			Rule: "amd64-watchdog", Title: "The watchdog of amd64 is an i6300esb", Remedy: "Use watchdog.i6300esb alone.",
-			Detail: "the watchdog of amd64 is an i6300esb, and nothing else",
+			Rule: "amd64-watchdog", Title: "The watchdog of amd64 is an i6300esb", Remedy: "Set only watchdog.i6300esb.",
+			Detail: "amd64 supports only the i6300esb watchdog",
 		}, watchdogDiag288(), watchdogOfNoKind()),
-		videoOf(platform.AMD64, "Choose a type that the message lists, or remove devices.video for the default.",
+		videoOf(platform.AMD64, "Choose a listed type, or remove devices.video for the default.",
 			"vga", "cirrus", "virtio", "ramfb", "bochs"),
 	)
 }
@@ -56,15 +56,15 @@ func amd64Support() SupportTable {
 func arm64Support() SupportTable {
 	return slices.Concat(
 		rejected(platform.ARM64, Support{
-			Rule: "arm64-bios", Title: "arm64 boots from EFI", Remedy: "Remove firmware.bootloader.bios; EFI is the default of arm64.",
+			Rule: "arm64-bios", Title: "arm64 boots from EFI", Remedy: "Remove firmware.bootloader.bios.",
 			Detail: "arm64 boots from EFI only",
 		}, biosBoot()),
 		rejected(platform.ARM64, Support{
-			Rule: "arm64-cpu-model", Title: "arm64 guests see the host's CPU", Remedy: "Set cpu.model to host-passthrough, or leave it out.",
+			Rule: "arm64-cpu-model", Title: "arm64 guests see the host's CPU", Remedy: "Change or remove cpu.model.",
 			Detail: "arm64 guests see the host's CPU, " + v1.CPUModeHostPassthrough,
 		}, namedCPUModel()),
 		rejected(platform.ARM64, Support{
-			Rule: "arm64-disk-bus", Title: "Disks of arm64 are on a virtio or scsi bus", Remedy: "Set the bus to virtio or scsi, or leave it out.",
+			Rule: "arm64-disk-bus", Title: "Disks of arm64 are on a virtio or scsi bus", Remedy: "Change or remove the bus.",
 			Detail: "disks of arm64 are on a virtio or scsi bus",
 		}, diskOnBus(v1.DiskBusSATA), diskOnBus(v1.DiskBusUSB), diskOnUnknownBus()),
 		rejected(platform.ARM64, Support{
@@ -75,16 +75,16 @@ func arm64Support() SupportTable {
 			Rule: "arm64-sound", Title: "arm64 has no sound device", Remedy: "Remove devices.sound.",
 			Detail: "arm64 has no sound device",
 		}, soundDevice()),
-		videoOf(platform.ARM64, "Choose a type that the message lists, or remove devices.video for the default.", "virtio", "ramfb"),
+		videoOf(platform.ARM64, "Choose a listed type, or remove devices.video for the default.", "virtio", "ramfb"),
 		rejected(platform.ARM64, Support{
 			Rule: "launch-security-architecture", Title: "Launch security exists on amd64 and s390x", Security: true,
 			Remedy: "Remove launchSecurity, or run the VM on amd64 or s390x.",
-			Cause:  field.ErrorTypeInvalid, Detail: "domain.launchSecurity is set, and it exists on amd64 and s390x only",
+			Cause:  field.ErrorTypeInvalid, Detail: "does not support domain.launchSecurity",
 		}, launchSecurity()),
 		rejected(platform.ARM64, Support{
 			Rule: "cpu-dedicated-threads-arm64", Title: "Dedicated CPUs of arm64 have one thread per core",
 			Remedy: "Set cpu.threads to 1, and use more cores.",
-			Cause:  field.ErrorTypeInvalid, Detail: "CPUs that are dedicated have one thread per core",
+			Cause:  field.ErrorTypeInvalid, Detail: "dedicated CPUs have one thread per core",
 		}, dedicatedCPUThreads()),
 		growing(platform.ARM64),
 	)
@@ -93,14 +93,14 @@ func arm64Support() SupportTable {
 func s390xSupport() SupportTable {
 	return slices.Concat(
 		rejected(platform.S390X, Support{
-			Rule: "s390x-watchdog", Title: "The watchdog of s390x is a diag288", Remedy: "Use watchdog.diag288 alone.",
-			Detail: "the watchdog of s390x is a diag288, and nothing else",
+			Rule: "s390x-watchdog", Title: "The watchdog of s390x is a diag288", Remedy: "Set only watchdog.diag288.",
+			Detail: "s390x supports only the diag288 watchdog",
 		}, watchdogI6300ESB(), watchdogOfNoKind()),
 		videoOf(platform.S390X, "Set video.type to virtio, or remove devices.video for the default.", "virtio"),
 		rejected(platform.S390X, Support{
 			Rule: "s390x-block-size", Title: "Blocks of disks have at most 4096 bytes on s390x",
-			Remedy: "Set blockSize.custom.logical and physical to 4096 or less.",
-			Detail: fmt.Sprintf("s390x has blocks of at most %d bytes", largeBlock),
+			Remedy: "Lower blockSize.custom.logical and blockSize.custom.physical.",
+			Detail: fmt.Sprintf("s390x supports blocks of at most %d bytes", largeBlock),
 		}, largeBlocks()),
 		rejected(platform.S390X, Support{
 			Rule: "device-panic-architecture", Title: "Panic devices can be chosen on amd64 and arm64 only", Remedy: "Remove panicDevices.",
@@ -305,14 +305,14 @@ func dedicatedCPUThreads() Capability {
 			}
 			return []Use{{
 				Path: s.Path.Child("architecture"), Value: s.architecture(),
-				Detail: fmt.Sprintf("has one thread per core where CPUs are dedicated, not %d", cpu.Threads),
+				Detail: fmt.Sprintf("supports one thread per core of dedicated CPUs, not %d", cpu.Threads),
 			}}
 		},
 	}
 }
 
 func panicDevices() Capability {
-	return Capability{Name: "panic-devices", Title: "Panic devices of one's own choice", Uses: func(s *Subject) []Use {
+	return Capability{Name: "panic-devices", Title: "Custom panic devices", Uses: func(s *Subject) []Use {
 		if len(s.Spec.Domain.Devices.PanicDevices) == 0 {
 			return nil
 		}

@@ -26,7 +26,7 @@ func severityNames() []policyv1alpha1.Severity {
 }
 
 // notAdjustable is what is said of a setting of such a rule.
-const notAdjustable = "this rule cannot be set to another severity: what it rejects cannot be read or has no effect"
+const notAdjustable = "the severity of this rule cannot be changed: an object that it rejects cannot be read, or has no effect"
 
 // CheckSettings says what is wrong with a RuleSettings, given all rules there are: ids that no rule has or that
 // cannot be set, severities and selectors that there cannot be, and a rule that is set twice for the same namespaces.
@@ -60,7 +60,7 @@ func CheckSettings(known Table, rs *policyv1alpha1.RuleSettings) field.ErrorList
 func checkSetting(ids []string, entry *policyv1alpha1.RuleSetting, path *field.Path) (errs field.ErrorList) {
 	switch {
 	case entry.Rule == "":
-		errs = append(errs, field.Required(path.Child("rule"), "name the rule that is set"))
+		errs = append(errs, field.Required(path.Child("rule"), "name the rule"))
 	case len(entry.Rule) > policyv1alpha1.MaxRuleIDLength:
 		errs = append(errs, field.TooLong(path.Child("rule"), "", policyv1alpha1.MaxRuleIDLength))
 	case !slices.Contains(ids, entry.Rule):

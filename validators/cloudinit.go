@@ -109,7 +109,7 @@ func cloudInitOf(volume *v1.Volume) (c cloudInit, ok bool) {
 var cloudInitHasDataRule = Rule{
 	ID:     "cloudinit-has-data",
 	Title:  "A cloud-init volume has user data or network data",
-	Remedy: "Give it user data or network data, or remove the volume.",
+	Remedy: "Set user data or network data, or remove the volume.",
 	Check:  cloudInitHasData,
 }
 
@@ -118,14 +118,14 @@ func cloudInitHasData(s *Subject, found *Errors) {
 		if c.user.sources()+c.network.sources() > 0 {
 			return nil
 		}
-		return []cloudInitFault{{detail: "there is neither user data nor network data, nor the name of a secret with one of them"}}
+		return []cloudInitFault{{detail: "has no data, and names no secret with data"}}
 	}, found)
 }
 
 var cloudInitOneSourceRule = Rule{
 	ID:     "cloudinit-one-source",
 	Title:  "User data and network data each come from one source",
-	Remedy: "Keep one of the plain text, the base64 text and the secret.",
+	Remedy: "Keep one source.",
 	Check:  cloudInitOneSource,
 }
 
@@ -133,7 +133,7 @@ func cloudInitOneSource(s *Subject, found *Errors) {
 	eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
 		for _, d := range c.data() {
 			if n := d.sources(); n > 1 {
-				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("there are %d sources of %s; only one of %s, %s and %s can be set",
+				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("has %d sources of %s; at most one of %s, %s and %s can be set",
 					n, d.kind, d.plainField, d.encodedField, d.secretField)})
 			}
 		}
@@ -152,7 +152,7 @@ func cloudInitBase64(s *Subject, found *Errors) {
 	eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
 		for _, d := range c.data() {
 			if _, err := base64.StdEncoding.DecodeString(d.encoded); err != nil {
-				faults = append(faults, cloudInitFault{child: d.encodedField, detail: fmt.Sprintf("the %s is no base64: %v", d.kind, err)})
+				faults = append(faults, cloudInitFault{child: d.encodedField, detail: fmt.Sprintf("the %s is not valid base64: %v", d.kind, err)})
 			}
 		}
 		return faults
@@ -161,8 +161,8 @@ func cloudInitBase64(s *Subject, found *Errors) {
 
 var cloudInitSizeRule = Rule{
 	ID:     "cloudinit-size",
-	Title:  "User data and network data in the object has 2048 bytes at most",
-	Remedy: "Put it into a secret, and name that in secretRef or networkDataSecretRef.",
+	Title:  "Inline user data and network data has at most 2048 bytes",
+	Remedy: "Move it to a Secret, and name the Secret in secretRef or networkDataSecretRef.",
 	Check:  cloudInitSize,
 }
 
@@ -170,7 +170,7 @@ func cloudInitSize(s *Subject, found *Errors) {
 	eachCloudInit(s, func(c *cloudInit) (faults []cloudInitFault) {
 		for _, d := range c.data() {
 			if size := d.size(); size > maxCloudInit {
-				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("the %s has %d bytes; more than %d belong into a secret", d.kind, size, maxCloudInit)})
+				faults = append(faults, cloudInitFault{detail: fmt.Sprintf("the %s has %d bytes, more than %d", d.kind, size, maxCloudInit)})
 			}
 		}
 		return faults

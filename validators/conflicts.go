@@ -41,24 +41,24 @@ func conflictRules() Table {
 			Remedy: "Describe the virtual machine under spec.template.",
 		},
 		{
-			ID: RuleReference, Title: "What a VM says of its instancetype and preference can be resolved",
+			ID: RuleReference, Title: "The instancetype and the preference of a VM can be resolved",
 			Remedy: "Name an instancetype or a preference that exists, or a volume whose source carries KubeVirt's labels for them.",
 		},
 		{
-			ID: RuleInstancetypeConflict, Title: "An instancetype and a preference can be laid over the VM",
+			ID: RuleInstancetypeConflict, Title: "The instancetype and the preference fit the VM",
 			Remedy: "Remove a field that the instancetype determines, or choose an instancetype and a preference that fit the VM.",
 		},
 		{
 			ID: RulePreferenceRequirements, Title: "A VM has what its preference requires",
-			Remedy: "Choose a larger instancetype, or give the VM what the message asks for.",
+			Remedy: "Choose a larger instancetype, or give the VM what the message names.",
 		},
 		{
-			ID: RuleCPUSpread, Title: "The vCPUs can be spread over sockets as the preference asks",
+			ID: RuleCPUSpread, Title: "The vCPUs can be spread over sockets by the ratio of the preference",
 			Remedy: "Choose an instancetype whose number of vCPUs is a multiple of the preference's ratio.",
 		},
 		{
 			ID: RuleDefaultNotPermitted, Title: "The cluster permits the defaults that the virtual machine needs",
-			Remedy: "Set the field to something that the cluster permits, or ask its admin to permit the default.",
+			Remedy: "Set the field to a permitted value, or ask the cluster's admin to permit the default.",
 		},
 		{
 			ID: RulePresetConflict, Title: "Presets that select a virtual machine do not contradict it",
@@ -83,8 +83,8 @@ func conflictsOf(rule string) func(*Subject, *Errors) {
 
 var completeRule = Rule{
 	ID:     RuleComplete,
-	Title:  "A virtual machine instance was completed before it is admitted",
-	Remedy: "Create it again. If that does not help, a mutating webhook removes the field, or virtward's was not asked.",
+	Title:  "A VMI is completed before it is admitted",
+	Remedy: "Create it again. If the error remains, another mutating webhook removes the field, or Virtward's webhook is not called.",
 	Check:  missingFields,
 }
 
@@ -96,7 +96,7 @@ func missingFields(s *Subject, found *Errors) {
 			told[c.Path] = true
 			found.Add(&field.Error{
 				Type: field.ErrorTypeRequired, Field: c.Path, BadValue: "",
-				Detail: fmt.Sprintf("layer %s fills this, but it arrived without", c.Layer),
+				Detail: fmt.Sprintf("the layer %s sets this field, but the request does not have it", c.Layer),
 			})
 		}
 	}
@@ -119,10 +119,10 @@ func Adjustable(id string) bool {
 
 // The remedies of RuleReadable, RuleSiteDefaults, RulePolicy and RuleCopy, for whoever reports them.
 const (
-	RemedyReadable     = "Send an object of a reasonable size, in the form that kubectl explain shows."
-	RemedyPolicy       = "Correct the field: kubectl virtward policy lint says the same of a file."
+	RemedyReadable     = "Write the object as kubectl explain describes it, or make it smaller."
+	RemedyPolicy       = "Correct the field. kubectl virtward policy lint validates files."
 	RemedyCopy         = "Wait until the source is ready, or correct the field."
-	RemedySiteDefaults = "Correct the field, or say in spec.match which hypervisors and architectures the defaults are for."
+	RemedySiteDefaults = "Correct the field, or restrict the defaults in spec.match to some hypervisors and architectures."
 )
 
 // objectRules are reported by whoever decodes the object.
@@ -132,7 +132,7 @@ func objectRules() Table {
 
 var readableRule = Rule{
 	ID:       RuleReadable,
-	Title:    "An object can be read, and is not out of all proportion",
+	Title:    "An object can be decoded, and is not too large",
 	Remedy:   RemedyReadable,
 	Scope:    OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy,
 	Security: true,
@@ -142,7 +142,7 @@ var readableRule = Rule{
 var settingsKnownRule = Rule{
 	ID:       RuleSettingsKnown,
 	Title:    "RuleSettings name rules that exist, once each",
-	Remedy:   "See kubectl virtward rules for the rules there are.",
+	Remedy:   "kubectl virtward rules lists the rules.",
 	Scope:    OnSettings,
 	Security: true,
 	Check:    reportedElsewhere,
@@ -150,7 +150,7 @@ var settingsKnownRule = Rule{
 
 var siteDefaultsRule = Rule{
 	ID:       RuleSiteDefaults,
-	Title:    "VirtualMachineDefaults can be read, and virtual machines that get them pass the checks",
+	Title:    "VirtualMachineDefaults are valid, and VMs with these defaults pass the checks",
 	Remedy:   RemedySiteDefaults,
 	Scope:    OnDefaults,
 	Security: true,
@@ -159,7 +159,7 @@ var siteDefaultsRule = Rule{
 
 var policyRule = Rule{
 	ID:       RulePolicy,
-	Title:    "A VirtualMachinePolicy compiles, and so can be evaluated",
+	Title:    "A VirtualMachinePolicy compiles",
 	Remedy:   RemedyPolicy,
 	Scope:    OnPolicies,
 	Security: true,
@@ -168,7 +168,7 @@ var policyRule = Rule{
 
 var copyRule = Rule{
 	ID:       RuleCopy,
-	Title:    "The virtual machine of a restore or a clone can be evaluated, where a policy decides by who makes it",
+	Title:    "The VM of a restore or a clone can be evaluated, if a policy depends on the requester",
 	Remedy:   RemedyCopy,
 	Scope:    OnCopy,
 	Security: true,

@@ -119,8 +119,8 @@ func cpuSocketsWithinMaximum(s *Subject, found *Errors) {
 
 var cpuFeaturePoliciesExistRule = Rule{
 	ID:     "cpu-feature-policies",
-	Title:  "CPU features have policies that exist",
-	Remedy: "Use force, require, optional, disable or forbid.",
+	Title:  "The policy of a CPU feature is known",
+	Remedy: "Use a supported policy, or leave it out.",
 	Check:  cpuFeaturePoliciesExist,
 }
 
@@ -148,7 +148,7 @@ func whenDedicated(check func(*Subject, *Errors)) func(*Subject, *Errors) {
 
 var dedicatedMemoryRule = Rule{
 	ID:     "cpu-dedicated-memory",
-	Title:  "Dedicated CPUs come with an amount of memory",
+	Title:  "A VM with dedicated CPUs sets its memory",
 	Remedy: "Set memory.guest, resources.requests.memory or resources.limits.memory.",
 	Check:  whenDedicated(dedicatedMemory),
 }
@@ -158,7 +158,7 @@ func dedicatedMemory(s *Subject, found *Errors) {
 	if limit.Sign() != 0 || askedMemory(s).Sign() != 0 || memory != nil && memory.Hugepages != nil {
 		return
 	}
-	found.Add(field.Invalid(limitPath(s, "memory"), limit.String(), "dedicated CPUs need a guaranteed pod, and so memory.guest, memory.hugepages, or a memory request or limit"))
+	found.Add(field.Invalid(limitPath(s, "memory"), limit.String(), "dedicated CPUs need a guaranteed pod, which needs an amount of memory"))
 }
 
 var dedicatedMemoryGuaranteedRule = Rule{
@@ -199,7 +199,7 @@ func whole(path *field.Path, q *resource.Quantity, found *Errors) {
 
 var dedicatedCountRule = Rule{
 	ID:     "cpu-dedicated-count",
-	Title:  "Dedicated CPUs have a number",
+	Title:  "A VM with dedicated CPUs sets their number",
 	Remedy: "Set cpu.cores, resources.requests.cpu or resources.limits.cpu.",
 	Check:  whenDedicated(dedicatedCount),
 }
@@ -209,7 +209,7 @@ func dedicatedCount(s *Subject, found *Errors) {
 	if resources.Requests.Cpu().Sign() != 0 || resources.Limits.Cpu().Sign() != 0 || vCPUs(s.Spec.Domain.CPU) != 0 {
 		return
 	}
-	found.Add(field.Invalid(cpuPath(s, "dedicatedCpuPlacement"), true, "needs a number of CPUs: a topology, a CPU request or a CPU limit"))
+	found.Add(field.Invalid(cpuPath(s, "dedicatedCpuPlacement"), true, "needs a number of CPUs"))
 }
 
 var dedicatedGuaranteedRule = Rule{
@@ -250,7 +250,7 @@ func dedicatedTopology(s *Subject, found *Errors) {
 var dedicatedThreadsRule = Rule{
 	ID:     "cpu-dedicated-threads",
 	Title:  "Dedicated CPUs have at most two threads per core",
-	Remedy: "Set cpu.threads to 1 or 2, and use more cores.",
+	Remedy: "Lower cpu.threads, and use more cores.",
 	Check:  whenDedicated(dedicatedThreads),
 }
 
@@ -264,7 +264,7 @@ func dedicatedThreads(s *Subject, found *Errors) {
 
 var isolatedEmulatorDedicatedRule = Rule{
 	ID:     "cpu-isolated-emulator-dedicated",
-	Title:  "An isolated emulator thread comes with dedicated CPUs",
+	Title:  "An isolated emulator thread needs dedicated CPUs",
 	Remedy: "Set cpu.dedicatedCpuPlacement, or leave out cpu.isolateEmulatorThread.",
 	Check:  isolatedEmulatorDedicated,
 }
@@ -284,7 +284,7 @@ func mapsNUMA(cpu *v1.CPU) bool {
 
 var numaDedicatedRule = Rule{
 	ID:     "cpu-numa-dedicated",
-	Title:  "A NUMA topology comes with dedicated CPUs",
+	Title:  "A NUMA topology needs dedicated CPUs",
 	Remedy: "Set cpu.dedicatedCpuPlacement, or leave out cpu.numa.",
 	Check:  numaDedicated,
 }
@@ -298,7 +298,7 @@ func numaDedicated(s *Subject, found *Errors) {
 
 var numaHugepagesRule = Rule{
 	ID:     "cpu-numa-hugepages",
-	Title:  "A NUMA topology comes with hugepages",
+	Title:  "A NUMA topology needs hugepages",
 	Remedy: "Set memory.hugepages, or leave out cpu.numa.",
 	Check:  numaHugepages,
 }
@@ -312,7 +312,7 @@ func numaHugepages(s *Subject, found *Errors) {
 
 var realtimeDedicatedRule = Rule{
 	ID:     "cpu-realtime-dedicated",
-	Title:  "Realtime comes with dedicated CPUs",
+	Title:  "Realtime needs dedicated CPUs",
 	Remedy: "Set cpu.dedicatedCpuPlacement, or leave out cpu.realtime.",
 	Check:  realtimeDedicated,
 }
@@ -327,7 +327,7 @@ func realtimeDedicated(s *Subject, found *Errors) {
 
 var realtimeNUMARule = Rule{
 	ID:     "cpu-realtime-numa",
-	Title:  "Realtime comes with a NUMA topology",
+	Title:  "Realtime needs a NUMA topology",
 	Remedy: "Set cpu.numa.guestMappingPassthrough, or leave out cpu.realtime.",
 	Check:  realtimeNUMA,
 }

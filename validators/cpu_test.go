@@ -45,8 +45,8 @@ func TestCPURules(t *testing.T) {
 			name: "dedicated, with nothing",
 			spec: `domain: {cpu: {dedicatedCpuPlacement: true}}`,
 			want: []string{
-				`cpu-dedicated-count: spec.domain.cpu.dedicatedCpuPlacement: Invalid value: true: needs a number of CPUs: a topology, a CPU request or a CPU limit`,
-				`cpu-dedicated-memory: spec.domain.resources.limits.memory: Invalid value: "0": dedicated CPUs need a guaranteed pod, and so memory.guest, memory.hugepages, or a memory request or limit`,
+				`cpu-dedicated-count: spec.domain.cpu.dedicatedCpuPlacement: Invalid value: true: needs a number of CPUs`,
+				`cpu-dedicated-memory: spec.domain.resources.limits.memory: Invalid value: "0": dedicated CPUs need a guaranteed pod, which needs an amount of memory`,
 			},
 		},
 		{

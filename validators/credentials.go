@@ -52,7 +52,7 @@ var credentialSourceRule = Rule{
 }
 
 func credentialSource(s *Subject, found *Errors) {
-	const missing = "there is no secret that the credential comes from"
+	const missing = "the source has no secret"
 	eachCredential(s, func(c *v1.AccessCredential, path *field.Path, found *Errors) {
 		if c.SSHPublicKey != nil && c.SSHPublicKey.Source.Secret == nil {
 			found.Add(field.Invalid(path.Child("sshPublicKey", "source"), field.OmitValueType{}, missing))
@@ -65,7 +65,7 @@ func credentialSource(s *Subject, found *Errors) {
 
 var credentialPropagationRule = Rule{
 	ID:       "credential-one-propagation",
-	Title:    "An access credential has one way into the guest",
+	Title:    "An access credential has one propagation method",
 	Remedy:   "Set one of noCloud, configDrive and qemuGuestAgent for an SSH public key, and qemuGuestAgent for a password.",
 	Security: true,
 	Check:    credentialPropagation,
@@ -76,12 +76,12 @@ func credentialPropagation(s *Subject, found *Errors) {
 		if c.SSHPublicKey != nil {
 			if ways := waysOfKey(&c.SSHPublicKey.PropagationMethod); ways != 1 {
 				found.Add(field.Invalid(path.Child("sshPublicKey", "propagationMethod"), ways,
-					"an SSH public key takes exactly one of noCloud, configDrive and qemuGuestAgent"))
+					"an SSH public key needs exactly one propagation method"))
 			}
 		}
 		if c.UserPassword != nil && c.UserPassword.PropagationMethod.QemuGuestAgent == nil {
 			found.Add(field.Invalid(path.Child("userPassword", "propagationMethod"), field.OmitValueType{},
-				"a password is brought into the guest by qemuGuestAgent, which is not set"))
+				"a password needs the propagation method qemuGuestAgent"))
 		}
 	}, found)
 }
@@ -101,7 +101,7 @@ func waysOfKey(method *v1.SSHPublicKeyAccessCredentialPropagationMethod) (n int)
 
 var credentialVolumeRule = Rule{
 	ID:       "credential-needs-volume",
-	Title:    "An SSH public key that cloud-init brings needs its volume",
+	Title:    "An SSH public key for cloud-init needs a cloud-init volume",
 	Remedy:   "Add a cloudInitNoCloud volume for noCloud, or a cloudInitConfigDrive volume for configDrive.",
 	Security: true,
 	Check:    credentialVolume,
@@ -119,17 +119,17 @@ func credentialVolume(s *Subject, found *Errors) {
 		}
 		method := path.Child("sshPublicKey", "propagationMethod")
 		if c.SSHPublicKey.PropagationMethod.NoCloud != nil && !noCloud {
-			found.Add(field.Invalid(method, "noCloud", "no volume is a cloudInitNoCloud, which would bring the key into the guest"))
+			found.Add(field.Invalid(method, "noCloud", "no volume is a cloudInitNoCloud"))
 		}
 		if c.SSHPublicKey.PropagationMethod.ConfigDrive != nil && !configDrive {
-			found.Add(field.Invalid(method, "configDrive", "no volume is a cloudInitConfigDrive, which would bring the key into the guest"))
+			found.Add(field.Invalid(method, "configDrive", "no volume is a cloudInitConfigDrive"))
 		}
 	}, found)
 }
 
 var credentialUsersRule = Rule{
 	ID:       "credential-guest-agent-users",
-	Title:    "An SSH public key that the guest agent brings is for somebody",
+	Title:    "An SSH public key for the guest agent has a user",
 	Remedy:   "List the guest's users in propagationMethod.qemuGuestAgent.users.",
 	Security: true,
 	Check:    credentialUsers,
@@ -144,6 +144,6 @@ func credentialUsers(s *Subject, found *Errors) {
 			return
 		}
 		found.Add(field.Invalid(path.Child("sshPublicKey", "propagationMethod", "qemuGuestAgent", "users"),
-			field.OmitValueType{}, "the key is for no user of the guest"))
+			field.OmitValueType{}, "the key has no user"))
 	}, found)
 }

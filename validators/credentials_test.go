@@ -21,27 +21,27 @@ func TestCredentials(t *testing.T) {
 			name: "no source and no way",
 			spec: `{"accessCredentials":[{"sshPublicKey":{"source":{},"propagationMethod":{}}},{"userPassword":{"source":{},"propagationMethod":{}}}]}`,
 			want: []string{
-				`credential-one-propagation: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: 0: an SSH public key takes exactly one of noCloud, configDrive and qemuGuestAgent`,
-				`credential-source: spec.accessCredentials[0].sshPublicKey.source: Invalid value: there is no secret that the credential comes from`,
-				`credential-one-propagation: spec.accessCredentials[1].userPassword.propagationMethod: Invalid value: a password is brought into the guest by qemuGuestAgent, which is not set`,
-				`credential-source: spec.accessCredentials[1].userPassword.source: Invalid value: there is no secret that the credential comes from`,
+				`credential-one-propagation: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: 0: an SSH public key needs exactly one propagation method`,
+				`credential-source: spec.accessCredentials[0].sshPublicKey.source: Invalid value: the source has no secret`,
+				`credential-one-propagation: spec.accessCredentials[1].userPassword.propagationMethod: Invalid value: a password needs the propagation method qemuGuestAgent`,
+				`credential-source: spec.accessCredentials[1].userPassword.source: Invalid value: the source has no secret`,
 			},
 		},
 		{
 			name: "several ways, no volumes, no users",
 			spec: `{"accessCredentials":[{"sshPublicKey":{` + key + `,"propagationMethod":{"noCloud":{},"configDrive":{},"qemuGuestAgent":{"users":[]}}}}]}`,
 			want: []string{
-				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "noCloud": no volume is a cloudInitNoCloud, which would bring the key into the guest`,
-				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "configDrive": no volume is a cloudInitConfigDrive, which would bring the key into the guest`,
-				`credential-one-propagation: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: 3: an SSH public key takes exactly one of noCloud, configDrive and qemuGuestAgent`,
-				`credential-guest-agent-users: spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users: Invalid value: the key is for no user of the guest`,
+				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "noCloud": no volume is a cloudInitNoCloud`,
+				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "configDrive": no volume is a cloudInitConfigDrive`,
+				`credential-one-propagation: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: 3: an SSH public key needs exactly one propagation method`,
+				`credential-guest-agent-users: spec.accessCredentials[0].sshPublicKey.propagationMethod.qemuGuestAgent.users: Invalid value: the key has no user`,
 			},
 		},
 		{
 			name: "the other volume",
 			spec: `{"volumes":[{"name":"ci","cloudInitConfigDrive":{}}],"accessCredentials":[{"sshPublicKey":{` + key + `,"propagationMethod":{"noCloud":{}}}}]}`,
 			want: []string{
-				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "noCloud": no volume is a cloudInitNoCloud, which would bring the key into the guest`,
+				`credential-needs-volume: spec.accessCredentials[0].sshPublicKey.propagationMethod: Invalid value: "noCloud": no volume is a cloudInitNoCloud`,
 			},
 		},
 	})

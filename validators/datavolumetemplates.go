@@ -49,7 +49,7 @@ func dataVolumeName(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Erro
 	if dv.Name != "" {
 		return nil
 	}
-	return field.Required(path.Child("metadata", "name"), "the DataVolume needs a name by which a volume can refer to it")
+	return field.Required(path.Child("metadata", "name"), "a volume refers to the DataVolume by its name")
 }
 
 var dataVolumeTargetRule = Rule{
@@ -63,16 +63,16 @@ func dataVolumeTarget(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Er
 	path = path.Child("spec")
 	switch pvc, storage := dv.Spec.PVC != nil, dv.Spec.Storage != nil; {
 	case pvc && storage:
-		return field.Invalid(path, field.OmitValueType{}, "both storage and pvc are set: keep one of them")
+		return field.Invalid(path, field.OmitValueType{}, "storage and pvc are both set")
 	case !pvc && !storage:
-		return field.Invalid(path, field.OmitValueType{}, "neither storage nor pvc is set: one of them says what volume to make")
+		return field.Invalid(path, field.OmitValueType{}, "neither storage nor pvc is set")
 	}
 	return nil
 }
 
 var dataVolumeSourceRule = Rule{
 	ID:     "dvt-source",
-	Title:  "A DataVolume template says what to fill the volume with, once",
+	Title:  "A DataVolume template has exactly one source",
 	Remedy: "Set one of spec.source, spec.sourceRef and the dataSourceRef of spec.storage.",
 	Check:  eachDataVolumeTemplate(dataVolumeSource),
 }
@@ -89,7 +89,7 @@ func dataVolumeSource(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Er
 	}
 	switch given := dv.Spec.Source != nil || dv.Spec.SourceRef != nil; {
 	case given && populated:
-		return field.Invalid(source, field.OmitValueType{}, fmt.Sprintf("spec.%s names a populator (dataSource or dataSourceRef) already: keep one of them", target))
+		return field.Invalid(source, field.OmitValueType{}, fmt.Sprintf("spec.%s already has a dataSource or dataSourceRef", target))
 	case !given && !populated:
 		return field.Invalid(source, nil, fmt.Sprintf("nothing says what to fill the volume with: set source, sourceRef, or the dataSourceRef of spec.%s", target))
 	}
@@ -106,8 +106,8 @@ func populator(spec *cdiv1.DataVolumeSpec) (target string, named bool) {
 
 var dataVolumeSourceKindRule = Rule{
 	ID:     "dvt-source-one",
-	Title:  "The source of a DataVolume template is of one kind",
-	Remedy: "Keep one of the kinds below spec.source.",
+	Title:  "The source of a DataVolume template has one kind",
+	Remedy: "Set exactly one kind of source.",
 	Check:  eachDataVolumeTemplate(dataVolumeSourceKind),
 }
 
@@ -120,9 +120,9 @@ func dataVolumeSourceKind(path *field.Path, dv *v1.DataVolumeTemplateSpec) *fiel
 	case 1:
 		return nil
 	case 0:
-		return field.Invalid(path, field.OmitValueType{}, "is empty: say of what kind the source is, such as http, registry, pvc or blank")
+		return field.Invalid(path, field.OmitValueType{}, "has no kind, such as http, registry, pvc or blank")
 	default:
-		return field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("has %d kinds (%s): keep one of them", len(kinds), strings.Join(kinds, ", ")))
+		return field.Invalid(path, field.OmitValueType{}, fmt.Sprintf("has %d kinds (%s)", len(kinds), strings.Join(kinds, ", ")))
 	}
 }
 
@@ -160,14 +160,14 @@ func dataVolumesReferenced(s *Subject, found *Errors) {
 	}
 	for i := range s.VM.Spec.DataVolumeTemplates {
 		if name := s.VM.Spec.DataVolumeTemplates[i].Name; name != "" && !used[name] {
-			found.Add(field.Required(dataVolumeTemplatePath(i), fmt.Sprintf("no volume uses the DataVolume %q: add one with dataVolume.name, or remove the template", name)))
+			found.Add(field.Required(dataVolumeTemplatePath(i), fmt.Sprintf("no volume uses the DataVolume %q", name)))
 		}
 	}
 }
 
 var dataVolumeNamespacesRule = Rule{
 	ID:       "dvt-namespace",
-	Title:    "A DataVolume template stays in the namespace of its VM",
+	Title:    "A DataVolume template is in the namespace of its VM",
 	Remedy:   "Remove metadata.namespace of the template.",
 	Security: true,
 	Check:    dataVolumeNamespaces,

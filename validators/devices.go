@@ -42,7 +42,7 @@ func inputBus(s *Subject, found *Errors) {
 		case "", v1.InputBusUSB, v1.InputBusVirtio:
 		default:
 			found.Add(field.Invalid(s.Devices().Child("inputs").Index(i).Child("bus"), input.Bus,
-				fmt.Sprintf("the input device %q can be on the usb or the virtio bus only", shortened(input.Name))))
+				fmt.Sprintf("the input device %q does not support this bus", shortened(input.Name))))
 		}
 	}
 }
@@ -61,7 +61,7 @@ func inputType(s *Subject, found *Errors) {
 		case v1.InputTypeTablet, v1.InputTypeKeyboard:
 		default:
 			found.Add(field.Invalid(s.Devices().Child("inputs").Index(i).Child("type"), input.Type,
-				fmt.Sprintf("the input device %q can be a tablet or a keyboard only", shortened(input.Name))))
+				fmt.Sprintf("the input device %q has an unknown type", shortened(input.Name))))
 		}
 	}
 }
@@ -92,7 +92,7 @@ func soundModel(s *Subject, found *Errors) {
 	if sound == nil || sound.Model == "" || sound.Model == "ich9" || sound.Model == "ac97" {
 		return
 	}
-	found.Add(field.Invalid(s.Devices().Child("sound"), sound.Model, "the model of the sound device can be ich9 or ac97 only"))
+	found.Add(field.Invalid(s.Devices().Child("sound"), sound.Model, "the model is unknown"))
 }
 
 var videoNeedsGraphicsRule = Rule{
@@ -129,7 +129,7 @@ func panicModel(s *Subject, found *Errors) {
 		case v1.Hyperv, v1.Isa, v1.Pvpanic:
 		default:
 			found.Add(field.Invalid(s.Devices().Child("panicDevices").Index(i).Child("model"), *model,
-				"the model of a panic device can be hyperv, isa or pvpanic only"))
+				"the model is unknown"))
 		}
 	}
 }
@@ -137,7 +137,7 @@ func panicModel(s *Subject, found *Errors) {
 var vsockGateRule = Rule{
 	ID:       "device-vsock-gate",
 	Title:    "VSOCK needs the feature gate VSOCK",
-	Remedy:   "Remove autoattachVSOCK, or have the feature gate VSOCK enabled in the KubeVirt resource.",
+	Remedy:   "Remove autoattachVSOCK, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    vsockGate,
 }
@@ -152,7 +152,7 @@ func vsockGate(s *Subject, found *Errors) {
 var downwardMetricsGateRule = Rule{
 	ID:       "device-downward-metrics-gate",
 	Title:    "The device for host metrics needs the feature gate DownwardMetrics",
-	Remedy:   "Remove downwardMetrics, or have the feature gate DownwardMetrics enabled in the KubeVirt resource.",
+	Remedy:   "Remove downwardMetrics, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    downwardMetricsGate,
 }
@@ -167,7 +167,7 @@ func downwardMetricsGate(s *Subject, found *Errors) {
 var rebootPolicyGateRule = Rule{
 	ID:     "device-reboot-policy-gate",
 	Title:  "A reboot policy needs the feature gate RebootPolicy",
-	Remedy: "Remove rebootPolicy, or have the feature gate RebootPolicy enabled in the KubeVirt resource.",
+	Remedy: "Remove rebootPolicy, or enable the feature gate in the KubeVirt resource.",
 	Check:  rebootPolicyGate,
 }
 

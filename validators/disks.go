@@ -145,14 +145,14 @@ var diskNamesUniqueRule = Rule{
 func diskNamesUnique(s *Subject, found *Errors) {
 	disks := disksOf(s)
 	eachRepeated(len(disks), func(i int) string { return disks[i].Name }, func(i, first int) *field.Error {
-		return field.Invalid(diskAt{s, i}.path("name"), disks[i].Name, fmt.Sprintf("disks[%d] has this name already", first))
+		return field.Invalid(diskAt{s, i}.path("name"), disks[i].Name, fmt.Sprintf("disks[%d] already has this name", first))
 	}, found)
 }
 
 var diskNameLabelRule = Rule{
 	ID:     "disk-name-label",
-	Title:  "The name of a disk can name a container",
-	Remedy: "Rename the disk and its volume: lower-case letters, digits and '-', at most 63 characters.",
+	Title:  "The name of a disk is a DNS label",
+	Remedy: "Rename the disk and its volume: 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends.",
 	Check:  eachDisk(diskNameLabel),
 }
 
@@ -160,7 +160,7 @@ func diskNameLabel(d *v1.Disk, at diskAt) *field.Error {
 	if len(validation.IsDNS1123Label(d.Name)) == 0 {
 		return nil
 	}
-	return field.Invalid(at.path("name"), d.Name, "the name may become that of a container: 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends")
+	return field.Invalid(at.path("name"), d.Name, "must be a DNS label, because a container can have this name")
 }
 
 var diskHasVolumeRule = Rule{
@@ -205,12 +205,12 @@ func diskOneTarget(d *v1.Disk, at diskAt) *field.Error {
 	if targets < 2 {
 		return nil
 	}
-	return field.Invalid(at.path(), d.Name, fmt.Sprintf("%d of disk, lun and cdrom are set; exactly one may be", targets))
+	return field.Invalid(at.path(), d.Name, fmt.Sprintf("%d of disk, lun and cdrom are set", targets))
 }
 
 var diskBusKnownRule = Rule{
 	ID:     "disk-bus-known",
-	Title:  "The bus of a disk exists",
+	Title:  "The bus of a disk is known",
 	Remedy: "Use virtio, scsi, sata or usb; virtio is the fastest.",
 	Check:  eachDisk(diskBusKnown),
 }
@@ -220,16 +220,16 @@ func diskBusKnown(d *v1.Disk, at diskAt) *field.Error {
 	case "", v1.DiskBusVirtio, v1.DiskBusSCSI, v1.DiskBusSATA, v1.DiskBusUSB:
 		return nil
 	case diskBusIDE:
-		return field.Invalid(at.bus(d), bus, "KubeVirt has no ide bus; sata is the nearest, virtio, scsi and usb are the others")
+		return field.Invalid(at.bus(d), bus, "KubeVirt has no ide bus, but the similar sata")
 	default:
-		return field.Invalid(at.bus(d), bus, "the bus must be virtio, scsi, sata or usb")
+		return field.Invalid(at.bus(d), bus, "the bus is unknown")
 	}
 }
 
 var diskCDROMBusRule = Rule{
 	ID:     "disk-cdrom-bus",
 	Title:  "A CD-ROM is not on the virtio bus",
-	Remedy: "Put the CD-ROM on sata or scsi.",
+	Remedy: "Set the bus to sata, scsi or usb.",
 	Check:  eachDisk(diskCDROMBus),
 }
 
@@ -237,7 +237,7 @@ func diskCDROMBus(d *v1.Disk, at diskAt) *field.Error {
 	if kind, bus := diskDevice(d); kind != "cdrom" || bus != v1.DiskBusVirtio {
 		return nil
 	}
-	return field.Invalid(at.bus(d), v1.DiskBusVirtio, "there are no virtio CD-ROM drives; use sata, scsi or usb")
+	return field.Invalid(at.bus(d), v1.DiskBusVirtio, "a CD-ROM drive cannot be on the virtio bus")
 }
 
 var diskSATAWritableRule = Rule{
@@ -251,7 +251,7 @@ func diskSATAWritable(d *v1.Disk, at diskAt) *field.Error {
 	if d.Disk == nil || d.Disk.Bus != v1.DiskBusSATA || !d.Disk.ReadOnly {
 		return nil
 	}
-	return field.Invalid(at.bus(d), v1.DiskBusSATA, "a disk on the sata bus cannot be read-only; a disk on virtio or scsi and a CD-ROM can")
+	return field.Invalid(at.bus(d), v1.DiskBusSATA, "a disk on the sata bus cannot be read-only")
 }
 
 var diskPCIBusRule = Rule{
@@ -271,7 +271,7 @@ func diskPCIBus(d *v1.Disk, at diskAt) *field.Error {
 var diskPCIAddressRule = Rule{
 	ID:     "disk-pci-address",
 	Title:  "The PCI address of a disk is well-formed",
-	Remedy: "Write it as domain:bus:slot.function, like 0000:81:01.0.",
+	Remedy: "Write it as domain:bus:slot.function in hexadecimal, such as 0000:81:01.0.",
 	Check:  eachDisk(diskPCIAddress),
 }
 
@@ -279,15 +279,15 @@ func diskPCIAddress(d *v1.Disk, at diskAt) *field.Error {
 	if d.Disk == nil || d.Disk.PciAddress == "" || diskPCIPattern.MatchString(d.Disk.PciAddress) {
 		return nil
 	}
-	return field.Invalid(at.path("disk", "pciAddress"), d.Disk.PciAddress, "a PCI address has the form domain:bus:slot.function in hexadecimal, like 0000:81:01.0")
+	return field.Invalid(at.path("disk", "pciAddress"), d.Disk.PciAddress, "is not a PCI address")
 }
 
-const bootOrderFromOne = "boot orders count from 1"
+const bootOrderFromOne = "must be at least 1"
 
 var bootOrderPositiveRule = Rule{
 	ID:     "boot-order-positive",
-	Title:  "Boot orders count from 1",
-	Remedy: "Number the devices to boot from 1 onwards.",
+	Title:  "Boot orders are positive",
+	Remedy: "Number the boot devices from 1, or leave the boot order out.",
 	Check:  bootOrderPositive,
 }
 
@@ -340,7 +340,7 @@ func bootOrderUnique(s *Subject, found *Errors) {
 		case d.order != by.order:
 			first = i
 		default:
-			found.Add(field.Invalid(s.Devices().Child(d.list).Index(d.index).Child("bootOrder"), d.order, fmt.Sprintf("%s[%d] has this boot order too", by.list, by.index)))
+			found.Add(field.Invalid(s.Devices().Child(d.list).Index(d.index).Child("bootOrder"), d.order, fmt.Sprintf("%s[%d] has the same boot order", by.list, by.index)))
 		}
 	}
 }
@@ -390,7 +390,7 @@ func diskIOThreadBus(d *v1.Disk, at diskAt) *field.Error {
 
 var diskSerialCharactersRule = Rule{
 	ID:     "disk-serial-characters",
-	Title:  "A disk's serial number has plain characters only",
+	Title:  "A disk's serial number has only allowed characters",
 	Remedy: "Use letters, digits and _ . + - in the serial number.",
 	Check:  eachDisk(diskSerialCharacters),
 }
@@ -399,7 +399,7 @@ func diskSerialCharacters(d *v1.Disk, at diskAt) *field.Error {
 	if d.Serial == "" || diskSerialPattern.MatchString(d.Serial) {
 		return nil
 	}
-	return field.Invalid(at.path("serial"), d.Serial, "a serial number may have letters, digits and _ . + - only")
+	return field.Invalid(at.path("serial"), d.Serial, "has characters that are not allowed")
 }
 
 var diskSerialLengthRule = Rule{
@@ -414,14 +414,14 @@ func diskSerialLength(d *v1.Disk, at diskAt) *field.Error {
 		return nil
 	}
 	if n := len([]rune(d.Serial)); n > diskSerialMax {
-		return field.Invalid(at.path("serial"), string([]rune(d.Serial)[:32])+"…", fmt.Sprintf("the serial number has %d characters; at most %d fit", n, diskSerialMax))
+		return field.Invalid(at.path("serial"), string([]rune(d.Serial)[:32])+"…", fmt.Sprintf("the serial number has %d characters, more than %d", n, diskSerialMax))
 	}
 	return nil
 }
 
 var diskCacheKnownRule = Rule{
 	ID:     "disk-cache-known",
-	Title:  "The cache mode of a disk exists",
+	Title:  "The cache mode of a disk is known",
 	Remedy: "Use none, writethrough, writeback or directsync, or leave it out.",
 	Check:  eachDisk(diskCacheKnown),
 }
@@ -431,13 +431,13 @@ func diskCacheKnown(d *v1.Disk, at diskAt) *field.Error {
 	case "", v1.CacheNone, v1.CacheWriteThrough, v1.CacheWriteBack, cacheDirectSync:
 		return nil
 	}
-	return field.Invalid(at.path("cache"), d.Cache, "the cache mode must be none, writethrough, writeback or directsync")
+	return field.Invalid(at.path("cache"), d.Cache, "the cache mode is unknown")
 }
 
 var diskIOKnownRule = Rule{
 	ID:     "disk-io-known",
-	Title:  "The I/O mode of a disk exists",
-	Remedy: "Use native or threads, or leave it out.",
+	Title:  "The I/O mode of a disk is known",
+	Remedy: "Use a supported value, or leave it out.",
 	Check:  eachDisk(diskIOKnown),
 }
 
@@ -451,7 +451,7 @@ func diskIOKnown(d *v1.Disk, at diskAt) *field.Error {
 
 var diskErrorPolicyKnownRule = Rule{
 	ID:     "disk-error-policy-known",
-	Title:  "The error policy of a disk exists",
+	Title:  "The error policy of a disk is known",
 	Remedy: "Use stop, ignore, report or enospace, or leave it out.",
 	Check:  eachDisk(diskErrorPolicyKnown),
 }
@@ -464,7 +464,7 @@ func diskErrorPolicyKnown(d *v1.Disk, at diskAt) *field.Error {
 	case v1.DiskErrorPolicyStop, v1.DiskErrorPolicyIgnore, v1.DiskErrorPolicyReport, v1.DiskErrorPolicyEnospace:
 		return nil
 	}
-	return field.Invalid(at.path("errorPolicy"), *d.ErrorPolicy, "the error policy must be stop, ignore, report or enospace")
+	return field.Invalid(at.path("errorPolicy"), *d.ErrorPolicy, "the error policy is unknown")
 }
 
 // matchesVolume reports whether a disk takes its block sizes from its volume.
@@ -491,7 +491,7 @@ func blockSizeOneSource(d *v1.Disk, at diskAt) *field.Error {
 	if d.BlockSize == nil || d.BlockSize.Custom == nil || !matchesVolume(d.BlockSize) {
 		return nil
 	}
-	return field.Invalid(at.path("blockSize"), "custom and matchVolume", "only one of custom and matchVolume may be set")
+	return field.Invalid(at.path("blockSize"), "custom and matchVolume", "both are set")
 }
 
 // The faults of block sizes exclude one another: after one, the next would say the same in other words.
@@ -525,7 +525,7 @@ func blockSizeLogical(d *v1.Disk, at diskAt) *field.Error {
 var blockSizeSATARule = Rule{
 	ID:     "disk-block-size-sata",
 	Title:  "A disk on the sata bus has logical blocks of 512 bytes",
-	Remedy: "Set the logical block size to 512, or use the virtio or scsi bus.",
+	Remedy: "Correct the logical block size, or use the virtio or scsi bus.",
 	Check:  eachDisk(blockSizeSATA),
 }
 
@@ -540,7 +540,7 @@ func blockSizeSATA(d *v1.Disk, at diskAt) *field.Error {
 var blockSizeDiscardRule = Rule{
 	ID:     "disk-block-size-discard",
 	Title:  "A disk's discard granularity is a multiple of its logical block size",
-	Remedy: "Set the discard granularity to a multiple of the logical block size.",
+	Remedy: "Correct the discard granularity or the logical block size.",
 	Check:  eachDisk(blockSizeDiscard),
 }
 
@@ -555,7 +555,7 @@ func blockSizeDiscard(d *v1.Disk, at diskAt) *field.Error {
 var blockSizeRangeRule = Rule{
 	ID:     "disk-block-size-range",
 	Title:  "A disk's block sizes are powers of two from 512 bytes to 2 MiB",
-	Remedy: "Use a power of two from 512 to 2097152, like 512 or 4096.",
+	Remedy: "Use a common size, such as 512 or 4096.",
 	Check:  blockSizeRange,
 }
 
@@ -581,7 +581,7 @@ func blockSizeRange(s *Subject, found *Errors) {
 var diskLUNSourceRule = Rule{
 	ID:     "disk-lun-source",
 	Title:  "A LUN shows a PersistentVolumeClaim or a DataVolume",
-	Remedy: "Show the volume as a disk, or take it from a PersistentVolumeClaim or a DataVolume.",
+	Remedy: "Use disk instead of lun, or another volume.",
 	Check:  diskLUNSource,
 }
 
@@ -596,7 +596,7 @@ func diskLUNSource(s *Subject, found *Errors) {
 			volumes = volumesByName(s)
 		}
 		if volume := volumes[disks[i].Name]; volume != nil && !onClaim(volume) {
-			found.Add(field.Invalid(diskAt{s, i}.path("lun"), disks[i].Name, "a LUN must show a persistentVolumeClaim or a dataVolume, and the volume of this name is neither"))
+			found.Add(field.Invalid(diskAt{s, i}.path("lun"), disks[i].Name, "the volume of this name is neither a persistentVolumeClaim nor a dataVolume"))
 		}
 	}
 }
@@ -618,7 +618,7 @@ func diskReservationBus(d *v1.Disk, at diskAt) *field.Error {
 var diskReservationEnabledRule = Rule{
 	ID:       "disk-reservation-enabled",
 	Title:    "Persistent reservations are enabled in the cluster",
-	Remedy:   "Ask the cluster's admin to set persistentReservationConfiguration.enabled in the KubeVirt resource, or remove reservation.",
+	Remedy:   "Remove reservation, or set persistentReservationConfiguration.enabled in the KubeVirt resource.",
 	Security: true,
 	Check:    diskReservationEnabled,
 }
@@ -632,7 +632,7 @@ func diskReservationEnabled(s *Subject, found *Errors) {
 	disks := disksOf(s)
 	for i := range disks {
 		if lun := disks[i].LUN; lun != nil && lun.Reservation {
-			found.Add(field.Invalid(diskAt{s, i}.path("lun", "reservation"), true, "persistent reservations are not enabled in this cluster (spec.configuration.persistentReservationConfiguration.enabled of the KubeVirt resource)"))
+			found.Add(field.Invalid(diskAt{s, i}.path("lun", "reservation"), true, "persistent reservations are not enabled in this cluster"))
 		}
 	}
 }

@@ -36,8 +36,8 @@ func dnsPath(s *Subject, list string) *field.Path { return s.Path.Child("dnsConf
 
 var dnsPolicyRule = Rule{
 	ID:     "dns-policy",
-	Title:  "The DNS policy is one of Kubernetes'",
-	Remedy: "Use one of the supported policies, or leave dnsPolicy out for ClusterFirst.",
+	Title:  "The DNS policy is known",
+	Remedy: "Use a supported policy, or leave dnsPolicy out for ClusterFirst.",
 	Check:  dnsPolicy,
 }
 
@@ -69,7 +69,7 @@ func dnsNoneConfig(s *Subject, found *Errors) {
 var dnsNameserversCountRule = Rule{
 	ID:     "dns-nameservers-count",
 	Title:  "There are at most 3 nameservers",
-	Remedy: "Keep the three nameservers that matter.",
+	Remedy: "Remove nameservers.",
 	Check:  dnsNameserversCount,
 }
 
@@ -105,7 +105,7 @@ func dnsNameserverAddress(s *Subject, found *Errors) {
 var dnsSearchesCountRule = Rule{
 	ID:     "dns-searches-count",
 	Title:  "There are at most 6 search domains",
-	Remedy: "Keep the six search domains that matter.",
+	Remedy: "Remove search domains.",
 	Check:  dnsSearchesCount,
 }
 
@@ -141,8 +141,8 @@ func dnsSearchesLength(s *Subject, found *Errors) {
 
 var dnsSearchNameRule = Rule{
 	ID:     "dns-search-name",
-	Title:  "A search domain is the name of a domain",
-	Remedy: "Write labels of lower-case letters, digits and dashes, with dots between them and none at the end.",
+	Title:  "A search domain is a domain name",
+	Remedy: "Write labels of lower-case letters, digits and inner dashes, with one dot between two labels and none at the end.",
 	Check:  dnsSearchName,
 }
 
@@ -155,7 +155,7 @@ func dnsSearchName(s *Subject, found *Errors) {
 		search := searches[i]
 		if len(validation.IsDNS1123Subdomain(search)) > 0 {
 			found.Add(field.Invalid(dnsPath(s, "searches").Index(i), shortened(search),
-				"must be labels of lower-case letters, digits and inner dashes, with a dot between two of them"))
+				"is not the name of a domain"))
 		}
 	}
 }

@@ -67,9 +67,9 @@ func TestDNSRules(t *testing.T) {
 			name: "no search domains",
 			spec: `dnsConfig: {searches: [Bad_Domain, "", a.b.]}`,
 			want: []string{
-				`dns-search-name: spec.dnsConfig.searches[0]: Invalid value: "Bad_Domain": must be labels of lower-case letters, digits and inner dashes, with a dot between two of them`,
-				`dns-search-name: spec.dnsConfig.searches[1]: Invalid value: "": must be labels of lower-case letters, digits and inner dashes, with a dot between two of them`,
-				`dns-search-name: spec.dnsConfig.searches[2]: Invalid value: "a.b.": must be labels of lower-case letters, digits and inner dashes, with a dot between two of them`,
+				`dns-search-name: spec.dnsConfig.searches[0]: Invalid value: "Bad_Domain": is not the name of a domain`,
+				`dns-search-name: spec.dnsConfig.searches[1]: Invalid value: "": is not the name of a domain`,
+				`dns-search-name: spec.dnsConfig.searches[2]: Invalid value: "a.b.": is not the name of a domain`,
 			},
 		},
 		{

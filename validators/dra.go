@@ -52,7 +52,7 @@ func eachClaim(s *Subject, add func(path *field.Path, claim *v1.VirtualMachineIn
 var draClaimNamedRule = Rule{
 	ID:     "dra-claim-named",
 	Title:  "A resource claim has a name",
-	Remedy: "Set the name by which devices refer to the claim.",
+	Remedy: "Set the name.",
 	Check:  draClaimNamed,
 }
 
@@ -67,7 +67,7 @@ func draClaimNamed(s *Subject, found *Errors) {
 var draClaimNameValidRule = Rule{
 	ID:     "dra-claim-name-valid",
 	Title:  "The name of a resource claim is a DNS label",
-	Remedy: "Use lower-case letters, digits and '-', at most 63 of them.",
+	Remedy: "Use 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends.",
 	Check:  draClaimNameValid,
 }
 
@@ -77,7 +77,7 @@ func draClaimNameValid(s *Subject, found *Errors) {
 			return
 		}
 		found.Add(field.Invalid(path.Child("name"), shortened(claim.Name),
-			"the name of a claim has at most 63 lower-case letters, digits and '-', and starts and ends with a letter or a digit"))
+			"is not a DNS label"))
 	}, found)
 }
 
@@ -103,7 +103,7 @@ func draClaimNamesUnique(s *Subject, found *Errors) {
 
 var draClaimSourceRule = Rule{
 	ID:     "dra-claim-one-source",
-	Title:  "A resource claim names a ResourceClaim or a template of one",
+	Title:  "A resource claim names a ResourceClaim or a ResourceClaimTemplate",
 	Remedy: "Set one of resourceClaimName and resourceClaimTemplateName.",
 	Check:  draClaimSource,
 }
@@ -112,16 +112,16 @@ func draClaimSource(s *Subject, found *Errors) {
 	eachClaim(s, func(path *field.Path, claim *v1.VirtualMachineInstanceResourceClaim, found *Errors) {
 		switch {
 		case claim.ResourceClaimName != nil && claim.ResourceClaimTemplateName != nil:
-			found.Add(field.Invalid(path, shortened(claim.Name), "resourceClaimName and resourceClaimTemplateName cannot both be set"))
+			found.Add(field.Invalid(path, shortened(claim.Name), "resourceClaimName and resourceClaimTemplateName are both set"))
 		case claim.ResourceClaimName == nil && claim.ResourceClaimTemplateName == nil:
-			found.Add(field.Invalid(path, shortened(claim.Name), "one of resourceClaimName and resourceClaimTemplateName must be set"))
+			found.Add(field.Invalid(path, shortened(claim.Name), "neither resourceClaimName nor resourceClaimTemplateName is set"))
 		}
 	}, found)
 }
 
 var draClaimSourceValidRule = Rule{
 	ID:     "dra-claim-source-valid",
-	Title:  "The ResourceClaim or the template has a name that an object can have",
+	Title:  "The name of a ResourceClaim or of its template is valid",
 	Remedy: "Name a ResourceClaim or a ResourceClaimTemplate in the namespace of the VM.",
 	Check:  draClaimSourceValid,
 }
@@ -138,7 +138,7 @@ func claimSourceFault(path *field.Path, name *string, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(path, shortened(*name),
-		"no object can have this name: it takes lower-case letters, digits, '-' and '.', at most 253, the first and the last a letter or a digit"))
+		"no object can have this name"))
 }
 
 // maxShown bounds what a message repeats of a name.
@@ -228,7 +228,7 @@ func draLists(s *Subject) (lists []*draList) {
 
 var draDeviceHasSourceRule = Rule{
 	ID:     "dra-device-has-source",
-	Title:  "A GPU or a host device says which device it is",
+	Title:  "A GPU or a host device names its device",
 	Remedy: "Set deviceName, or claimName and requestName.",
 	Check:  draDeviceHasSource,
 }
@@ -257,14 +257,14 @@ func draDeviceOneSource(s *Subject, found *Errors) {
 			if d.plugin == "" || d.claim == nil {
 				return nil
 			}
-			return field.Invalid(list.path, shortened(d.name), fmt.Sprintf("%s[%d] has both a deviceName and a claim; it can come from one only", list.name, i))
+			return field.Invalid(list.path, shortened(d.name), fmt.Sprintf("%s[%d] has both a deviceName and a claim", list.name, i))
 		}, found)
 	}
 }
 
 var draGPUsOfOneKindRule = Rule{
 	ID:     "dra-gpus-of-one-kind",
-	Title:  "The GPUs of a VM come all from device plugins or all from claims",
+	Title:  "The GPUs of a VM come either from device plugins or from claims",
 	Remedy: "Use deviceName for all of them, or claimName and requestName for all of them.",
 	Check:  draGPUsOfOneKind,
 }
@@ -272,7 +272,7 @@ var draGPUsOfOneKindRule = Rule{
 func draGPUsOfOneKind(s *Subject, found *Errors) {
 	for _, list := range draLists(s) {
 		if list.mixed {
-			found.Add(field.Invalid(list.path, field.OmitValueType{}, "some GPUs come from claims and some do not; a VM can have one kind only"))
+			found.Add(field.Invalid(list.path, field.OmitValueType{}, "some GPUs come from claims and some from device plugins"))
 		}
 	}
 }
@@ -280,7 +280,7 @@ func draGPUsOfOneKind(s *Subject, found *Errors) {
 var draDeviceGateRule = Rule{
 	ID:       "dra-device-gate",
 	Title:    "GPUs and host devices from claims need their feature gates",
-	Remedy:   "Use deviceName, or have GPUsWithDRA or HostDevicesWithDRA enabled in the KubeVirt resource.",
+	Remedy:   "Use deviceName, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    draDeviceGate,
 }
@@ -296,7 +296,7 @@ func draDeviceGate(s *Subject, found *Errors) {
 var draNetworkGateRule = Rule{
 	ID:       "dra-network-gate",
 	Title:    "Networks from claims need the feature gate NetworkDevicesWithDRA",
-	Remedy:   "Use another kind of network, or have NetworkDevicesWithDRA enabled in the KubeVirt resource.",
+	Remedy:   "Use another kind of network, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    draNetworkGate,
 }
@@ -352,7 +352,7 @@ func draUses(s *Subject) (uses []draUse) {
 
 var draRequestCompleteRule = Rule{
 	ID:     "dra-request-complete",
-	Title:  "What comes from a claim names the claim and the request in it",
+	Title:  "A device from a claim names the claim and a request of it",
 	Remedy: "Set both claimName and requestName.",
 	Check:  draRequestComplete,
 }
@@ -372,8 +372,8 @@ func draRequestComplete(s *Subject, found *Errors) {
 
 var draClaimDeclaredRule = Rule{
 	ID:     "dra-claim-declared",
-	Title:  "A claim that is used is in resourceClaims",
-	Remedy: "Add the claim to resourceClaims, or use the name of one that is there.",
+	Title:  "Each used claim is in resourceClaims",
+	Remedy: "Add the claim, or use a declared one.",
 	Check:  draClaimDeclared,
 }
 
@@ -425,7 +425,7 @@ func draRequestUsedOnce(s *Subject, found *Errors) {
 			first = i
 		default:
 			again := field.Duplicate(use.path, shortened(use.request.ClaimName+"/"+use.request.RequestName))
-			again.Detail = fmt.Sprintf("%s uses this request of the claim too", by.path)
+			again.Detail = fmt.Sprintf("%s also uses this request", by.path)
 			found.Add(again)
 		}
 	}
@@ -433,7 +433,7 @@ func draRequestUsedOnce(s *Subject, found *Errors) {
 
 var draNetworkBindingRule = Rule{
 	ID:     "dra-network-binding",
-	Title:  "The interface of a network from a claim is an SR-IOV one or has a plugin",
+	Title:  "The interface of a network from a claim uses SR-IOV or a binding plugin",
 	Remedy: "Set sriov: {} or binding on the interface.",
 	Check:  draNetworkBinding,
 }
@@ -455,7 +455,7 @@ func draNetworkBinding(s *Subject, found *Errors) {
 	for i := range found.Each(len(interfaces)) {
 		if nic := &interfaces[i]; claimed[nic.Name] && nic.SRIOV == nil && nic.Binding == nil {
 			found.Add(field.Invalid(interfacesPath(s), shortened(nic.Name),
-				fmt.Sprintf("interfaces[%d] is of a network from a claim, and needs sriov or a binding plugin", i)))
+				fmt.Sprintf("the network of interfaces[%d] comes from a claim", i)))
 		}
 	}
 }
@@ -477,5 +477,5 @@ func draNetworkWithoutMultus(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(networksPath(s), listed(multus),
-		fmt.Sprintf("comes from Multus, and %q from a claim; a VM can have networks of one kind only", claimed[0])))
+		fmt.Sprintf("comes from Multus, and %q from a claim", claimed[0])))
 }

@@ -20,8 +20,8 @@ func TestDRA(t *testing.T) {
 			want: []string{
 				`dra-claim-named: spec.resourceClaims[0].name: Required value: devices refer to the claim by its name`,
 				`dra-claim-named: spec.resourceClaims[1].name: Required value: devices refer to the claim by its name`,
-				`dra-claim-name-valid: spec.resourceClaims[2].name: Invalid value: "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc": the name of a claim has at most 63 lower-case letters, digits and '-', and starts and ends with a letter or a digit`,
-				`dra-claim-name-valid: spec.resourceClaims[3].name: Invalid value: "DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD…": the name of a claim has at most 63 lower-case letters, digits and '-', and starts and ends with a letter or a digit`,
+				`dra-claim-name-valid: spec.resourceClaims[2].name: Invalid value: "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc": is not a DNS label`,
+				`dra-claim-name-valid: spec.resourceClaims[3].name: Invalid value: "DDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDDD…": is not a DNS label`,
 			},
 		},
 		{
@@ -35,16 +35,16 @@ func TestDRA(t *testing.T) {
 			name: "claims of nothing and of too much",
 			spec: `{"resourceClaims":[{"name":"c"},{"name":"d","resourceClaimName":"a","resourceClaimTemplateName":"b"}]}`,
 			want: []string{
-				`dra-claim-one-source: spec.resourceClaims[0]: Invalid value: "c": one of resourceClaimName and resourceClaimTemplateName must be set`,
-				`dra-claim-one-source: spec.resourceClaims[1]: Invalid value: "d": resourceClaimName and resourceClaimTemplateName cannot both be set`,
+				`dra-claim-one-source: spec.resourceClaims[0]: Invalid value: "c": neither resourceClaimName nor resourceClaimTemplateName is set`,
+				`dra-claim-one-source: spec.resourceClaims[1]: Invalid value: "d": resourceClaimName and resourceClaimTemplateName are both set`,
 			},
 		},
 		{
 			name: "claims of what no object can be called",
 			spec: `{"resourceClaims":[{"name":"c","resourceClaimName":""},{"name":"d","resourceClaimTemplateName":"Bad_"}]}`,
 			want: []string{
-				`dra-claim-source-valid: spec.resourceClaims[0].resourceClaimName: Invalid value: "": no object can have this name: it takes lower-case letters, digits, '-' and '.', at most 253, the first and the last a letter or a digit`,
-				`dra-claim-source-valid: spec.resourceClaims[1].resourceClaimTemplateName: Invalid value: "Bad_": no object can have this name: it takes lower-case letters, digits, '-' and '.', at most 253, the first and the last a letter or a digit`,
+				`dra-claim-source-valid: spec.resourceClaims[0].resourceClaimName: Invalid value: "": no object can have this name`,
+				`dra-claim-source-valid: spec.resourceClaims[1].resourceClaimTemplateName: Invalid value: "Bad_": no object can have this name`,
 			},
 		},
 		{name: "devices of plugins", spec: `{"domain":{"devices":{"gpus":[{"name":"g","deviceName":"a/b"}],"hostDevices":[{"name":"h","deviceName":"a/b","claimName":""}]}}}`},
@@ -61,15 +61,15 @@ func TestDRA(t *testing.T) {
 			name: "devices of both",
 			spec: `{"domain":{"devices":{"gpus":[{"name":"g","deviceName":"a/b","claimName":"c","requestName":"r"}],"hostDevices":[{"name":"h","deviceName":"a/b","claimName":"c"}]}}}`,
 			want: []string{
-				`dra-device-one-source: spec.domain.devices.gpus: Invalid value: "g": gpus[0] has both a deviceName and a claim; it can come from one only`,
-				`dra-device-one-source: spec.domain.devices.hostDevices: Invalid value: "h": hostDevices[0] has both a deviceName and a claim; it can come from one only`,
+				`dra-device-one-source: spec.domain.devices.gpus: Invalid value: "g": gpus[0] has both a deviceName and a claim`,
+				`dra-device-one-source: spec.domain.devices.hostDevices: Invalid value: "h": hostDevices[0] has both a deviceName and a claim`,
 			},
 		},
 		{
 			name: "GPUs of both kinds",
 			spec: `{"domain":{"devices":{"gpus":[{"name":"g","deviceName":"a/b"},{"name":"g2","claimName":"c"},{"name":"g3"}]}}}`,
 			want: []string{
-				`dra-gpus-of-one-kind: spec.domain.devices.gpus: Invalid value: some GPUs come from claims and some do not; a VM can have one kind only`,
+				`dra-gpus-of-one-kind: spec.domain.devices.gpus: Invalid value: some GPUs come from claims and some from device plugins`,
 			},
 		},
 		{
@@ -100,10 +100,10 @@ func TestDRA(t *testing.T) {
 			name: "requests that are used twice", configuration: draNetworks,
 			spec: `{"resourceClaims":[{"name":"c","resourceClaimName":"claim"}],"networks":[{"name":"n","resourceClaim":{"claimName":"c","requestName":"r"}},{"name":"o","resourceClaim":{"claimName":"c","requestName":"s"}},{"name":"p","resourceClaim":{"claimName":"c","requestName":"s"}}],"domain":{"devices":{"gpus":[{"name":"g","claimName":"c","requestName":"r"},{"name":"g2","claimName":"c","requestName":"r"}],"hostDevices":[{"name":"h","claimName":"c","requestName":"r"}]}}}`,
 			want: []string{
-				`dra-request-used-once: spec.domain.devices.gpus[1]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim too`,
-				`dra-request-used-once: spec.domain.devices.hostDevices[0]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim too`,
-				`dra-request-used-once: spec.networks[0]: Duplicate value: "c/r": spec.domain.devices.gpus[0] uses this request of the claim too`,
-				`dra-request-used-once: spec.networks[2]: Duplicate value: "c/s": spec.networks[1] uses this request of the claim too`,
+				`dra-request-used-once: spec.domain.devices.gpus[1]: Duplicate value: "c/r": spec.domain.devices.gpus[0] also uses this request`,
+				`dra-request-used-once: spec.domain.devices.hostDevices[0]: Duplicate value: "c/r": spec.domain.devices.gpus[0] also uses this request`,
+				`dra-request-used-once: spec.networks[0]: Duplicate value: "c/r": spec.domain.devices.gpus[0] also uses this request`,
+				`dra-request-used-once: spec.networks[2]: Duplicate value: "c/s": spec.networks[1] also uses this request`,
 			},
 		},
 		{name: "networks of claims", configuration: draNetworks, spec: `{"resourceClaims":[{"name":"c","resourceClaimName":"claim"}],"networks":[{"name":"n","resourceClaim":{"claimName":"c","requestName":"a"}},{"name":"o","resourceClaim":{"claimName":"c","requestName":"b"}},{"name":"default","pod":{}}],"domain":{"devices":{"interfaces":[{"name":"n","sriov":{}},{"name":"o","binding":{"name":"plugin"}},{"name":"default","masquerade":{}}]}}}`},
@@ -118,8 +118,8 @@ func TestDRA(t *testing.T) {
 			name: "networks of claims that are wrong", configuration: draNetworks,
 			spec: `{"networks":[{"name":"n","resourceClaim":{"claimName":"c","requestName":"a"}},{"name":"o","resourceClaim":{}},{"name":"m","multus":{"networkName":"x"}}],"domain":{"devices":{"interfaces":[{"name":"n","bridge":{}},{"name":"m","bridge":{}},{"name":"o","sriov":{}}]}}}`,
 			want: []string{
-				`dra-network-binding: spec.domain.devices.interfaces: Invalid value: "n": interfaces[0] is of a network from a claim, and needs sriov or a binding plugin`,
-				`dra-network-without-multus: spec.networks: Invalid value: "m": comes from Multus, and "n" from a claim; a VM can have networks of one kind only`,
+				`dra-network-binding: spec.domain.devices.interfaces: Invalid value: "n": the network of interfaces[0] comes from a claim`,
+				`dra-network-without-multus: spec.networks: Invalid value: "m": comes from Multus, and "n" from a claim`,
 				`dra-claim-declared: spec.networks[0].resourceClaim.claimName: Not found: "c": there is no claim of this name in resourceClaims`,
 				`dra-request-complete: spec.networks[1].resourceClaim.claimName: Required value: name the claim in resourceClaims that the device comes from`,
 				`dra-request-complete: spec.networks[1].resourceClaim.requestName: Required value: name the request of the claim that the device comes from`,

@@ -33,7 +33,7 @@ func featureEnabled(f *v1.FeatureState) bool { return f != nil && f.Enabled != n
 var hypervDependenciesRule = Rule{
 	ID:      "hyperv-dependency",
 	Title:   "A Hyper-V enlightenment that needs another has it",
-	Remedy:  "Enable the enlightenment that is needed, or leave it out to have it enabled for you.",
+	Remedy:  "Enable the enlightenment that is needed, or leave it out: it is then enabled by default.",
 	AtStart: true,
 	Check:   hypervDependencies,
 }
@@ -47,7 +47,7 @@ func hypervDependencies(s *Subject, found *Errors) {
 	for _, d := range mutators.HypervDependencies() {
 		if featureEnabled(d.Feature(hyperv)) && !featureEnabled(*d.Needed(hyperv)) {
 			found.Add(field.Invalid(at.Child(d.Name), "enabled",
-				fmt.Sprintf("%s does nothing without %s, which is not enabled", d.Name, d.Needs)))
+				fmt.Sprintf("%s needs %s, which is not enabled", d.Name, d.Needs)))
 		}
 	}
 }
@@ -66,13 +66,13 @@ func hypervEVMCS(s *Subject, found *Errors) {
 		return
 	}
 	if cpu := s.Spec.Domain.CPU; cpu == nil || len(cpu.Features) == 0 {
-		found.Add(field.Required(s.Domain().Child("cpu", "features"), "features.hyperv.evmcs needs the CPU feature vmx with the policy require"))
+		found.Add(field.Required(s.Domain().Child("cpu", "features"), "features.hyperv.evmcs needs the CPU feature vmx"))
 		return
 	}
 	if !hypervBroken(hyperv) {
 		return
 	}
-	vmxPolicies(s, "features.hyperv.evmcs needs vmx with the policy require", found)
+	vmxPolicies(s, "features.hyperv.evmcs needs another policy of vmx", found)
 }
 
 var hypervVMXOverwrittenRule = Rule{
@@ -89,7 +89,7 @@ func hypervVMXOverwritten(s *Subject, found *Errors) {
 	if hyperv == nil || !featureEnabled(hyperv.EVMCS) || hypervBroken(hyperv) || s.Spec.Domain.CPU == nil {
 		return
 	}
-	vmxPolicies(s, "features.hyperv.evmcs needs vmx, and KubeVirt will set the policy require over what is written here", found)
+	vmxPolicies(s, "KubeVirt replaces this policy, because features.hyperv.evmcs needs vmx", found)
 }
 
 // hypervBroken reports whether a dependency was switched off, which is where KubeVirt stops completing.
@@ -108,7 +108,7 @@ func vmxPolicies(s *Subject, detail string, found *Errors) {
 
 var hypervPassthroughRule = Rule{
 	ID:     "hyperv-passthrough-alone",
-	Title:  "Enlightenments are chosen one by one or passed through, not both",
+	Title:  "Enlightenments are either listed or passed through",
 	Remedy: "Remove one of features.hyperv and features.hypervPassthrough.",
 	Check:  hypervPassthrough,
 }
@@ -119,5 +119,5 @@ func hypervPassthrough(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(at, field.OmitValueType{},
-		"features.hypervPassthrough is set too; it passes on all that the host offers, and leaves nothing to choose"))
+		"features.hypervPassthrough is also set, and enables all enlightenments of the host"))
 }

@@ -13,15 +13,15 @@ func TestFeatures(t *testing.T) {
 			name: "dependencies that are switched off",
 			spec: `{"domain":{"features":{"hyperv":{"ipi":{"enabled":true},"tlbflush":{"enabled":true},"synictimer":{"enabled":true},"synic":{"enabled":true},"vpindex":{"enabled":false}}}}}`,
 			want: []string{
-				`hyperv-dependency: spec.domain.features.hyperv.ipi: Invalid value: "enabled": ipi does nothing without vpindex, which is not enabled`,
-				`hyperv-dependency: spec.domain.features.hyperv.synic: Invalid value: "enabled": synic does nothing without vpindex, which is not enabled`,
-				`hyperv-dependency: spec.domain.features.hyperv.tlbflush: Invalid value: "enabled": tlbflush does nothing without vpindex, which is not enabled`,
+				`hyperv-dependency: spec.domain.features.hyperv.ipi: Invalid value: "enabled": ipi needs vpindex, which is not enabled`,
+				`hyperv-dependency: spec.domain.features.hyperv.synic: Invalid value: "enabled": synic needs vpindex, which is not enabled`,
+				`hyperv-dependency: spec.domain.features.hyperv.tlbflush: Invalid value: "enabled": tlbflush needs vpindex, which is not enabled`,
 			},
 		},
 		{
 			name: "a dependency that is absent",
 			spec: `{"domain":{"features":{"hyperv":{"synictimer":{"enabled":true}}}}}`,
-			want: []string{`hyperv-dependency: spec.domain.features.hyperv.synictimer: Invalid value: "enabled": synictimer does nothing without synic, which is not enabled`},
+			want: []string{`hyperv-dependency: spec.domain.features.hyperv.synictimer: Invalid value: "enabled": synictimer needs synic, which is not enabled`},
 		},
 		{name: "evmcs with vmx", spec: `{"domain":{"cpu":{"features":[{"name":"vmx","policy":"require"}]},"features":{"hyperv":{"evmcs":{"enabled":true},"vapic":{"enabled":true}}}}}`},
 		{name: "evmcs that is off", spec: `{"domain":{"features":{"hyperv":{"evmcs":{"enabled":false}}}}}`},
@@ -29,27 +29,27 @@ func TestFeatures(t *testing.T) {
 			name: "evmcs alone",
 			spec: `{"domain":{"features":{"hyperv":{"evmcs":{"enabled":true},"vapic":{"enabled":false}}}}}`,
 			want: []string{
-				`hyperv-evmcs-vmx: spec.domain.cpu.features: Required value: features.hyperv.evmcs needs the CPU feature vmx with the policy require`,
-				`hyperv-dependency: spec.domain.features.hyperv.evmcs: Invalid value: "enabled": evmcs does nothing without vapic, which is not enabled`,
+				`hyperv-evmcs-vmx: spec.domain.cpu.features: Required value: features.hyperv.evmcs needs the CPU feature vmx`,
+				`hyperv-dependency: spec.domain.features.hyperv.evmcs: Invalid value: "enabled": evmcs needs vapic, which is not enabled`,
 			},
 		},
 		{
 			name: "evmcs with vmx forbidden",
 			spec: `{"domain":{"cpu":{"features":[{"name":"pcid"},{"name":"vmx","policy":"forbid"}]},"features":{"hyperv":{"evmcs":{"enabled":true},"vapic":{"enabled":true}}}}}`,
-			want: []string{`hyperv-evmcs-vmx-overwritten: spec.domain.cpu.features[1].policy: Invalid value: "forbid": features.hyperv.evmcs needs vmx, and KubeVirt will set the policy require over what is written here`},
+			want: []string{`hyperv-evmcs-vmx-overwritten: spec.domain.cpu.features[1].policy: Invalid value: "forbid": KubeVirt replaces this policy, because features.hyperv.evmcs needs vmx`},
 		},
 		{
 			name: "evmcs with vmx forbidden and vapic off",
 			spec: `{"domain":{"cpu":{"features":[{"name":"vmx","policy":"forbid"}]},"features":{"hyperv":{"evmcs":{"enabled":true},"vapic":{"enabled":false}}}}}`,
 			want: []string{
-				`hyperv-evmcs-vmx: spec.domain.cpu.features[0].policy: Invalid value: "forbid": features.hyperv.evmcs needs vmx with the policy require`,
-				`hyperv-dependency: spec.domain.features.hyperv.evmcs: Invalid value: "enabled": evmcs does nothing without vapic, which is not enabled`,
+				`hyperv-evmcs-vmx: spec.domain.cpu.features[0].policy: Invalid value: "forbid": features.hyperv.evmcs needs another policy of vmx`,
+				`hyperv-dependency: spec.domain.features.hyperv.evmcs: Invalid value: "enabled": evmcs needs vapic, which is not enabled`,
 			},
 		},
 		{
 			name: "chosen and passed through",
 			spec: `{"domain":{"features":{"hyperv":{},"hypervPassthrough":{"enabled":false}}}}`,
-			want: []string{`hyperv-passthrough-alone: spec.domain.features.hyperv: Invalid value: features.hypervPassthrough is set too; it passes on all that the host offers, and leaves nothing to choose`},
+			want: []string{`hyperv-passthrough-alone: spec.domain.features.hyperv: Invalid value: features.hypervPassthrough is also set, and enables all enlightenments of the host`},
 		},
 	})
 }

@@ -41,7 +41,7 @@ func (s *Subject) firmware() *field.Path { return s.Domain().Child("firmware") }
 
 var firmwareOneBootloaderRule = Rule{
 	ID:     "firmware-one-bootloader",
-	Title:  "A VM boots from BIOS or from EFI, not from both",
+	Title:  "A VM boots either from BIOS or from EFI",
 	Remedy: "Remove one of bios and efi from firmware.bootloader.",
 	Check:  firmwareOneBootloader,
 }
@@ -52,13 +52,13 @@ func firmwareOneBootloader(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(s.firmware().Child("bootloader"), field.OmitValueType{},
-		"bios and efi are both set, and a VM boots from one of them"))
+		"bios and efi are both set"))
 }
 
 var firmwareSecureBootRule = Rule{
 	ID:       "firmware-secure-boot-smm",
-	Title:    "EFI secure boot needs system management mode",
-	Remedy:   "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
+	Title:    "EFI Secure Boot needs system management mode",
+	Remedy:   "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false.",
 	Security: true,
 	Check:    firmwareSecureBoot,
 }
@@ -70,17 +70,16 @@ func firmwareSecureBoot(s *Subject, found *Errors) {
 	if !bootsSecurely(d.Firmware) || managesSystem(d.Features) || d.LaunchSecurity != nil && d.LaunchSecurity.TDX != nil {
 		return
 	}
-	asked := "firmware.bootloader.efi asks for secure boot, which is on unless secureBoot is false"
-	if d.Firmware.Bootloader.EFI.SecureBoot != nil {
-		asked = "firmware.bootloader.efi.secureBoot is true"
+	detail := "Secure Boot requires features.smm.enabled: true"
+	if d.Firmware.Bootloader.EFI.SecureBoot == nil {
+		detail = "Secure Boot, which is on by default, requires features.smm.enabled: true"
 	}
-	found.Add(field.Invalid(s.Domain(), field.OmitValueType{},
-		asked+", and features.smm, without which there is none, is not enabled"))
+	found.Add(field.Invalid(s.Domain(), field.OmitValueType{}, detail))
 }
 
 var firmwareACPINamedRule = Rule{
 	ID:     "firmware-acpi-table-named",
-	Title:  "ACPI tables of one's own name the volume that holds them",
+	Title:  "A custom ACPI table names the volume that holds it",
 	Remedy: "Set slicNameRef or msdmNameRef to the name of a volume, or remove firmware.acpi.",
 	Check:  firmwareACPINamed,
 }
@@ -91,13 +90,13 @@ func firmwareACPINamed(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(s.firmware().Child("acpi"), field.OmitValueType{},
-		"neither slicNameRef nor msdmNameRef is set, so there is no table to add"))
+		"neither slicNameRef nor msdmNameRef is set"))
 }
 
 var firmwareACPISecretsRule = Rule{
 	ID:     "firmware-acpi-table-secret",
 	Title:  "An ACPI table comes from a volume of a Secret",
-	Remedy: "Add a volume of that name with the Secret that holds the table, or name the volume that does.",
+	Remedy: "Name a volume with the Secret that holds the table.",
 	Check:  firmwareACPISecrets,
 }
 
@@ -127,7 +126,7 @@ func notASecret(volumes []v1.Volume, name string) string {
 			continue
 		}
 		if volumes[i].Secret == nil {
-			return "the volume of this name is not one of a Secret"
+			return "the volume of this name has no Secret"
 		}
 		return ""
 	}
@@ -136,7 +135,7 @@ func notASecret(volumes []v1.Volume, name string) string {
 
 var firmwareKernelArgumentsRule = Rule{
 	ID:     "firmware-kernel-arguments",
-	Title:  "Kernel arguments need a kernel of one's own",
+	Title:  "Kernel arguments need a custom kernel",
 	Remedy: "Add kernelBoot.container with the image of the kernel, or remove kernelBoot.kernelArgs.",
 	Check:  firmwareKernelArguments,
 }
@@ -147,7 +146,7 @@ func firmwareKernelArguments(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(s.firmware().Child("kernelBoot", "kernelArgs"), field.OmitValueType{}, // they may hold passwords
-		"kernelBoot.container is not set, and the kernel of the VM's own disk takes no arguments from here"))
+		"kernelBoot.container is not set, and only its kernel gets these arguments"))
 }
 
 // kernelContainer is the one that a kernel is booted from, and where it stands; nil if there is none.
@@ -186,12 +185,12 @@ func firmwareKernelFiles(s *Subject, found *Errors) {
 	if container == nil || container.KernelPath != "" || container.InitrdPath != "" {
 		return
 	}
-	found.Add(field.Required(at, "kernelPath, initrdPath or both say what of the image to boot"))
+	found.Add(field.Required(at, "neither kernelPath nor initrdPath is set"))
 }
 
 var firmwareKernelPathsRule = Rule{
 	ID:       "firmware-kernel-path",
-	Title:    "Kernel and initial RAM disk are named by plain absolute paths",
+	Title:    "The paths of the kernel and the initial RAM disk are absolute and plain",
 	Remedy:   "Write the path of a file from the root of the image, without \".\", \"..\" and doubled slashes.",
 	Security: true,
 	Check:    firmwareKernelPaths,
@@ -220,9 +219,9 @@ func notAPlainPath(file string) string {
 	case file == "":
 		return ""
 	case file == "/":
-		return "it is the root of the image, not a file in it"
+		return "is the root directory, not a file"
 	case clean != strings.TrimSuffix(file, "/"):
-		return fmt.Sprintf("a plain absolute path is expected, such as %s", clean)
+		return fmt.Sprintf("is not a plain absolute path, such as %s", clean)
 	}
 	return ""
 }

@@ -40,7 +40,7 @@ func hostDeviceRules() Table {
 var hostDeviceGateRule = Rule{
 	ID:       "hostdevice-gate",
 	Title:    "Host devices need the feature gate HostDevices",
-	Remedy:   "Remove hostDevices, or have the feature gate HostDevices enabled in the KubeVirt resource.",
+	Remedy:   "Remove hostDevices, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    hostDeviceGate,
 }
@@ -60,7 +60,7 @@ func hostDeviceGate(s *Subject, found *Errors) {
 var hostDevicePermittedRule = Rule{
 	ID:       "hostdevice-permitted",
 	Title:    "A device is one that the cluster permits",
-	Remedy:   "Name a device of permittedHostDevices in the KubeVirt resource, or have this one added there.",
+	Remedy:   "Name a permitted device, or add this one to permittedHostDevices.",
 	Severity: Warn,
 	Security: true,
 	Check:    hostDevicePermitted,
@@ -88,14 +88,14 @@ func hostDevicePermitted(s *Subject, found *Errors) {
 		request := requests[i]
 		if !names[request.resource] {
 			found.Add(field.Invalid(request.path, request.resource,
-				"the device is not among permittedHostDevices of the KubeVirt resource; the VM will not start"))
+				"the device is not in permittedHostDevices of the KubeVirt resource, so the VM will not start"))
 		}
 	}
 }
 
 var oneBootDisplayRule = Rule{
 	ID:     "hostdevice-one-boot-display",
-	Title:  "One virtual GPU at most shows the boot screen",
+	Title:  "At most one virtual GPU shows the boot screen",
 	Remedy: "Set virtualGPUOptions.display.enabled or virtualGPUOptions.display.ramFB.enabled to false for all virtual GPUs but one.",
 	Check:  oneBootDisplay,
 }
@@ -111,7 +111,7 @@ func oneBootDisplay(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(s.Devices().Child("gpus"), listed(showing),
-		"only one virtual GPU can have a display with a RAM framebuffer, which is on unless it is switched off"))
+		"only one virtual GPU can have a display with a RAM framebuffer, which is on by default"))
 }
 
 // showsBoot reports whether a virtual GPU has a display with a RAM framebuffer. A display that is given is on
@@ -221,7 +221,7 @@ func graceInUse(s *Subject) (resource string, ok bool) {
 var graceGateRule = Rule{
 	ID:       "hostdevice-grace-gate",
 	Title:    "NVIDIA Grace GPUs need the feature gate GraceIOVirtualization",
-	Remedy:   "Name another device, or have the feature gate GraceIOVirtualization enabled in the KubeVirt resource.",
+	Remedy:   "Name another device, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    graceGate,
 }
@@ -237,7 +237,7 @@ func graceGate(s *Subject, found *Errors) {
 var graceSelectorRule = Rule{
 	ID:     "hostdevice-grace-selector",
 	Title:  "With GraceIOVirtualization, an NVIDIA device is permitted by its exact id",
-	Remedy: "Have the pciVendorSelector of the device in the KubeVirt resource name a device id instead of *.",
+	Remedy: "In the KubeVirt resource, replace the * in the pciVendorSelector of the device by a device id.",
 	Check:  graceSelector,
 }
 
@@ -264,7 +264,7 @@ func graceArchitecture(s *Subject, found *Errors) {
 	resource, ok := graceInUse(s)
 	if architecture := s.architecture(); ok && architecture != platform.ARM64 {
 		found.Add(field.Invalid(s.Path.Child("architecture"), architecture,
-			fmt.Sprintf("the NVIDIA Grace GPU %s works in arm64 guests only", resource)))
+			fmt.Sprintf("the NVIDIA Grace GPU %s needs an arm64 guest", resource)))
 	}
 }
 
@@ -316,7 +316,7 @@ func graceDedicatedCPUs(s *Subject, found *Errors) {
 var graceNUMAGateRule = Rule{
 	ID:     "hostdevice-grace-numa-gate",
 	Title:  "NVIDIA Grace GPUs need the feature gate PCINUMAAwareTopology",
-	Remedy: "Have the feature gate PCINUMAAwareTopology enabled in the KubeVirt resource.",
+	Remedy: "Enable the feature gate in the KubeVirt resource.",
 	Check:  graceNUMAGate,
 }
 
@@ -331,7 +331,7 @@ func graceNUMAGate(s *Subject, found *Errors) {
 var graceIOMMUFDGateRule = Rule{
 	ID:     "hostdevice-grace-iommufd-gate",
 	Title:  "NVIDIA Grace GPUs need the feature gate IOMMUFD",
-	Remedy: "Have the feature gate IOMMUFD enabled in the KubeVirt resource.",
+	Remedy: "Enable the feature gate in the KubeVirt resource.",
 	Check:  graceIOMMUFDGate,
 }
 

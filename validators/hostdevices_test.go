@@ -38,8 +38,8 @@ func TestHostDevices(t *testing.T) {
 			name: "devices that the cluster does not permit", configuration: ofEveryKind,
 			spec: `{"domain":{"devices":{"gpus":[{"name":"g","deviceName":"other"}],"hostDevices":[{"name":"h","deviceName":"usb"},{"name":"i","deviceName":"another"}]}}}`,
 			want: []string{
-				`hostdevice-permitted: spec.domain.devices.gpus[0].deviceName: Invalid value: "other": the device is not among permittedHostDevices of the KubeVirt resource; the VM will not start`,
-				`hostdevice-permitted: spec.domain.devices.hostDevices[1].deviceName: Invalid value: "another": the device is not among permittedHostDevices of the KubeVirt resource; the VM will not start`,
+				`hostdevice-permitted: spec.domain.devices.gpus[0].deviceName: Invalid value: "other": the device is not in permittedHostDevices of the KubeVirt resource, so the VM will not start`,
+				`hostdevice-permitted: spec.domain.devices.hostDevices[1].deviceName: Invalid value: "another": the device is not in permittedHostDevices of the KubeVirt resource, so the VM will not start`,
 			},
 		},
 		{name: "one display", spec: `{"domain":{"devices":{"gpus":[{"name":"a","virtualGPUOptions":{"display":{}}},{"name":"b"},{"name":"c","virtualGPUOptions":{}}]}}}`},
@@ -48,7 +48,7 @@ func TestHostDevices(t *testing.T) {
 			name: "two displays",
 			spec: `{"domain":{"devices":{"gpus":[{"name":"a","virtualGPUOptions":{"display":{}}},{"name":"b","virtualGPUOptions":{"display":{"ramFB":{"enabled":true}}}}]}}}`,
 			want: []string{
-				`hostdevice-one-boot-display: spec.domain.devices.gpus: Invalid value: "a, b": only one virtual GPU can have a display with a RAM framebuffer, which is on unless it is switched off`,
+				`hostdevice-one-boot-display: spec.domain.devices.gpus: Invalid value: "a, b": only one virtual GPU can have a display with a RAM framebuffer, which is on by default`,
 			},
 		},
 		{name: "a Grace GPU", configuration: graceOn, spec: graceVM},
@@ -73,7 +73,7 @@ func TestHostDevices(t *testing.T) {
 			name: "a Grace GPU in another VM", configuration: graceOn,
 			spec: `{"domain":{"devices":{"gpus":[{"name":"g","deviceName":"nvidia.com/G"}]}}}`,
 			want: []string{
-				`hostdevice-grace-architecture: spec.architecture: Invalid value: "amd64": the NVIDIA Grace GPU nvidia.com/G works in arm64 guests only`,
+				`hostdevice-grace-architecture: spec.architecture: Invalid value: "amd64": the NVIDIA Grace GPU nvidia.com/G needs an arm64 guest`,
 				`hostdevice-grace-dedicated-cpus: spec.domain.cpu.dedicatedCpuPlacement: Required value: the NVIDIA Grace GPU nvidia.com/G needs dedicated CPUs`,
 				`hostdevice-grace-machine: spec.domain.machine.type: Invalid value: "q35": the NVIDIA Grace GPU nvidia.com/G needs a machine of type virt`,
 			},

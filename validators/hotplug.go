@@ -56,7 +56,7 @@ func (s *Subject) specChanged() bool {
 var specByKubeVirtRule = Rule{
 	ID:       "hotplug-spec-by-kubevirt",
 	Title:    "Only KubeVirt changes the spec of a VMI",
-	Remedy:   "Change the VM instead, not the VMI that runs from it.",
+	Remedy:   "Change the VM instead.",
 	Security: true,
 	Check:    specByKubeVirt,
 }
@@ -66,7 +66,7 @@ func specByKubeVirt(s *Subject, found *Errors) {
 		return
 	}
 	for _, path := range changedFields(s.Path, reflect.ValueOf(s.OldVMI.Spec), reflect.ValueOf(s.VMI.Spec)) {
-		found.Add(unsupportedChange(path, "only KubeVirt changes the spec of a VMI: change the VM that it runs from"))
+		found.Add(unsupportedChange(path, "only KubeVirt changes the spec of a VMI"))
 	}
 }
 
@@ -90,8 +90,8 @@ func changedFields(path *field.Path, old, changed reflect.Value) (paths []*field
 
 var labelsByKubeVirtRule = Rule{
 	ID:       "hotplug-labels-by-kubevirt",
-	Title:    "Only KubeVirt changes the labels of a VMI that it works by",
-	Remedy:   "Leave KubeVirt's own labels as they are.",
+	Title:    "Only KubeVirt changes its own labels of a VMI",
+	Remedy:   "Do not change KubeVirt's labels.",
 	Security: true,
 	Check:    labelsByKubeVirt,
 }
@@ -120,7 +120,7 @@ func (s *Subject) byRestrictedHandler() bool {
 var handlerOwnNodeRule = Rule{
 	ID:       "hotplug-handler-own-node",
 	Title:    "virt-handler changes the VMIs of its own node only",
-	Remedy:   "Look at who uses the token of virt-handler: it is bound to one node.",
+	Remedy:   "Find the client that uses this token of virt-handler outside its node.",
 	Security: true,
 	Check:    handlerOwnNode,
 }
@@ -136,7 +136,7 @@ func handlerOwnNode(s *Subject, found *Errors) {
 	source, target := s.OldVMI.Status.NodeName, migrationTarget(s.OldVMI)
 	values := s.RequesterExtra[nodeNameExtra]
 	if len(values) == 0 {
-		found.Add(field.Invalid(path, source, "the token of virt-handler does not say on which node it runs"))
+		found.Add(field.Invalid(path, source, "the token of virt-handler names no node"))
 		return
 	}
 	if node := values[0]; node != source && (target == "" || node != target) {
@@ -147,7 +147,7 @@ func handlerOwnNode(s *Subject, found *Errors) {
 var handlerTargetNodeRule = Rule{
 	ID:       "hotplug-handler-target-node",
 	Title:    "virt-handler does not choose where a VMI migrates to",
-	Remedy:   "Look at who uses the token of virt-handler: only virt-controller chooses a target.",
+	Remedy:   "Find the client that uses this token. Only virt-controller chooses a target.",
 	Security: true,
 	Check:    handlerTargetNode,
 }
@@ -173,7 +173,7 @@ func migrationTarget(vmi *v1.VirtualMachineInstance) string {
 
 var maxSocketsKeptRule = Rule{
 	ID:     "hotplug-max-sockets-kept",
-	Title:  "The bound of CPU hotplug does not change while a VMI runs",
+	Title:  "The limit of CPU hotplug does not change while a VMI runs",
 	Remedy: "Restart the VM to change cpu.maxSockets.",
 	Check:  maxSocketsKept,
 }
@@ -187,7 +187,7 @@ func maxSocketsKept(s *Subject, found *Errors) {
 	path, old, changed := s.Domain().Child("cpu"), s.OldVMI.Spec.Domain.CPU, s.VMI.Spec.Domain.CPU
 	switch {
 	case (old == nil || changed == nil) && s.specChanged():
-		found.Add(field.Required(path, "a running VMI has a CPU topology, without which its spec cannot be changed"))
+		found.Add(field.Required(path, "the spec of a VMI without a CPU topology cannot be changed"))
 		return
 	case old == nil || changed == nil || old.MaxSockets == changed.MaxSockets:
 		return
@@ -197,7 +197,7 @@ func maxSocketsKept(s *Subject, found *Errors) {
 
 var maxGuestKeptRule = Rule{
 	ID:     "hotplug-max-guest-kept",
-	Title:  "The bound of memory hotplug does not change while a VMI runs",
+	Title:  "The limit of memory hotplug does not change while a VMI runs",
 	Remedy: "Restart the VM to change memory.maxGuest.",
 	Check:  maxGuestKept,
 }
@@ -239,7 +239,7 @@ func withoutPlaces(err *field.Error) string { return places.ReplaceAllString(err
 
 var volumesPairedRule = Rule{
 	ID:     "hotplug-volumes-paired",
-	Title:  "Every volume of a running VMI has one disk or filesystem, and they a volume",
+	Title:  "Each volume of a running VMI has one disk or filesystem, and each of these has a volume",
 	Remedy: "Add or remove a volume together with its disk.",
 	Check:  volumesPaired,
 }
@@ -338,7 +338,7 @@ func migratedVolumes(vmi *v1.VirtualMachineInstance) map[string]bool {
 
 var permanentVolumesKeptRule = Rule{
 	ID:     "hotplug-permanent-volumes-kept",
-	Title:  "The volumes that a VMI started with stay as they are",
+	Title:  "The volumes that a VMI started with do not change",
 	Remedy: "Restart the VM to change volumes that are not hot-plugged.",
 	Check:  permanentVolumesKept,
 }
@@ -361,7 +361,7 @@ func permanentVolumesKept(s *Subject, found *Errors) {
 		}
 		switch {
 		case old.volumes[v.Name] == nil:
-			found.Add(field.Invalid(volumes.Index(i).Child("name"), v.Name, "the VMI's status has a volume of this name that is not hot-plugged: choose another"))
+			found.Add(field.Invalid(volumes.Index(i).Child("name"), v.Name, "the VMI's status has a volume of this name that is not hot-plugged"))
 		case migrated[v.Name]:
 		case !old.has(v):
 			found.Add(field.Invalid(volumes.Index(i), v.Name, "the VMI started with this volume, which cannot be changed while it runs"))
@@ -386,7 +386,7 @@ func (s *Subject) diskKept(name string, old, changed *storage, found *Errors) {
 
 var pluggedVolumesKeptRule = Rule{
 	ID:     "hotplug-plugged-volumes-kept",
-	Title:  "A hot-plugged volume stays as it was plugged",
+	Title:  "A hot-plugged volume does not change",
 	Remedy: "Unplug the volume, then plug it again.",
 	Check:  pluggedVolumesKept,
 }
@@ -403,7 +403,7 @@ func pluggedVolumesKept(s *Subject, found *Errors) {
 			continue
 		}
 		if !migrated[v.Name] && !old.has(v) {
-			found.Add(field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "a hot-plugged volume cannot be changed: unplug it, then plug it again"))
+			found.Add(field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "a hot-plugged volume cannot be changed"))
 		}
 		if v.MemoryDump == nil {
 			s.diskKept(v.Name, &old, &changed, found)
@@ -428,13 +428,13 @@ func pluggedVolumeSource(s *Subject, found *Errors) {
 		if permanent[v.Name] || old.volumes[v.Name] != nil || v.DataVolume != nil || v.PersistentVolumeClaim != nil || v.MemoryDump != nil {
 			continue
 		}
-		found.Add(field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "only a persistentVolumeClaim or a dataVolume can be hot-plugged"))
+		found.Add(field.Invalid(s.Path.Child("volumes").Index(i), v.Name, "this source cannot be hot-plugged"))
 	}
 }
 
 var pluggedDisksRule = Rule{
 	ID:     "hotplug-disk",
-	Title:  "A hot-plugged disk is one that a running guest can take",
+	Title:  "A running guest supports each hot-plugged disk",
 	Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi.",
 	Check:  pluggedDisks,
 }
@@ -483,8 +483,8 @@ func hotplugDisk(path *field.Path, d *v1.Disk, found *Errors) {
 
 var utilityVolumesGateRule = Rule{
 	ID:       "hotplug-utility-volumes-gate",
-	Title:    "Utility volumes need their feature gate",
-	Remedy:   "Enable the feature gate UtilityVolumes in the KubeVirt resource.",
+	Title:    "Utility volumes need the feature gate UtilityVolumes",
+	Remedy:   "Enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    utilityVolumesGate,
 }
@@ -515,8 +515,8 @@ func utilityVolumesOf(spec *v1.VirtualMachineInstanceSpec) map[string]*v1.Utilit
 
 var utilityVolumesRule = Rule{
 	ID:     "hotplug-utility-volumes",
-	Title:  "A utility volume has a claim, and a name of its own",
-	Remedy: "Set name and claimName, with a name that no other volume has.",
+	Title:  "A utility volume has a claim and a unique name",
+	Remedy: "Set claimName and a unique name.",
 	Check:  utilityVolumes,
 }
 
@@ -546,7 +546,7 @@ func utilityVolumeFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec, found 
 
 var utilityVolumesKeptRule = Rule{
 	ID:     "hotplug-utility-volumes-kept",
-	Title:  "A utility volume stays as it was plugged",
+	Title:  "A utility volume does not change",
 	Remedy: "Unplug the utility volume, then plug it again.",
 	Check:  utilityVolumesKept,
 }
@@ -560,10 +560,10 @@ func utilityVolumesKept(s *Subject, found *Errors) {
 	for i := range s.VMI.Spec.UtilityVolumes {
 		v, path := &s.VMI.Spec.UtilityVolumes[i], s.Path.Child("utilityVolumes").Index(i)
 		if permanent[v.Name] && volumes[v.Name] == nil && old[v.Name] == nil { // else it is a duplicate, or has been one
-			found.Add(field.Invalid(path.Child("name"), v.Name, "the VMI started with a volume of this name: a utility volume is hot-plugged"))
+			found.Add(field.Invalid(path.Child("name"), v.Name, "the VMI started with a volume of this name"))
 		}
 		if before := old[v.Name]; before != nil && !equality.Semantic.DeepEqual(before, v) {
-			found.Add(field.Invalid(path, v.Name, "a utility volume cannot be changed: unplug it, then plug it again"))
+			found.Add(field.Invalid(path, v.Name, "a utility volume cannot be changed"))
 		}
 	}
 }

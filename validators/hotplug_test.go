@@ -34,9 +34,9 @@ func TestHotplug(t *testing.T) {
 			name: "a user changes the spec", oldVMI: root,
 			vmi: strings.Replace(vmi(both(rootDisk, hpDisk), rootVolume, ", hostname: x"), "maxSockets: 4", "maxSockets: 8", 1),
 			want: []string{
-				"hotplug-spec-by-kubevirt: spec.domain.cpu: Unsupported value: only KubeVirt changes the spec of a VMI: change the VM that it runs from",
-				"hotplug-spec-by-kubevirt: spec.domain.devices.disks: Unsupported value: only KubeVirt changes the spec of a VMI: change the VM that it runs from",
-				"hotplug-spec-by-kubevirt: spec.hostname: Unsupported value: only KubeVirt changes the spec of a VMI: change the VM that it runs from",
+				"hotplug-spec-by-kubevirt: spec.domain.cpu: Unsupported value: only KubeVirt changes the spec of a VMI",
+				"hotplug-spec-by-kubevirt: spec.domain.devices.disks: Unsupported value: only KubeVirt changes the spec of a VMI",
+				"hotplug-spec-by-kubevirt: spec.hostname: Unsupported value: only KubeVirt changes the spec of a VMI",
 			},
 		},
 		{
@@ -73,7 +73,7 @@ func TestHotplug(t *testing.T) {
 		{
 			name: "virt-handler with a token of no node", requester: handler,
 			oldVMI: `{spec: {domain: {}}, status: {nodeName: n1}}`, vmi: `{spec: {domain: {}}, status: {nodeName: n1}}`,
-			want: []string{`hotplug-handler-own-node: status.nodeName: Invalid value: "n1": the token of virt-handler does not say on which node it runs`},
+			want: []string{`hotplug-handler-own-node: status.nodeName: Invalid value: "n1": the token of virt-handler names no node`},
 		},
 		{
 			name: "virt-handler chooses a target", requester: handler, node: "n1",
@@ -96,7 +96,7 @@ func TestHotplug(t *testing.T) {
 		},
 		{
 			name: "a spec without a CPU", requester: controller, oldVMI: `{spec: {domain: {}}}`, vmi: `{spec: {domain: {}, hostname: x}}`,
-			want: []string{"hotplug-max-sockets-kept: spec.domain.cpu: Required value: a running VMI has a CPU topology, without which its spec cannot be changed"},
+			want: []string{"hotplug-max-sockets-kept: spec.domain.cpu: Required value: the spec of a VMI without a CPU topology cannot be changed"},
 		},
 		{
 			name: "a disk of another name", requester: controller, oldVMI: root, vmi: vmi(both(rootDisk, "{name: x, disk: {bus: scsi}}"), both(rootVolume, hpVolume), ""),
@@ -135,7 +135,7 @@ func TestHotplug(t *testing.T) {
 		},
 		{
 			name: "a new volume with the name of a permanent one", requester: controller, oldVMI: vmi("", "", ""), vmi: root,
-			want: []string{`hotplug-permanent-volumes-kept: spec.volumes[0].name: Invalid value: "root": the VMI's status has a volume of this name that is not hot-plugged: choose another`},
+			want: []string{`hotplug-permanent-volumes-kept: spec.volumes[0].name: Invalid value: "root": the VMI's status has a volume of this name that is not hot-plugged`},
 		},
 		{
 			name: "the root volume migrates", requester: controller, oldVMI: root,
@@ -146,12 +146,12 @@ func TestHotplug(t *testing.T) {
 			vmi: vmi(both(rootDisk, "{name: hp, disk: {bus: virtio}}"), both(rootVolume, "{name: hp, dataVolume: {name: x}}"), ""),
 			want: []string{
 				`hotplug-plugged-volumes-kept: spec.domain.devices.disks[1]: Invalid value: "hp": the disk of this volume cannot be changed while the VMI runs`,
-				`hotplug-plugged-volumes-kept: spec.volumes[1]: Invalid value: "hp": a hot-plugged volume cannot be changed: unplug it, then plug it again`,
+				`hotplug-plugged-volumes-kept: spec.volumes[1]: Invalid value: "hp": a hot-plugged volume cannot be changed`,
 			},
 		},
 		{
 			name: "a container disk is plugged", requester: controller, oldVMI: root, vmi: vmi(both(rootDisk, hpDisk), both(rootVolume, "{name: hp, containerDisk: {image: os}}"), ""),
-			want: []string{`hotplug-volume-source: spec.volumes[1]: Invalid value: "hp": only a persistentVolumeClaim or a dataVolume can be hot-plugged`},
+			want: []string{`hotplug-volume-source: spec.volumes[1]: Invalid value: "hp": this source cannot be hot-plugged`},
 		},
 		{
 			name: "a disk that cannot be plugged", requester: controller, oldVMI: root, vmi: vmi(both(rootDisk, "{name: hp, disk: {bus: sata}}"), both(rootVolume, hpVolume), ""),
@@ -175,7 +175,7 @@ func TestHotplug(t *testing.T) {
 		{
 			name: "a utility volume is changed", requester: controller, configuration: utility,
 			oldVMI: vmi(rootDisk, rootVolume, ", utilityVolumes: [{name: u, claimName: c}]"), vmi: vmi(rootDisk, rootVolume, ", utilityVolumes: [{name: u, claimName: d}]"),
-			want: []string{`hotplug-utility-volumes-kept: spec.utilityVolumes[0]: Invalid value: "u": a utility volume cannot be changed: unplug it, then plug it again`},
+			want: []string{`hotplug-utility-volumes-kept: spec.utilityVolumes[0]: Invalid value: "u": a utility volume cannot be changed`},
 		},
 	})
 }

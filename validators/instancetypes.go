@@ -70,7 +70,7 @@ func ofPreference(check func(*Subject, *preferenceSpec, *Errors)) func(*Subject,
 var overcommitRangeRule = Rule{
 	ID:     "instancetype-overcommit-range",
 	Title:  "An instancetype overcommits memory by 0 to 100 percent",
-	Remedy: "Set memory.overcommitPercent to a number from 0 to 100, or leave it out.",
+	Remedy: "Correct memory.overcommitPercent, or leave it out.",
 	Check:  ofInstancetype(overcommitRange),
 }
 
@@ -108,7 +108,7 @@ func instancetypePageSize(s *Subject, in *instancetypeSpec, found *Errors) {
 
 var instancetypeWholePagesRule = Rule{
 	ID:     "instancetype-hugepages-multiple",
-	Title:  "The memory of an instancetype is made of whole hugepages",
+	Title:  "The memory of an instancetype is a multiple of its hugepages",
 	Remedy: "Set memory.guest to a multiple of memory.hugepages.pageSize.",
 	Check:  ofInstancetype(instancetypeWholePages),
 }
@@ -143,7 +143,7 @@ func instancetypeMaxGuest(s *Subject, in *instancetypeSpec, found *Errors) {
 
 var instancetypeDedicatedRule = Rule{
 	ID:     "instancetype-dedicated-cpus",
-	Title:  "An instancetype does not rule out the dedicated CPUs that it needs",
+	Title:  "An instancetype enables the dedicated CPUs that it needs",
 	Remedy: "Set cpu.dedicatedCPUPlacement to true, or leave out what needs it.",
 	Check:  ofInstancetype(instancetypeDedicated),
 }
@@ -172,7 +172,7 @@ func instancetypeDedicated(s *Subject, in *instancetypeSpec, found *Errors) {
 
 var instancetypeIOThreadsRule = Rule{
 	ID:     "instancetype-iothreads-policy",
-	Title:  "The policy of an instancetype's I/O threads exists",
+	Title:  "The policy of an instancetype's I/O threads is known",
 	Remedy: "Use shared, auto or supplementalPool.",
 	Check:  ofInstancetype(instancetypeIOThreads),
 }
@@ -184,7 +184,7 @@ func instancetypeIOThreads(s *Subject, in *instancetypeSpec, found *Errors) {
 var launchSecurityDeprecatedRule = Rule{
 	ID:       "instancetype-launch-security-deprecated",
 	Title:    "launchSecurity of an instancetype is deprecated",
-	Remedy:   "Set preferredLaunchSecurity in a preference instead.",
+	Remedy:   "Use preferredLaunchSecurity of a preference.",
 	Severity: Warn,
 	Check:    ofInstancetype(launchSecurityDeprecated),
 }
@@ -193,7 +193,7 @@ func launchSecurityDeprecated(s *Subject, in *instancetypeSpec, found *Errors) {
 	if in.LaunchSecurity == nil {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("launchSecurity"), field.OmitValueType{}, "is deprecated: use preferredLaunchSecurity of a preference"))
+	found.Add(field.Invalid(s.Path.Child("launchSecurity"), field.OmitValueType{}, "is deprecated"))
 }
 
 // topologies are the names of today.
@@ -213,7 +213,7 @@ func askedTopology(pref *preferenceSpec) (written, current instancetypev1beta1.P
 
 var topologyKnownRule = Rule{
 	ID:     "preference-topology",
-	Title:  "A preference asks for a CPU topology that exists",
+	Title:  "The CPU topology of a preference is known",
 	Remedy: "Use sockets, cores, threads, spread or any, or leave out cpu.preferredCPUTopology.",
 	Check:  ofPreference(topologyKnown),
 }
@@ -223,13 +223,13 @@ func topologyKnown(s *Subject, pref *preferenceSpec, found *Errors) {
 	if !asked || slices.Contains(topologies, current) {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, "must be sockets, cores, threads, spread or any"))
+	found.Add(field.Invalid(s.Path.Child("cpu", "preferredCPUTopology"), written, "the CPU topology is unknown"))
 }
 
 var topologyDeprecatedRule = Rule{
 	ID:       "preference-topology-deprecated",
 	Title:    "The names of CPU topologies with prefer are deprecated",
-	Remedy:   "Use the name that the message gives.",
+	Remedy:   "Use the new name.",
 	Severity: Warn,
 	Check:    ofPreference(topologyDeprecated),
 }
@@ -250,7 +250,7 @@ func spreads(pref *preferenceSpec) bool {
 
 var spreadAcrossRule = Rule{
 	ID:     "preference-spread-across",
-	Title:  "vCPUs are spread across what a topology has",
+	Title:  "The spread of vCPUs is known",
 	Remedy: "Set cpu.spreadOptions.across to SocketsCores, CoresThreads or SocketsCoresThreads, or leave it out.",
 	Check:  ofPreference(spreadAcross),
 }
@@ -264,7 +264,7 @@ func spreadAcross(s *Subject, pref *preferenceSpec, found *Errors) {
 	case instancetypev1beta1.SpreadAcrossSocketsCores, instancetypev1beta1.SpreadAcrossCoresThreads, instancetypev1beta1.SpreadAcrossSocketsCoresThreads:
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("cpu", "spreadOptions", "across"), across, "must be SocketsCores, CoresThreads or SocketsCoresThreads"))
+	found.Add(field.Invalid(s.Path.Child("cpu", "spreadOptions", "across"), across, "the spread is unknown"))
 }
 
 // siblingThreads is the number of threads per core that a guest can have where cores are spread over threads.
@@ -272,7 +272,7 @@ const siblingThreads = 2
 
 var spreadRatioRule = Rule{
 	ID:     "preference-spread-ratio",
-	Title:  "vCPUs are spread by a ratio that is possible",
+	Title:  "The ratio of the spread of vCPUs is possible",
 	Remedy: "Set cpu.spreadOptions.ratio to 2, or, where sockets are spread, to 1 or more.",
 	Check:  ofPreference(spreadRatio),
 }
@@ -306,7 +306,7 @@ func spreadRatio(s *Subject, pref *preferenceSpec, found *Errors) {
 
 var requiredArchitectureRule = Rule{
 	ID:     "preference-required-architecture",
-	Title:  "A preference requires an architecture that exists",
+	Title:  "A preference requires a known architecture",
 	Remedy: "Set requirements.architecture to amd64, arm64 or s390x, or leave it out.",
 	Check:  ofPreference(requiredArchitecture),
 }

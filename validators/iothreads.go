@@ -14,7 +14,7 @@ func ioThreadRules() Table {
 
 var ioThreadsPolicyRule = Rule{
 	ID:     "iothreads-policy",
-	Title:  "The policy of I/O threads exists",
+	Title:  "The policy of I/O threads is known",
 	Remedy: "Use shared, auto or supplementalPool.",
 	Check:  ioThreadsPolicy,
 }
@@ -31,7 +31,7 @@ func badIOThreadsPolicy(path *field.Path, policy *v1.IOThreadsPolicy, found *Err
 	case v1.IOThreadsPolicyShared, v1.IOThreadsPolicyAuto, v1.IOThreadsPolicySupplementalPool:
 		return
 	}
-	found.Add(field.Invalid(path, *policy, "must be shared, auto or supplementalPool"))
+	found.Add(field.Invalid(path, *policy, "the policy is unknown"))
 }
 
 var ioThreadsPoolSizeRule = Rule{

@@ -113,7 +113,7 @@ func launchSecurityOneKind(s *Subject, found *Errors) {
 	}
 	switch asked := protectionsAsked(l); len(asked) {
 	case 0:
-		found.Add(field.Forbidden(s.launchSecurity(), "none of sev, snp and tdx is set, and amd64 has no other"))
+		found.Add(field.Forbidden(s.launchSecurity(), "none of sev, snp and tdx is set"))
 	case 1:
 	default:
 		names := make([]string, len(asked))
@@ -126,8 +126,8 @@ func launchSecurityOneKind(s *Subject, found *Errors) {
 
 var launchSecurityGateRule = Rule{
 	ID:       "launch-security-feature-gate",
-	Title:    "Launch security is switched on in the cluster",
-	Remedy:   "Have the feature gate that the message names enabled in the KubeVirt resource.",
+	Title:    "Launch security needs its feature gate",
+	Remedy:   "Enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    launchSecurityGate,
 }
@@ -137,7 +137,7 @@ func launchSecurityGate(s *Subject, found *Errors) {
 	if p == "" || s.Facts.GateEnabled(p.gate()) {
 		return
 	}
-	rejectProtection(s, p, fmt.Sprintf("the feature gate %s is not enabled in the KubeVirt resource", p.gate()), found)
+	rejectProtection(s, p, fmt.Sprintf("needs KubeVirt's feature gate %s, which is off in this cluster", p.gate()), found)
 }
 
 var launchSecurityEFIRule = Rule{
@@ -152,15 +152,15 @@ func launchSecurityEFI(s *Subject, found *Errors) {
 	switch p := effectiveProtection(s); p {
 	case sev, snp, tdx:
 		if !bootsEFI(s.Spec.Domain.Firmware) {
-			rejectProtection(s, p, "it starts from EFI, and firmware.bootloader.efi is not set", found)
+			rejectProtection(s, p, "needs EFI, and firmware.bootloader.efi is not set", found)
 		}
 	}
 }
 
 var launchSecuritySecureBootRule = Rule{
 	ID:       "launch-security-secure-boot",
-	Title:    "SEV and SEV-SNP do without EFI secure boot",
-	Remedy:   "Set firmware.bootloader.efi.secureBoot to false: it is on when it is absent.",
+	Title:    "SEV and SEV-SNP do not support EFI Secure Boot",
+	Remedy:   "Set firmware.bootloader.efi.secureBoot to false.",
 	Security: true,
 	Check:    launchSecuritySecureBoot,
 }
@@ -169,14 +169,14 @@ func launchSecuritySecureBoot(s *Subject, found *Errors) {
 	switch p := effectiveProtection(s); p {
 	case sev, snp:
 		if bootsSecurely(s.Spec.Domain.Firmware) {
-			rejectProtection(s, p, "EFI secure boot does not work with it, and is on unless firmware.bootloader.efi.secureBoot is false", found)
+			rejectProtection(s, p, "does not support EFI Secure Boot, which is on by default", found)
 		}
 	}
 }
 
 var launchSecurityPersistentEFIRule = Rule{
 	ID:       "launch-security-persistent-efi",
-	Title:    "SEV-SNP and TDX keep no EFI variables",
+	Title:    "SEV-SNP and TDX do not support persistent EFI variables",
 	Remedy:   "Remove firmware.bootloader.efi.persistent.",
 	Security: true,
 	Check:    launchSecurityPersistentEFI,
@@ -187,14 +187,14 @@ func launchSecurityPersistentEFI(s *Subject, found *Errors) {
 	case snp, tdx:
 		f := s.Spec.Domain.Firmware
 		if bootsEFI(f) && f.Bootloader.EFI.Persistent != nil && *f.Bootloader.EFI.Persistent {
-			rejectProtection(s, p, "EFI variables cannot be kept with it, and firmware.bootloader.efi.persistent is true", found)
+			rejectProtection(s, p, "does not support persistent EFI variables", found)
 		}
 	}
 }
 
 var launchSecuritySMMRule = Rule{
 	ID:       "launch-security-smm",
-	Title:    "TDX does without system management mode",
+	Title:    "TDX does not support system management mode",
 	Remedy:   "Remove features.smm, or set its enabled to false.",
 	Security: true,
 	Check:    launchSecuritySMM,
@@ -204,12 +204,12 @@ func launchSecuritySMM(s *Subject, found *Errors) {
 	if effectiveProtection(s) != tdx || !managesSystem(s.Spec.Domain.Features) {
 		return
 	}
-	rejectProtection(s, tdx, "system management mode does not work with it, and features.smm is enabled", found)
+	rejectProtection(s, tdx, "does not support system management mode", found)
 }
 
 var launchSecurityAttestationRule = Rule{
 	ID:       "launch-security-attestation-paused",
-	Title:    "A VM that is attested under SEV starts paused",
+	Title:    "A VM with SEV attestation starts paused",
 	Remedy:   "Set startStrategy to Paused, so that nothing runs before the attestation.",
 	Security: true,
 	Check:    launchSecurityAttestation,
@@ -222,12 +222,12 @@ func launchSecurityAttestation(s *Subject, found *Errors) {
 	if start := s.Spec.StartStrategy; start != nil && *start == v1.StartStrategyPaused {
 		return
 	}
-	rejectProtection(s, sev, "sev.attestation is set, and nothing can be attested before the VM runs unless startStrategy is Paused", found)
+	rejectProtection(s, sev, "sev.attestation is set, and the VM does not start paused", found)
 }
 
 var launchSecurityNetworkBootRule = Rule{
 	ID:       "launch-security-network-boot",
-	Title:    "SEV, SEV-SNP and TDX do not boot from the network",
+	Title:    "SEV, SEV-SNP and TDX do not support network boot",
 	Remedy:   "Remove bootOrder from the interfaces.",
 	Security: true,
 	Check:    launchSecurityNetworkBoot,
@@ -241,7 +241,7 @@ func launchSecurityNetworkBoot(s *Subject, found *Errors) {
 
 	for i := range s.Spec.Domain.Devices.Interfaces {
 		if nic := &s.Spec.Domain.Devices.Interfaces[i]; nic.BootOrder != nil {
-			rejectProtection(s, p, fmt.Sprintf("booting from the network does not work with it, and the interface %s has a bootOrder", nic.Name), found)
+			rejectProtection(s, p, fmt.Sprintf("does not support network boot, and the interface %s has a bootOrder", nic.Name), found)
 		}
 	}
 }

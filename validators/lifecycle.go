@@ -17,7 +17,7 @@ func lifecycleRules() Table {
 
 var evictionStrategyRule = Rule{
 	ID:     "eviction-strategy",
-	Title:  "The eviction strategy exists",
+	Title:  "The eviction strategy is known",
 	Remedy: "Use None, LiveMigrate, LiveMigrateIfPossible or External.",
 	Check:  evictionStrategy,
 }
@@ -35,12 +35,12 @@ func evictionStrategy(s *Subject, found *Errors) {
 	case v1.EvictionStrategyNone, v1.EvictionStrategyLiveMigrate, v1.EvictionStrategyLiveMigrateIfPossible, v1.EvictionStrategyExternal:
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("evictionStrategy"), *strategy, "must be None, LiveMigrate, LiveMigrateIfPossible or External"+origin))
+	found.Add(field.Invalid(s.Path.Child("evictionStrategy"), *strategy, "the eviction strategy is unknown"+origin))
 }
 
 var startStrategyRule = Rule{
 	ID:     "start-strategy",
-	Title:  "The start strategy exists",
+	Title:  "The start strategy is known",
 	Remedy: "Set startStrategy to Paused, or leave it out.",
 	Check:  startStrategy,
 }
@@ -50,7 +50,7 @@ func startStrategy(s *Subject, found *Errors) {
 	if strategy == nil || *strategy == v1.StartStrategyPaused {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("startStrategy"), *strategy, "must be Paused, or be left out"))
+	found.Add(field.Invalid(s.Path.Child("startStrategy"), *strategy, "the start strategy is unknown"))
 }
 
 var startPausedNoLivenessProbeRule = Rule{
@@ -65,5 +65,5 @@ func startPausedNoLivenessProbe(s *Subject, found *Errors) {
 	if strategy == nil || *strategy != v1.StartStrategyPaused || s.Spec.LivenessProbe == nil {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("startStrategy"), *strategy, "does not go with livenessProbe: the probe would fail while the VM is paused"))
+	found.Add(field.Invalid(s.Path.Child("startStrategy"), *strategy, "conflicts with livenessProbe, which fails while the VM is paused"))
 }

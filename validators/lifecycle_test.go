@@ -12,13 +12,13 @@ func TestEvictionRules(t *testing.T) {
 		{
 			name: "the VM's does not exist",
 			spec: `{evictionStrategy: livemigrate, domain: {}}`,
-			want: []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "livemigrate": must be None, LiveMigrate, LiveMigrateIfPossible or External`},
+			want: []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "livemigrate": the eviction strategy is unknown`},
 		},
 		{
 			name:          "the cluster's does not exist",
 			configuration: `evictionStrategy: Bad`,
 			spec:          `domain: {}`,
-			want:          []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "Bad": must be None, LiveMigrate, LiveMigrateIfPossible or External` + cluster},
+			want:          []string{`eviction-strategy: spec.evictionStrategy: Invalid value: "Bad": the eviction strategy is unknown` + cluster},
 		},
 	})
 }
@@ -30,12 +30,12 @@ func TestStartRules(t *testing.T) {
 		{
 			name: "a strategy that does not exist",
 			spec: `{startStrategy: Running, livenessProbe: {tcpSocket: {port: 80}}, domain: {}}`,
-			want: []string{`start-strategy: spec.startStrategy: Invalid value: "Running": must be Paused, or be left out`},
+			want: []string{`start-strategy: spec.startStrategy: Invalid value: "Running": the start strategy is unknown`},
 		},
 		{
 			name: "paused and probed",
 			spec: `{startStrategy: Paused, livenessProbe: {tcpSocket: {port: 80}}, domain: {}}`,
-			want: []string{`start-paused-no-liveness-probe: spec.startStrategy: Invalid value: "Paused": does not go with livenessProbe: the probe would fail while the VM is paused`},
+			want: []string{`start-paused-no-liveness-probe: spec.startStrategy: Invalid value: "Paused": conflicts with livenessProbe, which fails while the VM is paused`},
 		},
 	})
 }

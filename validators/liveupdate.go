@@ -19,14 +19,14 @@ func liveUpdateRules() Table {
 var replacements = []struct{ feature, instead string }{
 	{"cpu", "set spec.template.spec.domain.cpu.maxSockets instead of cpu.maxSockets here"},
 	{"memory", "set spec.template.spec.domain.memory.maxGuest instead of memory.maxGuest here"},
-	{"affinity", "affinity and nodeSelector are updated live without it"},
-	{"instancetype", "a change of instancetype is rolled out live without it, as far as that is possible"},
+	{"affinity", "affinity and nodeSelector are always updated live"},
+	{"instancetype", "a change of instancetype is always rolled out live where possible"},
 }
 
 var liveUpdateFeaturesRule = Rule{
 	ID:     "vm-live-update-features-removed",
 	Title:  "A VM does not use liveUpdateFeatures, which was removed",
-	Remedy: "Remove liveUpdateFeatures: the cluster's vmRolloutStrategy LiveUpdate takes its place. Limits of growth are cpu.maxSockets and memory.maxGuest in spec.template.spec.domain.",
+	Remedy: "Remove liveUpdateFeatures. The vmRolloutStrategy LiveUpdate of the KubeVirt resource replaces it.",
 	Check:  liveUpdateFeatures,
 }
 

@@ -23,10 +23,10 @@ func TestLiveUpdateFeatures(t *testing.T) {
 			rule + ".memory: Forbidden: was removed from KubeVirt: set spec.template.spec.domain.memory.maxGuest instead of memory.maxGuest here",
 		}},
 		"affinity": {raw: `{"spec":{"liveUpdateFeatures":{"affinity":{}}}}`, want: []string{
-			rule + ".affinity: Forbidden: was removed from KubeVirt: affinity and nodeSelector are updated live without it",
+			rule + ".affinity: Forbidden: was removed from KubeVirt: affinity and nodeSelector are always updated live",
 		}},
 		"an instancetype": {raw: `{"spec":{"liveUpdateFeatures":{"instancetype":{"name":"u1"}}}}`, want: []string{
-			rule + ".instancetype: Forbidden: was removed from KubeVirt: a change of instancetype is rolled out live without it, as far as that is possible",
+			rule + ".instancetype: Forbidden: was removed from KubeVirt: a change of instancetype is always rolled out live where possible",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

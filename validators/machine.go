@@ -28,7 +28,7 @@ func (s *Subject) architecture() string {
 
 var architectureSupportedRule = Rule{
 	ID:      "architecture-supported",
-	Title:   "The architecture is one that KubeVirt runs VMs on",
+	Title:   "KubeVirt supports the architecture",
 	Remedy:  "Set architecture to amd64, arm64 or s390x, or leave it out for the cluster's default.",
 	AtStart: true,
 	Check:   architectureSupported,
@@ -37,19 +37,16 @@ var architectureSupportedRule = Rule{
 // architectureSupported leaves out specs without an architecture: completing gives one to every spec that
 // there is, so there is none.
 func architectureSupported(s *Subject, found *Errors) {
-	known := mutators.Architectures()
-	if a := s.Spec.Architecture; a == "" || slices.Contains(known, a) {
-		return
+	if a := s.Spec.Architecture; a != "" && !slices.Contains(mutators.Architectures(), a) {
+		found.Add(field.Invalid(s.Path.Child("architecture"), a, "KubeVirt does not support this architecture"))
 	}
-	found.Add(field.Invalid(s.Path.Child("architecture"), s.Spec.Architecture,
-		"KubeVirt runs VMs on "+strings.Join(known, ", ")))
 }
 
 var machineTypeEmulatedRule = Rule{
 	ID:    "machine-type-emulated",
-	Title: "The machine type is one that the cluster allows for the architecture",
-	Remedy: "Choose a machine type that the message lists, leave machine.type out for the default, " +
-		"or have emulatedMachines of the KubeVirt resource extended.",
+	Title: "The cluster allows the machine type",
+	Remedy: "Choose an allowed machine type, leave machine.type out for the default, " +
+		"or extend emulatedMachines of the KubeVirt resource.",
 	Check: machineTypeEmulated,
 }
 

@@ -33,7 +33,7 @@ func TestMachine(t *testing.T) {
 		{
 			name: "an architecture without KubeVirt",
 			spec: `{"architecture":"riscv64"}`,
-			want: []string{`architecture-supported: spec.architecture: Invalid value: "riscv64": KubeVirt runs VMs on amd64, arm64, s390x`},
+			want: []string{`architecture-supported: spec.architecture: Invalid value: "riscv64": KubeVirt does not support this architecture`},
 		},
 	})
 }

@@ -30,8 +30,8 @@ func memoryRules() Table {
 
 var memoryAmountRule = Rule{
 	ID:     "memory-amount",
-	Title:  "A VM has an amount of memory",
-	Remedy: "Set memory.guest.",
+	Title:  "A VM must request memory",
+	Remedy: "Set memory.guest, memory.hugepages or resources.requests.memory.",
 	Check:  memoryAmount,
 }
 
@@ -40,13 +40,13 @@ func memoryAmount(s *Subject, found *Errors) {
 	if s.Spec.Domain.Resources.Requests.Memory().Sign() != 0 || memory != nil && (memory.Guest != nil || memory.Hugepages != nil) {
 		return
 	}
-	found.Add(field.Required(s.Domain().Child("memory"), "no memory is asked for: set memory.guest, memory.hugepages or resources.requests.memory"))
+	found.Add(field.Required(s.Domain().Child("memory"), "the VM requests no memory"))
 }
 
 var memoryRequestLeastRule = Rule{
 	ID:     "memory-request-least",
 	Title:  "The memory request is not negative, and at least 1M",
-	Remedy: "Set resources.requests.memory to 1M or more, or leave it out.",
+	Remedy: "Raise resources.requests.memory, or leave it out.",
 	Check:  memoryRequestLeast,
 }
 
@@ -146,12 +146,12 @@ func badPageSize(path *field.Path, hugepages *v1.Hugepages, found *Errors) {
 	if hugepages == nil || pageSize(hugepages) > 0 {
 		return
 	}
-	found.Add(field.Invalid(path, hugepages.PageSize, "must be an amount of memory above zero, such as 2Mi or 1Gi"))
+	found.Add(field.Invalid(path, hugepages.PageSize, "is not an amount of memory above zero"))
 }
 
 var hugepagesMultipleRule = Rule{
 	ID:     "memory-hugepages-multiple",
-	Title:  "The memory is made of whole hugepages",
+	Title:  "The memory is a multiple of the hugepages",
 	Remedy: "Set memory.guest, or the memory request if there is one, to a multiple of memory.hugepages.pageSize.",
 	Check:  hugepagesMultiple,
 }
@@ -179,8 +179,8 @@ func notWholePages(path *field.Path, asked *resource.Quantity, hugepages *v1.Hug
 
 var reservedOverheadGateRule = Rule{
 	ID:       "memory-reserved-overhead-gate",
-	Title:    "A reserved overhead needs its feature gate",
-	Remedy:   "Leave out memory.reservedOverhead, or ask the cluster's admin for the feature gate ReservedOverheadMemlock.",
+	Title:    "A reserved overhead needs the feature gate ReservedOverheadMemlock",
+	Remedy:   "Remove memory.reservedOverhead, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    reservedOverheadGate,
 }

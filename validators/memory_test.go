@@ -14,12 +14,12 @@ func TestMemoryRules(t *testing.T) {
 		{
 			name: "none",
 			spec: `domain: {}`,
-			want: []string{`memory-amount: spec.domain.memory: Required value: no memory is asked for: set memory.guest, memory.hugepages or resources.requests.memory`},
+			want: []string{`memory-amount: spec.domain.memory: Required value: the VM requests no memory`},
 		},
 		{
 			name: "none, in a memory",
 			spec: `domain: {memory: {}, resources: {requests: {memory: 0}}}`,
-			want: []string{`memory-amount: spec.domain.memory: Required value: no memory is asked for: set memory.guest, memory.hugepages or resources.requests.memory`},
+			want: []string{`memory-amount: spec.domain.memory: Required value: the VM requests no memory`},
 		},
 		{
 			name: "negative",
@@ -54,27 +54,27 @@ func TestMemoryRules(t *testing.T) {
 		{
 			name: "hugepages without a size",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {}}}`,
-			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "": must be an amount of memory above zero, such as 2Mi or 1Gi`},
+			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "": is not an amount of memory above zero`},
 		},
 		{
 			name: "hugepages of no unit",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {pageSize: 2Mib}}}`,
-			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "2Mib": must be an amount of memory above zero, such as 2Mi or 1Gi`},
+			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "2Mib": is not an amount of memory above zero`},
 		},
 		{
 			name: "hugepages of zero",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {pageSize: "0"}}}`,
-			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "0": must be an amount of memory above zero, such as 2Mi or 1Gi`},
+			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "0": is not an amount of memory above zero`},
 		},
 		{
 			name: "hugepages below zero",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {pageSize: -2Mi}}}`,
-			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "-2Mi": must be an amount of memory above zero, such as 2Mi or 1Gi`},
+			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "-2Mi": is not an amount of memory above zero`},
 		},
 		{
 			name: "hugepages beyond measure",
 			spec: `domain: {memory: {guest: 128Mi, hugepages: {pageSize: 1e999999999}}}`,
-			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "1e999999999": must be an amount of memory above zero, such as 2Mi or 1Gi`},
+			want: []string{`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "1e999999999": is not an amount of memory above zero`},
 		},
 		{
 			name: "less than a hugepage",

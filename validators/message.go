@@ -27,8 +27,8 @@ func (f *Finding) Text() string {
 	case f.Layer != "":
 		text += " (filled by " + f.Layer + ")"
 	}
-	if f.Known {
-		text += " (it was so before this update; a new object would be rejected)"
+	if f.PreExisting {
+		text += " (pre-existing: tolerated on update, denied on create)"
 	}
 	return text
 }

@@ -23,8 +23,8 @@ func TestMessage(t *testing.T) {
 			"Invalid value: 7: must be odd (filled by site/lab) [virtward/r]",
 		},
 		"from an object, and known": {
-			Finding{Rule: "r", Error: field.Invalid(path, 7, "must be odd"), Layer: "preference/p", Source: "Preference p sets a by its b", Known: true},
-			"Invalid value: 7: must be odd (Preference p sets a by its b) (it was so before this update; a new object would be rejected) [virtward/r]",
+			Finding{Rule: "r", Error: field.Invalid(path, 7, "must be odd"), Layer: "preference/p", Source: "Preference p sets a by its b", PreExisting: true},
+			"Invalid value: 7: must be odd (Preference p sets a by its b) (pre-existing: tolerated on update, denied on create) [virtward/r]",
 		},
 		"a long value": {
 			Finding{Rule: "r", Error: field.Invalid(path, strings.Repeat("é", 5000), "is long")},

@@ -27,7 +27,7 @@ const sidecarAnnotation = "hooks.kubevirt.io/hookSidecars"
 const (
 	mustBeLabelKey   = "must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end, after an optional DNS subdomain and '/'"
 	mustBeLabelValue = "must be empty or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end"
-	mustBeDNSLabel   = "must be at most 63 lowercase letters, digits and '-', with a letter or digit at either end"
+	mustBeDNSLabel   = "is not a DNS label"
 )
 
 func isLabelKey(key string) bool     { return len(validation.IsQualifiedName(key)) == 0 }
@@ -57,7 +57,7 @@ func sortedKeys(of map[string]string) []string {
 var hostnameIsLabelRule = Rule{
 	ID:     "metadata-hostname",
 	Title:  "The hostname is a DNS label",
-	Remedy: "Use at most 63 lowercase letters, digits and dashes; a domain belongs in subdomain.",
+	Remedy: "Use at most 63 lowercase letters, digits and '-', with a letter or digit at either end. Set subdomain for a domain.",
 	Check:  hostnameIsLabel,
 }
 
@@ -71,7 +71,7 @@ func hostnameIsLabel(s *Subject, found *Errors) {
 var subdomainIsSubdomainRule = Rule{
 	ID:     "metadata-subdomain",
 	Title:  "The subdomain is a DNS subdomain",
-	Remedy: "Use DNS labels in lowercase with single dots between them.",
+	Remedy: "Use at most 253 characters: DNS labels in lowercase with single dots between them.",
 	Check:  subdomainIsSubdomain,
 }
 
@@ -80,7 +80,7 @@ func subdomainIsSubdomain(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(s.Path.Child("subdomain"), s.Spec.Subdomain,
-		"must be at most 253 characters: DNS labels of lowercase letters, digits and '-', with single dots between them"))
+		"is not a DNS subdomain"))
 }
 
 // labelsOfKubeVirt are those by which KubeVirt's components find what is theirs, sorted.
@@ -95,7 +95,7 @@ var labelsOfKubeVirt = []string{
 
 var reservedLabelsRule = Rule{
 	ID:       "metadata-reserved-labels",
-	Title:    "KubeVirt's own labels are set by KubeVirt only",
+	Title:    "Only KubeVirt sets its own labels",
 	Remedy:   "Remove the label.",
 	Security: true,
 	Check:    reservedLabels,
@@ -109,7 +109,7 @@ func reservedLabels(s *Subject, found *Errors) {
 		if _, ok := s.Meta.Labels[label]; ok {
 			found.Add(&field.Error{
 				Type: field.ErrorTypeNotSupported, Field: s.MetaPath.Child("labels").String(), BadValue: label,
-				Detail: "the label is reserved: only KubeVirt's own components may set it",
+				Detail: "only KubeVirt may set this label",
 			})
 		}
 	}
@@ -117,8 +117,8 @@ func reservedLabels(s *Subject, found *Errors) {
 
 var ignitionGateRule = Rule{
 	ID:     "metadata-ignition-gate",
-	Title:  "Ignition data has its feature gate",
-	Remedy: "Remove the annotation and use cloud-init, or enable the gate ExperimentalIgnitionSupport in the KubeVirt resource.",
+	Title:  "Ignition data needs the feature gate ExperimentalIgnitionSupport",
+	Remedy: "Use cloud-init instead, or enable the feature gate in the KubeVirt resource.",
 	Check:  ignitionGate,
 }
 
@@ -128,8 +128,8 @@ func ignitionGate(s *Subject, found *Errors) {
 
 var sidecarGateRule = Rule{
 	ID:       "metadata-sidecar-gate",
-	Title:    "Hook sidecars have their feature gate",
-	Remedy:   "Remove the annotation, or enable the gate Sidecar in the KubeVirt resource.",
+	Title:    "Hook sidecars need the feature gate Sidecar",
+	Remedy:   "Remove the annotation, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    sidecarGate,
 }

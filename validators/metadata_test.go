@@ -15,9 +15,9 @@ func template(meta, spec string) string {
 
 func TestMetadata(t *testing.T) {
 	const (
-		mustBeLabel     = `must be at most 63 lowercase letters, digits and '-', with a letter or digit at either end`
-		mustBeSubdomain = `must be at most 253 characters: DNS labels of lowercase letters, digits and '-', with single dots between them`
-		reserved        = `the label is reserved: only KubeVirt's own components may set it`
+		mustBeLabel     = `is not a DNS label`
+		mustBeSubdomain = `is not a DNS subdomain`
+		reserved        = `only KubeVirt may set this label`
 		key             = `a key must be at most 63 letters, digits, '-', '_' and '.', with a letter or digit at either end, after an optional DNS subdomain and '/'`
 		rejected        = `; KubeVirt accepts this, but the VMI will be rejected`
 		gates           = `{"developerConfiguration":{"featureGates":["Sidecar","ExperimentalIgnitionSupport"]}}`

@@ -97,14 +97,14 @@ var networkNamesUniqueRule = Rule{
 func networkNamesUnique(s *Subject, found *Errors) {
 	networks := s.Spec.Networks
 	eachRepeated(len(networks), func(i int) string { return networks[i].Name }, func(i, first int) *field.Error {
-		return takenName(networkPath(s, i).Child("name"), networks[i].Name, fmt.Sprintf("networks[%d] has this name already", first))
+		return takenName(networkPath(s, i).Child("name"), networks[i].Name, fmt.Sprintf("networks[%d] already has this name", first))
 	}, found)
 }
 
 var networkSourceRule = Rule{
 	ID:     "network-source",
 	Title:  "A network has exactly one source",
-	Remedy: "Give the network exactly one of pod, multus and resourceClaim.",
+	Remedy: "Set exactly one of pod, multus and resourceClaim.",
 	Check:  networkSource,
 }
 
@@ -120,7 +120,7 @@ func networkSource(s *Subject, found *Errors) {
 			return nil
 		}
 		return field.Required(networkPath(s, i), fmt.Sprintf(
-			"network %q has %d sources; exactly one of pod, multus and resourceClaim is needed", shortened(n.Name), sources))
+			"network %q has %d sources", shortened(n.Name), sources))
 	}, found)
 }
 
@@ -137,7 +137,7 @@ func networkMultusName(s *Subject, found *Errors) {
 			return nil
 		}
 		return field.Required(networkPath(s, i), fmt.Sprintf(
-			"network %q is attached by multus and needs multus.networkName", shortened(n.Name)))
+			"network %q has no multus.networkName", shortened(n.Name)))
 	}, found)
 }
 
@@ -167,7 +167,7 @@ func networkSinglePod(s *Subject, found *Errors) {
 		return
 	}
 	err := field.Duplicate(s.Path.Child("networks"), "pod")
-	err.Detail = fmt.Sprintf("%q and %q are both the pod network; only one network can be", names[0], names[1])
+	err.Detail = fmt.Sprintf("%q and %q are both the pod network", names[0], names[1])
 	found.Add(err)
 }
 
@@ -184,7 +184,7 @@ func networkSingleDefault(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(s.Path.Child("networks"), names[1], fmt.Sprintf(
-		"%q is the multus default already; only one network can be", names[0])))
+		"%q is already the multus default", names[0])))
 }
 
 var networkPodOrDefaultRule = Rule{
@@ -200,7 +200,7 @@ func networkPodOrDefault(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(s.Path.Child("networks"), defaults[0], fmt.Sprintf(
-		"a multus default takes the place of the pod network, which %q is; only one of them can be there", pods[0])))
+		"the multus default replaces the pod network, which is %q", pods[0])))
 }
 
 var networkHasInterfaceRule = Rule{
@@ -217,6 +217,6 @@ func networkHasInterface(s *Subject, found *Errors) {
 			return nil
 		}
 		return field.Required(networkPath(s, i).Child("name"), fmt.Sprintf(
-			"network %q has no interface; there must be one of the same name", shortened(n.Name)))
+			"network %q has no interface", shortened(n.Name)))
 	}, found)
 }

@@ -48,7 +48,7 @@ func bindingsOf(n *v1.Interface) (names []string) {
 var interfaceBindingRule = Rule{
 	ID:     "interface-binding",
 	Title:  "An interface has exactly one binding",
-	Remedy: "Give the interface exactly one of bridge, masquerade, sriov, passtBinding and binding.",
+	Remedy: "Set exactly one of bridge, masquerade, sriov, passtBinding and binding.",
 	Check:  interfaceBinding,
 }
 
@@ -59,9 +59,9 @@ func interfaceBinding(s *Subject, found *Errors) {
 		case 1:
 			return nil
 		case 0:
-			return field.Invalid(interfacePath(s, i), shortened(n.Name), "has no binding; needs exactly one of bridge, masquerade, sriov, passtBinding and binding")
+			return field.Invalid(interfacePath(s, i), shortened(n.Name), "has no binding")
 		}
-		return field.Invalid(interfacePath(s, i), shortened(n.Name), fmt.Sprintf("has the bindings %s; needs exactly one", strings.Join(names, ", ")))
+		return field.Invalid(interfacePath(s, i), shortened(n.Name), fmt.Sprintf("has the bindings %s", strings.Join(names, ", ")))
 	}, found)
 }
 
@@ -97,7 +97,7 @@ func eachDropped(s *Subject, report func(path *field.Path, b *droppedBinding) *f
 var interfaceBindingDiscontinuedRule = Rule{
 	ID:     "interface-binding-discontinued",
 	Title:  "Bindings that KubeVirt has dropped are not used",
-	Remedy: "Use masquerade or passtBinding instead of slirp and passt, and a binding plugin instead of macvtap.",
+	Remedy: "Use the binding that the message names.",
 	Check:  interfaceBindingDiscontinued,
 }
 
@@ -109,8 +109,8 @@ func interfaceBindingDiscontinued(s *Subject, found *Errors) {
 
 var interfaceBindingGateRule = Rule{
 	ID:     "interface-binding-gate",
-	Title:  "A binding that KubeVirt has dropped is not used with its feature gate either",
-	Remedy: "Use another binding; have the admin take the gate out of the KubeVirt resource.",
+	Title:  "A feature gate does not enable a binding that KubeVirt has dropped",
+	Remedy: "Use another binding, and remove the feature gate from the KubeVirt resource.",
 	Check:  interfaceBindingGate,
 }
 
@@ -151,7 +151,7 @@ func isPodNetwork(n *v1.Network) bool { return n != nil && n.Pod != nil }
 
 var interfaceMasqueradeMACRule = Rule{
 	ID:     "interface-masquerade-mac",
-	Title:  "A masquerade interface does not take the MAC address of KubeVirt's own bridge",
+	Title:  "A masquerade interface does not have the MAC address of KubeVirt's bridge",
 	Remedy: "Choose another MAC address, or leave it to KubeVirt.",
 	Check:  interfaceMasqueradeMAC,
 }
@@ -162,14 +162,14 @@ func interfaceMasqueradeMAC(s *Subject, found *Errors) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("macAddress"), n.MacAddress,
-			"belongs to the bridge that KubeVirt makes for masquerade; choose another")
+			"is the address of KubeVirt's bridge for masquerade")
 	}, found)
 }
 
 var interfaceBridgePodNetworkRule = Rule{
 	ID:       "interface-bridge-pod-network",
-	Title:    "A bridge binds to the pod network only where the cluster permits it",
-	Remedy:   "Use masquerade, or have the admin set permitBridgeInterfaceOnPodNetwork.",
+	Title:    "A bridge binds to the pod network only if the cluster permits it",
+	Remedy:   "Use masquerade, or set permitBridgeInterfaceOnPodNetwork in the KubeVirt resource.",
 	Security: true,
 	Check:    interfaceBridgePodNetwork,
 }
@@ -183,14 +183,14 @@ func interfaceBridgePodNetwork(s *Subject, found *Errors) {
 		if n.Bridge == nil || !isPodNetwork(byName(n.Name)) {
 			return nil
 		}
-		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "this cluster permits no bridge on the pod network; use masquerade")
+		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "this cluster permits no bridge on the pod network")
 	}, found)
 }
 
 var interfacePasstGateRule = Rule{
 	ID:     "interface-passt-gate",
 	Title:  "passtBinding needs the feature gate PasstBinding",
-	Remedy: "Use masquerade, or have the admin enable the gate.",
+	Remedy: "Use masquerade, or enable the feature gate in the KubeVirt resource.",
 	Check:  interfacePasstGate,
 }
 

@@ -38,10 +38,10 @@ func TestManyNetworks(t *testing.T) {
 	spec.Domain.Devices.Interfaces[299].Name = "other"
 	subject := &Subject{Facts: configuredFacts(t, ""), Spec: spec, Path: field.NewPath("spec")}
 	want := []string{
-		`interface-has-network: spec.domain.devices.interfaces[298].name: Invalid value: "n298": no network has this name; every interface needs one`,
-		`interface-has-network: spec.domain.devices.interfaces[299].name: Invalid value: "other": no network has this name; every interface needs one`,
-		`network-names-unique: spec.networks[298].name: Duplicate value: "n0": networks[0] has this name already`,
-		`network-has-interface: spec.networks[299].name: Required value: network "n299" has no interface; there must be one of the same name`,
+		`interface-has-network: spec.domain.devices.interfaces[298].name: Invalid value: "n298": no network has this name`,
+		`interface-has-network: spec.domain.devices.interfaces[299].name: Invalid value: "other": no network has this name`,
+		`network-names-unique: spec.networks[298].name: Duplicate value: "n0": networks[0] already has this name`,
+		`network-has-interface: spec.networks[299].name: Required value: network "n299" has no interface`,
 	}
 	if diff := cmp.Diff(want, texts(networkRules().Check(subject, OnSpec))); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)

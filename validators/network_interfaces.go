@@ -54,14 +54,14 @@ var interfaceNamesUniqueRule = Rule{
 func interfaceNamesUnique(s *Subject, found *Errors) {
 	interfaces := s.Spec.Domain.Devices.Interfaces
 	eachRepeated(len(interfaces), func(i int) string { return interfaces[i].Name }, func(i, first int) *field.Error {
-		return takenName(interfacePath(s, i).Child("name"), interfaces[i].Name, fmt.Sprintf("interfaces[%d] is connected to this network already", first))
+		return takenName(interfacePath(s, i).Child("name"), interfaces[i].Name, fmt.Sprintf("interfaces[%d] is already connected to this network", first))
 	}, found)
 }
 
 var interfaceNameFormatRule = Rule{
 	ID:     "interface-name-format",
-	Title:  "The name of an interface is of letters, digits, - and _",
-	Remedy: "Take other characters out of the name of the interface and of its network.",
+	Title:  "The name of an interface consists of letters, digits, - and _",
+	Remedy: "Rename the interface and its network.",
 	Check:  interfaceNameFormat,
 }
 
@@ -91,13 +91,13 @@ func interfaceHasNetwork(s *Subject, found *Errors) {
 		if byName(n.Name) != nil {
 			return nil
 		}
-		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "no network has this name; every interface needs one")
+		return field.Invalid(interfacePath(s, i).Child("name"), shortened(n.Name), "no network has this name")
 	}, found)
 }
 
 var interfaceStateRule = Rule{
 	ID:     "interface-state",
-	Title:  "The state of an interface is up, down or absent",
+	Title:  "The state of an interface is known",
 	Remedy: "Set state to up, down or absent, or leave it out.",
 	Check:  interfaceState,
 }
@@ -108,14 +108,14 @@ func interfaceState(s *Subject, found *Errors) {
 		case "", v1.InterfaceStateAbsent, v1.InterfaceStateLinkUp, v1.InterfaceStateLinkDown:
 			return nil
 		}
-		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "must be up, down or absent")
+		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "the state is unknown")
 	}, found)
 }
 
 var interfaceStateSRIOVRule = Rule{
 	ID:     "interface-state-sriov",
 	Title:  "The link of an SR-IOV interface is not set",
-	Remedy: "Leave state out.",
+	Remedy: "Remove state.",
 	Check:  interfaceStateSRIOV,
 }
 
@@ -124,7 +124,7 @@ func interfaceStateSRIOV(s *Subject, found *Errors) {
 		if n.SRIOV == nil || n.State != v1.InterfaceStateLinkUp && n.State != v1.InterfaceStateLinkDown {
 			return nil
 		}
-		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "the link of an SR-IOV interface cannot be set; leave state out")
+		return field.Invalid(interfacePath(s, i).Child("state"), shortened(string(n.State)), "the link of an SR-IOV interface cannot be set")
 	}, found)
 }
 
@@ -166,8 +166,8 @@ func interfaceStateAbsentDefault(s *Subject, found *Errors) {
 
 var interfaceModelRule = Rule{
 	ID:     "interface-model",
-	Title:  "The model of an interface is one that KubeVirt emulates",
-	Remedy: "Use virtio, or one of the other models.",
+	Title:  "KubeVirt supports the model of an interface",
+	Remedy: "Use a supported model, such as virtio.",
 	Check:  interfaceModel,
 }
 
@@ -182,7 +182,7 @@ func interfaceModel(s *Subject, found *Errors) {
 
 var interfaceMACRule = Rule{
 	ID:     "interface-mac",
-	Title:  "A MAC address is one of Ethernet",
+	Title:  "A MAC address has six bytes",
 	Remedy: "Write six pairs of hexadecimal digits, for example de:ad:00:00:be:af.",
 	Check:  interfaceMAC,
 }
@@ -196,7 +196,7 @@ func interfaceMAC(s *Subject, found *Errors) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("macAddress"), shortened(n.MacAddress),
-			"is not a MAC address of six bytes, such as de:ad:00:00:be:af")
+			"is not a MAC address of six bytes")
 	}, found)
 }
 
@@ -216,7 +216,7 @@ func interfacePCIAddress(s *Subject, found *Errors) {
 			return nil
 		}
 		return field.Invalid(interfacePath(s, i).Child("pciAddress"), shortened(n.PciAddress),
-			"is not a PCI address of domain, bus, slot and function, such as 0000:81:01.0")
+			"is not a PCI address")
 	}, found)
 }
 
@@ -276,7 +276,7 @@ func eachPrivateOption(s *Subject, newCheck func() func(path *field.Path, j, opt
 var interfaceDHCPOptionRangeRule = Rule{
 	ID:     "interface-dhcp-option-range",
 	Title:  "Private DHCP options are within 224 and 254",
-	Remedy: "Use a number within 224 and 254.",
+	Remedy: "Use another number.",
 	Check:  interfaceDHCPOptionRange,
 }
 
@@ -293,7 +293,7 @@ func interfaceDHCPOptionRange(s *Subject, found *Errors) {
 
 var interfaceDHCPOptionsUniqueRule = Rule{
 	ID:     "interface-dhcp-options-unique",
-	Title:  "No private DHCP option is given twice",
+	Title:  "No two private DHCP options have the same number",
 	Remedy: "Keep one value for the option.",
 	Check:  interfaceDHCPOptionsUnique,
 }
@@ -303,7 +303,7 @@ func interfaceDHCPOptionsUnique(s *Subject, found *Errors) {
 		first := map[int]int{}
 		return func(path *field.Path, j, option int) *field.Error {
 			if other, given := first[option]; given {
-				return field.Invalid(path.Index(j).Child("option"), option, fmt.Sprintf("privateOptions[%d] gives this option already", other))
+				return field.Invalid(path.Index(j).Child("option"), option, fmt.Sprintf("privateOptions[%d] already has this option", other))
 			}
 			first[option] = j
 			return nil

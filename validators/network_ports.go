@@ -67,15 +67,15 @@ func portNamesUnique(s *Subject, found *Errors) {
 			if n.Ports[i].Name == "" {
 				return nil
 			}
-			return takenName(path.Child("ports").Index(i).Child("name"), n.Ports[i].Name, fmt.Sprintf("ports[%d] has this name already", first))
+			return takenName(path.Child("ports").Index(i).Child("name"), n.Ports[i].Name, fmt.Sprintf("ports[%d] already has this name", first))
 		}, found)
 	}, found)
 }
 
 var portNameRule = Rule{
 	ID:     "interface-port-name",
-	Title:  "The name of a port is one of Kubernetes' port names",
-	Remedy: "Use at most 15 lower-case letters, digits and single dashes, at least one of them a letter.",
+	Title:  "The name of a port is valid",
+	Remedy: "Use at most 15 lower-case letters, digits and single inner dashes, and at least one letter.",
 	Check:  portName,
 }
 
@@ -85,14 +85,14 @@ func portName(s *Subject, found *Errors) {
 			return nil
 		}
 		return field.Invalid(path.Child("name"), shortened(p.Name),
-			"must have at most 15 lower-case letters, digits and single dashes between them, and at least one letter")
+			"is not the name of a port")
 	}, found)
 }
 
 var portNumberRule = Rule{
 	ID:     "interface-port-number",
 	Title:  "The number of a port is within 1 and 65535",
-	Remedy: "Set port to a number within 1 and 65535.",
+	Remedy: "Correct the number.",
 	Check:  portNumber,
 }
 
@@ -115,7 +115,7 @@ func isForwarded(protocol string) bool { return protocol == "TCP" || protocol ==
 var portProtocolRule = Rule{
 	ID:     "interface-port-protocol",
 	Title:  "The protocol of a port is TCP or UDP",
-	Remedy: "Set protocol to TCP or UDP, or leave it out for TCP.",
+	Remedy: "Correct the protocol, or leave it out for TCP.",
 	Check:  portProtocol,
 }
 
@@ -131,7 +131,7 @@ func portProtocol(s *Subject, found *Errors) {
 var portRangesGateRule = Rule{
 	ID:     "interface-port-ranges-gate",
 	Title:  "Port ranges need the feature gate PortRangesSpec",
-	Remedy: "List single ports, or have the admin enable the gate.",
+	Remedy: "List single ports, or enable the feature gate in the KubeVirt resource.",
 	Check:  portRangesGate,
 }
 
@@ -147,7 +147,7 @@ func portRangesGate(s *Subject, found *Errors) {
 var portsOrRangesRule = Rule{
 	ID:     "interface-ports-or-ranges",
 	Title:  "Ports and port ranges exclude each other",
-	Remedy: "Write the ports as ranges, too.",
+	Remedy: "Write all ports as ranges.",
 	Check:  portsOrRanges,
 }
 
@@ -156,7 +156,7 @@ func portsOrRanges(s *Subject, found *Errors) {
 		if len(n.Ports) == 0 || len(n.PortRanges) == 0 {
 			return
 		}
-		found.Add(field.Invalid(path.Child("name"), shortened(n.Name), "the interface has both ports and portRanges; only one of them may be given"))
+		found.Add(field.Invalid(path.Child("name"), shortened(n.Name), "the interface has both ports and portRanges"))
 	}, found)
 }
 
@@ -207,7 +207,7 @@ func eachRange(s *Subject, check func(path *field.Path, r *v1.PortRange) *field.
 var portRangeProtocolRule = Rule{
 	ID:     "interface-port-range-protocol",
 	Title:  "The protocol of a port range is TCP or UDP",
-	Remedy: "Set protocol to TCP or UDP.",
+	Remedy: "Correct the protocol.",
 	Check:  portRangeProtocol,
 }
 
@@ -222,8 +222,8 @@ func portRangeProtocol(s *Subject, found *Errors) {
 
 var portRangeBoundsRule = Rule{
 	ID:     "interface-port-range-bounds",
-	Title:  "A port range runs upwards within 1 and 65535",
-	Remedy: "Set start and end within 1 and 65535, start not above end.",
+	Title:  "A port range is within 1 and 65535",
+	Remedy: "Correct start and end.",
 	Check:  portRangeBounds,
 }
 
@@ -244,7 +244,7 @@ func portRangeBounds(s *Subject, found *Errors) {
 var portRangesOverlapRule = Rule{
 	ID:     "interface-port-ranges-overlap",
 	Title:  "Port ranges of one protocol do not overlap",
-	Remedy: "Join the ranges, or move the bound of one.",
+	Remedy: "Join the ranges, or change one of them.",
 	Check:  portRangesOverlap,
 }
 

@@ -28,7 +28,7 @@ func TestNetworkRules(t *testing.T) {
 			spec: `networks: [{name: a, multus: {networkName: x}}, {name: a, multus: {networkName: z}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}]}}`,
 			want: []string{
-				`network-names-unique: spec.networks[1].name: Duplicate value: "a": networks[0] has this name already`,
+				`network-names-unique: spec.networks[1].name: Duplicate value: "a": networks[0] already has this name`,
 			},
 		},
 		{
@@ -36,8 +36,8 @@ func TestNetworkRules(t *testing.T) {
 			spec: `networks: [{name: a}, {name: b, pod: {}, multus: {networkName: x}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}, {name: b, bridge: {}}]}}`,
 			want: []string{
-				`network-source: spec.networks[0]: Required value: network "a" has 0 sources; exactly one of pod, multus and resourceClaim is needed`,
-				`network-source: spec.networks[1]: Required value: network "b" has 2 sources; exactly one of pod, multus and resourceClaim is needed`,
+				`network-source: spec.networks[0]: Required value: network "a" has 0 sources`,
+				`network-source: spec.networks[1]: Required value: network "b" has 2 sources`,
 			},
 		},
 		{
@@ -45,7 +45,7 @@ func TestNetworkRules(t *testing.T) {
 			spec: `networks: [{name: a, multus: {networkName: ""}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}]}}`,
 			want: []string{
-				`network-multus-name: spec.networks[0]: Required value: network "a" is attached by multus and needs multus.networkName`,
+				`network-multus-name: spec.networks[0]: Required value: network "a" has no multus.networkName`,
 			},
 		},
 		{
@@ -53,7 +53,7 @@ func TestNetworkRules(t *testing.T) {
 			spec: `networks: [{name: a, pod: {}}, {name: b, pod: {}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, masquerade: {}}, {name: b, masquerade: {}}]}}`,
 			want: []string{
-				`network-single-pod: spec.networks: Duplicate value: "pod": "a" and "b" are both the pod network; only one network can be`,
+				`network-single-pod: spec.networks: Duplicate value: "pod": "a" and "b" are both the pod network`,
 			},
 		},
 		{
@@ -61,7 +61,7 @@ func TestNetworkRules(t *testing.T) {
 			spec: `networks: [{name: a, multus: {networkName: x, default: true}}, {name: b, multus: {networkName: z, default: true}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, bridge: {}}, {name: b, bridge: {}}]}}`,
 			want: []string{
-				`network-single-default: spec.networks: Invalid value: "b": "a" is the multus default already; only one network can be`,
+				`network-single-default: spec.networks: Invalid value: "b": "a" is already the multus default`,
 			},
 		},
 		{
@@ -69,7 +69,7 @@ func TestNetworkRules(t *testing.T) {
 			spec: `networks: [{name: a, pod: {}}, {name: b, multus: {networkName: z, default: true}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, masquerade: {}}, {name: b, bridge: {}}]}}`,
 			want: []string{
-				`network-pod-or-default: spec.networks: Invalid value: "b": a multus default takes the place of the pod network, which "a" is; only one of them can be there`,
+				`network-pod-or-default: spec.networks: Invalid value: "b": the multus default replaces the pod network, which is "a"`,
 			},
 		},
 		{
@@ -77,7 +77,7 @@ func TestNetworkRules(t *testing.T) {
 			spec: `networks: [{name: a, pod: {}}, {name: b, multus: {networkName: z}}]` + "\n" +
 				`domain: {devices: {interfaces: [{name: a, masquerade: {}}]}}`,
 			want: []string{
-				`network-has-interface: spec.networks[1].name: Required value: network "b" has no interface; there must be one of the same name`,
+				`network-has-interface: spec.networks[1].name: Required value: network "b" has no interface`,
 			},
 		},
 	})

@@ -31,9 +31,7 @@ func visitProbes(s *Subject, visit func(*field.Path, *v1.Probe)) {
 	}
 }
 
-const probeHandlerNames = "httpGet, tcpSocket, exec and guestAgentPing"
-
-// handlersOf names the ways in which a probe asks.
+// handlersOf names the handlers of a probe.
 func handlersOf(probe *v1.Probe) (names []string) {
 	if probe.HTTPGet != nil {
 		names = append(names, "httpGet")
@@ -52,7 +50,7 @@ func handlersOf(probe *v1.Probe) (names []string) {
 
 var probeHandlersRule = Rule{
 	ID:     "probes-one-handler",
-	Title:  "A probe asks in exactly one way",
+	Title:  "A probe has exactly one handler",
 	Remedy: "Set exactly one of httpGet, tcpSocket, exec and guestAgentPing, or remove the probe.",
 	Check:  probeHandlers,
 }
@@ -62,16 +60,16 @@ func probeHandlers(s *Subject, found *Errors) {
 		handlers := handlersOf(probe)
 		switch {
 		case len(handlers) == 0:
-			found.Add(field.Required(path, "the probe does not say how to ask: it needs one of "+probeHandlerNames))
+			found.Add(field.Required(path, "the probe has no handler"))
 		case len(handlers) > 1:
-			found.Add(field.Invalid(path, strings.Join(handlers, ", "), "the probe asks in several ways: only one of "+probeHandlerNames+" can be set"))
+			found.Add(field.Invalid(path, strings.Join(handlers, ", "), "the probe has several handlers"))
 		}
 	})
 }
 
 var probesReachGuestRule = Rule{
 	ID:     "probes-pod-network",
-	Title:  "A probe over the network has the pod network",
+	Title:  "A probe over the network needs the pod network",
 	Remedy: "Add a pod network and an interface for it, or probe with exec or guestAgentPing.",
 	Check:  probesReachGuest,
 }
@@ -95,7 +93,7 @@ func probesReachGuest(s *Subject, found *Errors) {
 
 var probeTimingRule = Rule{
 	ID:       "probes-pod-timing",
-	Title:    "A probe has a timing that pods accept",
+	Title:    "Pods accept the timing of a probe",
 	Remedy:   "Use a delay of 0 or more, and a successThreshold of 1 in a livenessProbe.",
 	Severity: Warn,
 	Check:    probeTiming,
@@ -114,8 +112,8 @@ func probeTiming(s *Subject, found *Errors) {
 
 var probePortsRule = Rule{
 	ID:       "probes-pod-port",
-	Title:    "A probe has a port that pods accept",
-	Remedy:   "Name a port from 1 to 65535.",
+	Title:    "Pods accept the port of a probe",
+	Remedy:   "Correct the port.",
 	Severity: Warn,
 	Check:    probePorts,
 }

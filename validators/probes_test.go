@@ -12,14 +12,14 @@ func TestProbes(t *testing.T) {
 			name: "no way",
 			spec: `{"readinessProbe":{},"livenessProbe":{"initialDelaySeconds":5}}`,
 			want: []string{
-				`probes-one-handler: spec.livenessProbe: Required value: the probe does not say how to ask: it needs one of httpGet, tcpSocket, exec and guestAgentPing`,
-				`probes-one-handler: spec.readinessProbe: Required value: the probe does not say how to ask: it needs one of httpGet, tcpSocket, exec and guestAgentPing`,
+				`probes-one-handler: spec.livenessProbe: Required value: the probe has no handler`,
+				`probes-one-handler: spec.readinessProbe: Required value: the probe has no handler`,
 			},
 		},
 		{
 			name: "several ways",
 			spec: `{` + pod + `,"readinessProbe":{"httpGet":{"port":80},"tcpSocket":{"port":22}}}`,
-			want: []string{`probes-one-handler: spec.readinessProbe: Invalid value: "httpGet, tcpSocket": the probe asks in several ways: only one of httpGet, tcpSocket, exec and guestAgentPing can be set`},
+			want: []string{`probes-one-handler: spec.readinessProbe: Invalid value: "httpGet, tcpSocket": the probe has several handlers`},
 		},
 		{
 			name: "over the network without a pod network",

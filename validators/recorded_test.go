@@ -103,19 +103,19 @@ func TestRecordedInstancetypesSeeDifferences(t *testing.T) {
 func TestPanics(t *testing.T) {
 	want := map[string][]string{
 		"panics-vmi-update-nil-cpu": {
-			`hotplug-max-sockets-kept: spec.domain.cpu: Required value: a running VMI has a CPU topology, without which its spec cannot be changed`,
+			`hotplug-max-sockets-kept: spec.domain.cpu: Required value: the spec of a VMI without a CPU topology cannot be changed`,
 		},
 		"panics-pref-cpufeatures-no-cpu": {
 			`instancetype-conflict: spec.template.spec.domain.cpu: Required value: preference "pf" adds CPU features, which KubeVirt can do only to a VM that has domain.cpu or an instancetype`,
 		},
 		"panics-volreq-hugepages-no-guest": {
-			`volume-request-hugepages: spec.template.spec.domain.memory.guest: Required value: KubeVirt takes volume requests for a VM with hugepages only if its template says how much memory it has`,
+			`volume-request-hugepages: spec.template.spec.domain.memory.guest: Required value: KubeVirt rejects volume requests if a template with hugepages does not set the memory`,
 		},
 		"panics-hugepages-zero": {
-			`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "0": must be an amount of memory above zero, such as 2Mi or 1Gi`,
+			`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "0": is not an amount of memory above zero`,
 		},
 		"panics-hugepages-zero-no-guest": {
-			`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "0": must be an amount of memory above zero, such as 2Mi or 1Gi`,
+			`memory-hugepages-size: spec.domain.memory.hugepages.pageSize: Invalid value: "0": is not an amount of memory above zero`,
 		},
 		"panics-spread-ratio-0": {
 			`instancetype-conflict: spec.preference: Invalid value: "pf": its spec.cpu.spreadOptions.ratio is 0, but vCPUs are divided by it: it must be 1 or more`,

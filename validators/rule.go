@@ -124,14 +124,14 @@ type Finding struct {
 	// Source says what determines the value then: "VirtualMachineClusterPreference old sets
 	// domain.devices.disks[0].disk.bus by its spec.devices.preferredDiskBus".
 	Source string
-	// Extent tells a finding from a worse one at the same field where Error holds no value that could: a sum of what
-	// stands there. Nobody is shown it.
+	// Extent distinguishes a finding from a worse one at the same field, if Error has no value: a hash of the field. It
+	// is never shown.
 	Extent string
 	// EvaluationError is why a policy could not be evaluated: one of the Reason constants of package policies. It is
 	// empty if the finding is about the object.
 	EvaluationError string
-	// Known tells that the object before the update had this finding too, so that it warns and does not deny.
-	Known bool
+	// PreExisting reports whether the object before the update had this finding too. It then warns and does not deny.
+	PreExisting bool
 }
 
 // Where is the field that is wrong in the effective object.

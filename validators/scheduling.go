@@ -199,8 +199,8 @@ func nodeField(path *field.Path, f *k8sv1.NodeSelectorRequirement, found *Errors
 
 var affinityWeightsRule = Rule{
 	ID:     "scheduling-affinity-weights",
-	Title:  "A preference weighs 1 to 100",
-	Remedy: "Set a weight from 1 to 100.",
+	Title:  "The weight of a preference is from 1 to 100",
+	Remedy: "Correct the weight.",
 	Check:  affinityWeights,
 }
 
@@ -241,7 +241,7 @@ func podTopologyKeys(s *Subject, found *Errors) {
 func topologyKeyFault(path *field.Path, key string, found *Errors) {
 	switch {
 	case key == "":
-		found.Add(field.Invalid(path.Child("topologyKey"), key, "must name the label of nodes that tells the topology, such as kubernetes.io/hostname"))
+		found.Add(field.Invalid(path.Child("topologyKey"), key, "must be the key of a node label"))
 	case !isLabelKey(key):
 		found.Add(field.Invalid(path.Child("topologyKey"), key, mustBeLabelKey))
 	}
@@ -286,7 +286,7 @@ func labelExpression(path *field.Path, e *metav1.LabelSelectorRequirement, found
 var podNamespacesRule = Rule{
 	ID:     "scheduling-pod-namespaces",
 	Title:  "Pod affinity names namespaces that can exist",
-	Remedy: "Correct the name of the namespace.",
+	Remedy: "Use at most 63 lowercase letters, digits and '-', with a letter or digit at either end.",
 	Check:  podNamespaces,
 }
 
@@ -314,7 +314,7 @@ func spreadsPath(s *Subject) *field.Path { return s.Path.Child("topologySpreadCo
 var spreadSkewRule = Rule{
 	ID:     "scheduling-spread-skew",
 	Title:  "A topology spread allows a skew of at least 1",
-	Remedy: "Set maxSkew to 1 or more.",
+	Remedy: "Raise maxSkew.",
 	Check:  spreadSkew,
 }
 
@@ -341,8 +341,8 @@ func spreadTopologyKey(s *Subject, found *Errors) {
 
 var spreadActionRule = Rule{
 	ID:     "scheduling-spread-action",
-	Title:  "A topology spread says what to do when it cannot be met",
-	Remedy: "Set whenUnsatisfiable to DoNotSchedule or ScheduleAnyway.",
+	Title:  "A topology spread has a known action",
+	Remedy: "Correct whenUnsatisfiable.",
 	Check:  spreadAction,
 }
 
@@ -400,7 +400,7 @@ func spreadSelector(s *Subject, found *Errors) {
 
 var spreadMinDomainsRule = Rule{
 	ID:       "scheduling-spread-min-domains",
-	Title:    "A topology spread demands domains that it can wait for",
+	Title:    "The minDomains of a topology spread are possible",
 	Remedy:   "Set minDomains to 1 or more and whenUnsatisfiable to DoNotSchedule, or remove minDomains.",
 	Severity: Warn,
 	Check:    spreadMinDomains,

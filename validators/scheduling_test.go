@@ -73,7 +73,7 @@ func TestScheduling(t *testing.T) {
 		{
 			name: "pod affinity without a topology key", spec: podTerm(`{},{"topologyKey":"a b"}`),
 			want: []string{
-				`scheduling-pod-topology-key: ` + pod + `.topologyKey: Invalid value: "": must name the label of nodes that tells the topology, such as kubernetes.io/hostname`,
+				`scheduling-pod-topology-key: ` + pod + `.topologyKey: Invalid value: "": must be the key of a node label`,
 				`scheduling-pod-topology-key: spec.affinity.podAffinity.requiredDuringSchedulingIgnoredDuringExecution[1].topologyKey: Invalid value: "a b": ` + labelKey,
 			},
 		},
@@ -93,7 +93,7 @@ func TestScheduling(t *testing.T) {
 		},
 		{
 			name: "pod affinity with a namespace that cannot exist", spec: podTerm(`{` + hostname + `,"namespaces":["a","Bad_NS"]}`),
-			want: []string{`scheduling-pod-namespaces: ` + pod + `.namespaces[1]: Invalid value: "Bad_NS": must be at most 63 lowercase letters, digits and '-', with a letter or digit at either end`},
+			want: []string{`scheduling-pod-namespaces: ` + pod + `.namespaces[1]: Invalid value: "Bad_NS": is not a DNS label`},
 		},
 		{name: "spreads", spec: spread(`{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"DoNotSchedule","minDomains":2},{"maxSkew":1,"topologyKey":"zone","whenUnsatisfiable":"ScheduleAnyway"}`)},
 		{
@@ -101,7 +101,7 @@ func TestScheduling(t *testing.T) {
 			want: []string{
 				`scheduling-spread-selector: spec.topologySpreadConstraints[0].labelSelector.matchExpressions[0].operator: Invalid value: "Nope": must be In, NotIn, Exists or DoesNotExist`,
 				`scheduling-spread-skew: spec.topologySpreadConstraints[0].maxSkew: Invalid value: 0: must be at least 1`,
-				`scheduling-spread-topology-key: spec.topologySpreadConstraints[0].topologyKey: Invalid value: "": must name the label of nodes that tells the topology, such as kubernetes.io/hostname`,
+				`scheduling-spread-topology-key: spec.topologySpreadConstraints[0].topologyKey: Invalid value: "": must be the key of a node label`,
 				`scheduling-spread-action: spec.topologySpreadConstraints[0].whenUnsatisfiable: Invalid value: "": must be DoNotSchedule or ScheduleAnyway`,
 			},
 		},

@@ -59,13 +59,13 @@ func setTemplate(s *Set, found *Errors) {
 	if !s.Missing {
 		return
 	}
-	found.Add(field.Required(s.Template, "there is nothing to make virtual machines from"))
+	found.Add(field.Required(s.Template, "there is no template for VMs"))
 }
 
 var setSelectorRule = Rule{
 	ID:     "set-selector-matches",
-	Title:  "The selector of a replica set or pool finds what is made from its template",
-	Remedy: "Give the template the labels that the selector asks for.",
+	Title:  "The selector of a replica set or pool matches the labels of its template",
+	Remedy: "Correct the selector, or the labels of the template.",
 	Check:  ofSet(setSelector),
 }
 
@@ -83,8 +83,8 @@ func setSelector(s *Set, found *Errors) {
 
 var poolSelectorRule = Rule{
 	ID:     "pool-selector-immutable",
-	Title:  "The selector of a pool stays as it was created",
-	Remedy: "Make another pool with the new selector.",
+	Title:  "The selector of a pool does not change",
+	Remedy: "Create another pool with the new selector.",
 	Check:  ofSet(poolSelector),
 }
 

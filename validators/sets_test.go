@@ -22,7 +22,7 @@ func TestSetRules(t *testing.T) {
 		want []string
 	}{
 		"good":                 {set: Set{Selector: selector("db"), Fixed: selector("db")}},
-		"no template":          {set: Set{Missing: true, Selector: selector("web")}, want: []string{"set-template-required: spec.template: Required value: there is nothing to make virtual machines from"}},
+		"no template":          {set: Set{Missing: true, Selector: selector("web")}, want: []string{"set-template-required: spec.template: Required value: there is no template for VMs"}},
 		"other labels":         {set: Set{Selector: selector("web")}, want: []string{`set-selector-matches: spec.selector: Invalid value: "app=web": does not match the labels in spec.template.metadata.labels`}},
 		"no selector":          {set: Set{}, want: []string{`set-selector-matches: spec.selector: Invalid value: "": does not match the labels in spec.template.metadata.labels`}},
 		"a bad operator":       {set: Set{Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}}, want: []string{`set-selector-matches: spec.selector: Invalid value: "Like" is not a valid label selector operator`}},

@@ -239,7 +239,7 @@ func TestCheckSettings(t *testing.T) {
 			name: "nothing like it", rules: "[{rule: spreadsheets, severity: Warn}]",
 			want: []string{`spec.rules[0].rule: Invalid value: "spreadsheets": there is no such rule`},
 		},
-		{name: "no id", rules: "[{severity: Warn}]", want: []string{"spec.rules[0].rule: Required value: name the rule that is set"}},
+		{name: "no id", rules: "[{severity: Warn}]", want: []string{"spec.rules[0].rule: Required value: name the rule"}},
 		{
 			name: "an id that is too long", rules: "[{rule: " + strings.Repeat("a", 64) + ", severity: Warn}]",
 			want: []string{"spec.rules[0].rule: Too long: may not be more than 63 bytes"},
@@ -317,7 +317,7 @@ func TestCheckedSettingsHaveNoNotes(t *testing.T) {
 func TestRulesThatCannotBeSet(t *testing.T) {
 	known := append(fewRules(), objectRules()...)
 	object := ruleSettings(t, `[{rule: object-readable, severity: Warn}, {rule: disk-bus, severity: Warn}, {rule: rule-settings, severity: "Off", `+lab+`}]`)[0]
-	const because = "this rule cannot be set to another severity: what it rejects cannot be read or has no effect"
+	const because = "the severity of this rule cannot be changed: an object that it rejects cannot be read, or has no effect"
 	var got []string
 	for _, err := range CheckSettings(known, &object) {
 		got = append(got, err.Error())

@@ -46,9 +46,9 @@ func oneRunStrategy(s *Subject, found *Errors) {
 	path, running, strategy := specOfVM().Child("running"), s.VM.Spec.Running, s.VM.Spec.RunStrategy
 	switch {
 	case running != nil && strategy != nil:
-		found.Add(field.Invalid(path, *running, fmt.Sprintf("spec.runStrategy is %q already: remove spec.running", *strategy)))
+		found.Add(field.Invalid(path, *running, fmt.Sprintf("spec.runStrategy is also set, to %q", *strategy)))
 	case running == nil && strategy == nil:
-		found.Add(field.Invalid(path, nil, "neither spec.running nor spec.runStrategy is set: set spec.runStrategy"))
+		found.Add(field.Invalid(path, nil, "neither spec.running nor spec.runStrategy is set"))
 	}
 }
 
@@ -61,7 +61,7 @@ func runStrategies() []v1.VirtualMachineRunStrategy {
 
 var knownRunStrategyRule = Rule{
 	ID:     "vm-run-strategy-known",
-	Title:  "spec.runStrategy is one that KubeVirt has",
+	Title:  "spec.runStrategy is known",
 	Remedy: "Use Always, Halted, Manual, RerunOnFailure or Once.",
 	Check:  knownRunStrategy,
 }
@@ -80,13 +80,13 @@ func knownRunStrategy(s *Subject, found *Errors) {
 		found.Add(field.Invalid(path, strategy, "needs KubeVirt's feature gate "+gateDecentralizedMigration))
 		return
 	}
-	found.Add(field.Invalid(path, strategy, "is not a run strategy: use Always, Halted, Manual, RerunOnFailure or Once"))
+	found.Add(field.Invalid(path, strategy, "is not a run strategy"))
 }
 
 var runningDeprecatedRule = Rule{
 	ID:       "vm-running-deprecated",
 	Title:    "spec.running is deprecated",
-	Remedy:   "Replace running: true by runStrategy: Always, and running: false by runStrategy: Halted.",
+	Remedy:   "Replace spec.running.",
 	Severity: Warn,
 	Check:    runningDeprecated,
 }
@@ -105,7 +105,7 @@ func runningDeprecated(s *Subject, found *Errors) {
 var maxGuestReachableRule = Rule{
 	ID:     "vm-max-guest-reachable",
 	Title:  "A guest with memory.maxGuest can grow to it while it runs",
-	Remedy: "Remove memory.maxGuest, or make the VM one that takes memory while it runs.",
+	Remedy: "Remove memory.maxGuest, or correct what the message names.",
 	Check:  maxGuestReachable,
 }
 
@@ -129,7 +129,7 @@ func maxGuestReachable(s *Subject, found *Errors) {
 
 var instancetypeRevisionRule = Rule{
 	ID:     "vm-instancetype-revision-follows",
-	Title:  "Another instancetype comes with another revision, or with none",
+	Title:  "A new instancetype does not keep the revision of the old one",
 	Remedy: "Remove spec.instancetype.revisionName: KubeVirt sets it again.",
 	Check:  instancetypeRevision,
 }
@@ -143,7 +143,7 @@ func instancetypeRevision(s *Subject, found *Errors) {
 
 var preferenceRevisionRule = Rule{
 	ID:     "vm-preference-revision-follows",
-	Title:  "Another preference comes with another revision, or with none",
+	Title:  "A new preference does not keep the revision of the old one",
 	Remedy: "Remove spec.preference.revisionName: KubeVirt sets it again.",
 	Check:  preferenceRevision,
 }
@@ -161,7 +161,7 @@ func revisionFollows(path *field.Path, old, changed v1.Matcher, found *Errors) {
 	if revision == "" || changed.GetRevisionName() != revision || changed.GetName() == old.GetName() {
 		return
 	}
-	found.Add(field.Invalid(path, revision, fmt.Sprintf("is a revision of %q: remove it now that the name is %q", old.GetName(), changed.GetName())))
+	found.Add(field.Invalid(path, revision, fmt.Sprintf("is a revision of %q, but the new name is %q", old.GetName(), changed.GetName())))
 }
 
 // unsupportedChange is a change that KubeVirt does not take at this moment, or not from this user. What it
@@ -172,8 +172,8 @@ func unsupportedChange(path *field.Path, detail string) *field.Error {
 
 var volumesKeptInSnapshotRule = Rule{
 	ID:     "vm-snapshot-volumes-kept",
-	Title:  "The volumes of a VM stay as they are while a snapshot is taken",
-	Remedy: "Wait until status.snapshotInProgress is gone.",
+	Title:  "The volumes of a VM do not change while a snapshot is taken",
+	Remedy: "Wait until status.snapshotInProgress is empty.",
 	Check:  volumesKeptInSnapshot,
 }
 
@@ -198,7 +198,7 @@ func templateVolumes(vm *v1.VirtualMachine) []v1.Volume {
 var runStrategyKeptInSnapshotRule = Rule{
 	ID:     "vm-snapshot-run-strategy-kept",
 	Title:  "A VM is neither started nor stopped while a snapshot is taken",
-	Remedy: "Wait until status.snapshotInProgress is gone.",
+	Remedy: "Wait until status.snapshotInProgress is empty.",
 	Check:  runStrategyKeptInSnapshot,
 }
 
@@ -213,7 +213,7 @@ func runStrategyKeptInSnapshot(s *Subject, found *Errors) {
 var runStrategyKeptInRestoreRule = Rule{
 	ID:     "vm-restore-run-strategy-kept",
 	Title:  "A VM is neither started nor stopped while it is restored",
-	Remedy: "Wait until status.restoreInProgress is gone.",
+	Remedy: "Wait until status.restoreInProgress is empty.",
 	Check:  runStrategyKeptInRestore,
 }
 

@@ -53,7 +53,7 @@ func (s *Subject) runningVMI() *v1.VirtualMachineInstance {
 var volumeRequestKindsRule = Rule{
 	ID:     "volume-request-one-kind",
 	Title:  "A volume request adds a volume or removes one",
-	Remedy: "Set one of addVolumeOptions and removeVolumeOptions." + whenEvaluated,
+	Remedy: "Set exactly one of the two." + whenEvaluated,
 	Check:  volumeRequestKinds,
 }
 
@@ -62,7 +62,7 @@ func volumeRequestKinds(s *Subject, found *Errors) {
 	for i := range found.Each(len(requests)) {
 		switch add, remove := requests[i].AddVolumeOptions != nil, requests[i].RemoveVolumeOptions != nil; {
 		case add && remove:
-			found.Add(field.Invalid(path.Index(i), field.OmitValueType{}, "both addVolumeOptions and removeVolumeOptions are set: make two requests of them"))
+			found.Add(field.Invalid(path.Index(i), field.OmitValueType{}, "both addVolumeOptions and removeVolumeOptions are set"))
 		case !add && !remove:
 			found.Add(field.Invalid(path.Index(i), field.OmitValueType{}, "neither addVolumeOptions nor removeVolumeOptions is set"))
 		}
@@ -88,7 +88,7 @@ func removed(r *v1.VirtualMachineVolumeRequest) *v1.RemoveVolumeOptions {
 var volumeRequestsOnceRule = Rule{
 	ID:     "volume-request-once",
 	Title:  "A volume is requested once, and removed once",
-	Remedy: "Wait until the request before is done." + whenEvaluated,
+	Remedy: "Wait until the earlier request is done." + whenEvaluated,
 	Check:  volumeRequestsOnce,
 }
 
@@ -98,13 +98,13 @@ func volumeRequestsOnce(s *Subject, found *Errors) {
 	for i := range found.Each(len(requests)) {
 		if add := added(&requests[i]); add != nil {
 			if adds[add.Name] {
-				found.Add(field.Invalid(path.Index(i).Child("addVolumeOptions", "name"), add.Name, "a request before adds this volume already"))
+				found.Add(field.Invalid(path.Index(i).Child("addVolumeOptions", "name"), add.Name, "an earlier request already adds this volume"))
 			}
 			adds[add.Name] = true
 		}
 		if remove := removed(&requests[i]); remove != nil {
 			if removes[remove.Name] {
-				found.Add(field.Invalid(path.Index(i).Child("removeVolumeOptions", "name"), remove.Name, "a request before removes this volume already"))
+				found.Add(field.Invalid(path.Index(i).Child("removeVolumeOptions", "name"), remove.Name, "an earlier request already removes this volume"))
 			}
 			removes[remove.Name] = true
 		}
@@ -113,7 +113,7 @@ func volumeRequestsOnce(s *Subject, found *Errors) {
 
 var volumeRequestDisksRule = Rule{
 	ID:     "volume-request-disk",
-	Title:  "A requested volume has a disk that a running guest can take",
+	Title:  "A running guest supports the disk of a requested volume",
 	Remedy: "Use a disk with bus scsi or virtio, or a lun with bus scsi." + whenEvaluated,
 	Check:  volumeRequestDisks,
 }
@@ -127,7 +127,7 @@ func volumeRequestDisks(s *Subject, found *Errors) {
 		}
 		disk := path.Index(i).Child("addVolumeOptions", "disk")
 		if add.Disk == nil {
-			found.Add(field.Invalid(disk, nil, fmt.Sprintf("the volume %q needs a disk to be plugged as", shortened(add.Name))))
+			found.Add(field.Invalid(disk, nil, fmt.Sprintf("the volume %q has no disk", shortened(add.Name))))
 			continue
 		}
 		hotplugDisk(disk, add.Disk, found)
@@ -149,7 +149,7 @@ func requestedVolume(add *v1.AddVolumeOptions) v1.Volume {
 
 var volumeRequestNamesRule = Rule{
 	ID:     "volume-request-name-free",
-	Title:  "A requested volume does not take the name of another",
+	Title:  "A requested volume does not have the name of another volume",
 	Remedy: "Choose a name that no volume of the VM has." + whenEvaluated,
 	Check:  volumeRequestNames,
 }
@@ -180,8 +180,8 @@ func volumeRequestNames(s *Subject, found *Errors) {
 
 var volumeRequestsFitRule = Rule{
 	ID:     "volume-request-fits",
-	Title:  "The VM is valid with the requested volumes too",
-	Remedy: "Change the request so that its volume and disk fit to those of the VM." + whenEvaluated,
+	Title:  "The VM is also valid with the requested volumes",
+	Remedy: "Change the request so that its volume and disk fit those of the VM." + whenEvaluated,
 	Check:  volumeRequestsFit,
 }
 
@@ -199,8 +199,8 @@ func volumeRequestsFit(s *Subject, found *Errors) {
 
 var volumeRequestsFitInstanceRule = Rule{
 	ID:     "volume-requests-fit-instance",
-	Title:  "The running VMI could run with the volumes that are requested",
-	Remedy: "Withdraw the request, or change what the message names and restart the VM first." + whenEvaluated,
+	Title:  "The running VMI is also valid with the requested volumes",
+	Remedy: "Remove the request, or correct what the message names and restart the VM." + whenEvaluated,
 	Check:  volumeRequestsFitInstance,
 }
 
@@ -324,8 +324,8 @@ func pluggedVolume(add *v1.AddVolumeOptions) v1.Volume {
 
 var volumeRequestHugepagesRule = Rule{
 	ID:     "volume-request-hugepages",
-	Title:  "A VM with hugepages names its memory itself when volumes are requested",
-	Remedy: "Set memory.guest in the template, or plug the volume by editing the VM." + whenEvaluated,
+	Title:  "A VM with hugepages and volume requests sets its memory in the template",
+	Remedy: "Set memory.guest in the template, or add the volume to the VM." + whenEvaluated,
 	Check:  volumeRequestHugepages,
 }
 
@@ -342,13 +342,13 @@ func volumeRequestHugepages(s *Subject, found *Errors) {
 	if _, requested := domain.Resources.Requests[k8sv1.ResourceMemory]; requested {
 		return
 	}
-	found.Add(field.Required(s.Domain().Child("memory", "guest"), "KubeVirt takes volume requests for a VM with hugepages only if its template says how much memory it has"))
+	found.Add(field.Required(s.Domain().Child("memory", "guest"), "KubeVirt rejects volume requests if a template with hugepages does not set the memory"))
 }
 
 var volumeRequestsWhileMigratingRule = Rule{
 	ID:     "volume-request-not-migrating",
 	Title:  "Volumes are not plugged while the VM migrates",
-	Remedy: "Wait until the migration is over." + whenEvaluated,
+	Remedy: "Wait until the migration has ended." + whenEvaluated,
 	Check:  volumeRequestsWhileMigrating,
 }
 

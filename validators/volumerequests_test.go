@@ -26,7 +26,7 @@ func TestVolumeRequests(t *testing.T) {
 		},
 		{
 			name: "both", vm: of(`{addVolumeOptions: {name: hp, disk: {}}, removeVolumeOptions: {name: hp}}`),
-			want: []string{`volume-request-one-kind: status.volumeRequests[0]: Invalid value: both addVolumeOptions and removeVolumeOptions are set: make two requests of them`},
+			want: []string{`volume-request-one-kind: status.volumeRequests[0]: Invalid value: both addVolumeOptions and removeVolumeOptions are set`},
 		},
 		{
 			name: "neither", vm: of(`{}`),
@@ -35,8 +35,8 @@ func TestVolumeRequests(t *testing.T) {
 		{
 			name: "twice", vm: of(hp + "," + hp + `, {removeVolumeOptions: {name: root}}, {removeVolumeOptions: {name: root}}`),
 			want: []string{
-				`volume-request-once: status.volumeRequests[1].addVolumeOptions.name: Invalid value: "hp": a request before adds this volume already`,
-				`volume-request-once: status.volumeRequests[3].removeVolumeOptions.name: Invalid value: "root": a request before removes this volume already`,
+				`volume-request-once: status.volumeRequests[1].addVolumeOptions.name: Invalid value: "hp": an earlier request already adds this volume`,
+				`volume-request-once: status.volumeRequests[3].removeVolumeOptions.name: Invalid value: "root": an earlier request already removes this volume`,
 			},
 		},
 		{
@@ -44,7 +44,7 @@ func TestVolumeRequests(t *testing.T) {
   {addVolumeOptions: {name: b, disk: {disk: {bus: sata}, dedicatedIOThread: true}}},
   {addVolumeOptions: {name: c, disk: {lun: {bus: virtio}, bootOrder: 0}}}, {addVolumeOptions: {name: d, disk: {cdrom: {bus: sata}}}}`),
 			want: []string{
-				`volume-request-disk: status.volumeRequests[0].addVolumeOptions.disk: Invalid value: null: the volume "a" needs a disk to be plugged as`,
+				`volume-request-disk: status.volumeRequests[0].addVolumeOptions.disk: Invalid value: null: the volume "a" has no disk`,
 				`volume-request-disk: status.volumeRequests[1].addVolumeOptions.disk.dedicatedIOThread: Invalid value: true: needs the bus virtio`,
 				`volume-request-disk: status.volumeRequests[1].addVolumeOptions.disk.disk.bus: Invalid value: "sata": must be scsi or virtio for a disk to be hot-plugged`,
 				`volume-request-disk: status.volumeRequests[2].addVolumeOptions.disk.bootOrder: Invalid value: 0: must be 1 or more`,
@@ -68,7 +68,7 @@ func TestVolumeRequests(t *testing.T) {
 		{
 			name: "two disks of the VMI would boot first", vm: strings.Replace(of(hp), "disk: {disk: {bus: scsi}}", "disk: {disk: {bus: scsi}, bootOrder: 1}", 1),
 			running: `{spec: {domain: {devices: {disks: [{name: cd, disk: {}, bootOrder: 1}]}}, volumes: [{name: cd, containerDisk: {image: os}}]}}`,
-			want:    []string{`volume-requests-fit-instance: spec.template.spec.domain.devices.disks[1].bootOrder: Invalid value: 1: in the running VMI, with the volumes of status.volumeRequests: disks[0] has this boot order too`},
+			want:    []string{`volume-requests-fit-instance: spec.template.spec.domain.devices.disks[1].bootOrder: Invalid value: 1: in the running VMI, with the volumes of status.volumeRequests: disks[0] has the same boot order`},
 		},
 		{
 			name: "a panic device in a VMI of no architecture", vm: of(hp),
@@ -81,7 +81,7 @@ func TestVolumeRequests(t *testing.T) {
 		},
 		{
 			name: "for hugepages of an unknown size", vm: strings.Replace(of(hp), "domain: {", "domain: {memory: {hugepages: {pageSize: 2Mi}}, ", 1),
-			want: []string{`volume-request-hugepages: spec.template.spec.domain.memory.guest: Required value: KubeVirt takes volume requests for a VM with hugepages only if its template says how much memory it has`},
+			want: []string{`volume-request-hugepages: spec.template.spec.domain.memory.guest: Required value: KubeVirt rejects volume requests if a template with hugepages does not set the memory`},
 		},
 		{
 			name: "for hugepages of a known size",

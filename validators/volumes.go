@@ -116,7 +116,7 @@ func atMostOneVolume(source string, has func(*v1.Volume) bool) func(*Subject, *E
 		if len(names) < 2 {
 			return
 		}
-		found.Add(field.Invalid(s.Path.Child("volumes"), listed(names), fmt.Sprintf("%d volumes have the source %s; at most one may", len(names), source)))
+		found.Add(field.Invalid(s.Path.Child("volumes"), listed(names), fmt.Sprintf("%d volumes have the source %s", len(names), source)))
 	}
 }
 
@@ -171,7 +171,7 @@ var volumeNamesUniqueRule = Rule{
 func volumeNamesUnique(s *Subject, found *Errors) {
 	volumes := volumesOf(s)
 	eachRepeated(len(volumes), func(i int) string { return volumes[i].Name }, func(i, first int) *field.Error {
-		return field.Invalid(volumeAt{s, i}.path("name"), volumes[i].Name, fmt.Sprintf("volumes[%d] has this name already", first))
+		return field.Invalid(volumeAt{s, i}.path("name"), volumes[i].Name, fmt.Sprintf("volumes[%d] already has this name", first))
 	}, found)
 }
 
@@ -208,7 +208,7 @@ func volumeSources(v *v1.Volume) (sources []string) {
 var volumeOneSourceRule = Rule{
 	ID:     "volume-one-source",
 	Title:  "A volume has one source",
-	Remedy: "Keep one source in the volume; give each other one a volume of its own.",
+	Remedy: "Set exactly one source. Add a volume for each other source.",
 	Check:  eachVolume(volumeOneSource),
 }
 
@@ -217,9 +217,9 @@ func volumeOneSource(v *v1.Volume, at volumeAt) *field.Error {
 	case 1:
 		return nil
 	case 0:
-		return field.Invalid(at.path(), v.Name, "the volume has no source; it needs exactly one, like persistentVolumeClaim or containerDisk")
+		return field.Invalid(at.path(), v.Name, "the volume has no source, such as persistentVolumeClaim or containerDisk")
 	default:
-		return field.Invalid(at.path(), v.Name, fmt.Sprintf("the volume has %d sources (%s); it needs exactly one", len(sources), strings.Join(sources, ", ")))
+		return field.Invalid(at.path(), v.Name, fmt.Sprintf("the volume has %d sources (%s)", len(sources), strings.Join(sources, ", ")))
 	}
 }
 
@@ -304,7 +304,7 @@ func volumeServiceAccountName(v *v1.Volume, at volumeAt) *field.Error {
 var volumeDownwardMetricsGateRule = Rule{
 	ID:       "volume-downward-metrics-gate",
 	Title:    "A downwardMetrics volume needs the feature gate DownwardMetrics",
-	Remedy:   "Ask the cluster's admin for the feature gate DownwardMetrics, or remove the volume.",
+	Remedy:   "Remove the volume, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    eachVolume(volumeDownwardMetricsGate),
 }
@@ -341,7 +341,7 @@ func volumeContainerDiskPath(v *v1.Volume, at volumeAt) *field.Error {
 var volumeHostDiskGateRule = Rule{
 	ID:       "volume-host-disk-gate",
 	Title:    "A hostDisk volume needs the feature gate HostDisk",
-	Remedy:   "Use a PersistentVolumeClaim, or ask the cluster's admin for the feature gate HostDisk.",
+	Remedy:   "Use a PersistentVolumeClaim, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    eachVolume(volumeHostDiskGate),
 }
@@ -364,12 +364,12 @@ func volumeHostDiskPath(v *v1.Volume, at volumeAt) *field.Error {
 	if v.HostDisk == nil || v.HostDisk.Path != "" {
 		return nil
 	}
-	return &field.Error{Type: field.ErrorTypeNotFound, Field: at.path("hostDisk", "path").String(), BadValue: "", Detail: "the volume must say where the disk is on the node"}
+	return &field.Error{Type: field.ErrorTypeNotFound, Field: at.path("hostDisk", "path").String(), BadValue: "", Detail: "the volume has no path on the node"}
 }
 
 var volumeHostDiskTypeRule = Rule{
 	ID:     "volume-host-disk-type",
-	Title:  "A hostDisk volume is of the type Disk or DiskOrCreate",
+	Title:  "The type of a hostDisk volume is known",
 	Remedy: "Set hostDisk.type to Disk if the file exists, else to DiskOrCreate.",
 	Check:  eachVolume(volumeHostDiskType),
 }
@@ -378,7 +378,7 @@ func volumeHostDiskType(v *v1.Volume, at volumeAt) *field.Error {
 	if v.HostDisk == nil || v.HostDisk.Type == v1.HostDiskExists || v.HostDisk.Type == v1.HostDiskExistsOrCreate {
 		return nil
 	}
-	return field.Invalid(at.path("hostDisk", "type"), v.HostDisk.Type, "the type must be Disk, for a file that exists, or DiskOrCreate")
+	return field.Invalid(at.path("hostDisk", "type"), v.HostDisk.Type, "the type is unknown")
 }
 
 var volumeHostDiskCapacityRule = Rule{
@@ -392,13 +392,13 @@ func volumeHostDiskCapacity(v *v1.Volume, at volumeAt) *field.Error {
 	if v.HostDisk == nil || v.HostDisk.Type != v1.HostDiskExists || v.HostDisk.Capacity.IsZero() {
 		return nil
 	}
-	return field.Invalid(at.path("hostDisk", "capacity"), v.HostDisk.Capacity.String(), "a disk of the type Disk exists already; only DiskOrCreate takes a capacity")
+	return field.Invalid(at.path("hostDisk", "capacity"), v.HostDisk.Capacity.String(), "a disk of the type Disk already exists")
 }
 
 var volumeContainerPathGateRule = Rule{
 	ID:       "volume-container-path-gate",
 	Title:    "A containerPath volume needs the feature gate ContainerPathVolumes",
-	Remedy:   "Ask the cluster's admin for the feature gate ContainerPathVolumes, or remove the volume.",
+	Remedy:   "Remove the volume, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    eachVolume(volumeContainerPathGate),
 }
@@ -439,8 +439,8 @@ func volumeContainerPathDevice(s *Subject, found *Errors) {
 
 var volumeContainerPathReservedRule = Rule{
 	ID:       "volume-container-path-reserved",
-	Title:    "A containerPath volume stays away from KubeVirt's own directories",
-	Remedy:   "Use a path that is mounted for the guest, outside /var/run/kubevirt and /var/run/libvirt.",
+	Title:    "A containerPath volume is outside KubeVirt's directories",
+	Remedy:   "Use another path, which is mounted for the guest.",
 	Security: true,
 	Check:    eachVolume(volumeContainerPathReserved),
 }
@@ -452,7 +452,7 @@ func volumeContainerPathReserved(v *v1.Volume, at volumeAt) *field.Error {
 	given := path.Clean(v.ContainerPath.Path)
 	for _, reserved := range reservedContainerPaths {
 		if strings.HasPrefix(given, reserved) {
-			return field.Invalid(at.path("containerPath", "path"), v.ContainerPath.Path, reserved+" and all that begins like it belongs to KubeVirt")
+			return field.Invalid(at.path("containerPath", "path"), v.ContainerPath.Path, reserved+" is reserved for KubeVirt")
 		}
 	}
 	return nil
@@ -461,7 +461,7 @@ func volumeContainerPathReserved(v *v1.Volume, at volumeAt) *field.Error {
 var filesystemStorageGateRule = Rule{
 	ID:       "filesystem-storage-gate",
 	Title:    "A filesystem on a PersistentVolumeClaim or DataVolume needs the feature gate EnableVirtioFsStorageVolumes",
-	Remedy:   "Show the volume as a disk, or ask the cluster's admin for the feature gate EnableVirtioFsStorageVolumes.",
+	Remedy:   "Show the volume as a disk, or enable the feature gate in the KubeVirt resource.",
 	Security: true,
 	Check:    filesystemStorageGate,
 }
@@ -487,7 +487,7 @@ func filesystemStorageGate(s *Subject, found *Errors) {
 
 var utilityVolumesLaterRule = Rule{
 	ID:     "utility-volumes-later",
-	Title:  "Utility volumes are only plugged into a running VM",
+	Title:  "Utility volumes are added only to a running VM",
 	Remedy: "Remove utilityVolumes: KubeVirt adds them itself while the VM runs.",
 	Check:  utilityVolumesLater,
 }
@@ -496,12 +496,12 @@ func utilityVolumesLater(s *Subject, found *Errors) {
 	if len(s.Spec.UtilityVolumes) == 0 {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("utilityVolumes"), len(s.Spec.UtilityVolumes), "utility volumes cannot be there from the start; they are plugged into a running VM"))
+	found.Add(field.Invalid(s.Path.Child("utilityVolumes"), len(s.Spec.UtilityVolumes), "a VM cannot start with utility volumes"))
 }
 
 var serviceAccountNameRule = Rule{
 	ID:     "service-account-name",
-	Title:  "serviceAccountName could name a ServiceAccount",
+	Title:  "serviceAccountName is a valid name",
 	Remedy: "Use the name of a ServiceAccount in the namespace.",
 	Check:  serviceAccountName,
 }
@@ -511,13 +511,13 @@ func serviceAccountName(s *Subject, found *Errors) {
 	if name == "" || len(validation.IsDNS1123Subdomain(name)) == 0 {
 		return
 	}
-	found.Add(field.Invalid(s.Path.Child("serviceAccountName"), name, "no ServiceAccount can have this name: 1 to 253 lower-case letters, digits, '-' and '.', each part with a letter or digit at both ends"))
+	found.Add(field.Invalid(s.Path.Child("serviceAccountName"), name, "no ServiceAccount can have this name"))
 }
 
 var serviceAccountVolumeRule = Rule{
 	ID:       "service-account-volume",
 	Title:    "serviceAccountName and the serviceAccount volume name the same ServiceAccount",
-	Remedy:   "Write the same name in both, or remove one of them: a pod runs as one ServiceAccount.",
+	Remedy:   "Correct or remove one of them: a pod runs as one ServiceAccount.",
 	Security: true,
 	Check:    serviceAccountVolume,
 }
@@ -539,5 +539,5 @@ func serviceAccountVolume(s *Subject, found *Errors) {
 		return
 	}
 	found.Add(field.Invalid(s.Path.Child("serviceAccountName"), name,
-		fmt.Sprintf("volumes[%d] names the ServiceAccount %q; both must be the same", other, shortened(volumes[other].ServiceAccount.ServiceAccountName))))
+		fmt.Sprintf("volumes[%d] names the ServiceAccount %q", other, shortened(volumes[other].ServiceAccount.ServiceAccountName))))
 }

@@ -132,7 +132,7 @@ func TestVMIWithoutSiteDefaultsIsRejected(t *testing.T) {
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return k8slabels.Set{"env": "prod"}, nil }
 	response := evaluated(t, v, reviewOf(t, kindVMI, vmi))
 	got := complaints(response)
-	if response.Allowed || len(got) != 2 || !strings.Contains(got[1], "spec.schedulerName") || !strings.Contains(got[1], "layer site/a fills this, but it arrived without [virtward/vmi-complete]") {
+	if response.Allowed || len(got) != 2 || !strings.Contains(got[1], "spec.schedulerName") || !strings.Contains(got[1], "the layer site/a sets this field, but the request does not have it [virtward/vmi-complete]") {
 		t.Errorf("allowed %v, %q", response.Allowed, got)
 	}
 

@@ -60,7 +60,7 @@ func aboutPolicy(problem diagnostics.Problem, preExisting bool) validators.Findi
 		Error: &field.Error{Type: field.ErrorTypeInvalid, Field: problem.Field, BadValue: field.OmitValueType{}, Detail: message},
 	}
 	if problem.Warning || preExisting {
-		finding.Severity, finding.Known = validators.Warn, preExisting && !problem.Warning
+		finding.Severity, finding.PreExisting = validators.Warn, preExisting && !problem.Warning
 	}
 	return finding
 }

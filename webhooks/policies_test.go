@@ -217,7 +217,7 @@ func TestPreExistingViolationsOfPolicies(t *testing.T) {
 	}{
 		"something else changes": {
 			vm:   build.VMOf(build.VMI("db").Memory("9Gi")).RunStrategy(v1.RunStrategyHalted).Obj(),
-			want: []string{`warning: spec.template.spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi (it was so before this update; a new object would be rejected) [virtward/policy/a] Choose less.`},
+			want: []string{`warning: spec.template.spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi (pre-existing: tolerated on update, denied on create) [virtward/policy/a] Choose less.`},
 		},
 		"the violation grows": {
 			vm:   build.VMOf(build.VMI("db").Memory("10Gi")).Obj(),
@@ -324,7 +324,7 @@ func TestInvalidPoliciesAreRejected(t *testing.T) {
 		r.Namespace, r.Name = "", "caps"
 	}
 	const (
-		remedy = " [virtward/policy-compiles] Correct the field: kubectl virtward policy lint says the same of a file."
+		remedy = " [virtward/policy-compiles] Correct the field. kubectl virtward policy lint validates files."
 		typo   = `{enforcement: Deny, validations: [{expression: "true &&\n  vm.spec.domain.memroy == ''", message: m, fieldPath: spec.domain}]}`
 		typed  = `: spec.validations[0].expression: Invalid value: 2:17: undefined field 'memroy'; did you mean 'memory'?`
 	)
@@ -361,13 +361,13 @@ func TestInvalidPoliciesAreRejected(t *testing.T) {
 		},
 		"one that was broken is disabled": {
 			old: typo, spec: strings.Replace(typo, "Deny", "Warn", 1),
-			want: []string{"warning" + typed + " (it was so before this update; a new object would be rejected)" + remedy},
+			want: []string{"warning" + typed + " (pre-existing: tolerated on update, denied on create)" + remedy},
 		},
 		"one that was broken gets another fault": {
 			old: typo, spec: strings.Replace(typo, "memroy", "memori", 1),
 			want: []string{problem("spec.validations[0].expression", "2:17: undefined field 'memori'; did you mean 'memory'?")},
 		},
-		"one that was broken stays as it is": {old: typo, spec: typo, want: []string{"warning" + typed + " (it was so before this update; a new object would be rejected)" + remedy}},
+		"one that was broken stays as it is": {old: typo, spec: typo, want: []string{"warning" + typed + " (pre-existing: tolerated on update, denied on create)" + remedy}},
 		"one that was broken is corrected":   {old: typo, spec: fmt.Sprintf(memoryCap, "Deny", "8Gi")},
 	} {
 		t.Run(name, func(t *testing.T) {

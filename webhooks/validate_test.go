@@ -258,7 +258,7 @@ func TestPreExistingErrors(t *testing.T) {
 				t.Errorf("allowed %v, %q\n%s", response.Allowed, complaints(response), diff)
 			}
 			for _, w := range response.Warnings {
-				if !strings.Contains(w, "it was so before this update") {
+				if !strings.Contains(w, "pre-existing: tolerated on update") {
 					t.Errorf("the warning %q does not say that the fault is old", w)
 				}
 			}
@@ -510,7 +510,7 @@ func TestUpdatesOfUnreadableObjects(t *testing.T) {
 			v := newValidator(t)
 			response := evaluated(t, v, reviewOf(t, tc.kind, tc.object, update(t, tc.old), func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = tc.user }))
 			got := complaints(response)
-			warned := len(got) == 1 && strings.Contains(got[0], "warning: ") && strings.Contains(got[0], "it was so before this update") && strings.Contains(got[0], "[virtward/object-readable]")
+			warned := len(got) == 1 && strings.Contains(got[0], "warning: ") && strings.Contains(got[0], "pre-existing: tolerated on update") && strings.Contains(got[0], "[virtward/object-readable]")
 			if response.Allowed != tc.allowed || warned != tc.expectWarning {
 				t.Errorf("allowed %v, %q", response.Allowed, got)
 			}

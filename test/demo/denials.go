@@ -68,7 +68,7 @@ func early(ctx context.Context, s *show) error {
 	if output, err = s.does(ctx, s.alice, update); err != nil {
 		return err
 	}
-	const before = "(it was so before this update; a new object would be rejected)"
+	const before = "(pre-existing: tolerated on update, denied on create)"
 	if err := says(output, noBIOS, noSATA, before+" [virtward/arm64-bios]", before+" [virtward/arm64-disk-bus]", "desktop labeled"); err != nil {
 		return err
 	}

@@ -79,7 +79,7 @@ func (s *show) enforces(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := says(output, "Warning: spec.instancetype.name: "+tooLarge, "(it was so before this update; a new object would be rejected) [virtward/policy/memory-limit]", "analytics labeled"); err != nil {
+	if err := says(output, "Warning: spec.instancetype.name: "+tooLarge, "(pre-existing: tolerated on update, denied on create) [virtward/policy/memory-limit]", "analytics labeled"); err != nil {
 		return err
 	}
 	s.prose("A new VM is rejected, at the field with which Alice chose the memory:")

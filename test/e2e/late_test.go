@@ -37,7 +37,7 @@ var _ = Describe("A VM that is applied before the objects that it refers to", fu
 		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
 		heard.texts = nil
 		Expect(change(ctx, warned, vm, func() { vm.Spec.RunStrategy = new(kubevirtv1.RunStrategyAlways) })).To(Succeed())
-		Expect(heard.texts).To(ContainElement(And(HavePrefix("spec.preference.name: "), ContainSubstring("(it was so before this update"), ContainSubstring("[virtward/arm64-disk-bus]"))))
+		Expect(heard.texts).To(ContainElement(And(HavePrefix("spec.preference.name: "), ContainSubstring("(pre-existing: tolerated on update"), ContainSubstring("[virtward/arm64-disk-bus]"))))
 
 		Eventually(func(ctx context.Context) []corev1.Event { return eventsOn(ctx, vm) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(ContainElement(And(
 			HaveField("Reason", simulators.ReasonFailedCreate), HaveField("Type", corev1.EventTypeWarning), HaveField("Source.Component", "virtualmachine-controller"),

@@ -119,7 +119,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		lenient := labelled.DeepCopy()
 		lenient.Object["spec"].(map[string]any)["enforcement"] = "Audit"
 		Expect(user.Patch(ctx, lenient, client.MergeFrom(labelled))).To(Succeed())
-		Expect(heard.texts).To(HaveExactElements(ContainSubstring("(it was so before this update; a new object would be rejected) [virtward/policy-compiles]")))
+		Expect(heard.texts).To(HaveExactElements(ContainSubstring("(pre-existing: tolerated on update, denied on create) [virtward/policy-compiles]")))
 		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(2)), "alice") }).WithContext(ctx).WithTimeout(soon).Should(BeEmpty())
 	}, NodeTimeout(time.Minute))
 })

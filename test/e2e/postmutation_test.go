@@ -38,7 +38,7 @@ var _ = Describe("A new VMI", func() {
 			lacking[i] += " vmi-complete"
 		}
 		Expect(causes(rejected)).To(ConsistOf(lacking))
-		Expect(rejected).To(MatchError(ContainSubstring("spec.domain.cpu.model: Required value: layer base fills this, but it arrived without")))
+		Expect(rejected).To(MatchError(ContainSubstring("spec.domain.cpu.model: Required value: the layer base sets this field, but the request does not have it")))
 
 		By("creating it in an exempt namespace")
 		admitted := build.VMI("uncompleted").Namespace("kube-system").Obj()

@@ -18,7 +18,7 @@ import (
 func knownBus(place string) OmegaMatcher {
 	return And(
 		HavePrefix("spec.template.spec.domain.devices.disks["+place+"].disk.bus: "),
-		ContainSubstring("(it was so before this update; a new object would be rejected) [virtward/arm64-disk-bus]"),
+		ContainSubstring("(pre-existing: tolerated on update, denied on create) [virtward/arm64-disk-bus]"),
 	)
 }
 

@@ -121,8 +121,8 @@ var _ = Describe("Objects with a template of virtual machines", func() {
 			Expect(unstructured.SetNestedField(made.Object, "other", "spec", "virtualMachineTemplate", "spec", "template", "spec", "hostname")).To(Succeed())
 		})).To(Succeed())
 		Expect(heard.texts).To(HaveExactElements(
-			And(HavePrefix("spec.template."+diskBus), ContainSubstring("(it was so before this update")),
-			And(HavePrefix("spec.virtualMachineTemplate.spec.template."+diskBus), ContainSubstring("(it was so before this update")),
+			And(HavePrefix("spec.template."+diskBus), ContainSubstring("(pre-existing: tolerated on update")),
+			And(HavePrefix("spec.virtualMachineTemplate.spec.template."+diskBus), ContainSubstring("(pre-existing: tolerated on update")),
 		))
 	})
 })

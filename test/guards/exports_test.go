@@ -148,7 +148,7 @@ func (e *exports) situations(t *testing.T, directory string) []situation {
 // denies reports whether the webhook rejects an object for a policy, or would if the policy denied.
 func denies(outcome *policytest.CaseOutcome, policy *policyv1alpha1.VirtualMachinePolicy) bool {
 	return slices.ContainsFunc(outcome.Findings, func(f validators.Finding) bool {
-		return f.Rule == policies.RulePrefix+policy.Name && !f.Known && (!policies.IsEvaluationError(&f) || policy.Spec.FailurePolicy != policyv1alpha1.PolicyIgnore)
+		return f.Rule == policies.RulePrefix+policy.Name && !f.PreExisting && (!policies.IsEvaluationError(&f) || policy.Spec.FailurePolicy != policyv1alpha1.PolicyIgnore)
 	})
 }
 
