@@ -51,7 +51,7 @@ func TestARM64(t *testing.T) {
 			},
 		},
 		{
-			name: "buses and video devices that nobody has",
+			name: "unknown buses and video devices",
 			spec: `{"domain":{"devices":{"disks":[{"name":"a","disk":{"bus":"ide"}},{"name":"b","disk":{"bus":"usb"},"lun":{"bus":"nvme"}}],"video":{"type":"qxl"}}}}`,
 			want: []string{
 				`arm64-disk-bus: spec.domain.devices.disks[0].disk.bus: Unsupported value: "ide": disks of arm64 are on a virtio or scsi bus`,

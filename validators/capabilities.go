@@ -28,7 +28,7 @@ type Use struct {
 	Detail string
 }
 
-// Level says how far a platform supports a capability. What a table does not list is supported, or nobody knows.
+// Level is how far a platform supports a capability. A capability that no table lists is supported, or unknown.
 type Level string
 
 // The levels.
@@ -59,7 +59,7 @@ type Support struct {
 	Security      bool
 	// Cause is the type of the rule's findings: NotSupported if empty, or Invalid where KubeVirt says so.
 	Cause field.ErrorType
-	// Detail is what is told about each use.
+	// Detail is the message about each use.
 	Detail string
 	// Source says in a few words how this is known: "KubeVirt's admission", "VEP 97".
 	Source string

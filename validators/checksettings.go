@@ -156,7 +156,7 @@ func nearest(given string, ids []string) []string {
 }
 
 // distance is the number of letters to insert, remove or replace to get from one id to another (Levenshtein);
-// where it is over limit, any number that is over it. No library that we depend on exports one.
+// or a number above limit, if it exceeds the limit. No dependency exports this function.
 func distance(a, b string, limit int) int {
 	if len(a)-len(b) > limit || len(b)-len(a) > limit {
 		return limit + 1

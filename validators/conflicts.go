@@ -117,7 +117,7 @@ func Adjustable(id string) bool {
 	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy && id != RuleCopy
 }
 
-// The remedies of RuleReadable, RuleSiteDefaults, RulePolicy and RuleCopy, for whoever reports them.
+// The remedies of RuleReadable, RuleSiteDefaults, RulePolicy and RuleCopy, for the packages that report them.
 const (
 	RemedyReadable     = "Write the object as kubectl explain describes it, or make it smaller."
 	RemedyPolicy       = "Correct the field. kubectl virtward policy lint validates files."
@@ -125,7 +125,7 @@ const (
 	RemedySiteDefaults = "Correct the field, or restrict the defaults in spec.match to some hypervisors and architectures."
 )
 
-// objectRules are reported by whoever decodes the object.
+// objectRules are reported by the packages that decode the object.
 func objectRules() Table {
 	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, copyRule}
 }

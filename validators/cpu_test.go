@@ -96,7 +96,7 @@ func TestCPURules(t *testing.T) {
 		},
 		{name: "NUMA without a mapping", spec: `domain: {cpu: {cores: 2, numa: {}}}`},
 		{
-			name: "NUMA alone",
+			name: "NUMA only",
 			spec: `domain: {cpu: {cores: 2, numa: {guestMappingPassthrough: {}}}, memory: {}}`,
 			want: []string{
 				`cpu-numa-dedicated: spec.domain.cpu.numa.guestMappingPassthrough: Invalid value: needs cpu.dedicatedCpuPlacement: only dedicated CPUs stay on their NUMA node`,
@@ -104,7 +104,7 @@ func TestCPURules(t *testing.T) {
 			},
 		},
 		{
-			name: "realtime alone",
+			name: "realtime only",
 			spec: `domain: {cpu: {cores: 2, realtime: {}}}`,
 			want: []string{
 				`cpu-realtime-dedicated: spec.domain.cpu.dedicatedCpuPlacement: Required value: cpu.realtime needs dedicated CPUs`,

@@ -77,7 +77,7 @@ var dataVolumeSourceRule = Rule{
 	Check:  eachDataVolumeTemplate(dataVolumeSource),
 }
 
-// dataVolumeSource looks at templates with one target: what populates a volume stands in it.
+// dataVolumeSource checks templates with one target: the target names the populator of the volume.
 func dataVolumeSource(path *field.Path, dv *v1.DataVolumeTemplateSpec) *field.Error {
 	if (dv.Spec.PVC == nil) == (dv.Spec.Storage == nil) {
 		return nil
@@ -173,7 +173,7 @@ var dataVolumeNamespacesRule = Rule{
 	Check:    dataVolumeNamespaces,
 }
 
-// dataVolumeNamespaces leaves templates alone that an update does not change. An object without a namespace
+// dataVolumeNamespaces accepts templates that an update does not change. An object without a namespace
 // is one that no API server has seen yet.
 func dataVolumeNamespaces(s *Subject, found *Errors) {
 	if s.VM == nil || s.VM.Namespace == "" {

@@ -67,7 +67,7 @@ func diskRules() Table {
 	)
 }
 
-// diskAt is where a disk stands. The path is made only for a finding: most disks have none.
+// diskAt is the position of a disk. The path is made only for a finding: most disks have none.
 type diskAt struct {
 	s     *Subject
 	index int
@@ -322,8 +322,8 @@ var bootOrderUniqueRule = Rule{
 	Check:  bootOrderUnique,
 }
 
-// bootOrderUnique speaks of all devices with one boot order but the first by rank and name: so it says the same
-// wherever they stand in their lists.
+// bootOrderUnique reports all devices with the same boot order, except the first by rank and name. So the findings do
+// not depend on the order of the lists.
 func bootOrderUnique(s *Subject, found *Errors) {
 	devices := bootDevices(s)
 	if len(devices) < 2 {

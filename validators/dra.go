@@ -38,7 +38,7 @@ func draRules() Table {
 	)
 }
 
-// claimPath is where the claims stand.
+// claimPath is the path of the claims.
 func claimPath(s *Subject) *field.Path { return s.Path.Child("resourceClaims") }
 
 // eachClaim adds what is wrong with the resource claims.
@@ -190,8 +190,8 @@ func (l *draList) eachDevice(check func(i int, d *draDevice) *field.Error, found
 	}
 }
 
-// given is a claim that says anything. The fields of a device's claim stand in the device itself, and some
-// decoders leave an empty claim behind where there are none of them.
+// given is a claim that is not empty. The fields of a device's claim are fields of the device, and some decoders make an
+// empty claim if there are none of them.
 func given(claim *v1.ClaimRequest) *v1.ClaimRequest {
 	if claim == nil || *claim == (v1.ClaimRequest{}) {
 		return nil
@@ -313,7 +313,7 @@ func isClaimed(n *v1.Network) bool { return n.ResourceClaim != nil }
 
 // draUse is something that comes from a claim.
 type draUse struct {
-	// list that it is in, path of it, and names where its claimName and requestName stand.
+	// list that it is in, path of it, and names the path of its claimName and requestName.
 	list, path, names *field.Path
 	// name is its own.
 	name string
@@ -408,8 +408,8 @@ var draRequestUsedOnceRule = Rule{
 	Check:  draRequestUsedOnce,
 }
 
-// draRequestUsedOnce speaks of all that use a request but the first: by list, then by name, so that it says the same
-// wherever they stand in their lists.
+// draRequestUsedOnce reports all uses of a request except the first, by list and then by name. So the findings do not
+// depend on the order of the lists.
 func draRequestUsedOnce(s *Subject, found *Errors) {
 	uses := slices.DeleteFunc(draUses(s), func(u draUse) bool { return !u.complete() })
 	slices.SortStableFunc(uses, func(a, b draUse) int {

@@ -19,7 +19,7 @@ func featureRules() Table {
 	)
 }
 
-// enlightenments are those of the VM, and where they stand; nil if it names none.
+// enlightenments are those of the VM, and their path; nil if it has none.
 func enlightenments(s *Subject) (*v1.FeatureHyperv, *field.Path) {
 	f := s.Spec.Domain.Features
 	if f == nil {

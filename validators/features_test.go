@@ -26,7 +26,7 @@ func TestFeatures(t *testing.T) {
 		{name: "evmcs with vmx", spec: `{"domain":{"cpu":{"features":[{"name":"vmx","policy":"require"}]},"features":{"hyperv":{"evmcs":{"enabled":true},"vapic":{"enabled":true}}}}}`},
 		{name: "evmcs that is off", spec: `{"domain":{"features":{"hyperv":{"evmcs":{"enabled":false}}}}}`},
 		{
-			name: "evmcs alone",
+			name: "evmcs only",
 			spec: `{"domain":{"features":{"hyperv":{"evmcs":{"enabled":true},"vapic":{"enabled":false}}}}}`,
 			want: []string{
 				`hyperv-evmcs-vmx: spec.domain.cpu.features: Required value: features.hyperv.evmcs needs the CPU feature vmx`,

@@ -22,12 +22,12 @@ func firmwareRules() Table {
 	)
 }
 
-// bootsEFI reports whether EFI is asked for.
+// bootsEFI reports whether the VM boots from EFI.
 func bootsEFI(f *v1.Firmware) bool {
 	return f != nil && f.Bootloader != nil && f.Bootloader.EFI != nil
 }
 
-// bootsSecurely reports whether EFI is asked for with secure boot, which is on unless it is switched off.
+// bootsSecurely reports whether the VM boots from EFI with Secure Boot, which is on by default.
 func bootsSecurely(f *v1.Firmware) bool {
 	return bootsEFI(f) && (f.Bootloader.EFI.SecureBoot == nil || *f.Bootloader.EFI.SecureBoot)
 }
@@ -63,8 +63,8 @@ var firmwareSecureBootRule = Rule{
 	Check:    firmwareSecureBoot,
 }
 
-// firmwareSecureBoot reports at the domain, because its two halves stand in different places of it. The firmware
-// of TDX boots securely without SMM, which TDX does not have.
+// firmwareSecureBoot reports at the domain, which has both fields. The firmware of TDX boots securely without SMM, which
+// TDX does not have.
 func firmwareSecureBoot(s *Subject, found *Errors) {
 	d := &s.Spec.Domain
 	if !bootsSecurely(d.Firmware) || managesSystem(d.Features) || d.LaunchSecurity != nil && d.LaunchSecurity.TDX != nil {
@@ -149,7 +149,7 @@ func firmwareKernelArguments(s *Subject, found *Errors) {
 		"kernelBoot.container is not set, and only its kernel gets these arguments"))
 }
 
-// kernelContainer is the one that a kernel is booted from, and where it stands; nil if there is none.
+// kernelContainer is the container with the kernel to boot, and its path; nil if there is none.
 func kernelContainer(s *Subject) (*v1.KernelBootContainer, *field.Path) {
 	f := s.Spec.Domain.Firmware
 	if f == nil || f.KernelBoot == nil {

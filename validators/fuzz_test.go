@@ -19,7 +19,7 @@ import (
 
 const everyScope = validators.OnSpec | validators.OnVM | validators.OnVMUpdate | validators.OnVMI | validators.OnVMIUpdate
 
-// checker runs every rule there is over an object.
+// checker runs all rules for an object.
 type checker struct {
 	pipeline *effective.Pipeline
 	base     validators.Table

@@ -127,7 +127,7 @@ func showsBoot(options *v1.VGPUOptions) bool {
 	return display.RamFB == nil || display.RamFB.Enabled != nil && *display.RamFB.Enabled
 }
 
-// deviceRequest is a device that is asked for by the name of its resource.
+// deviceRequest is a device that a VM requests by the name of its resource.
 type deviceRequest struct {
 	path     *field.Path
 	resource string
@@ -207,7 +207,7 @@ func graceDevices(s *Subject) []deviceRequest {
 	return requestedFrom(s, func(vendor, device string) bool { return vendor == nvidia && graceGPUs[device] })
 }
 
-// graceInUse is a Grace GPU that is asked for where the cluster allows it, if there is one; of several, the first
+// graceInUse is a Grace GPU that a VM requests and the cluster permits, if there is one; of several, the first
 // by name.
 func graceInUse(s *Subject) (resource string, ok bool) {
 	requests := graceDevices(s)

@@ -20,8 +20,8 @@ const (
 
 // hotplugRules say who may change a running VMI, and what. The changes themselves come from KubeVirt's
 // components, which carry over what a user changed in the VM or asked for with virtctl. An update of a VMI is
-// evaluated by itself, not beside what the VMI was: so these rules speak only of what the update brought, and an old
-// fault keeps nobody from plugging a CPU.
+// evaluated by itself, not beside what the VMI was: so these rules report only errors that the update adds, and an old
+// error does not prevent plugging a CPU.
 func hotplugRules() Table {
 	return Scoped(OnVMIUpdate,
 		specByKubeVirtRule,
@@ -44,7 +44,7 @@ func hotplugRules() Table {
 // updated reports whether there are two states of a VMI to compare.
 func (s *Subject) updated() bool { return s.VMI != nil && s.OldVMI != nil }
 
-// plugging reports whether KubeVirt may be changing the spec of a VMI. Nobody else may, so that only its
+// plugging reports whether KubeVirt may be changing the spec of a VMI. No other user may, so that only its
 // changes are looked at closer.
 func (s *Subject) plugging() bool { return s.updated() && s.ByKubeVirt() }
 
@@ -213,9 +213,9 @@ func maxGuestKept(s *Subject, found *Errors) {
 	found.Add(field.Invalid(s.Domain().Child("memory", "maxGuest"), changed.MaxGuest.String(), fmt.Sprintf("must stay %s while the VMI runs", old.MaxGuest.String())))
 }
 
-// brought are the faults that a changed spec has and the one before had not: of several that are alike, as many
-// as there are more.
-func (s *Subject) brought(faults func(*Subject, *v1.VirtualMachineInstanceSpec, *Errors), found *Errors) {
+// added reports the errors that a changed spec has and the one before did not have. Of several equal errors, it reports
+// as many as there are more.
+func (s *Subject) added(faults func(*Subject, *v1.VirtualMachineInstanceSpec, *Errors), found *Errors) {
 	now := all(func(found *Errors) { faults(s, &s.VMI.Spec, found) })
 	if len(now) == 0 || !s.specChanged() {
 		return
@@ -248,7 +248,7 @@ func volumesPaired(s *Subject, found *Errors) {
 	if !s.plugging() {
 		return
 	}
-	s.brought(pairingFaults, found)
+	s.added(pairingFaults, found)
 }
 
 // pairingFaults looks at the whole of a spec. The volume of a memory dump needs no disk, and a CD drive may be
@@ -291,7 +291,7 @@ func pairingFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec, found *Error
 type storage struct {
 	volumes map[string][]*v1.Volume
 	disks   map[string]*v1.Disk
-	// at is where a disk stands in the list.
+	// at is the index of a disk in the list.
 	at map[string]int
 }
 
@@ -524,7 +524,7 @@ func utilityVolumes(s *Subject, found *Errors) {
 	if !s.plugging() || len(s.VMI.Spec.UtilityVolumes) == 0 || !s.Facts.GateEnabled(gateUtilityVolumes) {
 		return
 	}
-	s.brought(utilityVolumeFaults, found)
+	s.added(utilityVolumeFaults, found)
 }
 
 func utilityVolumeFaults(s *Subject, spec *v1.VirtualMachineInstanceSpec, found *Errors) {

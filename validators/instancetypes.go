@@ -148,7 +148,7 @@ var instancetypeDedicatedRule = Rule{
 	Check:  ofInstancetype(instancetypeDedicated),
 }
 
-// instancetypeDedicated is about dedicatedCPUPlacement: false alone. Where it is left out, the VM may set it.
+// instancetypeDedicated checks only dedicatedCPUPlacement: false. If it is left out, the VM may set it.
 func instancetypeDedicated(s *Subject, in *instancetypeSpec, found *Errors) {
 	cpu := &in.CPU
 	if cpu.DedicatedCPUPlacement == nil || *cpu.DedicatedCPUPlacement {

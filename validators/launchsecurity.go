@@ -54,8 +54,8 @@ func launchSecurityRules() Table {
 
 func (s *Subject) launchSecurity() *field.Path { return s.Domain().Child("launchSecurity") }
 
-// protectionsAsked are the protections of amd64 that are asked for.
-func protectionsAsked(l *v1.LaunchSecurity) (asked []protection) {
+// protectionsRequested are the protections of amd64 that the VM requests.
+func protectionsRequested(l *v1.LaunchSecurity) (asked []protection) {
 	if l.SEV != nil {
 		asked = append(asked, sev)
 	}
@@ -75,10 +75,10 @@ func protectionOf(s *Subject) protection {
 		return ""
 	}
 	switch s.architecture() {
-	case platform.S390X: // the empty launchSecurity is how it is asked for
+	case platform.S390X: // an empty launchSecurity requests it
 		return secureExecution
 	case platform.AMD64:
-		if asked := protectionsAsked(l); len(asked) == 1 {
+		if asked := protectionsRequested(l); len(asked) == 1 {
 			return asked[0]
 		}
 	}
@@ -111,7 +111,7 @@ func launchSecurityOneKind(s *Subject, found *Errors) {
 	if l == nil || s.architecture() != platform.AMD64 {
 		return
 	}
-	switch asked := protectionsAsked(l); len(asked) {
+	switch asked := protectionsRequested(l); len(asked) {
 	case 0:
 		found.Add(field.Forbidden(s.launchSecurity(), "none of sev, snp and tdx is set"))
 	case 1:

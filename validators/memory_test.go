@@ -6,7 +6,7 @@ func TestMemoryRules(t *testing.T) {
 	runCases(t, memoryRules(), OnSpec|OnVMI, []ruleCase{
 		{name: "the guest's memory", spec: `domain: {memory: {guest: 1Gi}}`},
 		{name: "a request", spec: `domain: {resources: {requests: {memory: 1M}}}`},
-		{name: "hugepages alone", spec: `domain: {memory: {hugepages: {pageSize: 1Gi}}}`},
+		{name: "hugepages only", spec: `domain: {memory: {hugepages: {pageSize: 1Gi}}}`},
 		{name: "a request of hugepages", spec: `domain: {memory: {guest: 1Gi, hugepages: {pageSize: 1Gi}}, resources: {requests: {memory: 2Gi}}}`},
 		{name: "a guest of hugepages", spec: `domain: {memory: {guest: 2Gi, hugepages: {pageSize: 1Gi}}}`},
 		{name: "a request of the limit", spec: `domain: {resources: {requests: {memory: 1Gi}, limits: {memory: 1024Mi}}}`},

@@ -5,8 +5,8 @@ import "strings"
 // maxValue bounds the value that a message quotes, in bytes: a user may have written a whole file.
 const maxValue = 200
 
-// Message is what is told of a finding, in every answer, event and report: what is wrong, by which rule, and
-// what to do about it. The field stands elsewhere.
+// Message is the text of a finding in every response, event and report: what is wrong, by which rule, and what to do. It
+// does not name the field.
 //
 //	Unsupported value: "sata": disks of arm64 are on a virtio or scsi bus [virtward/arm64-disk-bus] Set the bus to virtio or scsi, or leave it out.
 func (f *Finding) Message() string {

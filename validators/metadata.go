@@ -138,9 +138,9 @@ func sidecarGate(s *Subject, found *Errors) {
 	annotationGate(s, sidecarAnnotation, "Sidecar", found)
 }
 
-// annotationGate rejects an annotation whose feature gate is off. An empty one asks for nothing. KubeVirt reads
-// these again whenever it makes a pod for a VMI, also for a migration: so nobody else adds or changes one later,
-// while one that is there may stay or go.
+// annotationGate rejects an annotation whose feature gate is off. An empty one has no effect. KubeVirt reads these again
+// when it makes a pod for a VMI, also for a migration. So only KubeVirt may add or change one later, but each user may
+// remove it.
 func annotationGate(s *Subject, annotation, gate string, found *Errors) {
 	if s.Meta == nil || s.Meta.Annotations[annotation] == "" {
 		return

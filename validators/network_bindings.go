@@ -125,7 +125,7 @@ func interfaceBindingGate(s *Subject, found *Errors) {
 			return nil
 		}
 		err := field.NotSupported(path, b.name, []string{})
-		err.Detail = "the feature gate " + b.gate + ", which the KubeVirt resource names, does not bring this binding back"
+		err.Detail = "the feature gate " + b.gate + ", which the KubeVirt resource names, does not enable this binding again"
 		return err
 	}, found)
 }

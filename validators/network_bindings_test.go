@@ -13,7 +13,7 @@ import (
 func TestDroppedBindingOfAVM(t *testing.T) {
 	const (
 		binding = `interface-binding-discontinued: spec.template.spec.domain.devices.interfaces[0].macvtap: Invalid value: "macvtap": KubeVirt has dropped this binding; use a binding plugin`
-		gate    = `interface-binding-gate: spec.template.spec.domain.devices.interfaces[0].macvtap: Unsupported value: "macvtap": the feature gate Macvtap, which the KubeVirt resource names, does not bring this binding back`
+		gate    = `interface-binding-gate: spec.template.spec.domain.devices.interfaces[0].macvtap: Unsupported value: "macvtap": the feature gate Macvtap, which the KubeVirt resource names, does not enable this binding again`
 		vm      = `{spec: {template: {spec: {domain: {devices: {interfaces: [{name: a, macvtap: {}}]}}, networks: [{name: a, multus: {networkName: nad}}]}}}}`
 	)
 	for name, tc := range map[string]ruleCase{

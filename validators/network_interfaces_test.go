@@ -71,7 +71,7 @@ func TestInterfaceRules(t *testing.T) {
 				`domain: {devices: {interfaces: [{name: default, bridge: {}, macvtap: {}}]}}`,
 			want: []string{
 				`interface-binding-discontinued: spec.domain.devices.interfaces[0].macvtap: Invalid value: "macvtap": KubeVirt has dropped this binding; use a binding plugin`,
-				`interface-binding-gate: spec.domain.devices.interfaces[0].macvtap: Unsupported value: "macvtap": the feature gate Macvtap, which the KubeVirt resource names, does not bring this binding back`,
+				`interface-binding-gate: spec.domain.devices.interfaces[0].macvtap: Unsupported value: "macvtap": the feature gate Macvtap, which the KubeVirt resource names, does not enable this binding again`,
 			},
 		},
 		{

@@ -26,7 +26,7 @@ type ruleCase struct {
 	vmi, oldVMI      string
 	// instancetype and preference are the specs of these objects by themselves.
 	instancetype, preference string
-	// requester is who asked, and node the node that its token is bound to.
+	// requester is the user name of the requester, and node the node that its token is bound to.
 	requester, node string
 	// configuration is the KubeVirt resource's; KubeVirt's defaults if empty.
 	configuration string

@@ -2,9 +2,9 @@ package validators
 
 import "strings"
 
-// ScopeName is how people call what a rule looks at.
+// ScopeName is the name for users of what a rule checks.
 type ScopeName struct {
-	// Name stands in tables and documents, Word on a command line.
+	// Name is for tables and documents, Word for the command line.
 	Name, Word string
 	// Scopes are the scopes behind it.
 	Scopes Scope

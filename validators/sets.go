@@ -14,7 +14,7 @@ import (
 
 // Set is a VirtualMachineInstanceReplicaSet or a VirtualMachinePool around its template.
 type Set struct {
-	// Template is where the template stands: spec.template or spec.virtualMachineTemplate; Missing that there
+	// Template is the path of the template: spec.template or spec.virtualMachineTemplate; Missing that there
 	// is none.
 	Template *field.Path
 	Missing  bool

@@ -60,7 +60,7 @@ func TestSettings(t *testing.T) {
 			want: Severities{"disk-bus": Warn, "vm-running": Off},
 		},
 		{
-			name: "an empty selector is as good as none", objects: []string{`[{rule: disk-bus, severity: "Off", namespaceSelector: {matchLabels: {}}}, {rule: disk-bus, severity: Warn}]`},
+			name: "an empty selector is equivalent to none", objects: []string{`[{rule: disk-bus, severity: "Off", namespaceSelector: {matchLabels: {}}}, {rule: disk-bus, severity: Warn}]`},
 			in: inLab, want: Severities{"disk-bus": Warn},
 		},
 		{name: "selected", objects: []string{"[{rule: disk-bus, severity: Warn, " + lab + "}]"}, in: inLab, want: Severities{"disk-bus": Warn}, selects: true},
@@ -134,7 +134,7 @@ func TestNoSettings(t *testing.T) {
 	}
 }
 
-// What cannot be used is told, and takes nothing else with it.
+// An entry that cannot be used is reported, and does not affect other entries.
 func TestSettingsNotes(t *testing.T) {
 	objects := ruleSettings(t,
 		"[{rule: disk-bus, severity: Warn}, {rule: gone, severity: Warn}]",
@@ -339,7 +339,7 @@ func TestRulesThatCannotBeSet(t *testing.T) {
 	}
 }
 
-// However much is wrong, it is told in bounded words.
+// The text of very many errors is bounded.
 func TestCheckSettingsIsBounded(t *testing.T) {
 	object := policyv1alpha1.RuleSettings{}
 	selector := &metav1.LabelSelector{}

@@ -111,7 +111,7 @@ var harmless = map[string]string{
 	`\.topologySpreadConstraints\[0\]\.minDomains$`:      "scheduling-spread-min-domains warns: no pod is created",
 	`\.downwardAPI\.fields\[0\]\.`:                       "the API server rejects the pod, and no policy reads the field",
 	`\.interfaces\[0\]\.(ports|portRanges)\[0\]\.`:       "interface-port-number and interface-port-range-bounds need a binding and a feature gate, and deny it then",
-	`metadata\.(generation|deletionGracePeriodSeconds)$`: "nobody reads it in a template",
+	`metadata\.(generation|deletionGracePeriodSeconds)$`: "no component reads it in a template",
 	`^spec\.requirements\.memory\.guest$`:                "it requires less than nothing of a VM",
 }
 

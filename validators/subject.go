@@ -14,11 +14,11 @@ import (
 type Subject struct {
 	// Facts of the cluster.
 	Facts *platform.Facts
-	// Spec is the effective spec, and Path where it stands in the object as written: spec.template.spec of a
+	// Spec is the effective spec, and Path its path in the object as written: spec.template.spec of a
 	// VM, spec of a VMI.
 	Spec *v1.VirtualMachineInstanceSpec
 	Path *field.Path
-	// Meta is the metadata that the VMI has or will have, and MetaPath where it stands.
+	// Meta is the metadata that the VMI has or will have, and MetaPath its path.
 	Meta     *metav1.ObjectMeta
 	MetaPath *field.Path
 
@@ -27,8 +27,8 @@ type Subject struct {
 	// VMI is the complete VMI, and OldVMI as it was before an update; nil where there is none.
 	VMI, OldVMI *v1.VirtualMachineInstance
 
-	// Instancetype and Preference are the spec of one, where that is the object: nothing but the Facts and the
-	// Path, where it stands, is there then.
+	// Instancetype or Preference is the spec of one, if that is the object. Only the Facts and the Path of the spec are
+	// set then.
 	Instancetype *instancetypev1beta1.VirtualMachineInstancetypeSpec
 	Preference   *instancetypev1beta1.VirtualMachinePreferenceSpec
 
@@ -48,9 +48,9 @@ type Subject struct {
 	// Severities are those of rules which differ from the rules' own.
 	Severities Severities
 
-	// Requester is the user name of who asked.
+	// Requester is the user name of the requester.
 	Requester string
-	// RequesterExtra are the extra attributes of who asked.
+	// RequesterExtra are the extra attributes of the requester.
 	RequesterExtra map[string][]string
 
 	// domain and devices are the paths that nearly every rule needs, made once. So a Subject belongs to one
@@ -74,5 +74,5 @@ func (s *Subject) Devices() *field.Path {
 	return s.devices
 }
 
-// ByKubeVirt reports whether one of KubeVirt's own accounts asked.
+// ByKubeVirt reports whether the requester is one of KubeVirt's own accounts.
 func (s *Subject) ByKubeVirt() bool { return s.Facts.ByKubeVirt(s.Requester) }

@@ -29,7 +29,7 @@ func virtualMachineRules() Table {
 	)...)
 }
 
-// specOfVM is where a VM's own spec stands.
+// specOfVM is the path of the spec of a VM.
 func specOfVM() *field.Path { return field.NewPath("spec") }
 
 var oneRunStrategyRule = Rule{

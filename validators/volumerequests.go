@@ -11,12 +11,12 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// volumeRequestRules look at status.volumeRequests of a VM: what virtctl asked to plug and unplug, and
-// KubeVirt has not done yet.
+// volumeRequestRules check status.volumeRequests of a VM: the requests of virtctl to plug and unplug volumes that KubeVirt
+// has not done yet.
 //
-// virtctl's requests are written into the status, through virtualmachines/status, which no webhook of ours is asked
-// about: what writes a status is never blocked. So these rules speak when the VM itself is changed, or created with a
-// status, while requests wait; and their remedies say so.
+// virtctl writes these requests to the status, through virtualmachines/status. Virtward has no webhook there: it never
+// denies updates of a status. So these rules apply if the VM itself is changed, or created with a status, while there
+// are requests. Their remedies explain this.
 func volumeRequestRules() Table {
 	return Scoped(OnVM,
 		volumeRequestKindsRule,
@@ -33,7 +33,7 @@ func volumeRequestRules() Table {
 // whenEvaluated ends the remedies of these rules.
 const whenEvaluated = " Requests are evaluated only when the VM itself is changed: they are written into its status, which is never blocked."
 
-// volumeRequests are those of a VM, and where they stand.
+// volumeRequests are those of a VM, and their path.
 func (s *Subject) volumeRequests() (*field.Path, []v1.VirtualMachineVolumeRequest) {
 	path := field.NewPath("status", "volumeRequests")
 	if s.VM == nil {

@@ -49,7 +49,7 @@ func volumeRules() Table {
 	), Scoped(OnVMI, volumeIsShownRule)...)
 }
 
-// volumeAt is where a volume stands. The path is made only for a finding.
+// volumeAt is the position of a volume. The path is made only for a finding.
 type volumeAt struct {
 	s     *Subject
 	index int
@@ -522,7 +522,7 @@ var serviceAccountVolumeRule = Rule{
 	Check:    serviceAccountVolume,
 }
 
-// serviceAccountVolume speaks of the first other ServiceAccount by name, wherever its volume stands.
+// serviceAccountVolume reports the first other ServiceAccount by name, at any index.
 func serviceAccountVolume(s *Subject, found *Errors) {
 	name := s.Spec.ServiceAccountName
 	if name == "" {
