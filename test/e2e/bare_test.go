@@ -10,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -32,7 +33,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(bare.Stop()).To(Succeed()) })
 		_, err = bare.InstallVirtward(ctx, nil, controlplane.Workload{})
-		Expect(err).NotTo(HaveOccurred(), "it is ready although there is nothing to know")
+		Expect(err).NotTo(HaveOccurred(), "it is ready without definitions")
 
 		definitions, err := crds.All()
 		Expect(err).NotTo(HaveOccurred())
@@ -70,12 +71,13 @@ var _ = Describe("A cluster without KubeVirt", func() {
 			g.Expect(bare.Client().List(ctx, installed)).To(Succeed())
 			g.Expect(installed.Items).To(BeEmpty())
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
-		Expect(webhook.Restart(ctx)).To(Succeed(), "it is ready although there is nothing to know")
-		Expect(controller.Restart(ctx)).To(Succeed(), "it is ready although there is nothing to know")
+		Expect(webhook.Restart(ctx)).To(Succeed(), "it is ready without definitions")
+		Expect(controller.Restart(ctx)).To(Succeed(), "it is ready without definitions")
 		before := []int{webhook.PID(), controller.PID()}
 
 		available, err := crds.All()
 		Expect(err).NotTo(HaveOccurred())
+		user, heard := listen(bare.Config())
 		define := func(resources ...string) {
 			GinkgoHelper()
 			var wanted []*apiextensionsv1.CustomResourceDefinition
@@ -86,8 +88,13 @@ var _ = Describe("A cluster without KubeVirt", func() {
 			}
 			Expect(wanted).To(HaveLen(len(resources)))
 			Expect(bare.InstallCRDs(ctx, wanted...)).To(Succeed())
+			for _, definition := range wanted { // discovery may serve a kind a moment after it is established
+				Eventually(func() error {
+					_, err := user.RESTMapper().RESTMapping(schema.GroupKind{Group: definition.Spec.Group, Kind: definition.Spec.Names.Kind})
+					return err
+				}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+			}
 		}
-		user, heard := listen(bare.Config())
 		// apply applies something, dry, and returns the warnings.
 		apply := func(ctx context.Context, object client.Object) ([]string, error) {
 			heard.texts = nil
@@ -131,7 +138,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(vmi.Spec.Domain.CPU.Model).To(Equal(kubevirtv1.CPUModeHostModel))
 
-		By("storing a VM that the policy to come is against, and one of each kind as its definition comes")
+		By("storing a VM that a later policy denies, and an object of each kind after its definition")
 		large := build.VMOf(build.VMI("large").Memory("16Gi")).RunStrategy(kubevirtv1.RunStrategyHalted).Obj()
 		Expect(user.Create(ctx, large)).To(Succeed())
 		Expect(bare.InstallVirtwardCRDs(ctx)).To(Succeed())

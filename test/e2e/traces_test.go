@@ -39,7 +39,7 @@ var _ = Describe("A rejection", func() {
 			}
 		}
 		Expect(entries).To(ConsistOf(map[string]any{
-			"level": "INFO", "logger": "validate", "msg": "rejected",
+			"level": "INFO", "logger": "validate", "msg": "denied",
 			"kind": "VirtualMachineInstance", "namespace": "default", "name": "traced", "operation": "CREATE", "user": "alice",
 			"rules": "arm64-bios,arm64-disk-bus",
 		}))
