@@ -17,14 +17,14 @@ func TestOnlyExempt(t *testing.T) {
 		selector *metav1.LabelSelector
 		want     string
 	}{
-		"no selector":             {nil, ""},
-		"an empty one":            {&metav1.LabelSelector{}, ""},
-		"another namespace":       {&metav1.LabelSelector{MatchLabels: map[string]string{name: "shop"}}, ""},
-		"one of several":          {in("shop", "kube-system"), ""},
-		"not these":               {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system"}}}}, ""},
+		"no selector":         {nil, ""},
+		"an empty one":        {&metav1.LabelSelector{}, ""},
+		"another namespace":   {&metav1.LabelSelector{MatchLabels: map[string]string{name: "shop"}}, ""},
+		"one of several":      {in("shop", "kube-system"), ""},
+		"not these":           {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name, Operator: metav1.LabelSelectorOpNotIn, Values: []string{"kube-system"}}}}, ""},
 		"an invalid selector": {&metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: name, Operator: "Like"}}}, ""},
-		"its own":                 {&metav1.LabelSelector{MatchLabels: map[string]string{name: "virtward-system"}}, "spec.match.namespaceSelector: warning: the policy is never evaluated: no policy applies to virtward-system"},
-		"both":                    {in("virtward-system", "kube-system"), "spec.match.namespaceSelector: warning: the policy is never evaluated: no policy applies to kube-system and virtward-system"},
+		"its own":             {&metav1.LabelSelector{MatchLabels: map[string]string{name: "virtward-system"}}, "spec.match.namespaceSelector: warning: the policy is never evaluated: no policy applies to virtward-system"},
+		"both":                {in("virtward-system", "kube-system"), "spec.match.namespaceSelector: warning: the policy is never evaluated: no policy applies to kube-system and virtward-system"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			policy := &policyv1alpha1.VirtualMachinePolicy{}

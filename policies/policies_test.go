@@ -188,7 +188,7 @@ func TestMatch(t *testing.T) {
 		change func(*cel.Documents)
 		asked  bool
 	}{
-		"an empty match":             {"{}", nil, true},
+		"an empty match":                   {"{}", nil, true},
 		"its kind":                         {"{kinds: [VirtualMachine]}", nil, true},
 		"another kind":                     {"{kinds: [VirtualMachineInstance, VirtualMachinePool]}", nil, false},
 		"its operation":                    {"{operations: [UPDATE]}", update, true},
@@ -210,7 +210,7 @@ func TestMatch(t *testing.T) {
 		}, true},
 		"other labels before": {"{objectSelector: {matchLabels: {a: b}}}", update, false},
 		"an excluded user":    {"{excludedUsers: [bob, alice]}", nil, false},
-		"another user":       {"{excludedUsers: [bob]}", nil, true},
+		"another user":        {"{excludedUsers: [bob]}", nil, true},
 		"an excluded group":   {"{excludedGroups: [admins, tenants]}", nil, false},
 		"other groups":        {"{excludedGroups: [admins]}", nil, true},
 		"an account of Virtward for an excluded user": {"{excludedUsers: [alice]}", func(d *cel.Documents) {
@@ -229,7 +229,7 @@ func TestMatch(t *testing.T) {
 		"another architecture":                                 {"{architectures: [arm64, s390x]}", nil, false},
 		"conditions that hold":                                 {"{matchConditions: [{name: a, expression: 'true'}, {name: b, expression: 'vm.metadata.name == \"db\"'}]}", nil, true},
 		"a condition that does not":                            {"{matchConditions: [{name: a, expression: 'true'}, {name: b, expression: 'vm.metadata.name == \"web\"'}]}", nil, false},
-		"Virtward's namespace":                                    {"{}", func(d *cel.Documents) { d.Request.Namespace = "virtward-system" }, false},
+		"Virtward's namespace":                                 {"{}", func(d *cel.Documents) { d.Request.Namespace = "virtward-system" }, false},
 		"kube-system":                                          {"{}", func(d *cel.Documents) { d.Request.Namespace = "kube-system" }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
