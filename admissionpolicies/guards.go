@@ -16,8 +16,8 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
-// The guard of the RuleSettings names the rules that it guards, and the chart is packaged alone, so it carries a
-// copy of the guards.
+// The guard of the RuleSettings names the rules that it guards, and the chart is a package of its own, so it
+// has a copy of the guards.
 //go:generate go run ./gen
 //go:generate sh -c "cp *.yaml ../charts/virtward/guards/"
 

@@ -24,8 +24,8 @@ import (
 // The chart carries a copy of every guard, and nothing else.
 func TestChartCarriesTheGuards(t *testing.T) {
 	const chart = "../charts/virtward/guards"
-	ours, theirs := files(t, "."), files(t, chart)
-	if diff := cmp.Diff(ours, theirs); diff != "" {
+	embedded, charted := files(t, "."), files(t, chart)
+	if diff := cmp.Diff(embedded, charted); diff != "" {
 		t.Fatalf("the files in %s differ (-here +chart); run: go generate ./admissionpolicies\n%s", chart, diff)
 	}
 }

@@ -25,7 +25,7 @@ import (
 // configMapResource is the resource that may hold parameters of policies.
 var configMapResource = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// configMaps are those of a few namespaces, each of which is watched.
+// configMaps reads the ConfigMaps of a few namespaces, which are watched.
 type configMaps struct {
 	// namespaces are sorted.
 	namespaces []string
@@ -36,7 +36,7 @@ type configMaps struct {
 	changed func()
 
 	mu sync.Mutex
-	// rejected says why a namespace cannot be read.
+	// rejected is why a namespace cannot be read.
 	rejected map[string]error
 	// wanted are those that policies name; nil until policies are known.
 	wanted map[types.NamespacedName]bool
@@ -53,11 +53,11 @@ type configMapRead struct {
 	cost    int64
 }
 
-// parameters are what a ConfigMap holds.
+// parameters are the data of a ConfigMap.
 type parameters struct {
 	data  map[string]string
 	found bool
-	// unreadable says why nobody can tell.
+	// unreadable is why the ConfigMap cannot be read; nil if it can.
 	unreadable error
 }
 
@@ -65,8 +65,8 @@ func (p parameters) equal(other parameters) bool {
 	return p.found == other.found && maps.Equal(p.data, other.data) && fmt.Sprint(p.unreadable) == fmt.Sprint(other.unreadable)
 }
 
-// MaxParameters bounds the memory of all ConfigMaps that policies name, in bytes. Policies that do not deny get no more
-// than half of it, so that their authors cannot keep others from their parameters.
+// MaxParameters bounds the memory of all ConfigMaps that policies name, in bytes. Policies that do not deny get at most
+// half of it, so that they cannot use up the memory of the others.
 const MaxParameters = 6 << 20
 
 // A read of a ConfigMap may take readTimeout. One that failed is repeated after readRetry.
@@ -130,7 +130,7 @@ func (c *configMaps) notice(obj any) {
 	}
 }
 
-// want says whose changes matter from now on: those that policies name. The data of others is forgotten.
+// want sets the ConfigMaps that policies name. The data of others is dropped.
 func (c *configMaps) want(objects []policyRead) {
 	wanted := map[types.NamespacedName]bool{}
 	for i := range objects {
@@ -144,7 +144,7 @@ func (c *configMaps) want(objects []policyRead) {
 	maps.DeleteFunc(c.read, func(key types.NamespacedName, _ configMapRead) bool { return !wanted[key] })
 }
 
-// failed notices that we may not read a namespace: there is nothing to wait for then. What has been read before stays.
+// failed notes that a namespace cannot be read, so that nothing waits for it. Data that has been read stays.
 func (c *configMaps) failed(ctx context.Context, namespace string, r *cache.Reflector, err error) {
 	cache.DefaultWatchErrorHandler(ctx, r, err)
 	if !apierrors.IsForbidden(err) || c.informers[namespace].HasSynced() {
@@ -173,7 +173,7 @@ func (c *configMaps) rejection(namespace string) error {
 	return c.rejected[namespace]
 }
 
-// unread says which namespace has not been read yet.
+// unread returns an error if a namespace has not been read yet.
 func (c *configMaps) unread() error {
 	for _, namespace := range c.namespaces {
 		if !c.informers[namespace].HasSynced() && c.rejection(namespace) == nil {
@@ -241,7 +241,7 @@ func (c *configMaps) get(key types.NamespacedName, denies bool) parameters {
 	}
 	if total > limit {
 		delete(c.read, key)
-		return parameters{unreadable: fmt.Errorf("ConfigMap %s is not read: the ConfigMaps that policies name take more than %d MiB together", key, limit>>20)}
+		return parameters{unreadable: fmt.Errorf("ConfigMap %s is not read: the ConfigMaps that policies name need more than %d MiB together", key, limit>>20)}
 	}
 	if c.wanted[key] {
 		c.read[key] = read

@@ -69,7 +69,7 @@ func gets(client *fake.FakeDynamicClient) int {
 	return count
 }
 
-// Whoever may create ConfigMaps beside those of policies takes no memory, and no parameters from anybody.
+// Other ConfigMaps in the namespace take no memory, and do not affect the parameters of policies.
 func TestConfigMapsThatNoPolicyNamesAreNotRead(t *testing.T) {
 	objects := []runtime.Object{configMapOf("caps", 1)}
 	for i := range 20 {
@@ -110,7 +110,7 @@ func TestConfigMapsOfPoliciesAreBounded(t *testing.T) {
 		for _, name := range names {
 			found := c.find("params", name, denies)
 			limit := map[bool]int{true: 6, false: 3}[denies]
-			want := fmt.Sprintf("ConfigMap params/%s is not read: the ConfigMaps that policies name take more than %d MiB together", name, limit)
+			want := fmt.Sprintf("ConfigMap params/%s is not read: the ConfigMaps that policies name need more than %d MiB together", name, limit)
 			switch {
 			case found.unreadable == nil:
 				count++
@@ -163,7 +163,7 @@ func TestAFailedReadIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{configMapResource: "ConfigMapList"})
 		client.PrependReactor("get", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, errors.New("nobody answers")
+			return true, nil, errors.New("no answer")
 		})
 		var changes atomic.Int64
 		c, err := newConfigMaps(client, []string{"params"}, func() { changes.Add(1) })
@@ -171,7 +171,7 @@ func TestAFailedReadIsRepeated(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 3 {
-			if found := c.get(types.NamespacedName{Namespace: "params", Name: "caps"}, true); found.unreadable == nil || found.unreadable.Error() != "reading ConfigMap params/caps: nobody answers" {
+			if found := c.get(types.NamespacedName{Namespace: "params", Name: "caps"}, true); found.unreadable == nil || found.unreadable.Error() != "reading ConfigMap params/caps: no answer" {
 				t.Errorf("the error is %v", found.unreadable)
 			}
 		}

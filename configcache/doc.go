@@ -1,7 +1,7 @@
-// Package configcache keeps what the admin of the cluster has decided, up to date and ready to be used: the severities of
-// rules, the site's defaults, the policies, and the labels of namespaces by which they are selected.
+// Package configcache keeps the active configuration: the severities of rules, the site's defaults, the policies, and the
+// labels of namespaces.
 //
-// What enters: objects of our own kinds, by watching them. What leaves: what they mean together, compiled when they
-// change, so that asking for it costs one atomic load. An object that cannot be used never keeps another one from
-// being active. The package evaluates nothing, and writes nothing into the cluster.
+// What enters: objects of Virtward's kinds, which it watches. What leaves: their compiled state, which changes when they
+// do; reading it is one atomic load. An invalid object does not affect the others. The package evaluates nothing, and
+// writes nothing into the cluster.
 package configcache

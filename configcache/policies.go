@@ -25,7 +25,7 @@ var virtualMachinePolicies = policyv1alpha1.GroupVersion.WithResource("virtualma
 
 // PoliciesOptions say what policies are compiled with.
 type PoliciesOptions struct {
-	// Namespace is Virtward's own, about which no policy is asked.
+	// Namespace is Virtward's own, which no policy applies to.
 	Namespace string
 	// ParamsNamespaces are those whose ConfigMaps may hold parameters.
 	ParamsNamespaces []string
@@ -34,9 +34,9 @@ type PoliciesOptions struct {
 }
 
 // Policies keeps the admin's policies compiled by watching the VirtualMachinePolicies and the ConfigMaps of their
-// parameters. A policy is compiled when it or its parameters change, away from the requests: these are evaluated by the
-// policies before until the new ones are ready, all at once. One that is broken stays among them, and cannot be
-// decided.
+// parameters. Policies are compiled in the background when they or their parameters change. Until then, requests are
+// evaluated with the previous policies; all new ones become active at once. A broken policy is active too, and is an
+// evaluation error.
 type Policies struct {
 	*watched[policyRead, compiledPolicies]
 
@@ -48,7 +48,7 @@ type Policies struct {
 	last *compiledPolicies
 }
 
-// Compiled is a policy, and what came of compiling it.
+// Compiled is a policy, and the result of compiling it.
 type Compiled struct {
 	// Object has a name, a uid, a generation, the time of its creation and a spec. It is shared: do not change it.
 	Object   *policyv1alpha1.VirtualMachinePolicy
@@ -68,7 +68,7 @@ type policyRead struct {
 	Unread []diagnostics.Problem
 }
 
-// memo is what a policy was compiled from, and what came of it.
+// memo is a compiled policy, and what it was compiled from.
 type memo struct {
 	read       policyRead
 	parameters parameters
@@ -96,7 +96,7 @@ func NewPolicies(client dynamic.Interface, options PoliciesOptions, onChange fun
 	return p, err
 }
 
-// Current are the policies active; nil, which are none, until the cluster has been asked for the first time.
+// Current returns the active policies; nil, which is an empty set, until they have been read for the first time.
 func (p *Policies) Current() *policies.Set {
 	if c := p.watched.Current(); c != nil {
 		return c.set
@@ -104,7 +104,7 @@ func (p *Policies) Current() *policies.Set {
 	return nil
 }
 
-// Compiled are the policies active with their problems, sorted by name. They are shared: do not change them.
+// Compiled returns the active policies with their problems, sorted by name. They are shared: do not change them.
 func (p *Policies) Compiled() []Compiled {
 	if c := p.watched.Current(); c != nil {
 		return c.all
@@ -120,21 +120,21 @@ func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*polici
 			all = append(all, c.Object)
 		}
 	}
-	return p.compileWith(policyRead{Object: object}, p.parametersOf(object), crowded(all)[object.Name])
+	return p.compileWith(policyRead{Object: object}, p.parametersOf(object), overBudget(all)[object.Name])
 }
 
-// maxSizes bounds the policies that do not deny, in bytes of what they consist of, all together: those of a large cluster
-// have less, and compiled they fit into the memory that the chart gives us. Who may make a policy deny may take more;
-// others write policies too, and whatever theirs are, the webhooks stay up.
+// maxSizes bounds the policies that do not deny, all together, in bytes as policies.Size counts them. Large clusters have
+// less, and the compiled policies fit into the chart's memory limit. Policies that deny are not bounded: their authors
+// have the enforce verb. The bound keeps the webhooks running whatever other users write.
 const maxSizes = 768 << 10
 
-// errCrowded is a problem of a policy for which there is no room.
-var errCrowded = diagnostics.Problem{
-	Field: "spec", Message: fmt.Sprintf("the policies that do not deny have more than %d bytes of expressions, modules and parameters together: there is no room for this one", maxSizes),
+// errOverBudget is the problem of a policy that exceeds maxSizes.
+var errOverBudget = diagnostics.Problem{
+	Field: "spec", Message: fmt.Sprintf("the policies that do not deny have more than %d bytes of expressions, modules and parameters together: this one is not compiled", maxSizes),
 }
 
-// crowded are the names of policies for which there is no room: the youngest of those that do not deny.
-func crowded(all []*policyv1alpha1.VirtualMachinePolicy) map[string]bool {
+// overBudget returns the names of the policies that exceed maxSizes: the youngest ones that do not deny.
+func overBudget(all []*policyv1alpha1.VirtualMachinePolicy) map[string]bool {
 	spare := slices.DeleteFunc(slices.Clone(all), func(o *policyv1alpha1.VirtualMachinePolicy) bool {
 		return o.Spec.Enforcement == policyv1alpha1.PolicyDeny
 	})
@@ -156,16 +156,16 @@ func crowded(all []*policyv1alpha1.VirtualMachinePolicy) map[string]bool {
 	return out
 }
 
-// stripPolicy takes from a policy what compiling it does not depend on; except the generation, by which whoever
-// writes the status tells to which one it belongs, and the age.
+// stripPolicy removes what compiling a policy does not depend on, except the generation, which the status needs, and the
+// age.
 func stripPolicy(read policyRead) policyRead {
 	o := read.Object
 	read.Object = &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Generation: o.Generation, CreationTimestamp: o.CreationTimestamp}, Spec: o.Spec}
 	return read
 }
 
-// readPolicy reads a policy, if need be field by field: one that cannot be read takes only itself away, and makes
-// that the policy cannot be evaluated.
+// readPolicy decodes a policy, field by field if necessary. A field that cannot be decoded is left out, and the policy
+// cannot be evaluated.
 func readPolicy(fields map[string]any) policyRead {
 	read := policyRead{Object: &policyv1alpha1.VirtualMachinePolicy{}}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(fields, read.Object) == nil {
@@ -201,7 +201,7 @@ func readField(name string, value any, spec *policyv1alpha1.VirtualMachinePolicy
 
 // compileAll compiles what changed.
 func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string) {
-	p.parameters.want(objects) // before any of them is looked up: what changes after that is told
+	p.parameters.want(objects) // before any of them is read, so that later changes are noticed
 	before, changed := p.known, p.last == nil || len(p.known) != len(objects)
 	p.known = make(map[string]memo, len(objects))
 	all := make([]Compiled, 0, len(objects))
@@ -211,7 +211,7 @@ func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string
 	for i := range objects {
 		named[i] = objects[i].Object
 	}
-	out := crowded(named)
+	out := overBudget(named)
 	for i := range objects {
 		m := p.remember(before, objects[i], out[objects[i].Object.Name])
 		p.known[objects[i].Object.Name] = m
@@ -244,7 +244,7 @@ func (p *Policies) remember(before map[string]memo, read policyRead, leftOut boo
 
 func (p *Policies) compileWith(read policyRead, found parameters, leftOut bool) (*policies.Policy, []diagnostics.Problem) {
 	if leftOut {
-		return policies.LeftOut(read.Object, errCrowded)
+		return policies.LeftOut(read.Object, errOverBudget)
 	}
 	compiled, problems := p.compileAlone(read, found)
 	if len(problems) < policyv1alpha1.MaxPolicyProblems {

@@ -200,7 +200,7 @@ func testPolicies(t *testing.T, cluster *controlplane.ControlPlane) {
 	}
 	soonActive(t, p, "capped"+missing)
 
-	// What nobody asks about compiles nothing.
+	// A new policy does not compile the others again.
 	compiled := p.Compiled()[0].Policy
 	write("other", `{enforcement: Warn, validations: [{expression: "1 > 2", message: never, fieldPath: spec}]}`)
 	soonActive(t, p, "capped"+missing, "other")
@@ -236,7 +236,7 @@ func grant(t *testing.T, cluster *controlplane.ControlPlane, namespace string, r
 	})
 }
 
-// fakePolicies are on a client without an API server, whose objects nobody holds to a schema.
+// fakePolicies are on a client without an API server, which does not validate objects.
 func fakePolicies(t *testing.T, objects ...runtime.Object) (*Policies, dynamic.ResourceInterface) {
 	t.Helper()
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
@@ -250,7 +250,7 @@ func fakePolicies(t *testing.T, objects ...runtime.Object) (*Policies, dynamic.R
 }
 
 // What of a policy cannot be read, although an API server let it pass, makes it one that cannot be evaluated; where it
-// may be asked, and what that means, is read all the same.
+// is evaluated, and its enforcement, are decoded anyway.
 func TestAPolicyThatCannotBeReadAffectsNoOther(t *testing.T) {
 	good := policyObject(t, "good", `{enforcement: Warn, validations: [{expression: "1 > 2", message: never, fieldPath: spec}]}`)
 	odd := policyObject(t, "odd", `{enforcement: Deny, failurePolicy: Ignore, validations: [{expression: "1 > 2", message: never, fieldPath: spec}],
@@ -284,7 +284,7 @@ func TestThereIsRoomForSoMuch(t *testing.T) {
 	p, client := fakePolicies(t, objects...)
 	await.Run(t, p.Run)
 	await.Until(t, p.Ready)
-	const why = "spec: the policies that do not deny have more than 786432 bytes of expressions, modules and parameters together: there is no room for this one"
+	const why = "spec: the policies that do not deny have more than 786432 bytes of expressions, modules and parameters together: this one is not compiled"
 	want := []string{"a-young; " + why, "denies", "old-0", "old-1", "old-10", "old-11", "old-2", "old-3", "old-4", "old-5", "old-6", "old-7", "old-8", "old-9"}
 	if diff := cmp.Diff(want, activeNow(p)); diff != "" {
 		t.Errorf("active (-want +got):\n%s", diff)
@@ -338,7 +338,7 @@ func TestManyPoliciesAtOnceAreCompiledTogether(t *testing.T) {
 	if said := verdict(p); len(said) != many {
 		t.Errorf("%d findings of %d policies", len(said), many)
 	}
-	await.Until(t, func() error { // the last one is told after it is active
+	await.Until(t, func() error { // the last change is reported after it is active
 		p.rebuilding.Lock()
 		defer p.rebuilding.Unlock()
 		if len(told) > 6 || told[len(told)-1] != many {

@@ -73,7 +73,7 @@ func TestSettingsOutliveTheirKind(t *testing.T) {
 	}
 	wantTold := []string{
 		"active: ", "active: a",
-		`active: a; the cluster has no RuleSettings any more: rulesettings.policy.virtward.io "" not found`,
+		`active: a; the cluster no longer has RuleSettings: rulesettings.policy.virtward.io "" not found`,
 		"active: a",
 	}
 	mu.Lock()

@@ -200,7 +200,7 @@ func settingsKeepTheLastGood(t *testing.T, w *settingsWatch) {
 	var calls []string
 	await.Until(t, func() error {
 		if calls = append(calls, w.told()...); len(calls) == 0 {
-			return fmt.Errorf("nothing was told")
+			return fmt.Errorf("nothing was reported")
 		}
 		return nil
 	})
@@ -299,7 +299,7 @@ func testNamespaces(t *testing.T, cluster *controlplane.ControlPlane) {
 	}
 	stored, _, _ := n.informer.GetStore().GetByKey("first")
 	if kept := stored.(*keptNamespace); kept.ManagedFields != nil {
-		t.Errorf("what nobody asks for is kept in memory: %v", kept.ManagedFields)
+		t.Errorf("unused fields are kept in memory: %v", kept.ManagedFields)
 	}
 	if whole, err := n.Namespace(t.Context(), "first"); err != nil || whole.Name != "first" || whole.Labels["tier"] != "lab" || whole.Annotations["long"] != "story" || whole.UID == "" {
 		t.Errorf("namespace %+v: %v", whole, err)
@@ -322,6 +322,6 @@ func testNamespaces(t *testing.T, cluster *controlplane.ControlPlane) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := n.NamespaceLabels(ended, "none"); err == nil || apierrors.IsNotFound(err) {
-		t.Errorf("a request that nobody waits for: %v", err)
+		t.Errorf("a canceled request: %v", err)
 	}
 }

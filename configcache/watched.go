@@ -21,36 +21,36 @@ import (
 	"github.com/virtward/virtward/boundedwatch"
 )
 
-// Change is what a watcher of one of our kinds tells.
+// Change is what a watcher of one of Virtward's kinds reports.
 type Change struct {
-	// Objects are the names of the objects active, sorted.
+	// Objects are the names of the active objects, sorted.
 	Objects []string
-	// Notes say what of them has no effect, and why.
+	// Notes list what of them has no effect, and why.
 	Notes []string
-	// Err says why the objects cannot be read, so that those active are the ones before.
+	// Err is why the objects cannot be read; then the previous ones stay active.
 	Err error
 }
 
-// compiler makes of all objects of a kind what is asked for at every request. Objects are given sorted by name, with
-// nothing but what strip leaves.
+// compiler compiles all objects of a kind into what every request reads. The objects are sorted by name, and have only
+// what strip leaves.
 type compiler[Object, Compiled any] struct {
 	// kind is that of the objects, for messages.
 	kind     string
 	resource schema.GroupVersionResource
-	// read makes an object of the fields that the API server keeps; nil for the usual way.
+	// read decodes an object; nil for the default.
 	read func(map[string]any) (Object, error)
-	// strip takes everything from an object that does not matter.
+	// strip removes what compile does not read.
 	strip func(Object) Object
-	// unread says what the objects refer to and what has not been read yet; nil if they refer to nothing.
+	// unread returns an error while objects that they refer to have not been read; nil if they refer to none.
 	unread func() error
-	// compile also says what has no effect. It is never called twice at once, and may return what it returned before
+	// compile also returns what has no effect. It is never called concurrently, and can return its previous result
 	// if nothing changed.
 	compile func([]Object) (*Compiled, []string)
 }
 
-// watched keeps what is compiled from objects of one of our kinds up to date by watching them. Reading it costs one
-// atomic load. An object that cannot be read leaves the last good state in place, and so does a kind that vanishes,
-// maybe for a moment; where there has been none since the start, there are no objects.
+// watched keeps the result of compiling the objects of a kind up to date, by watching them. Reading it is one atomic load.
+// If an object cannot be decoded, the last valid state stays active, as when the kind is removed. If the kind has not
+// existed since the start, there are no objects.
 type watched[Object, Compiled any] struct {
 	compiler[Object, Compiled]
 
@@ -59,9 +59,9 @@ type watched[Object, Compiled any] struct {
 	absent   atomic.Bool
 	onChange []func(Change)
 
-	// changed holds something while there is something to compile: so many changes at once are one.
+	// changed has an element while there are changes to compile. Many changes are compiled together.
 	changed chan struct{}
-	// again tells that there is, although the objects are the same.
+	// again requests a compilation although the objects are the same.
 	again atomic.Bool
 	// rebuilding is held while something is compiled, so that an older state never replaces a newer one.
 	rebuilding sync.Mutex
@@ -115,7 +115,7 @@ func newWatched[Object, Compiled any](client dynamic.Interface, c compiler[Objec
 	return w, nil
 }
 
-// OnChange adds somebody who is told as a watcher's onChange is. It is called before Run.
+// OnChange adds a function that is called with each change, as onChange. Call it before Run.
 func (w *watched[Object, Compiled]) OnChange(tell func(Change)) {
 	w.onChange = append(w.onChange, tell)
 }
@@ -178,7 +178,7 @@ func (w *watched[Object, Compiled]) Ready() error {
 	return fmt.Errorf("the %s have not been read yet", w.kind)
 }
 
-// Current is what is active; nil, which sets nothing, until the cluster has been asked for the first time.
+// Current returns the active state; nil, which sets nothing, until the objects have been read for the first time.
 func (w *watched[Object, Compiled]) Current() *Compiled {
 	if f := w.active.Load(); f != nil {
 		return f.compiled
@@ -194,7 +194,7 @@ func (w *watched[Object, Compiled]) watchFailed(ctx context.Context, r *cache.Re
 		w.absent.Store(false)
 		cache.DefaultWatchErrorHandler(ctx, r, err)
 	case w.informer.HasSynced():
-		w.keep(fmt.Errorf("the cluster has no %s any more: %w", w.kind, err))
+		w.keep(fmt.Errorf("the cluster no longer has %s: %w", w.kind, err))
 	default:
 		w.absent.Store(true)
 		w.rebuild()

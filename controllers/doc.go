@@ -1,4 +1,4 @@
-// Package controllers is what all controllers share: each is a controller-runtime reconciler of the same shape.
+// Package controllers has what all controllers share: each is a controller-runtime reconciler of the same shape.
 //
 // What enters: changes that no informer of the manager watches. What leaves: requests for reconcilers. The package
 // reads and writes nothing in the cluster.
@@ -39,7 +39,7 @@
 //     one completes without a duplicate; a test kills it at each of them.
 //   - Watches and predicates have no side effects. They turn an object into keys, and nothing else.
 //   - Nothing that users may create is cached whole. The manager's cache holds objects with our label or of a given
-//     name, and reading another kind through it fails. What configcache watches already comes through a Trigger.
-//   - An error is retried for its key alone, with growing delays. Being behind the API server is not an error: the key
+//     name, and reading another kind through it fails. A Trigger requests reconciliations for what configcache watches.
+//   - After an error only its key is retried, with growing delays. Being behind the API server is not an error: the key
 //     is requested again after a moment.
 package controllers

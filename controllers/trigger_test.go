@@ -105,7 +105,7 @@ func TestKeys(t *testing.T) {
 func TestTrigger(t *testing.T) {
 	trigger := controllers.NewTrigger()
 	for range 100 {
-		trigger.Fire() // nobody leads
+		trigger.Fire() // no replica leads
 	}
 	asked, answer := make(chan struct{}), make(chan []reconcile.Request)
 	source := trigger.Source(func() []reconcile.Request {

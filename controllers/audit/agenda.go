@@ -9,39 +9,39 @@ import (
 	"github.com/virtward/virtward/controllers/auditresults"
 )
 
-// Pace says how often everything is evaluated.
+// Pace is how often all objects are evaluated.
 type Pace struct {
 	// Interval is the longest time between two rounds.
 	Interval time.Duration
 	// Least is the shortest time between the beginnings of two rounds.
 	Least time.Duration
-	// Quiet is how long nothing more may change before a round begins or changed objects are evaluated: changes come in
+	// Quiet is how long a round, or the evaluation of changed objects, waits after the last change: changes come in
 	// groups.
 	Quiet time.Duration
 }
 
-// Bounds of what is waited for.
+// Bounds of the waits.
 const (
-	// patience is how many times Quiet a round is put off at most, while changes keep coming.
+	// patience is how often a round can be delayed by Quiet while changes continue.
 	patience = 5
-	// mostSingle is how many changed objects are read one by one; with more, a round is cheaper.
+	// mostSingle is the number of changed objects that are read one by one. For more, a round is cheaper.
 	mostSingle = 1000
-	// The time after which something is tried again: doubled each time it fails.
+	// The delays before a retry, doubled after each failure.
 	firstRetry, lastRetry = 5 * time.Second, 2 * time.Minute
 )
 
-// task is what is to be done.
+// task is the next work.
 type task struct {
-	// round: evaluate everything. why says what asked for it, sorted.
+	// round: evaluate all objects. why lists what requested it, sorted.
 	round bool
 	why   []string
-	// keys are objects to be evaluated again.
+	// keys are objects to evaluate again.
 	keys []auditresults.Key
-	// publish: tell what is known, which failed before.
+	// publish: publish again after a failure.
 	publish bool
 }
 
-// agenda is what is to be done, and when. The times come in as values.
+// agenda has the pending work and its time. The caller passes the time.
 type agenda struct {
 	pace Pace
 
@@ -50,14 +50,14 @@ type agenda struct {
 	since  time.Time // when a round was first asked for; zero if none is
 	latest time.Time // when one was last asked for
 	began  time.Time // when the last round did
-	// until is when the conditions of the last round end by themselves; zero if never.
+	// until is when the conditions of the last round expire; zero if never.
 	until time.Time
 
 	keys      map[auditresults.Key]bool
 	keysSince time.Time
 
 	publish bool
-	// failures in a row; nothing is tried before notBefore.
+	// failures are consecutive; nothing runs before notBefore.
 	failures  int
 	notBefore time.Time
 }
@@ -66,7 +66,7 @@ func newAgenda(pace Pace) *agenda {
 	return &agenda{pace: pace, why: map[string]bool{}, keys: map[auditresults.Key]bool{}}
 }
 
-// ask asks for a round.
+// ask requests a round.
 func (a *agenda) ask(why string, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -81,7 +81,7 @@ func (a *agenda) askLocked(why string, now time.Time) {
 	a.why[why] = true
 }
 
-// changed asks for an object to be evaluated again.
+// changed requests the evaluation of an object.
 func (a *agenda) changed(key auditresults.Key, now time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -94,7 +94,7 @@ func (a *agenda) changed(key auditresults.Key, now time.Time) {
 	}
 }
 
-// next is what is to be done now; if that is nothing, how long to wait for it unless something is asked for.
+// next returns the work that is due now; if there is none, how long to wait unless something is requested.
 func (a *agenda) next(now time.Time) (t task, wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +128,7 @@ func (a *agenda) next(now time.Time) (t task, wait time.Duration) {
 	return t, wait
 }
 
-// notAfter corrects what is remembered if the clock was set back: what is past was not after the present.
+// notAfter corrects the times if the clock was set back: no past event is later than now.
 func (a *agenda) notAfter(now time.Time) {
 	for _, past := range []*time.Time{&a.since, &a.latest, &a.began, &a.keysSince} {
 		if past.After(now) {
@@ -140,7 +140,7 @@ func (a *agenda) notAfter(now time.Time) {
 	}
 }
 
-// roundDue is when the next round begins.
+// roundDue returns when the next round begins.
 func (a *agenda) roundDue() time.Time {
 	if a.began.IsZero() && a.since.IsZero() {
 		return time.Time{}
@@ -168,14 +168,14 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// ends notes when the conditions of the last round end by themselves.
+// ends sets when the conditions of the last round expire.
 func (a *agenda) ends(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.until = at
 }
 
-// failed asks for a task again, later.
+// failed requests a task again, after a delay.
 func (a *agenda) failed(t task, now time.Time) (wait time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -193,7 +193,7 @@ func (a *agenda) failed(t task, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// succeeded notes that what was tried went well.
+// succeeded resets the delay of retries.
 func (a *agenda) succeeded() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -38,8 +38,8 @@ func TestAgenda(t *testing.T) {
 		want task
 		wait time.Duration
 	}{
-		"nothing is asked for":                 {func(*agenda) {}, 60, task{}, 59 * time.Minute},
-		"an hour is over":                      {func(*agenda) {}, 3600, round("it is time"), 0},
+		"nothing is requested":                 {func(*agenda) {}, 60, task{}, 59 * time.Minute},
+		"after an hour":                        {func(*agenda) {}, 3600, round("it is time"), 0},
 		"something changed, and may again":     {func(a *agenda) { a.ask("policies", after(100)) }, 101, task{}, time.Second},
 		"something changed":                    {func(a *agenda) { a.ask("policies", after(100)); a.ask("facts", after(100)) }, 102, round("facts", "policies"), 0},
 		"it changed soon after the last round": {func(a *agenda) { a.ask("policies", after(5)) }, 20, task{}, 10 * time.Second},

@@ -73,7 +73,7 @@ func policySet(t testing.TB, specs map[string]string) *policies.Set {
 // memory is a cluster of objects, in pages of two.
 type memory struct {
 	objects map[auditresults.Key]json.RawMessage
-	// fail is asked before every answer.
+	// fail is called before every response.
 	fail func() error
 }
 
@@ -231,7 +231,7 @@ func (s *scene) lead(t testing.TB) {
 				GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return s.set },
 				GetNamespace: func(_ context.Context, name string) (*corev1.Namespace, error) {
 					if name == "unknown" {
-						return nil, errors.New("nobody answers")
+						return nil, errors.New("no answer")
 					}
 					return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"kubernetes.io/metadata.name": name}}}, nil
 				},
@@ -293,7 +293,7 @@ func TestEverythingThatExistsIsEvaluated(t *testing.T) {
 	leaving := build.VMOf(build.VMI("leaving").Namespace("prod").Memory("10Gi")).Obj()
 	leaving.DeletionTimestamp, leaving.Finalizers = &metav1.Time{Time: start}, []string{"x/y"}
 	s.cluster.put(t, leaving, "VirtualMachine")
-	s.cluster.vm(t, "virtward-system", "ours", "10Gi")
+	s.cluster.vm(t, "virtward-system", "exempt", "10Gi")
 	template := build.VMOf(build.VMI("").Memory("10Gi")).Obj()
 	pool := &poolv1beta1.VirtualMachinePool{ObjectMeta: metav1.ObjectMeta{Namespace: "pools", Name: "many"}}
 	pool.Spec.VirtualMachineTemplate = &poolv1beta1.VirtualMachineTemplateSpec{Spec: template.Spec}
@@ -346,7 +346,7 @@ func TestWhatCannotBeEvaluatedIsAResult(t *testing.T) {
 	s.cluster.objects[auditresults.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "huge"}] = json.RawMessage(
 		`{"metadata":{"namespace":"prod","name":"huge"},"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}}}`)
 	s.cluster.objects[auditresults.Key{Namespace: "prod", Kind: "VirtualMachine", Name: "unread"}] = nil
-	s.cluster.vm(t, "unknown", "alone", "9Gi")
+	s.cluster.vm(t, "unknown", "only", "9Gi")
 	s.round(t)
 	equal(t, "the report of prod", []string{
 		"fail cap VirtualMachine/fine spec.template.spec.domain.memory.guest",
@@ -355,8 +355,8 @@ func TestWhatCannotBeEvaluatedIsAResult(t *testing.T) {
 		"error object-readable VirtualMachine/text ",
 		"error object-readable VirtualMachine/unread ",
 	}, s.shelf.told("prod"))
-	equal(t, "the report of a namespace that cannot be read", []string{"error object-readable VirtualMachine/alone "}, s.shelf.told("unknown"))
-	if got := s.shelf.all["unknown"].Results[0].Description; got != "reading namespace unknown: nobody answers" {
+	equal(t, "the report of a namespace that cannot be read", []string{"error object-readable VirtualMachine/only "}, s.shelf.told("unknown"))
+	if got := s.shelf.all["unknown"].Results[0].Description; got != "reading namespace unknown: no answer" {
 		t.Errorf("it says %q", got)
 	}
 	equal(t, "errors", map[string]float64{"cap": 0, "fails": 1, "selects": 0}, s.metric(t, "virtward_policy_errors"))
@@ -394,12 +394,12 @@ func TestEventsAreForWhatIsNew(t *testing.T) {
 	s.cluster.vm(t, "prod", "between", "9Gi")
 	s.lead(t)
 	s.round(t)
-	expect("one came while nobody led", "prod/between")
+	expect("one was created while no replica led", "prod/between")
 
 	s.shelf.absent = true
 	s.lead(t)
 	s.round(t)
-	expect("nobody knows what was there before")
+	expect("the results before are unknown")
 	s.cluster.vm(t, "prod", "later", "9Gi")
 	s.round(t)
 	expect("one came since", "prod/later")
@@ -420,13 +420,13 @@ func TestEventsAreBounded(t *testing.T) {
 func TestReportsFollow(t *testing.T) {
 	s := newScene(t, map[string]string{"cap": memoryCap})
 	s.shelf.all["former"] = &openreports.Report{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{reports.ManagedByLabel: reports.ManagedBy}}}
-	s.shelf.all["taken"] = &openreports.Report{Source: "somebody"}
+	s.shelf.all["taken"] = &openreports.Report{Source: "another"}
 	s.cluster.vm(t, "taken", "vm", "9Gi")
 	key := s.cluster.vm(t, "prod", "vm", "9Gi")
 	s.round(t)
 	equal(t, "namespaces", []string{"prod", "taken"}, slices.Sorted(maps.Keys(s.shelf.all)))
-	if s.shelf.all["taken"].Source != "somebody" {
-		t.Error("a report of somebody else is overwritten")
+	if s.shelf.all["taken"].Source != "another" {
+		t.Error("a report of another component is overwritten")
 	}
 	equal(t, "foreign reports", map[string]float64{"": 1}, s.metric(t, "virtward_audit_foreign_reports"))
 	writes := s.shelf.writes
@@ -460,7 +460,7 @@ func TestReportsComeWhenThereAreOpenReports(t *testing.T) {
 }
 
 // Whatever call fails, and even if another replica goes on from there, the reports become what they would have been,
-// and no event is told twice.
+// and no event is created twice.
 func TestFailuresConverge(t *testing.T) {
 	scene := func() *scene {
 		s := newScene(t, map[string]string{"cap": memoryCap})
@@ -500,7 +500,7 @@ func TestFailuresConverge(t *testing.T) {
 			equal(t, fmt.Sprintf("reports after call %d failed", at), want, map[string][]string{"prod": s.shelf.told("prod"), "lab": s.shelf.told("lab")})
 			slices.Sort(s.events)
 			if twice := slices.Compact(slices.Clone(s.events)); len(twice) != len(s.events) {
-				t.Errorf("call %d failed: events are told twice: %q", at, s.events)
+				t.Errorf("call %d failed: events are created twice: %q", at, s.events)
 			}
 		}
 		if failed < 8 {

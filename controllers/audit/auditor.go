@@ -13,41 +13,41 @@ import (
 	"github.com/virtward/virtward/controllers/auditresults"
 )
 
-// Auditor evaluates everything that exists again and again. Make one with New; only one runs in a cluster, in the leader.
+// Auditor evaluates all existing objects repeatedly. Create it with New; only one runs in a cluster, in the leader.
 type Auditor struct {
 	Options
 
 	agenda *agenda
 	wake   chan struct{}
 	ledger *auditresults.Ledger
-	// complete tells that a whole round has ended and was told.
+	// complete reports whether a whole round has ended and was published.
 	complete bool
 	figures  Figures
-	// fresh are new violations that have not been told, as many as may be; dropped is how many more there were.
+	// fresh are new violations without an event, at most maxEvents; dropped is the number of further ones.
 	fresh   []auditresults.Held
 	dropped int
-	// reports tells that the cluster had OpenReports when it was last asked, asked when that was.
+	// reports is whether the cluster had OpenReports at the last lookup, and asked the time of that.
 	reports bool
 	asked   time.Time
-	// everything tells that all Reports are to be looked at, not only those of namespaces that changed.
+	// everything reports whether all Reports must be compared, not only those of changed namespaces.
 	everything bool
 	foreign    map[string]bool
 	once       sync.Once
 }
 
-// Options are what an Auditor works with.
+// Options configure an Auditor.
 type Options struct {
 	*Criteria
 
-	// Ready returns nil once everything is known that objects are evaluated by. The first audit waits for it.
+	// Ready returns nil when everything that the evaluation reads is known. The first audit waits for it.
 	Ready  func() error
 	Stored Stored
-	// Reports keeps them; nil for none.
+	// Reports stores them; nil for none.
 	Reports Reports
 	Metrics *Metrics
-	// Audited is told how many objects violate each policy, and when that was found.
+	// Audited is called with the number of objects that violate each policy, and the time of the audit.
 	Audited func(violations map[string]int, at time.Time)
-	// Tell writes an event on an object that newly violates a policy.
+	// Tell creates an event on an object that newly violates a policy.
 	Tell  func(auditresults.Held)
 	Pace  Pace
 	Limit auditresults.Limits
@@ -55,7 +55,7 @@ type Options struct {
 	Log   logr.Logger
 }
 
-// New prepares an Auditor.
+// New returns an Auditor.
 func New(options Options) *Auditor {
 	return &Auditor{
 		Options: options, agenda: newAgenda(options.Pace), wake: make(chan struct{}, 1),
@@ -63,13 +63,13 @@ func New(options Options) *Auditor {
 	}
 }
 
-// Ask asks for everything to be evaluated again, soon.
+// Ask requests a round.
 func (a *Auditor) Ask(why string) {
 	a.agenda.ask(why, a.Clock.Now())
 	a.rouse()
 }
 
-// Changed asks for an object to be evaluated again, soon.
+// Changed requests the evaluation of an object.
 func (a *Auditor) Changed(key auditresults.Key) {
 	a.agenda.changed(key, a.Clock.Now())
 	a.rouse()
@@ -82,7 +82,7 @@ func (a *Auditor) rouse() {
 	}
 }
 
-// lookForReports is how often a cluster without OpenReports is asked whether it has them now.
+// lookForReports is the interval of lookups in a cluster without OpenReports.
 const lookForReports = 30 * time.Second
 
 var (
@@ -123,12 +123,12 @@ func (a *Auditor) Start(ctx context.Context) error {
 	return nil
 }
 
-// ready waits until everything is known; false if the context ended before.
+// ready waits until Ready returns nil; it returns false if the context ends before.
 func (a *Auditor) ready(ctx context.Context) bool {
 	return wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) { return a.Ready() == nil, nil }) == nil
 }
 
-// Once evaluates everything now and tells what it found, for whoever does not Run.
+// Once evaluates all objects now, and publishes the results. It is for callers without Start.
 func (a *Auditor) Once(ctx context.Context) error {
 	if err := a.evaluate(ctx, task{round: true}); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (a *Auditor) Once(ctx context.Context) error {
 	return a.publish(ctx)
 }
 
-// do does a task, and asks for it again if it fails.
+// do runs a task, and requests it again if it fails.
 func (a *Auditor) do(ctx context.Context, t task) {
 	began := a.Clock.Now()
 	err := a.evaluate(ctx, t)
@@ -149,7 +149,7 @@ func (a *Auditor) do(ctx context.Context, t task) {
 	case ctx.Err() != nil:
 	case err != nil:
 		a.Metrics.failed.Inc()
-		a.Log.Error(err, "the audit failed, and is tried again", "after", a.agenda.failed(t, a.Clock.Now()).String())
+		a.Log.Error(err, "the audit failed and will be retried", "after", a.agenda.failed(t, a.Clock.Now()).String())
 	default:
 		a.agenda.succeeded()
 		if len(t.why) > 0 {
@@ -158,7 +158,7 @@ func (a *Auditor) do(ctx context.Context, t task) {
 	}
 }
 
-// evaluate evaluates everything, or some objects.
+// evaluate evaluates all objects, or some.
 func (a *Auditor) evaluate(ctx context.Context, t task) error {
 	if !t.round && (len(t.keys) == 0 || !a.complete) {
 		return nil // what changes before the first round has ended is evaluated in it
@@ -180,7 +180,7 @@ func (a *Auditor) evaluate(ctx context.Context, t task) error {
 	return nil
 }
 
-// nextExpiry is when the next exception ends; zero if none does.
+// nextExpiry returns when the next exception expires; zero if none does.
 func (a *Auditor) nextExpiry(now time.Time) time.Time {
 	var next time.Time
 	for _, p := range a.Evaluator.Configuration.Active().Policies.Policies() {
@@ -194,8 +194,8 @@ func (a *Auditor) nextExpiry(now time.Time) time.Time {
 // maxEvents bounds the events of one round.
 const maxEvents = 100
 
-// found notes a fresh violation of a policy, to be told when all else is. In the first round of an auditor everything
-// is fresh: then the Reports say what was known.
+// found notes a fresh violation of a policy, for an event at the end. In the first round of an auditor all violations
+// are fresh: then compare notes those that the Reports do not have.
 func (a *Auditor) found(f auditresults.Held) {
 	if !a.complete || f.BuiltIn {
 		return
@@ -211,13 +211,13 @@ func (a *Auditor) note(f auditresults.Held) {
 	a.fresh = append(a.fresh, f)
 }
 
-// tell writes the events.
+// tell creates the events.
 func (a *Auditor) tell() {
 	for i := range a.fresh {
 		a.Tell(a.fresh[i])
 	}
 	if a.dropped > 0 {
-		a.Log.Info("there are more new violations than events for them", "left out", a.dropped)
+		a.Log.Info("events for new violations are left out: too many", "left out", a.dropped)
 	}
 	a.fresh, a.dropped = nil, 0
 }

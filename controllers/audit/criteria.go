@@ -18,29 +18,29 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// maxMessage bounds what a result says, in bytes.
+// maxMessage bounds a text of a result, in bytes.
 const maxMessage = 1024
 
-// Criteria hold what objects are evaluated by.
+// Criteria has what objects are evaluated with.
 type Criteria struct {
 	Evaluator *evaluator.Evaluator
-	// Exempt are namespaces whose objects the webhooks do not see, and which are not audited.
+	// Exempt are the namespaces that the webhooks do not match. They are not audited.
 	Exempt []string
 }
 
-// conditions are what a whole round is evaluated under: a change meanwhile asks for the next round.
+// conditions are the same for a whole round; a change requests the next round.
 type conditions struct {
 	*Criteria
 
 	snapshot *evaluator.Snapshot
-	// room bounds the memory of the evaluations that are under way.
+	// room bounds the memory of the running evaluations.
 	room *semaphore.Weighted
 }
 
-// EvaluationMemory is what all evaluations of policies that are under way may take together, in bytes.
+// EvaluationMemory is the most memory of all running evaluations of policies together, in bytes.
 const EvaluationMemory = 128 << 20
 
-// at are the conditions of a moment.
+// at returns the conditions at a time.
 func (j *Criteria) at(now time.Time) (*conditions, error) {
 	snapshot, err := j.Evaluator.Snapshot(now)
 	if err != nil {
@@ -49,8 +49,8 @@ func (j *Criteria) at(now time.Time) (*conditions, error) {
 	return &conditions{Criteria: j, snapshot: snapshot, room: semaphore.NewWeighted(EvaluationMemory)}, nil
 }
 
-// evaluate says what is wrong with an object as it is stored. skipped tells that there is nothing to evaluate. The error is
-// the context's: the audit ends.
+// evaluate evaluates an object as it is stored. skipped reports whether there is nothing to evaluate. The error is that
+// of the context: the audit ends.
 func (c *conditions) evaluate(ctx context.Context, k Kind, object *pages.Object) (subject auditresults.Subject, results []auditresults.Result, skipped bool, err error) {
 	stored := object.JSON
 	if subject = k.unread(object); stored != nil {
@@ -90,7 +90,7 @@ func (c *conditions) evaluate(ctx context.Context, k Kind, object *pages.Object)
 	return subject, resultsOf(result.Findings), false, nil
 }
 
-// resultsOf are findings as results.
+// resultsOf returns findings as results.
 func resultsOf(findings []validators.Finding) []auditresults.Result {
 	var results []auditresults.Result
 	for i := range findings {

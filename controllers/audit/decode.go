@@ -12,7 +12,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// subject names an object whose content may be of any form.
+// subject names an object whose content can have any form.
 func (k Kind) subject(stored json.RawMessage) auditresults.Subject {
 	metadata := gjson.GetManyBytes(stored, "metadata.namespace", "metadata.name", "metadata.uid")
 	return auditresults.Subject{
@@ -21,7 +21,7 @@ func (k Kind) subject(stored json.RawMessage) auditresults.Subject {
 	}
 }
 
-// unreadable is the result about an object that cannot be evaluated.
+// unreadable returns the result for an object that cannot be evaluated.
 func unreadable(err error) auditresults.Result {
 	result := auditresults.Result{
 		Source:  auditresults.Source{Name: validators.RuleReadable, BuiltIn: true},

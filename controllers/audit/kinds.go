@@ -8,20 +8,20 @@ import (
 	"github.com/virtward/virtward/evaluator"
 )
 
-// Kind is a kind that is audited.
+// Kind is an audited kind.
 type Kind struct {
 	schema.GroupVersionKind
 	schema.GroupVersionResource
 }
 
-// audited are the kinds that are audited, in their order: those whose objects are in a namespace, whose Report can
-// hold their results.
+// audited are the audited kinds, in their order. All are namespaced, because results are in the Report of the
+// namespace.
 var audited = []schema.GroupKind{
 	evaluator.VirtualMachine, evaluator.VirtualMachineInstance, evaluator.ReplicaSet, evaluator.Pool,
 	evaluator.Instancetype, evaluator.Preference,
 }
 
-// Kinds are those that are audited, in their order.
+// Kinds returns the audited kinds, in their order.
 func Kinds() []Kind {
 	kinds := make([]Kind, 0, len(audited))
 	for _, info := range evaluator.Kinds() {

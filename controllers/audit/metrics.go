@@ -7,33 +7,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Figures are what the metrics tell of the last audit.
+// Figures are the values of the metrics.
 type Figures struct {
-	// Objects is how many were evaluated.
+	// Objects is the number of evaluated objects.
 	Objects int
-	// Took is how long the last whole round did, and Ended when it ended.
+	// Took is the duration of the last whole round, and Ended its end.
 	Took  time.Duration
 	Ended time.Time
-	// Policies are those active, Rules the built-in rules that something was found by.
+	// Policies are the active ones, and Rules the built-in rules with findings.
 	Policies []PolicyFigure
 	Rules    []RuleFigure
-	// Foreign is how many namespaces have a Report of somebody else's in the place of ours.
+	// Foreign is the number of namespaces in which another component owns the Report named virtward.
 	Foreign int
 }
 
-// PolicyFigure counts the objects that a policy says something about.
+// PolicyFigure has the numbers of objects that violate a policy, and that it cannot be evaluated on.
 type PolicyFigure struct {
 	Name, Severity, Enforcement string
 	Violating, Errors           int
 }
 
-// RuleFigure counts the objects that a built-in rule says something about.
+// RuleFigure has the number of objects with findings of a built-in rule.
 type RuleFigure struct {
 	Rule      string
 	Violating int
 }
 
-// Metrics of the audit. There are none where no audit has been: on a replica that does not lead.
+// Metrics of the audit. A replica that does not lead has none.
 type Metrics struct {
 	figures atomic.Pointer[Figures]
 	failed  prometheus.Counter
@@ -41,26 +41,26 @@ type Metrics struct {
 
 var (
 	descViolations = prometheus.NewDesc("virtward_policy_violations",
-		"Objects that exist and violate a policy, as the last audit found them.", []string{"policy", "severity", "enforcement"}, nil)
+		"Objects that violate a policy, in the last audit.", []string{"policy", "severity", "enforcement"}, nil)
 	descErrors = prometheus.NewDesc("virtward_policy_errors",
-		"Objects that exist and that a policy cannot be evaluated on.", []string{"policy"}, nil)
+		"Objects that a policy cannot be evaluated on, in the last audit.", []string{"policy"}, nil)
 	descRules = prometheus.NewDesc("virtward_rule_violations",
-		"Objects that exist and that a built-in rule finds something about.", []string{"rule"}, nil)
+		"Objects with findings of a built-in rule, in the last audit.", []string{"rule"}, nil)
 	descObjects = prometheus.NewDesc("virtward_audit_objects",
-		"Virtual machines, instances and pools that the audit has evaluated.", nil, nil)
+		"Virtual machines, instances and pools that the last audit evaluated.", nil, nil)
 	descDuration = prometheus.NewDesc("virtward_audit_duration_seconds",
-		"How long the last whole audit took.", nil, nil)
+		"Duration of the last complete audit, in seconds.", nil, nil)
 	descSuccess = prometheus.NewDesc("virtward_audit_last_success_timestamp_seconds",
-		"When the last whole audit ended, in seconds since 1970.", nil, nil)
+		"End of the last complete audit, in seconds since 1970.", nil, nil)
 	descForeign = prometheus.NewDesc("virtward_audit_foreign_reports",
-		"Namespaces in which the name of our Report is taken by somebody else's.", nil, nil)
+		"Namespaces without a Report of Virtward, because another component owns the Report of that name.", nil, nil)
 )
 
 // NewMetrics registers the metrics.
 func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
 	m := &Metrics{failed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "virtward_audit_failures_total",
-		Help: "Audits that could not be ended or published, and are tried again.",
+		Help: "Audits that failed, or whose results could not be published. They are retried.",
 	})}
 	if err := registry.Register(m); err != nil {
 		return nil, err
@@ -98,5 +98,5 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	gauge(descForeign, float64(f.Foreign))
 }
 
-// set is what the metrics tell from now on.
+// set replaces the values.
 func (m *Metrics) set(f *Figures) { m.figures.Store(f) }

@@ -12,26 +12,26 @@ import (
 	"github.com/virtward/virtward/controllers/pages"
 )
 
-// Stored is where the objects are.
+// Stored reads the objects.
 type Stored interface {
-	// Page lists objects of a kind in all namespaces, from the beginning or from where the page before said. next is
-	// empty on the last page. A kind that does not exist has no objects.
+	// Page lists objects of a kind in all namespaces, from the beginning or from next of the page before. next is empty
+	// on the last page. A kind that does not exist has no objects.
 	Page(ctx context.Context, kind Kind, from string) (objects []pages.Object, next string, err error)
 	// Get reads one object; nil if it does not exist.
 	Get(ctx context.Context, kind Kind, key auditresults.Key) (*pages.Object, error)
 }
 
-// API reads from the API server. Each object is decoded on its own, so that one that cannot be does not take a page.
-// Make one with NewAPI.
+// API reads from the API server. Each object is decoded separately, so an invalid one does not affect its page. Create
+// it with NewAPI.
 type API struct {
 	reader *pages.Reader
 
 	mu sync.Mutex
-	// limits are how many objects of a kind fit into a page, by the sizes of those before.
+	// limits are the numbers of objects of a kind that fit into a page, by the sizes of previous ones.
 	limits map[string]int
 }
 
-// NewAPI reads through a reader that others may share.
+// NewAPI reads through a reader, which can be shared.
 func NewAPI(reader *pages.Reader) *API { return &API{reader: reader, limits: map[string]int{}} }
 
 // Page implements Stored.
@@ -47,7 +47,7 @@ func (a *API) Page(ctx context.Context, kind Kind, from string) ([]pages.Object,
 	return page.Objects, page.Next, nil
 }
 
-// limit remembers a limit, and returns that of before.
+// limit sets the limit of a resource, and returns the previous one.
 func (a *API) limit(resource string, next int) (before int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -66,10 +66,10 @@ func (a *API) Get(ctx context.Context, kind Kind, key auditresults.Key) (*pages.
 	return object, nil
 }
 
-// errTooLarge is said of an object that is not read.
+// errTooLarge is the error of an object that is not read.
 var errTooLarge = fmt.Errorf("the object has more than %d MiB, and is not read", pages.MaxBytes>>20)
 
-// unread is an object that is too large, of which nothing but its name is known.
+// unread names an object that is too large to read.
 func (k Kind) unread(o *pages.Object) auditresults.Subject {
 	return auditresults.Subject{
 		Key:        auditresults.Key{Namespace: o.Namespace, Kind: k.Kind, Name: o.Name},

@@ -13,15 +13,15 @@ import (
 	"github.com/virtward/virtward/policies"
 )
 
-// Reports is where Reports are kept; see reports.Store.
+// Reports stores Reports; see reports.Store.
 type Reports interface {
 	Available(ctx context.Context) (bool, error)
 	Namespaces(ctx context.Context) ([]string, error)
 	Put(ctx context.Context, namespace string, build func(before *openreports.Report) *openreports.Report) (before *openreports.Report, err error)
 }
 
-// publish tells what the ledger says: to the metrics, the reports, the statuses of policies, and in events, which are
-// told last. Nothing is told before a whole round has ended.
+// publish publishes the ledger: in the metrics, the reports and the statuses of policies, and last in events. It does
+// nothing before a whole round has ended.
 func (a *Auditor) publish(ctx context.Context) error {
 	if a.figures.Ended.IsZero() {
 		return nil
@@ -64,7 +64,7 @@ func (a *Auditor) measure(active []*policies.Policy) {
 	a.Audited(violations, figures.Ended)
 }
 
-// findReports looks whether a cluster that had no OpenReports has them now.
+// findReports looks up whether a cluster without OpenReports has them now.
 func (a *Auditor) findReports(ctx context.Context) {
 	if a.Reports == nil || !a.complete || a.reports || a.Clock.Since(a.asked) < lookForReports {
 		return
@@ -76,8 +76,8 @@ func (a *Auditor) findReports(ctx context.Context) {
 	}
 }
 
-// report makes the Reports what the ledger says, where the cluster has OpenReports. What fails stays to be done; the
-// others are written all the same.
+// report writes the Reports, if the cluster has OpenReports. A Report that fails is written again later; the others are
+// not affected.
 func (a *Auditor) report(ctx context.Context, active []*policies.Policy) error {
 	if a.Reports == nil {
 		a.settle(a.ledger.Changed())
@@ -119,8 +119,8 @@ func (a *Auditor) settle(namespaces []string) {
 	}
 }
 
-// toReport are the namespaces whose Reports are to be looked at: those that changed, or all of them, and those with a
-// Report but nothing to say.
+// toReport returns the namespaces whose Reports are compared: those that changed, or all of them, and those with a
+// Report but without results.
 func (a *Auditor) toReport(ctx context.Context, had bool) ([]string, error) {
 	namespaces := a.ledger.Changed()
 	if !a.everything && had {
@@ -158,7 +158,7 @@ func (a *Auditor) put(ctx context.Context, c *reports.Context, namespace string)
 	switch {
 	case errors.Is(err, reports.ErrForeign):
 		if !a.foreign[namespace] {
-			a.Log.Error(err, "this namespace gets no Report")
+			a.Log.Error(err, "the Report is not written")
 		}
 		a.foreign[namespace] = true
 	case err != nil:
@@ -176,7 +176,7 @@ func (a *Auditor) put(ctx context.Context, c *reports.Context, namespace string)
 	return nil
 }
 
-// compare notes what is fresh in the first round: what the Report before does not say, if that had room for all.
+// compare notes what is fresh in the first round: what the Report before does not have, if it had room for all results.
 func (a *Auditor) compare(view *auditresults.View, before *openreports.Report) {
 	for _, fresh := range reports.Fresh(view, before) {
 		a.note(fresh)

@@ -14,11 +14,13 @@ import (
 	"github.com/virtward/virtward/decodelimits"
 )
 
-// Bounds of what is evaluated at once.
+// Bounds of parallel evaluations.
 const (
-	// waiting is how many objects per processor are: some wait for the API server to answer what they refer to.
+	// waiting is the number of objects per processor. Some wait for the API server to return objects that they refer
+	// to.
 	waiting = 2
-	// maxEvaluating bounds the estimated memory of all of them together, in bytes. What needs more is evaluated alone.
+	// maxEvaluating bounds the estimated memory of all of them together, in bytes. A larger object is evaluated by
+	// itself.
 	maxEvaluating = 64 << 20
 )
 
@@ -29,27 +31,27 @@ const (
 	bytesPerByte  = 8
 )
 
-// weight estimates what evaluating an object takes, in bytes, and never more than there is. words is what its results take
-// at the most.
+// weight estimates the memory that evaluating an object needs, in bytes, and at most maxEvaluating. words is the most
+// that its results need.
 func weight(object []byte, words int64) int64 {
 	return min(maxEvaluating, int64(decodelimits.Brackets(object))*bytesPerValue+int64(len(object))*bytesPerByte+words)
 }
 
-// maxWords is what the results of one object take at the most, in bytes: see Condense.
+// maxWords returns the most memory that the results of one object need, in bytes: see Condense.
 func maxWords(bounds auditresults.Limits) int64 { return 2 * maxMessage * int64(bounds.PerNamespace) }
 
-// evaluated is an object and what came of evaluating it.
+// evaluated is an object and its results.
 type evaluated struct {
 	subject auditresults.Subject
 	results []auditresults.Result
 	skipped bool
-	// done tells that it was evaluated; takes is what its results may take in memory, in bytes.
+	// done reports whether it was evaluated; takes is the memory of its results, in bytes.
 	done  bool
 	takes int64
 }
 
-// round evaluates everything that exists. Objects that are gone are forgotten at the end; with an error, what was evaluated
-// so far counts, and nothing is forgotten. found is told of every fresh violation.
+// round evaluates all existing objects. At the end, the results of deleted objects are removed. After an error, the
+// results so far are kept, and none is removed. found is called for every fresh violation.
 func (c *conditions) round(ctx context.Context, stored Stored, into *auditresults.Ledger, found func(auditresults.Held)) error {
 	into.Begin()
 	for _, kind := range Kinds() {
@@ -71,8 +73,8 @@ func (c *conditions) round(ctx context.Context, stored Stored, into *auditresult
 	return nil
 }
 
-// page evaluates objects of a kind side by side, and notes them in their order, each as soon as those before are noted. What
-// is in memory is bounded by bytes: of the objects being evaluated, and of the results that wait for others.
+// page evaluates objects of a kind in parallel, and notes their results in order. Memory is bounded by bytes: of the
+// objects being evaluated, and of the results that wait for others.
 func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object, into *auditresults.Ledger, found func(auditresults.Held)) error {
 	group, evaluating := errgroup.WithContext(ctx)
 	group.SetLimit(waiting * runtime.GOMAXPROCS(0))
@@ -105,17 +107,17 @@ func (c *conditions) page(ctx context.Context, kind Kind, objects []pages.Object
 	return ctx.Err()
 }
 
-// line notes what is evaluated in its order.
+// line notes results in the order of their objects.
 type line struct {
 	note func(*evaluated)
 
 	mu  sync.Mutex
 	all []evaluated
-	// next is the first that is not noted.
+	// next is the first one that is not noted.
 	next int
 }
 
-// done notes one, and those behind it that have waited for it.
+// done notes a result, and the following ones that waited for it.
 func (l *line) done(i int, j evaluated) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,7 +128,7 @@ func (l *line) done(i int, j evaluated) {
 	}
 }
 
-// note puts an object into the ledger, or takes it out if there is nothing to evaluate any more.
+// note puts an object into the ledger, or removes it if there is nothing to evaluate.
 func (j *evaluated) note(into *auditresults.Ledger, found func(auditresults.Held)) {
 	if j.skipped {
 		into.Remove(j.subject.Key)
@@ -137,7 +139,7 @@ func (j *evaluated) note(into *auditresults.Ledger, found func(auditresults.Held
 	}
 }
 
-// again evaluates single objects. Those that do not exist are forgotten.
+// again evaluates single objects, and removes those that do not exist.
 func (c *conditions) again(ctx context.Context, stored Stored, keys []auditresults.Key, into *auditresults.Ledger, found func(auditresults.Held)) error {
 	for _, key := range keys {
 		kind, ok := kindOf(key)

@@ -5,17 +5,17 @@ import (
 	"slices"
 )
 
-// held are the first results of a namespace, in words. Each source has a fair share of the room: none is cut before
-// it has as many as any other. Those of a source are its first ones by object.
+// held are the first results of a namespace, as text. Every source gets a fair share of the limit. The results of a
+// source are those of its first objects.
 type held struct {
 	limits Limits
 	groups map[Source][]Held
 	total  int
-	// cut tells that something was left out since there was room for everything.
+	// cut reports whether results were left out since there was room for all.
 	cut bool
 }
 
-// replace puts the results of an object in the place of those that it had, and reports whether that made a difference.
+// replace replaces the results of an object, and reports whether that changed anything.
 func (h *held) replace(subject Subject, before []tally, results []Result) bool {
 	old := h.take(subject.Key, before)
 	for i := range results {
@@ -43,7 +43,7 @@ func (h *held) take(key Key, before []tally) []Held {
 	return taken
 }
 
-// of are the results of an object that are held, of the sources of some sorted results.
+// of returns the held results of an object, of the sources of some sorted results.
 func (h *held) of(key Key, sorted []Result) []Held {
 	var found []Held
 	for i := range sorted {
@@ -57,7 +57,7 @@ func (h *held) of(key Key, sorted []Result) []Held {
 	return found
 }
 
-// span is where the results of an object stand in a group.
+// span returns the positions of the results of an object in a group.
 func span(group []Held, key Key) (from, to int) {
 	from, found := slices.BinarySearchFunc(group, key, func(h Held, key Key) int { return h.Key.Compare(key) })
 	for to = from; found && to < len(group) && group[to].Key == key; to++ {
@@ -66,7 +66,7 @@ func span(group []Held, key Key) (from, to int) {
 	return from, to
 }
 
-// limit sets how many results are held, and reports whether some were left out for it.
+// limit sets the number of held results, and reports whether some were removed.
 func (h *held) limit(most int) (fewer bool) {
 	for h.limits.PerNamespace = most; h.total > most; fewer = true {
 		h.drop(h.longest())
@@ -74,7 +74,7 @@ func (h *held) limit(most int) (fewer bool) {
 	return fewer
 }
 
-// add holds a result, or the ones that come before it.
+// add holds a result, or the ones before it.
 func (h *held) add(r Held) {
 	if r.Counted {
 		h.cut = true
@@ -96,7 +96,7 @@ func (h *held) add(r Held) {
 	}
 }
 
-// drop leaves the last result of a source out.
+// drop removes the last result of a source.
 func (h *held) drop(source Source) {
 	h.cut = true
 	h.total--
@@ -106,7 +106,7 @@ func (h *held) drop(source Source) {
 	}
 }
 
-// longest is the source of which most is held; of several, the last.
+// longest returns the source with the most held results; the last one if there are several.
 func (h *held) longest() Source {
 	var longest Source
 	most := 0
@@ -118,7 +118,7 @@ func (h *held) longest() Source {
 	return longest
 }
 
-// all are the results that are held, by source and object.
+// all returns the held results, by source and object.
 func (h *held) all() []Held {
 	all := make([]Held, 0, h.total)
 	for _, source := range slices.SortedFunc(maps.Keys(h.groups), Source.compare) {
@@ -127,8 +127,8 @@ func (h *held) all() []Held {
 	return all
 }
 
-// Missing are objects of a namespace whose results would be among the first ones now, since others went, but are not
-// held: evaluate them again and put them. Sorted.
+// Missing returns the objects of a namespace whose results belong to the first ones, because others were removed, but
+// are not held: evaluate them again and put them. Sorted.
 func (l *Ledger) Missing(name string) []Key {
 	ns := l.namespaces[name]
 	if ns == nil || !ns.held.cut {
@@ -169,7 +169,7 @@ func compareObjects(a, b object) int {
 	return Key{Kind: a.kind, Name: a.name}.Compare(Key{Kind: b.kind, Name: b.name})
 }
 
-// shares is how many results of each source there is room for.
+// shares returns how many results of each source are held.
 func shares(limits Limits, perSource map[Source]int) map[Source]int {
 	room := make(map[Source]int, len(perSource))
 	sources := slices.SortedFunc(maps.Keys(perSource), Source.compare)

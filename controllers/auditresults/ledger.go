@@ -11,10 +11,10 @@ import (
 	"github.com/virtward/virtward/policies"
 )
 
-// Key names an object that is evaluated.
+// Key names an evaluated object.
 type Key struct {
 	Namespace string
-	// Kind is one of audit.Kinds, of which no two have the same name.
+	// Kind is one of audit.Kinds, whose names are unique.
 	Kind, Name string
 }
 
@@ -23,7 +23,7 @@ func (k Key) Compare(other Key) int {
 	return cmp.Or(cmp.Compare(k.Namespace, other.Namespace), cmp.Compare(k.Kind, other.Kind), cmp.Compare(k.Name, other.Name))
 }
 
-// Subject is an object that was evaluated.
+// Subject is an evaluated object.
 type Subject struct {
 	Key
 
@@ -31,11 +31,11 @@ type Subject struct {
 	UID        types.UID
 }
 
-// Source is what says something about an object.
+// Source is a policy or a built-in rule.
 type Source struct {
 	// Name of the policy, or the id of the built-in rule.
 	Name string
-	// BuiltIn tells rules from policies.
+	// BuiltIn reports whether it is a built-in rule.
 	BuiltIn bool
 }
 
@@ -49,32 +49,32 @@ func (s Source) compare(other Source) int {
 	return cmp.Compare(s.Name, other.Name)
 }
 
-// Outcome is what a result means.
+// Outcome is the kind of a result.
 type Outcome uint8
 
 // The outcomes, the worst first.
 const (
-	// Fail: what the source asks for does not hold.
+	// Fail: the object violates the source.
 	Fail Outcome = iota
-	// Warn: it does not hold, and that is a warning only.
+	// Warn: the object violates the source, which only warns.
 	Warn
-	// Error: the source cannot be evaluated about the object, or the object cannot be evaluated at all.
+	// Error: the source cannot be evaluated on the object, or the object cannot be evaluated at all.
 	Error
 	outcomes
 )
 
-// Result is one thing that a source says about an object.
+// Result is one finding of a source about an object, within the bounds of a Report.
 type Result struct {
 	Source
 
 	Outcome Outcome
-	// Field of the object as it was written; empty for the object as a whole.
+	// Field of the object as it was written; empty for the whole object.
 	Field string
 	// Message is what is wrong, without the field.
 	Message string
-	// Remedy is what can be done about it; empty if nobody knows.
+	// Remedy is what the author can do; empty if unknown.
 	Remedy string
-	// Counted tells that the result is only counted: its words are left out.
+	// Counted reports whether the result is only counted, without texts.
 	Counted bool
 }
 
@@ -86,7 +86,7 @@ func (r *Result) compare(other *Result) int {
 	)
 }
 
-// Held is a result and the object that it is about.
+// Held is a result and its object.
 type Held struct {
 	Subject
 	Result
@@ -111,19 +111,19 @@ func (h *Held) compare(other *Held) int {
 	)
 }
 
-// Limits bound what is held in words. Numbers are exact in any case.
+// Limits bound the held results. Numbers are always exact.
 type Limits struct {
-	// PerNamespace bounds the results of a namespace that are held.
+	// PerNamespace bounds the held results of a namespace.
 	PerNamespace int
 	// PerSource bounds those of one policy in a namespace.
 	PerSource int
-	// Total bounds the results that are held of all namespaces together; 0 for no bound. Where there are too many
-	// namespaces with results for PerNamespace, each of them has the same share.
+	// Total bounds the held results of all namespaces together; 0 for no bound. If too many namespaces have results,
+	// each of them has the same share.
 	Total int
 }
 
-// share is how many results of a namespace are held where so many namespaces have some. It changes in steps of an
-// eighth, so that not every namespace makes all others give something away.
+// share returns how many results of a namespace are held, by the number of namespaces with results. It changes in steps
+// of an eighth, so that a new namespace rarely shrinks all others.
 func (l Limits) share(namespaces int) int {
 	if l.Total == 0 || namespaces == 0 {
 		return l.PerNamespace
@@ -134,7 +134,7 @@ func (l Limits) share(namespaces int) int {
 	return min(l.PerNamespace, l.Total/namespaces)
 }
 
-// Condense sorts the results of one object, and leaves out the words of those that no Report has room for.
+// Condense sorts the results of one object, and removes the texts of those that do not fit into a Report.
 func (l Limits) Condense(results []Result) []Result {
 	slices.SortFunc(results, func(a, b Result) int { return a.compare(&b) })
 	perSource := map[Source]int{}
@@ -151,10 +151,10 @@ func (l Limits) Condense(results []Result) []Result {
 	return results
 }
 
-// Sum counts results by their outcomes, and objects without any.
+// Sum has the numbers of results by outcome, and of objects without results.
 type Sum struct {
 	Fail, Warn, Error int
-	// Pass are the objects that nothing was found about.
+	// Pass is the number of objects without results.
 	Pass int
 }
 
@@ -169,13 +169,13 @@ func (s *Sum) add(o Outcome, n int) {
 	}
 }
 
-// Total counts objects that a source has found something about.
+// Total has the numbers of objects with results of a source.
 type Total struct {
-	// Violating are those that do not hold to it, Errors those about which it cannot be evaluated.
+	// Violating objects violate the source; on those in Errors it cannot be evaluated.
 	Violating, Errors int
 }
 
-// tally is how often a source said what about one object.
+// tally has the numbers of results of a source about one object.
 type tally struct {
 	source Source
 	counts [outcomes]uint16
@@ -185,7 +185,7 @@ func (t *tally) violating() bool { return t.counts[Fail]+t.counts[Warn] > 0 }
 
 func (t *tally) sum() int { return int(t.counts[Fail]) + int(t.counts[Warn]) + int(t.counts[Error]) }
 
-// record is what is known of an object; its tallies are sorted by their sources.
+// record has the results of an object; its tallies are sorted by source.
 type record struct {
 	tallies []tally
 	round   uint32
@@ -201,29 +201,29 @@ type namespace struct {
 	changed bool
 }
 
-// Ledger is what the audit knows. Make one with New.
+// Ledger holds the results of the audit. Create it with New.
 type Ledger struct {
 	limits     Limits
 	namespaces map[string]*namespace
 	totals     map[Source]Total
 	round      uint32
-	// speaking is how many namespaces have results.
+	// speaking is the number of namespaces with results.
 	speaking int
 }
 
-// New makes a ledger that knows nothing.
+// New returns an empty ledger.
 func New(limits Limits) *Ledger {
 	return &Ledger{limits: limits, namespaces: map[string]*namespace{}, totals: map[Source]Total{}}
 }
 
-// Limits are those of the ledger.
+// Limits returns the limits.
 func (l *Ledger) Limits() Limits { return l.limits }
 
-// Begin begins a round in which everything that exists is put. What was there before counts until it is put again or
-// the round ends.
+// Begin begins a round in which every existing object is put. Earlier results are kept until they are replaced or the
+// round ends.
 func (l *Ledger) Begin() { l.round++ }
 
-// End ends a round in which everything was put: what was not is gone.
+// End ends a round: objects that were not put are removed.
 func (l *Ledger) End() {
 	for name, ns := range l.namespaces {
 		for o := range ns.objects {
@@ -234,8 +234,8 @@ func (l *Ledger) End() {
 	}
 }
 
-// Put notes what was found about an object, in place of what was known of it. Fresh is the first result of each
-// source that found no violation in the object before.
+// Put replaces the results of an object. It returns the fresh ones: the first result of each source that the object did
+// not violate before.
 func (l *Ledger) Put(subject Subject, results []Result) (fresh []Held) {
 	ns := l.namespaces[subject.Namespace]
 	if ns == nil {
@@ -281,7 +281,7 @@ func tallies(sorted []Result) []tally {
 	return slices.Clip(found)
 }
 
-// Remove forgets an object.
+// Remove removes an object.
 func (l *Ledger) Remove(key Key) {
 	ns := l.namespaces[key.Namespace]
 	if ns == nil {
@@ -298,10 +298,10 @@ func (l *Ledger) Remove(key Key) {
 	ns.changed = true
 }
 
-// speaks reports whether there are results in a namespace.
+// speaks reports whether a namespace has results.
 func (ns *namespace) speaks() bool { return ns.sum.Fail+ns.sum.Warn+ns.sum.Error > 0 }
 
-// count adds a record to the sums, or takes it out of them.
+// count adds a record to the sums, or subtracts it.
 func (l *Ledger) count(ns *namespace, r record, sign int, known bool) {
 	before := ns.speaks()
 	defer func() {
@@ -334,7 +334,7 @@ func (l *Ledger) count(ns *namespace, r record, sign int, known bool) {
 	}
 }
 
-// spoke notes that one namespace more, or less, has results, and gives each its share.
+// spoke updates the number of namespaces with results, and the share of each.
 func (l *Ledger) spoke(more int) {
 	before := l.limits.share(l.speaking)
 	l.speaking += more
@@ -349,10 +349,10 @@ func (l *Ledger) spoke(more int) {
 	}
 }
 
-// Totals are those of every source that has found something, by source.
+// Totals returns the totals of every source with results.
 func (l *Ledger) Totals() map[Source]Total { return maps.Clone(l.totals) }
 
-// Objects is how many are known.
+// Objects returns the number of objects.
 func (l *Ledger) Objects() int {
 	n := 0
 	for _, ns := range l.namespaces {
@@ -361,7 +361,7 @@ func (l *Ledger) Objects() int {
 	return n
 }
 
-// Namespaces are those with objects in them, sorted.
+// Namespaces returns the namespaces with objects, sorted.
 func (l *Ledger) Namespaces() []string {
 	var names []string
 	for name, ns := range l.namespaces {
@@ -373,8 +373,8 @@ func (l *Ledger) Namespaces() []string {
 	return names
 }
 
-// Changed are the namespaces in which something changed since it was Settled, sorted; also those that have no objects
-// any more.
+// Changed returns the namespaces that changed since they were Settled, sorted, including those that have no objects any
+// more.
 func (l *Ledger) Changed() []string {
 	var names []string
 	for name, ns := range l.namespaces {
@@ -386,7 +386,7 @@ func (l *Ledger) Changed() []string {
 	return names
 }
 
-// Settled notes that whoever wants to know has seen a namespace as it is now.
+// Settled notes that the state of a namespace was published.
 func (l *Ledger) Settled(name string) {
 	ns := l.namespaces[name]
 	if ns == nil {
@@ -398,18 +398,18 @@ func (l *Ledger) Settled(name string) {
 	}
 }
 
-// View is a namespace as it stands.
+// View is the state of a namespace.
 type View struct {
-	// Objects is how many there are.
+	// Objects is their number.
 	Objects int
 	Sum     Sum
 	// Results are the first ones, sorted by source, then by object.
 	Results []Held
-	// Left is how many results are not among them.
+	// Left is the number of results that are not among them.
 	Left int
 }
 
-// View shows a namespace.
+// View returns the state of a namespace.
 func (l *Ledger) View(name string) View {
 	ns := l.namespaces[name]
 	if ns == nil {

@@ -170,7 +170,7 @@ func TestMissingAreThoseInLine(t *testing.T) {
 	}
 }
 
-// Whatever the order in which objects are evaluated, and however often, the same is told; the bounds hold; and filling
+// The result does not depend on the order of evaluation, or on repetitions; the bounds hold; and filling
 // in what is missing ends.
 func TestTheOrderDoesNotMatter(t *testing.T) {
 	for seed := range uint64(300) {
@@ -191,7 +191,7 @@ func TestTheOrderDoesNotMatter(t *testing.T) {
 		for name, results := range final {
 			straight.Put(vm(name), results)
 		}
-		for range 40 { // a history of its own, which is over
+		for range 40 { // earlier objects, which are removed
 			name := fmt.Sprintf("vm-%02d", random.IntN(30))
 			if random.IntN(4) == 0 {
 				mixed.Remove(vm(name).Key)

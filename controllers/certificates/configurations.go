@@ -84,7 +84,7 @@ type operation struct {
 }
 
 // changes are what the configuration lacks: the CA bundle and the path of its webhooks, and nothing else. A webhook
-// that calls a URL is none of ours.
+// that calls a URL is not Virtward's.
 func (c configuration) changes(state certificates.State) []operation {
 	bundle := certificates.Bundle(state.Data)
 	if len(bundle) == 0 || len(state.Data[certificates.TokenKey]) == 0 {
@@ -112,7 +112,7 @@ func (c configuration) changes(state certificates.State) []operation {
 	return changes
 }
 
-// write writes the bundle and the path together, unless somebody else has written in between. It reports whether there
+// write writes the bundle and the path together, unless the configuration changed in between. It reports whether there
 // was something to write.
 func (c configuration) write(ctx context.Context, state certificates.State) (bool, error) {
 	changes := c.changes(state)

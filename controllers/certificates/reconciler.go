@@ -39,7 +39,7 @@ type Options struct {
 	Mutating, Validating string
 	// MutatePath and ValidatePath are the paths without their token.
 	MutatePath, ValidatePath string
-	// Settle is how long a rotation waits until everyone has taken notice of a step.
+	// Settle is how long a rotation waits until all clients have noticed a step.
 	Settle time.Duration
 	// Interval is how often the certificates are looked at without a change.
 	Interval time.Duration
@@ -92,7 +92,7 @@ func (r *Reconciler) keys() []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Secret}}}
 }
 
-// behind is when another attempt is made after somebody else wrote in between.
+// behind is the delay of another attempt after a conflicting write.
 const behind = 200 * time.Millisecond
 
 // Reconcile takes the next step, and tells when to take another.
@@ -168,7 +168,7 @@ func (r *Reconciler) configure(ctx context.Context, all []configuration, state c
 
 func (r *Reconciler) state(secret *corev1.Secret) certificates.State {
 	changed, err := time.Parse(time.RFC3339, secret.Annotations[certificates.ChangedAnnotation])
-	if err != nil { // there is none, or somebody wrote another text there
+	if err != nil { // it is missing or invalid
 		changed = time.Time{}
 	}
 	return certificates.State{

@@ -57,7 +57,7 @@ func TestWithAPIServer(t *testing.T) {
 func testKills(t *testing.T, config *rest.Config) {
 	for name, c := range map[string]struct {
 		keys   []string // removed from the Secret
-		writes int      // of a rotation that nobody disturbs
+		writes int      // of a rotation without conflicts
 		gone   []string // keys whose values are other ones in the end
 	}{
 		// The Secret; the paths of both configurations; the Secret without the previous token.
@@ -139,7 +139,7 @@ type version[T any] struct {
 	state T
 }
 
-// current are the versions that somebody may still use.
+// current are the versions that clients can still use.
 func current[T any](all []version[T], now time.Time) []T {
 	var used []T
 	for i, v := range all {
@@ -348,7 +348,7 @@ func (i *installation) rotated(t *testing.T, before map[string][]byte, replaced 
 			t.Errorf("path %s, want %s", *config.Service.Path, want)
 		}
 		if block, rest := pem.Decode(config.CABundle); block == nil || len(rest) > 0 || !bytes.Equal(config.CABundle, data[certificates.AuthorityKey]) {
-			t.Errorf("the bundle of %s is not the CA alone", path)
+			t.Errorf("the bundle of %s is not only the CA", path)
 		}
 	}
 }

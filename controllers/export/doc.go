@@ -1,16 +1,16 @@
-// Package export keeps the native forms of policies in the API server: a ValidatingAdmissionPolicy and its binding
-// for each VirtualMachinePolicy that asks for it by exportTo.
+// Package export keeps the exported policies in the API server: a ValidatingAdmissionPolicy and its binding for each
+// VirtualMachinePolicy with exportTo.
 //
-// What enters: the policies active, the facts of the cluster, and the native forms that there are. What leaves: the
-// native forms, created, brought up to date and deleted; and of each policy's status the condition Exported, the
-// enforcer APIServer, and the notes. The rest of the status is another controller's. Both write by server-side apply,
-// each what is its own.
+// What enters: the active policies, the facts about the cluster, and the existing exported policies. What leaves: the
+// exported policies, created, updated and deleted; and in the status of each policy the condition Exported, the
+// enforcer APIServer, and the notes. Another controller writes the rest of the status. Both use server-side apply, each
+// for its own fields.
 //
-// It is a reconciler with a key for each policy. The status is written last, also when the API server rejected the native
-// form.
+// It is a reconciler with a key for each policy. The status is written last, also if the API server rejected the
+// exported policy.
 //
-// A native form belongs to its policy, by an owner reference, and is garbage once that is gone. One whose name is
-// taken by something else is never made, and what is there is left alone: so that nobody has Virtward change a policy
-// of theirs by giving one of ours its name. That is why the native forms are created and updated rather than applied,
-// with the version that was looked at as a precondition: an apply does not tell the two apart.
+// An exported policy has an owner reference to its policy, and is garbage-collected with it. If another object has its
+// name, it is not created, and the other object is not changed: otherwise users could overwrite the policies of others
+// by the name of their own. So the exported policies are created and updated with a resource version as a precondition.
+// An apply cannot distinguish the two.
 package export

@@ -184,7 +184,7 @@ func (c *cluster) converged(t *testing.T, name string, exported bool) {
 	}
 }
 
-// rejected: what the API server rejects stands in the status, and is tried again.
+// rejected: the status has the error of the API server, and the write is retried.
 func (c *cluster) rejected(t *testing.T) {
 	c.write(t, "rejected", "enforcement: Deny\n"+head+never)
 	rejected := &connection{left: -1, reject: http.MethodPost}
@@ -201,7 +201,7 @@ func (c *cluster) rejected(t *testing.T) {
 	c.converged(t, "rejected", true)
 }
 
-// behind: what somebody else writes between the read and the write is no failure of the policy. The next attempt
+// behind: a conflicting write is not a failure of the policy. The next attempt
 // converges.
 func (c *cluster) behind(t *testing.T) {
 	c.write(t, "behind", "enforcement: Deny\n"+head+never)

@@ -26,15 +26,15 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// AnnotationGeneration on a native form is the generation of the policy that it was made of.
+// AnnotationGeneration has the generation of the policy that an object was exported from.
 const AnnotationGeneration = "policy.virtward.io/generation"
 
-// wanted reports whether a policy asks to be exported.
+// wanted reports whether a policy has exportTo.
 func wanted(c *configcache.Compiled) bool {
 	return slices.Contains(c.Object.Spec.ExportTo, policyv1alpha1.PolicyExportAPIServer)
 }
 
-// memo is what a native form was made of, and what came of it.
+// memo is an exported policy, and what it was exported from.
 type memo struct {
 	policy   *policies.Policy
 	cluster  export.Cluster
@@ -42,19 +42,19 @@ type memo struct {
 	problems []diagnostics.Problem
 }
 
-// still reports whether the memo is what would be made now.
+// still reports whether exporting again would have the same result.
 func (m *memo) still(c *configcache.Compiled, cluster *export.Cluster, now time.Time) bool {
 	over := m.native != nil && m.native.Until != nil && !now.Before(*m.native.Until)
 	return !over && m.policy == c.Policy && m.cluster.Namespace == cluster.Namespace && slices.Equal(m.cluster.KubeVirt, cluster.KubeVirt)
 }
 
-// observed are the objects that have the name of a native form; nil where there is none.
+// observed are the objects that have the name of an exported policy; nil if there is none.
 type observed struct {
 	policy  *admissionregistrationv1.ValidatingAdmissionPolicy
 	binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
 }
 
-// verb is what a step does, as errors say it.
+// verb is what a step does, for errors.
 type verb string
 
 const (
@@ -69,8 +69,7 @@ type step struct {
 	object client.Object
 }
 
-// plan says which writes bring a native form up to date, and what becomes of the policy with them. It depends on
-// nothing but its arguments and changes none of them.
+// plan returns the writes that update an exported policy, and the outcome for its policy. It is pure.
 func plan(c *configcache.Compiled, made *memo, there observed) ([]step, outcome) {
 	switch {
 	case !wanted(c):
@@ -85,8 +84,8 @@ func plan(c *configcache.Compiled, made *memo, there observed) ([]step, outcome)
 	return append(keepPolicy(c, made.native.Policy, there.policy), keepBinding(c, made.native.Binding, there.binding)...), outcome{wanted: true, native: made.native}
 }
 
-// removal deletes what belongs to a policy, the binding first: without one, the API server does not evaluate the
-// policy. Anything else is left alone.
+// removal deletes the objects of a policy, the binding first: without a binding, the API server does not evaluate the
+// policy. It does not delete other objects.
 func removal(c *configcache.Compiled, there observed) []step {
 	var steps []step
 	if there.binding != nil && ownedBy(there.binding, c.Object.UID) && there.binding.DeletionTimestamp == nil {
@@ -125,7 +124,7 @@ func keepBinding(c *configcache.Compiled, wanted, there *admissionregistrationv1
 	return []step{{update, object}}
 }
 
-// kindOf is the kind of an object, for messages.
+// kindOf returns the kind of an object, for messages.
 func kindOf(object client.Object) string {
 	if _, ok := object.(*admissionregistrationv1.ValidatingAdmissionPolicyBinding); ok {
 		return "ValidatingAdmissionPolicyBinding"
@@ -133,7 +132,7 @@ func kindOf(object client.Object) string {
 	return "ValidatingAdmissionPolicy"
 }
 
-// owner is the reference of a native form to its policy.
+// owner returns the owner reference to a policy.
 func owner(c *configcache.Compiled) metav1.OwnerReference {
 	return metav1.OwnerReference{
 		APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy",
@@ -147,8 +146,7 @@ func ownedBy(object metav1.Object, uid types.UID) bool {
 	return controller != nil && controller.UID == uid && controller.Kind == "VirtualMachinePolicy"
 }
 
-// dress gives the metadata of a native form what belongs to it in the cluster, and returns it with what others wrote
-// into the one that is there.
+// dress returns the metadata of an exported object, and keeps what others added to the existing one.
 func dress(made, there *metav1.ObjectMeta, c *configcache.Compiled) metav1.ObjectMeta {
 	dressed := metav1.ObjectMeta{Name: made.Name, OwnerReferences: []metav1.OwnerReference{owner(c)}}
 	if there != nil {
@@ -165,18 +163,18 @@ func dress(made, there *metav1.ObjectMeta, c *configcache.Compiled) metav1.Objec
 	return dressed
 }
 
-// outcome is what became of a policy.
+// outcome is the result for a policy.
 type outcome struct {
-	// wanted tells that the policy asks to be exported; otherwise there is nothing to say.
+	// wanted reports whether the policy has exportTo; otherwise there is no condition.
 	wanted bool
 	// native is nil if there is none.
 	native *export.Native
-	// reason and message say why there is none.
+	// reason and message are why there is none.
 	reason, message string
 }
 
-// failed is the outcome if planning or applying ended with an error. An answer of the API server is the outcome of
-// the policy; of any other error there is none, and the status stays.
+// failed returns the outcome after an error. A response of the API server is the outcome of the policy; after other
+// errors there is none, and the status stays.
 func (o *outcome) failed(c *configcache.Compiled, err error) *outcome {
 	var answer *apierrors.StatusError
 	switch {
@@ -194,7 +192,7 @@ const (
 	maxMessage = 1024
 )
 
-// status is the part of a policy's status that this controller writes, given the one that it has.
+// status returns the part of a policy's status that this controller writes, given the current one.
 func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
 	s := &policyv1alpha1.VirtualMachinePolicyStatus{}
 	if !o.wanted {
@@ -209,9 +207,9 @@ func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.Virtual
 	}
 	if o.native != nil {
 		condition.Status, condition.Reason = metav1.ConditionTrue, policyv1alpha1.PolicyReasonExported
-		condition.Message = "the API server evaluates by the ValidatingAdmissionPolicy " + o.native.Policy.Name
+		condition.Message = "the API server enforces the ValidatingAdmissionPolicy " + o.native.Policy.Name
 		s.ExportNotes = o.native.Notes[:min(len(o.native.Notes), maxNotes)]
-		if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit { // which keeps nobody from anything
+		if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit { // Audit denies nothing
 			s.EnforcedBy = []policyv1alpha1.PolicyEnforcer{policyv1alpha1.PolicyByAPIServer}
 		}
 	}
@@ -219,7 +217,7 @@ func (o *outcome) status(c *configcache.Compiled, before *policyv1alpha1.Virtual
 	return s
 }
 
-// own is the part of a status that this controller writes.
+// own returns the part of a status that this controller writes.
 func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
 	part := &policyv1alpha1.VirtualMachinePolicyStatus{ExportNotes: s.ExportNotes}
 	if found := meta.FindStatusCondition(s.Conditions, policyv1alpha1.PolicyExported); found != nil {
@@ -231,7 +229,7 @@ func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMa
 	return part
 }
 
-// rejected is the outcome for a policy that cannot be exported.
+// rejected returns the outcome for a policy that cannot be exported.
 func rejected(problems []diagnostics.Problem) outcome {
 	texts := make([]string, len(problems))
 	for i := range problems {
@@ -240,10 +238,10 @@ func rejected(problems []diagnostics.Problem) outcome {
 	return outcome{wanted: true, reason: policyv1alpha1.PolicyReasonNotExportable, message: strings.Join(texts, "; ")}
 }
 
-// taken is the outcome for a policy whose native form has a name that something else has.
+// taken returns the outcome for a policy if another object has the name.
 func taken(kind, name string) outcome {
 	return outcome{
 		wanted: true, reason: policyv1alpha1.PolicyReasonNameTaken,
-		message: fmt.Sprintf("there is a %s %s that is not made of this policy: rename one of them", kind, name),
+		message: fmt.Sprintf("there is a %s %s that this policy does not own: rename one of them", kind, name),
 	}
 }

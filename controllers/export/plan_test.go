@@ -67,9 +67,9 @@ func TestPlan(t *testing.T) {
 		"half made": {"", func(o *observed) { o.binding = nil }, []string{
 			"creating ValidatingAdmissionPolicyBinding",
 		}, "Exported"},
-		"changed by hand":     {"", func(o *observed) { o.policy.Spec.Validations[0].Expression = "true" }, []string{"updating ValidatingAdmissionPolicy"}, "Exported"},
-		"an annotation less":  {"", func(o *observed) { o.binding.Annotations = nil }, []string{"updating ValidatingAdmissionPolicyBinding"}, "Exported"},
-		"a label of somebody": {"", func(o *observed) { o.policy.Labels["example.com/team"] = "a" }, nil, "Exported"},
+		"changed by hand":    {"", func(o *observed) { o.policy.Spec.Validations[0].Expression = "true" }, []string{"updating ValidatingAdmissionPolicy"}, "Exported"},
+		"an annotation less": {"", func(o *observed) { o.binding.Annotations = nil }, []string{"updating ValidatingAdmissionPolicyBinding"}, "Exported"},
+		"a label of another": {"", func(o *observed) { o.policy.Labels["example.com/team"] = "a" }, nil, "Exported"},
 		"another enforcement": {"enforcement: Warn\n" + head + never, func(*observed) {}, []string{
 			"updating ValidatingAdmissionPolicyBinding",
 		}, "Exported"},
@@ -77,13 +77,13 @@ func TestPlan(t *testing.T) {
 		"the binding's name is taken": {"", func(o *observed) { o.binding.OwnerReferences = nil }, []string{
 			"deleting ValidatingAdmissionPolicy",
 		}, "NameTaken"},
-		"not asked for": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\n" + never, func(*observed) {}, []string{
+		"not requested": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\n" + never, func(*observed) {}, []string{
 			"deleting ValidatingAdmissionPolicyBinding", "deleting ValidatingAdmissionPolicy",
 		}, ""},
-		"not asked for, and being deleted": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\n" + never, func(o *observed) {
+		"not requested, and being deleted": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\n" + never, func(o *observed) {
 			o.binding.DeletionTimestamp, o.policy.DeletionTimestamp = ptr.To(metav1.Now()), ptr.To(metav1.Now())
 		}, nil, ""},
-		"not asked for, and not ours": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\n" + never, func(o *observed) {
+		"not requested, and of another owner": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine]}\n" + never, func(o *observed) {
 			o.binding.OwnerReferences, o.policy.OwnerReferences = foreign, foreign
 		}, nil, ""},
 		"not exportable": {"enforcement: Deny\n" + head + "validations: [{expression: \"vm.spec.architecture == 'amd64'\", message: m}]", func(*observed) {}, []string{
@@ -135,7 +135,7 @@ func TestOutcomeOfFailures(t *testing.T) {
 	}{
 		"no error":                           {asks, nil, planned},
 		"rejected":                           {asks, forbidden, &outcome{wanted: true, reason: "Rejected", message: `validatingadmissionpolicies "p" is forbidden: not you`}},
-		"rejected, but not asked for":        {silent, forbidden, nil},
+		"rejected, but not requested":        {silent, forbidden, nil},
 		"nobody answers":                     {asks, errors.New("connection refused"), nil},
 		"nobody answers, and it was removed": {silent, errors.New("connection refused"), nil},
 	} {
@@ -145,7 +145,7 @@ func TestOutcomeOfFailures(t *testing.T) {
 	}
 }
 
-// Which policy an object belongs to is told by its name, whoever made it.
+// The name of an object decides which policy it belongs to.
 func TestPolicyOf(t *testing.T) {
 	for name, want := range map[string]string{"virtward-policy-p": "p", "virtward-accounts": "", "virtward-policy-": ""} {
 		object := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("u")}}

@@ -30,29 +30,30 @@ import (
 	"github.com/virtward/virtward/policies/export"
 )
 
-// Owner is the field manager of what this controller writes.
+// Owner is the field manager of this controller.
 const Owner = "virtward-export"
 
-// Options are what a Reconciler works with.
+// Options configure a Reconciler.
 type Options struct {
-	// Client writes the native forms. It reads them from the manager's cache, which holds those with our label.
+	// Client writes the exported policies. It reads them from the manager's cache, which has objects with Virtward's
+	// label.
 	Client client.Client
-	// Live reads from the API server what the cache does not hold.
+	// Live reads from the API server what the cache does not have.
 	Live client.Reader
 	// Dynamic writes the statuses of the policies.
 	Dynamic dynamic.Interface
-	// Policies are the active ones, sorted by name, and Facts those of the cluster.
+	// Policies returns the active ones, sorted by name, and Facts the facts about the cluster.
 	Policies func() []configcache.Compiled
 	Facts    func() *platform.Facts
 	// Ready returns nil once the facts and the policies are known. Nothing is written before.
 	Ready func() error
-	// Namespace is Virtward's own, and Exempt are the others that the webhooks do not see.
+	// Namespace is Virtward's own, and Exempt are the others that the webhooks do not match.
 	Namespace string
 	Exempt    []string
 	Clock     clock.PassiveClock
 }
 
-// Reconciler keeps native forms. Its keys are the names of the policies. Make one with New.
+// Reconciler keeps the exported policies. Its keys are the names of the policies. Create it with New.
 type Reconciler struct {
 	Options
 
@@ -60,16 +61,16 @@ type Reconciler struct {
 	store   *statuses.Store
 
 	mu sync.Mutex
-	// made are the native forms of policies by name: so that nothing is made again while nothing changes.
+	// made are the exported policies by name, so that unchanged policies are not exported again.
 	made map[string]memo
 }
 
-// New prepares a Reconciler.
+// New returns a Reconciler.
 func New(options Options) *Reconciler {
 	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.New(options.Dynamic, Owner), made: map[string]memo{}}
 }
 
-// Cached are the objects that the manager's cache is to hold for the Reconciler: those with our label.
+// Cached returns the objects that the manager's cache must hold for the Reconciler: those with Virtward's label.
 func Cached() map[client.Object]cache.ByObject {
 	labelled := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{export.ManagedBy: export.Manager}), Transform: cache.TransformStripManagedFields()}
 	return map[client.Object]cache.ByObject{
@@ -89,7 +90,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		Complete(r)
 }
 
-// policyOf is the key of the policy whose native form has the name of an object, whoever made that.
+// policyOf returns the key of the policy whose exported policy has the name of an object.
 func policyOf(_ context.Context, object client.Object) []reconcile.Request {
 	name, ok := strings.CutPrefix(object.GetName(), export.Prefix)
 	if !ok {
@@ -98,10 +99,10 @@ func policyOf(_ context.Context, object client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: name}}}
 }
 
-// Changed requests the native forms of all policies, because policies or facts changed.
+// Changed requests the reconciliation of all policies, because policies or facts changed.
 func (r *Reconciler) Changed() { r.trigger.Fire() }
 
-// keys are the active policies and those that were deleted since.
+// keys returns the active policies and those that were deleted since.
 func (r *Reconciler) keys() []reconcile.Request {
 	r.mu.Lock()
 	remembered := append(slices.Collect(maps.Keys(r.made)), r.store.Names()...)
@@ -109,11 +110,11 @@ func (r *Reconciler) keys() []reconcile.Request {
 	return controllers.Keys(r.Policies(), remembered)
 }
 
-// The times after which a policy is reconciled again: while the facts are not known or the cache is behind, and
-// without a change.
+// The times after which a policy is reconciled again: while the facts are unknown or the cache is behind, and without a
+// change.
 const behind, idle = time.Second, time.Hour
 
-// Reconcile brings the native form of one policy and its status up to date: plan, apply, status.
+// Reconcile updates the exported policy and the status of one policy: plan, apply, status.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if ready := r.Ready() == nil; !ready {
 		return reconcile.Result{RequeueAfter: behind}, nil
@@ -151,8 +152,7 @@ func (r *Reconciler) act(ctx context.Context, c *configcache.Compiled, made *mem
 	return &o, r.apply(ctx, steps)
 }
 
-// observe reads the objects that have a name. With live, it asks the API server for those that the cache does not
-// hold: they may lack our label.
+// observe reads the objects with a name. With live, it also reads objects without Virtward's label from the API server.
 func (r *Reconciler) observe(ctx context.Context, name string, live bool) (there observed, err error) {
 	there.policy, err = read(ctx, r, name, live, &admissionregistrationv1.ValidatingAdmissionPolicy{})
 	if err != nil {
@@ -177,7 +177,7 @@ func read[O client.Object](ctx context.Context, r *Reconciler, name string, live
 	return into, nil
 }
 
-// apply carries out a plan, in its order.
+// apply executes a plan, in its order.
 func (r *Reconciler) apply(ctx context.Context, steps []step) error {
 	for _, s := range steps {
 		var err error
@@ -197,7 +197,7 @@ func (r *Reconciler) apply(ctx context.Context, steps []step) error {
 	return nil
 }
 
-// status writes our part of the status.
+// status writes this controller's part of the status.
 func (r *Reconciler) status(ctx context.Context, c *configcache.Compiled, o *outcome, now time.Time) error {
 	_, _, err := r.store.Keep(ctx, c.Object, statuses.Part{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
 		return o.status(c, before, now)
@@ -205,7 +205,7 @@ func (r *Reconciler) status(ctx context.Context, c *configcache.Compiled, o *out
 	return err
 }
 
-// export makes the native form of a policy, or remembers it.
+// export exports a policy, or returns the previous result.
 func (r *Reconciler) export(c *configcache.Compiled, now time.Time) memo {
 	name := c.Object.Name
 	r.mu.Lock()

@@ -70,10 +70,10 @@ func TestWithAPIServer(t *testing.T) {
 	}
 	t.Run("killed", c.killed)
 	t.Run("rejected by the API server", c.rejected)
-	t.Run("somebody else is faster", c.behind)
+	t.Run("a conflicting write", c.behind)
 	changed := c.start()
 	t.Run("made, kept in step and removed", c.lifecycle)
-	t.Run("put right", c.drift)
+	t.Run("reverted", c.drift)
 	t.Run("a name that is taken", c.taken)
 	t.Run("what cannot be exported", c.notExportable)
 	t.Run("an exception that ends", c.expiry)
@@ -167,7 +167,7 @@ func (c *cluster) soon(t *testing.T, name, reason, message string) *policyv1alph
 
 func (c *cluster) exported(t *testing.T, name string) *policyv1alpha1.VirtualMachinePolicy {
 	t.Helper()
-	return c.soon(t, name, "Exported", "the API server evaluates by the ValidatingAdmissionPolicy "+native.Prefix+name)
+	return c.soon(t, name, "Exported", "the API server enforces the ValidatingAdmissionPolicy "+native.Prefix+name)
 }
 
 func (c *cluster) native(t *testing.T, name string) *admissionregistrationv1.ValidatingAdmissionPolicy {
@@ -256,7 +256,7 @@ func (c *cluster) lifecycle(t *testing.T) {
 
 const never = "validations: [{expression: \"object.spec.runStrategy != 'Always'\", message: m, fieldPath: spec.runStrategy}]"
 
-// drift: what somebody changes is put right, and what they add to the metadata stays.
+// drift: manual changes are reverted, and additional metadata stays.
 func (c *cluster) drift(t *testing.T) {
 	c.write(t, "drift", "enforcement: Deny\n"+head+never)
 	c.exported(t, "drift")
@@ -280,7 +280,7 @@ func (c *cluster) drift(t *testing.T) {
 		return nil
 	})
 	if c.native(t, "drift").Labels["example.com/team"] != "a" {
-		t.Error("the label of somebody else is gone")
+		t.Error("the label of another owner is gone")
 	}
 	for name, remove := range map[string]func(context.Context, string, metav1.DeleteOptions) error{
 		"policy": policies.Delete, "binding": c.client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete,
@@ -320,7 +320,7 @@ func (c *cluster) taken(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.write(t, "mine", "enforcement: Deny\n"+head+never)
-	policy := c.soon(t, "mine", "NameTaken", "there is a ValidatingAdmissionPolicyBinding virtward-policy-mine that is not made of this policy: rename one of them")
+	policy := c.soon(t, "mine", "NameTaken", "there is a ValidatingAdmissionPolicyBinding virtward-policy-mine that this policy does not own: rename one of them")
 	if len(policy.Status.EnforcedBy) > 0 || len(policy.Status.ExportNotes) > 0 {
 		t.Errorf("the status says %+v", policy.Status)
 	}
@@ -328,7 +328,7 @@ func (c *cluster) taken(t *testing.T) {
 		t.Errorf("half of it was made: %v", err)
 	}
 	c.write(t, "mine", "enforcement: Warn\n"+head+never)
-	c.soon(t, "mine", "NameTaken", "there is a ValidatingAdmissionPolicyBinding virtward-policy-mine that is not made of this policy: rename one of them")
+	c.soon(t, "mine", "NameTaken", "there is a ValidatingAdmissionPolicyBinding virtward-policy-mine that this policy does not own: rename one of them")
 	if found := c.binding(t, "mine"); found.ResourceVersion != made.ResourceVersion {
 		t.Error("it was changed")
 	}

@@ -22,17 +22,17 @@ import (
 	"github.com/virtward/virtward/controllers/pages"
 )
 
-// Watch tells of changes of the objects of one resource.
+// Watch reports changes of the objects of one resource.
 type Watch struct {
 	// Client of the metadata of objects.
 	Client metadata.Interface
-	// Pages list the metadata where the API server cannot stream them.
+	// Pages list the metadata if the API server cannot stream it.
 	Pages Pages
-	// Resource is watched in all namespaces. While there is none, there is nothing to tell.
+	// Resource is watched in all namespaces. It need not exist.
 	Resource schema.GroupVersionResource
-	// Began is called when the first list is there, of whose objects Changed is not told.
+	// Began is called after the first list. Changed is not called for its objects.
 	Began func()
-	// Changed is called with every object that is new, changed or gone.
+	// Changed is called with every object that is created, changed or deleted.
 	Changed func(types.NamespacedName)
 }
 
@@ -56,7 +56,7 @@ type Pages interface {
 	Each(ctx context.Context, list pages.List, found func(pages.Object) error) (version string, err error)
 }
 
-// list is the whole list, condensed object by object.
+// list returns the whole list, with condensed objects.
 func (w *Watch) list(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	version, err := w.Pages.Each(ctx, pages.List{Resource: w.Resource, Form: pages.Metadata}, func(found pages.Object) error {
@@ -73,8 +73,8 @@ func (w *Watch) list(ctx context.Context) (*metav1.PartialObjectMetadataList, er
 	return list, err
 }
 
-// condensed is an object of which nothing is kept but its name and its sum, in the place of its generation. What it
-// points at is no part of it: whoever may create objects gives them annotations of 256 kB.
+// condensed returns an object with only its name and its hash, in the place of its generation. It does not refer to the
+// original, whose annotations can have 256 kB.
 func condensed(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: strings.Clone(object.Namespace), Name: strings.Clone(object.Name), ResourceVersion: strings.Clone(object.ResourceVersion),
@@ -82,13 +82,13 @@ func condensed(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetada
 	}}
 }
 
-// sums is where a reflector puts what it sees: a sum of every object. Only the reflector's goroutine uses it.
+// sums is the store of a reflector: a hash of every object. Only the reflector's goroutine uses it.
 type sums struct {
 	watch *Watch
 	known map[types.NamespacedName]uint64
 }
 
-// Transformer condenses the objects of a list that is streamed, as they come.
+// Transformer condenses the objects of a streamed list.
 func (s *sums) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		if found, ok := object.(*metav1.PartialObjectMetadata); ok {
@@ -98,10 +98,10 @@ func (s *sums) Transformer() cache.TransformFunc {
 	}
 }
 
-// Add is told of a new object.
+// Add is called with a new object.
 func (s *sums) Add(object any) error { return s.Update(object) }
 
-// Update is told of an object that may have changed.
+// Update is called with an object that can have changed.
 func (s *sums) Update(object any) error {
 	found, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -121,7 +121,7 @@ func (s *sums) note(name types.NamespacedName, is uint64) {
 	}
 }
 
-// Delete is told of an object that is gone.
+// Delete is called with a deleted object.
 func (s *sums) Delete(object any) error {
 	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
 		delete(s.known, nameOf(found))
@@ -130,7 +130,7 @@ func (s *sums) Delete(object any) error {
 	return nil
 }
 
-// Replace is told of everything that there is, condensed.
+// Replace is called with all objects, condensed.
 func (s *sums) Replace(objects []any, _ string) error {
 	now := make(map[types.NamespacedName]uint64, len(objects))
 	for _, object := range objects {
@@ -155,15 +155,15 @@ func (s *sums) Replace(objects []any, _ string) error {
 	return nil
 }
 
-// Resync has nothing to do.
+// Resync does nothing.
 func (s *sums) Resync() error { return nil }
 
 func nameOf(object *metav1.PartialObjectMetadata) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 }
 
-// sum differs where more than the status does. Without a status subresource, the generation counts writes of the
-// status too: such an object is told of too often.
+// sum returns a hash of an object without its status. Without a status subresource, the generation also counts writes
+// of the status: then changes are reported too often.
 func sum(object *metav1.PartialObjectMetadata) uint64 {
 	h := fnv.New64a()
 	word := func(text string) {

@@ -188,13 +188,13 @@ func TestWatchFollowsTheAPIServer(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if len(told) == 0 {
-			return fmt.Errorf("nothing is told of %s", name)
+			return fmt.Errorf("%s is not reported", name)
 		}
 		return nil
 	})
 	mu.Lock()
 	defer mu.Unlock()
 	if told["a"] {
-		t.Error("what was there at first is told")
+		t.Error("the objects of the first list are reported")
 	}
 }

@@ -1,9 +1,8 @@
-// Package pages lists objects of the API server in pages that are bounded by bytes. What enters is the address of a list;
-// what leaves are its objects as JSON, or of one that is too large its name.
+// Package pages lists objects of the API server in pages whose bytes are bounded. What enters: a list. What leaves: its
+// objects as JSON, or only the name of one that is too large.
 //
-// Whoever may create objects creates large ones. A page of 500 objects has 750 MB at the most, since an API server
-// stores objects of 1.5 MB. A Reader never holds more than MaxBytes of what it reads, and asks for as many objects as
-// fit into that.
+// Users can create large objects. A page of 500 objects can have 750 MB, since an API server stores objects of 1.5 MB.
+// A Reader holds at most MaxBytes of what it reads, and requests as many objects as fit.
 //
 // The package decodes no object and keeps none.
 package pages

@@ -20,34 +20,34 @@ import (
 
 // Bounds of a page.
 const (
-	// MaxBytes bounds the JSON of a page, and that of one object in it.
+	// MaxBytes bounds the JSON of a page, and of one object.
 	MaxBytes = 8 << 20
 	// MaxObjects bounds the objects of a page.
 	MaxObjects = 500
-	// firstObjects is how many are asked for before anything is known of their size.
+	// firstObjects is the number of objects of the first request, before their sizes are known.
 	firstObjects = 100
-	// maxSkimmed bounds what is read of one object that is too large, to find out its name.
+	// maxSkimmed bounds what is read of an object that is too large, to find its name.
 	maxSkimmed = 32 << 20
 )
 
-// JSON and Metadata are the forms in which objects are asked for: whole, or nothing but their metadata.
+// JSON and Metadata are the forms of objects: whole, or only their metadata.
 const (
 	JSON     = "application/json"
 	Metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// List says what is listed: all objects of a resource.
+// List is a request for all objects of a resource.
 type List struct {
 	Resource schema.GroupVersionResource
 	// Form is JSON or Metadata.
 	Form string
-	// LabelSelector restricts it; empty for none.
+	// LabelSelector restricts the list; empty for none.
 	LabelSelector string
 }
 
-// Object is one of a page.
+// Object is an object of a page.
 type Object struct {
-	// JSON of the object; nil if it has more than MaxBytes. Then Name and Namespace are known, and UID.
+	// JSON of the object; nil if it has more than MaxBytes. Then only Name, Namespace and UID are known.
 	JSON            json.RawMessage
 	Namespace, Name string
 	UID             string
@@ -56,27 +56,27 @@ type Object struct {
 // Page is a part of a list.
 type Page struct {
 	Objects []Object
-	// Next is where the next page begins; empty on the last one.
+	// Next is the token of the next page; empty on the last one.
 	Next string
 	// Version is the resource version of the list.
 	Version string
-	// Limit is how many objects of this size fit into the next page.
+	// Limit is the number of objects of this size that fit into the next page.
 	Limit int
 }
 
-// Reader reads pages, one at a time for all of its callers. Make one with NewReader.
+// Reader reads pages, one at a time for all of its callers. Create it with NewReader.
 type Reader struct {
 	client rest.Interface
 
 	mu sync.Mutex
-	// buffer is what is read of a page. It is kept, and has MaxBytes at the most.
+	// buffer has the page that is read. It is reused, and has at most MaxBytes.
 	buffer bytes.Buffer
 }
 
-// NewReader makes a client of the cluster's API server.
+// NewReader creates a client of the cluster's API server.
 func NewReader(config *rest.Config) (*Reader, error) {
 	config = rest.CopyConfig(config)
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // for errors; whoever reads objects decodes them
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion() // for errors; callers decode objects
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client: %w", err)
@@ -84,9 +84,9 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	return &Reader{client: client}, nil
 }
 
-// Page reads a part of a list, from its beginning or from where the page before said. limit is that of the page before,
-// or 0. A list that takes so long that the API server has forgotten how it began goes on with what there is now. A
-// resource that does not exist is NotFound.
+// Page reads a part of a list, from its beginning or from Next of the page before. limit is Limit of the page before,
+// or 0. If the token has expired, the list continues with the current objects. A resource that does not exist is
+// NotFound.
 func (r *Reader) Page(ctx context.Context, list List, from string, limit int) (*Page, error) {
 	page, err := r.fitting(ctx, list, from, limit)
 	if status := apierrors.APIStatus(nil); apierrors.IsResourceExpired(err) && errors.As(err, &status) && status.Status().Continue != "" {
@@ -98,8 +98,8 @@ func (r *Reader) Page(ctx context.Context, list List, from string, limit int) (*
 	return page, nil
 }
 
-// Each reads a list page by page, and calls found with every object. It returns the resource version of the first page:
-// a watch from there on misses nothing.
+// Each reads a list page by page, and calls found with every object. It returns the resource version of the first page,
+// from which a watch misses nothing.
 func (r *Reader) Each(ctx context.Context, list List, found func(Object) error) (version string, err error) {
 	limit := 0
 	for from, more := "", true; more; {
@@ -123,10 +123,10 @@ func (r *Reader) Each(ctx context.Context, list List, found func(Object) error) 
 	return version, nil
 }
 
-// errLarge says that a page has more than MaxBytes.
+// errLarge is returned if a page has more than MaxBytes.
 var errLarge = fmt.Errorf("a page has more than %d bytes", MaxBytes)
 
-// fitting asks for fewer objects until they fit. A single one that does not fit is only named.
+// fitting requests fewer objects until they fit. Of a single one that does not fit, only the name is read.
 func (r *Reader) fitting(ctx context.Context, list List, from string, limit int) (*Page, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +146,7 @@ func (r *Reader) fitting(ctx context.Context, list List, from string, limit int)
 	}
 }
 
-// open asks for some objects.
+// open requests some objects.
 func (r *Reader) open(ctx context.Context, list List, from string, limit int) (io.ReadCloser, error) {
 	request := r.client.Get().Param("limit", strconv.Itoa(limit)).SetHeader("Accept", list.Form)
 	if from != "" {
@@ -185,8 +185,8 @@ func (r *Reader) read(ctx context.Context, list List, from string, limit int) (*
 	return page, nil
 }
 
-// nextLimit is how many objects of the same size fill half of a page, and twice as many as before at the most: those
-// that follow may be larger.
+// nextLimit returns how many objects of the same size fill half of a page, and at most twice as many as before: the
+// next ones can be larger.
 func nextLimit(limit, objects, size int) int {
 	if objects == 0 || size == 0 {
 		return limit
@@ -194,7 +194,7 @@ func nextLimit(limit, objects, size int) int {
 	return max(1, min(MaxObjects, 2*limit, objects*(MaxBytes/2)/size))
 }
 
-// fill reads a body into the buffer, which grows with what has arrived.
+// fill reads a body into the buffer, which grows with the data.
 func (r *Reader) fill(body io.Reader) error {
 	r.buffer.Reset()
 	_, err := r.buffer.ReadFrom(io.LimitReader(body, MaxBytes+1))
@@ -230,7 +230,7 @@ type skimmer struct {
 	depth  int
 }
 
-// Depths of a list: from named on, paths are not told apart; from deepest on, nothing is read.
+// Depths of a list: from named on, paths are not distinguished; from deepest on, nothing is read.
 const (
 	named   = 4
 	deepest = 1000
@@ -254,7 +254,7 @@ func (s *skimmer) value(path string) error {
 	return nil
 }
 
-// keeps tells the paths that are looked for.
+// keeps reports whether a path is needed.
 func (s *skimmer) keeps(path string) bool {
 	if s.found == nil {
 		s.found = map[string]string{}
@@ -266,7 +266,7 @@ func (s *skimmer) keeps(path string) bool {
 	return false
 }
 
-// inside reads what is in an object or a list, and its end.
+// inside reads the content of an object or a list, and its end.
 func (s *skimmer) inside(opened json.Delim, path string) error {
 	if s.depth++; s.depth > deepest {
 		return errDeep

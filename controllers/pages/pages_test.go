@@ -18,7 +18,7 @@ import (
 
 var machines = List{Resource: schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}, Form: JSON}
 
-// serve is an API server that answers by the token it is asked from.
+// serve is an API server that returns pages by their token.
 func serve(t *testing.T, answers map[string]any) *Reader {
 	t.Helper()
 	return reader(t, func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +101,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// stock is an API server of objects of some sizes. It notes how many it is asked for at once.
+// stock is an API server of objects of some sizes. It notes the limits of the requests.
 type stock struct {
 	sizes  []int
 	limits []int

@@ -24,17 +24,17 @@ import (
 // Owner is the field manager of the statuses.
 const Owner = "virtward-controller"
 
-// Options are what a Reconciler works with.
+// Options configure a Reconciler.
 type Options struct {
 	Client dynamic.Interface
 	// Policies are the active ones, sorted by name.
 	Policies func() []configcache.Compiled
-	// Tell writes an event on a policy: its type, its reason and what it says.
+	// Tell creates an event on a policy, with its type, reason and message.
 	Tell  func(policy *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string)
 	Clock clock.PassiveClock
 }
 
-// Reconciler writes statuses. Its keys are the names of the policies. Make one with New.
+// Reconciler writes statuses. Its keys are the names of the policies. Create it with New.
 type Reconciler struct {
 	Options
 
@@ -45,7 +45,7 @@ type Reconciler struct {
 	counted Counted
 }
 
-// New prepares a Reconciler.
+// New returns a Reconciler.
 func New(options Options) *Reconciler {
 	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.New(options.Client, Owner)}
 }
@@ -61,7 +61,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 // Changed requests the statuses of all policies, because policies changed.
 func (r *Reconciler) Changed() { r.trigger.Fire() }
 
-// Audited takes what an audit counted.
+// Audited sets the counts of an audit.
 func (r *Reconciler) Audited(violations map[string]int, at time.Time) {
 	r.mu.Lock()
 	r.counted = Counted{Violations: violations, At: at}
@@ -69,15 +69,15 @@ func (r *Reconciler) Audited(violations map[string]int, at time.Time) {
 	r.Changed()
 }
 
-// keys are the active policies and those that were deleted since their status was written.
+// keys returns the active policies and those that were deleted since their status was written.
 func (r *Reconciler) keys() []reconcile.Request {
 	return controllers.Keys(r.Policies(), r.store.Names())
 }
 
-// idle is when a status is looked at again without a change; a clock that was set is noticed within it.
+// idle is the interval of reconciliations without a change; a clock that was set back is noticed within it.
 const idle = time.Hour
 
-// Reconcile brings the status of one policy up to date: plan, apply, event.
+// Reconcile updates the status of one policy: plan, apply, event.
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	policy := configcache.Named(r.Policies(), request.Name)
 	if policy == nil {
@@ -103,7 +103,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{RequeueAfter: idle}, nil
 }
 
-// own is the part of a status that this controller writes.
+// own returns the part of a status that this controller writes.
 func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
 	part := s.DeepCopy()
 	part.Conditions = nil
@@ -120,7 +120,7 @@ func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMa
 	return part
 }
 
-// tell writes an event if the policy stopped or began to be valid.
+// tell creates an event if the policy started or stopped to compile.
 func (r *Reconciler) tell(before *policyv1alpha1.VirtualMachinePolicy, now *policyv1alpha1.VirtualMachinePolicyStatus) {
 	was := meta.FindStatusCondition(before.Status.Conditions, policyv1alpha1.PolicyCompiled)
 	is := meta.FindStatusCondition(now.Conditions, policyv1alpha1.PolicyCompiled)

@@ -17,18 +17,18 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// Counted is what an audit counted.
+// Counted has the counts of an audit.
 type Counted struct {
-	// Violations are how many objects violate each policy that can be audited, by name.
+	// Violations are the numbers of objects that violate each auditable policy, by name.
 	Violations map[string]int
-	// At is when that was found; zero if there has been no audit.
+	// At is the time of the audit; zero if there was none.
 	At time.Time
 }
 
-// stale is how old the time of the last audit in a status may become while the count stays the same.
+// stale is the most that the time of the last audit in a status can be behind while the count does not change.
 const stale = 10 * time.Minute
 
-// Plan is the status that a policy is to have, given the one that it has. It depends on nothing but its arguments.
+// Plan returns the status of a policy, given the current one. It is pure.
 func Plan(c *configcache.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
 	s := &policyv1alpha1.VirtualMachinePolicyStatus{ObservedGeneration: c.Object.Generation}
 	for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
@@ -42,7 +42,7 @@ func Plan(c *configcache.Compiled, counted Counted, before *policyv1alpha1.Virtu
 	if cost := c.Policy.EstimatedCost(); cost > 0 {
 		s.EstimatedCost = ptr.To(int64(min(cost, math.MaxInt64)))
 	}
-	if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit { // which keeps nobody from anything
+	if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit { // Audit denies nothing
 		s.EnforcedBy = []policyv1alpha1.PolicyEnforcer{policyv1alpha1.PolicyByWebhook}
 	}
 	why := c.Policy.Unauditable()
@@ -54,7 +54,7 @@ func Plan(c *configcache.Compiled, counted Counted, before *policyv1alpha1.Virtu
 	return s
 }
 
-// maxReasons bounds the reasons for which a policy cannot be audited, maxReason each of them; as in the definition.
+// maxReasons bounds the reasons why a policy cannot be audited, and maxReason the length of each, as in the definition.
 const maxReasons, maxReason = 16, 1024
 
 // state is a condition without its time.
@@ -91,7 +91,7 @@ func ready(c *configcache.Compiled) state {
 	return s
 }
 
-// onError is what happens to matching objects if the policy cannot be evaluated.
+// onError returns what happens to matching requests if the policy cannot be evaluated.
 func onError(c *configcache.Compiled) string {
 	spec := c.Policy.Spec()
 	switch {
@@ -110,7 +110,7 @@ func withoutParams(c *configcache.Compiled) string {
 	return onError(c)
 }
 
-// problems are those of compiling the policy, and its expired exceptions.
+// problems returns the problems of compiling the policy, and its expired exceptions.
 func problems(c *configcache.Compiled, now time.Time) []policyv1alpha1.PolicyProblem {
 	all := slices.Clone(c.Problems)
 	exceptions := c.Policy.Spec().Exceptions
@@ -128,8 +128,8 @@ func problems(c *configcache.Compiled, now time.Time) []policyv1alpha1.PolicyPro
 	return first
 }
 
-// count is how many objects violate the policy, and when that was found. Until an audit has been, what is known stays;
-// while the count does not change, its time is written now and then only.
+// count returns the number of objects that violate the policy, and the time of the audit. Before the first audit, the
+// status stays. While the count does not change, its time is updated only if it is stale.
 func count(c *configcache.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus) (*int64, *metav1.Time) {
 	if counted.At.IsZero() {
 		return before.Violations, before.LastAudit

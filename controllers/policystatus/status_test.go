@@ -300,7 +300,7 @@ func TestOthersAndTransitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if meta.FindStatusCondition(written.Status.Conditions, "Exported") != nil || len(written.Status.EnforcedBy) != 1 {
-		t.Errorf("what is not ours is written: %+v", written.Status)
+		t.Errorf("a field of another owner is written: %+v", written.Status)
 	}
 	for kind, want := range map[string]time.Time{"Compiled": before.Time, "Ready": now} {
 		if got := meta.FindStatusCondition(written.Status.Conditions, kind); got == nil || !got.LastTransitionTime.Time.Equal(want) {

@@ -16,16 +16,16 @@ import (
 // The definitions that the chart can install, without the words of their authors.
 //go:generate ../../bin/tools/controller-gen crd:crdVersions=v1,maxDescLen=0 paths=github.com/openreports/reports-api/apis/openreports.io/v1alpha1 output:crd:dir=../../charts/virtward/openreports
 
-// Name is that of every Report of ours.
+// Name is the name of every Report of Virtward.
 const Name = "virtward"
 
-// The label that tells our Reports from those of others.
+// The label of Virtward's Reports.
 const (
 	ManagedByLabel = "app.kubernetes.io/managed-by"
 	ManagedBy      = "virtward"
 )
 
-// LeftAnnotation says how many results have no room in a Report. The summary counts them.
+// LeftAnnotation has the number of results that do not fit into a Report. The summary counts them.
 const LeftAnnotation = "virtward.io/results-left-out"
 
 // Sources of results.
@@ -36,26 +36,26 @@ const (
 	categoryRules = "virtward"
 )
 
-// About is what is known of a policy.
+// About has the facts about a policy.
 type About struct {
 	Category    string
 	Severity    openreports.ResultSeverity
 	Enforcement string
 }
 
-// Context is what all Reports have in common.
+// Context is the same for all Reports.
 type Context struct {
 	// About are the policies, by name.
 	About map[string]About
-	// Skipped is how many policies cannot be asked about what exists.
+	// Skipped is the number of policies that cannot be audited.
 	Skipped int
-	// Limit is how many results a Report may hold.
+	// Limit is the most results of a Report.
 	Limit int
 	Now   time.Time
 }
 
-// Build makes the Report of a namespace; nil if there are no objects in it. A result that the Report before had too
-// keeps its time. It depends on nothing but its arguments.
+// Build returns the Report of a namespace; nil if it has no objects. A result that the Report before had too keeps its
+// time. It is pure.
 func Build(c *Context, namespace string, view *auditresults.View, before *openreports.Report) *openreports.Report {
 	if view.Objects == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (c *Context) result(held *auditresults.Held) openreports.ReportResult {
 
 var outcomes = map[auditresults.Outcome]openreports.Result{auditresults.Fail: "fail", auditresults.Warn: "warn", auditresults.Error: "error"}
 
-// identity tells a result from others.
+// identity identifies a result.
 type identity struct {
 	source, policy, kind, name, field, message string
 }
@@ -170,8 +170,8 @@ func Fresh(view *auditresults.View, before *openreports.Report) []auditresults.H
 	return fresh
 }
 
-// merged is a Report as it is to be stored in the place of the one before, whose metadata stays but for what is ours.
-// same tells that there is nothing to write.
+// merged returns a Report as it is stored, with the metadata of the one before except for Virtward's. same reports
+// whether there is nothing to write.
 func merged(before, wanted *openreports.Report) (stored *openreports.Report, same bool) {
 	stored = wanted.DeepCopy()
 	stored.ObjectMeta = *before.ObjectMeta.DeepCopy()

@@ -203,7 +203,7 @@ func TestPutWritesWhatDiffers(t *testing.T) {
 	if before == nil || len(before.Results) != 1 {
 		t.Fatalf("the report before is %v", before)
 	}
-	before.Labels["team"] = "blue" // somebody adds a label
+	before.Labels["team"] = "blue" // another user adds a label
 	if err := s.Client.Update(t.Context(), before); err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +238,7 @@ func TestPutLeavesAForeignReportAlone(t *testing.T) {
 		t.Errorf("got %v, written %v", err, written)
 	}
 	if namespaces, err := s.Namespaces(t.Context()); len(namespaces) != 0 || err != nil {
-		t.Errorf("it is taken for ours: %v, %v", namespaces, err)
+		t.Errorf("it counts as a Report of Virtward: %v, %v", namespaces, err)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestAvailable(t *testing.T) {
 		"there is the kind":     {nil, true, ""},
 		"there is no such kind": {&meta.NoKindMatchError{}, false, ""},
 		"it has just gone":      {apierrors.NewNotFound(schema.GroupResource{}, ""), false, ""},
-		"nobody answers":        {errors.New("rejected"), false, "asking for OpenReports: rejected"},
+		"no answer":             {errors.New("rejected"), false, "looking up OpenReports: rejected"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := store(t, func(string) error { return c.answer })

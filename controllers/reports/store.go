@@ -18,14 +18,14 @@ import (
 	"github.com/virtward/virtward/controllers/pages"
 )
 
-// ErrForeign says that the name of our Report is taken by somebody else's, which is left alone.
+// ErrForeign means that another component owns the Report of that name, which is not changed.
 var ErrForeign = errors.New("the name is taken by a Report that is not Virtward's")
 
-// Store is where Reports are kept: the API server. Its client has no cache, and knows the kinds of OpenReports.
+// Store stores Reports in the API server. Its client has no cache, and knows the kinds of OpenReports.
 type Store struct {
 	Client client.Client
-	// Pages list the metadata of Reports, in pages that are bounded by bytes: whoever may write Reports labels them as
-	// ours.
+	// Pages list the metadata of Reports, in pages whose bytes are bounded: other users can create Reports with
+	// Virtward's label.
 	Pages Pages
 }
 
@@ -42,7 +42,7 @@ func (s *Store) Available(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("asking for OpenReports: %w", err)
+		return false, fmt.Errorf("looking up OpenReports: %w", err)
 	}
 	return true, nil
 }
@@ -55,7 +55,7 @@ func metadataList() *metav1.PartialObjectMetadataList {
 	return list
 }
 
-// Namespaces are those with a Report of ours, sorted.
+// Namespaces returns the namespaces with a Report of Virtward, sorted.
 func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
 	var names []string
 	list := pages.List{Resource: openreports.SchemeGroupVersion.WithResource("reports"), Form: pages.Metadata, LabelSelector: ManagedByLabel + "=" + ManagedBy}
@@ -82,8 +82,8 @@ func (s *Store) Namespaces(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// Put makes the Report of a namespace what build says, given the one before: nil if there is none, and nil if there
-// is to be none. It returns the one before. A namespace that is going away needs no Report.
+// Put writes the Report that build returns, given the one before. Both can be nil, for none. It returns the one before.
+// A namespace that is being deleted gets no Report.
 func (s *Store) Put(ctx context.Context, namespace string, build func(before *openreports.Report) *openreports.Report) (*openreports.Report, error) {
 	before := &openreports.Report{}
 	err := s.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: Name}, before)

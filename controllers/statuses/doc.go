@@ -1,7 +1,7 @@
-// Package statuses reads and writes the statuses of policies, which several controllers share: each writes its own part by
-// server-side apply, under a name of its own.
+// Package statuses reads and writes the statuses of policies, which several controllers share: each writes its own part
+// by server-side apply, with its own field manager.
 //
 // What enters: an active policy, and a plan of one part of its status. What leaves: one write, if the stored status
-// differs. A policy that was deleted is no error. Neither is one that was made again under the same name, nor one with
-// another generation: both are left alone.
+// differs. It is no error if the policy was deleted, created again under the same name, or has another generation: then
+// nothing is written.
 package statuses

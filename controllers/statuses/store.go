@@ -21,13 +21,13 @@ import (
 // resource is that of policies.
 var resource = policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies")
 
-// Store writes one owner's part of the statuses. Make one with New.
+// Store writes one owner's part of the statuses. Create it with New.
 type Store struct {
 	client dynamic.Interface
 	owner  string
 
 	mu sync.Mutex
-	// stored are the parts that the API server is known to hold, by the policy's name.
+	// stored are the parts that the API server has, by the policy's name.
 	stored map[string]stored
 }
 
@@ -37,22 +37,23 @@ type stored struct {
 	part       *policyv1alpha1.VirtualMachinePolicyStatus
 }
 
-// New makes a Store. Owner is the field manager whose part is written.
+// New returns a Store. owner is the field manager of the part.
 func New(client dynamic.Interface, owner string) *Store {
 	return &Store{client: client, owner: owner, stored: map[string]stored{}}
 }
 
-// Part says which part of a status a controller writes. Both functions are pure.
+// Part is the part of a status that a controller writes. Both functions are pure.
 type Part struct {
-	// Plan makes the part, given the status that the policy has.
+	// Plan returns the part, given the status of the policy.
 	Plan func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus
 	// Own selects the part from a whole status.
 	Own func(*policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus
 }
 
 // Keep writes the part of one policy if it differs from the stored one. It reads and writes nothing while the plan is
-// what was written last. before is the policy without its spec as it was read, and part what it has now; before is
-// nil if nothing was read. A policy that has another uid or generation is left alone: its watch reports it soon.
+// the same as the last write. before is the policy that was read, without its spec, and part its current part; before
+// is nil if nothing was read. If the policy has another uid or generation, nothing is written: its watch reports it
+// soon.
 func (s *Store) Keep(ctx context.Context, policy *policyv1alpha1.VirtualMachinePolicy, p Part) (before *policyv1alpha1.VirtualMachinePolicy, part *policyv1alpha1.VirtualMachinePolicyStatus, err error) {
 	if known, ok := s.find(policy.Name); ok && known.uid == policy.UID && known.generation == policy.Generation &&
 		equality.Semantic.DeepEqual(known.part, p.Plan(known.part)) {
@@ -81,21 +82,21 @@ func (s *Store) find(name string) (stored, bool) {
 	return known, ok
 }
 
-// Names are those of the policies that the Store remembers, sorted.
+// Names returns the names of the policies in the Store, sorted.
 func (s *Store) Names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Sorted(maps.Keys(s.stored))
 }
 
-// Forget drops what is remembered of a policy that was deleted.
+// Forget removes a deleted policy.
 func (s *Store) Forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.stored, name)
 }
 
-// get reads a policy without its spec; nil if there is none.
+// get reads a policy without its spec; nil if it does not exist.
 func (s *Store) get(ctx context.Context, name string) (*policyv1alpha1.VirtualMachinePolicy, error) {
 	found, err := s.client.Resource(resource).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -112,7 +113,8 @@ func (s *Store) get(ctx context.Context, name string) (*policyv1alpha1.VirtualMa
 	return policy, nil
 }
 
-// apply writes the owner's part of a status. What the owner wrote before and the part lacks is removed.
+// apply writes the owner's part of a status. Fields that the owner wrote before and that are not in the part are
+// removed.
 func (s *Store) apply(ctx context.Context, name string, uid types.UID, part *policyv1alpha1.VirtualMachinePolicyStatus) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(part)
 	if err != nil {

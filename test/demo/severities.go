@@ -56,5 +56,5 @@ func (s *show) weakens(ctx context.Context) error {
 		return err
 	}
 	return s.isRejected(ctx, s.bob, "kubectl apply -f "+file,
-		"rule-settings-weaken: spec.rules: this makes a security-relevant rule more lenient, which takes the verb weaken on rulesettings.policy.virtward.io: volume-host-disk-gate")
+		"rule-settings-weaken: spec.rules: this makes a security-relevant rule more lenient: you need the verb weaken on rulesettings.policy.virtward.io: volume-host-disk-gate")
 }

@@ -323,7 +323,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 	It("are explained by kubectl", func(ctx SpecContext) {
 		got := kubectlAsAdmin(ctx, "", "explain", "virtualmachinepolicies.spec.match.hypervisors")
 		Expect(got.code).To(BeZero(), got.errors)
-		Expect(got.output).To(ContainSubstring("The hypervisors that the cluster may have, such as kvm or mshv."))
+		Expect(got.output).To(ContainSubstring("Hypervisors of the cluster. For example: kvm or mshv."))
 	})
 })
 

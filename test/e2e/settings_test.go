@@ -152,7 +152,7 @@ spec:
 			object := settings("devices", setting{Rule: rule, Severity: policyv1alpha1.Warn})
 			err := rosa.Create(ctx, object)
 			Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
-			Expect(err).To(MatchError(ContainSubstring("rule-settings-weaken: spec.rules: this makes a security-relevant rule more lenient, which takes the verb weaken on rulesettings.policy.virtward.io: " + rule)))
+			Expect(err).To(MatchError(ContainSubstring("rule-settings-weaken: spec.rules: this makes a security-relevant rule more lenient: you need the verb weaken on rulesettings.policy.virtward.io: " + rule)))
 
 			Expect(rosa.Create(ctx, settings("harmless", setting{Rule: bus, Severity: policyv1alpha1.Deny}))).To(Succeed())
 			DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, settings("harmless"))).To(Succeed()) })

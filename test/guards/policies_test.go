@@ -23,9 +23,9 @@ const policiesDoc = "docs/policy-rights.md"
 
 // The messages of the guard to an author.
 const (
-	deniesMake   = "policy-enforce: spec.enforcement: this makes the policy deny, which takes the verb enforce on virtualmachinepolicies.policy.virtward.io"
-	deniesChange = "policy-enforce: spec: this changes a policy that denies, which takes the verb enforce on virtualmachinepolicies.policy.virtward.io"
-	deniesDelete = "policy-enforce: metadata.name: this deletes a policy that denies, which takes the verb enforce on virtualmachinepolicies.policy.virtward.io"
+	deniesMake   = "policy-enforce: spec.enforcement: this makes the policy deny: you need the verb enforce on virtualmachinepolicies.policy.virtward.io"
+	deniesChange = "policy-enforce: spec: this changes a policy that denies: you need the verb enforce on virtualmachinepolicies.policy.virtward.io"
+	deniesDelete = "policy-enforce: metadata.name: this deletes a policy that denies: you need the verb enforce on virtualmachinepolicies.policy.virtward.io"
 )
 
 // policyCluster is a cluster with the users of VirtualMachinePolicies.

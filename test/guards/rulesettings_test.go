@@ -253,8 +253,8 @@ func expectFrom(t *testing.T, guard, resource string, err error, name, denied st
 	}
 }
 
-const deniedHostDevice = "rule-settings-weaken: spec.rules: this makes a security-relevant rule more lenient, " +
-	"which takes the verb weaken on rulesettings.policy.virtward.io: hostdevice-gate"
+const deniedHostDevice = "rule-settings-weaken: spec.rules: this makes a security-relevant rule more lenient: " +
+	"you need the verb weaken on rulesettings.policy.virtward.io: hostdevice-gate"
 
 func (c *settingsCluster) generatedName(t *testing.T) {
 	object := settings("", entries(1, policyv1alpha1.Warn, "hostdevice-gate"))
@@ -466,7 +466,7 @@ func (c *settingsCluster) kubectl(t *testing.T) {
 	}{
 		{c.Kubeconfig(), []string{"get", "rset", "printed"}, "NAME AGE printed "},
 		{c.Kubeconfig(), []string{"get", "rulesettings", "printed", "--output", columns(t, string(content))}, "NAME RULES SEVERITIES printed disk-count,volume-count Warn,Off"},
-		{c.Kubeconfig(), []string{"explain", "rulesettings.spec.rules.severity"}, "To set a security-relevant rule to Warn or Off takes the verb weaken"},
+		{c.Kubeconfig(), []string{"explain", "rulesettings.spec.rules.severity"}, "To set a security-relevant rule to Warn or Off, you need the verb weaken"},
 		{c.Kubeconfig(), []string{"auth", "can-i", "weaken", "rulesettings.policy.virtward.io", "--as=editor"}, "no"},
 		{c.Kubeconfig(), []string{"auth", "can-i", "weaken", "rulesettings.policy.virtward.io", "--as=weakener"}, "yes"},
 		{c.Kubeconfig(), []string{"get", "validatingadmissionpolicy", "virtward-rule-settings", "--output", `jsonpath={.spec.variables[?(@.name=="security")].expression}`}, "'hostdevice-gate'"},
