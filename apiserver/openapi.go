@@ -6,28 +6,27 @@ import (
 	generated "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/validation/spec"
-)
 
-// module is the path of the types' package, by which OpenAPI names them.
-const module = "github.com/virtward/virtward/api/template/subresources."
+	"github.com/virtward/virtward/api/template/subresources"
+)
 
 // definitions are the schemas of what the API takes and answers. A VirtualMachine has the schema of its own API, which
 // kube-apiserver publishes.
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := generated.GetOpenAPIDefinitions(ref)
 	maps.Copy(all, map[string]common.OpenAPIDefinition{
-		module + "ProcessOptions": object("ProcessOptions are the values of a template's parameters.", map[string]spec.Schema{
+		subresources.ProcessOptions{}.OpenAPIModelName(): object("ProcessOptions are the values of a template's parameters.", map[string]spec.Schema{
 			"parameters":      *spec.MapProperty(spec.StringProperty()).WithDescription("The values, by the names of the parameters."),
 			"targetNamespace": *spec.StringProperty().WithDescription("The namespace in which create creates the VirtualMachine; that of the template if it is empty. For another namespace you need permission to create virtualmachinetemplates/instantiate there."),
 		}),
-		module + "ProcessedVirtualMachineTemplate": object("ProcessedVirtualMachineTemplate is a rendered template.", map[string]spec.Schema{
+		subresources.ProcessedVirtualMachineTemplate{}.OpenAPIModelName(): object("ProcessedVirtualMachineTemplate is a rendered template.", map[string]spec.Schema{
 			"templateRef": *(&spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Required: []string{"namespace", "name"}, Properties: map[string]spec.Schema{
 				"namespace": *spec.StringProperty().WithDescription("The namespace."), "name": *spec.StringProperty().WithDescription("The name."),
 			}}}).WithDescription("The template."),
 			"virtualMachine": preserving("The VirtualMachine: as rendered, or as created."),
 			"message":        *spec.StringProperty().WithDescription("The template's message."),
 		}),
-		module + "Templates": object("The resource that the subresources belong to. It is not served.", nil),
+		subresources.Templates{}.OpenAPIModelName(): object("The resource that the subresources belong to. It is not served.", nil),
 	})
 	return all
 }

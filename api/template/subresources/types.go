@@ -109,3 +109,17 @@ func AddToScheme(scheme *runtime.Scheme) {
 		}
 	}
 }
+
+// The names of the types in OpenAPI.
+const modelPrefix = "io.kubevirt.template.subresources."
+
+// OpenAPIModelName is the name in OpenAPI.
+func (ProcessOptions) OpenAPIModelName() string { return modelPrefix + "ProcessOptions" }
+
+// OpenAPIModelName is the name in OpenAPI.
+func (ProcessedVirtualMachineTemplate) OpenAPIModelName() string {
+	return modelPrefix + "ProcessedVirtualMachineTemplate"
+}
+
+// OpenAPIModelName is the name in OpenAPI.
+func (Templates) OpenAPIModelName() string { return modelPrefix + "VirtualMachineTemplate" }

@@ -1,0 +1,160 @@
+package apiserver
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/version"
+	mutatingpolicy "k8s.io/apiserver/pkg/admission/plugin/policy/mutating"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/options"
+	"k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/virtward/virtward/templates"
+)
+
+// Options are the flags of the server.
+type Options struct {
+	SecureServing  *options.SecureServingOptionsWithLoopback
+	Authentication *options.DelegatingAuthenticationOptions
+	Authorization  *options.DelegatingAuthorizationOptions
+	Audit          *options.AuditOptions
+	Features       *options.FeatureOptions
+	CoreAPI        *options.CoreAPIOptions
+	Admission      *options.AdmissionOptions
+	// Version is that of the program.
+	Version string
+}
+
+// NewOptions are the options with their defaults.
+func NewOptions(programVersion string) *Options {
+	serving := options.NewSecureServingOptions()
+	serving.BindPort = 6443
+	serving.HTTP2MaxStreamsPerConnection = 1000 // kube-apiserver sends all requests on few connections
+	serving.ServerCert.CertDirectory = ""
+	return &Options{
+		SecureServing: serving.WithLoopback(), Authentication: options.NewDelegatingAuthenticationOptions(), Authorization: options.NewDelegatingAuthorizationOptions(),
+		Audit: options.NewAuditOptions(), Features: options.NewFeatureOptions(), CoreAPI: options.NewCoreAPIOptions(), Admission: options.NewAdmissionOptions(),
+		Version: programVersion,
+	}
+}
+
+// AddFlags adds the flags, which are those of Kubernetes' API servers.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
+	o.SecureServing.AddFlags(flags)
+	o.Authentication.AddFlags(flags)
+	o.Authorization.AddFlags(flags)
+	o.Audit.AddFlags(flags)
+	o.Features.AddFlags(flags)
+	o.CoreAPI.AddFlags(flags)
+}
+
+// Validate reports what is wrong with the flags.
+func (o *Options) Validate() error {
+	var all []error
+	for _, errs := range [][]error{o.SecureServing.Validate(), o.Authentication.Validate(), o.Authorization.Validate(), o.Audit.Validate(), o.Features.Validate(), o.CoreAPI.Validate()} {
+		all = append(all, errs...)
+	}
+	if o.SecureServing.ServerCert.CertKey.CertFile == "" {
+		all = append(all, errors.New("--tls-cert-file and --tls-private-key-file are required"))
+	}
+	return errors.Join(all...)
+}
+
+// Run serves until the context ends.
+func (o *Options) Run(ctx context.Context) error {
+	scheme := NewScheme()
+	codecs := serializer.NewCodecFactory(scheme)
+	config := NewConfig(codecs, scheme, &version.Info{GitVersion: o.Version})
+	if err := o.apply(config); err != nil {
+		return err
+	}
+	cluster, err := NewCluster(config.ClientConfig)
+	if err != nil {
+		return err
+	}
+	server, err := config.Complete().New("virtward-apiserver", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		return fmt.Errorf("making the server: %w", err)
+	}
+	if err := Install(server, scheme, codecs, cluster, config.Authorization.Authorizer, NewRandom()); err != nil {
+		return err
+	}
+	return server.PrepareRun().RunWithContext(ctx)
+}
+
+// apply configures the server. What depends on another option comes after it.
+func (o *Options) apply(config *genericapiserver.RecommendedConfig) error {
+	if err := o.SecureServing.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
+		return fmt.Errorf("serving: %w", err)
+	}
+	if err := o.Authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
+		return fmt.Errorf("authentication: %w", err)
+	}
+	if err := o.Authorization.ApplyTo(&config.Authorization); err != nil {
+		return fmt.Errorf("authorization: %w", err)
+	}
+	if err := o.Audit.ApplyTo(&config.Config); err != nil {
+		return fmt.Errorf("audit: %w", err)
+	}
+	if err := o.CoreAPI.ApplyTo(config); err != nil {
+		return fmt.Errorf("connecting to the API server: %w", err)
+	}
+	typed, err := kubernetes.NewForConfig(config.ClientConfig)
+	if err != nil {
+		return err
+	}
+	if err := o.Features.ApplyTo(&config.Config, typed, config.SharedInformerFactory); err != nil {
+		return fmt.Errorf("features: %w", err)
+	}
+	return o.applyAdmission(config, typed)
+}
+
+// applyAdmission turns the admission chain on, so that the cluster's policies and webhooks are called for requests. The
+// plugin of MutatingAdmissionPolicies never becomes ready in a cluster that does not serve them: it is off there.
+func (o *Options) applyAdmission(config *genericapiserver.RecommendedConfig, typed kubernetes.Interface) error {
+	served, err := discovery.IsResourceEnabled(typed.Discovery(), schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingadmissionpolicies"})
+	if err != nil {
+		return fmt.Errorf("discovering MutatingAdmissionPolicies: %w", err)
+	}
+	if !served {
+		o.Admission.DisablePlugins = append(o.Admission.DisablePlugins, mutatingpolicy.PluginName)
+	}
+	objects, err := dynamic.NewForConfig(config.ClientConfig)
+	if err != nil {
+		return err
+	}
+	if err := o.Admission.ApplyTo(&config.Config, config.SharedInformerFactory, typed, objects, feature.DefaultFeatureGate, config.EffectiveVersion); err != nil {
+		return fmt.Errorf("admission: %w", err)
+	}
+	return nil
+}
+
+// NewRandom draws values that nobody can guess, as they may be passwords. It is safe for concurrent use.
+func NewRandom() templates.Random {
+	var seed [32]byte
+	_, _ = crand.Read(seed[:])                                    // never fails
+	return &lockedRandom{random: rand.New(rand.NewChaCha8(seed))} //nolint:gosec // ChaCha8 with a random seed
+}
+
+type lockedRandom struct {
+	mutex  sync.Mutex
+	random *rand.Rand
+}
+
+// IntN implements templates.Random.
+func (l *lockedRandom) IntN(n int) int {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.random.IntN(n)
+}
