@@ -140,7 +140,7 @@ func (o *Options) applyAdmission(config *genericapiserver.RecommendedConfig, typ
 	return nil
 }
 
-// NewRandom draws values that nobody can guess, as they may be passwords. It is safe for concurrent use.
+// NewRandom draws values that cannot be guessed, as they may be passwords. It is safe for concurrent use.
 func NewRandom() templates.Random {
 	var seed [32]byte
 	_, _ = crand.Read(seed[:])                                    // never fails
