@@ -41,7 +41,7 @@ func populate(t *testing.T, client dynamic.Interface, file string) {
 	}
 }
 
-// kubeconfigOf writes a file with which the program is somebody, in the namespace shop.
+// kubeconfigOf writes a kubeconfig for a user, in the namespace shop.
 func kubeconfigOf(t *testing.T, config *rest.Config) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "config")
@@ -113,7 +113,7 @@ func TestClusterAudit(t *testing.T) {
 		if strings.Contains(got.Out, "disk-has-volume") || strings.Contains(got.Out, "owners") {
 			t.Errorf("it shows more than the policy's findings:\n%s", got.Out)
 		}
-		if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "--force-conflicts takes the fields over; 2 of 4 virtual machines would be rejected for something new, the first one VirtualMachine shop/large by policy/memory-cap at spec.instancetype.name\n") {
+		if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "use --force-conflicts to take over the fields; 2 of 4 virtual machines would be newly rejected, the first one VirtualMachine shop/large by policy/memory-cap at spec.instancetype.name\n") {
 			t.Errorf("code %d, errors %q", got.Code, got.ErrOut)
 		}
 		if forced := ask("policy", "apply", "--dry-run", "-f", "testdata/caps.yaml", "--force-conflicts"); !strings.Contains(forced.ErrOut, "virtualmachinepolicy.policy.virtward.io/memory-cap applied (server dry run)\n") {
@@ -127,7 +127,7 @@ func TestClusterAudit(t *testing.T) {
 	t.Run("install", func(t *testing.T) { testInstall(t, client, ask) })
 }
 
-// testRights audits as somebody who may do little.
+// testRights audits as a user with few permissions.
 func testRights(t *testing.T, cluster *controlplane.ControlPlane, client dynamic.Interface) {
 	for _, object := range []any{
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "r", Namespace: "shop"}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines"}, Verbs: []string{"list"}}}},
@@ -158,7 +158,7 @@ func testRights(t *testing.T, cluster *controlplane.ControlPlane, client dynamic
 	}
 	said := strings.Join(append(a.Warnings, a.Notes...), "\n")
 	for _, want := range []string{
-		"of virtualmachines, only those of the namespace shop are evaluated: ", "virtualmachineinstances are not evaluated: ", "VirtualMachine shop/large: not evaluated: ",
+		"virtualmachines are evaluated only in the namespace shop: ", "virtualmachineinstances are not evaluated: ", "VirtualMachine shop/large: not evaluated: ",
 		"VirtualMachinePolicy are not considered: ", "RuleSettings are not considered: ",
 	} {
 		if !strings.Contains(said, want) {
@@ -178,17 +178,17 @@ func enforcementOf(t *testing.T, client dynamic.Interface, name string) string {
 	return enforcement
 }
 
-// testApply applies policies, one of which somebody else has written.
+// testApply applies policies, one of which has another field manager.
 func testApply(t *testing.T, client dynamic.Interface, ask func(...string) clitest.Result) {
 	got := ask("policy", "apply", "-f", "testdata/caps.yaml")
-	if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "--force-conflicts takes the fields over") || enforcementOf(t, client, "memory-cap") != "Warn" {
-		t.Errorf("over what somebody else wrote: code %d, errors %q", got.Code, got.ErrOut)
+	if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "use --force-conflicts to take over the fields") || enforcementOf(t, client, "memory-cap") != "Warn" {
+		t.Errorf("fields of another manager: code %d, errors %q", got.Code, got.ErrOut)
 	}
 	got = ask("policy", "apply", "-f", "testdata/caps.yaml", "--force-conflicts")
 	if got.Code != clitest.ExitOK || got.Out != "virtualmachinepolicy.policy.virtward.io/memory-cap applied\n" || enforcementOf(t, client, "memory-cap") != "Deny" {
 		t.Errorf("by force: code %d, output %q, errors %q", got.Code, got.Out, got.ErrOut)
 	}
-	if want := "note: testdata/caps.yaml: document 3: passed over RuleSettings strict, which is no policy\n"; !strings.Contains(got.ErrOut, want) {
+	if want := "note: testdata/caps.yaml: document 3: skipped RuleSettings strict: it is not a policy\n"; !strings.Contains(got.ErrOut, want) {
 		t.Errorf("errors %q, want %q", got.ErrOut, want)
 	}
 	if again := ask("policy", "apply", "-f", "testdata/caps.yaml"); again.Code != clitest.ExitOK {
@@ -226,7 +226,7 @@ func testInstall(t *testing.T, client dynamic.Interface, ask func(...string) cli
 	}{
 		{[]string{"--dry-run", "--enforcement", "Deny", "--params", "max=1"}, clitest.ExitFailed, "policy/vcpu-cap  Deny      1    0     0\n", "virtualmachinepolicy.policy.virtward.io/vcpu-cap applied (server dry run)\n", "none"},
 		{[]string{"--params", "max=lots"}, clitest.ExitFailed, "", "the library: VirtualMachinePolicy vcpu-cap is broken: nothing was applied\n", "none"},
-		{[]string{"--params", "max=2"}, clitest.ExitOK, "vcpu-cap applied\n", "note: it audits: nothing is rejected", `Audit {"max":2}`},
+		{[]string{"--params", "max=2"}, clitest.ExitOK, "vcpu-cap applied\n", "note: the enforcement is Audit: findings appear only in reports", `Audit {"max":2}`},
 		{[]string{"--enforcement", "Warn"}, clitest.ExitOK, "vcpu-cap applied\n", "", `Warn {"max":2}`},
 		{[]string{"--params", "max=4"}, clitest.ExitOK, "vcpu-cap applied\n", "", `Warn {"max":4}`},
 	} {

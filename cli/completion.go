@@ -8,7 +8,7 @@ import (
 	"github.com/virtward/virtward/cli/options"
 )
 
-// pluginScript is what kubectl calls to complete the words after "kubectl virtward".
+// pluginScript is the program that kubectl calls to complete the words after "kubectl virtward".
 const pluginScript = `#!/bin/sh
 # Completes "kubectl virtward": put this file on the PATH as kubectl_complete-virtward, executable.
 exec kubectl-virtward __complete "$@"
@@ -21,11 +21,11 @@ func addCompletion(root *cobra.Command, program options.Program) {
 	if err != nil || completion == root { // cobra adds it to every command that has subcommands
 		panic("the completion command is missing")
 	}
-	completion.Short = "Print a script that completes this program's commands in a shell"
-	completion.Long = fmt.Sprintf(`Print a script that completes this program's commands in a shell.
+	completion.Short = "Print a shell completion script"
+	completion.Long = fmt.Sprintf(`Print a shell completion script.
 
-bash, zsh, fish and powershell complete kubectl-virtward. To complete "kubectl virtward", kubectl itself must
-complete (see kubectl completion --help) and find a program named kubectl_complete-virtward on the PATH:
+The scripts for bash, zsh, fish and powershell complete kubectl-virtward. To complete "kubectl virtward", set up the
+completion of kubectl (see kubectl completion --help), and put a program named kubectl_complete-virtward on the PATH:
 
   %s completion kubectl > kubectl_complete-virtward
   chmod +x kubectl_complete-virtward
@@ -42,7 +42,7 @@ complete (see kubectl completion --help) and find a program named kubectl_comple
 	}
 	completion.AddCommand(&cobra.Command{
 		Use:     "kubectl",
-		Short:   `Print the script with which kubectl completes "kubectl virtward"`,
+		Short:   `Print the program that completes "kubectl virtward"`,
 		Example: "  " + program.Name + " completion kubectl > /usr/local/bin/kubectl_complete-virtward",
 		Args:    options.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

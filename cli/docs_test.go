@@ -8,13 +8,13 @@ import (
 	"github.com/virtward/virtward/cli/clitest"
 )
 
-// console is a call in the documentation, and what it is said to print.
+// console is a call in the documentation, and its documented output.
 type console struct {
 	command string
 	prints  []string
 }
 
-// consoles finds the indented blocks that begin with a call of this program.
+// consoles returns the indented blocks that begin with a call of this program.
 func consoles(t *testing.T, page string) []console {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -39,8 +39,8 @@ func consoles(t *testing.T, page string) []console {
 	return found
 }
 
-// TestDocumentation runs the calls that the pages about the CLI show, on the files of testdata. What they print holds
-// the lines that are shown, one after the other but where ... stands.
+// TestDocumentation runs the calls of the pages about the CLI on the files of testdata. Their output has the documented
+// lines in sequence; a line of ... matches any lines.
 func TestDocumentation(t *testing.T) {
 	var shown []console
 	for page, least := range map[string]int{"../docs/explain.md": 4, "../docs/what-if.md": 2} {
@@ -77,12 +77,12 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
-// same compares lines but for their indentation, and the width of columns, which differ where lines are left out.
+// same compares lines without indentation and without the width of columns, which depends on omitted lines.
 func same(a, b string) bool {
 	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
 }
 
-// TestTutorial runs those calls of the page about policies that need no cluster: they do what the page says.
+// TestTutorial runs the calls of the page about policies that need no cluster.
 func TestTutorial(t *testing.T) {
 	text, err := os.ReadFile("../docs/policies.md")
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// manyDocuments are so many VMIs, each with a disk from a claim that stands beside it and a finding.
+// manyDocuments returns a number of VMIs, each with a disk of a claim and with a finding.
 func manyDocuments(count int) string {
 	var text strings.Builder
 	for i := range count {
@@ -45,8 +45,8 @@ metadata: {name: c-%[1]d, namespace: ns-%[2]d}
 	return text.String()
 }
 
-// Twice the documents are twice the work, whatever is made of them. Work is counted in allocations: the time depends on
-// what else the machine does.
+// Twice the documents are twice the work, in all outputs. Work is counted in allocations, because the time depends on
+// other processes.
 func TestWorkIsLinear(t *testing.T) {
 	dir := t.TempDir()
 	file := func(count int) string {
@@ -66,7 +66,7 @@ func TestWorkIsLinear(t *testing.T) {
 	small, large := file(300), file(600)
 	for _, args := range []string{"explain -o yaml -f", "explain -o json -f", "explain -o table -f", "explain -o sarif -f", "explain -o junit -f", "audit -o table -f", "audit -o sarif -f"} {
 		words := strings.Fields(args)
-		work(append(words, small)...) // what is made once
+		work(append(words, small)...) // warm up caches
 		once, twice := work(append(words, small)...), work(append(words, large)...)
 		if ratio := twice / once; ratio > 2.2 {
 			t.Errorf("%s: twice the documents are %.2f times the work", args, ratio)
@@ -74,26 +74,26 @@ func TestWorkIsLinear(t *testing.T) {
 	}
 }
 
-// tallied counts what is asked, and how many objects it takes to answer.
-type tallied struct {
+// counting counts the reads, and the objects that they return.
+type counting struct {
 	references.Objects
-	asked, answered atomic.Int64
+	reads, objects atomic.Int64
 }
 
-func (c *tallied) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	c.asked.Add(1)
-	c.answered.Add(1)
+func (c *counting) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	c.reads.Add(1)
+	c.objects.Add(1)
 	return c.Objects.Get(ctx, kind, namespace, name)
 }
 
-func (c *tallied) List(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
+func (c *counting) List(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
 	list, err := c.Objects.List(ctx, kind, namespace)
-	c.asked.Add(1)
-	c.answered.Add(int64(len(list)))
+	c.reads.Add(1)
+	c.objects.Add(int64(len(list)))
 	return list, err
 }
 
-// What is beside a virtual machine is not looked at, however much that is.
+// The number of reads does not depend on the number of other objects.
 func TestNoVirtualMachineLooksAtAllObjects(t *testing.T) {
 	const count = 200
 	all, err := manifests.Read("many.yaml", strings.NewReader(manyDocuments(count)))
@@ -108,15 +108,15 @@ func TestNoVirtualMachineLooksAtAllObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := &tallied{Objects: e.Evaluator.References}
+	objects := &counting{Objects: e.Evaluator.References}
 	e.Evaluator.References = objects
 	for _, d := range files.Subjects {
 		if _, err := e.Evaluate(t.Context(), d, evaluator.Written); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if asked, answered := objects.asked.Load(), objects.answered.Load(); asked == 0 || asked > 4*count || answered > 4*count {
-		t.Errorf("%d questions about %d virtual machines are answered with %d objects", asked, count, answered)
+	if reads, read := objects.reads.Load(), objects.objects.Load(); reads == 0 || reads > 4*count || read > 4*count {
+		t.Errorf("%d reads for %d virtual machines return %d objects", reads, count, read)
 	}
 }
 

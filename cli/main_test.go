@@ -46,7 +46,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestFlagSections shows that the flags of explain are not lost among those of every kubectl.
+// TestFlagSections: the help separates the flags of explain from those of kubectl.
 func TestFlagSections(t *testing.T) {
 	_, flags, _ := strings.Cut(clitest.Call(t, "", "explain", "--help").Out, "\nFlags:\n")
 	own, cluster, found := strings.Cut(flags, "\nCluster flags (those of kubectl, for TYPE/NAME and --from-cluster):\n")
@@ -80,7 +80,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestCompletedWords asks what the scripts ask.
+// TestCompletedWords calls __complete, as the scripts do.
 func TestCompletedWords(t *testing.T) {
 	for _, c := range []struct {
 		words []string
@@ -115,10 +115,10 @@ func TestWrongCalls(t *testing.T) {
 	}{
 		{[]string{"explian"}, `unknown command "explian": see kubectl virtward --help`},
 		{[]string{"help", "explian"}, `unknown command "explian": see kubectl virtward --help`},
-		{[]string{"explain", "fedora"}, `"fedora": name a type too, such as vm/fedora, or a file with -f fedora: see kubectl virtward explain --help`},
-		{[]string{"explain", "vm.yaml"}, `"vm.yaml": a file is named with -f: -f vm.yaml: see kubectl virtward explain --help`},
-		{[]string{"explain", "dir/vm.yaml", "vm/a"}, `"dir/vm.yaml": a file is named with -f: -f dir/vm.yaml: see kubectl virtward explain --help`},
-		{[]string{"explain", "vm/a", "./b"}, `"./b": a file is named with -f: -f ./b: see kubectl virtward explain --help`},
+		{[]string{"explain", "fedora"}, `"fedora": add a type, such as vm/fedora, or use -f fedora for a file: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm.yaml"}, `"vm.yaml": use -f for a file: -f vm.yaml: see kubectl virtward explain --help`},
+		{[]string{"explain", "dir/vm.yaml", "vm/a"}, `"dir/vm.yaml": use -f for a file: -f dir/vm.yaml: see kubectl virtward explain --help`},
+		{[]string{"explain", "vm/a", "./b"}, `"./b": use -f for a file: -f ./b: see kubectl virtward explain --help`},
 		{[]string{"explain", "pod", "a"}, `unknown type "pod": the known ones are vm, vmi, vmirs, vmpool, and instancetypes and preferences by their full names: see kubectl virtward explain --help`},
 		{[]string{"explain"}, "name a virtual machine, or a file with -f: see kubectl virtward explain --help"},
 		{[]string{"explain", "--hypervizor", "kvm"}, "unknown flag: --hypervizor: see kubectl virtward explain --help"},
@@ -128,19 +128,19 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json, junit, sarif`},
 		{[]string{"explain", "-f", "a.yaml", "--rollout-strategy", "Later"}, `unknown rollout strategy "Later": the known ones are LiveUpdate, Stage`},
 		{[]string{"explain", "pod/a"}, `unknown type "pod": the known ones are vm, vmi, vmirs, vmpool, and instancetypes and preferences by their full names: see kubectl virtward explain --help`},
-		{[]string{"explain", "vm"}, "name the virtual machine: vm/NAME: see kubectl virtward explain --help"},
+		{[]string{"explain", "vm"}, "add the name of the virtual machine: vm/NAME: see kubectl virtward explain --help"},
 		{[]string{"explain", "vm/"}, `"vm/" is not of the form TYPE/NAME: see kubectl virtward explain --help`},
 		{[]string{"explain", "vm", "a", "vmi/b"}, `"vmi/b": TYPE NAME and TYPE/NAME cannot be mixed: see kubectl virtward explain --help`},
-		{[]string{"rules", "a", "b"}, "name one rule, or none: see kubectl virtward rules --help"},
-		{[]string{"rules", "arm64-disk-bus", "--arch", "arm64"}, "--hypervisor, --arch and --scope choose from the list, not from one rule: see kubectl virtward rules --help"},
+		{[]string{"rules", "a", "b"}, "accepts at most one rule: see kubectl virtward rules --help"},
+		{[]string{"rules", "arm64-disk-bus", "--arch", "arm64"}, "--hypervisor, --arch and --scope cannot be used with one rule: see kubectl virtward rules --help"},
 		{[]string{"rules", "arm64-disc-bus"}, `there is no rule "arm64-disc-bus": did you mean "arm64-disk-bus"?: see kubectl virtward rules`},
 		{[]string{"rules", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, markdown`},
 		{[]string{"rules", "--scope", "pod"}, `unknown scope "pod": the known ones are vm, vm-update, vmi, vmi-update, instancetype, preference, set, rulesettings, defaults, policy, copy`},
 		{[]string{"rules", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
 		{[]string{"rules", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
-		{[]string{"conformance"}, "name a file of cases: see kubectl virtward conformance --help"},
-		{[]string{"conformance", "a.jsonl", "--min", "98"}, "--min 98: a share is between 0 and 1"},
-		{[]string{"conformance", "a.jsonl", "--min", "NaN"}, "--min NaN: a share is between 0 and 1"},
+		{[]string{"conformance"}, "add a file with cases: see kubectl virtward conformance --help"},
+		{[]string{"conformance", "a.jsonl", "--min", "98"}, "--min 98: must be between 0 and 1"},
+		{[]string{"conformance", "a.jsonl", "--min", "NaN"}, "--min NaN: must be between 0 and 1"},
 		{[]string{"conformance", "a.jsonl", "--min", "most"}, `invalid argument "most" for "--min" flag: strconv.ParseFloat: parsing "most": invalid syntax: see kubectl virtward conformance --help`},
 		{[]string{"completion", "csh"}, `unknown shell "csh": see kubectl virtward completion --help`},
 		{[]string{"version", "now"}, `kubectl virtward version takes no arguments, but got "now": see kubectl virtward version --help`},

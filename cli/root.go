@@ -20,7 +20,7 @@ import (
 // programName is the name of the binary, under which kubectl finds it.
 const programName = "kubectl-virtward"
 
-// displayName is what to type to get here: kubectl finds programs whose names begin with kubectl-.
+// displayName returns what users type to call the program. kubectl finds programs whose names begin with kubectl-.
 func displayName(argv0 string) string {
 	base := strings.TrimSuffix(filepath.Base(argv0), ".exe")
 	if plugin, ok := strings.CutPrefix(base, "kubectl-"); ok && plugin != "" {
@@ -35,14 +35,15 @@ func newRoot(argv0, version string, streams genericiooptions.IOStreams) *cobra.C
 	root := &cobra.Command{
 		Use:         programName,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: program.Name},
-		Short:       "Explain how virtual machines will really run, and whether they could",
-		Long: `Explain how virtual machines will really run: expanded with their instancetypes and preferences, and
-completed for the cluster's hypervisor and their architecture, with the source of every field. And whether they
-could: what is wrong stands at its field, with the rule that says so.
+		Short:       "Show how virtual machines will run, and what is wrong with them",
+		Long: `Show how virtual machines will run, and what is wrong with them.
 
-It computes with the same code as Virtward's webhooks in the cluster, and changes nothing there but by commands that
-say so, such as disable.
-It exits with 0 when all is well, 1 on rejections, disagreement or failure, and 2 when it is called wrongly.`,
+Instancetypes and preferences are expanded, and fields are completed for the hypervisor and the architecture. Every field
+has its source, and every finding its rule. The results are those of Virtward's webhooks in a cluster.
+
+Only these commands change a cluster: disable, enable, policy apply and policy install.
+
+The exit code is 0 for success, 1 if a virtual machine is rejected or a command fails, and 2 for a wrong command line.`,
 		Version:       versions(version), // --version, which newcomers try first
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -73,7 +74,7 @@ It exits with 0 when all is well, 1 on rejections, disagreement or failure, and 
 	return root
 }
 
-// checkHelp makes help of a command that there is not an error; cobra would show the help of the root.
+// checkHelp makes help for an unknown command an error. By default, cobra shows the help of the root command.
 func checkHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})

@@ -12,19 +12,19 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// The codes that the program exits with.
+// Exit codes of the program.
 const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
 )
 
-// Run executes a command line, of which the first word is the program's name, and returns the exit code. The version is
+// Run executes a command line and returns the exit code. The first argument is the name of the program. The version is
 // that of the program.
 func Run(ctx context.Context, version string, args []string, streams genericiooptions.IOStreams) (code int) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			report(streams.ErrOut, fmt.Errorf("this is a defect of the program, please report it with the input: %v", cause))
+			report(streams.ErrOut, fmt.Errorf("this is a bug in kubectl-virtward: please report it with the input: %v", cause))
 			code = exitFailed
 		}
 	}()

@@ -12,9 +12,9 @@ func TestSwitchUsage(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"disable"}, "error: say why, for whoever finds Virtward switched off: --reason TEXT\n"},
-		{[]string{"disable", "--reason", " "}, "error: say why, for whoever finds Virtward switched off: --reason TEXT\n"},
-		{[]string{"disable", "--reason", strings.Repeat("a", 1025)}, "error: --reason: may have 1024 bytes at most, and has 1025\n"},
+		{[]string{"disable"}, "error: --reason is required\n"},
+		{[]string{"disable", "--reason", " "}, "error: --reason is required\n"},
+		{[]string{"disable", "--reason", strings.Repeat("a", 1025)}, "error: --reason: must have at most 1024 bytes, and has 1025\n"},
 		{[]string{"disable", "--reason", "a", "now"}, "error: kubectl virtward disable takes no arguments, but got \"now\": see kubectl virtward disable --help\n"},
 		{[]string{"enable", "now"}, "error: kubectl virtward enable takes no arguments, but got \"now\": see kubectl virtward enable --help\n"},
 		{[]string{"enable", "--namespace", "shop"}, "error: unknown flag: --namespace: see kubectl virtward enable --help\n"},

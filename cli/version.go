@@ -13,7 +13,7 @@ import (
 func versionCommand(program options.Program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of this program and of the KubeVirt API it knows",
+		Short: "Print the versions of this program and of its KubeVirt API",
 		Args:  options.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(program.Streams.Out, versions(program.Version))
@@ -22,12 +22,12 @@ func versionCommand(program options.Program) *cobra.Command {
 	}
 }
 
-// versions are those of this program and of what it knows.
+// versions returns the versions of this program, of the KubeVirt API and of Go.
 func versions(version string) string {
 	return fmt.Sprintf("virtward %s, KubeVirt API %s, %s %s/%s", version, kubevirtVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// kubevirtVersion is that of the module of KubeVirt's types.
+// kubevirtVersion returns the version of the module kubevirt.io/api.
 func kubevirtVersion() string {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, dependency := range info.Deps {

@@ -20,11 +20,12 @@ import (
 
 // Bounds of an audit.
 const (
-	// evaluatedAtOnce is how many virtual machines are evaluated at a time: most of it is waiting for the cluster.
+	// evaluatedAtOnce is the number of virtual machines that are evaluated in parallel. Most of the time is spent
+	// waiting for the cluster.
 	evaluatedAtOnce = 8
-	// progressStep is how many virtual machines there are between two lines about the progress.
+	// progressStep is the number of virtual machines between two lines about the progress.
 	progressStep = 1000
-	// maxWarnings bounds the warnings, each of which is told once.
+	// maxWarnings is the number of different warnings in a report.
 	maxWarnings = 20
 )
 
@@ -34,15 +35,15 @@ type Audit struct {
 	// then evaluates under the assumptions. It is nil without any.
 	then    *offline.Evaluator
 	cluster *offline.Cluster
-	// files are the virtual machines of files, if these are evaluated; they may be none.
+	// files are the virtual machines of files, if ofFiles is true.
 	files     []manifests.Document
 	ofFiles   bool
 	namespace string
 	assumed   []string
-	// only are the rules whose findings are shown; all of them if there are none.
+	// only are the rules whose findings are shown; empty for all.
 	only []string
-	// passedOver are notes about documents that are not used.
-	passedOver   []string
+	// skipped are notes about documents that are skipped.
+	skipped      []string
 	progress     io.Writer
 	line         *options.Progress
 	counter      comparison.Counter
@@ -50,7 +51,7 @@ type Audit struct {
 	notEvaluated int
 }
 
-// gather reads the files, and the cluster if it is asked.
+// gather reads the files, and the cluster if the flags select it.
 func (o *Options) gather(ctx context.Context) (*Audit, error) {
 	stdin := options.Once(o.Streams.In)
 	files, err := o.ReadFiles(ctx, stdin)
@@ -63,7 +64,7 @@ func (o *Options) gather(ctx context.Context) (*Audit, error) {
 	}
 	a := &Audit{
 		files: slices.Concat(files.Subjects, files.Beside), ofFiles: len(o.Filenames) > 0, assumed: o.assumed(), progress: o.Streams.ErrOut, line: options.NewProgress(o.Streams.ErrOut),
-		passedOver: slices.Concat(files.Notes, with.Notes), counter: comparison.Counter{Told: o.Max, Unchanged: o.all || len(o.assumed()) == 0},
+		skipped: slices.Concat(files.Notes, with.Notes), counter: comparison.Counter{Max: o.Max, Unchanged: o.all || len(o.assumed()) == 0},
 	}
 	if o.Config.Namespace != nil {
 		a.namespace = *o.Config.Namespace
@@ -75,7 +76,7 @@ func (o *Options) gather(ctx context.Context) (*Audit, error) {
 		a.cluster.Objects = remember(a.cluster.Objects)
 	}
 	if a.ofFiles && len(a.files) == 0 {
-		return nil, fmt.Errorf("%s: no virtual machine to evaluate, nor anything that makes one or that one refers to", o.Names())
+		return nil, fmt.Errorf("%s: no virtual machine to evaluate, and no object that creates one or that one refers to", o.Names())
 	}
 	a.warnings.add("", files.Warnings)
 	a.warnings.add("", with.Warnings)
@@ -88,7 +89,7 @@ func (o *Options) WhatIf(ctx context.Context, cluster *offline.Cluster, objects 
 	cluster.Objects = remember(cluster.Objects)
 	a := &Audit{
 		cluster: cluster, assumed: []string{words}, progress: o.Streams.ErrOut,
-		counter: comparison.Counter{Told: o.Max, Unchanged: true},
+		counter: comparison.Counter{Max: o.Max, Unchanged: true},
 	}
 	if o.Config.Namespace != nil {
 		a.namespace = *o.Config.Namespace
@@ -102,7 +103,7 @@ func (a *Audit) Then() *offline.Evaluator { return a.then }
 // ShowOnly leaves out findings of all other rules.
 func (a *Audit) ShowOnly(rules ...string) { a.only = rules }
 
-// readWith reads what is assumed to be applied.
+// readWith reads the files of --with.
 func (o *Options) readWith(ctx context.Context, stdin io.Reader) (*offline.Files, error) {
 	all, err := manifests.ReadAll(ctx, o.With, o.Recursive, stdin)
 	if err != nil {
@@ -114,7 +115,7 @@ func (o *Options) readWith(ctx context.Context, stdin io.Reader) (*offline.Files
 	}
 	if len(with.Subjects) > 0 {
 		d := with.Subjects[0]
-		return nil, fmt.Errorf("%s: %s %s is what is evaluated, and not what it is evaluated with: name it with -f", d.Location(), d.Object.GetKind(), d.Object.GetName())
+		return nil, fmt.Errorf("%s: %s %s: use -f for objects to evaluate, --with is for the configuration", d.Location(), d.Object.GetKind(), d.Object.GetName())
 	}
 	return with, nil
 }
@@ -128,13 +129,13 @@ func (o *Options) surround(ctx context.Context, a *Audit, files, with *offline.F
 	if a.now, err = offline.New(ctx, files, a.cluster, facts, o.Namespace(a.cluster)); err != nil {
 		return err
 	}
-	a.passedOver = append(a.passedOver, a.now.UnusedConfigMaps()...)
+	a.skipped = append(a.skipped, a.now.UnusedConfigMaps()...)
 	if len(a.assumed) == 0 {
 		return nil
 	}
 	for _, name := range o.Without {
 		if a.now.Policies().Find(name) == nil {
-			return fmt.Errorf("--without %s: there is no %s of that name", name, offline.KindPolicy)
+			return fmt.Errorf("--without %s: there is no %s of this name", name, offline.KindPolicy)
 		}
 	}
 	assumed, err := o.assumedFacts(facts, with.KubeVirts)
@@ -152,8 +153,8 @@ func (o *Options) surround(ctx context.Context, a *Audit, files, with *offline.F
 	return nil
 }
 
-// assumedFacts are those of a KubeVirt object of --with, or the present ones, with the hypervisor and the
-// architecture that are assumed.
+// assumedFacts returns the facts of a KubeVirt object of --with, or the present ones, with the assumed hypervisor and
+// architecture.
 func (o *Options) assumedFacts(facts *platform.Facts, kubevirts []manifests.Document) (*platform.Facts, error) {
 	if err := options.OnlyOne(kubevirts); err != nil {
 		return nil, err
@@ -167,7 +168,7 @@ func (o *Options) assumedFacts(facts *platform.Facts, kubevirts []manifests.Docu
 	return o.Assume(facts)
 }
 
-// evaluateAll evaluates everything there is.
+// evaluateAll evaluates all virtual machines and returns the report.
 func (a *Audit) evaluateAll(ctx context.Context) (*comparison.Report, error) {
 	var unlisted []string
 	if a.ofFiles {
@@ -204,7 +205,7 @@ func (a *Audit) evaluateAll(ctx context.Context) (*comparison.Report, error) {
 			}
 		}
 	}
-	report.Warnings = append(append(report.Warnings, unlisted...), a.warnings.told()...)
+	report.Warnings = append(append(report.Warnings, unlisted...), a.warnings.lines()...)
 	return report, nil
 }
 
@@ -216,24 +217,24 @@ func (a *Audit) last() *offline.Evaluator {
 	return a.now
 }
 
-// opinion is what became of one virtual machine.
-type opinion struct {
+// outcome is the outcome of one virtual machine.
+type outcome struct {
 	object    explanation.Object
 	now, then []validators.Finding
 	warnings  []string
 	err       error
 }
 
-// evaluate evaluates a few virtual machines at the same time, and counts what comes of it in their order. What cannot be
-// evaluated is an error in files; in a cluster it is named, and the others are evaluated.
+// evaluate evaluates a batch of virtual machines in parallel, and counts the findings in their order. If one cannot be
+// evaluated, that is an error for files, and a warning for a cluster.
 func (a *Audit) evaluate(ctx context.Context, batch []manifests.Document) error {
-	opinions := make([]opinion, len(batch))
+	outcomes := make([]outcome, len(batch))
 	group := errgroup.Group{}
 	group.SetLimit(evaluatedAtOnce)
 	for i := range batch {
 		group.Go(func() error {
 			if ctx.Err() == nil {
-				opinions[i] = a.opinionOn(ctx, batch[i])
+				outcomes[i] = a.outcomeOf(ctx, batch[i])
 			}
 			return nil
 		})
@@ -244,15 +245,15 @@ func (a *Audit) evaluate(ctx context.Context, batch []manifests.Document) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for i := range opinions {
-		o := &opinions[i]
+	for i := range outcomes {
+		o := &outcomes[i]
 		switch {
 		case o.err != nil && a.ofFiles:
 			return fmt.Errorf("%s: %s %s: %w", batch[i].Location(), batch[i].Object.GetKind(), batch[i].Object.GetName(), o.err)
 		case o.err != nil:
 			a.notEvaluated++
 			a.warnings.add(o.object.String(), []string{"not evaluated: " + o.err.Error()})
-		case !offline.IsSubject(batch[i].Object.GroupVersionKind()) && len(o.now)+len(o.then) == 0: // it is no virtual machine
+		case !offline.IsSubject(batch[i].Object.GroupVersionKind()) && len(o.now)+len(o.then) == 0: // a reference without findings
 		default:
 			a.counter.Add(batch[i], o.object, a.shown(o.now), a.shown(o.then))
 			a.warnings.add(o.object.String(), o.warnings)
@@ -261,7 +262,7 @@ func (a *Audit) evaluate(ctx context.Context, batch []manifests.Document) error 
 	return nil
 }
 
-// shown are the findings of the rules that are asked about.
+// shown returns the findings of the rules to show.
 func (a *Audit) shown(all []validators.Finding) []validators.Finding {
 	if len(a.only) == 0 {
 		return all
@@ -269,15 +270,15 @@ func (a *Audit) shown(all []validators.Finding) []validators.Finding {
 	return slices.DeleteFunc(slices.Clone(all), func(f validators.Finding) bool { return !slices.Contains(a.only, f.Rule) })
 }
 
-func (a *Audit) opinionOn(ctx context.Context, d manifests.Document) (o opinion) {
+func (a *Audit) outcomeOf(ctx context.Context, d manifests.Document) (o outcome) {
 	namespace := d.Object.GetNamespace()
 	if namespace == "" {
 		namespace = a.now.DefaultNamespace
 	}
 	o.object = explanation.ObjectOf(d.Object, namespace)
 	defer func() {
-		if cause := recover(); cause != nil { // it is one of many: the others are evaluated
-			o.err = fmt.Errorf("this is a defect of the program, please report it with the object: %.200v", cause)
+		if cause := recover(); cause != nil { // the other virtual machines are evaluated
+			o.err = fmt.Errorf("this is a bug in kubectl-virtward: please report it with the object: %.200v", cause)
 		}
 	}()
 	stage := evaluator.Stored
@@ -305,12 +306,12 @@ func (a *Audit) opinionOn(ctx context.Context, d manifests.Document) (o opinion)
 	return o
 }
 
-// warnings are texts, each of which is told once with the first object that it is about.
+// warnings are different texts, each with the first object that it is about.
 type warnings struct {
 	order  []string
 	counts map[string]int
 	about  map[string]string
-	// others counts those that are too many.
+	// others counts the warnings above maxWarnings.
 	others int
 }
 
@@ -319,8 +320,8 @@ func (w *warnings) add(about string, texts []string) {
 		w.counts, w.about = map[string]int{}, map[string]string{}
 	}
 	for _, text := range texts {
-		switch _, known := w.counts[text]; {
-		case known:
+		switch _, seen := w.counts[text]; {
+		case seen:
 			w.counts[text]++
 		case len(w.order) == maxWarnings:
 			w.others++
@@ -331,10 +332,10 @@ func (w *warnings) add(about string, texts []string) {
 	}
 }
 
-// first is the first warning.
-func (w *warnings) first() string { return append(w.told(), "")[0] }
+// first returns the first warning.
+func (w *warnings) first() string { return append(w.lines(), "")[0] }
 
-func (w *warnings) told() (lines []string) {
+func (w *warnings) lines() (lines []string) {
 	for _, text := range w.order {
 		line := text
 		if about := w.about[text]; about != "" {

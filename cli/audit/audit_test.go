@@ -46,7 +46,7 @@ func TestAuditGolden(t *testing.T) {
 	}
 }
 
-// TestWhatIf assumes one kind of object at a time.
+// TestWhatIf assumes one kind of object in each case.
 func TestWhatIf(t *testing.T) {
 	const instancetype = "---\napiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineClusterInstancetype\nmetadata: {name: u1.medium}\nspec: {cpu: {guest: 2}, memory: {guest: 2Gi}}\n"
 	const namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop, labels: {team: a}}\n"
@@ -75,7 +75,7 @@ func TestWhatIf(t *testing.T) {
 	}
 }
 
-// TestStoredArchitecture takes what KubeVirt stored for a default as one, and what the author wrote otherwise not.
+// TestStoredArchitecture treats stored defaults as defaults, and other values as those of the author.
 func TestStoredArchitecture(t *testing.T) {
 	const vm = `{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"a","resourceVersion":"1"},"spec":{"runStrategy":"Always","template":{"spec":{"architecture":"amd64",
 		"domain":{"machine":{"type":"q35"},"memory":{"guest":"1Gi"},"devices":{"disks":[{"name":"r","disk":{"bus":"sata"}}]}},"volumes":[{"name":"r","containerDisk":{"image":"i"}}]}}}}`
@@ -101,18 +101,18 @@ func TestAuditErrors(t *testing.T) {
 		code        int
 		want        string
 	}{
-		{"an argument", "", []string{"vm/a"}, clitest.ExitUsage, `unknown argument "vm/a": files are named with -f, policies with --with: see kubectl virtward audit --help`},
+		{"an argument", "", []string{"vm/a"}, clitest.ExitUsage, `unknown argument "vm/a": use -f for files, and --with for policies: see kubectl virtward audit --help`},
 		{"an output", "", []string{"-o", "tap"}, clitest.ExitUsage, `unknown output "tap": the known ones are table, markdown, json, yaml, junit, sarif`},
-		{"a namespace and all", "", []string{"-A", "-n", "shop"}, clitest.ExitUsage, "name a namespace or all of them, not both: see kubectl virtward audit --help"},
-		{"less than nothing", "", []string{"--max", "-1"}, clitest.ExitUsage, "--max -1: a number of findings is 0 or more"},
-		{"--from-cluster alone", "", []string{"--from-cluster"}, clitest.ExitUsage, "--from-cluster is for files: without -f, the cluster is asked in any case: see kubectl virtward audit --help"},
+		{"a namespace and all", "", []string{"-A", "-n", "shop"}, clitest.ExitUsage, "--namespace and --all-namespaces exclude each other: see kubectl virtward audit --help"},
+		{"less than nothing", "", []string{"--max", "-1"}, clitest.ExitUsage, "--max -1: must be 0 or more"},
+		{"--from-cluster without files", "", []string{"--from-cluster"}, clitest.ExitUsage, "--from-cluster requires -f: without -f, the cluster is always read: see kubectl virtward audit --help"},
 		{"a hypervisor", "", []string{"--hypervisor", "xen"}, clitest.ExitUsage, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
 		{"an architecture", "", []string{"--arch", "riscv64"}, clitest.ExitUsage, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
-		{"no virtual machine", clitest.RuleSettings("s", "Warn", ""), []string{"-f", "-"}, clitest.ExitFailed, "standard input: no virtual machine to evaluate, nor anything that makes one or that one refers to"},
-		{"a virtual machine as a policy", clitest.VM, []string{"-f", "../testdata/shop.yaml", "--with", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachine a is what is evaluated, and not what it is evaluated with: name it with -f"},
-		{"an absent policy", clitest.VM, []string{"-f", "-", "--without", "cap"}, clitest.ExitFailed, "--without cap: there is no VirtualMachinePolicy of that name"},
+		{"no virtual machine", clitest.RuleSettings("s", "Warn", ""), []string{"-f", "-"}, clitest.ExitFailed, "standard input: no virtual machine to evaluate, and no object that creates one or that one refers to"},
+		{"a virtual machine as a policy", clitest.VM, []string{"-f", "../testdata/shop.yaml", "--with", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachine a: use -f for objects to evaluate, --with is for the configuration"},
+		{"an absent policy", clitest.VM, []string{"-f", "-", "--without", "cap"}, clitest.ExitFailed, "--without cap: there is no VirtualMachinePolicy of this name"},
 		{"an absent file", clitest.VM, []string{"-f", "-", "--with", "absent.yaml"}, clitest.ExitFailed, "absent.yaml: no such file or directory"},
-		{"two KubeVirts", clitest.VM, []string{"-f", "-", "--with", "../testdata/kubevirt-mshv.yaml,../testdata/kubevirt-mshv.yaml"}, clitest.ExitFailed, "../testdata/kubevirt-mshv.yaml: document 1: a second KubeVirt object, after that of ../testdata/kubevirt-mshv.yaml: document 1: a cluster has one"},
+		{"two KubeVirts", clitest.VM, []string{"-f", "-", "--with", "../testdata/kubevirt-mshv.yaml,../testdata/kubevirt-mshv.yaml"}, clitest.ExitFailed, "../testdata/kubevirt-mshv.yaml: document 1: must be the only KubeVirt object, but ../testdata/kubevirt-mshv.yaml: document 1 is one too"},
 		{"a field of another type", strings.Replace(clitest.VM, "1Gi", "lots", 1), []string{"-f", "-"}, clitest.ExitFailed, `standard input: document 1: VirtualMachine a: spec.template.spec.domain.memory.guest: "lots" is not a quantity such as 500m or 4Gi`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestAuditOfTheCluster(t *testing.T) {
 		},
 		{
 			name: "no right to list namespaces", objects: map[string]string{vmsPath: clitest.Forbidden, "/api/v1/namespaces": clitest.Forbidden},
-			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, told: []string{"of virtualmachines, only those of the namespace shop are evaluated: you may not"},
+			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, told: []string{"virtualmachines are evaluated only in the namespace shop: you may not"},
 		},
 		{
 			name: "what cannot be evaluated", objects: map[string]string{
@@ -190,7 +190,7 @@ func TestAuditOfTheCluster(t *testing.T) {
 			told: []string{`VirtualMachine lab/odd: not evaluated: spec.template.spec.domain.memory.guest: "lots" is not a quantity such as 500m or 4Gi`, "VirtualMachine lab/b: not evaluated: "},
 		},
 		{
-			name: "what is missing is told once", objects: map[string]string{vmsOf("lab"): listOf("VirtualMachine", stored("lab", "a", "1Gi", `"preference":{"name":"p"},`), stored("lab", "b", "1Gi", `"preference":{"name":"p"},`))}, args: []string{"-n", "lab"},
+			name: "one warning about a missing object", objects: map[string]string{vmsOf("lab"): listOf("VirtualMachine", stored("lab", "a", "1Gi", `"preference":{"name":"p"},`), stored("lab", "b", "1Gi", `"preference":{"name":"p"},`))}, args: []string{"-n", "lab"},
 			evaluated: 2, row: "", told: []string{"VirtualMachine lab/a: spec.preference: there is no VirtualMachineClusterPreference p", "(and 1 more virtual machines)"},
 		},
 	} {
@@ -215,7 +215,7 @@ func TestAuditOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestAuditWithoutRights has nothing to say, and says so.
+// TestAuditWithoutRights returns an error if nothing can be listed.
 func TestAuditWithoutRights(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects map[string]string
@@ -235,8 +235,8 @@ func TestAuditWithoutRights(t *testing.T) {
 	}
 }
 
-// pages serves many VMs as an API server does, in pages of the size that is asked for. Once, in the middle, it has
-// forgotten where the list began.
+// pages serves many VMs as an API server does, in pages of the requested size. Once, in the middle, the continue token
+// has expired.
 func pages(t *testing.T, count int) (kubeconfig string, lists, gets *int) {
 	t.Helper()
 	lists, gets = new(int), new(int)
@@ -286,8 +286,8 @@ func pages(t *testing.T, count int) (kubeconfig string, lists, gets *int) {
 	return kubeconfig, lists, gets
 }
 
-// TestAuditPages reads a large cluster in pages, asks once for what all virtual machines refer to, tells how far it
-// is, and goes on where the list has expired.
+// TestAuditPages reads a large cluster in pages, reads a common reference once, reports the progress, and continues
+// after an expired token.
 func TestAuditPages(t *testing.T) {
 	kubeconfig, lists, gets := pages(t, 2301)
 	a, got := clitest.Audit(t, "", "--kubeconfig", kubeconfig, "--with", capPath)
@@ -297,15 +297,15 @@ func TestAuditPages(t *testing.T) {
 	if *lists != 11 || *gets != 1 {
 		t.Errorf("%d lists and %d reads of the preference", *lists, *gets)
 	}
-	if !strings.Contains(got.ErrOut, "1000 read, 1301 left of these\n") || !strings.Contains(got.ErrOut, "2000 read, 300 left of these\n") {
-		t.Errorf("the progress is not told: %s", got.ErrOut)
+	if !strings.Contains(got.ErrOut, "1000 read, 1301 remaining\n") || !strings.Contains(got.ErrOut, "2000 read, 300 remaining\n") {
+		t.Errorf("the progress is missing: %s", got.ErrOut)
 	}
-	if want := "vm-00000"; !strings.Contains(got.ErrOut, "2300 of 2300 virtual machines would be rejected for something new, the first one VirtualMachine shop/"+want) {
+	if want := "vm-00000"; !strings.Contains(got.ErrOut, "2300 of 2300 virtual machines would be newly rejected, the first one VirtualMachine shop/"+want) {
 		t.Errorf("errors %q", got.ErrOut)
 	}
 }
 
-// A pool is evaluated as the virtual machine that it makes, at the fields of the pool, in a file and in a cluster.
+// A pool is evaluated as the virtual machine that it creates, at the fields of the pool.
 func TestAuditOfPools(t *testing.T) {
 	const pool = `{"apiVersion":"pool.kubevirt.io/v1beta1","kind":"VirtualMachinePool","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":3,
 "selector":{"matchLabels":{"app":"web"}},"virtualMachineTemplate":{"metadata":{"labels":{"app":"web"}},"spec":{"runStrategy":"Always","template":{"metadata":{"labels":{"app":"web"}},

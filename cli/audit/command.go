@@ -43,37 +43,34 @@ func NewCommand(program options.Program) *cobra.Command {
 	o := NewOptions(program)
 	cmd := &cobra.Command{
 		Use:   "audit [-f FILE ...] [--with FILE ...] [--without POLICY ...]",
-		Short: "Evaluate all virtual machines again, and show what would change under other policies",
-		Long: `Evaluate all virtual machines again, and show what would change under other policies.
+		Short: "Evaluate all virtual machines, and show what would change under other policies",
+		Long: `Evaluate all virtual machines, and show what would change under other policies.
 
-All virtual machines of the cluster, or those of the files given with -f, are evaluated twice: as things are, and as
-they would be with the policies and other objects of --with, without those of --without, on another --hypervisor or
-with another default --arch. A finding is new if it would come, gone if it would not be there any more, and stays
-otherwise. Without any of these, every finding there is now is shown.
+audit evaluates all virtual machines of the cluster, or those of the files of -f, by the built-in rules and the policies. It
+evaluates them twice if you use --with, --without, --hypervisor or --arch: as they are now, and under these assumptions. A
+finding is new, gone, or stays. Without an assumption, audit shows all findings.
 
---with takes VirtualMachinePolicies and the ConfigMaps of their parameters, VirtualMachineDefaults, RuleSettings,
-instancetypes, preferences, Namespaces and a KubeVirt object. One of the same name is replaced. So the answer to
-"whom would this hit" is there before anything is applied.
+--with assumes that the objects in its files are applied: VirtualMachinePolicies and the ConfigMaps of their parameters,
+VirtualMachineDefaults, RuleSettings, instancetypes, preferences, Namespaces and a KubeVirt object. They replace objects of
+the same name. With -f, audit reads only files, unless you use --from-cluster.
 
-The built-in checks are part of the comparison. Policies that read who asks for what cannot be asked about what
-exists; they are named. With -f, nothing but files is read, unless --from-cluster says otherwise.
+Policies that read the request cannot be evaluated for existing objects; they are skipped, and a note names them. Instances
+of a VirtualMachine are evaluated as the VirtualMachine, and pools as the virtual machine that they create.
 
-Nothing is changed in the cluster, and no more rights are needed than those to read what is evaluated: what may not be
-listed is named, and the others are evaluated. Virtual machines are read in pages, so that a large cluster needs no more
-memory than a small one. Instances that belong to a VirtualMachine are evaluated as that, and pools as the virtual
-machine that they make.
+audit changes nothing in the cluster, and requires only read permissions. It skips what you may not list, and a warning
+names it. It reads virtual machines in pages, so that its memory does not depend on the size of the cluster.
 
-It exits with 1 if something would be rejected that is not rejected now.`,
-		Example: program.Examples(`  # Whom would this policy hit?
+The exit code is 1 if an object would be rejected that is not rejected now.`,
+		Example: program.Examples(`  # Show the virtual machines that this policy would reject
   PROGRAM audit --with memory-cap.yaml
 
-  # What keeps the virtual machines of a namespace from Microsoft's hypervisor?
+  # Show why the virtual machines of a namespace cannot run on Microsoft's hypervisor
   PROGRAM audit -n shop --hypervisor mshv
 
-  # What do the policies find now?
+  # Show all findings
   PROGRAM audit
 
-  # What does a change of a policy mean for a repository? As a comment on a pull request
+  # Write a comment on a pull request that shows the effect of a policy on a repository
   PROGRAM audit -R -f manifests --with policies/memory-cap.yaml -o markdown`),
 		Args: func(cmd *cobra.Command, args []string) error { return o.validate(cmd, args) },
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
@@ -87,13 +84,13 @@ func (o *Options) addFlags(cmd *cobra.Command) {
 	options.AddClusterFlags(cmd, o.Config, "", "Evaluate only the virtual machines of this namespace; with -f, the namespace of objects that name none")
 	o.AddFactsFlags(cmd)
 	flags := cmd.Flags()
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Evaluate the virtual machines of all namespaces, as it does without -n")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Evaluate the virtual machines of all namespaces, which is the default")
 	flags.StringSliceVarP(&o.Filenames, "filename", "f", nil, "Evaluate the virtual machines in these files and directories, not those of the cluster; - is standard input")
-	flags.BoolVar(&o.FromCluster, "from-cluster", false, "With -f: ask the cluster for its configuration, its policies, and objects that the files do not hold")
-	flags.StringSliceVar(&o.With, "with", nil, "Assume that the objects in these files and directories were applied")
-	flags.StringSliceVar(&o.Without, "without", nil, "Assume that these VirtualMachinePolicies were deleted")
-	flags.BoolVar(&o.all, "all", false, "Show findings that stay too")
-	o.AddReportFlags(cmd, "Show so many findings of each rule and change; 0 for all", "What to print: ")
+	flags.BoolVar(&o.FromCluster, "from-cluster", false, "With -f, read the configuration, the policies, and objects that the files lack from the cluster")
+	flags.StringSliceVar(&o.With, "with", nil, "Assume that the objects in these files and directories are applied")
+	flags.StringSliceVar(&o.Without, "without", nil, "Assume that these VirtualMachinePolicies are deleted")
+	flags.BoolVar(&o.all, "all", false, "Show findings that stay, too")
+	o.AddReportFlags(cmd, "Maximum number of findings to show for each rule and change; 0 for all", "What to print: ")
 }
 
 // AddReportFlags adds --max and --output, with their descriptions. The outputs follow the second one.
@@ -106,7 +103,7 @@ func (o *Options) AddReportFlags(cmd *cobra.Command, maxUsage, outputUsage strin
 // ValidateReport rejects values of --max and --output.
 func (o *Options) ValidateReport() error {
 	if o.Max < 0 {
-		return options.Usagef("--max %d: a number of findings is 0 or more", o.Max)
+		return options.Usagef("--max %d: must be 0 or more", o.Max)
 	}
 	return options.OneOf("output", o.Output, Outputs())
 }
@@ -115,11 +112,11 @@ func (o *Options) validate(cmd *cobra.Command, args []string) error {
 	help := ": see " + cmd.CommandPath() + " --help"
 	switch {
 	case len(args) > 0:
-		return options.Usagef("unknown argument %q: files are named with -f, policies with --with%s", args[0], help)
+		return options.Usagef("unknown argument %q: use -f for files, and --with for policies%s", args[0], help)
 	case o.allNamespaces && o.Config.Namespace != nil && *o.Config.Namespace != "":
-		return options.Usagef("name a namespace or all of them, not both%s", help)
+		return options.Usagef("--namespace and --all-namespaces exclude each other%s", help)
 	case o.FromCluster && len(o.Filenames) == 0:
-		return options.Usagef("--from-cluster is for files: without -f, the cluster is asked in any case%s", help)
+		return options.Usagef("--from-cluster requires -f: without -f, the cluster is always read%s", help)
 	}
 	if err := o.ValidateReport(); err != nil {
 		return err
@@ -127,7 +124,7 @@ func (o *Options) validate(cmd *cobra.Command, args []string) error {
 	return o.ValidateFacts()
 }
 
-// assumed is what would hold, in the words of the command line; nothing if it is only about what is.
+// assumed returns the assumptions, as they are on the command line.
 func (o *Options) assumed() (all []string) {
 	for _, name := range o.With {
 		all = append(all, "--with "+name)
@@ -144,7 +141,8 @@ func (o *Options) assumed() (all []string) {
 	return all
 }
 
-// run reads, evaluates and prints. What would be newly rejected is an error, after everything was printed.
+// run reads, evaluates and prints. It returns an error if an object would be newly rejected, after it has printed
+// everything.
 func (o *Options) run(ctx context.Context) error {
 	a, err := o.gather(ctx)
 	if err != nil {
@@ -160,7 +158,7 @@ func (o *Options) Show(ctx context.Context, a *Audit) error {
 	if err != nil {
 		return err
 	}
-	o.complain(a, report)
+	o.warn(a, report)
 	if err := o.write(report); err != nil {
 		return err
 	}
@@ -183,26 +181,26 @@ func (o *Options) write(report *comparison.Report) error {
 	return report.WriteTable(o.Streams.Out)
 }
 
-// complain tells on standard error what was passed over, and what the output does not say.
-func (o *Options) complain(a *Audit, report *comparison.Report) {
-	tell := func(kind string, lines []string) {
+// warn writes notes about skipped documents to standard error, and what the output lacks.
+func (o *Options) warn(a *Audit, report *comparison.Report) {
+	write := func(kind string, lines []string) {
 		for _, text := range lines {
 			fmt.Fprintln(o.Streams.ErrOut, kind+": "+texts.OneLine(text))
 		}
 	}
-	tell("note", a.passedOver)
+	write("note", a.skipped)
 	if o.Output == options.OutputTable || o.Output == options.OutputMarkdown {
 		return
 	}
-	tell("warning", report.Warnings)
-	tell("note", report.Notes)
+	write("warning", report.Warnings)
+	write("note", report.Notes)
 }
 
-// newlyRejected is the error that sums up what would be rejected and is not now; nil if there is nothing.
+// newlyRejected returns an error that summarizes the new rejections, or nil.
 func newlyRejected(report *comparison.Report) error {
 	first := report.First()
 	if first == nil {
 		return nil
 	}
-	return fmt.Errorf("%d of %d virtual machines would be rejected for something new, the first one %s by %s at %s", report.NewlyRejected, report.Evaluated, first.Object, first.Rule, first.Error.Field)
+	return fmt.Errorf("%d of %d virtual machines would be newly rejected, the first one %s by %s at %s", report.NewlyRejected, report.Evaluated, first.Object, first.Rule, first.Error.Field)
 }

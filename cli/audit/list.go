@@ -19,7 +19,7 @@ import (
 	"github.com/virtward/virtward/manifests"
 )
 
-// pageSize is how many virtual machines are read and evaluated before the next ones are.
+// pageSize is the number of virtual machines that are read and evaluated together.
 const pageSize = 250
 
 // auditedResources are the resources that are audited. Every KubeVirt has the first two.
@@ -38,19 +38,19 @@ func optional(resource schema.GroupVersionResource) bool {
 	return resource.Resource != "virtualmachines" && resource.Resource != "virtualmachineinstances"
 }
 
-// listing hands on all virtual machines of a cluster, page by page.
+// listing lists and evaluates all virtual machines of a cluster, page by page.
 type listing struct {
 	cluster  *offline.Cluster
 	evaluate func(context.Context, []manifests.Document) error
 	progress io.Writer
-	// notes say what may not be listed.
+	// notes name what may not be listed.
 	notes []string
 
 	read, listed int
 }
 
-// all lists the virtual machines of a namespace, or of all of them. Whoever may not list them all at once is shown
-// those of the namespaces where it may be done. Nothing at all is an error.
+// all lists the virtual machines of a namespace, or of all namespaces. If the user may not list them in all namespaces,
+// it lists each namespace. It returns an error if nothing can be listed.
 func (l *listing) all(ctx context.Context, namespace string) error {
 	for _, resource := range auditedResources() {
 		err := l.pages(ctx, resource, namespace)
@@ -75,8 +75,8 @@ func (l *listing) all(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// each lists the virtual machines of every namespace that may be seen, or of the present one if that may not be
-// either. The error is the given one if they may be listed nowhere.
+// each lists the virtual machines of each namespace, or of the current one if the user may not list namespaces. It
+// returns the given error if they cannot be listed in any.
 func (l *listing) each(ctx context.Context, resource schema.GroupVersionResource, why error) error {
 	namespaces := []string{l.cluster.Namespace}
 	list, err := l.cluster.Client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).List(ctx, metav1.ListOptions{})
@@ -100,15 +100,15 @@ func (l *listing) each(ctx context.Context, resource schema.GroupVersionResource
 	case len(closed) == len(namespaces):
 		return why
 	case err != nil:
-		l.notes = append(l.notes, fmt.Sprintf("of %s, only those of the namespace %s are evaluated: %v", resource.Resource, l.cluster.Namespace, why))
+		l.notes = append(l.notes, fmt.Sprintf("%s are evaluated only in the namespace %s: %v", resource.Resource, l.cluster.Namespace, why))
 	case len(closed) > 0:
 		l.notes = append(l.notes, fmt.Sprintf("%s of %d of %d namespaces may not be listed and are not evaluated, the first one %s", resource.Resource, len(closed), len(namespaces), closed[0]))
 	}
 	return nil
 }
 
-// pages lists and hands on page by page. If that takes so long that the API server has forgotten where it began, it
-// goes on with what there is by then, of which the API server offers to list the rest.
+// pages lists and evaluates page by page. If the continue token has expired, it continues with the inconsistent token
+// that the API server returns.
 func (l *listing) pages(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -130,7 +130,7 @@ func (l *listing) pages(ctx context.Context, resource schema.GroupVersionResourc
 	}
 }
 
-// resumed is where to go on after an error; empty if that is not possible.
+// resumed returns the continue token of an error, or an empty one.
 func resumed(err error) string {
 	var status apierrors.APIStatus
 	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
@@ -139,7 +139,8 @@ func resumed(err error) string {
 	return status.Status().Continue
 }
 
-// documents are the objects of a page that are evaluated: an instance of a VirtualMachine is evaluated as that.
+// documents returns the objects of a page, without instances of VirtualMachines: those are evaluated as
+// VirtualMachines.
 func (l *listing) documents(list *unstructured.UnstructuredList) []manifests.Document {
 	all := make([]manifests.Document, 0, len(list.Items))
 	for i := range list.Items {
@@ -153,7 +154,7 @@ func (l *listing) documents(list *unstructured.UnstructuredList) []manifests.Doc
 	return all
 }
 
-// report tells how far it is, where that takes a while.
+// report writes the progress.
 func (l *listing) report(list *unstructured.UnstructuredList) {
 	before := l.read / progressStep
 	l.read += len(list.Items)
@@ -162,7 +163,7 @@ func (l *listing) report(list *unstructured.UnstructuredList) {
 	}
 	left := ""
 	if remaining := list.GetRemainingItemCount(); remaining != nil {
-		left = fmt.Sprintf(", %d left of these", *remaining)
+		left = fmt.Sprintf(", %d remaining", *remaining)
 	}
 	fmt.Fprintf(l.progress, "%d read%s\n", l.read, left)
 }

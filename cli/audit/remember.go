@@ -12,30 +12,29 @@ import (
 	"github.com/virtward/virtward/references"
 )
 
-// maxRemembered bounds the objects that are remembered; those that many virtual machines refer to are few.
+// maxRemembered is the number of cached objects. Many virtual machines refer to few objects.
 const maxRemembered = 4096
 
-// remembered asks for an object once, for the many virtual machines that refer to the same. It is for as long as an audit
-// takes, in which nothing is expected to change.
+// remembered caches objects for the duration of an audit, because many virtual machines refer to the same ones.
 type remembered struct {
 	references.Objects
 
 	answers *lru.Cache
-	// asking holds back who asks for what is being asked for already.
-	asking sync.Map
+	// reading has a lock for each object that is being read, so that it is read once.
+	reading sync.Map
 }
 
 func remember(objects references.Objects) references.Objects {
 	return &remembered{Objects: objects, answers: lru.New(maxRemembered)}
 }
 
-// question is what is asked; without a name it is about all objects of a kind.
-type question struct {
+// key identifies an object, or all objects of a kind if the name is empty.
+type key struct {
 	kind            schema.GroupVersionKind
 	namespace, name string
 }
 
-// answer is what came of it. That there is no object is an answer too.
+// answer is the cached answer, which may be an error.
 type answer struct {
 	objects []*unstructured.Unstructured
 	err     error
@@ -43,7 +42,7 @@ type answer struct {
 
 // Get implements references.Objects.
 func (r *remembered) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
-	a := r.ask(ctx, question{kind, namespace, name}, func() answer {
+	a := r.get(ctx, key{kind, namespace, name}, func() answer {
 		object, err := r.Objects.Get(ctx, kind, namespace, name)
 		return answer{[]*unstructured.Unstructured{object}, err}
 	})
@@ -52,27 +51,27 @@ func (r *remembered) Get(ctx context.Context, kind schema.GroupVersionKind, name
 
 // List implements references.Objects.
 func (r *remembered) List(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]*unstructured.Unstructured, error) {
-	a := r.ask(ctx, question{kind: kind, namespace: namespace}, func() answer {
+	a := r.get(ctx, key{kind: kind, namespace: namespace}, func() answer {
 		objects, err := r.Objects.List(ctx, kind, namespace)
 		return answer{objects, err}
 	})
 	return slices.Clone(a.objects), a.err
 }
 
-func (r *remembered) ask(ctx context.Context, q question, answers func() answer) answer {
-	held, _ := r.asking.LoadOrStore(q, &sync.Mutex{})
+func (r *remembered) get(ctx context.Context, k key, read func() answer) answer {
+	held, _ := r.reading.LoadOrStore(k, &sync.Mutex{})
 	mutex, _ := held.(*sync.Mutex)
 	mutex.Lock()
 	defer mutex.Unlock()
-	defer r.asking.Delete(q)
-	if known, ok := r.answers.Get(q); ok {
+	defer r.reading.Delete(k)
+	if known, ok := r.answers.Get(k); ok {
 		if a, ok := known.(answer); ok {
 			return a
 		}
 	}
-	a := answers()
+	a := read()
 	if ctx.Err() == nil {
-		r.answers.Add(q, a)
+		r.answers.Add(k, a)
 	}
 	return a
 }

@@ -13,23 +13,23 @@ import (
 // Entry is a rule with the platforms that have it. Its JSON form is documented, and fields are only ever added
 // to it.
 type Entry struct {
-	// ID is stable, and Title says in a few words what must hold.
+	// ID is stable. Title says what the rule requires.
 	ID    string `json:"id"`
 	Title string `json:"title"`
-	// Severity is the rule's own: Deny or Warn.
+	// Severity is the default severity: Deny or Warn.
 	Severity validators.Severity `json:"severity"`
-	// AppliesTo names what the rule looks at.
+	// AppliesTo names the scopes of the rule.
 	AppliesTo []string `json:"appliesTo"`
-	// Platforms are the hypervisors and architectures that have it: kvm/amd64.
+	// Platforms are the hypervisors and architectures of the rule, such as kvm/amd64.
 	Platforms []string `json:"platforms"`
-	// SecurityRelevant tells that weakening the rule takes a right of its own.
+	// SecurityRelevant reports whether users need a permission of its own to weaken the rule.
 	SecurityRelevant bool `json:"securityRelevant"`
-	// AtStart tells that KubeVirt itself asks the rule only when a VM starts.
+	// AtStart reports whether KubeVirt itself validates this only when a VM starts.
 	AtStart bool `json:"atStart"`
 	// Remedy says what to do about a finding.
 	Remedy string `json:"remedy"`
 
-	// on says the platforms in a few words.
+	// on is a short description of the platforms.
 	on string
 }
 
@@ -60,10 +60,10 @@ func New(registry *hypervisors.Registry) ([]Entry, error) {
 	return entries, nil
 }
 
-// anywhere is how rules are described that every platform has.
+// anywhere describes all platforms.
 const anywhere = "all"
 
-// describe says platforms by the hypervisors or the architectures that they have in common, where that says it all.
+// describe describes platforms: by their hypervisors or their architectures if that is sufficient.
 func describe(platforms, all []string) string {
 	hypervisors, architectures := factors(platforms)
 	everyHypervisor, everyArchitecture := factors(all)
@@ -79,7 +79,7 @@ func describe(platforms, all []string) string {
 	return strings.Join(platforms, ", ")
 }
 
-// factors are the hypervisors and the architectures of platforms.
+// factors returns the hypervisors and the architectures of platforms.
 func factors(platforms []string) (hypervisors, architectures []string) {
 	h, a := map[string]bool{}, map[string]bool{}
 	for _, p := range platforms {
@@ -89,7 +89,7 @@ func factors(platforms []string) (hypervisors, architectures []string) {
 	return slices.Sorted(maps.Keys(h)), slices.Sorted(maps.Keys(a))
 }
 
-// scopes names what the rule applies to.
+// scopes returns the scopes of the rule.
 func (e *Entry) scopes() string {
 	if len(e.AppliesTo) == len(validators.ScopeNames()) {
 		return "everything"
@@ -97,15 +97,15 @@ func (e *Entry) scopes() string {
 	return strings.Join(e.AppliesTo, ", ")
 }
 
-// Filter chooses entries; what is empty chooses all.
+// Filter selects entries. An empty field selects all.
 type Filter struct {
-	// Hypervisor and Architecture are those of a platform that has the rule.
+	// Hypervisor and Architecture are of a platform of the rule.
 	Hypervisor, Architecture string
 	// Scope is one of the Names of scopes.
 	Scope string
 }
 
-// Select takes the entries that a filter chooses, in their order.
+// Select returns the entries that a filter selects, in their order.
 func (f Filter) Select(entries []Entry) []Entry {
 	chosen := make([]Entry, 0, len(entries))
 	for i := range entries {
@@ -124,7 +124,7 @@ func (f Filter) chooses(e *Entry) bool {
 	return onPlatform && (f.Scope == "" || slices.Contains(e.AppliesTo, f.Scope))
 }
 
-// weakened is the next milder severity, which the examples set.
+// weakened returns the next lower severity, which the examples set.
 func (e *Entry) weakened() validators.Severity {
 	if e.Severity == validators.Deny {
 		return validators.Warn
@@ -132,7 +132,7 @@ func (e *Entry) weakened() validators.Severity {
 	return validators.Off
 }
 
-// effect says what the example does, behind "To".
+// effect describes what the example does, after "To".
 func (e *Entry) effect() string {
 	if e.weakened() == validators.Warn {
 		return fmt.Sprintf("make findings of %s warnings", e.ID)

@@ -112,7 +112,7 @@ disk-b   Warn      VM update   all    Disks are <round>
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	out.Reset()
-	if err := WriteTable(&out, nil); err != nil || out.String() != "No rule is like that.\n" {
+	if err := WriteTable(&out, nil); err != nil || out.String() != "No rule matches.\n" {
 		t.Errorf("%v, got %q", err, out.String())
 	}
 }
@@ -126,7 +126,7 @@ Severity:    Deny
 Applies to:  VM, VMI
 On:          arm64
 Remedy:      Use <c>.
-Security:    whoever sets it to a milder severity needs the verb weaken on rulesettings.policy.virtward.io
+Security:    to lower its severity, users need the verb weaken on rulesettings.policy.virtward.io
 
 To make findings of arm64-a warnings in the namespace shop:
 
@@ -139,7 +139,7 @@ To make findings of arm64-a warnings in the namespace shop:
     - namespaceSelector:
         matchLabels:
           kubernetes.io/metadata.name: shop
-      reason: why, for whoever reads this later
+      reason: why this namespace has an exception
       rule: arm64-a
       severity: Warn
 `, `disk-b
@@ -147,7 +147,7 @@ Disks are <round>.
 
 Severity:    Warn
 Applies to:  VM update
-On:          every hypervisor and architecture
+On:          all hypervisors and architectures
 Remedy:      Roll.
 
 To switch disk-b off in the namespace shop:
@@ -161,7 +161,7 @@ To switch disk-b off in the namespace shop:
     - namespaceSelector:
         matchLabels:
           kubernetes.io/metadata.name: shop
-      reason: why, for whoever reads this later
+      reason: why this namespace has an exception
       rule: disk-b
       severity: "Off"
 `} {
@@ -180,13 +180,13 @@ func TestMarkdown(t *testing.T) {
 	if err := WriteMarkdown(&out, sample()); err != nil {
 		t.Fatal(err)
 	}
-	_, page, found := strings.Cut(out.String(), "It applies to\n")
+	_, page, found := strings.Cut(out.String(), "Rules have these scopes:\n")
 	const want = `
 | | |
 |---|---|
-| VM | a VirtualMachine at its creation and at each update: what is written around its template, and the spec that will run, expanded and completed |
-| VM update | what an update of a VirtualMachine may change |
-| VMI | a VirtualMachineInstance at its creation |
+| VM | a VirtualMachine on create and on update: its fields outside of the template, and the spec as it will run |
+| VM update | changes by an update of a VirtualMachine |
+| VMI | a VirtualMachineInstance on create |
 
 - [Disks](#disks)
 - [Architectures](#architectures)
@@ -234,7 +234,7 @@ News.
 func TestJSON(t *testing.T) {
 	for _, c := range []struct {
 		entries []Entry
-		alone   bool
+		single  bool
 		prefix  string
 	}{
 		{sample(), false, "[\n  {\n    \"id\": \"arm64-a\",\n    \"title\": \"Nothing is *b*\",\n    \"severity\": \"Deny\",\n    \"appliesTo\": [\n      \"VM\",\n      \"VMI\"\n    ],\n    \"platforms\": ["},
@@ -243,7 +243,7 @@ func TestJSON(t *testing.T) {
 		{[]Entry{}, false, "[]\n"},
 	} {
 		var out bytes.Buffer
-		if err := WriteJSON(&out, c.entries, c.alone); err != nil {
+		if err := WriteJSON(&out, c.entries, c.single); err != nil {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(out.String(), c.prefix) || !json.Valid(out.Bytes()) {
@@ -291,14 +291,14 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 	}
 }
 
-// TestExamples shows that the RuleSettings which are offered are in order, and do what is said of them.
+// TestExamples verifies that the RuleSettings of the examples are valid and have the described effect.
 func TestExamples(t *testing.T) {
 	entries, rules := builtIn(t)
 	for i := range entries {
 		e := &entries[i]
 		if !validators.Adjustable(e.ID) {
 			var page strings.Builder
-			if err := WritePage(&page, e); err != nil || strings.Contains(page.String(), "RuleSettings\n  metadata") || !strings.Contains(page.String(), "it cannot be set to another severity") {
+			if err := WritePage(&page, e); err != nil || strings.Contains(page.String(), "RuleSettings\n  metadata") || !strings.Contains(page.String(), "its severity is fixed") {
 				t.Errorf("%s: %v, %s", e.ID, err, page.String())
 			}
 			continue

@@ -1,5 +1,5 @@
 // Package catalogue shows the built-in rules: as a table, as JSON, one by one, and as the page docs/rules.md.
 //
-// What enters: the registry of hypervisors, whose validators hold the rules. What leaves: text, the same for the
-// same rules. The package checks nothing.
+// Its input is the registry of hypervisors, which has the rules. Its output is text, equal for equal rules. It
+// evaluates no rule.
 package catalogue

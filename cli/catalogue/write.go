@@ -17,7 +17,7 @@ import (
 // WriteTable writes a row for each entry.
 func WriteTable(w io.Writer, entries []Entry) error {
 	if len(entries) == 0 {
-		_, err := fmt.Fprintln(w, "No rule is like that.")
+		_, err := fmt.Fprintln(w, "No rule matches.")
 		return err
 	}
 	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -29,15 +29,15 @@ func WriteTable(w io.Writer, entries []Entry) error {
 	return columns.Flush()
 }
 
-// WriteJSON writes a list of entries, and an entry alone as an object.
-func WriteJSON(w io.Writer, entries []Entry, alone bool) error {
-	if alone && len(entries) == 1 {
+// WriteJSON writes a list of entries, or one entry as an object if single is true.
+func WriteJSON(w io.Writer, entries []Entry, single bool) error {
+	if single && len(entries) == 1 {
 		return texts.WriteJSON(w, entries[0])
 	}
 	return texts.WriteJSON(w, entries)
 }
 
-// WritePage writes all there is to know about one rule.
+// WritePage writes all about one rule.
 func WritePage(w io.Writer, e *Entry) error {
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(lines, "%s\n%s.\n\n", e.ID, e.Title)
@@ -46,7 +46,7 @@ func WritePage(w io.Writer, e *Entry) error {
 	fmt.Fprintf(lines, "On:\t%s\n", e.platforms())
 	fmt.Fprintf(lines, "Remedy:\t%s\n", e.Remedy)
 	if e.AtStart {
-		fmt.Fprintf(lines, "KubeVirt:\t%s\n", "asks it only when the VM starts, which then never runs")
+		fmt.Fprintf(lines, "KubeVirt:\t%s\n", "validates it only when the VM starts; the VM never runs")
 	}
 	if e.SecurityRelevant {
 		fmt.Fprintf(lines, "Security:\t%s\n", e.security())
@@ -62,22 +62,22 @@ func WritePage(w io.Writer, e *Entry) error {
 	return err
 }
 
-// platforms says in words what the table has no room for.
+// platforms describes the platforms in words.
 func (e *Entry) platforms() string {
 	if e.on == anywhere {
-		return "every hypervisor and architecture"
+		return "all hypervisors and architectures"
 	}
 	return e.on
 }
 
 func (e *Entry) security() string {
 	if !validators.Adjustable(e.ID) {
-		return "it cannot be set to another severity"
+		return "its severity is fixed"
 	}
-	return fmt.Sprintf("whoever sets it to a milder severity needs the verb %s on rulesettings.%s", policyv1alpha1.VerbWeaken, policyv1alpha1.GroupVersion.Group)
+	return fmt.Sprintf("to lower its severity, users need the verb %s on rulesettings.%s", policyv1alpha1.VerbWeaken, policyv1alpha1.GroupVersion.Group)
 }
 
-// exampleNamespace is where examples make an exception.
+// exampleNamespace is the namespace of the examples.
 const exampleNamespace = "shop"
 
 // example is a RuleSettings that weakens the rule in a namespace, as YAML.
@@ -95,7 +95,7 @@ func (e *Entry) example() (string, error) {
 		Spec: policyv1alpha1.RuleSettingsSpec{Rules: []policyv1alpha1.RuleSetting{{
 			Rule: e.ID, Severity: policyv1alpha1.Severity(e.weakened()),
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": exampleNamespace}},
-			Reason:            "why, for whoever reads this later",
+			Reason:            "why this namespace has an exception",
 		}}},
 	})
 	if err != nil {

@@ -6,28 +6,27 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Change says what becomes of a finding.
+// Change is the change of a finding under the assumptions.
 type Change string
 
-// What becomes of a finding: it is not there now, it would not be there any more, or it is there in either case. One
-// whose severity changes is gone as what it was, and new as what it becomes.
+// The changes. A finding whose severity changes is gone with the old severity, and new with the new one.
 const (
 	New   Change = "new"
 	Gone  Change = "gone"
 	Stays Change = "stays"
 )
 
-// changes are the words, in the order in which they are told.
+// changes returns all changes, in the order of reports.
 func changes() []Change { return []Change{New, Gone, Stays} }
 
-// changed is a finding and what becomes of it.
+// changed is a finding and its change.
 type changed struct {
 	change  Change
 	finding validators.Finding
 }
 
-// compare tells the findings on one object apart. Two are the same if rule, severity and field are. Where a rule says
-// several things of a field, those that are told in the same words are the same before all others.
+// compare compares the findings of one object. Two findings are the same if rule, severity and field are equal. If a
+// rule has several findings at a field, those with equal messages are matched first.
 func compare(now, then []validators.Finding) (all []changed) {
 	gone, stays := slices.Clone(now), make([]bool, len(then))
 	for _, equal := range []func(a, b *validators.Finding) bool{sameWords, same} {
@@ -35,9 +34,9 @@ func compare(now, then []validators.Finding) (all []changed) {
 			if stays[i] {
 				continue
 			}
-			known := slices.IndexFunc(gone, func(f validators.Finding) bool { return equal(&f, &then[i]) })
-			if stays[i] = known >= 0; stays[i] {
-				gone = slices.Delete(gone, known, known+1)
+			match := slices.IndexFunc(gone, func(f validators.Finding) bool { return equal(&f, &then[i]) })
+			if stays[i] = match >= 0; stays[i] {
+				gone = slices.Delete(gone, match, match+1)
 			}
 		}
 	}

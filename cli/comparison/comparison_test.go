@@ -71,7 +71,7 @@ func counted(c Counter, n int) *Report {
 }
 
 func TestCounts(t *testing.T) {
-	r := counted(Counter{Told: 2}, 5)
+	r := counted(Counter{Max: 2}, 5)
 	want := []Rule{
 		{Rule: "d", Title: "Some title", Severity: "Deny", New: 5, NotReported: 3},
 		{Rule: "policy/cap", Severity: "Audit", Stays: 5},
@@ -91,19 +91,19 @@ func TestCounts(t *testing.T) {
 		t.Errorf("%d evaluated, %d rejected, the first one %+v", r.Evaluated, r.NewlyRejected, r.First())
 	}
 	for told, want := range map[int]int{0: 15, 1: 3} {
-		if r := counted(Counter{Told: told, Unchanged: true}, 5); len(r.Violations) != want {
+		if r := counted(Counter{Max: told, Unchanged: true}, 5); len(r.Violations) != want {
 			t.Errorf("with %d told of each there are %d violations, want %d", told, len(r.Violations), want)
 		}
 	}
 }
 
-// TestBounded keeps no more than is told, however many virtual machines there are.
+// TestBounded keeps only the findings to show, however many virtual machines there are.
 func TestBounded(t *testing.T) {
-	c := Counter{Told: 3}
+	c := Counter{Max: 3}
 	for i := range 2000 {
 		c.Add(manifests.Document{Object: &unstructured.Unstructured{}}, explanation.Object{}, nil, []validators.Finding{found("d", validators.Deny, "a", fmt.Sprint(i))})
 	}
-	if kept := len(c.tallies[tallied{"d", validators.Deny}].violations[New]); kept != 3 {
+	if kept := len(c.tallies[key{"d", validators.Deny}].violations[New]); kept != 3 {
 		t.Errorf("%d findings are kept", kept)
 	}
 	if r := c.Report(nil); r.Rules[0].New != 2000 || r.Rules[0].NotReported != 1997 {
@@ -113,18 +113,18 @@ func TestBounded(t *testing.T) {
 
 func TestMarkdown(t *testing.T) {
 	var out bytes.Buffer
-	if err := counted(Counter{Told: 1, Unchanged: true}, 2).WriteMarkdown(&out); err != nil {
+	if err := counted(Counter{Max: 1, Unchanged: true}, 2).WriteMarkdown(&out); err != nil {
 		t.Fatal(err)
 	}
 	const want = `| stays | VirtualMachine n/vm0 | policy/cap | Audit | spec.c | Forbidden: a\|b &lt;i>&amp;\_\* |`
-	if !strings.Contains(out.String(), want+"\n") || !strings.Contains(out.String(), "\n\n- d (Deny): 1 more, which --max 0 tells\n") {
+	if !strings.Contains(out.String(), want+"\n") || !strings.Contains(out.String(), "\n\n- d (Deny): 1 more: use --max 0 to show all\n") {
 		t.Errorf("want %q in\n%s", want, out.String())
 	}
 }
 
 func TestJUnit(t *testing.T) {
 	var out bytes.Buffer
-	if err := counted(Counter{Told: 1, Unchanged: true}, 2).WriteJUnit(&out); err != nil {
+	if err := counted(Counter{Max: 1, Unchanged: true}, 2).WriteJUnit(&out); err != nil {
 		t.Fatal(err)
 	}
 	var got junit.Testsuites
@@ -135,10 +135,10 @@ func TestJUnit(t *testing.T) {
 	if got.Tests != 3 || got.Failures != 1 || cases[0].Failure == nil {
 		t.Fatalf("%d tests, %d failures in\n%s", got.Tests, got.Failures, out.String())
 	}
-	if f := cases[0].Failure; f.Message != "2 new, 0 gone, 0 as now" || f.Data != "new: VirtualMachine n/vm0: spec.a: Forbidden: new line [virtward/d]\n" {
+	if f := cases[0].Failure; f.Message != "2 new, 0 gone, 0 stay" || f.Data != "new: VirtualMachine n/vm0: spec.a: Forbidden: new line [virtward/d]\n" {
 		t.Errorf("the failure is %+v", f)
 	}
-	if o := cases[1].SystemOut; cases[1].Name != "policy/cap (Audit)" || o == nil || !strings.Contains(o.Data, "0 new, 0 gone, 2 as now\nstays: VirtualMachine n/vm0: spec.c: ") {
+	if o := cases[1].SystemOut; cases[1].Name != "policy/cap (Audit)" || o == nil || !strings.Contains(o.Data, "0 new, 0 gone, 2 stay\nstays: VirtualMachine n/vm0: spec.c: ") {
 		t.Errorf("the second test is %+v", cases[1])
 	}
 }
@@ -151,7 +151,7 @@ func TestNothing(t *testing.T) {
 			t.Errorf("output %d: %v", i, err)
 		}
 	}
-	if !strings.HasSuffix(table.String(), "\nNo rule and no policy finds anything.\n") || !strings.Contains(junitXML.String(), `tests="1" failures="0"`) {
+	if !strings.HasSuffix(table.String(), "\nNo findings.\n") || !strings.Contains(junitXML.String(), `tests="1" failures="0"`) {
 		t.Errorf("table:\n%s\nJUnit:\n%s", table.String(), junitXML.String())
 	}
 	var fields map[string]any

@@ -1,8 +1,7 @@
-// Package comparison says what would change for virtual machines if something else held around them: other policies,
-// another hypervisor.
+// Package comparison reports which findings of virtual machines would change under assumptions, such as other policies
+// or another hypervisor.
 //
-// What enters: the findings on each virtual machine, as things are and as they would be. What leaves: counts for each
-// rule and policy, and the first few findings of each, as a table, Markdown, JSON, YAML, JUnit or SARIF; the same for
-// the same input. However many virtual machines there are, no more is kept than what is shown. The package evaluates
-// nothing.
+// Its input is the findings of each virtual machine, now and under the assumptions. Its output is counts for each rule
+// and policy, and their first findings, as a table, Markdown, JSON, YAML, JUnit or SARIF, equal for equal input. It
+// keeps only the findings to show, however many virtual machines there are. It evaluates nothing.
 package comparison

@@ -30,7 +30,7 @@ func (r *Report) WriteYAML(w io.Writer) error {
 	return err
 }
 
-// WriteSARIF writes the findings that are told as a SARIF log, which compares them with now as with another run.
+// WriteSARIF writes the violations as a SARIF log. Its baseline is the present state.
 func (r *Report) WriteSARIF(w io.Writer, version string) error {
 	log := sarif.NewReport(r.rules, version)
 	for i := range r.Violations {
@@ -44,15 +44,15 @@ func (r *Report) WriteSARIF(w io.Writer, version string) error {
 	return log.Write(w)
 }
 
-// WriteJUnit writes a test for each rule with findings. It fails if the rule would reject what it does not reject
-// now; everything else that is told is its output.
+// WriteJUnit writes a test for each rule with findings. The test fails if the rule has new rejections. The other
+// violations are its output.
 func (r *Report) WriteJUnit(w io.Writer) error {
 	suite := junit.Testsuite{Name: "virtward audit", Time: "0"}
 	for i := range r.Rules {
 		suite.AddTestcase(r.testcase(&r.Rules[i]))
 	}
 	if len(r.Rules) == 0 {
-		suite.AddTestcase(junit.Testcase{Name: "no rule and no policy finds anything", Classname: suite.Name, Time: "0"})
+		suite.AddTestcase(junit.Testcase{Name: "no findings", Classname: suite.Name, Time: "0"})
 	}
 	report := junit.Testsuites{Name: "virtward"}
 	report.AddSuite(suite)
@@ -75,7 +75,7 @@ func (r *Report) testcase(row *Rule) junit.Testcase {
 			others += v.line() + "\n"
 		}
 	}
-	counts := fmt.Sprintf("%d new, %d gone, %d as now", row.New, row.Gone, row.Stays)
+	counts := fmt.Sprintf("%d new, %d gone, %d stay", row.New, row.Gone, row.Stays)
 	if row.Severity == validators.Deny && row.New > 0 {
 		test.Failure = &junit.Result{Type: "NewlyRejected", Message: counts, Data: rejected}
 	}
@@ -85,10 +85,10 @@ func (r *Report) testcase(row *Rule) junit.Testcase {
 	return test
 }
 
-// rejects reports whether the object would be rejected for it, and is not now.
+// rejects reports whether the object would be newly rejected because of the violation.
 func (v *Violation) rejects() bool { return v.Change == New && v.Severity == validators.Deny }
 
-// line is the violation in one line: vm.yaml:12:7: new: VirtualMachine shop/db: spec.running: ...
+// line returns the violation in one line: vm.yaml:12:7: new: VirtualMachine shop/db: spec.running: ...
 func (v *Violation) line() string {
 	place := ""
 	if v.Line > 0 {

@@ -14,26 +14,25 @@ import (
 // Kind is the type of a Report in JSON; its version is explanation.APIVersion.
 const Kind = "Audit"
 
-// Report says what would change. Its JSON form is documented, and fields are only ever added to it.
+// Report reports what would change. Its JSON form is documented, and fields are only ever added to it.
 type Report struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Assumed is what would hold, in the words of the command line. If nothing else is assumed, every finding stays.
+	// Assumed are the assumptions, as on the command line. Without any, all findings stay.
 	Assumed []string `json:"assumed"`
-	// Now and Then are what is known of the cluster, and what would be.
+	// Now are the facts of the cluster, and Then those under the assumptions.
 	Now  explanation.Facts `json:"now"`
 	Then explanation.Facts `json:"then"`
-	// Evaluated counts the virtual machines, NewlyRejected those of them on which a finding is new that rejects, and
-	// NotEvaluated others that could not be evaluated; the warnings say why.
+	// Evaluated counts the evaluated virtual machines, and NewlyRejected those of them with a new finding that rejects.
+	// NotEvaluated counts others that could not be evaluated; the warnings say why.
 	Evaluated     int `json:"evaluated"`
 	NewlyRejected int `json:"newlyRejected"`
 	NotEvaluated  int `json:"notEvaluated"`
 	// Rules are the rules and policies with findings, sorted by name, then by severity.
 	Rules []Rule `json:"rules"`
-	// Violations are the findings that are told, in the order of their changes, then of their rules, then of the
-	// objects.
+	// Violations are the findings to show, sorted by change, then by rule, then in the order of the objects.
 	Violations []Violation `json:"violations"`
-	// Warnings say what less could be evaluated, and Notes what of the configuration has no effect.
+	// Warnings name what could not be evaluated completely. Notes name configuration without an effect.
 	Warnings []string `json:"warnings"`
 	Notes    []string `json:"notes"`
 
@@ -49,11 +48,11 @@ type Rule struct {
 	New      int                 `json:"new"`
 	Gone     int                 `json:"gone"`
 	Stays    int                 `json:"stays"`
-	// NotReported counts those that are not among the violations, since they would be too many.
+	// NotReported counts findings above the limit, which are not among the violations.
 	NotReported int `json:"notReported"`
 }
 
-// Violation is a finding on an object, and what becomes of it.
+// Violation is a finding of an object, and its change.
 type Violation struct {
 	Change Change
 	// Source is where the object was read: "vm.yaml: document 1", or "cluster".
@@ -74,21 +73,21 @@ func (v Violation) MarshalJSON() ([]byte, error) {
 	}{v.Change, v.Source, v.Object, v.Document()})
 }
 
-// Counter makes a report of any number of virtual machines, of which it keeps no more than is told.
+// Counter counts the findings of any number of virtual machines, and keeps only those to show.
 type Counter struct {
-	// Told is how many findings of each rule and change are told; 0 for all.
-	Told int
-	// Unchanged has findings told that stay.
+	// Max is the number of findings to show of each rule and change; 0 for all.
+	Max int
+	// Unchanged shows findings that stay, too.
 	Unchanged bool
 
-	tallies       map[tallied]*tally
+	tallies       map[key]*tally
 	evaluated     int
 	newlyRejected int
 	first         *Violation
 }
 
-// tallied is what is counted together.
-type tallied struct {
+// key identifies what is counted together.
+type key struct {
 	rule     string
 	severity validators.Severity
 }
@@ -99,20 +98,20 @@ type tally struct {
 	violations map[Change][]Violation
 }
 
-// Add counts the findings on one virtual machine, as things are and as they would be.
+// Add counts the findings of one virtual machine, now and under the assumptions.
 func (c *Counter) Add(d manifests.Document, object explanation.Object, now, then []validators.Finding) {
 	c.evaluated++
 	rejected := false
 	for _, f := range compare(now, then) {
-		key := tallied{f.finding.Rule, f.finding.Severity}
-		t := c.tally(key)
+		k := key{f.finding.Rule, f.finding.Severity}
+		t := c.tally(k)
 		t.count(f.change)
 		rejects := f.change == New && f.finding.Severity == validators.Deny
 		rejected = rejected || rejects
 		switch {
 		case f.change == Stays && !c.Unchanged:
 			continue
-		case c.Told > 0 && len(t.violations[f.change]) >= c.Told:
+		case c.Max > 0 && len(t.violations[f.change]) >= c.Max:
 			t.NotReported++
 			continue
 		}
@@ -128,14 +127,14 @@ func (c *Counter) Add(d manifests.Document, object explanation.Object, now, then
 }
 
 // tally returns the tally of a rule and a severity.
-func (c *Counter) tally(key tallied) *tally {
+func (c *Counter) tally(k key) *tally {
 	if c.tallies == nil {
-		c.tallies = map[tallied]*tally{}
+		c.tallies = map[key]*tally{}
 	}
-	if c.tallies[key] == nil {
-		c.tallies[key] = &tally{Rule: Rule{Rule: key.rule, Severity: key.severity}, violations: map[Change][]Violation{}}
+	if c.tallies[k] == nil {
+		c.tallies[k] = &tally{Rule: Rule{Rule: k.rule, Severity: k.severity}, violations: map[Change][]Violation{}}
 	}
-	return c.tallies[key]
+	return c.tallies[k]
 }
 
 // count counts a finding.
@@ -150,25 +149,25 @@ func (r *Rule) count(change Change) {
 	}
 }
 
-// Report sums up. The rules say of themselves what they are about.
+// Report returns the report. The rules have the titles.
 func (c *Counter) Report(rules validators.Table) *Report {
 	r := &Report{
 		APIVersion: explanation.APIVersion, Kind: Kind, Evaluated: c.evaluated, NewlyRejected: c.newlyRejected, first: c.first, rules: rules,
 		Assumed: []string{}, Rules: []Rule{}, Violations: []Violation{}, Warnings: []string{}, Notes: []string{},
 	}
-	keys := slices.SortedFunc(maps.Keys(c.tallies), func(a, b tallied) int {
+	keys := slices.SortedFunc(maps.Keys(c.tallies), func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.rule, b.rule), rank(a.severity)-rank(b.severity))
 	})
-	for _, key := range keys {
-		row := c.tallies[key].Rule
-		if known, err := rules.Find(key.rule); err == nil {
+	for _, k := range keys {
+		row := c.tallies[k].Rule
+		if known, err := rules.Find(k.rule); err == nil {
 			row.Title = known.Title
 		}
 		r.Rules = append(r.Rules, row)
 	}
 	for _, change := range changes() {
-		for _, key := range keys {
-			r.Violations = append(r.Violations, c.tallies[key].violations[change]...)
+		for _, k := range keys {
+			r.Violations = append(r.Violations, c.tallies[k].violations[change]...)
 		}
 	}
 	return r
@@ -178,7 +177,7 @@ func rank(s validators.Severity) int {
 	return slices.Index([]validators.Severity{validators.Deny, validators.Warn, validators.Audit}, s)
 }
 
-// First is the first finding that is new and rejects, in the order of the objects; nil if there is none.
+// First returns the first new rejection, in the order of the objects, or nil.
 func (r *Report) First() *Violation { return r.first }
 
 // Changes reports whether anything is new or gone.

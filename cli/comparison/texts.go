@@ -11,7 +11,7 @@ import (
 	"github.com/virtward/virtward/cli/explanation"
 )
 
-// heading says what was asked, and what came of it, one line each.
+// heading returns lines about the assumptions, the counts, the warnings and the notes.
 func (r *Report) heading() (lines []string) {
 	if len(r.Assumed) > 0 {
 		lines = append(lines, "what if: "+strings.Join(r.Assumed, ", "), "now: "+described(r.Now), "then: "+described(r.Then))
@@ -20,7 +20,7 @@ func (r *Report) heading() (lines []string) {
 	}
 	counts := fmt.Sprintf("virtual machines: %d evaluated", r.Evaluated)
 	if len(r.Assumed) > 0 {
-		counts += fmt.Sprintf(", %d of them rejected for something new", r.NewlyRejected)
+		counts += fmt.Sprintf(", %d of them newly rejected", r.NewlyRejected)
 	}
 	if r.NotEvaluated > 0 {
 		counts += fmt.Sprintf("; %d could not be evaluated", r.NotEvaluated)
@@ -42,19 +42,18 @@ func described(f explanation.Facts) string {
 	return fmt.Sprintf("%s, %s by default (%s)", f.Hypervisor.ConfiguredName, f.DefaultArchitecture, f.Source)
 }
 
-// result is what the tables have to show in one line, where there is no table.
+// result returns a line that replaces empty tables.
 func (r *Report) result() string {
 	switch {
 	case len(r.Rules) == 0:
-		return "No rule and no policy finds anything."
+		return "No findings."
 	case len(r.Assumed) > 0 && !r.Changes():
 		return "Nothing changes."
 	}
 	return ""
 }
 
-// rows are those of the table of rules, and of that of the violations. Without an assumption, nothing becomes of a
-// finding.
+// rows returns the rows of the tables of rules and of violations. Without an assumption, they have no changes.
 func (r *Report) rows() (rules, violations [][]string) {
 	compared := len(r.Assumed) > 0
 	rules = [][]string{{"RULE", "SEVERITY", "FINDINGS"}}
@@ -85,18 +84,18 @@ func (r *Report) rows() (rules, violations [][]string) {
 	return rules, violations
 }
 
-// unreported says which findings are counted and not told.
+// unreported returns lines about findings that are counted and not shown.
 func (r *Report) unreported() (lines []string) {
 	for i := range r.Rules {
 		if row := &r.Rules[i]; row.NotReported > 0 {
-			lines = append(lines, fmt.Sprintf("%s (%s): %d more, which --max 0 tells", row.Rule, row.Severity, row.NotReported))
+			lines = append(lines, fmt.Sprintf("%s (%s): %d more: use --max 0 to show all", row.Rule, row.Severity, row.NotReported))
 		}
 	}
 	return lines
 }
 
-// WriteTable writes the report for a terminal: what was asked, a row for each rule with findings, and one for each
-// finding that is told.
+// WriteTable writes the report for a terminal: the heading, a row for each rule with findings, and a row for each
+// violation.
 func (r *Report) WriteTable(w io.Writer) error {
 	lines := r.heading()
 	if nothing := r.result(); nothing != "" {
@@ -122,7 +121,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return writeLines(w, r.unreported())
 }
 
-// WriteMarkdown writes the report for a comment on a change of a repository.
+// WriteMarkdown writes the report for a comment on a pull request.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	var lines []string
 	for _, line := range r.heading() {
@@ -144,7 +143,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	return writeLines(w, lines)
 }
 
-// markdown is a table, below an empty line.
+// markdown returns a table, after an empty line.
 func markdown(rows [][]string) (lines []string) {
 	for i, row := range rows {
 		cells := make([]string, len(row))
@@ -165,10 +164,10 @@ func markdown(rows [][]string) (lines []string) {
 	return lines
 }
 
-// escaped is a text that Markdown shows as it is.
+// escaped escapes the special characters of Markdown.
 func escaped(text string) string { return special.Replace(text) }
 
-// special are the characters that Markdown takes for more than themselves, within a line.
+// special are the special characters of Markdown within a line.
 var special = strings.NewReplacer(`\`, `\\`, "|", `\|`, "*", `\*`, "_", `\_`, "`", "\\`", "<", "&lt;", "[", `\[`, "]", `\]`, "&", "&amp;", "~", `\~`, "@", "@\u200b")
 
 func writeLines(w io.Writer, lines []string) error {

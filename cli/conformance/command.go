@@ -21,17 +21,16 @@ func NewCommand(program options.Program) *cobra.Command {
 	var minimum float64
 	cmd := &cobra.Command{
 		Use:   "conformance FILE.jsonl ...",
-		Short: "Replay recorded answers of KubeVirt and show how far the pipeline agrees",
-		Long: `Replay recorded answers of KubeVirt and show how far the pipeline agrees.
+		Short: "Compare recorded answers of KubeVirt with those of Virtward",
+		Long: `Compare recorded answers of KubeVirt with those of Virtward.
 
-Each line of a file is a case: an admission request, or an instancetype and a preference laid over a
-virtual machine, with what the real KubeVirt answered. The table shows for each area how many answers agree:
-completed specs (mutated), decisions (allowed) and their causes, and expanded specs (expand). 0/0 means that
-there was nothing to compare. Areas in brackets are shown but not counted. The last line sums up. Virtward's
-source code comes with such files, in test/conformance/testdata.
+Each line of a file is a case: an admission request, or a virtual machine with an instancetype and a preference, and the
+answer of KubeVirt. The table shows for each area how many answers are equal: completed specs (mutated), decisions
+(allowed), their causes, and expanded specs (expand). 0/0 means that the area has no such answers. The totals do not
+include areas in brackets. The source code of Virtward has such files in test/conformance/testdata.
 
-With --min, it exits with 1 if one of the totals is below that share.`,
-		Example: program.Examples(`  # How far does this program agree with KubeVirt?
+With --min, the exit code is 1 if one of the totals is below that share.`,
+		Example: program.Examples(`  # Compare this program with KubeVirt
   PROGRAM conformance test/conformance/testdata/*.jsonl
 
   # Show every difference, and fail below 98 %
@@ -39,9 +38,9 @@ With --min, it exits with 1 if one of the totals is below that share.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) == 0:
-				return options.Usagef("name a file of cases: see %s --help", cmd.CommandPath())
+				return options.Usagef("add a file with cases: see %s --help", cmd.CommandPath())
 			case !(minimum >= 0 && minimum <= 1):
-				return options.Usagef("--min %v: a share is between 0 and 1", minimum)
+				return options.Usagef("--min %v: must be between 0 and 1", minimum)
 			}
 			return nil
 		},
@@ -91,7 +90,7 @@ func replayFile(report *conformance.Report, pipeline *effective.Pipeline, name s
 	return nil
 }
 
-// writeReport prints the differences, if wanted, then the table, then the summary.
+// writeReport prints the differences if verbose is true, the table and the summary.
 func writeReport(w io.Writer, report *conformance.Report, verbose bool) error {
 	if verbose {
 		for _, d := range report.Differences {
@@ -108,7 +107,7 @@ func writeReport(w io.Writer, report *conformance.Report, verbose bool) error {
 	return err
 }
 
-// below is the error that names the totals that are below the minimum; nil if none is.
+// below returns an error that names the totals below the minimum, or nil.
 func below(report *conformance.Report, minimum float64) error {
 	total := report.Total()
 	var low []string

@@ -26,7 +26,7 @@ func outputs() []string {
 	return []string{options.OutputYAML, options.OutputTable, options.OutputJSON, options.OutputJUnit, options.OutputSARIF}
 }
 
-// forPeople reports whether an output has all notes and warnings in itself.
+// forPeople reports whether an output has all notes and warnings.
 func forPeople(output string) bool {
 	return output == options.OutputYAML || output == options.OutputTable
 }
@@ -36,47 +36,42 @@ func NewCommand(program options.Program) *cobra.Command {
 	c := &command{program: program, sources: options.NewSources(), output: options.OutputYAML}
 	cmd := &cobra.Command{
 		Use:   "explain (TYPE/NAME ... | -f FILE ...)",
-		Short: "Show how virtual machines will really run, who set which field, and what is wrong",
-		Long: `Show how virtual machines will really run, who set which field, and what is wrong.
+		Short: "Show how virtual machines will run, the source of each field, and what is wrong",
+		Long: `Show how virtual machines will run, the source of each field, and what is wrong.
 
-A VirtualMachine or VirtualMachineInstance says little of what will run. explain expands its instancetype and
-preference, completes it for the hypervisor and the architecture, and shows the result. By default that is
-YAML in which a comment behind each value names the layer it comes from; values without one stand in the object
-as it is written in a file, or stored in the cluster.
+explain expands the instancetype and the preference, completes the fields for the hypervisor and the architecture, and
+validates the result as the webhooks do. By default, the output is YAML: a comment after a value names the layer that set
+it. Values without a comment are those of the file, or of the object in the cluster.
 
-With -f, nothing but files is read: KubeVirt's own defaults are assumed for the cluster unless --kubevirt or
-a KubeVirt object among the files says otherwise, and instancetypes, preferences, ControllerRevisions, DataSources,
-DataVolumes, PersistentVolumeClaims, VolumeSnapshots and presets are taken from the same files and from
---instancetype and --preference. With --from-cluster, the cluster is asked for what the files do not hold.
-TYPE/NAME explains an object of the cluster: vm/NAME or vmi/NAME.
+With -f, explain reads only files. It assumes KubeVirt's defaults, unless --kubevirt or the files have a KubeVirt object.
+Objects that virtual machines refer to must be in the files, or in those of --instancetype and --preference: instancetypes,
+preferences, ControllerRevisions, DataSources, DataVolumes, PersistentVolumeClaims, VolumeSnapshots and presets. With
+--from-cluster, explain reads what the files lack from the cluster. TYPE/NAME explains an object of the cluster.
 
-The result is checked by the rules that the webhooks in the cluster check it by. Findings, warnings and notes
-stand above each virtual machine, and findings also at the fields that they are about; with -o json they are in
-the document. -o junit and -o sarif write nothing but findings, for CI systems: a test for each virtual machine,
-and annotations at the lines of the files. For whoever watches, all is told on standard error then.
+RuleSettings, VirtualMachineDefaults and VirtualMachinePolicies apply too, from the files and from the cluster if it is
+read. For them, the files can have Namespaces, and ConfigMaps with parameters. Policies that read the request are skipped,
+and a note names them.
 
-RuleSettings among the files, or in the cluster if it is asked, set the severities of the rules,
-VirtualMachineDefaults the defaults of the site, and VirtualMachinePolicies evaluate; so that those that select
-namespaces can be applied, Namespaces among the files are read too, and ConfigMaps for the parameters of policies.
-Policies that read who asks for what cannot be asked here; they are named.
+The outputs yaml, table and json show findings, warnings and notes with each virtual machine. The outputs junit and sarif
+are for CI systems and have only the findings; warnings and notes are on standard error.
 
-It exits with 1 if a virtual machine is rejected. Warnings do not count.`,
-		Example: program.Examples(`  # How will these virtual machines run?
+The exit code is 1 if a virtual machine is rejected. Warnings do not change it.`,
+		Example: program.Examples(`  # Show how the virtual machines of a file will run
   PROGRAM explain -f vm.yaml
 
   # The same on Microsoft's hypervisor, on arm64
   PROGRAM explain -f vm.yaml --hypervisor mshv --arch arm64
 
-  # With a cluster's configuration and instancetypes, saved in files
+  # Use the configuration and the instancetypes of a cluster, from files
   PROGRAM explain -f vm.yaml --kubevirt kubevirt.yaml --instancetype u1.yaml --preference fedora.yaml -o table
 
-  # As this cluster would run a file that is not applied yet
+  # Show how this cluster will run a file before you apply it
   PROGRAM explain -f vm.yaml --from-cluster
 
-  # A virtual machine of the cluster, for another program
+  # Show a virtual machine of the cluster as JSON
   PROGRAM explain vm/db -n shop -o json
 
-  # All virtual machines of a repository, as annotations of a pull request
+  # Annotate a pull request with the findings in all manifests
   PROGRAM explain -R -f manifests -o sarif > virtward.sarif`),
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
@@ -87,7 +82,7 @@ It exits with 1 if a virtual machine is rejected. Warnings do not count.`,
 	flags.StringSliceVarP(&c.sources.Filenames, "filename", "f", nil, "Files and directories with the objects to explain; - is standard input")
 	flags.StringSliceVar(&c.sources.Instancetypes, "instancetype", nil, "Files with instancetypes, or other objects that virtual machines refer to")
 	flags.StringSliceVar(&c.sources.Preferences, "preference", nil, "Files with preferences, or other objects that virtual machines refer to")
-	flags.BoolVar(&c.sources.FromCluster, "from-cluster", false, "Ask the cluster for its configuration and for objects that the files do not hold")
+	flags.BoolVar(&c.sources.FromCluster, "from-cluster", false, "Read the configuration, and objects that the files lack, from the cluster")
 	flags.StringVarP(&c.output, "output", "o", c.output, "What to print: "+strings.Join(outputs(), ", "))
 	options.CompleteFlags(cmd, map[string][]string{"output": outputs()})
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
@@ -116,7 +111,7 @@ func (c *command) validate(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// run reads, evaluates and prints. Rejections are an error, after everything was printed.
+// run reads, evaluates and prints. It returns an error if an object is rejected, after it has printed everything.
 func (c *command) run(ctx context.Context, args []string) error {
 	in, err := c.gather(ctx, args)
 	if err != nil {
@@ -127,14 +122,14 @@ func (c *command) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c.complain(in, done.explanations)
+	c.warn(in, done.explanations)
 	if err := c.write(in, done, format); err != nil {
 		return err
 	}
 	return rejectionsIn(done.explanations)
 }
 
-// format is that of an output in which each virtual machine has a text of its own; nil for others.
+// format returns the format of an output with one text for each virtual machine; nil for other outputs.
 func (c *command) format() *explanation.Format {
 	formats := map[string]func() explanation.Format{options.OutputYAML: explanation.YAML, options.OutputTable: explanation.Tables, options.OutputJSON: explanation.JSON}
 	if of := formats[c.output]; of != nil {
@@ -158,45 +153,44 @@ func (c *command) write(in *inputs, done *results, format *explanation.Format) e
 	return errors.Join(err, out.Flush())
 }
 
-// complain tells on standard error what no document says: what was passed over, and what is wrong with the
-// objects referred to. Some outputs are for programs, so with them people are told here of everything, each thing
-// once.
-func (c *command) complain(in *inputs, explanations []*explanation.Explanation) {
-	told := map[string]bool{}
-	tell := func(kind, text string) {
+// warn writes to standard error what the output lacks: notes about skipped documents, and warnings about references.
+// For outputs of programs, it writes all notes, warnings and findings too, each once.
+func (c *command) warn(in *inputs, explanations []*explanation.Explanation) {
+	written := map[string]bool{}
+	write := func(kind, text string) {
 		line := kind + ": " + texts.OneLine(text)
-		if !told[line] {
-			told[line] = true
+		if !written[line] {
+			written[line] = true
 			fmt.Fprintln(c.program.Streams.ErrOut, line)
 		}
 	}
 	for _, n := range in.notes {
-		tell("note", n)
+		write("note", n)
 	}
 	for _, w := range in.warnings {
-		tell("warning", w)
+		write("warning", w)
 	}
 	if forPeople(c.output) {
 		return
 	}
 	for _, e := range explanations {
 		for _, n := range e.Notes {
-			tell("note", n)
+			write("note", n)
 		}
 		for _, w := range e.FactsWarnings() {
-			tell("warning", w)
+			write("warning", w)
 		}
 		about := e.Source + ": " + e.Object.String() + ": "
 		for _, w := range e.OwnWarnings() {
-			tell("warning", about+w)
+			write("warning", about+w)
 		}
 		for _, f := range e.Findings {
-			tell(f.Kind(), about+f.String())
+			write(f.Kind(), about+f.String())
 		}
 	}
 }
 
-// rejectionsIn is the error that sums up rejections, which were told already; nil if there are none.
+// rejectionsIn returns an error that summarizes the rejections, or nil.
 func rejectionsIn(explanations []*explanation.Explanation) error {
 	var rejected []*explanation.Explanation
 	for _, e := range explanations {

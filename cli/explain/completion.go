@@ -16,7 +16,7 @@ import (
 // completionTimeout bounds how long a shell waits for names of virtual machines.
 const completionTimeout = 2 * time.Second
 
-// completeNames offers vm/ and vmi/, and then the names that the cluster has; names alone behind a type.
+// completeNames completes vm/ and vmi/, and then names of objects of the cluster; after a type, only names.
 func (c *command) completeNames(ctx context.Context, args []string, word string) ([]string, cobra.ShellCompDirective) {
 	if len(c.sources.Filenames) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -43,7 +43,7 @@ func (c *command) completeNames(ctx context.Context, args []string, word string)
 	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
 }
 
-// namesOf are those that the cluster has; none if it cannot be asked.
+// namesOf returns the names of objects of the cluster; none if it cannot be read.
 func (c *command) namesOf(ctx context.Context, resource schema.GroupVersionResource) []string {
 	cluster, err := options.Connect(c.sources.Config)
 	if err != nil {

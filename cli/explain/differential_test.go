@@ -39,14 +39,13 @@ import (
 	"github.com/virtward/virtward/webhooks"
 )
 
-// doors are both webhooks of a cluster in which nothing but KubeVirt's defaults is known: what explain assumes
-// without any other file.
-type doors struct {
+// hooks are both webhooks of a cluster with KubeVirt's defaults, which explain assumes too.
+type hooks struct {
 	mutator   *webhooks.Mutator
 	validator *webhooks.Validator
 }
 
-func openDoors(t testing.TB, active ...*policies.Policy) doors {
+func newHooks(t testing.TB, active ...*policies.Policy) hooks {
 	t.Helper()
 	set := policies.NewSet("virtward-system", active...)
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
@@ -62,7 +61,7 @@ func openDoors(t testing.TB, active ...*policies.Policy) doors {
 		t.Fatal(err)
 	}
 	pipeline, facts := effective.NewPipeline(registry), platform.Defaults(platform.Settings{})
-	return doors{
+	return hooks{
 		mutator: webhooks.NewMutator(webhooks.Mutator{
 			Evaluator: evaluator.New(pipeline, objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}),
 			Metrics:   metrics, Log: logr.Discard(), Clock: clock.RealClock{},
@@ -74,8 +73,8 @@ func openDoors(t testing.TB, active ...*policies.Policy) doors {
 	}
 }
 
-// create asks both webhooks about a create, as the API server does.
-func (d doors) create(t testing.TB, kind string, object []byte) *admissionv1.AdmissionResponse {
+// create calls both webhooks for a create, as the API server does.
+func (d hooks) create(t testing.TB, kind string, object []byte) *admissionv1.AdmissionResponse {
 	t.Helper()
 	if patch := review(t, d.mutator.Review, kind, object).Patch; patch != nil {
 		decoded, err := jsonpatch.DecodePatch(patch)
@@ -112,8 +111,9 @@ func review(t testing.TB, ask func(context.Context, []byte) ([]byte, error), kin
 	return read.Response
 }
 
-// laptop are the findings of explain, in the words of the webhook; ok is false if explain cannot read the object.
-func laptop(t testing.TB, object []byte, files ...string) (causes []string, allowed, ok bool) {
+// explained returns the findings of explain, in the format of the webhook; ok is false if explain cannot read the
+// object.
+func explained(t testing.TB, object []byte, files ...string) (causes []string, allowed, ok bool) {
 	t.Helper()
 	args := []string{"explain", "-o", "json", "-f", "-"}
 	for _, file := range files {
@@ -135,12 +135,12 @@ func laptop(t testing.TB, object []byte, files ...string) (causes []string, allo
 	return causes, e.Allowed, true
 }
 
-// filled tells which layer filled a value. Of a VMI, explain sees the object as it was written and so knows; the
-// validating webhook sees it complete.
+// filled matches the layer of a value. For a VMI, only explain knows it: the validating webhook receives the completed
+// object.
 var filled = regexp.MustCompile(` \(filled by [^)]*\)$`)
 
-// told are the causes of an answer, in the same form.
-func told(response *admissionv1.AdmissionResponse) (causes []string) {
+// causesOf returns the causes of a response, in the same format.
+func causesOf(response *admissionv1.AdmissionResponse) (causes []string) {
 	if response.Result == nil || response.Result.Details == nil {
 		return nil
 	}
@@ -152,9 +152,9 @@ func told(response *admissionv1.AdmissionResponse) (causes []string) {
 	return causes
 }
 
-// compare holds that explain and the webhooks agree about an object. What only one of them can read is left out:
-// YAML is stricter than JSON, and the webhook rejects what it cannot read.
-func (d doors) compare(t testing.TB, object []byte, files ...string) bool {
+// compare compares explain and the webhooks for an object. It skips objects that only one of them can read: YAML is
+// stricter than JSON, and the webhook rejects what it cannot read.
+func (d hooks) compare(t testing.TB, object []byte, files ...string) bool {
 	t.Helper()
 	var head struct{ Kind, APIVersion string }
 	if json.Unmarshal(object, &head) != nil || !strings.HasPrefix(head.APIVersion, "kubevirt.io/") || head.Kind != "VirtualMachine" && head.Kind != "VirtualMachineInstance" {
@@ -164,30 +164,30 @@ func (d doors) compare(t testing.TB, object []byte, files ...string) bool {
 	if object == nil {
 		return false
 	}
-	theirs, allowed, ok := laptop(t, object, files...)
+	offline, allowed, ok := explained(t, object, files...)
 	if !ok {
 		return false
 	}
 	response := d.create(t, head.Kind, object)
-	ours := told(response)
-	if slices.ContainsFunc(ours, func(c string) bool { return strings.Contains(c, "object-readable") }) {
+	online := causesOf(response)
+	if slices.ContainsFunc(online, func(c string) bool { return strings.Contains(c, "object-readable") }) {
 		return false
 	}
 	if response.Allowed != allowed {
-		t.Errorf("%s\nexplain: allowed %v %q\nwebhook: allowed %v %q", object, allowed, theirs, response.Allowed, ours)
+		t.Errorf("%s\nexplain: allowed %v %q\nwebhook: allowed %v %q", object, allowed, offline, response.Allowed, online)
 		return true
 	}
-	if len(theirs) > 50 { // the webhook tells no more, and says so in the last one
-		theirs, ours = theirs[:49], ours[:49]
+	if len(offline) > 50 { // the webhook returns no more, and the last cause counts the others
+		offline, online = offline[:49], online[:49]
 	}
-	if diff := cmp.Diff(theirs, ours); diff != "" {
+	if diff := cmp.Diff(offline, online); diff != "" {
 		t.Errorf("%s\ncauses (-explain +webhook):\n%s", object, diff)
 	}
 	return true
 }
 
-// pruned is an object as an API server hands it on, without fields that its definition does not have; nil if it has
-// another form. KubeVirt's types decode fields of any case, of which an API server leaves only the right ones.
+// pruned returns an object without unknown fields, as an API server sends it; nil if it has another form. KubeVirt's
+// types decode fields in any case, of which an API server keeps only the correct ones.
 func pruned(kind string, object []byte) []byte {
 	var into any = &v1.VirtualMachine{}
 	if kind == "VirtualMachineInstance" {
@@ -231,7 +231,7 @@ func recordedCreates(t testing.TB) [][]byte {
 
 // TestExplainAndTheWebhooksAgree replays every recorded create.
 func TestExplainAndTheWebhooksAgree(t *testing.T) {
-	d, compared := openDoors(t), 0
+	d, compared := newHooks(t), 0
 	for _, object := range recordedCreates(t) {
 		if d.compare(t, object) {
 			compared++
@@ -242,8 +242,8 @@ func TestExplainAndTheWebhooksAgree(t *testing.T) {
 	}
 }
 
-// denying are policies that read all kinds of documents, and find something in many virtual machines. They leave out
-// the provenance: of what the mutating webhook wrote into an object, the validating one cannot know that.
+// denying are policies that read all documents, and have findings in many virtual machines. They do not read the
+// provenance: the validating webhook does not know which fields the mutating one filled.
 const denying = `
 apiVersion: policy.virtward.io/v1alpha1
 kind: VirtualMachinePolicy
@@ -254,7 +254,7 @@ spec:
   - expression: vm.spec.domain.?memory.?guest.hasValue() && quantity(vm.spec.domain.memory.guest).isLessThan(quantity('2Gi'))
     messageExpression: "vm.spec.domain.machine.type + ' on ' + platform.architecture"
     fieldPath: spec.domain.memory.guest
-  - {expression: "object.metadata.?labels['owner'].orValue('') != ''", message: "nobody owns it", fieldPath: metadata.labels}
+  - {expression: "object.metadata.?labels['owner'].orValue('') != ''", message: "it has no owner", fieldPath: metadata.labels}
   - {expression: "has(vm.spec.domain.cpu) && vm.spec.domain.cpu.cores > 0", message: no cores, fieldPath: spec.domain.cpu.cores}
 ---
 apiVersion: policy.virtward.io/v1alpha1
@@ -306,13 +306,13 @@ func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
 		}
 		active = append(active, compiled)
 	}
-	d, compared, found := openDoors(t, active...), 0, map[string]int{}
+	d, compared, found := newHooks(t, active...), 0, map[string]int{}
 	for i, object := range recordedCreates(t) {
 		if i%10 != 0 || !d.compare(t, object, file) {
 			continue
 		}
 		compared++
-		causes, _, _ := laptop(t, object, file)
+		causes, _, _ := explained(t, object, file)
 		for _, p := range active {
 			if slices.ContainsFunc(causes, func(c string) bool { return strings.Contains(c, " "+p.Rule()+" ") }) {
 				found[p.Name()]++
@@ -324,13 +324,13 @@ func TestExplainAndTheWebhooksAgreeOnPolicies(t *testing.T) {
 	}
 }
 
-// FuzzExplainAndTheWebhooksAgree: the answer on a laptop is the answer in the cluster, whatever the object.
+// FuzzExplainAndTheWebhooksAgree: for any object, explain and the webhooks have the same result.
 func FuzzExplainAndTheWebhooksAgree(f *testing.F) {
 	for i, object := range recordedCreates(f) {
 		if i%25 == 0 {
 			f.Add(object)
 		}
 	}
-	d := openDoors(f)
+	d := newHooks(f)
 	f.Fuzz(func(t *testing.T, object []byte) { d.compare(t, object) })
 }

@@ -12,24 +12,24 @@ import (
 	"github.com/virtward/virtward/parallel"
 )
 
-// inputs is everything that explain works on, read and sorted.
+// inputs is all that explain evaluates.
 type inputs struct {
 	// subjects are the virtual machines.
 	subjects  []manifests.Document
 	evaluator *offline.Evaluator
-	// notes say what was passed over, warnings what of the objects referred to is unknown.
+	// notes name skipped documents, and warnings unknown fields of references.
 	notes, warnings []string
 }
 
-// results are explanations in the order of their subjects, as far as they are kept: the texts hold all the rest.
+// results are the explanations, in the order of their subjects. The texts have what the explanations forget.
 type results struct {
 	explanations []*explanation.Explanation
-	// texts are those of the format; nil if there is none.
+	// texts are the texts of the format; nil without one.
 	texts [][]byte
 }
 
-// explainAll evaluates the subjects, some at once, and makes a text of each. What each is made of is forgotten then. The
-// error is that of the first subject that has one.
+// explainAll evaluates the subjects in parallel, and writes each in the format. It frees the memory of each subject
+// then. It returns the error of the first subject that fails.
 func explainAll(ctx context.Context, in *inputs, format *explanation.Format, progress *options.Progress) (*results, error) {
 	count := len(in.subjects)
 	done := &results{explanations: make([]*explanation.Explanation, count), texts: make([][]byte, count)}

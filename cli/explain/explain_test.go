@@ -53,7 +53,7 @@ func TestExplainGolden(t *testing.T) {
 	}
 }
 
-// TestYAMLIsTheEffectiveObject shows that the comments are comments: without them the YAML is the JSON.
+// TestYAMLIsTheEffectiveObject: without its comments, the YAML is the JSON.
 func TestYAMLIsTheEffectiveObject(t *testing.T) {
 	args := []string{"explain", "-f", "../testdata/vm.yaml", "--instancetype", "../testdata/u1.yaml", "--preference", "../testdata/fedora.yaml", "-o"}
 	var fromYAML any
@@ -69,7 +69,7 @@ func TestYAMLIsTheEffectiveObject(t *testing.T) {
 	}
 }
 
-// TestExplainTwice shows that what was explained needs nothing more, by the same facts.
+// TestExplainTwice: explaining an effective object fills no more fields.
 func TestExplainTwice(t *testing.T) {
 	once := clitest.Call(t, "", "explain", "-f", "../testdata/vmi.yaml")
 	twice := clitest.Call(t, once.Out, "explain", "-f", "-", "-o", "table")
@@ -92,7 +92,7 @@ func TestExplainErrors(t *testing.T) {
 		{name: "no object", stdin: "---\n[]\n", want: "standard input: document 1: is a list where an object is expected"},
 		{name: "no kind", stdin: head + "---\na: b\n", want: "standard input: document 2: must have apiVersion and kind"},
 		{name: "separator", stdin: "--- oops\n", want: "standard input: document 1: invalid Yaml document separator: oops"},
-		{name: "nothing to explain", stdin: "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", want: "standard input: no virtual machine to explain, nor anything that makes one or that one refers to"},
+		{name: "nothing to explain", stdin: "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", want: "standard input: no virtual machine to explain, and no object that creates one or that one refers to"},
 		{name: "version", stdin: "apiVersion: kubevirt.io/v2\nkind: VirtualMachine\n", want: "standard input: document 1: apiVersion: kubevirt.io/v2 is not a version that KubeVirt serves VirtualMachine in: use kubevirt.io/v1"},
 		{name: "wrong type", stdin: head + "spec: {template: {spec: {domain: {cpu: {cores: two}}}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.domain.cpu.cores: is a text where a whole number from 0 up is expected"},
 		{name: "number too large", stdin: head + "spec: {template: {spec: {domain: {cpu: {cores: 99999999999}}}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.domain.cpu.cores: is the number 99999999999 where a whole number from 0 up is expected"},
@@ -101,11 +101,11 @@ func TestExplainErrors(t *testing.T) {
 		{name: "instancetype", stdin: head + "spec: {template: {}}\n---\napiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineInstancetype\nmetadata: {name: i}\nspec: {cpu: {guest: -1}}\n", want: "standard input: document 2: VirtualMachineInstancetype i: spec.cpu.guest: is the number -1 where a whole number from 0 up is expected"},
 		{name: "reference without a name", stdin: head + "---\napiVersion: v1\nkind: PersistentVolumeClaim\n", want: "standard input: document 2: PersistentVolumeClaim must have metadata.name"},
 		{name: "reference twice", stdin: head + strings.Repeat("---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: p}\n", 2), want: "PersistentVolumeClaim default/p is given twice"},
-		{name: "not a reference", stdin: head, args: []string{"--instancetype", "../testdata/vmi.yaml"}, want: "../testdata/vmi.yaml: document 1: VirtualMachineInstance plain is not an object that virtual machines refer to"},
+		{name: "not a reference", stdin: head, args: []string{"--instancetype", "../testdata/vmi.yaml"}, want: "../testdata/vmi.yaml: document 1: VirtualMachineInstance plain: virtual machines do not refer to objects of this kind"},
 		{name: "not a KubeVirt", stdin: head, args: []string{"--kubevirt", "../testdata/vmi.yaml"}, want: "../testdata/vmi.yaml: document 1: VirtualMachineInstance plain is not a KubeVirt object of kubevirt.io"},
-		{name: "two KubeVirts", stdin: head + strings.Repeat("---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\n", 2), want: "standard input: document 3: a second KubeVirt object, after that of standard input: document 2: a cluster has one"},
+		{name: "two KubeVirts", stdin: head + strings.Repeat("---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\n", 2), want: "standard input: document 3: must be the only KubeVirt object, but standard input: document 2 is one too"},
 		{name: "rejected configuration", stdin: head + "---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\nmetadata: {name: k, namespace: kv}\nspec: {configuration: {imagePullPolicy: Sometimes}}\n", want: `standard input: document 2: KubeVirt kv/k: spec.configuration.imagePullPolicy: "Sometimes" is not a pull policy`},
-		{name: "stdin twice", stdin: head, args: []string{"--kubevirt", "-"}, want: "standard input: is named more than once on the command line"},
+		{name: "stdin twice", stdin: head, args: []string{"--kubevirt", "-"}, want: "standard input: must be named only once on the command line"},
 		{name: "too large", stdin: strings.Repeat(" ", 16<<20+1), want: "standard input: must be no larger than 16 MiB"},
 		{name: "version of settings", stdin: head + "---\napiVersion: policy.virtward.io/v2\nkind: RuleSettings\n", want: "standard input: document 2: apiVersion: policy.virtward.io/v2 is not a version that Virtward serves RuleSettings in: use policy.virtward.io/v1alpha1"},
 		{name: "severity of settings", stdin: head + "---\napiVersion: policy.virtward.io/v1alpha1\nkind: RuleSettings\nmetadata: {name: s}\nspec: {rules: [{rule: a, severity: Off}]}\n", want: "standard input: document 2: RuleSettings s: spec.rules[0].severity: is true or false where a text is expected"},
@@ -125,7 +125,7 @@ func TestExplainErrors(t *testing.T) {
 	}
 }
 
-// TestNotes shows what of the configuration has no effect, unless the command line replaces it.
+// TestNotes shows configuration without an effect, unless the command line replaces it.
 func TestNotes(t *testing.T) {
 	const closed = "hypervisor: [{name: mshv, hypervisorDevice: mshv, virtType: hyperv}]\n"
 	const note = "note: spec.configuration.hypervisor has no effect: the feature gate ConfigurableHypervisor is not enabled, so VMs run on kvm\n"
@@ -145,7 +145,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestNoCluster does not go looking on this machine.
+// TestNoCluster does not connect to localhost.
 func TestNoCluster(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "absent"))
 	got := clitest.Call(t, "", "explain", "vm/a")
@@ -155,7 +155,7 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
-// TestTableFits keeps the table of what is usual within 100 columns.
+// TestTableFits: tables of common objects fit into 100 columns.
 func TestTableFits(t *testing.T) {
 	for _, args := range [][]string{{"-f", "../testdata/vmi.yaml"}, {"-f", "../testdata/vm.yaml", "--instancetype", "../testdata/u1.yaml", "--preference", "../testdata/fedora.yaml"}} {
 		for line := range strings.Lines(clitest.Call(t, "", append([]string{"explain", "-o", "table"}, args...)...).Out) {
@@ -187,7 +187,7 @@ func TestRejectionErrors(t *testing.T) {
 	}
 }
 
-// TestWarningsDoNotFail shows that what is deprecated is told, and no more.
+// TestWarningsDoNotFail shows a deprecated field, without an error.
 func TestWarningsDoNotFail(t *testing.T) {
 	const vm = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {running: true, template: {spec: {domain: {memory: {guest: 1Gi}}}}}\n"
 	got := clitest.Call(t, vm, "explain", "-f", "-")
@@ -197,7 +197,7 @@ func TestWarningsDoNotFail(t *testing.T) {
 	}
 }
 
-// TestBareConfiguration reads what is under spec.configuration without the object around it.
+// TestBareConfiguration reads a spec.configuration without the object around it.
 func TestBareConfiguration(t *testing.T) {
 	const configuration = "cpuModel: Haswell\nbogus: 1\n"
 	for name, text := range map[string]string{
@@ -284,7 +284,7 @@ func TestExplainObjectOfTheCluster(t *testing.T) {
 	}
 }
 
-// TestExplainFileInTheCluster takes from the files what they hold, as if it were applied, and the rest from the cluster.
+// TestExplainFileInTheCluster prefers objects of the files to those of the cluster.
 func TestExplainFileInTheCluster(t *testing.T) {
 	kubeconfig := clitest.APIServer(t, clitest.ClusterObjects())
 	got := clitest.Call(t, "", "explain", "-f", "../testdata/vm.yaml", "--preference", "../testdata/fedora.yaml", "--from-cluster", "--kubeconfig", kubeconfig)
@@ -330,7 +330,7 @@ func TestCompletedNames(t *testing.T) {
 	}
 }
 
-// What admission rejects is rejected here, whatever its kind, by the same rule.
+// explain rejects objects of all kinds, by the same rules as admission.
 func TestExplainOfOtherKinds(t *testing.T) {
 	for _, c := range []struct{ name, object, rule, field string }{
 		{"replica set", `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: a}, spec: {selector: {matchLabels: {app: a}}, template: {metadata: {labels: {app: b}}, spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}}`, "set-selector-matches", "spec.selector"},
@@ -348,7 +348,7 @@ func TestExplainOfOtherKinds(t *testing.T) {
 	}
 }
 
-// An instancetype that is valid is part of what is explained, and no explanation of its own.
+// A valid instancetype is part of the explanation, and has none of its own.
 func TestExplainShowsReferencesThatAreWrong(t *testing.T) {
 	const vm = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {runStrategy: Always, instancetype: {kind: VirtualMachineInstancetype, name: small}, template: {spec: {domain: {devices: {}}}}}\n"
 	const small = "---\napiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineInstancetype\nmetadata: {name: small}\nspec: {cpu: {guest: 1}, memory: {guest: 1Gi}}\n"

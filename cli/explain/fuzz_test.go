@@ -18,8 +18,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// FuzzExplain feeds any bytes to explain: it may reject them, in one line, but never panic, and all its outputs
-// say the same.
+// FuzzExplain: for any input, explain does not panic, its errors are one line, and its outputs agree.
 func FuzzExplain(f *testing.F) {
 	for _, pattern := range []string{"../testdata/*.yaml", "../testdata/*.json"} {
 		files, err := filepath.Glob(pattern)
@@ -52,7 +51,7 @@ func FuzzExplain(f *testing.F) {
 		for _, output := range outputs {
 			got := clitest.Call(t, string(data), "explain", "-f", "-", "-o", output)
 			switch {
-			case strings.Contains(got.ErrOut, "defect of the program"):
+			case strings.Contains(got.ErrOut, "this is a bug"):
 				t.Fatalf("it panicked: %s", got.ErrOut)
 			case got.Code != clitest.ExitOK && strings.Count(got.ErrOut, "error: ") == 0:
 				t.Fatalf("code %d without an error", got.Code)
@@ -69,19 +68,19 @@ func FuzzExplain(f *testing.F) {
 	})
 }
 
-// explained is what -o json says, as far as it is looked at here.
-type explained struct {
+// document is the part of the output of -o json that the test reads.
+type document struct {
 	Allowed   bool
 	Effective map[string]any
 	Findings  []struct{ Rule, Severity, Field string }
 }
 
-// checkOutputs holds what was written to -o json, and that to its own rules.
+// checkOutputs compares all outputs with that of -o json.
 func checkOutputs(t *testing.T, results map[string]clitest.Result) {
 	t.Helper()
-	var all []explained
+	var all []document
 	if text := results["json"].Out; strings.HasPrefix(text, "{") {
-		all = make([]explained, 1)
+		all = make([]document, 1)
 		clitest.Decode(t, json.Unmarshal, text, &all[0])
 	} else {
 		clitest.Decode(t, json.Unmarshal, text, &all)
@@ -121,7 +120,7 @@ func checkOutputs(t *testing.T, results map[string]clitest.Result) {
 	if report.Tests != len(all) || report.Failures != rejected {
 		t.Fatalf("%d tests and %d failures of %d virtual machines, %d of them rejected", report.Tests, report.Failures, len(all), rejected)
 	}
-	if len(all) == 1 { // a separator of documents could also stand in a text
+	if len(all) == 1 { // a text can have a separator of documents
 		var effective map[string]any
 		clitest.Decode(t, func(data []byte, into any) error { return yaml.Unmarshal(data, into) }, results["yaml"].Out, &effective)
 		if diff := gocmp.Diff(all[0].Effective, effective); diff != "" {

@@ -8,7 +8,7 @@ import (
 	"github.com/virtward/virtward/evaluator/offline"
 )
 
-// gather reads the files, and the cluster if it is asked.
+// gather reads the files, and the cluster if the flags select it.
 func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 	stdin := options.Once(c.program.Streams.In)
 	files, err := c.sources.ReadFiles(ctx, stdin)
@@ -28,7 +28,7 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 		in.subjects = append(in.subjects, named...)
 	}
 	if len(in.subjects) == 0 && len(files.Beside) == 0 {
-		return nil, fmt.Errorf("%s: no virtual machine to explain, nor anything that makes one or that one refers to", c.sources.Names())
+		return nil, fmt.Errorf("%s: no virtual machine to explain, and no object that creates one or that one refers to", c.sources.Names())
 	}
 	facts, err := c.sources.ReadFacts(ctx, files.KubeVirts, cluster, stdin)
 	if err != nil {
@@ -41,7 +41,7 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 		return nil, err
 	}
 	beside := files.Beside
-	if len(in.subjects) > 0 { // those that are valid are part of what is explained
+	if len(in.subjects) > 0 { // valid ones are part of the explained virtual machines
 		if beside, err = in.evaluator.Wrong(ctx, beside); err != nil {
 			return nil, err
 		}

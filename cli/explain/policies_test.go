@@ -15,8 +15,8 @@ func TestPoliciesOfFiles(t *testing.T) {
 		name, objects string
 		// word is that of the finding; empty if there is none.
 		word string
-		// told is a note; empty if there is none about policies.
-		told string
+		// note is the expected note; empty without one about policies.
+		note string
 	}{
 		{name: "deny", objects: clitest.MemoryPolicy("Deny", ""), word: "rejected"},
 		{name: "warn", objects: clitest.MemoryPolicy("Warn", ""), word: "warning"},
@@ -24,18 +24,18 @@ func TestPoliciesOfFiles(t *testing.T) {
 		{name: "for another kind", objects: clitest.MemoryPolicy("Deny", "match: {kinds: [VirtualMachineInstance]}, ")},
 		{name: "for mshv", objects: clitest.MemoryPolicy("Deny", "match: {hypervisors: [mshv]}, ")},
 		{name: "an exception", objects: clitest.MemoryPolicy("Deny", "exceptions: [{namespaces: [shop], reason: r}], ")},
-		{name: "an exception that is over", objects: clitest.MemoryPolicy("Deny", "exceptions: [{namespaces: [shop], reason: r, expires: '2020-01-01T00:00:00Z'}], "), word: "rejected"},
+		{name: "an expired exception", objects: clitest.MemoryPolicy("Deny", "exceptions: [{namespaces: [shop], reason: r, expires: '2020-01-01T00:00:00Z'}], "), word: "rejected"},
 		{name: "by a label", objects: clitest.MemoryPolicy("Deny", clitest.ForTeamA) + shop, word: "rejected"},
 		{name: "by a label that is not known", objects: clitest.MemoryPolicy("Deny", clitest.ForTeamA)},
 		{name: "by its name", objects: clitest.MemoryPolicy("Deny", "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}}, "), word: "rejected"},
 		{name: "an annotation of the namespace", objects: clitest.MemoryPolicy("Deny", `match: {matchConditions: [{name: low, expression: "namespaceObject.metadata.annotations['ceiling'] == 'low'"}]}, `) + shop, word: "rejected"},
 		{name: "with parameters", objects: clitest.MemoryPolicy("Deny", clitest.ParamsFromConfigMap) + caps, word: "rejected"},
-		{name: "parameters that no file holds", objects: clitest.MemoryPolicy("Deny", clitest.ParamsFromConfigMap), told: "VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps is not among the files"},
-		{name: "parameters that cannot be read", objects: clitest.MemoryPolicy("Deny", clitest.ParamsFromConfigMap) + strings.Replace(caps, "1Gi", "[1]", 1), told: "VirtualMachinePolicy cap is not considered: its parameters are not known: standard input: document 3: ConfigMap caps: data.memory: is a list where a text is expected"},
-		{name: "for updates", objects: clitest.MemoryPolicy("Deny", "match: {operations: [UPDATE]}, "), told: "document 2: VirtualMachinePolicy cap was not evaluated: spec.match.operations: the audit evaluates objects as if they were created"},
-		{name: "broken", objects: strings.Replace(clitest.MemoryPolicy("Deny", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "document 2: VirtualMachinePolicy cap is broken and was not evaluated; a cluster denies every request that it matches"},
-		{name: "broken, where", objects: strings.Replace(clitest.MemoryPolicy("Warn", ""), "vm.spec.domain", "vm.spec.domian", 1), told: "VirtualMachinePolicy cap: line 15: spec.validations[0].expression:1:17: undefined field 'domian'; did you mean 'domain'?"},
-		{name: "an unknown field", objects: clitest.MemoryPolicy("Deny", "oops: 1, "), word: "rejected", told: "VirtualMachinePolicy cap: unknown field spec.oops"},
+		{name: "parameters that no file holds", objects: clitest.MemoryPolicy("Deny", clitest.ParamsFromConfigMap), note: "VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps is not among the files"},
+		{name: "parameters that cannot be read", objects: clitest.MemoryPolicy("Deny", clitest.ParamsFromConfigMap) + strings.Replace(caps, "1Gi", "[1]", 1), note: "VirtualMachinePolicy cap is not considered: its parameters are not known: standard input: document 3: ConfigMap caps: data.memory: is a list where a text is expected"},
+		{name: "for updates", objects: clitest.MemoryPolicy("Deny", "match: {operations: [UPDATE]}, "), note: "document 2: VirtualMachinePolicy cap was not evaluated: spec.match.operations: the audit evaluates objects as if they were created"},
+		{name: "broken", objects: strings.Replace(clitest.MemoryPolicy("Deny", ""), "vm.spec.domain", "vm.spec.domian", 1), note: "document 2: VirtualMachinePolicy cap is broken and was not evaluated; a cluster denies every request that it matches"},
+		{name: "broken, where", objects: strings.Replace(clitest.MemoryPolicy("Warn", ""), "vm.spec.domain", "vm.spec.domian", 1), note: "VirtualMachinePolicy cap: line 15: spec.validations[0].expression:1:17: undefined field 'domian'; did you mean 'domain'?"},
+		{name: "an unknown field", objects: clitest.MemoryPolicy("Deny", "oops: 1, "), word: "rejected", note: "VirtualMachinePolicy cap: unknown field spec.oops"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := clitest.Call(t, clitest.VM+c.objects, "explain", "-f", "-")
@@ -46,14 +46,14 @@ func TestPoliciesOfFiles(t *testing.T) {
 			if word, _ := wordOf(got.Out, "policy/cap"); got.Code != wantCode || word != c.word {
 				t.Errorf("code %d, the finding is %q, want %q; errors %q\n%s", got.Code, word, c.word, got.ErrOut, got.Out)
 			}
-			if told := strings.Contains(got.Out, "# note: "); told != (c.told != "") || !strings.Contains(got.Out, c.told) {
-				t.Errorf("want the note %q in\n%s", c.told, got.Out)
+			if found := strings.Contains(got.Out, "# note: "); found != (c.note != "") || !strings.Contains(got.Out, c.note) {
+				t.Errorf("want the note %q in\n%s", c.note, got.Out)
 			}
 		})
 	}
 }
 
-// TestUnreadablePolicy names the field at which a policy cannot be read at all.
+// TestUnreadablePolicy names the field at which a policy cannot be decoded.
 func TestUnreadablePolicy(t *testing.T) {
 	got := clitest.Call(t, clitest.VM+clitest.Policy("cap", "enforcement: [Deny]"), "explain", "-f", "-")
 	if want := "error: standard input: document 2: VirtualMachinePolicy cap: spec.enforcement: is a list where a text is expected\n"; got.Code != clitest.ExitFailed || got.ErrOut != want {
@@ -87,18 +87,18 @@ func TestPoliciesOfTheCluster(t *testing.T) {
 		name        string
 		path, body  string
 		stdin, word string
-		told        string
+		note        string
 	}{
 		{name: "all of it", word: "rejected"},
 		{name: "without the kind", path: policiesPath},
 		{name: "the policy of the files", stdin: clitest.MemoryPolicy("Warn", ""), word: "warning"},
 		{name: "the parameters of the files", stdin: "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: caps, namespace: lab}\ndata: {memory: 9Gi}\n"},
 		{name: "without parameters", path: capsPath, word: "rejected"},
-		{name: "parameters that may not be read", path: capsPath, body: clitest.Forbidden, told: "# note: VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps: you may not\n"},
-		{name: "policies that may not be read", path: policiesPath, body: clitest.Forbidden, told: "# note: VirtualMachinePolicy are not considered: you may not\n"},
-		{name: "a policy of another form", path: policiesPath, body: strings.Replace(listedPolicy, `"Deny"`, "7", 1), told: "# note: VirtualMachinePolicy cap is not considered: spec.enforcement: is the number 7 where a text is expected\n"},
+		{name: "parameters that may not be read", path: capsPath, body: clitest.Forbidden, note: "# note: VirtualMachinePolicy cap is not considered: its parameters are not known: ConfigMap lab/caps: you may not\n"},
+		{name: "policies that may not be read", path: policiesPath, body: clitest.Forbidden, note: "# note: VirtualMachinePolicy are not considered: you may not\n"},
+		{name: "a policy of another form", path: policiesPath, body: strings.Replace(listedPolicy, `"Deny"`, "7", 1), note: "# note: VirtualMachinePolicy cap is not considered: spec.enforcement: is the number 7 where a text is expected\n"},
 		{name: "a namespace that does not exist yet", path: shopPath},
-		{name: "a namespace that may not be read", path: shopPath, body: clitest.Forbidden, told: "# warning: policies can read only the name of the namespace shop: you may not\n"},
+		{name: "a namespace that may not be read", path: shopPath, body: clitest.Forbidden, note: "# warning: policies can read only the name of the namespace shop: you may not\n"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := clitest.ClusterObjects()
@@ -113,8 +113,8 @@ func TestPoliciesOfTheCluster(t *testing.T) {
 			if word, _ := wordOf(got.Out, "policy/cap"); word != c.word {
 				t.Errorf("the finding is %q, want %q; errors %q", word, c.word, got.ErrOut)
 			}
-			if told := strings.Contains(got.Out, "considered: ") || strings.Contains(got.Out, "policies can read only"); told != (c.told != "") || !strings.Contains(got.Out, c.told) {
-				t.Errorf("want %q in\n%s", c.told, got.Out)
+			if found := strings.Contains(got.Out, "considered: ") || strings.Contains(got.Out, "policies can read only"); found != (c.note != "") || !strings.Contains(got.Out, c.note) {
+				t.Errorf("want %q in\n%s", c.note, got.Out)
 			}
 		})
 	}

@@ -42,7 +42,7 @@ func TestSeveritiesOfFiles(t *testing.T) {
 	}
 }
 
-// wordOf is what stands before the first finding of a rule: rejected or warning.
+// wordOf returns the word before the first finding of a rule: rejected or warning.
 func wordOf(out, rule string) (string, bool) {
 	for line := range strings.Lines(out) {
 		if strings.HasSuffix(line, "[virtward/"+rule+"]\n") {

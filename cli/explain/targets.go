@@ -50,12 +50,12 @@ func namedTargets(args []string) ([]target, error) {
 		resource, err := resourceOf(args[0])
 		switch {
 		case err != nil && len(args) == 1 && !looksLikeFile(args[0]):
-			return nil, fmt.Errorf("%q: name a type too, such as vm/%s, or a file with -f %s", args[0], args[0], args[0])
+			return nil, fmt.Errorf("%q: add a type, such as vm/%s, or use -f %s for a file", args[0], args[0], args[0])
 		case err != nil:
 			return nil, misnamed(args[0], err)
 		}
 		if len(args) == 1 {
-			return nil, fmt.Errorf("name the virtual machine: %s/NAME", args[0])
+			return nil, fmt.Errorf("add the name of the virtual machine: %s/NAME", args[0])
 		}
 		for _, name := range args[1:] {
 			if strings.Contains(name, "/") {
@@ -79,10 +79,10 @@ func namedTargets(args []string) ([]target, error) {
 	return targets, nil
 }
 
-// misnamed is the error of a word that names no object, or what to do if it was meant as a file.
+// misnamed returns the error of an argument that names no object, or one that suggests -f if it looks like a file.
 func misnamed(word string, err error) error {
 	if looksLikeFile(word) {
-		return fmt.Errorf("%q: a file is named with -f: -f %s", word, word)
+		return fmt.Errorf("%q: use -f for a file: -f %s", word, word)
 	}
 	return err
 }
@@ -95,7 +95,7 @@ func looksLikeFile(word string) bool {
 	return word == "-" || strings.HasPrefix(word, "/") || strings.HasPrefix(word, "./") || strings.HasPrefix(word, "../")
 }
 
-// typeNames are short names of resources, as KubeVirt has them.
+// typeNames are the short names of KubeVirt's resources.
 var typeNames = map[string]string{
 	"vm": "virtualmachines", "vms": "virtualmachines", "vmi": "virtualmachineinstances", "vmis": "virtualmachineinstances",
 	"vmirs": "virtualmachineinstancereplicasets", "vmirss": "virtualmachineinstancereplicasets", "vmpool": "virtualmachinepools", "vmpools": "virtualmachinepools",
@@ -116,7 +116,7 @@ func resourceOf(name string) (schema.GroupVersionResource, error) {
 	return schema.GroupVersionResource{}, fmt.Errorf("unknown type %q: the known ones are vm, vmi, vmirs, vmpool, and instancetypes and preferences by their full names", name)
 }
 
-// objectsIn are the objects of a resource in the namespace of the cluster, or those without one.
+// objectsIn returns a client for a resource, in the namespace of the command line if the resource is namespaced.
 func objectsIn(c *offline.Cluster, resource schema.GroupVersionResource) dynamic.ResourceInterface {
 	for _, info := range evaluator.Kinds() {
 		if info.Resource == resource && !info.Namespaced {

@@ -1,6 +1,6 @@
-// Package explanation shows what the pipeline made of a virtual machine: as YAML with the layer of each field and
-// the findings in comments, as a table, or as JSON; and the findings alone as SARIF or JUnit.
+// Package explanation writes the result of evaluating a virtual machine: as YAML with the layers and the findings in
+// comments, as a table, or as JSON; and only the findings as SARIF or JUnit.
 //
-// What enters: the object as written and the verdict of the pipeline. What leaves: text, the same for the
-// same input. The package computes nothing about a virtual machine.
+// Its input is the object as written, and the result of the evaluator. Its output is text, equal for equal input. It
+// evaluates nothing.
 package explanation

@@ -22,8 +22,8 @@ const (
 	Kind       = "Explanation"
 )
 
-// Explanation says how one virtual machine will run, and why. Its JSON form is documented, and fields are
-// only ever added to it.
+// Explanation describes how one virtual machine will run, and why. Its JSON form is documented, and fields are only
+// ever added to it.
 type Explanation struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -31,22 +31,22 @@ type Explanation struct {
 	Source string `json:"source"`
 	// Object names it.
 	Object Object `json:"object"`
-	// Hypervisor and Architecture it was completed for.
+	// Hypervisor and Architecture are those that it was completed for.
 	Hypervisor   string `json:"hypervisor"`
 	Architecture string `json:"architecture"`
-	// Facts are what was known of the cluster.
+	// Facts are the facts of the cluster.
 	Facts Facts `json:"facts"`
-	// Effective is the object with everything that was filled.
+	// Effective is the object with all filled fields.
 	Effective map[string]any `json:"effective"`
-	// Changes lead from the object as written to the effective one, in the order in which they were made.
+	// Changes are the changes from the object as written to the effective one, in their order.
 	Changes []provenance.Change `json:"changes"`
-	// Allowed tells that no finding rejects the object.
+	// Allowed reports whether no finding rejects the object.
 	Allowed bool `json:"allowed"`
-	// Findings are what the rules and the policies say, sorted by field, then by rule.
+	// Findings are the findings of the rules and the policies, sorted by field, then by rule.
 	Findings []Finding `json:"findings"`
-	// Warnings are what the author should know besides: those of the facts, then those of the object.
+	// Warnings are the warnings of the facts, then those of the object.
 	Warnings []string `json:"warnings"`
-	// Notes say what of the cluster's configuration has no effect.
+	// Notes name configuration of the cluster without an effect.
 	Notes []string `json:"notes"`
 
 	factsWarnings int
@@ -61,12 +61,12 @@ type Object struct {
 	Name       string `json:"name"`
 }
 
-// ObjectOf names an object in a namespace, which it need not name itself.
+// ObjectOf returns the name of an object in a namespace, which the object may lack.
 func ObjectOf(object *unstructured.Unstructured, namespace string) Object {
 	return Object{APIVersion: object.GetAPIVersion(), Kind: object.GetKind(), Namespace: namespace, Name: nameOf(object)}
 }
 
-// String is VirtualMachine default/db, or VirtualMachineClusterPreference fedora.
+// String returns VirtualMachine default/db, or VirtualMachineClusterPreference fedora.
 func (o Object) String() string {
 	if o.Namespace == "" {
 		return o.Kind + " " + o.Name
@@ -74,22 +74,22 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// Facts are what was known of the cluster.
+// Facts are facts of a cluster.
 type Facts struct {
-	// Source names where they come from.
+	// Source is their source.
 	Source string `json:"source"`
-	// Hypervisor as the KubeVirt resource names it, with its device and libvirt's type.
+	// Hypervisor is the hypervisor, by its name in the KubeVirt resource, with its device and libvirt's type.
 	Hypervisor platform.Hypervisor `json:"hypervisor"`
-	// DefaultArchitecture is that of virtual machines which name none.
+	// DefaultArchitecture is the architecture of virtual machines that name none.
 	DefaultArchitecture string `json:"defaultArchitecture"`
 }
 
-// FactsOf are the facts as far as they are shown.
+// FactsOf returns the facts to show.
 func FactsOf(facts *platform.Facts) Facts {
 	return Facts{Source: facts.Source, Hypervisor: facts.Hypervisor, DefaultArchitecture: facts.DefaultArchitecture}
 }
 
-// New explains the result of evaluating the object that was written.
+// New returns the explanation of a result.
 func New(written manifests.Document, facts *platform.Facts, result *evaluator.Result) (*Explanation, error) {
 	object := written.Object
 	e := &Explanation{
@@ -124,7 +124,7 @@ func New(written manifests.Document, facts *platform.Facts, result *evaluator.Re
 	return e, nil
 }
 
-// prefixOf stands before the fields of a machine in its object: spec.template. of a replica set.
+// prefixOf returns the prefix of the fields of a machine in its object, such as spec.template. for a replica set.
 func prefixOf(verdict *effective.Verdict) string {
 	if verdict.Container == nil {
 		return ""
@@ -132,19 +132,19 @@ func prefixOf(verdict *effective.Verdict) string {
 	return verdict.Container.Template.String() + "."
 }
 
-// Forget forgets what no findings are made of: the object as it was written and as it will run.
+// Forget frees the memory of the written and the effective object. Findings do not need them.
 func (e *Explanation) Forget() {
 	e.Effective, e.Changes = nil, nil
 	e.written = manifests.Document{Source: e.written.Source, File: e.written.File, Index: e.written.Index}
 }
 
-// FactsWarnings are those of the Warnings that hold for every object.
+// FactsWarnings returns the Warnings about the cluster.
 func (e *Explanation) FactsWarnings() []string { return e.Warnings[:e.factsWarnings] }
 
-// OwnWarnings are those of the Warnings that are about this object.
+// OwnWarnings returns the Warnings about this object.
 func (e *Explanation) OwnWarnings() []string { return e.Warnings[e.factsWarnings:] }
 
-// nameOf is the name, or the beginning of the one that the API server will make.
+// nameOf returns the name, or generateName with an asterisk.
 func nameOf(object *unstructured.Unstructured) string {
 	if name := object.GetName(); name != "" {
 		return name
@@ -155,8 +155,8 @@ func nameOf(object *unstructured.Unstructured) string {
 	return "(no name)"
 }
 
-// effectiveObject is the object as it will run: of a VM, the VM with the effective spec in its template; of a set, the
-// set with what it makes in its template.
+// effectiveObject returns the object as it will run: a VM with the effective spec in its template, or a set with the
+// effective VM or VMI in its template.
 func effectiveObject(verdict *effective.Verdict, written map[string]any) (map[string]any, error) {
 	var object any = verdict.VMI
 	if verdict.VM != nil {
@@ -181,14 +181,14 @@ func effectiveObject(verdict *effective.Verdict, written map[string]any) (map[st
 	for _, name := range []string{"apiVersion", "kind", "status"} {
 		delete(fields, name)
 	}
-	unstructured.RemoveNestedField(fields, "metadata", "namespace") // it is that of the set
+	unstructured.RemoveNestedField(fields, "metadata", "namespace") // the template has the namespace of the set
 	if err := unstructured.SetNestedField(written, fields, provenance.Steps(verdict.Container.Template.String())...); err != nil {
 		return nil, fmt.Errorf("encoding the effective object: %w", err)
 	}
 	return written, nil
 }
 
-// addAnnotations shows in the template what the instancetype and the preference add to the VMI.
+// addAnnotations adds the annotations of the instancetype and the preference to the template.
 func addAnnotations(vm *v1.VirtualMachine, annotations map[string]string) {
 	if len(annotations) == 0 || vm.Spec.Template == nil {
 		return
@@ -204,8 +204,8 @@ func addAnnotations(vm *v1.VirtualMachine, annotations map[string]string) {
 	}
 }
 
-// tidy takes out what neither the author nor a layer wrote: the empty values that Go's types add, and what
-// kubectl does not show either.
+// tidy removes what neither the author nor a layer wrote: empty values that Go's types add, and what kubectl does not
+// show.
 func tidy(object, written map[string]any, changed []path) {
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		delete(metadata, "managedFields")
@@ -222,7 +222,7 @@ func tidy(object, written map[string]any, changed []path) {
 	prune(object, written, nil, changed)
 }
 
-// prune works on a map or a list. Elements of lists stay, since their places count.
+// prune removes empty values from a map or a list, but no elements of lists: their indices must not change.
 func prune(value, written any, at path, changed []path) {
 	switch v := value.(type) {
 	case map[string]any:

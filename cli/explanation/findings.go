@@ -14,7 +14,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// maxMessage bounds messages in texts for people, in characters; JSON shows them whole.
+// maxMessage is the length of messages in texts for people, in characters. JSON has the whole messages.
 const maxMessage = 500
 
 // Finding is a finding on an object, and the position of its field in the file of the object, or of the nearest field
@@ -85,13 +85,13 @@ func valueOf(err *field.Error) any {
 	return fmt.Sprint(err.BadValue)
 }
 
-// Rejections are the findings that reject the object.
+// Rejections returns the findings that reject the object.
 func (e *Explanation) Rejections() []Finding {
 	return slices.DeleteFunc(slices.Clone(e.Findings), func(f Finding) bool { return f.Severity != validators.Deny })
 }
 
-// Summary is VirtualMachine default/db is rejected: 2 findings, the first one at spec.running. It is empty of what
-// is not rejected.
+// Summary returns VirtualMachine default/db is rejected: 2 findings, the first one at spec.running. It is empty if the
+// object is not rejected.
 func (e *Explanation) Summary() string {
 	switch rejections := e.Rejections(); len(rejections) {
 	case 0:
@@ -103,7 +103,7 @@ func (e *Explanation) Summary() string {
 	}
 }
 
-// Kind is the word for a finding: rejected, warning, or audit.
+// Kind returns the word for a finding: rejected, warning, or audit.
 func (f Finding) Kind() string {
 	switch f.Severity {
 	case validators.Deny:
@@ -114,20 +114,20 @@ func (f Finding) Kind() string {
 	return "warning"
 }
 
-// String is the finding without its remedy, in one line, in the words of the webhook:
+// String returns the finding without its remedy, in one line, as the webhooks do:
 //
 //	spec.running: Invalid value: true: is deprecated: use spec.runStrategy: Always [virtward/vm-running-deprecated]
 func (f Finding) String() string {
 	return Printable(f.Error.Field) + ": " + f.Short() + f.origin()
 }
 
-// Short is the text of the finding, in one line that is not too long.
+// Short returns the text of the finding in one line, shortened.
 func (f Finding) Short() string { return texts.ShortenCharacters(Printable(f.Text()), maxMessage) }
 
-// origin names the rule, at the end of a line.
+// origin returns the rule, for the end of a line.
 func (f Finding) origin() string { return " [virtward/" + f.Rule + "]" }
 
-// findingLines say all that was found, with the remedies.
+// findingLines returns lines for all findings, with the remedies.
 func (e *Explanation) findingLines() []string {
 	var lines []string
 	for _, f := range e.Findings {
@@ -139,13 +139,13 @@ func (e *Explanation) findingLines() []string {
 	return lines
 }
 
-// comments are what findings say, by the place of the field.
+// comments are texts of findings, by the field.
 type comments map[string][]string
 
 func (c comments) at(place path) string { return strings.Join(c[place.key()], "\n") }
 
-// add puts a comment at the field, or at the nearest one around it that the object has, and then says which one
-// was meant.
+// add adds a comment at the field. If the object lacks the field, the comment is at the nearest field around it, and
+// names the missing part.
 func (c comments) add(object map[string]any, field string, text func(missing string) string) {
 	steps := path(provenance.Steps(field))
 	present := steps.presentIn(object)
@@ -157,7 +157,7 @@ func (c comments) add(object map[string]any, field string, text func(missing str
 	c[key] = append(c[key], "# "+Printable(text(missing)))
 }
 
-// comments stand at the fields. One whose cause lies elsewhere points there.
+// comments returns the comments at the fields. A finding at another field than the effective one has a comment at both.
 func (e *Explanation) comments() comments {
 	all := comments{}
 	for _, f := range e.Findings {

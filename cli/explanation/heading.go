@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// headlines say what the explanation is about, and what its reader must know but for findings, one line each. first
-// tells that nothing has said yet what holds for the whole cluster.
+// headlines returns lines about the object, the facts, the warnings and the notes. Only the first explanation has
+// warnings and notes about the cluster.
 func (e *Explanation) headlines(first bool) []string {
 	lines := []string{e.Object.String() + " on " + e.platform(), "facts: " + e.Facts.Source, "read from: " + e.Source}
 	warnings := e.Warnings
@@ -34,7 +34,7 @@ func (e *Explanation) platform() string {
 	return e.Hypervisor + "/" + e.Architecture
 }
 
-// Printable keeps a text that someone else wrote on one line.
+// Printable puts a text of users on one line.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// json is an object of its own, or, indented by so much, an element of a list.
+// json returns the explanation as an object, or indented as an element of a list.
 func (e *Explanation) json(indent string) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)

@@ -11,8 +11,8 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// WriteJUnit writes a report in the format of JUnit: a suite for each file, and in it a test for each virtual
-// machine, which fails if that is rejected. Warnings, and what only an audit is told, are the output of a test.
+// WriteJUnit writes a report in the format of JUnit: a suite for each file, with a test for each virtual machine, which
+// fails if the virtual machine is rejected. Warnings and findings of severity Audit are the output of a test.
 func WriteJUnit(w io.Writer, explanations []*Explanation) error {
 	report := junit.Testsuites{Name: "virtward"}
 	suites := map[string]*junit.Testsuite{}
@@ -39,22 +39,22 @@ func (e *Explanation) testcase() junit.Testcase {
 	if rejections := e.Rejections(); len(rejections) > 0 {
 		test.Failure = &junit.Result{Type: "Rejected", Message: Printable(e.Summary()), Data: e.report(rejections)}
 	}
-	var said []string
+	var output []string
 	for _, f := range e.Findings {
 		if f.Severity != validators.Deny {
-			said = append(said, e.report([]Finding{f}))
+			output = append(output, e.report([]Finding{f}))
 		}
 	}
 	for _, warning := range e.Warnings {
-		said = append(said, "warning: "+Printable(warning)+"\n")
+		output = append(output, "warning: "+Printable(warning)+"\n")
 	}
-	if len(said) > 0 {
-		test.SystemOut = &junit.Output{Data: "\n" + strings.Join(said, "")}
+	if len(output) > 0 {
+		test.SystemOut = &junit.Output{Data: "\n" + strings.Join(output, "")}
 	}
 	return test
 }
 
-// report is a text with the findings, where they are and what to do about them.
+// report returns a text with the findings, their positions and their remedies.
 func (e *Explanation) report(findings []Finding) string {
 	var text strings.Builder
 	for _, f := range findings {
@@ -66,7 +66,7 @@ func (e *Explanation) report(findings []Finding) string {
 	return text.String()
 }
 
-// place is vm.yaml:12:7, as compilers write it, so that editors and CI systems recognise it.
+// place returns vm.yaml:12:7, the format of compilers, which editors and CI systems recognize.
 func (e *Explanation) place(f Finding) string {
 	if f.Line == 0 {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
-// path is a place in an object: the names of fields, the keys of maps and the indices of lists.
+// path is a path in an object: the names of fields, the keys of maps and the indices of lists.
 type path []string
 
 func index(i int) string { return strconv.Itoa(i) }
@@ -21,7 +21,7 @@ func pathsOf(changes []provenance.Change) []path {
 	return paths
 }
 
-// below reports whether p is the other place, or inside of it.
+// below reports whether p is the other path, or below it.
 func (p path) below(other path) bool {
 	if len(p) < len(other) {
 		return false
@@ -34,15 +34,15 @@ func (p path) below(other path) bool {
 	return true
 }
 
-// within reports whether p is inside one of the places.
+// within reports whether p is below one of the paths, or is one of them.
 func (p path) within(places []path) bool {
 	return slices.ContainsFunc(places, p.below)
 }
 
-// key is the place as a key of a map.
+// key returns the path as a key of a map.
 func (p path) key() string { return strings.Join(p, "\x00") }
 
-// presentIn counts the steps that lead somewhere in an object.
+// presentIn returns how many steps of the path exist in an object.
 func (p path) presentIn(object map[string]any) int {
 	var at any = object
 	for i, step := range p {

@@ -20,7 +20,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// inFile is an explanation of an object that stands in a file.
+// inFile is an explanation of an object of a file.
 func inFile(file, name string, findings ...Finding) *Explanation {
 	return &Explanation{
 		Source: file + ": document 1", Object: Object{Kind: "VirtualMachine", Namespace: "n", Name: name}, Allowed: len(findings) == 0, Findings: findings,
@@ -66,7 +66,7 @@ func rules() validators.Table {
 	}
 }
 
-// checkSARIF holds a log to the schema of the standard, which a library brings, and to the names of its fields.
+// checkSARIF validates a log with the schema of the standard, which a library has, and rejects unknown fields.
 func checkSARIF(t *testing.T, log []byte) *sarif.Report {
 	t.Helper()
 	report := sarif.Report{}

@@ -10,11 +10,11 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
-// row is a field that has no fields of its own, and who filled it.
+// row is a field without fields of its own, and the layer that filled it.
 type row struct{ path, value, layer string }
 
-// rowsOf flattens changes. The value of a change shows what later changes filled inside of it (see
-// provenance.Change), so of rows that say the same of a field only the last one, that of its author, stays.
+// rowsOf flattens changes. The value of a change includes what later changes filled in it (see provenance.Change), so
+// only the last of equal rows about a field remains.
 func rowsOf(changes []provenance.Change) ([]row, error) {
 	var all []row
 	last := map[string]int{}
@@ -43,8 +43,8 @@ func rowsOf(changes []provenance.Change) ([]row, error) {
 	return kept, nil
 }
 
-// leaves visits what has no fields of its own in a JSON value, in the order of the JSON. A text is shown as
-// itself, anything else as JSON.
+// leaves visits the values without fields in a JSON value, in their order. Strings are shown without quotes, other
+// values as JSON.
 func leaves(tokens *json.Decoder, path string, visit func(path, value string)) error {
 	token, err := tokens.Token()
 	if err != nil {
@@ -66,7 +66,7 @@ func leaves(tokens *json.Decoder, path string, visit func(path, value string)) e
 	return nil
 }
 
-// inside visits the fields of an object or the elements of a list, of which the opening bracket was read.
+// inside visits the fields of an object or the elements of a list, after the opening bracket.
 func inside(tokens *json.Decoder, open json.Delim, path string, visit func(path, value string)) error {
 	if !tokens.More() {
 		visit(path, map[json.Delim]string{'{': "{}", '[': "[]"}[open])
@@ -88,7 +88,7 @@ func inside(tokens *json.Decoder, open json.Delim, path string, visit func(path,
 	return err
 }
 
-// member is the path of a field, or of a key that no field could be named.
+// member returns the path of a field, or of a key that cannot be the name of a field.
 func member(path, name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) || name == "" {
 		return provenance.Keyed(path, name)

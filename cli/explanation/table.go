@@ -10,15 +10,14 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// maxCell bounds the values in a table, in characters; JSON shows them whole.
+// maxCell is the length of values in a table, in characters. JSON has the whole values.
 const maxCell = 60
 
-// templateSpec is where nearly every field of a VirtualMachine is that a layer fills. The table leaves it out.
+// templateSpec is the prefix of most fields that layers fill in a VirtualMachine. The table omits it.
 const templateSpec = "spec.template.spec."
 
-// table is one row for each field that a layer filled, in the order in which it happened, and then one for each finding.
-// A value that has fields of its own is a row for each of them. What holds for the whole cluster stands above the first
-// table only.
+// table has a row for each field that a layer filled, in the order of the changes, and then a row for each finding. A
+// value with fields has a row for each of them. Only the first table has warnings and notes about the cluster.
 func (e *Explanation) table(first bool) ([]byte, error) {
 	var out bytes.Buffer
 	err := e.rows(&out, e.headlines(first))
@@ -66,7 +65,7 @@ func fieldTable(w io.Writer, rows []row) error {
 	return columns.Flush()
 }
 
-// findingTable writes a row for each finding, with the remedy below the message; the fields are named as given.
+// findingTable writes a row for each finding, with the remedy below the message. The fields have the given names.
 func (e *Explanation) findingTable(w io.Writer, fields []string) error {
 	if len(fields) == 0 {
 		return nil
@@ -83,8 +82,8 @@ func (e *Explanation) findingTable(w io.Writer, fields []string) error {
 	return columns.Flush()
 }
 
-// shorten writes paths in the spec of a template relative to it, and all others as absolute ones, and returns
-// the line that says so. Where there is none of the former, it changes nothing.
+// shorten makes paths in the spec of a template relative to it, and returns a line that explains it. If there are none,
+// it changes nothing.
 func shorten(paths []*string) string {
 	below := 0
 	for _, p := range paths {
@@ -109,5 +108,5 @@ func shorten(paths []*string) string {
 	return note
 }
 
-// cell cuts a value that is too long.
+// cell shortens a value.
 func cell(value string) string { return texts.ShortenCharacters(Printable(value), maxCell) }

@@ -2,29 +2,29 @@ package explanation
 
 import "io"
 
-// Format makes a text of each explanation, in any order and at the same time, and puts the texts together.
+// Format writes each explanation as a text, in any order and in parallel, and joins the texts.
 type Format struct {
-	// Text of an explanation. first tells that no other one stands before it, alone that there is no other one.
-	Text func(e *Explanation, first, alone bool) ([]byte, error)
+	// Text returns the text of an explanation, which is the first one, or the only one.
+	Text func(e *Explanation, first, only bool) ([]byte, error)
 
-	// between stands between texts, open and closing around several of them, end behind all.
+	// between is written between texts, open and closing around several texts, and end after all.
 	between, open, closing, end string
 }
 
-// YAML are documents.
+// YAML writes YAML documents.
 func YAML() Format {
 	return Format{between: "---\n", Text: func(e *Explanation, first, _ bool) ([]byte, error) { return e.yaml(first) }}
 }
 
-// Tables stand below each other.
+// Tables writes tables, with an empty line between them.
 func Tables() Format {
 	return Format{between: "\n", Text: func(e *Explanation, first, _ bool) ([]byte, error) { return e.table(first) }}
 }
 
-// JSON is one explanation as an object, and several as a list.
+// JSON writes one explanation as an object, and several as a list.
 func JSON() Format {
-	return Format{between: ",\n  ", open: "[\n  ", closing: "\n]", end: "\n", Text: func(e *Explanation, _, alone bool) ([]byte, error) {
-		if alone {
+	return Format{between: ",\n  ", open: "[\n  ", closing: "\n]", end: "\n", Text: func(e *Explanation, _, only bool) ([]byte, error) {
+		if only {
 			return e.json("")
 		}
 		return e.json("  ")

@@ -12,9 +12,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yaml is the effective object as YAML, in the order of fields that kubectl uses. Behind each value that a layer filled
-// stands the layer; what stands alone was in the object before. Above each field that a finding is about stands what it
-// says. What holds for the whole cluster stands above the first object only.
+// yaml returns the effective object as YAML, in the order of fields that kubectl uses. A comment after a value names
+// the layer that filled it. A comment above a field is a finding about it. Only the first object has warnings and notes
+// about the cluster.
 func (e *Explanation) yaml(first bool) ([]byte, error) {
 	var out bytes.Buffer
 	for _, line := range slices.Concat(e.headlines(first), e.findingLines()) {
@@ -38,7 +38,7 @@ func (e *Explanation) yaml(first bool) ([]byte, error) {
 	return out.Bytes(), encoder.Close()
 }
 
-// annotator makes YAML nodes that carry the layer of each value as a comment, and above them what findings say.
+// annotator creates YAML nodes with comments: layers after values, and findings above fields.
 type annotator struct {
 	changed  []path
 	layers   []string
@@ -66,8 +66,8 @@ func (a *annotator) node(value, written any, at path) (*yaml.Node, error) {
 	return n, nil
 }
 
-// scalar is the node of a value. The library makes one by writing and reading YAML, which is what most of the time would
-// go into: what has but one form is made here.
+// scalar returns the node of a value. The library writes and parses YAML for each node, which is slow, so values with
+// only one form are created here.
 func scalar(value any) (*yaml.Node, error) {
 	switch v := value.(type) {
 	case string:
@@ -84,8 +84,8 @@ func scalar(value any) (*yaml.Node, error) {
 	return n, err
 }
 
-// isWord reports whether a text is nothing but letters, and no YAML of any version takes it for something else: y, yes, no,
-// on and off once were truth values.
+// isWord reports whether a text has only letters, and is a string in all versions of YAML: y, yes, no, on and off are
+// boolean in some.
 func isWord(text string) bool {
 	if len(text) < 4 {
 		return false
@@ -140,7 +140,7 @@ func (a *annotator) sequence(items []any, written any, at path) (*yaml.Node, err
 	return n, nil
 }
 
-// layerOf is the layer that wrote a value last; none for what the author wrote and nobody replaced.
+// layerOf returns the layer that wrote a value last; empty if the author wrote it.
 func (a *annotator) layerOf(value, written any, at path) string {
 	if written != nil && reflect.DeepEqual(value, written) {
 		return ""

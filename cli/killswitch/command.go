@@ -10,7 +10,7 @@ import (
 	"github.com/virtward/virtward/cli/options"
 )
 
-// maxReason bounds what --reason takes, in bytes: it is kept in an annotation of every object, and shown in a table.
+// maxReason is the length of --reason in bytes. Every object has it in an annotation, and a table shows it.
 const maxReason = 1024
 
 // command has the flags of disable, enable and status.
@@ -32,31 +32,29 @@ func NewDisableCommand(program options.Program) *cobra.Command {
 	c := newCommand(program)
 	cmd := &cobra.Command{
 		Use:   "disable --reason TEXT",
-		Short: "Switch Virtward off in the cluster, at once",
-		Long: `Switch Virtward off in the cluster, at once: nothing is completed, checked, evaluated or guarded any more.
+		Short: "Switch Virtward off in the cluster",
+		Long: `Switch Virtward off in the cluster: it completes and validates no objects any more.
 
-It takes no answer from Virtward, and so works while it is dead. Every webhook of Virtward, every guard, and every
-policy that was given to the API server gets a match condition that never holds, virtward.io/disabled, and an annotation
-of that name with who, when and why. Nothing else is changed or deleted; enable takes these away again. An upgrade with
-Helm leaves them in place.
+disable does not need a running Virtward. It adds a match condition that is never true, virtward.io/disabled, to all
+webhooks of Virtward, to its guards, and to the ValidatingAdmissionPolicies that it exports. An annotation of the same name
+has the user, the time and the reason. It changes nothing else. enable removes both; an upgrade with Helm keeps them.
 
-KubeVirt's own checks stay, and running virtual machines are not touched. It takes the right to list, get and update
-mutatingwebhookconfigurations, validatingwebhookconfigurations and validatingadmissionpolicies, which cluster admins
-have.
+KubeVirt's own webhooks stay active, and running virtual machines do not change. disable requires permission to list, get
+and update mutatingwebhookconfigurations, validatingwebhookconfigurations and validatingadmissionpolicies.
 
-It exits with 1 if something could not be switched off.`,
-		Example: program.Examples(`  # Nobody can create virtual machines, and it must go on
+The exit code is 1 if an object could not be changed.`,
+		Example: program.Examples(`  # Let users create virtual machines while Virtward does not answer
   PROGRAM disable --reason "no replica starts, INC-4711"
 
-  # What would be changed?
+  # Show what would change
   PROGRAM disable --reason test --dry-run`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			c.reason = strings.TrimSpace(c.reason)
 			switch {
 			case c.reason == "":
-				return options.Usagef("say why, for whoever finds Virtward switched off: --reason TEXT")
+				return options.Usagef("--reason is required")
 			case len(c.reason) > maxReason:
-				return options.Usagef("--reason: may have %d bytes at most, and has %d", maxReason, len(c.reason))
+				return options.Usagef("--reason: must have at most %d bytes, and has %d", maxReason, len(c.reason))
 			}
 			return options.NoArguments(cmd, args)
 		},
@@ -69,8 +67,8 @@ It exits with 1 if something could not be switched off.`,
 		},
 	}
 	options.AddClusterFlags(cmd, c.config, "", "")
-	cmd.Flags().StringVar(&c.reason, "reason", "", "Why, for whoever finds Virtward switched off")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Ask the API server, and change nothing")
+	cmd.Flags().StringVar(&c.reason, "reason", "", "Reason to switch Virtward off, which status shows")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Send the changes to the API server as a dry run")
 	return cmd
 }
 
@@ -79,14 +77,13 @@ func NewEnableCommand(program options.Program) *cobra.Command {
 	c := newCommand(program)
 	cmd := &cobra.Command{
 		Use:   "enable",
-		Short: "Switch Virtward on again, after disable",
-		Long: `Switch Virtward on again, after disable. It takes away what disable has added, and nothing else.
+		Short: "Switch Virtward on again",
+		Long: `Switch Virtward on again: remove what disable added.
 
-From then on, what the webhooks check is rejected while none of Virtward's replicas answers: enable warns if it finds
-none that is ready. Objects that were written in the meantime were not checked; see that nobody has weakened
-RuleSettings or policies while their guards were off.
+The API server denies requests again while no replica of Virtward answers. enable warns if no replica is ready. Objects that
+users wrote in the meantime were not validated. Check RuleSettings and policies: their guards were off too.
 
-It exits with 1 if something could not be switched on.`,
+The exit code is 1 if an object could not be changed.`,
 		Example: program.Examples(`  PROGRAM enable`),
 		Args:    options.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -98,7 +95,7 @@ It exits with 1 if something could not be switched on.`,
 		},
 	}
 	options.AddClusterFlags(cmd, c.config, "", "")
-	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Ask the API server, and change nothing")
+	cmd.Flags().BoolVar(&c.dryRun, "dry-run", false, "Send the changes to the API server as a dry run")
 	return cmd
 }
 
@@ -107,12 +104,13 @@ func NewStatusCommand(program options.Program) *cobra.Command {
 	c := newCommand(program)
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show what of Virtward is on in the cluster, and what is switched off, and why",
-		Long: `Show what of Virtward is on in the cluster, and what is switched off, and why: each webhook configuration, each
-guard, and each policy that was given to the API server. CA says whether the API server can verify Virtward's
-certificate.
+		Short: "Show whether Virtward is switched on in the cluster",
+		Long: `Show whether Virtward is switched on in the cluster.
 
-It changes nothing, and exits with 0 whether Virtward is on or off.`,
+status lists the webhook configurations, the guards, and the exported ValidatingAdmissionPolicies. For those that are
+switched off, it shows the reason. The column CA shows whether the API server can verify Virtward's certificate.
+
+The exit code is 0 whether Virtward is on or off.`,
 		Example: program.Examples(`  PROGRAM status`),
 		Args:    options.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -33,9 +33,9 @@ const existing = "not-being-deleted"
 
 // installation are the objects that a cluster with Virtward has, and one that is not Virtward's.
 func installation(extra ...runtime.Object) []runtime.Object {
-	ours := metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/part-of": "virtward"}}
+	labels := metav1.ObjectMeta{Labels: map[string]string{"app.kubernetes.io/part-of": "virtward"}}
 	named := func(name string) metav1.ObjectMeta {
-		meta := *ours.DeepCopy()
+		meta := *labels.DeepCopy()
 		meta.Name = name
 		return meta
 	}
@@ -217,7 +217,7 @@ ValidatingAdmissionPolicy virtward-policies: would be switched off
 	}
 }
 
-// What fails is told, and the rest is switched off.
+// An error is reported, and the other objects are switched off.
 func TestDisableGoesOn(t *testing.T) {
 	b := newBench(t, installation()...)
 	b.fake.PrependReactor("update", "validatingwebhookconfigurations", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -228,7 +228,7 @@ func TestDisableGoesOn(t *testing.T) {
 		return true, nil, errors.New("the API server does not know")
 	})
 	err := b.Disable(t.Context(), "a test")
-	if err == nil || err.Error() != "not everything of Virtward is off: see above" {
+	if err == nil || err.Error() != "some objects of Virtward are not off: see above" {
 		t.Errorf("error %v", err)
 	}
 	want := `MutatingWebhookConfiguration mutate.virtward.io: switched off
@@ -246,13 +246,13 @@ error: ValidatingWebhookConfiguration validate.virtward.io: validatingwebhookcon
 	}
 }
 
-// A list that is rejected is told too, and the other kinds are switched off.
+// An error of a list is reported too, and the other kinds are switched off.
 func TestDisableWithoutList(t *testing.T) {
 	b := newBench(t, installation()...)
 	b.fake.PrependReactor("list", "mutatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("not today")
 	})
-	if err := b.Disable(t.Context(), "a test"); err == nil || err.Error() != "not everything of Virtward is off: see above" {
+	if err := b.Disable(t.Context(), "a test"); err == nil || err.Error() != "some objects of Virtward are not off: see above" {
 		t.Errorf("error %v", err)
 	}
 	for _, want := range []string{
@@ -265,7 +265,7 @@ func TestDisableWithoutList(t *testing.T) {
 	}
 }
 
-// Somebody else who writes at the same time, such as the rotation of certificates, is not overwritten.
+// Concurrent changes, such as the rotation of certificates, are not overwritten.
 func TestDisableConflict(t *testing.T) {
 	b := newBench(t, installation()...)
 	rejected := 0
@@ -284,10 +284,10 @@ func TestDisableConflict(t *testing.T) {
 	b.isOff(t)
 }
 
-// A cluster that has nothing of Virtward is not told to be off.
+// In a cluster without Virtward, Disable returns an error.
 func TestDisableNothing(t *testing.T) {
 	b := newBench(t)
-	const want = "nothing of Virtward takes part in admission here: no object has the label app.kubernetes.io/part-of=virtward"
+	const want = "the cluster has no webhook configuration or admission policy of Virtward, with the label app.kubernetes.io/part-of=virtward"
 	for name, do := range map[string]func() error{
 		"disable": func() error { return b.Disable(t.Context(), "a test") },
 		"enable":  func() error { return b.Enable(t.Context()) },
@@ -336,7 +336,7 @@ func TestDisabledInPart(t *testing.T) {
 	}
 }
 
-// A condition of the name that somebody wrote to hold does not count as off.
+// A condition of the name with another expression does not count as off.
 func TestDisableForeignMark(t *testing.T) {
 	objects := installation()
 	objects[0].(*admissionv1.MutatingWebhookConfiguration).Webhooks[0].MatchConditions = []admissionv1.MatchCondition{{Name: admissionpolicies.Disabled, Expression: "true"}}
@@ -349,7 +349,7 @@ func TestDisableForeignMark(t *testing.T) {
 
 // enable warns if what it switches on cannot be reached; not if that is unknown.
 func TestEnableWarns(t *testing.T) {
-	const warning = "warning: no replica behind Service virtward-system/virtward-webhook is ready: until one is, what the webhooks check is rejected; kubectl virtward disable switches them off again\n"
+	const warning = "warning: Service virtward-system/virtward-webhook has no ready endpoint: until it has, the API server denies the requests that the webhooks match. To switch them off again: kubectl virtward disable\n"
 	for _, c := range []struct {
 		name   string
 		change func(*corev1.Service, *discoveryv1.EndpointSlice)
@@ -378,10 +378,10 @@ func TestEnableWarns(t *testing.T) {
 	}
 }
 
-// status says when every pod may reach the webhook's port.
+// status says when all pods can reach the port of the webhook.
 func TestStatusTellsOfAnOpenPort(t *testing.T) {
-	const absent = "note: there is no NetworkPolicy virtward-system/virtward-webhook: every pod may reach the webhook's port\n"
-	const open = "note: NetworkPolicy virtward-system/virtward-webhook lets every pod reach the webhook's port: the chart's value networkPolicy.apiServerCIDRs is empty\n"
+	const absent = "note: there is no NetworkPolicy virtward-system/virtward-webhook: all pods can reach the port of the webhook\n"
+	const open = "note: NetworkPolicy virtward-system/virtward-webhook lets all pods reach the port of the webhook: set networkPolicy.apiServerCIDRs of the chart\n"
 	port := func(name string) []networkingv1.NetworkPolicyPort {
 		return []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString(name))}}
 	}
@@ -394,7 +394,7 @@ func TestStatusTellsOfAnOpenPort(t *testing.T) {
 		"open to all":           {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook")}}, open},
 		"every port is open":    {[]networkingv1.NetworkPolicyIngressRule{{}}, open},
 		"open to API servers":   {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook"), From: servers}, {Ports: port("metrics")}}, ""},
-		"open to nobody":        {[]networkingv1.NetworkPolicyIngressRule{}, ""},
+		"open to no pod":        {[]networkingv1.NetworkPolicyIngressRule{}, ""},
 		"open by its number":    {[]networkingv1.NetworkPolicyIngressRule{{Ports: []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromInt32(9443))}}}}, open},
 		"open by a second rule": {[]networkingv1.NetworkPolicyIngressRule{{Ports: port("webhook"), From: servers}, {Ports: port("webhook")}}, open},
 	} {

@@ -20,7 +20,8 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// Status prints a line for each object of Virtward that takes part in admission, and what is missing.
+// Status prints a line for each webhook configuration and admission policy of Virtward, and notes about what is
+// missing.
 func (s *Switch) Status(ctx context.Context) error {
 	bound, err := s.bound(ctx)
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *Switch) Status(ctx context.Context) error {
 		return err
 	}
 	for _, service := range s.unanswered(ctx) {
-		notes = append(notes, "no replica behind Service "+service+" is ready")
+		notes = append(notes, "Service "+service+" has no ready endpoint")
 	}
 	notes = append(notes, s.openPorts(ctx)...)
 	for _, note := range notes {
@@ -62,17 +63,17 @@ func (s *Switch) Status(ctx context.Context) error {
 	return nil
 }
 
-// missing says what it means that there is no object of a kind.
+// missing returns a note about a kind without objects.
 func missing(kind string) string {
 	meaning := map[string]string{
-		"MutatingWebhookConfiguration":   "nothing is completed",
-		"ValidatingWebhookConfiguration": "nothing is checked",
-		"ValidatingAdmissionPolicy":      "nothing is guarded",
+		"MutatingWebhookConfiguration":   "objects are not completed",
+		"ValidatingWebhookConfiguration": "objects are not validated",
+		"ValidatingAdmissionPolicy":      "there are no guards",
 	}[kind]
-	return fmt.Sprintf("there is no %s of Virtward: %s", kind, meaning)
+	return fmt.Sprintf("Virtward has no %s: %s", kind, meaning)
 }
 
-// bound are the names of the policies that have a binding: those without one do nothing.
+// bound returns the names of the admission policies with a binding. Those without one have no effect.
 func (s *Switch) bound(ctx context.Context) (map[string]bool, error) {
 	bindings, err := s.Client.Resource(admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings")).List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -102,7 +103,7 @@ func stateOf(object *unstructured.Unstructured, bound map[string]bool) string {
 	return fmt.Sprintf("off in part (%d of %d)", off, all)
 }
 
-// authorityOf reports whether all webhooks have a CA bundle; a policy calls nobody.
+// authorityOf reports whether all webhooks have a CA bundle. Admission policies need none.
 func authorityOf(object *unstructured.Unstructured) string {
 	if _, isPolicy := object.Object["spec"]; isPolicy {
 		return "-"
@@ -115,7 +116,7 @@ func authorityOf(object *unstructured.Unstructured) string {
 	return "present"
 }
 
-// whyOf is what the annotation says; - if there is none.
+// whyOf returns the content of the annotation, or -.
 func whyOf(object *unstructured.Unstructured) string {
 	text, noted := object.GetAnnotations()[admissionpolicies.Disabled]
 	if !noted {
@@ -128,8 +129,8 @@ func whyOf(object *unstructured.Unstructured) string {
 	return texts.OneLine(fmt.Sprintf("%s, by %s at %s", note.Reason, note.By, note.At))
 }
 
-// unanswered are the Services that webhooks of Virtward call and that have no endpoint which is ready. What cannot
-// be known, as of a Service that stands for a name elsewhere, is left out.
+// unanswered returns the Services of Virtward's webhooks without a ready endpoint. It leaves out Services whose
+// endpoints are not known, such as those of type ExternalName.
 func (s *Switch) unanswered(ctx context.Context) []string {
 	var without []string
 	for _, service := range s.services(ctx) {
@@ -140,15 +141,15 @@ func (s *Switch) unanswered(ctx context.Context) []string {
 	return without
 }
 
-// openPorts says of the webhook's ports which NetworkPolicies open them to every pod. A NetworkPolicy that cannot be read
-// is left out.
+// openPorts returns notes about NetworkPolicies that let all pods reach the port of the webhook. It leaves out those
+// that cannot be read.
 func (s *Switch) openPorts(ctx context.Context) []string {
 	policies := s.Client.Resource(networkingv1.SchemeGroupVersion.WithResource("networkpolicies"))
 	var notes []string
 	for _, service := range s.services(ctx) {
-		object, err := policies.Namespace(service[0]).Get(ctx, service[1], metav1.GetOptions{}) // the chart gives both one name
+		object, err := policies.Namespace(service[0]).Get(ctx, service[1], metav1.GetOptions{}) // in the chart, both have the same name
 		if apierrors.IsNotFound(err) {
-			notes = append(notes, fmt.Sprintf("there is no NetworkPolicy %s/%s: every pod may reach the webhook's port", service[0], service[1]))
+			notes = append(notes, fmt.Sprintf("there is no NetworkPolicy %s/%s: all pods can reach the port of the webhook", service[0], service[1]))
 			continue
 		}
 		if err != nil {
@@ -164,13 +165,13 @@ func (s *Switch) openPorts(ctx context.Context) []string {
 			}))
 		}
 		if slices.ContainsFunc(policy.Spec.Ingress, open) {
-			notes = append(notes, fmt.Sprintf("NetworkPolicy %s/%s lets every pod reach the webhook's port: the chart's value networkPolicy.apiServerCIDRs is empty", service[0], service[1]))
+			notes = append(notes, fmt.Sprintf("NetworkPolicy %s/%s lets all pods reach the port of the webhook: set networkPolicy.apiServerCIDRs of the chart", service[0], service[1]))
 		}
 	}
 	return notes
 }
 
-// services are namespace and name of the Services that webhooks of Virtward call.
+// services returns namespace and name of the Services that webhooks of Virtward call.
 func (s *Switch) services(ctx context.Context) [][2]string {
 	var found [][2]string
 	for _, kind := range admissionKinds() {
@@ -191,7 +192,7 @@ func (s *Switch) services(ctx context.Context) [][2]string {
 	return found
 }
 
-// answers reports whether a Service has an endpoint that is ready, if that can be known.
+// answers reports whether a Service has a ready endpoint. It returns true if that is not known.
 func (s *Switch) answers(ctx context.Context, namespace, name string) (ready, known bool) {
 	service, err := s.Client.Resource(corev1.SchemeGroupVersion.WithResource("services")).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *Switch) answers(ctx context.Context, namespace, name string) (ready, kn
 	return false, true
 }
 
-// isReady reports whether an endpoint is ready: it is unless it says otherwise.
+// isReady reports whether an endpoint is ready, which is the default.
 func isReady(endpoint any) bool {
 	fields, _ := endpoint.(map[string]any)
 	ready, said, _ := unstructured.NestedBool(fields, "conditions", "ready")

@@ -26,31 +26,31 @@ import (
 const (
 	// never is the match condition admissionpolicies.Disabled, in CEL.
 	never = "false"
-	// partOfVirtward selects the chart's objects.
+	// partOfVirtward selects the objects of the chart.
 	partOfVirtward = "app.kubernetes.io/part-of=virtward"
-	// madeByVirtward selects what policies were made into that were given to the API server.
+	// madeByVirtward selects the exported admission policies.
 	madeByVirtward = export.ManagedBy + "=" + export.Manager
-	// switchManager is who changes the objects, for the API server's records of field owners.
+	// switchManager is the field manager of the changes.
 	switchManager = "kubectl-virtward"
 )
 
-// Switch switches Virtward off and on at the API server, where it takes no answer from Virtward.
+// Switch switches Virtward off and on at the API server. It does not need a running Virtward.
 type Switch struct {
 	Client dynamic.Interface
-	// Now is the clock for the notes that say since when something is off.
+	// Now returns the time for the annotation.
 	Now func() time.Time
-	// DryRun asks the API server, and changes nothing.
+	// DryRun sends all changes to the API server as a dry run.
 	DryRun bool
 	// Program is what users type to run this program, for messages.
 	Program string
-	// Out gets what was done, ErrOut what failed.
+	// Out is for changes, ErrOut for errors.
 	Out, ErrOut io.Writer
 }
 
 // report writes an error on a line.
 func (s *Switch) report(err error) { fmt.Fprintln(s.ErrOut, "error: "+texts.OneLine(err.Error())) }
 
-// admissionKind is a kind of objects that make the API server ask something, and that have match conditions.
+// admissionKind is a kind of admission configuration with match conditions.
 type admissionKind struct {
 	kind     string
 	resource schema.GroupVersionResource
@@ -65,14 +65,14 @@ func admissionKinds() []admissionKind {
 	}
 }
 
-// disabledNote is who switched an object off, when, and why. It is kept as JSON in the annotation.
+// disabledNote is the content of the annotation, as JSON.
 type disabledNote struct {
 	Reason string `json:"reason"`
 	By     string `json:"by"`
 	At     string `json:"at"`
 }
 
-// Disable switches everything off that it can, and is an error if something stays on.
+// Disable switches off all objects. It continues after a failure, and returns an error then.
 func (s *Switch) Disable(ctx context.Context, reason string) error {
 	note, err := json.Marshal(disabledNote{Reason: reason, By: s.whoami(ctx), At: s.Now().UTC().Format(time.RFC3339)})
 	if err != nil {
@@ -82,34 +82,34 @@ func (s *Switch) Disable(ctx context.Context, reason string) error {
 	if err != nil || s.DryRun {
 		return err
 	}
-	_, err = fmt.Fprintf(s.Out, `Virtward is off: nothing is completed, checked, evaluated or guarded. The API server takes notice within seconds.
+	_, err = fmt.Fprintf(s.Out, `Virtward is off: it completes and validates no objects. It takes effect within seconds.
 KubeVirt's own checks stay, and running virtual machines are not touched.
 On again: %s enable
 `, s.Program)
 	return err
 }
 
-// Enable takes away what disable has added.
+// Enable removes what Disable adds.
 func (s *Switch) Enable(ctx context.Context) error {
 	if err := s.each(ctx, turn{word: "on", do: turnOn}); err != nil || s.DryRun {
 		return err
 	}
-	if _, err := fmt.Fprintln(s.Out, "Virtward is on. The API server takes notice within seconds."); err != nil {
+	if _, err := fmt.Fprintln(s.Out, "Virtward is on. It takes effect within seconds."); err != nil {
 		return err
 	}
 	for _, service := range s.unanswered(ctx) {
-		fmt.Fprintf(s.ErrOut, "warning: no replica behind Service %s is ready: until one is, what the webhooks check is rejected; %s disable switches them off again\n", service, s.Program)
+		fmt.Fprintf(s.ErrOut, "warning: Service %s has no ready endpoint: until it has, the API server denies the requests that the webhooks match. To switch them off again: %s disable\n", service, s.Program)
 	}
 	return nil
 }
 
-// turn is a way to change an object; do reports whether it had to.
+// turn is a change of an object. do reports whether the object changed.
 type turn struct {
 	word string
 	do   func(*unstructured.Unstructured) bool
 }
 
-// each turns all objects of Virtward, says of each what became of it, and goes on after a failure.
+// each changes all objects of Virtward, prints a line for each, and continues after a failure.
 func (s *Switch) each(ctx context.Context, turn turn) error {
 	found, failed := 0, 0
 	for _, kind := range admissionKinds() {
@@ -121,25 +121,25 @@ func (s *Switch) each(ctx context.Context, turn turn) error {
 		}
 		for i := range objects {
 			found++
-			changed, err := s.one(ctx, kind, objects[i].GetName(), turn)
+			changed, err := s.change(ctx, kind, objects[i].GetName(), turn)
 			if err != nil {
 				failed++
 				s.report(fmt.Errorf("%s %s: %w", kind.kind, objects[i].GetName(), err))
 				continue
 			}
-			fmt.Fprintf(s.Out, "%s %s: %s\n", kind.kind, objects[i].GetName(), s.became(turn.word, changed))
+			fmt.Fprintf(s.Out, "%s %s: %s\n", kind.kind, objects[i].GetName(), s.outcome(turn.word, changed))
 		}
 	}
 	switch {
 	case failed > 0:
-		return fmt.Errorf("not everything of Virtward is %s: see above", turn.word)
+		return fmt.Errorf("some objects of Virtward are not %s: see above", turn.word)
 	case found == 0:
 		return notInstalled()
 	}
 	return nil
 }
 
-// list are the objects of a kind that take part in admission for Virtward, sorted by name.
+// list returns the objects of Virtward of a kind, sorted by name.
 func (s *Switch) list(ctx context.Context, kind admissionKind) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
 	for _, selector := range []string{partOfVirtward, madeByVirtward} {
@@ -154,7 +154,7 @@ func (s *Switch) list(ctx context.Context, kind admissionKind) ([]unstructured.U
 	return slices.CompactFunc(all, func(a, b unstructured.Unstructured) bool { return name(a, b) == 0 }), nil
 }
 
-func (s *Switch) became(word string, changed bool) string {
+func (s *Switch) outcome(word string, changed bool) string {
 	switch {
 	case !changed:
 		return word + " already"
@@ -165,11 +165,11 @@ func (s *Switch) became(word string, changed bool) string {
 }
 
 func notInstalled() error {
-	return errors.New("nothing of Virtward takes part in admission here: no object has the label " + partOfVirtward)
+	return errors.New("the cluster has no webhook configuration or admission policy of Virtward, with the label " + partOfVirtward)
 }
 
-// one changes an object as it is now, and reports whether it had to.
-func (s *Switch) one(ctx context.Context, kind admissionKind, name string, turn turn) (changed bool, err error) {
+// change changes the latest version of an object, and reports whether it changed.
+func (s *Switch) change(ctx context.Context, kind admissionKind, name string, turn turn) (changed bool, err error) {
 	objects := s.Client.Resource(kind.resource)
 	options := metav1.UpdateOptions{FieldManager: switchManager}
 	if s.DryRun {
@@ -189,8 +189,8 @@ func (s *Switch) one(ctx context.Context, kind admissionKind, name string, turn 
 	return changed, err
 }
 
-// turnOff gives every webhook of a configuration, or a policy, the condition that never holds. The note of an object
-// that is off as a whole stays as it is.
+// turnOff adds the condition that is never true to all webhooks of a configuration, or to a policy. It keeps the
+// annotation of an object that is off completely.
 func turnOff(object *unstructured.Unstructured, note string) bool {
 	off, all := disabled(object)
 	if off == all {
@@ -209,7 +209,7 @@ func turnOff(object *unstructured.Unstructured, note string) bool {
 	return true
 }
 
-// turnOn takes the conditions and the annotation away.
+// turnOn removes the conditions and the annotation.
 func turnOn(object *unstructured.Unstructured) bool {
 	changed := false
 	for _, holder := range conditioned(object) {
@@ -235,7 +235,7 @@ func turnOn(object *unstructured.Unstructured) bool {
 	return changed
 }
 
-// disabled counts how many of an object's parts with match conditions are off, and how many there are.
+// disabled returns how many parts with match conditions of an object are off, and the number of all.
 func disabled(object *unstructured.Unstructured) (off, all int) {
 	for _, holder := range conditioned(object) {
 		all++
@@ -249,7 +249,7 @@ func disabled(object *unstructured.Unstructured) (off, all int) {
 	return off, all
 }
 
-// conditioned are the parts of an object that have match conditions: the webhooks, or the spec of a policy.
+// conditioned returns the parts of an object with match conditions: the webhooks, or the spec of a policy.
 func conditioned(object *unstructured.Unstructured) []map[string]any {
 	if spec, isPolicy := object.Object["spec"].(map[string]any); isPolicy {
 		return []map[string]any{spec}
@@ -274,7 +274,7 @@ func isMark(condition any) bool {
 	return fields["name"] == admissionpolicies.Disabled
 }
 
-// whoami is the user as the API server knows them; unknown if it does not say.
+// whoami returns the name of the user, as the API server knows it, or unknown.
 func (s *Switch) whoami(ctx context.Context) string {
 	review := &unstructured.Unstructured{}
 	review.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"))

@@ -12,7 +12,7 @@ func (s *Sources) Assume(facts *platform.Facts) (*platform.Facts, error) {
 			return nil, usageError{err}
 		}
 		facts = facts.WithHypervisor(withModel(h, s.Settings.MSHVCPUModel))
-		facts.Notes = nil // they say why VMs run on another one
+		facts.Notes = nil // they are about the hypervisor of the KubeVirt object
 		facts.Source += ", --hypervisor " + s.Hypervisor
 	}
 	if s.Architecture != "" && s.Architecture != facts.DefaultArchitecture {
@@ -22,7 +22,7 @@ func (s *Sources) Assume(facts *platform.Facts) (*platform.Facts, error) {
 	return facts, nil
 }
 
-// withModel applies the setting for mshv's CPU model to a hypervisor that was not read from a KubeVirt object.
+// withModel sets the CPU model of mshv for a hypervisor that was not read from a KubeVirt object.
 func withModel(h platform.Hypervisor, model string) platform.Hypervisor {
 	switch {
 	case h.Name != platform.MSHV || model == "" || model == "auto":

@@ -41,11 +41,11 @@ func NewSources() Sources { return Sources{Config: genericclioptions.NewConfigFl
 func (s *Sources) AddFactsFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	s.AddRecursiveFlag(cmd)
-	flags.StringVar(&s.KubeVirt, "kubevirt", "", "File with the cluster's KubeVirt object, or with its spec.configuration alone")
+	flags.StringVar(&s.KubeVirt, "kubevirt", "", "File with the KubeVirt object of the cluster, or only its spec.configuration")
 	flags.StringVar(&s.Hypervisor, "hypervisor", "", "Assume this hypervisor: "+strings.Join(platform.HypervisorNames(), ", "))
 	flags.StringVar(&s.Architecture, "arch", "", "Assume this default architecture of the cluster: "+strings.Join(Architectures(), ", "))
-	flags.StringVar((*string)(&s.Settings.RolloutStrategy), "rollout-strategy", "", "Assume this where the KubeVirt object names no vmRolloutStrategy: "+strings.Join(RolloutStrategies(), ", ")+" (LiveUpdate if empty)")
-	flags.StringVar(&s.Settings.MSHVCPUModel, "mshv-cpu-model", "", "CPU model of amd64 guests on mshv, as Virtward is installed: auto, none or a model")
+	flags.StringVar((*string)(&s.Settings.RolloutStrategy), "rollout-strategy", "", "Assume this if the KubeVirt object has no vmRolloutStrategy: "+strings.Join(RolloutStrategies(), ", ")+" (LiveUpdate if empty)")
+	flags.StringVar(&s.Settings.MSHVCPUModel, "mshv-cpu-model", "", "CPU model of amd64 guests on mshv, as in the values of the Helm chart: auto, none or a model")
 	CompleteFlags(cmd, map[string][]string{
 		"hypervisor":       platform.HypervisorNames(),
 		"arch":             Architectures(),
@@ -56,7 +56,7 @@ func (s *Sources) AddFactsFlags(cmd *cobra.Command) {
 
 // AddRecursiveFlag adds --recursive.
 func (s *Sources) AddRecursiveFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&s.Recursive, "recursive", "R", false, "Read the subdirectories of directories too")
+	cmd.Flags().BoolVarP(&s.Recursive, "recursive", "R", false, "Read subdirectories too")
 }
 
 // ValidateFacts rejects flags with values that no cluster has.
@@ -95,7 +95,7 @@ func (s *Sources) ReadFiles(ctx context.Context, stdin io.Reader) (*offline.File
 	}
 	for _, d := range referenced {
 		if !offline.IsReference(d.Object.GroupVersionKind()) {
-			return nil, fmt.Errorf("%s: %s %s is not an object that virtual machines refer to", d.Location(), d.Object.GetKind(), d.Object.GetName())
+			return nil, fmt.Errorf("%s: %s %s: virtual machines do not refer to objects of this kind", d.Location(), d.Object.GetKind(), d.Object.GetName())
 		}
 	}
 	extra, err := offline.Sort(referenced)
@@ -119,7 +119,7 @@ func (s *Sources) ReadFacts(ctx context.Context, found []manifests.Document, clu
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%s: holds no KubeVirt object", s.KubeVirt)
+			return nil, fmt.Errorf("%s: has no KubeVirt object", s.KubeVirt)
 		}
 	}
 	if err := OnlyOne(found); err != nil {
@@ -137,7 +137,7 @@ func (s *Sources) ReadFacts(ctx context.Context, found []manifests.Document, clu
 // OnlyOne rejects a second KubeVirt object.
 func OnlyOne(found []manifests.Document) error {
 	if len(found) > 1 {
-		return fmt.Errorf("%s: a second KubeVirt object, after that of %s: a cluster has one", found[1].Location(), found[0].Location())
+		return fmt.Errorf("%s: must be the only KubeVirt object, but %s is one too", found[1].Location(), found[0].Location())
 	}
 	return nil
 }
@@ -153,7 +153,7 @@ func (s *Sources) Namespace(cluster *offline.Cluster) string {
 	return defaultNamespace
 }
 
-// kubevirtsIn takes KubeVirt objects and bare configurations, and rejects anything else.
+// kubevirtsIn accepts KubeVirt objects and configurations without an object around them, and rejects other objects.
 func kubevirtsIn(given []manifests.Document) ([]manifests.Document, error) {
 	for _, d := range given {
 		kind := offline.AsKubeVirt(d.Object).GroupVersionKind()
@@ -176,7 +176,7 @@ func Once(r io.Reader) io.Reader { return &once{reader: r} }
 // Read implements io.Reader.
 func (o *once) Read(p []byte) (int, error) {
 	if o.ended {
-		return 0, errors.New("is named more than once on the command line")
+		return 0, errors.New("must be named only once on the command line")
 	}
 	n, err := o.reader.Read(p)
 	o.ended = err != nil

@@ -18,7 +18,7 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// fieldManager is the one that policies are applied by.
+// fieldManager is the field manager of applied policies.
 const fieldManager = "kubectl-virtward"
 
 // applyOptions are the flags of policy apply, and of everything else that applies policies.
@@ -33,30 +33,29 @@ func applyCommand(program options.Program) *cobra.Command {
 	o := &applyOptions{Options: audit.NewOptions(program)}
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE ...",
-		Short: "Apply policies to the cluster, or show what they would find there",
-		Long: `Apply policies to the cluster, or show what they would find there.
+		Short: "Apply policies to the cluster, or show what they would find",
+		Long: `Apply policies to the cluster, or show what they would find.
 
-Every VirtualMachinePolicy of the files is compiled first: if one is broken, none is applied, and what is wrong is
-told with line and column. They are applied as kubectl apply --server-side does, by a field manager of their own.
+apply compiles all VirtualMachinePolicies of the files first. If one has errors, apply prints them with line and column,
+and applies none. It uses server-side apply, with a field manager of its own.
 
-With --dry-run nothing is changed. The API server is asked whether it would take the policies, and all virtual
-machines of the cluster are evaluated by them: this shows whom they would hit. Virtual machines that exist are never
-rejected for it later, as long as no update of them makes it worse; but a stopped one that violates a policy that
-denies does not start again.
+With --dry-run, apply changes nothing. It sends the policies to the API server as a dry run, and evaluates all virtual
+machines of the cluster. The webhooks tolerate pre-existing violations on update. But a stopped virtual machine that
+violates a policy with enforcement Deny cannot start.
 
-It exits with 1 if a policy cannot be applied. With --dry-run also if something would be rejected that is not rejected
-now.`,
-		Example: program.Examples(`  # Whom would these policies hit?
+The exit code is 1 if a policy cannot be applied. With --dry-run, it is also 1 if an object would be rejected that is not
+rejected now.`,
+		Example: program.Examples(`  # Show what these policies would find
   PROGRAM policy apply --dry-run -f policies
 
   # Apply them
   PROGRAM policy apply -f policies`),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return options.Usagef("unknown argument %q: files are named with -f: see %s --help", args[0], cmd.CommandPath())
+				return options.Usagef("unknown argument %q: use -f for files: see %s --help", args[0], cmd.CommandPath())
 			}
 			if len(o.Filenames) == 0 {
-				return options.Usagef("name a file with -f: see %s --help", cmd.CommandPath())
+				return options.Usagef("add a file with -f: see %s --help", cmd.CommandPath())
 			}
 			return o.validateApply(cmd)
 		},
@@ -73,9 +72,9 @@ now.`,
 func (o *applyOptions) addApplyFlags(cmd *cobra.Command) {
 	options.AddClusterFlags(cmd, o.Config, "", "With --dry-run, evaluate only the virtual machines of this namespace")
 	flags := cmd.Flags()
-	flags.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: ask the API server, and show what the policies find in the cluster")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "Change nothing, and show what the policies would find in the cluster")
 	flags.BoolVar(&o.force, "force-conflicts", false, "Take over fields that another field manager has set")
-	o.AddReportFlags(cmd, "With --dry-run, show so many findings of each policy; 0 for all", "With --dry-run, what to print: ")
+	o.AddReportFlags(cmd, "With --dry-run, maximum number of findings to show for each policy and change; 0 for all", "With --dry-run, what to print: ")
 }
 
 func (o *applyOptions) validateApply(cmd *cobra.Command) error {
@@ -83,7 +82,7 @@ func (o *applyOptions) validateApply(cmd *cobra.Command) error {
 		return err
 	}
 	if !o.dryRun && (cmd.Flags().Changed("output") || cmd.Flags().Changed("max") || cmd.Flags().Changed("namespace")) {
-		return options.Usagef("-o, --max and -n are about what the policies find, which only --dry-run shows: see %s --help", cmd.CommandPath())
+		return options.Usagef("--output, --max and --namespace require --dry-run: see %s --help", cmd.CommandPath())
 	}
 	return nil
 }
@@ -104,7 +103,7 @@ func (o *applyOptions) runApply(ctx context.Context) error {
 			found = append(found, d)
 			continue
 		}
-		fmt.Fprintln(o.Streams.ErrOut, texts.OneLine(fmt.Sprintf("note: %s: passed over %s %s, which is no policy", d.Location(), d.Object.GetKind(), d.Object.GetName())))
+		fmt.Fprintln(o.Streams.ErrOut, texts.OneLine(fmt.Sprintf("note: %s: skipped %s %s: it is not a policy", d.Location(), d.Object.GetKind(), d.Object.GetName())))
 	}
 	if len(found) == 0 {
 		return fmt.Errorf("%s: no %s to apply", o.Names(), offline.KindPolicy)
@@ -113,14 +112,14 @@ func (o *applyOptions) runApply(ctx context.Context) error {
 	return o.apply(ctx, files, "-f "+strings.Join(o.Filenames, ", -f "))
 }
 
-// apply compiles the policies, hands them to the API server, and shows what they find if that is all that is wanted.
-// The words are those of the command line that they come from.
+// apply compiles the policies, applies them, and shows what they find if it is a dry run. The words are those of the
+// command line.
 func (o *applyOptions) apply(ctx context.Context, with *offline.Files, words string) error {
 	cluster, err := options.Connect(o.Config)
 	if err != nil {
 		return err
 	}
-	// The parameters are those of the cluster: nothing else is applied.
+	// Only policies are applied, so parameters are those of the cluster.
 	a, err := o.WhatIf(ctx, cluster, with.Configuration, words)
 	if err != nil {
 		return err
@@ -131,7 +130,7 @@ func (o *applyOptions) apply(ctx context.Context, with *offline.Files, words str
 		}
 		return fmt.Errorf("%w: nothing was applied", broken)
 	}
-	rejected := o.hand(ctx, cluster, with.Configuration)
+	rejected := o.send(ctx, cluster, with.Configuration)
 	if !o.dryRun {
 		return rejected
 	}
@@ -143,16 +142,16 @@ func (o *applyOptions) apply(ctx context.Context, with *offline.Files, words str
 	return options.JoinErrors(rejected, o.Show(ctx, a))
 }
 
-// hand hands policies to the API server.
-func (o *applyOptions) hand(ctx context.Context, c *offline.Cluster, all []manifests.Document) error {
+// send applies policies.
+func (o *applyOptions) send(ctx context.Context, c *offline.Cluster, all []manifests.Document) error {
 	apply := metav1.ApplyOptions{FieldManager: fieldManager, Force: o.force}
 	how := ""
 	if o.dryRun {
 		apply.DryRun, how = []string{metav1.DryRunAll}, " (server dry run)"
 	}
-	said := o.Streams.Out
-	if o.dryRun { // the output is about what they find
-		said = o.Streams.ErrOut
+	messages := o.Streams.Out
+	if o.dryRun { // the output is the report
+		messages = o.Streams.ErrOut
 	}
 	var failed []error
 	for _, d := range all {
@@ -166,11 +165,11 @@ func (o *applyOptions) hand(ctx context.Context, c *offline.Cluster, all []manif
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 			return fmt.Errorf("the cluster has no %s: Virtward is not installed there", offline.KindPolicy)
 		case apierrors.IsConflict(err):
-			failed = append(failed, fmt.Errorf("%s: %s %s: %w: --force-conflicts takes the fields over", d.Location(), offline.KindPolicy, name, err))
+			failed = append(failed, fmt.Errorf("%s: %s %s: %w: use --force-conflicts to take over the fields", d.Location(), offline.KindPolicy, name, err))
 		case err != nil:
 			failed = append(failed, fmt.Errorf("%s: %s %s: %w", d.Location(), offline.KindPolicy, name, err))
 		default:
-			fmt.Fprintf(said, "virtualmachinepolicy.policy.virtward.io/%s applied%s\n", texts.OneLine(name), how)
+			fmt.Fprintf(messages, "virtualmachinepolicy.policy.virtward.io/%s applied%s\n", texts.OneLine(name), how)
 		}
 	}
 	return options.JoinErrors(failed...)

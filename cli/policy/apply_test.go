@@ -15,11 +15,11 @@ func TestPolicyApplyErrors(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"", []string{"a.yaml"}, clitest.ExitUsage, `unknown argument "a.yaml": files are named with -f: see kubectl virtward policy apply --help`},
-		{"", nil, clitest.ExitUsage, "name a file with -f: see kubectl virtward policy apply --help"},
-		{"", []string{"-f", "-", "-o", "table"}, clitest.ExitUsage, "-o, --max and -n are about what the policies find, which only --dry-run shows: see kubectl virtward policy apply --help"},
+		{"", []string{"a.yaml"}, clitest.ExitUsage, `unknown argument "a.yaml": use -f for files: see kubectl virtward policy apply --help`},
+		{"", nil, clitest.ExitUsage, "add a file with -f: see kubectl virtward policy apply --help"},
+		{"", []string{"-f", "-", "-o", "table"}, clitest.ExitUsage, "--output, --max and --namespace require --dry-run: see kubectl virtward policy apply --help"},
 		{"", []string{"-f", "-", "-o", "tap"}, clitest.ExitUsage, `unknown output "tap": the known ones are table, markdown, json, yaml, junit, sarif`},
-		{"", []string{"-f", "-", "--dry-run", "--max", "-1"}, clitest.ExitUsage, "--max -1: a number of findings is 0 or more"},
+		{"", []string{"-f", "-", "--dry-run", "--max", "-1"}, clitest.ExitUsage, "--max -1: must be 0 or more"},
 		{clitest.VM, []string{"-f", "-"}, clitest.ExitFailed, "standard input: no VirtualMachinePolicy to apply"},
 		{clitest.MemoryPolicy("Deny", ""), []string{"-f", "-"}, clitest.ExitFailed, "the cluster has no VirtualMachinePolicy: Virtward is not installed there"},
 		{clitest.Policy("cap", "enforcement: 7"), []string{"-f", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachinePolicy cap: spec.enforcement: is the number 7 where a text is expected"},

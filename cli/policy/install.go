@@ -43,23 +43,22 @@ func installCommand(program options.Program) *cobra.Command {
 	o := &installOptions{applyOptions: applyOptions{Options: audit.NewOptions(program)}}
 	cmd := &cobra.Command{
 		Use:   "install (NAME | --list)",
-		Short: "Apply a policy of the library that comes with Virtward",
-		Long: `Apply a policy of the library that comes with Virtward.
+		Short: "Apply a policy of Virtward's library",
+		Long: `Apply a policy of Virtward's library.
 
-A policy is installed with enforcement Audit unless something else is said: it rejects nothing and warns nobody, and
-what it finds is in the report. --list shows the policies that there are, with -o json also their parameters.
---params sets one; its value is YAML.
+The enforcement of a new policy is Audit by default: findings appear only in reports. --list lists the policies; with
+-o json, also their parameters. --params sets a parameter to a value in YAML.
 
-A policy that is installed already keeps its enforcement and its parameters, but for those that are given.
+An installed policy keeps its enforcement and its parameters, except those that you set.
 
-With --dry-run nothing is changed: all virtual machines of the cluster are evaluated by the policy, as with policy apply.`,
-		Example: program.Examples(`  # What is there?
+With --dry-run, install changes nothing, and shows what the policy would find, as policy apply does.`,
+		Example: program.Examples(`  # List the policies
   PROGRAM policy install --list
 
-  # Whom would it hit?
+  # Show what a policy would find
   PROGRAM policy install memory-cap --params max=8Gi --enforcement Deny --dry-run
 
-  # Begin with the report, and go on from there
+  # Start with reports, and deny later
   PROGRAM policy install memory-cap --params max=8Gi
   PROGRAM policy install memory-cap --enforcement Deny`),
 		Args: func(cmd *cobra.Command, args []string) error { return o.validateInstall(cmd, args) },
@@ -72,8 +71,8 @@ With --dry-run nothing is changed: all virtual machines of the cluster are evalu
 	}
 	o.addApplyFlags(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&o.list, "list", false, "Show the policies of the library")
-	flags.StringVar(&o.enforcement, "enforcement", "", "What a violation means: "+strings.Join(enforcements(), ", ")+" ("+enforcements()[0]+" for a policy that is not installed yet)")
+	flags.BoolVar(&o.list, "list", false, "List the policies of the library")
+	flags.StringVar(&o.enforcement, "enforcement", "", "Enforcement of the policy: "+strings.Join(enforcements(), ", ")+" (default "+enforcements()[0]+" for a new policy)")
 	flags.StringArrayVar(&o.params, "params", nil, "Set a parameter: NAME=VALUE")
 	options.CompleteFlags(cmd, map[string][]string{"enforcement": enforcements()})
 	cmd.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -93,23 +92,23 @@ func (o *installOptions) validateInstall(cmd *cobra.Command, args []string) erro
 	help := ": see " + cmd.CommandPath() + " --help"
 	switch {
 	case o.list && len(args) > 0:
-		return options.Usagef("name a policy, or list all of them, not both%s", help)
+		return options.Usagef("NAME and --list exclude each other%s", help)
 	case o.list && o.Output != options.OutputTable && o.Output != options.OutputJSON:
-		return options.Usagef("unknown output %q: a list is printed as %s or %s", o.Output, options.OutputTable, options.OutputJSON)
+		return options.Usagef("unknown output %q: --list supports %s and %s", o.Output, options.OutputTable, options.OutputJSON)
 	case o.list:
 		return nil
 	case len(args) != 1:
-		return options.Usagef("name one policy of the library%s, and --list shows them", help)
+		return options.Usagef("add the name of one policy: --list lists them%s", help)
 	}
 	if err := options.OptionalOneOf("enforcement", o.enforcement, enforcements()); err != nil {
 		return err
 	}
 	if _, known := library.Find(args[0]); !known {
-		return options.Usagef("there is no policy %q in the library: %s --list shows them", args[0], cmd.CommandPath())
+		return options.Usagef("there is no policy %q in the library: %s --list lists them", args[0], cmd.CommandPath())
 	}
 	for _, param := range o.params {
 		if name, _, ok := strings.Cut(param, "="); !ok || name == "" {
-			return options.Usagef("--params %s: is not of the form NAME=VALUE", param)
+			return options.Usagef("--params %s: must have the form NAME=VALUE", param)
 		}
 	}
 	return o.validateApply(cmd)
@@ -172,12 +171,12 @@ func (o *installOptions) install(ctx context.Context, name string) error {
 	}
 	enforcement, _, _ := unstructured.NestedString(d.Object.Object, "spec", "enforcement")
 	if enforcement == string(policyv1alpha1.PolicyAudit) {
-		fmt.Fprintf(o.Streams.ErrOut, "note: it audits: nothing is rejected, and what it finds is in the report and in %s audit; to reject: %s policy install %s --enforcement Deny\n", o.Name, o.Name, name)
+		fmt.Fprintf(o.Streams.ErrOut, "note: the enforcement is Audit: findings appear only in reports and in %s audit. To deny: %s policy install %s --enforcement Deny\n", o.Name, o.Name, name)
 	}
 	return nil
 }
 
-// installed is the spec of the policy that the cluster has; nil if there is none.
+// installed returns the spec of the policy in the cluster; nil if there is none.
 func (o *installOptions) installed(ctx context.Context, name string) (map[string]any, error) {
 	c, err := options.Connect(o.Config)
 	if err != nil {
@@ -188,14 +187,14 @@ func (o *installOptions) installed(ctx context.Context, name string) (map[string
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading %s %s, whose enforcement and parameters would be kept: %w", offline.KindPolicy, name, err)
+		return nil, fmt.Errorf("reading %s %s, to keep its enforcement and parameters: %w", offline.KindPolicy, name, err)
 	}
 	spec, _, err := unstructured.NestedMap(object.Object, "spec")
 	return spec, err
 }
 
-// adapt sets the enforcement and the parameters: those that are given, else those before, else Audit and those of the
-// library.
+// adapt sets the enforcement and the parameters: those of the command line, else those of the installed policy, else
+// Audit and those of the library.
 func (o *installOptions) adapt(object *unstructured.Unstructured, before map[string]any, known []library.Parameter) error {
 	enforcement := string(policyv1alpha1.PolicyAudit)
 	if was, ok := before["enforcement"].(string); ok {
@@ -218,7 +217,7 @@ func (o *installOptions) adapt(object *unstructured.Unstructured, before map[str
 		values = map[string]any{}
 	}
 	kept, _, _ := unstructured.NestedMap(before, "params", "values")
-	for _, p := range known { // of an older version, some may be there no more
+	for _, p := range known { // parameters of an older version may not exist any more
 		if value, ok := kept[p.Name]; ok {
 			values[p.Name] = value
 		}
@@ -237,7 +236,7 @@ func (o *installOptions) adapt(object *unstructured.Unstructured, before map[str
 	return nil
 }
 
-// given are the parameters of the command line.
+// given returns the parameters of the command line.
 func (o *installOptions) given(known []library.Parameter) (map[string]any, error) {
 	values := map[string]any{}
 	for _, param := range o.params {
@@ -248,15 +247,15 @@ func (o *installOptions) given(known []library.Parameter) (map[string]any, error
 			for _, p := range known {
 				names = append(names, p.Name)
 			}
-			return nil, options.Usagef("--params %s: there is no such parameter: the known ones are %s", param, strings.Join(names, ", "))
+			return nil, options.Usagef("--params %s: unknown parameter: the known ones are %s", param, strings.Join(names, ", "))
 		}
-		if known[i].Schema.Type == "string" { // also where YAML would see a number
+		if known[i].Schema.Type == "string" { // also if it is a number in YAML
 			values[name] = text
 			continue
 		}
 		value, err := policies.ReadValue(text)
 		if err != nil {
-			return nil, options.Usagef("--params %s: the value is no YAML: %w", param, err)
+			return nil, options.Usagef("--params %s: the value must be YAML: %w", param, err)
 		}
 		values[name] = value
 	}

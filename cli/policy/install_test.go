@@ -38,14 +38,14 @@ func TestPolicyInstallErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"memory-cap", "--list"}, clitest.ExitUsage, "name a policy, or list all of them, not both: see kubectl virtward policy install --help"},
-		{[]string{"--list", "-o", "sarif"}, clitest.ExitUsage, `unknown output "sarif": a list is printed as table or json`},
-		{nil, clitest.ExitUsage, "name one policy of the library: see kubectl virtward policy install --help, and --list shows them"},
-		{[]string{"memory-cup"}, clitest.ExitUsage, `there is no policy "memory-cup" in the library: kubectl virtward policy install --list shows them`},
+		{[]string{"memory-cap", "--list"}, clitest.ExitUsage, "NAME and --list exclude each other: see kubectl virtward policy install --help"},
+		{[]string{"--list", "-o", "sarif"}, clitest.ExitUsage, `unknown output "sarif": --list supports table and json`},
+		{nil, clitest.ExitUsage, "add the name of one policy: --list lists them: see kubectl virtward policy install --help"},
+		{[]string{"memory-cup"}, clitest.ExitUsage, `there is no policy "memory-cup" in the library: kubectl virtward policy install --list lists them`},
 		{[]string{"memory-cap", "--enforcement", "deny"}, clitest.ExitUsage, `unknown enforcement "deny": the known ones are Audit, Warn, Deny`},
-		{[]string{"memory-cap", "--params", "max"}, clitest.ExitUsage, "--params max: is not of the form NAME=VALUE"},
-		{[]string{"memory-cap", "--params", "most=1Gi"}, clitest.ExitUsage, "--params most=1Gi: there is no such parameter: the known ones are max"},
-		{[]string{"vcpu-cap", "--params", "max=["}, clitest.ExitUsage, "--params max=[: the value is no YAML: yaml: line 1: did not find expected node content"},
+		{[]string{"memory-cap", "--params", "max"}, clitest.ExitUsage, "--params max: must have the form NAME=VALUE"},
+		{[]string{"memory-cap", "--params", "most=1Gi"}, clitest.ExitUsage, "--params most=1Gi: unknown parameter: the known ones are max"},
+		{[]string{"vcpu-cap", "--params", "max=["}, clitest.ExitUsage, "--params max=[: the value must be YAML: yaml: line 1: did not find expected node content"},
 		{[]string{"memory-cap"}, clitest.ExitFailed, "the cluster has no VirtualMachinePolicy: Virtward is not installed there"},
 	} {
 		t.Run(c.want, func(t *testing.T) {

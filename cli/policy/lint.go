@@ -31,19 +31,18 @@ func lintCommand(program options.Program) *cobra.Command {
 	o := &lintOptions{program: program, output: options.OutputTable}
 	cmd := &cobra.Command{
 		Use:   "lint PATH ...",
-		Short: "Say what is wrong with policies and what is doubtful, at its line",
-		Long: `Say what is wrong with policies and what is doubtful, at its line.
+		Short: "Show errors in policies and warnings about them, with lines",
+		Long: `Show errors in policies and warnings about them, with lines.
 
-Policies are compiled as the cluster compiles them: fields that are misspelt, types that do not fit and parameters that
-are not there are errors. Warnings are about what works and is probably not meant, what the policy does not say of
-itself, and policies that no suite tests. Suites are read too.
+lint compiles policies as the cluster does. Errors are, for example, misspelled fields, wrong types and missing parameters.
+Warnings are about expressions that probably do not do what you mean, missing documentation, and policies without tests.
+lint reads suites too.
 
-It exits with 0 if there are no errors, with 1 if there are, or with --strict warnings, and with 2 if it was called
-wrongly.`,
-		Example: program.Examples(`  # What is wrong?
+The exit code is 0 without errors; 1 with errors, or with warnings and --strict; and 2 for a wrong command line.`,
+		Example: program.Examples(`  # Lint all policies of a directory
   PROGRAM policy lint policies
 
-  # As annotations of a pull request
+  # Annotate a pull request
   PROGRAM policy lint policies -o github --strict`),
 		Args: func(cmd *cobra.Command, args []string) error { return o.validate(cmd, args) },
 		RunE: func(_ *cobra.Command, args []string) error { return o.lint(args) },
@@ -57,7 +56,7 @@ wrongly.`,
 
 func (o *lintOptions) validate(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return options.Usagef("name a policy, or a directory with policies: see %s --help", cmd.CommandPath())
+		return options.Usagef("add a file or a directory with policies: see %s --help", cmd.CommandPath())
 	}
 	return options.OneOf("output", o.output, lintOutputs())
 }
@@ -133,7 +132,7 @@ func lintSARIF(w io.Writer, version string, problems []policytest.Problem) error
 	return report.Write(w)
 }
 
-// lintGitHub writes what GitHub's runners turn into annotations.
+// lintGitHub writes workflow commands of GitHub, which create annotations.
 func lintGitHub(w io.Writer, problems []policytest.Problem) error {
 	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")

@@ -17,7 +17,7 @@ import (
 	"github.com/virtward/virtward/cli/options"
 )
 
-// scaffold holds a policy and its suite for each language. NAME stands for the policy's.
+// scaffold has a policy and its suite for each language. NAME is replaced by the name of the policy.
 //
 //go:embed scaffold
 var scaffold embed.FS
@@ -33,23 +33,23 @@ func newCommand(program options.Program) *cobra.Command {
 	o := &newOptions{program: program, dir: "."}
 	cmd := &cobra.Command{
 		Use:   "new NAME (--cel | --rego)",
-		Short: "Begin a policy: write one that works, with its suite",
-		Long: `Begin a policy: write one that works, with its suite.
+		Short: "Write a new policy with a suite",
+		Long: `Write a new policy with a suite.
 
-It makes a directory of the policy's name, with a policy that limits memory and a suite that tests it. Change both, and
-run the suite as you go. Nothing that exists is overwritten.`,
-		Example: program.Examples(`  # Begin a policy in CEL
+new creates a directory with the name of the policy. Its policy limits memory, and its suite tests that. Change both to
+your needs. new never overwrites files.`,
+		Example: program.Examples(`  # Write a new policy in CEL
   PROGRAM policy new memory-cap --cel --dir policies
 
-  # And see it pass
+  # Run its suite
   PROGRAM policy test policies/memory-cap`),
 		Args: func(cmd *cobra.Command, args []string) error { return o.validate(cmd, args) },
 		RunE: func(_ *cobra.Command, args []string) error { return o.write(args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.cel, "cel", false, "Write it in CEL, as the API server's own policies are")
-	flags.BoolVar(&o.rego, "rego", false, "Write it in Rego")
-	flags.StringVar(&o.dir, "dir", o.dir, "Directory in which the policy's own is made")
+	flags.BoolVar(&o.cel, "cel", false, "Write the policy in CEL, the language of ValidatingAdmissionPolicies")
+	flags.BoolVar(&o.rego, "rego", false, "Write the policy in Rego")
+	flags.StringVar(&o.dir, "dir", o.dir, "Parent of the new directory")
 	return cmd
 }
 
@@ -57,14 +57,14 @@ func (o *newOptions) validate(cmd *cobra.Command, args []string) error {
 	help := ": see " + cmd.CommandPath() + " --help"
 	switch {
 	case len(args) != 1:
-		return options.Usagef("name one policy%s", help)
+		return options.Usagef("add the name of one policy%s", help)
 	case o.cel == o.rego:
-		return options.Usagef("choose a language: --cel or --rego%s", help)
+		return options.Usagef("add a language, --cel or --rego%s", help)
 	case len(args[0]) > policyv1alpha1.MaxPolicyNameLength:
-		return options.Usagef("%q: the name of a policy has %d characters at most", args[0], policyv1alpha1.MaxPolicyNameLength)
+		return options.Usagef("%q: the name of a policy must have at most %d characters", args[0], policyv1alpha1.MaxPolicyNameLength)
 	}
 	if wrong := validation.IsDNS1123Subdomain(args[0]); len(wrong) > 0 {
-		return options.Usagef("%q is no name of a policy: %s", args[0], wrong[0])
+		return options.Usagef("%q is not a valid name of a policy: %s", args[0], wrong[0])
 	}
 	return nil
 }
@@ -72,12 +72,12 @@ func (o *newOptions) validate(cmd *cobra.Command, args []string) error {
 // write writes the files, or none of them.
 func (o *newOptions) write(name string) error {
 	dir := filepath.Join(o.dir, name)
-	if err := os.MkdirAll(o.dir, 0o755); err != nil { //nolint:gosec // files for everybody to read, as an editor makes them
+	if err := os.MkdirAll(o.dir, 0o755); err != nil { //nolint:gosec // readable for all users, as editors create files
 		return err
 	}
 	if err := os.Mkdir(dir, 0o755); err != nil { //nolint:gosec // as above
 		if errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("%s exists: nothing was written", dir)
+			return fmt.Errorf("%s exists already", dir)
 		}
 		return err
 	}

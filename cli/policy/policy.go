@@ -16,8 +16,8 @@ func NewCommand(program options.Program) *cobra.Command {
 		Short: "Write, test and apply policies for virtual machines",
 		Long: `Write, test and apply policies for virtual machines.
 
-A VirtualMachinePolicy evaluates virtual machines as they will run. These commands evaluate with the same code as Virtward's
-webhooks in the cluster. All but apply and install work on files alone.`,
+A VirtualMachinePolicy evaluates virtual machines as they will run. These commands evaluate as Virtward's webhooks do.
+Only apply and install access a cluster.`,
 		Args: options.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -31,8 +31,8 @@ webhooks in the cluster. All but apply and install work on files alone.`,
 	return cmd
 }
 
-// disk are the files of this machine, by whatever name they were given on the command line: relative to the present
-// directory, and with .. where it says so.
+// disk is the file system, with names as on the command line: absolute, or relative to the current directory, also with
+// .. in them.
 type disk struct{}
 
 // Open implements fs.FS.

@@ -27,7 +27,7 @@ func inFolder(t *testing.T, files map[string]string) {
 	}
 }
 
-// TestPolicyNew: what it writes passes, is in order, and is never overwritten.
+// TestPolicyNew: a new policy is valid and passes its suite, and is never overwritten.
 func TestPolicyNew(t *testing.T) {
 	for _, language := range []string{"cel", "rego"} {
 		t.Run(language, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestPolicyNew(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got = clitest.Call(t, "", "policy", "new", "my-cap", "--rego", "--dir", "some/policies"); got.Code != clitest.ExitFailed || got.ErrOut != "error: some/policies/my-cap exists: nothing was written\n" {
+			if got = clitest.Call(t, "", "policy", "new", "my-cap", "--rego", "--dir", "some/policies"); got.Code != clitest.ExitFailed || got.ErrOut != "error: some/policies/my-cap exists already\n" {
 				t.Errorf("a second time: code %d, errors %q", got.Code, got.ErrOut)
 			}
 			if after, err := os.ReadFile("some/policies/my-cap/policy.yaml"); err != nil || string(after) != string(before) {
@@ -90,7 +90,7 @@ tests:
 `
 )
 
-// TestPolicyTest shows the exit codes, and what stands on which stream.
+// TestPolicyTest shows the exit codes and the output.
 func TestPolicyTest(t *testing.T) {
 	good, bad := strings.Replace(capSuite, "VERDICT", "denied", 1), strings.Replace(capSuite, "VERDICT", "allowed", 1)
 	for _, c := range []struct {
@@ -182,7 +182,7 @@ func TestPolicyLint(t *testing.T) {
 	if r := run.Results[0]; len(run.Results) != 3 || *r.RuleID != "lint/compiles" || r.Level != "error" || *r.Locations[0].PhysicalLocation.Region.StartLine != 7 || *r.Message.Text != wrong {
 		t.Errorf("sarif: %d results, the first one %+v", len(run.Results), r)
 	}
-	// Warnings alone fail only where they are to.
+	// Warnings fail only with --strict.
 	inFolder(t, map[string]string{"p.yaml": capPolicy})
 	if got := clitest.Call(t, "", "policy", "lint", "p.yaml"); got.Code != clitest.ExitOK || !strings.Contains(got.Out, "[lint/tested]") {
 		t.Errorf("warnings: code %d, output\n%s", got.Code, got.Out)
@@ -198,18 +198,18 @@ func TestPolicyWrongCalls(t *testing.T) {
 		want string
 	}{
 		{[]string{"tset"}, `unknown command "tset": see kubectl virtward policy --help`},
-		{[]string{"test"}, "name a suite, or a directory with suites: see kubectl virtward policy test --help"},
+		{[]string{"test"}, "add a file or a directory with suites: see kubectl virtward policy test --help"},
 		{[]string{"test", "a", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, junit, markdown, tap`},
 		{[]string{"test", "a", "--run", "a(/b"}, "--run a(/b: error parsing regexp: missing closing ): `a(`"},
 		{[]string{"test", "a", "--run", "a/b("}, "--run a/b(: error parsing regexp: missing closing ): `b(`"},
-		{[]string{"lint"}, "name a policy, or a directory with policies: see kubectl virtward policy lint --help"},
+		{[]string{"lint"}, "add a file or a directory with policies: see kubectl virtward policy lint --help"},
 		{[]string{"lint", "a", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, sarif, github`},
 		{[]string{"lint", "../rules"}, "../rules: no policy was found"},
-		{[]string{"new"}, "name one policy: see kubectl virtward policy new --help"},
-		{[]string{"new", "a"}, "choose a language: --cel or --rego: see kubectl virtward policy new --help"},
-		{[]string{"new", "a", "--cel", "--rego"}, "choose a language: --cel or --rego: see kubectl virtward policy new --help"},
-		{[]string{"new", "../a", "--cel"}, `"../a" is no name of a policy: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
-		{[]string{"new", strings.Repeat("a", 64), "--cel"}, `"` + strings.Repeat("a", 64) + `": the name of a policy has 63 characters at most`},
+		{[]string{"new"}, "add the name of one policy: see kubectl virtward policy new --help"},
+		{[]string{"new", "a"}, "add a language, --cel or --rego: see kubectl virtward policy new --help"},
+		{[]string{"new", "a", "--cel", "--rego"}, "add a language, --cel or --rego: see kubectl virtward policy new --help"},
+		{[]string{"new", "../a", "--cel"}, `"../a" is not a valid name of a policy: a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')`},
+		{[]string{"new", strings.Repeat("a", 64), "--cel"}, `"` + strings.Repeat("a", 64) + `": the name of a policy must have at most 63 characters`},
 	} {
 		got := clitest.Call(t, "", append([]string{"policy"}, c.args...)...)
 		if diff := cmp.Diff(clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: " + c.want + "\n"}, got); diff != "" {

@@ -36,36 +36,36 @@ func testCommand(program options.Program) *cobra.Command {
 	o := &testOptions{program: program, output: options.OutputTable}
 	cmd := &cobra.Command{
 		Use:   "test PATH ...",
-		Short: "Run suites: say whether policies evaluate virtual machines as they should",
-		Long: `Run suites: say whether policies evaluate virtual machines as they should.
+		Short: "Run test suites of policies",
+		Long: `Run test suites of policies.
 
-A suite is a file of the kind Suite, with tests: policies, the objects around a virtual machine, and cases, each of
-which sends an object and says what should come of it. Of a directory, every suite below it is run. Nothing is asked
-of a cluster, and the answer is the one that a cluster would give.
+A suite is a file of the kind Suite. Its tests have policies, the objects of a cluster, and cases. A case has the object of
+a request, and the expected outcome. For a directory, test runs all suites below it. It evaluates as a cluster does, but
+accesses none.
 
-It exits with 0 if every case passed, with 1 if some failed, and with 2 if it was called wrongly or a case cannot be
-evaluated: a file is missing, or a policy does not compile.`,
-		Example: program.Examples(`  # Run every suite below a directory
+The exit code is 0 if all cases pass; 1 if a case fails; and 2 for a wrong command line, or if a case cannot be evaluated,
+for example because a file is missing or a policy does not compile.`,
+		Example: program.Examples(`  # Run all suites below a directory
   PROGRAM policy test policies
 
-  # One test, or one case of it, with everything that was found
+  # Run one case, and show its findings
   PROGRAM policy test policies --run 'memory/16Gi' -v
 
-  # Why does it say that?
+  # Show how the policies of a case are evaluated
   PROGRAM policy test policies --run 'memory/16Gi' --trace
 
-  # In a CI system: every policy must be tested
+  # In a CI system, require tests for all policies
   PROGRAM policy test policies --require-tests -o junit > report.xml`),
 		Args: func(cmd *cobra.Command, args []string) error { return o.validate(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error { return o.test(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.run, "run", "", "Run only cases whose names match this regular expression: TEST, or TEST/CASE")
-	flags.BoolVarP(&o.verbose, "verbose", "v", false, "Show every case, with what was found")
-	flags.BoolVar(&o.trace, "trace", false, "Show of every case what the policies did: expressions and their values, or what Rego tried")
-	flags.BoolVar(&o.coverage, "coverage", false, "Show what of the policies no case evaluated")
-	flags.BoolVar(&o.failFast, "fail-fast", false, "End with the first case that does not pass")
-	flags.BoolVar(&o.requireTests, "require-tests", false, "Fail if there is a policy that no case was run for")
+	flags.BoolVarP(&o.verbose, "verbose", "v", false, "Show all cases, with their findings")
+	flags.BoolVar(&o.trace, "trace", false, "Show how policies are evaluated: expressions with their values, or the trace of Rego")
+	flags.BoolVar(&o.coverage, "coverage", false, "Show which parts of the policies no case evaluates")
+	flags.BoolVar(&o.failFast, "fail-fast", false, "Stop at the first case that does not pass")
+	flags.BoolVar(&o.requireTests, "require-tests", false, "Fail if a policy has no case")
 	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(testOutputs(), ", "))
 	options.CompleteFlags(cmd, map[string][]string{"output": testOutputs()})
 	return cmd
@@ -73,7 +73,7 @@ evaluated: a file is missing, or a policy does not compile.`,
 
 func (o *testOptions) validate(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return options.Usagef("name a suite, or a directory with suites: see %s --help", cmd.CommandPath())
+		return options.Usagef("add a file or a directory with suites: see %s --help", cmd.CommandPath())
 	}
 	if err := options.OneOf("output", o.output, testOutputs()); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (o *testOptions) validate(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// selection reads --run: a regular expression for tests and, behind a slash, one for cases.
+// selection parses --run: a regular expression for tests and, after a slash, one for cases.
 func selection(run string) (func(test, name string) bool, error) {
 	forTests, forCases, _ := strings.Cut(run, "/")
 	tests, err := regexp.Compile(forTests)
@@ -136,7 +136,7 @@ func (o *testOptions) write(w io.Writer, report *policytest.Report) error {
 	return policytest.WriteTable(w, report, o.verbose)
 }
 
-// verdictOn is the error that sums up a report, which was told already; nil if all is well.
+// verdictOn returns an error that summarizes a report, or nil if all cases passed.
 func verdictOn(report *policytest.Report, problems []policytest.Problem) error {
 	switch c := report.Counts(); {
 	case len(problems) > 0:
@@ -153,7 +153,7 @@ func verdictOn(report *policytest.Report, problems []policytest.Problem) error {
 	return nil
 }
 
-// counted is a number of things.
+// counted returns a number and a noun.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

@@ -28,7 +28,7 @@ func outputs() []string {
 	return []string{options.OutputTable, options.OutputJSON, options.OutputMarkdown}
 }
 
-// scopeWords are what --scope takes.
+// scopeWords returns the values of --scope.
 func scopeWords() []string {
 	names := validators.ScopeNames()
 	words := make([]string, len(names))
@@ -43,29 +43,29 @@ func NewCommand(program options.Program) *cobra.Command {
 	c := &command{program: program, output: options.OutputTable}
 	cmd := &cobra.Command{
 		Use:   "rules [ID]",
-		Short: "List the rules by which virtual machines are checked, or show one of them",
-		Long: `List the rules by which virtual machines are checked, or show one of them.
+		Short: "List the built-in rules, or show one of them",
+		Long: `List the built-in rules, or show one of them.
 
-A rejection or warning of Virtward names its rule: [virtward/arm64-disk-bus]. With its ID, all about that rule is
-shown: what must hold, its severity, what it applies to and where, what to do about a finding, and how to make it
-milder.
+Rejections and warnings of Virtward name their rule: [virtward/arm64-disk-bus]. With its ID, this command shows all about
+the rule: what it requires, its severity, the objects that it applies to, what to do about a finding, and how to lower the
+severity.
 
-ON says which hypervisors or architectures have the rule.`,
-		Example: program.Examples(`  # What is checked?
+The column ON shows the hypervisors or the architectures of the rule.`,
+		Example: program.Examples(`  # List all rules
   PROGRAM rules
 
-  # What is checked when an arm64 VirtualMachineInstance is created on Microsoft's hypervisor?
+  # List the rules for an arm64 VirtualMachineInstance on Microsoft's hypervisor
   PROGRAM rules --scope vmi --arch arm64 --hypervisor mshv
 
-  # All about one rule
+  # Show one rule
   PROGRAM rules arm64-disk-bus`),
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
 		RunE: func(_ *cobra.Command, args []string) error { return c.run(args) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.hypervisor, "hypervisor", "", "Only what this hypervisor has: "+strings.Join(platform.HypervisorNames(), ", "))
-	flags.StringVar(&c.architecture, "arch", "", "Only what this architecture has: "+strings.Join(options.Architectures(), ", "))
-	flags.StringVar(&c.scope, "scope", "", "Only what applies to this: "+strings.Join(scopeWords(), ", "))
+	flags.StringVar(&c.hypervisor, "hypervisor", "", "List only rules of this hypervisor: "+strings.Join(platform.HypervisorNames(), ", "))
+	flags.StringVar(&c.architecture, "arch", "", "List only rules of this architecture: "+strings.Join(options.Architectures(), ", "))
+	flags.StringVar(&c.scope, "scope", "", "List only rules for this kind of object or request: "+strings.Join(scopeWords(), ", "))
 	flags.StringVarP(&c.output, "output", "o", c.output, "What to print: "+strings.Join(outputs(), ", "))
 	options.CompleteFlags(cmd, map[string][]string{
 		"hypervisor": platform.HypervisorNames(),
@@ -79,7 +79,7 @@ ON says which hypervisors or architectures have the rule.`,
 	return cmd
 }
 
-// completeRules offers the ids that begin with a word, with what the rules say.
+// completeRules returns the ids that begin with a word, with the titles of the rules.
 func completeRules(args []string, word string) []string {
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	if err != nil || len(args) > 0 {
@@ -98,9 +98,9 @@ func completeRules(args []string, word string) []string {
 func (c *command) validate(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) > 1:
-		return options.Usagef("name one rule, or none: see %s --help", cmd.CommandPath())
+		return options.Usagef("accepts at most one rule: see %s --help", cmd.CommandPath())
 	case len(args) == 1 && (c.hypervisor != "" || c.architecture != "" || c.scope != ""):
-		return options.Usagef("--hypervisor, --arch and --scope choose from the list, not from one rule: see %s --help", cmd.CommandPath())
+		return options.Usagef("--hypervisor, --arch and --scope cannot be used with one rule: see %s --help", cmd.CommandPath())
 	}
 	if err := options.OneOf("output", c.output, outputs()); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (c *command) run(args []string) error {
 	return catalogue.WriteTable(c.program.Streams.Out, entries)
 }
 
-// selected are the entries that the flags choose.
+// selected returns the entries that the flags select.
 func (c *command) selected(entries []catalogue.Entry) ([]catalogue.Entry, error) {
 	filter := catalogue.Filter{Architecture: c.architecture}
 	if c.hypervisor != "" {

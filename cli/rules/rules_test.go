@@ -65,7 +65,7 @@ func TestOneRule(t *testing.T) {
 	}
 }
 
-// TestExampleOfARule does what it says: with it, the rejection is a warning.
+// TestExampleOfARule: with the example, the rejection is a warning.
 func TestExampleOfARule(t *testing.T) {
 	page := clitest.Call(t, "", "rules", "arm64-disk-bus").Out
 	_, example, found := strings.Cut(page, "To make findings of arm64-disk-bus warnings in the namespace shop:\n\n")

@@ -1,6 +1,6 @@
-// Package sarif writes findings in the format that code hosts and editors read: SARIF 2.1.0.
+// Package sarif writes findings as SARIF 2.1.0, which code hosts and editors read.
 //
-// What enters: findings with their places, and the table of the rules behind them. What leaves: one log, the same for
-// the same input, in which each rule that found something is described once. The texts are written as they come: they
-// are on one line, and not too long, before they come here.
+// Its input is results with their positions, and the table of their rules. Its output is one log, equal for equal
+// input, which describes each rule with results once. It writes texts without changes: callers put them on one line and
+// shorten them.
 package sarif

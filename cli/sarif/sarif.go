@@ -13,11 +13,11 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// standard is the one that the standard publishes for its version 2.1.0.
+// standard is the URL of the schema of SARIF 2.1.0.
 const standard = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-// The part of SARIF 2.1.0 that findings need. A library for all of it writes every field that is not set as well,
-// forty lines for each finding; the tests hold what is written here to the standard's own schema.
+// The part of SARIF 2.1.0 that findings need. A library for all of SARIF also writes every unset field, forty lines for
+// each finding. The tests validate the log with the schema of the standard.
 type (
 	log struct {
 		Schema  string `json:"$schema"`
@@ -83,40 +83,40 @@ type (
 	}
 )
 
-// Result is what a rule says of a field.
+// Result is a finding of a rule at a field.
 type Result struct {
-	// Rule is its id, and Remedy what to do about it.
+	// Rule is the id of the rule, and Remedy is its remedy.
 	Rule, Remedy string
 	Severity     validators.Severity
 	// Text is the message.
 	Text string
-	// Name says where it is, in the words of people: an object and a field.
+	// Name is the location in words: an object and a field.
 	Name string
-	// File, Line and Column say where that stands, from 1; without a file it has no place but its name.
+	// File, Line and Column are the position, from 1. Without a file, the name is the only location.
 	File         string
 	Line, Column int
-	// Baseline tells how it compares with another run; empty where there is none.
+	// Baseline compares the result with another run; empty without one.
 	Baseline Baseline
 }
 
-// Baseline says how a result compares with another run.
+// Baseline is the state of a result compared with another run.
 type Baseline string
 
-// The words of the standard for it.
+// The states of the standard.
 const (
 	New       Baseline = "new"
 	Unchanged Baseline = "unchanged"
 	Absent    Baseline = "absent"
 )
 
-// Report is a log that grows.
+// Report is a log to which results are added.
 type Report struct {
 	rules   validators.Table
 	indices map[string]int
 	run     run
 }
 
-// NewReport begins a log. The rules say of themselves what they are about; version is that of the program.
+// NewReport returns an empty log. The rules describe the results. The version is that of the program.
 func NewReport(rules validators.Table, version string) *Report {
 	return &Report{rules: rules, indices: map[string]int{}, run: run{
 		Tool:       tool{Driver: driver{Name: "virtward", Version: version, Rules: []rule{}}},
@@ -125,8 +125,7 @@ func NewReport(rules validators.Table, version string) *Report {
 	}}
 }
 
-// Add appends a result. One about a file stands at its line; one about standard input or the cluster has no place but
-// its field.
+// Add appends a result. Results of standard input and of the cluster have no position, only a name.
 func (r *Report) Add(found Result) {
 	index, known := r.indices[found.Rule]
 	if !known {
@@ -149,10 +148,10 @@ func (r *Report) Write(w io.Writer) error {
 	return texts.WriteJSON(w, log{Schema: standard, Version: "2.1.0", Runs: []run{r.run}})
 }
 
-// describe says what is known of the rule of a result.
+// describe returns the description of the rule of a result.
 func (r *Report) describe(found *Result) rule {
 	known, err := r.rules.Find(found.Rule)
-	if err != nil { // a rule of which only the finding is known
+	if err != nil { // the table lacks the rule
 		known = validators.Rule{ID: found.Rule, Severity: found.Severity, Remedy: found.Remedy}
 	}
 	title := cmp.Or(known.Title, known.ID)
@@ -167,7 +166,7 @@ func (r *Report) describe(found *Result) rule {
 	return described
 }
 
-// help is the command that says more about a rule.
+// help is the command that describes a rule.
 func help(id string) string {
 	if policy, ok := strings.CutPrefix(id, policies.RulePrefix); ok {
 		return "kubectl get virtualmachinepolicy " + policy + " -o yaml"
@@ -188,7 +187,7 @@ func levelOf(severity validators.Severity) string {
 	return "warning"
 }
 
-// uriOf is a file as a URI: relative to the present directory, unless it was named by an absolute path.
+// uriOf returns the URI of a file: relative to the current directory, unless the path is absolute.
 func uriOf(file string) string {
 	uri := url.URL{Path: filepath.ToSlash(filepath.Clean(file))}
 	if filepath.IsAbs(file) {

@@ -11,7 +11,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// TestBaselines compares a run with another one, in the words of the standard, whose schema a library brings.
+// TestBaselines validates a comparison of two runs with the schema of the standard, which a library has.
 func TestBaselines(t *testing.T) {
 	report := NewReport(nil, "v1")
 	for _, baseline := range []Baseline{New, Unchanged, Absent, ""} {
@@ -25,7 +25,7 @@ func TestBaselines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := read.Runs[0] // what the library writes although it is not set, and the schema rejects
+	run := read.Runs[0] // the library writes these unset fields, and the schema rejects them
 	run.Language, run.Tool.Driver.Language, run.NewlineSequences = "en-US", "en-US", []string{"\n"}
 	if err := read.Validate(); err != nil {
 		t.Fatal(err)

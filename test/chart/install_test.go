@@ -241,7 +241,7 @@ func (i *installation) upgradeWithout(t *testing.T) {
 // enable switches on again what is off.
 func (i *installation) enable(t *testing.T) {
 	said := i.virtward(t, "enable")
-	if want := "Virtward is on. The API server takes notice within seconds.\n"; !strings.Contains(said, want) {
+	if want := "Virtward is on. It takes effect within seconds.\n"; !strings.Contains(said, want) {
 		t.Errorf("it does not say %q, but:\n%s", want, said)
 	}
 	if status := i.virtward(t, "status"); strings.Contains(status, " off") {

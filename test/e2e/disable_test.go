@@ -53,7 +53,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		said := kubectl(ctx, "alice", "", "virtward", "disable", "--reason", "mine")
 		Expect(said.code).To(Equal(1))
 		Expect(said.errors).To(ContainSubstring("error: listing validatingwebhookconfigurations: "))
-		Expect(said.errors).To(HaveSuffix("error: not everything of Virtward is off: see above\n"))
+		Expect(said.errors).To(HaveSuffix("error: some objects of Virtward are not off: see above\n"))
 	})
 
 	It("prints the changes of a dry run", func(ctx SpecContext) {
@@ -119,7 +119,7 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		said := kubectlAsAdmin(ctx, "", "virtward", "enable")
 		Expect(said.code).To(BeZero(), said.errors)
 		Expect(said.output).To(ContainSubstring("ValidatingWebhookConfiguration validate.virtward.io: switched on\n"))
-		Expect(said.output).To(HaveSuffix("Virtward is on. The API server takes notice within seconds.\n"))
+		Expect(said.output).To(HaveSuffix("Virtward is on. It takes effect within seconds.\n"))
 		Expect(stateOfAdmission(ctx)).To(Equal(before), "enable takes away what disable added, and nothing else")
 		awaitChecks(ctx)
 		Expect(causes(alice.Create(ctx, impossible("on")))).To(HaveLen(2))
