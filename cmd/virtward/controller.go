@@ -123,19 +123,7 @@ func (o *controllerOptions) run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, config, err := o.begin()
-	if err != nil {
-		return err
-	}
-	mgr, err := o.managerWithSchemes(config)
-	if err != nil {
-		return err
-	}
-	log.Info("starting", "version", version, "namespace", o.namespace)
-	if err := o.addControllers(mgr, config, log); err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
+	return o.start(ctx, o.managerWithSchemes, o.addControllers)
 }
 
 func (o *controllerOptions) managerWithSchemes(config *rest.Config) (manager.Manager, error) {

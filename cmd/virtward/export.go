@@ -50,19 +50,9 @@ func (o *exportOptions) run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	log, config, err := o.begin()
-	if err != nil {
-		return err
-	}
-	mgr, err := o.manager(config, exportLease, cacheOptions(export.Cached()), nil)
-	if err != nil {
-		return err
-	}
-	log.Info("starting", "version", version, "namespace", o.namespace)
-	if err := o.addTo(mgr, config, log); err != nil {
-		return err
-	}
-	return mgr.Start(ctx)
+	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
+		return o.manager(config, exportLease, cacheOptions(export.Cached()), nil)
+	}, o.addTo)
 }
 
 func (o *exportOptions) addTo(mgr manager.Manager, config *rest.Config, log logr.Logger) error {

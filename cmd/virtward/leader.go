@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -47,4 +49,21 @@ func (l *leader) manager(config *rest.Config, lease string, cached cache.Options
 		RenewDeadline:                 &renew,
 		RetryPeriod:                   &retry,
 	})
+}
+
+// start runs the process: it creates the manager, adds the parts of the process, and starts the manager.
+func (l *leader) start(ctx context.Context, newManager func(*rest.Config) (manager.Manager, error), add func(manager.Manager, *rest.Config, logr.Logger) error) error {
+	log, config, err := l.begin()
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(config)
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version, "namespace", l.namespace)
+	if err := add(mgr, config, log); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
 }
