@@ -10,12 +10,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/validators"
 )
 
 func source() *rand.Rand { return rand.New(rand.NewPCG(1, 2)) } //nolint:gosec // a test
+
+func specOf(t testing.TB, text string) *v1beta1.VirtualMachineTemplateSpec {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var spec v1beta1.VirtualMachineTemplateSpec
+	if err := json.Unmarshal(data, &spec); err != nil {
+		t.Fatal(err)
+	}
+	return &spec
+}
 
 // said are findings on one line each: severity, field, rule.
 func said(findings []validators.Finding) []string {

@@ -1,4 +1,4 @@
-package templates
+package bench
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/templates"
 )
 
 // fedora is the example of VEP 76.
@@ -43,27 +44,21 @@ parameters:
 - {name: CLOUD_USER_PASSWORD, description: Randomized password, from: "[a-z0-9]{4}-[a-z0-9]{4}-[a-z0-9]{4}", generate: expression}
 `
 
-func specOf(t testing.TB, text string) *v1beta1.VirtualMachineTemplateSpec {
-	t.Helper()
-	data, err := yaml.YAMLToJSON([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var spec v1beta1.VirtualMachineTemplateSpec
-	if err := json.Unmarshal(data, &spec); err != nil {
-		t.Fatal(err)
-	}
-	return &spec
-}
-
 // BenchmarkRender renders the example of VEP 76, each time with another name.
 func BenchmarkRender(b *testing.B) {
-	spec := specOf(b, fedora)
+	data, err := yaml.YAMLToJSON([]byte(fedora))
+	if err != nil {
+		b.Fatal(err)
+	}
+	spec := &v1beta1.VirtualMachineTemplateSpec{}
+	if err := json.Unmarshal(data, spec); err != nil {
+		b.Fatal(err)
+	}
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a benchmark
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		name := "vm-" + strconv.Itoa(i)
-		rendered, findings := Render(spec, map[string]string{"NAME": name}, Options{Random: random})
+		rendered, findings := templates.Render(spec, map[string]string{"NAME": name}, templates.Options{Random: random})
 		if rendered == nil || rendered.VirtualMachine.Name != name {
 			b.Fatal(findings)
 		}
