@@ -30,41 +30,50 @@ type hook struct {
 	client admissionregistrationv1.WebhookClientConfig
 }
 
+// webhookConfigurations is a client of one of the two kinds.
+type webhookConfigurations[T any] interface {
+	Get(ctx context.Context, name string, options metav1.GetOptions) (*T, error)
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*T, error)
+}
+
 // configurations are those that exist.
 func (r *Reconciler) configurations(ctx context.Context) ([]configuration, error) {
-	var found []configuration
-	written := metav1.PatchOptions{FieldManager: fieldManager}
-	mutating := r.Client.AdmissionregistrationV1().MutatingWebhookConfigurations()
-	object, err := mutating.Get(ctx, r.Mutating, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		one := configuration{name: r.Mutating, version: object.ResourceVersion, path: r.MutatePath, patch: func(ctx context.Context, body []byte) error {
-			_, err := mutating.Patch(ctx, r.Mutating, types.JSONPatchType, body, written)
-			return err
-		}}
-		for i := range object.Webhooks {
-			one.hooks = append(one.hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
-		}
-		found = append(found, one)
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading webhook configuration %s: %w", r.Mutating, err)
+	client := r.Client.AdmissionregistrationV1()
+	mutating, err := read(ctx, client.MutatingWebhookConfigurations(), configuration{name: r.Mutating, path: r.MutatePath},
+		func(c *configuration, object *admissionregistrationv1.MutatingWebhookConfiguration) {
+			c.version = object.ResourceVersion
+			for i := range object.Webhooks {
+				c.hooks = append(c.hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
+			}
+		})
+	if err != nil {
+		return nil, err
 	}
-	validating := r.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	checks, err := validating.Get(ctx, r.Validating, metav1.GetOptions{})
-	switch {
-	case err == nil:
-		one := configuration{name: r.Validating, version: checks.ResourceVersion, path: r.ValidatePath, patch: func(ctx context.Context, body []byte) error {
-			_, err := validating.Patch(ctx, r.Validating, types.JSONPatchType, body, written)
-			return err
-		}}
-		for i := range checks.Webhooks {
-			one.hooks = append(one.hooks, hook{checks.Webhooks[i].Name, checks.Webhooks[i].ClientConfig})
-		}
-		found = append(found, one)
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("reading webhook configuration %s: %w", r.Validating, err)
+	validating, err := read(ctx, client.ValidatingWebhookConfigurations(), configuration{name: r.Validating, path: r.ValidatePath},
+		func(c *configuration, object *admissionregistrationv1.ValidatingWebhookConfiguration) {
+			c.version = object.ResourceVersion
+			for i := range object.Webhooks {
+				c.hooks = append(c.hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
+			}
+		})
+	return append(mutating, validating...), err
+}
+
+// read reads one configuration, and fills it from the object. It is none if there is no such object.
+func read[T any](ctx context.Context, client webhookConfigurations[T], c configuration, fill func(*configuration, *T)) ([]configuration, error) {
+	object, err := client.Get(ctx, c.name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
 	}
-	return found, nil
+	if err != nil {
+		return nil, fmt.Errorf("reading webhook configuration %s: %w", c.name, err)
+	}
+	fill(&c, object)
+	c.patch = func(ctx context.Context, body []byte) error {
+		_, err := client.Patch(ctx, c.name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+		return err
+	}
+	return []configuration{c}, nil
 }
 
 // hasPath reports whether some webhook is called by a path already.
