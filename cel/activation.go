@@ -118,10 +118,10 @@ func (a *Activation) request() ref.Val {
 	return d.seen.request
 }
 
-// quietRequest is a request that nobody made.
+// quietRequest is the request of an audit, without a requester.
 type quietRequest struct{ *object }
 
-// Get is what is known of the object that would be asked about.
+// Get returns what is known about the object.
 func (q *quietRequest) Get(key ref.Val) ref.Val {
 	switch key {
 	case types.String("kind"), types.String("resource"), types.String("name"), types.String("namespace"):

@@ -13,24 +13,24 @@
 //	vm               the VM as it will run: metadata and spec, everything expanded and completed
 //	provenance       which layer set a field of vm: provenance['spec.domain.machine.type'] == 'base'
 //	platform         hypervisor, hypervisorDevice, architecture (the VM's), defaultArchitecture, featureGates, kubeVirtUsers
-//	instancetype     the spec of the instancetype that the VM names, null if none
-//	preference       the spec of the preference that the VM names, null if none
+//	instancetype     the spec of the VM's instancetype; null without one
+//	preference       the spec of the VM's preference; null without one
 //	request          operation, kind, resource, name, namespace, userInfo, dryRun
-//	requester        the name of who asked, also where an account of ours acts for them
+//	requester        the name of the requester, also if an account of Virtward acts for them
 //	namespaceObject  the namespace: its metadata; null if unknown
 //	params           the parameters of the policy
 //	variables        the policy's own, each evaluated when it is first read
-//	authorizer       asks what the requester may do
+//	authorizer       checks the permissions of the requester
 //
 // Functions are those of Kubernetes: strings, lists, sets, regular expressions, quantities, addresses, versions,
 // URLs, formats, optional values, comprehensions of two variables. virtward.image, virtward.isImage, virtward.url and
-// virtward.isURL are our own: package addresses says what they read.
+// virtward.isURL are Virtward's: see package addresses.
 //
 // # Values
 //
 // A typed object reads as its JSON form does. Quantities are strings in canonical form, whatever was written:
 // quantity(vm.spec.domain.memory.guest).isGreaterThan(quantity('8Gi')) is how they are compared. Times are strings
 // of RFC 3339, for timestamp(); bytes are in base64. A value that is an integer or a string, such as a port, has no
-// type. A field that is null is absent; an empty struct, such as resources: {}, is absent to has() and empty to
-// whoever reads it. Maps are walked in the order of their keys, so that the same input gives the same words.
+// type. A field that is null is absent; an empty struct, such as resources: {}, is absent for has(), and
+// empty if it is read. Maps are read in the order of their keys, so the same input gives the same messages.
 package cel

@@ -23,7 +23,7 @@ type Documents struct {
 	// VM is the effective VM: name, namespace, labels and annotations as the VMI will have them, and the
 	// completed spec. Its status is not read.
 	VM *v1.VirtualMachineInstance
-	// Request is who asks for what. A zero Operation says that nobody asks, as in an audit: then only kind,
+	// Request is the admission request. Without an Operation there is none, as in an audit: then only kind,
 	// resource, name and namespace can be read of it.
 	Request Request
 	// Namespace is the object's namespace, of which the metadata can be read; nil if it is not known.
@@ -33,15 +33,15 @@ type Documents struct {
 	Instancetype, Preference any
 	// Provenance says which layer set what, with paths of the effective VM.
 	Provenance []provenance.Change
-	// Facts are those of the cluster, or of the one that is asked about.
+	// Facts are the facts about the cluster.
 	Facts *platform.Facts
-	// Requester is the name of who asked; empty if nobody did.
+	// Requester is the name of the requester; empty if there is none.
 	Requester string
 	// Params are the parameters of the policy, as JSON decodes them; nil if there are none.
 	Params any
 	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Gone tells that nobody waits for the answer any more, so that what is found does not matter; nil for never.
+	// Gone reports whether the request was canceled, so that the result does not matter; nil for never.
 	Gone func() bool
 	// Hurry tells that there is no time left for policies that do not deny; nil for never.
 	Hurry func() bool

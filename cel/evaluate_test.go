@@ -70,7 +70,7 @@ func TestVariables(t *testing.T) {
 		"instancetype.cpu.guest":                                     int64(8),
 		"preference.machine.preferredMachineType":                    "q35",
 		"has(preference.cpu)":                                        false,
-		// who asks for what
+		// the request
 		"request.operation + ' ' + request.name + ' ' + request.namespace": "CREATE db default",
 		"request.kind.kind + ' ' + request.resource.resource":              "VirtualMachine virtualmachines",
 		"request.userInfo.username":                                        "system:serviceaccount:team:bot",
@@ -183,7 +183,7 @@ func TestHas(t *testing.T) {
 		"vm.spec.domain.resources":                                                "map[]",
 		"vm.spec.domain.?resources.?limits.hasValue()":                            "false",
 		"has(vm.spec.domain.devices)":                                             "true",
-		"has(vm.spec.domain.firmware)":                                            "true", // somebody wrote firmware: {}
+		"has(vm.spec.domain.firmware)":                                            "true", // the manifest has firmware: {}
 		"has(vm.spec.domain.firmware.bootloader)":                                 "false",
 		"has(vm.spec.domain.devices.disks)":                                       "false", // an empty list is as none
 		"has(vm.spec.nodeSelector)":                                               "false",
@@ -223,7 +223,7 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// A native policy sees the JSON as it was written; here quantities are canonical, whoever wrote them how.
+// A native policy sees the JSON as it was written; here quantities are canonical.
 func TestQuantitiesAreCanonical(t *testing.T) {
 	s := scope(t, cel.ScopeOptions{})
 	for written, want := range map[string]string{"4096Mi": "4Gi", "1": "1", "1000m": "1", "1e3": "1e3", "1073741824": "1073741824", "0.5Gi": "512Mi"} {
@@ -372,7 +372,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// A variable is evaluated once, whoever reads it.
+// A variable is evaluated once, however many expressions read it.
 func TestVariablesAreEvaluatedOnce(t *testing.T) {
 	s := scope(t, cel.ScopeOptions{Variables: []cel.Expression{{Name: "dear", Expression: "lists.range(5000).all(x, x >= 0)"}}})
 	p := program(t, s, "variables.dear", cel.Bool)

@@ -83,7 +83,7 @@ func TestIssues(t *testing.T) {
 	}
 }
 
-// Issues of a scope say where they stand, all of them at once.
+// Problems of a scope have their fields, and all of them are reported.
 func TestScopeIssues(t *testing.T) {
 	e, err := environment()
 	if err != nil {
@@ -157,7 +157,7 @@ func TestOptionalVariables(t *testing.T) {
 		{Name: "chained", Expression: "vm.spec.domain.?cpu.numa.?guestMappingPassthrough"},
 		{Name: "cores", Expression: "vm.spec.domain.?cpu.?cores.orValue(1)"},
 	}})
-	const advice = "variables.cpu is optional, and CEL finds nothing behind it: read variables.cpu.value() if variables.cpu.hasValue(), or use variables.cpu.optMap"
+	const advice = "variables.cpu is optional, and CEL finds no field of it: use variables.cpu.value() if variables.cpu.hasValue(), or use variables.cpu.optMap"
 	for expression, want := range map[string]string{
 		"variables.cpu.?cores.orValue(1)":            "1:14: " + advice,
 		"true ||\n  variables.cpu.cores.hasValue()":  "2:16: " + advice,

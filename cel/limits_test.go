@@ -10,7 +10,7 @@ import (
 	"github.com/virtward/virtward/cel"
 )
 
-// slow is what no expression may take, on a machine that is busy with much else; alone, none takes half a second.
+// slow is the most that an expression may take on a busy machine; on an idle one, none takes half a second.
 const slow = 30 * time.Second
 
 // Whatever an expression says, it ends soon, and says why it has no result.

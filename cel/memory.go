@@ -32,8 +32,8 @@ const (
 // memory is what a call takes besides its result, from its arguments.
 type memory func(args []ref.Val) uint64
 
-// makes are the functions that make something large, or take something large apart to find their answer. What stands
-// in neither this table nor that of small functions is no function of the environment: a test holds that.
+// makes are the functions that return something large, or that allocate much to compute their result. A test requires
+// that every function of the environment is either in this table or in that of small functions.
 var makes = map[string]memory{
 	operators.Add:           added,
 	"split":                 func(args []ref.Val) uint64 { return parts(args) * perElement },

@@ -8,7 +8,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// TestEveryFunctionIsCharged fails when the environment has a function that nobody has decided about: what makes
+// TestEveryFunctionIsCharged fails when the environment has a function that is in no table: what makes
 // something large belongs into makes, all others into small.
 func TestEveryFunctionIsCharged(t *testing.T) {
 	e, err := NewEnvironment()

@@ -29,9 +29,9 @@ func lost(ast *celgo.Ast) []diagnostics.Problem {
 		if holder := operand(stored); holder == nil || isOptionalRead(stored) || optional(holder) {
 			return
 		}
-		issue := diagnostics.Problem{Message: "it is optional what is read here, and CEL finds nothing behind it: take its value() if hasValue(), or use optMap"}
+		issue := diagnostics.Problem{Message: "the value is optional, and CEL finds no field of it: use value() if hasValue(), or optMap"}
 		if text, err := parser.Unparse(stored, checked.SourceInfo()); err == nil && !strings.Contains(text, "\n") {
-			issue.Message = fmt.Sprintf("%s is optional, and CEL finds nothing behind it: read %s.value() if %s.hasValue(), or use %s.optMap", text, text, text, text)
+			issue.Message = fmt.Sprintf("%s is optional, and CEL finds no field of it: use %s.value() if %s.hasValue(), or use %s.optMap", text, text, text, text)
 		}
 		if location := checked.SourceInfo().GetStartLocation(e.ID()); location.Line() > 0 {
 			issue.Line, issue.Column = location.Line(), location.Column()+1

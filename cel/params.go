@@ -9,7 +9,7 @@ import (
 
 // typed is a value as its schema wants it: 5 is an int where the schema says integer, and a double where it says
 // number, however it was read. YAML and JSON do not tell the two apart, so that a whole number without a schema
-// is an int. What does not fit is left as it is: whoever accepts parameters validates them.
+// is an int. Values that do not fit do not change: callers validate parameters.
 func typed(value any, schema *apiextensionsv1.JSONSchemaProps) any {
 	if schema == nil {
 		schema = &apiextensionsv1.JSONSchemaProps{}

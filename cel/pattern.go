@@ -53,7 +53,7 @@ type patterns struct {
 
 func (e *Environment) newPatterns() patterns { return patterns{map[string]pattern{}, e.patterns} }
 
-// recent are patterns that were used lately, by any program. Remembering them saves time, and nobody is charged less.
+// recent are patterns that were used lately, by any program. Caching them saves time; the charge does not change.
 type recent struct{ cache *lru.Cache }
 
 // Bounds of what is remembered: that many patterns, of that many bytes and states at most.

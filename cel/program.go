@@ -31,7 +31,7 @@ var (
 	ErrExpensive = errors.New("the expression is too expensive")
 	// ErrBudget says that the expressions of a policy together cost more than its budget.
 	ErrBudget = errors.New("the policy is too expensive")
-	// ErrNotAuditable says that an expression reads what only a request has.
+	// ErrNotAuditable means that an expression reads what only a request has.
 	ErrNotAuditable = errors.New("not auditable here")
 	// ErrResult says that an expression did not result in what was wanted.
 	ErrResult = errors.New("wrong result")
@@ -148,7 +148,7 @@ func (s *Scope) program(expression string, ast *celgo.Ast, want Result) (*Progra
 
 // read collects what an expression reads: variables by name, and of the request which fields.
 func (p *Program) read(ast *celast.AST) {
-	whole := map[int64]bool{} // identifiers that stand alone
+	whole := map[int64]bool{} // identifiers without a selected field
 	celast.PreOrderVisit(ast.Expr(), celast.NewExprVisitor(func(e celast.Expr) {
 		switch e.Kind() {
 		case celast.SelectKind:
@@ -198,7 +198,7 @@ func (p *Program) Reads() []string {
 // UsesAuthorizer reports whether the program asks what the requester may do.
 func (p *Program) UsesAuthorizer() bool { return p.reads[varAuthorizer] }
 
-// UsesRequest reports whether the program reads what only a request has: who asks, and for which operation. Kind,
+// UsesRequest reports whether the program reads what only a request has: the requester and the operation. Kind,
 // resource, name and namespace are known without one.
 func (p *Program) UsesRequest() bool {
 	for _, name := range []string{"*", "operation", "userInfo", "dryRun", "subResource"} {
@@ -209,7 +209,7 @@ func (p *Program) UsesRequest() bool {
 	return p.reads[varRequester]
 }
 
-// Auditable reports whether the program can evaluate an object that nobody asks for at the moment.
+// Auditable reports whether the program can evaluate an existing object, without a request.
 func (p *Program) Auditable() bool { return !p.UsesAuthorizer() && !p.UsesRequest() }
 
 // Eval evaluates the program. The result is a bool or a string, as wanted when it was compiled, and for Any what

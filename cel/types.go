@@ -158,7 +158,7 @@ func sized(t *apicel.DeclType, limit *int64, hint int64) *apicel.DeclType {
 }
 
 // provider knows the types of a scope: those of the environment, and those of the scope's own parameters and
-// variables. It notes which fields were asked for in vain, to suggest what may have been meant.
+// variables. It notes which fields do not exist, to suggest similar ones.
 type provider struct {
 	types.Provider
 	own    map[string]*apicel.DeclType
@@ -223,7 +223,7 @@ func (p *provider) FindStructFieldType(name, field string) (*types.FieldType, bo
 	return nil, false
 }
 
-// NewValue refuses to make an object of a type: policies evaluate objects, they do not make them.
+// NewValue always fails: policies do not create objects.
 func (p *provider) NewValue(name string, fields map[string]ref.Val) ref.Val {
 	if _, ok := p.find(name); ok {
 		return types.NewErr("an expression cannot make a %s", name)

@@ -136,7 +136,7 @@ func formOf(t reflect.Type, entry *value.TypeReflectCacheEntry) form {
 }
 
 // valueOf is a Go value as an expression sees it: what its JSON form would be, without making that form.
-// A struct is an object, read field by field when it is asked for; nil is null. What is read is kept,
+// A struct is an object, read field by field when needed; nil is null. What is read is kept,
 // so that the values of one evaluation belong to one goroutine.
 func (s *shapes) valueOf(native any) ref.Val {
 	if native == nil {
@@ -255,7 +255,7 @@ var (
 	_ traits.Sizer       = (*object)(nil)
 )
 
-// absent stands in a cache for a field without a value; no field has it as its value.
+// absent is the cached value of a field without a value; no field has it as its value.
 var absent ref.Val = types.OptionalNone
 
 func (o *object) field(i int) ref.Val {
@@ -276,7 +276,7 @@ func (o *object) field(i int) ref.Val {
 	return result
 }
 
-// set reports whether a field has a value: an empty struct, which cannot be told from an absent one, has none.
+// set reports whether a field has a value: an empty struct, which cannot be distinguished from an absent one, has none.
 func (o *object) set(i int) bool {
 	v := o.field(i)
 	inner, ok := v.(*object)

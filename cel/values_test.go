@@ -63,7 +63,7 @@ func typedObject(kind string) any {
 }
 
 // What an expression reads of a typed object is its JSON, but for what says nothing: null, and structs that are
-// empty without being asked for.
+// empty although no test requires it.
 func TestObjectsReadAsTheirJSON(t *testing.T) {
 	s := scope(t, cel.ScopeOptions{})
 	whole := program(t, s, "object", cel.Any)
@@ -110,7 +110,7 @@ func pruned(value any, t reflect.Type) any {
 	return value
 }
 
-// zero is the JSON of a struct that nobody filled.
+// zero is the JSON of an empty struct.
 func zero(t reflect.Type) any {
 	if reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]()) {
 		return "" // which it never is

@@ -19,7 +19,7 @@ import (
 	"github.com/virtward/virtward/decodelimits"
 )
 
-// CEL charges a call when it is over, and charges some far less than they take: comparing two lists costs as much
+// CEL charges a call when it has returned, and charges some far less than they take: comparing two lists costs as much
 // as their sizes, whatever is in them, and a list that was put into a list with itself forty times has 2^40
 // elements. So the work of such a call is measured before it begins, and charged; one that would exceed the limit
 // of an expression never begins.
@@ -66,7 +66,7 @@ var works = map[string]work{
 	"lists.range":           func(args []ref.Val, _ uint64) uint64 { n, _ := args[0].(types.Int); return uint64(max(n, 0)) },
 }
 
-// linear are the functions that read a text for which CEL charges nothing; to measure them when they are over is
+// linear are the functions that read a text for which CEL charges nothing; to measure them after they return is
 // enough.
 var linear = map[string]work{
 	"size": text, "charAt": text, "isURL": text, "isIP": text, "isCIDR": text, "string": text, "bytes": text,
@@ -208,7 +208,7 @@ func items(v ref.Val, _ uint64) uint64 {
 	return 1
 }
 
-// product does not overflow: beyond 2^32 a factor is as good as infinite.
+// product does not overflow: a factor beyond 2^32 exceeds every limit.
 func product(a, b uint64) uint64 {
 	const enough = 1 << 32
 	return min(a, enough-1) * min(b, enough-1)

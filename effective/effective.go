@@ -64,7 +64,7 @@ type Input struct {
 	// Evaluating is called before the policies are asked, and what it returns after that, so that whoever has a clock can
 	// tell how long they take; nil if nobody asks.
 	Evaluating func() (done func())
-	// Gone tells that nobody waits for the answer any more, so that what policies find does not matter, and Hurry that
+	// Gone tells that the request was canceled, so that what policies find does not matter, and Hurry that
 	// there is no time left for those that do not deny; nil for never.
 	Gone, Hurry func() bool
 	// Container is the object that the VM or the VMI is a template of; nil if it stands for itself.

@@ -138,7 +138,7 @@ func TestProblems(t *testing.T) {
 	}
 }
 
-// TestBounds holds that what is out of all proportion is a problem, and nothing worse.
+// TestBounds tests that a policy beyond a bound is a problem, and does not panic or take long.
 func TestBounds(t *testing.T) {
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for name, tc := range map[string]struct {

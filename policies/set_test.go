@@ -237,7 +237,7 @@ func TestAudit(t *testing.T) {
 		"an excluded user":        {never + "match: {excludedUsers: [alice], excludedGroups: [tenants]}", nil},
 		"the name in the request": {"enforcement: Deny\nvalidations: [{expression: \"request.name == 'web'\", message: never, fieldPath: spec.domain}]", nil},
 		"changes only":            {never + "match: {operations: [UPDATE]}", []string{"spec.match.operations: the audit evaluates objects as if they were created"}},
-		"who asks":                {"enforcement: Deny\nvariables: [{name: who, expression: request.userInfo.username}]\nvalidations: [{expression: \"variables.who == 'bob'\", message: m, fieldPath: spec.domain}]", []string{"spec.validations[0].expression reads the request"}},
+		"the requester":           {"enforcement: Deny\nvariables: [{name: who, expression: request.userInfo.username}]\nvalidations: [{expression: \"variables.who == 'bob'\", message: m, fieldPath: spec.domain}]", []string{"spec.validations[0].expression reads the request"}},
 		"what they may do": {
 			"enforcement: Deny\nmatch: {matchConditions: [{name: a, expression: \"authorizer.group('').resource('pods').check('get').allowed()\"}]}\nvalidations: [{expression: 'false', messageExpression: requester}]",
 			[]string{"spec.match.matchConditions[0].expression reads authorizer", "spec.validations[0].messageExpression reads the request"},

@@ -102,7 +102,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestNamespacesThatTheWebhooksDoNotSee are none of the native form either: each stands there once.
+// TestNamespacesThatTheWebhooksDoNotSee tests that the native policy excludes them too, each once.
 func TestNamespacesThatTheWebhooksDoNotSee(t *testing.T) {
 	in := cluster
 	in.Exempt = []string{"build", "kube-system", "virtward-system"}
@@ -162,7 +162,7 @@ func TestNotExportable(t *testing.T) {
 			},
 		},
 		{
-			"templates alone", "enforcement: Deny\nmatch: {kinds: [VirtualMachineTemplate]}" + valid,
+			"only templates", "enforcement: Deny\nmatch: {kinds: [VirtualMachineTemplate]}" + valid,
 			[]string{"spec.match.kinds: VirtualMachineTemplates cannot be matched by the exported policy"},
 		},
 		{
@@ -221,7 +221,7 @@ func TestNotExportable(t *testing.T) {
 	}
 }
 
-// TestExceptionsExpire: one that is over is no part of the native policy, and the first that will be says until when
+// TestExceptionsExpire: an expired one is not in the native policy, and the first that will be says until when
 // that is right.
 func TestExceptionsExpire(t *testing.T) {
 	p := compile(t, "p", `

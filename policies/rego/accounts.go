@@ -10,7 +10,8 @@ import (
 
 // What functions take is charged when they are called. What remains are lists and objects that a rule writes out, the
 // elements of comprehensions and of sets, the results of rules and functions, which the evaluator keeps, and values that
-// are compared by unification. For these, a compiled module gets expressions of ours, which charge and do nothing else but compare.
+// are compared by unification. For these, a compiled module gets additional
+// expressions, which only charge and compare.
 
 const (
 	takeName   = guardPrefix + "take"
@@ -168,7 +169,7 @@ func (a *accountant) equality(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr
 		default: // of a pattern, only the variables are compared that have a value
 			pattern = true
 			for _, name := range valued(operand, seen) {
-				before = append(before, ours(sameName, expr.Location, name, name))
+				before = append(before, charging(sameName, expr.Location, name, name))
 			}
 		}
 	}
@@ -176,7 +177,7 @@ func (a *accountant) equality(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr
 	if pattern {
 		all = append(all, placed(ast.Equality.Expr(operands[0], operands[1]), expr.Location))
 	} else { // both have a value by now
-		all = append(all, ours(sameName, expr.Location, operands[0], operands[1]))
+		all = append(all, charging(sameName, expr.Location, operands[0], operands[1]))
 	}
 	if !expr.Negated {
 		return all
@@ -277,18 +278,18 @@ func see(seen map[ast.Var]bool, x any) {
 }
 
 func take(bytes int, location *ast.Location) *ast.Expr {
-	return ours(takeName, location, ast.IntNumberTerm(bytes))
+	return charging(takeName, location, ast.IntNumberTerm(bytes))
 }
 
 func modify(documents int, location *ast.Location) *ast.Expr {
-	return ours(modifyName, location, ast.IntNumberTerm(documents))
+	return charging(modifyName, location, ast.IntNumberTerm(documents))
 }
 
-func ours(name string, location *ast.Location, operands ...*ast.Term) *ast.Expr {
+func charging(name string, location *ast.Location, operands ...*ast.Term) *ast.Expr {
 	return placed(ast.NewExpr(append([]*ast.Term{ast.NewTerm(ast.Ref{ast.VarTerm(name)})}, operands...)), location)
 }
 
-// placed puts an expression of ours where the one stands that it charges for.
+// placed gives a charging expression the location of the one that it charges for.
 func placed(expr *ast.Expr, location *ast.Location) *ast.Expr {
 	expr.Location = location
 	return expr

@@ -15,7 +15,7 @@ type Limits struct {
 	Left int
 	// Violations are those that are returned one by one.
 	Violations int
-	// Gone tells that nobody waits for the answer any more, which ends the evaluation; nil for never.
+	// Gone reports whether the request was canceled, which ends the evaluation; nil for never.
 	Gone func() bool
 }
 
@@ -50,7 +50,7 @@ func (l Limits) withDefaults(documents int) Limits {
 	return l
 }
 
-// LimitError says which limit ended an evaluation.
+// LimitError is the limit that ended an evaluation.
 type LimitError struct {
 	// Module is the name that it was compiled under.
 	Module string
@@ -62,10 +62,10 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("the Rego of %s was stopped: it takes more than %s", e.Module, e.Limit)
 }
 
-// GoneError says that an evaluation ended because nobody waits for it.
+// GoneError means that an evaluation ended because the request was canceled.
 type GoneError struct{}
 
-func (GoneError) Error() string { return "nobody waits for the answer" }
+func (GoneError) Error() string { return "the request was canceled" }
 
 // What one step pays for, in bytes. A step takes about 0.3 µs.
 const (
@@ -82,7 +82,7 @@ const (
 // modifiedPerByte is what changing a document takes, for each byte of all that a module reads.
 const modifiedPerByte = 2
 
-// lookEvery is how many steps pass between two looks whether somebody waits.
+// lookEvery is how many steps pass between two calls of Gone.
 const lookEvery = 256
 
 // budget counts what one evaluation takes. OPA asks it before every expression whether to stop, which makes it the
@@ -105,7 +105,7 @@ func newBudget(limits Limits, documents extent) *budget {
 	return b
 }
 
-// Cancel is never called: nobody but the budget itself ends an evaluation.
+// Cancel is never called: only the budget itself ends an evaluation.
 func (b *budget) Cancel() { b.exceeded = "it was given" }
 
 // Cancelled counts a step.

@@ -15,11 +15,11 @@ const (
 	clock       = "it reads a clock, or keys and certificates that a clock makes invalid"
 	unbounded   = "what it takes has no bound"
 	elsewhere   = "it serves another purpose than evaluating a virtual machine"
-	deprecated  = "Rego v1 has no such function any more"
+	deprecated  = "Rego v1 no longer has this function"
 )
 
-// rejected are the others, with the reason. Every built-in function of OPA stands either here or in pure: a test
-// fails when a new one comes that nobody has decided about.
+// rejected are the others, with the reason. Every built-in function of OPA is either here or in pure: a test
+// fails for a new one that is in neither.
 func rejected() map[string]string {
 	return map[string]string{
 		"http.send": talks, "net.lookup_ip_addr": talks,

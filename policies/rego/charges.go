@@ -68,14 +68,14 @@ func classes() []class {
 		},
 		{[]string{"json.marshal", "uri.parse"}, sizes(32, 0, readPerStep/16), "32 × size", "a text has up to six bytes for one, and an error quotes it"},
 		{[]string{"json.patch"}, patched, "16 × size for each operation", "each may copy the value"},
-		{[]string{"json.marshal_with_options"}, indented, "16 × size, and the indent for each value at its depth", "every value stands on a line of its own"},
+		{[]string{"json.marshal_with_options"}, indented, "16 × size, and the indent for each value at its depth", "every value is on its own line"},
 		{[]string{"walk"}, walked, "64 × size, and 24 bytes for each step of each path", "each value comes with its path"},
 		{[]string{"split", "strings.split_n", "indexof_n", "json.unmarshal"}, decoded, "192 × size; numbers in JSON of more than 100 digits are rejected", "each character may become a value"},
 		{[]string{"urlquery.decode_object"}, sizes(384, 0, readPerStep), "384 × size", "each character may become a parameter with a list of values"},
 		{[]string{"yaml.is_valid"}, yamlChecked, "768 × size while it runs, 512 bytes for each value that an alias repeats, and a step for each 64 pairs of keys in a mapping; a key that occurs twice makes it invalid before it is decoded", "the decoder makes nodes of up to 700 bytes, compares all keys with each other, and makes an error of each pair"},
 		{[]string{"yaml.unmarshal"}, yamlDecoded, "768 × size, and as yaml.is_valid", "as yaml.is_valid"},
 		{[]string{"yaml.marshal"}, sizes(640, 0, readPerStep), "640 × size", "it is encoded, decoded and encoded again"},
-		{[]string{"concat"}, joined, "8 × the size of the result", "the separator stands between any two"},
+		{[]string{"concat"}, joined, "8 × the size of the result", "the separator is repeated"},
 		{[]string{"replace"}, replaced, "8 × the size of the result", "the text may grow with each occurrence"},
 		{[]string{"strings.replace_n"}, replacedByMany, "8 × the size of the result, and 512 × that of the patterns", "the patterns become a machine"},
 		{[]string{"sprintf"}, formatted, "12 × size, 48 × with %q, %x, %X or %U; widths and precisions of more than 1000 are rejected, and so is *", "an argument may be named again and again"},
@@ -93,7 +93,7 @@ func classes() []class {
 	}
 }
 
-// pure are the built-in functions that a module may call: what they return depends on their arguments alone, and what
+// pure are the built-in functions that a module may call: what they return depends only on their arguments, and what
 // they take is charged.
 func pure() []string {
 	var names []string

@@ -29,10 +29,10 @@ func at(location *ast.Location, format string, args ...any) diagnostics.Problem 
 // tooLarge looks at the text before anything else does.
 func tooLarge(module string) []diagnostics.Problem {
 	if len(module) > MaxModuleBytes {
-		return []diagnostics.Problem{{Message: fmt.Sprintf("the module has %d bytes, where %d are the most", len(module), MaxModuleBytes)}}
+		return []diagnostics.Problem{{Message: fmt.Sprintf("the module has %d bytes: at most %d", len(module), MaxModuleBytes)}}
 	}
 	if lines := strings.Count(strings.TrimSuffix(module, "\n"), "\n") + 1; lines > MaxModuleLines {
-		return []diagnostics.Problem{{Line: MaxModuleLines + 1, Column: 1, Message: fmt.Sprintf("the module has %d lines, where %d are the most", lines, MaxModuleLines)}}
+		return []diagnostics.Problem{{Line: MaxModuleLines + 1, Column: 1, Message: fmt.Sprintf("the module has %d lines: at most %d", lines, MaxModuleLines)}}
 	}
 	return nil
 }
@@ -41,7 +41,7 @@ func ruleCount(module *ast.Module) []diagnostics.Problem {
 	count := 0
 	ast.WalkRules(module, func(*ast.Rule) bool { count++; return false })
 	if count > MaxRules {
-		return []diagnostics.Problem{at(module.Rules[len(module.Rules)-1].Loc(), "the module has %d rules, where %d are the most", count, MaxRules)}
+		return []diagnostics.Problem{at(module.Rules[len(module.Rules)-1].Loc(), "the module has %d rules: at most %d", count, MaxRules)}
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func elements(module *ast.Module) []diagnostics.Problem {
 	var issues []diagnostics.Problem
 	ast.WalkTerms(module, func(term *ast.Term) bool {
 		if collection, ok := term.Value.(interface{ Len() int }); ok && collection.Len() > maxElements {
-			issues = append(issues, at(term.Location, "a value has %d elements, where %d are the most", collection.Len(), maxElements))
+			issues = append(issues, at(term.Location, "a value has %d elements: at most %d", collection.Len(), maxElements))
 		}
 		return len(issues) > 0
 	})
@@ -98,7 +98,7 @@ func heads(module *ast.Module) []diagnostics.Problem {
 	var issues []diagnostics.Problem
 	for _, rule := range module.Rules {
 		if ref := rule.Head.Ref(); len(ref) == 0 || !isVar(ref[0]) {
-			issues = append(issues, at(rule.Loc(), "a rule begins with a name: %s is none", rule.Head.Ref()))
+			issues = append(issues, at(rule.Loc(), "a rule must begin with a name, not with %s", rule.Head.Ref()))
 		}
 	}
 	return issues
@@ -139,7 +139,7 @@ func contract(module *ast.Module) []diagnostics.Problem {
 	return issues
 }
 
-// violation checks an element that stands in the rule itself.
+// violation checks an element that is written in the rule.
 func violation(rule string, element *ast.Term) []diagnostics.Problem {
 	switch v := element.Value.(type) {
 	case ast.Null, ast.Boolean, ast.Number, *ast.Array, ast.Set, *ast.ArrayComprehension, *ast.SetComprehension:
@@ -157,7 +157,7 @@ func violationObject(rule string, element *ast.Term, object ast.Object) []diagno
 	}
 	object.Foreach(func(key, _ *ast.Term) {
 		if name, ok := key.Value.(ast.String); ok && name != "msg" && name != "field" {
-			issues = append(issues, at(key.Loc(), "%s contains an object with %s, where it may have msg and field", rule, string(name)))
+			issues = append(issues, at(key.Loc(), "%s contains an object with %s, only msg and field are allowed", rule, string(name)))
 		}
 	})
 	return issues
@@ -173,7 +173,7 @@ func elementTypes(compiler *ast.Compiler, module *ast.Module) []diagnostics.Prob
 		}
 		set, ok := compiler.TypeEnv.GetByRef(module.Package.Path.Append(ast.StringTerm(name))).(*types.Set)
 		if ok && !mayBeViolation(set.Of()) {
-			return append(issues, at(rule.Loc(), "%s contains %s, where a message or an object with msg and field is meant", name, types.Sprint(set.Of())))
+			return append(issues, at(rule.Loc(), "%s contains %s, a message or an object with msg and field is required", name, types.Sprint(set.Of())))
 		}
 	}
 	return issues
@@ -212,7 +212,7 @@ func builtinsUsed(module *ast.Module) []diagnostics.Problem {
 	var issues []diagnostics.Problem
 	ast.WalkRefs(module, func(ref ast.Ref) bool {
 		if name, ok := builtinName(ref); ok && missing[name] != "" && !defines(module, ref) {
-			issues = append(issues, at(ref[0].Loc(), "%s is not there for policies: %s", name, missing[name]))
+			issues = append(issues, at(ref[0].Loc(), "%s is not available in policies: %s", name, missing[name]))
 		}
 		return false
 	})

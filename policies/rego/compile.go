@@ -23,7 +23,7 @@ const (
 	maxMessage     = 1 << 10
 )
 
-// The rules that a module is asked for.
+// The rules of a module that are evaluated.
 const (
 	denyRule = "deny"
 	warnRule = "warn"
@@ -53,7 +53,7 @@ func (m *Module) Reads(document string) bool {
 
 // Compile checks and prepares a module. The name is for messages. If the policy is for one kind, VirtualMachine,
 // VirtualMachineInstance or VirtualMachinePool, the fields of object and oldObject are checked too. The module is nil
-// if there are issues. It takes milliseconds: compile a module when it changes, and not when it is asked.
+// if there are issues. It takes milliseconds: compile a module when it changes, not when it is evaluated.
 func Compile(name, module string, kinds ...string) (compiled *Module, issues []diagnostics.Problem) {
 	defer func() {
 		if r := recover(); r != nil {

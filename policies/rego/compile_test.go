@@ -39,7 +39,7 @@ func TestCompileRejects(t *testing.T) {
 		"recursion":            {head + "deny contains x if some x in deny", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "rule data.test.deny is recursive: data.test.deny -> data.test.deny"}}},
 		"a recursive function": {head + "f(x) := f(x)\ndeny contains f(1)", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "rule data.test.f is recursive: data.test.f -> data.test.f"}}},
 
-		"a part of a call": {head + "f(0).a if 0\nwarn contains \"a\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "a rule begins with a name: f(0).a is none"}}},
+		"a part of a call": {head + "f(0).a if 0\nwarn contains \"a\"", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: "a rule must begin with a name, not with f(0).a"}}},
 
 		"neither deny nor warn": {head + "allow if true", nil, []diagnostics.Problem{
 			{Line: 1, Column: 1, Message: `the module has neither deny nor warn, so it evaluates nothing: deny contains {"msg": "…"} if { … }`},
@@ -51,18 +51,18 @@ func TestCompileRejects(t *testing.T) {
 		"an object":        {head + "deny[\"a\"] := 1", nil, []diagnostics.Problem{{Line: 2, Column: 1, Message: `deny must be a set of violations: deny contains {"msg": "…"} if { … }`}}},
 		"a number":         {head + "deny contains 42", nil, []diagnostics.Problem{{Line: 2, Column: 15, Message: "deny contains number, which is neither a message nor an object with msg and field"}}},
 		"no msg":           {head + "deny contains {\"field\": \"spec\"}", nil, []diagnostics.Problem{{Line: 2, Column: 15, Message: "deny contains an object without msg"}}},
-		"a misspelt field": {head + "deny contains {\"msg\": \"a\", \"path\": \"spec\"}", nil, []diagnostics.Problem{{Line: 2, Column: 28, Message: "deny contains an object with path, where it may have msg and field"}}},
+		"a misspelt field": {head + "deny contains {\"msg\": \"a\", \"path\": \"spec\"}", nil, []diagnostics.Problem{{Line: 2, Column: 28, Message: "deny contains an object with path, only msg and field are allowed"}}},
 		"a computed number": {head + "deny contains n if n := count(input.vm.spec.volumes)", nil, []diagnostics.Problem{
-			{Line: 2, Column: 1, Message: "deny contains number, where a message or an object with msg and field is meant"},
+			{Line: 2, Column: 1, Message: "deny contains number, a message or an object with msg and field is required"},
 		}},
 
 		"a function that talks": {head + "deny contains \"a\" if http.send({\"method\": \"get\", \"url\": \"http://x\"}).status_code == 200", nil, []diagnostics.Problem{
-			{Line: 2, Column: 22, Message: "http.send is not there for policies: it talks to the network"},
+			{Line: 2, Column: 22, Message: "http.send is not available in policies: it talks to the network"},
 		}},
-		"a clock":       {head + "deny contains \"a\" if time.now_ns() > 5", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "time.now_ns is not there for policies: it reads a clock, or keys and certificates that a clock makes invalid"}}},
-		"the runtime":   {head + "deny contains opa.runtime().env.HOME", nil, []diagnostics.Problem{{Line: 2, Column: 15, Message: "opa.runtime is not there for policies: it depends on the process that it runs in"}}},
-		"net.":          {head + "deny contains \"a\" if net.cidr_contains(\"10.0.0.0/8\", \"10.0.0.1\")", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "net.cidr_contains is not there for policies: it serves another purpose than evaluating a virtual machine"}}},
-		"a mock":        {head + "deny contains \"a\" if true with http.send as 1", nil, []diagnostics.Problem{{Line: 2, Column: 32, Message: "http.send is not there for policies: it talks to the network"}}},
+		"a clock":       {head + "deny contains \"a\" if time.now_ns() > 5", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "time.now_ns is not available in policies: it reads a clock, or keys and certificates that a clock makes invalid"}}},
+		"the runtime":   {head + "deny contains opa.runtime().env.HOME", nil, []diagnostics.Problem{{Line: 2, Column: 15, Message: "opa.runtime is not available in policies: it depends on the process that it runs in"}}},
+		"net.":          {head + "deny contains \"a\" if net.cidr_contains(\"10.0.0.0/8\", \"10.0.0.1\")", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "net.cidr_contains is not available in policies: it serves another purpose than evaluating a virtual machine"}}},
+		"a mock":        {head + "deny contains \"a\" if true with http.send as 1", nil, []diagnostics.Problem{{Line: 2, Column: 32, Message: "http.send is not available in policies: it talks to the network"}}},
 		"foreign data":  {head + "deny contains \"a\" if data.other.x", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "data.other.x is not in this module, and there is no other data"}}},
 		"all data":      {head + "deny contains \"a\" if data[_].x", nil, []diagnostics.Problem{{Line: 2, Column: 22, Message: "data[_].x is not in this module, and there is no other data"}}},
 		"imported data": {"package test\nimport data.lib\ndeny contains lib.x", nil, []diagnostics.Problem{{Line: 2, Column: 8, Message: "data.lib is not in this module, and there is no other data"}}},
@@ -117,10 +117,10 @@ func TestCompileIsBounded(t *testing.T) {
 		return s.String()
 	}
 	for name, test := range map[string]struct{ module, want string }{
-		"bytes":    {head + "# " + strings.Repeat("x", MaxModuleBytes), "the module has 262159 bytes, where 262144 are the most"},
-		"lines":    {head + strings.Repeat("\n", MaxModuleLines), "the module has 10001 lines, where 10000 are the most"},
-		"rules":    {head + "deny contains \"a\"\n" + distinct(MaxRules), "the module has 1001 rules, where 1000 are the most"},
-		"clauses":  {head + "deny contains \"a\"\nx := 1 if input.vm" + strings.Repeat(" else := 2 if input.vm", MaxRules), "the module has 1002 rules, where 1000 are the most"},
+		"bytes":    {head + "# " + strings.Repeat("x", MaxModuleBytes), "the module has 262159 bytes: at most 262144"},
+		"lines":    {head + strings.Repeat("\n", MaxModuleLines), "the module has 10001 lines: at most 10000"},
+		"rules":    {head + "deny contains \"a\"\n" + distinct(MaxRules), "the module has 1001 rules: at most 1000"},
+		"clauses":  {head + "deny contains \"a\"\nx := 1 if input.vm" + strings.Repeat(" else := 2 if input.vm", MaxRules), "the module has 1002 rules: at most 1000"},
 		"brackets": {head + "x := " + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000), "max parsing recursion depth exceeded"},
 		"lists":    {head + "x := " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "the expression is nested deeper than 100 levels"},
 		"objects":  {head + "x := " + strings.Repeat("{1: ", 5000) + "1" + strings.Repeat("}", 5000), "the expression is nested deeper than 100 levels"},
@@ -129,7 +129,7 @@ func TestCompileIsBounded(t *testing.T) {
 		"indices":  {head + "x := " + strings.Repeat("input.params[", 5000) + "1" + strings.Repeat("]", 5000), "the expression is nested deeper than 100 levels"},
 		"every":    {head + "x if { " + strings.Repeat("every z in [1] { ", 200) + "z == 1" + strings.Repeat("}", 200) + " }", "the expression is nested deeper than 100 levels"},
 		"digits":   {head + "x := " + strings.Repeat("9", 200_000), "number too big"},
-		"elements": {head + "deny contains \"a\" if input.vm.spec.hostname == [" + strings.Repeat("1,", 100_000) + "1]", "a value has 100001 elements, where 10000 are the most"},
+		"elements": {head + "deny contains \"a\" if input.vm.spec.hostname == [" + strings.Repeat("1,", 100_000) + "1]", "a value has 100001 elements: at most 10000"},
 		"doubled lists": {
 			head + "deny contains \"a\" if {\n" + doubled("[x%d, x%d]", 40) + " count(x40) == 2 }", "x12 would hold more than 10000 values, because it repeats lists or objects",
 		},

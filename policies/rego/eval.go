@@ -68,7 +68,7 @@ type Spent struct {
 func (m *Module) Measure(input *Input, limits Limits) ([]diagnostics.Violation, Spent, error) {
 	in, size, err := input.term(m.documents)
 	if err != nil {
-		return nil, Spent{}, fmt.Errorf("the Rego of %s was not asked: %w", m.name, err)
+		return nil, Spent{}, fmt.Errorf("the Rego of %s was not evaluated: %w", m.name, err)
 	}
 	budget := newBudget(limits.withDefaults(size.bytes), size)
 	if !budget.work(size.bytes / convertedPerStep) {
@@ -148,7 +148,7 @@ func (m *Module) violations(result topdown.QueryResult, most int) ([]diagnostics
 		}
 		set, ok := term.Value.(ast.Set)
 		if !ok {
-			return nil, fmt.Errorf("%s is no set", rule)
+			return nil, fmt.Errorf("%s is not a set", rule)
 		}
 		err := set.Iter(func(element *ast.Term) error {
 			v, err := violationOf(element)
@@ -197,11 +197,11 @@ func violationOf(element *ast.Term) (diagnostics.Violation, error) {
 	case ast.Object:
 		msg, ok := property(v, "msg")
 		if !ok {
-			return diagnostics.Violation{}, errors.New("is an object whose msg is no string")
+			return diagnostics.Violation{}, errors.New("is an object whose msg is not a string")
 		}
 		field, ok := property(v, "field")
 		if !ok && v.Get(ast.InternedTerm("field")) != nil {
-			return diagnostics.Violation{}, errors.New("is an object whose field is no string")
+			return diagnostics.Violation{}, errors.New("is an object whose field is not a string")
 		}
 		return newViolation(msg, field)
 	}

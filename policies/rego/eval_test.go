@@ -141,8 +141,8 @@ func TestEvalErrors(t *testing.T) {
 		"division by zero":      {`deny contains "a" if 1 / input.params.zero > 1`, "the Rego of test.rego, line 2, column 22: div: divide by zero"},
 		"a conflict":            {"x := 1 if input.params\nx := 2 if input.params\ndeny contains \"a\" if x == 1", "the Rego of test.rego, line 3, column 1: rule data.test.x produced conflicting values: 1 at test.rego:2 2 at test.rego:3"},
 		"a number":              {`deny contains input.params.zero`, "the Rego of test.rego: deny has an element which is neither a message nor an object with msg and field: number"},
-		"a msg of numbers":      {`warn contains {"msg": input.params.zero}`, "the Rego of test.rego: warn has an element which is an object whose msg is no string"},
-		"a field of numbers":    {`deny contains {"msg": "a", "field": input.params.zero}`, "the Rego of test.rego: deny has an element which is an object whose field is no string"},
+		"a msg of numbers":      {`warn contains {"msg": input.params.zero}`, "the Rego of test.rego: warn has an element which is an object whose msg is not a string"},
+		"a field of numbers":    {`deny contains {"msg": "a", "field": input.params.zero}`, "the Rego of test.rego: deny has an element which is an object whose field is not a string"},
 		"an empty message":      {`deny contains {"msg": input.params.blank}`, "the Rego of test.rego: deny has an element which has an empty message"},
 		"a bad pattern":         {`deny contains "a" if regex.match(input.params.pattern, "x")`, "the Rego of test.rego, line 2, column 22: regex.match: error parsing regexp: missing argument to repetition operator: `*`"},
 		"the local time zone":   {`deny contains "a" if time.clock([0, "Local"])[0] > 1`, "the Rego of test.rego, line 2, column 22: time.clock: the time zone Local is that of the process; name one"},
@@ -158,7 +158,7 @@ func TestEvalErrors(t *testing.T) {
 	}
 }
 
-// TestEvalIsBounded asks modules that would take for ever, or all the memory.
+// TestEvalIsBounded evaluates modules that would never end, or need all the memory.
 func TestEvalIsBounded(t *testing.T) {
 	long := strings.Repeat("a", 200_000)
 	grow := func(first, next string, times int) string {
@@ -192,7 +192,7 @@ func TestEvalIsBounded(t *testing.T) {
 		"multiplying a list":   {"x0 := [y | some y in numbers.range(1, 999)]\nx1 := [x0 | some y in x0]\nx2 := [x1 | some y in x0]\ndeny contains json.marshal(x2)", "takes more than 4194304 bytes of memory"},
 		"hexadecimal":          {grow(`"%"`, `hex.encode(X)`, 60), "takes more than 4194304 bytes of memory"},
 		"squaring":             {strings.Replace(grow(`10`, `X * X`, 60), "json.is_valid(x60)", "x60 > 1", 1), "mul: a number of 1025 digits is longer than 1000"},
-		"shifting":             {`deny contains "a" if bits.lsh(1, 100000000000) > 1`, "bits.lsh: it shifts by 100000000000, where 1024 bits are the most"},
+		"shifting":             {`deny contains "a" if bits.lsh(1, 100000000000) > 1`, "bits.lsh: it shifts by 100000000000 bits: at most 1024"},
 		"a large exponent":     {`deny contains "a" if to_number(input.params.exponent) > 1`, ""},
 		"units":                {`deny contains "a" if units.parse(concat("", ["9" | some x in numbers.range(1, 1000)])) > 1`, "units.parse: a number of 1000 characters is longer than 100"},
 		"a product":            {`deny contains "a" if product(numbers.range(1, 100000)) > 1`, "takes more than 4194304 bytes of memory"},
@@ -273,7 +273,7 @@ func TestStepsAreTheSame(t *testing.T) {
 }
 
 func TestInput(t *testing.T) {
-	if _, err := NewInput(map[string]any{"machine": 1}); err == nil || err.Error() != `policies know no document "machine": there are instancetype, namespaceObject, object, oldObject, params, platform, preference, provenance, request, requester, vm` {
+	if _, err := NewInput(map[string]any{"machine": 1}); err == nil || err.Error() != `unknown document "machine": the known ones are instancetype, namespaceObject, object, oldObject, params, platform, preference, provenance, request, requester, vm` {
 		t.Error(err)
 	}
 	managed := build.Typical("db").Obj()
@@ -287,13 +287,13 @@ func TestInput(t *testing.T) {
 		documents    map[string]any
 		module, want string
 	}{
-		"a function":    {map[string]any{"params": func() {}}, reads("params"), "the Rego of test.rego was not asked: the document params: json: unsupported type: func()"},
-		"infinity":      {map[string]any{"params": math.Inf(1)}, reads("params"), "the Rego of test.rego was not asked: the document params: json: unsupported value: +Inf"},
-		"a cycle":       {map[string]any{"params": cyclic}, reads("params"), "the Rego of test.rego was not asked: the document params: json: unsupported value: encountered a cycle via map[string]interface {}"},
-		"too large":     {map[string]any{"params": strings.Repeat("a", MaxDocumentBytes)}, reads("params"), "the Rego of test.rego was not asked: the document params: it has 1572866 bytes of JSON, where 1572864 are the most"},
-		"a long number": {map[string]any{"params": raw(`{"a\"": [` + strings.Repeat("9", 101) + `]}`)}, reads("params"), "the Rego of test.rego was not asked: the document params: a number in it has more than 100 digits, or a large exponent"},
+		"a function":    {map[string]any{"params": func() {}}, reads("params"), "the Rego of test.rego was not evaluated: the document params: json: unsupported type: func()"},
+		"infinity":      {map[string]any{"params": math.Inf(1)}, reads("params"), "the Rego of test.rego was not evaluated: the document params: json: unsupported value: +Inf"},
+		"a cycle":       {map[string]any{"params": cyclic}, reads("params"), "the Rego of test.rego was not evaluated: the document params: json: unsupported value: encountered a cycle via map[string]interface {}"},
+		"too large":     {map[string]any{"params": strings.Repeat("a", MaxDocumentBytes)}, reads("params"), "the Rego of test.rego was not evaluated: the document params: it has 1572866 bytes of JSON: at most 1572864"},
+		"a long number": {map[string]any{"params": raw(`{"a\"": [` + strings.Repeat("9", 101) + `]}`)}, reads("params"), "the Rego of test.rego was not evaluated: the document params: a number in it has more than 100 digits, or a large exponent"},
 		"a long string": {map[string]any{"params": raw(`"\"` + strings.Repeat("9", 101) + `"`)}, reads("params"), ""},
-		"an exponent":   {map[string]any{"params": raw(`1e999999999`)}, reads("params"), "the Rego of test.rego was not asked: the document params: a number in it has more than 100 digits, or a large exponent"},
+		"an exponent":   {map[string]any{"params": raw(`1e999999999`)}, reads("params"), "the Rego of test.rego was not evaluated: the document params: a number in it has more than 100 digits, or a large exponent"},
 		"not read":      {map[string]any{"params": func() {}}, reads("vm"), ""},
 		"managed":       {map[string]any{"vm": managed}, head + `deny contains "a" if input[document].metadata.managedFields`, ""},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// patience is how long one module may take to be compiled, or to be asked, on a machine that is busy fuzzing.
+// patience is how long one module may take to be compiled or evaluated, on a machine that is busy fuzzing.
 const patience = 20 * time.Second
 
 func soon(t *testing.T, what string, do func()) {
@@ -22,7 +22,7 @@ func soon(t *testing.T, what string, do func()) {
 }
 
 // FuzzCompileRego compiles any text. It ends, it does not panic, and there is either a module or an issue which says
-// where; a module can be asked.
+// where; a module can be evaluated.
 func FuzzCompileRego(f *testing.F) {
 	for _, module := range []string{
 		observed,

@@ -124,7 +124,7 @@ func product(operands []*ast.Term) (charge, error) {
 
 func shift(operands []*ast.Term) (charge, error) {
 	if by, ok := integer(operands, 1); !ok || by > maxShift {
-		return charge{}, fmt.Errorf("it shifts by %v, where %d bits are the most", operands[1], maxShift)
+		return charge{}, fmt.Errorf("it shifts by %v bits: at most %d", operands[1], maxShift)
 	}
 	return numbers(operands)
 }
@@ -373,7 +373,7 @@ func formatted(operands []*ast.Term) (charge, error) {
 	return charge{keeps: times(factor, size)}, nil
 }
 
-// plainVerb looks at what stands between a percent sign and its verb: how wide it makes what it writes, and the verb.
+// plainVerb reads the flags between a percent sign and its verb. It returns the width and the verb.
 func plainVerb(verb string) (width int, letter byte, err error) {
 	number := 0
 	for i := range len(verb) {

@@ -26,7 +26,7 @@ const maxDigits = 100
 // shared by all. It is safe for concurrent use.
 type Input struct {
 	documents map[string]any
-	// parent is asked for every document but those here; nil if these are all.
+	// parent has all other documents; nil if there are none.
 	parent *Input
 
 	mu        sync.Mutex
@@ -53,7 +53,7 @@ func (e extent) plus(other extent) extent {
 func NewInput(documents map[string]any) (*Input, error) {
 	for _, name := range slices.Sorted(maps.Keys(documents)) {
 		if _, known := slices.BinarySearch(documentNames(), name); !known {
-			return nil, fmt.Errorf("policies know no document %q: there are %s", name, strings.Join(documentNames(), ", "))
+			return nil, fmt.Errorf("unknown document %q: the known ones are %s", name, strings.Join(documentNames(), ", "))
 		}
 	}
 	return &Input{documents: documents, converted: map[string]conversion{}, inputs: map[documentSet]conversion{}}, nil
@@ -129,7 +129,7 @@ func convert(document any) conversion {
 		return conversion{err: err}
 	}
 	if len(data) > MaxDocumentBytes {
-		return conversion{err: fmt.Errorf("it has %d bytes of JSON, where %d are the most", len(data), MaxDocumentBytes)}
+		return conversion{err: fmt.Errorf("it has %d bytes of JSON: at most %d", len(data), MaxDocumentBytes)}
 	}
 	wide, longest := scan(string(data))
 	if wide {

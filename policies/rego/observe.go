@@ -103,7 +103,7 @@ func (t *Trace) String() string {
 	}
 	s := withoutPrefix(text.String())
 	if t.cut || len(s) > maxTrace {
-		s = strings.TrimSuffix(texts.Shorten(s, maxTrace), "\n") + "\nand more, which a trace has no room for\n"
+		s = strings.TrimSuffix(texts.Shorten(s, maxTrace), "\n") + "\nand more: the trace is too long\n"
 	}
 	return s
 }

@@ -72,7 +72,7 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, guardPrefix) {
-		t.Errorf("the trace names functions as nobody wrote them:\n%s", text)
+		t.Errorf("the trace names functions by their guarded names:\n%s", text)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestTraceIsBounded(t *testing.T) {
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("it took %s", took)
 	}
-	if len(text) > maxTrace+100 || !strings.HasSuffix(text, "\nand more, which a trace has no room for\n") {
+	if len(text) > maxTrace+100 || !strings.HasSuffix(text, "\nand more: the trace is too long\n") {
 		t.Errorf("a trace of %d bytes ends with %q", len(text), text[max(0, len(text)-100):])
 	}
 	if lines := strings.Count(text, " prints: "); lines > maxPrints {

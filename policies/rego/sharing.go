@@ -9,9 +9,9 @@ import (
 	"github.com/virtward/virtward/diagnostics"
 )
 
-// sharing rejects values that explode because variables, rules and functions stand for one another: with y := [x, x],
+// sharing rejects values that explode because variables, rules and functions contain one another: with y := [x, x],
 // z := [y, y] and so on each line doubles the value, and the evaluator writes it all out in one step, where no limit
-// sees it. What is counted are the lists and objects that stand in the module; those that are computed from the
+// sees it. The lists and objects that are written in the module are counted; those that are computed from the
 // documents take steps.
 func sharing(module *ast.Module) []diagnostics.Problem {
 	m := &moduleSizes{module: module, rules: map[ast.Var][]*ast.Rule{}, known: map[ast.Var]int{}}
@@ -60,7 +60,7 @@ func (m *moduleSizes) size(name ast.Var) int {
 	if size, ok := m.known[name]; ok {
 		return size
 	}
-	m.known[name] = 1 // while it is asked for: the compiler rejects recursion
+	m.known[name] = 1 // while it is computed: the compiler rejects recursion
 	size := 1
 	for _, rule := range m.rules[name] {
 		s := m.in(rule)
@@ -110,7 +110,7 @@ func (s *ruleSizes) free(term *ast.Term) bool {
 	return ok && len(s.assigned[name]) == 0
 }
 
-// assign notes that a variable may stand for a term. A pattern of variables takes a term apart, and each of them may
+// assign notes that a variable may be a term. A pattern of variables takes a term apart, and each of them may
 // be as large as the whole.
 func (s *ruleSizes) assign(pattern, value *ast.Term) {
 	ast.WalkVars(pattern, func(name ast.Var) bool {
@@ -126,7 +126,7 @@ func (s *ruleSizes) variable(name ast.Var) int {
 	if len(s.assigned[name]) == 0 {
 		return s.module.size(name)
 	}
-	s.known[name] = 1 // while it is asked for: a variable does not hold itself
+	s.known[name] = 1 // while it is computed: a variable does not contain itself
 	size := 1
 	for _, term := range s.assigned[name] {
 		size = max(size, s.term(term))

@@ -8,7 +8,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// fieldsBelow are the names of all fields below an object that are ours to explain.
+// fieldsBelow are the names of all fields below an object that Virtward documents.
 func fieldsBelow(object *apiextensionsv1.JSONSchemaProps, found map[string]bool) {
 	for name, field := range object.Properties {
 		found[name] = true
