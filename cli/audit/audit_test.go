@@ -164,22 +164,22 @@ func TestAuditOfTheCluster(t *testing.T) {
 		evaluated int
 		row       string
 		code      int
-		told      []string
+		want      []string
 	}{
 		{name: "all namespaces", evaluated: 4, row: "3 new, 0 gone, 0 stay", code: clitest.ExitFailed},
 		{name: "all of them by name", args: []string{"-A"}, evaluated: 4, row: "3 new, 0 gone, 0 stay", code: clitest.ExitFailed},
 		{name: "one namespace", args: []string{"-n", "lab"}, evaluated: 1, row: "1 new, 0 gone, 0 stay", code: clitest.ExitFailed},
 		{
 			name: "no right to list instances", objects: map[string]string{vmisPath: clitest.Forbidden, "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances": clitest.Forbidden, "/apis/kubevirt.io/v1/namespaces/lab/virtualmachineinstances": clitest.Forbidden},
-			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, told: []string{"virtualmachineinstances are not evaluated: you may not"},
+			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, want: []string{"virtualmachineinstances are not evaluated: you may not"},
 		},
 		{
 			name: "no right to list everywhere", objects: map[string]string{vmsPath: clitest.Forbidden, vmsOf("lab"): clitest.Forbidden},
-			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, told: []string{"virtualmachines of 1 of 2 namespaces may not be listed and are not evaluated, the first one lab"},
+			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, want: []string{"virtualmachines of 1 of 2 namespaces may not be listed and are not evaluated, the first one lab"},
 		},
 		{
 			name: "no right to list namespaces", objects: map[string]string{vmsPath: clitest.Forbidden, "/api/v1/namespaces": clitest.Forbidden},
-			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, told: []string{"virtualmachines are evaluated only in the namespace shop: you may not"},
+			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, want: []string{"virtualmachines are evaluated only in the namespace shop: you may not"},
 		},
 		{
 			name: "what cannot be evaluated", objects: map[string]string{
@@ -187,11 +187,11 @@ func TestAuditOfTheCluster(t *testing.T) {
 				"/apis/instancetype.kubevirt.io/v1beta1/virtualmachineclusterinstancetypes/secret": clitest.Forbidden,
 			}, args: []string{"-n", "lab"},
 			evaluated: 1, row: "1 new, 0 gone, 0 stay", code: clitest.ExitFailed,
-			told: []string{`VirtualMachine lab/odd: not evaluated: spec.template.spec.domain.memory.guest: "lots" is not a quantity such as 500m or 4Gi`, "VirtualMachine lab/b: not evaluated: "},
+			want: []string{`VirtualMachine lab/odd: not evaluated: spec.template.spec.domain.memory.guest: "lots" is not a quantity such as 500m or 4Gi`, "VirtualMachine lab/b: not evaluated: "},
 		},
 		{
 			name: "one warning about a missing object", objects: map[string]string{vmsOf("lab"): listOf("VirtualMachine", stored("lab", "a", "1Gi", `"preference":{"name":"p"},`), stored("lab", "b", "1Gi", `"preference":{"name":"p"},`))}, args: []string{"-n", "lab"},
-			evaluated: 2, row: "", told: []string{"VirtualMachine lab/a: spec.preference: there is no VirtualMachineClusterPreference p", "(and 1 more virtual machines)"},
+			evaluated: 2, row: "", want: []string{"VirtualMachine lab/a: spec.preference: there is no VirtualMachineClusterPreference p", "(and 1 more virtual machines)"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -203,12 +203,12 @@ func TestAuditOfTheCluster(t *testing.T) {
 				t.Errorf("code %d, %d evaluated, %q, want %q; errors %s\n%s", got.Code, a.Evaluated, row, c.row, got.ErrOut, got.Out)
 			}
 			warnings := strings.Join(a.Warnings, "\n")
-			for _, told := range c.told {
-				if !strings.Contains(warnings, told) || !strings.Contains(got.ErrOut, told) {
-					t.Errorf("want %q in the warnings\n%s", told, warnings)
+			for _, want := range c.want {
+				if !strings.Contains(warnings, want) || !strings.Contains(got.ErrOut, want) {
+					t.Errorf("want %q in the warnings\n%s", want, warnings)
 				}
 			}
-			if len(c.told) == 0 && warnings != "" {
+			if len(c.want) == 0 && warnings != "" {
 				t.Errorf("there are warnings: %s", warnings)
 			}
 		})
@@ -292,7 +292,7 @@ func TestAuditPages(t *testing.T) {
 	kubeconfig, lists, gets := pages(t, 2301)
 	a, got := clitest.Audit(t, "", "--kubeconfig", kubeconfig, "--with", capPath)
 	if row := a.Row("policy/memory-cap", "Deny"); a.Evaluated != 2300 || row != "2300 new, 0 gone, 0 stay" || len(a.Violations) != 10 {
-		t.Errorf("%d evaluated, %s, %d told: %s", a.Evaluated, row, len(a.Violations), got.ErrOut)
+		t.Errorf("%d evaluated, %s, %d want: %s", a.Evaluated, row, len(a.Violations), got.ErrOut)
 	}
 	if *lists != 11 || *gets != 1 {
 		t.Errorf("%d lists and %d reads of the preference", *lists, *gets)

@@ -42,7 +42,7 @@ func TestCompare(t *testing.T) {
 		{name: "twice, then once", now: []validators.Finding{a, a}, then: []validators.Finding{a}, want: []string{"stays a Deny one", "gone a Deny one"}},
 		{name: "once, then twice", now: []validators.Finding{a}, then: []validators.Finding{a, a}, want: []string{"stays a Deny one", "new a Deny one"}},
 		{name: "elsewhere", now: []validators.Finding{a}, then: []validators.Finding{found("a", validators.Deny, "z", "one")}, want: []string{"new a Deny one", "gone a Deny one"}},
-		{name: "told at an instancetype", now: []validators.Finding{a}, then: []validators.Finding{moved}, want: []string{"stays a Deny one"}},
+		{name: "reported at an instancetype", now: []validators.Finding{a}, then: []validators.Finding{moved}, want: []string{"stays a Deny one"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var got []string
@@ -80,19 +80,19 @@ func TestCounts(t *testing.T) {
 	if diff := cmp.Diff(want, r.Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}
-	var told []string
+	var shown []string
 	for i := range r.Violations {
-		told = append(told, fmt.Sprintf("%s %s %s", r.Violations[i].Change, r.Violations[i].Rule, r.Violations[i].Object.Name))
+		shown = append(shown, fmt.Sprintf("%s %s %s", r.Violations[i].Change, r.Violations[i].Rule, r.Violations[i].Object.Name))
 	}
-	if diff := cmp.Diff([]string{"new d vm0", "new d vm1", "gone w vm0", "gone w vm1"}, told); diff != "" {
+	if diff := cmp.Diff([]string{"new d vm0", "new d vm1", "gone w vm0", "gone w vm1"}, shown); diff != "" {
 		t.Errorf("violations (-want +got):\n%s", diff)
 	}
 	if r.Evaluated != 5 || r.NewlyRejected != 5 || r.First() == nil || r.First().Object.Name != "vm0" {
 		t.Errorf("%d evaluated, %d rejected, the first one %+v", r.Evaluated, r.NewlyRejected, r.First())
 	}
-	for told, want := range map[int]int{0: 15, 1: 3} {
-		if r := counted(Counter{Max: told, Unchanged: true}, 5); len(r.Violations) != want {
-			t.Errorf("with %d told of each there are %d violations, want %d", told, len(r.Violations), want)
+	for limit, want := range map[int]int{0: 15, 1: 3} {
+		if r := counted(Counter{Max: limit, Unchanged: true}, 5); len(r.Violations) != want {
+			t.Errorf("with a limit of %d there are %d violations, want %d", limit, len(r.Violations), want)
 		}
 	}
 }

@@ -66,16 +66,16 @@ func TestSeveritiesOfTheCluster(t *testing.T) {
 		objects map[string]string
 		stdin   string
 		word    string
-		// told is a note or a warning.
-		told string
+		// want is a note or a warning.
+		want string
 	}{
 		{name: "by a label", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, word: "warning"},
 		{name: "the namespace does not exist yet", objects: map[string]string{settingsPath: ofTeam}, word: "rejected"},
 		{name: "the namespace of the files", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, stdin: "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", word: "rejected"},
 		{name: "the settings of the files", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, stdin: clitest.RuleSettings("s", "Off", ""), word: ""},
-		{name: "settings that may not be read", objects: map[string]string{settingsPath: clitest.Forbidden}, word: "rejected", told: "note: RuleSettings are not considered: you may not"},
-		{name: "a namespace that may not be read", objects: map[string]string{settingsPath: ofTeam, namespacePath: clitest.Forbidden}, word: "rejected", told: "warning: RuleSettings that select the namespace shop by its labels are not considered: you may not"},
-		{name: "settings of another version", objects: map[string]string{settingsPath: strings.ReplaceAll(ofTeam, `"severity":"Warn"`, `"severity":7`)}, word: "rejected", told: "note: RuleSettings s is not considered: spec.rules[0].severity: is the number 7 where a text is expected"},
+		{name: "settings that may not be read", objects: map[string]string{settingsPath: clitest.Forbidden}, word: "rejected", want: "note: RuleSettings are not considered: you may not"},
+		{name: "a namespace that may not be read", objects: map[string]string{settingsPath: ofTeam, namespacePath: clitest.Forbidden}, word: "rejected", want: "warning: RuleSettings that select the namespace shop by its labels are not considered: you may not"},
+		{name: "settings of another version", objects: map[string]string{settingsPath: strings.ReplaceAll(ofTeam, `"severity":"Warn"`, `"severity":7`)}, word: "rejected", want: "note: RuleSettings s is not considered: spec.rules[0].severity: is the number 7 where a text is expected"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			objects := clitest.ClusterObjects()
@@ -84,8 +84,8 @@ func TestSeveritiesOfTheCluster(t *testing.T) {
 			if word, _ := wordOf(got.Out, "arm64-disk-bus"); word != c.word {
 				t.Errorf("the finding is %q, want %q; errors %q", word, c.word, got.ErrOut)
 			}
-			if told := strings.Count(got.Out, " considered: "); !strings.Contains(got.Out, "\n# "+c.told) || (told > 0) != (c.told != "") {
-				t.Errorf("%d lines tell of settings that are not considered, want %q:\n%s", told, c.told, got.Out)
+			if lines := strings.Count(got.Out, " considered: "); !strings.Contains(got.Out, "\n# "+c.want) || (lines > 0) != (c.want != "") {
+				t.Errorf("%d lines about settings that are not considered, want %q:\n%s", lines, c.want, got.Out)
 			}
 		})
 	}
