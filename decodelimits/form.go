@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // Form is an object in a normal form, without what the caller omits: two objects have the same form if whoever decodes
@@ -19,7 +21,7 @@ import (
 // The form is no longer than the object, and made in one pass, whatever the object is; JSON that has an error, or that
 // is nested deeper than any object of the API, has none.
 func Form(object []byte, t reflect.Type, omit ...string) ([]byte, error) {
-	w := writer{object: object, omit: omit, fields: map[reflect.Type]map[string]reflect.Type{}, form: make([]byte, 0, len(object))}
+	w := writer{object: object, omit: omit, form: make([]byte, 0, len(object))}
 	if _, err := w.value(t, "", 0); err != nil {
 		return nil, err
 	}
@@ -39,7 +41,6 @@ type writer struct {
 	object []byte
 	at     int
 	omit   []string
-	fields map[reflect.Type]map[string]reflect.Type
 	form   []byte
 }
 
@@ -142,13 +143,10 @@ func (w *writer) typeOf(t reflect.Type, name string) (field bool, of reflect.Typ
 	case t.Kind() != reflect.Struct:
 		return false, nil
 	}
-	fields, ok := w.fields[t]
-	if !ok {
-		fields = Fields(t)
-		w.fields[t] = fields
+	if f, ok := fieldpath.FieldOf(t, name); ok {
+		return true, f.Type
 	}
-	of, field = fields[name]
-	return field, of
+	return false, nil
 }
 
 // elements writes a list.

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // Bounds of a quantity. The largest one there can be has nineteen digits before its suffix.
@@ -95,8 +97,7 @@ func inObject(object map[string]any, t reflect.Type, path *field.Path) *field.Er
 		typeOf = func(string) (reflect.Type, bool) { return t.Elem(), true }
 		below = func(name string) *field.Path { return path.Key(name) }
 	case reflect.Struct:
-		fields := Fields(t)
-		typeOf = func(name string) (reflect.Type, bool) { return fieldNamed(fields, name) }
+		typeOf = func(name string) (reflect.Type, bool) { return fieldNamed(t, name) }
 		below = func(name string) *field.Path { return path.Child(name) }
 	default:
 		return nil
@@ -113,42 +114,17 @@ func inObject(object map[string]any, t reflect.Type, path *field.Path) *field.Er
 
 // fieldNamed finds a field as Go's decoder does: KubeVirt's VirtualMachineInstanceSpec decodes itself with one
 // that takes names in any case.
-func fieldNamed(fields map[string]reflect.Type, name string) (reflect.Type, bool) {
-	if f, ok := fields[name]; ok {
-		return f, true
+func fieldNamed(t reflect.Type, name string) (reflect.Type, bool) {
+	if f, ok := fieldpath.FieldOf(t, name); ok {
+		return f.Type, true
 	}
-	for known, f := range fields {
-		if strings.EqualFold(known, name) {
-			return f, true
+	fields := fieldpath.FieldsOf(t)
+	for i := range fields {
+		if strings.EqualFold(fields[i].Name, name) {
+			return fields[i].Type, true
 		}
 	}
 	return nil, false
-}
-
-// Fields are the types of a struct's fields by their names in JSON, those of embedded structs included.
-func Fields(t reflect.Type) map[string]reflect.Type {
-	fields := map[string]reflect.Type{}
-	collect(t, fields)
-	return fields
-}
-
-func collect(t reflect.Type, into map[string]reflect.Type) {
-	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case name == "-" || !f.IsExported() && !f.Anonymous:
-		case name != "":
-			into[name] = f.Type
-		case f.Anonymous:
-			embedded := f.Type
-			if embedded.Kind() == reflect.Pointer {
-				embedded = embedded.Elem()
-			}
-			if embedded.Kind() == reflect.Struct {
-				collect(embedded, into)
-			}
-		}
-	}
 }
 
 func abbreviated(text string) string {

@@ -11,6 +11,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/validators"
 )
@@ -157,7 +158,7 @@ func inContainer(container *Container, document map[string]any) map[string]any {
 	if outer == nil {
 		return document
 	}
-	if err := unstructured.SetNestedField(outer, document, provenance.Steps(container.Template.String())...); err != nil {
+	if err := unstructured.SetNestedField(outer, document, fieldpath.Split(container.Template.String())...); err != nil {
 		return document
 	}
 	return outer

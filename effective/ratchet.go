@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -61,9 +61,9 @@ var places = regexp.MustCompile(`\[\d+\]`)
 func keyed(object map[string]any, path string) string {
 	var named strings.Builder
 	var at any = object
-	for _, step := range provenance.Steps(path) {
+	for _, step := range fieldpath.Split(path) {
 		_, isList := at.([]any)
-		at = member(at, step)
+		at, _ = fieldpath.Step(at, step)
 		if isList {
 			step = cmp.Or(nameOf(at), step)
 		}

@@ -13,9 +13,9 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
-	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -166,24 +166,13 @@ func (t *trial) locate(path string) string {
 	}
 	var at any = t.template
 	named := template
-	steps := provenance.Steps(rest)
-	for i, step := range steps {
-		if at = member(at, step); at == nil {
+	for i, step := range fieldpath.Split(rest) {
+		if at, _ = fieldpath.Step(at, step); at == nil {
 			break
 		}
-		named = template + "." + prefixOf(rest, i+1)
+		named = template + "." + fieldpath.Prefix(rest, i+1)
 	}
 	return named
-}
-
-// prefixOf are the first steps of a path, as they are written in it.
-func prefixOf(path string, steps int) string {
-	for end := range path {
-		if end > 0 && (path[end] == '.' || path[end] == '[') && len(provenance.Steps(path[:end])) == steps {
-			return path[:end]
-		}
-	}
-	return path
 }
 
 // hypervisorNamed is a hypervisor that the cluster does not have.

@@ -2,15 +2,14 @@ package effective
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/policies"
-	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -80,10 +79,10 @@ func (v *Verdict) layerOf(path string, written func() map[string]any) string {
 	below := ""
 	for i := len(v.Changes) - 1; i >= 0; i-- {
 		c := &v.Changes[i]
-		if provenance.Within(path, c.Path) {
+		if fieldpath.Within(path, c.Path) {
 			return c.Layer
 		}
-		if provenance.Within(c.Path, path) {
+		if fieldpath.Within(c.Path, path) {
 			below = c.Layer
 		}
 	}
@@ -104,10 +103,7 @@ func written(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) map[string]a
 
 // holds reports whether there is more than an empty object at a path.
 func holds(object map[string]any, path string) bool {
-	var at any = object
-	for _, step := range provenance.Steps(path) {
-		at = member(at, step)
-	}
+	at, _ := fieldpath.Get(object, fieldpath.Split(path))
 	switch value := at.(type) {
 	case nil:
 		return false
@@ -115,17 +111,4 @@ func holds(object map[string]any, path string) bool {
 		return len(value) > 0
 	}
 	return true
-}
-
-// member is what a step of a path leads to; nil if it leads nowhere.
-func member(value any, name string) any {
-	switch v := value.(type) {
-	case map[string]any:
-		return v[name]
-	case []any:
-		if i, err := strconv.Atoi(name); err == nil && i >= 0 && i < len(v) {
-			return v[i]
-		}
-	}
-	return nil
 }

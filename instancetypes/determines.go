@@ -1,11 +1,11 @@
 package instancetypes
 
-import "strings"
+import "github.com/virtward/virtward/fieldpath"
 
 // InstancetypeDetermines reports whether instancetypes may determine a field of a VMI's spec, given relative to the
 // spec: KubeVirt rejects a VM that sets such a field beside its instancetype.
 func InstancetypeDetermines(path string) bool {
-	return determines(instancetypeFields(), path) || covers("domain.resources", elements.ReplaceAllString(path, ""))
+	return determines(instancetypeFields(), path) || fieldpath.Within(fieldpath.Fields(path), "domain.resources")
 }
 
 // PreferenceDetermines reports whether preferences may determine a field of a VMI's spec, given relative to the spec,
@@ -13,17 +13,11 @@ func InstancetypeDetermines(path string) bool {
 func PreferenceDetermines(path string) bool { return determines(preferenceFields(), path) }
 
 func determines(origins []origin, path string) bool {
-	path = elements.ReplaceAllString(path, "")
+	path = fieldpath.Fields(path)
 	for _, o := range origins {
-		if covers(o.path, path) || covers(path, o.path) {
+		if fieldpath.Within(path, o.path) || fieldpath.Within(o.path, path) {
 			return true
 		}
 	}
 	return false
-}
-
-// covers reports whether a field is another one, or below it.
-func covers(above, path string) bool {
-	rest, ok := strings.CutPrefix(path, above)
-	return ok && (rest == "" || rest[0] == '.')
 }

@@ -4,6 +4,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -29,8 +30,8 @@ func preferDevices(spec *vmiSpec, pref *preferenceSpec, rec *provenance.Recorder
 		preferInterface(i, &devices.Interfaces[i], spec.Networks, preferred, rec)
 	}
 	for i := range devices.Inputs {
-		provenance.Fill(rec, provenance.Indexed("domain.devices.inputs", i, "bus"), &devices.Inputs[i].Bus, preferred.PreferredInputBus)
-		provenance.Fill(rec, provenance.Indexed("domain.devices.inputs", i, "type"), &devices.Inputs[i].Type, preferred.PreferredInputType)
+		provenance.Fill(rec, fieldpath.Indexed("domain.devices.inputs", i, "bus"), &devices.Inputs[i].Bus, preferred.PreferredInputBus)
+		provenance.Fill(rec, fieldpath.Indexed("domain.devices.inputs", i, "type"), &devices.Inputs[i].Type, preferred.PreferredInputType)
 	}
 	preferPanicDevices(devices, preferred, rec)
 }
@@ -60,7 +61,7 @@ func preferSwitches(devices *v1.Devices, preferred *instancetypev1beta1.DevicePr
 
 // preferDisk treats a disk without a target as a plain disk, which it becomes.
 func preferDisk(i int, disk *v1.Disk, preferred *instancetypev1beta1.DevicePreferences, rec *provenance.Recorder) {
-	at := func(below string) string { return provenance.Indexed("domain.devices.disks", i, below) }
+	at := func(below string) string { return fieldpath.Indexed("domain.devices.disks", i, below) }
 	if disk.Disk == nil && disk.CDRom == nil && disk.LUN == nil {
 		disk.Disk = &v1.DiskTarget{}
 	}
@@ -82,10 +83,10 @@ func preferDisk(i int, disk *v1.Disk, preferred *instancetypev1beta1.DevicePrefe
 
 // preferInterface offers masquerade only to interfaces on the pod network that have no binding at all.
 func preferInterface(i int, nic *v1.Interface, networks []v1.Network, preferred *instancetypev1beta1.DevicePreferences, rec *provenance.Recorder) {
-	provenance.Fill(rec, provenance.Indexed("domain.devices.interfaces", i, "model"), &nic.Model, preferred.PreferredInterfaceModel)
+	provenance.Fill(rec, fieldpath.Indexed("domain.devices.interfaces", i, "model"), &nic.Model, preferred.PreferredInterfaceModel)
 	unbound := nic.InterfaceBindingMethod == v1.InterfaceBindingMethod{} && nic.Binding == nil
 	if unbound && onPodNetwork(nic.Name, networks) {
-		adopt(rec, provenance.Indexed("domain.devices.interfaces", i, "masquerade"), &nic.Masquerade, preferred.PreferredInterfaceMasquerade)
+		adopt(rec, fieldpath.Indexed("domain.devices.interfaces", i, "masquerade"), &nic.Masquerade, preferred.PreferredInterfaceMasquerade)
 	}
 }
 
@@ -110,6 +111,6 @@ func preferPanicDevices(devices *v1.Devices, preferred *instancetypev1beta1.Devi
 		return
 	}
 	for i := range devices.PanicDevices {
-		provenance.FillPointer(rec, provenance.Indexed("domain.devices.panicDevices", i, "model"), &devices.PanicDevices[i].Model, *model)
+		provenance.FillPointer(rec, fieldpath.Indexed("domain.devices.panicDevices", i, "model"), &devices.PanicDevices[i].Model, *model)
 	}
 }

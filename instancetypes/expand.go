@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -101,7 +102,7 @@ func (a *annotations) add(offered map[string]string, rec *provenance.Recorder) {
 		}
 		a.added[key] = offered[key]
 		rec.At(a.target.MetadataPath.String(), func() {
-			rec.Record(provenance.Keyed("annotations", key), offered[key])
+			rec.Record(fieldpath.Keyed("annotations", key), offered[key])
 		})
 	}
 }

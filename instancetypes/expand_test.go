@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/test/conformance"
@@ -373,7 +374,7 @@ func collect(path string, value any, into map[string]string) {
 		}
 		for name, below := range v {
 			if strings.HasSuffix(path, "requests") || strings.HasSuffix(path, "annotations") {
-				collect(provenance.Keyed(path, name), below, into)
+				collect(fieldpath.Keyed(path, name), below, into)
 				continue
 			}
 			collect(strings.TrimPrefix(path+"."+name, "."), below, into)

@@ -1,9 +1,6 @@
 package instancetypes
 
-import (
-	"regexp"
-	"strings"
-)
+import "github.com/virtward/virtward/fieldpath"
 
 // Describe names the object as it would be asked for: VirtualMachineClusterInstancetype u1.medium.
 func (i *Instancetype) Describe() string {
@@ -32,12 +29,10 @@ func (p *Preference) FieldBehind(path string) string {
 // origin says which field of the object, below its spec, is behind a field of a VMI's spec and those below it.
 type origin struct{ path, field string }
 
-var elements = regexp.MustCompile(`\[[^\]]*\]`)
-
 func behind(origins []origin, path string) string {
-	path = elements.ReplaceAllString(path, "")
+	path = fieldpath.Fields(path)
 	for _, o := range origins {
-		if rest, ok := strings.CutPrefix(path, o.path); ok && (rest == "" || rest[0] == '.') {
+		if fieldpath.Within(path, o.path) {
 			return "spec." + o.field
 		}
 	}

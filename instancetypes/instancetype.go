@@ -6,6 +6,7 @@ import (
 	k8sv1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -61,7 +62,7 @@ func applyMemory(spec *vmiSpec, in *instancetypeSpec, rec *provenance.Recorder) 
 		}
 		request := overcommitted(in.Memory.Guest, percent)
 		spec.Domain.Resources.Requests[k8sv1.ResourceMemory] = request
-		rec.Record(provenance.Keyed("domain.resources.requests", "memory"), request)
+		rec.Record(fieldpath.Keyed("domain.resources.requests", "memory"), request)
 	}
 	adopt(rec, "domain.memory.hugepages", &memory.Hugepages, in.Memory.Hugepages)
 	if in.Memory.MaxGuest != nil {

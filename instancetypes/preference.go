@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -44,7 +45,7 @@ func preferCPUFeatures(spec *vmiSpec, pref *preferenceSpec, rec *provenance.Reco
 		return
 	}
 	for i := first; i < len(cpu.Features); i++ {
-		rec.Record(provenance.Indexed("domain.cpu.features", i, ""), cpu.Features[i])
+		rec.Record(fieldpath.Indexed("domain.cpu.features", i, ""), cpu.Features[i])
 	}
 }
 

@@ -3,6 +3,7 @@ package instancetypes
 import (
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -28,10 +29,10 @@ func preferStorageClass(vm *v1.VirtualMachine, pref *Preference, rec *provenance
 	for i := range vm.Spec.DataVolumeTemplates {
 		volume := &vm.Spec.DataVolumeTemplates[i].Spec
 		if volume.PVC != nil {
-			provenance.FillPointer(rec, provenance.Indexed("spec.dataVolumeTemplates", i, "spec.pvc.storageClassName"), &volume.PVC.StorageClassName, class)
+			provenance.FillPointer(rec, fieldpath.Indexed("spec.dataVolumeTemplates", i, "spec.pvc.storageClassName"), &volume.PVC.StorageClassName, class)
 		}
 		if volume.Storage != nil {
-			provenance.FillPointer(rec, provenance.Indexed("spec.dataVolumeTemplates", i, "spec.storage.storageClassName"), &volume.Storage.StorageClassName, class)
+			provenance.FillPointer(rec, fieldpath.Indexed("spec.dataVolumeTemplates", i, "spec.storage.storageClassName"), &volume.Storage.StorageClassName, class)
 		}
 	}
 }

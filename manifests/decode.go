@@ -7,13 +7,13 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // Decode reads an object into a value of its Go type. The warnings name fields that the type does not have,
@@ -87,7 +87,7 @@ func (n narrowing) narrow(p part, wrap func(any) any) *part {
 			return &p
 		}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			below := part{value: v[name], path: join(p.path, name), depth: p.depth + 1}
+			below := part{value: v[name], path: fieldpath.Joined(p.path, name), depth: p.depth + 1}
 			if found := n.narrow(below, func(value any) any { return wrap(map[string]any{name: value}) }); found != nil {
 				return found
 			}
@@ -97,20 +97,13 @@ func (n narrowing) narrow(p part, wrap func(any) any) *part {
 			return &p
 		}
 		for i := range v {
-			below := part{value: v[i], path: p.path + "[" + strconv.Itoa(i) + "]", depth: p.depth + 1}
+			below := part{value: v[i], path: fieldpath.Indexed(p.path, i, ""), depth: p.depth + 1}
 			if found := n.narrow(below, func(value any) any { return wrap([]any{value}) }); found != nil {
 				return found
 			}
 		}
 	}
 	return &p
-}
-
-func join(path, name string) string {
-	if path == "" {
-		return name
-	}
-	return path + "." + name
 }
 
 // plain describes an error of the decoder without types of Go.

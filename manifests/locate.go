@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	yamldocuments "k8s.io/apimachinery/pkg/util/yaml"
 
-	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // Position is a position in a text: a line, and a column in characters. Both count from 1.
@@ -26,7 +26,7 @@ func (d Document) Find(path string) (Position, bool) {
 	if d.text == nil {
 		return Position{}, false
 	}
-	return d.text.find(append(slices.Clip(d.base), provenance.Steps(path)...)), true
+	return d.text.find(append(slices.Clip(d.base), fieldpath.Split(path)...)), true
 }
 
 // InText returns the position in the file of a line and a column in the text of a field, such as an expression. It
@@ -35,7 +35,7 @@ func (d Document) InText(path string, line, column int) (Position, bool) {
 	if d.text == nil || line < 1 || column < 1 {
 		return Position{}, false
 	}
-	value := d.text.value(append(slices.Clip(d.base), provenance.Steps(path)...))
+	value := d.text.value(append(slices.Clip(d.base), fieldpath.Split(path)...))
 	if value == nil || value.Kind != yamlnodes.ScalarNode {
 		return Position{}, false
 	}
@@ -76,7 +76,7 @@ func visible(text string) (n int) {
 
 // Inside returns a document for an object that is the value of a field of this one.
 func (d Document) Inside(path string, object *unstructured.Unstructured) Document {
-	d.base = append(slices.Clip(d.base), provenance.Steps(path)...)
+	d.base = append(slices.Clip(d.base), fieldpath.Split(path)...)
 	d.Object = object
 	return d
 }

@@ -4,9 +4,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // fitting compares an object with its Go type before it is decoded. The decoder does not: types of KubeVirt with a
@@ -30,7 +29,7 @@ func (f *fitting) fit(value any, t reflect.Type, path string) any {
 		}
 		list := make([]any, len(v))
 		for i := range v {
-			list[i] = f.fit(v[i], t.Elem(), path+"["+strconv.Itoa(i)+"]")
+			list[i] = f.fit(v[i], t.Elem(), fieldpath.Indexed(path, i, ""))
 		}
 		return list
 	}
@@ -42,20 +41,24 @@ func (f *fitting) object(object map[string]any, t reflect.Type, path string) any
 	switch t.Kind() {
 	case reflect.Map:
 	case reflect.Struct:
-		fields := decodelimits.Fields(t)
-		if len(fields) == 0 { // its form in JSON is another one than in Go
+		if len(fieldpath.FieldsOf(t)) == 0 { // its form in JSON is another one than in Go
 			return object
 		}
-		typeOf = func(name string) (reflect.Type, bool) { field, ok := fields[name]; return field, ok }
+		typeOf = func(name string) (reflect.Type, bool) {
+			if field, ok := fieldpath.FieldOf(t, name); ok {
+				return field.Type, true
+			}
+			return nil, false
+		}
 	default:
 		return object
 	}
 	kept := make(map[string]any, len(object))
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if field, ok := typeOf(name); ok {
-			kept[name] = f.fit(object[name], field, join(path, name))
+			kept[name] = f.fit(object[name], field, fieldpath.Joined(path, name))
 		} else {
-			f.unknown = append(f.unknown, join(path, name))
+			f.unknown = append(f.unknown, fieldpath.Joined(path, name))
 		}
 	}
 	return kept

@@ -3,6 +3,7 @@ package mutators
 import (
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
 )
@@ -79,13 +80,13 @@ func diskBus(bus v1.DiskBus) func(*Completion) {
 				disk.Disk = &v1.DiskTarget{}
 			}
 			if disk.Disk != nil && disk.Disk.Bus == "" {
-				provenance.Fill(c.Recorder, provenance.Indexed(disks, i, "disk.bus"), &disk.Disk.Bus, bus)
+				provenance.Fill(c.Recorder, fieldpath.Indexed(disks, i, "disk.bus"), &disk.Disk.Bus, bus)
 			}
 			if disk.CDRom != nil && disk.CDRom.Bus == "" {
-				provenance.Fill(c.Recorder, provenance.Indexed(disks, i, "cdrom.bus"), &disk.CDRom.Bus, bus)
+				provenance.Fill(c.Recorder, fieldpath.Indexed(disks, i, "cdrom.bus"), &disk.CDRom.Bus, bus)
 			}
 			if disk.LUN != nil && disk.LUN.Bus == "" {
-				provenance.Fill(c.Recorder, provenance.Indexed(disks, i, "lun.bus"), &disk.LUN.Bus, bus)
+				provenance.Fill(c.Recorder, fieldpath.Indexed(disks, i, "lun.bus"), &disk.LUN.Bus, bus)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -84,7 +85,7 @@ func setRequest(c *Completion, name k8sv1.ResourceName, quantity resource.Quanti
 		resources.Requests = k8sv1.ResourceList{}
 	}
 	resources.Requests[name] = quantity
-	c.Recorder.Record(provenance.Keyed("domain.resources.requests", string(name)), quantity)
+	c.Recorder.Record(fieldpath.Keyed("domain.resources.requests", string(name)), quantity)
 }
 
 // guestMemory takes the guest's memory from the pod's request, its limit, or one huge page.
@@ -152,7 +153,7 @@ func imagePullPolicy(c *Completion) {
 		if strings.HasSuffix(disk.Image, ":latest") || !strings.ContainsAny(disk.Image, ":@") {
 			policy = k8sv1.PullAlways
 		}
-		provenance.Fill(c.Recorder, provenance.Indexed("volumes", i, "containerDisk.imagePullPolicy"), &disk.ImagePullPolicy, policy)
+		provenance.Fill(c.Recorder, fieldpath.Indexed("volumes", i, "containerDisk.imagePullPolicy"), &disk.ImagePullPolicy, policy)
 	}
 }
 
@@ -204,7 +205,7 @@ func volumeDisks(c *Completion) {
 		shown[name] = true
 		devices.Disks = append(devices.Disks, v1.Disk{Name: name})
 		n := len(devices.Disks) - 1
-		c.Recorder.Record(provenance.Indexed(disks, n, "name"), name)
+		c.Recorder.Record(fieldpath.Indexed(disks, n, "name"), name)
 	}
 }
 
@@ -228,8 +229,8 @@ func cdromTrays(c *Completion) {
 		if cdrom == nil {
 			continue
 		}
-		provenance.FillPointer(c.Recorder, provenance.Indexed(disks, i, "cdrom.readonly"), &cdrom.ReadOnly, true)
-		provenance.Fill(c.Recorder, provenance.Indexed(disks, i, "cdrom.tray"), &cdrom.Tray, v1.TrayStateClosed)
+		provenance.FillPointer(c.Recorder, fieldpath.Indexed(disks, i, "cdrom.readonly"), &cdrom.ReadOnly, true)
+		provenance.Fill(c.Recorder, fieldpath.Indexed(disks, i, "cdrom.tray"), &cdrom.Tray, v1.TrayStateClosed)
 	}
 }
 
@@ -239,15 +240,15 @@ func blockSizes(c *Completion) {
 		if size == nil || size.MatchVolume == nil {
 			continue
 		}
-		provenance.FillPointer(c.Recorder, provenance.Indexed(disks, i, "blockSize.matchVolume.enabled"), &size.MatchVolume.Enabled, true)
+		provenance.FillPointer(c.Recorder, fieldpath.Indexed(disks, i, "blockSize.matchVolume.enabled"), &size.MatchVolume.Enabled, true)
 	}
 }
 
 func inputs(c *Completion) {
 	for i := range c.Spec.Domain.Devices.Inputs {
 		input := &c.Spec.Domain.Devices.Inputs[i]
-		provenance.Fill(c.Recorder, provenance.Indexed("domain.devices.inputs", i, "bus"), &input.Bus, v1.InputBusUSB)
-		provenance.Fill(c.Recorder, provenance.Indexed("domain.devices.inputs", i, "type"), &input.Type, v1.InputTypeTablet)
+		provenance.Fill(c.Recorder, fieldpath.Indexed("domain.devices.inputs", i, "bus"), &input.Bus, v1.InputBusUSB)
+		provenance.Fill(c.Recorder, fieldpath.Indexed("domain.devices.inputs", i, "type"), &input.Type, v1.InputTypeTablet)
 	}
 }
 
@@ -257,7 +258,7 @@ func gpuDisplays(c *Completion) {
 		if options == nil || options.Display == nil || options.Display.RamFB == nil {
 			continue
 		}
-		provenance.FillPointer(c.Recorder, provenance.Indexed("domain.devices.gpus", i, "virtualGPUOptions.display.ramFB.enabled"), &options.Display.RamFB.Enabled, true)
+		provenance.FillPointer(c.Recorder, fieldpath.Indexed("domain.devices.gpus", i, "virtualGPUOptions.display.ramFB.enabled"), &options.Display.RamFB.Enabled, true)
 	}
 }
 

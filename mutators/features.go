@@ -3,6 +3,7 @@ package mutators
 import (
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -180,11 +181,11 @@ func evmcsCPUFeature(c *Completion) {
 	cpu := provenance.Ensure(&c.Spec.Domain.CPU)
 	for i := range cpu.Features {
 		if cpu.Features[i].Name == "vmx" {
-			provenance.Fill(c.Recorder, provenance.Indexed("domain.cpu.features", i, "policy"), &cpu.Features[i].Policy, "require")
+			provenance.Fill(c.Recorder, fieldpath.Indexed("domain.cpu.features", i, "policy"), &cpu.Features[i].Policy, "require")
 			return
 		}
 	}
 	cpu.Features = append(cpu.Features, v1.CPUFeature{Name: "vmx", Policy: "require"})
-	c.Recorder.Record(provenance.Indexed("domain.cpu.features", len(cpu.Features)-1, "name"), "vmx")
-	c.Recorder.Record(provenance.Indexed("domain.cpu.features", len(cpu.Features)-1, "policy"), "require")
+	c.Recorder.Record(fieldpath.Indexed("domain.cpu.features", len(cpu.Features)-1, "name"), "vmx")
+	c.Recorder.Record(fieldpath.Indexed("domain.cpu.features", len(cpu.Features)-1, "policy"), "require")
 }

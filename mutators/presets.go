@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -40,7 +41,7 @@ func applyPreset(domain, preset *v1.DomainSpec, rec *provenance.Recorder) {
 		domain.Resources.Requests = k8sv1.ResourceList{}
 		for _, name := range sortedNames(preset.Resources.Requests) {
 			domain.Resources.Requests[name] = preset.Resources.Requests[name]
-			rec.Record(provenance.Keyed("domain.resources.requests", string(name)), preset.Resources.Requests[name])
+			rec.Record(fieldpath.Keyed("domain.resources.requests", string(name)), preset.Resources.Requests[name])
 		}
 	}
 	adopt(rec, "domain.cpu", &domain.CPU, preset.CPU)

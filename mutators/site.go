@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
 )
@@ -30,7 +31,7 @@ func IsSiteLayer(layer string) bool { return strings.HasPrefix(layer, sitePrefix
 // the VMI that runs from it: filled in the VMI alone, it would be taken away again.
 func Scheduling(path string) bool {
 	for _, name := range []string{"nodeSelector", "affinity", "tolerations"} {
-		if provenance.Within(path, name) {
+		if fieldpath.Within(path, name) {
 			return true
 		}
 	}

@@ -1,14 +1,13 @@
 package mutators
 
 import (
-	"encoding/json"
 	"reflect"
 	"slices"
 	"strings"
 
 	v1 "kubevirt.io/api/core/v1"
 
-	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // siteField is a field that a template sets, and where it stands. Fields that it does not set are not in the tree,
@@ -62,15 +61,12 @@ func objectFields(object reflect.Value, path string, inList bool) []siteField {
 	var fields []siteField
 	for i := range object.NumField() {
 		value, described := object.Field(i), object.Type().Field(i)
-		name, options, _ := strings.Cut(described.Tag.Get("json"), ",")
-		below := path
-		if name != "" {
-			below = strings.TrimPrefix(path+"."+name, ".")
-		}
-		if !described.IsExported() || name == "-" || isBound(below) {
+		name, omitEmpty, inline := fieldpath.Name(&described)
+		below := fieldpath.Joined(path, name)
+		if name == "" && !inline || isBound(below) {
 			continue
 		}
-		expected := inList && name != "" && !strings.Contains(options, "omitempty") && value.Kind() != reflect.Pointer && !isGiven(below)
+		expected := inList && name != "" && !omitEmpty && value.Kind() != reflect.Pointer && !isGiven(below)
 		if absent(value) && !expected {
 			continue
 		}
@@ -108,12 +104,12 @@ func newSiteField(value reflect.Value, path string, index int, inList bool) site
 	case t.Kind() == reflect.Slice:
 		f.form = siteList
 		for i := range value.Len() {
-			f.below = append(f.below, newSiteField(value.Index(i), provenance.Indexed(path, i, ""), i, true))
+			f.below = append(f.below, newSiteField(value.Index(i), fieldpath.Indexed(path, i, ""), i, true))
 		}
 	case t.Kind() == reflect.Map:
 		f.form = siteMap
 		for _, key := range value.MapKeys() {
-			keyed := provenance.Keyed(path, key.String())
+			keyed := fieldpath.Keyed(path, key.String())
 			f.keys = append(f.keys, siteKey{path: keyed, key: key, group: groupOf(keyed)})
 		}
 		slices.SortFunc(f.keys, func(a, b siteKey) int { return strings.Compare(a.path, b.path) })
@@ -121,14 +117,12 @@ func newSiteField(value reflect.Value, path string, index int, inList bool) site
 	return f
 }
 
-var marshaler = reflect.TypeFor[json.Marshaler]()
-
 // isScalar reports whether values of a type are taken as a whole: what is no object, map or list in JSON.
 func isScalar(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler) {
+	if fieldpath.Opaque(t) {
 		return true
 	}
 	switch t.Kind() {

@@ -7,13 +7,13 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // maxTemplate bounds a template, in bytes of JSON. What people write is far below.
@@ -108,17 +108,16 @@ func (f *templateForm) value(value any, t reflect.Type, path *field.Path, name s
 }
 
 func (f *templateForm) object(object map[string]any, t reflect.Type, path *field.Path, name string, inList bool) {
-	fields := decodelimits.Fields(t)
 	for _, member := range slices.Sorted(maps.Keys(object)) {
-		below := strings.TrimPrefix(name+"."+member, ".")
-		if known, ok := fields[member]; ok {
-			f.value(object[member], known, path.Child(member), below, inList)
+		below := fieldpath.Joined(name, member)
+		if known, ok := fieldpath.FieldOf(t, member); ok {
+			f.value(object[member], known.Type, path.Child(member), below, inList)
 		} else {
 			f.errs = append(f.errs, field.Invalid(path.Child(member), field.OmitValueType{}, "there is no such field in the spec of a virtual machine instance"))
 		}
 	}
 	for _, member := range needed(t) {
-		if _, there := object[member]; !there && !isGiven(strings.TrimPrefix(name+"."+member, ".")) {
+		if _, there := object[member]; !there && !isGiven(fieldpath.Joined(name, member)) {
 			f.errs = append(f.errs, field.Required(path.Child(member), "a virtual machine without it is rejected"))
 		}
 	}
@@ -127,14 +126,10 @@ func (f *templateForm) object(object map[string]any, t reflect.Type, path *field
 // needed are the fields that KubeVirt does not take an object without, sorted.
 func needed(t reflect.Type) []string {
 	var names []string
-	for described := range t.Fields() {
-		name, options, _ := strings.Cut(described.Tag.Get("json"), ",")
-		switch {
-		case name == "-" || strings.Contains(options, "omitempty"):
-		case name != "":
-			names = append(names, name)
-		case described.Anonymous && described.Type.Kind() == reflect.Struct:
-			names = append(names, needed(described.Type)...)
+	fields := fieldpath.FieldsOf(t)
+	for i := range fields {
+		if !fields[i].OmitEmpty {
+			names = append(names, fields[i].Name)
 		}
 	}
 	slices.Sort(names)
@@ -193,7 +188,7 @@ func jsonName(value any) string {
 
 // expectedName names what a value of a type looks like in YAML.
 func expectedName(t reflect.Type) string {
-	if t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler) {
+	if fieldpath.Opaque(t) {
 		switch t.Name() {
 		case "Quantity":
 			return "a quantity such as 500m or 4Gi"

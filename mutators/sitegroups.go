@@ -7,6 +7,7 @@ import (
 	k8sv1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -70,7 +71,7 @@ var siteGroups = []siteGroup{
 func groupOf(path string) groups {
 	for i := range siteGroups {
 		for _, name := range siteGroups[i].fields {
-			if provenance.Within(path, name) {
+			if fieldpath.Within(path, name) {
 				return 1 << i
 			}
 		}

@@ -14,7 +14,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
-	"github.com/virtward/virtward/provenance"
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // A policy names a field of vm or of the object. Its findings name the field of the object, which its author knows. The
@@ -34,7 +34,7 @@ type kind struct {
 
 // evaluated returns the kinds that policies are evaluated on.
 func evaluated() []kind {
-	machine := fieldsOf(reflect.TypeFor[v1.VirtualMachineSpec]())
+	machine := fieldpath.NamesOf(reflect.TypeFor[v1.VirtualMachineSpec]())
 	return []kind{
 		{name: policyv1alpha1.PolicyVirtualMachine, vm: "spec.template", object: reflect.TypeFor[v1.VirtualMachine](), fields: machine},
 		{name: policyv1alpha1.PolicyVirtualMachineInstance, object: reflect.TypeFor[v1.VirtualMachineInstance]()},
@@ -44,7 +44,7 @@ func evaluated() []kind {
 		},
 		{
 			name: policyv1alpha1.PolicyVirtualMachinePool, vm: "spec.virtualMachineTemplate.spec.template", machine: "spec.virtualMachineTemplate",
-			object: reflect.TypeFor[poolv1beta1.VirtualMachinePool](), fields: fieldsOf(reflect.TypeFor[poolv1beta1.VirtualMachinePoolSpec]()),
+			object: reflect.TypeFor[poolv1beta1.VirtualMachinePool](), fields: fieldpath.NamesOf(reflect.TypeFor[poolv1beta1.VirtualMachinePoolSpec]()),
 		},
 	}
 }
@@ -66,13 +66,13 @@ func (k *kind) place(path string) place {
 		return k.ofVM(rest)
 	}
 	first := ""
-	if steps := provenance.Steps(path); len(steps) > 1 && steps[0] == "spec" {
+	if steps := fieldpath.Split(path); len(steps) > 1 && steps[0] == "spec" {
 		first = steps[1]
 	}
 	switch {
 	case first == "" || slices.Contains(k.fields, first): // the object's spec or metadata, or one of its own fields
 		return place{path: path}
-	case k.machine != "" && slices.Contains(fieldsOf(reflect.TypeFor[v1.VirtualMachineSpec]()), first):
+	case k.machine != "" && slices.Contains(fieldpath.NamesOf(reflect.TypeFor[v1.VirtualMachineSpec]()), first):
 		return k.ofMachine(path)
 	}
 	return k.ofVM(path)
@@ -121,19 +121,19 @@ func (k *kind) effective(p place) string {
 // unknownField returns which step of a path the type does not have; empty if it has all.
 func unknownField(t reflect.Type, path string) string {
 	before := ""
-	for _, step := range provenance.Steps(path) {
+	for _, step := range fieldpath.Split(path) {
 		for t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
 		if t.Kind() == reflect.Interface {
 			return ""
 		}
-		if opaque(t) {
+		if fieldpath.Opaque(t) {
 			return fmt.Sprintf("%s has no fields", before)
 		}
 		switch t.Kind() {
 		case reflect.Struct:
-			f, ok := fieldOf(t, step)
+			f, ok := fieldpath.FieldOf(t, step)
 			if !ok {
 				return fmt.Sprintf("there is no field %s in %s", step, orObject(before))
 			}
@@ -170,92 +170,22 @@ func orObject(path string) string {
 	return path
 }
 
-// opaque reports whether the JSON of a type differs from its fields, as that of quantities.
-func opaque(t reflect.Type) bool {
-	marshaler := reflect.TypeFor[json.Marshaler]()
-	return t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler)
-}
-
-// fieldsOf returns the names of a type's fields in JSON, sorted.
-func fieldsOf(t reflect.Type) []string {
-	var names []string
-	for f := range t.Fields() {
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
-}
-
-// fieldOf finds a field by its name in JSON, also in inlined structs.
-func fieldOf(t reflect.Type, name string) (reflect.StructField, bool) {
-	for f := range t.Fields() {
-		tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		if tag == name && name != "" {
-			return f, true
-		}
-		if inner := f.Type; tag == "" && f.Anonymous {
-			for inner.Kind() == reflect.Pointer {
-				inner = inner.Elem()
-			}
-			if inner.Kind() != reflect.Struct {
-				continue
-			}
-			if found, ok := fieldOf(inner, name); ok {
-				found.Index = append(slices.Clone(f.Index), found.Index...)
-				return found, true
-			}
-		}
-	}
-	return reflect.StructField{}, false
-}
-
 // valueAt returns the value at a path of an object; ok is false if there is none. Strings, numbers and booleans are
 // returned as such, other values as JSON.
 func valueAt(object any, path string) (value any, ok bool) {
 	v := reflect.ValueOf(object)
-	for _, step := range provenance.Steps(path) {
-		if v = member(indirect(v), step); !v.IsValid() {
+	for _, step := range fieldpath.Split(path) {
+		if v = fieldpath.StepValue(v, step); !v.IsValid() {
 			return nil, false
 		}
 	}
 	if v.IsZero() { // absent, as in JSON: a field that can be present and zero is a pointer
 		return nil, false
 	}
-	if v = indirect(v); !v.IsValid() {
+	if v = fieldpath.Indirect(v); !v.IsValid() {
 		return nil, false
 	}
 	return plain(v)
-}
-
-func indirect(v reflect.Value) reflect.Value {
-	for v.Kind() == reflect.Pointer || v.Kind() == reflect.Interface {
-		v = v.Elem()
-	}
-	return v
-}
-
-// member returns the value at one step of a path; the zero Value if there is none.
-func member(v reflect.Value, step string) reflect.Value {
-	switch v.Kind() {
-	case reflect.Struct:
-		if f, ok := fieldOf(v.Type(), step); ok {
-			found, err := v.FieldByIndexErr(f.Index)
-			if err == nil {
-				return found
-			}
-		}
-	case reflect.Map:
-		if v.Type().Key().Kind() == reflect.String {
-			return v.MapIndex(reflect.ValueOf(step).Convert(v.Type().Key()))
-		}
-	case reflect.Slice, reflect.Array:
-		if i, err := strconv.ParseUint(step, 10, 31); err == nil && int(i) < v.Len() {
-			return v.Index(int(i))
-		}
-	}
-	return reflect.Value{}
 }
 
 // plain returns a value without its Go type.
@@ -263,7 +193,7 @@ func plain(v reflect.Value) (any, bool) {
 	if !v.CanInterface() {
 		return nil, false
 	}
-	if !opaque(v.Type()) {
+	if !fieldpath.Opaque(v.Type()) {
 		switch v.Kind() {
 		case reflect.String:
 			return v.String(), true

@@ -2,18 +2,15 @@ package policytest
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/manifests"
-	"github.com/virtward/virtward/provenance"
 )
 
 func unmarshal(data []byte, into any) error {
@@ -41,9 +38,9 @@ func decode(d manifests.Document, into any) []Problem {
 
 // meant suggests a field of a type for the last step of a path; it is empty if no field is similar.
 func meant(t reflect.Type, path string) string {
-	steps := provenance.Steps(path)
+	steps := fieldpath.Split(path)
 	for _, step := range steps[:max(0, len(steps)-1)] {
-		if t = below(t, step); t == nil {
+		if t = fieldpath.Below(t, step); t == nil {
 			return ""
 		}
 	}
@@ -53,21 +50,7 @@ func meant(t reflect.Type, path string) string {
 	if t.Kind() != reflect.Struct || len(steps) == 0 {
 		return ""
 	}
-	return suggestion(steps[len(steps)-1], slices.Sorted(maps.Keys(decodelimits.Fields(t))))
-}
-
-// below returns the type of a field or an element, or nil.
-func below(t reflect.Type, step string) reflect.Type {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch t.Kind() {
-	case reflect.Struct:
-		return decodelimits.Fields(t)[step]
-	case reflect.Slice, reflect.Array, reflect.Map:
-		return t.Elem()
-	}
-	return nil
+	return suggestion(steps[len(steps)-1], fieldpath.NamesOf(t))
 }
 
 // longestName bounds the texts that are compared with names.
@@ -91,7 +74,7 @@ func suggestion(name string, known []string) string {
 }
 
 // index returns the path of an element.
-func index(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
+func index(list string, i int) string { return fieldpath.Indexed(list, i, "") }
 
 // oneOf returns an error text, or an empty one if the value is one of the words.
 func oneOf[T ~string](value T, known ...T) string {

@@ -1,10 +1,9 @@
 package provenance
 
 import (
-	"strconv"
-	"strings"
-
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // Change is one field that a layer filled.
@@ -49,11 +48,13 @@ func (r *Recorder) At(root string, fill func()) {
 
 // Record notes that the field at path, relative to the root, now has the value.
 func (r *Recorder) Record(path string, value any) {
-	r.changes = append(r.changes, Change{Path: join(r.root, path), Value: value, Layer: r.layer})
+	r.changes = append(r.changes, Change{Path: fieldpath.Joined(r.root, path), Value: value, Layer: r.layer})
 }
 
 // Path is the field at path, relative to the root, for messages.
-func (r *Recorder) Path(path string) *field.Path { return field.NewPath(join(r.root, path)) }
+func (r *Recorder) Path(path string) *field.Path {
+	return field.NewPath(fieldpath.Joined(r.root, path))
+}
 
 // Changes are the changes so far, in the order in which they were made.
 func (r *Recorder) Changes() []Change { return r.changes }
@@ -86,29 +87,4 @@ func Ensure[T any](field **T) *T {
 		*field = new(T)
 	}
 	return *field
-}
-
-// Indexed is the path of element i of the list at path, and of its field below.
-func Indexed(list string, i int, below string) string {
-	var b strings.Builder
-	b.Grow(len(list) + len(below) + 6)
-	b.WriteString(list)
-	b.WriteByte('[')
-	b.WriteString(strconv.Itoa(i))
-	b.WriteByte(']')
-	if below != "" {
-		b.WriteByte('.')
-		b.WriteString(below)
-	}
-	return b.String()
-}
-
-// Keyed is the path of the value under key of the map at path.
-func Keyed(path, key string) string { return path + "[" + key + "]" }
-
-func join(root, path string) string {
-	if root == "" {
-		return path
-	}
-	return root + "." + path
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // shape is what a Go type accepts as JSON. Shapes are made once and never change.
@@ -89,18 +91,8 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*shape) *shape {
 }
 
 func (s *shape) addFields(t reflect.Type, known map[reflect.Type]*shape) {
-	for f := range t.Fields() {
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		embedded := f.Type
-		if embedded.Kind() == reflect.Pointer {
-			embedded = embedded.Elem()
-		}
-		switch {
-		case name == "-" || !f.IsExported() && !f.Anonymous:
-		case name != "":
-			s.fields[name] = shapeOf(f.Type, known)
-		case f.Anonymous && embedded.Kind() == reflect.Struct:
-			s.addFields(embedded, known)
-		}
+	fields := fieldpath.FieldsOf(t)
+	for i := range fields {
+		s.fields[fields[i].Name] = shapeOf(fields[i].Type, known)
 	}
 }

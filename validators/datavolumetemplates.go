@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtward/virtward/fieldpath"
 )
 
 func dataVolumeTemplateRules() Table {
@@ -131,7 +133,8 @@ func sourceKinds(source *cdiv1.DataVolumeSource) (kinds []string) {
 	value := reflect.ValueOf(source).Elem()
 	for i := range value.NumField() {
 		if f := value.Field(i); f.Kind() == reflect.Pointer && !f.IsNil() {
-			name, _, _ := strings.Cut(value.Type().Field(i).Tag.Get("json"), ",")
+			described := value.Type().Field(i)
+			name, _, _ := fieldpath.Name(&described)
 			kinds = append(kinds, name)
 		}
 	}

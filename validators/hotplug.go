@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/fieldpath"
 )
 
 const (
@@ -77,7 +79,8 @@ func changedFields(path *field.Path, old, changed reflect.Value) (paths []*field
 		if equality.Semantic.DeepEqual(a.Interface(), b.Interface()) {
 			continue
 		}
-		name, _, _ := strings.Cut(old.Type().Field(i).Tag.Get("json"), ",")
+		described := old.Type().Field(i)
+		name, _, _ := fieldpath.Name(&described)
 		switch a.Type() {
 		case reflect.TypeFor[v1.DomainSpec](), reflect.TypeFor[v1.Devices]():
 			paths = append(paths, changedFields(path.Child(name), a, b)...)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -82,20 +83,12 @@ func (t *tree) insert(path string, value any) error {
 
 // segment splits the first segment from a path. A segment in brackets is an index if it is a number, else a key.
 func segment(path string) (name string, index bool, rest string, err error) {
-	if path[0] == '[' {
-		end := strings.IndexByte(path, ']')
-		if end < 0 {
-			return "", false, "", errors.New("a bracket is not closed")
-		}
-		name = path[1:end]
-		_, notNumber := strconv.Atoi(name)
-		return name, notNumber == nil, strings.TrimPrefix(path[end+1:], "."), nil
+	name, bracket, rest := fieldpath.Cut(path)
+	if bracket && !strings.Contains(path, "]") {
+		return "", false, "", errors.New("a bracket is not closed")
 	}
-	end := strings.IndexAny(path, ".[")
-	if end < 0 {
-		return path, false, "", nil
-	}
-	return path[:end], false, strings.TrimPrefix(path[end:], "."), nil
+	_, notNumber := strconv.Atoi(name)
+	return name, bracket && notNumber == nil, rest, nil
 }
 
 // child returns a place below another one, and adds it if it does not exist.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -182,7 +183,7 @@ func effectiveObject(verdict *effective.Verdict, written map[string]any) (map[st
 		delete(fields, name)
 	}
 	unstructured.RemoveNestedField(fields, "metadata", "namespace") // the template has the namespace of the set
-	if err := unstructured.SetNestedField(written, fields, provenance.Steps(verdict.Container.Template.String())...); err != nil {
+	if err := unstructured.SetNestedField(written, fields, fieldpath.Split(verdict.Container.Template.String())...); err != nil {
 		return nil, fmt.Errorf("encoding the effective object: %w", err)
 	}
 	return written, nil

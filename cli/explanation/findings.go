@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/manifests"
-	"github.com/virtward/virtward/provenance"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
@@ -147,7 +147,7 @@ func (c comments) at(place path) string { return strings.Join(c[place.key()], "\
 // add adds a comment at the field. If the object lacks the field, the comment is at the nearest field around it, and
 // names the missing part.
 func (c comments) add(object map[string]any, field string, text func(missing string) string) {
-	steps := path(provenance.Steps(field))
+	steps := path(fieldpath.Split(field))
 	present := steps.presentIn(object)
 	missing := ""
 	if present < len(steps) && present > 0 {

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -16,7 +17,7 @@ func index(i int) string { return strconv.Itoa(i) }
 func pathsOf(changes []provenance.Change) []path {
 	paths := make([]path, len(changes))
 	for i := range changes {
-		paths[i] = provenance.Steps(changes[i].Path)
+		paths[i] = fieldpath.Split(changes[i].Path)
 	}
 	return paths
 }
@@ -44,24 +45,6 @@ func (p path) key() string { return strings.Join(p, "\x00") }
 
 // presentIn returns how many steps of the path exist in an object.
 func (p path) presentIn(object map[string]any) int {
-	var at any = object
-	for i, step := range p {
-		switch v := at.(type) {
-		case map[string]any:
-			value, ok := v[step]
-			if !ok {
-				return i
-			}
-			at = value
-		case []any:
-			n, err := strconv.Atoi(step)
-			if err != nil || n < 0 || n >= len(v) {
-				return i
-			}
-			at = v[n]
-		default:
-			return i
-		}
-	}
-	return len(p)
+	_, present := fieldpath.Get(object, p)
+	return present
 }

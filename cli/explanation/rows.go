@@ -7,6 +7,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/provenance"
 )
 
@@ -72,7 +73,7 @@ func inside(tokens *json.Decoder, open json.Delim, path string, visit func(path,
 		visit(path, map[json.Delim]string{'{': "{}", '[': "[]"}[open])
 	}
 	for i := 0; tokens.More(); i++ {
-		here := provenance.Indexed(path, i, "")
+		here := fieldpath.Indexed(path, i, "")
 		if open == '{' {
 			name, err := tokens.Token()
 			if err != nil {
@@ -91,7 +92,7 @@ func inside(tokens *json.Decoder, open json.Delim, path string, visit func(path,
 // member returns the path of a field, or of a key that cannot be the name of a field.
 func member(path, name string) string {
 	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }) || name == "" {
-		return provenance.Keyed(path, name)
+		return fieldpath.Keyed(path, name)
 	}
 	return path + "." + name
 }

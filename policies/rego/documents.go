@@ -13,6 +13,8 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
+
+	"github.com/virtward/virtward/fieldpath"
 )
 
 // Documents are the names that a module may read below input, each with the Go type that its fields are checked
@@ -201,21 +203,11 @@ func (b *schemaBuilder) structure(t reflect.Type) map[string]any {
 }
 
 func (b *schemaBuilder) addFields(t reflect.Type, properties map[string]any) {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-		switch {
-		case name == "-" || !f.IsExported():
-		case t == reflect.TypeFor[metav1.ObjectMeta]() && name == "managedFields": // left out of every document
-		case name == "" && f.Anonymous:
-			b.addFields(f.Type, properties)
-		case name == "":
+	fields := fieldpath.FieldsOf(t)
+	for i := range fields {
+		f := &fields[i]
+		if t != reflect.TypeFor[metav1.ObjectMeta]() || f.Name != "managedFields" { // left out of every document
 			properties[f.Name] = b.property(f.Name, f.Type)
-		default:
-			properties[name] = b.property(name, f.Type)
 		}
 	}
 }
