@@ -201,7 +201,7 @@ func requestOf(s *Situation) (r evaluator.Request, err error) {
 		Namespace: s.Object.GetNamespace(), Name: s.Object.GetName(), Operation: admissionv1.Operation(s.Operation),
 		User: s.User, Authorizer: permissions{s.User.Username, s.May},
 	}
-	if s.Arrived {
+	if s.PostMutation {
 		r.Stage = evaluator.Admitted
 	}
 	if r.Object, err = json.Marshal(s.Object.Object); err != nil || s.Old == nil {

@@ -38,9 +38,9 @@ type Situation struct {
 	Namespace *corev1.Namespace
 	Now       time.Time
 	Facts     *platform.Facts
-	// Arrived reports whether a VirtualMachineInstance is evaluated as the validating webhook receives it, without
+	// PostMutation reports whether a VirtualMachineInstance is evaluated as the validating webhook receives it, without
 	// completion.
-	Arrived bool
+	PostMutation bool
 
 	written []written
 	around  []manifests.Document
@@ -52,7 +52,7 @@ func (s *Suite) Situation(test, one int) (*Situation, error) {
 	c := &t.Cases[one]
 	inTest := index("tests", test)
 	inCase := index(inTest+".cases", one)
-	situation := &Situation{May: c.May, Operation: create, User: authenticationv1.UserInfo{Username: DefaultUser, Groups: []string{"system:authenticated"}}, Arrived: c.Arrived}
+	situation := &Situation{May: c.May, Operation: create, User: authenticationv1.UserInfo{Username: DefaultUser, Groups: []string{"system:authenticated"}}, PostMutation: c.PostMutation}
 	if c.UserInfo != nil {
 		situation.User = *c.UserInfo
 	}

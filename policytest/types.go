@@ -51,8 +51,8 @@ type Case struct {
 	OldPatches []Patch `json:"oldPatches,omitempty"`
 	// Operation is CREATE or UPDATE. By default, it is UPDATE if there is an old object.
 	Operation string `json:"operation,omitempty"`
-	// Arrived evaluates a VirtualMachineInstance as the validating webhook receives it, without completion.
-	Arrived bool `json:"arrived,omitempty"`
+	// PostMutation: a VirtualMachineInstance is evaluated as the validating webhook receives it, without completion.
+	PostMutation bool `json:"postMutation,omitempty"`
 	// UserInfo is the requester. It defaults to DefaultUser.
 	UserInfo *authenticationv1.UserInfo `json:"userInfo,omitempty"`
 	// May are the permissions that the authorizer of policies reports. It denies all others.

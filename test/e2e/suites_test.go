@@ -266,7 +266,7 @@ func (t *trial) sender(heard *recordedWarnings) *rest.Config {
 	for key, values := range user.Extra {
 		extra[key] = values
 	}
-	if t.situation.Arrived { // without completion
+	if t.situation.PostMutation { // without completion
 		extra[leftOut] = append(extra[leftOut], simulators.MutatorName, webhook)
 	}
 	config := cluster.Config()

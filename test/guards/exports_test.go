@@ -124,7 +124,7 @@ func (e *exports) situations(t *testing.T, directory string) []situation {
 		for j := range suite.Tests {
 			for k := range suite.Tests[j].Cases {
 				outcome := report.Suites[i].Tests[j].Cases[k]
-				if outcome.Status == policytest.Skipped || suite.Tests[j].Cases[k].Arrived {
+				if outcome.Status == policytest.Skipped || suite.Tests[j].Cases[k].PostMutation {
 					continue
 				}
 				s, err := suite.Situation(j, k)
