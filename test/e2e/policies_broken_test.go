@@ -54,7 +54,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		}, MatchRegexp(`^FieldValueInvalid spec\.rego\.module: Invalid value: 3:\d+: .*http\.send`)),
 		Entry("a module of more than ten thousand lines", func() string {
 			return regoPolicy("Deny", "package p\n\ndeny contains \"a\" if input.vm.metadata.name == \"a\"\n"+strings.Repeat("# a line\n", 10_000))
-		}, MatchRegexp(`^FieldValueInvalid spec\.rego\.module: Invalid value: \d+:1: the module has 10003 lines, where \d+ are the most \[virtward/policy-compiles\]`)),
+		}, MatchRegexp(`^FieldValueInvalid spec\.rego\.module: Invalid value: \d+:1: the module has 10003 lines: at most \d+ \[virtward/policy-compiles\]`)),
 		Entry("parameters that their schema does not fit", func() string {
 			return `{enforcement: Deny, params: {values: {max: many}, schema: {properties: {max: {type: integer}}}}, validations: [{expression: "params.max > 1", message: m, fieldPath: spec.domain}]}`
 		}, ContainSubstring("spec.params.values.max: Invalid value: ")),
