@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
@@ -31,7 +32,7 @@ type Cluster interface {
 }
 
 // templateKind names templates in errors.
-var templateKind = schema.GroupKind{Group: v1beta1.GroupVersion.Group, Kind: "VirtualMachineTemplate"}
+var templateKind = schema.GroupKind{Group: v1beta1.GroupVersion.Group, Kind: apikinds.VirtualMachineTemplate}
 
 // parent is the resource of the subresources, which is not served.
 type parent struct{}

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // seen are the values of Documents that were read so far.
@@ -50,7 +52,7 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 			if d.VM == nil {
 				return nil
 			}
-			return &effectiveVM{"kubevirt.io/v1", KindVirtualMachineInstance, &d.VM.ObjectMeta, &d.VM.Spec}
+			return &effectiveVM{"kubevirt.io/v1", apikinds.VirtualMachineInstance, &d.VM.ObjectMeta, &d.VM.Spec}
 		}), true
 	case varProvenance:
 		return a.once(&values.provenance, func() any { return d.layers() }), true
@@ -65,7 +67,7 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 			if d.Namespace == nil {
 				return nil
 			}
-			return &namespace{"v1", "Namespace", &d.Namespace.ObjectMeta}
+			return &namespace{"v1", apikinds.Namespace, &d.Namespace.ObjectMeta}
 		}), true
 	case varRequest:
 		return a.request(), true

@@ -10,6 +10,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -62,7 +63,7 @@ func documents() *cel.Documents {
 	vm.Annotations = map[string]string{"policy.example.com/owner": "alice"}
 	guest := resource.MustParse("16Gi")
 	return &cel.Documents{
-		Kind: cel.KindVirtualMachine, Object: vm, VM: vmi,
+		Kind: apikinds.VirtualMachine, Object: vm, VM: vmi,
 		Request: cel.Request{
 			Operation: "CREATE", Name: "db", Namespace: "default",
 			Kind:     metav1.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachine"},

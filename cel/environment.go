@@ -11,6 +11,8 @@ import (
 	apicel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // The names that an expression knows.
@@ -63,14 +65,14 @@ type Environment struct {
 func NewEnvironment() (*Environment, error) {
 	d := &declarer{named: map[string]*apicel.DeclType{}}
 	kinds := map[string]*apicel.DeclType{}
-	for _, kind := range []string{KindVirtualMachine, KindVirtualMachineInstance, KindVirtualMachinePool, KindVirtualMachineReplicaSet} {
+	for _, kind := range []string{apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachinePool, apikinds.VirtualMachineInstanceReplicaSet} {
 		declared, err := d.embedded(kind)
 		if err != nil {
 			return nil, err
 		}
 		kinds[kind] = declared
 	}
-	kinds[KindVirtualMachineTemplate] = nil // known, and untyped until its API exists
+	kinds[apikinds.VirtualMachineTemplate] = nil // known, and untyped until its API exists
 
 	variables, err := everywhere(d)
 	if err != nil {
@@ -130,7 +132,7 @@ func everywhere(d *declarer) ([]variable, error) {
 			field("architecture", apicel.StringType), field("defaultArchitecture", apicel.StringType), field("featureGates", words), field("kubeVirtUsers", words))},
 		{varInstancetype, embedded["VirtualMachineInstancetypeSpec"]},
 		{varPreference, embedded["VirtualMachinePreferenceSpec"]},
-		{varNamespace, objectType("Namespace", field("apiVersion", apicel.StringType), field("kind", apicel.StringType), field("metadata", meta))},
+		{varNamespace, objectType(apikinds.Namespace, field("apiVersion", apicel.StringType), field("kind", apicel.StringType), field("metadata", meta))},
 		{varRequester, apicel.StringType},
 		{varRequest, requestType(words)},
 	}, nil

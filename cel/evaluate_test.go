@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/build"
@@ -88,7 +89,7 @@ func TestVariables(t *testing.T) {
 	} {
 		t.Run(expression, func(t *testing.T) {
 			s := scope(t, cel.ScopeOptions{
-				Kinds: []string{cel.KindVirtualMachine},
+				Kinds: []string{apikinds.VirtualMachine},
 				Variables: []cel.Expression{
 					{Name: "cores", Expression: "vm.spec.domain.cpu.cores"},
 					{Name: "first", Expression: "vm.spec.domain.devices.disks[0]"},
@@ -319,7 +320,7 @@ func TestNotAuditable(t *testing.T) {
 
 func TestReads(t *testing.T) {
 	s := scope(t, cel.ScopeOptions{
-		Kinds: []string{cel.KindVirtualMachine},
+		Kinds: []string{apikinds.VirtualMachine},
 		Variables: []cel.Expression{
 			{Name: "who", Expression: "request.userInfo.username"},
 			{Name: "friend", Expression: "variables.who == requester"},
@@ -423,7 +424,7 @@ func TestResults(t *testing.T) {
 // Programs and scopes are used by many requests at once.
 func TestConcurrency(t *testing.T) {
 	s := scope(t, cel.ScopeOptions{
-		Kinds:     []string{cel.KindVirtualMachine},
+		Kinds:     []string{apikinds.VirtualMachine},
 		Variables: []cel.Expression{{Name: "disks", Expression: "vm.spec.domain.devices.disks"}},
 	})
 	p := program(t, s, "variables.disks.all(d, d.name in vm.spec.volumes.map(v, v.name)) && object.metadata.labels.tier == 'gold'", cel.Bool)
@@ -447,7 +448,7 @@ func TestConcurrency(t *testing.T) {
 }
 
 func TestEstimates(t *testing.T) {
-	s := scope(t, cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine}})
+	s := scope(t, cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine}})
 	cheap := program(t, s, "vm.spec.domain.cpu.cores < 4", cel.Bool).EstimatedCost()
 	nested := program(t, s, "vm.spec.domain.devices.disks.all(d, vm.spec.volumes.exists(v, v.name == d.name))", cel.Bool).EstimatedCost()
 	absurd := program(t, s, "lists.range(100000).all(a, lists.range(100000).all(b, a != b))", cel.Bool).EstimatedCost()

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 )
 
@@ -16,7 +17,7 @@ func FuzzCompile(f *testing.F) {
 	} {
 		f.Add(expression)
 	}
-	s := scope(f, cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance}, Variables: []cel.Expression{{Name: "x", Expression: "vm.spec.domain"}}})
+	s := scope(f, cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine, apikinds.VirtualMachineInstance}, Variables: []cel.Expression{{Name: "x", Expression: "vm.spec.domain"}}})
 	d := documents()
 	f.Fuzz(func(t *testing.T, expression string) {
 		begin := time.Now()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
 )
@@ -27,7 +28,7 @@ func TestIssues(t *testing.T) {
 		want       []string
 	}{
 		"a misspelt field": {
-			[]string{cel.KindVirtualMachine},
+			[]string{apikinds.VirtualMachine},
 			"object.spec.tempalte.spec.domain.memory.guest == '4Gi'",
 			[]string{"1:12: undefined field 'tempalte'; did you mean 'template'?"},
 		},
@@ -48,23 +49,23 @@ func TestIssues(t *testing.T) {
 		"nothing":                                  {nil, "", []string{"1:1: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"}},
 		"making an object":                         {nil, "EffectiveVM{kind: 'x'}.kind", nil},
 		"a field of one kind of two": {
-			[]string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance},
+			[]string{apikinds.VirtualMachine, apikinds.VirtualMachineInstance},
 			"object.spec.template.spec.domain.cpu.cores == 1",
 			[]string{"1:12: warning: in a VirtualMachineInstance: undefined field 'template'"},
 		},
 		"a field of neither kind": {
-			[]string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance},
+			[]string{apikinds.VirtualMachine, apikinds.VirtualMachineInstance},
 			"object.metadata.lables.x == 'y'",
 			[]string{"1:16: in a VirtualMachine and a VirtualMachineInstance: undefined field 'lables'; did you mean 'labels'?"},
 		},
 		"a field of neither of two kinds, and a third without a schema": {
-			[]string{cel.KindVirtualMachineTemplate, cel.KindVirtualMachine, cel.KindVirtualMachineInstance, cel.KindVirtualMachine},
+			[]string{apikinds.VirtualMachineTemplate, apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachine},
 			"object.parameters == 1",
 			[]string{"1:7: warning: in a VirtualMachine and a VirtualMachineInstance: undefined field 'parameters'"},
 		},
-		"a kind without a schema": {[]string{cel.KindVirtualMachineTemplate}, "object.spec.whatever == 1", nil},
+		"a kind without a schema": {[]string{apikinds.VirtualMachineTemplate}, "object.spec.whatever == 1", nil},
 		"vm is typed whatever object is": {
-			[]string{cel.KindVirtualMachine, cel.KindVirtualMachinePool},
+			[]string{apikinds.VirtualMachine, apikinds.VirtualMachinePool},
 			"vm.spec.domian.cpu.cores == 1",
 			[]string{"1:8: undefined field 'domian'; did you mean 'domain'?"},
 		},
@@ -95,7 +96,7 @@ func TestScopeIssues(t *testing.T) {
 		want    []string
 	}{
 		"an unknown kind": {
-			cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine, "Pod"}},
+			cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine, "Pod"}},
 			[]string{"kinds[1]: unknown kind \"Pod\": the known ones are VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceReplicaSet, VirtualMachinePool, VirtualMachineTemplate"},
 		},
 		"variables": {
@@ -133,7 +134,7 @@ func TestScopeIssues(t *testing.T) {
 // A variable's type is known to those after it.
 func TestVariablesAreTyped(t *testing.T) {
 	s := scope(t, cel.ScopeOptions{
-		Kinds: []string{cel.KindVirtualMachine, cel.KindVirtualMachineInstance},
+		Kinds: []string{apikinds.VirtualMachine, apikinds.VirtualMachineInstance},
 		Variables: []cel.Expression{
 			{Name: "cpu", Expression: "vm.spec.domain.cpu"},
 			{Name: "cores", Expression: "variables.cpu.cores"},

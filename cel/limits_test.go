@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 )
 
@@ -67,7 +68,7 @@ func TestNothingRunsLong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := time.Now()
-			s := scope(t, cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine}})
+			s := scope(t, cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine}})
 			var got string
 			p, issues := s.Compile(c.expression, cel.Any)
 			if len(issues) > 0 {
@@ -95,7 +96,7 @@ func TestVariablesCannotExplode(t *testing.T) {
 			Name: fmt.Sprintf("v%d", i+1), Expression: fmt.Sprintf("[variables.v%d, variables.v%d]", i, i),
 		})
 	}
-	s := scope(t, cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine}, Variables: variables})
+	s := scope(t, cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine}, Variables: variables})
 	begin := time.Now()
 	_, err := evaluate(t, s, documents(), "variables.v60 == variables.v60")
 	if !errors.Is(err, cel.ErrExpensive) {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -41,7 +42,7 @@ func TestWhatExpressionsTake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, issues := e.Scope(ScopeOptions{Kinds: []string{KindVirtualMachineInstance}, Variables: []Expression{
+	s, issues := e.Scope(ScopeOptions{Kinds: []string{apikinds.VirtualMachineInstance}, Variables: []Expression{
 		{"text", "vm.metadata.annotations['a']"},
 		{"list", "lists.range(20000).map(i, [i, i, i, i, i, i, i, i])"},
 		{"half", "lists.range(5000).map(i, string(i))"},

@@ -13,6 +13,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apicel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 //go:generate go run ./gen ../test/crds schemas
@@ -20,19 +22,10 @@ import (
 //go:embed schemas/*.json
 var schemaFiles embed.FS
 
-// The kinds that object may be. One without a schema here is untyped.
-const (
-	KindVirtualMachine           = "VirtualMachine"
-	KindVirtualMachineInstance   = "VirtualMachineInstance"
-	KindVirtualMachineTemplate   = "VirtualMachineTemplate"
-	KindVirtualMachinePool       = "VirtualMachinePool"
-	KindVirtualMachineReplicaSet = "VirtualMachineInstanceReplicaSet"
-)
-
 // Kinds are the kinds that object may be, sorted.
 func Kinds() []string {
 	kinds := []string{
-		KindVirtualMachine, KindVirtualMachineInstance, KindVirtualMachineTemplate, KindVirtualMachinePool, KindVirtualMachineReplicaSet,
+		apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachineTemplate, apikinds.VirtualMachinePool, apikinds.VirtualMachineInstanceReplicaSet,
 	}
 	slices.Sort(kinds)
 	return kinds

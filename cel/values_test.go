@@ -17,6 +17,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/test/conformance"
 )
@@ -54,9 +55,9 @@ func recorded(tb testing.TB) []any {
 
 func typedObject(kind string) any {
 	switch kind {
-	case cel.KindVirtualMachine:
+	case apikinds.VirtualMachine:
 		return &v1.VirtualMachine{}
-	case cel.KindVirtualMachineInstance:
+	case apikinds.VirtualMachineInstance:
 		return &v1.VirtualMachineInstance{}
 	}
 	return nil
@@ -197,10 +198,10 @@ func TestTypesWithAFormOfTheirOwn(t *testing.T) {
 // Every field of the Go types has a type in expressions, and every typed field is one of the Go types.
 func TestSchemasFitTheGoTypes(t *testing.T) {
 	for kind, typ := range map[string]reflect.Type{
-		cel.KindVirtualMachine:           reflect.TypeFor[v1.VirtualMachine](),
-		cel.KindVirtualMachineInstance:   reflect.TypeFor[v1.VirtualMachineInstance](),
-		cel.KindVirtualMachinePool:       reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
-		cel.KindVirtualMachineReplicaSet: reflect.TypeFor[v1.VirtualMachineInstanceReplicaSet](),
+		apikinds.VirtualMachine:                   reflect.TypeFor[v1.VirtualMachine](),
+		apikinds.VirtualMachineInstance:           reflect.TypeFor[v1.VirtualMachineInstance](),
+		apikinds.VirtualMachinePool:               reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
+		apikinds.VirtualMachineInstanceReplicaSet: reflect.TypeFor[v1.VirtualMachineInstanceReplicaSet](),
 	} {
 		t.Run(kind, func(t *testing.T) {
 			s := scope(t, cel.ScopeOptions{Kinds: []string{kind}})
@@ -268,7 +269,7 @@ func TestMapsAreWalkedInOrder(t *testing.T) {
 	d := documents()
 	d.Object.(*v1.VirtualMachine).Labels = labels
 	d.Params = map[string]any{"z": 1, "a": 2, "m": 3}
-	s := scope(t, cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine}})
+	s := scope(t, cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine}})
 	got, err := evaluate(t, s, d, "object.metadata.labels.map(k, k).isSorted() && params.map(k, k) == ['a', 'm', 'z'] && object.metadata.labels.transformList(k, v, k).isSorted()")
 	if err != nil || got != true {
 		t.Errorf("%v, %v", got, err)

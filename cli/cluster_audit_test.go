@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cli/clitest"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
@@ -23,7 +24,7 @@ import (
 
 // clusterResources are where the objects of testdata/shop.yaml are stored.
 var clusterResources = map[string]string{
-	"VirtualMachine": "virtualmachines", "VirtualMachineInstance": "virtualmachineinstances", "VirtualMachineClusterInstancetype": "virtualmachineclusterinstancetypes", offline.KindPolicy: "virtualmachinepolicies",
+	"VirtualMachine": "virtualmachines", "VirtualMachineInstance": "virtualmachineinstances", "VirtualMachineClusterInstancetype": "virtualmachineclusterinstancetypes", apikinds.VirtualMachinePolicy: "virtualmachinepolicies",
 }
 
 // populate creates the objects of a file.
@@ -169,7 +170,7 @@ func testRights(t *testing.T, cluster *controlplane.ControlPlane, client dynamic
 
 func enforcementOf(t *testing.T, client dynamic.Interface, name string) string {
 	t.Helper()
-	object, err := client.Resource(offline.Resources[offline.KindPolicy]).Get(t.Context(), name, metav1.GetOptions{})
+	object, err := client.Resource(offline.Resources[apikinds.VirtualMachinePolicy]).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +199,7 @@ func testApply(t *testing.T, client dynamic.Interface, ask func(...string) clite
 	if want := "error: testdata/policies.yaml: document 5: VirtualMachinePolicy misspelt is broken: nothing was applied\n"; got.Code != clitest.ExitFailed || !strings.HasSuffix(got.ErrOut, want) || !strings.Contains(got.ErrOut, "line 56: spec.validations[0].expression:2:8: undefined field 'domian'") {
 		t.Errorf("broken: code %d, errors %q", got.Code, got.ErrOut)
 	}
-	if _, err := client.Resource(offline.Resources[offline.KindPolicy]).Get(t.Context(), "no-sata", metav1.GetOptions{}); err == nil {
+	if _, err := client.Resource(offline.Resources[apikinds.VirtualMachinePolicy]).Get(t.Context(), "no-sata", metav1.GetOptions{}); err == nil {
 		t.Error("a policy was applied beside one that is broken")
 	}
 }
@@ -206,7 +207,7 @@ func testApply(t *testing.T, client dynamic.Interface, ask func(...string) clite
 // testInstall installs a policy of the library, and once more with another enforcement.
 func testInstall(t *testing.T, client dynamic.Interface, ask func(...string) clitest.Result) {
 	state := func() string {
-		object, err := client.Resource(offline.Resources[offline.KindPolicy]).Get(t.Context(), "vcpu-cap", metav1.GetOptions{})
+		object, err := client.Resource(offline.Resources[apikinds.VirtualMachinePolicy]).Get(t.Context(), "vcpu-cap", metav1.GetOptions{})
 		if err != nil {
 			return "none"
 		}

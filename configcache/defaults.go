@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/mutators"
 )
@@ -21,7 +22,7 @@ type Defaults struct {
 // first included, and with each error.
 func NewDefaults(client dynamic.Interface, onChange func(Change)) (*Defaults, error) {
 	w, err := newWatched(client, compiler[policyv1alpha1.VirtualMachineDefaults, mutators.Site]{
-		kind:     "VirtualMachineDefaults",
+		kind:     apikinds.VirtualMachineDefaults,
 		resource: siteDefaults,
 		strip: func(o policyv1alpha1.VirtualMachineDefaults) policyv1alpha1.VirtualMachineDefaults {
 			return policyv1alpha1.VirtualMachineDefaults{ObjectMeta: metav1.ObjectMeta{Name: o.Name}, Spec: o.Spec}

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/validators"
 )
@@ -22,7 +23,7 @@ type Settings struct {
 // change of what is active, the first included, and with each error.
 func NewSettings(client dynamic.Interface, known validators.Table, onChange func(Change)) (*Settings, error) {
 	w, err := newWatched(client, compiler[policyv1alpha1.RuleSettings, validators.Settings]{
-		kind:     "RuleSettings",
+		kind:     apikinds.RuleSettings,
 		resource: ruleSettings,
 		strip: func(o policyv1alpha1.RuleSettings) policyv1alpha1.RuleSettings {
 			return policyv1alpha1.RuleSettings{ObjectMeta: metav1.ObjectMeta{Name: o.Name}, Spec: o.Spec}

@@ -11,6 +11,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
@@ -43,7 +44,7 @@ func arm(disks ...v1.DiskBus) *build.VMIBuilder {
 }
 
 func preferring(bus v1.DiskBus) *instancetypes.Preference {
-	return &instancetypes.Preference{Kind: instancetypes.KindClusterPreference, Name: "old", Spec: instancetypev1beta1.VirtualMachinePreferenceSpec{
+	return &instancetypes.Preference{Kind: apikinds.VirtualMachineClusterPreference, Name: "old", Spec: instancetypev1beta1.VirtualMachinePreferenceSpec{
 		Devices: &instancetypev1beta1.DevicePreferences{PreferredDiskBus: bus},
 	}}
 }
@@ -120,7 +121,7 @@ func TestWhatTheSourceOfAFindingSays(t *testing.T) {
 func TestAnInstancetypeThatCannotRunIsToldAtItsName(t *testing.T) {
 	threads := uint32(2)
 	in := effective.Input{VM: build.VMOf(arm("")).Instancetype("big").Preference("threads").Obj(), References: effective.References{
-		Instancetype: &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: "big", Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{
+		Instancetype: &instancetypes.Instancetype{Kind: apikinds.VirtualMachineClusterInstancetype, Name: "big", Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{
 			CPU:    instancetypev1beta1.CPUInstancetype{Guest: threads, Model: new("Haswell")},
 			Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse("1Gi")},
 		}},

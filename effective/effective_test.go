@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/instancetypes"
@@ -77,8 +78,8 @@ func TestVMIIsCompletedInLayers(t *testing.T) {
 func TestVMPersistsArchitectureAndMachineTypeOnly(t *testing.T) {
 	vm := build.VM("db").Instancetype("u1.small").Preference("fedora").Obj()
 	in := effective.Input{VM: vm, References: effective.References{
-		Instancetype: &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: "u1.small"},
-		Preference:   &instancetypes.Preference{Kind: instancetypes.KindClusterPreference, Name: "fedora"},
+		Instancetype: &instancetypes.Instancetype{Kind: apikinds.VirtualMachineClusterInstancetype, Name: "u1.small"},
+		Preference:   &instancetypes.Preference{Kind: apikinds.VirtualMachineClusterPreference, Name: "fedora"},
 		Architecture: &effective.DataSourceArchitecture{DataSource: "images/fedora", Architecture: "arm64"},
 	}}
 	in.Instancetype.Spec.CPU.Guest = 2
@@ -141,7 +142,7 @@ func TestMSHV(t *testing.T) {
 func TestConflictsNameTheFieldThatTheUserWrote(t *testing.T) {
 	vm := build.VM("db").Obj()
 	vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "u1.small"}
-	in := effective.Input{VM: vm, References: effective.References{Instancetype: &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: "u1.small"}}}
+	in := effective.Input{VM: vm, References: effective.References{Instancetype: &instancetypes.Instancetype{Kind: apikinds.VirtualMachineClusterInstancetype, Name: "u1.small"}}}
 	in.Instancetype.Spec.CPU.Guest = 2
 	in.Instancetype.Spec.Memory.Guest = *vm.Spec.Template.Spec.Domain.Memory.Guest
 	verdict := evaluate(t, in)

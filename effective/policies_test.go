@@ -15,6 +15,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
@@ -64,7 +65,7 @@ func create(user string) cel.Request {
 
 func instancetypeOf(memory string) *instancetypes.Instancetype {
 	return &instancetypes.Instancetype{
-		Kind: instancetypes.KindClusterInstancetype, Name: "large",
+		Kind: apikinds.VirtualMachineClusterInstancetype, Name: "large",
 		Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{
 			CPU: instancetypev1beta1.CPUInstancetype{Guest: 2}, Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse(memory)},
 		},

@@ -15,6 +15,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/instancetypes"
@@ -85,13 +86,13 @@ func offer(t testing.TB, choice uint16) effective.References {
 	var refs effective.References
 	if i := take(len(offeredInstancetypes) + 1); i < len(offeredInstancetypes) {
 		refs.Instancetype = &instancetypes.Instancetype{
-			Kind: instancetypes.KindClusterInstancetype, Name: fmt.Sprintf("i%d", i),
+			Kind: apikinds.VirtualMachineClusterInstancetype, Name: fmt.Sprintf("i%d", i),
 			Spec: read[instancetypev1beta1.VirtualMachineInstancetypeSpec](t, offeredInstancetypes[i]),
 		}
 	}
 	if i := take(len(offeredPreferences) + 1); i < len(offeredPreferences) {
 		refs.Preference = &instancetypes.Preference{
-			Kind: instancetypes.KindClusterPreference, Name: fmt.Sprintf("p%d", i),
+			Kind: apikinds.VirtualMachineClusterPreference, Name: fmt.Sprintf("p%d", i),
 			Spec: read[instancetypev1beta1.VirtualMachinePreferenceSpec](t, offeredPreferences[i]),
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/instancetypes"
@@ -90,13 +91,13 @@ func fieldsOf(groups ...[]string) map[string]bool {
 }
 
 func TestWhatTheSitePersists(t *testing.T) {
-	small := &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: "small"}
+	small := &instancetypes.Instancetype{Kind: apikinds.VirtualMachineClusterInstancetype, Name: "small"}
 	small.Spec = instancetypev1beta1.VirtualMachineInstancetypeSpec{
 		CPU: instancetypev1beta1.CPUInstancetype{Guest: 1}, Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse("1Gi")},
 	}
 	pinned := &instancetypes.Instancetype{Kind: small.Kind, Name: "pinned", Spec: *small.Spec.DeepCopy()}
 	pinned.Spec.NodeSelector = map[string]string{"size": "small"}
-	patient := &instancetypes.Preference{Kind: instancetypes.KindClusterPreference, Name: "patient"}
+	patient := &instancetypes.Preference{Kind: apikinds.VirtualMachineClusterPreference, Name: "patient"}
 	seconds := int64(300)
 	patient.Spec.PreferredTerminationGracePeriodSeconds = &seconds
 	patient.Spec.Machine = &instancetypev1beta1.MachinePreferences{PreferredMachineType: "pc-q35-rhel9"}

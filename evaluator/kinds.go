@@ -7,28 +7,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
-	instancetypeapi "kubevirt.io/api/instancetype"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
-	poolapi "kubevirt.io/api/pool"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
 
 // The kinds of objects that are evaluated.
 var (
-	VirtualMachine         = schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachine"}
-	VirtualMachineInstance = schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachineInstance"}
-	ReplicaSet             = schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachineInstanceReplicaSet"}
-	Preset                 = schema.GroupKind{Group: v1.GroupVersion.Group, Kind: "VirtualMachineInstancePreset"}
-	Pool                   = schema.GroupKind{Group: poolapi.GroupName, Kind: "VirtualMachinePool"}
-	Instancetype           = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindInstancetype}
-	ClusterInstancetype    = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterInstancetype}
-	Preference             = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindPreference}
-	ClusterPreference      = schema.GroupKind{Group: instancetypeapi.GroupName, Kind: instancetypes.KindClusterPreference}
+	VirtualMachine         = apikinds.VirtualMachines.GroupKind()
+	VirtualMachineInstance = apikinds.VirtualMachineInstances.GroupKind()
+	ReplicaSet             = apikinds.ReplicaSets.GroupKind()
+	Preset                 = apikinds.Presets.GroupKind()
+	Pool                   = apikinds.Pools.GroupKind()
+	Instancetype           = apikinds.Instancetypes.GroupKind()
+	ClusterInstancetype    = apikinds.ClusterInstancetypes.GroupKind()
+	Preference             = apikinds.Preferences.GroupKind()
+	ClusterPreference      = apikinds.ClusterPreferences.GroupKind()
 )
 
 // kind describes how objects of one kind are evaluated.
@@ -70,39 +68,39 @@ func (m *machine) none() bool { return m.vm == nil && m.vmi == nil }
 // kinds is the table of all kinds.
 var kinds = []kind{
 	{
-		GroupKind: VirtualMachine, resource: "virtualmachines", versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachine](),
+		GroupKind: VirtualMachine, resource: apikinds.VirtualMachines.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachine](),
 		machine: func(o metav1.Object) machine { return machine{vm: o.(*v1.VirtualMachine)} },
 	},
 	{
-		GroupKind: VirtualMachineInstance, resource: "virtualmachineinstances", versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstance](),
+		GroupKind: VirtualMachineInstance, resource: apikinds.VirtualMachineInstances.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstance](),
 		machine: func(o metav1.Object) machine { return machine{vmi: o.(*v1.VirtualMachineInstance)} },
 	},
 	{
-		GroupKind: ReplicaSet, resource: "virtualmachineinstancereplicasets", versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstanceReplicaSet](),
+		GroupKind: ReplicaSet, resource: apikinds.ReplicaSets.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstanceReplicaSet](),
 		scopes: validators.OnSet, present: presentReplicaSet, machine: ofReplicaSet,
 	},
 	{
-		GroupKind: Pool, resource: "virtualmachinepools", versions: []string{"v1beta1"}, namespaced: true, typ: reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
+		GroupKind: Pool, resource: apikinds.Pools.Plural, versions: []string{"v1beta1"}, namespaced: true, typ: reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
 		scopes: validators.OnSet, present: presentPool, machine: ofPool,
 	},
 	{
-		GroupKind: Instancetype, resource: "virtualmachineinstancetypes", versions: instancetypeVersions, namespaced: true, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineInstancetype](),
+		GroupKind: Instancetype, resource: apikinds.Instancetypes.Plural, versions: instancetypeVersions, namespaced: true, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineInstancetype](),
 		scopes: validators.OnInstancetype, present: presentInstancetype, maxBytes: platform.MaxReference,
 	},
 	{
-		GroupKind: ClusterInstancetype, resource: "virtualmachineclusterinstancetypes", versions: instancetypeVersions, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineClusterInstancetype](),
+		GroupKind: ClusterInstancetype, resource: apikinds.ClusterInstancetypes.Plural, versions: instancetypeVersions, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineClusterInstancetype](),
 		scopes: validators.OnInstancetype, present: presentInstancetype, maxBytes: platform.MaxReference,
 	},
 	{
-		GroupKind: Preference, resource: "virtualmachinepreferences", versions: instancetypeVersions, namespaced: true, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachinePreference](),
+		GroupKind: Preference, resource: apikinds.Preferences.Plural, versions: instancetypeVersions, namespaced: true, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachinePreference](),
 		scopes: validators.OnPreference, present: presentPreference, maxBytes: platform.MaxReference,
 	},
 	{
-		GroupKind: ClusterPreference, resource: "virtualmachineclusterpreferences", versions: instancetypeVersions, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineClusterPreference](),
+		GroupKind: ClusterPreference, resource: apikinds.ClusterPreferences.Plural, versions: instancetypeVersions, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineClusterPreference](),
 		scopes: validators.OnPreference, present: presentPreference, maxBytes: platform.MaxReference,
 	},
 	{
-		GroupKind: Preset, resource: "virtualmachineinstancepresets", versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstancePreset](),
+		GroupKind: Preset, resource: apikinds.Presets.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstancePreset](),
 		maxBytes: platform.MaxReference,
 	},
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policies"
 )
@@ -34,7 +35,7 @@ func (e *evaluation) requesterPolicies(ctx context.Context, m machine, d decoded
 	create := *r
 	create.Object, create.OldObject, create.Operation, create.Stage = raw, nil, admissionv1.Create, Written
 	create.Kind = metav1.GroupVersionKind{Group: VirtualMachine.Group, Version: "v1", Kind: VirtualMachine.Kind}
-	create.Resource, create.Name = metav1.GroupVersionResource{Group: VirtualMachine.Group, Version: "v1", Resource: "virtualmachines"}, m.vm.Name
+	create.Resource, create.Name = metav1.GroupVersionResource(apikinds.VirtualMachines.GroupVersionResource()), m.vm.Name
 	result, err := e.Evaluate(ctx, create)
 	if err != nil {
 		return err

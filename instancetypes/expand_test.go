@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/provenance"
@@ -21,7 +22,7 @@ import (
 
 func instancetype(t *testing.T, spec string) *instancetypes.Instancetype {
 	t.Helper()
-	in := &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: "u1.medium"}
+	in := &instancetypes.Instancetype{Kind: apikinds.VirtualMachineClusterInstancetype, Name: "u1.medium"}
 	if err := json.Unmarshal([]byte(spec), &in.Spec); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func instancetype(t *testing.T, spec string) *instancetypes.Instancetype {
 
 func preference(t *testing.T, spec string) *instancetypes.Preference {
 	t.Helper()
-	pref := &instancetypes.Preference{Kind: instancetypes.KindClusterPreference, Name: "fedora"}
+	pref := &instancetypes.Preference{Kind: apikinds.VirtualMachineClusterPreference, Name: "fedora"}
 	if err := json.Unmarshal([]byte(spec), &pref.Spec); err != nil {
 		t.Fatal(err)
 	}

@@ -15,21 +15,13 @@ import (
 	instancetypeapi "kubevirt.io/api/instancetype"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/decodelimits"
-)
-
-// The kinds of objects that a VM may take its size and its preferences from.
-const (
-	KindInstancetype        = "VirtualMachineInstancetype"
-	KindClusterInstancetype = "VirtualMachineClusterInstancetype"
-	KindPreference          = "VirtualMachinePreference"
-	KindClusterPreference   = "VirtualMachineClusterPreference"
-	KindControllerRevision  = "ControllerRevision"
 )
 
 // Instancetype is a VirtualMachineInstancetype or a VirtualMachineClusterInstancetype.
 type Instancetype struct {
-	// Kind is KindInstancetype or KindClusterInstancetype.
+	// Kind is apikinds.VirtualMachineInstancetype or apikinds.VirtualMachineClusterInstancetype.
 	Kind string
 	Name string
 	// Spec in its v1beta1 form, whatever version it was written in.
@@ -47,7 +39,7 @@ const inferred = "(inferred)"
 
 // Preference is a VirtualMachinePreference or a VirtualMachineClusterPreference.
 type Preference struct {
-	// Kind is KindPreference or KindClusterPreference.
+	// Kind is apikinds.VirtualMachinePreference or apikinds.VirtualMachineClusterPreference.
 	Kind string
 	Name string
 	// Spec in its v1beta1 form, whatever version it was written in.
@@ -67,7 +59,7 @@ func versions() []string { return []string{"v1", "v1beta1", "v1alpha2", "v1alpha
 // ControllerRevision in which KubeVirt keeps one.
 func InstancetypeFrom(obj *unstructured.Unstructured) (*Instancetype, error) {
 	in := &Instancetype{}
-	kind, name, err := decode(obj, &in.Spec, KindInstancetype, KindClusterInstancetype)
+	kind, name, err := decode(obj, &in.Spec, apikinds.VirtualMachineInstancetype, apikinds.VirtualMachineClusterInstancetype)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +71,7 @@ func InstancetypeFrom(obj *unstructured.Unstructured) (*Instancetype, error) {
 // ControllerRevision in which KubeVirt keeps one.
 func PreferenceFrom(obj *unstructured.Unstructured) (*Preference, error) {
 	pref := &Preference{}
-	kind, name, err := decode(obj, &pref.Spec, KindPreference, KindClusterPreference)
+	kind, name, err := decode(obj, &pref.Spec, apikinds.VirtualMachinePreference, apikinds.VirtualMachineClusterPreference)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +84,7 @@ func decode(obj *unstructured.Unstructured, spec any, kinds ...string) (kind, na
 	if obj == nil {
 		return "", "", fmt.Errorf("no object where a %s is expected", strings.Join(kinds, " or "))
 	}
-	if obj.GetKind() == KindControllerRevision {
+	if obj.GetKind() == apikinds.ControllerRevision {
 		kind, name, err = decodeRevision(obj, spec, kinds)
 		if err != nil {
 			return "", "", fmt.Errorf("ControllerRevision %s: %w", obj.GetName(), err)
@@ -128,7 +120,7 @@ func decodeRevision(revision *unstructured.Unstructured, spec any, kinds []strin
 		return "", "", fmt.Errorf("data is not an object that holds a %s", strings.Join(kinds, " or "))
 	}
 	stored := &unstructured.Unstructured{Object: data}
-	if stored.GetKind() == KindControllerRevision {
+	if stored.GetKind() == apikinds.ControllerRevision {
 		return "", "", fmt.Errorf("data holds another ControllerRevision")
 	}
 	if stored.GetKind() != "" {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/instancetypes"
 )
 
@@ -176,7 +177,7 @@ func TestCheckMatcherUpdate(t *testing.T) {
 }
 
 func TestNameAnnotations(t *testing.T) {
-	got := instancetypes.NameAnnotations(&instancetypes.Instancetype{Kind: instancetypes.KindInstancetype, Name: "a"}, &instancetypes.Preference{Kind: instancetypes.KindClusterPreference, Name: "b"})
+	got := instancetypes.NameAnnotations(&instancetypes.Instancetype{Kind: apikinds.VirtualMachineInstancetype, Name: "a"}, &instancetypes.Preference{Kind: apikinds.VirtualMachineClusterPreference, Name: "b"})
 	want := map[string]string{"kubevirt.io/instancetype-name": "a", "kubevirt.io/cluster-preference-name": "b"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
 	instancetypeapi "kubevirt.io/api/instancetype"
+
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // Reference says which object a VM takes its instancetype or its preference from.
@@ -41,7 +43,7 @@ func InstancetypeReference(vm *v1.VirtualMachine) (*Reference, *field.Error) {
 		return nil, nil
 	}
 	return reference(vm.Namespace, matcher, vm.Status.InstancetypeRef, field.NewPath("spec", "instancetype"), kindNames{
-		namespaced: KindInstancetype, cluster: KindClusterInstancetype,
+		namespaced: apikinds.VirtualMachineInstancetype, cluster: apikinds.VirtualMachineClusterInstancetype,
 	})
 }
 
@@ -52,7 +54,7 @@ func PreferenceReference(vm *v1.VirtualMachine) (*Reference, *field.Error) {
 		return nil, nil
 	}
 	return reference(vm.Namespace, matcher, vm.Status.PreferenceRef, field.NewPath("spec", "preference"), kindNames{
-		namespaced: KindPreference, cluster: KindClusterPreference,
+		namespaced: apikinds.VirtualMachinePreference, cluster: apikinds.VirtualMachineClusterPreference,
 	})
 }
 
@@ -165,10 +167,10 @@ func checkMatcherUpdate(now, before v1.Matcher, path *field.Path) field.ErrorLis
 func NameAnnotations(in *Instancetype, pref *Preference) map[string]string {
 	annotations := map[string]string{}
 	if in != nil && in.Name != "" {
-		annotations[either(in.Kind == KindInstancetype, v1.InstancetypeAnnotation, v1.ClusterInstancetypeAnnotation)] = in.Name
+		annotations[either(in.Kind == apikinds.VirtualMachineInstancetype, v1.InstancetypeAnnotation, v1.ClusterInstancetypeAnnotation)] = in.Name
 	}
 	if pref != nil && pref.Name != "" {
-		annotations[either(pref.Kind == KindPreference, v1.PreferenceAnnotation, v1.ClusterPreferenceAnnotation)] = pref.Name
+		annotations[either(pref.Kind == apikinds.VirtualMachinePreference, v1.PreferenceAnnotation, v1.ClusterPreferenceAnnotation)] = pref.Name
 	}
 	return annotations
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // readable describes how the objects of a kind are read.
@@ -33,26 +35,22 @@ type readable struct {
 
 // resources has the kinds that a virtual machine can refer to.
 var resources = map[schema.GroupKind]readable{
-	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineInstancetype"}:        {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineinstancetypes"), reference: true},
-	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterInstancetype"}: {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineclusterinstancetypes"), watched: true, reference: true},
-	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachinePreference"}:          {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachinepreferences"), reference: true},
-	{Group: "instancetype.kubevirt.io", Kind: "VirtualMachineClusterPreference"}:   {GroupVersionResource: gvr("instancetype.kubevirt.io", "v1beta1", "virtualmachineclusterpreferences"), watched: true, reference: true},
-	{Group: "kubevirt.io", Kind: "VirtualMachineInstancePreset"}:                   {GroupVersionResource: gvr("kubevirt.io", "v1", "virtualmachineinstancepresets"), reference: true},
-	{Group: "cdi.kubevirt.io", Kind: "DataSource"}:                                 {GroupVersionResource: gvr("cdi.kubevirt.io", "v1beta1", "datasources")},
-	{Group: "cdi.kubevirt.io", Kind: "DataVolume"}:                                 {GroupVersionResource: gvr("cdi.kubevirt.io", "v1beta1", "datavolumes")},
-	{Group: "", Kind: "PersistentVolumeClaim"}:                                     {GroupVersionResource: gvr("", "v1", "persistentvolumeclaims")},
-	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshot"}:                     {GroupVersionResource: gvr("snapshot.storage.k8s.io", "v1", "volumesnapshots")},
-	{Group: "kubevirt.io", Kind: "VirtualMachineInstance"}:                         {GroupVersionResource: gvr("kubevirt.io", "v1", "virtualmachineinstances"), large: true},
-	{Group: "kubevirt.io", Kind: "VirtualMachine"}:                                 {GroupVersionResource: gvr("kubevirt.io", "v1", "virtualmachines"), large: true},
-	{Group: "kubevirt.io", Kind: "VirtualMachineInstanceReplicaSet"}:               {GroupVersionResource: gvr("kubevirt.io", "v1", "virtualmachineinstancereplicasets"), large: true},
-	{Group: "pool.kubevirt.io", Kind: "VirtualMachinePool"}:                        {GroupVersionResource: gvr("pool.kubevirt.io", "v1beta1", "virtualmachinepools"), large: true},
-	{Group: "snapshot.kubevirt.io", Kind: "VirtualMachineSnapshot"}:                {GroupVersionResource: gvr("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshots")},
-	{Group: "snapshot.kubevirt.io", Kind: "VirtualMachineSnapshotContent"}:         {GroupVersionResource: gvr("snapshot.kubevirt.io", "v1beta1", "virtualmachinesnapshotcontents"), large: true},
-	{Group: "apps", Kind: "ControllerRevision"}:                                    {GroupVersionResource: gvr("apps", "v1", "controllerrevisions"), immutable: true},
-}
-
-func gvr(group, version, resource string) schema.GroupVersionResource {
-	return schema.GroupVersionResource{Group: group, Version: version, Resource: resource}
+	apikinds.Instancetypes.GroupKind():           {GroupVersionResource: apikinds.Instancetypes.GroupVersionResource(), reference: true},
+	apikinds.ClusterInstancetypes.GroupKind():    {GroupVersionResource: apikinds.ClusterInstancetypes.GroupVersionResource(), watched: true, reference: true},
+	apikinds.Preferences.GroupKind():             {GroupVersionResource: apikinds.Preferences.GroupVersionResource(), reference: true},
+	apikinds.ClusterPreferences.GroupKind():      {GroupVersionResource: apikinds.ClusterPreferences.GroupVersionResource(), watched: true, reference: true},
+	apikinds.Presets.GroupKind():                 {GroupVersionResource: apikinds.Presets.GroupVersionResource(), reference: true},
+	apikinds.DataSources.GroupKind():             {GroupVersionResource: apikinds.DataSources.GroupVersionResource()},
+	apikinds.DataVolumes.GroupKind():             {GroupVersionResource: apikinds.DataVolumes.GroupVersionResource()},
+	apikinds.PersistentVolumeClaims.GroupKind():  {GroupVersionResource: apikinds.PersistentVolumeClaims.GroupVersionResource()},
+	apikinds.VolumeSnapshots.GroupKind():         {GroupVersionResource: apikinds.VolumeSnapshots.GroupVersionResource()},
+	apikinds.VirtualMachineInstances.GroupKind(): {GroupVersionResource: apikinds.VirtualMachineInstances.GroupVersionResource(), large: true},
+	apikinds.VirtualMachines.GroupKind():         {GroupVersionResource: apikinds.VirtualMachines.GroupVersionResource(), large: true},
+	apikinds.ReplicaSets.GroupKind():             {GroupVersionResource: apikinds.ReplicaSets.GroupVersionResource(), large: true},
+	apikinds.Pools.GroupKind():                   {GroupVersionResource: apikinds.Pools.GroupVersionResource(), large: true},
+	apikinds.Snapshots.GroupKind():               {GroupVersionResource: apikinds.Snapshots.GroupVersionResource()},
+	apikinds.SnapshotContents.GroupKind():        {GroupVersionResource: apikinds.SnapshotContents.GroupVersionResource(), large: true},
+	apikinds.ControllerRevisions.GroupKind():     {GroupVersionResource: apikinds.ControllerRevisions.GroupVersionResource(), immutable: true},
 }
 
 // Objects reads the objects that virtual machines refer to. Cluster-wide kinds, which only admins write, are read from

@@ -12,17 +12,17 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/boundedwatch"
 )
 
 // KubeVirts is the resource with the configuration of KubeVirt.
-var KubeVirts = schema.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "kubevirts"}
+var KubeVirts = apikinds.KubeVirts.GroupVersionResource()
 
 // NoKubeVirtWarning is the warning to users while there is no KubeVirt resource.
 const NoKubeVirtWarning = "no KubeVirt resource was found in this cluster, so KubeVirt's own defaults are assumed"

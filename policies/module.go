@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
@@ -97,10 +98,10 @@ func regoDocuments(d *cel.Documents) map[string]any {
 		"provenance": layers(d), "platform": described(d),
 	}
 	if d.VM != nil {
-		documents["vm"] = &effectiveVM{"kubevirt.io/v1", "VirtualMachineInstance", withoutManagedFields(&d.VM.ObjectMeta), &d.VM.Spec}
+		documents["vm"] = &effectiveVM{"kubevirt.io/v1", apikinds.VirtualMachineInstance, withoutManagedFields(&d.VM.ObjectMeta), &d.VM.Spec}
 	}
 	if d.Namespace != nil {
-		documents["namespaceObject"] = &namespace{"v1", "Namespace", withoutManagedFields(&d.Namespace.ObjectMeta)}
+		documents["namespaceObject"] = &namespace{"v1", apikinds.Namespace, withoutManagedFields(&d.Namespace.ObjectMeta)}
 	}
 	if d.Request.Operation != "" {
 		documents["request"] = &d.Request

@@ -16,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/instancetypes"
@@ -74,7 +75,7 @@ rego:
 func instancetype(name, memory string) *instancetypes.Instancetype {
 	spec := instancetypev1beta1.VirtualMachineInstancetypeSpec{CPU: instancetypev1beta1.CPUInstancetype{Guest: 2}}
 	spec.Memory.Guest = *build.VMI("x").Memory(memory).Obj().Spec.Domain.Memory.Guest
-	return &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: name, Spec: spec}
+	return &instancetypes.Instancetype{Kind: apikinds.VirtualMachineClusterInstancetype, Name: name, Spec: spec}
 }
 
 // TestTheEffectiveVMIsEvaluated: what the instancetype says counts, and of an update only what grew is rejected.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policies"
 )
@@ -84,7 +85,7 @@ func (p *Policies) file(read *files, name string, named bool) {
 	for _, problem := range wrong {
 		p.Problems = append(p.Problems, problem.under(LintReadable))
 	}
-	if len(wrong) > 0 || !named && !read.mentions(name, kindPolicy) {
+	if len(wrong) > 0 || !named && !read.mentions(name, apikinds.VirtualMachinePolicy) {
 		return
 	}
 	found, err := read.file(name)
@@ -93,7 +94,7 @@ func (p *Policies) file(read *files, name string, named bool) {
 		return
 	}
 	for _, d := range found {
-		if kind := d.Object.GroupVersionKind().GroupKind(); kind.Group != policyv1alpha1.GroupVersion.Group || kind.Kind != kindPolicy {
+		if kind := d.Object.GroupVersionKind().GroupKind(); kind.Group != policyv1alpha1.GroupVersion.Group || kind.Kind != apikinds.VirtualMachinePolicy {
 			continue
 		}
 		w, problems := readPolicy(d)

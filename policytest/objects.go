@@ -11,41 +11,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/references"
 )
 
-// Kinds that are handled by name.
-const (
-	kindPolicy       = "VirtualMachinePolicy"
-	kindRuleSettings = "RuleSettings"
-	kindDefaults     = "VirtualMachineDefaults"
-	kindKubeVirt     = "KubeVirt"
-	kindNamespace    = "Namespace"
-	kindConfigMap    = "ConfigMap"
-	kindVM           = string(policyv1alpha1.PolicyVirtualMachine)
-	kindVMI          = string(policyv1alpha1.PolicyVirtualMachineInstance)
-	kindPool         = string(policyv1alpha1.PolicyVirtualMachinePool)
-	kindTemplate     = string(policyv1alpha1.PolicyVirtualMachineTemplate)
-)
-
 // typeOf returns the Go type of a kind, or nil for kinds that virtual machines only refer to.
 func typeOf(kind schema.GroupKind) any {
 	switch kind.Kind {
-	case kindPolicy:
+	case apikinds.VirtualMachinePolicy:
 		return &policyv1alpha1.VirtualMachinePolicy{}
-	case kindRuleSettings:
+	case apikinds.RuleSettings:
 		return &policyv1alpha1.RuleSettings{}
-	case kindDefaults:
+	case apikinds.VirtualMachineDefaults:
 		return &policyv1alpha1.VirtualMachineDefaults{}
-	case kindNamespace:
+	case apikinds.Namespace:
 		return &corev1.Namespace{}
-	case kindConfigMap:
+	case apikinds.ConfigMap:
 		return &corev1.ConfigMap{}
-	case "PersistentVolumeClaim":
+	case apikinds.PersistentVolumeClaim:
 		return &corev1.PersistentVolumeClaim{}
-	case kindVMI:
+	case apikinds.VirtualMachineInstance:
 		return &v1.VirtualMachineInstance{}
 	}
 	return references.TypeOf(kind)
@@ -54,12 +41,12 @@ func typeOf(kind schema.GroupKind) any {
 // around are the kinds of objects that influence the evaluation of virtual machines.
 func around() []schema.GroupKind {
 	kinds := []schema.GroupKind{
-		{Group: policyv1alpha1.GroupVersion.Group, Kind: kindRuleSettings},
-		{Group: policyv1alpha1.GroupVersion.Group, Kind: kindDefaults},
-		{Group: v1.GroupVersion.Group, Kind: kindKubeVirt},
-		{Group: v1.GroupVersion.Group, Kind: kindVMI},
-		{Kind: kindNamespace},
-		{Kind: kindConfigMap},
+		{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.RuleSettings},
+		{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachineDefaults},
+		{Group: v1.GroupVersion.Group, Kind: apikinds.KubeVirt},
+		{Group: v1.GroupVersion.Group, Kind: apikinds.VirtualMachineInstance},
+		{Kind: apikinds.Namespace},
+		{Kind: apikinds.ConfigMap},
 	}
 	for _, kind := range references.Kinds() {
 		kinds = append(kinds, kind.GroupKind())
@@ -139,7 +126,7 @@ func (s *Suite) policies(field string, sources []Source) ([]written, error) {
 		}
 		before := len(all)
 		for _, d := range found {
-			if kind := d.Object.GroupVersionKind().GroupKind(); kind.Group != policyv1alpha1.GroupVersion.Group || kind.Kind != kindPolicy {
+			if kind := d.Object.GroupVersionKind().GroupKind(); kind.Group != policyv1alpha1.GroupVersion.Group || kind.Kind != apikinds.VirtualMachinePolicy {
 				continue
 			}
 			p, problems := readPolicy(d)
@@ -153,7 +140,7 @@ func (s *Suite) policies(field string, sources []Source) ([]written, error) {
 			all = append(all, p)
 		}
 		if len(all) == before {
-			return nil, s.problem(in, "has no "+kindPolicy)
+			return nil, s.problem(in, "has no "+apikinds.VirtualMachinePolicy)
 		}
 	}
 	return all, nil

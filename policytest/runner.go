@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
@@ -65,7 +66,7 @@ func (w *written) problem(p diagnostics.Problem) Problem {
 // configMap returns the data of a ConfigMap of the situation.
 func (s *Situation) configMap(namespace, name string) (map[string]string, bool) {
 	for _, object := range s.Objects {
-		if kind := object.GroupVersionKind(); kind.Group != "" || kind.Kind != kindConfigMap || object.GetName() != name || cmp.Or(object.GetNamespace(), s.Namespace.Name) != namespace {
+		if kind := object.GroupVersionKind(); kind.Group != "" || kind.Kind != apikinds.ConfigMap || object.GetName() != name || cmp.Or(object.GetNamespace(), s.Namespace.Name) != namespace {
 			continue
 		}
 		found := &corev1.ConfigMap{}
@@ -119,7 +120,7 @@ func (s *Situation) references() (*references.Memory, error) {
 	var found []*unstructured.Unstructured
 	for _, object := range s.Objects {
 		switch object.GetKind() {
-		case kindKubeVirt, kindNamespace, kindConfigMap, kindRuleSettings, kindDefaults:
+		case apikinds.KubeVirt, apikinds.Namespace, apikinds.ConfigMap, apikinds.RuleSettings, apikinds.VirtualMachineDefaults:
 		default:
 			found = append(found, object)
 		}
@@ -153,7 +154,7 @@ func (j *Runner) evaluatorFor(s *Situation, set *policies.Set) (*evaluator.Evalu
 
 // settings compiles the RuleSettings of the situation. One without an effect is an error.
 func (j *Runner) settings(s *Situation) (*validators.Settings, error) {
-	objects, err := decodedAs[policyv1alpha1.RuleSettings](s, kindRuleSettings)
+	objects, err := decodedAs[policyv1alpha1.RuleSettings](s, apikinds.RuleSettings)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +166,7 @@ func (j *Runner) settings(s *Situation) (*validators.Settings, error) {
 }
 
 func siteOf(s *Situation) (*mutators.Site, error) {
-	objects, err := decodedAs[policyv1alpha1.VirtualMachineDefaults](s, kindDefaults)
+	objects, err := decodedAs[policyv1alpha1.VirtualMachineDefaults](s, apikinds.VirtualMachineDefaults)
 	if err != nil {
 		return nil, err
 	}

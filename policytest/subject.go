@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/storage/names"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/manifests"
 )
@@ -107,12 +108,12 @@ func (s *Suite) patched(field string, object *unstructured.Unstructured, patches
 func (s *Suite) evaluated(field string, from manifests.Document, object *unstructured.Unstructured) error {
 	from.Object = object
 	kind := object.GroupVersionKind()
-	if kind.Kind == kindTemplate {
-		return s.problem(field, kindTemplate+" cannot be tested yet: test the VirtualMachine that it creates")
+	if kind.Kind == apikinds.VirtualMachineTemplate {
+		return s.problem(field, apikinds.VirtualMachineTemplate+" cannot be tested yet: test the VirtualMachine that it creates")
 	}
 	info, known := evaluator.Info(kind.GroupKind())
 	if !known {
-		return at(from, "kind", fmt.Sprintf("%s is not evaluated: the object of a case is a %s, a %s, a %s, or of another kind that a VirtualMachine uses", orNothing(kind), kindVM, kindVMI, kindPool))
+		return at(from, "kind", fmt.Sprintf("%s is not evaluated: the object of a case is a %s, a %s, a %s, or of another kind that a VirtualMachine uses", orNothing(kind), apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachinePool))
 	}
 	if !slices.Contains(info.Versions, kind.Version) {
 		return at(from, "apiVersion", fmt.Sprintf("%s must be %s for %s", object.GetAPIVersion(), info.GroupVersion(), kind.Kind))

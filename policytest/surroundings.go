@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -48,7 +49,7 @@ func namespaceNamed(name string, objects []*unstructured.Unstructured) *corev1.N
 	n := &corev1.Namespace{}
 	n.Name = name
 	for _, object := range objects {
-		if kind := object.GroupVersionKind(); kind.Group == "" && kind.Kind == kindNamespace && object.GetName() == name {
+		if kind := object.GroupVersionKind(); kind.Group == "" && kind.Kind == apikinds.Namespace && object.GetName() == name {
 			n.Labels, n.Annotations = maps.Clone(object.GetLabels()), maps.Clone(object.GetAnnotations())
 		}
 	}
@@ -106,7 +107,7 @@ func over(under, top *Facts) Facts {
 func (s *Situation) kubevirt() (*unstructured.Unstructured, error) {
 	var found *unstructured.Unstructured
 	for _, d := range s.around {
-		if d.Object.GetKind() != kindKubeVirt {
+		if d.Object.GetKind() != apikinds.KubeVirt {
 			continue
 		}
 		if found != nil {

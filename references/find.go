@@ -6,9 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	v1 "kubevirt.io/api/core/v1"
-	poolapi "kubevirt.io/api/pool"
-	snapshotapi "kubevirt.io/api/snapshot"
+
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // Kind is a kind of objects that Find reads.
@@ -16,11 +15,11 @@ type Kind = schema.GroupVersionKind
 
 // The kinds that others are made of: sets that are scaled, and virtual machines that are restored or cloned.
 var (
-	VirtualMachine  = Kind{Group: v1.GroupVersion.Group, Version: "v1", Kind: "VirtualMachine"}
-	ReplicaSet      = Kind{Group: v1.GroupVersion.Group, Version: "v1", Kind: "VirtualMachineInstanceReplicaSet"}
-	Pool            = Kind{Group: poolapi.GroupName, Version: "v1beta1", Kind: "VirtualMachinePool"}
-	Snapshot        = Kind{Group: snapshotapi.GroupName, Version: "v1beta1", Kind: "VirtualMachineSnapshot"}
-	SnapshotContent = Kind{Group: snapshotapi.GroupName, Version: "v1beta1", Kind: "VirtualMachineSnapshotContent"}
+	VirtualMachine  = apikinds.VirtualMachines.GroupVersionKind
+	ReplicaSet      = apikinds.ReplicaSets.GroupVersionKind
+	Pool            = apikinds.Pools.GroupVersionKind
+	Snapshot        = apikinds.Snapshots.GroupVersionKind
+	SnapshotContent = apikinds.SnapshotContents.GroupVersionKind
 )
 
 // Find reads an object; nil if there is none. What is found is shared: do not change it. The error means that the

@@ -11,10 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	v1 "kubevirt.io/api/core/v1"
 	instancetypeapi "kubevirt.io/api/instancetype"
 
-	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // Objects is where objects are found. Callers do not change what they get.
@@ -29,21 +28,21 @@ type Objects interface {
 // Kinds are those that this package asks for.
 func Kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{
-		instancetypeKind(instancetypes.KindInstancetype),
-		instancetypeKind(instancetypes.KindClusterInstancetype),
-		instancetypeKind(instancetypes.KindPreference),
-		instancetypeKind(instancetypes.KindClusterPreference),
+		instancetypeKind(apikinds.VirtualMachineInstancetype),
+		instancetypeKind(apikinds.VirtualMachineClusterInstancetype),
+		instancetypeKind(apikinds.VirtualMachinePreference),
+		instancetypeKind(apikinds.VirtualMachineClusterPreference),
 		controllerRevision, claim, volumeSnapshot, dataVolume, dataSource, preset,
 	}
 }
 
 var (
-	controllerRevision = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: instancetypes.KindControllerRevision}
-	claim              = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
-	volumeSnapshot     = schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: "VolumeSnapshot"}
-	dataVolume         = schema.GroupVersionKind{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataVolume"}
-	dataSource         = schema.GroupVersionKind{Group: "cdi.kubevirt.io", Version: "v1beta1", Kind: "DataSource"}
-	preset             = schema.GroupVersionKind{Group: v1.GroupVersion.Group, Version: "v1", Kind: "VirtualMachineInstancePreset"}
+	controllerRevision = apikinds.ControllerRevisions.GroupVersionKind
+	claim              = apikinds.PersistentVolumeClaims.GroupVersionKind
+	volumeSnapshot     = apikinds.VolumeSnapshots.GroupVersionKind
+	dataVolume         = apikinds.DataVolumes.GroupVersionKind
+	dataSource         = apikinds.DataSources.GroupVersionKind
+	preset             = apikinds.Presets.GroupVersionKind
 )
 
 // instancetypeKind is a kind in the version that every supported KubeVirt serves.
@@ -114,7 +113,7 @@ func (m *Memory) add(defaultNamespace string, obj *unstructured.Unstructured) er
 // clusterWide tells the cluster-wide ones among Kinds.
 func clusterWide(kind schema.GroupKind) bool {
 	return kind.Group == instancetypeapi.GroupName &&
-		(kind.Kind == instancetypes.KindClusterInstancetype || kind.Kind == instancetypes.KindClusterPreference)
+		(kind.Kind == apikinds.VirtualMachineClusterInstancetype || kind.Kind == apikinds.VirtualMachineClusterPreference)
 }
 
 // Get implements Objects.

@@ -6,13 +6,13 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/platform"
 )
 
-var instance = schema.GroupVersionKind{Group: v1.GroupVersion.Group, Version: "v1", Kind: "VirtualMachineInstance"}
+var instance = apikinds.VirtualMachineInstances.GroupVersionKind
 
 // Running finds the VMI that runs from a VM, where it matters: while volumes are asked to be plugged into it.
 // It is nil where there is none. The error means that the cluster could not be asked.

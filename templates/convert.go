@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 )
 
@@ -50,7 +51,7 @@ func Convert(object *unstructured.Unstructured) (*v1beta1.VirtualMachineTemplate
 	var notes []string
 	for i, one := range source.Objects {
 		u := unstructured.Unstructured{Object: one}
-		isVM := u.GetKind() == "VirtualMachine" && strings.HasPrefix(u.GetAPIVersion(), "kubevirt.io/")
+		isVM := u.GetKind() == apikinds.VirtualMachine && strings.HasPrefix(u.GetAPIVersion(), "kubevirt.io/")
 		switch {
 		case isVM && vm != nil:
 			return nil, nil, fmt.Errorf("objects[%d]: the Template has more than one VirtualMachine", i)
@@ -75,7 +76,7 @@ func Convert(object *unstructured.Unstructured) (*v1beta1.VirtualMachineTemplate
 		return nil, nil, err
 	}
 	template := &v1beta1.VirtualMachineTemplate{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: "VirtualMachineTemplate"},
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: apikinds.VirtualMachineTemplate},
 		ObjectMeta: metav1.ObjectMeta{Name: source.Name, Namespace: source.Namespace, Labels: source.Labels, Annotations: source.Annotations},
 		Spec:       v1beta1.VirtualMachineTemplateSpec{VirtualMachine: &runtime.RawExtension{Raw: raw}, Parameters: source.Parameters, Message: source.Message},
 	}

@@ -1,6 +1,10 @@
 package validators
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/virtward/virtward/api/apikinds"
+)
 
 // ScopeName is the name for users of what a rule checks.
 type ScopeName struct {
@@ -21,9 +25,9 @@ func ScopeNames() []ScopeName {
 		{Name: "instancetype", Word: "instancetype", Scopes: OnInstancetype},
 		{Name: "preference", Word: "preference", Scopes: OnPreference},
 		{Name: "replica set or pool", Word: "set", Scopes: OnSet},
-		{Name: "RuleSettings", Word: "rulesettings", Scopes: OnSettings},
-		{Name: "VirtualMachineDefaults", Word: "defaults", Scopes: OnDefaults},
-		{Name: "VirtualMachinePolicy", Word: "policy", Scopes: OnPolicies},
+		{Name: apikinds.RuleSettings, Word: "rulesettings", Scopes: OnSettings},
+		{Name: apikinds.VirtualMachineDefaults, Word: "defaults", Scopes: OnDefaults},
+		{Name: apikinds.VirtualMachinePolicy, Word: "policy", Scopes: OnPolicies},
 		{Name: "restore or clone", Word: "copy", Scopes: OnCopy},
 	}
 }

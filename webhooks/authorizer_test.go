@@ -24,6 +24,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -55,7 +56,7 @@ func TestPolicyChecksThePermissionsOfTheRequester(t *testing.T) {
 	under(t, v, `{enforcement: Deny, validations: [{message: you may not use it, fieldPath: spec.domain,
 	  expression: "authorizer.group('g').resource('r').subresource('s').namespace('n').name('x').check('use').allowed()"}]}`)
 	as := func(user string) []byte {
-		return reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
+		return reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
 			r.UserInfo = authenticationv1.UserInfo{Username: user, UID: "7", Groups: []string{"devs"}, Extra: map[string]authenticationv1.ExtraValue{"scopes": {"a"}}}
 		})
 	}
@@ -129,7 +130,7 @@ func TestSubjectAccessReviews(t *testing.T) {
 		}
 		*reviews = nil
 		under(t, v, fmt.Sprintf(`{enforcement: Deny, validations: [{message: m, fieldPath: spec.domain, expression: %q}]}`, expression))
-		response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
+		response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
 			r.UserInfo.Username, r.Resource = "jane", metav1.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}
 		}))
 		if diff := cmp.Diff([]authorizationv1.SubjectAccessReviewSpec{want}, *reviews); diff != "" || !response.Allowed {
@@ -206,7 +207,7 @@ func TestAuthorizationTimeout(t *testing.T) {
 	})
 	under(t, v, `{enforcement: Deny, validations: [{message: m, fieldPath: spec.domain, expression: "['a', 'b', 'c'].exists(v, authorizer.group('g').resource('r').check(v).allowed())"}]}`)
 	started := time.Now()
-	response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj()))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj()))
 	if took := time.Since(started); response.Allowed || took > 2*authorizationTimeout || took < authorizationTimeout/2 || checks != 3 {
 		t.Errorf("allowed %v after %v and %d checks", response.Allowed, took, checks)
 	}

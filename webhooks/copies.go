@@ -20,6 +20,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/platform"
@@ -113,7 +114,7 @@ func (e *examination) clone() error {
 }
 
 func isVM(target *corev1.TypedLocalObjectReference) bool {
-	return target.Kind == kindVM && (target.APIGroup == nil || *target.APIGroup == v1.GroupVersion.Group)
+	return target.Kind == apikinds.VirtualMachine && (target.APIGroup == nil || *target.APIGroup == v1.GroupVersion.Group)
 }
 
 // cloned returns the virtual machine that is cloned, or nil and the reason if it is not known.
@@ -204,8 +205,8 @@ func (e *examination) evaluateCopy(at *field.Path, vm, old *unstructured.Unstruc
 // asRequester returns the findings for a VM that the requester would create, or would update if old is not nil.
 func (e *examination) asRequester(vm, old *unstructured.Unstructured) ([]validators.Finding, error) {
 	request := *e.request
-	request.Kind = metav1.GroupVersionKind{Group: v1.GroupVersion.Group, Version: "v1", Kind: kindVM}
-	request.Resource = metav1.GroupVersionResource{Group: v1.GroupVersion.Group, Version: "v1", Resource: "virtualmachines"}
+	request.Kind = metav1.GroupVersionKind{Group: v1.GroupVersion.Group, Version: "v1", Kind: apikinds.VirtualMachine}
+	request.Resource = metav1.GroupVersionResource(apikinds.VirtualMachines.GroupVersionResource())
 	request.Operation, request.Name, request.OldObject = admissionv1.Create, vm.GetName(), runtime.RawExtension{}
 	var err error
 	if request.Object.Raw, err = json.Marshal(vm.Object); err != nil {
@@ -229,7 +230,7 @@ func (e *examination) asRequester(vm, old *unstructured.Unstructured) ([]validat
 // copyOf returns the new VM that KubeVirt creates from another one, with its labels, annotations and spec, and not
 // started.
 func copyOf(source map[string]any, name string) *unstructured.Unstructured {
-	vm := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kubevirt.io/v1", "kind": kindVM}}
+	vm := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kubevirt.io/v1", "kind": apikinds.VirtualMachine}}
 	vm.SetName(name)
 	if name == "" {
 		before, _, _ := unstructured.NestedString(source, "metadata", "name")
@@ -395,6 +396,6 @@ func patchedVM(vm *unstructured.Unstructured, patches []string) (*unstructured.U
 		return nil, errors.New("the result of the patches is not an object")
 	}
 	patched.SetAPIVersion("kubevirt.io/v1")
-	patched.SetKind(kindVM)
+	patched.SetKind(apikinds.VirtualMachine)
 	return patched, nil
 }

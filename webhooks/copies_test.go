@@ -15,6 +15,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -226,7 +227,7 @@ func TestScale(t *testing.T) {
 		})
 	}
 	t.Run("a set of anything else", func(t *testing.T) {
-		response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }))
+		response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "scale" }))
 		if !response.Allowed {
 			t.Errorf("denied: %q", complaints(response))
 		}

@@ -15,6 +15,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
@@ -79,7 +80,7 @@ func TestSiteDefaultsAreAddedToVMs(t *testing.T) {
 	give := func() (filled, *admissionv1.AdmissionResponse) {
 		t.Helper()
 		vm := build.VM("db").Obj()
-		response := answerOf(t, m, reviewOf(t, kindVM, vm))
+		response := answerOf(t, m, reviewOf(t, apikinds.VirtualMachine, vm))
 		original, err := json.Marshal(vm)
 		if err != nil {
 			t.Fatal(err)
@@ -122,28 +123,28 @@ func TestSiteDefaultsAreAddedToVMs(t *testing.T) {
 func TestVMIWithoutSiteDefaultsIsRejected(t *testing.T) {
 	v := newValidator(t)
 	vmi := completed(t, build.VMI("db").Obj())
-	if response := evaluated(t, v, reviewOf(t, kindVMI, vmi)); !response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, vmi)); !response.Allowed {
 		t.Fatalf("without a site it is rejected: %q", complaints(response))
 	}
 	live(v.Evaluator).GetSite = siteOf(t, prodDefaults)
-	if response := evaluated(t, v, reviewOf(t, kindVMI, vmi)); !response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, vmi)); !response.Allowed {
 		t.Errorf("rejected in a namespace without defaults: %q", complaints(response))
 	}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return k8slabels.Set{"env": "prod"}, nil }
-	response := evaluated(t, v, reviewOf(t, kindVMI, vmi))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, vmi))
 	got := complaints(response)
 	if response.Allowed || len(got) != 2 || !strings.Contains(got[1], "spec.schedulerName") || !strings.Contains(got[1], "the layer site/a sets this field, but the request does not have it [virtward/vmi-complete]") {
 		t.Errorf("allowed %v, %q", response.Allowed, got)
 	}
 
 	yes := true
-	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: kindVM, Name: "db", UID: "1", Controller: &yes}}
+	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: apikinds.VirtualMachine, Name: "db", UID: "1", Controller: &yes}}
 	vmi.Spec.SchedulerName = "prod"
-	if response := evaluated(t, v, reviewOf(t, kindVMI, vmi)); !response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, vmi)); !response.Allowed {
 		t.Errorf("that of a VM is rejected for want of a nodeSelector: %q", complaints(response))
 	}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return nil, errors.New("no connection") }
-	response = evaluated(t, v, reviewOf(t, kindVMI, vmi))
+	response = evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, vmi))
 	if response.Allowed || response.Result.Code != 503 || !strings.HasSuffix(response.Result.Message, "reading the labels of namespace default: no connection") {
 		t.Errorf("with labels that cannot be read: %+v", response)
 	}

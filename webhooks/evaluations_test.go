@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
@@ -102,7 +103,7 @@ func TestEvaluationWithoutMemoryFails(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	answer, err := v.Review(ctx, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
+	answer, err := v.Review(ctx, reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
 	if err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "try again: too many policies are being evaluated at once") {
 		t.Errorf("answer %s, %v", answer, err)
 	}
@@ -114,7 +115,7 @@ func TestEvaluationAfterTheTimeoutFails(t *testing.T) {
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	answer, err := v.Review(ctx, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
+	answer, err := v.Review(ctx, reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
 	busy := errors.Is(err, platform.ErrBusy) // there was no memory to decode it
 	if !busy && (err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "the evaluation took longer than the API server's timeout")) {
 		t.Errorf("answer %s, %v", answer, err)
@@ -142,7 +143,7 @@ func TestNonDenyingPoliciesAreSkippedAfterHalfOfTheTimeout(t *testing.T) {
 	ctx, cancel := context.WithDeadline(t.Context(), v.Clock.Now().Add(time.Hour))
 	defer cancel()
 	evaluate := func(memory string, ago time.Duration) (string, string) {
-		request, err := decodeReview(reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory(memory)).Obj()))
+		request, err := decodeReview(reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory(memory)).Obj()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +192,7 @@ func TestVerdictsDoNotDependOnLoad(t *testing.T) {
 	for _, size := range []int{10, 5_000, 8_000, 20_000, 60_000, 900_000} {
 		vm := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
 		vm.Spec.Template.ObjectMeta.Annotations = map[string]string{"text": strings.Repeat("a: 1\n", size/5)}
-		bodies = append(bodies, reviewOf(t, kindVM, vm))
+		bodies = append(bodies, reviewOf(t, apikinds.VirtualMachine, vm))
 	}
 	evaluate := func() string {
 		var all strings.Builder

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -76,7 +77,7 @@ func TestInferredObjectsAreNotDisclosed(t *testing.T) {
 			for _, review := range []interface {
 				Review(ctx context.Context, body []byte) ([]byte, error)
 			}{v, m} {
-				answer, err := review.Review(t.Context(), reviewOf(t, kindVM, vm))
+				answer, err := review.Review(t.Context(), reviewOf(t, apikinds.VirtualMachine, vm))
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -6,14 +6,9 @@ import (
 	"kubevirt.io/api/clone"
 	snapshotapi "kubevirt.io/api/snapshot"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/evaluator"
-)
-
-// The kinds that are completed.
-const (
-	kindVM  = "VirtualMachine"
-	kindVMI = "VirtualMachineInstance"
 )
 
 // examinationOf returns how objects of a kind are validated, or nil if they are not.
@@ -26,11 +21,11 @@ func examinationOf(kind schema.GroupKind) func(*examination) error {
 
 // own has the kinds that this package validates: those from which KubeVirt creates VMs, and the API kinds of Virtward.
 var own = map[schema.GroupKind]func(*examination) error{
-	{Group: snapshotapi.GroupName, Kind: "VirtualMachineRestore"}:              (*examination).restore,
-	{Group: clone.GroupName, Kind: clone.Kind}:                                 (*examination).clone,
-	{Group: policyv1alpha1.GroupVersion.Group, Kind: "RuleSettings"}:           (*examination).ruleSettings,
-	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachineDefaults"}: (*examination).siteDefaults,
-	{Group: policyv1alpha1.GroupVersion.Group, Kind: "VirtualMachinePolicy"}:   (*examination).virtualMachinePolicy,
+	{Group: snapshotapi.GroupName, Kind: apikinds.VirtualMachineRestore}:              (*examination).restore,
+	{Group: clone.GroupName, Kind: clone.Kind}:                                        (*examination).clone,
+	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.RuleSettings}:           (*examination).ruleSettings,
+	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachineDefaults}: (*examination).siteDefaults,
+	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachinePolicy}:   (*examination).virtualMachinePolicy,
 }
 
 func groupKind(request *admissionv1.AdmissionRequest) schema.GroupKind {

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/clock"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
@@ -94,7 +95,7 @@ func answerOf(t testing.TB, m *Mutator, body []byte) *admissionv1.AdmissionRespo
 }
 
 func TestVMIPatch(t *testing.T) {
-	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, build.Typical("db").Obj()))
+	response := answerOf(t, newMutator(t), reviewOf(t, apikinds.VirtualMachineInstance, build.Typical("db").Obj()))
 	if response.PatchType == nil || *response.PatchType != admissionv1.PatchTypeJSONPatch {
 		t.Fatalf("no JSON patch in %+v", response)
 	}
@@ -113,15 +114,15 @@ func TestVMIPatch(t *testing.T) {
 func TestReinvocation(t *testing.T) {
 	m := newMutator(t)
 	vmi := json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"1Gi"}}}}`)
-	first := answerOf(t, m, reviewOf(t, kindVMI, vmi))
-	again := answerOf(t, m, reviewOf(t, kindVMI, json.RawMessage(apply(t, vmi, first.Patch))))
+	first := answerOf(t, m, reviewOf(t, apikinds.VirtualMachineInstance, vmi))
+	again := answerOf(t, m, reviewOf(t, apikinds.VirtualMachineInstance, json.RawMessage(apply(t, vmi, first.Patch))))
 	if again.Patch != nil || again.AuditAnnotations != nil {
 		t.Errorf("called again for the same object: patch %s, annotations %v", again.Patch, again.AuditAnnotations)
 	}
 }
 
 func TestVMPatch(t *testing.T) {
-	response := answerOf(t, newMutator(t), reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
+	response := answerOf(t, newMutator(t), reviewOf(t, apikinds.VirtualMachine, build.VM("db").Instancetype("u1.small").Obj()))
 	want := `[{"op":"add","path":"/spec/template/spec/architecture","value":"amd64"},{"op":"add","path":"/spec/template/spec/domain/machine","value":{"type":"q35"}}]`
 	if diff := cmp.Diff(want, string(response.Patch)); diff != "" {
 		t.Errorf("patch (-want +got):\n%s", diff)
@@ -139,15 +140,15 @@ func TestIgnoredRequests(t *testing.T) {
 	vmi := build.VMI("db").Obj()
 	complete := newMutator(t)
 	for name, body := range map[string][]byte{
-		"an update":                      reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }),
-		"a delete":                       reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
-		"a subresource":                  reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
-		"a kind of another group":        reviewOf(t, kindVMI, vmi, func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "apps" }),
+		"an update":                      reviewOf(t, apikinds.VirtualMachineInstance, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Update }),
+		"a delete":                       reviewOf(t, apikinds.VirtualMachineInstance, vmi, func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Delete }),
+		"a subresource":                  reviewOf(t, apikinds.VirtualMachineInstance, vmi, func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }),
+		"a kind of another group":        reviewOf(t, apikinds.VirtualMachineInstance, vmi, func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "apps" }),
 		"another kind of the group":      reviewOf(t, "VirtualMachineInstanceMigration", vmi),
-		"a VM without a template":        reviewOf(t, kindVM, json.RawMessage(`{"spec":{}}`)),
-		"no object":                      reviewOf(t, kindVMI, json.RawMessage(`null`)),
-		"a type that the schema rejects": reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"cpu":{"cores":"two"}}}}`)),
-		"an invalid quantity":            reviewOf(t, kindVMI, json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"much"}}}}`)),
+		"a VM without a template":        reviewOf(t, apikinds.VirtualMachine, json.RawMessage(`{"spec":{}}`)),
+		"no object":                      reviewOf(t, apikinds.VirtualMachineInstance, json.RawMessage(`null`)),
+		"a type that the schema rejects": reviewOf(t, apikinds.VirtualMachineInstance, json.RawMessage(`{"spec":{"domain":{"cpu":{"cores":"two"}}}}`)),
+		"an invalid quantity":            reviewOf(t, apikinds.VirtualMachineInstance, json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"much"}}}}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			response := answerOf(t, complete, body)
@@ -174,7 +175,7 @@ func TestFailuresAreWarnings(t *testing.T) {
 		"an unreachable cluster": {noCluster, "virtward could not complete this object: listing VirtualMachineInstancePresets in default: connection refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := answerOf(t, test.mutator, reviewOf(t, kindVMI, build.VMI("db").Obj()))
+			response := answerOf(t, test.mutator, reviewOf(t, apikinds.VirtualMachineInstance, build.VMI("db").Obj()))
 			if diff := cmp.Diff([]string{test.want}, response.Warnings); diff != "" || response.Patch != nil {
 				t.Errorf("patch %s; warnings (-want +got):\n%s", response.Patch, diff)
 			}
@@ -184,7 +185,7 @@ func TestFailuresAreWarnings(t *testing.T) {
 
 func TestQuantityAboveTheLimit(t *testing.T) {
 	vmi := json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}`)
-	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, vmi))
+	response := answerOf(t, newMutator(t), reviewOf(t, apikinds.VirtualMachineInstance, vmi))
 	want := []string{`virtward did not complete this object: spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" || response.Patch != nil {
 		t.Errorf("patch %s; warnings (-want +got):\n%s", response.Patch, diff)
@@ -195,14 +196,14 @@ func TestLongListsAboveTheLimit(t *testing.T) {
 	m := newMutator(t)
 	for _, list := range []string{"disks", "inputs", "interfaces"} {
 		vmi := json.RawMessage(`{"spec":{"domain":{"devices":{"` + list + `":[{}` + strings.Repeat(",{}", 1<<20) + `]}}}}`)
-		body := reviewOf(t, kindVMI, vmi)
+		body := reviewOf(t, apikinds.VirtualMachineInstance, vmi)
 		response := answerOf(t, m, body)
 		want := []string{"virtward did not complete this object: the object has 1048582 objects and lists in it, where 5000 are the most"}
 		if diff := cmp.Diff(want, response.Warnings); diff != "" || response.Patch != nil {
 			t.Errorf("%s: patch of %d bytes; warnings (-want +got):\n%s", list, len(response.Patch), diff)
 		}
 	}
-	if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues("mutate", kindVMI, "CREATE", verdictSkipped)); got != 3 {
+	if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues("mutate", apikinds.VirtualMachineInstance, "CREATE", verdictSkipped)); got != 3 {
 		t.Errorf("%v skipped requests counted, want 3", got)
 	}
 }
@@ -237,7 +238,7 @@ func TestPanicFailsOneRequest(t *testing.T) {
 	m := newMutator(t)
 	live(m.Evaluator).GetFacts = func() *platform.Facts { panic("boom") }
 	recorder := httptest.NewRecorder()
-	m.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, MutatePath, bytes.NewReader(reviewOf(t, kindVMI, build.VMI("db").Obj()))))
+	m.ServeHTTP(recorder, httptest.NewRequest(http.MethodPost, MutatePath, bytes.NewReader(reviewOf(t, apikinds.VirtualMachineInstance, build.VMI("db").Obj()))))
 	if body, _ := io.ReadAll(recorder.Body); recorder.Code != http.StatusInternalServerError {
 		t.Errorf("%d %s", recorder.Code, body)
 	}
@@ -249,7 +250,7 @@ func TestPanicFailsOneRequest(t *testing.T) {
 func TestLargeObject(t *testing.T) {
 	vmi := build.Typical("db").Obj()
 	vmi.Annotations = map[string]string{"note": strings.Repeat("x", 3<<20)}
-	response := answerOf(t, newMutator(t), reviewOf(t, kindVMI, vmi))
+	response := answerOf(t, newMutator(t), reviewOf(t, apikinds.VirtualMachineInstance, vmi))
 	if response.Patch == nil || len(response.Patch) > 4096 {
 		t.Errorf("the patch has %d bytes: it must not grow with the object", len(response.Patch))
 	}
@@ -257,9 +258,9 @@ func TestLargeObject(t *testing.T) {
 
 func TestRequestMetrics(t *testing.T) {
 	m := newMutator(t)
-	answerOf(t, m, reviewOf(t, kindVMI, build.VMI("db").Obj()))
+	answerOf(t, m, reviewOf(t, apikinds.VirtualMachineInstance, build.VMI("db").Obj()))
 	answerOf(t, m, reviewOf(t, "SomethingElse", build.VMI("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Operation = "INVENTED" }))
-	for _, want := range [][4]string{{"mutate", kindVMI, "CREATE", verdictPatched}, {"mutate", "other", "other", verdictIgnored}} {
+	for _, want := range [][4]string{{"mutate", apikinds.VirtualMachineInstance, "CREATE", verdictPatched}, {"mutate", "other", "other", verdictIgnored}} {
 		if got := testutil.ToFloat64(m.Metrics.requests.WithLabelValues(want[:]...)); got != 1 {
 			t.Errorf("%v counted %v times, want once", want, got)
 		}
@@ -271,10 +272,10 @@ func TestRequestMetrics(t *testing.T) {
 func FuzzReview(f *testing.F) {
 	for i, object := range writtenVMIs(f) {
 		if i%50 == 0 {
-			f.Add(reviewOf(f, kindVMI, json.RawMessage(object)))
+			f.Add(reviewOf(f, apikinds.VirtualMachineInstance, json.RawMessage(object)))
 		}
 	}
-	f.Add(reviewOf(f, kindVM, build.VM("db").Instancetype("u1.small").Preference("fedora").Obj()))
+	f.Add(reviewOf(f, apikinds.VirtualMachine, build.VM("db").Instancetype("u1.small").Preference("fedora").Obj()))
 	f.Add([]byte(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"1","operation":"CREATE"}}`))
 	m := newMutator(f)
 	f.Fuzz(func(t *testing.T, body []byte) {

@@ -20,6 +20,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
@@ -94,15 +95,15 @@ func TestPoliciesEvaluateTheEffectiveVM(t *testing.T) {
 		want []string
 	}{
 		"a field of the VM": {
-			body: reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()),
+			body: reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()),
 			want: []string{`FieldValueInvalid spec.template.spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi [virtward/policy/a] Choose less.`},
 		},
 		"a field of the instancetype": {
-			body: reviewOf(t, kindVM, chosen),
+			body: reviewOf(t, apikinds.VirtualMachine, chosen),
 			want: []string{`FieldValueInvalid spec.instancetype.name: Invalid value: "16Gi": at most 8Gi (VirtualMachineClusterInstancetype u1.4xlarge sets domain.memory.guest by its spec.memory.guest) [virtward/policy/a] Choose less.`},
 		},
 		"a virtual machine instance": {
-			body: reviewOf(t, kindVMI, completed(t, build.VMI("db").Memory("9Gi").Obj())),
+			body: reviewOf(t, apikinds.VirtualMachineInstance, completed(t, build.VMI("db").Memory("9Gi").Obj())),
 			want: []string{`FieldValueInvalid spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi [virtward/policy/a] Choose less.`},
 		},
 		"a pool": {
@@ -110,7 +111,7 @@ func TestPoliciesEvaluateTheEffectiveVM(t *testing.T) {
 			want: []string{`FieldValueInvalid spec.virtualMachineTemplate.spec.instancetype.name: Invalid value: "16Gi": at most 8Gi (VirtualMachineClusterInstancetype u1.4xlarge sets domain.memory.guest by its spec.memory.guest) [virtward/policy/a] Choose less.`},
 		},
 		"a pool without a policy": {body: reviewOf(t, "VirtualMachinePool", pool, inPool)},
-		"less":                    {body: reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("8Gi")).Obj())},
+		"less":                    {body: reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("8Gi")).Obj())},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t, large("u1.4xlarge"))
@@ -181,7 +182,7 @@ func TestEnforcementOfPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
 			under(t, v, tc.policies...)
-			response := evaluated(t, v, reviewOf(t, kindVM, vm, func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "alice" }))
+			response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, vm, func(r *admissionv1.AdmissionRequest) { r.UserInfo.Username = "alice" }))
 			if diff := cmp.Diff(tc.want, complaints(response)); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
@@ -192,7 +193,7 @@ func TestEnforcementOfPolicies(t *testing.T) {
 				t.Errorf("allowed %v", response.Allowed)
 			}
 			for rule, severity := range tc.counted {
-				if n := testutil.ToFloat64(v.Metrics.findings.WithLabelValues(rule, kindVM, severity)); n != 1 {
+				if n := testutil.ToFloat64(v.Metrics.findings.WithLabelValues(rule, apikinds.VirtualMachine, severity)); n != 1 {
 					t.Errorf("%s counted %v times as %s", rule, n, severity)
 				}
 			}
@@ -226,7 +227,7 @@ func TestPreExistingViolationsOfPolicies(t *testing.T) {
 		"the violation is corrected": {vm: build.VMOf(build.VMI("db").Memory("5Gi")).Obj()},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := evaluated(t, v, reviewOf(t, kindVM, tc.vm, update(t, before)))
+			response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, tc.vm, update(t, before)))
 			if diff := cmp.Diff(tc.want, complaints(response)); diff != "" {
 				t.Errorf("answer (-want +got):\n%s", diff)
 			}
@@ -242,22 +243,22 @@ func TestObjectsOfKubeVirtAreEvaluated(t *testing.T) {
 	}
 	yes := true
 	vmi := completed(t, build.VMI("db").Memory("9Gi").Obj())
-	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: kindVM, Name: "db", UID: "7", Controller: &yes}}
+	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: apikinds.VirtualMachine, Name: "db", UID: "7", Controller: &yes}}
 	want := []string{`FieldValueInvalid spec.domain.memory.guest: Invalid value: "9Gi": at most 8Gi [virtward/policy/a] Choose less.`}
-	response := evaluated(t, v, reviewOf(t, kindVMI, vmi, as))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, vmi, as))
 	if diff := cmp.Diff(want, complaints(response)); diff != "" || response.Allowed {
 		t.Errorf("a VMI of virt-controller: allowed %v (-want +got):\n%s", response.Allowed, diff)
 	}
 	labelled := vmi.DeepCopy()
 	labelled.Labels = map[string]string{"kubevirt.io/nodeName": "node01"}
-	if response := evaluated(t, v, reviewOf(t, kindVMI, labelled, as, update(t, vmi))); !response.Allowed || response.Warnings != nil {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, labelled, as, update(t, vmi))); !response.Allowed || response.Warnings != nil {
 		t.Errorf("an update by virt-controller: allowed %v, %q", response.Allowed, complaints(response))
 	}
 	vm := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
-	if response := evaluated(t, v, reviewOf(t, kindVM, vm, as)); response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, vm, as)); response.Allowed {
 		t.Error("a VM that virt-controller restores, clones or creates for a pool is admitted")
 	}
-	response = evaluated(t, v, reviewOf(t, kindVM, vm, as, update(t, build.VM("db").Obj())))
+	response = evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, vm, as, update(t, build.VM("db").Obj())))
 	if !response.Allowed || response.Warnings != nil || response.AuditAnnotations["policies-audit"] != "policy/a" {
 		t.Errorf("a VM that virt-controller restores in place: allowed %v, %q, %v", response.Allowed, complaints(response), response.AuditAnnotations)
 	}
@@ -297,7 +298,7 @@ func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newOne(t, tc.spec)
-			response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
+			response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) {
 				yes := true
 				r.DryRun, r.Resource = &yes, metav1.GroupVersionResource{Group: "kubevirt.io", Version: "v1", Resource: "virtualmachines"}
 				r.UserInfo.Username, r.UserInfo.Groups = "alice", []string{"devs"}
@@ -310,7 +311,7 @@ func TestPoliciesReadTheRequestAndTheNamespace(t *testing.T) {
 	}
 	unread = errors.New("no connection")
 	v := newOne(t, fmt.Sprintf(message, "match: {namespaceSelector: {matchLabels: {tier: prod}}},", "'prod'"))
-	response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Obj()))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj()))
 	if response.Allowed || response.Result.Code != 503 || !strings.HasSuffix(response.Result.Message, "reading namespace default: no connection") {
 		t.Errorf("with a namespace that cannot be read: %+v", response)
 	}
@@ -402,7 +403,7 @@ func TestOneRequestUsesOneSnapshotOfPolicies(t *testing.T) {
 		return first
 	}
 	before := build.VMOf(build.VMI("db").Memory("9Gi")).Obj()
-	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).RunStrategy(v1.RunStrategyHalted).Obj(), update(t, before)))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("9Gi")).RunStrategy(v1.RunStrategyHalted).Obj(), update(t, before)))
 	if !response.Allowed || len(response.Warnings) != 1 || reads != 1 {
 		t.Errorf("allowed %v, %q, the policies were read %d times", response.Allowed, complaints(response), reads)
 	}
@@ -412,7 +413,7 @@ func TestExceptionsExpire(t *testing.T) {
 	v := newValidator(t)
 	spec := strings.TrimSuffix(fmt.Sprintf(memoryCap, "Deny", "8Gi"), "}")
 	under(t, v, spec+fmt.Sprintf(`, exceptions: [{names: [db], reason: r, expires: %q}]}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
-	body := reviewOf(t, kindVM, build.VMOf(build.VMI("db").Memory("9Gi")).Obj())
+	body := reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("9Gi")).Obj())
 	if response := evaluated(t, v, body); !response.Allowed {
 		t.Errorf("denied before the exception expires: %q", complaints(response))
 	}

@@ -20,6 +20,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/build"
 )
@@ -69,7 +70,7 @@ func TestVMIWithTooManyPresets(t *testing.T) {
 	m, v := newMutator(t), newValidator(t)
 	tooMany := failing{fmt.Errorf("reading: %w", platform.ErrTooLarge)}
 	m.Evaluator.References, v.Evaluator.References = tooMany, tooMany
-	body := reviewOf(t, kindVMI, build.VMI("db").Obj())
+	body := reviewOf(t, apikinds.VirtualMachineInstance, build.VMI("db").Obj())
 	response := answerOf(t, m, body)
 	if !response.Allowed || response.Patch != nil || len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "virtward did not complete this object: there are too many VirtualMachineInstancePresets") {
 		t.Errorf("mutate: patch %s, warnings %q", response.Patch, response.Warnings)
@@ -87,7 +88,7 @@ func TestVMIWithTooManyPresets(t *testing.T) {
 // TestRequestsWithoutMemoryAreBusy verifies that requests of other namespaces still get memory.
 func TestRequestsWithoutMemoryAreBusy(t *testing.T) {
 	v := newValidator(t)
-	large := reviewOf(t, kindVM, json.RawMessage(`{"spec":{"template":{"spec":{"tolerations":[`+strings.Repeat("{},", 4_900)+`{}]}}}}`))
+	large := reviewOf(t, apikinds.VirtualMachine, json.RawMessage(`{"spec":{"template":{"spec":{"tolerations":[`+strings.Repeat("{},", 4_900)+`{}]}}}}`))
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(large, &review); err != nil {
 		t.Fatal(err)
@@ -112,7 +113,7 @@ func TestRequestsWithoutMemoryAreBusy(t *testing.T) {
 	if code := answer(large); code != http.StatusServiceUnavailable {
 		t.Errorf("in a namespace that has used its share: %d", code)
 	}
-	if code := answer(reviewOf(t, kindVM, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Namespace = "other" })); code != http.StatusOK {
+	if code := answer(reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj(), func(r *admissionv1.AdmissionRequest) { r.Namespace = "other" })); code != http.StatusOK {
 		t.Errorf("in another one: %d", code)
 	}
 	release()
@@ -131,8 +132,8 @@ func TestLargeRequestsAreBounded(t *testing.T) {
 	large := build.VM("db").Obj()
 	large.Annotations = map[string]string{"bulk": strings.Repeat("x", 2*largeBody)}
 	requests := map[string][]byte{
-		"small, full": reviewOf(t, kindVM, build.VM("db").Obj(), in("full")), "small, other": reviewOf(t, kindVM, build.VM("db").Obj(), in("other")),
-		"large, full": reviewOf(t, kindVM, large, in("full")), "large, other": reviewOf(t, kindVM, large, in("other")),
+		"small, full": reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj(), in("full")), "small, other": reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj(), in("other")),
+		"large, full": reviewOf(t, apikinds.VirtualMachine, large, in("full")), "large, other": reviewOf(t, apikinds.VirtualMachine, large, in("other")),
 	}
 	answers := func(when string, want map[string]int) {
 		t.Helper()

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/validators"
@@ -165,7 +166,7 @@ type played struct {
 func players() []played {
 	template := []string{"spec", "template", "spec"}
 	return []played{
-		{"kubevirt.io", "v1", kindVM, template, func() any { return build.VM("db").Obj() }},
+		{"kubevirt.io", "v1", apikinds.VirtualMachine, template, func() any { return build.VM("db").Obj() }},
 		{"pool.kubevirt.io", "v1beta1", "VirtualMachinePool", slices.Concat([]string{"spec", "virtualMachineTemplate"}, template), func() any {
 			vm := build.VM("db").Obj()
 			vm.Spec.Template.ObjectMeta.Labels = map[string]string{"a": "b"}
@@ -379,7 +380,7 @@ func FuzzTwoRequestsOfAnInstance(f *testing.F) {
 	f.Add([]byte{0, 2, 1, 2, 0})
 	f.Add([]byte{3, 2, 2, 1, 5, 2})
 	validator := newValidator(f)
-	p := &played{"kubevirt.io", "v1", kindVMI, []string{"spec"}, func() any { return build.VMI("db").Obj() }}
+	p := &played{"kubevirt.io", "v1", apikinds.VirtualMachineInstance, []string{"spec"}, func() any { return build.VMI("db").Obj() }}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := &choices{left: data[:min(len(data), 80)]}
 		old := copied(t, p.object())

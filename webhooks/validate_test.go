@@ -29,6 +29,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
@@ -121,7 +122,7 @@ const (
 
 func TestRejectionHasAllCauses(t *testing.T) {
 	v := newValidator(t)
-	response := evaluated(t, v, reviewOf(t, kindVM, arm64VM()))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, arm64VM()))
 	got := complaints(response)
 	if response.Allowed || len(got) != 2 || !strings.HasPrefix(got[0], sataCause) || !strings.HasPrefix(got[1], biosCause) {
 		t.Fatalf("allowed %v, causes %q", response.Allowed, got)
@@ -132,7 +133,7 @@ func TestRejectionHasAllCauses(t *testing.T) {
 		}
 	}
 	result := response.Result
-	if result.Code != 422 || result.Reason != metav1.StatusReasonInvalid || result.Details.Kind != kindVM || result.Details.Group != "kubevirt.io" || result.Details.Name != "db" {
+	if result.Code != 422 || result.Reason != metav1.StatusReasonInvalid || result.Details.Kind != apikinds.VirtualMachine || result.Details.Group != "kubevirt.io" || result.Details.Name != "db" {
 		t.Errorf("result %+v", result)
 	}
 	for _, part := range []string{"spec.template.spec.domain.firmware.bootloader.bios: ", "spec.template.spec.domain.devices.disks[0].disk.bus: "} {
@@ -143,17 +144,17 @@ func TestRejectionHasAllCauses(t *testing.T) {
 	if want := "arm64-bios,arm64-disk-bus"; response.AuditAnnotations["findings"] != want {
 		t.Errorf("audit annotations %v, want findings %s", response.AuditAnnotations, want)
 	}
-	if got := testutil.ToFloat64(v.Metrics.findings.WithLabelValues("arm64-bios", kindVM, "Deny")); got != 1 {
+	if got := testutil.ToFloat64(v.Metrics.findings.WithLabelValues("arm64-bios", apikinds.VirtualMachine, "Deny")); got != 1 {
 		t.Errorf("arm64-bios counted %v times", got)
 	}
-	if got := testutil.ToFloat64(v.Metrics.requests.WithLabelValues("validate", kindVM, "CREATE", verdictDenied)); got != 1 {
+	if got := testutil.ToFloat64(v.Metrics.requests.WithLabelValues("validate", apikinds.VirtualMachine, "CREATE", verdictDenied)); got != 1 {
 		t.Errorf("the rejection counted %v times", got)
 	}
 }
 
 func TestValidVMIsAllowedWithoutWarnings(t *testing.T) {
 	v := newValidator(t)
-	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(build.Typical("db")).Obj()))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.Typical("db")).Obj()))
 	if got := complaints(response); !response.Allowed || got != nil || response.AuditAnnotations != nil {
 		t.Errorf("allowed %v, %q, %v", response.Allowed, got, response.AuditAnnotations)
 	}
@@ -166,7 +167,7 @@ func TestCauseFromAPreference(t *testing.T) {
 	}}
 	vm := build.VMOf(build.VMI("db").Disk("root", "").Architecture("arm64")).Preference("old").Obj()
 	v := newValidator(t, preference)
-	response := evaluated(t, v, reviewOf(t, kindVM, vm))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, vm))
 	got := complaints(response)
 	want := []string{"arm64-bios", "arm64-disk-bus"}
 	if response.Allowed || len(got) != len(want) {
@@ -187,7 +188,7 @@ func TestMissingInstancetypeIsAWarning(t *testing.T) {
 	v := newValidator(t)
 	vm := build.VM("db").Instancetype("u1.small").Obj()
 	vm.Spec.Template.Spec.Domain.Memory = nil
-	response := evaluated(t, v, reviewOf(t, kindVM, vm))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, vm))
 	if !response.Allowed || len(response.Warnings) == 0 || !strings.Contains(response.Warnings[0], "u1.small") {
 		t.Errorf("allowed %v, %q", response.Allowed, complaints(response))
 	}
@@ -247,7 +248,7 @@ func TestPreExistingErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
-			response := evaluated(t, v, reviewOf(t, kindVM, tc.vm, update(t, bad)))
+			response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, tc.vm, update(t, bad)))
 			var denied []string
 			if response.Result != nil {
 				for _, c := range response.Result.Details.Causes {
@@ -268,13 +269,13 @@ func TestPreExistingErrors(t *testing.T) {
 
 func TestVMIIsNotCompletedAgain(t *testing.T) {
 	v := newValidator(t)
-	response := evaluated(t, v, reviewOf(t, kindVMI, build.Typical("db").Obj()))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, build.Typical("db").Obj()))
 	if response.Allowed || !strings.Contains(complaints(response)[0], "[virtward/vmi-complete]") {
 		t.Errorf("a VMI that is not completed: allowed %v, %q", response.Allowed, complaints(response))
 	}
 
 	complete := completed(t, build.Typical("db").Obj())
-	if response := evaluated(t, v, reviewOf(t, kindVMI, complete)); !response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, complete)); !response.Allowed {
 		t.Errorf("a complete VMI is rejected: %q", complaints(response))
 	}
 }
@@ -287,7 +288,7 @@ func completed(t testing.TB, vmi *v1.VirtualMachineInstance) *v1.VirtualMachineI
 	if err != nil {
 		t.Fatal(err)
 	}
-	response := answerOf(t, m, reviewOf(t, kindVMI, json.RawMessage(raw)))
+	response := answerOf(t, m, reviewOf(t, apikinds.VirtualMachineInstance, json.RawMessage(raw)))
 	done := &v1.VirtualMachineInstance{}
 	if err := json.Unmarshal(apply(t, raw, response.Patch), done); err != nil {
 		t.Fatal(err)
@@ -300,12 +301,12 @@ func TestOnlyKubeVirtUpdatesTheSpecOfAVMI(t *testing.T) {
 	changed := old.DeepCopy()
 	changed.Spec.Hostname = "other"
 	v := newValidator(t)
-	if response := evaluated(t, v, reviewOf(t, kindVMI, changed, update(t, old))); response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, changed, update(t, old))); response.Allowed {
 		t.Error("a user changed the spec of a VMI")
 	}
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"mine": "yes"}
-	if response := evaluated(t, v, reviewOf(t, kindVMI, labelled, update(t, old))); !response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachineInstance, labelled, update(t, old))); !response.Allowed {
 		t.Errorf("a label: %q", complaints(response))
 	}
 }
@@ -313,12 +314,12 @@ func TestOnlyKubeVirtUpdatesTheSpecOfAVMI(t *testing.T) {
 func TestRequestsWithoutValidation(t *testing.T) {
 	v := newValidator(t)
 	for _, operation := range []admissionv1.Operation{admissionv1.Delete, admissionv1.Connect} {
-		response := evaluated(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.Operation = operation }))
+		response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.Operation = operation }))
 		if !response.Allowed {
 			t.Errorf("%s rejected: %q", operation, complaints(response))
 		}
 	}
-	response := evaluated(t, v, reviewOf(t, kindVM, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, arm64VM(), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }))
 	if !response.Allowed {
 		t.Error("a status was evaluated")
 	}
@@ -376,12 +377,12 @@ func TestRuleSettings(t *testing.T) {
 	live(v.Evaluator).GetSettings = func() *validators.Settings { return settings }
 	lab := k8slabels.Set{"env": "lab"}
 	live(v.Evaluator).GetNamespaceLabels = func(context.Context, string) (k8slabels.Set, error) { return lab, nil }
-	response := evaluated(t, v, reviewOf(t, kindVM, arm64VM()))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, arm64VM()))
 	if got := complaints(response); !response.Allowed || len(got) != 1 || !strings.Contains(got[0], "[virtward/arm64-disk-bus]") {
 		t.Errorf("in the lab: allowed %v, %q", response.Allowed, got)
 	}
 	lab = nil
-	if response := evaluated(t, v, reviewOf(t, kindVM, arm64VM())); response.Allowed || len(complaints(response)) != 1 {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, arm64VM())); response.Allowed || len(complaints(response)) != 1 {
 		t.Errorf("elsewhere: allowed %v, %q", response.Allowed, complaints(response))
 	}
 }
@@ -415,7 +416,7 @@ func TestFailedEvaluationsAreUnavailable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
 			change(v)
-			response := evaluated(t, v, reviewOf(t, kindVM, build.VM("db").Instancetype("u1.small").Obj()))
+			response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VM("db").Instancetype("u1.small").Obj()))
 			if response.Allowed || response.Result.Code != 503 || !strings.HasPrefix(response.Result.Message, "virtward could not check this object, try again: ") {
 				t.Errorf("answer %+v", response.Result)
 			}
@@ -430,9 +431,9 @@ func TestUnreadableObjectsAreRejected(t *testing.T) {
 		`{"spec":{"template":7}}`: "spec: ",
 		`{`:                       "spec: ",
 	} {
-		response := evaluated(t, v, reviewOf(t, kindVM, json.RawMessage(`{}`), func(r *admissionv1.AdmissionRequest) { r.Object.Raw = nil }))
+		response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, json.RawMessage(`{}`), func(r *admissionv1.AdmissionRequest) { r.Object.Raw = nil }))
 		if text != `{` {
-			response = evaluated(t, v, reviewOf(t, kindVM, json.RawMessage(text)))
+			response = evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, json.RawMessage(text)))
 		}
 		got := complaints(response)
 		if response.Allowed || len(got) != 1 || !strings.Contains(got[0], " "+want) || !strings.Contains(got[0], "[virtward/object-readable]") {
@@ -484,27 +485,27 @@ func TestUpdatesOfUnreadableObjects(t *testing.T) {
 		allowed       bool
 		expectWarning bool
 	}{
-		"a finalizer":                      {kindVM, "jane", oversized(t, small, set([]any{"a/b"}, "metadata", "finalizers")), oversized(t, small, nil), true, true},
-		"the form of a quantity":           {kindVM, "jane", oversized(t, small, set("1024Mi", "spec", "template", "spec", "domain", "memory", "guest")), oversized(t, small, set("1Gi", "spec", "template", "spec", "domain", "memory", "guest")), true, true},
-		"its status":                       {kindVM, "jane", oversized(t, small, set("x", "status", "printableStatus")), oversized(t, small, nil), true, true},
-		"a label":                          {kindVM, "jane", oversized(t, small, set("b", "metadata", "labels", "a")), oversized(t, small, nil), false, false},
-		"an annotation":                    {kindVM, "jane", oversized(t, small, set("b", "metadata", "annotations", "a")), oversized(t, small, nil), false, false},
-		"its spec":                         {kindVM, "jane", oversized(t, small, set("arm64", "spec", "template", "spec", "architecture")), oversized(t, small, nil), false, false},
-		"its name in another place":        {kindVM, "jane", oversized(t, small, set("x", "metadata", "generateName")), oversized(t, small, nil), false, false},
-		"a small object grows":             {kindVM, "jane", oversized(t, small, nil), small, true, true},
-		"one that does not decode":         {kindVM, "jane", json.RawMessage(`{"spec":{"template":7,"runStrategy":"Always"}}`), json.RawMessage(`{"spec":{"template":7}}`), false, false},
-		"one that does not decode, again":  {kindVM, "jane", json.RawMessage(`{"metadata":{"finalizers":["a/b"]},"spec":{"template":7}}`), json.RawMessage(`{"spec":{"template":7}}`), true, true},
-		"no JSON":                          {kindVM, "jane", json.RawMessage(`7`), json.RawMessage(`7`), true, true},
-		"KubeVirt stops it":                {kindVM, controller, oversized(t, small, set("Halted", "spec", "runStrategy")), oversized(t, small, nil), true, true},
-		"KubeVirt labels it":               {kindVM, controller, oversized(t, small, set("b", "metadata", "labels", "a")), oversized(t, small, nil), true, true},
-		"KubeVirt plugs in a volume":       {kindVM, controller, oversized(t, small, set([]any{map[string]any{"name": "a"}}, "spec", "template", "spec", "volumes")), oversized(t, small, nil), true, true},
-		"KubeVirt changes its firmware":    {kindVM, controller, oversized(t, small, set("u", "spec", "template", "spec", "domain", "firmware", "uuid")), oversized(t, small, nil), false, false},
-		"a migration":                      {kindVMI, handler, oversized(t, vmi, set("node02", "metadata", "labels", "kubevirt.io/nodeName")), oversized(t, vmi, nil), true, true},
-		"sockets are plugged in":           {kindVMI, controller, oversized(t, vmi, set(int64(4), "spec", "domain", "cpu", "sockets")), oversized(t, vmi, nil), true, true},
-		"a NIC is plugged in":              {kindVMI, controller, oversized(t, vmi, set([]any{map[string]any{"name": "a", "bridge": map[string]any{}}}, "spec", "domain", "devices", "interfaces")), oversized(t, vmi, nil), true, true},
-		"another user migrates it":         {kindVMI, "jane", oversized(t, vmi, set("node02", "metadata", "labels", "kubevirt.io/nodeName")), oversized(t, vmi, nil), false, false},
-		"another controller":               {kindVMI, "system:serviceaccount:mallory:kubevirt-controller", oversized(t, vmi, set(int64(4), "spec", "domain", "cpu", "sockets")), oversized(t, vmi, nil), false, false},
-		"KubeVirt changes an architecture": {kindVMI, controller, oversized(t, vmi, set("s390x", "spec", "architecture")), oversized(t, vmi, nil), false, false},
+		"a finalizer":                      {apikinds.VirtualMachine, "jane", oversized(t, small, set([]any{"a/b"}, "metadata", "finalizers")), oversized(t, small, nil), true, true},
+		"the form of a quantity":           {apikinds.VirtualMachine, "jane", oversized(t, small, set("1024Mi", "spec", "template", "spec", "domain", "memory", "guest")), oversized(t, small, set("1Gi", "spec", "template", "spec", "domain", "memory", "guest")), true, true},
+		"its status":                       {apikinds.VirtualMachine, "jane", oversized(t, small, set("x", "status", "printableStatus")), oversized(t, small, nil), true, true},
+		"a label":                          {apikinds.VirtualMachine, "jane", oversized(t, small, set("b", "metadata", "labels", "a")), oversized(t, small, nil), false, false},
+		"an annotation":                    {apikinds.VirtualMachine, "jane", oversized(t, small, set("b", "metadata", "annotations", "a")), oversized(t, small, nil), false, false},
+		"its spec":                         {apikinds.VirtualMachine, "jane", oversized(t, small, set("arm64", "spec", "template", "spec", "architecture")), oversized(t, small, nil), false, false},
+		"its name in another place":        {apikinds.VirtualMachine, "jane", oversized(t, small, set("x", "metadata", "generateName")), oversized(t, small, nil), false, false},
+		"a small object grows":             {apikinds.VirtualMachine, "jane", oversized(t, small, nil), small, true, true},
+		"one that does not decode":         {apikinds.VirtualMachine, "jane", json.RawMessage(`{"spec":{"template":7,"runStrategy":"Always"}}`), json.RawMessage(`{"spec":{"template":7}}`), false, false},
+		"one that does not decode, again":  {apikinds.VirtualMachine, "jane", json.RawMessage(`{"metadata":{"finalizers":["a/b"]},"spec":{"template":7}}`), json.RawMessage(`{"spec":{"template":7}}`), true, true},
+		"no JSON":                          {apikinds.VirtualMachine, "jane", json.RawMessage(`7`), json.RawMessage(`7`), true, true},
+		"KubeVirt stops it":                {apikinds.VirtualMachine, controller, oversized(t, small, set("Halted", "spec", "runStrategy")), oversized(t, small, nil), true, true},
+		"KubeVirt labels it":               {apikinds.VirtualMachine, controller, oversized(t, small, set("b", "metadata", "labels", "a")), oversized(t, small, nil), true, true},
+		"KubeVirt plugs in a volume":       {apikinds.VirtualMachine, controller, oversized(t, small, set([]any{map[string]any{"name": "a"}}, "spec", "template", "spec", "volumes")), oversized(t, small, nil), true, true},
+		"KubeVirt changes its firmware":    {apikinds.VirtualMachine, controller, oversized(t, small, set("u", "spec", "template", "spec", "domain", "firmware", "uuid")), oversized(t, small, nil), false, false},
+		"a migration":                      {apikinds.VirtualMachineInstance, handler, oversized(t, vmi, set("node02", "metadata", "labels", "kubevirt.io/nodeName")), oversized(t, vmi, nil), true, true},
+		"sockets are plugged in":           {apikinds.VirtualMachineInstance, controller, oversized(t, vmi, set(int64(4), "spec", "domain", "cpu", "sockets")), oversized(t, vmi, nil), true, true},
+		"a NIC is plugged in":              {apikinds.VirtualMachineInstance, controller, oversized(t, vmi, set([]any{map[string]any{"name": "a", "bridge": map[string]any{}}}, "spec", "domain", "devices", "interfaces")), oversized(t, vmi, nil), true, true},
+		"another user migrates it":         {apikinds.VirtualMachineInstance, "jane", oversized(t, vmi, set("node02", "metadata", "labels", "kubevirt.io/nodeName")), oversized(t, vmi, nil), false, false},
+		"another controller":               {apikinds.VirtualMachineInstance, "system:serviceaccount:mallory:kubevirt-controller", oversized(t, vmi, set(int64(4), "spec", "domain", "cpu", "sockets")), oversized(t, vmi, nil), false, false},
+		"KubeVirt changes an architecture": {apikinds.VirtualMachineInstance, controller, oversized(t, vmi, set("s390x", "spec", "architecture")), oversized(t, vmi, nil), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
@@ -529,7 +530,7 @@ func TestUnreadableOldObjectHasNoPreExistingErrors(t *testing.T) {
 		kind   string
 		object any
 	}{
-		"a VM":            {kindVM, bad},
+		"a VM":            {apikinds.VirtualMachine, bad},
 		"a replica set":   {"VirtualMachineInstanceReplicaSet", &v1.VirtualMachineInstanceReplicaSet{Spec: v1.VirtualMachineInstanceReplicaSetSpec{Selector: selector, Template: bad.Spec.Template}}},
 		"an instancetype": {"VirtualMachineInstancetype", &instancetypev1beta1.VirtualMachineInstancetype{Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{IOThreadsPolicy: new(v1.IOThreadsPolicy("none"))}}},
 	} {
@@ -553,7 +554,7 @@ func TestUnreadableOldObjectHasNoPreExistingErrors(t *testing.T) {
 	// The old object is empty if it cannot be read. A missing template must not count as pre-existing.
 	v := newValidator(t)
 	bare := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{RunStrategy: new(v1.RunStrategyHalted)}}
-	if response := evaluated(t, v, reviewOf(t, kindVM, bare, update(t, oversized(t, build.VM("db").Obj(), nil)))); response.Allowed {
+	if response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, bare, update(t, oversized(t, build.VM("db").Obj(), nil)))); response.Allowed {
 		t.Errorf("a missing field of an unreadable object counts as pre-existing: %q", complaints(response))
 	}
 }
@@ -581,9 +582,9 @@ func TestObjectsBeingDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newValidator(t)
-			body := reviewOf(t, kindVM, tc.object)
+			body := reviewOf(t, apikinds.VirtualMachine, tc.object)
 			if tc.old != nil {
-				body = reviewOf(t, kindVM, tc.object, update(t, tc.old))
+				body = reviewOf(t, apikinds.VirtualMachine, tc.object, update(t, tc.old))
 			}
 			if response := evaluated(t, v, body); response.Allowed != tc.allowed {
 				t.Errorf("allowed %v, %q", response.Allowed, complaints(response))
@@ -604,7 +605,7 @@ func TestCostOfManyErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := json.RawMessage(`{"spec":{"template":{"spec":{"domain":{"memory":{"guest":"1Gi"}},"dnsPolicy":"None","dnsConfig":{"nameservers":["a"` + strings.Repeat(`,"a"`, list.strings) + `]}}}}}`)
-			body := reviewOf(t, kindVM, object)
+			body := reviewOf(t, apikinds.VirtualMachine, object)
 			var before, after goruntime.MemStats
 			goruntime.ReadMemStats(&before)
 			response := evaluated(t, v, body)
@@ -634,7 +635,7 @@ func TestSlowClients(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	body := reviewOf(t, kindVM, build.VMOf(build.Typical("db")).Obj())
+	body := reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.Typical("db")).Obj())
 	client := &http.Client{Timeout: time.Second}
 	for range 20 {
 		response, err := client.Post(server.URL, "application/json", bytes.NewReader(body))
@@ -655,7 +656,7 @@ func TestManyCausesAreTruncated(t *testing.T) {
 		vmi.Disk(name, v1.DiskBusSATA)
 	}
 	v := newValidator(t)
-	response := evaluated(t, v, reviewOf(t, kindVM, build.VMOf(vmi).Obj()))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VMOf(vmi).Obj()))
 	causes := response.Result.Details.Causes
 	if len(causes) != maxCauses || !strings.HasSuffix(causes[maxCauses-1].Message, "(and 20 more findings, which kubectl virtward explain shows)") {
 		t.Errorf("%d causes, the last one %q", len(causes), causes[len(causes)-1].Message)
@@ -666,7 +667,7 @@ func TestLongValuesAreTruncated(t *testing.T) {
 	vm := arm64VM()
 	vm.Spec.Template.Spec.Domain.CPU = &v1.CPU{Model: strings.Repeat("é", 1<<20)}
 	v := newValidator(t)
-	response := evaluated(t, v, reviewOf(t, kindVM, vm))
+	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, vm))
 	if response.Allowed || len(response.Result.Message) > 16<<10 {
 		t.Errorf("allowed %v, a message of %d bytes", response.Allowed, len(response.Result.Message))
 	}
@@ -677,12 +678,12 @@ func TestLongValuesAreTruncated(t *testing.T) {
 func FuzzValidate(f *testing.F) {
 	for i, object := range writtenVMIs(f) {
 		if i%50 == 0 {
-			f.Add(reviewOf(f, kindVMI, json.RawMessage(object)))
-			f.Add(reviewOf(f, kindVMI, json.RawMessage(object), update(f, build.Typical("db").Obj())))
+			f.Add(reviewOf(f, apikinds.VirtualMachineInstance, json.RawMessage(object)))
+			f.Add(reviewOf(f, apikinds.VirtualMachineInstance, json.RawMessage(object), update(f, build.Typical("db").Obj())))
 		}
 	}
-	f.Add(reviewOf(f, kindVM, arm64VM()))
-	f.Add(reviewOf(f, kindVM, arm64VM(), update(f, build.VM("db").Instancetype("u1.small").Obj())))
+	f.Add(reviewOf(f, apikinds.VirtualMachine, arm64VM()))
+	f.Add(reviewOf(f, apikinds.VirtualMachine, arm64VM(), update(f, build.VM("db").Instancetype("u1.small").Obj())))
 	f.Add(reviewOf(f, "VirtualMachineInstanceReplicaSet", json.RawMessage(`{"spec":{"selector":{},"template":{"spec":{"domain":{}}}}}`)))
 	for _, kind := range []string{"VirtualMachineInstancetype", "VirtualMachineClusterPreference"} {
 		f.Add(reviewOf(f, kind, json.RawMessage(`{"spec":{"cpu":{},"memory":{}}}`), func(r *admissionv1.AdmissionRequest) { r.Kind.Group = "instancetype.kubevirt.io" }))

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cli/comparison"
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
@@ -135,7 +136,7 @@ func (o *Options) surround(ctx context.Context, a *Audit, files, with *offline.F
 	}
 	for _, name := range o.Without {
 		if a.now.Policies().Find(name) == nil {
-			return fmt.Errorf("--without %s: there is no %s of this name", name, offline.KindPolicy)
+			return fmt.Errorf("--without %s: there is no %s of this name", name, apikinds.VirtualMachinePolicy)
 		}
 	}
 	assumed, err := o.assumedFacts(facts, with.KubeVirts)

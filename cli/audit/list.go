@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
@@ -146,7 +147,7 @@ func (l *listing) documents(list *unstructured.UnstructuredList) []manifests.Doc
 	for i := range list.Items {
 		object := &list.Items[i]
 		owner := metav1.GetControllerOf(object)
-		if owner != nil && owner.Kind == "VirtualMachine" && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == v1.GroupVersion.Group {
+		if owner != nil && owner.Kind == apikinds.VirtualMachine && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == v1.GroupVersion.Group {
 			continue
 		}
 		all = append(all, manifests.Document{Source: offline.SourceCluster, Object: object})

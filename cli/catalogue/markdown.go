@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // area is a chapter of the page: the rules whose ids begin with one of the words.
@@ -156,9 +158,9 @@ func meanings() [][2]string {
 		{"instancetype", "a VirtualMachineInstancetype or VirtualMachineClusterInstancetype"},
 		{"preference", "a VirtualMachinePreference or VirtualMachineClusterPreference"},
 		{"replica set or pool", "the fields of a VirtualMachineInstanceReplicaSet or VirtualMachinePool outside of the template; the template is validated as VMI or VM"},
-		{"RuleSettings", "the severities of rules"},
-		{"VirtualMachineDefaults", "the defaults of a site"},
-		{"VirtualMachinePolicy", "a policy"},
+		{apikinds.RuleSettings, "the severities of rules"},
+		{apikinds.VirtualMachineDefaults, "the defaults of a site"},
+		{apikinds.VirtualMachinePolicy, "a policy"},
 		{"restore or clone", "a VirtualMachineRestore or a VirtualMachineClone, from which KubeVirt creates a VM"},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
@@ -91,7 +92,7 @@ func (e *Entry) example() (string, error) {
 		Metadata   metadata                        `json:"metadata"`
 		Spec       policyv1alpha1.RuleSettingsSpec `json:"spec"`
 	}{
-		APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "RuleSettings", Metadata: metadata{Name: exampleNamespace},
+		APIVersion: policyv1alpha1.GroupVersion.String(), Kind: apikinds.RuleSettings, Metadata: metadata{Name: exampleNamespace},
 		Spec: policyv1alpha1.RuleSettingsSpec{Rules: []policyv1alpha1.RuleSetting{{
 			Rule: e.ID, Severity: policyv1alpha1.Severity(e.weakened()),
 			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": exampleNamespace}},

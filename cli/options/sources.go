@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
@@ -157,7 +158,7 @@ func (s *Sources) Namespace(cluster *offline.Cluster) string {
 func kubevirtsIn(given []manifests.Document) ([]manifests.Document, error) {
 	for _, d := range given {
 		kind := offline.AsKubeVirt(d.Object).GroupVersionKind()
-		if kind.Group != "kubevirt.io" || kind.Kind != "KubeVirt" {
+		if kind.Group != "kubevirt.io" || kind.Kind != apikinds.KubeVirt {
 			return nil, fmt.Errorf("%s: %s %s is not a KubeVirt object of kubevirt.io", d.Location(), kind.Kind, d.Object.GetName())
 		}
 	}

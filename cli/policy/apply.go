@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cli/audit"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/evaluator/offline"
@@ -99,14 +100,14 @@ func (o *applyOptions) runApply(ctx context.Context) error {
 	}
 	var found []manifests.Document
 	for _, d := range all {
-		if offline.IsConfiguration(d.Object.GroupVersionKind()) && d.Object.GetKind() == offline.KindPolicy {
+		if offline.IsConfiguration(d.Object.GroupVersionKind()) && d.Object.GetKind() == apikinds.VirtualMachinePolicy {
 			found = append(found, d)
 			continue
 		}
 		fmt.Fprintln(o.Streams.ErrOut, texts.OneLine(fmt.Sprintf("note: %s: skipped %s %s: it is not a policy", d.Location(), d.Object.GetKind(), d.Object.GetName())))
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%s: no %s to apply", o.Names(), offline.KindPolicy)
+		return fmt.Errorf("%s: no %s to apply", o.Names(), apikinds.VirtualMachinePolicy)
 	}
 	files.Configuration = found
 	return o.apply(ctx, files, "-f "+strings.Join(o.Filenames, ", -f "))
@@ -160,14 +161,14 @@ func (o *applyOptions) send(ctx context.Context, c *offline.Cluster, all []manif
 		object.SetManagedFields(nil)
 		object.SetResourceVersion("")
 		delete(object.Object, "status")
-		_, err := c.Client.Resource(offline.Resources[offline.KindPolicy]).Apply(ctx, name, object, apply)
+		_, err := c.Client.Resource(offline.Resources[apikinds.VirtualMachinePolicy]).Apply(ctx, name, object, apply)
 		switch {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			return fmt.Errorf("the cluster has no %s: Virtward is not installed there", offline.KindPolicy)
+			return fmt.Errorf("the cluster has no %s: Virtward is not installed there", apikinds.VirtualMachinePolicy)
 		case apierrors.IsConflict(err):
-			failed = append(failed, fmt.Errorf("%s: %s %s: %w: use --force-conflicts to take over the fields", d.Location(), offline.KindPolicy, name, err))
+			failed = append(failed, fmt.Errorf("%s: %s %s: %w: use --force-conflicts to take over the fields", d.Location(), apikinds.VirtualMachinePolicy, name, err))
 		case err != nil:
-			failed = append(failed, fmt.Errorf("%s: %s %s: %w", d.Location(), offline.KindPolicy, name, err))
+			failed = append(failed, fmt.Errorf("%s: %s %s: %w", d.Location(), apikinds.VirtualMachinePolicy, name, err))
 		default:
 			fmt.Fprintf(messages, "virtualmachinepolicy.policy.virtward.io/%s applied%s\n", texts.OneLine(name), how)
 		}

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cli/audit"
 	"github.com/virtward/virtward/cli/options"
@@ -182,12 +183,12 @@ func (o *installOptions) installed(ctx context.Context, name string) (map[string
 	if err != nil {
 		return nil, err
 	}
-	object, err := c.Client.Resource(offline.Resources[offline.KindPolicy]).Get(ctx, name, metav1.GetOptions{})
+	object, err := c.Client.Resource(offline.Resources[apikinds.VirtualMachinePolicy]).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("reading %s %s, to keep its enforcement and parameters: %w", offline.KindPolicy, name, err)
+		return nil, fmt.Errorf("reading %s %s, to keep its enforcement and parameters: %w", apikinds.VirtualMachinePolicy, name, err)
 	}
 	spec, _, err := unstructured.NestedMap(object.Object, "spec")
 	return spec, err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/manifests"
@@ -66,7 +67,7 @@ func (s *source) read(ctx context.Context, stdin io.Reader) (*v1beta1.VirtualMac
 	if templates.IsOpenShiftTemplate(object) {
 		return nil, fmt.Errorf("%s: it is a Template of OpenShift: convert it with template convert", document.Location())
 	}
-	if object.GetKind() != "VirtualMachineTemplate" || object.GroupVersionKind().Group != v1beta1.GroupVersion.Group {
+	if object.GetKind() != apikinds.VirtualMachineTemplate || object.GroupVersionKind().Group != v1beta1.GroupVersion.Group {
 		return nil, fmt.Errorf("%s: %s is not a VirtualMachineTemplate of %s", document.Location(), object.GetKind(), v1beta1.GroupVersion.Group)
 	}
 	template, err := decode(object, true)

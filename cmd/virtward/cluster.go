@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/effective"
@@ -57,10 +58,10 @@ func (p *process) clusterState(config *rest.Config, assumed platform.Settings, l
 	if s.objects, err = platform.NewWatchedObjects(config); err != nil {
 		return nil, err
 	}
-	if s.settings, err = configcache.NewSettings(client, registry.Rules(), s.notify("settings", logChange(log.WithName("settings"), "RuleSettings", "settings", "rules"))); err != nil {
+	if s.settings, err = configcache.NewSettings(client, registry.Rules(), s.notify("settings", logChange(log.WithName("settings"), apikinds.RuleSettings, "settings", "rules"))); err != nil {
 		return nil, err
 	}
-	if s.defaults, err = configcache.NewDefaults(client, s.notify("defaults", logChange(log.WithName("defaults"), "VirtualMachineDefaults", "defaults", "site"))); err != nil {
+	if s.defaults, err = configcache.NewDefaults(client, s.notify("defaults", logChange(log.WithName("defaults"), apikinds.VirtualMachineDefaults, "defaults", "site"))); err != nil {
 		return nil, err
 	}
 	policies := configcache.PoliciesOptions{Namespace: p.namespace, ParamsNamespaces: p.paramsNamespaces}

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/auditresults"
@@ -160,7 +161,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 		Client: state.client, Policies: state.policies.Compiled, Clock: clock.RealClock{},
 		Tell: func(policy *policyv1alpha1.VirtualMachinePolicy, kind, reason, message string) {
 			events.recorder.Event(&corev1.ObjectReference{
-				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy", Name: policy.Name, UID: policy.UID,
+				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: apikinds.VirtualMachinePolicy, Name: policy.Name, UID: policy.UID,
 			}, kind, reason, shortEvent(message))
 		},
 	})

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/diagnostics"
@@ -135,7 +136,7 @@ func kindOf(object client.Object) string {
 // owner returns the owner reference to a policy.
 func owner(c *configcache.Compiled) metav1.OwnerReference {
 	return metav1.OwnerReference{
-		APIVersion: policyv1alpha1.GroupVersion.String(), Kind: "VirtualMachinePolicy",
+		APIVersion: policyv1alpha1.GroupVersion.String(), Kind: apikinds.VirtualMachinePolicy,
 		Name: c.Object.Name, UID: c.Object.UID, Controller: new(true),
 	}
 }
@@ -143,7 +144,7 @@ func owner(c *configcache.Compiled) metav1.OwnerReference {
 // ownedBy reports whether an object belongs to the policy with a uid.
 func ownedBy(object metav1.Object, uid types.UID) bool {
 	controller := metav1.GetControllerOf(object)
-	return controller != nil && controller.UID == uid && controller.Kind == "VirtualMachinePolicy"
+	return controller != nil && controller.UID == uid && controller.Kind == apikinds.VirtualMachinePolicy
 }
 
 // dress returns the metadata of an exported object, and keeps what others added to the existing one.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/controllers/auditresults"
 )
 
@@ -63,7 +64,7 @@ func Build(c *Context, namespace string, view *auditresults.View, before *openre
 	r := &openreports.Report{
 		ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: namespace, Labels: map[string]string{ManagedByLabel: ManagedBy}},
 		Source:     sourcePolicies,
-		Scope:      &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: namespace},
+		Scope:      &corev1.ObjectReference{APIVersion: "v1", Kind: apikinds.Namespace, Name: namespace},
 		Configuration: &openreports.ReportConfiguration{
 			Limits: openreports.Limits{MaxResults: c.Limit},
 		},

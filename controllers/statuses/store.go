@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
@@ -124,7 +125,7 @@ func (s *Store) apply(ctx context.Context, name string, uid types.UID, part *pol
 		fields["conditions"] = []any{}
 	}
 	object := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": name, "uid": string(uid)}, "status": fields}}
-	object.SetGroupVersionKind(policyv1alpha1.GroupVersion.WithKind("VirtualMachinePolicy"))
+	object.SetGroupVersionKind(policyv1alpha1.GroupVersion.WithKind(apikinds.VirtualMachinePolicy))
 	_, err = s.client.Resource(resource).ApplyStatus(ctx, name, object, metav1.ApplyOptions{FieldManager: s.owner, Force: true})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status: %w", err)

@@ -9,24 +9,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/validators"
 )
 
-// Kinds of the configuration of Virtward.
-const (
-	KindRuleSettings = "RuleSettings"
-	KindDefaults     = "VirtualMachineDefaults"
-	KindPolicy       = "VirtualMachinePolicy"
-)
-
 // Resources are the resources of the kinds of the configuration.
 var Resources = map[string]schema.GroupVersionResource{
-	KindRuleSettings: policyv1alpha1.GroupVersion.WithResource("rulesettings"),
-	KindDefaults:     policyv1alpha1.GroupVersion.WithResource("virtualmachinedefaults"),
-	KindPolicy:       policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"),
+	apikinds.RuleSettings:           policyv1alpha1.GroupVersion.WithResource("rulesettings"),
+	apikinds.VirtualMachineDefaults: policyv1alpha1.GroupVersion.WithResource("virtualmachinedefaults"),
+	apikinds.VirtualMachinePolicy:   policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"),
 }
 
 // IsConfiguration reports whether an object is of one of these kinds, in any version.
@@ -120,7 +114,7 @@ func (c *Cluster) listConfigured(ctx context.Context, kind string) ([]manifests.
 
 // readSettings compiles the RuleSettings of the files and of the cluster. The notes name entries without an effect.
 func readSettings(ctx context.Context, files *Files, cluster *Cluster, known validators.Table) (s *validators.Settings, notes []string, err error) {
-	all, notes, err := readConfigured[policyv1alpha1.RuleSettings](ctx, KindRuleSettings, files.Configuration, cluster)
+	all, notes, err := readConfigured[policyv1alpha1.RuleSettings](ctx, apikinds.RuleSettings, files.Configuration, cluster)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -130,7 +124,7 @@ func readSettings(ctx context.Context, files *Files, cluster *Cluster, known val
 
 // readSite compiles the defaults of the files and of the cluster. The notes name defaults without an effect.
 func readSite(ctx context.Context, files *Files, cluster *Cluster) (s *mutators.Site, notes []string, err error) {
-	all, notes, err := readConfigured[policyv1alpha1.VirtualMachineDefaults](ctx, KindDefaults, files.Configuration, cluster)
+	all, notes, err := readConfigured[policyv1alpha1.VirtualMachineDefaults](ctx, apikinds.VirtualMachineDefaults, files.Configuration, cluster)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -14,12 +14,6 @@ import (
 // SourceCluster is the source of objects of the cluster.
 const SourceCluster = "cluster"
 
-// Kinds of kubevirt.io that are handled by name.
-const (
-	kindVMI      = "VirtualMachineInstance"
-	kindKubeVirt = "KubeVirt"
-)
-
 // Cluster is the source of all objects that the files lack. It is only read.
 type Cluster struct {
 	Client  dynamic.Interface

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
 )
@@ -41,7 +42,7 @@ func AsKubeVirt(object *unstructured.Unstructured) *unstructured.Unstructured {
 		kubevirt.Object["spec"] = map[string]any{"configuration": object.Object}
 	}
 	kubevirt.SetAPIVersion(v1.GroupVersion.String())
-	kubevirt.SetKind(kindKubeVirt)
+	kubevirt.SetKind(apikinds.KubeVirt)
 	kubevirt.SetNamespace("kubevirt")
 	kubevirt.SetName("kubevirt")
 	return kubevirt

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/references"
@@ -45,13 +46,13 @@ func Sort(all []manifests.Document) (*Files, error) {
 				return nil, fmt.Errorf("%s: %w", d.Location(), err)
 			}
 			s.Subjects = append(s.Subjects, d)
-		case kind.Group == v1.GroupVersion.Group && kind.Kind == kindKubeVirt:
+		case kind.Group == v1.GroupVersion.Group && kind.Kind == apikinds.KubeVirt:
 			s.KubeVirts = append(s.KubeVirts, d)
 		case IsConfiguration(kind):
 			s.Configuration = append(s.Configuration, d)
 		case isConfigMap(kind):
 			s.ConfigMaps = append(s.ConfigMaps, d)
-		case kind.Group == "" && kind.Kind == kindNamespace:
+		case kind.Group == "" && kind.Kind == apikinds.Namespace:
 			s.Namespaces = append(s.Namespaces, d.Object)
 		case IsReference(kind):
 			if d.Object.GetName() == "" {

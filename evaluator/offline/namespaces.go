@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-const kindNamespace = "Namespace"
-
 // namespaces reads Namespaces: from files, as if they were applied, and then from the cluster, if there is one. It is
 // safe for concurrent use.
 type namespaces struct {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
@@ -98,7 +99,7 @@ func (w *Evaluator) Evaluate(ctx context.Context, d manifests.Document, stage ev
 	if info.Namespaced {
 		request.Namespace = cmp.Or(d.Object.GetNamespace(), w.DefaultNamespace)
 	}
-	if d.Source == SourceCluster && kind.Kind == kindVMI {
+	if d.Source == SourceCluster && kind.Kind == apikinds.VirtualMachineInstance {
 		request.Requester = kubeVirtController(w.facts) // whose labels it has
 	}
 	result, err := w.snapshot.Evaluate(ctx, request)
@@ -142,10 +143,10 @@ func (w *Evaluator) NamespaceLabels(ctx context.Context, name string) (labels.Se
 	}
 	var selecting []string
 	if w.settings.SelectsNamespaces() {
-		selecting = append(selecting, KindRuleSettings)
+		selecting = append(selecting, apikinds.RuleSettings)
 	}
 	if w.site.SelectsNamespaces() {
-		selecting = append(selecting, KindDefaults)
+		selecting = append(selecting, apikinds.VirtualMachineDefaults)
 	}
 	return known, &evaluator.UnknownNamespaceError{Err: unselected(strings.Join(selecting, " and "), name, err)}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
@@ -37,7 +38,7 @@ type policySource struct {
 // readPolicies compiles the policies of the files and of the cluster, without those to leave out. The notes name
 // policies that cannot be evaluated for existing objects, and say why.
 func readPolicies(ctx context.Context, files *Files, cluster *Cluster, namespace string) (j *policySource, notes []string, err error) {
-	all, notes, err := readConfigured[policyv1alpha1.VirtualMachinePolicy](ctx, KindPolicy, files.Configuration, cluster)
+	all, notes, err := readConfigured[policyv1alpha1.VirtualMachinePolicy](ctx, apikinds.VirtualMachinePolicy, files.Configuration, cluster)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,11 +65,11 @@ func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePol
 		p, problems := policies.Compile(environment, &all[i].object, parameters.resolve)
 		if failed := parameters.failed; failed != nil {
 			parameters.failed = nil
-			notes = append(notes, fmt.Sprintf("%s %s is not considered: its parameters are not known: %v", KindPolicy, p.Name(), failed))
+			notes = append(notes, fmt.Sprintf("%s %s is not considered: its parameters are not known: %v", apikinds.VirtualMachinePolicy, p.Name(), failed))
 			continue
 		}
 		if p.Broken() != "" && all[i].document.Source != SourceCluster {
-			j.broken = append(j.broken, fmt.Sprintf("%s: %s %s", all[i].document.Location(), KindPolicy, p.Name()))
+			j.broken = append(j.broken, fmt.Sprintf("%s: %s %s", all[i].document.Location(), apikinds.VirtualMachinePolicy, p.Name()))
 		}
 		compiled, notes = append(compiled, p), append(notes, skipped(&all[i], p, problems)...)
 	}
@@ -78,7 +79,7 @@ func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePol
 
 // skipped returns notes that say why a policy cannot be evaluated for existing objects; none if it can.
 func skipped(from *configured[policyv1alpha1.VirtualMachinePolicy], p *policies.Policy, problems []diagnostics.Problem) (notes []string) {
-	named := fmt.Sprintf("%s: %s %s", from.document.Location(), KindPolicy, p.Name())
+	named := fmt.Sprintf("%s: %s %s", from.document.Location(), apikinds.VirtualMachinePolicy, p.Name())
 	if p.Broken() == "" {
 		if reasons := p.Unauditable(); len(reasons) > 0 {
 			notes = append(notes, named+" was not evaluated: "+strings.Join(reasons, "; "))
@@ -190,5 +191,5 @@ func (c *configMaps) unread() (notes []string) {
 }
 
 func isConfigMap(kind schema.GroupVersionKind) bool {
-	return kind.Group == "" && kind.Kind == "ConfigMap"
+	return kind.Group == "" && kind.Kind == apikinds.ConfigMap
 }

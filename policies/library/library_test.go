@@ -14,6 +14,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
@@ -267,10 +268,10 @@ func asWritten(t *testing.T, env *cel.Environment, s *policytest.Situation) []st
 	d.Request = cel.Request{Operation: s.Operation, Name: s.Object.GetName(), Namespace: s.Object.GetNamespace(), UserInfo: s.User}
 	vm := &v1.VirtualMachine{}
 	switch d.Kind {
-	case cel.KindVirtualMachine:
+	case apikinds.VirtualMachine:
 		decode(t, s, vm)
 		d.Object = vm
-	case cel.KindVirtualMachinePool:
+	case apikinds.VirtualMachinePool:
 		pool := &poolv1beta1.VirtualMachinePool{}
 		decode(t, s, pool)
 		d.Object = pool

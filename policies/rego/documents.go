@@ -14,6 +14,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/fieldpath"
 )
 
@@ -52,9 +53,9 @@ type namespace struct {
 // kinds are the types of object and oldObject in a policy for one kind.
 func kinds() map[string]reflect.Type {
 	return map[string]reflect.Type{
-		"VirtualMachine":         reflect.TypeFor[v1.VirtualMachine](),
-		"VirtualMachineInstance": reflect.TypeFor[v1.VirtualMachineInstance](),
-		"VirtualMachinePool":     reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
+		apikinds.VirtualMachine:         reflect.TypeFor[v1.VirtualMachine](),
+		apikinds.VirtualMachineInstance: reflect.TypeFor[v1.VirtualMachineInstance](),
+		apikinds.VirtualMachinePool:     reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
 	}
 }
 

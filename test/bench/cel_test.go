@@ -3,6 +3,7 @@ package bench
 import (
 	"testing"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
@@ -76,7 +77,7 @@ func typicalDocuments(tb testing.TB) func() *cel.Documents {
 	params := map[string]any{"maxDisks": int64(8), "networks": []any{"backup-net", "storage-net"}}
 	return func() *cel.Documents {
 		d := &cel.Documents{
-			Kind: cel.KindVirtualMachine, Object: vm, VM: effectiveVM, Provenance: verdict.Changes, Facts: facts,
+			Kind: apikinds.VirtualMachine, Object: vm, VM: effectiveVM, Provenance: verdict.Changes, Facts: facts,
 			Requester: "alice", Params: params,
 		}
 		d.Request.Operation = "CREATE"
@@ -96,7 +97,7 @@ func compileEach(tb testing.TB, expressions []string) ([]*cel.Scope, []*cel.Prog
 	var scopes []*cel.Scope
 	var programs []*cel.Program
 	for _, expression := range expressions {
-		scope, issues := environment.Scope(cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine}})
+		scope, issues := environment.Scope(cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine}})
 		if len(issues) > 0 {
 			tb.Fatal(issues)
 		}
@@ -149,7 +150,7 @@ func BenchmarkCELCompile(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		scope, issues := environment.Scope(cel.ScopeOptions{Kinds: []string{cel.KindVirtualMachine}})
+		scope, issues := environment.Scope(cel.ScopeOptions{Kinds: []string{apikinds.VirtualMachine}})
 		if len(issues) > 0 {
 			b.Fatal(issues)
 		}

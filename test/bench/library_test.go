@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
@@ -65,10 +66,10 @@ func wellKept() effective.Input {
 	vm.Spec.Instancetype = &v1.InstancetypeMatcher{Name: "u1.medium"}
 	vm.Spec.Preference = &v1.PreferenceMatcher{Name: "linux"}
 	in := effective.Input{VM: vm, Facts: platform.Defaults(platform.Settings{}), Requester: "alice", Now: time.Now()}
-	in.Instancetype = &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: "u1.medium", Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{
+	in.Instancetype = &instancetypes.Instancetype{Kind: apikinds.VirtualMachineClusterInstancetype, Name: "u1.medium", Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{
 		CPU: instancetypev1beta1.CPUInstancetype{Guest: 2}, Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse("4Gi")},
 	}}
-	in.Preference = &instancetypes.Preference{Kind: instancetypes.KindClusterPreference, Name: "linux"}
+	in.Preference = &instancetypes.Preference{Kind: apikinds.VirtualMachineClusterPreference, Name: "linux"}
 	in.Request = cel.Request{Operation: "CREATE", Name: vm.Name, Namespace: vm.Namespace, UserInfo: authenticationv1.UserInfo{Username: "alice"}}
 	return in
 }

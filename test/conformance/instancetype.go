@@ -12,6 +12,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -82,11 +83,11 @@ func (c InstancetypeCase) Check() []string {
 	vm.Spec.Template.ObjectMeta.Annotations = c.Annotations
 	var in *instancetypes.Instancetype
 	if c.Instancetype != nil {
-		in = &instancetypes.Instancetype{Kind: instancetypes.KindClusterInstancetype, Name: "it", Spec: *c.Instancetype}
+		in = &instancetypes.Instancetype{Kind: apikinds.VirtualMachineClusterInstancetype, Name: "it", Spec: *c.Instancetype}
 	}
 	var pref *instancetypes.Preference
 	if c.Preference != nil {
-		pref = &instancetypes.Preference{Kind: instancetypes.KindClusterPreference, Name: "pf", Spec: *c.Preference}
+		pref = &instancetypes.Preference{Kind: apikinds.VirtualMachineClusterPreference, Name: "pf", Spec: *c.Preference}
 	}
 	target := instancetypes.TemplateOf(vm)
 

@@ -1,0 +1,88 @@
+package apikinds
+
+import "k8s.io/apimachinery/pkg/runtime/schema"
+
+// The kinds of KubeVirt.
+const (
+	KubeVirt                         = "KubeVirt"
+	VirtualMachine                   = "VirtualMachine"
+	VirtualMachineInstance           = "VirtualMachineInstance"
+	VirtualMachineInstanceReplicaSet = "VirtualMachineInstanceReplicaSet"
+	VirtualMachineInstancePreset     = "VirtualMachineInstancePreset"
+	VirtualMachinePool               = "VirtualMachinePool"
+	VirtualMachineTemplate           = "VirtualMachineTemplate"
+	VirtualMachineRestore            = "VirtualMachineRestore"
+	VirtualMachineSnapshot           = "VirtualMachineSnapshot"
+	VirtualMachineSnapshotContent    = "VirtualMachineSnapshotContent"
+
+	VirtualMachineInstancetype        = "VirtualMachineInstancetype"
+	VirtualMachineClusterInstancetype = "VirtualMachineClusterInstancetype"
+	VirtualMachinePreference          = "VirtualMachinePreference"
+	VirtualMachineClusterPreference   = "VirtualMachineClusterPreference"
+
+	DataSource = "DataSource"
+	DataVolume = "DataVolume"
+)
+
+// The kinds of Virtward.
+const (
+	RuleSettings           = "RuleSettings"
+	VirtualMachineDefaults = "VirtualMachineDefaults"
+	VirtualMachinePolicy   = "VirtualMachinePolicy"
+)
+
+// The kinds of Kubernetes.
+const (
+	ConfigMap             = "ConfigMap"
+	ControllerRevision    = "ControllerRevision"
+	Namespace             = "Namespace"
+	PersistentVolumeClaim = "PersistentVolumeClaim"
+	VolumeSnapshot        = "VolumeSnapshot"
+)
+
+// Resource is a kind and its resource, in the version that Virtward reads.
+type Resource struct {
+	schema.GroupVersionKind
+
+	// Plural is the name of the resource in URLs.
+	Plural string
+}
+
+// GroupVersionResource returns the resource.
+func (r Resource) GroupVersionResource() schema.GroupVersionResource {
+	return r.GroupVersion().WithResource(r.Plural)
+}
+
+const (
+	kubeVirtGroup     = "kubevirt.io"
+	instancetypeGroup = "instancetype.kubevirt.io"
+	snapshotGroup     = "snapshot.kubevirt.io"
+	importerGroup     = "cdi.kubevirt.io"
+)
+
+// The resources that Virtward reads.
+var (
+	KubeVirts               = resource(kubeVirtGroup, "v1", KubeVirt, "kubevirts")
+	VirtualMachines         = resource(kubeVirtGroup, "v1", VirtualMachine, "virtualmachines")
+	VirtualMachineInstances = resource(kubeVirtGroup, "v1", VirtualMachineInstance, "virtualmachineinstances")
+	ReplicaSets             = resource(kubeVirtGroup, "v1", VirtualMachineInstanceReplicaSet, "virtualmachineinstancereplicasets")
+	Presets                 = resource(kubeVirtGroup, "v1", VirtualMachineInstancePreset, "virtualmachineinstancepresets")
+	Pools                   = resource("pool.kubevirt.io", "v1beta1", VirtualMachinePool, "virtualmachinepools")
+	Snapshots               = resource(snapshotGroup, "v1beta1", VirtualMachineSnapshot, "virtualmachinesnapshots")
+	SnapshotContents        = resource(snapshotGroup, "v1beta1", VirtualMachineSnapshotContent, "virtualmachinesnapshotcontents")
+
+	Instancetypes        = resource(instancetypeGroup, "v1beta1", VirtualMachineInstancetype, "virtualmachineinstancetypes")
+	ClusterInstancetypes = resource(instancetypeGroup, "v1beta1", VirtualMachineClusterInstancetype, "virtualmachineclusterinstancetypes")
+	Preferences          = resource(instancetypeGroup, "v1beta1", VirtualMachinePreference, "virtualmachinepreferences")
+	ClusterPreferences   = resource(instancetypeGroup, "v1beta1", VirtualMachineClusterPreference, "virtualmachineclusterpreferences")
+
+	DataSources            = resource(importerGroup, "v1beta1", DataSource, "datasources")
+	DataVolumes            = resource(importerGroup, "v1beta1", DataVolume, "datavolumes")
+	ControllerRevisions    = resource("apps", "v1", ControllerRevision, "controllerrevisions")
+	PersistentVolumeClaims = resource("", "v1", PersistentVolumeClaim, "persistentvolumeclaims")
+	VolumeSnapshots        = resource("snapshot.storage.k8s.io", "v1", VolumeSnapshot, "volumesnapshots")
+)
+
+func resource(group, version, kind, plural string) Resource {
+	return Resource{GroupVersionKind: schema.GroupVersionKind{Group: group, Version: version, Kind: kind}, Plural: plural}
+}
