@@ -1,7 +1,7 @@
 package addresses
 
 import (
-	// Digests of both kinds must be known, whoever links this package.
+	// This package needs digests of both kinds.
 	_ "crypto/sha256"
 	_ "crypto/sha512"
 	"errors"
@@ -56,7 +56,7 @@ type Image struct {
 	// Qualified tells that the text names the registry. containerd takes any other image from docker.io; CRI-O takes
 	// it from the registries that registries.conf of the node lists.
 	Qualified bool `json:"qualified"`
-	// Transport is what stands before ://, in lower case; empty without one.
+	// Transport is the part before ://, in lower case; empty if there is none.
 	Transport string `json:"transport"`
 }
 
@@ -182,7 +182,7 @@ func normalHost(host string) (string, error) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		address, err := netip.ParseAddr(strings.TrimSuffix(inner, "]"))
 		if err != nil || address.Zone() != "" || !strings.HasSuffix(inner, "]") {
-			return "", errors.New("no IPv6 address stands between the brackets")
+			return "", errors.New("the brackets contain no IPv6 address")
 		}
 		return address.Unmap().String(), nil
 	}

@@ -22,9 +22,9 @@ type URL struct {
 	Port int64 `json:"port"`
 	// Path is decoded once, and has no . and no .. in it; it is / if the URL has none.
 	Path string `json:"path"`
-	// Query is what stands behind the question mark, as it is.
+	// Query is the part after the question mark, unchanged.
 	Query string `json:"query"`
-	// UserInfo tells that a name, or a name and a password, stand before the host.
+	// UserInfo reports whether there is a name, or a name and a password, before the host.
 	UserInfo bool `json:"userInfo"`
 }
 

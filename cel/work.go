@@ -156,7 +156,7 @@ func formatting(args []ref.Val, most uint64) uint64 {
 
 // quantifying is reading a number, which grows with its exponent.
 func quantifying(v ref.Val, most uint64) uint64 {
-	if text, ok := v.(types.String); ok && !decodelimits.Proportionate(string(text)) {
+	if text, ok := v.(types.String); ok && !decodelimits.Parsable(string(text)) {
 		return most + 1
 	}
 	return 1

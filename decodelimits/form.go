@@ -12,10 +12,10 @@ import (
 	"github.com/virtward/virtward/fieldpath"
 )
 
-// Form is an object in a normal form, without what the caller omits: two objects have the same form if whoever decodes
-// them into the type, and writes them again, would write the same. So what such a writer adds or leaves out makes no
-// difference: null, an empty list or map, the zero of a field that is no pointer, the spelling of a quantity and of a
-// string. An empty object behind a pointer does. Fields that the type does not know stay as they are.
+// Form is an object in a normal form, without the fields that the caller omits. Two objects have the same form if decoding
+// them into the type and encoding them again gives the same JSON. So these make no difference: null, an empty list or map,
+// the zero of a field that is no pointer, the spelling of a quantity and of a string. An empty object behind a pointer makes
+// a difference. Fields that the type does not have do not change.
 //
 // Omit names fields by their paths, such as "metadata.managedFields"; the elements of a list have the path of the list.
 // The form is no longer than the object, and made in one pass, whatever the object is; JSON that has an error, or that
@@ -307,7 +307,7 @@ func (w *writer) literal(t reflect.Type, pointer bool) (zero bool, err error) {
 
 // quantity writes a quantity in the form that Kubernetes writes, and reports whether it is zero.
 func (w *writer) quantity(text string) (zero bool) {
-	if Proportionate(text) {
+	if Parsable(text) {
 		if parsed, err := resource.ParseQuantity(text); err == nil {
 			text = parsed.String()
 		}

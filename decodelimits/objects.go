@@ -18,8 +18,8 @@ const (
 	MaxMembers = 15_000
 )
 
-// Object says what of the JSON of an object is out of all proportion: the number of values in it, or a
-// quantity, by the type that it will be decoded into.
+// Object returns the limit that the JSON of an object exceeds: the number of values in it, or a quantity, by the type that
+// the object will be decoded into. It returns nil if there is none.
 func Object(object []byte, t reflect.Type) *field.Error {
 	_, err := Evaluated(object, t)
 	return err
@@ -43,7 +43,7 @@ func Evaluated(object []byte, t reflect.Type) ([]byte, *field.Error) {
 	decoder.UseNumber()
 	var value any
 	if err := decoder.Decode(&value); err != nil {
-		return evaluated, nil //nolint:nilerr // whoever decodes it next says what is wrong
+		return evaluated, nil //nolint:nilerr // the caller decodes it, and returns the error
 	}
 	if err := QuantitiesIn(value, t, nil); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func tooMany(found, most int, of string) *field.Error {
 	}
 }
 
-// Describe is what a person is told of a finding.
+// Describe is the message of an error of this package.
 func Describe(err *field.Error) string {
 	if err.Type == field.ErrorTypeTooMany {
 		return err.Detail

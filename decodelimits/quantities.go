@@ -20,16 +20,16 @@ const (
 	maxExponentDigits = 3
 )
 
-// Proportionate reports whether a text is short enough, in its digits and in its exponent, to be parsed as a quantity.
+// Parsable reports whether a text is short enough, in its digits and in its exponent, to be parsed as a quantity.
 // A text that is no number is, however long it is: parsing it fails at once. Space around a quantity does not matter to
 // its decoder.
-func Proportionate(quantity string) bool {
+func Parsable(quantity string) bool {
 	digits, exponent, _ := measure(strings.TrimSpace(quantity))
 	return digits <= maxDigits && exponent <= maxExponentDigits
 }
 
-// measure counts the digits with which a text begins and, if nothing else stands before an exponent, those of the
-// exponent but for its leading zeroes. A text with an escape there is not measured to its end.
+// measure counts the digits with which a text begins and, if only an exponent follows, those of the
+// exponent without its leading zeroes. A text with an escape there is not measured to its end.
 func measure[T string | []byte](text T) (digits, exponent int, escaped bool) {
 	begin := past(text, 0, isSign)
 	end := past(text, begin, isDecimal)
@@ -54,13 +54,13 @@ func isSign(b byte) bool    { return b == '+' || b == '-' }
 func isZero(b byte) bool    { return b == '0' }
 func isDecimal(b byte) bool { return b >= '0' && b <= '9' || b == '.' }
 
-// disproportionate is what is said of such a field.
-const disproportionate = "a quantity of this length or exponent is out of all proportion"
+// notParsable is what is said of such a field.
+const notParsable = "a quantity with too many digits or too large an exponent"
 
 var quantityType = reflect.TypeFor[resource.Quantity]()
 
-// QuantitiesIn finds the first quantity, by path, that is not Proportionate, in an object that was decoded into
-// maps and lists and will be decoded into a type. The path is where the object stands; nil for the root.
+// QuantitiesIn finds the first quantity, by path, that is not Parsable, in an object that was decoded into
+// maps and lists and will be decoded into a type. The path is that of the object; nil for the root.
 func QuantitiesIn(value any, t reflect.Type, path *field.Path) *field.Error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -78,12 +78,12 @@ func QuantitiesIn(value any, t reflect.Type, path *field.Path) *field.Error {
 			}
 		}
 	case string:
-		if t == quantityType && !Proportionate(v) {
-			return field.Invalid(path, abbreviated(v), disproportionate)
+		if t == quantityType && !Parsable(v) {
+			return field.Invalid(path, abbreviated(v), notParsable)
 		}
 	case json.Number:
-		if t == quantityType && !Proportionate(v.String()) {
-			return field.Invalid(path, abbreviated(v.String()), disproportionate)
+		if t == quantityType && !Parsable(v.String()) {
+			return field.Invalid(path, abbreviated(v.String()), notParsable)
 		}
 	}
 	return nil

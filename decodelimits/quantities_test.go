@@ -19,7 +19,7 @@ func TestProportionate(t *testing.T) {
 		"12e45678x": false, "3b5e12345": true, "0e5d9e99999-4": true, "12345678-1e99999": true, " 1e99999999": false, "\u00a01e9999": false,
 		strings.Repeat("9", 101) + "x": false, "9" + strings.Repeat("x", 101): true, "1e1000": false, "1e99999999": false, "1E-9999": false, strings.Repeat("9", 101): false,
 	} {
-		if got := decodelimits.Proportionate(quantity); got != want {
+		if got := decodelimits.Parsable(quantity); got != want {
 			t.Errorf("%s: %v, want %v", quantity, got, want)
 		}
 	}
@@ -29,15 +29,15 @@ func TestObject(t *testing.T) {
 	digits := strings.Repeat("9", 101)
 	for name, test := range map[string]struct{ object, want string }{
 		"an ordinary object":                {`{"spec":{"domain":{"memory":{"guest":"4Gi"},"resources":{"requests":{"cpu":"500m"}}}}}`, ""},
-		"a huge exponent":                   {`{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
-		"as a number":                       {`{"spec":{"domain":{"memory":{"guest":1e99999999}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
-		"a tiny one":                        {`{"spec":{"domain":{"memory":{"guest":"1.e-99999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1.e-99999999": a quantity of this length or exponent is out of all proportion`},
-		"in a map":                          {`{"spec":{"domain":{"resources":{"limits":{"example.com/gpu":"1E+9999"}}}}}`, `spec.domain.resources.limits[example.com/gpu]: Invalid value: "1E+9999": a quantity of this length or exponent is out of all proportion`},
-		"in a list":                         {`{"spec":{"volumes":[{"name":"a","emptyDisk":{"capacity":"1e9999"}}]}}`, `spec.volumes[0].emptyDisk.capacity: Invalid value: "1e9999": a quantity of this length or exponent is out of all proportion`},
-		"many digits":                       {`{"spec":{"domain":{"memory":{"guest":"` + digits + `"}}}}`, `spec.domain.memory.guest: Invalid value: "` + digits[:40] + `… (101 characters)": a quantity of this length or exponent is out of all proportion`},
-		"with space before it":              {`{"spec":{"domain":{"memory":{"guest":" 1e99999999"}}}}`, `spec.domain.memory.guest: Invalid value: " 1e99999999": a quantity of this length or exponent is out of all proportion`},
-		"escaped further on":                {`{"spec":{"domain":{"memory":{"guest":"1\u006599999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
-		"escaped in the exponent":           {`{"spec":{"domain":{"memory":{"guest":"1e9\u0039999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
+		"a huge exponent":                   {`{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`},
+		"as a number":                       {`{"spec":{"domain":{"memory":{"guest":1e99999999}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`},
+		"a tiny one":                        {`{"spec":{"domain":{"memory":{"guest":"1.e-99999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1.e-99999999": a quantity with too many digits or too large an exponent`},
+		"in a map":                          {`{"spec":{"domain":{"resources":{"limits":{"example.com/gpu":"1E+9999"}}}}}`, `spec.domain.resources.limits[example.com/gpu]: Invalid value: "1E+9999": a quantity with too many digits or too large an exponent`},
+		"in a list":                         {`{"spec":{"volumes":[{"name":"a","emptyDisk":{"capacity":"1e9999"}}]}}`, `spec.volumes[0].emptyDisk.capacity: Invalid value: "1e9999": a quantity with too many digits or too large an exponent`},
+		"many digits":                       {`{"spec":{"domain":{"memory":{"guest":"` + digits + `"}}}}`, `spec.domain.memory.guest: Invalid value: "` + digits[:40] + `… (101 characters)": a quantity with too many digits or too large an exponent`},
+		"with space before it":              {`{"spec":{"domain":{"memory":{"guest":" 1e99999999"}}}}`, `spec.domain.memory.guest: Invalid value: " 1e99999999": a quantity with too many digits or too large an exponent`},
+		"escaped further on":                {`{"spec":{"domain":{"memory":{"guest":"1\u006599999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`},
+		"escaped in the exponent":           {`{"spec":{"domain":{"memory":{"guest":"1e9\u0039999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`},
 		"very many finalizers":              {`{"metadata":{"finalizers":["a/b"` + strings.Repeat(`,"a/b"`, 40_000) + `],"name":"a"},"spec":{}}`, ""},
 		"very many owners":                  {`{"metadata":{"name":"a","ownerReferences":[{"uid":"1"}` + strings.Repeat(`,{"uid":"2"}`, 40_000) + `]},"spec":{}}`, ""},
 		"finalizers of the spec":            {`{"spec":{"finalizers":["a/b"` + strings.Repeat(`,"a/b"`, 40_000) + `]}}`, "the object has 40000 members and elements in it, where 15000 are the most"},
@@ -46,8 +46,8 @@ func TestObject(t *testing.T) {
 		"a value like metadata":             {`{"kind":"metadata","spec":{"finalizers":["a/b"` + strings.Repeat(`,"a/b"`, 40_000) + `]}}`, "the object has 40001 members and elements in it, where 15000 are the most"},
 		"what is no quantity":               {`{"metadata":{"labels":{"commit":"1e99999999"}},"spec":{"hostname":"1e99999999"}}`, ""},
 		"user data full of them":            {`{"spec":{"volumes":[{"name":"c","cloudInitNoCloud":{"userData":"x: 1e99999999"}}]}}`, ""},
-		"in another case":                   {`{"spec":{"domain":{"Memory":{"GUEST":"1e99999999"}}}}`, `spec.domain.Memory.GUEST: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
-		"escaped":                           {`{"spec":{"domain":{"memory":{"guest":"\u0031e99999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
+		"in another case":                   {`{"spec":{"domain":{"Memory":{"GUEST":"1e99999999"}}}}`, `spec.domain.Memory.GUEST: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`},
+		"escaped":                           {`{"spec":{"domain":{"memory":{"guest":"\u0031e99999999"}}}}`, `spec.domain.memory.guest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`},
 		"a digest":                          {`{"spec":{"volumes":[{"name":"c","containerDisk":{"image":"1e45678"}}]}}`, ""},
 		"a million strings":                 {`{"spec":{"dnsConfig":{"nameservers":["a"` + strings.Repeat(`,"a"`, 40_000) + `]}}}`, "the object has 40000 members and elements in it, where 15000 are the most"},
 		"a million strings beside managers": {`{"metadata":{"managedFields":[{"a":[1,2]}],"labels":{"a":"b"}},"spec":{"dnsConfig":{"nameservers":["a"` + strings.Repeat(`,"a"`, 40_000) + `]}}}`, "the object has 40002 members and elements in it, where 15000 are the most"},
@@ -114,7 +114,7 @@ func TestEvaluated(t *testing.T) {
 		"in the middle":          {`{"metadata":{"a":1,"finalizers":["x"],"b":2}}`, `{"metadata":{"a":1,"b":2}}`},
 		"first":                  {`{"metadata":{ "finalizers" : ["x"] , "b":2}}`, `{"metadata":{  "b":2}}`},
 		"last":                   {`{"metadata":{"b":2 , "managedFields":[{"a":{"b":[1,2]}}]}}`, `{"metadata":{"b":2 }}`},
-		"alone":                  {`{"metadata":{"finalizers":["x"]}}`, `{"metadata":{}}`},
+		"only":                   {`{"metadata":{"finalizers":["x"]}}`, `{"metadata":{}}`},
 		"both, and nothing else": {`{"metadata":{"finalizers":["x"],"managedFields":[]}}`, `{"metadata":{}}`},
 		"null":                   {`{"metadata":{"finalizers":null,"name":"a"}}`, `{"metadata":{"name":"a"}}`},
 		"a value of that name":   {`{"metadata":{"name":"finalizers","namespace":"managedFields"}}`, `{"metadata":{"name":"finalizers","namespace":"managedFields"}}`},

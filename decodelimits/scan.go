@@ -26,8 +26,8 @@ type unread struct {
 	owners bool
 }
 
-// The members of an object's metadata that are not evaluated. Nobody writes them to say how a virtual machine runs,
-// and their number says nothing about it. Of owner references, few are.
+// The members of an object's metadata that are not evaluated: they do not describe how a virtual machine runs. Of owner
+// references, a few are evaluated.
 const (
 	managers   = "managedFields"
 	finalizers = "finalizers"
@@ -167,7 +167,7 @@ func Numeric(b byte) bool {
 	return b >= '0' && b <= '9' || b == '.' || b == 'e' || b == 'E' || b == '+' || b == '-'
 }
 
-// looksLong reports whether a text begins like a number and is not Proportionate. A text that is escaped where it may
+// looksLong reports whether a text begins like a number and is not Parsable. A text that is escaped where it may
 // still be a number is looked at once it is decoded.
 func looksLong(text []byte) bool {
 	text = bytes.TrimSpace(text) // as the decoder of quantities does
@@ -186,7 +186,7 @@ func (c *census) evaluated(object []byte) []byte {
 	kept := make([]byte, 0, len(object))
 	from := 0
 	for _, u := range c.unread {
-		if u.to == 0 { // it does not end: whoever decodes the object says so
+		if u.to == 0 { // it does not end, and decoding the object fails
 			return object
 		}
 		kept = append(kept, object[from:u.from]...)

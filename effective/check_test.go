@@ -19,7 +19,7 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// said is a finding in short: severity, rule, field, and where it stands in the effective object, if elsewhere.
+// said is a finding in short: severity, rule, field, and the field in the effective object, if it is another.
 func said(findings []validators.Finding) []string {
 	var all []string
 	for _, f := range findings {
@@ -80,7 +80,7 @@ func TestFindingsAreToldWhereTheirCauseWasWritten(t *testing.T) {
 				"Deny arm64-disk-bus " + fmt.Sprintf(disk, 0),
 			},
 		},
-		"by nobody": {
+		"by no requester": {
 			in: effective.Input{VM: build.VMOf(arm("")).Obj()},
 		},
 		"for a hypervisor": {
@@ -133,8 +133,8 @@ func TestAnInstancetypeThatCannotRunIsToldAtItsName(t *testing.T) {
 	}
 }
 
-// TestADeletionTimestampSaysNothing: whoever writes an object can set one. What is being deleted is left out by those
-// who know the object before.
+// TestADeletionTimestampSaysNothing: the author of an object can set one. Callers that know the object before the update
+// leave out objects that are being deleted.
 func TestADeletionTimestampSaysNothing(t *testing.T) {
 	now := metav1.Now()
 	vm, vmi := build.VMOf(arm(v1.DiskBusSATA)).Obj(), arm(v1.DiskBusSATA).Obj()
@@ -202,6 +202,6 @@ func TestTheRatchetAsksForTheObjectBeforeOnlyIfItMatters(t *testing.T) {
 	}
 	in.VM = build.VMOf(arm("sata")).Obj()
 	if _, err := pipeline(t).EvaluateUpdate(in, func() (effective.Input, error) { return in, fmt.Errorf("asked") }); err == nil {
-		t.Error("the object before was not asked for")
+		t.Error("the object before the update was not read")
 	}
 }

@@ -33,7 +33,7 @@ type Input struct {
 	Site []mutators.SiteDefaults
 
 	// OldVM or OldVMI is the object before an update; nil at a creation. An update of a VMI is not completed,
-	// and only what changed in it is checked: KubeVirt alone updates a VMI.
+	// and only the changes are checked: only KubeVirt updates a VMI.
 	OldVM  *v1.VirtualMachine
 	OldVMI *v1.VirtualMachineInstance
 	// PostMutation tells that every mutating webhook has seen the object. So a VMI is checked as it is, and whatever
@@ -43,7 +43,7 @@ type Input struct {
 	Raw []byte
 	// Running is the VMI that runs from the VM, as far as it is known.
 	Running *v1.VirtualMachineInstance
-	// Requester asks, with these extra attributes; empty where nobody in particular does.
+	// Requester is the user name of the requester, with its extra attributes; empty if there is none.
 	Requester      string
 	RequesterExtra map[string][]string
 	// Severities are those of rules which differ from the rules' own.
@@ -51,18 +51,17 @@ type Input struct {
 
 	// Policies are the admin's, which evaluate the object; nil for none.
 	Policies *policies.Set
-	// Request is who asks for what. One without an operation says that nobody asks: then policies evaluate the object
-	// as one that exists, and those that read the request are left out. An update's object before is evaluated with the
-	// same Request.
+	// Request is the request. Without an operation, there is none: policies then evaluate the object as one that exists,
+	// and those that read the request are skipped. The object before an update is evaluated with the same Request.
 	Request cel.Request
 	// Namespace is that of the object, for policies; nil if nothing is known of it but its name.
 	Namespace *corev1.Namespace
-	// Authorizer answers policies what the requester may do; without one, those that ask cannot be evaluated.
+	// Authorizer reports to policies what the requester may do. Without one, policies that need it cannot be evaluated.
 	Authorizer authorizer.UnconditionalAuthorizer
-	// Now decides which exceptions of policies are over.
+	// Now is the time at which exceptions of policies expire or not.
 	Now time.Time
-	// Evaluating is called before the policies are asked, and what it returns after that, so that whoever has a clock can
-	// tell how long they take; nil if nobody asks.
+	// Evaluating is called before the policies are evaluated, and its result after that, so that the caller can measure
+	// the time; nil if the caller does not.
 	Evaluating func() (done func())
 	// Gone tells that the request was canceled, so that what policies find does not matter, and Hurry that
 	// there is no time left for those that do not deny; nil for never.
@@ -202,7 +201,7 @@ func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 	if err := p.check(in, verdict); err != nil {
 		return nil, err
 	}
-	ofContainer := verdict.ask(in)
+	ofContainer := verdict.evaluatePolicies(in)
 	if !in.PostMutation || in.VM != nil { // the changes to a VMI are those that it arrived without
 		verdict.trace(in)
 	}
@@ -226,7 +225,7 @@ func (p *Pipeline) Complete(in Input) (*Verdict, error) {
 	return p.virtualMachineInstance(in)
 }
 
-// templateSpec is where the spec stands in a VM.
+// templateSpec is the path of the spec in a VM.
 const templateSpec = "spec.template.spec"
 
 func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
@@ -274,8 +273,8 @@ func (v *Verdict) conflict(rule string, errs field.ErrorList) {
 	v.Conflicts = append(v.Conflicts, validators.Conflicts(rule, errs)...)
 }
 
-// persistedInVM are the changes that are ours to write into a VM. What a preference says of DataVolume
-// templates, and a matcher that is inferred from a volume, KubeVirt's own mutator writes.
+// persistedInVM are the changes that Virtward writes into a VM. KubeVirt's own mutator writes what a preference sets in
+// DataVolume templates, and a matcher that is inferred from a volume.
 func persistedInVM(changes []provenance.Change) []provenance.Change {
 	var persist []provenance.Change
 	for _, c := range changes {

@@ -21,7 +21,7 @@ type Container struct {
 	Kind string
 	// Object is the object itself, and Old the one before an update; nil if there was none.
 	Object, Old any
-	// Template is where the VM or the VMI stands in it.
+	// Template is the path of the VM or the VMI in it.
 	Template *field.Path
 }
 
@@ -31,10 +31,9 @@ const (
 	kindVMI = string(policyv1alpha1.PolicyVirtualMachineInstance)
 )
 
-// ask adds what the admin's policies say to the findings. They name fields of the object that was sent; those of a
-// container which lie in its template are taken as fields of what stands there, as all others are. What is about the
-// container itself is returned.
-func (v *Verdict) ask(in Input) (ofContainer []validators.Finding) {
+// evaluatePolicies adds the findings of the admin's policies. They name fields of the object that was sent. Fields in the
+// template of a container become fields of the VM or the VMI. It returns the findings about the container itself.
+func (v *Verdict) evaluatePolicies(in Input) (ofContainer []validators.Finding) {
 	if len(in.Policies.Policies()) == 0 || v.VM != nil && in.VM.Spec.Template == nil {
 		return nil
 	}
@@ -86,7 +85,7 @@ func documents(in Input, v *Verdict) *cel.Documents {
 		}
 	}
 	if d.OldObject == nil && in.Request.Operation == string(policyv1alpha1.PolicyUpdate) {
-		d.OldObject = d.Object // it is the one before: what an update that changes nothing would be told
+		d.OldObject = d.Object // as in an update that changes nothing
 	}
 	if in.Instancetype != nil {
 		d.Instancetype = &in.Instancetype.Spec
@@ -140,7 +139,7 @@ func ofInstance(in Input, changes []provenance.Change) []provenance.Change {
 	return found
 }
 
-// place moves findings on a template to where it stands in its container, and adds those on the container itself.
+// place moves findings on a template to the path of the template in its container, and adds those on the container.
 func (v *Verdict) place(container *Container, others []validators.Finding) {
 	if container == nil {
 		return

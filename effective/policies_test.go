@@ -155,7 +155,7 @@ validations:
 				return effective.Input{VM: vm, References: effective.References{Instancetype: large}, Request: create("jane"), Requester: "jane"}
 			}(),
 		},
-		"nobody asks": {
+		"no request": {
 			policies: []string{capped, `
 enforcement: Deny
 validations: [{expression: "request.userInfo.username == 'root'", message: only root}]`},
@@ -189,7 +189,7 @@ validations: [{expression: "object.spec.replicas < 5", message: four at most, fi
 				"Deny policy/a spec.virtualMachineTemplate.spec.instancetype.name ← spec.virtualMachineTemplate.spec.template.spec.domain.memory.guest by instancetype/large",
 			},
 		},
-		"an exception that is over": {
+		"an exception that has expired": {
 			policies: []string{capped + "\nexceptions: [{names: [db], reason: moving, expires: '2026-01-01T00:00:00Z'}]"},
 			in:       effective.Input{VM: written, Request: create("jane"), Now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)},
 			want:     []string{"Deny policy/a spec.template.spec.domain.memory.guest"},
@@ -283,7 +283,7 @@ validations: [{expression: "vm.metadata.labels.none == ''", message: never decid
 	}
 }
 
-// The disks of a template in a pool are told apart by their names, as those of a VM are.
+// The disks of a template in a pool are identified by their names, as those of a VM are.
 func TestKnownViolationsInAPoolMove(t *testing.T) {
 	const virtio = `
 enforcement: Deny

@@ -120,8 +120,8 @@ func sitesOf(t testing.TB) [][]mutators.SiteDefaults {
 	}
 }
 
-// checkVM holds the promises for what is persisted in a VM: it is written nowhere where something is, it is in nobody's
-// way, and once it is persisted there is no more.
+// checkVM checks what is persisted in a VM: it never replaces a value, it never causes a finding, and a second completion
+// persists nothing.
 func checkVM(t *testing.T, p *effective.Pipeline, facts *platform.Facts, site []mutators.SiteDefaults, vm *v1.VirtualMachine) {
 	t.Helper()
 	vm.ResourceVersion = ""

@@ -10,10 +10,9 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Ratchet turns findings that the object before an update had too into warnings. Both verdicts are made with
-// the facts of today. A finding is the same if rule, field, offending value and what the message says of
-// limits are; fields in lists are told apart by name, not by place. So a violation that moves stays known,
-// and one that grows is new.
+// Ratchet turns pre-existing findings, which the object before an update also had, into warnings. Both verdicts use the
+// current facts. Two findings are the same if their rule, field, value and message are; elements of lists are identified by
+// name, not by index. So a violation that moves stays pre-existing, and one that grows is new.
 func (v *Verdict) Ratchet(before *Verdict) {
 	if !v.Allowed() && len(before.Findings) > 0 {
 		ratchet(v.Findings, v.document(), before.Findings, before.document())
@@ -21,14 +20,14 @@ func (v *Verdict) Ratchet(before *Verdict) {
 }
 
 func ratchet(findings []validators.Finding, now map[string]any, before []validators.Finding, then map[string]any) {
-	known := map[string]int{}
+	preExisting := map[string]int{}
 	for i := range before {
-		known[identity(&before[i], then)]++
+		preExisting[identity(&before[i], then)]++
 	}
 	for i := range findings {
 		f := &findings[i]
-		if id := identity(f, now); known[id] > 0 {
-			known[id]--
+		if id := identity(f, now); preExisting[id] > 0 {
+			preExisting[id]--
 			if f.Severity == validators.Deny {
 				f.PreExisting, f.Severity = true, validators.Warn
 			}
@@ -47,8 +46,8 @@ func (v *Verdict) document() map[string]any {
 	return inContainer(v.Container, written(&vm, nil))
 }
 
-// identity tells a finding from others on the same object. Who determines the value is no part of it: an
-// instancetype that is written out in full leaves the VM as it was.
+// identity distinguishes a finding from others on the same object. It does not depend on the source of the value: an
+// instancetype that is replaced by its fields does not change the VM.
 func identity(f *validators.Finding, object map[string]any) string {
 	detail := places.ReplaceAllString(f.Error.Detail, "[*]")
 	return strings.Join([]string{f.Rule, keyed(object, f.Where()), string(f.Error.Type), fmt.Sprint(f.Error.BadValue), f.Extent, detail}, "\x00")
@@ -72,11 +71,10 @@ func keyed(object map[string]any, path string) string {
 	return named.String()
 }
 
-// listKeys are the fields that tell the elements of the API's lists apart.
+// listKeys are the fields that identify the elements of the API's lists.
 var listKeys = []string{"name", "key", "port", "option", "model"}
 
-// nameOf tells an element from the others: its name, or, of something that has no fields, itself. Empty if there is
-// nothing of the kind.
+// nameOf identifies an element: by its name or, if it has no fields, by its value. It is empty if there is neither.
 func nameOf(element any) string {
 	fields, ok := element.(map[string]any)
 	if !ok {

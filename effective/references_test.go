@@ -59,7 +59,7 @@ var (
 	}
 )
 
-// overwritten are the fields of a VM that cannot be told unset from set, and that KubeVirt overwrites.
+// overwritten are the fields of a VM whose zero may be set or not, and that KubeVirt overwrites.
 var overwritten = []string{
 	"spec.template.spec.domain.cpu.maxSockets",
 	"spec.template.spec.domain.features.acpi",
@@ -141,7 +141,7 @@ func TestPromisesWithReferences(t *testing.T) {
 	}
 }
 
-// checkReferencePromises returns how many VMs an instancetype or a preference was laid over.
+// checkReferencePromises returns to how many VMs an instancetype or a preference was applied.
 func checkReferencePromises(t *testing.T, p *effective.Pipeline, object []byte, choice uint8, offered uint16) int {
 	t.Helper()
 	if decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachineInstance]()) != nil || decodelimits.Object(object, reflect.TypeFor[v1.VirtualMachine]()) != nil {
@@ -200,7 +200,7 @@ func copies(presets []v1.VirtualMachineInstancePreset) []v1.VirtualMachineInstan
 	return copied
 }
 
-// checkExpansion returns 1 if an instancetype or a preference was laid over the VM.
+// checkExpansion returns 1 if an instancetype or a preference was applied to the VM.
 func checkExpansion(t *testing.T, p *effective.Pipeline, in effective.Input) int {
 	t.Helper()
 	before, instancetype, preference := in.VM.DeepCopy(), copyOf(in.Instancetype), copyOf(in.Preference)

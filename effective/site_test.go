@@ -220,7 +220,7 @@ func TestVMIGetsTheSite(t *testing.T) {
 		vmi  *v1.VirtualMachineInstance
 		want map[string]bool
 	}{
-		"alone":            {bareVMI().Obj(), fieldsOf(rest, scheduling)},
+		"by itself":        {bareVMI().Obj(), fieldsOf(rest, scheduling)},
 		"of a VM":          {owned("kubevirt.io/v1", "VirtualMachine"), fieldsOf(rest)},
 		"of a replica set": {owned("kubevirt.io/v1", "VirtualMachineInstanceReplicaSet"), fieldsOf(rest, scheduling)},
 		"of another VM":    {owned("example.com/v1", "VirtualMachine"), fieldsOf(rest, scheduling)},

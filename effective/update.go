@@ -9,8 +9,8 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// EvaluateUpdate evaluates an object. If that would reject an update, before is asked for the object as it was, with
-// the facts of today, and what that had wrong already only warns: see Ratchet. before is nil at a creation.
+// EvaluateUpdate evaluates an object. If that would reject an update, it calls before for the object before the update,
+// with the current facts, and pre-existing findings only warn: see Ratchet. before is nil at a creation.
 func (p *Pipeline) EvaluateUpdate(in Input, before func() (Input, error)) (*Verdict, error) {
 	verdict, err := p.Evaluate(in)
 	if err != nil || before == nil || verdict.Allowed() {
@@ -55,7 +55,7 @@ func fieldsOf(object any) map[string]any {
 	return fields
 }
 
-// within moves findings on a template to where the template stands in its object: spec.template of a replica set.
+// within moves findings on a template to the path of the template in its object: spec.template of a replica set.
 // The findings change in place.
 func within(template *field.Path, findings []validators.Finding) {
 	for i := range findings {

@@ -170,8 +170,8 @@ func find[T any](r *Registry, registered map[string]T, hypervisor, architecture 
 	return found, nil
 }
 
-// Support are the lines of the capability table that hold for a pair. What they do not list is supported, or
-// nobody knows.
+// Support are the lines of the capability table that hold for a pair. What they do not list is supported,
+// or unknown.
 func (r *Registry) Support(hypervisor, architecture string) validators.SupportTable {
 	return r.support.For(hypervisor, architecture)
 }

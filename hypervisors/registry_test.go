@@ -50,7 +50,7 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestEveryHypervisorRunsTheSuite: whoever adds a folder holds it to what the others are held to.
+// TestEveryHypervisorRunsTheSuite: each folder of a hypervisor runs the conformance suite.
 func TestEveryHypervisorRunsTheSuite(t *testing.T) {
 	for _, h := range hypervisors.BuiltIn() {
 		text, err := os.ReadFile(filepath.Join(h.Name, h.Name+"_test.go"))
@@ -104,7 +104,7 @@ func TestSupportThatIsRejected(t *testing.T) {
 	}{
 		{"a rule that is checked", func(*validators.Support) {}, ""},
 		{
-			"a rule that nobody checks", func(s *validators.Support) { s.Rule = "kvm-tpm" },
+			"a rule that does not exist", func(s *validators.Support) { s.Rule = "kvm-tpm" },
 			"the capability \"tpm\" of kvm/any has the rule kvm-tpm, which kvm/amd64 does not check",
 		},
 		{

@@ -90,18 +90,18 @@ func deviceClashes() []clash {
 	}
 }
 
-// conflicts are the fields of the target that the instancetype determines, in KubeVirt's order, and what
-// keeps the topology from being computed at all.
+// conflicts are the fields of the target that the instancetype determines, in KubeVirt's order, and the error of a
+// topology that cannot be computed.
 func conflicts(target Target, in *Instancetype, pref *Preference) field.ErrorList {
-	errs := told(schedulingClashes(), target, in)
-	errs = append(errs, told(cpuClashes(), target, in)...)
+	errs := reported(schedulingClashes(), target, in)
+	errs = append(errs, reported(cpuClashes(), target, in)...)
 	if err := ratioZero(target.PreferencePath, pref); err != nil {
 		errs = append(errs, err)
 	}
-	if memory := told(memoryClashes(), target, in); len(memory) > 0 {
+	if memory := reported(memoryClashes(), target, in); len(memory) > 0 {
 		errs = append(errs, memory[0])
 	}
-	errs = append(errs, told(deviceClashes(), target, in)...)
+	errs = append(errs, reported(deviceClashes(), target, in)...)
 	for _, key := range slices.Sorted(maps.Keys(in.Spec.Annotations)) {
 		if value, set := target.Annotations[key]; set && value != in.Spec.Annotations[key] {
 			errs = append(errs, field.Invalid(target.MetadataPath.Child("annotations").Key(key), value,
@@ -111,7 +111,8 @@ func conflicts(target Target, in *Instancetype, pref *Preference) field.ErrorLis
 	return errs
 }
 
-func told(clashes []clash, target Target, in *Instancetype) field.ErrorList {
+// reported returns an error for each clash.
+func reported(clashes []clash, target Target, in *Instancetype) field.ErrorList {
 	var errs field.ErrorList
 	for _, c := range clashes {
 		if c.in(target.Spec, &in.Spec) {

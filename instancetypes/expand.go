@@ -11,14 +11,14 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
-// Target is what an instancetype and a preference are laid over, and where it stands in the object that the
-// user wrote, for the fields that errors name.
+// Target is the spec that an instancetype and a preference are applied to, and its path in the object that the user wrote,
+// for the fields that errors name.
 type Target struct {
 	// Spec is expanded in place.
 	Spec *v1.VirtualMachineInstanceSpec
 	// Annotations that the VMI has from its VM's template. Read-only.
 	Annotations map[string]string
-	// SpecPath and MetadataPath are where Spec and the metadata with Annotations stand:
+	// SpecPath and MetadataPath are the paths of Spec and of the metadata with Annotations:
 	// spec.template.spec and spec.template.metadata.
 	SpecPath, MetadataPath *field.Path
 	// InstancetypePath and PreferencePath are where the user named the two: spec.instancetype, spec.preference.
@@ -43,16 +43,16 @@ func TemplateOf(vm *v1.VirtualMachine) Target {
 	}
 }
 
-// Expand lays an instancetype and then a preference over the target. Either may be nil.
+// Expand applies an instancetype and then a preference to the target. Either may be nil.
 //
 // It returns the annotations that the two add to the VMI, and the conflicts. With conflicts nothing was
 // applied: the spec is as it was, and there are no annotations. They come in the order in which KubeVirt
-// finds them, and of memory, like KubeVirt, only the first one is told.
+// finds them, and of memory, like KubeVirt, only the first one is reported.
 //
-// Whether the vCPUs can be spread evenly is not asked here, since KubeVirt expands a VM regardless; CheckSpread does.
+// Expand does not check whether the vCPUs can be spread evenly, as KubeVirt does not; CheckSpread does.
 //
-// The recorder notes what changed, with paths relative to the spec, under the two layers. A few fields that
-// cannot be told unset from set are overwritten, as KubeVirt does it: cpu.maxSockets by the instancetype,
+// The recorder notes what changed, with paths relative to the spec, under the two layers. A few fields
+// whose zero may be set or not are overwritten, as KubeVirt does it: cpu.maxSockets by the instancetype,
 // features.acpi and devices.disableHotplug by the preference.
 func Expand(target Target, in *Instancetype, pref *Preference, rec *provenance.Recorder) (map[string]string, field.ErrorList) {
 	if in == nil && pref == nil {

@@ -229,7 +229,7 @@ func TestRequirements(t *testing.T) {
 		vm, in, pref string
 		want         []string
 	}{
-		"all are told, for an instancetype": {
+		"all are reported, for an instancetype": {
 			vm: `{"architecture":"amd64"}`, in: `{"cpu":{"guest":2},"memory":{"guest":"2Gi"}}`, pref: demanding,
 			want: []string{
 				`spec.instancetype: Not found: "u1.medium": preference "fedora" requires 4 vCPUs, the instancetype provides 2`,
@@ -253,7 +253,7 @@ func TestRequirements(t *testing.T) {
 		"a product beyond 64 bits": {
 			vm: `{"domain":{"cpu":{"sockets":4294967295,"cores":4294967295,"threads":4294967295}}}`, pref: `{"requirements":{"cpu":{"guest":4}},"cpu":{"preferredCPUTopology":"any"}}`,
 		},
-		"a topology nobody knows requires nothing": {
+		"an unknown topology requires nothing": {
 			vm: `{"domain":{"cpu":{"sockets":1}}}`, pref: `{"requirements":{"cpu":{"guest":4}},"cpu":{"preferredCPUTopology":"diagonal"}}`,
 		},
 	} {
@@ -321,7 +321,7 @@ func checkProvenance(t *testing.T, before, after any, rec *provenance.Recorder) 
 	}
 	for path := range changed {
 		if !covered(path, recorded) {
-			t.Errorf("%s changed from %s to %s and nobody recorded it", path, old[path], now[path])
+			t.Errorf("%s changed from %s to %s and was not recorded", path, old[path], now[path])
 		}
 	}
 	for path := range recorded {

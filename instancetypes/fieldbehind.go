@@ -2,12 +2,12 @@ package instancetypes
 
 import "github.com/virtward/virtward/fieldpath"
 
-// Describe names the object as it would be asked for: VirtualMachineClusterInstancetype u1.medium.
+// Describe names the object by its kind and name: VirtualMachineClusterInstancetype u1.medium.
 func (i *Instancetype) Describe() string {
 	return either(i.Inferred, "the inferred instancetype", i.Kind+" "+i.Name)
 }
 
-// Describe names the object as it would be asked for: VirtualMachineClusterPreference fedora.
+// Describe names the object by its kind and name: VirtualMachineClusterPreference fedora.
 func (p *Preference) Describe() string {
 	return either(p.Inferred, "the inferred preference", p.Kind+" "+p.Name)
 }

@@ -26,7 +26,7 @@ func TestEveryExpandedFieldHasAnOrigin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := 0
+	checked := 0
 	for _, c := range cases {
 		in, pref := &instancetypes.Instancetype{Name: "it"}, &instancetypes.Preference{Name: "pf"}
 		vm := &v1.VirtualMachine{Spec: v1.VirtualMachineSpec{Template: &v1.VirtualMachineInstanceTemplateSpec{Spec: *c.VMI.DeepCopy()}}}
@@ -49,14 +49,14 @@ func TestEveryExpandedFieldHasAnOrigin(t *testing.T) {
 			if change.Layer == pref.Layer() {
 				behind, spec = pref.FieldBehind(change.Path), reflect.ValueOf(pref.Spec)
 			}
-			asked++
+			checked++
 			if value, ok := at(spec, strings.Split(behind, ".")[1:]); !ok || behind == "spec" || value.IsZero() && behind != "spec.cpu.guest" { // 0 is recorded too
 				t.Errorf("%s: %s, filled by %s, is said to come from %q, which is not set there", c.ID, change.Path, change.Layer, behind)
 			}
 		}
 	}
-	if asked < 500 {
-		t.Errorf("only %d changes were asked about", asked)
+	if checked < 500 {
+		t.Errorf("only %d changes were checked", checked)
 	}
 }
 

@@ -113,7 +113,7 @@ func orUnknown(kind string) string {
 }
 
 // decodeRevision reads what KubeVirt stores in a ControllerRevision: the whole object, or, up to KubeVirt
-// 0.57, its version and its spec alone.
+// 0.57, only its version and its spec.
 func decodeRevision(revision *unstructured.Unstructured, spec any, kinds []string) (kind, name string, err error) {
 	data, ok := revision.Object["data"].(map[string]any)
 	if !ok {

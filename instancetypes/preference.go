@@ -96,17 +96,17 @@ func preferFirmware(domain *v1.DomainSpec, pref *preferenceSpec, rec *provenance
 		return
 	}
 	boot := provenance.Ensure(&provenance.Ensure(&domain.Firmware).Bootloader)
-	undecided := boot.BIOS == nil && boot.EFI == nil
+	unset := boot.BIOS == nil && boot.EFI == nil
 	switch {
-	case undecided && isTrue(preferred.PreferredUseBios):
+	case unset && isTrue(preferred.PreferredUseBios):
 		boot.BIOS = &v1.BIOS{UseSerial: copyOf(preferred.PreferredUseBiosSerial)}
 		rec.Record("domain.firmware.bootloader.bios", boot.BIOS)
-	case undecided && preferred.PreferredEfi != nil:
+	case unset && preferred.PreferredEfi != nil:
 		adopt(rec, "domain.firmware.bootloader.efi", &boot.EFI, preferred.PreferredEfi)
-	case undecided && isTrue(preferred.DeprecatedPreferredUseEfi):
+	case unset && isTrue(preferred.DeprecatedPreferredUseEfi):
 		boot.EFI = &v1.EFI{SecureBoot: copyOf(preferred.DeprecatedPreferredUseSecureBoot)}
 		rec.Record("domain.firmware.bootloader.efi", boot.EFI)
-	case !undecided:
+	case !unset:
 		if boot.BIOS != nil {
 			fillCopy(rec, "domain.firmware.bootloader.bios.useSerial", &boot.BIOS.UseSerial, preferred.PreferredUseBiosSerial)
 		}

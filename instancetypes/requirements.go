@@ -9,7 +9,7 @@ import (
 )
 
 // Requirements says which of the preference's requirements the VM does not meet: vCPUs, memory,
-// architecture. Every unmet one is told, in this order; KubeVirt stops at the first.
+// architecture. All are reported, in this order; KubeVirt stops at the first.
 //
 // What counts are the resources of the instancetype, or, without one, those of the spec, which must be
 // complete (with defaults) by then. Either of the instancetype and the preference may be nil. The errors are

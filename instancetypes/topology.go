@@ -38,7 +38,7 @@ func CurrentTopology(t instancetypev1beta1.PreferredCPUTopology) instancetypev1b
 	return t
 }
 
-// topologyOf is the topology that a preference asks for: sockets, if none or nothing is asked for.
+// topologyOf is the preferred topology: sockets, if there is no preference, or none in it.
 func topologyOf(pref *Preference) topology {
 	if pref == nil {
 		pref = &Preference{}

@@ -9,7 +9,7 @@ import (
 
 // ApplyToVM fills what a preference determines in a VM itself, where KubeVirt persists it when the VM is
 // created: the storage class of its dataVolumeTemplates, the architecture and the machine type of its
-// template. The rest is laid over the VMI, by Expand. The recorder's paths start at the VM, whatever its root.
+// template. Expand applies the rest to the VMI. The recorder's paths start at the VM, whatever its root.
 func ApplyToVM(vm *v1.VirtualMachine, pref *Preference, rec *provenance.Recorder) {
 	if pref == nil {
 		return

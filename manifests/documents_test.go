@@ -74,8 +74,8 @@ func TestDecode(t *testing.T) {
 		{name: "a fraction", text: "spec: {template: {spec: {domain: {cpu: {cores: 1.5}}}}}", err: "spec.template.spec.domain.cpu.cores: is the number 1.5 where a whole number from 0 up is expected"},
 		{name: "a list where true or false is expected", text: "spec: {running: []}", err: "spec.running: is a list where true or false is expected"},
 		{name: "a quantity in a map", text: "spec: {template: {spec: {domain: {resources: {requests: {memory: lots}}}}}}", err: `spec.template.spec.domain.resources.requests.memory: "lots" is not a quantity such as 500m or 4Gi`},
-		{name: "a quantity of many digits", text: "spec: {template: {spec: {domain: {memory: {guest: '" + strings.Repeat("9", 101) + "'}}}}}", err: `spec.template.spec.domain.memory.guest: Invalid value: "` + strings.Repeat("9", 40) + `… (101 characters)": a quantity of this length or exponent is out of all proportion`},
-		{name: "a small exponent", text: "spec: {template: {spec: {domain: {memory: {guest: '1e-99999'}}}}}", err: `spec.template.spec.domain.memory.guest: Invalid value: "1e-99999": a quantity of this length or exponent is out of all proportion`},
+		{name: "a quantity of many digits", text: "spec: {template: {spec: {domain: {memory: {guest: '" + strings.Repeat("9", 101) + "'}}}}}", err: `spec.template.spec.domain.memory.guest: Invalid value: "` + strings.Repeat("9", 40) + `… (101 characters)": a quantity with too many digits or too large an exponent`},
+		{name: "a small exponent", text: "spec: {template: {spec: {domain: {memory: {guest: '1e-99999'}}}}}", err: `spec.template.spec.domain.memory.guest: Invalid value: "1e-99999": a quantity with too many digits or too large an exponent`},
 		{name: "a huge quantity in a field that is dropped", text: "spec: {template: {spec: {domain: {Memory: {guest: '1e99999'}}}}}", warnings: []string{"unknown field spec.template.spec.domain.Memory"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

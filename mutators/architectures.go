@@ -106,7 +106,7 @@ func diag288Action(c *Completion) {
 
 func hostPassthrough(c *Completion) { fillCPUModel(c, v1.CPUModeHostPassthrough) }
 
-// efiWithoutSecureBoot is for guests that name no bootloader, or EFI without a word on secure boot.
+// efiWithoutSecureBoot is for guests that name no bootloader, or EFI without secureBoot.
 func efiWithoutSecureBoot(c *Completion) {
 	firmware := provenance.Ensure(&c.Spec.Domain.Firmware)
 	if firmware.Bootloader == nil {

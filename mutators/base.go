@@ -101,7 +101,7 @@ func guestMemory(c *Completion) {
 		provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, request)
 	case !limit.IsZero():
 		provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, limit)
-	case memory.Hugepages != nil && decodelimits.Proportionate(memory.Hugepages.PageSize):
+	case memory.Hugepages != nil && decodelimits.Parsable(memory.Hugepages.PageSize):
 		if page, err := resource.ParseQuantity(memory.Hugepages.PageSize); err == nil {
 			provenance.FillPointer(c.Recorder, "domain.memory.guest", &memory.Guest, page)
 		}
@@ -190,7 +190,7 @@ func podNetwork(c *Completion) {
 	c.Recorder.Record("networks", c.Spec.Networks)
 }
 
-// disks is where the disks stand in a spec.
+// disks is the path of the disks in a spec.
 const disks = "domain.devices.disks"
 
 // volumeDisks adds a disk for every volume that no disk or filesystem shows to the guest.

@@ -4,8 +4,8 @@
 // with its zero fields filled, and a Recorder that knows which layer filled which field with what.
 //
 // A layer is an ordered table of steps. For each pair of hypervisor and architecture the layers base,
-// hypervisor, architecture and hypervisor/architecture are laid over each other once, when the program
-// starts: a step of a more specific layer takes the place of the step of the same name below it, so every
+// hypervisor, architecture and hypervisor/architecture are merged once, when the program
+// starts: a step of a more specific layer replaces the step of the same name below it, so every
 // field has exactly one writer. They are evaluated in that order; the finalize steps, which derive values
 // from all the others, come last. This is the DefaultsProvider of VEP 97, with its base implementation and
 // its replaceable setters.

@@ -10,7 +10,7 @@ import (
 // spinlockRetries is KubeVirt's default for hyperv.spinlocks.spinlocks.
 const spinlockRetries uint32 = 4096
 
-// clockTimers switches on every timer that is named without a word on whether it is present.
+// clockTimers enables each timer that does not set present.
 func clockTimers(c *Completion) {
 	clock := c.Spec.Domain.Clock
 	if clock == nil || clock.Timer == nil {
@@ -42,7 +42,7 @@ func acpi(enabled bool) func(*Completion) {
 	}
 }
 
-// enable switches on a feature that is named without a word on whether it is enabled.
+// enable enables a feature that does not set enabled.
 func enable(c *Completion, path string, f *v1.FeatureState) {
 	if f != nil {
 		provenance.FillPointer(c.Recorder, path+".enabled", &f.Enabled, true)
@@ -61,12 +61,11 @@ func features(c *Completion) {
 	enable(c, "domain.features.pvspinlock", f.Pvspinlock)
 }
 
-// hyperv is where the Hyper-V enlightenments stand.
+// hyperv is the path of the Hyper-V enlightenments.
 const hyperv = "domain.features.hyperv."
 
-// hypervFeatures switches on every enlightenment that is named without a word on whether it is enabled, and
-// then those that the enabled ones cannot do without. Where the author disabled a requirement, the rest is
-// left as it is, for the checks to reject.
+// hypervFeatures enables each enlightenment that does not set enabled, and then those that the enabled ones need. If the
+// author disabled one that is needed, the rest does not change, and the checks reject the VM.
 func hypervFeatures(c *Completion) {
 	if c.Spec.Domain.Features == nil || c.Spec.Domain.Features.Hyperv == nil {
 		return

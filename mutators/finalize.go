@@ -10,7 +10,7 @@ import (
 	"github.com/virtward/virtward/provenance"
 )
 
-// maxVCPUs bounds what hotplug may grow to where nobody named a bound. Machine types differ; KubeVirt takes 512.
+// maxVCPUs is the limit of CPU hotplug if the VM has none. Machine types differ; KubeVirt uses 512.
 const maxVCPUs = 512
 
 // maxSockets leaves room for CPU hotplug, when changes are rolled out live.

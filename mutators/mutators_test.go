@@ -102,7 +102,7 @@ func TestFieldByField(t *testing.T) {
 
 		{"guest memory from the limit", build.VMI("a").With(noMemory).Limit("memory", "3Gi"), nil, "domain.memory.guest", "3Gi"},
 		{"guest memory from a huge page", build.VMI("a").With(hugepages("2Mi")), nil, "domain.memory.guest", "2Mi"},
-		{"a page size out of all proportion", build.VMI("a").With(hugepages("1e99999999")), nil, "domain.memory.guest", absent},
+		{"a page size with a huge exponent", build.VMI("a").With(hugepages("1e99999999")), nil, "domain.memory.guest", absent},
 		{"a page size that is none", build.VMI("a").With(hugepages("big")), nil, "domain.memory.guest", absent},
 
 		{"a moving tag is pulled always", build.VMI("a").Volume("v", "fedora"), nil, "volumes[0].containerDisk.imagePullPolicy", "Always"},
@@ -139,7 +139,7 @@ func TestFieldByField(t *testing.T) {
 			off := false
 			h.EVMCS, h.VAPIC = &v1.FeatureState{}, &v1.FeatureState{Enabled: &off}
 		})), nil, "domain.features.hyperv.vapic.enabled", absent},
-		{"and what follows from it is left alone", build.VMI("a").With(hypervOf(func(h *v1.FeatureHyperv) {
+		{"and its dependencies do not change", build.VMI("a").With(hypervOf(func(h *v1.FeatureHyperv) {
 			off := false
 			h.EVMCS, h.VAPIC = &v1.FeatureState{}, &v1.FeatureState{Enabled: &off}
 		})), nil, "domain.cpu.features[0].name", absent},

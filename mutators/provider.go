@@ -21,7 +21,7 @@ type DefaultsProvider interface {
 	SetVirtualMachineDefaults(vm *v1.VirtualMachine, facts *platform.Facts, rec *provenance.Recorder) field.ErrorList
 	// SetDefaultVirtualMachineInstance completes a VMI: its spec and what its status says from the start.
 	SetDefaultVirtualMachineInstance(facts *platform.Facts, vmi *v1.VirtualMachineInstance, rec *provenance.Recorder) field.ErrorList
-	// SetDefaultVirtualMachineInstanceSpec completes a spec, wherever it stands; the recorder's root says where.
+	// SetDefaultVirtualMachineInstanceSpec completes a spec; the recorder's root is its path.
 	SetDefaultVirtualMachineInstanceSpec(facts *platform.Facts, spec *v1.VirtualMachineInstanceSpec, rec *provenance.Recorder) field.ErrorList
 }
 

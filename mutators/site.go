@@ -28,7 +28,7 @@ func SiteLayer(name string) string { return sitePrefix + name }
 func IsSiteLayer(layer string) bool { return strings.HasPrefix(layer, sitePrefix) }
 
 // Scheduling reports whether a field, given relative to the spec, is one that KubeVirt keeps the same in a VM and in
-// the VMI that runs from it: filled in the VMI alone, it would be taken away again.
+// the VMI that runs from it: KubeVirt would remove it if only the VMI had it.
 func Scheduling(path string) bool {
 	for _, name := range []string{"nodeSelector", "affinity", "tolerations"} {
 		if fieldpath.Within(path, name) {
@@ -92,7 +92,7 @@ func compileSelector(selector *metav1.LabelSelector, path *field.Path, errs fiel
 	return compiled, errs
 }
 
-// selects reports whether a virtual machine gets the defaults. Its namespace was asked about before.
+// selects reports whether a virtual machine gets the defaults, if its namespace is selected.
 func (s *SiteDefaults) selects(object labels.Set, hypervisor, architecture string) bool {
 	return (len(s.hypervisors) == 0 || slices.Contains(s.hypervisors, hypervisor)) &&
 		(len(s.architectures) == 0 || slices.Contains(s.architectures, architecture)) &&
@@ -135,8 +135,8 @@ func NewSite(objects ...policyv1alpha1.VirtualMachineDefaults) (*Site, []string)
 func (s *Site) SelectsNamespaces() bool { return s != nil && len(s.selected) > 0 }
 
 // For are the defaults in a namespace with the given labels, in the order in which they fill: those that select
-// the namespace come first. Nil labels stand for what is in no namespace, which no selector selects. What comes
-// back is shared: do not change it.
+// the namespace come first. Nil labels are for an object without a namespace, which no selector selects. The
+// result is shared: do not change it.
 func (s *Site) For(namespace labels.Set) []SiteDefaults {
 	if s == nil {
 		return nil
@@ -163,11 +163,11 @@ type SiteFill struct {
 	// Spec is filled in place.
 	Spec *v1.VirtualMachineInstanceSpec
 	// Beside is the spec together with what its author chose elsewhere; nil for nothing. A field that has a value
-	// there is left alone. Read-only.
+	// there is not filled. Read-only.
 	Beside *v1.VirtualMachineInstanceSpec
 	// Labels are those that the virtual machine runs with.
 	Labels labels.Set
-	// Leave tells which fields, relative to the spec, are left alone whatever they are; nil for none.
+	// Leave reports whether a field, relative to the spec, is never filled; nil for none.
 	Leave func(path string) bool
 	// Recorder notes every change. Its paths are relative to the spec.
 	Recorder *provenance.Recorder
@@ -211,5 +211,5 @@ func (f *SiteFill) architecture(site []SiteDefaults) string {
 	return f.Facts.DefaultArchitecture
 }
 
-// leaves reports whether a field is left alone.
+// leaves reports whether a field is never filled.
 func (f *SiteFill) leaves(path string) bool { return f.Leave != nil && f.Leave(path) }

@@ -80,7 +80,7 @@ func TestFillSite(t *testing.T) {
 			templates: []string{`{domain: {machine: {type: pc}, cpu: {model: Skylake-Server}}, terminationGracePeriodSeconds: 30, evictionStrategy: LiveMigrate}`},
 			want:      []string{`domain.cpu.model = "Skylake-Server" (site/a)`, `evictionStrategy = "LiveMigrate" (site/a)`, `terminationGracePeriodSeconds = 30 (site/a)`},
 		},
-		"false where a field can be told from one that is left out": {
+		"false in a field that differs from one that is left out": {
 			written:   `{}`,
 			templates: []string{`{domain: {devices: {autoattachMemBalloon: false}}}`},
 			want:      []string{`domain.devices.autoattachMemBalloon = false (site/a)`},
@@ -370,8 +370,8 @@ func TestNewSiteDefaults(t *testing.T) {
 			"spec.template.terminationGracePeriodSeconds: Invalid value: is the number 1.5 where a whole number is expected",
 			"spec.template.tolerations: Invalid value: is an object where a list is expected",
 		}},
-		"a quantity out of all proportion": {`{template: {domain: {memory: {guest: 1e99999999}}}}`, []string{
-			`spec.template.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`,
+		"a quantity with a huge exponent": {`{template: {domain: {memory: {guest: 1e99999999}}}}`, []string{
+			`spec.template.domain.memory.guest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`,
 		}},
 		"what is missing": {`{template: {domain: {machine: {}, devices: {watchdog: {i6300esb: {}}}}, volumes: [{persistentVolumeClaim: {}}], topologySpreadConstraints: [{maxSkew: 1}]}}`, []string{
 			"spec.template.domain.devices.watchdog.name: Required value: a virtual machine without it is rejected",

@@ -10,8 +10,8 @@ import (
 	"github.com/virtward/virtward/fieldpath"
 )
 
-// siteField is a field that a template sets, and where it stands. Fields that it does not set are not in the tree,
-// so that filling looks at nothing else.
+// siteField is a field that a template sets, and its path. The tree does not have other fields, so that filling visits
+// only these.
 type siteField struct {
 	// path is relative to the spec; that of an embedded structure is its parent's.
 	path string

@@ -19,8 +19,8 @@ import (
 // maxTemplate bounds a template, in bytes of JSON. What people write is far below.
 const maxTemplate = 32 << 10
 
-// readTemplate reads the partial spec of a VirtualMachineDefaults. The errors name its fields; path is where it
-// stands.
+// readTemplate reads the partial spec of a VirtualMachineDefaults. The errors name its fields; path is its
+// path.
 func readTemplate(raw []byte, path *field.Path) (*v1.VirtualMachineInstanceSpec, field.ErrorList) {
 	if len(raw) > maxTemplate {
 		return nil, field.ErrorList{field.TooLong(path, "", maxTemplate)}

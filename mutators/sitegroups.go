@@ -14,8 +14,8 @@ import (
 // groups is a set of places in siteGroups.
 type groups uint32
 
-// siteGroup is a number of fields that are only right together: once the author has set one of them, a default for
-// another would say something that nobody meant.
+// siteGroup is a group of fields that belong together: if the author has set one of them, a default for another one can
+// contradict it.
 type siteGroup struct {
 	// fields are given relative to the spec. A field listed covers everything below it.
 	fields []string

@@ -183,7 +183,7 @@ func TestConfigurationsThatKubeVirtRejects(t *testing.T) {
 		`developerConfiguration: {memoryOvercommit: -1}`:                 `KubeVirt kubevirt/kubevirt: spec.configuration.developerConfiguration.memoryOvercommit: -1 is not positive`,
 		`developerConfiguration: {cpuAllocationRatio: -1}`:               `KubeVirt kubevirt/kubevirt: spec.configuration.developerConfiguration.cpuAllocationRatio: -1 is not positive`,
 		`developerConfiguration: {pvcTolerateLessSpaceUpToPercent: 101}`: `KubeVirt kubevirt/kubevirt: spec.configuration.developerConfiguration.pvcTolerateLessSpaceUpToPercent: 101 is not within 0 and 100`,
-		`cpuRequest: 1e99999999`:                                         `KubeVirt kubevirt/kubevirt: spec.configuration.cpuRequest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`,
+		`cpuRequest: 1e99999999`:                                         `KubeVirt kubevirt/kubevirt: spec.configuration.cpuRequest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`,
 		`cpuRequest: much`:                                               `KubeVirt kubevirt/kubevirt: spec.configuration: `,
 	} {
 		_, err := platform.FromKubeVirt(kubeVirt(t, configuration), platform.Settings{})

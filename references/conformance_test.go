@@ -45,7 +45,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestPanics replays those VMs on which KubeVirt's expansion crashes: here they are told what is wrong.
+// TestPanics replays those VMs on which KubeVirt's expansion crashes: here they get an error.
 func TestPanics(t *testing.T) {
 	want := map[string]string{
 		"panics-pref-cpufeatures-no-cpu": `spec.template.spec.domain.cpu: Required value: preference "pf" adds CPU features, which KubeVirt can do only to a VM that has domain.cpu or an instancetype`,

@@ -22,8 +22,8 @@ const maxDataSources = 20
 
 // DataSourceArchitecture finds the architecture of a VM that names none, by the first of its
 // dataVolumeTemplates whose DataSource says one; nil if none does. A DataSource that points at another one
-// stands for that one. What is missing is a warning, unless it is in another namespace: KubeVirt goes on
-// without it. The error means that the cluster could not be asked.
+// is replaced by that one. A missing object is a warning, unless it is in another namespace: KubeVirt continues
+// without it. The error means that the cluster could not be read.
 func DataSourceArchitecture(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (*effective.DataSourceArchitecture, []string, error) {
 	if vm.Spec.Template == nil || vm.Spec.Template.Spec.Architecture != "" {
 		return nil, nil, nil
@@ -55,7 +55,7 @@ func DataSourceArchitecture(ctx context.Context, objects Objects, vm *v1.Virtual
 		architecture, why := source.architecture(whose)
 		switch {
 		case architecture != "":
-			// The one that the VM names, and not the one behind it, which nobody may be told.
+			// The one that the VM names. The one behind it must not be disclosed.
 			return &effective.DataSourceArchitecture{DataSource: namespace + "/" + ref.Name, Architecture: architecture}, warnings, nil
 		case why != "" && namespace == vm.Namespace && source.namespace == vm.Namespace:
 			warnings = append(warnings, path+": "+why)

@@ -22,8 +22,8 @@ var (
 	SnapshotContent = apikinds.SnapshotContents.GroupVersionKind
 )
 
-// Find reads an object; nil if there is none. What is found is shared: do not change it. The error means that the
-// cluster could not be asked.
+// Find reads an object; nil if there is none. The object is shared: do not change it. The error means that the
+// cluster could not be read.
 func Find(ctx context.Context, objects Objects, kind Kind, namespace, name string) (*unstructured.Unstructured, error) {
 	obj, err := objects.Get(ctx, kind, namespace, name)
 	switch {

@@ -9,8 +9,8 @@ import (
 )
 
 // For gathers what the pipeline needs to know of the objects that a VM or a VMI points at; exactly one of
-// the two is given. What is missing is named in the warnings, which are for whoever wrote the object. With an
-// error, nothing is known, and the object must not be completed.
+// the two is given. What is missing is named in the warnings, which are for the author of the object. If there is an
+// error, do not complete the object.
 func For(ctx context.Context, objects Objects, vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance) (effective.References, []string, error) {
 	if vmi != nil {
 		presets, err := Presets(ctx, objects, vmi.ObjectMeta)

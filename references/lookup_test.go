@@ -239,19 +239,19 @@ func TestDataSourceArchitecture(t *testing.T) {
 	}
 }
 
-// TestOtherNamespaces: of an object in another namespace nobody is reported whether it is there, nor what it points
-// at; only what can be inferred from it.
+// TestOtherNamespaces: no message discloses whether an object in another namespace exists, or what it points at; only what
+// can be inferred from it.
 func TestOtherNamespaces(t *testing.T) {
 	const (
 		fromClaim    = `{"source":{"pvc":{"name":"x","namespace":"other"}}}`
 		fromSnapshot = `{"source":{"snapshot":{"name":"x","namespace":"other"}}}`
 		fromSource   = `{"sourceRef":{"kind":"DataSource","name":"x","namespace":"other"}}`
-		fromOurs     = `{"sourceRef":{"kind":"DataSource","name":"ours"}}`
+		fromOwn      = `{"sourceRef":{"kind":"DataSource","name":"local"}}`
 	)
 	source := func(namespace, name, spec string) string {
 		return `{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataSource","metadata":{"name":"` + name + `","namespace":"` + namespace + `","labels":{"template.kubevirt.io/architecture":"mips"}},"spec":` + spec + `}`
 	}
-	ours := source("default", "ours", `{"source":{"pvc":{"name":"x","namespace":"other"}}}`)
+	local := source("default", "local", `{"source":{"pvc":{"name":"x","namespace":"other"}}}`)
 	claim := `{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"name":"x","namespace":"other"}}`
 	snapshot := `{"apiVersion":"snapshot.storage.k8s.io/v1","kind":"VolumeSnapshot","metadata":{"name":"x","namespace":"other"}}`
 	for name, tc := range map[string]struct {
@@ -267,10 +267,10 @@ func TestOtherNamespaces(t *testing.T) {
 		"a DataSource that is empty":      {fromSource, []string{source("other", "x", `{"source":{}}`)}, "DataSource other/x"},
 		"a DataSource of nothing":         {fromSource, []string{source("other", "x", `{"source":{"pvc":{"name":"","namespace":""}}}`)}, "DataSource other/x"},
 		"a DataSource of a missing claim": {fromSource, []string{source("other", "x", `{"source":{"pvc":{"name":"hidden","namespace":"other"}}}`)}, "DataSource other/x"},
-		"a DataSource of a claim of ours": {fromSource, []string{source("other", "x", `{"source":{"pvc":{"name":"hidden","namespace":"default"}}}`)}, "DataSource other/x"},
+		"a DataSource of a local claim":   {fromSource, []string{source("other", "x", `{"source":{"pvc":{"name":"hidden","namespace":"default"}}}`)}, "DataSource other/x"},
 		"a DataSource that is unreadable": {fromSource, []string{source("other", "x", `{"source":[]}`)}, "DataSource other/x"},
-		"no claim, by our DataSource":     {fromOurs, []string{ours}, "the object behind the volume"},
-		"a claim, by our DataSource":      {fromOurs, []string{ours, claim}, "the object behind the volume"},
+		"no claim, by our DataSource":     {fromOwn, []string{local}, "the object behind the volume"},
+		"a claim, by our DataSource":      {fromOwn, []string{local, claim}, "the object behind the volume"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := virtualMachine(t, `{"spec":{"instancetype":{"inferFromVolume":"root"},"dataVolumeTemplates":[{"metadata":{"name":"d"},"spec":`+tc.spec+`}],
@@ -296,8 +296,8 @@ func TestOtherNamespaces(t *testing.T) {
 
 // TestPointerToAnotherNamespace: a DataSource of the VM's namespace is no way around it.
 func TestPointerToAnotherNamespace(t *testing.T) {
-	vm := virtualMachine(t, `{"spec":{"template":{"spec":{}},"dataVolumeTemplates":[{"spec":{"sourceRef":{"kind":"DataSource","name":"ours"}}}]}}`)
-	ours := `{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataSource","metadata":{"name":"ours"},"spec":{"source":{"dataSource":{"name":"x","namespace":"other"}}}}`
+	vm := virtualMachine(t, `{"spec":{"template":{"spec":{}},"dataVolumeTemplates":[{"spec":{"sourceRef":{"kind":"DataSource","name":"local"}}}]}}`)
+	local := `{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataSource","metadata":{"name":"local"},"spec":{"source":{"dataSource":{"name":"x","namespace":"other"}}}}`
 	labelled := func(architecture string) string {
 		return `{"apiVersion":"cdi.kubevirt.io/v1beta1","kind":"DataSource","metadata":{"name":"x","namespace":"other","labels":{"template.kubevirt.io/architecture":"` + architecture + `"}}}`
 	}
@@ -305,9 +305,9 @@ func TestPointerToAnotherNamespace(t *testing.T) {
 		objects []string
 		want    *effective.DataSourceArchitecture
 	}{
-		"missing": {objects: []string{ours}},
-		"unknown": {objects: []string{ours, labelled("mips")}},
-		"known":   {objects: []string{ours, labelled("arm64")}, want: &effective.DataSourceArchitecture{DataSource: "default/ours", Architecture: "arm64"}},
+		"missing": {objects: []string{local}},
+		"unknown": {objects: []string{local, labelled("mips")}},
+		"known":   {objects: []string{local, labelled("arm64")}, want: &effective.DataSourceArchitecture{DataSource: "default/local", Architecture: "arm64"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, warnings, err := references.DataSourceArchitecture(t.Context(), memory(t, tc.objects...), vm)
@@ -383,7 +383,7 @@ func TestPresets(t *testing.T) {
 		"a selector of another form":    {objects: []string{presetObject("f", "default", `7`, plain)}, err: "VirtualMachineInstancePreset default/f has a selector that cannot be read: cannot restore struct from: float64"},
 		"an operator that is unknown":   {objects: []string{presetObject("e", "default", `{"matchExpressions":[{"key":"a","operator":"Near"}]}`, plain)}, err: `VirtualMachineInstancePreset default/e has a selector that cannot be read: "Near" is not a valid label selector operator`},
 		"unreadable":                    {objects: []string{presetObject("g", "default", fedora, `[]`), presetObject("h", "default", fedora, `[]`)}, err: "VirtualMachineInstancePreset default/g, which selects the VMI, cannot be read: cannot restore struct from: slice"},
-		"a quantity without proportion": {objects: []string{presetObject("g", "default", fedora, `{"memory":{"guest":"1e99999999"}}`)}, err: `VirtualMachineInstancePreset default/g, which selects the VMI, cannot be read: spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`},
+		"a quantity without proportion": {objects: []string{presetObject("g", "default", fedora, `{"memory":{"guest":"1e99999999"}}`)}, err: `VirtualMachineInstancePreset default/g, which selects the VMI, cannot be read: spec.domain.memory.guest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found, err := references.Presets(t.Context(), memory(t, tc.objects...), metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{"os": "fedora"}})

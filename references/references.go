@@ -14,8 +14,8 @@ import (
 
 // References finds the instancetype and the preference of a VM, inferring them from volumes where it says so.
 // Of a VM with conflicts, no more was looked up. The warnings name what is missing or cannot be read: KubeVirt
-// accepts such a VM, and so must we, as the object may be created later. The error means that the cluster could
-// not be asked.
+// accepts such a VM, and so does Virtward, as the object may be created later. The error means that the cluster could
+// not be read.
 func References(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (effective.References, []string, error) {
 	r := &references{inferred: map[string]bool{}, References: effective.References{
 		InstancetypeMatcher: vm.Spec.Instancetype.DeepCopy(),

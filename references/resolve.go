@@ -67,7 +67,7 @@ func (r *references) get(ctx context.Context, objects Objects, path string, kind
 	return nil, fmt.Errorf("%s: reading %s: %w", path, what, err)
 }
 
-// discreetError is an error whose text does not contain that of its cause, which names what nobody may be told.
+// discreetError is an error whose text does not contain that of its cause, which must not be disclosed.
 type discreetError struct {
 	text  string
 	cause error

@@ -14,8 +14,8 @@ import (
 
 var instance = apikinds.VirtualMachineInstances.GroupVersionKind
 
-// Running finds the VMI that runs from a VM, where it matters: while volumes are asked to be plugged into it.
-// It is nil where there is none. The error means that the cluster could not be asked.
+// Running finds the VMI that runs from a VM, if the VM has volume requests. It is nil if there is none. The error means
+// that the cluster could not be read.
 func Running(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (*v1.VirtualMachineInstance, error) {
 	if !vm.Status.Ready || len(vm.Status.VolumeRequests) == 0 {
 		return nil, nil

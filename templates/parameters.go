@@ -225,7 +225,7 @@ func (c *constraint) checkInteger(text string) error {
 }
 
 func (c *constraint) checkQuantity(text string) error {
-	if !decodelimits.Proportionate(text) {
+	if !decodelimits.Parsable(text) {
 		return fmt.Errorf("it must be a quantity such as 4Gi")
 	}
 	quantity, err := resource.ParseQuantity(text)

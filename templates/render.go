@@ -602,7 +602,7 @@ func (r *renderer) text(text string, s *shape) {
 
 // decodesItself writes a value for a type with a decoder of its own.
 func (r *renderer) decodesItself(node any, s *shape) {
-	if text, ok := node.(string); ok && !decodelimits.Proportionate(text) && strings.Contains(s.of.String(), "Quantity") {
+	if text, ok := node.(string); ok && !decodelimits.Parsable(text) && strings.Contains(s.of.String(), "Quantity") {
 		r.mismatch(&shape{kind: itself}, text)
 		return
 	}
@@ -640,7 +640,7 @@ func (r *renderer) number(n json.Number, s *shape) {
 	case anything, float:
 		r.write(string(n))
 	case itself:
-		if !decodelimits.Proportionate(string(n)) {
+		if !decodelimits.Parsable(string(n)) {
 			r.mismatch(s, string(n))
 			return
 		}

@@ -155,7 +155,7 @@ var dedicatedMemoryRule = Rule{
 
 func dedicatedMemory(s *Subject, found *Errors) {
 	memory, limit := s.Spec.Domain.Memory, s.Spec.Domain.Resources.Limits.Memory()
-	if limit.Sign() != 0 || askedMemory(s).Sign() != 0 || memory != nil && memory.Hugepages != nil {
+	if limit.Sign() != 0 || requestedMemory(s).Sign() != 0 || memory != nil && memory.Hugepages != nil {
 		return
 	}
 	found.Add(field.Invalid(limitPath(s, "memory"), limit.String(), "dedicated CPUs need a guaranteed pod, which needs an amount of memory"))

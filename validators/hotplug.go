@@ -128,9 +128,9 @@ var handlerOwnNodeRule = Rule{
 	Check:    handlerOwnNode,
 }
 
-// handlerOwnNode sees only updates that change the spec, labels or annotations as well: those of nothing but the
-// status are never asked about, so that no webhook can keep a VMI from running. What a virt-handler writes into the
-// status alone is between KubeVirt and its own admission.
+// handlerOwnNode is called only for updates that also change the spec, labels or annotations. The API server does not call
+// Virtward's webhooks for updates of only the status, so that they cannot keep a VMI from running. KubeVirt's own admission
+// validates these updates.
 func handlerOwnNode(s *Subject, found *Errors) {
 	if !s.byRestrictedHandler() {
 		return
@@ -155,7 +155,7 @@ var handlerTargetNodeRule = Rule{
 	Check:    handlerTargetNode,
 }
 
-// handlerTargetNode sees no update of the status alone, as handlerOwnNode does not.
+// handlerTargetNode is not called for updates of only the status, like handlerOwnNode.
 func handlerTargetNode(s *Subject, found *Errors) {
 	if !s.byRestrictedHandler() || len(s.RequesterExtra[nodeNameExtra]) == 0 {
 		return

@@ -102,8 +102,8 @@ func memoryGuestWithinLimit(s *Subject, found *Errors) {
 	found.Add(field.Invalid(s.Domain().Child("memory", "guest"), memory.Guest.String(), fmt.Sprintf("exceeds the memory limit of %s", limit)))
 }
 
-// askedMemory is the memory that the pod asks for: the request, or else what the guest has.
-func askedMemory(s *Subject) *resource.Quantity {
+// requestedMemory is the memory that the pod asks for: the request, or else what the guest has.
+func requestedMemory(s *Subject) *resource.Quantity {
 	request, memory := s.Spec.Domain.Resources.Requests.Memory(), s.Spec.Domain.Memory
 	if request.IsZero() && memory != nil && memory.Guest != nil {
 		return memory.Guest
@@ -113,7 +113,7 @@ func askedMemory(s *Subject) *resource.Quantity {
 
 // pageSize is the size of hugepages in bytes; 0 if there are none, or if their size is none.
 func pageSize(hugepages *v1.Hugepages) int64 {
-	if hugepages == nil || !decodelimits.Proportionate(hugepages.PageSize) {
+	if hugepages == nil || !decodelimits.Parsable(hugepages.PageSize) {
 		return 0
 	}
 	size, err := resource.ParseQuantity(hugepages.PageSize)
@@ -157,7 +157,7 @@ var hugepagesMultipleRule = Rule{
 }
 
 func hugepagesMultiple(s *Subject, found *Errors) {
-	notWholePages(requestPath(s, "memory"), askedMemory(s), hugepagesOf(s), found)
+	notWholePages(requestPath(s, "memory"), requestedMemory(s), hugepagesOf(s), found)
 }
 
 func notWholePages(path *field.Path, asked *resource.Quantity, hugepages *v1.Hugepages, found *Errors) {

@@ -81,8 +81,8 @@ func (s *Settings) add(selections map[string]*selected, entry *policyv1alpha1.Ru
 	return nil
 }
 
-// For are the severities in a namespace with the given labels, of the rules whose own differ. Nil labels stand
-// for what is in no namespace, which no selector selects. What comes back is shared: do not change it.
+// For are the severities in a namespace with the given labels, of the rules whose own differ. Nil labels are
+// for an object without a namespace, which no selector selects. The result is shared: do not change it.
 func (s *Settings) For(namespace labels.Set) Severities {
 	if s == nil {
 		return nil

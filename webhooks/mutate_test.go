@@ -186,7 +186,7 @@ func TestFailuresAreWarnings(t *testing.T) {
 func TestQuantityAboveTheLimit(t *testing.T) {
 	vmi := json.RawMessage(`{"spec":{"domain":{"memory":{"guest":"1e99999999"}}}}`)
 	response := answerOf(t, newMutator(t), reviewOf(t, apikinds.VirtualMachineInstance, vmi))
-	want := []string{`virtward did not complete this object: spec.domain.memory.guest: Invalid value: "1e99999999": a quantity of this length or exponent is out of all proportion`}
+	want := []string{`virtward did not complete this object: spec.domain.memory.guest: Invalid value: "1e99999999": a quantity with too many digits or too large an exponent`}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" || response.Patch != nil {
 		t.Errorf("patch %s; warnings (-want +got):\n%s", response.Patch, diff)
 	}

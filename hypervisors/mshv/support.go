@@ -7,8 +7,8 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// Support are mshv's lines of the capability table. KubeVirt checks nothing of its own for this hypervisor, and
-// what nobody has shown to fail is not listed.
+// Support are mshv's lines of the capability table. KubeVirt has no checks for this hypervisor. Only
+// capabilities that were shown to fail are listed.
 func Support() validators.SupportTable {
 	return validators.SupportTable{
 		{
