@@ -91,6 +91,9 @@ func Keyed(path, key string) string { return path + "[" + key + "]" }
 
 // index returns the number of a step, if it is an index.
 func index(step string, length int) (int, bool) {
+	if step == "" || step[0] < '0' || step[0] > '9' {
+		return 0, false
+	}
 	i, err := strconv.ParseUint(step, 10, 31)
 	return int(i), err == nil && int(i) < length
 }

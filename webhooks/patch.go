@@ -87,8 +87,11 @@ func segment(path string) (name string, index bool, rest string, err error) {
 	if bracket && !strings.Contains(path, "]") {
 		return "", false, "", errors.New("a bracket is not closed")
 	}
+	if !bracket { // the error of a name that is no number is an allocation
+		return name, false, rest, nil
+	}
 	_, notNumber := strconv.Atoi(name)
-	return name, bracket && notNumber == nil, rest, nil
+	return name, notNumber == nil, rest, nil
 }
 
 // child returns a place below another one, and adds it if it does not exist.
