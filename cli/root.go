@@ -43,7 +43,7 @@ has its source, and every finding its rule. The results are those of Virtward's 
 
 Only these commands change a cluster: disable, enable, policy apply, policy install and template process --create.
 
-The exit code is 0 for success, 1 if a virtual machine is rejected or a command fails, and 2 for a wrong command line.`,
+The exit code is 0 for success, 1 if a virtual machine is rejected or a command fails, and 2 for invalid flags or arguments.`,
 		Version:       versions(version), // --version, which newcomers try first
 		SilenceUsage:  true,
 		SilenceErrors: true,

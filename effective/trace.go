@@ -47,10 +47,10 @@ func (v *Verdict) chosen(layer string, in Input) *source {
 		return nil
 	case in.Instancetype != nil && layer == in.Instancetype.Layer():
 		matcher := in.VM.Spec.Instancetype
-		return &source{chosenBy("instancetype", matcher != nil && matcher.Name != ""), in.Instancetype.Describe(), in.Instancetype.FieldBehind, "Choose another instancetype: it determines %s."}
+		return &source{chosenBy("instancetype", matcher != nil && matcher.Name != ""), in.Instancetype.Describe(), in.Instancetype.FieldBehind, "Choose another instancetype: it determines FIELD."}
 	case in.Preference != nil && layer == in.Preference.Layer():
 		matcher := in.VM.Spec.Preference
-		return &source{chosenBy("preference", matcher != nil && matcher.Name != ""), in.Preference.Describe(), in.Preference.FieldBehind, "Choose another preference, or write %s in the VM itself."}
+		return &source{chosenBy("preference", matcher != nil && matcher.Name != ""), in.Preference.Describe(), in.Preference.FieldBehind, "Choose another preference, or set a supported value in the VM."}
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (s *source) move(f *validators.Finding) {
 	path := strings.TrimPrefix(f.Error.Field, templateSpec+".")
 	f.Source = fmt.Sprintf("%s sets %s by its %s", s.describe, path, s.behind(path))
 	if f.Remedy == "" || !strings.HasPrefix(f.Rule, policies.RulePrefix) { // the admin knows better what to do
-		f.Remedy = fmt.Sprintf(s.remedy, path)
+		f.Remedy = strings.ReplaceAll(s.remedy, "FIELD", path)
 	}
 	f.Effective, f.Error = f.Error.Field, &moved
 }

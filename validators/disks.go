@@ -165,7 +165,7 @@ func diskNameLabel(d *v1.Disk, at diskAt) *field.Error {
 
 var diskHasVolumeRule = Rule{
 	ID:     "disk-has-volume",
-	Title:  "Each disk shows a volume",
+	Title:  "Each disk has a volume with the same name",
 	Remedy: "Add a volume with the name of the disk, or remove the disk.",
 	Check:  diskHasVolume,
 }
@@ -190,7 +190,7 @@ func diskHasVolume(s *Subject, found *Errors) {
 
 var diskOneTargetRule = Rule{
 	ID:     "disk-one-target",
-	Title:  "A disk is shown as one kind of device",
+	Title:  "A disk is attached as one kind of device",
 	Remedy: "Keep one of disk, lun and cdrom.",
 	Check:  eachDisk(diskOneTarget),
 }
@@ -580,7 +580,7 @@ func blockSizeRange(s *Subject, found *Errors) {
 
 var diskLUNSourceRule = Rule{
 	ID:     "disk-lun-source",
-	Title:  "A LUN shows a PersistentVolumeClaim or a DataVolume",
+	Title:  "The volume of a LUN is a PersistentVolumeClaim or a DataVolume",
 	Remedy: "Use disk instead of lun, or another volume.",
 	Check:  diskLUNSource,
 }
@@ -639,7 +639,7 @@ func diskReservationEnabled(s *Subject, found *Errors) {
 
 var diskDownwardMetricsRule = Rule{
 	ID:     "disk-downward-metrics",
-	Title:  "A downwardMetrics volume is shown as a disk on the virtio bus",
+	Title:  "A downwardMetrics volume is attached as a disk on the virtio bus",
 	Remedy: "Show the volume as a disk with the bus virtio.",
 	Check:  diskDownwardMetrics,
 }

@@ -69,7 +69,7 @@ func dnsNoneConfig(s *Subject, found *Errors) {
 var dnsNameserversCountRule = Rule{
 	ID:     "dns-nameservers-count",
 	Title:  "There are at most 3 nameservers",
-	Remedy: "Remove nameservers.",
+	Remedy: "Keep at most 3 nameservers.",
 	Check:  dnsNameserversCount,
 }
 
@@ -105,7 +105,7 @@ func dnsNameserverAddress(s *Subject, found *Errors) {
 var dnsSearchesCountRule = Rule{
 	ID:     "dns-searches-count",
 	Title:  "There are at most 6 search domains",
-	Remedy: "Remove search domains.",
+	Remedy: "Keep at most 6 search domains.",
 	Check:  dnsSearchesCount,
 }
 

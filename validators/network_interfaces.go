@@ -276,7 +276,7 @@ func eachPrivateOption(s *Subject, newCheck func() func(path *field.Path, j, opt
 var interfaceDHCPOptionRangeRule = Rule{
 	ID:     "interface-dhcp-option-range",
 	Title:  "Private DHCP options are within 224 and 254",
-	Remedy: "Use another number.",
+	Remedy: "Use a number from 224 to 254.",
 	Check:  interfaceDHCPOptionRange,
 }
 

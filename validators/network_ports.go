@@ -92,7 +92,7 @@ func portName(s *Subject, found *Errors) {
 var portNumberRule = Rule{
 	ID:     "interface-port-number",
 	Title:  "The number of a port is within 1 and 65535",
-	Remedy: "Correct the number.",
+	Remedy: "Use a port from 1 to 65535.",
 	Check:  portNumber,
 }
 
@@ -115,7 +115,7 @@ func isForwarded(protocol string) bool { return protocol == "TCP" || protocol ==
 var portProtocolRule = Rule{
 	ID:     "interface-port-protocol",
 	Title:  "The protocol of a port is TCP or UDP",
-	Remedy: "Correct the protocol, or leave it out for TCP.",
+	Remedy: "Use TCP or UDP, or leave the protocol out for TCP.",
 	Check:  portProtocol,
 }
 
@@ -207,7 +207,7 @@ func eachRange(s *Subject, check func(path *field.Path, r *v1.PortRange) *field.
 var portRangeProtocolRule = Rule{
 	ID:     "interface-port-range-protocol",
 	Title:  "The protocol of a port range is TCP or UDP",
-	Remedy: "Correct the protocol.",
+	Remedy: "Use TCP or UDP.",
 	Check:  portRangeProtocol,
 }
 

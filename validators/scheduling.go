@@ -200,7 +200,7 @@ func nodeField(path *field.Path, f *k8sv1.NodeSelectorRequirement, found *Errors
 var affinityWeightsRule = Rule{
 	ID:     "scheduling-affinity-weights",
 	Title:  "The weight of a preference is from 1 to 100",
-	Remedy: "Correct the weight.",
+	Remedy: "Use a weight from 1 to 100.",
 	Check:  affinityWeights,
 }
 

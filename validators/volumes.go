@@ -225,7 +225,7 @@ func volumeOneSource(v *v1.Volume, at volumeAt) *field.Error {
 
 var volumeIsShownRule = Rule{
 	ID:     "volume-is-shown",
-	Title:  "Each volume is shown as a disk or a filesystem",
+	Title:  "Each volume is attached as a disk or a filesystem",
 	Remedy: "Add a disk or a filesystem with the name of the volume, or remove the volume.",
 	Check:  volumeIsShown,
 }
@@ -412,7 +412,7 @@ func volumeContainerPathGate(v *v1.Volume, at volumeAt) *field.Error {
 
 var volumeContainerPathDeviceRule = Rule{
 	ID:     "volume-container-path-device",
-	Title:  "A containerPath volume is shown as a filesystem",
+	Title:  "A containerPath volume is attached as a filesystem",
 	Remedy: "Add a filesystem with the name of the volume, and remove the disk of that name.",
 	Check:  volumeContainerPathDevice,
 }
@@ -430,7 +430,7 @@ func volumeContainerPathDevice(s *Subject, found *Errors) {
 		}
 		switch {
 		case disks[v.Name]:
-			found.Add(field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume is shown as a filesystem, never as a disk"))
+			found.Add(field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume is attached as a filesystem, never as a disk"))
 		case !filesystems[v.Name]:
 			found.Add(field.Invalid(volumeAt{s, i}.path(), v.Name, "a containerPath volume needs a filesystem with its name"))
 		}

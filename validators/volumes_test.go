@@ -116,7 +116,7 @@ func TestVolumes(t *testing.T) {
 			name:          "container path as a disk",
 			configuration: gatesOn("ContainerPathVolumes"),
 			spec:          `{"domain":{"devices":{"disks":[{"name":"v"}],"filesystems":[{"name":"v","virtiofs":{}}]}},"volumes":[{"name":"v","containerPath":{"path":"/x"}}]}`,
-			want:          []string{`volume-container-path-device: ` + volume + `: Invalid value: "v": a containerPath volume is shown as a filesystem, never as a disk`},
+			want:          []string{`volume-container-path-device: ` + volume + `: Invalid value: "v": a containerPath volume is attached as a filesystem, never as a disk`},
 		},
 		{
 			name: "filesystem of a claim without the gate",

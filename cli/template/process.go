@@ -40,8 +40,8 @@ func newProcess(program options.Program) *cobra.Command {
 		Long: `Render a template with values for its parameters, and print the VirtualMachine.
 
 The template is in a file, or in the cluster. One of the cluster is rendered there, so you need no permission to read
-it; with --local it is read and rendered here. --create also creates the VirtualMachine, with the permissions of
-Virtward: you only need permission to create virtualmachinetemplates/create of subresources.template.kubevirt.io.
+it; with --local it is read and rendered here. --create also creates the VirtualMachine there: you only need permission to
+create virtualmachinetemplates/create of subresources.template.kubevirt.io. The cluster must serve that API.
 
 Warnings, and the template's message, are written to standard error.`,
 		Example: program.Examples(`  # Which parameters has the template?
@@ -50,7 +50,7 @@ Warnings, and the template's message, are written to standard error.`,
   # Render it, and create the virtual machine as yourself
   PROGRAM template process fedora -n templates -p NAME=web | kubectl create -f -
 
-  # Create the virtual machine in another namespace, from an approved template
+  # Create the virtual machine in another namespace
   PROGRAM template process fedora -n templates -p NAME=web --create --target-namespace shop
 
   # Try a template before it is applied

@@ -33,7 +33,7 @@ func (s *source) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&s.file, "filename", "f", "", "File with the template; - is standard input")
 	flags.StringVar(&s.name, "name", "", "Name of the template in the cluster, as the argument")
-	options.AddClusterFlags(cmd, s.Config, "read the template", "Namespace of the template")
+	options.AddClusterFlags(cmd, s.Config, ", to read the template", "Namespace of the template")
 }
 
 // take takes the argument: a name, or - for standard input.

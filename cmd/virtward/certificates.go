@@ -31,7 +31,7 @@ func (o *certificateOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.service, "service-name", "virtward-webhook", "Service through which the API server calls the webhooks")
 	flags.StringVar(&o.mutating, "mutating-webhook-configuration", "mutate.virtward.io", "MutatingWebhookConfiguration whose CA bundle and paths the controller sets")
 	flags.StringVar(&o.validating, "validating-webhook-configuration", "validate.virtward.io", "ValidatingWebhookConfiguration whose CA bundle and paths the controller sets")
-	flags.DurationVar(&o.settle, "rotation-settle", 2*time.Minute, "time between the steps of a rotation, in which all replicas read the Secret and all API servers read the webhook configurations")
+	flags.DurationVar(&o.settle, "rotation-settle", 2*time.Minute, "wait between the steps of a certificate replacement; meanwhile all replicas read the Secret, and all API servers read the webhook configurations")
 }
 
 // reconciler returns the options of the reconciler.

@@ -75,7 +75,7 @@ func controllerCommand() *cobra.Command {
 		Long: `Evaluates all existing virtual machines, instances, replica sets, pools, namespaced instancetypes and namespaced
 preferences with the active policies. It writes the findings as reports, metrics and events, and into the statuses of the
 policies. With --cert-secret, it also manages the certificates of the webhooks. It reads the cluster with the kubeconfig
-in $KUBECONFIG, or as the service account of its pod. Of several replicas, only the leader works.`,
+in $KUBECONFIG, or as the service account of its pod. If there are several replicas, only the leader is active.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
@@ -87,12 +87,12 @@ in $KUBECONFIG, or as the service account of its pod. Of several replicas, only 
 
 func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
-	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that are not audited, besides kube-system and that of --namespace: those that the webhooks exempt")
+	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that the audit skips: those that the webhooks exempt; kube-system and --namespace are always skipped")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none, as for the webhook")
 	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as for the webhook")
 	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of all objects")
 	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of all objects, even if policies and instancetypes change more often")
-	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "time without further changes before changed objects are audited")
+	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "delay after the last change before the changed objects are audited")
 	o.certificates.addFlags(flags)
 	flags.BoolVar(&o.reports, "reports", true, "write a Report for each namespace if the cluster has OpenReports")
 	flags.IntVar(&o.limit.PerNamespace, "audit-max-results", 200, fmt.Sprintf("maximum number of results in the Report of a namespace, at most %d; its summary counts all results", mostResults))

@@ -27,7 +27,7 @@ func (p *process) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
 	flags.StringVar(&p.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
 	flags.StringSliceVar(&p.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
-	flags.StringVar(&p.level, "log-level", "info", "log level: error, warn, info, or debug, which logs every request; objects are never logged")
+	flags.StringVar(&p.level, "log-level", "info", "log level: error, warn, info or debug; objects are never logged")
 	flags.StringVar(&p.format, "log-format", "json", "json or text")
 }
 

@@ -58,7 +58,8 @@ func webhookCommand() *cobra.Command {
 		Use:   "webhook",
 		Short: "Serve the admission webhooks, which complete and validate virtual machines",
 		Long: `Serves the admission webhooks over HTTPS. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service
-account of its pod. It is ready once it has read the KubeVirt configuration and has a certificate.`,
+account of its pod. It is ready when its watches are synced, its policies are compiled, and the webhook configurations
+trust its certificate.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
@@ -80,7 +81,7 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA of the client certificates that the webhooks require; without it, clients need no certificate")
 	flags.StringSliceVar(&o.clientNames, "client-name", nil, "accepted common names of client certificates, with --client-ca-file; by default all")
 	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none: LiveUpdate or Stage; by default LiveUpdate, as in KubeVirt")
-	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model, none for the default of the cluster, or auto: "+platform.SeedCPUModel+" if KubeVirt names the hypervisor mshv, none if it names it hyperv-direct")
+	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model; none, for the default of the cluster; or auto, which is "+platform.SeedCPUModel+" for the hypervisor name mshv and none for hyperv-direct")
 }
 
 func (o *webhookOptions) validate() error {

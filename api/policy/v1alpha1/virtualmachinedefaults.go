@@ -21,7 +21,8 @@ const MaxDefaultsNameLength = 63
 // and tolerations: KubeVirt requires these to be the same in both.
 //
 // If several objects have a default for the same field, objects with a
-// namespace selector take precedence. Among equals, the first by name does.
+// namespace selector take precedence. If several of these have one, the
+// object whose name is first in alphabetical order applies.
 //
 // Users who can create these objects can change every virtual machine of the
 // cluster.
@@ -103,9 +104,9 @@ type DefaultsMatch struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	Hypervisors []string `json:"hypervisors,omitempty"`
 
-	// Architectures of the virtual machine. The architecture is the author's,
-	// or that of the preference, of the DataSource of a disk, of other defaults
-	// without architectures, or of the cluster.
+	// Architectures of the virtual machine. The architecture is from the first
+	// of these: the author, the preference, the DataSource of a disk, other
+	// defaults without architectures, the cluster.
 	//
 	// +optional
 	// +listType=set

@@ -12,7 +12,7 @@ const VerbEnforce = "enforce"
 // MaxPolicyNameLength is the length of a policy's name, as in its definition.
 const MaxPolicyNameLength = 63
 
-// VirtualMachinePolicy requires something of the virtual machines in the
+// VirtualMachinePolicy defines requirements for the virtual machines in the
 // cluster, in CEL or in Rego. It is evaluated on the effective VM: the virtual
 // machine as it will run, expanded with its instancetype and preference, with
 // all defaults.
@@ -378,9 +378,9 @@ type PolicyValidation struct {
 	// Write elements of lists as disks[0], and keys of maps as
 	// labels[app.kubernetes.io/name]. Messages use the path in the object:
 	// spec.template.spec.domain.memory.guest for a VirtualMachine, or
-	// spec.instancetype.name if the value is from the instancetype. If both vm
-	// and the object have the path, as for metadata.labels, it is the object's;
-	// start the path with vm. for the other.
+	// spec.instancetype.name if the value is from the instancetype. A path that
+	// exists in vm and in the object, such as metadata.labels, is the object's.
+	// To mean vm, write vm.metadata.labels.
 	//
 	// Messages include the value of the field. On an update, a violation is
 	// pre-existing only if this value was the same. Without a path, only the

@@ -74,9 +74,9 @@ type VirtualMachineTemplateSpec struct {
 
 // Parameter is a value that the user of a template chooses.
 //
-// The value is the given one; without one it is value; without that,
-// generate makes one; otherwise it is empty. A required parameter must not
-// be empty.
+// Virtward uses the first of these: the value that the user gives, the
+// field value, a generated value. Otherwise the parameter is empty. A
+// required parameter must not be empty.
 type Parameter struct {
 	// The name, as in ${NAME}: letters, digits and underscores.
 	//
@@ -194,7 +194,7 @@ type VirtualMachineTemplateStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The last approval. It is void if its digest is not that of the spec.
+	// The last approval. It is valid only for the spec that has its digest.
 	//
 	// +optional
 	Approval *TemplateApproval `json:"approval,omitempty"`
@@ -228,7 +228,7 @@ type TemplateApproval struct {
 	// When it was approved.
 	ApprovedAt metav1.Time `json:"approvedAt"`
 
-	// Why, in the approver's words.
+	// The approver's reason.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024

@@ -37,7 +37,7 @@ type VirtualMachineTemplateRequestSpec struct {
 	// create virtualmachinesnapshots in its namespace.
 	VirtualMachineRef VirtualMachineReference `json:"virtualMachineRef"`
 
-	// The name of the template; that of the request if it is empty.
+	// The name of the template. By default, the name of the request.
 	//
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -51,8 +51,8 @@ type VirtualMachineTemplateRequestSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('template.kubevirt.io/'))",message="labels with the prefix template.kubevirt.io/ are reserved"
 	TemplateLabels map[string]string `json:"templateLabels,omitempty"`
 
-	// How many seconds after its success the request is deleted. Failed
-	// requests stay. Without it the request stays.
+	// Virtward deletes a completed request after this number of seconds.
+	// Without a value, or if the request fails, it is kept.
 	//
 	// +optional
 	// +kubebuilder:validation:Minimum=0
