@@ -2,11 +2,8 @@ package apiserver
 
 import (
 	"context"
-	crand "crypto/rand"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"sync"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,7 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/randomness"
 )
 
 // Options are the flags of the server.
@@ -87,7 +84,7 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the server: %w", err)
 	}
-	if err := Install(server, scheme, codecs, cluster, config.Authorization.Authorizer, NewRandom()); err != nil {
+	if err := Install(server, scheme, codecs, cluster, config.Authorization.Authorizer, randomness.Source{}); err != nil {
 		return err
 	}
 	return server.PrepareRun().RunWithContext(ctx)
@@ -138,23 +135,4 @@ func (o *Options) applyAdmission(config *genericapiserver.RecommendedConfig, typ
 		return fmt.Errorf("admission: %w", err)
 	}
 	return nil
-}
-
-// NewRandom draws values that cannot be guessed, as they may be passwords. It is safe for concurrent use.
-func NewRandom() templates.Random {
-	var seed [32]byte
-	_, _ = crand.Read(seed[:])                                    // never fails
-	return &lockedRandom{random: rand.New(rand.NewChaCha8(seed))} //nolint:gosec // ChaCha8 with a random seed
-}
-
-type lockedRandom struct {
-	mutex  sync.Mutex
-	random *rand.Rand
-}
-
-// IntN implements templates.Random.
-func (l *lockedRandom) IntN(n int) int {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.random.IntN(n)
 }

@@ -79,6 +79,9 @@ func (p *processing) Create(ctx context.Context, name string, object runtime.Obj
 	}
 	namespace := request.NamespaceValue(ctx)
 	template, err := p.cluster.Template(ctx, namespace, name)
+	if apierrors.IsForbidden(err) { // it is about the rights of Virtward, not of the user
+		return nil, apierrors.NewInternalError(fmt.Errorf("virtward may not read the template: %w", err))
+	}
 	if err != nil {
 		return nil, asAnswer(err, "read the template")
 	}
@@ -147,7 +150,7 @@ func invalid(name string, findings []validators.Finding) error {
 func asAnswer(err error, action string) error {
 	var status apierrors.APIStatus
 	switch {
-	case apierrors.IsUnauthorized(err), apierrors.IsForbidden(err) && action == "read the template":
+	case apierrors.IsUnauthorized(err):
 		return apierrors.NewInternalError(fmt.Errorf("virtward may not %s: %w", action, err))
 	case errors.As(err, &status) && status.Status().Code != 0:
 		return err

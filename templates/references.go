@@ -73,6 +73,12 @@ func wholeReference(text string) (name string, ok bool) {
 	return name, isReferable(name)
 }
 
+// hasReference reports whether a text refers to a parameter.
+func hasReference(text string) bool {
+	_, whole := wholeReference(text)
+	return whole || nextReference(text, 0) >= 0
+}
+
 // Escape turns a text into one that renders to it: a ${NAME} in it refers to no parameter any more, but to one whose
 // value is "$". The name is that parameter's; see EscapeParameter.
 func Escape(text, name string) string {

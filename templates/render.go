@@ -389,35 +389,26 @@ func (r *renderer) list(elements []any, s *shape, literal bool) {
 
 func (r *renderer) object(members map[string]any, s *shape, literal bool) {
 	r.write("{")
-	var written map[string]bool
+	var taken map[string]bool
 	first := true
-	for _, written1 := range slices.Sorted(maps.Keys(members)) {
-		key, replaced, ok := written1, false, true
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		key, replaced, ok := name, false, true
 		if !literal {
-			key, replaced, ok = r.key(written1)
+			key, replaced, ok = r.key(name)
 		}
-		if !ok {
+		if !ok || !literal && r.isHardCodedNamespace(key, members[name]) {
 			continue
-		}
-		if !literal && r.isHardCodedNamespace(key, members[written1]) {
-			continue
-		}
-		if replaced && written == nil {
-			written = map[string]bool{}
-			for other := range members {
-				if nextReference(other, 0) < 0 {
-					if _, whole := wholeReference(other); !whole {
-						written[other] = true
-					}
-				}
-			}
 		}
 		if replaced {
-			if written[key] {
-				r.deny(RuleKeyCollision, &field.Error{Type: field.ErrorTypeDuplicate, Field: r.at() + "[" + texts.Shorten(key, maxShown) + "]", BadValue: texts.Shorten(key, maxShown)})
+			if taken == nil {
+				taken = keysWithoutReferences(members)
+			}
+			if taken[key] {
+				shown := texts.Shorten(key, maxShown)
+				r.deny(RuleKeyCollision, &field.Error{Type: field.ErrorTypeDuplicate, Field: r.at() + "[" + shown + "]", BadValue: shown})
 				continue
 			}
-			written[key] = true
+			taken[key] = true
 		}
 		child, kind := r.member(key, s)
 		if child == nil {
@@ -430,10 +421,21 @@ func (r *renderer) object(members map[string]any, s *shape, literal bool) {
 		r.writeText(key)
 		r.write(":")
 		r.path = append(r.path, step{name: key, kind: kind})
-		r.node(members[written1], child, literal)
+		r.node(members[name], child, literal)
 		r.path = r.path[:len(r.path)-1]
 	}
 	r.write("}")
+}
+
+// keysWithoutReferences are the keys of an object that stay as they are.
+func keysWithoutReferences(members map[string]any) map[string]bool {
+	keys := map[string]bool{}
+	for key := range members {
+		if !hasReference(key) {
+			keys[key] = true
+		}
+	}
+	return keys
 }
 
 // member is the shape of a member of an object; nil, and reported, if there is no such field.
@@ -460,8 +462,7 @@ func (r *renderer) isHardCodedNamespace(key string, value any) bool {
 	if !isText {
 		return value == nil
 	}
-	_, whole := wholeReference(text)
-	return !whole && nextReference(text, 0) < 0
+	return !hasReference(text)
 }
 
 // key is a key of an object with its references replaced. ok is false if it has no value, which is reported.

@@ -2,13 +2,13 @@ package template
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/randomness"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/texts"
 )
@@ -88,22 +88,13 @@ func (c *convert) one(document manifests.Document, follows bool) error {
 	for _, note := range notes {
 		fmt.Fprintf(c.program.Streams.ErrOut, "warning: %s: %s\n", document.Location(), texts.OneLine(note))
 	}
-	findings := templates.Check(&template.Spec, newRandom())
+	findings := templates.Check(&template.Spec, randomness.Source{})
 	printFindings(c.program.Streams.ErrOut, findings)
 	if templates.Denied(findings) {
 		return fmt.Errorf("the template %s is not valid", template.Name)
 	}
-	written, err := json.Marshal(template)
-	if err != nil {
-		return err
-	}
-	var object map[string]any
-	if err := json.Unmarshal(written, &object); err != nil {
-		return err
-	}
-	delete(object, "status")
 	if follows && c.output == options.OutputYAML {
 		fmt.Fprintln(c.program.Streams.Out, "---")
 	}
-	return printObject(c.program.Streams.Out, object, c.output)
+	return printWithoutStatus(c.program.Streams.Out, template, c.output)
 }

@@ -2,13 +2,12 @@ package template
 
 import (
 	"context"
-	crand "crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
-	"math/rand/v2"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/randomness"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
@@ -95,7 +95,7 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rendered, findings := templates.Render(&template.Spec, values, templates.Options{Random: newRandom()})
+	rendered, findings := templates.Render(&template.Spec, values, templates.Options{Random: randomness.Source{}})
 	printFindings(p.program.Streams.ErrOut, findings)
 	if rendered == nil {
 		return fmt.Errorf("the template %s cannot be rendered", texts.OneLine(template.Name))
@@ -104,13 +104,6 @@ func (p *process) run(ctx context.Context) error {
 		rendered.VirtualMachine.Namespace = p.target
 	}
 	return p.print(rendered.VirtualMachine, rendered.Message)
-}
-
-// newRandom draws the values of generators, which may be passwords.
-func newRandom() templates.Random {
-	var seed [32]byte
-	_, _ = crand.Read(seed[:])             // never fails
-	return rand.New(rand.NewChaCha8(seed)) //nolint:gosec // ChaCha8 with a random seed
 }
 
 // printFindings writes each finding on a line.
@@ -170,16 +163,7 @@ func (p *process) remote(ctx context.Context, values map[string]string) error {
 
 // print writes the VirtualMachine, and the message to standard error.
 func (p *process) print(vm *kubevirtv1.VirtualMachine, message string) error {
-	written, err := json.Marshal(vm)
-	if err != nil {
-		return err
-	}
-	var object map[string]any
-	if err := json.Unmarshal(written, &object); err != nil {
-		return err
-	}
-	delete(object, "status")
-	if err := printObject(p.program.Streams.Out, object, p.output); err != nil {
+	if err := printWithoutStatus(p.program.Streams.Out, vm, p.output); err != nil {
 		return err
 	}
 	if message != "" {
@@ -188,16 +172,22 @@ func (p *process) print(vm *kubevirtv1.VirtualMachine, message string) error {
 	return nil
 }
 
+// printWithoutStatus writes an object of the API as YAML or JSON. Its status says nothing yet.
+func printWithoutStatus(w io.Writer, typed any, output string) error {
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
+	if err != nil {
+		return err
+	}
+	delete(object, "status")
+	return printObject(w, object, output)
+}
+
 // printObject writes an object as YAML or JSON.
 func printObject(w io.Writer, object any, output string) error {
-	var written []byte
-	var err error
 	if output == options.OutputJSON {
-		written, err = json.MarshalIndent(object, "", "    ")
-		written = append(written, '\n')
-	} else {
-		written, err = yaml.Marshal(object)
+		return texts.WriteJSON(w, object)
 	}
+	written, err := yaml.Marshal(object)
 	if err != nil {
 		return err
 	}
