@@ -20,11 +20,33 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 			"targetNamespace": *spec.StringProperty().WithDescription("The namespace in which create creates the VirtualMachine; that of the template if it is empty. For another namespace you need permission to create virtualmachinetemplates/instantiate there."),
 		}),
 		subresources.ProcessedVirtualMachineTemplate{}.OpenAPIModelName(): object("ProcessedVirtualMachineTemplate is a rendered template.", map[string]spec.Schema{
-			"templateRef": *(&spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Required: []string{"namespace", "name"}, Properties: map[string]spec.Schema{
-				"namespace": *spec.StringProperty().WithDescription("The namespace."), "name": *spec.StringProperty().WithDescription("The name."),
-			}}}).WithDescription("The template."),
+			"templateRef":    templateReference(),
 			"virtualMachine": preserving("The VirtualMachine: as rendered, or as created."),
 			"message":        *spec.StringProperty().WithDescription("The template's message."),
+		}),
+		subresources.ApproveOptions{}.OpenAPIModelName(): object("ApproveOptions approve a template's spec.", map[string]spec.Schema{
+			"digest":           *spec.StringProperty().WithDescription("The digest of the template that you reviewed: sha256:HEX. It is required, except in a dry run. If the template has another digest, the answer is 409."),
+			"message":          *spec.StringProperty().WithDescription("Why you approve the template, at most 1024 bytes."),
+			"objectParameters": *spec.ArrayProperty(spec.StringProperty()).WithDescription("The names of the parameters of type object. Such a parameter can add fields to the VirtualMachine, so you must acknowledge each by its name."),
+		}),
+		subresources.RevokeOptions{}.OpenAPIModelName(): object("RevokeOptions end the approval of a template.", map[string]spec.Schema{
+			"message": *spec.StringProperty().WithDescription("Why you revoke the approval, at most 1024 bytes."),
+		}),
+		subresources.TemplateReview{}.OpenAPIModelName(): object("TemplateReview is what an approver must know of a template.", map[string]spec.Schema{
+			"templateRef": templateReference(),
+			"digest":      *spec.StringProperty().WithDescription("The digest of the template's spec and UID: sha256:HEX."),
+			"approved":    *spec.BooleanProperty().WithDescription("Whether this digest is approved: after the request, or as it is in a dry run."),
+			"approval": *structure(map[string]spec.Schema{
+				"digest":     *spec.StringProperty().WithDescription("The digest of the approved spec, and of the template's UID: sha256:HEX."),
+				"approvedBy": *spec.StringProperty().WithDescription("The user who approved it."),
+				"approvedAt": *spec.DateTimeProperty().WithDescription("When it was approved."),
+				"message":    *spec.StringProperty().WithDescription("The approver's reason."),
+			}).WithDescription("The last approval. It is valid only if it has the digest of the review."),
+			"uncovered": *spec.ArrayProperty(structure(map[string]spec.Schema{
+				"path":   *spec.StringProperty().WithDescription("The field, such as spec.virtualMachine.spec.instancetype."),
+				"reason": *spec.StringProperty().WithDescription("Why an approval does not cover it."),
+			})).WithDescription("What an approval does not cover: what the template refers to and others can change."),
+			"objectParameters": *spec.ArrayProperty(spec.StringProperty()).WithDescription("The parameters of type object. An approval must acknowledge each."),
 		}),
 		subresources.Templates{}.OpenAPIModelName(): object("The resource that the subresources belong to. It is not served.", nil),
 	})
@@ -38,6 +60,20 @@ func object(description string, properties map[string]spec.Schema) common.OpenAP
 	}
 	maps.Copy(all, properties)
 	return common.OpenAPIDefinition{Schema: spec.Schema{SchemaProps: spec.SchemaProps{Description: description, Type: []string{"object"}, Properties: all}}}
+}
+
+// structure is an object that is not a kind.
+func structure(properties map[string]spec.Schema) *spec.Schema {
+	return &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}, Properties: properties}}
+}
+
+// templateReference names a template.
+func templateReference() spec.Schema {
+	reference := structure(map[string]spec.Schema{
+		"namespace": *spec.StringProperty().WithDescription("The namespace."), "name": *spec.StringProperty().WithDescription("The name."),
+	})
+	reference.Required = []string{"namespace", "name"}
+	return *reference.WithDescription("The template.")
 }
 
 // preserving is an object with any fields.

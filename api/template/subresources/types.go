@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
 )
 
 //go:generate ../../../bin/tools/controller-gen object paths=.
@@ -27,6 +29,10 @@ const (
 	Process = "process"
 	// Create renders a template and creates the VirtualMachine.
 	Create = "create"
+	// Approve approves a template's spec, or shows what an approval covers.
+	Approve = "approve"
+	// Revoke ends an approval.
+	Revoke = "revoke"
 	// Instantiate is what a user needs permission to create in a namespace for VirtualMachines of templates of other
 	// namespaces.
 	Instantiate = "instantiate"
@@ -83,6 +89,93 @@ type ProcessedVirtualMachineTemplate struct {
 	Message string `json:"message,omitempty"`
 }
 
+// ApproveOptions approve a template's spec.
+//
+// +kubebuilder:object:root=true
+type ApproveOptions struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// The digest of the template that you reviewed: sha256:HEX. It is
+	// required, except in a dry run. If the template has another digest, the
+	// answer is 409.
+	//
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// Why you approve the template, at most 1024 bytes.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// The names of the parameters of type object. Such a parameter can add
+	// fields to the VirtualMachine, so you must acknowledge each by its name.
+	//
+	// +optional
+	// +listType=set
+	ObjectParameters []string `json:"objectParameters,omitempty"`
+}
+
+// RevokeOptions end the approval of a template.
+//
+// +kubebuilder:object:root=true
+type RevokeOptions struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// Why you revoke the approval, at most 1024 bytes.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// TemplateReview is what an approver must know of a template.
+//
+// +kubebuilder:object:root=true
+type TemplateReview struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// The template.
+	//
+	// +optional
+	TemplateRef *TemplateReference `json:"templateRef,omitempty"`
+
+	// The digest of the template's spec and UID: sha256:HEX.
+	//
+	// +optional
+	Digest string `json:"digest,omitempty"`
+
+	// Whether this digest is approved: after the request, or as it is in a dry
+	// run.
+	Approved bool `json:"approved"`
+
+	// The last approval. It is valid only if it has the digest of the review.
+	//
+	// +optional
+	Approval *v1beta1.TemplateApproval `json:"approval,omitempty"`
+
+	// What an approval does not cover: what the template refers to and others
+	// can change.
+	//
+	// +optional
+	// +listType=atomic
+	Uncovered []Uncovered `json:"uncovered,omitempty"`
+
+	// The parameters of type object. An approval must acknowledge each.
+	//
+	// +optional
+	// +listType=atomic
+	ObjectParameters []string `json:"objectParameters,omitempty"`
+}
+
+// Uncovered is a part of a template that can change without a change of its
+// digest.
+type Uncovered struct {
+	// The field, such as spec.virtualMachine.spec.instancetype.
+	Path string `json:"path"`
+
+	// Why an approval does not cover it.
+	Reason string `json:"reason"`
+}
+
 // TemplateReference names a template.
 type TemplateReference struct {
 	// The namespace.
@@ -102,7 +195,7 @@ type Templates struct {
 // AddToScheme adds both versions to a scheme, and the internal one, which are the same types.
 func AddToScheme(scheme *runtime.Scheme) {
 	for _, version := range []schema.GroupVersion{V1Alpha1, V1Beta1, {Group: Group, Version: runtime.APIVersionInternal}} {
-		scheme.AddKnownTypes(version, &ProcessOptions{}, &ProcessedVirtualMachineTemplate{})
+		scheme.AddKnownTypes(version, &ProcessOptions{}, &ProcessedVirtualMachineTemplate{}, &ApproveOptions{}, &RevokeOptions{}, &TemplateReview{})
 		scheme.AddKnownTypeWithName(version.WithKind("VirtualMachineTemplate"), &Templates{})
 		if version.Version != runtime.APIVersionInternal {
 			metav1.AddToGroupVersion(scheme, version)
@@ -120,6 +213,15 @@ func (ProcessOptions) OpenAPIModelName() string { return modelPrefix + "ProcessO
 func (ProcessedVirtualMachineTemplate) OpenAPIModelName() string {
 	return modelPrefix + "ProcessedVirtualMachineTemplate"
 }
+
+// OpenAPIModelName is the name in OpenAPI.
+func (ApproveOptions) OpenAPIModelName() string { return modelPrefix + "ApproveOptions" }
+
+// OpenAPIModelName is the name in OpenAPI.
+func (RevokeOptions) OpenAPIModelName() string { return modelPrefix + "RevokeOptions" }
+
+// OpenAPIModelName is the name in OpenAPI.
+func (TemplateReview) OpenAPIModelName() string { return modelPrefix + "TemplateReview" }
 
 // OpenAPIModelName is the name in OpenAPI.
 func (Templates) OpenAPIModelName() string { return modelPrefix + "VirtualMachineTemplate" }
