@@ -43,6 +43,8 @@ func TestObjects(t *testing.T) {
 		"CustomResourceDefinition rulesettings.policy.virtward.io",
 		"CustomResourceDefinition virtualmachinedefaults.policy.virtward.io",
 		"CustomResourceDefinition virtualmachinepolicies.policy.virtward.io",
+		"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
+		"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
 		"ClusterRole virtward-webhook",
 		"ClusterRoleBinding virtward-webhook",
 		"Role virtward-webhook",
@@ -89,6 +91,11 @@ func TestObjects(t *testing.T) {
 		{name: "no network policy", values: []string{"networkPolicy.enabled=false"}, less: []string{"NetworkPolicy virtward-webhook"}},
 		{name: "service monitor", values: []string{"metrics.serviceMonitor.enabled=true"}, more: []string{"ServiceMonitor virtward-webhook"}},
 		{name: "no checks", values: []string{"checks.enabled=false"}, less: []string{"ValidatingWebhookConfiguration validate.virtward.io"}},
+		{name: "templates are observed", values: []string{`templates.mode="observe"`}, less: []string{
+			"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
+			"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
+		}},
+		{name: "templates are managed", values: []string{`templates.mode="manage"`}},
 		{name: "no guard of the rule settings", values: []string{"guards.ruleSettings.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-rule-settings",
 			"ValidatingAdmissionPolicyBinding virtward-rule-settings",
@@ -738,9 +745,13 @@ func TestGuards(t *testing.T) {
 
 // The definitions are those that are generated, and stay when the release goes.
 func TestDefinitions(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, folder, "definitions", "*.yaml"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%v %v", files, err)
+	var files []string
+	for _, definitions := range []string{"definitions", "template-definitions"} {
+		some, err := filepath.Glob(filepath.Join(root, folder, definitions, "*.yaml"))
+		if err != nil || len(some) == 0 {
+			t.Fatalf("%s: %v %v", definitions, some, err)
+		}
+		files = append(files, some...)
 	}
 	rendered := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for _, definition := range every[*apiextensionsv1.CustomResourceDefinition](render(t)) {
@@ -771,6 +782,15 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
+// Approval needs Virtward's own API, and the chart says so.
+func TestApprovalNeedsOwnTemplates(t *testing.T) {
+	t.Parallel()
+	output, err := helm(t, append([]string{"template", release, folder}, set([]string{`templates={"mode":"observe","requireApproval":true}`})...)...)
+	if want := "templates.requireApproval needs Virtward to serve VM templates, but templates.mode is observe"; err == nil || !strings.Contains(output, want) {
+		t.Errorf("got %v and %s, want %s", err, output, want)
+	}
+}
+
 func TestSchemaRejects(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ value, want string }{
@@ -796,6 +816,8 @@ func TestSchemaRejects(t *testing.T) {
 		{`facts.rolloutStrategy="Live"`, "at '/facts/rolloutStrategy': value must be one of '', 'Stage', 'LiveUpdate'"},
 		{`facts.mshvCPUModel=""`, "at '/facts/mshvCPUModel': '' does not match pattern '^[A-Za-z0-9_.-]+$'"},
 		{`policies.paramsNamespaces=["Params"]`, "at '/policies/paramsNamespaces/0': 'Params' does not match pattern '^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'"},
+		{`templates.mode="serve"`, "at '/templates/mode': value must be one of 'auto', 'manage', 'observe'"},
+		{`templates.requireApproval="yes"`, "at '/templates/requireApproval': got string, want boolean"},
 		{`guards.ruleSettings.enabled="yes"`, "at '/guards/ruleSettings/enabled': got string, want boolean"},
 		{`guards.policies.enabled="yes"`, "at '/guards/policies/enabled': got string, want boolean"},
 		{`guards.kubevirt.enabled="yes"`, "at '/guards/kubevirt/enabled': got string, want boolean"},

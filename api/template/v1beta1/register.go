@@ -8,6 +8,7 @@ import (
 
 //go:generate ../../../bin/tools/controller-gen object paths=.
 //go:generate ../../../bin/tools/controller-gen crd:crdVersions=v1 paths=. paths=../v1alpha1 output:crd:dir=../definitions
+//go:generate sh -c "cp ../definitions/*.yaml ../../../charts/virtward/template-definitions/"
 
 // GroupVersion is that of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "template.kubevirt.io", Version: "v1beta1"}

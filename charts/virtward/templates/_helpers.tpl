@@ -109,3 +109,41 @@ Without a cluster, as in helm template, the API versions of the command line app
 {{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end }}
 {{- end }}
 {{- end }}
+
+{{/*
+The objects of VM templates that Helm does not manage, in general because virt-operator does. Two writers of a definition
+or of an APIService would revert each other.
+*/}}
+{{- define "virtward.templatesForeign" -}}
+{{- if not (hasKey .Values "foundTemplates") }}
+{{- $found := list }}
+{{- range $kind, $names := dict
+  "CustomResourceDefinition" (list "virtualmachinetemplates.template.kubevirt.io" "virtualmachinetemplaterequests.template.kubevirt.io")
+  "APIService" (list "v1alpha1.subresources.template.kubevirt.io" "v1beta1.subresources.template.kubevirt.io") }}
+{{- range $names }}
+{{- $group := ternary "apiregistration.k8s.io/v1" "apiextensions.k8s.io/v1" (eq $kind "APIService") }}
+{{- with lookup $group $kind "" . }}
+{{- $manager := dig "metadata" "labels" "app.kubernetes.io/managed-by" "" . }}
+{{- if ne $manager "Helm" }}
+{{- $found = append $found (printf "%s %s (managed by %s)" $kind .metadata.name (default "unknown" $manager)) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- $_ := set .Values "foundTemplates" (join ", " $found) }}
+{{- end }}
+{{- .Values.foundTemplates }}
+{{- end }}
+
+{{/* Returns "true" if Virtward installs and serves VM templates, or nothing. */}}
+{{- define "virtward.templatesManaged" -}}
+{{- $foreign := include "virtward.templatesForeign" . }}
+{{- if and (eq .Values.templates.mode "manage") $foreign }}
+{{- fail (printf "templates.mode is manage, but another component manages the objects of VM templates: %s. To transfer them, follow the section \"Who serves VM templates\" of docs/operations.md; the last step sets configuration.virtTemplateDeployment.enabled: false in the KubeVirt resource. Or set templates.mode to observe." $foreign) }}
+{{- end }}
+{{- $managed := and (ne .Values.templates.mode "observe") (not $foreign) }}
+{{- if and .Values.templates.requireApproval (not $managed) }}
+{{- fail (printf "templates.requireApproval needs Virtward to serve VM templates, but %s. Virtward can enforce approval only for its own API." (ternary "templates.mode is observe" (printf "another component manages them: %s" $foreign) (eq .Values.templates.mode "observe"))) }}
+{{- end }}
+{{- if $managed }}true{{ end }}
+{{- end }}
