@@ -1,37 +1,37 @@
 package conformance
 
 import (
-	"fmt"
-	"io"
-	"strings"
-
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
 
 	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/effective"
-	"github.com/virtward/virtward/hypervisors"
-	"github.com/virtward/virtward/manifests"
-	"github.com/virtward/virtward/test/conformance"
-	"github.com/virtward/virtward/texts"
 )
 
 // NewCommand returns the command.
 func NewCommand(program options.Program) *cobra.Command {
 	var verbose bool
 	var minimum float64
+	var sources string
 	cmd := &cobra.Command{
-		Use:   "conformance FILE.jsonl ...",
+		Use:   "conformance FILE.jsonl|DIRECTORY ...",
 		Short: "Compare recorded answers of KubeVirt with those of Virtward",
-		Long: `Compare recorded answers of KubeVirt with those of Virtward.
+		Long: `Compare recorded answers of KubeVirt, and of kubevirt/virt-template, with those of Virtward.
 
-Each line of a file is a case: an admission request, or a virtual machine with an instancetype and a preference, and the
-answer of KubeVirt. The table shows for each area how many answers are equal: completed specs (mutated), decisions
-(allowed), their causes, and expanded specs (expand). 0/0 means that the area has no such answers. The totals do not
-include areas in brackets. The source code of Virtward has such files in test/conformance/testdata.
+Each line of a file is a case. Of a directory, all files that end with .jsonl are read. There are two sorts of cases.
 
-With --min, the exit code is 1 if one of the totals is below that share.`,
-		Example: program.Examples(`  # Compare this program with KubeVirt
-  PROGRAM conformance test/conformance/testdata/*.jsonl
+Admission requests, and virtual machines with an instancetype and a preference, with the answer of KubeVirt: the table shows for
+each area how many answers are equal: completed specs (mutated), decisions (allowed), their causes, and expanded specs
+(expand). 0/0 means that the area has no such answers. The totals do not include areas in brackets.
+
+Cases of templates, with the answer of virt-template: an answer is equal; or better, if the recorded one is a known fault and
+Virtward's answer is the right one; or other. The totals count equal and better answers. Skipped cases count in no total.
+Cases of conversion name an OpenShift Template of a public repository: --sources is a directory with these files.
+
+The source code of Virtward has such files in test/conformance/testdata. With --min, the exit code is 1 if one of the
+totals is below that share.`,
+		Example: program.Examples(`  # Compare this program with KubeVirt and virt-template
+  PROGRAM conformance test/conformance/testdata
 
   # Show every difference, and fail below 98 %
   PROGRAM conformance admission.jsonl -v --min 0.98`),
@@ -45,82 +45,19 @@ With --min, the exit code is 1 if one of the totals is below that share.`,
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			report, err := replay(args)
+			klog.SetLogger(logr.Discard()) // the libraries of the aggregated API log each group
+			r, err := replay(args, sources)
 			if err != nil {
 				return err
 			}
-			if err := writeReport(program.Streams.Out, report, verbose); err != nil {
+			if err := r.write(program.Streams.Out, verbose); err != nil {
 				return err
 			}
-			return below(report, minimum)
+			return r.below(minimum)
 		},
 	}
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "Show every difference")
 	cmd.Flags().Float64Var(&minimum, "min", 0, "Exit with 1 if one of the totals is below this share, such as 0.98")
+	cmd.Flags().StringVar(&sources, "sources", "", "Directory with the OpenShift Templates that cases of conversion name")
 	return cmd
-}
-
-func replay(files []string) (*conformance.Report, error) {
-	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
-	if err != nil {
-		return nil, err
-	}
-	pipeline := effective.NewPipeline(registry)
-	report := conformance.NewReport()
-	for _, name := range files {
-		if err := replayFile(report, pipeline, name); err != nil {
-			return nil, err
-		}
-	}
-	if len(report.Areas()) == 0 {
-		return nil, fmt.Errorf("%s: no cases", strings.Join(files, ", "))
-	}
-	return report, nil
-}
-
-func replayFile(report *conformance.Report, pipeline *effective.Pipeline, name string) error {
-	file, err := manifests.Open(name)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	if err := report.Replay(pipeline, file); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
-// writeReport prints the differences if verbose is true, the table and the summary.
-func writeReport(w io.Writer, report *conformance.Report, verbose bool) error {
-	if verbose {
-		for _, d := range report.Differences {
-			fmt.Fprintf(w, "%s: %s: %s\n", texts.OneLine(d.Case), d.What, texts.OneLine(d.Text))
-		}
-		if len(report.Differences) > 0 {
-			fmt.Fprintln(w)
-		}
-	}
-	if err := report.WriteTable(w); err != nil {
-		return err
-	}
-	_, err := fmt.Fprintln(w, report.Summary())
-	return err
-}
-
-// below returns an error that names the totals below the minimum, or nil.
-func below(report *conformance.Report, minimum float64) error {
-	total := report.Total()
-	var low []string
-	for _, r := range []struct {
-		name  string
-		ratio conformance.Ratio
-	}{{"mutated", total.Mutated}, {"allowed", total.Allowed}, {"causes", total.Causes}, {"expand", total.Expand}} {
-		if r.ratio.Share() < minimum {
-			low = append(low, fmt.Sprintf("%s %s is %.4f", r.name, r.ratio, r.ratio.Share()))
-		}
-	}
-	if len(low) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%s, below %v", strings.Join(low, ", "), minimum)
 }

@@ -12,6 +12,8 @@ import (
 const (
 	agreeing  = `{"id":"same","area":"x","kind":"VirtualMachine","object":{"spec":{"template":{"spec":{"domain":{"devices":{}}}}}},"expect":{"mutated":{"template":{"spec":{"architecture":"amd64","domain":{"devices":{},"machine":{"type":"q35"}}}}},"allowed":false,"causes":[{"field":"spec.running","type":"FieldValueInvalid"}]}}`
 	differing = `{"id":"other","area":"y","kind":"VirtualMachine","object":{"spec":{"template":{"spec":{"domain":{"devices":{}}}}}},"expect":{"mutated":{"template":{"spec":{"architecture":"arm64","domain":{"devices":{},"machine":{"type":"q35"}}}}},"allowed":true}}`
+	templated = `{"id":"t","area":"engine/x","template":{"spec":{"virtualMachine":{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"NAME"}}}},"expect":{"virtualMachine":{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"a"}}}}`
+	client    = `{"id":"u","area":"wire/client"}`
 	expanding = `{"id":"exp","area":"z","vmi":{"domain":{"devices":{}}},"instancetype":null,"preference":null,"expect":{"spec":{"domain":{"devices":{},"resources":{}}},"conflicts":[],"annotations":{}}}`
 )
 
@@ -19,12 +21,21 @@ func TestConformance(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, lines ...string) string {
 		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return path
 	}
 	admission, expansion := file("admission.jsonl", agreeing, "", differing), file("expansion.jsonl", expanding)
+	templates := filepath.Dir(file("templates/engine.jsonl", strings.Replace(templated, "NAME", "a", 1), strings.Replace(templated, "NAME", "b", 1), client))
+	const templatesTable = "other: t: VirtualMachine {\"kind\":\"VirtualMachine\",\"apiVersion\":\"kubevirt.io/v1\",\"metadata\":{\"name\":\"b\"},\"spec\":{\"template\":null},\"status\":{}}, recorded {\"apiVersion\":\"kubevirt.io/v1\",\"kind\":\"VirtualMachine\",\"metadata\":{\"name\":\"a\"}}\n" + `AREA         CASES  EQUAL  BETTER  OTHER  SKIPPED
+engine/x     2      1      0       1      0
+wire/client  1      0      0       0      1
+total: mutated 0/0 allowed 0/0 causes 0/0 expand 0/0 engine 1/2 wire 0/0 capture 0/0 convert 0/0
+`
 	const table = `AREA  CASES  MUTATED  ALLOWED  CAUSES  EXPAND
 x     1      1/1      1/1      1/1     0/0
 y     1      0/1      0/1      0/0     0/0
@@ -45,6 +56,8 @@ other: admitted: extra: spec.running FieldValueInvalid
 ` + "\n" + table},
 		{name: "reached", args: []string{"--min", "0.5", admission, expansion}, out: table},
 		{name: "missed", args: []string{"--min", "0.98", admission, expansion}, code: clitest.ExitFailed, out: table, errOut: "error: mutated 1/2 is 0.5000, allowed 1/2 is 0.5000, below 0.98\n"},
+		{name: "a directory of templates", args: []string{templates}, out: templatesTable},
+		{name: "templates missed", args: []string{templates, "--min", "0.98"}, code: clitest.ExitFailed, out: templatesTable, errOut: "error: engine 1/2 is 0.5000, below 0.98\n"},
 		{name: "no file", args: []string{"absent.jsonl"}, code: clitest.ExitFailed, errOut: "error: absent.jsonl: no such file or directory\n"},
 		{name: "no cases", args: []string{file("empty.jsonl")}, code: clitest.ExitFailed, errOut: "error: " + filepath.Join(dir, "empty.jsonl") + ": no cases\n"},
 		{name: "no case", args: []string{file("bad.jsonl", agreeing, "[]")}, code: clitest.ExitFailed, errOut: "error: " + filepath.Join(dir, "bad.jsonl") + ": line 2: not a JSON object: json: cannot unmarshal array into Go value of type map[string]json.RawMessage\n"},

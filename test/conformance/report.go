@@ -100,9 +100,8 @@ func (r *Report) Total() Area {
 	return total
 }
 
-// Replay runs the cases of a file and adds what they show to the report. The lines may be admission
-// requests, which have an object, or expansions, which have a vmi. The error names the line that is neither.
-func (r *Report) Replay(pipeline *effective.Pipeline, file io.Reader) error {
+// Lines calls a function with each line of a file that is not empty. Its error gets the number of the line.
+func Lines(file io.Reader, call func(line []byte) error) error {
 	scanner := bufio.NewScanner(file)
 	scanner.Buffer(nil, maxLine)
 	line := 1
@@ -110,7 +109,7 @@ func (r *Report) Replay(pipeline *effective.Pipeline, file io.Reader) error {
 		if len(bytes.TrimSpace(scanner.Bytes())) == 0 {
 			continue
 		}
-		if err := r.replayLine(pipeline, scanner.Bytes()); err != nil {
+		if err := call(scanner.Bytes()); err != nil {
 			return fmt.Errorf("line %d: %w", line, err)
 		}
 	}
@@ -120,7 +119,14 @@ func (r *Report) Replay(pipeline *effective.Pipeline, file io.Reader) error {
 	return nil
 }
 
-func (r *Report) replayLine(pipeline *effective.Pipeline, data []byte) error {
+// Replay runs the cases of a file and adds what they show to the report.
+func (r *Report) Replay(pipeline *effective.Pipeline, file io.Reader) error {
+	return Lines(file, func(line []byte) error { return r.ReplayLine(pipeline, line) })
+}
+
+// ReplayLine runs a case and adds what it shows to the report. The line may be an admission request, which has an
+// object, or an expansion, which has a vmi.
+func (r *Report) ReplayLine(pipeline *effective.Pipeline, data []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(data, &members); err != nil {
 		return fmt.Errorf("not a JSON object: %w", err)

@@ -179,17 +179,11 @@ func unequal(recorded, got []Cause) string {
 	return ""
 }
 
-// ReadEngine reads the engine's cases, those of admission left out.
-func ReadEngine(data []byte) ([]EngineCase, error) {
-	var cases []EngineCase
-	for line := range bytes.Lines(data) {
-		var c EngineCase
-		if err := json.Unmarshal(Expand(line), &c); err != nil {
-			return nil, fmt.Errorf("case %d: %w", len(cases), err)
-		}
-		if strings.HasPrefix(c.Area, "engine/") {
-			cases = append(cases, c)
-		}
+// replayEngine replays a line.
+func replayEngine(line []byte) (Result, error) {
+	var c EngineCase
+	if err := json.Unmarshal(line, &c); err != nil {
+		return Result{}, err
 	}
-	return cases, nil
+	return RunEngine(&c), nil
 }

@@ -60,19 +60,19 @@ type WireAnswer struct {
 	} `json:"calls"`
 }
 
-// ReadWire reads the cases of requests. Those of area wire/client are about the client.
-func ReadWire(data []byte) ([]WireCase, error) {
-	var cases []WireCase
-	for line := range bytes.Lines(data) {
-		var c WireCase
-		if err := json.Unmarshal(Expand(line), &c); err != nil {
-			return nil, fmt.Errorf("case %d: %w", len(cases), err)
-		}
-		if c.Area != "wire/client" {
-			cases = append(cases, c)
-		}
+// startWire starts the server that answers the requests of cases.
+func startWire(Options) (Replay, error) {
+	wire, err := NewWire()
+	if err != nil {
+		return nil, err
 	}
-	return cases, nil
+	return func(line []byte) (Result, error) {
+		var c WireCase
+		if err := json.Unmarshal(line, &c); err != nil {
+			return Result{}, err
+		}
+		return wire.Run(&c), nil
+	}, nil
 }
 
 // Wire answers the requests of cases by Virtward's API, with a scripted cluster behind it.

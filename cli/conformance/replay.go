@@ -1,0 +1,147 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/test/conformance"
+	"github.com/virtward/virtward/test/conformance/templates"
+	"github.com/virtward/virtward/texts"
+)
+
+// reports are the comparisons with KubeVirt and with virt-template.
+type reports struct {
+	pipeline  *effective.Pipeline
+	kubeVirt  *conformance.Report
+	templates *templates.Report
+}
+
+// replay answers the cases of all files.
+func replay(names []string, sources string) (*reports, error) {
+	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
+	if err != nil {
+		return nil, err
+	}
+	files, err := casesIn(names)
+	if err != nil {
+		return nil, err
+	}
+	r := &reports{
+		pipeline:  effective.NewPipeline(registry),
+		kubeVirt:  conformance.NewReport(),
+		templates: templates.NewReport(templates.Options{Sources: sources}),
+	}
+	for _, name := range files {
+		if err := r.replayFile(name); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.kubeVirt.Areas()) == 0 && len(r.templates.Results) == 0 {
+		return nil, fmt.Errorf("%s: no cases", strings.Join(names, ", "))
+	}
+	return r, nil
+}
+
+// casesIn are the files, and those of directories and their subdirectories whose names end with .jsonl.
+func casesIn(names []string) ([]string, error) {
+	var files []string
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err != nil || !info.IsDir() {
+			files = append(files, name) // manifests.Open has the better error
+			continue
+		}
+		err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
+			if err == nil && !entry.IsDir() && filepath.Ext(path) == ".jsonl" {
+				files = append(files, path)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("reading the directory: %w", err)
+		}
+	}
+	return files, nil
+}
+
+func (r *reports) replayFile(name string) error {
+	file, err := manifests.Open(name)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if err := conformance.Lines(file, r.replayLine); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// replayLine answers one case, of templates or of KubeVirt.
+func (r *reports) replayLine(line []byte) error {
+	var c struct{ Area string }
+	if json.Unmarshal(line, &c) == nil && templates.IsCase(c.Area) {
+		return r.templates.Replay(slices.Clone(line))
+	}
+	return r.kubeVirt.ReplayLine(r.pipeline, line)
+}
+
+// write prints the tables and the summary, and the differences if verbose is true.
+func (r *reports) write(w io.Writer, verbose bool) error {
+	if verbose {
+		for _, d := range r.kubeVirt.Differences {
+			fmt.Fprintf(w, "%s: %s: %s\n", texts.OneLine(d.Case), d.What, texts.OneLine(d.Text))
+		}
+		if len(r.kubeVirt.Differences) > 0 {
+			fmt.Fprintln(w)
+		}
+	}
+	summary := r.kubeVirt.Summary()
+	if len(r.kubeVirt.Areas()) > 0 {
+		if err := r.kubeVirt.WriteTable(w); err != nil {
+			return err
+		}
+	}
+	if len(r.templates.Results) > 0 {
+		if err := r.templates.Write(w, verbose); err != nil {
+			return err
+		}
+		summary += " " + r.templates.Summary()
+	}
+	_, err := fmt.Fprintln(w, summary)
+	return err
+}
+
+// below returns an error that names the totals below the minimum, or nil.
+func (r *reports) below(minimum float64) error {
+	total := r.kubeVirt.Total()
+	ratios := []namedRatio{{"mutated", total.Mutated}, {"allowed", total.Allowed}, {"causes", total.Causes}, {"expand", total.Expand}}
+	for _, name := range templates.Totals() {
+		s := r.templates.Total(name)
+		ratios = append(ratios, namedRatio{name, conformance.Ratio{Agree: s.Agreed(), Of: s.Total()}})
+	}
+	var low []string
+	for _, n := range ratios {
+		if n.ratio.Share() < minimum {
+			low = append(low, fmt.Sprintf("%s %s is %.4f", n.name, n.ratio, n.ratio.Share()))
+		}
+	}
+	if len(low) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s, below %v", strings.Join(low, ", "), minimum)
+}
+
+// namedRatio is a total with its name.
+type namedRatio struct {
+	name  string
+	ratio conformance.Ratio
+}
