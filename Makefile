@@ -27,7 +27,7 @@ help: ## Show this help
 ##@ Programs
 
 .PHONY: build
-build: ## Build the server and the CLI into bin/
+build: ## Build the servers and the CLI into bin/
 	go build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
 
 .PHONY: demo
@@ -45,7 +45,7 @@ images: $(BIN)/tools/ko ## Build the container images for all architectures into
 	rm -rf $(BIN)/images
 	VERSION=$(VERSION) KO_CONFIG_PATH=$(CURDIR)/.ko.yaml KO_DOCKER_REPO=virtward.example \
 	go run -C tools ./baseimage -dir $(CURDIR) -- $(BIN)/tools/ko build --push=false --base-import-paths \
-		--platform=$(PLATFORMS) --oci-layout-path=$(BIN)/images ./cmd/virtward
+		--platform=$(PLATFORMS) --oci-layout-path=$(BIN)/images ./cmd/virtward ./cmd/virtward-apiserver
 
 .PHONY: clean
 clean: ## Remove all built files

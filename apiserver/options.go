@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,6 +21,12 @@ import (
 	"github.com/virtward/virtward/randomness"
 )
 
+// The bounds of the requests that are processed at the same time.
+const (
+	defaultInFlight = 32
+	mostInFlight    = 100
+)
+
 // Options are the flags of the server.
 type Options struct {
 	SecureServing  *options.SecureServingOptionsWithLoopback
@@ -29,6 +36,10 @@ type Options struct {
 	Features       *options.FeatureOptions
 	CoreAPI        *options.CoreAPIOptions
 	Admission      *options.AdmissionOptions
+	// MaxInFlight bounds the requests that are processed at the same time. More are answered with 429.
+	MaxInFlight int
+	// ShutdownDelay is the time for which the server serves after a signal to end, while it is not ready.
+	ShutdownDelay time.Duration
 	// Version is that of the program.
 	Version string
 }
@@ -39,10 +50,12 @@ func NewOptions(programVersion string) *Options {
 	serving.BindPort = 6443
 	serving.HTTP2MaxStreamsPerConnection = 1000 // kube-apiserver sends all requests on few connections
 	serving.ServerCert.CertDirectory = ""
+	features := options.NewFeatureOptions()
+	features.EnableProfiling, features.EnablePriorityAndFairness = false, false // kube-apiserver is fair to users; MaxInFlight bounds the memory
 	return &Options{
 		SecureServing: serving.WithLoopback(), Authentication: options.NewDelegatingAuthenticationOptions(), Authorization: options.NewDelegatingAuthorizationOptions(),
-		Audit: options.NewAuditOptions(), Features: options.NewFeatureOptions(), CoreAPI: options.NewCoreAPIOptions(), Admission: options.NewAdmissionOptions(),
-		Version: programVersion,
+		Audit: options.NewAuditOptions(), Features: features, CoreAPI: options.NewCoreAPIOptions(), Admission: options.NewAdmissionOptions(),
+		MaxInFlight: defaultInFlight, Version: programVersion,
 	}
 }
 
@@ -54,6 +67,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Audit.AddFlags(flags)
 	o.Features.AddFlags(flags)
 	o.CoreAPI.AddFlags(flags)
+	flags.IntVar(&o.MaxInFlight, "max-requests-in-flight", o.MaxInFlight, fmt.Sprintf("maximum number of requests that are processed at the same time, at most %d; more are answered with 429", mostInFlight))
+	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", 0, "time for which the server serves after a signal to end, until clients know that it is not ready")
 }
 
 // Validate reports what is wrong with the flags.
@@ -64,6 +79,12 @@ func (o *Options) Validate() error {
 	}
 	if o.SecureServing.ServerCert.CertKey.CertFile == "" {
 		all = append(all, errors.New("--tls-cert-file and --tls-private-key-file are required"))
+	}
+	if o.MaxInFlight < 1 || o.MaxInFlight > mostInFlight {
+		all = append(all, fmt.Errorf("--max-requests-in-flight is %d: it must be within 1 and %d", o.MaxInFlight, mostInFlight))
+	}
+	if o.ShutdownDelay < 0 {
+		all = append(all, fmt.Errorf("--shutdown-delay-duration is %s: it must not be negative", o.ShutdownDelay))
 	}
 	return errors.Join(all...)
 }
@@ -92,6 +113,8 @@ func (o *Options) Run(ctx context.Context) error {
 
 // apply configures the server. What depends on another option comes after it.
 func (o *Options) apply(config *genericapiserver.RecommendedConfig) error {
+	config.MaxMutatingRequestsInFlight, config.MaxRequestsInFlight = o.MaxInFlight, mostInFlight
+	config.ShutdownDelayDuration = o.ShutdownDelay
 	if err := o.SecureServing.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return fmt.Errorf("serving: %w", err)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 
 	"github.com/go-logr/logr"
@@ -11,11 +10,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/virtward/virtward/cmd/internal/startup"
 )
 
-// process has the flags of all processes. The log is written to standard error.
+// process has the flags of all processes.
 type process struct {
-	level, format    string
+	log              startup.Log
 	healthAddress    string
 	metricsAddress   string
 	namespace        string
@@ -27,31 +28,7 @@ func (p *process) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
 	flags.StringVar(&p.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
 	flags.StringSliceVar(&p.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
-	flags.StringVar(&p.level, "log-level", "info", "log level: error, warn, info or debug; objects are never logged")
-	flags.StringVar(&p.format, "log-format", "json", "json or text")
-}
-
-func (p *process) logger() (logr.Logger, error) {
-	options := &slog.HandlerOptions{}
-	switch p.level {
-	case "error":
-		options.Level = slog.LevelError
-	case "warn":
-		options.Level = slog.LevelWarn
-	case "info":
-		options.Level = slog.LevelInfo
-	case "debug":
-		options.Level = slog.Level(-1)
-	default:
-		return logr.Discard(), fmt.Errorf("--log-level is %q: it must be error, warn, info or debug", p.level)
-	}
-	switch p.format {
-	case "json":
-		return logr.FromSlogHandler(slog.NewJSONHandler(os.Stderr, options)), nil
-	case "text":
-		return logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, options)), nil
-	}
-	return logr.Discard(), fmt.Errorf("--log-format is %q: it must be json or text", p.format)
+	p.log.AddFlags(flags)
 }
 
 func (p *process) validate() error {
@@ -63,13 +40,13 @@ func (p *process) validate() error {
 
 // begin sets up the log of the process, and returns the client configuration of the cluster.
 func (p *process) begin() (logr.Logger, *rest.Config, error) {
-	log, err := p.logger()
+	log, err := p.log.Logger()
 	if err != nil {
 		return log, nil, err
 	}
 	ctrl.SetLogger(log)
 	klog.SetLogger(log.WithName("client")) // the log lines of client-go, in the same format
-	if err := limitMemory(); err != nil {
+	if err := startup.LimitMemory(); err != nil {
 		return log, nil, err
 	}
 	config, err := ctrl.GetConfig()

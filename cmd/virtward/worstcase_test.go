@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/cmd/internal/startup"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/webhooks"
@@ -48,7 +49,7 @@ func TestWorstCaseMemory(t *testing.T) {
 	}
 	limit := values.Resources.Limits.Memory.Value()
 	t.Logf("%-45s %4d MiB of %d", "together", total>>20, limit>>20)
-	if total > limit/100*memoryPercent {
-		t.Errorf("the webhooks may use %d MiB, more than %d percent of the chart's limit of %d MiB", total>>20, memoryPercent, limit>>20)
+	if total > limit/100*startup.MemoryPercent {
+		t.Errorf("the webhooks may use %d MiB, more than %d percent of the chart's limit of %d MiB", total>>20, startup.MemoryPercent, limit>>20)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package startup
 
 import (
 	"math"
@@ -23,7 +23,7 @@ func TestLimitMemory(t *testing.T) {
 			debug.SetMemoryLimit(math.MaxInt64)
 			t.Setenv("MEMORY_LIMIT", tc.limit)
 			t.Setenv("GOMEMLIMIT", tc.golang)
-			err := limitMemory()
+			err := LimitMemory()
 			if got := debug.SetMemoryLimit(-1); got != tc.want || (err == nil) != (tc.fails == "") || err != nil && err.Error() != tc.fails {
 				t.Errorf("limit %d, error %v", got, err)
 			}

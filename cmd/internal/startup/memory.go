@@ -1,4 +1,4 @@
-package main
+package startup
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 // memoryLimit is the environment variable with the memory limit of the container, in bytes.
 const memoryLimit = "MEMORY_LIMIT"
 
-// memoryPercent is the part of the container's limit above which the garbage collector works harder. The rest is for
+// MemoryPercent is the part of the container's limit above which the garbage collector works harder. The rest is for
 // memory that the Go runtime does not count, and for allocations during a collection.
-const memoryPercent = 85
+const MemoryPercent = 85
 
-// limitMemory sets the memory limit of the Go runtime from that of the container, if it is known. GOMEMLIMIT has precedence.
-func limitMemory() error {
+// LimitMemory sets the memory limit of the Go runtime from that of the container, if it is known. GOMEMLIMIT has precedence.
+func LimitMemory() error {
 	text := os.Getenv(memoryLimit)
 	if text == "" || os.Getenv("GOMEMLIMIT") != "" {
 		return nil
@@ -24,6 +24,6 @@ func limitMemory() error {
 	if err != nil || limit < 1 {
 		return fmt.Errorf("$%s is %q: it must be a number of bytes", memoryLimit, text)
 	}
-	debug.SetMemoryLimit(limit / 100 * memoryPercent)
+	debug.SetMemoryLimit(limit / 100 * MemoryPercent)
 	return nil
 }
