@@ -19,6 +19,12 @@ func (v *Verdict) Ratchet(before *Verdict) {
 	}
 }
 
+// RatchetFindings is Ratchet for findings about an object that is not a virtual machine. now and then are the object, and
+// the object before the update.
+func RatchetFindings(findings []validators.Finding, now map[string]any, before []validators.Finding, then map[string]any) {
+	ratchet(findings, now, before, then)
+}
+
 func ratchet(findings []validators.Finding, now map[string]any, before []validators.Finding, then map[string]any) {
 	preExisting := map[string]int{}
 	for i := range before {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/platform"
 )
@@ -51,6 +52,8 @@ const (
 	MaxDecoded = 40 << 20
 	perByte    = 3
 	perValue   = 2 << 10
+	// perTemplate is for the virtual machine that is rendered: at most 1.5 MiB, in a buffer that grows.
+	perTemplate = 4 << 20
 )
 
 // Limits bound the memory of the requests in progress, for all webhooks that share it, and the cores that large requests
@@ -107,6 +110,9 @@ func decodedSize(request *admissionv1.AdmissionRequest) int64 {
 	total := int64(0)
 	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
 		total += int64(perByte*len(raw) + perValue*min(decodelimits.Brackets(raw), decodelimits.MaxValues))
+	}
+	if request.Kind.Kind == apikinds.VirtualMachineTemplate {
+		total += perTemplate
 	}
 	return total
 }

@@ -8,21 +8,28 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/evaluator"
 )
 
 // examinationOf returns how objects of a kind are validated, or nil if they are not.
 func examinationOf(kind schema.GroupKind) func(*examination) error {
+	if examine := own[kind]; examine != nil {
+		return examine
+	}
 	if evaluator.Evaluates(kind) {
 		return (*examination).evaluate
 	}
-	return own[kind]
+	return nil
 }
 
-// own has the kinds that this package validates: those from which KubeVirt creates VMs, and the API kinds of Virtward.
+// own has the kinds that this package validates: those from which KubeVirt creates VMs, VM templates,
+// and the API kinds of Virtward.
 var own = map[schema.GroupKind]func(*examination) error{
 	{Group: snapshotapi.GroupName, Kind: apikinds.VirtualMachineRestore}:              (*examination).restore,
 	{Group: clone.GroupName, Kind: clone.Kind}:                                        (*examination).clone,
+	{Group: v1beta1.GroupVersion.Group, Kind: apikinds.VirtualMachineTemplate}:        (*examination).template,
+	{Group: v1beta1.GroupVersion.Group, Kind: apikinds.VirtualMachineTemplateRequest}: (*examination).templateRequest,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.RuleSettings}:           (*examination).ruleSettings,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachineDefaults}: (*examination).siteDefaults,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachinePolicy}:   (*examination).virtualMachinePolicy,

@@ -11,6 +11,7 @@ const (
 	VirtualMachineInstancePreset     = "VirtualMachineInstancePreset"
 	VirtualMachinePool               = "VirtualMachinePool"
 	VirtualMachineTemplate           = "VirtualMachineTemplate"
+	VirtualMachineTemplateRequest    = "VirtualMachineTemplateRequest"
 	VirtualMachineRestore            = "VirtualMachineRestore"
 	VirtualMachineSnapshot           = "VirtualMachineSnapshot"
 	VirtualMachineSnapshotContent    = "VirtualMachineSnapshotContent"

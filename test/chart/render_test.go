@@ -317,6 +317,11 @@ func TestValidator(t *testing.T) {
 			NamespaceSelector: exempt, MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
 		},
 		{
+			Name:              "templates.validate.virtward.io",
+			Rules:             []admissionv1.RuleWithOperations{rule(admissionv1.NamespacedScope, "template.kubevirt.io", []string{"v1beta1", "v1alpha1"}, "virtualmachinetemplates", "virtualmachinetemplaterequests")},
+			NamespaceSelector: exempt, MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
+		},
+		{
 			Name:            "rulesettings.validate.virtward.io",
 			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings", "virtualmachinedefaults", "virtualmachinepolicies")},
 			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
