@@ -56,6 +56,8 @@ type resolver struct {
 	partial bool
 	// numbers are the parameters whose values are JSON.
 	numbers map[string]bool
+	// matched bounds the time for the patterns: the sizes of the patterns, each multiplied by the bytes of its value.
+	matched int
 }
 
 // resolve returns the values by the names of the parameters.
@@ -112,11 +114,20 @@ func (r *resolver) valueOf(i int, p *v1beta1.Parameter) *value {
 		r.deny(RuleTooLarge, &field.Error{Type: field.ErrorTypeTooLong, Field: v.at, BadValue: "", Detail: fmt.Sprintf("at most %d bytes are allowed", v1beta1.MaxParameterValue)})
 		v.text = ""
 	case v.text != "" || isGiven && p.Type != "":
-		if err := constraint.check(v.text); err != nil {
-			r.deny(RuleConstrainedValue, invalid(v.at, texts.Shorten(v.text, maxShown), err.Error()))
-		}
+		r.constrain(v, constraint)
 	}
 	return v
+}
+
+// constrain reports a value that its parameter does not allow.
+func (r *resolver) constrain(v *value, c *constraint) {
+	if r.matched += c.patternSize * len(v.text); r.matched > maxMatched {
+		r.deny(RuleTooLarge, &field.Error{Type: field.ErrorTypeTooLong, Field: v.at, BadValue: "", Detail: "it takes too long to match the patterns; use shorter values or simpler patterns"})
+		return
+	}
+	if err := c.check(v.text); err != nil {
+		r.deny(RuleConstrainedValue, invalid(v.at, texts.Shorten(v.text, maxShown), err.Error()))
+	}
 }
 
 // generate draws the value of a parameter.
@@ -144,18 +155,19 @@ func (r *resolver) generate(i int, p *v1beta1.Parameter) string {
 type constraint struct {
 	*v1beta1.Parameter
 
-	pattern *regexp.Regexp
+	pattern     *regexp.Regexp
+	patternSize int
 }
 
 // constraintOf compiles what a parameter allows. What is wrong with it is reported.
 func (r *resolver) constraintOf(i int, p *v1beta1.Parameter) *constraint {
 	c := &constraint{Parameter: p}
 	if p.Pattern != "" {
-		pattern, err := regexp.Compile(`\A(?:` + p.Pattern + `)\z`)
+		pattern, size, err := compilePattern(p.Pattern)
 		if err != nil {
-			r.deny(RuleConstraint, invalid(parameterAt(i, "pattern"), p.Pattern, "it is no regular expression in RE2's syntax"))
+			r.deny(RuleConstraint, invalid(parameterAt(i, "pattern"), p.Pattern, err.Error()))
 		}
-		c.pattern = pattern
+		c.pattern, c.patternSize = pattern, size
 	}
 	ordered := p.Type == v1beta1.ParameterInteger || p.Type == v1beta1.ParameterQuantity
 	if (p.Minimum != nil || p.Maximum != nil) && !ordered {
@@ -197,7 +209,7 @@ func (c *constraint) checkType(text string) error {
 			return fmt.Errorf("it must be true or false")
 		}
 	case v1beta1.ParameterObject:
-		parsed, err := parseJSON(text)
+		parsed, err := parseBounded(text)
 		if err != nil || !isComposite(parsed) {
 			return fmt.Errorf("it must be a list or an object in JSON")
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -29,6 +30,8 @@ import (
 const (
 	maxRendered = 3 << 19
 	maxDepth    = 200
+	// maxReplaced bounds the bytes of all replacements, also of those that are not written because a field takes no text.
+	maxReplaced = 4 * maxRendered
 )
 
 // virtualMachineAt is where the VirtualMachine is in a template.
@@ -101,6 +104,8 @@ type renderer struct {
 	out     []byte
 	path    []step
 	tooLong bool
+	// replaced counts the bytes of the values that were inserted.
+	replaced int
 }
 
 // step is one step of a path: a field, a key or an index.
@@ -148,7 +153,11 @@ func (r *renderer) parse(raw *runtime.RawExtension) map[string]any {
 		return nil
 	}
 	r.out = make([]byte, 0, 2*len(data))
-	parsed, err := parseJSON(data)
+	parsed, err := parseBounded(data)
+	if tooMany, ok := errors.AsType[*field.Error](err); ok {
+		r.deny(RuleTooLarge, &field.Error{Type: tooMany.Type, Field: virtualMachineAt, BadValue: tooMany.BadValue, Detail: tooMany.Detail})
+		return nil
+	}
 	if err != nil {
 		r.deny(RuleVirtualMachineNotObject, invalid(virtualMachineAt, texts.Shorten(string(data), maxShown), "it is not JSON"))
 		return nil
@@ -173,6 +182,16 @@ func parseJSON[T string | []byte](data T) (any, error) {
 		return nil, fmt.Errorf("text follows the value")
 	}
 	return parsed, nil
+}
+
+// parseBounded is parseJSON for text with a bounded number of values. The error is a *field.Error if there are too many:
+// two bytes of JSON can become sixty in memory.
+func parseBounded[T string | []byte](data T) (any, error) {
+	text := []byte(data)
+	if err := decodelimits.Object(text, reflect.TypeFor[any]()); err != nil {
+		return nil, err
+	}
+	return parseJSON(text)
 }
 
 func isComposite(value any) bool {
@@ -326,7 +345,7 @@ func appendText(out []byte, text string) []byte {
 
 // node writes a value of the tree. literal: it is of a parameter's value, in which nothing is replaced.
 func (r *renderer) node(node any, s *shape, literal bool) {
-	if r.tooLong {
+	if r.tooLong || r.full() {
 		return
 	}
 	if len(r.path) > maxDepth {
@@ -513,6 +532,15 @@ func (r *renderer) restrict(rule string, v *value, detail string) {
 	r.add(rule, severity, invalid(v.at, texts.Shorten(v.text, maxShown), detail))
 }
 
+// replace counts a replacement, and reports whether the bound allows it.
+func (r *renderer) replace(v *value) bool {
+	if r.replaced += len(v.text); r.replaced > maxReplaced {
+		r.tooLarge()
+		return false
+	}
+	return !r.tooLong
+}
+
 // join replaces the references of a text. known is false if a value is not known.
 func (r *renderer) join(segments []segment, each func(*value)) (joined string, known bool) {
 	size := 0
@@ -525,6 +553,9 @@ func (r *renderer) join(segments []segment, each func(*value)) (joined string, k
 			if v == nil || v.unknown {
 				known, parts[i] = false, ""
 				continue
+			}
+			if !r.replace(v) {
+				return "", false
 			}
 			each(v)
 			parts[i] = v.text
@@ -573,7 +604,14 @@ func (r *renderer) whole(name string, s *shape) {
 		r.write("null")
 		return
 	}
-	parsed, err := parseJSON(v.text)
+	if !r.replace(v) {
+		return
+	}
+	parsed, err := parseBounded(v.text)
+	if tooMany, ok := errors.AsType[*field.Error](err); ok && json.Valid([]byte(v.text)) {
+		r.deny(RuleTooLarge, &field.Error{Type: tooMany.Type, Field: v.at, BadValue: tooMany.BadValue, Detail: tooMany.Detail})
+		return
+	}
 	switch {
 	case err != nil:
 		r.lineOf(v)

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -217,6 +218,41 @@ func TestResultsAreBounded(t *testing.T) {
 }
 
 // The same random numbers give the same values, and each draw matches the expression.
+// What is rendered takes a bounded time, whatever the template and the values are.
+func TestTimeIsBounded(t *testing.T) {
+	big := func(text string) string { return strings.Repeat(text, v1beta1.MaxParameterValue/len(text)-2) }
+	labels := func(reference string) string {
+		var b strings.Builder
+		for i := range 5000 {
+			fmt.Fprintf(&b, "l%d: %s, ", i, reference)
+		}
+		return b.String()
+	}
+	for name, tc := range map[string]struct {
+		template string
+		given    map[string]string
+		want     string
+	}{
+		"JSON of white space": {vmWith("nodeSelector: {"+labels("'${{A}}'")+"}", "{name: A}"), map[string]string{"A": "{" + big(" ") + "}"}, "too-large"},
+		"text for numbers":    {"virtualMachine: {spec: {dataVolumeTemplates: [" + strings.Repeat("{metadata: {creationTimestamp: '${A}x'}}, ", 4000) + "]}}\nparameters: [{name: A}]", map[string]string{"A": big("x")}, "too-large"},
+		"very many values":    {vmWith("terminationGracePeriodSeconds: '${{A}}'", "{name: A}"), map[string]string{"A": "[" + big("0,") + "0]"}, "too-large"},
+		"a long pattern":      {vmWith("hostname: '${A}'", "{name: A, pattern: '((a{30}){30}){30}'}"), map[string]string{"A": "a"}, "constraint"},
+		"a slow pattern":      {vmWith("hostname: '${A}'", "{name: A, pattern: '(a?){300}b{300}'}"), map[string]string{"A": big("a")}, "too-large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			spec := specOf(t, tc.template)
+			began := time.Now()
+			rendered, findings := Render(spec, tc.given, Options{Random: source()})
+			if took := time.Since(began); took > 2*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if got := strings.Join(said(findings), "\n"); rendered != nil || !strings.Contains(got, tc.want) {
+				t.Errorf("findings %.300s", got)
+			}
+		})
+	}
+}
+
 func TestGenerator(t *testing.T) {
 	spec := specOf(t, vmWith(`hostname: "${A}-${B}", domain: {cpu: {cores: "${{COUNT}}"}}`, `{name: A, generate: expression, from: 'vm-[a-z0-9]{8}.[\A]{2}'}, {name: B, generate: expression, from: '[\d]{3}'}, {name: COUNT, generate: expression, from: '[0-9]{2}'}`))
 	first, _ := Render(spec, nil, Options{Random: source()})

@@ -76,11 +76,14 @@ type report struct {
 const maxFindings = v1beta1.MaxParameters + 100
 
 func (r *report) add(rule string, severity validators.Severity, err *field.Error) {
-	if len(r.findings) >= maxFindings {
+	if r.full() {
 		return
 	}
 	r.findings = append(r.findings, validators.Finding{Rule: rule, Severity: severity, Error: err, Remedy: remedies[rule]})
 }
+
+// full reports whether no more findings are kept.
+func (r *report) full() bool { return len(r.findings) >= maxFindings }
 
 func (r *report) deny(rule string, err *field.Error) { r.add(rule, validators.Deny, err) }
 
