@@ -48,6 +48,9 @@ func rejects(findings []validators.Finding) bool {
 
 // fieldsOf is an object as nested fields; nil if it has no such form.
 func fieldsOf(object any) map[string]any {
+	if fields, ok := object.(map[string]any); ok {
+		return runtime.DeepCopyJSON(fields)
+	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil

@@ -63,7 +63,7 @@ func (s *Snapshot) Complete(ctx context.Context, r Request) (*Result, error) {
 		return result, nil //nolint:nilerr // the result has the error
 	}
 	result.Warnings = warnings
-	m := k.machine(object)
+	m := k.machine(object, nil)
 	if m.vm != nil && m.vm.Spec.Template == nil {
 		result.Skipped = "it has no template"
 		return result, nil
@@ -118,7 +118,8 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	if e.kind.machine == nil {
 		return nil
 	}
-	m := e.kind.machine(d.object)
+	m := e.kind.machine(d.object, e.request.Values)
+	e.ofTemplate(m, d)
 	if m.none() {
 		return nil
 	}
@@ -139,6 +140,12 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 		if err := e.excusePresets(ctx, m.vmi, findings); err != nil {
 			return err
 		}
+	}
+	if e.kind.GroupKind == Template {
+		if findings, err = e.certain(ctx, m, d.object, findings); err != nil {
+			return err
+		}
+		findings = warned(findings)
 	}
 	e.result.Findings = append(e.result.Findings, findings...)
 	return e.requesterPolicies(ctx, m, d)
@@ -211,7 +218,7 @@ func (e *evaluation) comparedWith(in *effective.Input, m machine, old metav1.Obj
 		in.Container.Old = old
 		return
 	}
-	was := e.kind.machine(old)
+	was := e.kind.machine(old, nil)
 	in.OldVM, in.OldVMI = was.vm, was.vmi
 }
 
@@ -221,7 +228,7 @@ func (e *evaluation) before(ctx context.Context, d decoded) func() (effective.In
 	if d.old == nil || d.wasUnreadable {
 		return nil
 	}
-	was := e.kind.machine(d.old)
+	was := e.kind.machine(d.old, nil)
 	if was.none() {
 		return nil
 	}

@@ -11,6 +11,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
@@ -20,6 +21,7 @@ import (
 var (
 	VirtualMachine         = apikinds.VirtualMachines.GroupKind()
 	VirtualMachineInstance = apikinds.VirtualMachineInstances.GroupKind()
+	Template               = apikinds.Templates.GroupKind()
 	ReplicaSet             = apikinds.ReplicaSets.GroupKind()
 	Preset                 = apikinds.Presets.GroupKind()
 	Pool                   = apikinds.Pools.GroupKind()
@@ -45,8 +47,9 @@ type kind struct {
 	scopes validators.Scope
 	// present sets the fields of the subject that those rules read. old is nil except in an update.
 	present func(s *validators.Subject, object, old metav1.Object)
-	// machine returns the virtual machine that the object is or creates; nil for kinds without one.
-	machine func(object metav1.Object) machine
+	// machine returns the virtual machine that the object is or creates; nil for kinds without one. values are those of
+	// the parameters of a VirtualMachineTemplate.
+	machine func(object metav1.Object, values map[string]string) machine
 	// maxBytes bounds the evaluated part of the object; 0 for the general limits.
 	maxBytes int
 }
@@ -61,6 +64,10 @@ type machine struct {
 	vm        *v1.VirtualMachine
 	vmi       *v1.VirtualMachineInstance
 	container *effective.Container
+	// findings are those of rendering a VirtualMachineTemplate, and unknown the paths in the VM that depend on required
+	// parameters without a value.
+	findings []validators.Finding
+	unknown  []string
 }
 
 func (m *machine) none() bool { return m.vm == nil && m.vmi == nil }
@@ -69,11 +76,13 @@ func (m *machine) none() bool { return m.vm == nil && m.vmi == nil }
 var kinds = []kind{
 	{
 		GroupKind: VirtualMachine, resource: apikinds.VirtualMachines.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachine](),
-		machine: func(o metav1.Object) machine { return machine{vm: o.(*v1.VirtualMachine)} },
+		machine: func(o metav1.Object, _ map[string]string) machine { return machine{vm: o.(*v1.VirtualMachine)} },
 	},
 	{
 		GroupKind: VirtualMachineInstance, resource: apikinds.VirtualMachineInstances.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstance](),
-		machine: func(o metav1.Object) machine { return machine{vmi: o.(*v1.VirtualMachineInstance)} },
+		machine: func(o metav1.Object, _ map[string]string) machine {
+			return machine{vmi: o.(*v1.VirtualMachineInstance)}
+		},
 	},
 	{
 		GroupKind: ReplicaSet, resource: apikinds.ReplicaSets.Plural, versions: kubeVirtVersions, namespaced: true, typ: reflect.TypeFor[v1.VirtualMachineInstanceReplicaSet](),
@@ -82,6 +91,10 @@ var kinds = []kind{
 	{
 		GroupKind: Pool, resource: apikinds.Pools.Plural, versions: []string{"v1beta1"}, namespaced: true, typ: reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
 		scopes: validators.OnSet, present: presentPool, machine: ofPool,
+	},
+	{
+		GroupKind: Template, resource: apikinds.Templates.Plural, versions: []string{"v1beta1", "v1alpha1"}, namespaced: true, typ: reflect.TypeFor[templatev1beta1.VirtualMachineTemplate](),
+		machine: ofTemplate,
 	},
 	{
 		GroupKind: Instancetype, resource: apikinds.Instancetypes.Plural, versions: instancetypeVersions, namespaced: true, typ: reflect.TypeFor[instancetypev1beta1.VirtualMachineInstancetype](),
@@ -166,7 +179,7 @@ func (k *kind) info() KindInfo {
 	}
 }
 
-func ofReplicaSet(o metav1.Object) machine {
+func ofReplicaSet(o metav1.Object, _ map[string]string) machine {
 	rs := o.(*v1.VirtualMachineInstanceReplicaSet)
 	if rs.Spec.Template == nil {
 		return machine{}
@@ -176,7 +189,7 @@ func ofReplicaSet(o metav1.Object) machine {
 	return machine{vmi: vmi, container: &effective.Container{Kind: ReplicaSet.Kind, Object: rs, Template: field.NewPath("spec", "template")}}
 }
 
-func ofPool(o metav1.Object) machine {
+func ofPool(o metav1.Object, _ map[string]string) machine {
 	pool := o.(*poolv1beta1.VirtualMachinePool)
 	template := pool.Spec.VirtualMachineTemplate
 	if template == nil {

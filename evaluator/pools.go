@@ -24,7 +24,7 @@ func (e *evaluation) requesterPolicies(ctx context.Context, m machine, d decoded
 		return nil
 	}
 	if d.old != nil && !d.wasUnreadable {
-		if was := e.kind.machine(d.old); equality.Semantic.DeepEqual(was.vm, e.kind.machine(d.object).vm) {
+		if was := e.kind.machine(d.old, nil); equality.Semantic.DeepEqual(was.vm, m.vm) {
 			return nil
 		}
 	}

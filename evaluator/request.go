@@ -54,6 +54,8 @@ type Request struct {
 	// Former are the facts when a stored VM was created; nil if they are those of the snapshot. The defaults of the
 	// snapshot replace those of Former.
 	Former *platform.Facts
+	// Values are values for the parameters of a VirtualMachineTemplate.
+	Values map[string]string
 }
 
 // Observer has callbacks of an evaluation. Each function may be nil.

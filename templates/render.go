@@ -57,31 +57,31 @@ type Options struct {
 // Render makes a VirtualMachine of a template with values for its parameters. The findings are all that is wrong, sorted;
 // the result is nil if one of them denies it.
 func Render(spec *v1beta1.VirtualMachineTemplateSpec, given map[string]string, options Options) (*Rendered, []validators.Finding) {
-	return run(spec, given, options, false)
+	return (&renderer{report: &report{}, options: options}).run(spec, given, false)
 }
 
 // Check validates a template as it is: with its default values. What depends on the value of a required parameter
 // without a default is not validated, and a finding says so.
 func Check(spec *v1beta1.VirtualMachineTemplateSpec, random Random) []validators.Finding {
-	_, findings := run(spec, nil, Options{Random: random}, true)
+	_, findings := Preview(spec, nil, random)
 	return findings
 }
 
-func run(spec *v1beta1.VirtualMachineTemplateSpec, given map[string]string, options Options, partial bool) (*Rendered, []validators.Finding) {
-	r := &renderer{report: &report{}, options: options}
+// run renders the template. In a partial run, required parameters may lack a value.
+func (r *renderer) run(spec *v1beta1.VirtualMachineTemplateSpec, given map[string]string, partial bool) (*Rendered, []validators.Finding) {
 	tree := r.parse(spec.VirtualMachine)
 	w := newReferences(spec.Parameters)
 	if tree != nil {
 		w.walk(tree)
 	}
-	r.values = (&resolver{report: r.report, given: given, random: options.Random, partial: partial, numbers: w.numbers}).resolve(spec.Parameters)
+	r.values = (&resolver{report: r.report, given: given, random: r.options.Random, partial: partial, numbers: w.numbers}).resolve(spec.Parameters)
 	r.checkReferences(w, spec)
 	if tree != nil {
 		r.object(tree, virtualMachineShape(), false)
 	}
 	message := r.message(spec.Message)
 	var vm *kubevirtv1.VirtualMachine
-	if !Denied(r.findings) && !partial {
+	if !Denied(r.findings) {
 		vm = r.decode()
 	}
 	findings := r.sorted()
@@ -106,6 +106,8 @@ type renderer struct {
 	tooLong bool
 	// replaced counts the bytes of the values that were inserted.
 	replaced int
+	// unknown are the paths of what depends on values that are not known.
+	unknown []string
 }
 
 // step is one step of a path: a field, a key or an index.
@@ -489,6 +491,7 @@ func (r *renderer) key(written string) (key string, replaced, ok bool) {
 	if name, whole := wholeReference(written); whole {
 		v := r.values[name]
 		if v == nil || v.unknown {
+			r.isUnknown()
 			return "", true, false
 		}
 		r.keyOf(v)
@@ -508,8 +511,14 @@ func (r *renderer) key(written string) (key string, replaced, ok bool) {
 		return written, false, true
 	}
 	text, known := r.join(segments, r.keyOf)
+	if !known {
+		r.isUnknown()
+	}
 	return text, true, known
 }
+
+// isUnknown notes that a value is not known of what is written.
+func (r *renderer) isUnknown() { r.unknown = append(r.unknown, r.at()) }
 
 // keyOf reports a given value that decides the name of a field.
 func (r *renderer) keyOf(v *value) {
@@ -586,6 +595,7 @@ func (r *renderer) string(written string, s *shape, literal bool) {
 	if joined, known := r.join(segments, r.lineOf); known {
 		r.text(joined, s)
 	} else {
+		r.isUnknown()
 		r.write("null")
 	}
 }
@@ -601,6 +611,7 @@ func (r *renderer) lineOf(v *value) {
 func (r *renderer) whole(name string, s *shape) {
 	v := r.values[name]
 	if v == nil || v.unknown {
+		r.isUnknown()
 		r.write("null")
 		return
 	}
@@ -757,6 +768,9 @@ func (r *renderer) message(message string) string {
 func (r *renderer) decode() *kubevirtv1.VirtualMachine {
 	vm := &kubevirtv1.VirtualMachine{}
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(r.out, vm); err != nil {
+		if len(r.unknown) > 0 { // a type that decodes itself may not take null
+			return nil
+		}
 		r.deny(RuleDoesNotDecode, invalid(virtualMachineAt, "", err.Error()))
 		return nil
 	}

@@ -69,6 +69,7 @@ var (
 	ReplicaSets             = resource(kubeVirtGroup, "v1", VirtualMachineInstanceReplicaSet, "virtualmachineinstancereplicasets")
 	Presets                 = resource(kubeVirtGroup, "v1", VirtualMachineInstancePreset, "virtualmachineinstancepresets")
 	Pools                   = resource("pool.kubevirt.io", "v1beta1", VirtualMachinePool, "virtualmachinepools")
+	Templates               = resource("template.kubevirt.io", "v1beta1", VirtualMachineTemplate, "virtualmachinetemplates")
 	Snapshots               = resource(snapshotGroup, "v1beta1", VirtualMachineSnapshot, "virtualmachinesnapshots")
 	SnapshotContents        = resource(snapshotGroup, "v1beta1", VirtualMachineSnapshotContent, "virtualmachinesnapshotcontents")
 
