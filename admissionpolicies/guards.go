@@ -152,13 +152,14 @@ type PolicyCase struct {
 // PolicyCases returns the table of cases of the guard of the VirtualMachinePolicies.
 func PolicyCases() ([]PolicyCase, error) { return table[PolicyCase]("cases/policies.yaml") }
 
-// AccountCase is one request of an account for a webhook configuration and the answer of its guard. The configurations
-// are mutate.virtward.io, validate.virtward.io and another one of each kind, each with one webhook of that name.
+// AccountCase is one request of an account for a webhook configuration or an APIService, and the answer of its guard. The
+// configurations are mutate.virtward.io, validate.virtward.io and another one of each kind, each with one webhook of that
+// name. The APIServices are those of Virtward and another one.
 type AccountCase struct {
 	Name string `json:"name"`
-	// User sends the request, with every right on webhook configurations.
+	// User sends the request, with every right on these kinds.
 	User string `json:"user"`
-	// Object is the configuration, as KIND/NAME with kind mutating or validating.
+	// Object is the object, as KIND/NAME with kind mutating, validating or apiservice.
 	Object string `json:"object"`
 	// Patch is the JSON patch that updates it. With create or delete it is created again, or deleted.
 	Patch []map[string]any `json:"patch,omitempty"`

@@ -39,16 +39,18 @@ const (
 
 // State is the input of a plan.
 type State struct {
+	// Tokenless: the server has no paths with tokens.
+	Tokenless bool
 	// Data of the Secret, and the time at which a rotation last changed it; zero if none did.
 	Data    map[string][]byte
 	Changed time.Time
 	Now     time.Time
 	// Settle is the time until all replicas use a changed Secret, and until all API servers use changed webhook
-	// configurations.
+	// configurations and APIServices.
 	Settle time.Duration
 	// DNSName of the Service.
 	DNSName string
-	// Configured is the time since which all webhook configurations have the CA bundle and the paths of Data; zero if one
+	// Configured is the time since which all webhook configurations and APIServices have the CA bundle and the paths of Data; zero if one
 	// does not. It is not before the start of the controller, which does not know what an earlier process observed.
 	Configured time.Time
 }
@@ -95,8 +97,13 @@ func Next(s State) Plan {
 	default:
 		p.NewPair = true
 	}
-	p.NewToken = len(s.Data[TokenKey]) == 0 || p.NewPair && !replacing
+	p.NewToken = s.needsToken(p.NewPair && !replacing)
 	return p
+}
+
+// needsToken reports whether a token is created: if there is none, or beside a new pair.
+func (s State) needsToken(beside bool) bool {
+	return !s.Tokenless && (len(s.Data[TokenKey]) == 0 || beside)
 }
 
 // issues reports whether the CA and its key are valid at a time.

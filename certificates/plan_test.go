@@ -124,6 +124,28 @@ func TestNext(t *testing.T) {
 	}
 }
 
+// TestTokenless holds that a server without paths gets no token, and that its rotations end all the same.
+func TestTokenless(t *testing.T) {
+	const year, settle = 365 * 24 * time.Hour, 2 * time.Minute
+	young, old := authority(t, -time.Hour, 9*year), authority(t, -9*year, 30*24*time.Hour)
+	announced, good := map[string][]byte{PreviousAuthorityKey: old.ca.CertPEM}, young.pair(t, -time.Hour, year)
+	for name, c := range map[string]struct {
+		data map[string][]byte
+		want Plan
+	}{
+		"an empty Secret":           {nil, Plan{NewAuthority: true, NewPair: true}},
+		"all is well":               {merged(young.data(), good), Plan{}},
+		"no pair":                   {young.data(), Plan{NewPair: true}},
+		"an announced CA, settled":  {merged(young.data(), announced, old.pair(t, -time.Hour, 20*24*time.Hour)), Plan{NewPair: true}},
+		"an old CA without any use": {merged(young.data(), announced, good), Plan{DropPrevious: true}},
+	} {
+		state := State{Tokenless: true, Data: c.data, Now: now, Settle: settle, DNSName: host, Configured: now.Add(-time.Hour), Changed: now.Add(-time.Hour)}
+		if diff := cmp.Diff(c.want, Next(state)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func TestPath(t *testing.T) {
 	state := State{Data: map[string][]byte{TokenKey: []byte("new"), PreviousTokenKey: []byte("old")}, Now: now, Settle: time.Minute}
 	for name, c := range map[string]struct {

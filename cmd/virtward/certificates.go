@@ -1,16 +1,18 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/controllers/certificates"
 	"github.com/virtward/virtward/webhooks"
 )
@@ -19,10 +21,12 @@ import (
 // validity of a certificate, and a changed clock is noticed within it.
 const certificateInterval = 10 * time.Minute
 
-// certificateOptions are the controller's flags for the certificates of the webhooks.
+// certificateOptions are the controller's flags for the certificates of the webhooks and of the aggregated API.
 type certificateOptions struct {
 	secret, service      string
 	mutating, validating string
+	serverSecret, server string
+	serverAPIServices    []string
 	settle               time.Duration
 }
 
@@ -31,32 +35,49 @@ func (o *certificateOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.service, "service-name", "virtward-webhook", "Service through which the API server calls the webhooks")
 	flags.StringVar(&o.mutating, "mutating-webhook-configuration", "mutate.virtward.io", "MutatingWebhookConfiguration whose CA bundle and paths the controller sets")
 	flags.StringVar(&o.validating, "validating-webhook-configuration", "validate.virtward.io", "ValidatingWebhookConfiguration whose CA bundle and paths the controller sets")
+	flags.StringVar(&o.serverSecret, "apiserver-cert-secret", "", "Secret for the certificate of the aggregated API; without one, the controller manages none")
+	flags.StringVar(&o.server, "apiserver-service-name", "virtward-apiserver", "Service through which the API server calls the aggregated API")
+	flags.StringSliceVar(&o.serverAPIServices, "api-service", []string{"v1alpha1." + subresources.Group, "v1beta1." + subresources.Group}, "APIServices whose CA bundle the controller sets")
 	flags.DurationVar(&o.settle, "rotation-settle", 2*time.Minute, "wait between the steps of a certificate replacement; meanwhile all replicas read the Secret, and all API servers read the webhook configurations")
 }
 
-// reconciler returns the options of the reconciler.
-func (o *certificateOptions) reconciler(namespace string) *certificates.Options {
-	return &certificates.Options{
-		Namespace: namespace, Secret: o.secret, Service: o.service,
-		Mutating: o.mutating, Validating: o.validating, MutatePath: webhooks.MutatePath, ValidatePath: webhooks.ValidatePath,
-		Settle: o.settle, Interval: certificateInterval, Clock: clock.RealClock{},
+// reconcilers returns the options of the reconcilers: one for each Secret.
+func (o *certificateOptions) reconcilers(namespace string) []certificates.Options {
+	common := certificates.Options{Namespace: namespace, Settle: o.settle, Interval: certificateInterval, Clock: clock.RealClock{}}
+	var all []certificates.Options
+	if o.secret != "" {
+		webhook := common
+		webhook.Secret, webhook.Service, webhook.Mutating, webhook.Validating = o.secret, o.service, o.mutating, o.validating
+		webhook.MutatePath, webhook.ValidatePath = webhooks.MutatePath, webhooks.ValidatePath
+		all = append(all, webhook)
 	}
+	if o.serverSecret != "" {
+		server := common
+		server.Secret, server.Service, server.APIServices = o.serverSecret, o.server, o.serverAPIServices
+		all = append(all, server)
+	}
+	return all
 }
 
-// cached returns the objects that the manager caches for the certificates.
-func (o *certificateOptions) cached(namespace string) map[client.Object]cache.ByObject {
-	if o.secret == "" {
-		return nil
-	}
-	return o.reconciler(namespace).Cached()
-}
-
-// addTo adds the reconciler of the certificates to the manager.
+// addTo adds the reconcilers of the certificates to the manager.
 func (o *certificateOptions) addTo(mgr manager.Manager, typed kubernetes.Interface, namespace string, log logr.Logger) error {
-	if o.secret == "" {
+	all := o.reconcilers(namespace)
+	if len(all) == 0 {
 		return nil
 	}
-	options := o.reconciler(namespace)
-	options.Client, options.Log = typed, log
-	return certificates.New(*options).SetupWithManager(mgr)
+	light, err := metadata.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(mgr.GetConfig())
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	for _, options := range all {
+		options.Client, options.Metadata, options.Dynamic, options.Log = typed, light, objects, log.WithValues("secret", options.Secret)
+		if err := certificates.New(options).SetupWithManager(mgr); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -134,7 +134,7 @@ func (o *controllerOptions) managerWithSchemes(config *rest.Config) (manager.Man
 			return nil, err
 		}
 	}
-	return o.manager(config, controllerLease, cacheOptions(o.certificates.cached(o.namespace)), scheme)
+	return o.manager(config, controllerLease, cacheOptions(nil), scheme)
 }
 
 // cacheOptions returns options for a manager that caches only these objects. Reading an object of another kind through

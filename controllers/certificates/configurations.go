@@ -15,16 +15,17 @@ import (
 	"github.com/virtward/virtward/certificates"
 )
 
-// configuration is one of our webhook configurations, of either kind.
-type configuration struct {
+// target is an object by which the API server calls Virtward: a webhook configuration or an APIService.
+type target struct {
 	name, version string
-	// path is that of its webhooks, without a token.
-	path  string
-	hooks []hook
-	patch func(ctx context.Context, body []byte) error
+	// hasPath reports whether it has a path already.
+	hasPath bool
+	// changes are what it lacks.
+	changes func(certificates.State) []operation
+	patch   func(ctx context.Context, body []byte) error
 }
 
-// hook is one of its webhooks.
+// hook is a webhook of a configuration.
 type hook struct {
 	name   string
 	client admissionregistrationv1.WebhookClientConfig
@@ -36,53 +37,63 @@ type webhookConfigurations[T any] interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*T, error)
 }
 
-// configurations are those that exist.
-func (r *Reconciler) configurations(ctx context.Context) ([]configuration, error) {
+// targets are those that exist.
+func (r *Reconciler) targets(ctx context.Context) ([]target, error) {
 	client := r.Client.AdmissionregistrationV1()
-	mutating, err := read(ctx, client.MutatingWebhookConfigurations(), configuration{name: r.Mutating, path: r.MutatePath},
-		func(c *configuration, object *admissionregistrationv1.MutatingWebhookConfiguration) {
-			c.version = object.ResourceVersion
-			for i := range object.Webhooks {
-				c.hooks = append(c.hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
-			}
-		})
+	mutating, err := read(ctx, client.MutatingWebhookConfigurations(), r.Mutating, r.MutatePath, func(object *admissionregistrationv1.MutatingWebhookConfiguration) (string, []hook) {
+		var hooks []hook
+		for i := range object.Webhooks {
+			hooks = append(hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
+		}
+		return object.ResourceVersion, hooks
+	})
 	if err != nil {
 		return nil, err
 	}
-	validating, err := read(ctx, client.ValidatingWebhookConfigurations(), configuration{name: r.Validating, path: r.ValidatePath},
-		func(c *configuration, object *admissionregistrationv1.ValidatingWebhookConfiguration) {
-			c.version = object.ResourceVersion
-			for i := range object.Webhooks {
-				c.hooks = append(c.hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
-			}
-		})
-	return append(mutating, validating...), err
+	validating, err := read(ctx, client.ValidatingWebhookConfigurations(), r.Validating, r.ValidatePath, func(object *admissionregistrationv1.ValidatingWebhookConfiguration) (string, []hook) {
+		var hooks []hook
+		for i := range object.Webhooks {
+			hooks = append(hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
+		}
+		return object.ResourceVersion, hooks
+	})
+	if err != nil {
+		return nil, err
+	}
+	services, err := r.apiServices(ctx)
+	return slices.Concat(mutating, validating, services), err
 }
 
-// read reads one configuration, and fills it from the object. It is none if there is no such object.
-func read[T any](ctx context.Context, client webhookConfigurations[T], c configuration, fill func(*configuration, *T)) ([]configuration, error) {
-	object, err := client.Get(ctx, c.name, metav1.GetOptions{})
+// read reads one configuration. It is none if there is no such object, or no name. path is that of its webhooks, without a
+// token.
+func read[T any](ctx context.Context, client webhookConfigurations[T], name, path string, hooksOf func(*T) (version string, hooks []hook)) ([]target, error) {
+	if name == "" {
+		return nil, nil
+	}
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading webhook configuration %s: %w", c.name, err)
+		return nil, fmt.Errorf("reading webhook configuration %s: %w", name, err)
 	}
-	fill(&c, object)
-	c.patch = func(ctx context.Context, body []byte) error {
-		_, err := client.Patch(ctx, c.name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
-		return err
-	}
-	return []configuration{c}, nil
+	version, hooks := hooksOf(object)
+	return []target{{
+		name: name, version: version, hasPath: slices.ContainsFunc(hooks, func(h hook) bool { return pathOf(h) != "" }),
+		changes: func(state certificates.State) []operation { return hookChanges(state, path, hooks) },
+		patch: func(ctx context.Context, body []byte) error {
+			_, err := client.Patch(ctx, name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: fieldManager})
+			return err
+		},
+	}}, nil
 }
 
-// hasPath reports whether some webhook is called by a path already.
-func hasPath(all []configuration) bool {
-	return slices.ContainsFunc(all, func(c configuration) bool {
-		return slices.ContainsFunc(c.hooks, func(h hook) bool {
-			return h.client.Service != nil && h.client.Service.Path != nil && *h.client.Service.Path != ""
-		})
-	})
+// pathOf is the path by which a webhook is called.
+func pathOf(h hook) string {
+	if h.client.Service == nil || h.client.Service.Path == nil {
+		return ""
+	}
+	return *h.client.Service.Path
 }
 
 // operation is one of a JSON patch.
@@ -92,24 +103,20 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// changes are what the configuration lacks: the CA bundle and the path of its webhooks, and nothing else. A webhook
-// that calls a URL is not Virtward's.
-func (c configuration) changes(state certificates.State) []operation {
+// hookChanges are what webhooks lack: the CA bundle and the path, and nothing else. A webhook that calls a URL is not
+// Virtward's.
+func hookChanges(state certificates.State, webhookPath string, hooks []hook) []operation {
 	bundle := certificates.Bundle(state.Data)
 	if len(bundle) == 0 || len(state.Data[certificates.TokenKey]) == 0 {
 		return nil
 	}
 	var changes []operation
-	for i, h := range c.hooks {
+	for i, h := range hooks {
 		if h.client.Service == nil {
 			continue
 		}
-		at := fmt.Sprintf("/webhooks/%d", i)
-		present := ""
-		if h.client.Service.Path != nil {
-			present = *h.client.Service.Path
-		}
-		path := state.Path(c.path, present)
+		at, present := fmt.Sprintf("/webhooks/%d", i), pathOf(h)
+		path := state.Path(webhookPath, present)
 		if bytes.Equal(h.client.CABundle, bundle) && path == present {
 			continue
 		}
@@ -121,19 +128,19 @@ func (c configuration) changes(state certificates.State) []operation {
 	return changes
 }
 
-// write writes the bundle and the path together, unless the configuration changed in between. It reports whether there
-// was something to write.
-func (c configuration) write(ctx context.Context, state certificates.State) (bool, error) {
-	changes := c.changes(state)
+// write writes what the target lacks, unless the target changed in between. It reports whether there was something to
+// write.
+func (t *target) write(ctx context.Context, state certificates.State) (bool, error) {
+	changes := t.changes(state)
 	if len(changes) == 0 {
 		return false, nil
 	}
-	body, err := json.Marshal(append([]operation{{"add", "/metadata/resourceVersion", c.version}}, changes...))
+	body, err := json.Marshal(append([]operation{{"add", "/metadata/resourceVersion", t.version}}, changes...))
 	if err != nil {
 		return false, err
 	}
-	if err := c.patch(ctx, body); err != nil {
-		return false, fmt.Errorf("writing webhook configuration %s: %w", c.name, err)
+	if err := t.patch(ctx, body); err != nil {
+		return false, fmt.Errorf("writing %s: %w", t.name, err)
 	}
 	return true, nil
 }

@@ -7,16 +7,15 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -30,13 +29,18 @@ const fieldManager = "virtward-certificates"
 
 // Options say what the controller keeps.
 type Options struct {
-	Client kubernetes.Interface
+	Client   kubernetes.Interface
+	Metadata metadata.Interface
+	// Dynamic reads and writes APIServices.
+	Dynamic dynamic.Interface
 	// Namespace and Secret name the Secret, which the chart makes.
 	Namespace, Secret string
-	// Service is that of the webhooks, in Namespace.
+	// Service is that of the webhooks or of the aggregated API, in Namespace.
 	Service string
 	// Mutating and Validating are the names of the webhook configurations. One that does not exist is left out.
 	Mutating, Validating string
+	// APIServices are the names of the APIServices. One that does not exist, or names another Service, is left out.
+	APIServices []string
 	// MutatePath and ValidatePath are the paths without their token.
 	MutatePath, ValidatePath string
 	// Settle is how long a rotation waits until all clients have noticed a step.
@@ -47,14 +51,14 @@ type Options struct {
 	Log      logr.Logger
 }
 
-// Reconciler keeps the certificates of the webhooks. It has one key: the Secret and the webhook configurations are one
-// unit of work, since each step of a rotation depends on all of them. Make one with New.
+// Reconciler keeps the certificates of the webhooks, or of the aggregated API. It has one key: the Secret and the objects
+// with its CA bundle are one unit of work, since each step of a rotation depends on all of them. Make one with New.
 type Reconciler struct {
 	Options
 
 	trigger *controllers.Trigger
 	issuer  *issuer
-	// configured is the time since which the webhook configurations are known to be complete; zero if they are not. It is
+	// configured is the time since which the targets are known to be complete; zero if they are not. It is
 	// not persisted: the process before may have written them the moment before it ended.
 	configured time.Time
 }
@@ -64,27 +68,18 @@ func New(o Options) *Reconciler {
 	return &Reconciler{Options: o, trigger: controllers.NewTrigger(), issuer: newIssuer(o.Service + "." + o.Namespace + ".svc")}
 }
 
-// Cached limits the watches of the manager's cache to the three objects by their names, as RBAC demands.
-func (o *Options) Cached() map[client.Object]cache.ByObject {
-	named := func(name string) fields.Selector { return fields.OneTermEqualSelector(metav1.ObjectNameField, name) }
-	return map[client.Object]cache.ByObject{
-		&corev1.Secret{}: {Namespaces: map[string]cache.Config{o.Namespace: {FieldSelector: named(o.Secret)}}},
-		&admissionregistrationv1.MutatingWebhookConfiguration{}:   {Field: named(o.Mutating)},
-		&admissionregistrationv1.ValidatingWebhookConfiguration{}: {Field: named(o.Validating)},
-	}
-}
-
-// SetupWithManager adds the Reconciler to a manager, in the replica that leads. The watches keep metadata only: no
-// private key is in the cache.
+// SetupWithManager adds the Reconciler to a manager, in the replica that leads.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	ask := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return r.keys() })
-	return ctrl.NewControllerManagedBy(mgr).Named("certificates").
-		WatchesRawSource(r.trigger.Source(r.keys)).
-		WatchesMetadata(&corev1.Secret{}, ask).
-		WatchesMetadata(&admissionregistrationv1.MutatingWebhookConfiguration{}, ask).
-		WatchesMetadata(&admissionregistrationv1.ValidatingWebhookConfiguration{}, ask).
-		WithOptions(controllers.Options()).
-		Complete(r)
+	b := ctrl.NewControllerManagedBy(mgr).Named(r.Secret).WatchesRawSource(r.trigger.Source(r.keys))
+	for _, object := range r.watched() {
+		watch, err := r.watch(mgr, object, ask)
+		if err != nil {
+			return err
+		}
+		b = b.WatchesRawSource(watch)
+	}
+	return b.WithOptions(controllers.Options()).Complete(r)
 }
 
 // keys are the only key.
@@ -102,7 +97,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 		return reconcile.Result{RequeueAfter: behind}, nil
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("keeping the certificates of the webhooks: %w", err)
+		return reconcile.Result{}, fmt.Errorf("keeping the certificates of Service %s: %w", r.Service, err)
 	}
 	return reconcile.Result{RequeueAfter: wait}, nil
 }
@@ -113,19 +108,19 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading Secret %s: %w", r.Secret, err)
 	}
-	configurations, err := r.configurations(ctx)
+	targets, err := r.targets(ctx)
 	if err != nil {
 		return 0, err
 	}
-	r.observe(configurations, r.state(secret))
+	r.observe(targets, r.state(secret))
 	plan := certificates.Next(r.state(secret))
 	if plan.Writes() {
-		if secret, err = r.rotate(ctx, secret, plan, hasPath(configurations)); err != nil {
+		if secret, err = r.rotate(ctx, secret, plan, slices.ContainsFunc(targets, func(t target) bool { return t.hasPath })); err != nil {
 			return 0, err
 		}
 		plan.Wait = r.Settle
 	}
-	written, err := r.configure(ctx, configurations, r.state(secret))
+	written, err := r.configure(ctx, targets, r.state(secret))
 	if err != nil {
 		return 0, err
 	}
@@ -138,9 +133,9 @@ func (r *Reconciler) step(ctx context.Context) (wait time.Duration, err error) {
 	return plan.Wait, nil
 }
 
-// observe keeps the time since which the configurations are complete.
-func (r *Reconciler) observe(all []configuration, state certificates.State) {
-	complete := !slices.ContainsFunc(all, func(one configuration) bool { return len(one.changes(state)) > 0 })
+// observe keeps the time since which the targets are complete.
+func (r *Reconciler) observe(all []target, state certificates.State) {
+	complete := !slices.ContainsFunc(all, func(one target) bool { return len(one.changes(state)) > 0 })
 	switch {
 	case !complete:
 		r.configured = time.Time{}
@@ -149,8 +144,8 @@ func (r *Reconciler) observe(all []configuration, state certificates.State) {
 	}
 }
 
-// configure writes the configurations that are not complete, and reports whether there was one.
-func (r *Reconciler) configure(ctx context.Context, all []configuration, state certificates.State) (bool, error) {
+// configure writes the targets that are not complete, and reports whether there was one.
+func (r *Reconciler) configure(ctx context.Context, all []target, state certificates.State) (bool, error) {
 	written := false
 	for _, one := range all {
 		changed, err := one.write(ctx, state)
@@ -172,7 +167,7 @@ func (r *Reconciler) state(secret *corev1.Secret) certificates.State {
 		changed = time.Time{}
 	}
 	return certificates.State{
-		Data: secret.Data, Changed: changed, Now: r.Clock.Now(), Settle: r.Settle, DNSName: r.issuer.host, Configured: r.configured,
+		Tokenless: r.Mutating == "" && r.Validating == "", Data: secret.Data, Changed: changed, Now: r.Clock.Now(), Settle: r.Settle, DNSName: r.issuer.host, Configured: r.configured,
 	}
 }
 

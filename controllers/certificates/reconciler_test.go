@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -50,6 +51,8 @@ func TestWithAPIServer(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = cluster.Stop() })
 	t.Run("Kills", func(t *testing.T) { testKills(t, cluster.Config()) })
+	t.Run("KillsOfAPIServices", func(t *testing.T) { testKillsOfAPIServices(t, cluster.Config()) })
+	t.Run("AnotherAPIService", func(t *testing.T) { testAnotherAPIService(t, cluster.Config()) })
 	t.Run("SecondRequest", func(t *testing.T) { testSecondRequest(t, cluster.Config()) })
 }
 
@@ -130,7 +133,16 @@ type installation struct {
 	writes int // of controllers
 
 	secrets []version[map[string][]byte]
-	hooks   map[string][]version[admissionregistrationv1.WebhookClientConfig] // by the path without a token
+	called  map[string][]version[called] // by the path without a token, or by the name of the APIService
+
+	// apiServices are called in place of webhooks if there are some.
+	apiServices []string
+}
+
+// called is how the API server calls a target.
+type called struct {
+	bundle []byte
+	path   string
 }
 
 // version is a state of an object, from the time on when it was written.
@@ -197,7 +209,7 @@ func install(t *testing.T, config *rest.Config) *installation {
 	})
 	i.run(t, -1)
 	i.clock.Step(10 * settle)
-	i.writes, i.secrets, i.hooks = 0, nil, map[string][]version[admissionregistrationv1.WebhookClientConfig]{}
+	i.writes, i.secrets, i.called = 0, nil, map[string][]version[called]{}
 	i.record(t)
 	return i
 }
@@ -213,7 +225,7 @@ func (i *installation) run(t *testing.T, kill int) {
 	})
 	connection.written = func() {
 		i.writes++
-		if i.hooks != nil {
+		if i.called != nil {
 			i.record(t)
 			i.check(t)
 		}
@@ -222,10 +234,18 @@ func (i *installation) run(t *testing.T, kill int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reconciler := New(Options{
-		Client: client, Namespace: namespace, Secret: secretName, Service: service, Mutating: mutating, Validating: validating,
-		MutatePath: "/mutate", ValidatePath: "/validate", Settle: settle, Interval: time.Hour, Clock: i.clock, Log: logr.Discard(),
-	})
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := Options{
+		Client: client, Dynamic: objects, Namespace: namespace, Secret: secretName, Service: service,
+		Settle: settle, Interval: time.Hour, Clock: i.clock, Log: logr.Discard(), APIServices: i.apiServices,
+	}
+	if len(i.apiServices) == 0 {
+		options.Mutating, options.Validating, options.MutatePath, options.ValidatePath = mutating, validating, "/mutate", "/validate"
+	}
+	reconciler := New(options)
 	for range 50 {
 		before := i.writes
 		result, err := reconciler.Reconcile(t.Context(), reconciler.keys()[0])
@@ -273,10 +293,10 @@ func (i *installation) record(t *testing.T) {
 	if data := i.secret(t).Data; len(i.secrets) == 0 || !maps.EqualFunc(i.secrets[len(i.secrets)-1].state, data, bytes.Equal) {
 		i.secrets = append(i.secrets, version[map[string][]byte]{i.clock.Now(), data})
 	}
-	for path, config := range i.targets(t) {
-		history := i.hooks[path]
-		if n := len(history); n == 0 || !bytes.Equal(history[n-1].state.CABundle, config.CABundle) || *history[n-1].state.Service.Path != *config.Service.Path {
-			i.hooks[path] = append(history, version[admissionregistrationv1.WebhookClientConfig]{i.clock.Now(), config})
+	for name, config := range i.targets(t) {
+		history := i.called[name]
+		if n := len(history); n == 0 || !bytes.Equal(history[n-1].state.bundle, config.bundle) || history[n-1].state.path != config.path {
+			i.called[name] = append(history, version[called]{i.clock.Now(), config})
 		}
 	}
 }
@@ -285,17 +305,17 @@ func (i *installation) record(t *testing.T) {
 // may call by an earlier configuration. It reports the first failure of each webhook.
 func (i *installation) check(t *testing.T) {
 	t.Helper()
-	for _, path := range []string{"/mutate", "/validate"} {
-		if err := i.calls(path); err != nil {
-			t.Errorf("after write %d, a call of %s fails: %v", i.writes, path, err)
+	for _, name := range slices.Sorted(maps.Keys(i.called)) {
+		if err := i.calls(name); err != nil {
+			t.Errorf("after write %d, a call of %s fails: %v", i.writes, name, err)
 		}
 	}
 }
 
-func (i *installation) calls(path string) error {
-	for _, config := range current(i.hooks[path], i.clock.Now()) {
+func (i *installation) calls(name string) error {
+	for _, config := range current(i.called[name], i.clock.Now()) {
 		for _, data := range i.servedBy() {
-			if err := call(config, path, data); err != nil {
+			if err := i.call(config, name, data); err != nil {
 				return err
 			}
 		}
@@ -312,18 +332,18 @@ func (i *installation) servedBy() []map[string][]byte {
 }
 
 // call tells why an API server with a configuration cannot call a replica that has the data of a Secret.
-func call(config admissionregistrationv1.WebhookClientConfig, webhook string, data map[string][]byte) error {
+func (i *installation) call(config called, webhook string, data map[string][]byte) error {
 	pair, err := tls.X509KeyPair(data[certificates.CertificateKey], data[certificates.PrivateKey])
 	if err != nil {
 		return err
 	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(config.CABundle)
+	roots.AppendCertsFromPEM(config.bundle)
 	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: service + "." + namespace + ".svc"}); err != nil {
 		return err
 	}
-	token := strings.TrimPrefix(strings.TrimPrefix(*config.Service.Path, webhook), "/")
-	if !slices.Contains(certificates.Tokens(data), token) {
+	token := strings.TrimPrefix(strings.TrimPrefix(config.path, webhook), "/")
+	if len(i.apiServices) == 0 && !slices.Contains(certificates.Tokens(data), token) {
 		return errors.New("404 Not Found: the token is unknown")
 	}
 	return nil
@@ -343,13 +363,16 @@ func (i *installation) rotated(t *testing.T, before map[string][]byte, replaced 
 			t.Errorf("%s is replaced: %v, want %v", key, got, want)
 		}
 	}
-	for path, config := range i.targets(t) {
-		if want := path + "/" + string(data[certificates.TokenKey]); *config.Service.Path != want {
-			t.Errorf("path %s, want %s", *config.Service.Path, want)
+	for name, config := range i.targets(t) {
+		if want := name + "/" + string(data[certificates.TokenKey]); len(i.apiServices) == 0 && config.path != want {
+			t.Errorf("path %s, want %s", config.path, want)
 		}
-		if block, rest := pem.Decode(config.CABundle); block == nil || len(rest) > 0 || !bytes.Equal(config.CABundle, data[certificates.AuthorityKey]) {
-			t.Errorf("the bundle of %s is not only the CA", path)
+		if block, rest := pem.Decode(config.bundle); block == nil || len(rest) > 0 || !bytes.Equal(config.bundle, data[certificates.AuthorityKey]) {
+			t.Errorf("the bundle of %s is not only the CA", name)
 		}
+	}
+	if _, found := data[certificates.TokenKey]; found != (len(i.apiServices) == 0) {
+		t.Errorf("there is a token: %t", found)
 	}
 }
 
@@ -375,9 +398,12 @@ func (i *installation) secret(t *testing.T) *corev1.Secret {
 	return secret
 }
 
-// targets say how the API server calls each webhook, by its path without a token.
-func (i *installation) targets(t *testing.T) map[string]admissionregistrationv1.WebhookClientConfig {
+// targets say how the API server calls each webhook, by its path without a token, or each APIService.
+func (i *installation) targets(t *testing.T) map[string]called {
 	t.Helper()
+	if len(i.apiServices) > 0 {
+		return i.bundles(t)
+	}
 	mutator, err := i.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(t.Context(), mutating, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -386,7 +412,8 @@ func (i *installation) targets(t *testing.T) map[string]admissionregistrationv1.
 	if err != nil {
 		t.Fatal(err)
 	}
-	return map[string]admissionregistrationv1.WebhookClientConfig{
-		"/mutate": mutator.Webhooks[0].ClientConfig, "/validate": checks.Webhooks[0].ClientConfig,
+	of := func(config admissionregistrationv1.WebhookClientConfig) called {
+		return called{config.CABundle, *config.Service.Path}
 	}
+	return map[string]called{"/mutate": of(mutator.Webhooks[0].ClientConfig), "/validate": of(checks.Webhooks[0].ClientConfig)}
 }

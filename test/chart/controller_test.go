@@ -76,7 +76,8 @@ func TestControllerArguments(t *testing.T) {
 			"controller", "--health-address=:8081", "--metrics-address=:8080", "--namespace=$(POD_NAMESPACE)", "--params-namespace=" + namespace,
 			"--mshv-cpu-model=auto", "--audit-interval=1h", "--audit-min-interval=30s", "--audit-max-results=200", "--audit-max-results-per-policy=20",
 			"--cert-secret=virtward-webhook-cert", "--service-name=virtward-webhook",
-			"--mutating-webhook-configuration=mutate.virtward.io", "--validating-webhook-configuration=validate.virtward.io", "--reports=true", "--log-level=info", "--log-format=json",
+			"--mutating-webhook-configuration=mutate.virtward.io", "--validating-webhook-configuration=validate.virtward.io",
+			"--apiserver-cert-secret=virtward-apiserver-cert", "--apiserver-service-name=virtward-apiserver", "--reports=true", "--log-level=info", "--log-format=json",
 		}},
 		{"everything", []string{
 			certManager, `controller={"metricsPort":9090,"healthPort":9091}`, `webhook.exemptNamespaces=["infra","lab"]`, `policies={"paramsNamespaces":["params"],"export":{"enabled":false}}`,
@@ -142,15 +143,15 @@ func TestControllerSecurity(t *testing.T) {
 	}
 }
 
-// The controller writes statuses of policies, events, its Lease, Reports of one name, the Secret of the certificates and
-// our two webhook configurations, and nothing else; it reads no other Secret, and no ConfigMap but those of parameters.
+// The controller writes statuses of policies, events, its Lease, Reports of one name, the Secrets of the certificates,
+// our two webhook configurations and our two APIServices, and nothing else; it reads no other Secret, and no ConfigMap but those of parameters.
 func TestControllerRights(t *testing.T) {
 	writes := func(rules []rbacv1.PolicyRule) []string {
 		var list []string
 		for _, rule := range rules {
 			checkRule(t, rule)
 			for _, resource := range rule.Resources {
-				if resource == "secrets" && !cmp.Equal(rule.ResourceNames, []string{"virtward-webhook-cert"}) || resource == "configmaps" {
+				if resource == "secrets" && !cmp.Equal(rule.ResourceNames, []string{"virtward-webhook-cert", "virtward-apiserver-cert"}) || resource == "configmaps" {
 					t.Errorf("it may %v %s", rule.Verbs, resource)
 				}
 				for _, verb := range rule.Verbs {
@@ -165,14 +166,15 @@ func TestControllerRights(t *testing.T) {
 	}
 	objects := renderController(t)
 	if diff := cmp.Diff([]string{
-		"create events", "create reports", "delete reports virtward", "patch events",
+		"create events", "create reports", "delete reports virtward",
+		"patch apiservices v1alpha1.subresources.template.kubevirt.io,v1beta1.subresources.template.kubevirt.io", "patch events",
 		"patch mutatingwebhookconfigurations mutate.virtward.io", "patch validatingwebhookconfigurations validate.virtward.io",
 		"patch virtualmachinepolicies/status", "update reports virtward",
 	}, writes(only[*rbacv1.ClusterRole](t, objects).Rules)); diff != "" {
 		t.Errorf("in the cluster (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{
-		"create events", "create leases", "patch events", "update leases virtward-controller", "update secrets virtward-webhook-cert",
+		"create events", "create leases", "patch events", "update leases virtward-controller", "update secrets virtward-webhook-cert,virtward-apiserver-cert",
 	}, writes(only[*rbacv1.Role](t, objects).Rules)); diff != "" {
 		t.Errorf("in its namespace (-want +got):\n%s", diff)
 	}

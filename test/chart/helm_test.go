@@ -60,7 +60,8 @@ func helm(t *testing.T, args ...string) (string, error) {
 func render(t *testing.T, values ...string) []client.Object {
 	t.Helper()
 	return slices.DeleteFunc(renderFor(t, nil, values...), func(object client.Object) bool {
-		return ofController(object) || object.GetLabels()["app.kubernetes.io/component"] == "export"
+		component := object.GetLabels()["app.kubernetes.io/component"]
+		return ofController(object) || component == "export" || component == "apiserver"
 	})
 }
 
@@ -79,6 +80,14 @@ func renderExport(t *testing.T, values ...string) []client.Object {
 	t.Helper()
 	return slices.DeleteFunc(renderFor(t, nil, values...), func(object client.Object) bool {
 		return object.GetLabels()["app.kubernetes.io/component"] != "export"
+	})
+}
+
+// renderAPIServer returns what belongs to the API of templates.
+func renderAPIServer(t *testing.T, values ...string) []client.Object {
+	t.Helper()
+	return slices.DeleteFunc(renderFor(t, nil, values...), func(object client.Object) bool {
+		return object.GetLabels()["app.kubernetes.io/component"] != "apiserver"
 	})
 }
 

@@ -197,7 +197,7 @@ func checkObject(t *testing.T, object client.Object) {
 		}
 	}
 	clusterScoped := []string{
-		"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "MutatingWebhookConfiguration",
+		"APIService", "ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "MutatingWebhookConfiguration",
 		"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
 	}
 	want := namespace

@@ -53,6 +53,8 @@ type ControlPlane struct {
 	controllerManager *process
 	others            []stopper // in the order of their start
 	controller        *Virtward // of InstallVirtward
+
+	apiServerOfTemplates *Virtward // of InstallVirtward
 }
 
 type stopper interface{ end() }

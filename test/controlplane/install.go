@@ -3,6 +3,8 @@ package controlplane
 import (
 	"context"
 	"maps"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Names under which the sandbox installs our own chart.
@@ -14,50 +16,67 @@ const (
 	VirtwardController = "virtward-controller"
 	// VirtwardExport is the Deployment that exports policies, where the values enable it.
 	VirtwardExport = "virtward-export"
+	// VirtwardAPIServer is the Deployment and the Service of the API of templates, where the values enable it.
+	VirtwardAPIServer = "virtward-apiserver"
 )
 
 // portValues are the chart's values that name a port of the process, by section. The Service's port is among
 // them, because the API server calls that very port on this machine.
 var portValues = []struct {
-	section string
+	section []string
 	keys    []string // share one port
 }{
-	{"webhook", []string{"port", "servicePort"}},
-	{"metrics", []string{"port"}},
-	{"health", []string{"port"}},
-	{"controller", []string{"metricsPort"}},
-	{"controller", []string{"healthPort"}},
+	{[]string{"webhook"}, []string{"port", "servicePort"}},
+	{[]string{"metrics"}, []string{"port"}},
+	{[]string{"health"}, []string{"port"}},
+	{[]string{"controller"}, []string{"metricsPort"}},
+	{[]string{"controller"}, []string{"healthPort"}},
+	{[]string{"templates", "server"}, []string{"port", "servicePort"}},
 }
 
 // rotationSettle is the time between the steps of a rotation. It is short, because the API server runs on this machine.
 const rotationSettle = "--rotation-settle=2s"
 
-// VirtwardChart is our own chart with values merged over its own, and a free port for each that it names.
+// VirtwardChart is our own chart with values merged over its own, and a free port for each that it names. Without a value of
+// templates.mode, it does not serve VM templates: an API whose server does not run would fail discovery.
 func (c *ControlPlane) VirtwardChart(values map[string]any) (Chart, error) {
 	merged := maps.Clone(values)
 	if merged == nil {
 		merged = map[string]any{}
+	}
+	if templates := section(merged, "templates"); templates["mode"] == nil {
+		templates["mode"] = "observe"
 	}
 	for _, p := range portValues {
 		port, err := c.TakePort()
 		if err != nil {
 			return Chart{}, err
 		}
-		section := map[string]any{}
-		if given, isMap := merged[p.section].(map[string]any); isMap {
-			section = maps.Clone(given)
+		named := merged
+		for _, name := range p.section {
+			named = section(named, name)
 		}
 		for _, key := range p.keys {
-			section[key] = port
+			named[key] = port
 		}
-		merged[p.section] = section
 	}
 	return Chart{Dir: "charts/virtward", Release: VirtwardRelease, Namespace: VirtwardNamespace, Values: merged}, nil
 }
 
+// section replaces a section of values with a copy, which it returns.
+func section(values map[string]any, name string) map[string]any {
+	copied := map[string]any{}
+	if given, isMap := values[name].(map[string]any); isMap {
+		copied = maps.Clone(given)
+	}
+	values[name] = copied
+	return copied
+}
+
 // InstallVirtward installs our chart unchanged, points the webhook's Service at this machine and runs bin/virtward as
-// the Deployments of the webhook and, where it keeps the certificates, of the controller say. It returns the webhook when
-// that is ready; the API server learns of new webhook configurations a moment later.
+// the Deployments of the webhook and, where it keeps the certificates, of the controller say. With templates.mode manage or
+// auto it runs bin/virtward-apiserver too. It returns the webhook when that is ready; the API server learns of new webhook
+// configurations a moment later.
 func (c *ControlPlane) InstallVirtward(ctx context.Context, values map[string]any, workload Workload) (*Virtward, error) {
 	chart, err := c.VirtwardChart(values)
 	if err != nil {
@@ -81,6 +100,9 @@ func (c *ControlPlane) InstallVirtward(ctx context.Context, values map[string]an
 		c.controller = controller
 		c.mu.Unlock()
 	}
+	if err := c.installAPIServer(ctx); err != nil {
+		return nil, err
+	}
 	workload.Namespace = VirtwardNamespace
 	if workload.Deployment == "" {
 		workload.Deployment = VirtwardService // of the webhook, whose Deployment has the same name
@@ -93,4 +115,39 @@ func (c *ControlPlane) VirtwardControllerProcess() *Virtward {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.controller
+}
+
+// installAPIServer runs the API of templates if the chart has installed it.
+func (c *ControlPlane) installAPIServer(ctx context.Context) error {
+	err := c.PointServiceAtLocalhost(ctx, VirtwardNamespace, VirtwardAPIServer)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	server, err := c.RunAPIServer(ctx, "")
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.apiServerOfTemplates = server
+	c.mu.Unlock()
+	return nil
+}
+
+// RunAPIServer runs a replica of the API of templates. All replicas share one port: the kernel distributes connections, as
+// a Service does.
+func (c *ControlPlane) RunAPIServer(ctx context.Context, replica string) (*Virtward, error) {
+	return c.RunVirtward(ctx, Workload{
+		Namespace: VirtwardNamespace, Deployment: VirtwardAPIServer, Binary: c.binary(VirtwardAPIServer), Replica: replica,
+		Args: []string{"--permit-port-sharing", "--bind-address=127.0.0.1", "--kubeconfig=$(KUBECONFIG)", "--authentication-kubeconfig=$(KUBECONFIG)", "--authorization-kubeconfig=$(KUBECONFIG)"},
+	})
+}
+
+// VirtwardAPIServerProcess is the API of templates that InstallVirtward has started; nil if it has started none.
+func (c *ControlPlane) VirtwardAPIServerProcess() *Virtward {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.apiServerOfTemplates
 }

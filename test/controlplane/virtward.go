@@ -25,7 +25,9 @@ type Workload struct {
 	Deployment string
 	// Binary runs in place of the container's image; empty means bin/virtward.
 	Binary string
-	// Args are added after the container's own.
+	// Replica distinguishes the processes of one Deployment: each has a log, a kubeconfig and volumes of its own.
+	Replica string
+	// Args are added after the container's own. $(KUBECONFIG) in them is the file of the process's kubeconfig.
 	Args []string
 	// Env is added after the container's own, as NAME=value.
 	Env []string
@@ -92,7 +94,8 @@ func (c *ControlPlane) prepare(ctx context.Context, deployment *appsv1.Deploymen
 	if err != nil {
 		return nil, err
 	}
-	kubeconfig, err := c.WriteKubeconfig(deployment.Namespace+"."+deployment.Name, config)
+	name := deployment.Name + workload.Replica
+	kubeconfig, err := c.WriteKubeconfig(deployment.Namespace+"."+name, config)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +107,7 @@ func (c *ControlPlane) prepare(ctx context.Context, deployment *appsv1.Deploymen
 	if err != nil {
 		return nil, err
 	}
-	volumes, err := mounts(deployment.Spec.Template.Spec, pod.container, deployment.Namespace, c.home.file("volumes", deployment.Namespace, deployment.Name))
+	volumes, err := mounts(deployment.Spec.Template.Spec, pod.container, deployment.Namespace, c.home.file("volumes", deployment.Namespace, name))
 	if err != nil {
 		return nil, err
 	}
@@ -120,6 +123,9 @@ func (c *ControlPlane) prepare(ctx context.Context, deployment *appsv1.Deploymen
 	for i := range words {
 		words[i] = onThisMachine(expand(words[i], values), volumes)
 	}
+	for _, word := range workload.Args {
+		words = append(words, strings.ReplaceAll(word, "$(KUBECONFIG)", kubeconfig))
+	}
 	for i := range variables {
 		variables[i] = onThisMachine(variables[i], volumes)
 	}
@@ -130,12 +136,12 @@ func (c *ControlPlane) prepare(ctx context.Context, deployment *appsv1.Deploymen
 		ready:        ready,
 		mounts:       volumes,
 		command: command{
-			name: deployment.Name,
+			name: name,
 			path: binary,
-			args: append(words, workload.Args...),
+			args: words,
 			env:  append(environment, workload.Env...),
 			dir:  c.home.path,
-			log:  c.home.file(deployment.Name + ".log"),
+			log:  c.home.file(name + ".log"),
 		},
 	}, nil
 }

@@ -1,6 +1,7 @@
 package guards
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,8 +17,8 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 )
 
-// TestAccounts sends the requests of a stolen token of Virtward. The users have all permissions for webhook
-// configurations, so only the guard denies.
+// TestAccounts sends the requests of a stolen token of Virtward. The users have all permissions for webhook configurations
+// and APIServices, so only the guard denies.
 func TestAccounts(t *testing.T) {
 	cases, err := admissionpolicies.AccountCases()
 	if err != nil {
@@ -29,6 +31,9 @@ func TestAccounts(t *testing.T) {
 	}
 	for _, name := range []string{"validate.virtward.io", "mutate.virtward.io", "another.example.org"} {
 		must(t, c.admin.Create(t.Context(), c.validating(name)))
+	}
+	for _, name := range []string{"v1alpha1.subresources.template.kubevirt.io", "v1beta1.subresources.template.kubevirt.io", "v1.another.example.org"} {
+		must(t, c.admin.Create(t.Context(), c.registration(name)))
 	}
 	objects, err := admissionpolicies.Objects()
 	must(t, err)
@@ -104,11 +109,27 @@ func (c *accountCluster) validating(name string) *admissionregistrationv1.Valida
 	}
 }
 
+// registration is an APIService whose server does not exist.
+func (c *accountCluster) registration(name string) *unstructured.Unstructured {
+	version, group, _ := strings.Cut(name, ".")
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{
+			"group": group, "version": version, "groupPriorityMinimum": int64(1000), "versionPriority": int64(10),
+			"service":  map[string]any{"namespace": "virtward-system", "name": "virtward-apiserver", "port": int64(443)},
+			"caBundle": base64.StdEncoding.EncodeToString(c.config.CAData),
+		},
+	}}
+}
+
 func (c *accountCluster) evaluate(t *testing.T, user client.Client, each admissionpolicies.AccountCase) {
 	kind, name, _ := strings.Cut(each.Object, "/")
 	var object client.Object = c.mutating(name)
-	if kind == "validating" {
+	switch kind {
+	case "validating":
 		object = c.validating(name)
+	case "apiservice":
+		object = c.registration(name)
 	}
 	var err error
 	switch each.Verb {

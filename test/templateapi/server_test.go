@@ -1,20 +1,13 @@
-package apiserver_test
+package templateapi
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/spf13/pflag"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,17 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
 	"github.com/virtward/virtward/api/template/subresources"
-	"github.com/virtward/virtward/apiserver"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
-)
-
-const (
-	system  = "virtward-system"
-	service = "virtward-apiserver"
 )
 
 // fixture is a real control plane with the aggregated API.
@@ -56,10 +41,8 @@ func TestServer(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = plane.Stop() })
 	f := &fixture{plane, t}
-	f.installDefinitions()
-	f.namespaces(system, "templates", "shop")
-	f.allowServer()
-	f.serve()
+	f.namespaces("templates", "shop")
+	f.install(map[string]any{})
 	f.template("templates", "fedora")
 	t.Run("permissions", f.permissions)
 	t.Run("create", f.create)
@@ -83,20 +66,6 @@ func (f *fixture) ensure(objects ...client.Object) {
 	}
 }
 
-func (f *fixture) installDefinitions() {
-	files, err := filepath.Glob("../api/template/definitions/*.yaml")
-	f.must(err)
-	var all []*apiextensionsv1.CustomResourceDefinition
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		f.must(err)
-		definition := &apiextensionsv1.CustomResourceDefinition{}
-		f.must(yaml.UnmarshalStrict(data, definition))
-		all = append(all, definition)
-	}
-	f.must(f.InstallCRDs(f.t.Context(), all...))
-}
-
 func (f *fixture) namespaces(names ...string) {
 	for _, name := range names {
 		f.must(f.EnsureNamespace(f.t.Context(), name))
@@ -107,72 +76,11 @@ func rule(verbs, group, resources string, names ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{group}, Resources: strings.Split(resources, ","), ResourceNames: names}
 }
 
-// allowServer gives the server's account its rights.
-func (f *fixture) allowServer() {
-	account := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: system, Name: service}}
-	f.ensure(
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: service}},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: service}, Rules: []rbacv1.PolicyRule{
-			rule("get", "template.kubevirt.io", "virtualmachinetemplates"), rule("create", "kubevirt.io", "virtualmachines"), rule("list,watch", "", "namespaces"),
-			rule("list,watch", "admissionregistration.k8s.io", "validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies,mutatingadmissionpolicybindings,validatingwebhookconfigurations,mutatingwebhookconfigurations"),
-		}},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: service}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: service}, Subjects: account},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: service + "-delegator"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:auth-delegator"}, Subjects: account},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: service}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "extension-apiserver-authentication-reader"}, Subjects: account},
-	)
-}
-
-// serve runs the server as its account, and registers it.
-func (f *fixture) serve() {
-	ctx := f.t.Context()
-	port, err := f.TakePort()
+// install installs the chart, and waits until the API is served.
+func (f *fixture) install(templates map[string]any) {
+	templates["mode"] = "manage"
+	_, err := f.InstallVirtward(f.t.Context(), map[string]any{"templates": templates}, controlplane.Workload{})
 	f.must(err)
-	config, err := f.ServiceAccountConfig(ctx, system, service)
-	f.must(err)
-	kubeconfig, err := f.WriteKubeconfig("apiserver.kubeconfig", config)
-	f.must(err)
-	pair, authority, err := f.ServingCertificate(service+"."+system+".svc", "localhost")
-	f.must(err)
-	folder := f.t.TempDir()
-	var chain bytes.Buffer
-	for _, der := range pair.Certificate {
-		f.must(pem.Encode(&chain, &pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	}
-	f.must(os.WriteFile(filepath.Join(folder, "tls.crt"), chain.Bytes(), 0o600))
-	f.must(os.WriteFile(filepath.Join(folder, "tls.key"), keyPEM(f.t, pair.PrivateKey), 0o600))
-
-	options := apiserver.NewOptions("v0.0.0-test")
-	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	options.AddFlags(flags)
-	f.must(flags.Parse([]string{
-		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port), "--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
-		"--tls-cert-file=" + filepath.Join(folder, "tls.crt"), "--tls-private-key-file=" + filepath.Join(folder, "tls.key"),
-	}))
-	f.must(options.Validate())
-	ended := make(chan error, 1)
-	running, stop := context.WithCancel(context.Background())
-	go func() { ended <- options.Run(running) }()
-	f.t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			f.t.Errorf("the server ended: %v", err)
-		}
-	})
-
-	f.ensure(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: service}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost", Ports: []corev1.ServicePort{{Port: int32(port)}}}}) //nolint:gosec // a port
-	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		registration := &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": version + "." + subresources.Group},
-			"spec": map[string]any{
-				"group": subresources.Group, "version": version, "groupPriorityMinimum": int64(1000), "versionPriority": int64(15), "caBundle": authority,
-				"service": map[string]any{"namespace": system, "name": service, "port": int64(port)},
-			},
-		}}
-		written, err := json.Marshal(registration.Object)
-		f.must(err)
-		f.must(json.Unmarshal(written, &registration.Object)) // the bundle in base64
-		f.ensure(registration)
-	}
 	await.Until(f.t, func() error {
 		_, err := f.post(rest.CopyConfig(f.Config()), "templates", "none", subresources.Process, nil, "")
 		if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "none") {
