@@ -50,6 +50,11 @@ type Facts struct {
 	MaxCPUSockets uint32
 	// MaxGuest is the cluster's limit of guest memory; nil if it sets none.
 	MaxGuest *resource.Quantity
+	// WorkloadUpdateMethods are how KubeVirt moves running VMs to a new pod: LiveMigrate, Evict, or none.
+	WorkloadUpdateMethods []v1.WorkloadUpdateMethod
+	// SyncedLabels and SyncedAnnotations are keys that virt-controller copies from a VM's template to its running instance,
+	// beside its built-in ones. A key that ends with * is a prefix.
+	SyncedLabels, SyncedAnnotations []string
 	// NetworkInterface is the binding of the default interface, for VMs without networks: bridge or masquerade.
 	NetworkInterface v1.NetworkInterfaceType
 	// PermitBridge reports whether a bridge binding is allowed on the pod network.
@@ -106,10 +111,28 @@ func FromKubeVirt(kv *unstructured.Unstructured, settings Settings) (*Facts, err
 	if err != nil {
 		return nil, fmt.Errorf("KubeVirt %s/%s: %w", kv.GetNamespace(), kv.GetName(), err)
 	}
+	facts.readComponents(kv)
 	facts.Annotations = kv.GetAnnotations()
 	facts.Namespace = kv.GetNamespace()
 	facts.Source = "KubeVirt " + kv.GetNamespace() + "/" + kv.GetName()
 	return facts, nil
+}
+
+// readComponents reads settings outside of the configuration. KubeVirt's schema validates their types, so that others count
+// as absent.
+func (f *Facts) readComponents(kv *unstructured.Unstructured) {
+	methods, _, _ := unstructured.NestedStringSlice(kv.Object, "spec", "workloadUpdateStrategy", "workloadUpdateMethods")
+	for _, method := range methods {
+		f.WorkloadUpdateMethods = append(f.WorkloadUpdateMethods, v1.WorkloadUpdateMethod(method))
+	}
+	flags, _, _ := unstructured.NestedStringMap(kv.Object, "spec", "customizeComponents", "flags", "controller")
+	f.SyncedLabels = listed(flags["additional-launcher-labels-sync"])
+	f.SyncedAnnotations = listed(flags["additional-launcher-annotations-sync"])
+}
+
+// listed splits the value of a flag that is a list.
+func listed(value string) []string {
+	return strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // MachineType returns the default machine type of an architecture. The deprecated cluster-wide machineType has

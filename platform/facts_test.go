@@ -222,3 +222,24 @@ func FuzzFacts(f *testing.F) {
 		}
 	})
 }
+
+func TestComponents(t *testing.T) {
+	kv := kubeVirt(t, "")
+	kv.Object["spec"] = map[string]any{
+		"workloadUpdateStrategy": map[string]any{"workloadUpdateMethods": []any{"LiveMigrate", "Evict"}},
+		"customizeComponents": map[string]any{"flags": map[string]any{"controller": map[string]any{
+			"additional-launcher-labels-sync": "team", "additional-launcher-annotations-sync": "corp.io/*, note",
+		}}},
+	}
+	facts, err := platform.FromKubeVirt(kv, platform.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := [][]string{nil, facts.SyncedLabels, facts.SyncedAnnotations}
+	for _, method := range facts.WorkloadUpdateMethods {
+		got[0] = append(got[0], string(method))
+	}
+	if diff := cmp.Diff([][]string{{"LiveMigrate", "Evict"}, {"team"}, {"corp.io/*", "note"}}, got); diff != "" {
+		t.Errorf("methods, labels, annotations (-want +got):\n%s", diff)
+	}
+}

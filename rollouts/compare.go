@@ -1,0 +1,337 @@
+package rollouts
+
+import (
+	"reflect"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/fieldpath"
+)
+
+// node is a step of a path. Paths are built only for differences.
+type node struct {
+	parent *node
+	name   string
+	// key is set for the name of an item, which is written in brackets.
+	key bool
+}
+
+func (n *node) child(name string) node { return node{parent: n, name: name} }
+
+func (n *node) item(name string) node { return node{parent: n, name: name, key: true} }
+
+// path of a node below another path.
+func (n *node) path(root *field.Path) *field.Path {
+	switch {
+	case n == nil:
+		return root
+	case n.key:
+		return n.parent.path(root).Key(n.name)
+	case n.parent == nil && root == nil:
+		return field.NewPath(n.name)
+	}
+	return n.parent.path(root).Child(n.name)
+}
+
+// relative is the path of a node below the spec of an instance.
+func (n *node) relative() string { return n.path(nil).String() }
+
+// comparison finds the fields in which two values differ. As in Kubernetes, an empty list or map equals an absent one, and
+// quantities are compared by value.
+type comparison struct {
+	// separate has the fields that the caller compares by itself.
+	separate bool
+	// differ gets each difference, at the highest field that exists on one side only. It returns false to stop.
+	differ func(at *node, before, after reflect.Value) bool
+	done   bool
+}
+
+// same reports whether two values are equal.
+func same[T any](before, after *T) bool {
+	equal := true
+	c := comparison{differ: func(*node, reflect.Value, reflect.Value) bool { equal = false; return false }}
+	c.compare(nil, reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem())
+	return equal
+}
+
+// separateFields have rules of their own, which compare them with the running instance.
+var separateFields = map[reflect.Type][]string{
+	reflect.TypeFor[v1.VirtualMachineInstanceSpec](): {"volumes", "networks", "nodeSelector", "affinity", "tolerations"},
+	reflect.TypeFor[v1.Devices]():                    {"disks", "interfaces"},
+	reflect.TypeFor[v1.CPU]():                        {"sockets"},
+	reflect.TypeFor[v1.Memory]():                     {"guest"},
+	reflect.TypeFor[v1.Firmware]():                   {"uuid"},
+}
+
+// filled are structs that equal an absent one if only their separate fields are set.
+func filled(t reflect.Type) bool {
+	return t == reflect.TypeFor[v1.Memory]() || t == reflect.TypeFor[v1.Firmware]()
+}
+
+// structure is how a struct is compared.
+type structure struct {
+	fields   []fieldpath.Field
+	separate []bool
+	// opaque values have fields that are not their JSON.
+	opaque bool
+	// named is the field with the name of an item, or nil.
+	named []int
+}
+
+var structures sync.Map
+
+func structureOf(t reflect.Type) *structure {
+	if known, ok := structures.Load(t); ok {
+		return known.(*structure)
+	}
+	s := &structure{fields: fieldpath.FieldsOf(t), opaque: fieldpath.Opaque(t)}
+	for i := range s.fields {
+		f := &s.fields[i]
+		if f.Name == "name" && f.Type.Kind() == reflect.String {
+			s.named = f.Index
+		}
+		s.separate = append(s.separate, slices.Contains(separateFields[t], f.Name))
+	}
+	known, _ := structures.LoadOrStore(t, s)
+	return known.(*structure)
+}
+
+func (c *comparison) report(at *node, before, after reflect.Value) {
+	if !c.done && !c.differ(at, before, after) {
+		c.done = true
+	}
+}
+
+// compare compares two values of one type.
+func (c *comparison) compare(at *node, before, after reflect.Value) {
+	if c.done {
+		return
+	}
+	switch before.Kind() {
+	case reflect.Pointer:
+		c.pointers(at, before, after)
+	case reflect.Struct:
+		c.structs(at, before, after)
+	case reflect.Slice:
+		c.lists(at, before, after)
+	case reflect.Map:
+		c.maps(at, before, after)
+	default:
+		if !equalScalars(before, after) {
+			c.report(at, before, after)
+		}
+	}
+}
+
+func equalScalars(before, after reflect.Value) bool {
+	switch before.Kind() {
+	case reflect.String:
+		return before.String() == after.String()
+	case reflect.Bool:
+		return before.Bool() == after.Bool()
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return before.Int() == after.Int()
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return before.Uint() == after.Uint()
+	}
+	return equality.Semantic.DeepEqual(before.Interface(), after.Interface())
+}
+
+func (c *comparison) pointers(at *node, before, after reflect.Value) {
+	switch {
+	case before.Pointer() == after.Pointer():
+	case before.IsNil() && c.separate && filled(after.Type().Elem()):
+		c.compare(at, reflect.Zero(after.Type().Elem()), after.Elem())
+	case before.IsNil() || after.IsNil():
+		c.report(at, before, after)
+	default:
+		c.compare(at, before.Elem(), after.Elem())
+	}
+}
+
+func (c *comparison) structs(at *node, before, after reflect.Value) {
+	s := structureOf(before.Type())
+	if s.opaque {
+		if !equalOpaque(before, after) {
+			c.report(at, before, after)
+		}
+		return
+	}
+	for i := range s.fields {
+		f := &s.fields[i]
+		if c.separate && s.separate[i] {
+			continue
+		}
+		x, errBefore := before.FieldByIndexErr(f.Index)
+		y, errAfter := after.FieldByIndexErr(f.Index)
+		if errBefore != nil || errAfter != nil {
+			continue
+		}
+		below := at.child(f.Name)
+		c.compare(&below, x, y)
+	}
+}
+
+// equalOpaque compares quantities, times and the like.
+func equalOpaque(before, after reflect.Value) bool {
+	if before.CanAddr() && after.CanAddr() {
+		if quantity, ok := reflect.TypeAssert[*resource.Quantity](before.Addr()); ok {
+			return quantity.Cmp(*after.Addr().Interface().(*resource.Quantity)) == 0
+		}
+	}
+	return equality.Semantic.DeepEqual(before.Interface(), after.Interface())
+}
+
+func (c *comparison) lists(at *node, before, after reflect.Value) {
+	if before.Len() == 0 && after.Len() == 0 {
+		return
+	}
+	if before.Type().Elem().Kind() == reflect.Uint8 || before.Len() == 0 || after.Len() == 0 {
+		if before.Len() != after.Len() || string(bytesOf(before)) != string(bytesOf(after)) {
+			c.report(at, before, after)
+		}
+		return
+	}
+	if names, ok := namesOf(before); ok {
+		if others, ok := namesOf(after); ok {
+			c.items(at, before, after, names, others)
+			return
+		}
+	}
+	if before.Len() != after.Len() {
+		c.report(at, before, after)
+		return
+	}
+	for i := range before.Len() {
+		below := at.item(itoa(i))
+		c.compare(&below, before.Index(i), after.Index(i))
+	}
+}
+
+func bytesOf(list reflect.Value) []byte {
+	if list.Type().Elem().Kind() == reflect.Uint8 {
+		return list.Bytes()
+	}
+	return nil
+}
+
+// items compares lists whose items have names. Equal items in another order are a difference of the list.
+func (c *comparison) items(at *node, before, after reflect.Value, names, others []string) {
+	known := make(map[string]int, len(names))
+	for i, name := range names {
+		known[name] = i
+	}
+	ordered, last := true, -1
+	for i, name := range others {
+		below := at.item(name)
+		k, ok := known[name]
+		if !ok {
+			c.report(&below, reflect.Zero(after.Type().Elem()), after.Index(i))
+			continue
+		}
+		delete(known, name)
+		ordered, last = ordered && k > last, k
+		c.compare(&below, before.Index(k), after.Index(i))
+	}
+	for i, name := range names {
+		if _, gone := known[name]; gone {
+			below := at.item(name)
+			c.report(&below, before.Index(i), reflect.Zero(before.Type().Elem()))
+		}
+	}
+	if !ordered {
+		c.report(at, before, after)
+	}
+}
+
+// namesOf are the names of items, if all have one of their own.
+func namesOf(list reflect.Value) ([]string, bool) {
+	if list.Type().Elem().Kind() != reflect.Struct {
+		return nil, false
+	}
+	s := structureOf(list.Type().Elem())
+	if s.named == nil {
+		return nil, false
+	}
+	names, taken := make([]string, list.Len()), make(map[string]bool, list.Len())
+	for i := range names {
+		name := list.Index(i).FieldByIndex(s.named).String()
+		if name == "" || taken[name] {
+			return nil, false
+		}
+		names[i], taken[name] = name, true
+	}
+	return names, true
+}
+
+func (c *comparison) maps(at *node, before, after reflect.Value) {
+	if before.Len() == 0 && after.Len() == 0 {
+		return
+	}
+	for _, key := range sortedKeys(before, after) {
+		below := at.item(key.String())
+		x, y := before.MapIndex(key), after.MapIndex(key)
+		switch {
+		case !x.IsValid():
+			c.report(&below, reflect.Zero(y.Type()), y)
+		case !y.IsValid():
+			c.report(&below, x, reflect.Zero(x.Type()))
+		default:
+			c.compare(&below, x, y)
+		}
+	}
+}
+
+// covers reports whether every field that is set in wanted has the same value in running.
+func covers(running, wanted reflect.Value) bool {
+	if !running.IsValid() {
+		return false
+	}
+	switch wanted.Kind() {
+	case reflect.Pointer:
+		return wanted.IsNil() || !running.IsNil() && covers(running.Elem(), wanted.Elem())
+	case reflect.Struct:
+		s := structureOf(wanted.Type())
+		if s.opaque {
+			return equalOpaque(running, wanted)
+		}
+		for i := range s.fields {
+			x, errRunning := running.FieldByIndexErr(s.fields[i].Index)
+			y, errWanted := wanted.FieldByIndexErr(s.fields[i].Index)
+			if errRunning == nil && errWanted == nil && !y.IsZero() && !covers(x, y) {
+				return false
+			}
+		}
+		return true
+	}
+	equal := true
+	c := comparison{differ: func(*node, reflect.Value, reflect.Value) bool { equal = false; return false }}
+	c.compare(nil, running, wanted)
+	return equal
+}
+
+// valueAt is the value of a struct, a map or a list of named items at a node; the zero Value if there is none.
+func valueAt(root reflect.Value, at *node) reflect.Value {
+	if at == nil {
+		return root
+	}
+	v := fieldpath.Indirect(valueAt(root, at.parent))
+	switch v.Kind() {
+	case reflect.Slice:
+		names, ok := namesOf(v)
+		for i := range v.Len() {
+			if ok && names[i] == at.name || !ok && itoa(i) == at.name {
+				return v.Index(i)
+			}
+		}
+		return reflect.Value{}
+	case reflect.Struct, reflect.Map:
+		return fieldpath.StepValue(v, at.name)
+	}
+	return reflect.Value{}
+}

@@ -1,0 +1,268 @@
+package rollouts
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/instancetypes"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/provenance"
+)
+
+// planner plans one change.
+type planner struct {
+	in    *Input
+	facts *platform.Facts
+	// started, wanted and running are the specs of the instance at its start, as desired, and as it runs. The first two are
+	// expanded. The first and the last are nil if they are unknown.
+	started, wanted, running *v1.VirtualMachineInstanceSpec
+	// written is the desired spec as it is written, with the requested volumes.
+	written         *v1.VirtualMachineInstanceSpec
+	startedMetadata metav1.ObjectMeta
+	// wantedUUID of the firmware: KubeVirt writes one that it derives from the name of the VM if there is none.
+	wantedUUID string
+	// conflict is set if the desired VM sets a field that its instancetype determines.
+	conflict bool
+	// lost is set if KubeVirt cannot compare with the start of the instance.
+	lost bool
+
+	volumes  volumeIndex
+	found    []difference
+	kubevirt prediction
+	// coldFields counts the differences that need a restart in any case.
+	coldFields int
+}
+
+// volumeIndex are the volumes by their names.
+type volumeIndex struct{ wanted, running map[string]*v1.Volume }
+
+// Plan lists what the desired VM changes, and when each change reaches the guest.
+func Plan(in *Input) Result {
+	if in.Desired == nil || in.Desired.Spec.Template == nil {
+		return Result{Changes: []Change{}}
+	}
+	p := newPlanner(in)
+	p.findDifferences()
+	p.predict()
+	p.reattachments()
+	p.vanishings()
+	return p.result()
+}
+
+func newPlanner(in *Input) *planner {
+	p := &planner{in: in, facts: in.Facts}
+	if p.facts == nil {
+		p.facts = platform.Defaults(platform.Settings{})
+	}
+	if in.Running != nil {
+		p.running = &in.Running.Spec
+	}
+	p.written = &in.Desired.Spec.Template.Spec
+	p.expand()
+	p.requestVolumes()
+	p.indexVolumes()
+	if p.wantedUUID = uuidOf(p.wanted); p.wantedUUID == "" {
+		p.wantedUUID = derivedUUID(in.Desired.Name)
+	}
+	return p
+}
+
+// expand applies the instancetypes and preferences. If those of the desired VM are missing, both specs stay as they are
+// written.
+func (p *planner) expand() {
+	p.wanted = p.written
+	missing := p.in.DesiredKinds.Missing != ""
+	if !missing {
+		p.wanted, p.conflict = expanded(p.written, &p.in.Desired.Spec.Template.ObjectMeta, p.in.DesiredKinds)
+	}
+	last := p.in.LastStarted
+	if last == nil || last.Template == nil {
+		return
+	}
+	p.started, p.startedMetadata = &last.Template.Spec, last.Template.ObjectMeta
+	if missing || p.conflict {
+		return
+	}
+	var conflict bool
+	p.started, conflict = expanded(p.started, &p.startedMetadata, p.in.StartedKinds)
+	// The controller deletes the revision of an instancetype that it writes into the VM.
+	p.lost = conflict || p.in.StartedKinds.Missing != "" || p.expandsAll() && (last.Instancetype != nil || last.Preference != nil)
+	if p.in.StartedKinds.Missing != "" || conflict {
+		p.started = nil
+	}
+}
+
+// expandsAll reports whether KubeVirt replaces instancetypes in VMs by their content.
+func (p *planner) expandsAll() bool {
+	c := p.facts.Configuration
+	return c != nil && c.Instancetype != nil && c.Instancetype.ReferencePolicy != nil && *c.Instancetype.ReferencePolicy == v1.ExpandAll
+}
+
+func expanded(spec *v1.VirtualMachineInstanceSpec, metadata *metav1.ObjectMeta, kinds Kinds) (result *v1.VirtualMachineInstanceSpec, conflict bool) {
+	if kinds.Instancetype == nil && kinds.Preference == nil {
+		return spec, false
+	}
+	template := field.NewPath("spec", "template")
+	target := instancetypes.Target{
+		Spec: spec.DeepCopy(), Annotations: metadata.Annotations,
+		SpecPath: template.Child("spec"), MetadataPath: template.Child("metadata"),
+		InstancetypePath: field.NewPath("spec", "instancetype"), PreferencePath: field.NewPath("spec", "preference"),
+	}
+	_, errs := instancetypes.Expand(target, kinds.Instancetype, kinds.Preference, &provenance.Recorder{})
+	return target.Spec, len(errs) > 0
+}
+
+// requestVolumes applies the requests of the subresources addvolume and removevolume, which KubeVirt is about to write.
+func (p *planner) requestVolumes() {
+	requests := p.in.Desired.Status.VolumeRequests
+	if len(requests) == 0 {
+		return
+	}
+	wanted := p.wanted.DeepCopy()
+	for i := range requests {
+		switch add, remove := requests[i].AddVolumeOptions, requests[i].RemoveVolumeOptions; {
+		case add != nil && add.Disk != nil && add.VolumeSource != nil:
+			addVolume(wanted, add)
+		case remove != nil:
+			removeVolume(wanted, remove.Name)
+		}
+	}
+	p.wanted = wanted
+}
+
+func addVolume(spec *v1.VirtualMachineInstanceSpec, options *v1.AddVolumeOptions) {
+	volumes := indexed(spec.Volumes, volumeName)
+	if volumes.find(options.Name) != nil {
+		return
+	}
+	volume := v1.Volume{Name: options.Name}
+	if claim := options.VolumeSource.PersistentVolumeClaim; claim != nil {
+		volume.PersistentVolumeClaim = claim.DeepCopy()
+		volume.PersistentVolumeClaim.Hotpluggable = true
+	} else if dataVolume := options.VolumeSource.DataVolume; dataVolume != nil {
+		volume.DataVolume = dataVolume.DeepCopy()
+		volume.DataVolume.Hotpluggable = true
+	}
+	disk := options.Disk.DeepCopy()
+	disk.Name = options.Name
+	spec.Volumes = append(spec.Volumes, volume)
+	spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, *disk)
+}
+
+func removeVolume(spec *v1.VirtualMachineInstanceSpec, name string) {
+	volumes, disks := spec.Volumes, spec.Domain.Devices.Disks
+	spec.Volumes, spec.Domain.Devices.Disks = nil, nil
+	for i := range volumes {
+		if volumes[i].Name != name {
+			spec.Volumes = append(spec.Volumes, volumes[i])
+		}
+	}
+	for i := range disks {
+		if disks[i].Name != name {
+			spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, disks[i])
+		}
+	}
+}
+
+func (p *planner) indexVolumes() {
+	p.volumes.wanted = volumesByName(p.wanted.Volumes)
+	if p.running != nil {
+		p.volumes.running = volumesByName(p.running.Volumes)
+	}
+}
+
+func volumesByName(volumes []v1.Volume) map[string]*v1.Volume {
+	byName := make(map[string]*v1.Volume, len(volumes))
+	for i := range volumes {
+		byName[volumes[i].Name] = &volumes[i]
+	}
+	return byName
+}
+
+// uuidSpace is the name space of the UUIDs that KubeVirt derives from the names of VMs.
+var uuidSpace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
+
+func derivedUUID(name string) string { return uuid.NewSHA1(uuidSpace, []byte(name)).String() }
+
+// podInterface is the name that KubeVirt gives the interface of a secondary network in the pod.
+func podInterface(network string) string {
+	sum := sha256.Sum256([]byte(network))
+	return "pod" + hex.EncodeToString(sum[:])[:11]
+}
+
+func guestOf(spec *v1.VirtualMachineInstanceSpec) *resource.Quantity {
+	if spec == nil || spec.Domain.Memory == nil {
+		return nil
+	}
+	return spec.Domain.Memory.Guest
+}
+
+func equalQuantities(a, b *resource.Quantity) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Cmp(*b) == 0
+}
+
+// Annotations and labels that KubeVirt copies to the running instance.
+const (
+	skipBackupHooks = "kubevirt.io/skip-backup-hooks"
+	evictPod        = "descheduler.alpha.kubernetes.io/evict"
+	preferNoEvict   = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+)
+
+func (p *planner) syncsLabel(key string) bool { return matchesAny(p.facts.SyncedLabels, key) }
+
+func (p *planner) syncsAnnotation(key string) bool {
+	return key == evictPod || key == preferNoEvict || matchesAny(p.facts.SyncedAnnotations, key)
+}
+
+// matchesAny reports whether a key is in a list. A pattern that ends with * is a prefix, which may not be empty.
+func matchesAny(patterns []string, key string) bool {
+	for _, pattern := range patterns {
+		prefix, wild := strings.CutSuffix(pattern, "*")
+		if pattern == key || wild && prefix != "" && strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// result applies the rules to the differences.
+func (p *planner) result() Result {
+	result := Result{Changes: []Change{}, RestartRequired: p.kubevirt.restart, Failure: p.kubevirt.failure}
+	byRule := make([][]int, len(rules))
+	for i := range p.found {
+		r := p.ruleOf(&p.found[i])
+		byRule[r] = append(byRule[r], i)
+	}
+	for r := range byRule {
+		for _, i := range byRule[r] {
+			if len(result.Changes) == MaxChanges {
+				result.Omitted++
+				continue
+			}
+			result.Changes = append(result.Changes, p.change(&rules[r], &p.found[i]))
+		}
+	}
+	return result
+}
+
+func (p *planner) change(r *rule, d *difference) Change {
+	v := r.decide(p, d)
+	c := Change{
+		Field: d.path, Old: show(d.name, d.old), New: show(d.name, d.wants), Rule: r.id,
+		Takes: v.takes, Patched: v.patched, Reattached: v.reattached, Announced: v.announced, Reason: v.reason, WayOut: v.wayOut,
+	}
+	if !d.outside {
+		c.Field = "spec.template.spec." + d.path
+	}
+	return c
+}

@@ -1,0 +1,257 @@
+package rollouts
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
+)
+
+// running is the input of a VM that runs as it was started: two sockets of at most eight, 2Gi of at most 8Gi.
+func running(t testing.TB) *Input {
+	t.Helper()
+	guest, most := resource.MustParse("2Gi"), resource.MustParse("8Gi")
+	always := v1.RunStrategyAlways
+	spec := v1.VirtualMachineSpec{
+		RunStrategy: &always,
+		Template: &v1.VirtualMachineInstanceTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"kubevirt.io/vm": "db"}},
+			Spec: v1.VirtualMachineInstanceSpec{
+				Architecture: "amd64",
+				Domain: v1.DomainSpec{
+					CPU:      &v1.CPU{Sockets: 2, Cores: 1, Threads: 1},
+					Memory:   &v1.Memory{Guest: &guest},
+					Firmware: &v1.Firmware{UUID: "11111111-2222-4333-8444-555555555555"},
+					Machine:  &v1.Machine{Type: "q35"},
+					Devices: v1.Devices{
+						Disks:      []v1.Disk{disk("root", v1.DiskBusVirtio), disk("data", v1.DiskBusSCSI)},
+						Interfaces: []v1.Interface{*v1.DefaultMasqueradeNetworkInterface(), bridge("blue")},
+					},
+				},
+				Networks: []v1.Network{*v1.DefaultPodNetwork(), multus("blue", "nad-blue")},
+				Volumes:  []v1.Volume{claim("root", "root", false), claim("data", "data", true)},
+			},
+		},
+	}
+	vmi := &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "default", UID: "vmi", Labels: map[string]string{"kubevirt.io/vm": "db", "kubevirt.io/nodeName": "n"}},
+		Spec:       *spec.Template.Spec.DeepCopy(),
+		Status: v1.VirtualMachineInstanceStatus{
+			Phase:  v1.Running,
+			Memory: &v1.MemoryStatus{GuestAtBoot: &guest, GuestCurrent: &guest},
+			Conditions: []v1.VirtualMachineInstanceCondition{
+				{Type: v1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue},
+				{Type: v1.VirtualMachineInstanceIsStorageLiveMigratable, Status: corev1.ConditionTrue},
+			},
+			Interfaces: []v1.VirtualMachineInstanceNetworkInterface{
+				{Name: "default", PodInterfaceName: "eth0"}, {Name: "blue", PodInterfaceName: podInterface("blue")},
+			},
+			VolumeStatus: []v1.VolumeStatus{{Name: "root"}, {Name: "data", HotplugVolume: &v1.HotplugVolumeStatus{}}},
+		},
+	}
+	vmi.Spec.Domain.CPU.MaxSockets, vmi.Spec.Domain.CPU.Model = 8, "host-model"
+	vmi.Spec.Domain.Memory.MaxGuest = &most
+	facts := platform.Defaults(platform.Settings{})
+	facts.WorkloadUpdateMethods = []v1.WorkloadUpdateMethod{v1.WorkloadUpdateMethodLiveMigrate}
+	return &Input{
+		LastStarted: spec.DeepCopy(), Running: vmi, Facts: facts,
+		Desired: &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Name: "db", Namespace: "default"}, Spec: spec},
+	}
+}
+
+func disk(name string, bus v1.DiskBus) v1.Disk {
+	return v1.Disk{Name: name, DiskDevice: v1.DiskDevice{Disk: &v1.DiskTarget{Bus: bus}}}
+}
+
+func claim(name, claimName string, hotpluggable bool) v1.Volume {
+	return v1.Volume{Name: name, VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{
+		PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: claimName}, Hotpluggable: hotpluggable,
+	}}}
+}
+
+func bridge(name string) v1.Interface {
+	return v1.Interface{Name: name, InterfaceBindingMethod: v1.InterfaceBindingMethod{Bridge: &v1.InterfaceBridge{}}}
+}
+
+func multus(name, attachment string) v1.Network {
+	return v1.Network{Name: name, NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: attachment}}}
+}
+
+// spec is the desired spec of the instance.
+func (in *Input) spec() *v1.VirtualMachineInstanceSpec { return &in.Desired.Spec.Template.Spec }
+
+func (in *Input) setCondition(kind v1.VirtualMachineInstanceConditionType, status corev1.ConditionStatus, message string) {
+	for i := range in.Running.Status.Conditions {
+		if c := &in.Running.Status.Conditions[i]; c.Type == kind {
+			c.Status, c.Message = status, message
+			return
+		}
+	}
+	in.Running.Status.Conditions = append(in.Running.Status.Conditions, v1.VirtualMachineInstanceCondition{Type: kind, Status: status, Message: message})
+}
+
+// planned is what a test asserts of a change.
+type planned struct {
+	Field, Old, New string
+	Takes           Takes
+	Patched         bool
+	Announced       Announcement
+	Rule, Reason    string
+}
+
+func plannedOf(result Result) []planned {
+	var all []planned
+	for _, c := range result.Changes {
+		all = append(all, planned{c.Field, c.Old, c.New, c.Takes, c.Patched, c.Announced, c.Rule, c.Reason})
+	}
+	return all
+}
+
+const template = "spec.template.spec."
+
+func TestPlan(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*Input)
+		want []planned
+	}{
+		"nothing changes": {func(*Input) {}, nil},
+		"more sockets": {
+			func(in *Input) { in.spec().Domain.CPU.Sockets = 4 },
+			[]planned{{template + "domain.cpu.sockets", "2", "4", LiveOnMigration, true, ByCondition, "sockets", "KubeVirt migrates the VM, and the guest gets the change with the migration."}},
+		},
+		"more sockets than the maximum": {
+			func(in *Input) { in.spec().Domain.CPU.Sockets = 9 },
+			[]planned{{template + "domain.cpu.sockets", "2", "9", Restart, false, ByRestartRequired, "sockets", "The VM was started with a maximum of 8 sockets."}},
+		},
+		"more sockets of a VM that cannot be migrated": {
+			func(in *Input) {
+				in.spec().Domain.CPU.Sockets = 4
+				in.setCondition(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse, "a host device")
+			},
+			[]planned{{template + "domain.cpu.sockets", "2", "4", Restart, true, ByCondition, "sockets", "The change needs a live migration, and the VM cannot be migrated: a host device"}},
+		},
+		"more sockets where KubeVirt evicts": {
+			func(in *Input) {
+				in.spec().Domain.CPU.Sockets = 4
+				in.Facts.WorkloadUpdateMethods = []v1.WorkloadUpdateMethod{v1.WorkloadUpdateMethodEvict}
+			},
+			[]planned{{template + "domain.cpu.sockets", "2", "4", Restart, true, ByCondition, "sockets", "KubeVirt evicts the VM to apply the change: the guest is shut down."}},
+		},
+		"more sockets where KubeVirt does nothing": {
+			func(in *Input) { in.spec().Domain.CPU.Sockets, in.Facts.WorkloadUpdateMethods = 4, nil },
+			[]planned{{template + "domain.cpu.sockets", "2", "4", LiveOnMigration, true, ByCondition, "sockets", "The guest gets the change with the next live migration. KubeVirt does not start one."}},
+		},
+		"a revert while the plug is in progress": {
+			func(in *Input) {
+				in.Running.Spec.Domain.CPU.Sockets = 4
+				in.setCondition(v1.VirtualMachineInstanceVCPUChange, corev1.ConditionTrue, "")
+			},
+			[]planned{{template + "domain.cpu.sockets", "4", "2", Restart, false, ByFailure, "sockets", "The change needs a restart. KubeVirt announces it when the change or migration in progress has ended."}},
+		},
+		"sockets and cores": {
+			func(in *Input) { in.spec().Domain.CPU.Sockets, in.spec().Domain.CPU.Cores = 4, 2 },
+			[]planned{
+				{template + "domain.cpu.sockets", "2", "4", Restart, false, ByRestartRequired, "sockets", "Another changed field needs a restart. Until then, KubeVirt applies no live change of this kind."},
+				{template + "domain.cpu.cores", "1", "2", Restart, false, ByRestartRequired, "other", "KubeVirt applies this field only when the VM starts."},
+			},
+		},
+		"more memory without its status": {
+			func(in *Input) { in.spec().Domain.Memory.Guest, in.Running.Status.Memory = quantity("4Gi"), nil },
+			[]planned{{template + "domain.memory.guest", "2Gi", "4Gi", Blocked, false, Silent, "guest-memory", "KubeVirt does not know the memory of the guest yet. It applies the change once status.memory has it."}},
+		},
+		"memory that is not aligned": {
+			func(in *Input) { in.spec().Domain.Memory.Guest = quantity("3001Mi") },
+			[]planned{{template + "domain.memory.guest", "2Gi", "3001Mi", Restart, false, ByRestartRequired, "guest-memory", "The guest memory is not a multiple of 2Mi."}},
+		},
+		"the CPU model that the VM already has": {
+			func(in *Input) { in.spec().Domain.CPU.Model = "host-model" },
+			[]planned{{template + "domain.cpu.model", "", "host-model", Live, false, ByRestartRequired, "explicit-default", "The VM already runs with this value, so that nothing changes."}},
+		},
+		"a disk with a bus that cannot be plugged": {
+			func(in *Input) {
+				in.spec().Volumes = append(in.spec().Volumes, claim("more", "more", true))
+				in.spec().Domain.Devices.Disks = append(in.spec().Domain.Devices.Disks, disk("more", v1.DiskBusSATA))
+			},
+			[]planned{
+				{template + "volumes[more]", "", `{"name":"more","persistentVolumeClaim":{"claimName":"more","hotpluggable":true}}`, Restart, false, ByFailure, "hotplug-volume", "The VM accepts this disk, but the running instance rejects it without end: it must be a disk with the bus virtio or scsi."},
+				{template + "domain.devices.disks[more]", "", `{"disk":{"bus":"sata"},"name":"more"}`, Restart, false, ByFailure, "hotplug-volume", "The VM accepts this disk, but the running instance rejects it without end: it must be a disk with the bus virtio or scsi."},
+			},
+		},
+		"another claim of a hotpluggable volume": {
+			func(in *Input) { in.spec().Volumes[1] = claim("data", "data2", true) },
+			[]planned{
+				{template + "volumes[data].persistentVolumeClaim.claimName", "data", "data2", Live, true, Silent, "hotplug-volume", "KubeVirt detaches the volume, and attaches the new one afterwards."},
+				{template + "domain.devices.disks[data]", "", "", Live, true, Silent, "hotplug-volume", "KubeVirt detaches the disk from the guest, and attaches it with the new volume."},
+			},
+		},
+		"a claim under Stage": {
+			func(in *Input) {
+				strategy := v1.UpdateVolumesStrategyMigration
+				in.Desired.Spec.UpdateVolumesStrategy, in.Facts.LiveUpdate = &strategy, false
+				in.spec().Volumes[0] = claim("root", "root2", false)
+			},
+			[]planned{{template + "volumes[root].persistentVolumeClaim.claimName", "root", "root2", Restart, false, Silent, "volume-migration", "The rollout strategy of the cluster is Stage: changes wait for a restart."}},
+		},
+		"a claim that does not exist": {
+			func(in *Input) {
+				strategy := v1.UpdateVolumesStrategyMigration
+				in.Desired.Spec.UpdateVolumesStrategy, in.Storage = &strategy, Storage{Known: true}
+				in.spec().Volumes[0] = claim("root", "root2", false)
+			},
+			[]planned{{template + "volumes[root].persistentVolumeClaim.claimName", "root", "root2", Blocked, false, ByCondition, "volume-migration", "The volume migration waits for the claim root2, which does not exist."}},
+		},
+		"the bus of a hotplugged disk": {
+			func(in *Input) { in.spec().Domain.Devices.Disks[1] = disk("data", v1.DiskBusVirtio) },
+			[]planned{{template + "domain.devices.disks[data].disk.bus", "scsi", "virtio", Restart, false, Silent, "hotplugged-disk", "KubeVirt does not change the disk of an attached volume."}},
+		},
+		"an interface that was removed": {
+			func(in *Input) {
+				in.spec().Domain.Devices.Interfaces, in.spec().Networks = in.spec().Domain.Devices.Interfaces[:1], in.spec().Networks[:1]
+			},
+			[]planned{
+				{template + "domain.devices.interfaces[blue]", `{"bridge":{},"name":"blue"}`, "", Restart, false, ByRestartRequired, "interface-removed", "KubeVirt does not unplug an interface that the VM does not have any more."},
+				{template + "networks[blue]", `{"multus":{"networkName":"nad-blue"},"name":"blue"}`, "", Restart, false, ByRestartRequired, "interface-removed", "KubeVirt does not unplug an interface that the VM does not have any more."},
+			},
+		},
+		"a label of the template": {
+			func(in *Input) { in.Desired.Spec.Template.ObjectMeta.Labels["team"] = "x" },
+			[]planned{{"spec.template.metadata.labels[team]", "", "x", Restart, false, Silent, "metadata", "KubeVirt copies it to the instance only when the VM starts."}},
+		},
+		"a stopped VM": {
+			func(in *Input) { in.Running, in.spec().Hostname = nil, "x" },
+			[]planned{{template + "hostname", "", "x", NextStart, false, Silent, "stopped", "The VM is stopped. The change takes effect when it starts."}},
+		},
+		"a missing instancetype": {
+			func(in *Input) {
+				in.spec().Hostname, in.DesiredKinds.Missing = "x", `VirtualMachineInstancetype "small"`
+			},
+			[]planned{{template + "hostname", "", "x", Blocked, false, ByFailure, "instancetype-missing", `VirtualMachineInstancetype "small" does not exist. KubeVirt applies no change of the VM until it does.`}},
+		},
+		"a template of a DataVolume that exists": {
+			func(in *Input) {
+				in.LastStarted.DataVolumeTemplates = []v1.DataVolumeTemplateSpec{{ObjectMeta: metav1.ObjectMeta{Name: "root"}}}
+				in.Desired.Spec.DataVolumeTemplates = []v1.DataVolumeTemplateSpec{{ObjectMeta: metav1.ObjectMeta{Name: "root"}}}
+				in.Desired.Spec.DataVolumeTemplates[0].Spec.PriorityClassName = "high"
+			},
+			[]planned{{"spec.dataVolumeTemplates[root]", "root", "root", Never, false, Silent, "data-volume-template", "The DataVolume exists, and KubeVirt does not change it. The template only counts for a new one."}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := running(t)
+			test.edit(in)
+			if diff := cmp.Diff(test.want, plannedOf(Plan(in))); diff != "" {
+				t.Errorf("changes (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func quantity(text string) *resource.Quantity {
+	q := resource.MustParse(text)
+	return &q
+}

@@ -1,0 +1,230 @@
+package rollouts
+
+import (
+	v1 "kubevirt.io/api/core/v1"
+)
+
+// prediction is what virt-controller does with the VM and its instance.
+type prediction struct {
+	// stopped is set if no instance keeps running.
+	stopped bool
+	// cold reports whether the template differs in a field that KubeVirt never updates live. Then the live steps do not run.
+	cold bool
+	// waits is set if the live steps do not run.
+	waits    bool
+	restart  RestartReason
+	failure  string
+	outcomes [countSteps]outcome
+}
+
+// outcome is the result of one step.
+type outcome struct {
+	// ran is false if an earlier step failed, or if a restart is required first.
+	ran bool
+	// patched reports whether the step changes the running instance.
+	patched bool
+	// restart is the reason for which the step requires a restart.
+	restart RestartReason
+	// failure says why the step fails: KubeVirt then repeats it without end, and does not run the later steps.
+	failure string
+	// condition is set if the step announces its result by a condition of the instance.
+	condition bool
+}
+
+// The steps in the order in which virt-controller runs them.
+const (
+	stepInterfaces = iota
+	stepHotplug
+	stepMetadata
+	stepSockets
+	stepAffinity
+	stepTolerations
+	stepMemory
+	stepClaims
+	countSteps
+)
+
+// step is a step of virt-controller.
+type step struct {
+	id string
+	// live steps only run under the strategy LiveUpdate, and only if no restart is required.
+	live bool
+	run  func(*planner) outcome
+}
+
+// steps are what virt-controller does with a running instance.
+var steps = [countSteps]step{
+	stepInterfaces:  {"interfaces", false, (*planner).syncInterfaces},
+	stepHotplug:     {"hotplug-volumes", false, (*planner).hotplugVolumes},
+	stepMetadata:    {"labels-and-annotations", false, (*planner).syncMetadata},
+	stepSockets:     {"sockets", true, (*planner).plugSockets},
+	stepAffinity:    {"affinity", true, (*planner).syncAffinity},
+	stepTolerations: {"tolerations", true, (*planner).syncTolerations},
+	stepMemory:      {"memory", true, (*planner).plugMemory},
+	stepClaims:      {"volume-migration", true, (*planner).migrateClaims},
+}
+
+// predict runs the steps.
+func (p *planner) predict() {
+	k := &p.kubevirt
+	existing, has := p.in.announcedRestart()
+	switch {
+	case p.in.DesiredKinds.Missing != "":
+		k.failure, k.stopped = "instancetype", p.in.Running == nil
+		if has {
+			k.restart = ReasonOf(existing)
+		}
+		return
+	case p.in.Running == nil:
+		k.stopped = true
+		if has && !p.starts() {
+			k.restart = ReasonOf(existing)
+		}
+		return
+	case !p.in.instance() || p.in.stopping():
+		k.stopped = true
+		if p.isCold(p.running) {
+			k.restart = ReasonTemplate
+		}
+		return
+	}
+	k.cold = p.isCold(p.running)
+	k.waits = !p.facts.LiveUpdate || k.cold || p.lost && has
+	live := p.runSteps()
+	k.restart = p.restartReason(live, existing, has)
+}
+
+// runSteps runs the steps until one fails, and returns the first reason for which a live step requires a restart.
+func (p *planner) runSteps() (live RestartReason) {
+	k := &p.kubevirt
+	for i := range steps {
+		if steps[i].live && k.waits {
+			continue
+		}
+		k.outcomes[i] = steps[i].run(p)
+		k.outcomes[i].ran = true
+		if live == "" {
+			live = k.outcomes[i].restart
+		}
+		if k.outcomes[i].failure != "" {
+			k.failure = steps[i].id
+			return "" // KubeVirt loses what the steps required
+		}
+	}
+	return live
+}
+
+// restartReason is the reason that the condition RestartRequired has in the end. KubeVirt does not change the message of a
+// condition that exists.
+func (p *planner) restartReason(live RestartReason, existing string, has bool) RestartReason {
+	switch {
+	case p.lost && has:
+		return ReasonOf(existing)
+	case p.isCold(p.patchedInterfaces()):
+		if has {
+			return ReasonOf(existing)
+		}
+		return ReasonTemplate
+	}
+	return live
+}
+
+// starts reports whether KubeVirt starts the VM, which has no instance.
+func (p *planner) starts() bool {
+	strategy, err := p.in.Desired.RunStrategy()
+	if err != nil {
+		return false
+	}
+	for i := range p.in.Desired.Status.StateChangeRequests {
+		if p.in.Desired.Status.StateChangeRequests[i].Action == v1.StartRequest {
+			return true
+		}
+	}
+	switch strategy {
+	case v1.RunStrategyAlways, v1.RunStrategyOnce, v1.RunStrategyWaitAsReceiver:
+		return true
+	case v1.RunStrategyRerunOnFailure:
+		return p.in.Desired.Status.RunStrategy != strategy
+	}
+	return false
+}
+
+// isCold reports whether the template differs from the start of the instance in what KubeVirt does not update live. The
+// interfaces are compared with those of the given spec.
+func (p *planner) isCold(running *v1.VirtualMachineInstanceSpec) bool {
+	if p.started == nil || p.lost || p.conflict {
+		return false
+	}
+	return p.coldFields > 0 || p.coldVolumes() || p.coldDisks() || p.coldInterfaces(running) || p.coldUUID() || p.coldPlacement()
+}
+
+func (p *planner) coldUUID() bool {
+	return uuidOf(p.started) != p.wantedUUID && (p.running == nil || uuidOf(p.running) != p.wantedUUID)
+}
+
+// coldPlacement compares what is only live under the strategy LiveUpdate.
+func (p *planner) coldPlacement() bool {
+	before, wants := guestOf(p.started), guestOf(p.wanted)
+	if p.facts.LiveUpdate {
+		return wants == nil && before != nil && p.wanted.Domain.Memory != nil
+	}
+	return p.wanted.Domain.CPU != nil && p.started.Domain.CPU != nil && p.startedSockets() != p.wanted.Domain.CPU.Sockets ||
+		!equalQuantities(before, wants) ||
+		!same(&p.started.NodeSelector, &p.wanted.NodeSelector) ||
+		!same(&p.started.Affinity, &p.wanted.Affinity) ||
+		!same(&p.started.Tolerations, &p.wanted.Tolerations)
+}
+
+// coldVolumes reports whether a volume differs that is neither hotplugged nor migrated.
+func (p *planner) coldVolumes() bool {
+	if same(&p.started.Volumes, &p.wanted.Volumes) {
+		return false
+	}
+	started := volumesByName(p.started.Volumes)
+	migrates := migratesVolumes(&p.in.Desired.Spec)
+	for i := range p.wanted.Volumes {
+		wants := &p.wanted.Volumes[i]
+		before := started[wants.Name]
+		delete(started, wants.Name)
+		switch {
+		case hotplugged(wants):
+		case before == nil:
+			return true
+		case migrates && (wants.PersistentVolumeClaim != nil || wants.DataVolume != nil):
+		case !same(before, wants):
+			return true
+		}
+	}
+	for _, gone := range started {
+		if !hotplugged(gone) {
+			return true
+		}
+	}
+	return false
+}
+
+// coldDisks reports whether a disk differs whose volume is not hotplugged, or a CD-ROM drive is gone.
+func (p *planner) coldDisks() bool {
+	if same(&p.started.Domain.Devices.Disks, &p.wanted.Domain.Devices.Disks) {
+		return false
+	}
+	volumes := volumesByName(p.started.Volumes)
+	started := map[string]*v1.Disk{}
+	for i := range p.started.Domain.Devices.Disks {
+		started[p.started.Domain.Devices.Disks[i].Name] = &p.started.Domain.Devices.Disks[i]
+	}
+	for i := range p.wanted.Domain.Devices.Disks {
+		wants := &p.wanted.Domain.Devices.Disks[i]
+		before := started[wants.Name]
+		delete(started, wants.Name)
+		if !hotplugged(p.volumes.wanted[wants.Name]) && (before == nil || !same(before, wants)) {
+			return true
+		}
+	}
+	for name, gone := range started {
+		if volume := volumes[name]; volume != nil && !hotplugged(volume) || gone.CDRom != nil {
+			return true
+		}
+	}
+	return false
+}
