@@ -3,6 +3,7 @@ package evaluator
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/templates"
@@ -23,6 +25,10 @@ import (
 
 // templateVM is the path of the VM in a VirtualMachineTemplate.
 var templateVM = field.NewPath("spec", "virtualMachine")
+
+// MaxRenderedValues bounds the objects and lists that values of parameters add to the VM of a template, so that the VM
+// takes little more memory than its template.
+const MaxRenderedValues = 500
 
 // ofTemplate renders the VM of a template with values, or with its defaults. The same random values are drawn each time, so
 // that the result depends on the template only.
@@ -35,6 +41,9 @@ func ofTemplate(o metav1.Object, values map[string]string) machine {
 	}
 	// Rendering has limits of its own. Those of decoding bound what is evaluated.
 	raw, err := json.Marshal(previewed.VirtualMachine)
+	if most := decodelimits.Brackets(template.Spec.VirtualMachine.Raw) + MaxRenderedValues; err == nil && decodelimits.Brackets(raw) > most {
+		err = &field.Error{Type: field.ErrorTypeTooMany, Field: "spec", BadValue: field.OmitValueType{}, Detail: fmt.Sprintf("the values of parameters add more than %d objects and lists", MaxRenderedValues)}
+	}
 	if err == nil {
 		m.vm = &v1.VirtualMachine{}
 		err = DecodeStored(raw, m.vm)
@@ -45,7 +54,7 @@ func ofTemplate(o metav1.Object, values map[string]string) machine {
 		return m
 	}
 	m.vm.Namespace = template.Namespace
-	m.container = &effective.Container{Kind: Template.Kind, Object: formOf(template), Template: templateVM}
+	m.container = &effective.Container{Kind: Template.Kind, Object: template, Template: templateVM}
 	m.unknown = previewed.Unknown
 	return m
 }
@@ -73,7 +82,8 @@ func inTemplate(f validators.Finding) validators.Finding {
 	return f
 }
 
-// ofTemplate adds the findings of rendering a template. Pre-existing ones are warnings.
+// ofTemplate adds the findings of rendering a template. Pre-existing ones are warnings. A stored template has no warnings:
+// that a parameter is required is no violation.
 func (e *evaluation) ofTemplate(m machine, d decoded) {
 	if len(m.findings) == 0 {
 		return
@@ -81,7 +91,11 @@ func (e *evaluation) ofTemplate(m machine, d decoded) {
 	if d.old != nil && !d.wasUnreadable && templates.Denied(m.findings) {
 		effective.RatchetFindings(m.findings, formOf(d.object), e.kind.machine(d.old, nil).findings, formOf(d.old))
 	}
-	e.result.Findings = append(e.result.Findings, m.findings...)
+	for i := range m.findings {
+		if e.request.Stage != Stored || m.findings[i].Severity == validators.Deny {
+			e.result.Findings = append(e.result.Findings, m.findings[i])
+		}
+	}
 }
 
 // certain removes the findings on a template that depend on required parameters without a value: those about a field that

@@ -56,7 +56,7 @@ func TestTemplates(t *testing.T) {
 	}{
 		"right":                       {templateOf(t, "virtio", "", admitted), []string{notValidated}},
 		"a rule":                      {templateOf(t, "sata", "", admitted), []string{notValidated, "Warn arm64-disk-bus " + templateBus}},
-		"stored":                      {templateOf(t, "sata", "", at(Stored)), []string{notValidated, "Warn arm64-disk-bus " + templateBus}},
+		"stored":                      {templateOf(t, "sata", "", at(Stored)), []string{"Warn arm64-disk-bus " + templateBus}},
 		"by a default":                {templateOf(t, "${BUS}", ", {name: BUS, value: sata}", admitted), []string{notValidated, "Warn arm64-disk-bus " + templateBus}},
 		"a value instead":             {templateOf(t, "${BUS}", ", {name: BUS, value: sata}", admitted, given("BUS", "virtio")), []string{notValidated}},
 		"by a required parameter":     {templateOf(t, "${BUS}", ", {name: BUS, required: true, enum: [sata]}", admitted), []string{notValidated, "Warn template-not-validated spec.parameters[1].value"}},

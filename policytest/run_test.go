@@ -21,7 +21,8 @@ const (
 	vmi      = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: i}\nspec:\n  domain: {memory: {guest: 16Gi}, devices: {}}\n"
 	poolOf16 = "apiVersion: pool.kubevirt.io/v1beta1\nkind: VirtualMachinePool\nmetadata: {name: p}\nspec:\n  replicas: 2\n  selector: {matchLabels: {a: b}}\n" +
 		"  virtualMachineTemplate:\n    metadata: {labels: {a: b}}\n    spec:\n      runStrategy: Always\n      template: {metadata: {labels: {a: b}}, spec: {domain: {memory: {guest: 16Gi}, devices: {}}}}\n"
-	large = "apiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineClusterInstancetype\nmetadata: {name: large}\nspec: {cpu: {guest: 4}, memory: {guest: 16Gi}}\n"
+	templateOf16 = "apiVersion: template.kubevirt.io/v1beta1\nkind: VirtualMachineTemplate\nmetadata: {name: t}\nspec:\n  virtualMachine:\n    metadata: {name: \"${NAME}\"}\n    spec: {runStrategy: Halted, template: {spec: {domain: {memory: {guest: \"${MEMORY}\"}, devices: {}}}}}\n  parameters: [{name: NAME, required: true}, {name: MEMORY, value: 16Gi}]\n"
+	large        = "apiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineClusterInstancetype\nmetadata: {name: large}\nspec: {cpu: {guest: 4}, memory: {guest: 16Gi}}\n"
 )
 
 // asking is a policy with one validation, or a condition and one that never holds.
@@ -50,6 +51,8 @@ const grown = `patches: [{op: replace, path: /spec/template/spec/domain/memory/g
 // TestRun holds one case each to its outcome, on a VM of 4Gi and a policy that allows 8Gi, unless files say otherwise.
 func TestRun(t *testing.T) {
 	tooMuch := `deny: spec.template.spec.domain.memory.guest: Invalid value: "16Gi": a VM may have 8Gi [virtward/policy/memory]`
+	tooMuchOfTemplate := strings.Replace(tooMuch, "spec.template", "spec.virtualMachine.spec.template", 1)
+	ofTemplates := strings.Replace(memoryPolicy, "spec:\n", "spec:\n  match: {kinds: [VirtualMachineTemplate]}\n", 1)
 	no := "deny: spec: Forbidden: not so [virtward/policy/asks]"
 	for _, c := range []struct {
 		name string
@@ -123,8 +126,12 @@ func TestRun(t *testing.T) {
 		{name: "a virtual machine with a misspelt field", files: map[string]string{"vm.yaml": strings.Replace(vmOf4Gi, "guest:", "gues:", 1)}, one: "expect: {error: true}", want: []string{"broken", "vm.yaml:9:18: spec.template.spec.domain.memory.gues: unknown field: did you mean guest?"}},
 		{name: "a patch that makes such a field", one: "patches: [{op: add, path: /spec/templat, value: {}}]\nexpect: {error: true}", want: []string{"broken", "vm.yaml:4:1: spec.templat: unknown field: did you mean template?"}},
 		{name: "a virtual machine of another version", files: map[string]string{"vm.yaml": strings.Replace(vmOf4Gi, "kubevirt.io/v1", "kubevirt.io/v9", 1)}, one: "expect: {error: true}", want: []string{"broken", "vm.yaml:1:1: apiVersion: kubevirt.io/v9 must be kubevirt.io/v1 for VirtualMachine"}},
-		{name: "a template", one: "object: {apiVersion: template.kubevirt.io/v1alpha1, kind: VirtualMachineTemplate}\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:5: tests[0].cases[0].object: VirtualMachineTemplate cannot be tested yet: test the VirtualMachine that it creates"}},
-		{name: "something else", one: "object: policy.yaml\nexpect: {error: true}", want: []string{"broken", "policy.yaml:2:1: kind: the kind VirtualMachinePolicy of policy.virtward.io/v1alpha1 is not evaluated: the object of a case is a VirtualMachine, a VirtualMachineInstance, a VirtualMachinePool, or of another kind that a VirtualMachine uses"}},
+		{name: "a template", files: map[string]string{"policy.yaml": ofTemplates}, one: "object: template.yaml\nexpect: {verdict: denied}", want: []string{"passed", tooMuchOfTemplate}},
+		{name: "a template with another default", files: map[string]string{"policy.yaml": ofTemplates}, one: "object: template.yaml\npatches: [{op: replace, path: /spec/parameters/1/value, value: 4Gi}]\nexpect: {verdict: allowed, violations: 0}", want: []string{"passed"}},
+		{name: "a template without a default", files: map[string]string{"policy.yaml": ofTemplates}, one: "object: template.yaml\npatches: [{op: replace, path: /spec/parameters/1, value: {name: MEMORY, required: true}}]\nexpect: {verdict: allowed, violations: 0}", want: []string{"passed"}},
+		{name: "a template that had it", files: map[string]string{"policy.yaml": ofTemplates}, one: "object: template.yaml\npatches: [{op: add, path: /spec/message, value: hello}]\noldObject: template.yaml\nexpect: {verdict: warned}", want: []string{"passed", strings.Replace(strings.Replace(tooMuchOfTemplate, "deny", "warn", 1), " [", " (pre-existing: tolerated on update, denied on create) [", 1)}},
+		{name: "a template that cannot be rendered", files: map[string]string{"policy.yaml": ofTemplates}, one: "object: template.yaml\nchecks: true\npatches: [{op: remove, path: /spec/parameters/1}]\nexpect: {verdict: denied, message: no parameter MEMORY}", want: []string{"passed", `warn: spec.parameters[0].value: Invalid value: "": what depends on the required parameter NAME is not validated, since it has no default [virtward/template-not-validated]`, `deny: spec.virtualMachine.spec.template.spec.domain.memory.guest: Invalid value: "${MEMORY}": the template has no parameter MEMORY [virtward/template-undefined-parameter]`}},
+		{name: "something else", one: "object: policy.yaml\nexpect: {error: true}", want: []string{"broken", "policy.yaml:2:1: kind: the kind VirtualMachinePolicy of policy.virtward.io/v1alpha1 is not evaluated: the object of a case is a VirtualMachine, a VirtualMachineInstance, a VirtualMachinePool, a VirtualMachineTemplate, or of another kind that a VirtualMachine uses"}},
 		{name: "an instancetype itself", one: "object: large.yaml\npatches: [{op: add, path: /spec/memory/overcommitPercent, value: 200}]\nchecks: true\nexpect: {verdict: denied, field: spec.memory.overcommitPercent}", want: []string{"passed", "deny: spec.memory.overcommitPercent: Invalid value: 200: must be from 0 to 100 [virtward/instancetype-overcommit-range]"}},
 		{name: "something else around", one: "objects: [{kind: Pod, apiVersion: v1}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:16: kind: the kind Pod of v1 does not influence the evaluation of a virtual machine"}},
 		{name: "something without a kind", one: "objects: [{a: b}]\nexpect: {error: true}", want: []string{"broken", "s.yaml:10:15: kind: an object without a kind does not influence the evaluation of a virtual machine"}},
@@ -137,7 +144,7 @@ func TestRun(t *testing.T) {
 		{name: "an unexpected error", files: map[string]string{"policy.yaml": asking("int(vm.metadata.name) == 1", "")}, one: "expect: {verdict: denied}", want: []string{"failed", "error: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int'", "deny: spec: Internal error: the policy cannot be evaluated: spec.validations[0].expression: 1:4: type conversion error from 'string' to 'int' [virtward/policy/asks]"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			texts := map[string]string{"policy.yaml": memoryPolicy, "vm.yaml": vmOf4Gi, "vmi.yaml": vmi, "pool.yaml": poolOf16, "large.yaml": large}
+			texts := map[string]string{"policy.yaml": memoryPolicy, "vm.yaml": vmOf4Gi, "vmi.yaml": vmi, "pool.yaml": poolOf16, "template.yaml": templateOf16, "large.yaml": large}
 			maps.Copy(texts, c.files)
 			suite := head
 			if c.test != "" {

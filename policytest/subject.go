@@ -31,7 +31,7 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 	if situation.Object, err = s.patched(inCase+".patches", from.Object, c.Patches); err != nil {
 		return err
 	}
-	if err := s.evaluated(inBase, from, situation.Object); err != nil {
+	if err := s.evaluated(from, situation.Object); err != nil {
 		return err
 	}
 	if c.OldObject == nil && len(c.OldPatches) == 0 {
@@ -39,17 +39,15 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 		return nil
 	}
 	situation.Operation = update
-	inOld := inBase
 	if c.OldObject != nil {
-		inOld = inCase + ".oldObject"
-		if from, err = s.single(inOld, c.OldObject); err != nil {
+		if from, err = s.single(inCase+".oldObject", c.OldObject); err != nil {
 			return err
 		}
 	}
 	if situation.Old, err = s.patched(inCase+".oldPatches", from.Object, c.OldPatches); err != nil {
 		return err
 	}
-	if err := s.evaluated(inOld, from, situation.Old); err != nil {
+	if err := s.evaluated(from, situation.Old); err != nil {
 		return err
 	}
 	if was, is := situation.Old.GetKind(), situation.Object.GetKind(); was != is {
@@ -105,15 +103,12 @@ func (s *Suite) patched(field string, object *unstructured.Unstructured, patches
 
 // evaluated rejects objects of kinds that policies do not evaluate, and unknown fields: the API server drops them, so
 // that the case would be about another object.
-func (s *Suite) evaluated(field string, from manifests.Document, object *unstructured.Unstructured) error {
+func (s *Suite) evaluated(from manifests.Document, object *unstructured.Unstructured) error {
 	from.Object = object
 	kind := object.GroupVersionKind()
-	if kind.Kind == apikinds.VirtualMachineTemplate {
-		return s.problem(field, apikinds.VirtualMachineTemplate+" cannot be tested yet: test the VirtualMachine that it creates")
-	}
 	info, known := evaluator.Info(kind.GroupKind())
 	if !known {
-		return at(from, "kind", fmt.Sprintf("%s is not evaluated: the object of a case is a %s, a %s, a %s, or of another kind that a VirtualMachine uses", orNothing(kind), apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachinePool))
+		return at(from, "kind", fmt.Sprintf("%s is not evaluated: the object of a case is a %s, a %s, a %s, a %s, or of another kind that a VirtualMachine uses", orNothing(kind), apikinds.VirtualMachine, apikinds.VirtualMachineInstance, apikinds.VirtualMachinePool, apikinds.VirtualMachineTemplate))
 	}
 	if !slices.Contains(info.Versions, kind.Version) {
 		return at(from, "apiVersion", fmt.Sprintf("%s must be %s for %s", object.GetAPIVersion(), info.GroupVersion(), kind.Kind))

@@ -52,8 +52,9 @@ const (
 	MaxDecoded = 40 << 20
 	perByte    = 3
 	perValue   = 2 << 10
-	// perTemplate is for the virtual machine that is rendered: at most 1.5 MiB, in a buffer that grows.
-	perTemplate = 4 << 20
+	// perTemplate is for the virtual machine that is rendered, at most 1.5 MiB in a buffer that grows, and for its two
+	// evaluations, each with at most evaluator.MaxRenderedValues more objects and lists than the template.
+	perTemplate = 8 << 20
 )
 
 // Limits bound the memory of the requests in progress, for all webhooks that share it, and the cores that large requests

@@ -23,12 +23,11 @@ func examinationOf(kind schema.GroupKind) func(*examination) error {
 	return nil
 }
 
-// own has the kinds that this package validates: those from which KubeVirt creates VMs, VM templates,
-// and the API kinds of Virtward.
+// own has the kinds that this package validates: those from which KubeVirt creates VMs, requests for VM
+// templates, and the API kinds of Virtward.
 var own = map[schema.GroupKind]func(*examination) error{
 	{Group: snapshotapi.GroupName, Kind: apikinds.VirtualMachineRestore}:              (*examination).restore,
 	{Group: clone.GroupName, Kind: clone.Kind}:                                        (*examination).clone,
-	{Group: v1beta1.GroupVersion.Group, Kind: apikinds.VirtualMachineTemplate}:        (*examination).template,
 	{Group: v1beta1.GroupVersion.Group, Kind: apikinds.VirtualMachineTemplateRequest}: (*examination).templateRequest,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.RuleSettings}:           (*examination).ruleSettings,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachineDefaults}: (*examination).siteDefaults,

@@ -18,7 +18,9 @@ import (
 type command struct {
 	program options.Program
 	sources options.Sources
-	output  string
+	// parameters give values to VirtualMachineTemplates.
+	parameters options.Parameters
+	output     string
 }
 
 // outputs are the values of --output.
@@ -52,6 +54,10 @@ RuleSettings, VirtualMachineDefaults and VirtualMachinePolicies apply too, from 
 read. For them, the files can have Namespaces, and ConfigMaps with parameters. Policies that read the request are skipped,
 and a note names them.
 
+Of a VirtualMachineTemplate, explain shows the virtual machine that it makes with its defaults, or with the values of -p. What
+depends on a required parameter without a value is not validated. Policies for VirtualMachines apply to that virtual machine,
+and those for VirtualMachineTemplates to the template.
+
 The outputs yaml, table and json show findings, warnings and notes with each virtual machine. The outputs junit and sarif
 are for CI systems and have only the findings; warnings and notes are on standard error.
 
@@ -71,6 +77,9 @@ The exit code is 1 if a virtual machine is rejected. Warnings do not change it.`
   # Show a virtual machine of the cluster as JSON
   PROGRAM explain vm/db -n shop -o json
 
+  # Show the virtual machine that a template makes
+  PROGRAM explain -f template.yaml -p NAME=web
+
   # Annotate a pull request with the findings in all manifests
   PROGRAM explain -R -f manifests -o sarif > virtward.sarif`),
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
@@ -78,6 +87,7 @@ The exit code is 1 if a virtual machine is rejected. Warnings do not change it.`
 	}
 	options.AddClusterFlags(cmd, c.sources.Config, ", for TYPE/NAME and --from-cluster", "Namespace of TYPE/NAME, and of objects in files that name none")
 	c.sources.AddFactsFlags(cmd)
+	c.parameters.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVarP(&c.sources.Filenames, "filename", "f", nil, "Files and directories with the objects to explain; - is standard input")
 	flags.StringSliceVar(&c.sources.Instancetypes, "instancetype", nil, "Files with instancetypes, or other objects that virtual machines refer to")

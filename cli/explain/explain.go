@@ -6,7 +6,6 @@ import (
 
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
-	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/parallel"
@@ -51,7 +50,7 @@ func explainAll(ctx context.Context, in *inputs, format *explanation.Format, pro
 }
 
 func explain(ctx context.Context, w *offline.Evaluator, s manifests.Document) (*explanation.Explanation, error) {
-	result, err := w.Evaluate(ctx, s, evaluator.Written)
+	result, err := w.EvaluateMade(ctx, s)
 	if err != nil {
 		return nil, err
 	}

@@ -3,14 +3,25 @@ package explain
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
 )
+
+func isTemplate(d manifests.Document) bool {
+	return d.Object.GroupVersionKind().GroupKind() == evaluator.Template
+}
 
 // gather reads the files, and the cluster if the flags select it.
 func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 	stdin := options.Once(c.program.Streams.In)
+	values, err := c.parameters.Values()
+	if err != nil {
+		return nil, err
+	}
 	files, err := c.sources.ReadFiles(ctx, stdin)
 	if err != nil {
 		return nil, err
@@ -39,6 +50,9 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 	}
 	if in.evaluator, err = offline.New(ctx, files, cluster, facts, c.sources.Namespace(cluster)); err != nil {
 		return nil, err
+	}
+	if in.evaluator.Values = values; len(values) > 0 && !slices.ContainsFunc(in.subjects, isTemplate) {
+		return nil, options.Usagef("-p gives values to a VirtualMachineTemplate, and there is none")
 	}
 	beside := files.Beside
 	if len(in.subjects) > 0 { // valid ones are part of the explained virtual machines

@@ -98,6 +98,7 @@ func looksLikeFile(word string) bool {
 // typeNames are the short names of KubeVirt's resources.
 var typeNames = map[string]string{
 	"vm": "virtualmachines", "vms": "virtualmachines", "vmi": "virtualmachineinstances", "vmis": "virtualmachineinstances",
+	"vmt": "virtualmachinetemplates", "vmts": "virtualmachinetemplates",
 	"vmirs": "virtualmachineinstancereplicasets", "vmirss": "virtualmachineinstancereplicasets", "vmpool": "virtualmachinepools", "vmpools": "virtualmachinepools",
 	"vmf": "virtualmachineinstancetypes", "vmcf": "virtualmachineclusterinstancetypes", "vmp": "virtualmachinepreferences", "vmcp": "virtualmachineclusterpreferences",
 }
@@ -113,7 +114,7 @@ func resourceOf(name string) (schema.GroupVersionResource, error) {
 			return info.Resource, nil
 		}
 	}
-	return schema.GroupVersionResource{}, fmt.Errorf("unknown type %q: the known ones are vm, vmi, vmirs, vmpool, and instancetypes and preferences by their full names", name)
+	return schema.GroupVersionResource{}, fmt.Errorf("unknown type %q: the known ones are vm, vmi, vmirs, vmpool, vmt, and instancetypes and preferences by their full names", name)
 }
 
 // objectsIn returns a client for a resource, in the namespace of the command line if the resource is namespaced.

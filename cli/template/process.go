@@ -26,7 +26,7 @@ import (
 type process struct {
 	program options.Program
 	source
-	parameterOptions
+	options.Parameters
 
 	output, target              string
 	local, create, printsParams bool
@@ -59,7 +59,7 @@ Warnings, and the template's message, are written to standard error.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return p.run(cmd.Context()) },
 	}
 	p.source.addFlags(cmd)
-	p.parameterOptions.addFlags(cmd)
+	p.Parameters.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&p.output, "output", "o", p.output, "What to print: yaml, json")
 	flags.BoolVar(&p.local, "local", false, "Read a template of the cluster and render it here")
@@ -81,7 +81,7 @@ func (p *process) validate(cmd *cobra.Command, args []string) error {
 }
 
 func (p *process) run(ctx context.Context) error {
-	values, err := p.values()
+	values, err := p.Values()
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ type Kind struct {
 // audited are the audited kinds, in their order. All are namespaced, because results are in the Report of the
 // namespace.
 var audited = []schema.GroupKind{
-	evaluator.VirtualMachine, evaluator.VirtualMachineInstance, evaluator.ReplicaSet, evaluator.Pool,
+	evaluator.VirtualMachine, evaluator.VirtualMachineInstance, evaluator.ReplicaSet, evaluator.Pool, evaluator.Template,
 	evaluator.Instancetype, evaluator.Preference,
 }
 

@@ -44,6 +44,8 @@ type Evaluator struct {
 	// Former are the facts of the cluster that stored the virtual machines, if its defaults differ from those of these
 	// facts; nil otherwise. Stored defaults are replaced then.
 	Former *platform.Facts
+	// Values are values for the parameters of VirtualMachineTemplates.
+	Values map[string]string
 	// Notes name configuration that has no effect here.
 	Notes []string
 }
@@ -86,6 +88,18 @@ func (w *Evaluator) Rules() validators.Table { return w.policies.described(w.reg
 
 // Evaluate evaluates an object: one of a file as on create, and one of the cluster at a stage.
 func (w *Evaluator) Evaluate(ctx context.Context, d manifests.Document, stage evaluator.Stage) (*evaluator.Result, error) {
+	return w.evaluate(ctx, d, stage, w.snapshot.Evaluate)
+}
+
+// EvaluateMade evaluates an object as on create, and of a VirtualMachineTemplate also the VM that it makes.
+func (w *Evaluator) EvaluateMade(ctx context.Context, d manifests.Document) (*evaluator.Result, error) {
+	if d.Object.GroupVersionKind().GroupKind() == evaluator.Template {
+		return w.evaluate(ctx, d, evaluator.Written, w.snapshot.EvaluateMade)
+	}
+	return w.Evaluate(ctx, d, evaluator.Written)
+}
+
+func (w *Evaluator) evaluate(ctx context.Context, d manifests.Document, stage evaluator.Stage, by func(context.Context, evaluator.Request) (*evaluator.Result, error)) (*evaluator.Result, error) {
 	raw, err := json.Marshal(d.Object.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the object: %w", err)
@@ -94,7 +108,7 @@ func (w *Evaluator) Evaluate(ctx context.Context, d manifests.Document, stage ev
 	info, _ := evaluator.Info(kind.GroupKind())
 	request := evaluator.Request{
 		Object: raw, Kind: metav1.GroupVersionKind(kind), Resource: metav1.GroupVersionResource(kind.GroupVersion().WithResource(info.Resource.Resource)),
-		Name: d.Object.GetName(), Stage: stage, Former: w.Former,
+		Name: d.Object.GetName(), Stage: stage, Former: w.Former, Values: w.Values,
 	}
 	if info.Namespaced {
 		request.Namespace = cmp.Or(d.Object.GetNamespace(), w.DefaultNamespace)
@@ -102,7 +116,7 @@ func (w *Evaluator) Evaluate(ctx context.Context, d manifests.Document, stage ev
 	if d.Source == SourceCluster && kind.Kind == apikinds.VirtualMachineInstance {
 		request.Requester = kubeVirtController(w.facts) // whose labels it has
 	}
-	result, err := w.snapshot.Evaluate(ctx, request)
+	result, err := by(ctx, request)
 	if err != nil {
 		return nil, err
 	}
