@@ -30,7 +30,13 @@ type Watch struct {
 	Pages Pages
 	// Resource is watched in all namespaces. It need not exist.
 	Resource schema.GroupVersionResource
-	// Began is called after the first list. Changed is not called for its objects.
+	// LabelSelector restricts the watch; empty for none.
+	LabelSelector string
+	// Status also reports changes of the status, and of everything else.
+	Status bool
+	// Existing also reports the objects of the first list.
+	Existing bool
+	// Began is called after the first list, if it is not nil.
 	Began func()
 	// Changed is called with every object that is created, changed or deleted.
 	Changed func(types.NamespacedName)
@@ -41,6 +47,7 @@ func (w *Watch) Run(ctx context.Context) error {
 	lister := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) { return w.list(ctx) },
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector = w.LabelSelector
 			return w.Client.Resource(w.Resource).Watch(ctx, options)
 		},
 	}
@@ -59,14 +66,14 @@ type Pages interface {
 // list returns the whole list, with condensed objects.
 func (w *Watch) list(ctx context.Context) (*metav1.PartialObjectMetadataList, error) {
 	list := &metav1.PartialObjectMetadataList{}
-	version, err := w.Pages.Each(ctx, pages.List{Resource: w.Resource, Form: pages.Metadata}, func(found pages.Object) error {
+	version, err := w.Pages.Each(ctx, pages.List{Resource: w.Resource, Form: pages.Metadata, LabelSelector: w.LabelSelector}, func(found pages.Object) error {
 		object := metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: found.Namespace, Name: found.Name}}
 		if found.JSON != nil { // else it is too large, and evaluated when something else changes
 			if err := json.Unmarshal(found.JSON, &object); err != nil {
 				return fmt.Errorf("reading the metadata of %s: %w", w.Resource.Resource, err)
 			}
 		}
-		list.Items = append(list.Items, *condensed(&object))
+		list.Items = append(list.Items, *w.condensed(&object))
 		return nil
 	})
 	list.ResourceVersion = version
@@ -75,10 +82,10 @@ func (w *Watch) list(ctx context.Context) (*metav1.PartialObjectMetadataList, er
 
 // condensed returns an object with only its name and its hash, in the place of its generation. It does not refer to the
 // original, whose annotations can have 256 kB.
-func condensed(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
+func (w *Watch) condensed(object *metav1.PartialObjectMetadata) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: strings.Clone(object.Namespace), Name: strings.Clone(object.Name), ResourceVersion: strings.Clone(object.ResourceVersion),
-		Generation: int64(sum(object)), //nolint:gosec // the same bits
+		Generation: int64(w.sum(object)), //nolint:gosec // the same bits
 	}}
 }
 
@@ -92,7 +99,7 @@ type sums struct {
 func (s *sums) Transformer() cache.TransformFunc {
 	return func(object any) (any, error) {
 		if found, ok := object.(*metav1.PartialObjectMetadata); ok {
-			return condensed(found), nil
+			return s.watch.condensed(found), nil
 		}
 		return object, nil
 	}
@@ -110,7 +117,7 @@ func (s *sums) Update(object any) error {
 	if s.known == nil {
 		s.known = map[types.NamespacedName]uint64{}
 	}
-	s.note(nameOf(found), sum(found))
+	s.note(nameOf(found), s.watch.sum(found))
 	return nil
 }
 
@@ -140,7 +147,7 @@ func (s *sums) Replace(objects []any, _ string) error {
 	}
 	if s.known == nil {
 		s.known = now
-		s.watch.Began()
+		s.began()
 		return nil
 	}
 	for name := range s.known {
@@ -155,6 +162,18 @@ func (s *sums) Replace(objects []any, _ string) error {
 	return nil
 }
 
+// began reports the first list.
+func (s *sums) began() {
+	if s.watch.Began != nil {
+		s.watch.Began()
+	}
+	if s.watch.Existing {
+		for name := range s.known {
+			s.watch.Changed(name)
+		}
+	}
+}
+
 // Resync does nothing.
 func (s *sums) Resync() error { return nil }
 
@@ -162,9 +181,9 @@ func nameOf(object *metav1.PartialObjectMetadata) types.NamespacedName {
 	return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 }
 
-// sum returns a hash of an object without its status. Without a status subresource, the generation also counts writes
-// of the status: then changes are reported too often.
-func sum(object *metav1.PartialObjectMetadata) uint64 {
+// sum returns a hash of an object, without its status unless the watch reports that. Without a status subresource, the
+// generation also counts writes of the status: then changes are reported too often.
+func (w *Watch) sum(object *metav1.PartialObjectMetadata) uint64 {
 	h := fnv.New64a()
 	word := func(text string) {
 		_, _ = h.Write(binary.AppendUvarint(nil, uint64(len(text)))) // a hash takes everything
@@ -173,6 +192,9 @@ func sum(object *metav1.PartialObjectMetadata) uint64 {
 	number := func(n int64) { _, _ = h.Write(binary.AppendVarint(nil, n)) }
 	word(string(object.UID))
 	number(object.Generation)
+	if w.Status {
+		word(object.ResourceVersion)
+	}
 	if object.DeletionTimestamp != nil {
 		number(1)
 	}

@@ -143,7 +143,7 @@ func TestOnlySumsAreKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: big.Name, Generation: int64(sum(big))}} //nolint:gosec // the same bits
+		want := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: big.Name, Generation: int64(w.sum(big))}} //nolint:gosec // the same bits
 		if diff := cmp.Diff(want, streamed); diff != "" {
 			t.Errorf("streamed (-want +got):\n%s", diff)
 		}

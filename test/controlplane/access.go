@@ -16,14 +16,17 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 )
 
 // tokenSeconds is the lifetime of the tokens of service accounts: longer than that of any sandbox.
 const tokenSeconds = 365 * 24 * 60 * 60
 
-// Scheme knows the kinds of Kubernetes, of KubeVirt and of CDI that the sandbox serves.
+// Scheme knows the kinds of Kubernetes, of KubeVirt, of CDI and of templates that the sandbox serves.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	builder := runtime.NewSchemeBuilder(
@@ -31,7 +34,9 @@ func Scheme() (*runtime.Scheme, error) {
 		apiextensionsv1.AddToScheme,
 		kubevirtv1.AddToScheme,
 		instancetypev1beta1.AddToScheme,
+		snapshotv1beta1.AddToScheme,
 		cdiv1beta1.AddToScheme,
+		templatev1beta1.AddToScheme,
 	)
 	if err := builder.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("building the sandbox's scheme: %w", err)

@@ -18,6 +18,8 @@ const (
 	VirtwardExport = "virtward-export"
 	// VirtwardAPIServer is the Deployment and the Service of the API of templates, where the values enable it.
 	VirtwardAPIServer = "virtward-apiserver"
+	// VirtwardTemplates is the Deployment that captures VMs as templates, where the values enable it.
+	VirtwardTemplates = "virtward-templates"
 )
 
 // portValues are the chart's values that name a port of the process, by section. The Service's port is among
@@ -32,6 +34,8 @@ var portValues = []struct {
 	{[]string{"controller"}, []string{"metricsPort"}},
 	{[]string{"controller"}, []string{"healthPort"}},
 	{[]string{"templates", "server"}, []string{"port", "servicePort"}},
+	{[]string{"templates", "controller"}, []string{"metricsPort"}},
+	{[]string{"templates", "controller"}, []string{"healthPort"}},
 }
 
 // rotationSettle is the time between the steps of a rotation. It is short, because the API server runs on this machine.

@@ -52,6 +52,13 @@ type VirtualMachineTemplateRequestSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(key, !key.startsWith('template.kubevirt.io/'))",message="labels with the prefix template.kubevirt.io/ are reserved"
 	TemplateLabels map[string]string `json:"templateLabels,omitempty"`
 
+	// What the template has in place of an instancetype and a preference:
+	// their fields (Expand, the default), or the same references (Keep).
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Expand;Keep
+	InstancetypePolicy InstancetypePolicy `json:"instancetypePolicy,omitempty"`
+
 	// Virtward deletes a completed request after this number of seconds.
 	// Without a value, or if the request fails, it is kept.
 	//
@@ -77,7 +84,7 @@ type VirtualMachineReference struct {
 
 // The conditions of a request.
 const (
-	// RequestReady: the template exists.
+	// RequestReady: the template exists and is ready.
 	RequestReady = "Ready"
 	// RequestProgressing: Virtward works on it.
 	RequestProgressing = "Progressing"
@@ -87,8 +94,9 @@ const (
 
 // VirtualMachineTemplateRequestStatus is what Virtward has done.
 type VirtualMachineTemplateRequestStatus struct {
-	// Ready: the template exists. Progressing: Virtward works on the request.
-	// Completed: the template exists and the snapshot is deleted.
+	// Ready: the template exists and is ready. Progressing: Virtward works on
+	// the request. Completed: the template exists and all intermediate objects
+	// are gone.
 	//
 	// +optional
 	// +listType=map

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/capture"
+	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/platform"
+)
+
+// templatesLease is the name of the leader's Lease.
+const templatesLease = "virtward-templates"
+
+// templatesOptions are the flags of `virtward templates`.
+type templatesOptions struct {
+	leader
+	deadlines capture.Deadlines
+}
+
+func templatesCommand() *cobra.Command {
+	o := &templatesOptions{}
+	cmd := &cobra.Command{
+		Use:   "templates",
+		Short: "Capture virtual machines as templates",
+		Long: `Makes a VirtualMachineTemplate for each VirtualMachineTemplateRequest: it snapshots the VirtualMachine, clones the volumes
+and creates the template. It is a separate process, because its account may snapshot every VirtualMachine and clone every
+volume. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several
+replicas, only the leader works.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *templatesOptions) addFlags(flags *pflag.FlagSet) {
+	o.leader.addFlags(flags)
+	flags.DurationVar(&o.deadlines.Snapshot, "snapshot-deadline", 15*time.Minute, "time after which a capture fails if its snapshot is not ready")
+	flags.DurationVar(&o.deadlines.Clone, "clone-deadline", 12*time.Hour, "time after which a capture fails if a volume is not cloned")
+}
+
+func (o *templatesOptions) validate() error {
+	if o.deadlines.Snapshot < time.Second || o.deadlines.Clone < time.Second {
+		return fmt.Errorf("--snapshot-deadline is %s and --clone-deadline is %s: both must be a second or longer", o.deadlines.Snapshot, o.deadlines.Clone)
+	}
+	return o.leader.validate()
+}
+
+func (o *templatesOptions) run(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
+		scheme := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1beta1.AddToScheme, snapshotv1beta1.AddToScheme, cdiv1beta1.AddToScheme} {
+			if err := add(scheme); err != nil {
+				return nil, err
+			}
+		}
+		return o.manager(config, templatesLease, cacheOptions(nil), scheme)
+	}, o.addTo)
+}
+
+func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
+	objects, err := platform.NewObjects(config)
+	if err != nil {
+		return err
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	events := newEvents(typed.CoreV1())
+	if err := mgr.Add(everywhere(events.Run)); err != nil {
+		return err
+	}
+	if err := o.addCapture(mgr, config, objects, events); err != nil {
+		return err
+	}
+	p, err := newPorts(log.WithName("ports"))
+	if err != nil {
+		return err
+	}
+	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+}
+
+// addCapture adds the controller of VirtualMachineTemplateRequests.
+func (o *templatesOptions) addCapture(mgr manager.Manager, config *rest.Config, objects *platform.Objects, events *events) error {
+	measured, err := capture.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	light, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	reader, err := pages.NewReader(config)
+	if err != nil {
+		return err
+	}
+	return capture.New(capture.Options{
+		Client: direct, Expander: &capture.LiveExpander{Objects: objects, Begin: objects.Begin}, Deadlines: o.deadlines, Metrics: measured, Clock: clock.RealClock{},
+		Tell: func(request *v1beta1.VirtualMachineTemplateRequest, kind, reason, message string) {
+			events.recorder.Event(&corev1.ObjectReference{
+				APIVersion: v1beta1.GroupVersion.String(), Kind: "VirtualMachineTemplateRequest", Namespace: request.Namespace, Name: request.Name, UID: request.UID,
+			}, kind, reason, shortEvent(message))
+		},
+	}).SetupWithManager(mgr, light, reader)
+}

@@ -1,0 +1,181 @@
+package capture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/dependents"
+)
+
+// Options configure a Reconciler.
+type Options struct {
+	// Client reads from the API server, without a cache, and writes.
+	Client client.Client
+	// Expander applies instancetypes and preferences.
+	Expander Expander
+	// Deadlines bound the steps.
+	Deadlines Deadlines
+	// Tell creates an event on a request, with its type, reason and message.
+	Tell func(request *v1beta1.VirtualMachineTemplateRequest, kind, reason, message string)
+	// Metrics count captures; nil for none.
+	Metrics *Metrics
+	Clock   clock.PassiveClock
+}
+
+// Expander replaces the references to an instancetype and a preference of a VirtualMachine with their fields. An error of
+// type *capture.Error is final.
+type Expander interface {
+	Expand(ctx context.Context, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.VirtualMachineSpec, error)
+}
+
+// Reconciler captures VirtualMachines. Its keys are the names of the requests. Create it with New.
+type Reconciler struct {
+	Options
+
+	// children are the objects that the active captures wait for.
+	children *dependents.Index
+}
+
+// New returns a Reconciler.
+func New(options Options) *Reconciler {
+	return &Reconciler{Options: options, children: dependents.New(maxChildren)}
+}
+
+// maxRounds bounds the plans of one reconciliation. A capture without waiting needs eight.
+const maxRounds = 12
+
+// soon is the delay before the reconciliation that follows a status.
+const soon = time.Millisecond
+
+// Reconcile continues a capture as far as it can without waiting: observe, plan, apply, and at the end the status.
+func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	result, err := r.continues(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("VirtualMachineTemplateRequest %s: %w", key, err)
+	}
+	return result, nil
+}
+
+func (r *Reconciler) continues(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	for range maxRounds {
+		request, err := get(ctx, r, key.Namespace, key.Name, &v1beta1.VirtualMachineTemplateRequest{})
+		if request == nil || err != nil {
+			r.children.Set(key, nil)
+			return reconcile.Result{}, err
+		}
+		o, err := r.observe(ctx, request)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		r.watch(key, o)
+		d := o.plan(r.Deadlines)
+		if len(d.steps) == 0 {
+			return r.finish(ctx, o, &d)
+		}
+		switch err := r.apply(ctx, d.steps); {
+		case err == nil:
+			r.Metrics.measure(o, &d)
+		case !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err):
+			return r.denied(ctx, o, &d, err)
+		}
+	}
+	return reconcile.Result{RequeueAfter: time.Second}, nil
+}
+
+// unwatchedInterval is the interval at which objects are read that do not fit into the index.
+const unwatchedInterval = 30 * time.Second
+
+// finish writes the status of a plan without steps.
+func (r *Reconciler) finish(ctx context.Context, o *observed, d *decision) (reconcile.Result, error) {
+	if o.request.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	ended := isFailed(o.request) || isCompleted(o.request)
+	if err := r.applyStatus(ctx, o, &d.progress); err != nil {
+		return reconcile.Result{}, err
+	}
+	if !ended && d.progress.state != isWorking { // what follows the end is planned from the status
+		return reconcile.Result{RequeueAfter: soon}, nil
+	}
+	if o.unwatched {
+		d.after = unwatchedInterval
+	}
+	if !d.deadline.IsZero() {
+		d.after = max(soon, min(d.after, d.deadline.Sub(o.now)))
+	}
+	return reconcile.Result{RequeueAfter: d.after}, nil
+}
+
+// apply executes a plan, in its order.
+func (r *Reconciler) apply(ctx context.Context, steps []step) error {
+	for i := range steps {
+		s := &steps[i]
+		var err error
+		switch s.verb {
+		case create:
+			err = r.Client.Create(ctx, s.object, client.FieldOwner(Owner))
+		case update:
+			err = r.Client.Patch(ctx, s.object, client.MergeFromWithOptions(s.before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(Owner))
+		case remove:
+			uid := s.object.GetUID()
+			err = client.IgnoreNotFound(r.Client.Delete(ctx, s.object, client.Preconditions{UID: &uid}))
+		}
+		if err != nil {
+			return &stepError{step: s, err: err}
+		}
+	}
+	return nil
+}
+
+// stepError is the error of a write.
+type stepError struct {
+	step *step
+	err  error
+}
+
+func (e *stepError) Error() string {
+	return fmt.Sprintf("%s %T %s: %s", e.step.verb, e.step.object, named(e.step.object), e.err)
+}
+
+func (e *stepError) Unwrap() error { return e.err }
+
+// denied handles a write that the API server denies: for good, or for now.
+func (r *Reconciler) denied(ctx context.Context, o *observed, d *decision, err error) (reconcile.Result, error) {
+	var failure *stepError
+	if !errors.As(err, &failure) || failure.step.verb != create || o.request.DeletionTimestamp != nil {
+		return reconcile.Result{}, err
+	}
+	switch {
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
+		rejected := failed(v1beta1.ReasonRejected, err.Error())
+		return r.finish(ctx, o, &rejected)
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
+		return r.blocked(ctx, o, d, err)
+	}
+	return reconcile.Result{}, err
+}
+
+// The delays before another attempt to write what was denied: a quarter of the time since the step started.
+const firstAttempt, lastAttempt = 2 * time.Second, 2 * time.Minute
+
+// blocked says what is denied, and tries again until the deadline of the step.
+func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, err error) (reconcile.Result, error) {
+	if !d.deadline.IsZero() && !o.now.Before(d.deadline) {
+		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), err))
+		return r.finish(ctx, o, &late)
+	}
+	d.progress = working(v1beta1.ReasonBlocked, err.Error())
+	if err := r.applyStatus(ctx, o, &d.progress); err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: min(lastAttempt, max(firstAttempt, o.now.Sub(d.since)/4))}, nil
+}
