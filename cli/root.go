@@ -41,7 +41,8 @@ func newRoot(argv0, version string, streams genericiooptions.IOStreams) *cobra.C
 Instancetypes and preferences are expanded, and fields are completed for the hypervisor and the architecture. Every field
 has its source, and every finding its rule. The results are those of Virtward's webhooks in a cluster.
 
-Only these commands change a cluster: disable, enable, policy apply, policy install and template process --create.
+Only these commands change a cluster: disable, enable, policy apply, policy install, template process --create, template
+create --watch, template approve and template revoke.
 
 The exit code is 0 for success, 1 if a virtual machine is rejected or a command fails, and 2 for invalid flags or arguments.`,
 		Version:       versions(version), // --version, which newcomers try first

@@ -51,12 +51,63 @@ type comparison struct {
 	done   bool
 }
 
-// same reports whether two values are equal.
+// same reports whether two values are equal, as Kubernetes compares them.
 func same[T any](before, after *T) bool {
-	equal := true
-	c := comparison{differ: func(*node, reflect.Value, reflect.Value) bool { equal = false; return false }}
-	c.compare(nil, reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem())
-	return equal
+	return before == after || equal(reflect.ValueOf(before).Elem(), reflect.ValueOf(after).Elem(), false)
+}
+
+// equal reports whether two values of one type are equal, the separate fields left out.
+func equal(before, after reflect.Value, separate bool) bool {
+	switch before.Kind() {
+	case reflect.Pointer:
+		switch {
+		case before.Pointer() == after.Pointer():
+			return true
+		case before.IsNil() && separate && filled(after.Type().Elem()):
+			return equal(reflect.Zero(after.Type().Elem()), after.Elem(), separate)
+		case before.IsNil() || after.IsNil():
+			return false
+		}
+		return equal(before.Elem(), after.Elem(), separate)
+	case reflect.Struct:
+		return equalStructs(before, after, separate)
+	case reflect.Slice:
+		if before.Len() != after.Len() {
+			return false
+		}
+		for i := range before.Len() {
+			if !equal(before.Index(i), after.Index(i), separate) {
+				return false
+			}
+		}
+		return true
+	case reflect.Map:
+		if before.Len() != after.Len() {
+			return false
+		}
+		for entries := before.MapRange(); entries.Next(); {
+			other := after.MapIndex(entries.Key())
+			if !other.IsValid() || !equal(entries.Value(), other, separate) {
+				return false
+			}
+		}
+		return true
+	}
+	return equalScalars(before, after)
+}
+
+func equalStructs(before, after reflect.Value, separate bool) bool {
+	s := structureOf(before.Type())
+	if s.opaque {
+		return equalOpaque(before, after)
+	}
+	for i := range s.fields {
+		f := &s.fields[i]
+		if (!separate || !f.separate) && !equal(f.of(before), f.of(after), separate) {
+			return false
+		}
+	}
+	return true
 }
 
 // separateFields have rules of their own, which compare them with the running instance.
@@ -75,12 +126,25 @@ func filled(t reflect.Type) bool {
 
 // structure is how a struct is compared.
 type structure struct {
-	fields   []fieldpath.Field
-	separate []bool
+	fields []structField
 	// opaque values have fields that are not their JSON.
 	opaque bool
 	// named is the field with the name of an item, or nil.
-	named []int
+	named *structField
+}
+
+type structField struct {
+	name     string
+	index    []int
+	separate bool
+}
+
+// of is the field of a struct.
+func (f *structField) of(v reflect.Value) reflect.Value {
+	if len(f.index) == 1 {
+		return v.Field(f.index[0])
+	}
+	return v.FieldByIndex(f.index)
 }
 
 var structures sync.Map
@@ -89,16 +153,28 @@ func structureOf(t reflect.Type) *structure {
 	if known, ok := structures.Load(t); ok {
 		return known.(*structure)
 	}
-	s := &structure{fields: fieldpath.FieldsOf(t), opaque: fieldpath.Opaque(t)}
-	for i := range s.fields {
-		f := &s.fields[i]
-		if f.Name == "name" && f.Type.Kind() == reflect.String {
-			s.named = f.Index
+	s := &structure{opaque: fieldpath.Opaque(t)}
+	for _, f := range fieldpath.FieldsOf(t) {
+		if throughPointer(t, f.Index) {
+			continue // KubeVirt's types have no such field
 		}
-		s.separate = append(s.separate, slices.Contains(separateFields[t], f.Name))
+		s.fields = append(s.fields, structField{name: f.Name, index: f.Index, separate: slices.Contains(separateFields[t], f.Name)})
+		if f.Name == "name" && f.Type.Kind() == reflect.String {
+			s.named = &structField{name: f.Name, index: f.Index}
+		}
 	}
 	known, _ := structures.LoadOrStore(t, s)
 	return known.(*structure)
+}
+
+// throughPointer reports whether a field is in an embedded pointer.
+func throughPointer(t reflect.Type, index []int) bool {
+	for _, i := range index[:len(index)-1] {
+		if t = t.Field(i).Type; t.Kind() == reflect.Pointer {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *comparison) report(at *node, before, after reflect.Value) {
@@ -109,7 +185,7 @@ func (c *comparison) report(at *node, before, after reflect.Value) {
 
 // compare compares two values of one type.
 func (c *comparison) compare(at *node, before, after reflect.Value) {
-	if c.done {
+	if c.done || equal(before, after, c.separate) {
 		return
 	}
 	switch before.Kind() {
@@ -122,9 +198,7 @@ func (c *comparison) compare(at *node, before, after reflect.Value) {
 	case reflect.Map:
 		c.maps(at, before, after)
 	default:
-		if !equalScalars(before, after) {
-			c.report(at, before, after)
-		}
+		c.report(at, before, after)
 	}
 }
 
@@ -144,7 +218,6 @@ func equalScalars(before, after reflect.Value) bool {
 
 func (c *comparison) pointers(at *node, before, after reflect.Value) {
 	switch {
-	case before.Pointer() == after.Pointer():
 	case before.IsNil() && c.separate && filled(after.Type().Elem()):
 		c.compare(at, reflect.Zero(after.Type().Elem()), after.Elem())
 	case before.IsNil() || after.IsNil():
@@ -157,23 +230,18 @@ func (c *comparison) pointers(at *node, before, after reflect.Value) {
 func (c *comparison) structs(at *node, before, after reflect.Value) {
 	s := structureOf(before.Type())
 	if s.opaque {
-		if !equalOpaque(before, after) {
-			c.report(at, before, after)
-		}
+		c.report(at, before, after)
 		return
 	}
 	for i := range s.fields {
 		f := &s.fields[i]
-		if c.separate && s.separate[i] {
+		if c.separate && f.separate {
 			continue
 		}
-		x, errBefore := before.FieldByIndexErr(f.Index)
-		y, errAfter := after.FieldByIndexErr(f.Index)
-		if errBefore != nil || errAfter != nil {
-			continue
+		if x, y := f.of(before), f.of(after); !equal(x, y, c.separate) {
+			below := at.child(f.name)
+			c.compare(&below, x, y)
 		}
-		below := at.child(f.Name)
-		c.compare(&below, x, y)
 	}
 }
 
@@ -188,13 +256,8 @@ func equalOpaque(before, after reflect.Value) bool {
 }
 
 func (c *comparison) lists(at *node, before, after reflect.Value) {
-	if before.Len() == 0 && after.Len() == 0 {
-		return
-	}
 	if before.Type().Elem().Kind() == reflect.Uint8 || before.Len() == 0 || after.Len() == 0 {
-		if before.Len() != after.Len() || string(bytesOf(before)) != string(bytesOf(after)) {
-			c.report(at, before, after)
-		}
+		c.report(at, before, after)
 		return
 	}
 	if names, ok := namesOf(before); ok {
@@ -211,13 +274,6 @@ func (c *comparison) lists(at *node, before, after reflect.Value) {
 		below := at.item(itoa(i))
 		c.compare(&below, before.Index(i), after.Index(i))
 	}
-}
-
-func bytesOf(list reflect.Value) []byte {
-	if list.Type().Elem().Kind() == reflect.Uint8 {
-		return list.Bytes()
-	}
-	return nil
 }
 
 // items compares lists whose items have names. Equal items in another order are a difference of the list.
@@ -260,7 +316,7 @@ func namesOf(list reflect.Value) ([]string, bool) {
 	}
 	names, taken := make([]string, list.Len()), make(map[string]bool, list.Len())
 	for i := range names {
-		name := list.Index(i).FieldByIndex(s.named).String()
+		name := s.named.of(list.Index(i)).String()
 		if name == "" || taken[name] {
 			return nil, false
 		}
@@ -270,9 +326,6 @@ func namesOf(list reflect.Value) ([]string, bool) {
 }
 
 func (c *comparison) maps(at *node, before, after reflect.Value) {
-	if before.Len() == 0 && after.Len() == 0 {
-		return
-	}
 	for _, key := range sortedKeys(before, after) {
 		below := at.item(key.String())
 		x, y := before.MapIndex(key), after.MapIndex(key)
@@ -301,18 +354,13 @@ func covers(running, wanted reflect.Value) bool {
 			return equalOpaque(running, wanted)
 		}
 		for i := range s.fields {
-			x, errRunning := running.FieldByIndexErr(s.fields[i].Index)
-			y, errWanted := wanted.FieldByIndexErr(s.fields[i].Index)
-			if errRunning == nil && errWanted == nil && !y.IsZero() && !covers(x, y) {
+			if y := s.fields[i].of(wanted); !y.IsZero() && !covers(s.fields[i].of(running), y) {
 				return false
 			}
 		}
 		return true
 	}
-	equal := true
-	c := comparison{differ: func(*node, reflect.Value, reflect.Value) bool { equal = false; return false }}
-	c.compare(nil, running, wanted)
-	return equal
+	return equal(running, wanted, false)
 }
 
 // valueAt is the value of a struct, a map or a list of named items at a node; the zero Value if there is none.

@@ -178,7 +178,7 @@ func (p *planner) placementDifferences() {
 		return
 	}
 	compare := func(name string, runs, wants, before reflect.Value) {
-		unstarted := p.started != nil && equalValues(before, wants)
+		unstarted := p.started != nil && equal(before, wants, false)
 		if !p.facts.LiveUpdate && unstarted {
 			return
 		}
@@ -201,13 +201,6 @@ func (p *planner) placementDifferences() {
 	compare("nodeSelector", reflect.ValueOf(running.NodeSelector), reflect.ValueOf(p.wanted.NodeSelector), reflect.ValueOf(started.NodeSelector))
 	compare("affinity", reflect.ValueOf(running.Affinity), reflect.ValueOf(p.wanted.Affinity), reflect.ValueOf(started.Affinity))
 	compare("tolerations", reflect.ValueOf(running.Tolerations), reflect.ValueOf(p.wanted.Tolerations), reflect.ValueOf(started.Tolerations))
-}
-
-func equalValues(a, b reflect.Value) bool {
-	equal := true
-	c := comparison{differ: func(*node, reflect.Value, reflect.Value) bool { equal = false; return false }}
-	c.compare(nil, a, b)
-	return equal
 }
 
 // metadataDifferences are those of the labels and annotations of the template, and of the annotation of the VM that

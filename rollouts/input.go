@@ -3,6 +3,7 @@ package rollouts
 import (
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
@@ -51,8 +52,13 @@ type Claim struct {
 
 // DataVolume of CDI.
 type DataVolume struct {
-	// Succeeded reports whether its claim is filled.
-	Succeeded bool
+	// Phase is the phase in its status.
+	Phase cdiv1beta1.DataVolumePhase
+}
+
+// ready reports whether KubeVirt starts and changes VMs with the DataVolume.
+func (d DataVolume) ready() bool {
+	return d.Phase == cdiv1beta1.Succeeded || d.Phase == cdiv1beta1.WaitForFirstConsumer || d.Phase == cdiv1beta1.PendingPopulation
 }
 
 // instance reports whether the VM has an instance that keeps running.

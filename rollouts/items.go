@@ -27,7 +27,7 @@ func (p *planner) itemDifferences() {
 	comparedItems(p, &items[v1.Disk]{
 		list: "disks", path: "domain.devices.disks", name: diskName,
 		started: started.Domain.Devices.Disks, wanted: p.wanted.Domain.Devices.Disks, running: p.running.Domain.Devices.Disks,
-		foreign:   func(d *v1.Disk) bool { return !hotplugged(p.volumes.running[d.Name]) },
+		foreign:   func(d *v1.Disk) bool { return !hotplugged(p.runningVolumes.find(d.Name)) },
 		defaulted: func(_, _ *v1.Disk) bool { return true }, ordered: true,
 	})
 	comparedItems(p, &items[v1.Interface]{
@@ -115,16 +115,15 @@ func comparedItems[T any](p *planner, l *items[T]) {
 			continue
 		}
 		before, runs := started.find(name), running.find(name)
-		at := l.node(name)
 		switch {
 		case runs == nil:
 			p.add(difference{
-				path: at.relative(), list: l.list, item: name, event: added, name: name, wants: reflect.ValueOf(wants),
+				path: l.node(name).relative(), list: l.list, item: name, event: added, name: name, wants: reflect.ValueOf(wants),
 				unstarted: before != nil && same(before, wants),
 			})
 		case same(runs, wants) || before != nil && same(before, wants) && l.defaulted(wants, runs):
 		default:
-			comparedItem(p, l, at, before, wants, runs)
+			comparedItem(p, l, l.node(name), before, wants, runs)
 		}
 	}
 	for i := range l.running {
@@ -134,9 +133,8 @@ func comparedItems[T any](p *planner, l *items[T]) {
 		if wanted.find(name) != nil || before == nil && l.foreign(runs) {
 			continue
 		}
-		at := l.node(name)
 		p.add(difference{
-			path: at.relative(), list: l.list, item: name, event: removed, name: name, old: reflect.ValueOf(runs),
+			path: l.node(name).relative(), list: l.list, item: name, event: removed, name: name, old: reflect.ValueOf(runs),
 			unstarted: before == nil,
 		})
 	}

@@ -62,11 +62,21 @@ func (p *planner) equalNetworks(wants, runs *v1.Network) bool {
 // syncInterfaces plugs interfaces, changes their states, and changes NetworkAttachmentDefinitions.
 func (p *planner) syncInterfaces() outcome {
 	patched := p.patchedInterfaces()
-	return outcome{patched: !same(&patched.Domain.Devices.Interfaces, &p.running.Domain.Devices.Interfaces) || !same(&patched.Networks, &p.running.Networks)}
+	return outcome{patched: patched != p.running && !same(&patched.Domain.Devices.Interfaces, &p.running.Domain.Devices.Interfaces) || patched != p.running && !same(&patched.Networks, &p.running.Networks)}
 }
 
 // patchedInterfaces is the running spec with the interfaces and networks that KubeVirt writes.
 func (p *planner) patchedInterfaces() *v1.VirtualMachineInstanceSpec {
+	if p.patched == nil {
+		p.patched = p.patchInterfaces()
+	}
+	return p.patched
+}
+
+func (p *planner) patchInterfaces() *v1.VirtualMachineInstanceSpec {
+	if same(&p.written.Domain.Devices.Interfaces, &p.running.Domain.Devices.Interfaces) && same(&p.written.Networks, &p.running.Networks) && !p.hasAbsent() {
+		return p.running
+	}
 	result := *p.running
 	result.Domain.Devices.Interfaces = slices.Clone(p.running.Domain.Devices.Interfaces)
 	result.Networks = slices.Clone(p.running.Networks)
@@ -91,6 +101,15 @@ func (p *planner) patchedInterfaces() *v1.VirtualMachineInstanceSpec {
 	}
 	p.dropDetached(&result)
 	return &result
+}
+
+func (p *planner) hasAbsent() bool {
+	for i := range p.running.Domain.Devices.Interfaces {
+		if p.running.Domain.Devices.Interfaces[i].State == v1.InterfaceStateAbsent {
+			return true
+		}
+	}
+	return false
 }
 
 // plugs reports whether KubeVirt plugs an interface into a running instance.

@@ -33,15 +33,15 @@ type planner struct {
 	// lost is set if KubeVirt cannot compare with the start of the instance.
 	lost bool
 
-	volumes  volumeIndex
+	// wantedVolumes and runningVolumes find volumes by their names.
+	wantedVolumes, runningVolumes index[v1.Volume]
+	// patched is the result of patchedInterfaces.
+	patched  *v1.VirtualMachineInstanceSpec
 	found    []difference
 	kubevirt prediction
 	// coldFields counts the differences that need a restart in any case.
 	coldFields int
 }
-
-// volumeIndex are the volumes by their names.
-type volumeIndex struct{ wanted, running map[string]*v1.Volume }
 
 // Plan lists what the desired VM changes, and when each change reaches the guest.
 func Plan(in *Input) Result {
@@ -84,6 +84,7 @@ func (p *planner) expand() {
 	}
 	last := p.in.LastStarted
 	if last == nil || last.Template == nil {
+		p.lost = true
 		return
 	}
 	p.started, p.startedMetadata = &last.Template.Spec, last.Template.ObjectMeta
@@ -172,18 +173,10 @@ func removeVolume(spec *v1.VirtualMachineInstanceSpec, name string) {
 }
 
 func (p *planner) indexVolumes() {
-	p.volumes.wanted = volumesByName(p.wanted.Volumes)
+	p.wantedVolumes = indexed(p.wanted.Volumes, volumeName)
 	if p.running != nil {
-		p.volumes.running = volumesByName(p.running.Volumes)
+		p.runningVolumes = indexed(p.running.Volumes, volumeName)
 	}
-}
-
-func volumesByName(volumes []v1.Volume) map[string]*v1.Volume {
-	byName := make(map[string]*v1.Volume, len(volumes))
-	for i := range volumes {
-		byName[volumes[i].Name] = &volumes[i]
-	}
-	return byName
 }
 
 // uuidSpace is the name space of the UUIDs that KubeVirt derives from the names of VMs.

@@ -42,6 +42,9 @@ var rules = []rule{
 		"run-strategy", "`spec.runStrategy`, `spec.running`", at("spec.runStrategy"), runStrategy, Live, nil,
 	},
 	{
+		"data-volume-unready", "Any field of a VM that has a dataVolumeTemplate whose DataVolume is not filled", dataVolumeUnready, untilDataVolume, Blocked, nil,
+	},
+	{
 		"explicit-default", "Any field that gets the value that the instance has as a default", explicitDefault, nothingToDo, Live,
 		[]string{"KubeVirt announces a restart nevertheless"},
 	},
@@ -119,14 +122,14 @@ var rules = []rule{
 		"firmware-uuid", "`domain.firmware.uuid`", at("domain.firmware.uuid"), (*planner).firmwareUUID, Restart, nil,
 	},
 	{
-		"other", "Every other field", func(*planner, *difference) bool { return true }, cold("KubeVirt applies this field only when the VM starts."), Restart, nil,
+		"other", "Every other field: cores, threads, CPU model, machine type, firmware, features, other devices, other volumes, host name, cloud-init …", func(*planner, *difference) bool { return true }, cold("KubeVirt applies this field only when the VM starts."), Restart, nil,
 	},
 }
 
 // Exceptions of several rules.
 const (
-	notMigratable = "Restart for a VM that cannot be migrated, and if KubeVirt evicts VMs instead"
-	underStage    = "Restart under the strategy Stage, and together with a field that needs a restart"
+	notMigratable = "Restart if the VM cannot be migrated"
+	underStage    = "Restart under Stage, or with a field that needs one"
 )
 
 // ruleOf is the index of the first rule that applies.
@@ -169,6 +172,18 @@ func untilInstancetype(p *planner, _ *difference) decision {
 		takes: Blocked, announced: ByFailure,
 		reason: p.in.DesiredKinds.Missing + " does not exist. KubeVirt applies no change of the VM until it does.",
 		wayOut: "Create it again, or name another one.",
+	}
+}
+
+func dataVolumeUnready(p *planner, d *difference) bool {
+	return p.kubevirt.unready != "" && !strings.HasPrefix(d.path, "spec.dataVolumeTemplates")
+}
+
+func untilDataVolume(p *planner, _ *difference) decision {
+	return decision{
+		takes: Blocked, announced: p.announcesRestart(),
+		reason: shortened("KubeVirt applies no change of the VM until the DataVolume " + p.kubevirt.unready + " is filled."),
+		wayOut: "Wait for the DataVolume, or repair it.",
 	}
 }
 

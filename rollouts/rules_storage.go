@@ -28,10 +28,10 @@ func volumeRequest(*planner, *difference) decision {
 
 // movesClaim applies to volumes whose claim KubeVirt migrates.
 func movesClaim(p *planner, d *difference) bool {
-	if d.list != "volumes" || d.event != changed || claimOf(p.volumes.wanted[d.item]) == claimOf(p.volumes.running[d.item]) {
+	if d.list != "volumes" || d.event != changed || claimOf(p.wantedVolumes.find(d.item)) == claimOf(p.runningVolumes.find(d.item)) {
 		return false
 	}
-	if claimOf(p.volumes.wanted[d.item]) == "" || claimOf(p.volumes.running[d.item]) == "" {
+	if claimOf(p.wantedVolumes.find(d.item)) == "" || claimOf(p.runningVolumes.find(d.item)) == "" {
 		return false
 	}
 	return migratesVolumes(&p.in.Desired.Spec) || p.in.is(v1.VirtualMachineInstanceVolumesChange)
@@ -54,15 +54,19 @@ func (p *planner) volumeMigration(*difference) decision {
 	case o.patched:
 		return p.migration(true)
 	case o.restart != "":
-		why := p.unmovable(moved)
+		why, _ := p.destinations(moved)
 		if why == "" {
 			why = p.leftBehind(moved)
 		}
 		v.reason = shortened("The volumes cannot be migrated: " + why + ".")
 	case o.condition:
+		_, missing := p.destinations(moved)
 		v.takes, v.announced = Blocked, ByCondition
-		v.reason = shortened("The volume migration waits for the claim " + p.missingClaim(moved) + ", which does not exist.")
+		v.reason = shortened("The volume migration waits for the claim " + missing + ", which does not exist.")
 		v.wayOut = "Create the claim."
+	case len(p.in.Running.Status.MigratedVolumes) > 0:
+		v.takes, v.announced = Blocked, Silent
+		v.reason, v.wayOut = "Another volume migration is in progress. KubeVirt ignores this volume until it ends.", "Wait for the migration to end."
 	default:
 		v.reason = "KubeVirt does not migrate these volumes."
 	}
@@ -74,7 +78,7 @@ func hotplugs(p *planner, d *difference) bool {
 	if d.list != "volumes" && d.list != "disks" || d.event == reordered {
 		return false
 	}
-	wants, runs := p.volumes.wanted[d.item], p.volumes.running[d.item]
+	wants, runs := p.wantedVolumes.find(d.item), p.runningVolumes.find(d.item)
 	if d.list == "volumes" {
 		return hotpluggable(wants) || wants == nil && hotpluggable(runs)
 	}
@@ -87,7 +91,7 @@ func hotplugs(p *planner, d *difference) bool {
 // hotplug decides about hotpluggable volumes.
 func (p *planner) hotplug(d *difference) decision {
 	o := &p.kubevirt.outcomes[stepHotplug]
-	wants, runs := p.volumes.wanted[d.item], p.volumes.running[d.item]
+	wants, runs := p.wantedVolumes.find(d.item), p.runningVolumes.find(d.item)
 	v := decision{takes: Restart, announced: p.announcesRestart(), wayOut: wayOutRestart}
 	switch {
 	case runs != nil && wants != nil && !hotpluggable(runs):
@@ -116,7 +120,7 @@ func (p *planner) hotplug(d *difference) decision {
 func (p *planner) rejected(d *difference) decision {
 	disks := indexed(p.written.Domain.Devices.Disks, diskName)
 	disk := disks.find(d.item)
-	if p.volumes.running[d.item] == nil && (disk == nil || !pluggable(disk)) {
+	if p.runningVolumes.find(d.item) == nil && (disk == nil || !pluggable(disk)) {
 		return decision{
 			takes: Restart, announced: ByFailure, reason: "The VM accepts this disk, but the running instance rejects it without end: it must be a disk with the bus virtio or scsi.",
 			wayOut: "Set the bus to virtio or scsi. Otherwise, the disk needs a restart.",
@@ -138,7 +142,7 @@ func (p *planner) hotplugged(d *difference) decision {
 		v.reason = "KubeVirt detaches it from the running VM."
 	case d.event == changed:
 		v.reattached, v.reason = true, "KubeVirt detaches the volume, and attaches the new one afterwards."
-	case p.volumeStatus(d.item) != nil && p.volumes.running[d.item] == nil:
+	case p.volumeStatus(d.item) != nil && p.runningVolumes.find(d.item) == nil:
 		v.patched, v.reason = false, "KubeVirt attaches it once the old volume of this name is detached."
 	default:
 		v.reason = "KubeVirt attaches it to the running VM."
@@ -148,7 +152,7 @@ func (p *planner) hotplugged(d *difference) decision {
 
 // hotpluggedDisk applies to changes of disks with a hotpluggable volume.
 func hotpluggedDisk(p *planner, d *difference) bool {
-	return d.list == "disks" && d.event == changed && hotpluggable(p.volumes.wanted[d.item])
+	return d.list == "disks" && d.event == changed && hotpluggable(p.wantedVolumes.find(d.item))
 }
 
 func (p *planner) diskOfHotplugged(d *difference) decision {
@@ -163,7 +167,7 @@ func (p *planner) diskOfHotplugged(d *difference) decision {
 
 // replugs reports whether KubeVirt detaches the disk of a changed volume. A CD-ROM drive stays.
 func (p *planner) replugs(name string) bool {
-	wants, runs := p.volumes.wanted[name], p.volumes.running[name]
+	wants, runs := p.wantedVolumes.find(name), p.runningVolumes.find(name)
 	if !p.kubevirt.outcomes[stepHotplug].patched || !hotpluggable(wants) || !hotpluggable(runs) || same(wants, runs) {
 		return false
 	}

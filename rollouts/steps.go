@@ -11,7 +11,9 @@ type prediction struct {
 	// cold reports whether the template differs in a field that KubeVirt never updates live. Then the live steps do not run.
 	cold bool
 	// waits is set if the live steps do not run.
-	waits    bool
+	waits bool
+	// unready is a DataVolume of the VM that is not filled. KubeVirt runs no step until it is.
+	unready  string
 	restart  RestartReason
 	failure  string
 	outcomes [countSteps]outcome
@@ -85,6 +87,12 @@ func (p *planner) predict() {
 		k.stopped = true
 		if p.isCold(p.running) {
 			k.restart = ReasonTemplate
+		}
+		return
+	}
+	if k.unready = p.unreadyDataVolume(); k.unready != "" {
+		if has {
+			k.restart = ReasonOf(existing)
 		}
 		return
 	}
@@ -180,12 +188,11 @@ func (p *planner) coldVolumes() bool {
 	if same(&p.started.Volumes, &p.wanted.Volumes) {
 		return false
 	}
-	started := volumesByName(p.started.Volumes)
+	started := indexed(p.started.Volumes, volumeName)
 	migrates := migratesVolumes(&p.in.Desired.Spec)
 	for i := range p.wanted.Volumes {
 		wants := &p.wanted.Volumes[i]
-		before := started[wants.Name]
-		delete(started, wants.Name)
+		before := started.find(wants.Name)
 		switch {
 		case hotplugged(wants):
 		case before == nil:
@@ -195,8 +202,8 @@ func (p *planner) coldVolumes() bool {
 			return true
 		}
 	}
-	for _, gone := range started {
-		if !hotplugged(gone) {
+	for i := range p.started.Volumes {
+		if gone := &p.started.Volumes[i]; !hotplugged(gone) && p.wantedVolumes.find(gone.Name) == nil {
 			return true
 		}
 	}
@@ -208,21 +215,21 @@ func (p *planner) coldDisks() bool {
 	if same(&p.started.Domain.Devices.Disks, &p.wanted.Domain.Devices.Disks) {
 		return false
 	}
-	volumes := volumesByName(p.started.Volumes)
-	started := map[string]*v1.Disk{}
-	for i := range p.started.Domain.Devices.Disks {
-		started[p.started.Domain.Devices.Disks[i].Name] = &p.started.Domain.Devices.Disks[i]
-	}
+	volumes, started := indexed(p.started.Volumes, volumeName), indexed(p.started.Domain.Devices.Disks, diskName)
 	for i := range p.wanted.Domain.Devices.Disks {
 		wants := &p.wanted.Domain.Devices.Disks[i]
-		before := started[wants.Name]
-		delete(started, wants.Name)
-		if !hotplugged(p.volumes.wanted[wants.Name]) && (before == nil || !same(before, wants)) {
+		before := started.find(wants.Name)
+		if !hotplugged(p.wantedVolumes.find(wants.Name)) && (before == nil || !same(before, wants)) {
 			return true
 		}
 	}
-	for name, gone := range started {
-		if volume := volumes[name]; volume != nil && !hotplugged(volume) || gone.CDRom != nil {
+	wanted := indexed(p.wanted.Domain.Devices.Disks, diskName)
+	for i := range p.started.Domain.Devices.Disks {
+		gone := &p.started.Domain.Devices.Disks[i]
+		if wanted.find(gone.Name) != nil {
+			continue
+		}
+		if volume := volumes.find(gone.Name); volume != nil && !hotplugged(volume) || gone.CDRom != nil {
 			return true
 		}
 	}

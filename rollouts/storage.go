@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 )
 
 // hotplugsVolumes reports whether KubeVirt attaches and detaches hotpluggable volumes of the VM.
@@ -19,7 +20,7 @@ func (p *planner) gateOpen() bool {
 
 // hotplugVolumes attaches and detaches hotpluggable volumes.
 func (p *planner) hotplugVolumes() outcome {
-	if !p.hotplugsVolumes() {
+	if !p.hotplugsVolumes() || p.sameStorage() {
 		return outcome{}
 	}
 	volumes := p.pluggedVolumes()
@@ -31,6 +32,13 @@ func (p *planner) hotplugVolumes() outcome {
 		return outcome{failure: failRejected}
 	}
 	return outcome{patched: true}
+}
+
+// sameStorage reports whether the instance has the volumes of the VM, and its disks by their names.
+func (p *planner) sameStorage() bool {
+	wanted, runs := p.written.Domain.Devices.Disks, p.running.Domain.Devices.Disks
+	return same(&p.written.Volumes, &p.running.Volumes) &&
+		slices.EqualFunc(wanted, runs, func(a, b v1.Disk) bool { return a.Name == b.Name })
 }
 
 // pluggedVolumes are the volumes that KubeVirt writes to the instance. A changed one is detached first.
@@ -158,14 +166,13 @@ func (p *planner) migrateClaims() outcome {
 	if !migratesVolumes(&p.in.Desired.Spec) || len(moved) == 0 || p.in.Desired.Spec.RunStrategy != nil && *p.in.Desired.Spec.RunStrategy == v1.RunStrategyWaitAsReceiver {
 		return outcome{}
 	}
-	if p.unmovable(moved) != "" {
-		return outcome{restart: ReasonVolumesInvalid}
-	}
-	if p.missingClaim(moved) != "" {
+	switch invalid, missing := p.destinations(moved); {
+	case missing != "":
 		return outcome{condition: true}
-	}
-	if p.leftBehind(moved) != "" {
+	case invalid != "" || p.leftBehind(moved) != "":
 		return outcome{restart: ReasonVolumesInvalid}
+	case len(migrated) > 0: // KubeVirt changes the volumes in the status only
+		return outcome{}
 	}
 	return outcome{patched: true, condition: true}
 }
@@ -175,7 +182,7 @@ func (p *planner) movedClaims() map[string]*v1.Volume {
 	moved := map[string]*v1.Volume{}
 	for i := range p.running.Volumes {
 		runs := &p.running.Volumes[i]
-		wants := p.volumes.wanted[runs.Name]
+		wants := p.wantedVolumes.find(runs.Name)
 		if from, to := claimOf(runs), claimOf(wants); from != "" && to != "" && from != to {
 			moved[runs.Name] = wants
 		}
@@ -195,22 +202,37 @@ func (p *planner) revertsClaims(moved map[string]*v1.Volume) bool {
 	return len(moved) == len(migrated)
 }
 
-// unmovable says why a volume cannot be migrated; it is empty if all can.
-func (p *planner) unmovable(moved map[string]*v1.Volume) string {
-	for _, name := range sortedNames(moved) {
-		disks := indexed(p.running.Domain.Devices.Disks, diskName)
-		disk := disks.find(name)
-		switch {
-		case slices.ContainsFunc(p.running.Domain.Devices.Filesystems, func(f v1.Filesystem) bool { return f.Name == name }):
-			return "the volume " + name + " is shared as a filesystem"
-		case disk == nil:
-		case disk.Shareable != nil && *disk.Shareable:
-			return "the disk " + name + " is shareable"
-		case disk.LUN != nil:
-			return "the disk " + name + " is a LUN"
-		case p.unpopulated(moved[name]):
-			return "the DataVolume of " + name + " is not filled by a volume populator"
+// destinations says why a volume cannot be migrated, and which destination does not exist. Both are empty if all is well.
+func (p *planner) destinations(moved map[string]*v1.Volume) (invalid, missing string) {
+	disks := indexed(p.running.Domain.Devices.Disks, diskName)
+	for i := range p.wanted.Volumes {
+		volume := &p.wanted.Volumes[i]
+		if moved[volume.Name] == nil {
+			continue
 		}
+		why := p.unmovable(volume, disks.find(volume.Name))
+		if why == "" && p.isMissing(volume) {
+			return "", claimOf(volume)
+		}
+		if why == "" && p.unpopulated(volume) {
+			why = "the DataVolume of " + volume.Name + " is not filled by a volume populator"
+		}
+		if invalid == "" {
+			invalid = why
+		}
+	}
+	return invalid, ""
+}
+
+// unmovable says why a volume cannot be migrated to any claim.
+func (p *planner) unmovable(volume *v1.Volume, disk *v1.Disk) string {
+	switch {
+	case slices.ContainsFunc(p.running.Domain.Devices.Filesystems, func(f v1.Filesystem) bool { return f.Name == volume.Name }):
+		return "the volume " + volume.Name + " is shared as a filesystem"
+	case disk != nil && disk.Shareable != nil && *disk.Shareable:
+		return "the disk " + volume.Name + " is shareable"
+	case disk != nil && disk.LUN != nil:
+		return "the disk " + volume.Name + " is a LUN"
 	}
 	return ""
 }
@@ -220,23 +242,32 @@ func (p *planner) unpopulated(volume *v1.Volume) bool {
 	if !p.in.Storage.Known || volume.DataVolume == nil {
 		return false
 	}
-	dataVolume, exists := p.in.Storage.DataVolumes[volume.DataVolume.Name]
-	claim, hasClaim := p.in.Storage.Claims[volume.DataVolume.Name]
-	return exists && !dataVolume.Succeeded && hasClaim && !claim.Populated
+	return p.in.Storage.DataVolumes[volume.DataVolume.Name].Phase != cdiv1beta1.Succeeded && !p.in.Storage.Claims[volume.DataVolume.Name].Populated
 }
 
-// missingClaim is the name of a destination that does not exist.
-func (p *planner) missingClaim(moved map[string]*v1.Volume) string {
+// isMissing reports whether the destination of a volume does not exist.
+func (p *planner) isMissing(volume *v1.Volume) bool {
 	if !p.in.Storage.Known {
+		return false
+	}
+	_, hasClaim := p.in.Storage.Claims[claimOf(volume)]
+	if volume.DataVolume == nil {
+		return !hasClaim
+	}
+	dataVolume, exists := p.in.Storage.DataVolumes[volume.DataVolume.Name]
+	return !exists || !hasClaim && dataVolume.Phase != cdiv1beta1.Succeeded
+}
+
+// unreadyDataVolume is the name of a DataVolume of the VM that is not filled. KubeVirt changes nothing until it is.
+func (p *planner) unreadyDataVolume() string {
+	if !p.in.Storage.Known || p.in.Desired.Annotations[v1.ImmediateDataVolumeCreation] == "false" {
 		return ""
 	}
-	for _, name := range sortedNames(moved) {
-		volume := moved[name]
-		claim := claimOf(volume)
-		_, hasClaim := p.in.Storage.Claims[claim]
-		dataVolume, hasDataVolume := p.in.Storage.DataVolumes[claim]
-		if volume.DataVolume != nil && (!hasDataVolume || !hasClaim && !dataVolume.Succeeded) || volume.DataVolume == nil && !hasClaim {
-			return claim
+	for i := range p.in.Desired.Spec.DataVolumeTemplates {
+		name := p.in.Desired.Spec.DataVolumeTemplates[i].Name
+		dataVolume, exists := p.in.Storage.DataVolumes[name]
+		if _, hasClaim := p.in.Storage.Claims[name]; exists && !dataVolume.ready() || !exists && !hasClaim {
+			return name
 		}
 	}
 	return ""
@@ -250,10 +281,8 @@ func (p *planner) leftBehind(moved map[string]*v1.Volume) string {
 	for i := range p.in.Running.Status.VolumeStatus {
 		status := &p.in.Running.Status.VolumeStatus[i]
 		claim := status.PersistentVolumeClaimInfo
-		if claim == nil || moved[status.Name] != nil || !slices.Contains(claim.AccessModes, corev1.ReadWriteOnce) || p.backendStorage(status.Name) {
-			continue
-		}
-		if !slices.Contains(claim.AccessModes, corev1.ReadWriteMany) {
+		shared := claim == nil || slices.Contains(claim.AccessModes, corev1.ReadWriteMany) || slices.Contains(claim.AccessModes, corev1.ReadOnlyMany)
+		if !shared && moved[status.Name] == nil && !p.backendStorage(status.Name) {
 			return "the volume " + status.Name + " is ReadWriteOnce and keeps its claim"
 		}
 	}
@@ -261,13 +290,4 @@ func (p *planner) leftBehind(moved map[string]*v1.Volume) string {
 }
 
 // backendStorage reports whether a volume holds the persistent state of the VM: it is not in the spec.
-func (p *planner) backendStorage(name string) bool { return p.volumes.running[name] == nil }
-
-func sortedNames(volumes map[string]*v1.Volume) []string {
-	names := make([]string, 0, len(volumes))
-	for name := range volumes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (p *planner) backendStorage(name string) bool { return p.runningVolumes.find(name) == nil }

@@ -22,17 +22,15 @@ var hidden = []string{
 
 func itoa(i int) string { return strconv.Itoa(i) }
 
+// sortedKeys are the keys of maps, each once.
 func sortedKeys(maps ...reflect.Value) []reflect.Value {
 	var keys []reflect.Value
-	for i, m := range maps {
-		for _, key := range m.MapKeys() {
-			if key.Kind() == reflect.String && (i == 0 || !maps[0].MapIndex(key).IsValid()) {
-				keys = append(keys, key)
-			}
-		}
+	for _, m := range maps {
+		keys = append(keys, m.MapKeys()...)
 	}
-	slices.SortFunc(keys, func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) })
-	return keys
+	byText := func(a, b reflect.Value) int { return cmp.Compare(a.String(), b.String()) }
+	slices.SortFunc(keys, byText)
+	return slices.CompactFunc(keys, func(a, b reflect.Value) bool { return byText(a, b) == 0 })
 }
 
 // show is a value in short: plain for a text, a number or a quantity, and JSON otherwise. An absent value is empty.

@@ -13,11 +13,12 @@ func NewCommand(program options.Program) *cobra.Command {
 		Short: "Work with templates of virtual machines",
 		Long: `Work with templates of virtual machines: VirtualMachineTemplates of template.kubevirt.io.
 
-process renders a template with values for its parameters, parameters lists them, and convert makes a
-VirtualMachineTemplate of an OpenShift Template.`,
+process renders a template with values for its parameters, and parameters lists them. create makes a template of a virtual
+machine, and convert of an OpenShift Template. approve and revoke decide whether users may use a template where templates must
+be approved. list shows the templates of a cluster.`,
 		Args: options.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newProcess(program), newParameters(program), newConvert(program))
+	cmd.AddCommand(newProcess(program), newParameters(program), newList(program), newCapture(program), newApprove(program), newRevoke(program), newConvert(program))
 	return cmd
 }

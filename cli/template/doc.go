@@ -1,4 +1,5 @@
-// Package template has the commands about VM templates: process, parameters and convert.
+// Package template has the commands about VM templates: process, parameters, list, create,
+// approve, revoke and convert.
 //
 // Its input is templates, from files or from the cluster, and values for their parameters. Its output is
 // VirtualMachines and templates as YAML or JSON. Rendering is that of package templates, or of the cluster's API.

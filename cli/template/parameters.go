@@ -3,6 +3,7 @@ package template
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,10 +49,15 @@ func printParameters(ctx context.Context, program options.Program, s *source, ou
 	if output != options.OutputTable {
 		return printObject(program.Streams.Out, template.Spec.Parameters, output)
 	}
-	w := printers.GetNewTabWriter(program.Streams.Out)
+	return writeParameters(program.Streams.Out, template.Spec.Parameters)
+}
+
+// writeParameters writes a table of parameters.
+func writeParameters(out io.Writer, parameters []v1beta1.Parameter) error {
+	w := printers.GetNewTabWriter(out)
 	fmt.Fprintln(w, "NAME\tREQUIRED\tVALUE\tALLOWED\tDESCRIPTION")
-	for i := range template.Spec.Parameters {
-		p := &template.Spec.Parameters[i]
+	for i := range parameters {
+		p := &parameters[i]
 		fmt.Fprintf(w, "%s\t%t\t%s\t%s\t%s\n", texts.OneLine(p.Name), p.Required, texts.OneLine(valueOf(p)), texts.OneLine(allowedBy(p)), texts.OneLine(p.Description))
 	}
 	return w.Flush()

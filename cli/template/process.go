@@ -2,15 +2,11 @@ package template
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -124,20 +120,7 @@ func (p *process) remote(ctx context.Context, values map[string]string) error {
 	if err != nil {
 		return err
 	}
-	config, err := p.Config.ToRESTConfig()
-	if err != nil {
-		return err
-	}
-	warnings := p.program.Streams.ErrOut
-	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{})
-	config.GroupVersion = &schema.GroupVersion{Group: subresources.Group, Version: subresources.V1Beta1.Version}
-	config.APIPath = "/apis"
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	client, err := rest.RESTClientFor(config)
-	if err != nil {
-		return err
-	}
-	body, err := json.Marshal(&subresources.ProcessOptions{Parameters: values, TargetNamespace: p.target})
+	api, err := newAPI(p.Config, p.Namespace(cluster), p.program.Streams.ErrOut)
 	if err != nil {
 		return err
 	}
@@ -145,18 +128,9 @@ func (p *process) remote(ctx context.Context, values map[string]string) error {
 	if p.create {
 		subresource = subresources.Create
 	}
-	result := client.Post().Namespace(p.Namespace(cluster)).Resource(subresources.Resource).Name(p.name).SubResource(subresource).
-		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(body).Do(ctx)
-	if err := result.Error(); err != nil { // with the text of the API server, which Raw does not read
-		return fmt.Errorf("%s: %w", subresource, err)
-	}
-	answer, err := result.Raw()
-	if err != nil {
-		return fmt.Errorf("%s: %w", subresource, err)
-	}
 	var processed subresources.ProcessedVirtualMachineTemplate
-	if err := json.Unmarshal(answer, &processed); err != nil {
-		return fmt.Errorf("reading the answer: %w", err)
+	if err := api.post(ctx, p.name, subresource, false, &subresources.ProcessOptions{Parameters: values, TargetNamespace: p.target}, &processed); err != nil {
+		return err
 	}
 	return p.print(processed.VirtualMachine, processed.Message)
 }

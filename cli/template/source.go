@@ -29,6 +29,7 @@ func (s *source) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&s.file, "filename", "f", "", "File with the template; - is standard input")
 	flags.StringVar(&s.name, "name", "", "Name of the template in the cluster, as the argument")
+	cmd.ValidArgsFunction = s.completeNames
 	options.AddClusterFlags(cmd, s.Config, ", to read the template", "Namespace of the template")
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
@@ -145,7 +146,7 @@ func (c *Case) storage() rollouts.Storage {
 			s.Claims[object.GetName()] = rollouts.Claim{Populated: populated}
 		case "DataVolume":
 			phase, _, _ := unstructured.NestedString(object.Object, "status", "phase")
-			s.DataVolumes[object.GetName()] = rollouts.DataVolume{Succeeded: phase == "Succeeded"}
+			s.DataVolumes[object.GetName()] = rollouts.DataVolume{Phase: cdiv1beta1.DataVolumePhase(phase)}
 		}
 	}
 	return s

@@ -1,13 +1,20 @@
 package rollouts
 
 import (
+	"flag"
+	"fmt"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func replayAll(t testing.TB) *Report {
 	t.Helper()
-	file, err := os.Open("../testdata/rollouts/rollout.jsonl")
+	file, err := os.Open("testdata/rollout.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,4 +41,72 @@ func TestAgreement(t *testing.T) {
 	if report.Silent.Of < 50 || report.Silent.Share() < 1 {
 		t.Errorf("silent %s is below 100 %%", report.Silent)
 	}
+}
+
+var update = flag.Bool("update", false, "write the measured figures into docs/rollouts.md")
+
+const page = "../../../docs/rollouts.md"
+
+// TestDifferencesAreDocumented keeps the page complete.
+func TestDifferencesAreDocumented(t *testing.T) {
+	report := replayAll(t)
+	var awaiting []string
+	for _, text := range report.Awaiting {
+		id, _, _ := strings.Cut(text, " ")
+		awaiting = append(awaiting, id)
+	}
+	for heading, seen := range map[string][]string{
+		"False alarms": report.FalseAlarms, "Blind spots": report.BlindSpots, "Changes in progress": slices.Compact(awaiting),
+	} {
+		slices.Sort(seen)
+		if diff := cmp.Diff(rowsUnder(t, heading), seen); diff != "" {
+			t.Errorf("%s: cases (-documented +seen):\n%s", heading, diff)
+		}
+	}
+}
+
+// rowsUnder are the ids of the cases that a section of the page has a row for, sorted.
+func rowsUnder(t *testing.T, heading string) []string {
+	t.Helper()
+	_, section, ok := strings.Cut(readPage(t), "\n### "+heading+"\n")
+	if !ok {
+		t.Fatalf("the page has no section %s", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n##")
+	var documented []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1) {
+		documented = append(documented, row[1])
+	}
+	slices.Sort(documented)
+	return documented
+}
+
+// TestMeasured holds that the page has the figures.
+func TestMeasured(t *testing.T) {
+	report := replayAll(t)
+	figures := fmt.Sprintf("%d cases: %s\n", report.Cases, report.Summary())
+	text := readPage(t)
+	before, rest, ok := strings.Cut(text, "```text\n")
+	measured, after, closed := strings.Cut(rest, "```\n")
+	if !ok || !closed {
+		t.Fatal("the page has no figures between ```text and ```")
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(before+"```text\n"+figures+"```\n"+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(measured, figures); diff != "" {
+		t.Errorf("the figures are out of date; go test ./test/conformance/rollouts -update writes them (-page +measured):\n%s", diff)
+	}
+}
+
+func readPage(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

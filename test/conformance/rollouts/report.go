@@ -98,12 +98,13 @@ func (r *Report) disagree(c *Case, result *rollouts.Result) {
 	if c.VMI == nil {
 		return
 	}
-	needed := false
+	needed, stopped := false, false
 	for i := range result.Changes {
-		needed = needed || result.Changes[i].Takes == rollouts.Restart || result.Changes[i].Takes == rollouts.NextStart
+		needed = needed || result.Changes[i].Takes == rollouts.Restart
+		stopped = stopped || result.Changes[i].Takes == rollouts.NextStart
 	}
 	switch announced := c.Expect.RestartRequired != nil; {
-	case announced && !needed:
+	case announced && !needed && !stopped:
 		r.FalseAlarms = append(r.FalseAlarms, c.ID)
 	case !announced && needed && c.Expect.Error == nil:
 		r.BlindSpots = append(r.BlindSpots, c.ID)

@@ -1,0 +1,63 @@
+package template
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtward/virtward/api/template/subresources"
+)
+
+// api calls the subresources of templates.
+type api struct {
+	client    rest.Interface
+	namespace string
+}
+
+// newAPI returns a client of the cluster that the flags select. Its warnings go to w.
+func newAPI(flags *genericclioptions.ConfigFlags, namespace string, w io.Writer) (*api, error) {
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	config.WarningHandler = rest.NewWarningWriter(w, rest.WarningWriterOptions{})
+	config.GroupVersion = &schema.GroupVersion{Group: subresources.Group, Version: subresources.V1Beta1.Version}
+	config.APIPath = "/apis"
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return &api{client: client, namespace: namespace}, nil
+}
+
+// post sends a body to a subresource of a template, and reads the answer.
+func (a *api) post(ctx context.Context, name, subresource string, dryRun bool, body, answer any) error {
+	written, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	request := a.client.Post().Namespace(a.namespace).Resource(subresources.Resource).Name(name).SubResource(subresource).
+		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").Body(written)
+	if dryRun {
+		request = request.Param("dryRun", "All")
+	}
+	result := request.Do(ctx)
+	if err := result.Error(); err != nil { // with the text of the API server, which Raw does not read
+		return fmt.Errorf("%s: %w", subresource, err)
+	}
+	read, err := result.Raw()
+	if err != nil {
+		return fmt.Errorf("%s: %w", subresource, err)
+	}
+	if err := json.Unmarshal(read, answer); err != nil {
+		return fmt.Errorf("reading the answer: %w", err)
+	}
+	return nil
+}
