@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -38,12 +39,41 @@ const (
 	RuleSettings             = "virtward-rule-settings"
 	Policies                 = "virtward-policies"
 	Accounts                 = "virtward-accounts"
+	TemplateApprovedOnly     = "virtward-template-approved-only"
+	TemplateCapture          = "virtward-template-capture"
+	TemplateNamespaces       = "virtward-template-namespaces"
+	TemplateProvenance       = "virtward-template-provenance"
+	TemplateRequestLabels    = "virtward-template-request-labels"
+	TemplateStatus           = "virtward-template-status"
 )
 
-// Objects returns every guard, policies and bindings, in the order of their files.
-func Objects() ([]*unstructured.Unstructured, error) {
+// The verbs of the guards of VM templates.
+const (
+	// VerbBypassApproval on virtualmachinetemplates allows to create and to change virtual machines in a namespace that
+	// is approved-only.
+	VerbBypassApproval = "bypass-approval"
+	// VerbChangeApprovedOnly on a namespace allows to change the label and the annotation that make it approved-only.
+	VerbChangeApprovedOnly = "change-approved-only"
+)
+
+// Namespaces are those of the accounts that some guards exempt.
+type Namespaces struct {
+	// Virtward is the namespace of the release, and KubeVirt that of the KubeVirt resource.
+	Virtward, KubeVirt string
+}
+
+// DefaultNamespaces are those that the documentation uses.
+var DefaultNamespaces = Namespaces{Virtward: "virtward-system", KubeVirt: "kubevirt"}
+
+// Objects returns every guard, policies and bindings, in the order of their files, for the default namespaces.
+func Objects() ([]*unstructured.Unstructured, error) { return ObjectsFor(DefaultNamespaces) }
+
+// ObjectsFor is Objects for other namespaces, which must be names.
+func ObjectsFor(namespaces Namespaces) ([]*unstructured.Unstructured, error) {
+	replace := strings.NewReplacer("VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt)
 	var objects []*unstructured.Unstructured
 	err := eachFile(manifests, "*.yaml", func(content []byte) error {
+		content = []byte(replace.Replace(string(content)))
 		documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 		for {
 			document, err := documents.Read()
@@ -170,6 +200,26 @@ type AccountCase struct {
 
 // AccountCases returns the table of cases of the guard of our own accounts.
 func AccountCases() ([]AccountCase, error) { return table[AccountCase]("cases/accounts.yaml") }
+
+// TemplateCase is one request about VM templates and the answer of the guards.
+type TemplateCase struct {
+	Name string `json:"name"`
+	// User sends the request: see test/guards.
+	User string `json:"user"`
+	// Old is the object before the request; without it the request creates New. It exists before the guards do.
+	Old map[string]any `json:"old,omitempty"`
+	// New is the object to create, or a merge patch of Old. Without it the request deletes Old.
+	New map[string]any `json:"new,omitempty"`
+	// SubResource is what the request writes; empty for the object.
+	SubResource string `json:"subResource,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// TemplateCases returns the table of cases of a guard of VM templates, by the name of its file.
+func TemplateCases(file string) ([]TemplateCase, error) {
+	return table[TemplateCase]("cases/" + file + ".yaml")
+}
 
 func table[T any](pattern string) ([]T, error) {
 	var all []T

@@ -74,6 +74,18 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-policies of virtward-policies: Deny",
 		"ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicyBinding virtward-rule-settings of virtward-rule-settings: Deny",
+		"ValidatingAdmissionPolicy virtward-template-approved-only",
+		"ValidatingAdmissionPolicyBinding virtward-template-approved-only of virtward-template-approved-only: Deny",
+		"ValidatingAdmissionPolicy virtward-template-capture",
+		"ValidatingAdmissionPolicyBinding virtward-template-capture of virtward-template-capture: Deny",
+		"ValidatingAdmissionPolicy virtward-template-namespaces",
+		"ValidatingAdmissionPolicyBinding virtward-template-namespaces of virtward-template-namespaces: Deny",
+		"ValidatingAdmissionPolicy virtward-template-provenance",
+		"ValidatingAdmissionPolicyBinding virtward-template-provenance of virtward-template-provenance: Deny",
+		"ValidatingAdmissionPolicy virtward-template-request-labels",
+		"ValidatingAdmissionPolicyBinding virtward-template-request-labels of virtward-template-request-labels: Deny",
+		"ValidatingAdmissionPolicy virtward-template-status",
+		"ValidatingAdmissionPolicyBinding virtward-template-status of virtward-template-status: Deny",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("guards (-want +got):\n%s", diff)

@@ -14,13 +14,10 @@ import (
 
 // examinationOf returns how objects of a kind are validated, or nil if they are not.
 func examinationOf(kind schema.GroupKind) func(*examination) error {
-	if examine := own[kind]; examine != nil {
-		return examine
-	}
 	if evaluator.Evaluates(kind) {
 		return (*examination).evaluate
 	}
-	return nil
+	return own[kind]
 }
 
 // own has the kinds that this package validates: those from which KubeVirt creates VMs, requests for VM

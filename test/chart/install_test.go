@@ -85,8 +85,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 12 {
-		t.Errorf("configurations of admission: %v, not 12", got)
+	if got := i.labelled(t); len(got) != 24 {
+		t.Errorf("configurations of admission: %v, not 24", got)
 	}
 }
 
@@ -176,13 +176,13 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 11 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 23 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 12 {
-		t.Errorf("configurations of admission: %v, not 12", got)
+	if got := i.labelled(t); len(got) != 24 {
+		t.Errorf("configurations of admission: %v, not 24", got)
 	}
 }
 
@@ -344,6 +344,8 @@ func (i *installation) switchOff(t *testing.T) {
 	want := []string{
 		"ValidatingAdmissionPolicy virtward-accounts", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-rule-settings",
+		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-namespaces",
+		"ValidatingAdmissionPolicy virtward-template-provenance", "ValidatingAdmissionPolicy virtward-template-request-labels", "ValidatingAdmissionPolicy virtward-template-status",
 	}
 	if diff := cmp.Diff(want, i.labelled(t)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
@@ -379,8 +381,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 12 {
-		t.Errorf("configurations of admission: %v, not 12", got)
+	if got := i.labelled(t); len(got) != 24 {
+		t.Errorf("configurations of admission: %v, not 24", got)
 	}
 }
 

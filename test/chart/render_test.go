@@ -66,6 +66,18 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-policies",
 		"ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicyBinding virtward-rule-settings",
+		"ValidatingAdmissionPolicy virtward-template-approved-only",
+		"ValidatingAdmissionPolicyBinding virtward-template-approved-only",
+		"ValidatingAdmissionPolicy virtward-template-namespaces",
+		"ValidatingAdmissionPolicyBinding virtward-template-namespaces",
+		"ValidatingAdmissionPolicy virtward-template-provenance",
+		"ValidatingAdmissionPolicyBinding virtward-template-provenance",
+		"ValidatingAdmissionPolicy virtward-template-capture",
+		"ValidatingAdmissionPolicyBinding virtward-template-capture",
+		"ValidatingAdmissionPolicy virtward-template-request-labels",
+		"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
+		"ValidatingAdmissionPolicy virtward-template-status",
+		"ValidatingAdmissionPolicyBinding virtward-template-status",
 	}
 	for _, c := range []struct {
 		name   string
@@ -94,6 +106,26 @@ func TestObjects(t *testing.T) {
 		{name: "templates are observed", values: []string{`templates.mode="observe"`}, less: []string{
 			"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
 			"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
+			"ValidatingAdmissionPolicy virtward-template-capture",
+			"ValidatingAdmissionPolicyBinding virtward-template-capture",
+			"ValidatingAdmissionPolicy virtward-template-request-labels",
+			"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
+			"ValidatingAdmissionPolicy virtward-template-status",
+			"ValidatingAdmissionPolicyBinding virtward-template-status",
+		}},
+		{name: "no guards of templates", values: []string{"guards.templates.enabled=false"}, less: []string{
+			"ValidatingAdmissionPolicy virtward-template-approved-only",
+			"ValidatingAdmissionPolicyBinding virtward-template-approved-only",
+			"ValidatingAdmissionPolicy virtward-template-namespaces",
+			"ValidatingAdmissionPolicyBinding virtward-template-namespaces",
+			"ValidatingAdmissionPolicy virtward-template-provenance",
+			"ValidatingAdmissionPolicyBinding virtward-template-provenance",
+			"ValidatingAdmissionPolicy virtward-template-capture",
+			"ValidatingAdmissionPolicyBinding virtward-template-capture",
+			"ValidatingAdmissionPolicy virtward-template-request-labels",
+			"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
+			"ValidatingAdmissionPolicy virtward-template-status",
+			"ValidatingAdmissionPolicyBinding virtward-template-status",
 		}},
 		{name: "templates are managed", values: []string{`templates.mode="manage"`}},
 		{name: "no guard of the rule settings", values: []string{"guards.ruleSettings.enabled=false"}, less: []string{
@@ -730,12 +762,22 @@ func TestNetworkPolicy(t *testing.T) {
 
 // The guards are those of admissionpolicies, with the chart's labels added.
 func TestGuards(t *testing.T) {
-	sources, err := admissionpolicies.Objects()
+	for values, namespaces := range map[string]admissionpolicies.Namespaces{
+		`guards.templates.kubevirtNamespace=""`:              admissionpolicies.DefaultNamespaces,
+		`guards.templates.kubevirtNamespace="openshift-cnv"`: {Virtward: namespace, KubeVirt: "openshift-cnv"},
+	} {
+		guardsAre(t, values, namespaces)
+	}
+}
+
+func guardsAre(t *testing.T, values string, namespaces admissionpolicies.Namespaces) {
+	t.Helper()
+	sources, err := admissionpolicies.ObjectsFor(namespaces)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rendered := map[string]map[string]any{}
-	for _, object := range render(t) {
+	for _, object := range render(t, values) {
 		kind := object.GetObjectKind().GroupVersionKind().Kind
 		rendered[kind+" "+object.GetName()] = toUnstructured(t, object)
 	}
@@ -824,6 +866,7 @@ func TestSchemaRejects(t *testing.T) {
 		{`templates.mode="serve"`, "at '/templates/mode': value must be one of 'auto', 'manage', 'observe'"},
 		{`templates.requireApproval="yes"`, "at '/templates/requireApproval': got string, want boolean"},
 		{`guards.ruleSettings.enabled="yes"`, "at '/guards/ruleSettings/enabled': got string, want boolean"},
+		{`guards.templates.kubevirtNamespace="Kube Virt"`, "at '/guards/templates/kubevirtNamespace': 'Kube Virt' does not match pattern"},
 		{`guards.policies.enabled="yes"`, "at '/guards/policies/enabled': got string, want boolean"},
 		{`guards.kubevirt.enabled="yes"`, "at '/guards/kubevirt/enabled': got string, want boolean"},
 		{`log.level="loud"`, "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},

@@ -147,3 +147,16 @@ or of an APIService would revert each other.
 {{- end }}
 {{- if $managed }}true{{ end }}
 {{- end }}
+
+{{/*
+The namespace of KubeVirt's accounts: that of the value, else of the KubeVirt resource, else kubevirt.
+*/}}
+{{- define "virtward.kubevirtNamespace" -}}
+{{- $namespace := .Values.guards.templates.kubevirtNamespace }}
+{{- if and (not $namespace) (.Capabilities.APIVersions.Has "kubevirt.io/v1/KubeVirt") }}
+{{- range dig "items" (list) (lookup "kubevirt.io/v1" "KubeVirt" "" "" | default dict) }}
+{{- $namespace = .metadata.namespace }}
+{{- end }}
+{{- end }}
+{{- default "kubevirt" $namespace }}
+{{- end }}

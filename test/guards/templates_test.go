@@ -1,0 +1,312 @@
+package guards
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/crds"
+)
+
+// templateTables are the tables of cases of the guards of VM templates.
+var templateTables = []string{
+	"template-approved-only", "template-capture", "template-namespaces", "template-provenance", "template-request-labels", "template-status",
+}
+
+// TestTemplateGuards sends the requests of all tables, with all guards active.
+func TestTemplateGuards(t *testing.T) {
+	c := newTemplateCluster(t)
+	tables := map[string][]admissionpolicies.TemplateCase{}
+	for _, table := range templateTables {
+		cases, err := admissionpolicies.TemplateCases(table)
+		must(t, err)
+		for i := range cases {
+			c.prepare(t, &cases[i], fmt.Sprintf("%s-%d", table, i))
+		}
+		tables[table] = cases
+	}
+	c.guard(t, admissionpolicies.TemplateApprovedOnly, func() error {
+		probe := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstancePreset", "spec": map[string]any{"selector": map[string]any{}}}}
+		probe.SetNamespace("approved")
+		probe.SetName("probe")
+		return c.users["owner"].Create(t.Context(), probe, client.DryRunAll)
+	})
+	for _, table := range templateTables {
+		t.Run(table, func(t *testing.T) {
+			c.guardIsActive(t, tables[table])
+			for _, each := range tables[table] {
+				t.Run(each.Name, func(t *testing.T) { expectTemplate(t, c.send(t, &each), "virtward-"+table, each.Denied) })
+			}
+			c.typeChecks(t, "virtward-"+table)
+		})
+	}
+	t.Run("the largest objects", c.largest)
+}
+
+// templateCluster has the definitions of KubeVirt, CDI and templates, and the users of the cases.
+type templateCluster struct{ *userCluster }
+
+func newTemplateCluster(t *testing.T) *templateCluster {
+	t.Helper()
+	definitions, err := crds.All()
+	must(t, err)
+	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: append(definitions, templateDefinitions(t)...)})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := started.Stop(); err != nil {
+			t.Errorf("stopping the control plane: %v", err)
+		}
+	})
+	c := &templateCluster{&userCluster{ControlPlane: started, users: map[string]client.Client{}}}
+	c.admin = c.client(t, "an-admin", "system:masters")
+	for name, labels := range map[string]map[string]string{
+		"approved": {v1beta1.ApprovedOnlyLabel: "true"}, "former": {v1beta1.ApprovedOnlyLabel: "false"}, "shop": nil, "source": nil, "target": nil, "elsewhere": nil,
+	} {
+		namespace := untypedOf("v1", "Namespace", "", name)
+		namespace.SetLabels(labels)
+		c.create(t, namespace)
+	}
+	c.grantOwners(t)
+	c.grantCaptures(t)
+	return c
+}
+
+func templateDefinitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(repository, "charts", "virtward", "template-definitions", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v %v", files, err)
+	}
+	var all []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		must(t, err)
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		must(t, yaml.UnmarshalStrict(content, definition))
+		all = append(all, definition)
+	}
+	return all
+}
+
+func untypedOf(version, kind, namespace, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetAPIVersion(version)
+	object.SetKind(kind)
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return object
+}
+
+func rule(verbs, group, resources string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{group}, Resources: strings.Split(resources, ","), ResourceNames: names}
+}
+
+// grantOwners creates the users with every right that RBAC has for the objects of the cases. Only the guards deny.
+func (c *templateCluster) grantOwners(t *testing.T) {
+	const all = "get,list,create,update,patch,delete"
+	rules := []rbacv1.PolicyRule{rule(all, "", "namespaces,namespaces/status,namespaces/finalize"), rule(all, "apps", "controllerrevisions")}
+	for _, group := range []string{"kubevirt.io", "pool.kubevirt.io", "clone.kubevirt.io", "snapshot.kubevirt.io", "instancetype.kubevirt.io", "template.kubevirt.io", "cdi.kubevirt.io"} {
+		rules = append(rules, rule(all, group, "*"))
+	}
+	c.role(t, "", "owner", rules...)
+	for user, name := range map[string]string{
+		"owner": "owner", "bypasser": "bypasser", "bypasser-elsewhere": "bypasser-elsewhere", "changer": "changer",
+		"server": "system:serviceaccount:virtward-system:virtward-apiserver", "other-server": "system:serviceaccount:elsewhere:virtward-apiserver",
+		"templates": "system:serviceaccount:virtward-system:virtward-templates", "virt-controller": "system:serviceaccount:kubevirt:kubevirt-controller",
+		"other-virt-controller": "system:serviceaccount:elsewhere:kubevirt-controller", "statefulsets": "system:serviceaccount:kube-system:statefulset-controller",
+	} {
+		c.users[user] = c.client(t, name)
+		c.bind(t, "", "owner", name)
+	}
+	bypass := rule(admissionpolicies.VerbBypassApproval, "template.kubevirt.io", "virtualmachinetemplates")
+	c.role(t, "approved", "bypass", bypass)
+	c.bind(t, "approved", "bypass", "bypasser")
+	c.role(t, "elsewhere", "bypass", bypass)
+	c.bind(t, "elsewhere", "bypass", "bypasser-elsewhere")
+	c.role(t, "", "changer", rule(admissionpolicies.VerbChangeApprovedOnly, "", "namespaces", "changeable", "changeable-2"))
+	c.bind(t, "", "changer", "changer")
+}
+
+// grantCaptures creates the users of captures, each with some of the rights that a capture needs.
+func (c *templateCluster) grantCaptures(t *testing.T) {
+	request := rule("create,get,patch", "template.kubevirt.io", "virtualmachinetemplaterequests")
+	volumes, made := rule("create", "cdi.kubevirt.io", "datavolumes"), rule("create", "template.kubevirt.io", "virtualmachinetemplates")
+	read, snapshot := rule("get", "kubevirt.io", "virtualmachines"), rule("create", "snapshot.kubevirt.io", "virtualmachinesnapshots")
+	for user, rights := range map[string]struct{ target, source []rbacv1.PolicyRule }{
+		"author":              {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{read, snapshot}},
+		"delegate":            {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{rule("create", "template.kubevirt.io", "virtualmachinetemplaterequests/source", "db")}},
+		"snapshotter":         {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{snapshot}},
+		"reader":              {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{read}},
+		"reader-of-web":       {[]rbacv1.PolicyRule{request, volumes, made}, []rbacv1.PolicyRule{rule("get", "kubevirt.io", "virtualmachines", "web"), snapshot}},
+		"without-datavolumes": {[]rbacv1.PolicyRule{request, made}, []rbacv1.PolicyRule{read, snapshot}},
+		"without-templates":   {[]rbacv1.PolicyRule{request, volumes}, []rbacv1.PolicyRule{read, snapshot}},
+		"stranger":            {[]rbacv1.PolicyRule{request}, nil},
+	} {
+		c.users[user] = c.client(t, user)
+		c.role(t, "target", user, rights.target...)
+		c.bind(t, "target", user, user)
+		if rights.source != nil {
+			c.role(t, "source", user, rights.source...)
+			c.bind(t, "source", user, user)
+		}
+	}
+	const some = "get,create,patch"
+	c.role(t, "shop", "capturer", rule(some, "cdi.kubevirt.io", "datavolumes"), rule(some, "snapshot.kubevirt.io", "virtualmachinesnapshots"),
+		rule(some, "template.kubevirt.io", "virtualmachinetemplates,virtualmachinetemplaterequests"))
+	for user, name := range map[string]string{"capturer": "capturer", "other-templates": "system:serviceaccount:elsewhere:virtward-templates"} {
+		c.users[user] = c.client(t, name)
+		c.bind(t, "shop", "capturer", name)
+	}
+}
+
+// role creates a Role, or a ClusterRole without a namespace.
+func (c *templateCluster) role(t *testing.T, namespace, name string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	if namespace == "" {
+		c.create(t, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules})
+		return
+	}
+	c.create(t, &rbacv1.Role{ObjectMeta: meta, Rules: rules})
+}
+
+// bind binds a role of that name to a user.
+func (c *templateCluster) bind(t *testing.T, namespace, role, user string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: role + "-" + strings.ReplaceAll(user, ":", "-")}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	if namespace == "" {
+		c.create(t, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: subjects})
+		return
+	}
+	c.create(t, &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role}, Subjects: subjects})
+}
+
+// prepare names the objects of a case, and creates the old one with its status.
+func (c *templateCluster) prepare(t *testing.T, each *admissionpolicies.TemplateCase, name string) {
+	t.Helper()
+	if each.Old == nil {
+		each.New = named(each.New, name)
+		return
+	}
+	each.Old = named(each.Old, name)
+	old := &unstructured.Unstructured{Object: each.Old}
+	status := old.Object["status"]
+	created := old.DeepCopy()
+	c.create(t, created)
+	if status == nil {
+		return
+	}
+	data, err := json.Marshal(map[string]any{"status": status})
+	must(t, err)
+	must(t, c.admin.Status().Patch(t.Context(), created, client.RawPatch(types.MergePatchType, data)))
+}
+
+// named is a copy of an object, with a name unless it has one.
+func named(object map[string]any, name string) map[string]any {
+	named := &unstructured.Unstructured{Object: maps.Clone(object)}
+	named = named.DeepCopy()
+	if named.GetName() == "" {
+		named.SetName(name)
+	}
+	return named.Object
+}
+
+// send sends the request of a case as its user.
+func (c *templateCluster) send(t *testing.T, each *admissionpolicies.TemplateCase) error {
+	t.Helper()
+	user := c.users[each.User]
+	if user == nil {
+		t.Fatalf("there is no user %s", each.User)
+	}
+	if each.Old == nil {
+		return user.Create(t.Context(), (&unstructured.Unstructured{Object: each.New}).DeepCopy(), client.DryRunAll)
+	}
+	old := &unstructured.Unstructured{Object: each.Old}
+	object := untypedOf(old.GetAPIVersion(), old.GetKind(), old.GetNamespace(), old.GetName())
+	if each.New == nil {
+		return user.Delete(t.Context(), object, client.DryRunAll)
+	}
+	data, err := json.Marshal(each.New)
+	must(t, err)
+	patch := client.RawPatch(types.MergePatchType, data)
+	switch each.SubResource {
+	case "":
+		return user.Patch(t.Context(), object, patch, client.DryRunAll)
+	case "finalize": // it has no patch
+		must(t, c.admin.Get(t.Context(), client.ObjectKeyFromObject(object), object))
+		labels := object.GetLabels()
+		delete(labels, v1beta1.ApprovedOnlyLabel)
+		object.SetLabels(labels)
+		return user.SubResource("finalize").Update(t.Context(), object, &client.SubResourceUpdateOptions{UpdateOptions: client.UpdateOptions{DryRun: []string{metav1.DryRunAll}}})
+	}
+	return user.SubResource(each.SubResource).Patch(t.Context(), object, patch, &client.SubResourcePatchOptions{PatchOptions: client.PatchOptions{DryRun: []string{metav1.DryRunAll}}})
+}
+
+// guardIsActive waits until a guard denies the first case that it must deny.
+func (c *templateCluster) guardIsActive(t *testing.T, cases []admissionpolicies.TemplateCase) {
+	t.Helper()
+	for i := range cases {
+		if cases[i].Denied != "" {
+			eventually(t, "the guard to be active", func() bool { return c.send(t, &cases[i]) != nil })
+			return
+		}
+	}
+	t.Fatal("no case is denied")
+}
+
+// expectTemplate compares an answer with the message of a guard.
+func expectTemplate(t *testing.T, err error, guard, denied string) {
+	t.Helper()
+	want := fmt.Sprintf("ValidatingAdmissionPolicy '%[1]s' with binding '%[1]s' denied request: %[2]s", guard, denied)
+	switch {
+	case denied == "" && err != nil:
+		t.Errorf("denied, but should be allowed: %v", err)
+	case denied != "" && err == nil:
+		t.Errorf("allowed, but should be denied: %s", denied)
+	case denied != "" && !strings.HasSuffix(err.Error(), want):
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+// largest changes virtual machines near the API server's limit: the guards stay within its cost limit.
+func (c *templateCluster) largest(t *testing.T) {
+	vm := untypedOf("kubevirt.io/v1", "VirtualMachine", "shop", "large")
+	volumes, annotations := make([]any, 0, 250), map[string]string{}
+	for i := range 250 {
+		volumes = append(volumes, map[string]any{"name": fmt.Sprintf("v%d", i), "cloudInitNoCloud": map[string]any{"userData": strings.Repeat("x", 2000)}})
+	}
+	for i := range 900 {
+		annotations[fmt.Sprintf("kubevirt.io/a%d", i)] = strings.Repeat("x", 200)
+	}
+	vm.SetAnnotations(annotations)
+	vm.Object["spec"] = map[string]any{"runStrategy": "Halted", "template": map[string]any{"spec": map[string]any{"domain": map[string]any{"devices": map[string]any{}}, "volumes": volumes}}}
+	c.create(t, vm)
+	must(t, c.admin.Patch(t.Context(), untypedOf("v1", "Namespace", "", "shop"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"`+v1beta1.ApprovedOnlyLabel+`":"true"}}}`))))
+	patch := func(text string) error {
+		return c.users["owner"].Patch(t.Context(), untypedOf("kubevirt.io/v1", "VirtualMachine", "shop", "large"), client.RawPatch(types.MergePatchType, []byte(text)), client.DryRunAll)
+	}
+	eventually(t, "the namespace to be approved-only", func() bool { return patch(`{"spec":{"template":{"spec":{"hostname":"x"}}}}`) != nil })
+	for text, denied := range map[string]string{
+		`{"spec":{"runStrategy":"Always"}}`:                         "",
+		`{"metadata":{"labels":{"a":"b"},"annotations":{"a":"b"}}}`: "",
+		`{"spec":{"template":{"spec":{"hostname":"x"}}}}`:           "approved-only: spec: in this namespace, only these fields can change: running, runStrategy; otherwise you need the verb bypass-approval on virtualmachinetemplates.template.kubevirt.io",
+	} {
+		expectTemplate(t, patch(text), admissionpolicies.TemplateApprovedOnly, denied)
+	}
+}
