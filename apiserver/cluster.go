@@ -2,30 +2,35 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 )
 
-// liveCluster reads and writes without a cache: an approval, or the end of one, counts at once.
+// liveCluster reads and writes without a cache.
 type liveCluster struct{ client client.Client }
 
 // NewCluster connects to the API server with the rights of Virtward. Its warnings reach the user.
 func NewCluster(config *rest.Config) (Cluster, error) {
 	scheme := runtime.NewScheme()
-	if err := v1beta1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
-	if err := kubevirtv1.AddToScheme(scheme); err != nil {
-		return nil, err
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, kubevirtv1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
 	}
 	config = rest.CopyConfig(config)
+	config.QPS = -1 // the API server limits clients by its fairness
 	config.WarningHandlerWithContext = passWarnings{}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
@@ -43,6 +48,15 @@ func (l *liveCluster) Template(ctx context.Context, namespace, name string) (*v1
 	return template, nil
 }
 
+// Namespace implements Cluster.
+func (l *liveCluster) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
+	namespace := &corev1.Namespace{}
+	if err := l.client.Get(ctx, client.ObjectKey{Name: name}, namespace); err != nil {
+		return nil, err
+	}
+	return namespace, nil
+}
+
 // CreateVirtualMachine implements Cluster.
 func (l *liveCluster) CreateVirtualMachine(ctx context.Context, vm *kubevirtv1.VirtualMachine, options metav1.CreateOptions) (*kubevirtv1.VirtualMachine, error) {
 	created := vm.DeepCopy()
@@ -50,4 +64,30 @@ func (l *liveCluster) CreateVirtualMachine(ctx context.Context, vm *kubevirtv1.V
 		return nil, err
 	}
 	return created, nil
+}
+
+// WriteApproval implements Cluster by server-side apply. Applying a status without the approval would keep the fields that
+// another manager owns too, so a patch removes them before.
+func (l *liveCluster) WriteApproval(ctx context.Context, template *v1beta1.VirtualMachineTemplate, approval *v1beta1.TemplateApproval, condition metav1.Condition) error {
+	owner := client.FieldOwner(v1beta1.ApprovalFieldOwner)
+	status := v1beta1.VirtualMachineTemplateStatus{Conditions: []metav1.Condition{condition}, Approval: approval}
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": written}}
+	object.SetGroupVersionKind(v1beta1.GroupVersion.WithKind(apikinds.VirtualMachineTemplate))
+	object.SetNamespace(template.Namespace)
+	object.SetName(template.Name)
+	object.SetUID(template.UID)
+	if approval == nil {
+		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": template.UID}, "status": map[string]any{"approval": nil}})
+		if err != nil {
+			return err
+		}
+		if err := l.client.Status().Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, body), owner); err != nil {
+			return err
+		}
+	}
+	return l.client.Status().Apply(ctx, client.ApplyConfigurationFromUnstructured(object), owner, client.ForceOwnership)
 }

@@ -17,7 +17,9 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
 
+	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/randomness"
 )
 
@@ -36,6 +38,8 @@ type Options struct {
 	Features       *options.FeatureOptions
 	CoreAPI        *options.CoreAPIOptions
 	Admission      *options.AdmissionOptions
+	// RequireApproval: VirtualMachines are created from approved templates only, in every namespace.
+	RequireApproval bool
 	// MaxInFlight bounds the requests that are processed at the same time. More are answered with 429.
 	MaxInFlight int
 	// ShutdownDelay is the time for which the server serves after a signal to end, while it is not ready.
@@ -67,6 +71,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Audit.AddFlags(flags)
 	o.Features.AddFlags(flags)
 	o.CoreAPI.AddFlags(flags)
+	flags.BoolVar(&o.RequireApproval, "require-approval", false, "create VirtualMachines from approved templates only, in every namespace; without it, only in namespaces with the label "+v1beta1.ApprovedOnlyLabel)
 	flags.IntVar(&o.MaxInFlight, "max-requests-in-flight", o.MaxInFlight, fmt.Sprintf("maximum number of requests that are processed at the same time, at most %d; more are answered with 429", mostInFlight))
 	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", 0, "time for which the server serves after a signal to end, until clients know that it is not ready")
 }
@@ -105,7 +110,16 @@ func (o *Options) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("making the server: %w", err)
 	}
-	if err := Install(server, scheme, codecs, cluster, config.Authorization.Authorizer, randomness.Source{}); err != nil {
+	typed, err := kubernetes.NewForConfig(config.ClientConfig)
+	if err != nil {
+		return err
+	}
+	events := newRecorder(typed.CoreV1())
+	defer events.stop()
+	services := &Services{
+		Cluster: cluster, Authorizer: config.Authorization.Authorizer, Random: randomness.Source{}, Events: events, Clock: clock.RealClock{}, RequireApproval: o.RequireApproval,
+	}
+	if err := Install(server, scheme, codecs, services); err != nil {
 		return err
 	}
 	return server.PrepareRun().RunWithContext(ctx)

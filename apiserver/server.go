@@ -9,14 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/openapi"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/compatibility"
 
 	"github.com/virtward/virtward/api/template/subresources"
-	"github.com/virtward/virtward/templates"
 )
 
 // MaxRequestBody bounds the body of a request, in bytes: a hundred values of a few kilobytes.
@@ -48,18 +46,18 @@ func NewConfig(codecs serializer.CodecFactory, scheme *runtime.Scheme, info *ver
 }
 
 // Install adds the API to a server.
-func Install(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, codecs serializer.CodecFactory, cluster Cluster, authorizer authorizer.Authorizer, random templates.Random) error {
+func Install(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, codecs serializer.CodecFactory, services *Services) error {
 	group := genericapiserver.NewDefaultAPIGroupInfo(subresources.Group, scheme, runtime.NewParameterCodec(scheme), codecs)
 	group.NegotiatedSerializer = textOnly{codecs}
 	group.PrioritizedVersions = []schema.GroupVersion{subresources.V1Alpha1, subresources.V1Beta1}
 	for _, v := range group.PrioritizedVersions {
-		storage := func(creates bool) rest.Storage {
-			return &processing{cluster: cluster, authorizer: authorizer, random: random, version: v, creates: creates}
-		}
+		shared := storage{Services: services, version: v}
 		group.VersionedResourcesStorageMap[v.Version] = map[string]rest.Storage{
 			subresources.Resource:                              parent{},
-			subresources.Resource + "/" + subresources.Process: storage(false),
-			subresources.Resource + "/" + subresources.Create:  storage(true),
+			subresources.Resource + "/" + subresources.Process: &processing{storage: shared},
+			subresources.Resource + "/" + subresources.Create:  &processing{storage: shared, creates: true},
+			subresources.Resource + "/" + subresources.Approve: &approving{shared},
+			subresources.Resource + "/" + subresources.Revoke:  &revoking{shared},
 		}
 	}
 	if err := server.InstallAPIGroup(&group); err != nil {

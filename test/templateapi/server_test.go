@@ -32,6 +32,20 @@ type fixture struct {
 
 // TestServer serves the API behind a real API server, to users with RBAC rights.
 func TestServer(t *testing.T) {
+	f := start(t, map[string]any{})
+	f.namespaces("templates", "shop")
+	f.template("templates", "fedora")
+	t.Run("permissions", f.permissions)
+	t.Run("create", f.create)
+	t.Run("another namespace", f.otherNamespace)
+	t.Run("policies of the cluster", f.policies)
+	t.Run("answers", f.answers)
+	t.Run("discovery", f.discovery)
+}
+
+// start starts a control plane with the API, by values of the chart below templates.
+func start(t *testing.T, templates map[string]any) *fixture {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
@@ -41,15 +55,8 @@ func TestServer(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = plane.Stop() })
 	f := &fixture{plane, t}
-	f.namespaces("templates", "shop")
-	f.install(map[string]any{})
-	f.template("templates", "fedora")
-	t.Run("permissions", f.permissions)
-	t.Run("create", f.create)
-	t.Run("another namespace", f.otherNamespace)
-	t.Run("policies of the cluster", f.policies)
-	t.Run("answers", f.answers)
-	t.Run("discovery", f.discovery)
+	f.install(templates)
+	return f
 }
 
 func (f *fixture) must(err error) {
@@ -82,7 +89,7 @@ func (f *fixture) install(templates map[string]any) {
 	_, err := f.InstallVirtward(f.t.Context(), map[string]any{"templates": templates}, controlplane.Workload{})
 	f.must(err)
 	await.Until(f.t, func() error {
-		_, err := f.post(rest.CopyConfig(f.Config()), "templates", "none", subresources.Process, nil, "")
+		_, err := f.post(f.Config(), "default", "none", subresources.Process, nil, "")
 		if !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), "none") {
 			return fmt.Errorf("not served yet: %w", err)
 		}
@@ -137,15 +144,21 @@ spec:
 // user has a role in some namespaces.
 func (f *fixture) user(name string, rules []rbacv1.PolicyRule, namespaces ...string) *rest.Config {
 	f.t.Helper()
+	f.grant(name, rules, namespaces...)
+	config, err := f.UserConfig(name)
+	f.must(err)
+	return config
+}
+
+// grant binds a user to rules in namespaces.
+func (f *fixture) grant(name string, rules []rbacv1.PolicyRule, namespaces ...string) {
+	f.t.Helper()
 	for _, namespace := range namespaces {
 		f.ensure(
 			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules},
 			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}}},
 		)
 	}
-	config, err := f.UserConfig(name)
-	f.must(err)
-	return config
 }
 
 func named(name string) *subresources.ProcessOptions {
@@ -223,10 +236,7 @@ func (f *fixture) otherNamespace(t *testing.T) {
 	if _, err := f.post(ann, "templates", "fedora", subresources.Create, inShop, ""); !apierrors.IsForbidden(err) || f.machine("shop", "web") != nil {
 		t.Errorf("without permission there: %v", err)
 	}
-	f.ensure(
-		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "ann"}, Rules: []rbacv1.PolicyRule{rule("create", subresources.Group, "virtualmachinetemplates/instantiate", "fedora")}},
-		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "ann"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "ann"}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "ann"}}},
-	)
+	f.grant("ann", []rbacv1.PolicyRule{rule("create", subresources.Group, "virtualmachinetemplates/instantiate", "fedora")}, "shop")
 	await.Until(t, func() error { // a denial is cached for ten seconds
 		_, err := f.post(ann, "templates", "fedora", subresources.Create, inShop, "")
 		return err

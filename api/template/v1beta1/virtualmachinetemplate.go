@@ -184,6 +184,21 @@ const (
 	TemplateApproved = "Approved"
 )
 
+// The reasons of the condition Approved.
+const (
+	// ReasonApproved: the spec is approved as it is.
+	ReasonApproved = "Approved"
+	// ReasonChanged: another spec was approved.
+	ReasonChanged = "Changed"
+	// ReasonRevoked: an approver revoked the approval.
+	ReasonRevoked = "Revoked"
+	// ReasonNotApproved: there is no approval.
+	ReasonNotApproved = "NotApproved"
+)
+
+// ApprovalFieldOwner owns status.approval and the condition Approved.
+const ApprovalFieldOwner = "virtward-approval"
+
 // VirtualMachineTemplateStatus is what Virtward observed of a template.
 type VirtualMachineTemplateStatus struct {
 	// Ready: whether a VirtualMachine can be made of the template. Approved:

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -100,7 +103,9 @@ func NewWire() (*Wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := apiserver.Install(server, scheme, codecs, w, config.Authorization.Authorizer, rand.New(rand.NewPCG(1, 2))); err != nil { //nolint:gosec // a test
+	if err := apiserver.Install(server, scheme, codecs, &apiserver.Services{
+		Cluster: w, Authorizer: config.Authorization.Authorizer, Random: rand.New(rand.NewPCG(1, 2)), Clock: clock.RealClock{}, //nolint:gosec // a test
+	}); err != nil {
 		return nil, err
 	}
 	w.handler = server.Handler
@@ -126,6 +131,16 @@ func (w *Wire) Template(_ context.Context, namespace, name string) (*v1beta1.Vir
 		}
 	}
 	return nil, apierrors.NewNotFound(schema.GroupResource{Group: "template.kubevirt.io", Resource: "virtualmachinetemplates"}, name)
+}
+
+// Namespace implements apiserver.Cluster: no namespace of the cases is approved-only.
+func (w *Wire) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+// WriteApproval implements apiserver.Cluster. virt-template has no approvals.
+func (w *Wire) WriteApproval(context.Context, *v1beta1.VirtualMachineTemplate, *v1beta1.TemplateApproval, metav1.Condition) error {
+	return errors.New("the cases have no approvals")
 }
 
 // CreateVirtualMachine implements apiserver.Cluster.

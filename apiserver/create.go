@@ -1,0 +1,115 @@
+package apiserver
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/template/subresources"
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/texts"
+)
+
+// digestAuditAnnotation is the digest of the template, in an audit event.
+const digestAuditAnnotation = "template.virtward.io/digest"
+
+// create creates the VirtualMachine of a template in the target namespace. The approval is that of the template as it is
+// rendered: it is read once.
+func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions, options *metav1.CreateOptions, answer *subresources.ProcessedVirtualMachineTemplate) error {
+	if template.DeletionTimestamp != nil {
+		return apierrors.NewConflict(templateResource, template.Name, fmt.Errorf("the template is being deleted"))
+	}
+	approved, digest, err := templates.Approved(template)
+	if err != nil {
+		return apierrors.NewInternalError(err)
+	}
+	rendered, err := p.renderFor(ctx, template, given, approved, digest)
+	if err != nil {
+		return err
+	}
+	vm := rendered.VirtualMachine
+	annotate(ctx, vm, template, digest)
+	created, err := p.Cluster.CreateVirtualMachine(ctx, vm, metav1.CreateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})
+	if err != nil {
+		return asAnswer(err, "create the VirtualMachine")
+	}
+	created.SetGroupVersionKind(kubevirtv1.VirtualMachineGroupVersionKind)
+	answer.VirtualMachine, answer.Message = created, rendered.Message
+	return nil
+}
+
+// renderFor renders a template for its target namespace, which a value can choose and in which the user must be allowed to
+// create VirtualMachines. Where approval is required, it renders with the restrictions of approved templates.
+func (p *processing) renderFor(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions, approved bool, digest string) (*templates.Rendered, error) {
+	rendered, findings := templates.Render(&template.Spec, given.Parameters, templates.Options{Random: p.Random})
+	if rendered == nil {
+		warn(ctx, findings)
+		return nil, invalid(template.Name, findings)
+	}
+	target, err := targetOf(template, rendered.VirtualMachine.Namespace, given.TargetNamespace)
+	if err != nil {
+		return nil, err
+	}
+	if faults := validation.ValidateNamespaceName(target, false); len(faults) > 0 {
+		return nil, unprocessable(template.Name, []metav1.StatusCause{{Type: metav1.CauseType(field.ErrorTypeInvalid), Field: "targetNamespace", Message: faults[0]}})
+	}
+	if target != template.Namespace {
+		if err := p.authorizeTarget(ctx, template, target); err != nil {
+			return nil, err
+		}
+	}
+	required, err := p.requireApproval(ctx, template, target, approved, digest)
+	if err != nil {
+		return nil, err
+	}
+	if required {
+		again, err := p.render(ctx, template, given, true)
+		if err != nil {
+			return nil, err
+		}
+		rendered = again
+		if rendered.VirtualMachine.Namespace != "" && rendered.VirtualMachine.Namespace != target { // a generated namespace
+			return nil, apierrors.NewBadRequest("the namespace of the VirtualMachine must not be generated where templates must be approved")
+		}
+	} else {
+		warn(ctx, findings)
+	}
+	rendered.VirtualMachine.Namespace = target
+	return rendered, nil
+}
+
+// targetOf is the namespace of the VirtualMachine: that of the request, that of the rendered VirtualMachine, or that of the
+// template.
+func targetOf(template *v1beta1.VirtualMachineTemplate, rendered, requested string) (string, error) {
+	switch {
+	case requested == "" && rendered == "":
+		return template.Namespace, nil
+	case requested == "":
+		return rendered, nil
+	case rendered != "" && rendered != requested:
+		return "", apierrors.NewBadRequest(fmt.Sprintf("the VirtualMachine is of namespace %s, and targetNamespace is %s", texts.Shorten(rendered, maxName), texts.Shorten(requested, maxName)))
+	}
+	return requested, nil
+}
+
+// annotate notes where a VirtualMachine is from, in its annotations and in the audit event.
+func annotate(ctx context.Context, vm *kubevirtv1.VirtualMachine, template *v1beta1.VirtualMachineTemplate, digest string) {
+	if vm.Annotations == nil {
+		vm.Annotations = map[string]string{}
+	}
+	vm.Annotations[subresources.TemplateAnnotation] = template.Namespace + "/" + template.Name
+	vm.Annotations[subresources.DigestAnnotation] = digest
+	delete(vm.Annotations, subresources.RequesterAnnotation)
+	if user, ok := request.UserFrom(ctx); ok {
+		vm.Annotations[subresources.RequesterAnnotation] = texts.Shorten(user.GetName(), maxWarning)
+	}
+	audit.AddAuditAnnotation(ctx, digestAuditAnnotation, digest)
+}

@@ -1,0 +1,41 @@
+package apiserver
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/clock"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/templates"
+)
+
+// Services are what the API is made of.
+type Services struct {
+	Cluster    Cluster
+	Authorizer authorizer.Authorizer
+	Random     templates.Random
+	Events     Events
+	Clock      clock.PassiveClock
+	// RequireApproval: VirtualMachines are created from approved templates only, in every namespace.
+	RequireApproval bool
+}
+
+// Cluster reads and writes the objects of the cluster. Nothing is cached: an approval, or the end of one, counts at once.
+// The errors are those of the API server.
+type Cluster interface {
+	Template(ctx context.Context, namespace, name string) (*v1beta1.VirtualMachineTemplate, error)
+	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
+	CreateVirtualMachine(ctx context.Context, vm *kubevirtv1.VirtualMachine, options metav1.CreateOptions) (*kubevirtv1.VirtualMachine, error)
+	// WriteApproval writes status.approval and the condition Approved of a template. Without an approval it removes the
+	// present one. A template that was deleted and created again is a conflict.
+	WriteApproval(ctx context.Context, template *v1beta1.VirtualMachineTemplate, approval *v1beta1.TemplateApproval, condition metav1.Condition) error
+}
+
+// Events records events on templates.
+type Events interface {
+	Event(template *v1beta1.VirtualMachineTemplate, kind, reason, message string)
+}

@@ -1,0 +1,130 @@
+package templates_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/templates"
+)
+
+// specOf is the spec of a template with a VirtualMachine in YAML.
+func specOf(t *testing.T, virtualMachine string) *v1beta1.VirtualMachineTemplateSpec {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(virtualMachine))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &v1beta1.VirtualMachineTemplateSpec{VirtualMachine: &runtime.RawExtension{Raw: raw}}
+}
+
+func TestFindUncovered(t *testing.T) {
+	digest := "quay.io/fedora@sha256:" + strings.Repeat("a", 64)
+	for name, tc := range map[string]struct {
+		vm   string
+		want []string
+	}{
+		"nothing":                     {"spec: {template: {spec: {domain: {devices: {}}, volumes: [{name: a, emptyDisk: {capacity: 1Gi}}, {name: b, containerDisk: {image: '" + digest + "'}}]}}}", nil},
+		"an image by tag":             {"spec: {template: {spec: {volumes: [{name: a}, {name: b, containerDisk: {image: 'quay.io/fedora:42'}}]}}}", []string{"spec.virtualMachine.spec.template.spec.volumes[1].containerDisk.image: the tag of an image can move to another image; use a digest: IMAGE@sha256:…"}},
+		"an image with a parameter":   {"spec: {template: {spec: {volumes: [{containerDisk: {image: 'quay.io/${IMAGE}:${TAG}'}}]}}}", []string{"spec.virtualMachine.spec.template.spec.volumes[0].containerDisk.image: the tag of an image can move to another image; use a digest: IMAGE@sha256:…; the user chooses it with IMAGE, TAG"}},
+		"a parameter before a digest": {"spec: {template: {spec: {volumes: [{containerDisk: {image: '${REPOSITORY}@sha256:" + strings.Repeat("a", 64) + "'}}]}}}", []string{"spec.virtualMachine.spec.template.spec.volumes[0].containerDisk.image: the tag of an image can move to another image; use a digest: IMAGE@sha256:…; the user chooses it with REPOSITORY"}},
+		"a short digest":              {"spec: {template: {spec: {volumes: [{containerDisk: {image: 'a@sha256:abc'}}]}}}", []string{"spec.virtualMachine.spec.template.spec.volumes[0].containerDisk.image: the tag of an image can move to another image; use a digest: IMAGE@sha256:…"}},
+		"a kernel":                    {"spec: {template: {spec: {domain: {firmware: {kernelBoot: {container: {image: 'kernel:1'}}}}}}}", []string{"spec.virtualMachine.spec.template.spec.domain.firmware.kernelBoot.container.image: the tag of an image can move to another image; use a digest: IMAGE@sha256:…"}},
+		"an instancetype":             {"spec: {instancetype: {name: u1.small}, preference: {name: fedora, revisionName: fedora-1}}", []string{"spec.virtualMachine.spec.instancetype: the instancetype can change; use a revisionName"}},
+		"a revision of a parameter":   {"spec: {preference: {name: fedora, revisionName: '${{REVISION}}'}}", []string{"spec.virtualMachine.spec.preference: the preference can change; use a revisionName; the user chooses it with REVISION"}},
+		"a DataSource": {
+			"spec: {dataVolumeTemplates: [{spec: {sourceRef: {kind: DataSource, name: '${OS}', namespace: images}}}]}",
+			[]string{"spec.virtualMachine.spec.dataVolumeTemplates[0].spec.sourceRef: a DataSource can refer to another image; the user chooses it with OS"},
+		},
+		"a PersistentVolumeClaim and its Secret": {
+			"spec: {dataVolumeTemplates: [{spec: {source: {pvc: {name: a, namespace: images}}}}, {spec: {source: {http: {url: 'http://a', secretRef: s, certConfigMap: c}}}}]}",
+			[]string{
+				"spec.virtualMachine.spec.dataVolumeTemplates[0].spec.source.pvc: the content of a PersistentVolumeClaim can change",
+				"spec.virtualMachine.spec.dataVolumeTemplates[1].spec.source.http.certConfigMap: the content of a ConfigMap can change",
+				"spec.virtualMachine.spec.dataVolumeTemplates[1].spec.source.http.secretRef: the content of a Secret can change",
+				"spec.virtualMachine.spec.dataVolumeTemplates[1].spec.source.http.url: the content at a URL can change",
+			},
+		},
+		"Secrets of the guest": {
+			"spec: {template: {spec: {volumes: [{cloudInitNoCloud: {secretRef: {name: a}}}, {sysprep: {configMap: {name: b}}}], accessCredentials: [{sshPublicKey: {source: {secret: {secretName: k}}}}]}}}",
+			[]string{
+				"spec.virtualMachine.spec.template.spec.accessCredentials[0].sshPublicKey.source.secret.secretName: the content of a Secret can change",
+				"spec.virtualMachine.spec.template.spec.volumes[0].cloudInitNoCloud.secretRef.name: the content of a Secret can change",
+				"spec.virtualMachine.spec.template.spec.volumes[1].sysprep.configMap.name: the content of a ConfigMap can change",
+			},
+		},
+		"a parameter as a key": {
+			"spec: {template: {spec: {volumes: [{'${KIND}': {image: 'a:b'}}]}}}",
+			[]string{"spec.virtualMachine.spec.template.spec.volumes[0][${KIND}]: a parameter chooses the name of the field"},
+		},
+		"other types":  {"spec: {template: {spec: {volumes: {containerDisk: {image: a}}}}, instancetype: small}", nil},
+		"not an image": {"spec: {template: {spec: {volumes: [{containerDisk: {image: [a]}}]}}}", []string{"spec.virtualMachine.spec.template.spec.volumes[0].containerDisk.image: the tag of an image can move to another image; use a digest: IMAGE@sha256:…"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, u := range templates.FindUncovered(specOf(t, tc.vm)) {
+				got = append(got, u.Path+": "+u.Reason)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFindUncoveredBound holds that a review of a large template is bounded.
+func TestFindUncoveredBound(t *testing.T) {
+	vm := "spec: {template: {spec: {volumes: [" + strings.Repeat("{containerDisk: {image: a}},", 1000) + "]}}}"
+	if got := len(templates.FindUncovered(specOf(t, vm))); got != 200 {
+		t.Errorf("%d entries", got)
+	}
+}
+
+func TestApproved(t *testing.T) {
+	template := func(change func(*v1beta1.VirtualMachineTemplate)) *v1beta1.VirtualMachineTemplate {
+		made := &v1beta1.VirtualMachineTemplate{ObjectMeta: metav1.ObjectMeta{UID: types.UID("a"), Generation: 3}, Spec: *specOf(t, "spec: {runStrategy: Halted}")}
+		digest, err := templates.Digest(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made.Status.Approval = &v1beta1.TemplateApproval{Digest: digest, ApprovedBy: "ann"}
+		change(made)
+		return made
+	}
+	for name, tc := range map[string]struct {
+		change func(*v1beta1.VirtualMachineTemplate)
+		status metav1.ConditionStatus
+		reason string
+	}{
+		"as it is":        {func(*v1beta1.VirtualMachineTemplate) {}, metav1.ConditionTrue, "Approved"},
+		"another label":   {func(t *v1beta1.VirtualMachineTemplate) { t.Labels = map[string]string{"a": "b"} }, metav1.ConditionTrue, "Approved"},
+		"another message": {func(t *v1beta1.VirtualMachineTemplate) { t.Spec.Message = "hello" }, metav1.ConditionFalse, "Changed"},
+		"another default": {func(t *v1beta1.VirtualMachineTemplate) {
+			t.Spec.Parameters = []v1beta1.Parameter{{Name: "A", Value: "b"}}
+		}, metav1.ConditionFalse, "Changed"},
+		"another machine":      {func(v *v1beta1.VirtualMachineTemplate) { v.Spec = *specOf(t, "spec: {runStrategy: Always}") }, metav1.ConditionFalse, "Changed"},
+		"created again":        {func(t *v1beta1.VirtualMachineTemplate) { t.UID = "b" }, metav1.ConditionFalse, "Changed"},
+		"without any approval": {func(t *v1beta1.VirtualMachineTemplate) { t.Status.Approval = nil }, metav1.ConditionFalse, "NotApproved"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed := template(tc.change)
+			approved, _, err := templates.Approved(changed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			condition, err := templates.ApprovalCondition(changed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if approved != (tc.status == metav1.ConditionTrue) || condition.Status != tc.status || condition.Reason != tc.reason || condition.ObservedGeneration != 3 {
+				t.Errorf("approved %t, condition %+v", approved, condition)
+			}
+		})
+	}
+}
