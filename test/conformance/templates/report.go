@@ -35,13 +35,14 @@ var suites = []suite{
 	{"engine/", "engine", func(Options) (Replay, error) { return replayEngine, nil }},
 	{"wire/client", "wire", nil}, // about a client library of virt-template
 	{"wire/", "wire", startWire},
+	{"convert", "convert", startConvert},
 }
 
 // totals are the names in the summary.
 var totals = []string{"engine", "wire", "capture", "convert"}
 
 // others are areas whose cases are skipped.
-var others = []string{"admission/", "capture/", "convert"}
+var others = []string{"admission/", "capture/"}
 
 // IsCase reports whether an area is one of templates.
 func IsCase(area string) bool {
