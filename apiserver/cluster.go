@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/apikinds"
@@ -24,7 +25,7 @@ type liveCluster struct{ client client.Client }
 // NewCluster connects to the API server with the rights of Virtward. Its warnings reach the user.
 func NewCluster(config *rest.Config) (Cluster, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, kubevirtv1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1beta1.AddToScheme, kubevirtv1.AddToScheme, cdiv1beta1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
@@ -55,6 +56,15 @@ func (l *liveCluster) Namespace(ctx context.Context, name string) (*corev1.Names
 		return nil, err
 	}
 	return namespace, nil
+}
+
+// DataSource implements Cluster.
+func (l *liveCluster) DataSource(ctx context.Context, namespace, name string) (*cdiv1beta1.DataSource, error) {
+	source := &cdiv1beta1.DataSource{}
+	if err := l.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, source); err != nil {
+		return nil, err
+	}
+	return source, nil
 }
 
 // CreateVirtualMachine implements Cluster.

@@ -36,6 +36,9 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 		return err
 	}
 	vm := rendered.VirtualMachine
+	if err := p.authorizeClones(ctx, vm); err != nil {
+		return err
+	}
 	annotate(ctx, vm, template, digest)
 	created, err := p.Cluster.CreateVirtualMachine(ctx, vm, metav1.CreateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})
 	if err != nil {

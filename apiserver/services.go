@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
@@ -29,6 +30,7 @@ type Services struct {
 type Cluster interface {
 	Template(ctx context.Context, namespace, name string) (*v1beta1.VirtualMachineTemplate, error)
 	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
+	DataSource(ctx context.Context, namespace, name string) (*cdiv1beta1.DataSource, error)
 	CreateVirtualMachine(ctx context.Context, vm *kubevirtv1.VirtualMachine, options metav1.CreateOptions) (*kubevirtv1.VirtualMachine, error)
 	// WriteApproval writes status.approval and the condition Approved of a template. Without an approval it removes the
 	// present one. A template that was deleted and created again is a conflict.

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/subresources"
@@ -136,6 +137,11 @@ func (w *Wire) Template(_ context.Context, namespace, name string) (*v1beta1.Vir
 // Namespace implements apiserver.Cluster: no namespace of the cases is approved-only.
 func (w *Wire) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+// DataSource implements apiserver.Cluster: the cases have none, and virt-template reads none.
+func (w *Wire) DataSource(_ context.Context, _, name string) (*cdiv1beta1.DataSource, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{Group: "cdi.kubevirt.io", Resource: "datasources"}, name)
 }
 
 // WriteApproval implements apiserver.Cluster. virt-template has no approvals.
