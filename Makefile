@@ -118,6 +118,7 @@ verify-generated: $(BIN)/tools/controller-gen
 .PHONY: verify-chart
 verify-chart: $(BIN)/tools/helm
 	.ci/verify-chart $(BIN)/tools/helm charts/virtward
+	.ci/verify-chart $(BIN)/tools/helm charts/virtward-common-templates
 
 .PHONY: verify-words
 verify-words:
