@@ -29,6 +29,9 @@ func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 		Namespace: r.Namespace, Name: r.Name, Operation: r.Operation, Stage: stage, User: r.UserInfo, DryRun: dryRun(r),
 		Observer: evaluator.Observer{Policies: e.evaluating, Gone: e.gone, Hurry: e.hurry},
 	}
+	if requester, acts := e.requester(); acts {
+		evaluation.User = requester
+	}
 	if e.Authorizer != nil {
 		evaluation.Authorizer = e.authorizer
 	}

@@ -51,13 +51,20 @@ func NewMutator(m Mutator) *Mutator {
 }
 
 func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
-	response := &admissionv1.AdmissionResponse{Allowed: true}
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
-		return response, verdictIgnored
+		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}
 	if kind := groupKind(request); kind != evaluator.VirtualMachine && kind != evaluator.VirtualMachineInstance {
-		return response, verdictIgnored
+		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}
+	response, verdict := m.completed(ctx, request)
+	m.withoutProvenance(request, response)
+	return response, verdict
+}
+
+// completed returns the response with the patch that completes an object.
+func (m *Mutator) completed(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
+	response := &admissionv1.AdmissionResponse{Allowed: true}
 	result, err := m.complete(ctx, request)
 	if errors.Is(err, references.ErrPresets) {
 		response.Warnings = []string{"virtward did not complete this object: " + err.Error()}

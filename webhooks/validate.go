@@ -31,6 +31,9 @@ type Validator struct {
 	Rules validators.Table
 	// Reading bounds what a request reads of the objects that a VM refers to, until end is called; nil for no bound.
 	Reading func(ctx context.Context, namespace string) (_ context.Context, end func())
+	// TemplateServer is the user name of the API of templates, which creates virtual machines for other users; empty for
+	// none.
+	TemplateServer string
 	// Authorizer reports what a user may do; nil makes policies fail that use it.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// CompilePolicy compiles a policy that is to be stored.

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -212,15 +213,16 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		Limits:    limits,
 	})
 	validator := webhooks.NewValidator(webhooks.Validator{
-		Evaluator:     evaluates,
-		Rules:         state.registry.Rules(),
-		Reading:       state.objects.Begin,
-		Authorizer:    webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
-		CompilePolicy: state.policies.Compile,
-		Metrics:       measured,
-		Log:           log.WithName("validate"),
-		Clock:         clock.RealClock{},
-		Limits:        limits,
+		Evaluator:      evaluates,
+		Rules:          state.registry.Rules(),
+		Reading:        state.objects.Begin,
+		Authorizer:     webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
+		CompilePolicy:  state.policies.Compile,
+		TemplateServer: serviceaccount.MakeUsername(o.namespace, webhooks.TemplateServer),
+		Metrics:        measured,
+		Log:            log.WithName("validate"),
+		Clock:          clock.RealClock{},
+		Limits:         limits,
 	})
 	maps.Copy(p.ready, state.ready())
 	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil

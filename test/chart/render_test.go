@@ -45,6 +45,10 @@ func TestObjects(t *testing.T) {
 		"CustomResourceDefinition virtualmachinepolicies.policy.virtward.io",
 		"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
 		"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
+		"ClusterRole virtward-template-approver",
+		"ClusterRole virtward-template-author",
+		"ClusterRole virtward-template-user",
+		"ClusterRole virtward-template-viewer",
 		"ClusterRole virtward-webhook",
 		"ClusterRoleBinding virtward-webhook",
 		"Role virtward-webhook",
@@ -106,6 +110,7 @@ func TestObjects(t *testing.T) {
 		{name: "templates are observed", values: []string{`templates.mode="observe"`}, less: []string{
 			"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
 			"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
+			"ClusterRole virtward-template-approver", "ClusterRole virtward-template-author", "ClusterRole virtward-template-user", "ClusterRole virtward-template-viewer",
 			"ValidatingAdmissionPolicy virtward-template-capture",
 			"ValidatingAdmissionPolicyBinding virtward-template-capture",
 			"ValidatingAdmissionPolicy virtward-template-request-labels",
@@ -603,6 +608,9 @@ func TestRBAC(t *testing.T) {
 	for _, values := range [][]string{nil, {certManager}} {
 		objects := render(t, values...)
 		for _, role := range every[*rbacv1.ClusterRole](objects) {
+			if strings.HasPrefix(role.Name, "virtward-template-") { // for users
+				continue
+			}
 			for _, rule := range role.Rules {
 				checkRule(t, rule)
 				if slices.Contains(rule.Resources, "secrets") {
@@ -666,6 +674,41 @@ func TestPathTokens(t *testing.T) {
 		output, err := helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{values})...)...)
 		if err == nil || !strings.Contains(output, want) {
 			t.Errorf("%s: got %v and %s, want %s", values, err, output, want)
+		}
+	}
+}
+
+// No role of templates can create virtual machines or approve, but the role of approvers, which is added to no other role.
+func TestTemplateRoles(t *testing.T) {
+	t.Parallel()
+	for values, want := range map[string]map[string]string{
+		"templates.aggregateRoles=true":  {"viewer": "view", "user": "edit", "author": "edit", "approver": ""},
+		"templates.aggregateRoles=false": {"viewer": "", "user": "", "author": "", "approver": ""},
+	} {
+		got := map[string]string{}
+		for _, role := range every[*rbacv1.ClusterRole](render(t, values)) {
+			name, found := strings.CutPrefix(role.Name, "virtward-template-")
+			if !found {
+				continue
+			}
+			got[name] = ""
+			for key := range role.Labels {
+				if to, ok := strings.CutPrefix(key, "rbac.authorization.k8s.io/aggregate-to-"); ok {
+					got[name] += to
+				}
+			}
+			for _, rule := range role.Rules {
+				checkRule(t, rule)
+				if !slices.Contains([]string{"template.kubevirt.io", "subresources.template.kubevirt.io"}, strings.Join(rule.APIGroups, ",")) {
+					t.Errorf("%s: rule %v", role.Name, rule)
+				}
+				if approves := slices.Contains(rule.Resources, "virtualmachinetemplates/approve") || slices.Contains(rule.Verbs, "bypass-approval"); approves && name != "approver" {
+					t.Errorf("%s approves: %v", role.Name, rule)
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: roles and what they are added to (-want +got):\n%s", values, diff)
 		}
 	}
 }

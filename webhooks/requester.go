@@ -1,0 +1,77 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/virtward/virtward/api/template/subresources"
+	"github.com/virtward/virtward/evaluator"
+)
+
+// TemplateServer is the name of the service account of the API of templates.
+const TemplateServer = "virtward-apiserver"
+
+// provenanceAnnotations are the annotations of a virtual machine that is created from a template.
+var provenanceAnnotations = []string{subresources.TemplateAnnotation, subresources.DigestAnnotation, subresources.RequesterAnnotation}
+
+// annotationOf returns an annotation of an object in JSON. It does not decode the object.
+func annotationOf(object []byte, key string) (value string, found bool) {
+	annotations := member(member(gjson.ParseBytes(object), nil, "metadata"), nil, "annotations")
+	if !annotations.IsObject() {
+		return "", false
+	}
+	annotation := member(annotations, nil, key)
+	return annotation.Str, annotation.Exists()
+}
+
+// requester returns the user who requested a virtual machine from the API of templates, whose account creates it. Of the
+// user's groups, only those are known that follow from the name. Other users cannot set the annotation: a guard denies it.
+func (e *examination) requester() (authenticationv1.UserInfo, bool) {
+	r := e.request
+	if e.TemplateServer == "" || r.UserInfo.Username != e.TemplateServer || r.Operation != admissionv1.Create || groupKind(r) != evaluator.VirtualMachine {
+		return authenticationv1.UserInfo{}, false
+	}
+	name, found := annotationOf(r.Object.Raw, subresources.RequesterAnnotation)
+	if !found || name == "" {
+		return authenticationv1.UserInfo{}, false
+	}
+	requester := authenticationv1.UserInfo{Username: name, Groups: []string{user.AllAuthenticated}}
+	if namespace, _, err := serviceaccount.SplitUsername(name); err == nil {
+		requester.Groups = append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated)
+	}
+	return requester, true
+}
+
+// withoutProvenance adds operations to a patch that remove the annotations of a template from a virtual machine that
+// KubeVirt creates. It is a copy of another one, and the author of the copy can have changed it.
+func (m *Mutator) withoutProvenance(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+	facts := m.Evaluator.Facts.Facts()
+	if facts == nil || groupKind(request) != evaluator.VirtualMachine || !facts.ByKubeVirt(request.UserInfo.Username) {
+		return
+	}
+	var operations []string
+	for _, key := range provenanceAnnotations {
+		if _, found := annotationOf(request.Object.Raw, key); !found {
+			continue
+		}
+		operation, err := json.Marshal(map[string]string{"op": "remove", "path": "/metadata/annotations/" + escape.Replace(key)})
+		if err != nil { // strings can be encoded
+			return
+		}
+		operations = append(operations, string(operation))
+	}
+	if len(operations) == 0 {
+		return
+	}
+	if others := strings.TrimSuffix(strings.TrimPrefix(string(response.Patch), "["), "]"); others != "" {
+		operations = append([]string{others}, operations...)
+	}
+	kind := admissionv1.PatchTypeJSONPatch
+	response.Patch, response.PatchType = []byte("["+strings.Join(operations, ",")+"]"), &kind
+}
