@@ -60,15 +60,7 @@ func same[T any](before, after *T) bool {
 func equal(before, after reflect.Value, separate bool) bool {
 	switch before.Kind() {
 	case reflect.Pointer:
-		switch {
-		case before.Pointer() == after.Pointer():
-			return true
-		case before.IsNil() && separate && filled(after.Type().Elem()):
-			return equal(reflect.Zero(after.Type().Elem()), after.Elem(), separate)
-		case before.IsNil() || after.IsNil():
-			return false
-		}
-		return equal(before.Elem(), after.Elem(), separate)
+		return equalPointers(before, after, separate)
 	case reflect.Struct:
 		return equalStructs(before, after, separate)
 	case reflect.Slice:
@@ -82,18 +74,36 @@ func equal(before, after reflect.Value, separate bool) bool {
 		}
 		return true
 	case reflect.Map:
-		if before.Len() != after.Len() {
-			return false
-		}
-		for entries := before.MapRange(); entries.Next(); {
-			other := after.MapIndex(entries.Key())
-			if !other.IsValid() || !equal(entries.Value(), other, separate) {
-				return false
-			}
-		}
-		return true
+		return equalMaps(before, after)
 	}
 	return equalScalars(before, after)
+}
+
+func equalPointers(before, after reflect.Value, separate bool) bool {
+	switch {
+	case before.Pointer() == after.Pointer():
+		return true
+	case before.IsNil() && separate && filled(after.Type().Elem()):
+		return equal(reflect.Zero(after.Type().Elem()), after.Elem(), separate)
+	case after.IsNil() && separate && after.Type().Elem() == firmware:
+		return equal(before.Elem(), reflect.Zero(firmware), separate)
+	case before.IsNil() || after.IsNil():
+		return false
+	}
+	return equal(before.Elem(), after.Elem(), separate)
+}
+
+func equalMaps(before, after reflect.Value) bool {
+	if before.Len() != after.Len() {
+		return false
+	}
+	for entries := before.MapRange(); entries.Next(); {
+		other := after.MapIndex(entries.Key())
+		if !other.IsValid() || !equal(entries.Value(), other, false) {
+			return false
+		}
+	}
+	return true
 }
 
 func equalStructs(before, after reflect.Value, separate bool) bool {
@@ -119,10 +129,11 @@ var separateFields = map[reflect.Type][]string{
 	reflect.TypeFor[v1.Firmware]():                   {"uuid"},
 }
 
-// filled are structs that equal an absent one if only their separate fields are set.
-func filled(t reflect.Type) bool {
-	return t == reflect.TypeFor[v1.Memory]() || t == reflect.TypeFor[v1.Firmware]()
-}
+// firmware of a VM always has a UUID in the end.
+var firmware = reflect.TypeFor[v1.Firmware]()
+
+// filled are structs that KubeVirt adds to the start of the instance if they only have separate fields.
+func filled(t reflect.Type) bool { return t == firmware || t == reflect.TypeFor[v1.Memory]() }
 
 // structure is how a struct is compared.
 type structure struct {
@@ -220,6 +231,8 @@ func (c *comparison) pointers(at *node, before, after reflect.Value) {
 	switch {
 	case before.IsNil() && c.separate && filled(after.Type().Elem()):
 		c.compare(at, reflect.Zero(after.Type().Elem()), after.Elem())
+	case after.IsNil() && c.separate && after.Type().Elem() == firmware:
+		c.compare(at, before.Elem(), reflect.Zero(firmware))
 	case before.IsNil() || after.IsNil():
 		c.report(at, before, after)
 	default:

@@ -149,7 +149,8 @@ func comparedItems[T any](p *planner, l *items[T]) {
 func comparedItem[T any](p *planner, l *items[T], at *node, before, wants, runs *T) {
 	unstarted := before != nil && same(before, wants)
 	c := comparison{differ: func(below *node, old, want reflect.Value) bool {
-		if want.IsZero() && before != nil && !setAt(reflect.ValueOf(before).Elem(), below, at) {
+		isDefault := want.IsZero() && before != nil && !setAt(reflect.ValueOf(before).Elem(), below, at)
+		if isDefault && !(l.list == "interfaces" && below.name == "state") {
 			return true
 		}
 		d := p.fieldDifference(below, old, want)
