@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/cli/killswitch"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/policy"
+	"github.com/virtward/virtward/cli/rollout"
 	"github.com/virtward/virtward/cli/rules"
 	"github.com/virtward/virtward/cli/template"
 )
@@ -63,6 +64,7 @@ The exit code is 0 for success, 1 if a virtual machine is rejected or a command 
 		audit.NewCommand(program),
 		policy.NewCommand(program),
 		template.NewCommand(program),
+		rollout.NewCommand(program),
 		rules.NewCommand(program),
 		conformance.NewCommand(program),
 		killswitch.NewStatusCommand(program),

@@ -3,14 +3,12 @@ package rollouts
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
-	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/rollouts"
@@ -128,13 +126,7 @@ func kinds(objects references.Objects, vm *v1.VirtualMachine) (rollouts.Kinds, e
 	if err != nil {
 		return rollouts.Kinds{}, err
 	}
-	found := rollouts.Kinds{Instancetype: refs.Instancetype, Preference: refs.Preference}
-	for _, r := range refs.Resolved {
-		if r.State != effective.Found && found.Missing == "" {
-			found.Missing = fmt.Sprintf("%s %q", r.Kind, r.Name)
-		}
-	}
-	return found, nil
+	return references.KindsOf(refs), nil
 }
 
 func (c *Case) storage() rollouts.Storage {

@@ -1,0 +1,164 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/rollouts"
+)
+
+// NewCommand returns the command.
+func NewCommand(program options.Program) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout",
+		Short: "Show what a change does to running virtual machines",
+		Args:  options.OnlySubcommands,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newPlanCommand(program))
+	return cmd
+}
+
+// planCommand has the flags of plan.
+type planCommand struct {
+	program options.Program
+	sources options.Sources
+	output  string
+	failOn  []string
+}
+
+func outputs() []string {
+	return []string{options.OutputTable, options.OutputYAML, options.OutputJSON}
+}
+
+// failing are the values of --fail-on.
+var failing = map[string]rollouts.Takes{
+	"restart": rollouts.Restart, "migration": rollouts.LiveOnMigration, "never": rollouts.Never, "blocked": rollouts.Blocked,
+}
+
+func failures() []string { return []string{"restart", "migration", "never", "blocked"} }
+
+func newPlanCommand(program options.Program) *cobra.Command {
+	c := &planCommand{program: program, sources: options.NewSources(), output: options.OutputTable}
+	cmd := &cobra.Command{
+		Use:   "plan (VM ... | -f FILE ...)",
+		Short: "Show when each change of a virtual machine reaches the running guest",
+		Long: `Show when each change of a virtual machine reaches the running guest.
+
+With -f, plan shows what happens if you apply the files: the cluster applies them as a dry run, as kubectl apply does, and
+changes nothing. With names, plan shows the changes of these virtual machines that are still pending.
+
+A change takes one of these:
+
+  Live             the guest gets it at once
+  LiveOnMigration  the guest gets it with its next live migration
+  Restart          the virtual machine must restart
+  NextStart        the virtual machine is stopped
+  Blocked          it waits until something else ends or exists
+  Never            it has no effect, not even by a restart
+
+With --fail-on, the exit code is 1 if a change takes one of the given values, so that CI can stop it.`,
+		Example: program.Examples(`  # Show what happens to the running virtual machine if you apply a file
+  PROGRAM rollout plan -f vm.yaml
+
+  # Show what is pending
+  PROGRAM rollout plan vm/db -n shop
+
+  # In CI, fail if a change restarts a virtual machine or has no effect
+  PROGRAM rollout plan -f manifests -R --fail-on restart,never -o json`),
+		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
+	}
+	options.AddClusterFlags(cmd, c.sources.Config, "", "Namespace of virtual machines that name none")
+	flags := cmd.Flags()
+	c.sources.AddRecursiveFlag(cmd)
+	flags.StringSliceVarP(&c.sources.Filenames, "filename", "f", nil, "Files and directories with virtual machines; - is standard input")
+	flags.StringSliceVar(&c.failOn, "fail-on", nil, "Exit with 1 if a change takes this: "+strings.Join(failures(), ", "))
+	flags.StringVarP(&c.output, "output", "o", c.output, "What to print: "+strings.Join(outputs(), ", "))
+	options.CompleteFlags(cmd, map[string][]string{"output": outputs(), "fail-on": failures()})
+	return cmd
+}
+
+func (c *planCommand) validate(cmd *cobra.Command, args []string) error {
+	help := ": see " + cmd.CommandPath() + " --help"
+	switch {
+	case len(args) == 0 && len(c.sources.Filenames) == 0:
+		return options.Usagef("name a virtual machine, or a file with -f%s", help)
+	case len(args) > 0 && len(c.sources.Filenames) > 0:
+		return options.Usagef("name virtual machines or files, not both%s", help)
+	}
+	for _, word := range c.failOn {
+		if err := options.OneOf("value of --fail-on", word, failures()); err != nil {
+			return err
+		}
+	}
+	if _, err := names(args); err != nil {
+		return options.Usagef("%w%s", err, help)
+	}
+	return options.OneOf("output", c.output, outputs())
+}
+
+// names of virtual machines: NAME, vm/NAME or vm NAME.
+func names(args []string) ([]string, error) {
+	types := []string{"vm", "vms", "virtualmachine", "virtualmachines", "virtualmachines.kubevirt.io"}
+	if len(args) > 1 && slices.Contains(types, args[0]) {
+		args = args[1:]
+	}
+	found := make([]string, len(args))
+	for i, arg := range args {
+		kind, name, typed := strings.Cut(arg, "/")
+		if !typed {
+			kind, name = types[0], arg
+		}
+		if !slices.Contains(types, kind) || name == "" || strings.Contains(name, "/") {
+			return nil, fmt.Errorf("%q is not the name of a virtual machine", arg)
+		}
+		found[i] = name
+	}
+	return found, nil
+}
+
+// run reads, plans and prints. It returns an error for --fail-on after it has printed everything.
+func (c *planCommand) run(ctx context.Context, args []string) error {
+	plans, err := c.plans(ctx, args)
+	if err != nil {
+		return err
+	}
+	if err := c.write(plans); err != nil {
+		return err
+	}
+	return c.failure(plans)
+}
+
+// failure returns an error that counts the changes of --fail-on.
+func (c *planCommand) failure(plans []plan) error {
+	var counts []string
+	for _, word := range failures() {
+		if !slices.Contains(c.failOn, word) {
+			continue
+		}
+		count := 0
+		for i := range plans {
+			for k := range plans[i].Changes {
+				if plans[i].Changes[k].Takes == failing[word] {
+					count++
+				}
+			}
+			if plans[i].Omitted > 0 {
+				return fmt.Errorf("virtual machine %s/%s has more than %d changes", plans[i].Namespace, plans[i].Name, rollouts.MaxChanges)
+			}
+		}
+		if count > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", count, failing[word]))
+		}
+	}
+	if len(counts) == 0 {
+		return nil
+	}
+	return fmt.Errorf("changes of --fail-on: %s", strings.Join(counts, ", "))
+}

@@ -1,0 +1,5 @@
+// Package rollout implements kubectl virtward rollout: what a change does to a running virtual machine.
+//
+// Its input is files with virtual machines, or names, and a cluster. Its output is a plan for each virtual machine, as a
+// table, YAML or JSON. It changes nothing: the cluster applies the files as a dry run.
+package rollout

@@ -1,0 +1,159 @@
+package rollout
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/decodelimits"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/rollouts"
+)
+
+// plan is what is printed of one virtual machine.
+type plan struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Running reports whether the virtual machine has an instance.
+	Running bool `json:"running"`
+
+	rollouts.Result `json:",inline"`
+
+	// Notes say what the plan lacks.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// planner reads the cluster and plans.
+type planner struct {
+	cluster *offline.Cluster
+	facts   *platform.Facts
+}
+
+// plans are those of the files or of the named VMs. Notes about skipped documents are on standard error.
+func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) {
+	cluster, err := options.Connect(c.sources.Config)
+	if err != nil {
+		return nil, err
+	}
+	facts, err := platform.ReadFacts(ctx, cluster.Client, c.sources.Settings)
+	if err != nil {
+		return nil, err
+	}
+	for _, warning := range facts.Warnings {
+		fmt.Fprintln(c.program.Streams.ErrOut, "warning:", warning)
+	}
+	p := &planner{cluster: cluster, facts: facts}
+	if len(args) > 0 {
+		return p.named(ctx, args)
+	}
+	documents, err := manifests.ReadAll(ctx, c.sources.Filenames, c.sources.Recursive, c.program.Streams.In)
+	if err != nil {
+		return nil, err
+	}
+	found, notes := virtualMachines(documents)
+	for _, note := range notes {
+		fmt.Fprintln(c.program.Streams.ErrOut, "note:", note)
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s: no VirtualMachine", c.sources.Names())
+	}
+	var plans []plan
+	for _, d := range found {
+		one, err := p.file(ctx, d)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Location(), err)
+		}
+		plans = append(plans, *one)
+	}
+	return plans, nil
+}
+
+func (p *planner) get(ctx context.Context, namespace, name string) (*unstructured.Unstructured, error) {
+	return p.cluster.Client.Resource(apikinds.VirtualMachines.GroupVersionResource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// named plans what is pending.
+func (p *planner) named(ctx context.Context, args []string) ([]plan, error) {
+	list, err := names(args)
+	if err != nil {
+		return nil, err
+	}
+	var plans []plan
+	for _, name := range list {
+		current, err := p.get(ctx, p.cluster.Namespace, name)
+		if err != nil {
+			return nil, fmt.Errorf("reading VirtualMachine %s/%s: %w", p.cluster.Namespace, name, err)
+		}
+		one, err := p.plan(ctx, current, current)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, *one)
+	}
+	return plans, nil
+}
+
+// file plans what happens if a file is applied.
+func (p *planner) file(ctx context.Context, d manifests.Document) (*plan, error) {
+	namespace := cmp.Or(d.Object.GetNamespace(), p.cluster.Namespace)
+	current, err := p.get(ctx, namespace, d.Object.GetName())
+	if apierrors.IsNotFound(err) {
+		return &plan{Namespace: namespace, Name: d.Object.GetName(), Result: rollouts.Result{Changes: []rollouts.Change{}}, Notes: []string{"the virtual machine does not exist yet"}}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading VirtualMachine %s/%s: %w", namespace, d.Object.GetName(), err)
+	}
+	desired, note, err := applied(ctx, p.cluster, current, d.Object)
+	if err != nil {
+		return nil, err
+	}
+	one, err := p.plan(ctx, current, desired)
+	if err == nil && note != "" {
+		one.Notes = append(one.Notes, note)
+	}
+	return one, err
+}
+
+func (p *planner) plan(ctx context.Context, current, desired *unstructured.Unstructured) (*plan, error) {
+	var before, after v1.VirtualMachine
+	for object, into := range map[*unstructured.Unstructured]*v1.VirtualMachine{current: &before, desired: &after} {
+		if err := typed(object, into); err != nil {
+			return nil, fmt.Errorf("reading VirtualMachine %s/%s: %w", object.GetNamespace(), object.GetName(), err)
+		}
+	}
+	if current == desired {
+		before = after
+	}
+	in, notes, err := references.Rollout(ctx, p.cluster.Objects, p.facts, &before, &after)
+	if err != nil {
+		return nil, err
+	}
+	if in.Running == nil {
+		notes = append(notes, "the virtual machine is not running")
+	}
+	return &plan{Namespace: after.Namespace, Name: after.Name, Running: in.Running != nil, Result: rollouts.Plan(in), Notes: notes}, nil
+}
+
+// typed decodes a VM. Quantities that cannot be parsed in a moment are errors.
+func typed(object *unstructured.Unstructured, into *v1.VirtualMachine) error {
+	data, err := json.Marshal(object.Object)
+	if err != nil {
+		return err
+	}
+	if err := decodelimits.Object(data, reflect.TypeFor[v1.VirtualMachine]()); err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}

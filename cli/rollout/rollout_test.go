@@ -1,0 +1,228 @@
+package rollout_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/cli/clitest"
+	"github.com/virtward/virtward/rollouts"
+)
+
+const (
+	vmPath       = "/apis/kubevirt.io/v1/namespaces/shop/virtualmachines/db"
+	vmiPath      = "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances/db"
+	revisionPath = "/apis/apps/v1/namespaces/shop/controllerrevisions/revision-start-vm-1-1"
+)
+
+// spec of the VM, in the flow style of YAML.
+const spec = `{runStrategy: Always, template: {spec: {architecture: amd64, domain: {cpu: {sockets: 2, cores: 1, threads: 1}, memory: {guest: 2Gi}, machine: {type: q35}, firmware: {uuid: 11111111-2222-4333-8444-555555555555}, devices: {}}}}}`
+
+// objects are a VM that runs as it was started, by their paths.
+func objects() map[string]string {
+	return map[string]string{
+		"/apis/kubevirt.io/v1/kubevirts": `{apiVersion: kubevirt.io/v1, kind: KubeVirtList, items: [{apiVersion: kubevirt.io/v1, kind: KubeVirt, metadata: {name: kubevirt, namespace: kubevirt}, spec: {workloadUpdateStrategy: {workloadUpdateMethods: [LiveMigrate]}}}]}`,
+		vmPath:                           `{apiVersion: kubevirt.io/v1, kind: VirtualMachine, metadata: {name: db, namespace: shop, uid: "1", annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"spec":{"template":{"spec":{"hostname":"old"}}}}'}}, spec: ` + spec + `}`,
+		vmiPath: `{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstance, metadata: {name: db, namespace: shop, ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: db, uid: "1", controller: true}]},
+			spec: {architecture: amd64, domain: {cpu: {sockets: 2, cores: 1, threads: 1, maxSockets: 8, model: host-model}, memory: {guest: 2Gi, maxGuest: 8Gi}, machine: {type: q35}, firmware: {uuid: 11111111-2222-4333-8444-555555555555}, devices: {}}},
+			status: {phase: Running, virtualMachineRevisionName: revision-start-vm-1-1, memory: {guestAtBoot: 2Gi, guestCurrent: 2Gi}, conditions: [{type: LiveMigratable, status: "True"}]}}`,
+		revisionPath: `{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: revision-start-vm-1-1, namespace: shop}, data: {spec: ` + spec + `}}`,
+	}
+}
+
+// serve serves objects, and patches them as a dry run only.
+func serve(t *testing.T, objects map[string]string) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		object, err := yaml.YAMLToJSON([]byte(objects[r.URL.Path]))
+		switch {
+		case objects[r.URL.Path] == "":
+			w.WriteHeader(http.StatusNotFound)
+			object = []byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		case objects[r.URL.Path] == clitest.Forbidden || r.Method == http.MethodPatch && objects["patch"] == clitest.Forbidden:
+			w.WriteHeader(http.StatusForbidden)
+			object = []byte(clitest.Forbidden)
+		case r.Method == http.MethodPatch:
+			if r.URL.Query().Get("dryRun") != "All" || r.Header.Get("Content-Type") != "application/merge-patch+json" {
+				t.Errorf("%s %s is no dry run", r.Method, r.URL)
+			}
+			body, readErr := io.ReadAll(r.Body)
+			if readErr != nil {
+				t.Error(readErr)
+			}
+			object, err = jsonpatch.MergePatch(object, body)
+		case r.Method != http.MethodGet:
+			t.Errorf("%s %s changes the cluster", r.Method, r.URL)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		if _, err := w.Write(object); err != nil {
+			t.Error(err)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func call(t *testing.T, objects map[string]string, stdin string, args ...string) clitest.Result {
+	t.Helper()
+	return clitest.Call(t, stdin, append(append([]string{"rollout", "plan"}, args...), "--server", serve(t, objects), "-n", "shop")...)
+}
+
+// manifest changes some fields of the VM.
+func manifest(fields string) string {
+	return "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: db}\nspec: {template: {spec: " + fields + "}}\n"
+}
+
+func TestTable(t *testing.T) {
+	got := call(t, objects(), manifest("{domain: {cpu: {sockets: 4}}}"), "-f", "-")
+	const want = `VirtualMachine shop/db
+FIELD                                  RUNS  DESIRED  TAKES
+spec.template.spec.domain.cpu.sockets  2     4        LiveOnMigration
+
+LiveOnMigration: KubeVirt migrates the VM, and the guest gets the change with the migration. Check the value first: KubeVirt cannot revert it until the migration has ended.
+  spec.template.spec.domain.cpu.sockets
+`
+	if got.Code != clitest.ExitOK || got.Out != want {
+		t.Errorf("%d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+}
+
+func TestFailOn(t *testing.T) {
+	both := manifest("{hostname: x, domain: {cpu: {sockets: 9}}}")
+	for _, test := range []struct {
+		failOn string
+		code   int
+		errOut string
+	}{
+		{"restart", clitest.ExitFailed, "error: changes of --fail-on: 2 Restart\n"},
+		{"restart,never", clitest.ExitFailed, "error: changes of --fail-on: 2 Restart\n"},
+		{"migration", clitest.ExitOK, ""},
+		{"reboot", clitest.ExitUsage, "error: unknown value of --fail-on \"reboot\": the known ones are restart, migration, never, blocked\n"},
+	} {
+		got := call(t, objects(), both, "-f", "-", "--fail-on", test.failOn)
+		if got.Code != test.code || got.ErrOut != test.errOut {
+			t.Errorf("%s: %d\n%s", test.failOn, got.Code, got.ErrOut)
+		}
+	}
+}
+
+// plans of the JSON output.
+type plans struct {
+	Plans []struct {
+		Namespace, Name string
+		Running         bool
+		rollouts.Result
+		Notes []string
+	}
+}
+
+func decode(t *testing.T, got clitest.Result) plans {
+	t.Helper()
+	var p plans
+	if err := json.Unmarshal([]byte(got.Out), &p); err != nil || len(p.Plans) != 1 {
+		t.Fatalf("%d: %v\n%s%s", got.Code, err, got.Out, got.ErrOut)
+	}
+	return p
+}
+
+func TestOutputs(t *testing.T) {
+	edit := manifest("{hostname: x}")
+	p := decode(t, call(t, objects(), edit, "-f", "-", "-o", "json")).Plans[0]
+	if !p.Running || p.Name != "db" || p.RestartRequired != rollouts.ReasonTemplate || len(p.Changes) != 1 || p.Changes[0].Field != "spec.template.spec.hostname" || p.Changes[0].Takes != rollouts.Restart {
+		t.Errorf("%+v", p)
+	}
+	fromYAML := call(t, objects(), edit, "-f", "-", "-o", "yaml")
+	var other plans
+	if err := yaml.Unmarshal([]byte(fromYAML.Out), &other); err != nil || len(other.Plans) != 1 || other.Plans[0].Changes[0] != p.Changes[0] {
+		t.Errorf("%v:\n%s", err, fromYAML.Out)
+	}
+}
+
+func TestPending(t *testing.T) {
+	all := objects()
+	all[vmPath] = strings.Replace(all[vmPath], "architecture: amd64", "hostname: x, architecture: amd64", 1)
+	for _, args := range [][]string{{"db"}, {"vm/db"}, {"vm", "db"}} {
+		got := call(t, all, "", append(args, "-o", "json")...)
+		if p := decode(t, got).Plans[0]; len(p.Changes) != 1 || p.Changes[0].New != "x" {
+			t.Errorf("%v: %+v", args, p)
+		}
+	}
+	if got := call(t, objects(), "", "db"); got.Out != "VirtualMachine shop/db\nNo change is pending.\n" {
+		t.Error(got.Out)
+	}
+}
+
+// TestRemoved holds that fields which only the last applied file has are removed, as kubectl apply does.
+func TestRemoved(t *testing.T) {
+	all := objects()
+	for _, path := range []string{vmPath, revisionPath, vmiPath} {
+		all[path] = strings.Replace(all[path], "architecture: amd64", "hostname: old, architecture: amd64", 1)
+	}
+	p := decode(t, call(t, all, manifest("{domain: {machine: {type: q35}}}"), "-f", "-", "-o", "json")).Plans[0]
+	if len(p.Changes) != 1 || p.Changes[0].Field != "spec.template.spec.hostname" || p.Changes[0].Old != "old" || p.Changes[0].New != "" {
+		t.Errorf("%+v", p.Changes)
+	}
+}
+
+func TestNotes(t *testing.T) {
+	edit := manifest("{hostname: x}")
+	for name, test := range map[string]struct {
+		change func(map[string]string)
+		takes  rollouts.Takes
+		note   string
+	}{
+		"stopped":            {func(o map[string]string) { delete(o, vmiPath) }, rollouts.NextStart, "the virtual machine is not running"},
+		"no start":           {func(o map[string]string) { o[revisionPath] = clitest.Forbidden }, rollouts.Restart, "ControllerRevision revision-start-vm-1-1 cannot be read (you may not): the change is compared with the running instance only"},
+		"no dry run":         {func(o map[string]string) { o["patch"] = clitest.Forbidden }, rollouts.Restart, "the dry run is forbidden (you may not): what webhooks would change is missing"},
+		"a foreign instance": {func(o map[string]string) { o[vmiPath] = strings.Replace(o[vmiPath], `uid: "1"`, `uid: "2"`, 1) }, rollouts.NextStart, "a VirtualMachineInstance of this name exists, but it is not of this virtual machine"},
+		"an empty start": {func(o map[string]string) {
+			o[revisionPath] = `{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: revision-start-vm-1-1}}`
+		}, rollouts.Restart, "ControllerRevision revision-start-vm-1-1 has no spec of a virtual machine: the change is compared with the running instance only"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := objects()
+			test.change(all)
+			p := decode(t, call(t, all, edit, "-f", "-", "-o", "json")).Plans[0]
+			if len(p.Changes) != 1 || p.Changes[0].Takes != test.takes {
+				t.Errorf("%+v", p.Changes)
+			}
+			if len(p.Notes) == 0 || p.Notes[0] != test.note {
+				t.Errorf("%q", p.Notes)
+			}
+		})
+	}
+}
+
+func TestErrors(t *testing.T) {
+	for name, test := range map[string]struct {
+		stdin string
+		args  []string
+		code  int
+		want  string
+	}{
+		"no VM":       {"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n", []string{"-f", "-"}, clitest.ExitFailed, "standard input: no VirtualMachine"},
+		"no argument": {"", nil, clitest.ExitUsage, "name a virtual machine, or a file with -f"},
+		"both":        {"", []string{"db", "-f", "-"}, clitest.ExitUsage, "name virtual machines or files, not both"},
+		"other type":  {"", []string{"pod/db"}, clitest.ExitUsage, `"pod/db" is not the name of a virtual machine`},
+		"absent":      {"", []string{"web"}, clitest.ExitFailed, "reading VirtualMachine shop/web"},
+		"output":      {"", []string{"db", "-o", "wide"}, clitest.ExitUsage, `unknown output "wide"`},
+	} {
+		got := call(t, objects(), test.stdin, test.args...)
+		if got.Code != test.code || !strings.Contains(got.ErrOut, test.want) {
+			t.Errorf("%s: %d\n%s", name, got.Code, got.ErrOut)
+		}
+	}
+	p := decode(t, call(t, objects(), strings.Replace(manifest("{}"), "db", "new", 1), "-f", "-", "-o", "json")).Plans[0]
+	if len(p.Changes) != 0 || len(p.Notes) != 1 || p.Notes[0] != "the virtual machine does not exist yet" {
+		t.Errorf("%+v", p)
+	}
+}
