@@ -44,6 +44,8 @@ type Change struct {
 	// Old is what runs, and New what is desired, in short. An absent value is empty.
 	Old string `json:"old,omitempty"`
 	New string `json:"new,omitempty"`
+	// Layer is the source of a value that the VM does not write itself: instancetype/NAME or preference/NAME.
+	Layer string `json:"layer,omitempty"`
 	// Takes is when the change reaches the guest.
 	Takes Takes `json:"takes"`
 	// Patched reports whether KubeVirt writes the change to the running instance.

@@ -396,3 +396,13 @@ func valueAt(root reflect.Value, at *node) reflect.Value {
 	}
 	return reflect.Value{}
 }
+
+// nodeOf is the node of a path.
+func nodeOf(path string) *node {
+	var at *node
+	for path != "" {
+		step, key, rest := fieldpath.Cut(path)
+		at, path = &node{parent: at, name: step, key: key}, rest
+	}
+	return at
+}

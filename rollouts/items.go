@@ -139,7 +139,7 @@ func comparedItems[T any](p *planner, l *items[T]) {
 		})
 	}
 	if l.ordered && !inOrder(l, &started) {
-		at := pathNode(l.path)
+		at := nodeOf(l.path)
 		p.add(difference{path: at.relative(), list: l.list, event: reordered, name: l.list, old: namesIn(l.started, l.name), wants: namesIn(l.wanted, l.name)})
 	}
 }
@@ -178,22 +178,8 @@ func setAt(value reflect.Value, below, top *node) bool {
 }
 
 func (l *items[T]) node(name string) *node {
-	at := pathNode(l.path).item(name)
+	at := nodeOf(l.path).item(name)
 	return &at
-}
-
-// pathNode is the node of a path without keys.
-func pathNode(path string) *node {
-	var at *node
-	for start := 0; start < len(path); {
-		end := start
-		for end < len(path) && path[end] != '.' {
-			end++
-		}
-		at = &node{parent: at, name: path[start:end]}
-		start = end + 1
-	}
-	return at
 }
 
 // inOrder reports whether the items that the VM has kept are in the order of the start.
@@ -230,10 +216,10 @@ func (p *planner) stoppedItemDifferences() {
 		list          string
 		before, after reflect.Value
 	}{
-		{pathNode("volumes"), "volumes", reflect.ValueOf(p.started.Volumes), reflect.ValueOf(p.wanted.Volumes)},
-		{pathNode("domain.devices.disks"), "disks", reflect.ValueOf(p.started.Domain.Devices.Disks), reflect.ValueOf(p.wanted.Domain.Devices.Disks)},
-		{pathNode("domain.devices.interfaces"), "interfaces", reflect.ValueOf(p.started.Domain.Devices.Interfaces), reflect.ValueOf(p.wanted.Domain.Devices.Interfaces)},
-		{pathNode("networks"), "networks", reflect.ValueOf(p.started.Networks), reflect.ValueOf(p.wanted.Networks)},
+		{nodeOf("volumes"), "volumes", reflect.ValueOf(p.started.Volumes), reflect.ValueOf(p.wanted.Volumes)},
+		{nodeOf("domain.devices.disks"), "disks", reflect.ValueOf(p.started.Domain.Devices.Disks), reflect.ValueOf(p.wanted.Domain.Devices.Disks)},
+		{nodeOf("domain.devices.interfaces"), "interfaces", reflect.ValueOf(p.started.Domain.Devices.Interfaces), reflect.ValueOf(p.wanted.Domain.Devices.Interfaces)},
+		{nodeOf("networks"), "networks", reflect.ValueOf(p.started.Networks), reflect.ValueOf(p.wanted.Networks)},
 	} {
 		c := comparison{differ: func(at *node, before, after reflect.Value) bool {
 			d := p.fieldDifference(at, before, after)

@@ -3,6 +3,7 @@ package rollouts
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"reflect"
 	"strings"
 
 	"github.com/google/uuid"
@@ -255,7 +256,29 @@ func (p *planner) change(r *rule, d *difference) Change {
 		Takes: v.takes, Patched: v.patched, Reattached: v.reattached, Announced: v.announced, Reason: v.reason, WayOut: v.wayOut,
 	}
 	if !d.outside {
-		c.Field = "spec.template.spec." + d.path
+		c.Field, c.Layer = "spec.template.spec."+d.path, p.layer(d)
 	}
 	return c
+}
+
+// layer is the instancetype or the preference that determines a field which the VM does not write. Of a value that is gone,
+// it is the one of the start.
+func (p *planner) layer(d *difference) string {
+	kinds, written := p.in.DesiredKinds, p.written
+	if d.event == removed && p.in.LastStarted != nil && p.in.LastStarted.Template != nil {
+		kinds, written = p.in.StartedKinds, &p.in.LastStarted.Template.Spec
+	}
+	if kinds.Instancetype == nil && kinds.Preference == nil || p.conflict || p.in.DesiredKinds.Missing != "" {
+		return ""
+	}
+	if value := valueAt(reflect.ValueOf(written).Elem(), nodeOf(d.path)); value.IsValid() && !value.IsZero() {
+		return ""
+	}
+	switch {
+	case kinds.Instancetype != nil && instancetypes.InstancetypeDetermines(d.path):
+		return kinds.Instancetype.Layer()
+	case kinds.Preference != nil && instancetypes.PreferenceDetermines(d.path):
+		return kinds.Preference.Layer()
+	}
+	return ""
 }

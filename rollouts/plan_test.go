@@ -8,7 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -254,4 +257,31 @@ func TestPlan(t *testing.T) {
 func quantity(text string) *resource.Quantity {
 	q := resource.MustParse(text)
 	return &q
+}
+
+// TestLayer holds that a change names the instancetype or the preference that it results from.
+func TestLayer(t *testing.T) {
+	sized := func(name string, cpus uint32) *instancetypes.Instancetype {
+		in := &instancetypes.Instancetype{Kind: apikinds.VirtualMachineInstancetype, Name: name}
+		in.Spec.CPU.Guest, in.Spec.Memory.Guest = cpus, resource.MustParse("2Gi")
+		return in
+	}
+	in := running(t)
+	for _, spec := range []*v1.VirtualMachineInstanceSpec{&in.LastStarted.Template.Spec, in.spec()} {
+		spec.Domain.CPU, spec.Domain.Memory = nil, nil
+		spec.Domain.Devices.Disks[0].Disk.Bus = ""
+	}
+	in.StartedKinds.Instancetype, in.DesiredKinds.Instancetype = sized("small", 2), sized("large", 4)
+	in.DesiredKinds.Preference = &instancetypes.Preference{Name: "old", Spec: instancetypev1beta1.VirtualMachinePreferenceSpec{
+		Devices: &instancetypev1beta1.DevicePreferences{PreferredDiskBus: v1.DiskBusSATA},
+	}}
+	in.spec().Hostname = "x"
+	got := map[string]string{}
+	for _, c := range Plan(in).Changes {
+		got[c.Field] = c.Layer
+	}
+	want := map[string]string{sockets: "instancetype/large", disks + "[root].disk.bus": "preference/old", template + "hostname": ""}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("layers (-want +got):\n%s", diff)
+	}
 }

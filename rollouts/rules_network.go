@@ -72,7 +72,7 @@ func (p *planner) vanishings() {
 	gone := func(name string) bool { return kept.find(name) == nil }
 	p.found = slices.DeleteFunc(p.found, func(d difference) bool { return changesState(p, &d) && gone(d.item) })
 	vanished := func(list, path, name string) {
-		at := pathNode(path).item(name)
+		at := nodeOf(path).item(name)
 		p.add(difference{path: at.relative(), list: list, item: name, name: name, event: vanish, old: reflect.ValueOf(name)})
 	}
 	for i := range p.running.Domain.Devices.Interfaces {

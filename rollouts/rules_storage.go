@@ -189,7 +189,7 @@ func (p *planner) reattachments() {
 	}
 	for i := range p.running.Domain.Devices.Disks {
 		if disk := &p.running.Domain.Devices.Disks[i]; !changedDisks[disk.Name] && p.replugs(disk.Name) {
-			at := pathNode("domain.devices.disks").item(disk.Name)
+			at := nodeOf("domain.devices.disks").item(disk.Name)
 			p.add(difference{path: at.relative(), list: "disks", item: disk.Name, name: disk.Name, event: reattach})
 		}
 	}

@@ -60,7 +60,7 @@ func (p *plan) writeTable(w io.Writer) error {
 	fmt.Fprintln(columns, "FIELD\tRUNS\tDESIRED\tTAKES")
 	for i := range p.Changes {
 		c := &p.Changes[i]
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", c.Field, value(c.Old), value(c.New), c.Takes)
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", c.Field+layer(c), value(c.Old), value(c.New), c.Takes)
 	}
 	if err := columns.Flush(); err != nil {
 		return err
@@ -103,6 +103,14 @@ func announced(c *rollouts.Change) string {
 		return " (KubeVirt does not announce it)"
 	}
 	return ""
+}
+
+// layer names the instancetype or the preference that a change results from.
+func layer(c *rollouts.Change) string {
+	if c.Layer == "" {
+		return ""
+	}
+	return " (" + texts.OneLine(c.Layer) + ")"
 }
 
 func value(text string) string {

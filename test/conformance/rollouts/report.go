@@ -1,8 +1,6 @@
 package rollouts
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,9 +9,6 @@ import (
 	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/test/conformance"
 )
-
-// maxLine bounds one case, in bytes.
-const maxLine = 16 << 20
 
 // Report is the comparison of a number of cases.
 type Report struct {
@@ -29,23 +24,28 @@ type Report struct {
 	FalseAlarms, BlindSpots []string
 }
 
-// Replay runs the cases of a file.
-func (r *Report) Replay(file io.Reader) error {
-	scanner := bufio.NewScanner(file)
-	scanner.Buffer(nil, maxLine)
-	for line := 1; scanner.Scan(); line++ {
-		if len(bytes.TrimSpace(scanner.Bytes())) == 0 {
-			continue
-		}
-		var c Case
-		if err := json.Unmarshal(scanner.Bytes(), &c); err != nil {
-			return fmt.Errorf("line %d: not a case: %w", line, err)
-		}
-		if err := r.add(&c); err != nil {
-			return fmt.Errorf("line %d: %s: %w", line, c.ID, err)
-		}
+// IsCase reports whether a line is a case of this package: it says what the instance was started with.
+func IsCase(line []byte) bool {
+	var c struct {
+		LastStarted json.RawMessage `json:"lastStarted"`
+		VM          json.RawMessage `json:"vm"`
 	}
-	return scanner.Err()
+	return json.Unmarshal(line, &c) == nil && c.LastStarted != nil && c.VM != nil
+}
+
+// Replay runs the cases of a file.
+func (r *Report) Replay(file io.Reader) error { return conformance.Lines(file, r.ReplayLine) }
+
+// ReplayLine runs one case.
+func (r *Report) ReplayLine(line []byte) error {
+	var c Case
+	if err := json.Unmarshal(line, &c); err != nil {
+		return fmt.Errorf("not a case: %w", err)
+	}
+	if err := r.add(&c); err != nil {
+		return fmt.Errorf("%s: %w", c.ID, err)
+	}
+	return nil
 }
 
 func (r *Report) add(c *Case) error {
