@@ -1,0 +1,142 @@
+package rollout_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	v1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/cli/clitest"
+	"github.com/virtward/virtward/rollouts"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/crds"
+)
+
+// TestServer plans against a real API server: the dry run changes nothing, and a user who may only read gets a plan too.
+func TestServer(t *testing.T) {
+	definitions, err := crds.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := []string{"kubevirts.kubevirt.io", "virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"}
+	definitions = slices.DeleteFunc(definitions, func(d *apiextensionsv1.CustomResourceDefinition) bool { return !slices.Contains(served, d.Name) })
+	cluster, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: definitions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	vm := create(t, cluster.Client())
+
+	edit := strings.Replace(manifest("{hostname: web, domain: {cpu: {sockets: 4}}}"), "name: db", "name: db, namespace: shop", 1)
+	p := decode(t, plan(t, cluster.Kubeconfig(), edit)).Plans[0]
+	hostname, sockets := rollouts.Restart, rollouts.Restart
+	takes := map[string]rollouts.Takes{"spec.template.spec.hostname": hostname, "spec.template.spec.domain.cpu.sockets": sockets}
+	if len(p.Notes) > 0 || !p.Running || len(p.Changes) != 2 {
+		t.Errorf("%+v", p)
+	}
+	for _, c := range p.Changes {
+		if c.Takes != takes[c.Field] {
+			t.Errorf("%+v", c)
+		}
+	}
+
+	after := &v1.VirtualMachine{}
+	if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(vm), after); err != nil {
+		t.Fatal(err)
+	}
+	if after.ResourceVersion != vm.ResourceVersion {
+		t.Errorf("the VM has changed: %+v", after.Spec.Template.Spec)
+	}
+	if got := plan(t, cluster.Kubeconfig(), strings.Replace(edit, "{sockets: 4}", "{sockets: many}", 1)); got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "the cluster rejects the change of VirtualMachine shop/db") {
+		t.Errorf("an invalid file: %d\n%s", got.Code, got.ErrOut)
+	}
+
+	reader := readerOf(t, cluster)
+	got := plan(t, reader, edit)
+	p = decode(t, got).Plans[0]
+	if len(p.Changes) != 2 || len(p.Notes) != 1 || !strings.HasPrefix(p.Notes[0], "the dry run is forbidden") {
+		t.Errorf("a reader: %+v", p)
+	}
+	if !strings.HasPrefix(got.ErrOut, "warning: you may not read the KubeVirt resource") {
+		t.Errorf("a reader: %s", got.ErrOut)
+	}
+}
+
+func plan(t *testing.T, kubeconfig, stdin string) clitest.Result {
+	t.Helper()
+	return clitest.Call(t, stdin, "rollout", "plan", "-f", "-", "-o", "json", "--kubeconfig", kubeconfig)
+}
+
+// create creates the objects of the other tests.
+func create(t *testing.T, c client.Client) *v1.VirtualMachine {
+	t.Helper()
+	vm, vmi := &v1.VirtualMachine{}, &v1.VirtualMachineInstance{}
+	kubevirt := &v1.KubeVirt{ObjectMeta: metav1.ObjectMeta{Name: "kubevirt", Namespace: "shop"}}
+	kubevirt.Spec.WorkloadUpdateStrategy.WorkloadUpdateMethods = []v1.WorkloadUpdateMethod{v1.WorkloadUpdateMethodLiveMigrate}
+	for path, into := range map[string]any{vmPath: vm, vmiPath: vmi} {
+		if err := yaml.Unmarshal([]byte(objects()[path]), into); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vm.UID = ""
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	for _, object := range []client.Object{namespace, kubevirt, vm} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	vmi.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(vm, v1.VirtualMachineGroupVersionKind)}
+	started, err := yaml.YAMLToJSON([]byte("{spec: " + spec + "}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: vmi.Status.VirtualMachineRevisionName, Namespace: "shop"}, Revision: 1, Data: runtime.RawExtension{Raw: started}}
+	for _, object := range []client.Object{vmi, revision} {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return vm
+}
+
+// readerOf returns the kubeconfig of a user who may read virtual machines and ControllerRevisions, and nothing else.
+func readerOf(t *testing.T, cluster *controlplane.ControlPlane) string {
+	t.Helper()
+	config, err := cluster.UserConfig("reader")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig, err := cluster.WriteKubeconfig("reader", config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meta := metav1.ObjectMeta{Name: "reader", Namespace: "shop"}
+	for _, object := range []client.Object{
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines", "virtualmachineinstances"}, Verbs: []string{"get"}},
+			{APIGroups: []string{"apps"}, Resources: []string{"controllerrevisions"}, Verbs: []string{"get"}},
+		}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "reader"}},
+		},
+	} {
+		if err := cluster.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kubeconfig
+}
