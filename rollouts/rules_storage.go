@@ -138,6 +138,8 @@ func (p *planner) hotplugged(d *difference) decision {
 	switch {
 	case d.event == reattach:
 		v.reattached, v.reason = true, "KubeVirt detaches the disk from the guest, and attaches it with the new volume."
+	case isDrive(d):
+		v.announced, v.reason = p.announcesRestart(), "KubeVirt removes the drive from the running VM."
 	case d.event == removed:
 		v.reason = "KubeVirt detaches it from the running VM."
 	case d.event == changed:

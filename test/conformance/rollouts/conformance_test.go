@@ -1,6 +1,7 @@
 package rollouts
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -10,6 +11,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/rollouts"
+	"github.com/virtward/virtward/test/conformance"
 )
 
 func replayAll(t testing.TB) *Report {
@@ -109,4 +114,49 @@ func readPage(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// TestSettles holds that a plan is final: once KubeVirt has written what the plan says, the next plan says that it writes
+// nothing more. Volumes that are attached again are not on the instance in between.
+func TestSettles(t *testing.T) {
+	file, err := os.Open("testdata/rollout.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	settled := 0
+	err = conformance.Lines(file, func(line []byte) error {
+		var c Case
+		if err := json.Unmarshal(line, &c); err != nil {
+			return err
+		}
+		in, err := c.Input()
+		if err != nil || c.VMI == nil {
+			return err
+		}
+		result := rollouts.Plan(in)
+		patched, err := c.plannedInstance(in, &result)
+		if err != nil {
+			return err
+		}
+		data, err := json.Marshal(patched)
+		if err != nil {
+			return err
+		}
+		in.Running = &v1.VirtualMachineInstance{}
+		if err := json.Unmarshal(data, in.Running); err != nil {
+			return err
+		}
+		again := rollouts.Plan(in)
+		for _, change := range again.Changes {
+			if change.Patched && !slices.ContainsFunc(result.Changes, func(before rollouts.Change) bool { return before.Reattached }) {
+				t.Errorf("%s: %s is patched again", c.ID, change.Field)
+			}
+		}
+		settled++
+		return nil
+	})
+	if err != nil || settled < 300 {
+		t.Errorf("%d cases: %v", settled, err)
+	}
 }
