@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -57,13 +58,18 @@ Warnings, and the template's message, are written to standard error.`,
 	p.source.addFlags(cmd)
 	p.Parameters.AddFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringVarP(&p.output, "output", "o", p.output, "What to print: yaml, json")
+	flags.StringVarP(&p.output, "output", "o", p.output, "What to print: yaml, json, name")
 	flags.BoolVar(&p.local, "local", false, "Read a template of the cluster and render it here")
 	flags.BoolVar(&p.create, "create", false, "Create the virtual machine too")
 	flags.StringVar(&p.target, "target-namespace", "", "Namespace of the virtual machine; that of the template if empty")
 	flags.BoolVar(&p.printsParams, "print-params", false, "List the parameters of the template instead")
-	options.CompleteFlags(cmd, map[string][]string{"output": {options.OutputYAML, options.OutputJSON}})
+	options.CompleteFlags(cmd, map[string][]string{"output": processOutputs()})
 	return cmd
+}
+
+// processOutputs are the values of --output.
+func processOutputs() []string {
+	return []string{options.OutputYAML, options.OutputJSON, outputName}
 }
 
 func (p *process) validate(cmd *cobra.Command, args []string) error {
@@ -73,7 +79,7 @@ func (p *process) validate(cmd *cobra.Command, args []string) error {
 	if p.create && (p.local || p.file != "") {
 		return options.Usagef("--create needs a template of the cluster that is rendered there: create the printed VirtualMachine with kubectl create -f -")
 	}
-	return options.OneOf("output", p.output, []string{options.OutputYAML, options.OutputJSON})
+	return options.OneOf("output", p.output, processOutputs())
 }
 
 func (p *process) run(ctx context.Context) error {
@@ -137,7 +143,9 @@ func (p *process) remote(ctx context.Context, values map[string]string) error {
 
 // print writes the VirtualMachine, and the message to standard error.
 func (p *process) print(vm *kubevirtv1.VirtualMachine, message string) error {
-	if err := printWithoutStatus(p.program.Streams.Out, vm, p.output); err != nil {
+	if p.output == outputName {
+		fmt.Fprintf(p.program.Streams.Out, "virtualmachine.kubevirt.io/%s\n", texts.OneLine(vm.Name))
+	} else if err := printWithoutStatus(p.program.Streams.Out, vm, p.output); err != nil {
 		return err
 	}
 	if message != "" {
@@ -153,6 +161,7 @@ func printWithoutStatus(w io.Writer, typed any, output string) error {
 		return err
 	}
 	delete(object, "status")
+	unstructured.RemoveNestedField(object, "metadata", "managedFields")
 	return printObject(w, object, output)
 }
 

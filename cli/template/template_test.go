@@ -67,13 +67,14 @@ func TestProcess(t *testing.T) {
 		"a file of lines":              {[]string{"process", "-f", "-", "--params-file", values("# values\nNAME=web\n\nCORES = 8\n"), "-p", "CORES=4"}, 0, rendered, unused + "Log in as ann\n"},
 		"a file in YAML":               {[]string{"process", "-f", "-", "--params-file", values("NAME: web\nCORES: 4\n")}, 0, rendered, unused + "Log in as ann\n"},
 		"a namespace":                  {[]string{"process", "-f", "-", "-p", "NAME=web", "-p", "CORES=4", "--target-namespace", "shop"}, 0, strings.Replace(rendered, "  name: web\n", "  name: web\n  namespace: shop\n", 1), unused + "Log in as ann\n"},
+		"the name":                     {[]string{"process", "-f", "-", "-p", "NAME=web", "-o", "name"}, 0, "virtualmachine.kubevirt.io/web", unused + "Log in as ann\n"},
 		"a missing value":              {[]string{"process", "-f", "-"}, 1, "", "error: spec.parameters[0].value: Required value: the parameter NAME must have a value [virtward/template-required-parameter] Give the parameter a value.\n" + unused + "error: the template fedora cannot be rendered\n"},
 		"a value that is not allowed":  {[]string{"process", "-f", "-", "-p", "NAME=web", "-p", "CORES=9"}, 1, "", `error: parameters[CORES]: Invalid value: "9": it must be at most 8 [virtward/template-constrained-value] Use a value that the parameter allows.` + "\n" + unused + "error: the template fedora cannot be rendered\n"},
 		"no template":                  {[]string{"process"}, 2, "", "error: name a template of the cluster, or a file with -f: see kubectl virtward template process --help\n"},
 		"two templates":                {[]string{"process", "fedora", "-f", "-"}, 2, "", "error: name the template once: as the argument, with --name, or with -f\n"},
 		"no value":                     {[]string{"process", "-f", "-", "-p", "NAME"}, 2, "", "error: -p NAME: write NAME=VALUE\n"},
 		"create of a file":             {[]string{"process", "-f", "-", "--create"}, 2, "", "error: --create needs a template of the cluster that is rendered there: create the printed VirtualMachine with kubectl create -f -\n"},
-		"an output that is not known":  {[]string{"process", "-f", "-", "-o", "text"}, 2, "", `error: unknown output "text": the known ones are yaml, json` + "\n"},
+		"an output that is not known":  {[]string{"process", "-f", "-", "-o", "text"}, 2, "", `error: unknown output "text": the known ones are yaml, json, name` + "\n"},
 		"values that are not readable": {[]string{"process", "-f", "-", "--params-file", values("NAME\n=x")}, 1, "", ": line 1: write NAME=VALUE\n"},
 		"parameters": {[]string{"parameters", "-f", "-"}, 0, "NAME    REQUIRED   VALUE                    ALLOWED               DESCRIPTION\n" +
 			"NAME    true       -                        -                     The name\n" +

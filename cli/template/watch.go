@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -92,7 +93,7 @@ func (w *watcher) show() {
 	if current == nil {
 		return
 	}
-	if line := texts.OneLine(current.Reason + ": " + current.Message); line != w.shown {
+	if line := strings.TrimSuffix(texts.OneLine(current.Reason+": "+current.Message), ": "); line != w.shown {
 		w.shown = line
 		fmt.Fprintln(w.streams.ErrOut, line)
 	}

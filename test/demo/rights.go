@@ -16,6 +16,7 @@ func kubevirtRoles() []client.Object {
 			rule("kubevirt.io", edit, "virtualmachines", "virtualmachineinstances", "virtualmachineinstancepresets")),
 		role("kubevirt.io:default", rule("kubevirt.io", []string{"get", "list"}, "kubevirts")),
 		forAllUsers("kubevirt.io:default"),
+		boundTo("editor", "kubevirt.io:edit"),
 		role("instancetype.kubevirt.io:view",
 			rule("instancetype.kubevirt.io", see, "virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences")),
 		forAllUsers("instancetype.kubevirt.io:view"),
@@ -35,5 +36,14 @@ func forAllUsers(role string) client.Object {
 		ObjectMeta: metav1.ObjectMeta{Name: role},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:authenticated"}},
+	}
+}
+
+// boundTo binds a role to a user, in all namespaces.
+func boundTo(name, role string) client.Object {
+	return &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}
 }

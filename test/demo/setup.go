@@ -31,6 +31,11 @@ type show struct {
 	admin  user
 	alice  user
 	bob    user
+	// carol can only use templates, and editor can edit VMs in every namespace.
+	carol, editor user
+	// snapshots and cdi simulate what the capture of VMs needs.
+	snapshots *simulators.Snapshots
+	cdi       *simulators.CDI
 }
 
 func (s *show) setUp(ctx context.Context, options Options) error {
@@ -44,6 +49,7 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 		}},
 		{"installing KubeVirt", "KubeVirt's and CDI's definitions: real; virt-api, virt-controller: simulated", s.installKubeVirt},
 		{"installing Virtward", "Virtward: its chart installed by Helm, its webhooks and its controller as processes", s.installVirtward},
+		{"preparing templates", "Virtward's API of templates and their controller: real; snapshots and clones: simulated", s.installTemplates},
 		{"waiting for the webhooks and the guards", "the API server calls the webhooks and runs the guards", s.awaitAdmission},
 	} {
 		began := time.Now()
@@ -74,7 +80,7 @@ func (s *show) takeDown(ctx context.Context) error {
 	if s.kubevirt != nil {
 		err = s.kubevirt.Stop(context.WithoutCancel(ctx))
 	}
-	return errors.Join(err, s.cluster.Stop())
+	return errors.Join(err, s.stopTemplates(context.WithoutCancel(ctx)), s.cluster.Stop())
 }
 
 func (s *show) startControlPlane(ctx context.Context, options Options) error {
@@ -90,7 +96,7 @@ func (s *show) startControlPlane(ctx context.Context, options Options) error {
 		return err
 	}
 	s.admin = user{name: "admin", kubeconfig: s.cluster.Kubeconfig()}
-	for name, who := range map[string]*user{"alice": &s.alice, "bob": &s.bob} {
+	for name, who := range map[string]*user{"alice": &s.alice, "bob": &s.bob, "carol": &s.carol, "editor": &s.editor} {
 		config, err := s.cluster.UserConfig(name)
 		if err != nil {
 			return err
@@ -144,7 +150,7 @@ func (s *show) installKubeVirt(ctx context.Context) error {
 // the controller, and sets the address of the metrics.
 func (s *show) installVirtward(ctx context.Context) error {
 	audit := map[string]any{"minInterval": "2s", "reports": map[string]any{"installCRDs": true}} // the default is half a minute
-	if _, err := s.cluster.InstallVirtward(ctx, map[string]any{"audit": audit}, controlplane.Workload{}); err != nil {
+	if _, err := s.cluster.InstallVirtward(ctx, map[string]any{"audit": audit, "templates": map[string]any{"mode": "manage"}}, controlplane.Workload{}); err != nil {
 		return err
 	}
 	port, err := s.metricsPort(ctx)
