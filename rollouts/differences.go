@@ -68,7 +68,9 @@ func (p *planner) specDifferences() {
 		return
 	}
 	c := comparison{separate: true, differ: func(at *node, before, after reflect.Value) bool {
-		p.coldFields++
+		if p.coldFields++; p.coldFields == 1 {
+			p.coldField = at.relative()
+		}
 		p.refine(at, before, after)
 		return true
 	}}

@@ -40,8 +40,9 @@ type planner struct {
 	patched  *v1.VirtualMachineInstanceSpec
 	found    []difference
 	kubevirt prediction
-	// coldFields counts the differences that need a restart in any case.
+	// coldFields counts the differences that need a restart in any case, and coldField is the path of the first one.
 	coldFields int
+	coldField  string
 }
 
 // Plan lists what the desired VM changes, and when each change reaches the guest.

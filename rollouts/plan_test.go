@@ -159,7 +159,7 @@ func TestPlan(t *testing.T) {
 		"sockets and cores": {
 			func(in *Input) { in.spec().Domain.CPU.Sockets, in.spec().Domain.CPU.Cores = 4, 2 },
 			[]planned{
-				{template + "domain.cpu.sockets", "2", "4", Restart, false, ByRestartRequired, "sockets", "Another changed field needs a restart. Until then, KubeVirt applies no live change of this kind."},
+				{template + "domain.cpu.sockets", "2", "4", Restart, false, ByRestartRequired, "sockets", "The changed field domain.cpu.cores needs a restart. Until then, KubeVirt applies no live change of this kind."},
 				{template + "domain.cpu.cores", "1", "2", Restart, false, ByRestartRequired, "other", "KubeVirt applies this field only when the VM starts."},
 			},
 		},

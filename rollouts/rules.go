@@ -286,11 +286,19 @@ func (p *planner) waiting(step int) (v decision, ok bool) {
 		return decision{takes: Restart, announced: p.announcesRestart(), reason: "The rollout strategy of the cluster is Stage: changes wait for a restart.", wayOut: wayOutRestart}, true
 	case p.kubevirt.waits:
 		return decision{
-			takes: Restart, announced: p.announcesRestart(), reason: "Another changed field needs a restart. Until then, KubeVirt applies no live change of this kind.",
+			takes: Restart, announced: p.announcesRestart(), reason: shortened(p.otherField() + " needs a restart. Until then, KubeVirt applies no live change of this kind."),
 			wayOut: "Restart the VM, or revert the other field.",
 		}, true
 	}
 	return p.halted(), true
+}
+
+// otherField names the field for which live changes wait.
+func (p *planner) otherField() string {
+	if p.coldField == "" {
+		return "Another changed field"
+	}
+	return "The changed field " + p.coldField
 }
 
 // migration decides about a change that the instance has, and that the guest gets with a migration. KubeVirt starts it
