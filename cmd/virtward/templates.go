@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,15 +16,18 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/capture"
 	"github.com/virtward/virtward/controllers/pages"
+	controllertemplates "github.com/virtward/virtward/controllers/templates"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -34,16 +38,19 @@ const templatesLease = "virtward-templates"
 type templatesOptions struct {
 	leader
 	deadlines capture.Deadlines
+
+	rolloutStrategy string
+	mshvCPUModel    string
 }
 
 func templatesCommand() *cobra.Command {
 	o := &templatesOptions{}
 	cmd := &cobra.Command{
 		Use:   "templates",
-		Short: "Capture virtual machines as templates",
+		Short: "Capture virtual machines as templates, and report whether templates are ready",
 		Long: `Makes a VirtualMachineTemplate for each VirtualMachineTemplateRequest: it snapshots the VirtualMachine, clones the volumes
-and creates the template. It is a separate process, because its account may snapshot every VirtualMachine and clone every
-volume. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several
+and creates the template. It also evaluates all templates, and writes into their statuses whether they are ready. It is a
+separate process, because its account may snapshot every VirtualMachine and clone every volume. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several
 replicas, only the leader works.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -56,6 +63,8 @@ replicas, only the leader works.`,
 
 func (o *templatesOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
+	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none, as for the webhook")
+	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as for the webhook")
 	flags.DurationVar(&o.deadlines.Snapshot, "snapshot-deadline", 15*time.Minute, "time after which a capture fails if its snapshot is not ready")
 	flags.DurationVar(&o.deadlines.Clone, "clone-deadline", 12*time.Hour, "time after which a capture fails if a volume is not cloned")
 }
@@ -83,52 +92,84 @@ func (o *templatesOptions) run(ctx context.Context) error {
 }
 
 func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
-	objects, err := platform.NewObjects(config)
+	state, err := o.clusterState(config, platform.Settings{RolloutStrategy: kubevirtv1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}, log)
 	if err != nil {
 		return err
 	}
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	events := newEvents(typed.CoreV1())
-	if err := mgr.Add(everywhere(events.Run)); err != nil {
+	if err := state.addTo(mgr); err != nil {
 		return err
 	}
-	if err := o.addCapture(mgr, config, objects, events); err != nil {
+	c, err := newTemplateClients(mgr, config)
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(everywhere(c.events.Run)); err != nil {
+		return err
+	}
+	if err := o.addCapture(mgr, state, c); err != nil {
+		return err
+	}
+	ready := controllertemplates.New(controllertemplates.Options{
+		Client: c.direct, Evaluator: state.evaluator(), Begin: state.objects.Begin, Ready: allReady(state.ready()), Clock: clock.RealClock{},
+		Tell: func(template *v1beta1.VirtualMachineTemplate, kind, reason, message string) {
+			c.tell(apikinds.VirtualMachineTemplate, template, kind, reason, message)
+		},
+	})
+	state.changed = func(string) { ready.Changed() }
+	if err := ready.SetupWithManager(mgr, c.light, c.reader); err != nil {
 		return err
 	}
 	p, err := newPorts(log.WithName("ports"))
 	if err != nil {
 		return err
 	}
+	maps.Copy(p.ready, state.ready())
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }
 
 // addCapture adds the controller of VirtualMachineTemplateRequests.
-func (o *templatesOptions) addCapture(mgr manager.Manager, config *rest.Config, objects *platform.Objects, events *events) error {
+func (o *templatesOptions) addCapture(mgr manager.Manager, state *clusterState, c *templateClients) error {
 	measured, err := capture.NewMetrics(metrics.Registry)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	light, err := metadata.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	reader, err := pages.NewReader(config)
-	if err != nil {
-		return err
-	}
 	return capture.New(capture.Options{
-		Client: direct, Expander: &capture.LiveExpander{Objects: objects, Begin: objects.Begin}, Deadlines: o.deadlines, Metrics: measured, Clock: clock.RealClock{},
+		Client: c.direct, Expander: &capture.LiveExpander{Objects: state.objects, Begin: state.objects.Begin}, Deadlines: o.deadlines, Metrics: measured, Clock: clock.RealClock{},
 		Tell: func(request *v1beta1.VirtualMachineTemplateRequest, kind, reason, message string) {
-			events.recorder.Event(&corev1.ObjectReference{
-				APIVersion: v1beta1.GroupVersion.String(), Kind: "VirtualMachineTemplateRequest", Namespace: request.Namespace, Name: request.Name, UID: request.UID,
-			}, kind, reason, shortEvent(message))
+			c.tell("VirtualMachineTemplateRequest", request, kind, reason, message)
 		},
-	}).SetupWithManager(mgr, light, reader)
+	}).SetupWithManager(mgr, c.light, c.reader)
+}
+
+// templateClients are the clients that the controllers of templates share.
+type templateClients struct {
+	// direct reads without a cache, light reads metadata, and reader reads lists in pages.
+	direct client.Client
+	light  metadata.Interface
+	reader *pages.Reader
+	events *events
+}
+
+func newTemplateClients(mgr manager.Manager, config *rest.Config) (c *templateClients, err error) {
+	c = &templateClients{}
+	if c.direct, err = client.New(config, client.Options{Scheme: mgr.GetScheme()}); err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	if c.light, err = metadata.NewForConfig(config); err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	c.events = newEvents(typed.CoreV1())
+	c.reader, err = pages.NewReader(config)
+	return c, err
+}
+
+// tell creates an event on an object of group template.kubevirt.io.
+func (c *templateClients) tell(objectKind string, object client.Object, kind, reason, message string) {
+	c.events.recorder.Event(&corev1.ObjectReference{
+		APIVersion: v1beta1.GroupVersion.String(), Kind: objectKind, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
+	}, kind, reason, shortEvent(message))
 }

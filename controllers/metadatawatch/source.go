@@ -15,7 +15,7 @@ func (w Watch) Source(keys func(types.NamespacedName) []reconcile.Request) sourc
 	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		w.Changed = func(name types.NamespacedName) {
 			for _, key := range keys(name) {
-				queue.Add(key)
+				queue.AddAfter(key, w.Delay)
 			}
 		}
 		go func() { _ = w.Run(ctx) }() // its errors are logged, and it has no other end than the context's

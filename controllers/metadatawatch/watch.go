@@ -36,6 +36,8 @@ type Watch struct {
 	Status bool
 	// Existing also reports the objects of the first list.
 	Existing bool
+	// Delay is the time after a change until a Source requests a reconciliation.
+	Delay time.Duration
 	// Began is called after the first list, if it is not nil.
 	Began func()
 	// Changed is called with every object that is created, changed or deleted.

@@ -33,6 +33,7 @@ func TestProcess(t *testing.T) {
 		}
 	})
 	t.Run("capture", f.captures)
+	t.Run("ready", f.ready)
 }
 
 // captures: the seed's commands work, and the template renders without values.
@@ -57,6 +58,7 @@ func (f *fixture) captures(t *testing.T) {
 	if template.Labels["os"] != "fedora" {
 		t.Errorf("labels of the template: %v", template.Labels)
 	}
+	f.until(t, request, v1beta1.RequestReady, metav1.ConditionTrue, v1beta1.ReasonReconciled)
 	rendered, findings := templates.Render(&template.Spec, nil, templates.Options{Random: rand.New(rand.NewPCG(1, 2))}) //nolint:gosec // a test
 	if len(findings) > 0 || rendered == nil {
 		t.Fatalf("findings: %v", findings)

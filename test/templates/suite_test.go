@@ -187,3 +187,5 @@ func (f *fixture) gone(t testing.TB, object client.Object) {
 		return fmt.Errorf("%T %s is still there: %w", object, object.GetName(), err)
 	})
 }
+
+func quantity(text string) resource.Quantity { return resource.MustParse(text) }

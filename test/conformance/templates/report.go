@@ -36,13 +36,14 @@ var suites = []suite{
 	{"wire/client", "wire", nil}, // about a client library of virt-template
 	{"wire/", "wire", startWire},
 	{"convert", "convert", startConvert},
+	{"capture/", "capture", func(Options) (Replay, error) { return replayCapture, nil }},
 }
 
 // totals are the names in the summary.
 var totals = []string{"engine", "wire", "capture", "convert"}
 
 // others are areas whose cases are skipped.
-var others = []string{"admission/", "capture/"}
+var others = []string{"admission/"}
 
 // IsCase reports whether an area is one of templates.
 func IsCase(area string) bool {

@@ -1,0 +1,136 @@
+package templates
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/validators"
+)
+
+// The bounds of messages, in bytes.
+const (
+	maxMessage = 2048
+	maxQuoted  = 512
+)
+
+// found is all evidence about a template.
+type found struct {
+	findings   []validators.Finding
+	references []effective.Reference
+	volumes    []evidence
+	// rendered: the template makes a VirtualMachine.
+	rendered bool
+}
+
+// ready returns the condition Ready, from evidence.
+func (f *found) ready(spec *v1beta1.VirtualMachineTemplateSpec) metav1.Condition {
+	c := metav1.Condition{Type: v1beta1.TemplateReady, Status: metav1.ConditionFalse}
+	denials := denialsOf(f.findings)
+	missing := missingOf(f.references)
+	volumes := notReadyOf(f.volumes)
+	switch {
+	case !f.rendered:
+		c.Reason, c.Message = v1beta1.ReasonInvalid, firstOf(strings.Join(denials, "; "), "the template makes no VirtualMachine")
+	case len(denials) > 0:
+		c.Reason, c.Message = v1beta1.ReasonDenied, strings.Join(denials, "; ")
+	case len(missing) > 0:
+		c.Reason, c.Message = v1beta1.ReasonReferenceMissing, strings.Join(missing, "; ")
+	case len(volumes) > 0:
+		c.Reason, c.Message = v1beta1.ReasonVolumeNotReady, strings.Join(volumes, "; ")
+	default:
+		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1beta1.ReasonTemplateReady, "a VirtualMachine can be made of the template"
+	}
+	if required := parametersOf(spec).Required; len(required) > 0 {
+		c.Message = texts.Shorten(c.Message, maxMessage-maxQuoted-64) + "; not evaluated, because it depends on required parameters: " + texts.Shorten(strings.Join(required, ", "), maxQuoted)
+	}
+	c.Message = texts.Shorten(c.Message, maxMessage)
+	return c
+}
+
+func denialsOf(findings []validators.Finding) (messages []string) {
+	for i := range findings {
+		if f := &findings[i]; f.Severity == validators.Deny {
+			messages = append(messages, texts.Shorten(f.Error.Field+": "+f.Text(), maxQuoted))
+		}
+	}
+	return messages
+}
+
+func missingOf(references []effective.Reference) (messages []string) {
+	for _, r := range references {
+		if r.State != effective.Found {
+			messages = append(messages, fmt.Sprintf("%s: %s %s does not exist, or cannot be read", r.Field, r.Kind, r.Name))
+		}
+	}
+	return messages
+}
+
+func notReadyOf(volumes []evidence) (messages []string) {
+	for i := range volumes {
+		if v := &volumes[i]; v.status == metav1.ConditionFalse {
+			messages = append(messages, "volume "+v.volume+": "+v.message)
+		}
+	}
+	return messages
+}
+
+// parametersOf returns the names of the parameters.
+func parametersOf(spec *v1beta1.VirtualMachineTemplateSpec) *v1beta1.TemplateParameters {
+	p := &v1beta1.TemplateParameters{}
+	for i := range spec.Parameters {
+		if one := &spec.Parameters[i]; one.Required && one.Value == "" && one.Generate == "" {
+			p.Required = append(p.Required, one.Name)
+		} else {
+			p.Optional = append(p.Optional, one.Name)
+		}
+	}
+	return p
+}
+
+// part returns the fields of the status that this controller writes.
+func (f *found) part(template *v1beta1.VirtualMachineTemplate, now time.Time) *v1beta1.VirtualMachineTemplateStatus {
+	c := f.ready(&template.Spec)
+	status := &v1beta1.VirtualMachineTemplateStatus{Parameters: parametersOf(&template.Spec)}
+	if before := meta.FindStatusCondition(template.Status.Conditions, v1beta1.TemplateReady); before != nil {
+		status.Conditions = []metav1.Condition{*before.DeepCopy()}
+	}
+	set(&status.Conditions, c, template.Generation, now)
+	for i := range f.volumes {
+		if i == v1beta1.MaxTemplateVolumes {
+			break
+		}
+		v := &f.volumes[i]
+		one := v1beta1.TemplateVolume{Name: texts.Shorten(v.volume, 253), Kind: v.kind.Kind, SourceNamespace: texts.Shorten(v.Namespace, 253), SourceName: texts.Shorten(v.Name, 253)}
+		at := slices.IndexFunc(template.Status.Volumes, func(t v1beta1.TemplateVolume) bool {
+			return t.Name == one.Name && t.Kind == one.Kind && t.SourceNamespace == one.SourceNamespace && t.SourceName == one.SourceName
+		})
+		if at >= 0 {
+			one.Conditions = slices.Clone(template.Status.Volumes[at].Conditions)
+		}
+		set(&one.Conditions, metav1.Condition{Type: v1beta1.TemplateReady, Status: v.status, Reason: v.reason, Message: texts.Shorten(v.message, maxQuoted)}, template.Generation, now)
+		status.Volumes = append(status.Volumes, one)
+	}
+	return status
+}
+
+func set(conditions *[]metav1.Condition, c metav1.Condition, generation int64, now time.Time) {
+	c.ObservedGeneration, c.LastTransitionTime = generation, metav1.NewTime(now)
+	meta.SetStatusCondition(conditions, c)
+}
+
+// own returns the fields of a status that this controller writes.
+func own(status *v1beta1.VirtualMachineTemplateStatus) *v1beta1.VirtualMachineTemplateStatus {
+	part := &v1beta1.VirtualMachineTemplateStatus{Volumes: status.Volumes, Parameters: status.Parameters}
+	if c := meta.FindStatusCondition(status.Conditions, v1beta1.TemplateReady); c != nil {
+		part.Conditions = []metav1.Condition{*c}
+	}
+	return part
+}
