@@ -37,7 +37,24 @@ type difference struct {
 	old, wants reflect.Value
 }
 
-func (p *planner) add(d difference) { p.found = append(p.found, d) }
+// maxFound bounds the differences that are kept. The others are counted.
+const maxFound = 8 * MaxChanges
+
+func (p *planner) add(d difference) {
+	if len(p.found) >= maxFound {
+		p.dropped++
+		return
+	}
+	p.found = append(p.found, d)
+}
+
+// path is the path of a node below the spec of an instance. It is empty if its difference is not kept.
+func (p *planner) path(at *node) string {
+	if len(p.found) >= maxFound {
+		return ""
+	}
+	return at.relative()
+}
 
 // findDifferences lists what differs, in the order of the fields.
 func (p *planner) findDifferences() {
@@ -108,7 +125,7 @@ func (p *planner) refine(at *node, before, after reflect.Value) {
 }
 
 func (p *planner) fieldDifference(at *node, before, after reflect.Value) difference {
-	d := difference{path: at.relative(), name: at.name, old: before, wants: after}
+	d := difference{path: p.path(at), name: at.name, old: before, wants: after}
 	switch {
 	case before.IsZero():
 		d.event = added
@@ -258,7 +275,7 @@ func (p *planner) outsideDifferences() {
 		template := &wants.DataVolumeTemplates[i]
 		old := known[template.Name]
 		item := list.item(template.Name)
-		d := difference{path: item.relative(), outside: true, name: template.Name, wants: text(template.Name)}
+		d := difference{path: p.path(&item), outside: true, name: template.Name, wants: text(template.Name)}
 		switch {
 		case old == nil:
 			d.event = added

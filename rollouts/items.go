@@ -118,7 +118,7 @@ func comparedItems[T any](p *planner, l *items[T]) {
 		switch {
 		case runs == nil:
 			p.add(difference{
-				path: l.node(name).relative(), list: l.list, item: name, event: added, name: name, wants: reflect.ValueOf(wants),
+				path: p.path(l.node(name)), list: l.list, item: name, event: added, name: name, wants: reflect.ValueOf(wants),
 				unstarted: before != nil && same(before, wants),
 			})
 		case same(runs, wants) || before != nil && same(before, wants) && l.defaulted(wants, runs):
@@ -134,13 +134,13 @@ func comparedItems[T any](p *planner, l *items[T]) {
 			continue
 		}
 		p.add(difference{
-			path: l.node(name).relative(), list: l.list, item: name, event: removed, name: name, old: reflect.ValueOf(runs),
+			path: p.path(l.node(name)), list: l.list, item: name, event: removed, name: name, old: reflect.ValueOf(runs),
 			unstarted: before == nil,
 		})
 	}
 	if l.ordered && !inOrder(l, &started) {
 		at := nodeOf(l.path)
-		p.add(difference{path: at.relative(), list: l.list, event: reordered, name: l.list, old: namesIn(l.started, l.name), wants: namesIn(l.wanted, l.name)})
+		p.add(difference{path: p.path(at), list: l.list, event: reordered, name: l.list, old: namesIn(l.started, l.name), wants: namesIn(l.wanted, l.name)})
 	}
 }
 

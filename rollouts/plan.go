@@ -40,6 +40,8 @@ type planner struct {
 	patched  *v1.VirtualMachineInstanceSpec
 	found    []difference
 	kubevirt prediction
+	// dropped is the number of differences beyond maxFound.
+	dropped int
 	// coldFields counts the differences that need a restart in any case, and coldField is the path of the first one.
 	coldFields int
 	coldField  string
@@ -232,7 +234,7 @@ func matchesAny(patterns []string, key string) bool {
 
 // result applies the rules to the differences.
 func (p *planner) result() Result {
-	result := Result{Changes: []Change{}, RestartRequired: p.kubevirt.restart, Failure: p.kubevirt.failure}
+	result := Result{Changes: []Change{}, RestartRequired: p.kubevirt.restart, Failure: p.kubevirt.failure, Omitted: p.dropped}
 	byRule := make([][]int, len(rules))
 	for i := range p.found {
 		r := p.ruleOf(&p.found[i])
