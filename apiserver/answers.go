@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/virtward/virtward/api/apikinds"
@@ -62,6 +63,11 @@ func unprocessable(name string, causes []metav1.StatusCause) error {
 		Message: texts.Shorten(fmt.Sprintf("%s %q is invalid: %s", templateKind, name, message), maxWarning),
 		Details: &metav1.StatusDetails{Group: templateKind.Group, Kind: templateKind.Kind, Name: name, Causes: causes[:min(len(causes), maxCauses)]},
 	}}
+}
+
+// unrenderable is the answer to a template without a digest.
+func unrenderable(name string, err error) error {
+	return unprocessable(name, []metav1.StatusCause{{Type: metav1.CauseType(field.ErrorTypeInvalid), Field: "spec.virtualMachine", Message: texts.Shorten(err.Error(), maxWarning)}})
 }
 
 // asReadAnswer is asAnswer for an error of reading: a denial is about the rights of Virtward, not of the user.

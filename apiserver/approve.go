@@ -38,13 +38,14 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body must be an ApproveOptions, not a %T", object))
 	}
-	template, err := a.begin(ctx, name, object, validate)
+	template, end, err := a.begin(ctx, name, object, nil, validate)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	approved, digest, err := templates.Approved(template)
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, unrenderable(template.Name, err)
 	}
 	review := reviewOf(template, digest, approved)
 	review.SetGroupVersionKind(a.version.WithKind("TemplateReview"))
@@ -154,16 +155,17 @@ func (r *revoking) Create(ctx context.Context, name string, object runtime.Objec
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body must be a RevokeOptions, not a %T", object))
 	}
-	template, err := r.begin(ctx, name, object, validate)
+	template, end, err := r.begin(ctx, name, object, nil, validate)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	if len(given.Message) > maxText {
 		return nil, unprocessable(name, []metav1.StatusCause{{Type: metav1.CauseType(field.ErrorTypeTooLong), Field: "message", Message: fmt.Sprintf("it must have at most %d bytes", maxText)}})
 	}
 	approved, digest, err := templates.Approved(template)
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, unrenderable(template.Name, err)
 	}
 	review := reviewOf(template, digest, approved)
 	review.SetGroupVersionKind(r.version.WithKind("TemplateReview"))

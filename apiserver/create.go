@@ -29,7 +29,7 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 	}
 	approved, digest, err := templates.Approved(template)
 	if err != nil {
-		return apierrors.NewInternalError(err)
+		return unrenderable(template.Name, err)
 	}
 	rendered, err := p.renderFor(ctx, template, given, approved, digest)
 	if err != nil {

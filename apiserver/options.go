@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
@@ -25,8 +26,8 @@ import (
 
 // The bounds of the requests that are processed at the same time.
 const (
-	defaultInFlight = 32
-	mostInFlight    = 100
+	defaultInFlight = 200
+	mostInFlight    = 400
 )
 
 // Options are the flags of the server.
@@ -52,7 +53,7 @@ type Options struct {
 func NewOptions(programVersion string) *Options {
 	serving := options.NewSecureServingOptions()
 	serving.BindPort = 6443
-	serving.HTTP2MaxStreamsPerConnection = 1000 // kube-apiserver sends all requests on few connections
+	serving.HTTP2MaxStreamsPerConnection = maxStreams
 	serving.ServerCert.CertDirectory = ""
 	features := options.NewFeatureOptions()
 	features.EnableProfiling, features.EnablePriorityAndFairness = false, false // kube-apiserver is fair to users; MaxInFlight bounds the memory
@@ -132,6 +133,7 @@ func (o *Options) apply(config *genericapiserver.RecommendedConfig) error {
 	if err := o.SecureServing.ApplyTo(&config.SecureServing, &config.LoopbackClientConfig); err != nil {
 		return fmt.Errorf("serving: %w", err)
 	}
+	config.SecureServing.Listener = bound(config.SecureServing.Listener, maxConnections)
 	if err := o.Authentication.ApplyTo(&config.Authentication, config.SecureServing, config.OpenAPIConfig); err != nil {
 		return fmt.Errorf("authentication: %w", err)
 	}
@@ -148,6 +150,7 @@ func (o *Options) apply(config *genericapiserver.RecommendedConfig) error {
 	if err != nil {
 		return err
 	}
+	config.SharedInformerFactory = informers.NewSharedInformerFactoryWithOptions(typed, 0, informers.WithTransform(shrink))
 	if err := o.Features.ApplyTo(&config.Config, typed, config.SharedInformerFactory); err != nil {
 		return fmt.Errorf("features: %w", err)
 	}

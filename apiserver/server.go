@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,6 +36,9 @@ func NewConfig(codecs serializer.CodecFactory, scheme *runtime.Scheme, info *ver
 	config := genericapiserver.NewRecommendedConfig(codecs)
 	config.EffectiveVersion = compatibility.DefaultBuildEffectiveVersion()
 	config.MaxRequestBodyBytes = MaxRequestBody
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(newMemory().bodies(handler, codecs), c) // after authorization
+	}
 	namer := openapi.NewDefinitionNamer(scheme)
 	config.OpenAPIConfig = genericapiserver.DefaultOpenAPIConfig(definitions, namer)
 	config.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(definitions, namer)
@@ -50,6 +54,9 @@ func Install(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, 
 	group := genericapiserver.NewDefaultAPIGroupInfo(subresources.Group, scheme, runtime.NewParameterCodec(scheme), codecs)
 	group.NegotiatedSerializer = textOnly{codecs}
 	group.PrioritizedVersions = []schema.GroupVersion{subresources.V1Alpha1, subresources.V1Beta1}
+	if services.memory == nil {
+		services.memory = newMemory()
+	}
 	for _, v := range group.PrioritizedVersions {
 		shared := storage{Services: services, version: v}
 		group.VersionedResourcesStorageMap[v.Version] = map[string]rest.Storage{

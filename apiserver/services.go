@@ -23,6 +23,8 @@ type Services struct {
 	Clock      clock.PassiveClock
 	// RequireApproval: VirtualMachines are created from approved templates only, in every namespace.
 	RequireApproval bool
+
+	memory *memory
 }
 
 // Cluster reads and writes the objects of the cluster. Nothing is cached: an approval, or the end of one, counts at once.

@@ -39,18 +39,21 @@ type storage struct {
 // Destroy does nothing: there is nothing to release.
 func (*storage) Destroy() {}
 
-// begin runs admission, and reads the template. Nothing is read for a request that admission denies.
-func (s *storage) begin(ctx context.Context, name string, object runtime.Object, validate rest.ValidateObjectFunc) (*v1beta1.VirtualMachineTemplate, error) {
+// begin runs admission, and reads the template with memory to render it. Nothing is read for a request that admission
+// denies. Call end when the answer is made.
+func (s *storage) begin(ctx context.Context, name string, object runtime.Object, given map[string]string, validate rest.ValidateObjectFunc) (template *v1beta1.VirtualMachineTemplate, end func(), err error) {
 	if validate != nil {
 		if err := validate(ctx, object.DeepCopyObject()); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	template, err := s.Cluster.Template(ctx, request.NamespaceValue(ctx), name)
+	template, release, err := s.memory.template(ctx, func() (*v1beta1.VirtualMachineTemplate, error) {
+		return s.Cluster.Template(ctx, request.NamespaceValue(ctx), name)
+	}, given)
 	if err != nil {
-		return nil, asReadAnswer(err, "read the template")
+		return nil, nil, asReadAnswer(err, "read the template")
 	}
-	return template, nil
+	return template, func() { hold(ctx, release) }, nil
 }
 
 // reference names a template in an answer.
@@ -77,10 +80,11 @@ func (p *processing) Create(ctx context.Context, name string, object runtime.Obj
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body must be a ProcessOptions, not a %T", object))
 	}
-	template, err := p.begin(ctx, name, object, validate)
+	template, end, err := p.begin(ctx, name, object, given.Parameters, validate)
 	if err != nil {
 		return nil, err
 	}
+	defer end()
 	answer := &subresources.ProcessedVirtualMachineTemplate{TemplateRef: reference(template)}
 	if p.creates {
 		err = p.create(ctx, template, given, options, answer)

@@ -11,7 +11,7 @@ func TestFlags(t *testing.T) {
 		"an unknown flag":      {"--etcd-servers=http://localhost", "unknown flag: --etcd-servers"},
 		"an argument":          {"serve", `unknown command "serve"`},
 		"a log level":          {"--tls-cert-file=a --tls-private-key-file=b --log-level=loud", `--log-level is "loud": it must be error, warn, info or debug`},
-		"no requests":          {"--tls-cert-file=a --tls-private-key-file=b --max-requests-in-flight=0", "--max-requests-in-flight is 0: it must be within 1 and 100"},
+		"no requests":          {"--tls-cert-file=a --tls-private-key-file=b --max-requests-in-flight=0", "--max-requests-in-flight is 0: it must be within 1 and 400"},
 		"a certificate absent": {"--tls-cert-file=a --tls-private-key-file=b --kubeconfig=absent", "no such file or directory"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -145,7 +145,7 @@ func (c *ControlPlane) installAPIServer(ctx context.Context) error {
 func (c *ControlPlane) RunAPIServer(ctx context.Context, replica string) (*Virtward, error) {
 	return c.RunVirtward(ctx, Workload{
 		Namespace: VirtwardNamespace, Deployment: VirtwardAPIServer, Binary: c.binary(VirtwardAPIServer), Replica: replica,
-		Args: []string{"--permit-port-sharing", "--bind-address=127.0.0.1", "--kubeconfig=$(KUBECONFIG)", "--authentication-kubeconfig=$(KUBECONFIG)", "--authorization-kubeconfig=$(KUBECONFIG)"},
+		Args: []string{"--shutdown-delay-duration=1s", "--permit-port-sharing", "--bind-address=127.0.0.1", "--kubeconfig=$(KUBECONFIG)", "--authentication-kubeconfig=$(KUBECONFIG)", "--authorization-kubeconfig=$(KUBECONFIG)"},
 	})
 }
 

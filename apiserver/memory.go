@@ -1,0 +1,228 @@
+package apiserver
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+
+	"github.com/virtward/virtward/api/template/subresources"
+	"github.com/virtward/virtward/api/template/v1beta1"
+)
+
+// The bounds of the memory of all requests in progress, in bytes. docs/memory.md adds them up.
+const (
+	// MaxSmallBodies and MaxLargeBodies bound what is kept of bodies. Large ones have a pool of their own, so that small ones
+	// do not wait for them.
+	MaxSmallBodies = 8 << 20
+	MaxLargeBodies = 40 << 20
+	// MaxTemplates bounds the templates that are being read.
+	MaxTemplates = maxReads * templateMemory
+	// MaxSmallRenders and MaxLargeRenders bound the VirtualMachines that are rendered, created and answered.
+	MaxSmallRenders = 32 << 20
+	MaxLargeRenders = 128 << 20
+)
+
+const (
+	// bodyCopies is how often a body is kept: as it arrived, decoded, and for admission.
+	bodyCopies = 4
+	// smallBody is the size up to which a body is small, and bodyChunk the part for which memory is reserved at once.
+	smallBody = 64 << 10
+	bodyChunk = 16 << 10
+	// bodyTimeout bounds the time in which a body arrives.
+	bodyTimeout = 10 * time.Second
+	// templateMemory is for one template that is being read: etcd holds 1.5 MiB of it, which are kept up to four times.
+	templateMemory = 6 << 20
+	maxReads       = 12
+	// memoryTimeout bounds the time for which a request waits for memory.
+	memoryTimeout = 5 * time.Second
+	// smallRender is the memory up to which a render is small.
+	smallRender = 2 << 20
+	// maxVirtualMachine is the size of the largest VirtualMachine that a template makes, and maxObjects its objects and
+	// lists.
+	maxVirtualMachine = 3 << 19
+	maxObjects        = 5500
+)
+
+// memory bounds the memory of requests in progress. A request that gets none is answered with 429.
+type memory struct {
+	smallBodies, largeBodies, reads, smallRenders, largeRenders *semaphore.Weighted
+	// bodies arrive, and requests wait for memory, within these times.
+	bodyTimeout, wait time.Duration
+}
+
+func newMemory() *memory {
+	return &memory{
+		smallBodies: semaphore.NewWeighted(MaxSmallBodies), largeBodies: semaphore.NewWeighted(MaxLargeBodies), reads: semaphore.NewWeighted(maxReads),
+		smallRenders: semaphore.NewWeighted(MaxSmallRenders), largeRenders: semaphore.NewWeighted(MaxLargeRenders),
+		bodyTimeout: bodyTimeout, wait: memoryTimeout,
+	}
+}
+
+// busy is the answer to a request that gets no memory.
+func busy() error {
+	return apierrors.NewTooManyRequests("too many requests are in progress; try again", 1)
+}
+
+var errBusy = errors.New("no memory")
+
+// acquire waits for memory. Call release to give it back.
+func (m *memory) acquire(ctx context.Context, from *semaphore.Weighted, weight int64) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.wait)
+	defer cancel()
+	if err := from.Acquire(ctx, weight); err != nil {
+		return nil, busy()
+	}
+	return func() { from.Release(weight) }, nil
+}
+
+// held is the memory that a request has until it is answered.
+type held struct {
+	mu       sync.Mutex
+	answered bool
+	releases []func()
+}
+
+type heldKey struct{}
+
+// hold keeps memory until the request of the context is answered.
+func hold(ctx context.Context, release func()) {
+	h, ok := ctx.Value(heldKey{}).(*held)
+	if !ok {
+		release()
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.answered { // too late: the answer was that it took too long
+		release()
+		return
+	}
+	h.releases = append(h.releases, release)
+}
+
+// release gives the memory back.
+func (h *held) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answered = true
+	for _, release := range h.releases {
+		release()
+	}
+}
+
+// bodies reads the body of a request before the request is processed, so that a client that sends it slowly occupies no
+// other memory. Memory is reserved as the body arrives.
+func (m *memory) bodies(next http.Handler, codecs runtime.NegotiatedSerializer) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.Body == nil || r.ContentLength > MaxRequestBody {
+			next.ServeHTTP(w, r) // a body that is too large is answered without being read
+			return
+		}
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Now().Add(m.bodyTimeout)) // without it, the timeout of the request applies
+		body, release, err := m.read(r.Body)
+		defer release()
+		if err != nil {
+			if errors.Is(err, errBusy) {
+				err = busy()
+			} else {
+				err = apierrors.NewTimeoutError("the body did not arrive in time", 1)
+			}
+			responsewriters.ErrorNegotiated(err, codecs, subresources.V1Beta1, w, r)
+			return
+		}
+		_ = control.SetReadDeadline(time.Time{})
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		h := &held{}
+		defer h.release()
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), heldKey{}, h)))
+	})
+}
+
+// read reads a body up to one byte more than the largest one, which the server rejects.
+func (m *memory) read(from io.Reader) (body []byte, release func(), err error) {
+	pool, reserved := m.smallBodies, int64(0)
+	release = func() { pool.Release(reserved) }
+	limited := io.LimitReader(from, MaxRequestBody+1)
+	for {
+		if pool == m.smallBodies && len(body)+bodyChunk > smallBody {
+			pool.Release(reserved)
+			pool = m.largeBodies
+			if !pool.TryAcquire(reserved) {
+				return nil, func() {}, errBusy
+			}
+		}
+		if !pool.TryAcquire(bodyCopies * bodyChunk) {
+			return nil, release, errBusy
+		}
+		reserved += bodyCopies * bodyChunk
+		start := len(body)
+		body = append(body, make([]byte, bodyChunk)...)
+		n, err := io.ReadFull(limited, body[start:])
+		body = body[:start+n]
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return body, release, nil
+		case err != nil:
+			return nil, release, err
+		}
+	}
+}
+
+// template reads a template with memory for it, and reserves memory to render it. Call release when the answer is made.
+func (m *memory) template(ctx context.Context, read func() (*v1beta1.VirtualMachineTemplate, error), given map[string]string) (template *v1beta1.VirtualMachineTemplate, release func(), err error) {
+	done, err := m.acquire(ctx, m.reads, 1)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer done()
+	if template, err = read(); err != nil {
+		return nil, nil, err
+	}
+	weight, pool := renderMemory(&template.Spec, given), m.largeRenders
+	if weight <= smallRender {
+		pool = m.smallRenders
+	}
+	release, err = m.acquire(ctx, pool, weight)
+	return template, release, err
+}
+
+// The memory of a render, for each byte of the VirtualMachine and for each of its objects and lists. A test measures it.
+const (
+	memoryOfRender = 256 << 10
+	memoryOfByte   = 40
+	memoryOfObject = 6 << 10
+)
+
+// renderMemory is the memory to render a template, to create the VirtualMachine and to answer.
+func renderMemory(spec *v1beta1.VirtualMachineTemplateSpec, given map[string]string) int64 {
+	if spec.VirtualMachine == nil {
+		return memoryOfRender
+	}
+	raw := spec.VirtualMachine.Raw
+	longest, objects := maxGenerated, bytes.Count(raw, []byte("{"))+bytes.Count(raw, []byte("["))
+	for _, value := range given {
+		longest = max(longest, len(value))
+	}
+	for i := range spec.Parameters {
+		longest = max(longest, len(spec.Parameters[i].Value))
+	}
+	references := bytes.Count(raw, []byte("${"))
+	size := len(raw) + len(spec.Message)
+	if references > 0 {
+		size += references * min(longest, maxVirtualMachine)
+	}
+	return min(memoryOfRender+memoryOfByte*int64(min(size, maxVirtualMachine))+memoryOfObject*int64(min(objects, maxObjects)), MaxLargeRenders)
+}
+
+// maxGenerated is the length of the longest generated value.
+const maxGenerated = 4096

@@ -1,0 +1,293 @@
+package apiserver
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/api/template/subresources"
+	"github.com/virtward/virtward/api/template/v1beta1"
+)
+
+// backend is a cluster with one template. It encodes and decodes objects as a client does.
+type backend struct {
+	template []byte
+	// read is called for each template that is read.
+	read func()
+}
+
+func (b *backend) Template(context.Context, string, string) (*v1beta1.VirtualMachineTemplate, error) {
+	if b.read != nil {
+		b.read()
+	}
+	template := &v1beta1.VirtualMachineTemplate{}
+	return template, json.Unmarshal(bytes.Clone(b.template), template)
+}
+
+func (b *backend) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+func (b *backend) DataSource(context.Context, string, string) (*cdiv1beta1.DataSource, error) {
+	return nil, apierrors.NewNotFound(templateResource, "none")
+}
+
+func (b *backend) CreateVirtualMachine(_ context.Context, vm *kubevirtv1.VirtualMachine, _ metav1.CreateOptions) (*kubevirtv1.VirtualMachine, error) {
+	sent, err := json.Marshal(vm)
+	if err != nil {
+		return nil, err
+	}
+	created := &kubevirtv1.VirtualMachine{}
+	return created, json.Unmarshal(sent, created)
+}
+
+func (b *backend) WriteApproval(context.Context, *v1beta1.VirtualMachineTemplate, *v1beta1.TemplateApproval, metav1.Condition) error {
+	return nil
+}
+
+// serve serves the API in this process.
+func serve(t *testing.T, cluster Cluster, m *memory) *httptest.Server {
+	t.Helper()
+	scheme := NewScheme()
+	codecs := serializer.NewCodecFactory(scheme)
+	config := NewConfig(codecs, scheme, nil)
+	config.ExternalAddress, config.LoopbackClientConfig = "localhost:443", &rest.Config{}
+	config.Authentication.Authenticator = authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
+		return &authenticator.Response{User: &user.DefaultInfo{Name: "joe"}}, true, nil
+	})
+	config.Authorization.Authorizer = authorizer.AuthorizerFunc(func(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+		return authorizer.DecisionAllow, "", nil
+	})
+	config.BuildHandlerChainFunc = func(handler http.Handler, c *genericapiserver.Config) http.Handler {
+		return genericapiserver.DefaultBuildHandlerChain(m.bodies(handler, codecs), c)
+	}
+	server, err := config.Complete().New("test", genericapiserver.NewEmptyDelegate())
+	if err != nil {
+		t.Fatal(err)
+	}
+	services := &Services{
+		Cluster: cluster, Authorizer: config.Authorization.Authorizer, Random: rand.New(rand.NewPCG(1, 2)), Clock: clock.RealClock{}, memory: m, //nolint:gosec // a test
+	}
+	if err := Install(server, scheme, codecs, services); err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(server.Handler)
+	t.Cleanup(s.Close)
+	return s
+}
+
+const at = "/apis/" + subresources.Group + "/v1beta1/namespaces/a/virtualmachinetemplates/b/"
+
+func post(t *testing.T, s *httptest.Server, subresource string, body io.Reader) (code int, header http.Header) {
+	t.Helper()
+	response, err := s.Client().Post(s.URL+at+subresource, "application/json", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, response.Header
+}
+
+func templateOf(t *testing.T, vm, message string, parameters ...v1beta1.Parameter) []byte {
+	t.Helper()
+	written, err := json.Marshal(&v1beta1.VirtualMachineTemplate{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "b", UID: "u"},
+		Spec:       v1beta1.VirtualMachineTemplateSpec{VirtualMachine: &kruntime.RawExtension{Raw: []byte(vm)}, Message: message, Parameters: parameters},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written
+}
+
+const minimal = `{"metadata":{"name":"web"},"spec":{"runStrategy":"Halted","template":{"spec":{"domain":{"devices":{}}}}}}`
+
+// TestRenderMemory measures what a request allocates in total, which is more than it holds at any time.
+func TestRenderMemory(t *testing.T) {
+	long := strings.Repeat("a", 1<<20)
+	for name, tc := range map[string]struct {
+		template []byte
+		given    map[string]string
+	}{
+		"a small VirtualMachine": {templateOf(t, minimal, ""), nil},
+		"many references to a long value": {
+			templateOf(t, `{"metadata":{"name":"web","annotations":{"a":"`+strings.Repeat("${A}", 300)+`"}},"spec":{"template":{"spec":{"domain":{"devices":{}}}}}}`, "", v1beta1.Parameter{Name: "A"}),
+			map[string]string{"A": strings.Repeat("a", 4000)},
+		},
+		"a long text":          {templateOf(t, `{"metadata":{"name":"web","annotations":{"a":"`+long+`"}},"spec":{"template":{"spec":{"domain":{"devices":{}}}}}}`, ""), nil},
+		"a long text to write": {templateOf(t, `{"metadata":{"name":"web","annotations":{"a":"`+strings.Repeat("<", 1<<18)+`"}},"spec":{"template":{"spec":{"domain":{"devices":{}}}}}}`, ""), nil},
+		"many objects":         {templateOf(t, `{"metadata":{"name":"web"},"spec":{"template":{"spec":{"domain":{"devices":{"disks":[`+strings.Repeat(`{},`, 4900)+`{}]}}}}}}`, ""), nil},
+		"many volumes":         {templateOf(t, `{"metadata":{"name":"web"},"spec":{"template":{"spec":{"domain":{"devices":{}},"volumes":[`+strings.Repeat(`{"name":"a","containerDisk":{"image":"b"}},`, 2400)+`{}]}}}}`, ""), nil},
+		"many given values": {templateOf(t, minimal, "", v1beta1.Parameter{Name: "A"}), func() map[string]string {
+			given := map[string]string{}
+			for i := range 500 {
+				given[fmt.Sprintf("A%d", i)] = strings.Repeat("a", 1000)
+			}
+			return given
+		}()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			body, err := json.Marshal(&subresources.ProcessOptions{Parameters: tc.given})
+			if err != nil {
+				t.Fatal(err)
+			}
+			template := &v1beta1.VirtualMachineTemplate{}
+			if err := json.Unmarshal(tc.template, template); err != nil {
+				t.Fatal(err)
+			}
+			s := serve(t, &backend{template: tc.template}, newMemory())
+			post(t, s, "create", bytes.NewReader(body)) // what is made once
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			code, _ := post(t, s, "create", bytes.NewReader(body))
+			runtime.ReadMemStats(&after)
+			reserved := renderMemory(&template.Spec, tc.given) + templateMemory + bodyCopies*int64(len(body))
+			used := int64(after.TotalAlloc - before.TotalAlloc) //nolint:gosec // a few megabytes
+			t.Logf("%d: %6d KiB of %6d KiB, of which the render has %d KiB", code, used>>10, reserved>>10, renderMemory(&template.Spec, tc.given)>>10)
+			if used > reserved {
+				t.Errorf("the request allocates %d KiB, and reserves %d KiB", used>>10, reserved>>10)
+			}
+		})
+	}
+}
+
+// TestBusy holds that a request without memory is answered with 429, and that memory is given back.
+func TestBusy(t *testing.T) {
+	m := newMemory()
+	m.wait = 50 * time.Millisecond
+	started, proceed := make(chan struct{}, 100), make(chan struct{})
+	cluster := &backend{template: templateOf(t, minimal, ""), read: func() { started <- struct{}{}; <-proceed }}
+	s := serve(t, cluster, m)
+	var group sync.WaitGroup
+	for range maxReads {
+		group.Go(func() {
+			if code, _ := post(t, s, "create", strings.NewReader("{}")); code != http.StatusCreated {
+				t.Errorf("a request with memory is answered with %d", code)
+			}
+		})
+	}
+	for range maxReads {
+		<-started
+	}
+	if code, header := post(t, s, "create", strings.NewReader("{}")); code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" {
+		t.Errorf("answered with %d, Retry-After %q", code, header.Get("Retry-After"))
+	}
+	close(proceed)
+	group.Wait()
+	if code, _ := post(t, s, "create", strings.NewReader("{}")); code != http.StatusCreated {
+		t.Errorf("afterwards: %d", code)
+	}
+	if !m.reads.TryAcquire(maxReads) || !m.smallRenders.TryAcquire(MaxSmallRenders) || !m.smallBodies.TryAcquire(MaxSmallBodies) || !m.largeBodies.TryAcquire(MaxLargeBodies) {
+		t.Error("some memory is not given back")
+	}
+}
+
+// TestBodies holds that large bodies, and clients that send them slowly, do not take the memory of others.
+func TestBodies(t *testing.T) {
+	m := newMemory()
+	m.bodyTimeout = 500 * time.Millisecond
+	s := serve(t, &backend{template: templateOf(t, minimal, "")}, m)
+	large := []byte(`{"parameters":{"A":"` + strings.Repeat("a", MaxRequestBody) + `"}}`)
+	if code, _ := post(t, s, "process", bytes.NewReader(large)); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body that is too large: %d", code)
+	}
+	if code, _ := post(t, s, "process", io.MultiReader(bytes.NewReader(large))); code != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body that is too large, without its length: %d", code)
+	}
+	if !m.largeBodies.TryAcquire(MaxLargeBodies) {
+		t.Fatal("memory is not given back")
+	}
+	middle := []byte(`{"parameters":{"A":"` + strings.Repeat("a", 100<<10) + `"}}`)
+	if code, _ := post(t, s, "process", bytes.NewReader(middle)); code != http.StatusTooManyRequests {
+		t.Errorf("a large body without memory: %d", code)
+	}
+	if code, _ := post(t, s, "process", strings.NewReader("{}")); code != http.StatusCreated {
+		t.Errorf("a small body beside large ones: %d", code)
+	}
+	m.largeBodies.Release(MaxLargeBodies)
+
+	connection, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer connection.Close()
+	fmt.Fprintf(connection, "POST %sprocess HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", at)
+	began := time.Now()
+	if err := connection.SetReadDeadline(began.Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	_, err = http.ReadResponse(bufio.NewReader(connection), nil) //nolint:bodyclose // there is no answer
+	if took := time.Since(began); err == nil || took > 5*time.Second {
+		t.Errorf("the connection with a slow body ends after %s: %v", took, err)
+	}
+	if !m.smallBodies.TryAcquire(MaxSmallBodies) {
+		t.Error("a slow body keeps its memory")
+	}
+}
+
+// TestWorstCaseMemory adds up the bounds of docs/memory.md. The sum must not exceed the memory limit of the Go runtime.
+func TestWorstCaseMemory(t *testing.T) {
+	raw, err := os.ReadFile("../charts/virtward/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values struct {
+		Templates struct {
+			Server struct {
+				Resources struct {
+					Limits struct {
+						Memory resource.Quantity `json:"memory"`
+					} `json:"limits"`
+				} `json:"resources"`
+			} `json:"server"`
+		} `json:"templates"`
+	}
+	if err := yaml.Unmarshal(raw, &values); err != nil {
+		t.Fatal(err)
+	}
+	const atRest, namespaces = 40 << 20, 24 << 20
+	total := int64(0)
+	for name, bytes := range map[string]int64{
+		"at rest": atRest, "namespaces, policies and webhooks of the cluster": namespaces, "connections and requests in progress": MaxConnections,
+		"bodies": MaxSmallBodies + MaxLargeBodies, "templates that are read": MaxTemplates, "renders": MaxSmallRenders + MaxLargeRenders,
+	} {
+		t.Logf("%-50s %4d MiB", name, bytes>>20)
+		total += bytes
+	}
+	limit := values.Templates.Server.Resources.Limits.Memory.Value()
+	if t.Logf("%-50s %4d MiB of %d", "together", total>>20, limit>>20); total > limit/100*85 {
+		t.Errorf("the server may use %d MiB, more than 85 percent of the chart's limit of %d MiB", total>>20, limit>>20)
+	}
+}
