@@ -26,6 +26,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/capture"
+	"github.com/virtward/virtward/controllers/ownership"
 	"github.com/virtward/virtward/controllers/pages"
 	controllertemplates "github.com/virtward/virtward/controllers/templates"
 	"github.com/virtward/virtward/platform"
@@ -99,7 +100,11 @@ func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log l
 	if err := state.addTo(mgr); err != nil {
 		return err
 	}
-	c, err := newTemplateClients(mgr, config)
+	owner, err := addOwnership(mgr, config, log)
+	if err != nil {
+		return err
+	}
+	c, err := newTemplateClients(mgr, config, owner)
 	if err != nil {
 		return err
 	}
@@ -127,6 +132,19 @@ func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log l
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }
 
+// addOwnership watches who manages VM templates.
+func addOwnership(mgr manager.Manager, config *rest.Config, log logr.Logger) (*ownership.Watch, error) {
+	light, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	watch, err := ownership.NewWatch(light, metrics.Registry, log.WithName("ownership"))
+	if err != nil {
+		return nil, err
+	}
+	return watch, mgr.Add(everywhere(watch.Run))
+}
+
 // addCapture adds the controller of VirtualMachineTemplateRequests.
 func (o *templatesOptions) addCapture(mgr manager.Manager, state *clusterState, c *templateClients) error {
 	measured, err := capture.NewMetrics(metrics.Registry)
@@ -143,16 +161,16 @@ func (o *templatesOptions) addCapture(mgr manager.Manager, state *clusterState, 
 
 // templateClients are the clients that the controllers of templates share.
 type templateClients struct {
-	// direct reads without a cache, light reads metadata, and reader reads lists in pages.
+	// direct reads without a cache, and writes while Virtward manages templates; light reads metadata, and reader reads lists in pages.
 	direct client.Client
 	light  metadata.Interface
 	reader *pages.Reader
 	events *events
 }
 
-func newTemplateClients(mgr manager.Manager, config *rest.Config) (c *templateClients, err error) {
+func newTemplateClients(mgr manager.Manager, config *rest.Config, owner *ownership.Watch) (c *templateClients, err error) {
 	c = &templateClients{}
-	if c.direct, err = client.New(config, client.Options{Scheme: mgr.GetScheme()}); err != nil {
+	if c.direct, err = client.New(owner.Guard(config), client.Options{Scheme: mgr.GetScheme()}); err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
 	if c.light, err = metadata.NewForConfig(config); err != nil {
