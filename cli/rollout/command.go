@@ -30,6 +30,7 @@ type planCommand struct {
 	sources options.Sources
 	output  string
 	failOn  []string
+	set     []string
 }
 
 func outputs() []string {
@@ -46,12 +47,14 @@ func failures() []string { return []string{"restart", "migration", "never", "blo
 func newPlanCommand(program options.Program) *cobra.Command {
 	c := &planCommand{program: program, sources: options.NewSources(), output: options.OutputTable}
 	cmd := &cobra.Command{
-		Use:   "plan (VM ... | -f FILE ...)",
+		Use:   "plan (VM ... [--set FIELD=VALUE] | -f FILE ...)",
 		Short: "Show when each change of a virtual machine reaches the running guest",
 		Long: `Show when each change of a virtual machine reaches the running guest.
 
 With -f, plan shows what happens if you apply the files: the cluster applies them as a dry run, as kubectl apply does, and
-changes nothing. With names, plan shows the changes of these virtual machines that are still pending.
+changes nothing. With names, plan shows the changes of these virtual machines that are still pending; with --set, also those
+that you consider. A field is relative to spec.template.spec, unless it starts with spec or metadata. Items of lists have their
+names in brackets.
 
 A change takes one of these:
 
@@ -69,6 +72,9 @@ With --fail-on, the exit code is 1 if a change takes one of the given values, so
   # Show what is pending
   PROGRAM rollout plan vm/db -n shop
 
+  # Show what more sockets and another bus would do
+  PROGRAM rollout plan vm/db --set domain.cpu.sockets=8 --set 'domain.devices.disks[data].disk.bus=virtio'
+
   # In CI, fail if a change restarts a virtual machine or has no effect
   PROGRAM rollout plan -f manifests -R --fail-on restart,never -o json`),
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
@@ -78,6 +84,7 @@ With --fail-on, the exit code is 1 if a change takes one of the given values, so
 	flags := cmd.Flags()
 	c.sources.AddRecursiveFlag(cmd)
 	flags.StringSliceVarP(&c.sources.Filenames, "filename", "f", nil, "Files and directories with virtual machines; - is standard input")
+	flags.StringArrayVar(&c.set, "set", nil, "With names: the value of a field, as FIELD=VALUE, or FIELD- to remove it")
 	flags.StringSliceVar(&c.failOn, "fail-on", nil, "Exit with 1 if a change takes this: "+strings.Join(failures(), ", "))
 	flags.StringVarP(&c.output, "output", "o", c.output, "What to print: "+strings.Join(outputs(), ", "))
 	options.CompleteFlags(cmd, map[string][]string{"output": outputs(), "fail-on": failures()})
@@ -91,6 +98,12 @@ func (c *planCommand) validate(cmd *cobra.Command, args []string) error {
 		return options.Usagef("name a virtual machine, or a file with -f%s", help)
 	case len(args) > 0 && len(c.sources.Filenames) > 0:
 		return options.Usagef("name virtual machines or files, not both%s", help)
+	}
+	if len(c.set) > 0 && len(args) == 0 {
+		return options.Usagef("--set needs the name of a virtual machine%s", help)
+	}
+	if _, err := settings(c.set); err != nil {
+		return options.Usagef("%w%s", err, help)
 	}
 	for _, word := range c.failOn {
 		if err := options.OneOf("value of --fail-on", word, failures()); err != nil {

@@ -22,38 +22,48 @@ import (
 // fieldManager names the program in dry runs.
 const fieldManager = "kubectl-virtward"
 
-// applied returns a VM of the cluster as kubectl apply would leave it: the cluster patches it as a dry run, with all
-// webhooks. If the user may not, the patch is applied here, and a note says so.
+// applied returns a VM of the cluster as kubectl apply would leave it.
 func applied(ctx context.Context, cluster *offline.Cluster, current, manifest *unstructured.Unstructured) (*unstructured.Unstructured, string, error) {
-	before, err := json.Marshal(current.Object)
+	patch, err := applyPatch(current, manifest)
 	if err != nil {
 		return nil, "", err
 	}
-	patch, err := applyPatch(before, current, manifest)
-	if err != nil {
-		return nil, "", err
-	}
-	virtualMachines := cluster.Client.Resource(apikinds.VirtualMachines.GroupVersionResource()).Namespace(current.GetNamespace())
-	desired, err := virtualMachines.Patch(ctx, current.GetName(), types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager})
+	return patched(ctx, cluster, current, patch)
+}
+
+// patched returns a VM of the cluster with a merge patch: the cluster patches it as a dry run, with all webhooks. If the user
+// may not, it is patched here, and a note says so.
+func patched(ctx context.Context, cluster *offline.Cluster, current *unstructured.Unstructured, patch []byte) (*unstructured.Unstructured, string, error) {
+	resource := cluster.Client.Resource(apikinds.VirtualMachines.GroupVersionResource()).Namespace(current.GetNamespace())
+	desired, err := resource.Patch(ctx, current.GetName(), types.MergePatchType, patch, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: fieldManager})
 	switch {
 	case err == nil:
 		return desired, "", nil
 	case !apierrors.IsForbidden(err):
 		return nil, "", fmt.Errorf("the cluster rejects the change of VirtualMachine %s/%s: %w", current.GetNamespace(), current.GetName(), err)
 	}
-	after, mergeErr := jsonpatch.MergePatch(before, patch)
-	if mergeErr != nil {
-		return nil, "", fmt.Errorf("applying the file: %w", mergeErr)
+	note := fmt.Sprintf("the dry run is forbidden (%v): what webhooks would change is missing", err)
+	before, err := json.Marshal(current.Object)
+	if err != nil {
+		return nil, "", err
+	}
+	after, err := jsonpatch.MergePatch(before, patch)
+	if err != nil {
+		return nil, "", fmt.Errorf("applying the change: %w", err)
 	}
 	desired = &unstructured.Unstructured{}
 	if err := json.Unmarshal(after, &desired.Object); err != nil {
-		return nil, "", fmt.Errorf("applying the file: %w", err)
+		return nil, "", fmt.Errorf("applying the change: %w", err)
 	}
-	return desired, fmt.Sprintf("the dry run is forbidden (%v): what webhooks would change is missing", err), nil
+	return desired, note, nil
 }
 
 // applyPatch is the patch of kubectl apply: what the manifest sets, and without what only the last applied one has.
-func applyPatch(before []byte, current, manifest *unstructured.Unstructured) ([]byte, error) {
+func applyPatch(current, manifest *unstructured.Unstructured) ([]byte, error) {
+	before, err := json.Marshal(current.Object)
+	if err != nil {
+		return nil, err
+	}
 	wanted := manifest.DeepCopy()
 	unstructured.RemoveNestedField(wanted.Object, "status")
 	wanted.SetNamespace(cmp.Or(wanted.GetNamespace(), current.GetNamespace()))

@@ -61,7 +61,7 @@ func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) 
 	}
 	p := &planner{cluster: cluster, facts: facts}
 	if len(args) > 0 {
-		return p.named(ctx, args)
+		return p.named(ctx, args, c.set)
 	}
 	documents, err := manifests.ReadAll(ctx, c.sources.Filenames, c.sources.Recursive, c.program.Streams.In)
 	if err != nil {
@@ -89,9 +89,13 @@ func (p *planner) get(ctx context.Context, namespace, name string) (*unstructure
 	return p.cluster.Client.Resource(apikinds.VirtualMachines.GroupVersionResource()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// named plans what is pending.
-func (p *planner) named(ctx context.Context, args []string) ([]plan, error) {
+// named plans what is pending, or the settings of --set.
+func (p *planner) named(ctx context.Context, args, set []string) ([]plan, error) {
 	list, err := names(args)
+	if err != nil {
+		return nil, err
+	}
+	given, err := settings(set)
 	if err != nil {
 		return nil, err
 	}
@@ -101,13 +105,38 @@ func (p *planner) named(ctx context.Context, args []string) ([]plan, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading VirtualMachine %s/%s: %w", p.cluster.Namespace, name, err)
 		}
-		one, err := p.plan(ctx, current, current)
+		one, err := p.change(ctx, current, given)
 		if err != nil {
 			return nil, err
 		}
 		plans = append(plans, *one)
 	}
 	return plans, nil
+}
+
+// change plans settings; without any, what is pending.
+func (p *planner) change(ctx context.Context, current *unstructured.Unstructured, given []setting) (*plan, error) {
+	if len(given) == 0 {
+		return p.plan(ctx, current, current)
+	}
+	patch, err := settingsPatch(current, given)
+	if err != nil {
+		return nil, err
+	}
+	desired, note, err := patched(ctx, p.cluster, current, patch)
+	if err != nil {
+		return nil, err
+	}
+	return p.noted(ctx, current, desired, note)
+}
+
+// noted is a plan with a note, unless that is empty.
+func (p *planner) noted(ctx context.Context, current, desired *unstructured.Unstructured, note string) (*plan, error) {
+	one, err := p.plan(ctx, current, desired)
+	if err == nil && note != "" {
+		one.Notes = append(one.Notes, note)
+	}
+	return one, err
 }
 
 // file plans what happens if a file is applied.
@@ -124,11 +153,7 @@ func (p *planner) file(ctx context.Context, d manifests.Document) (*plan, error)
 	if err != nil {
 		return nil, err
 	}
-	one, err := p.plan(ctx, current, desired)
-	if err == nil && note != "" {
-		one.Notes = append(one.Notes, note)
-	}
-	return one, err
+	return p.noted(ctx, current, desired, note)
 }
 
 func (p *planner) plan(ctx context.Context, current, desired *unstructured.Unstructured) (*plan, error) {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -224,5 +225,64 @@ func TestErrors(t *testing.T) {
 	p := decode(t, call(t, objects(), strings.Replace(manifest("{}"), "db", "new", 1), "-f", "-", "-o", "json")).Plans[0]
 	if len(p.Changes) != 0 || len(p.Notes) != 1 || p.Notes[0] != "the virtual machine does not exist yet" {
 		t.Errorf("%+v", p)
+	}
+}
+
+func TestSet(t *testing.T) {
+	for name, test := range map[string]struct {
+		set    []string
+		fields []string
+		code   int
+		errOut string
+	}{
+		"relative":      {[]string{"domain.cpu.sockets=4"}, []string{"spec.template.spec.domain.cpu.sockets"}, clitest.ExitOK, ""},
+		"two":           {[]string{"domain.cpu.sockets=4", "spec.template.spec.hostname=x"}, []string{"spec.template.spec.domain.cpu.sockets", "spec.template.spec.hostname"}, clitest.ExitOK, ""},
+		"removed":       {[]string{"domain.machine-"}, []string{"spec.template.spec.domain.machine"}, clitest.ExitOK, ""},
+		"a new object":  {[]string{"domain.devices.tpm={persistent: true}"}, []string{"spec.template.spec.domain.devices.tpm"}, clitest.ExitOK, ""},
+		"in a label":    {[]string{"metadata.labels[a.b/c]=d"}, nil, clitest.ExitOK, ""},
+		"as it is":      {[]string{"domain.cpu.cores=1", "nodeSelector-"}, nil, clitest.ExitOK, ""},
+		"no value":      {[]string{"domain.cpu"}, nil, clitest.ExitUsage, "must be FIELD=VALUE, or FIELD- to remove a field"},
+		"no field":      {[]string{"=4"}, nil, clitest.ExitUsage, "has no field"},
+		"no YAML":       {[]string{"hostname={"}, nil, clitest.ExitUsage, "the value is not YAML"},
+		"no item":       {[]string{"conditions[a].b=1"}, nil, clitest.ExitFailed, "a: the list has no item of this name"},
+		"not an object": {[]string{"architecture.x=1"}, nil, clitest.ExitFailed, "architecture is not an object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := objects()
+			all[vmPath] = strings.Replace(all[vmPath], "architecture: amd64", "conditions: [], architecture: amd64", 1)
+			args := []string{"db", "-o", "json"}
+			for _, s := range test.set {
+				args = append(args, "--set", s)
+			}
+			got := call(t, all, "", args...)
+			if got.Code != test.code || !strings.Contains(got.ErrOut, test.errOut) {
+				t.Fatalf("%d\n%s", got.Code, got.ErrOut)
+			}
+			if test.code != clitest.ExitOK {
+				return
+			}
+			var fields []string
+			for _, c := range decode(t, got).Plans[0].Changes {
+				fields = append(fields, c.Field)
+			}
+			if !slices.Equal(fields, test.fields) {
+				t.Errorf("%v", fields)
+			}
+		})
+	}
+	if got := call(t, objects(), "", "-f", "-", "--set", "a=1"); got.Code != clitest.ExitUsage || !strings.Contains(got.ErrOut, "--set needs the name of a virtual machine") {
+		t.Errorf("%d\n%s", got.Code, got.ErrOut)
+	}
+}
+
+// TestSetItems holds that items of lists are found by their names.
+func TestSetItems(t *testing.T) {
+	all := objects()
+	for _, path := range []string{vmPath, vmiPath, revisionPath} {
+		all[path] = strings.Replace(all[path], "devices: {}", "devices: {disks: [{name: root, disk: {bus: virtio}}, {name: data, disk: {bus: scsi}}]}", 1)
+	}
+	p := decode(t, call(t, all, "", "db", "-o", "json", "--set", "domain.devices.disks[data].disk.bus=virtio", "--set", "domain.devices.disks[root]-")).Plans[0]
+	if len(p.Changes) != 2 || p.Changes[0].Field != "spec.template.spec.domain.devices.disks[data].disk.bus" || p.Changes[1].Field != "spec.template.spec.domain.devices.disks[root]" || p.Changes[1].New != "" {
+		t.Errorf("%+v", p.Changes)
 	}
 }
