@@ -27,6 +27,7 @@ type capture struct {
 	ttl                                                 time.Duration
 	hasTTL, watch                                       bool
 	timeout                                             time.Duration
+	policy                                              string
 }
 
 func newCapture(program options.Program) *cobra.Command {
@@ -65,14 +66,20 @@ virtualmachinesnapshots.`,
 	flags.StringVar(&c.template, "template-name", "", "Name of the template; that of the request if empty")
 	flags.StringVar(&c.template, "name", "", "The same as --template-name")
 	flags.StringToStringVar(&c.labels, "label", nil, "Labels of the template: KEY=VALUE")
+	flags.StringVar(&c.policy, "instancetype-policy", "", "What the template has of the instancetype and the preference: "+strings.Join(instancetypePolicies(), " (their fields), ")+" (the references); Expand if empty")
 	flags.DurationVar(&c.ttl, "ttl", 0, "Delete the completed request after this time, such as 1h; by default it is kept")
 	flags.BoolVar(&c.watch, "watch", false, "Send the request, and show the progress until the template is complete")
 	flags.DurationVar(&c.timeout, "timeout", 0, "Time to wait with --watch; 0 waits without a limit")
 	flags.StringVarP(&c.output, "output", "o", c.output, "What to print: yaml, json")
 	options.AddClusterFlags(cmd, c.Config, ", for --watch and the namespace", "Namespace of the request and of the template")
-	options.CompleteFlags(cmd, map[string][]string{"output": {options.OutputYAML, options.OutputJSON}})
+	options.CompleteFlags(cmd, map[string][]string{"output": {options.OutputYAML, options.OutputJSON}, "instancetype-policy": instancetypePolicies()})
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
+}
+
+// instancetypePolicies are the values of --instancetype-policy.
+func instancetypePolicies() []string {
+	return []string{string(v1beta1.InstancetypeExpand), string(v1beta1.InstancetypeKeep)}
 }
 
 func (c *capture) validate(cmd *cobra.Command, args []string) error {
@@ -96,6 +103,9 @@ func (c *capture) validate(cmd *cobra.Command, args []string) error {
 	}
 	if len(args) == 1 {
 		c.name = args[0]
+	}
+	if err := options.OptionalOneOf("instancetype policy", c.policy, instancetypePolicies()); err != nil {
+		return err
 	}
 	return options.OneOf("output", c.output, []string{options.OutputYAML, options.OutputJSON})
 }
@@ -149,6 +159,7 @@ func (c *capture) request(namespace string) (*unstructured.Unstructured, error) 
 		Spec: v1beta1.VirtualMachineTemplateRequestSpec{
 			VirtualMachineRef: v1beta1.VirtualMachineReference{Namespace: c.vmNamespace, Name: c.vmName},
 			TemplateName:      c.template, TemplateLabels: c.labels,
+			InstancetypePolicy: v1beta1.InstancetypePolicy(c.policy),
 		},
 	}
 	if c.name == "" {

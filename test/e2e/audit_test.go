@@ -306,6 +306,28 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		})
 	})
 
+	It("reports templates by what they make", func(ctx SpecContext) {
+		const kinds = "audited-templates"
+		Expect(cluster.EnsureNamespace(ctx, kinds)).To(Succeed())
+		template := templateObject("v1beta1", "VirtualMachineTemplate", "old", strings.Replace(soundTemplate, `"devices":{}`, `"devices":{},"cpu":{"cores":8}`, 1))
+		template.SetNamespace(kinds)
+		cleanUp(template)
+		Expect(admin.Create(ctx, template)).To(Succeed())
+		policy := policyObject("audited-cores", `{enforcement: Deny, match: {kinds: [VirtualMachineTemplate]}, validations: [{expression: "vm.spec.domain.cpu.cores <= 4u", message: cores, fieldPath: spec.domain.cpu.cores}]}`)
+		cleanUp(policy)
+		Expect(admin.Create(ctx, policy)).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(resultsOf(report(g, ctx, kinds))).To(ContainElement("fail audited-cores VirtualMachineTemplate/old spec.virtualMachine.spec.template.spec.domain.cpu.cores"))
+		})
+		By("correcting the template")
+		Expect(change(ctx, admin, template, func() {
+			Expect(unstructured.SetNestedField(template.Object, int64(2), "spec", "virtualMachine", "spec", "template", "spec", "domain", "cpu", "cores")).To(Succeed())
+		})).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(resultsOf(report(g, ctx, kinds))).NotTo(ContainElement(ContainSubstring("audited-cores")))
+		})
+	})
+
 	It("evaluates again when an instancetype changes", func(ctx SpecContext) {
 		instancetype := &instancetypev1beta1.VirtualMachineClusterInstancetype{ObjectMeta: metav1.ObjectMeta{Name: "audited-16g"}}
 		set := func(memory string) {

@@ -72,7 +72,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(kubevirt.Stop(ctx)).To(Succeed()) })
 
-	virtward, err = cluster.InstallVirtward(ctx, nil, controlplane.Workload{})
+	virtward, err = cluster.InstallVirtward(ctx, map[string]any{"templates": map[string]any{"mode": "manage"}}, controlplane.Workload{})
 	Expect(err).NotTo(HaveOccurred())
 
 	config, err := cluster.UserConfig("alice")
