@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,7 +34,7 @@ func previewSpec(t *testing.T) *v1beta1.VirtualMachineTemplateSpec {
 }
 
 func TestPreview(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
+	random := source()
 	got, findings := Preview(previewSpec(t), map[string]string{"NAME": "web"}, random)
 	if got == nil || Denied(findings) {
 		t.Fatal(findings)
@@ -65,7 +64,7 @@ func TestSamples(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	samples["CORES"] = "4"
-	if rendered, findings := Render(spec, samples, Options{Random: rand.New(rand.NewPCG(1, 2))}); rendered == nil {
+	if rendered, findings := Render(spec, samples, Options{Random: source()}); rendered == nil {
 		t.Error(findings)
 	}
 	spec.Parameters[0].Pattern = "web-[0-9]+"

@@ -35,6 +35,7 @@ const (
 	RuleAddsFields              = "template-value-adds-fields"
 	RuleLineBreak               = "template-value-line-break"
 	RuleNotValidated            = "template-not-validated"
+	RuleLabels                  = "template-labels"
 )
 
 // remedies say what to do about a finding.
@@ -65,6 +66,7 @@ var remedies = map[string]string{
 	RuleAddsFields:              "Use a text, or declare the parameter with type: object.",
 	RuleLineBreak:               "Use a value on one line, or constrain the parameter by type, enum or pattern.",
 	RuleNotValidated:            "Process the template with values to validate it.",
+	RuleLabels:                  "Use labels that kubectl label accepts.",
 }
 
 // report collects findings.

@@ -33,6 +33,7 @@ type suite struct {
 // suites are all suites, in the order of the summary.
 var suites = []suite{
 	{"engine/", "engine", func(Options) (Replay, error) { return replayEngine, nil }},
+	{"admission/", "engine", startAdmission},
 	{"wire/client", "wire", nil}, // about a client library of virt-template
 	{"wire/", "wire", startWire},
 	{"convert", "convert", startConvert},
@@ -42,12 +43,9 @@ var suites = []suite{
 // totals are the names in the summary.
 var totals = []string{"engine", "wire", "capture", "convert"}
 
-// others are areas whose cases are skipped.
-var others = []string{"admission/"}
-
 // IsCase reports whether an area is one of templates.
 func IsCase(area string) bool {
-	return suiteOf(area) != nil || slices.ContainsFunc(others, func(other string) bool { return strings.HasPrefix(area, other) })
+	return suiteOf(area) != nil
 }
 
 func suiteOf(area string) *suite {
