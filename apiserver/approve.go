@@ -24,7 +24,10 @@ import (
 const maxText = 1024
 
 // approving is the storage of approve.
-type approving struct{ storage }
+type approving struct {
+	storage
+	producing
+}
 
 var _ rest.NamedCreater = (*approving)(nil)
 
@@ -142,7 +145,10 @@ func (s *storage) write(ctx context.Context, template *v1beta1.VirtualMachineTem
 }
 
 // revoking is the storage of revoke.
-type revoking struct{ storage }
+type revoking struct {
+	storage
+	producing
+}
 
 var _ rest.NamedCreater = (*revoking)(nil)
 

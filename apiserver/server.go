@@ -57,14 +57,15 @@ func Install(server *genericapiserver.GenericAPIServer, scheme *runtime.Scheme, 
 	if services.memory == nil {
 		services.memory = newMemory()
 	}
+	processed, reviews := producing{subresources.ProcessedVirtualMachineTemplate{}}, producing{subresources.TemplateReview{}}
 	for _, v := range group.PrioritizedVersions {
 		shared := storage{Services: services, version: v}
 		group.VersionedResourcesStorageMap[v.Version] = map[string]rest.Storage{
 			subresources.Resource:                              parent{},
-			subresources.Resource + "/" + subresources.Process: &processing{storage: shared},
-			subresources.Resource + "/" + subresources.Create:  &processing{storage: shared, creates: true},
-			subresources.Resource + "/" + subresources.Approve: &approving{shared},
-			subresources.Resource + "/" + subresources.Revoke:  &revoking{shared},
+			subresources.Resource + "/" + subresources.Process: &processing{storage: shared, producing: processed},
+			subresources.Resource + "/" + subresources.Create:  &processing{storage: shared, producing: processed, creates: true},
+			subresources.Resource + "/" + subresources.Approve: &approving{shared, reviews},
+			subresources.Resource + "/" + subresources.Revoke:  &revoking{shared, reviews},
 		}
 	}
 	if err := server.InstallAPIGroup(&group); err != nil {

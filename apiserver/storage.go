@@ -39,6 +39,17 @@ type storage struct {
 // Destroy does nothing: there is nothing to release.
 func (*storage) Destroy() {}
 
+// producing names the kind of a storage's answers in OpenAPI. Without it, that of the body is named.
+type producing struct{ object any }
+
+var _ rest.StorageMetadata = producing{}
+
+// ProducesMIMETypes implements rest.StorageMetadata: those of the server.
+func (producing) ProducesMIMETypes(string) []string { return nil }
+
+// ProducesObject implements rest.StorageMetadata.
+func (p producing) ProducesObject(string) any { return p.object }
+
 // begin runs admission, and reads the template with memory to render it. Nothing is read for a request that admission
 // denies. Call end when the answer is made.
 func (s *storage) begin(ctx context.Context, name string, object runtime.Object, given map[string]string, validate rest.ValidateObjectFunc) (template *v1beta1.VirtualMachineTemplate, end func(), err error) {
@@ -64,6 +75,7 @@ func reference(template *v1beta1.VirtualMachineTemplate) *subresources.TemplateR
 // processing is the storage of process, and of create where creates is set.
 type processing struct {
 	storage
+	producing
 
 	creates bool
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,12 +36,15 @@ func TestServer(t *testing.T) {
 	f := start(t, map[string]any{})
 	f.namespaces("templates", "shop")
 	f.template("templates", "fedora")
+	t.Run("wire", f.wire)
 	t.Run("permissions", f.permissions)
 	t.Run("create", f.create)
 	t.Run("another namespace", f.otherNamespace)
 	t.Run("policies of the cluster", f.policies)
 	t.Run("answers", f.answers)
 	t.Run("discovery", f.discovery)
+	t.Run("OpenAPI", f.openapi)
+	t.Run("documented examples", f.documented)
 }
 
 // start starts a control plane with the API, by values of the chart below templates.
@@ -158,7 +162,30 @@ func (f *fixture) grant(name string, rules []rbacv1.PolicyRule, namespaces ...st
 			&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules},
 			&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}}},
 		)
+		for i := range rules {
+			f.awaitAllowed(name, namespace, &rules[i])
+		}
 	}
+}
+
+// awaitAllowed waits until the API server knows a new role: the aggregated API caches a denial for ten seconds.
+func (f *fixture) awaitAllowed(user, namespace string, rule *rbacv1.PolicyRule) {
+	f.t.Helper()
+	resource, subresource, _ := strings.Cut(rule.Resources[0], "/")
+	attributes := &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: resource, Subresource: subresource}
+	if len(rule.ResourceNames) > 0 {
+		attributes.Name = rule.ResourceNames[0]
+	}
+	await.Until(f.t, func() error {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: attributes}}
+		if err := f.Client().Create(f.t.Context(), review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return fmt.Errorf("%s is not allowed yet: %+v", user, attributes)
+		}
+		return nil
+	})
 }
 
 func named(name string) *subresources.ProcessOptions {
