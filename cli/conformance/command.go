@@ -18,7 +18,7 @@ func NewCommand(program options.Program) *cobra.Command {
 		Short: "Compare recorded answers of KubeVirt with those of Virtward",
 		Long: `Compare recorded answers of KubeVirt, and of kubevirt/virt-template, with those of Virtward.
 
-Each line of a file is a case. Of a directory, all files that end with .jsonl are read. There are two sorts of cases.
+Each line of a file is a case. Of a directory, all files that end with .jsonl are read. There are three sorts of cases.
 
 Admission requests, and virtual machines with an instancetype and a preference, with the answer of KubeVirt: the table shows for
 each area how many answers are equal: completed specs (mutated), decisions (allowed), their causes, and expanded specs
@@ -27,6 +27,9 @@ each area how many answers are equal: completed specs (mutated), decisions (allo
 Cases of templates, with the answer of virt-template: an answer is equal; or better, if the recorded one is a known fault and
 Virtward's answer is the right one; or other. The totals count equal and better answers. Skipped cases count in no total.
 Cases of conversion name an OpenShift Template of a public repository: --sources is a directory with these files.
+
+Changes of running virtual machines, with what KubeVirt's controllers did: the condition RestartRequired (restart), the
+running instance (live), and the changes that KubeVirt announces nowhere (silent). Denied changes are not compared.
 
 The source code of Virtward has such files in test/conformance/testdata. With --min, the exit code is 1 if one of the
 totals is below that share.`,

@@ -1,6 +1,7 @@
 package conformance_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ const (
 	differing = `{"id":"other","area":"y","kind":"VirtualMachine","object":{"spec":{"template":{"spec":{"domain":{"devices":{}}}}}},"expect":{"mutated":{"template":{"spec":{"architecture":"arm64","domain":{"devices":{},"machine":{"type":"q35"}}}}},"allowed":true}}`
 	templated = `{"id":"t","area":"engine/x","template":{"spec":{"virtualMachine":{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"NAME"}}}},"expect":{"virtualMachine":{"apiVersion":"kubevirt.io/v1","kind":"VirtualMachine","metadata":{"name":"a"}}}}`
 	client    = `{"id":"u","area":"wire/client"}`
+	changing  = `{"id":"%s","area":"r","lastStarted":{"runStrategy":"Always","template":{"spec":{"hostname":"a","domain":{"devices":{}}}}},"vm":{"metadata":{"name":"vm"},"spec":{"runStrategy":"Always","template":{"spec":{"hostname":"b","domain":{"devices":{}}}}}},"vmi":{"metadata":{"name":"vm"},"spec":{"hostname":"a","domain":{"devices":{}}}},"expect":{"admission":{"allowed":%t},"restartRequired":%s}}`
 	expanding = `{"id":"exp","area":"z","vmi":{"domain":{"devices":{}}},"instancetype":null,"preference":null,"expect":{"spec":{"domain":{"devices":{},"resources":{}}},"conflicts":[],"annotations":{}}}`
 )
 
@@ -35,6 +37,10 @@ func TestConformance(t *testing.T) {
 engine/x     2      1      0       1      0
 wire/client  1      0      0       0      1
 total: mutated 0/0 allowed 0/0 causes 0/0 expand 0/0 engine 1/2 wire 0/0 capture 0/0 convert 0/0
+`
+	changes := file("rollout.jsonl", fmt.Sprintf(changing, "equal", true, `{"message":"a non-live-updatable field was changed in the template spec"}`), fmt.Sprintf(changing, "announced", true, "null"), fmt.Sprintf(changing, "denied", false, "null"))
+	const changesTable = `AREA  CASES  DENIED  RESTART  LIVE  SILENT
+r     3      1       1/2      2/2   0/0
 `
 	const table = `AREA  CASES  MUTATED  ALLOWED  CAUSES  EXPAND
 x     1      1/1      1/1      1/1     0/0
@@ -58,6 +64,8 @@ other: admitted: extra: spec.running FieldValueInvalid
 		{name: "missed", args: []string{"--min", "0.98", admission, expansion}, code: clitest.ExitFailed, out: table, errOut: "error: mutated 1/2 is 0.5000, allowed 1/2 is 0.5000, below 0.98\n"},
 		{name: "a directory of templates", args: []string{templates}, out: templatesTable},
 		{name: "templates missed", args: []string{templates, "--min", "0.98"}, code: clitest.ExitFailed, out: templatesTable, errOut: "error: engine 1/2 is 0.5000, below 0.98\n"},
+		{name: "changes", args: []string{changes, admission, expansion}, out: strings.TrimSuffix(table, "\n")[:strings.LastIndex(table, "total:")] + changesTable + strings.TrimSuffix(table[strings.LastIndex(table, "total:"):], "\n") + " restart 1/2 live 2/2 silent 0/0\n"},
+		{name: "changes missed", args: []string{changes, "-v", "--min", "0.6"}, code: clitest.ExitFailed, out: "announced: restart: RestartRequired: KubeVirt \"\", Virtward \"TemplateChanged\"\n\n" + changesTable + "total: mutated 0/0 allowed 0/0 causes 0/0 expand 0/0 restart 1/2 live 2/2 silent 0/0\n", errOut: "error: restart 1/2 is 0.5000, below 0.6\n"},
 		{name: "no file", args: []string{"absent.jsonl"}, code: clitest.ExitFailed, errOut: "error: absent.jsonl: no such file or directory\n"},
 		{name: "no cases", args: []string{file("empty.jsonl")}, code: clitest.ExitFailed, errOut: "error: " + filepath.Join(dir, "empty.jsonl") + ": no cases\n"},
 		{name: "no case", args: []string{file("bad.jsonl", agreeing, "[]")}, code: clitest.ExitFailed, errOut: "error: " + filepath.Join(dir, "bad.jsonl") + ": line 2: not a JSON object: json: cannot unmarshal array into Go value of type map[string]json.RawMessage\n"},

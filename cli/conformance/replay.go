@@ -14,6 +14,7 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/test/conformance"
+	"github.com/virtward/virtward/test/conformance/rollouts"
 	"github.com/virtward/virtward/test/conformance/templates"
 	"github.com/virtward/virtward/texts"
 )
@@ -23,6 +24,7 @@ type reports struct {
 	pipeline  *effective.Pipeline
 	kubeVirt  *conformance.Report
 	templates *templates.Report
+	rollouts  *rollouts.Report
 }
 
 // replay answers the cases of all files.
@@ -39,13 +41,14 @@ func replay(names []string, sources string) (*reports, error) {
 		pipeline:  effective.NewPipeline(registry),
 		kubeVirt:  conformance.NewReport(),
 		templates: templates.NewReport(templates.Options{Sources: sources}),
+		rollouts:  rollouts.NewReport(),
 	}
 	for _, name := range files {
 		if err := r.replayFile(name); err != nil {
 			return nil, err
 		}
 	}
-	if len(r.kubeVirt.Areas()) == 0 && len(r.templates.Results) == 0 {
+	if len(r.kubeVirt.Areas()) == 0 && len(r.templates.Results) == 0 && len(r.rollouts.Areas) == 0 {
 		return nil, fmt.Errorf("%s: no cases", strings.Join(names, ", "))
 	}
 	return r, nil
@@ -85,11 +88,14 @@ func (r *reports) replayFile(name string) error {
 	return nil
 }
 
-// replayLine answers one case, of templates or of KubeVirt.
+// replayLine answers one case: of templates, of a change of a running VM, or of KubeVirt's admission.
 func (r *reports) replayLine(line []byte) error {
 	var c struct{ Area string }
 	if json.Unmarshal(line, &c) == nil && templates.IsCase(c.Area) {
 		return r.templates.Replay(slices.Clone(line))
+	}
+	if rollouts.IsCase(line) {
+		return r.rollouts.ReplayLine(line)
 	}
 	return r.kubeVirt.ReplayLine(r.pipeline, line)
 }
@@ -97,10 +103,11 @@ func (r *reports) replayLine(line []byte) error {
 // write prints the tables and the summary, and the differences if verbose is true.
 func (r *reports) write(w io.Writer, verbose bool) error {
 	if verbose {
-		for _, d := range r.kubeVirt.Differences {
+		differences := slices.Concat(r.kubeVirt.Differences, r.rollouts.Differences)
+		for _, d := range differences {
 			fmt.Fprintf(w, "%s: %s: %s\n", texts.OneLine(d.Case), d.What, texts.OneLine(d.Text))
 		}
-		if len(r.kubeVirt.Differences) > 0 {
+		if len(differences) > 0 {
 			fmt.Fprintln(w)
 		}
 	}
@@ -116,6 +123,12 @@ func (r *reports) write(w io.Writer, verbose bool) error {
 		}
 		summary += " " + r.templates.Summary()
 	}
+	if len(r.rollouts.Areas) > 0 {
+		if err := r.rollouts.WriteTable(w); err != nil {
+			return err
+		}
+		summary += " " + r.rollouts.Summary()
+	}
 	_, err := fmt.Fprintln(w, summary)
 	return err
 }
@@ -128,6 +141,7 @@ func (r *reports) below(minimum float64) error {
 		s := r.templates.Total(name)
 		ratios = append(ratios, namedRatio{name, conformance.Ratio{Agree: s.Agreed(), Of: s.Total()}})
 	}
+	ratios = append(ratios, namedRatio{"restart", r.rollouts.Restart}, namedRatio{"live", r.rollouts.Live}, namedRatio{"silent", r.rollouts.Silent})
 	var low []string
 	for _, n := range ratios {
 		if n.ratio.Share() < minimum {

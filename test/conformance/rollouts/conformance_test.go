@@ -19,12 +19,12 @@ import (
 
 func replayAll(t testing.TB) *Report {
 	t.Helper()
-	file, err := os.Open("testdata/rollout.jsonl")
+	file, err := os.Open("../testdata/rollouts/rollout.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	report := &Report{}
+	report := NewReport()
 	if err := report.Replay(file); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func readPage(t *testing.T) string {
 // TestSettles holds that a plan is final: once KubeVirt has written what the plan says, the next plan says that it writes
 // nothing more. Volumes that are attached again are not on the instance in between.
 func TestSettles(t *testing.T) {
-	file, err := os.Open("testdata/rollout.jsonl")
+	file, err := os.Open("../testdata/rollouts/rollout.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}

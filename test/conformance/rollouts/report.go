@@ -4,10 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/test/conformance"
+	"github.com/virtward/virtward/texts"
 )
 
 // Report is the comparison of a number of cases.
@@ -17,12 +21,22 @@ type Report struct {
 	// Restart compares the condition RestartRequired, Live the instance as KubeVirt leaves it, and Silent the changes that
 	// KubeVirt announces nowhere.
 	Restart, Live, Silent conformance.Ratio
+	Areas                 map[string]*Area
 	Differences           []conformance.Difference
 	// Awaiting are silent changes that KubeVirt has begun. They do not count.
 	Awaiting []string
 	// Disagreements between what KubeVirt announces and what the guest needs.
 	FalseAlarms, BlindSpots []string
 }
+
+// Area is the comparison of one area of cases.
+type Area struct {
+	Cases, Denied         int
+	Restart, Live, Silent conformance.Ratio
+}
+
+// NewReport returns a report without cases.
+func NewReport() *Report { return &Report{Areas: map[string]*Area{}} }
 
 // IsCase reports whether a line is a case of this package: it says what the instance was started with.
 func IsCase(line []byte) bool {
@@ -52,8 +66,10 @@ func (r *Report) add(c *Case) error {
 	if c.VM == nil {
 		return fmt.Errorf("no vm")
 	}
+	area := r.area(c.Area)
 	if !c.Expect.Admission.Allowed {
 		r.Denied++
+		area.Denied++
 		return nil
 	}
 	in, err := c.Input()
@@ -66,8 +82,9 @@ func (r *Report) add(c *Case) error {
 		return err
 	}
 	r.Cases++
-	r.count(&r.Restart, c, "restart", c.restart(&result))
-	r.count(&r.Live, c, "live", live)
+	area.Cases++
+	r.count(&r.Restart, &area.Restart, c, "restart", c.restart(&result))
+	r.count(&r.Live, &area.Live, c, "live", live)
 	for _, s := range c.silent(&result) {
 		text := ""
 		switch {
@@ -77,16 +94,30 @@ func (r *Report) add(c *Case) error {
 		case s.Takes == "" || s.Takes == rollouts.Live:
 			text = fmt.Sprintf("%s is pending silently, and takes %q", s.Path, s.Takes)
 		}
-		r.count(&r.Silent, c, "silent", text)
+		r.count(&r.Silent, &area.Silent, c, "silent", text)
 	}
 	r.disagree(c, &result)
 	return nil
 }
 
-func (r *Report) count(ratio *conformance.Ratio, c *Case, what, difference string) {
-	ratio.Of++
+func (r *Report) area(name string) *Area {
+	area := r.Areas[name]
+	if area == nil {
+		area = &Area{}
+		r.Areas[name] = area
+	}
+	return area
+}
+
+// count adds a comparison to the total and to the area of its case.
+func (r *Report) count(total, area *conformance.Ratio, c *Case, what, difference string) {
+	for _, ratio := range []*conformance.Ratio{total, area} {
+		ratio.Of++
+		if difference == "" {
+			ratio.Agree++
+		}
+	}
 	if difference == "" {
-		ratio.Agree++
 		return
 	}
 	r.Differences = append(r.Differences, conformance.Difference{Area: c.Area, Case: c.ID, What: what, Text: difference})
@@ -114,4 +145,15 @@ func (r *Report) disagree(c *Case, result *rollouts.Result) {
 // Summary is restart 3/4 live 5/6 silent 7/8.
 func (r *Report) Summary() string {
 	return strings.Join([]string{"restart", r.Restart.String(), "live", r.Live.String(), "silent", r.Silent.String()}, " ")
+}
+
+// WriteTable writes a row for each area. Denied cases are not compared.
+func (r *Report) WriteTable(w io.Writer) error {
+	columns := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(columns, "AREA\tCASES\tDENIED\tRESTART\tLIVE\tSILENT")
+	for _, name := range slices.Sorted(maps.Keys(r.Areas)) {
+		a := r.Areas[name]
+		fmt.Fprintf(columns, "%s\t%d\t%d\t%s\t%s\t%s\n", texts.OneLine(name), a.Cases+a.Denied, a.Denied, a.Restart, a.Live, a.Silent)
+	}
+	return columns.Flush()
 }
