@@ -284,20 +284,20 @@ func snapshotFailure(s *snapshotv1beta1.VirtualMachineSnapshot) string {
 	if s.Status == nil {
 		return ""
 	}
-	message := "KubeVirt gives no reason"
+	message := ""
 	if s.Status.Error != nil && s.Status.Error.Message != nil {
 		message = *s.Status.Error.Message
 	}
 	for _, c := range s.Status.Conditions {
 		switch {
 		case c.Type == snapshotv1beta1.ConditionFailure && c.Status == corev1.ConditionTrue:
-			return firstOf(c.Message, c.Reason, message)
+			return firstOf(message, c.Message, c.Reason)
 		case c.Type == snapshotv1beta1.ConditionProgressing && c.Status == corev1.ConditionFalse && slices.Contains(snapshotErrors, c.Reason):
-			return firstOf(c.Message, c.Reason, message)
+			return firstOf(message, c.Message, c.Reason)
 		}
 	}
 	if s.Status.Phase == snapshotv1beta1.Failed {
-		return message
+		return firstOf(message, "KubeVirt gives no reason")
 	}
 	return ""
 }
