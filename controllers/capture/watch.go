@@ -62,3 +62,7 @@ func (r *Reconciler) watch(key reconcile.Request, o *observed) {
 	}
 	o.unwatched = !r.children.Set(key, children)
 }
+
+// WorstCase is the most memory of the captures and of the index, in bytes: the content of a snapshot as it is stored, and
+// the values that are decoded and written from it.
+func WorstCase() int64 { return workers*24*(3<<19) + maxChildren*500 }

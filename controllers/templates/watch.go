@@ -48,3 +48,6 @@ func (r *Reconciler) keys() []reconcile.Request {
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Keys(r.known))
 }
+
+// WorstCase is the most memory of an evaluation and of the index, in bytes.
+func WorstCase() int64 { return 64<<20 + maxObjects*500 }

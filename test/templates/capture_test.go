@@ -292,7 +292,7 @@ func (f *fixture) failures(t *testing.T) {
 	}
 }
 
-// taken: an object of someone else ends the capture, and stays as it is.
+// taken: an object of another user ends the capture, and stays as it is.
 func (f *fixture) taken(t *testing.T) {
 	f.machine(t, "taken", "taken-root")
 	for name, object := range map[string]func(*v1beta1.VirtualMachineTemplateRequest) client.Object{

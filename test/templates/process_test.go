@@ -34,6 +34,7 @@ func TestProcess(t *testing.T) {
 	})
 	t.Run("capture", f.captures)
 	t.Run("ready", f.ready)
+	t.Run("tutorial", f.tutorial)
 }
 
 // captures: the seed's commands work, and the template renders without values.
