@@ -94,6 +94,29 @@ func TestOnlyChangesAreTold(t *testing.T) {
 	}
 }
 
+// A watch of statuses reports every change, and one of existing objects the first list.
+func TestMoreIsReported(t *testing.T) {
+	var reported []string
+	s := &sums{watch: &Watch{Status: true, Existing: true, Changed: func(name types.NamespacedName) { reported = append(reported, name.String()) }}}
+	condense := func(o *metav1.PartialObjectMetadata) any { return s.watch.condensed(o) }
+	if err := s.Replace([]any{condense(object("a", nil)), condense(object("b", nil))}, "1"); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(reported)
+	if diff := cmp.Diff([]string{"default/a", "default/b"}, reported); diff != "" {
+		t.Errorf("the first list (-want +got):\n%s", diff)
+	}
+	reported = nil
+	for _, version := range []string{"", "7", "7", "8"} {
+		if err := s.Update(object("a", func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = version })); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"default/a", "default/a"}, reported); diff != "" {
+		t.Errorf("changes of the status (-want +got):\n%s", diff)
+	}
+}
+
 // listed lists what a fake client has.
 type listed struct {
 	client *fake.FakeMetadataClient

@@ -1,7 +1,6 @@
 package templates
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,10 +8,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/virtward/virtward/test/await"
 )
 
 // commands are the blocks of commands of a page.
@@ -37,17 +36,12 @@ func (f *fixture) tutorial(t *testing.T) {
 			t.Fatalf("%s\n%v\n%s", block, err, output)
 		}
 	}
+	run([]byte("kubectl wait apiservice v1beta1.subresources.template.kubevirt.io --for condition=Available --timeout=30s"))
 	run(blocks[0][1])
 	vm := &kubevirtv1.VirtualMachine{}
 	must(t, f.Client().Get(t.Context(), client.ObjectKey{Namespace: catalogue, Name: "db-2"}, vm))
 	source := vm.Spec.DataVolumeTemplates[0].Spec.Source.PVC
 	must(t, f.Client().Get(t.Context(), client.ObjectKey{Namespace: source.Namespace, Name: source.Name}, &corev1.PersistentVolumeClaim{}))
 	run(blocks[1][1])
-	await.Until(t, func() error {
-		err := f.Client().Get(t.Context(), client.ObjectKey{Namespace: source.Namespace, Name: source.Name}, &corev1.PersistentVolumeClaim{})
-		if client.IgnoreNotFound(err) == nil && err != nil {
-			return nil
-		}
-		return fmt.Errorf("the volume of the template is still there: %w", err)
-	})
+	f.gone(t, &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: source.Namespace, Name: source.Name}})
 }
