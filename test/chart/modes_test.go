@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -115,12 +116,14 @@ func (m *modes) createServices(t *testing.T) {
 
 func (m *modes) observes(t *testing.T) {
 	must(t, m.controlPlane.EnsureNamespace(m.ctx, namespace))
+	must(t, m.client.Create(m.ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "closed", Labels: map[string]string{v1beta1.ApprovedOnlyLabel: "true"}}}))
 	m.install(t, nil)
 	m.isObserving(t)
 	notes := m.helm(t, "get", "notes", release, "--namespace", namespace)
 	for _, want := range []string{
 		"VIRTWARD DOES NOT SERVE VM TEMPLATES", "CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io (managed by virt-operator)",
 		"APIService v1beta1.subresources.template.kubevirt.io (managed by virt-operator)", "configuration.virtTemplateDeployment.enabled: false",
+		"THESE NAMESPACES ARE APPROVED-ONLY, AND VIRTWARD DOES NOT SERVE TEMPLATES: closed.",
 	} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say %q, but:\n%s", want, notes)

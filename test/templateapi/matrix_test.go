@@ -1,6 +1,7 @@
 package templateapi
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
@@ -99,12 +101,69 @@ func TestRoles(t *testing.T) {
 			}
 		})
 	}
+	t.Run("policies see the requester", m.policiesSeeTheRequester)
+	t.Run("copies have no provenance", m.copiesHaveNoProvenance)
 	t.Run("the VM says who requested it", func(t *testing.T) {
 		vm := m.machine("strict", "made-by-user")
 		if vm == nil || vm.Annotations[subresources.RequesterAnnotation] != "user" || vm.Annotations[subresources.TemplateAnnotation] != "catalogue/approved" {
 			t.Errorf("created %+v", vm)
 		}
 	})
+}
+
+// requesterPolicy denies two names: one to the user, and one to the account of the API.
+const requesterPolicy = `
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: requesters}
+spec:
+  enforcement: Deny
+  validations:
+  - expression: "object.metadata.name != 'not-for-user' || requester != 'user'"
+    message: user may not use this name
+  - expression: "object.metadata.name != 'not-for-the-account' || !request.userInfo.username.endsWith(':virtward-apiserver')"
+    message: the account may not use this name
+`
+
+// policiesSeeTheRequester holds that Virtward's policies evaluate the user of the API, and not its account.
+func (m *matrix) policiesSeeTheRequester(t *testing.T) {
+	policy := &unstructured.Unstructured{}
+	m.must(yaml.Unmarshal([]byte(requesterPolicy), &policy.Object))
+	m.ensure(policy)
+	creates := func(user, name string) error {
+		options := m.strict(name)
+		_, err := m.post(m.users[user], "catalogue", "approved", subresources.Create, options, "dryRun=All")
+		return err
+	}
+	await.Until(t, func() error {
+		if err := creates("user", "not-for-user"); err == nil || !strings.Contains(err.Error(), "user may not use this name") {
+			return fmt.Errorf("not denied yet: %w", err)
+		}
+		return nil
+	})
+	if err := creates("tenant", "not-for-user"); err != nil {
+		t.Errorf("another user: %v", err)
+	}
+	if err := creates("user", "not-for-the-account"); err != nil {
+		t.Errorf("the account counts as the user: %v", err)
+	}
+}
+
+// copiesHaveNoProvenance creates a VM with the annotations as KubeVirt's controller, as for a clone.
+func (m *matrix) copiesHaveNoProvenance(t *testing.T) {
+	config, err := m.UserConfig("system:serviceaccount:kubevirt:kubevirt-controller", "system:masters")
+	m.must(err)
+	controller, err := client.New(config, client.Options{Scheme: m.templates().Scheme()})
+	m.must(err)
+	vm := build.VM("copied").Obj()
+	vm.Namespace = "strict"
+	vm.Annotations = map[string]string{"kept": "yes", subresources.TemplateAnnotation: "catalogue/approved", subresources.DigestAnnotation: "sha256:1", subresources.RequesterAnnotation: "user"}
+	if err := controller.Create(t.Context(), vm, client.DryRunAll); err != nil {
+		t.Fatal(err)
+	}
+	if len(vm.Annotations) != 1 || vm.Annotations["kept"] != "yes" {
+		t.Errorf("annotations %v", vm.Annotations)
+	}
 }
 
 func newMatrix(t *testing.T) *matrix {
