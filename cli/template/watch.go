@@ -93,7 +93,7 @@ func (w *watcher) show() {
 	if current == nil {
 		return
 	}
-	if line := strings.TrimSuffix(texts.OneLine(current.Reason+": "+current.Message), ": "); line != w.shown {
+	if line := strings.TrimRight(texts.OneLine(current.Reason+": "+current.Message), ": "); line != w.shown {
 		w.shown = line
 		fmt.Fprintln(w.streams.ErrOut, line)
 	}
