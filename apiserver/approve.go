@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -63,7 +64,7 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 		return review, nil
 	}
 	approval := &v1beta1.TemplateApproval{Digest: digest, ApprovedBy: requester(ctx), ApprovedAt: metav1.NewTime(a.Clock.Now()), Message: given.Message}
-	template.Status.Approval = approval
+	template.Status.Approval, template.ResourceVersion = approval, "" // the digest was compared; another status does not matter
 	condition, err := templates.ApprovalCondition(template)
 	if err != nil {
 		return nil, apierrors.NewInternalError(err)
@@ -144,6 +145,20 @@ func (s *storage) write(ctx context.Context, template *v1beta1.VirtualMachineTem
 	return nil
 }
 
+// refresh corrects the condition Approved of a template that changed after its approval. Nothing depends on the condition:
+// it is for users, so a failure is no failure of their request.
+func (s *storage) refresh(ctx context.Context, template *v1beta1.VirtualMachineTemplate) {
+	present := meta.FindStatusCondition(template.Status.Conditions, v1beta1.TemplateApproved)
+	if present == nil {
+		return
+	}
+	condition, err := templates.ApprovalCondition(template)
+	if err != nil || condition.Status == present.Status {
+		return
+	}
+	_ = s.write(ctx, template, template.Status.Approval, condition)
+}
+
 // revoking is the storage of revoke.
 type revoking struct {
 	storage
@@ -183,6 +198,7 @@ func (r *revoking) Create(ctx context.Context, name string, object runtime.Objec
 		message += ": " + given.Message
 	}
 	condition := metav1.Condition{Type: v1beta1.TemplateApproved, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonRevoked, Message: message, ObservedGeneration: template.Generation}
+	template.ResourceVersion = "" // whatever the template is
 	if err := r.write(ctx, template, nil, condition); err != nil {
 		return nil, err
 	}

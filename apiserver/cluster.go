@@ -90,6 +90,7 @@ func (l *liveCluster) WriteApproval(ctx context.Context, template *v1beta1.Virtu
 	object.SetNamespace(template.Namespace)
 	object.SetName(template.Name)
 	object.SetUID(template.UID)
+	object.SetResourceVersion(template.ResourceVersion)
 	if approval == nil {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": template.UID}, "status": map[string]any{"approval": nil}})
 		if err != nil {

@@ -35,7 +35,8 @@ type Cluster interface {
 	DataSource(ctx context.Context, namespace, name string) (*cdiv1beta1.DataSource, error)
 	CreateVirtualMachine(ctx context.Context, vm *kubevirtv1.VirtualMachine, options metav1.CreateOptions) (*kubevirtv1.VirtualMachine, error)
 	// WriteApproval writes status.approval and the condition Approved of a template. Without an approval it removes the
-	// present one. A template that was deleted and created again is a conflict.
+	// present one. A template that was deleted and created again is a conflict. If the template has a resourceVersion, so is
+	// one that changed.
 	WriteApproval(ctx context.Context, template *v1beta1.VirtualMachineTemplate, approval *v1beta1.TemplateApproval, condition metav1.Condition) error
 }
 

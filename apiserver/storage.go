@@ -97,6 +97,9 @@ func (p *processing) Create(ctx context.Context, name string, object runtime.Obj
 		return nil, err
 	}
 	defer end()
+	if len(options.DryRun) == 0 {
+		p.refresh(ctx, template)
+	}
 	answer := &subresources.ProcessedVirtualMachineTemplate{TemplateRef: reference(template)}
 	if p.creates {
 		err = p.create(ctx, template, given, options, answer)

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -255,6 +256,10 @@ func (f *fixture) enforcement(t *testing.T) {
 	template.Spec.Message = "edited"
 	f.must(f.templates().Update(t.Context(), template))
 	denied("edited after the approval", "edited", "template catalogue/enforced changed after its approval")
+	template = f.read("catalogue", "enforced")
+	if c := meta.FindStatusCondition(template.Status.Conditions, v1beta1.TemplateApproved); c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1beta1.ReasonChanged || template.Status.Approval == nil {
+		t.Errorf("the condition after an edit: %+v", template.Status)
+	}
 	template.Spec.Message = original
 	f.must(f.templates().Update(t.Context(), template))
 	if err := f.into(user, "catalogue/enforced", "strict", map[string]string{"NAME": "restored"}); err != nil {

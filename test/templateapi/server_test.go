@@ -50,6 +50,14 @@ func TestServer(t *testing.T) {
 // start starts a control plane with the API, by values of the chart below templates.
 func start(t *testing.T, templates map[string]any) *fixture {
 	t.Helper()
+	f := prepare(t)
+	f.install(templates)
+	return f
+}
+
+// prepare starts a control plane without the API.
+func prepare(t *testing.T) *fixture {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
@@ -58,9 +66,7 @@ func start(t *testing.T, templates map[string]any) *fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = plane.Stop() })
-	f := &fixture{plane, t}
-	f.install(templates)
-	return f
+	return &fixture{plane, t}
 }
 
 func (f *fixture) must(err error) {
