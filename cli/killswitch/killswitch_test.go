@@ -421,6 +421,26 @@ func TestStatusTellsOfAnOpenPort(t *testing.T) {
 }
 
 // Objects that are not what they should be are passed over, and nothing panics.
+// The status says which component serves VM templates, if that is not Virtward, and what a switch would delete.
+func TestStatusShowsWhoManagesTemplates(t *testing.T) {
+	for manager, foreign := range map[string]bool{"virt-operator": true, "Helm": false} {
+		definition := &unstructured.Unstructured{}
+		definition.SetAPIVersion("apiextensions.k8s.io/v1")
+		definition.SetKind("CustomResourceDefinition")
+		definition.SetName("virtualmachinetemplates.template.kubevirt.io")
+		definition.SetLabels(map[string]string{"app.kubernetes.io/managed-by": manager})
+		b := newBench(t, installation(definition)...)
+		if err := b.Status(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const note = "note: Virtward does not serve VM templates, because virt-operator manages CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io. " +
+			"Before you set configuration.virtTemplateDeployment.enabled: false in the KubeVirt resource, transfer the definitions"
+		if got := b.printed(); strings.Contains(got, note) != foreign {
+			t.Errorf("managed by %s:\n%s", manager, got)
+		}
+	}
+}
+
 func TestSwitchOddObjects(t *testing.T) {
 	for _, text := range []string{
 		`{}`, `{"webhooks":null}`, `{"webhooks":"none"}`, `{"webhooks":[1,null,"a"]}`, `{"spec":3}`,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -55,6 +57,7 @@ func (s *Switch) Status(ctx context.Context) error {
 		notes = append(notes, "Service "+service+" has no ready endpoint")
 	}
 	notes = append(notes, s.openPorts(ctx)...)
+	notes = append(notes, s.foreignTemplates(ctx)...)
 	for _, note := range notes {
 		if _, err := fmt.Fprintln(s.Out, "note: "+note); err != nil {
 			return err
@@ -169,6 +172,22 @@ func (s *Switch) openPorts(ctx context.Context) []string {
 		}
 	}
 	return notes
+}
+
+// foreignTemplates returns a note if virt-operator manages VM templates. It leaves out objects that cannot be read.
+func (s *Switch) foreignTemplates(ctx context.Context) []string {
+	var found []string
+	for _, o := range platform.TemplateObjects() {
+		object, err := s.Client.Resource(o.Resource).Get(ctx, o.Name, metav1.GetOptions{})
+		if err == nil && platform.ManagedByVirtOperator(object.GetLabels()) {
+			found = append(found, o.Kind+" "+o.Name)
+		}
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Virtward does not serve VM templates, because virt-operator manages %s. Before you set %s in the KubeVirt resource, transfer the definitions, or all templates are deleted: see docs/operations.md",
+		strings.Join(found, ", "), platform.TemplateSwitch)}
 }
 
 // services returns namespace and name of the Services that webhooks of Virtward call.

@@ -14,10 +14,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	kubevirtv1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/platform"
 )
 
 // Interval is the time between two reads of the objects.
@@ -25,28 +25,6 @@ const Interval = 10 * time.Second
 
 // readTimeout bounds the time to read the objects.
 const readTimeout = 10 * time.Second
-
-// Object is an object that shows who manages templates.
-type Object struct {
-	Resource schema.GroupVersionResource
-	Kind     string
-	Name     string
-}
-
-// Objects are the definitions and the APIServices of templates.
-func Objects() []Object {
-	definitions := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	return []Object{
-		{definitions, "CustomResourceDefinition", "virtualmachinetemplates.template.kubevirt.io"},
-		{definitions, "CustomResourceDefinition", "virtualmachinetemplaterequests.template.kubevirt.io"},
-		{services, "APIService", "v1alpha1.subresources.template.kubevirt.io"},
-		{services, "APIService", "v1beta1.subresources.template.kubevirt.io"},
-	}
-}
-
-// operators are the values of the label of what virt-operator manages.
-var operators = []string{kubevirtv1.ManagedByLabelOperatorValue, kubevirtv1.ManagedByLabelOperatorOldValue}
 
 // ErrForeign is the error of a write while another component manages templates, or while it is not known who does.
 var ErrForeign = errors.New("virtward does not write VM templates now")
@@ -114,7 +92,7 @@ func (w *Watch) read(ctx context.Context) {
 	switch {
 	case len(found) > 0 && (!known || !slices.Equal(before.foreign, found)):
 		w.log.Info("stopped writing VM templates: virt-operator manages their objects; see who serves VM templates in docs/operations.md", "objects", found,
-			"switch", "configuration.virtTemplateDeployment.enabled: false")
+			"switch", platform.TemplateSwitch)
 	case len(found) == 0 && known && len(before.foreign) > 0:
 		w.log.Info("writing VM templates again: virt-operator does not manage their objects")
 	}
@@ -125,7 +103,7 @@ func Foreign(ctx context.Context, client metadata.Interface) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var found []string
-	for _, o := range Objects() {
+	for _, o := range platform.TemplateObjects() {
 		object, err := client.Resource(o.Resource).Get(ctx, o.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			continue
@@ -133,7 +111,7 @@ func Foreign(ctx context.Context, client metadata.Interface) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", o.Kind, o.Name, err)
 		}
-		if slices.Contains(operators, object.Labels[kubevirtv1.ManagedByLabel]) {
+		if platform.ManagedByVirtOperator(object.Labels) {
 			found = append(found, o.Kind+" "+o.Name)
 		}
 	}

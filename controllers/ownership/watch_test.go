@@ -17,9 +17,11 @@ import (
 	"k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+
+	"github.com/virtward/virtward/platform"
 )
 
-func objectOf(o Object, manager string) *metav1.PartialObjectMetadata {
+func objectOf(o platform.TemplateObject, manager string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{
 		TypeMeta:   metav1.TypeMeta{APIVersion: o.Resource.GroupVersion().String(), Kind: o.Kind},
 		ObjectMeta: metav1.ObjectMeta{Name: o.Name, Labels: map[string]string{"app.kubernetes.io/managed-by": manager}},
@@ -41,7 +43,7 @@ func newWatch(t *testing.T, objects ...runtime.Object) (*Watch, *fake.FakeMetada
 }
 
 func TestEachObjectCounts(t *testing.T) {
-	for _, o := range Objects() {
+	for _, o := range platform.TemplateObjects() {
 		for manager, foreign := range map[string]bool{"virt-operator": true, "kubevirt-operator": true, "Helm": false, "": false, "other": false} {
 			w, _ := newWatch(t, objectOf(o, manager))
 			w.read(t.Context())
@@ -102,7 +104,7 @@ func TestWritesAreGuarded(t *testing.T) {
 	fails = false
 	w.read(t.Context())
 	expect("without objects", true)
-	o := Objects()[2]
+	o := platform.TemplateObjects()[2]
 	if err := client.Tracker().Create(o.Resource, objectOf(o, "virt-operator"), ""); err != nil {
 		t.Fatal(err)
 	}
