@@ -42,11 +42,14 @@ type observed struct {
 // observe reads what the plan needs.
 func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachineTemplateRequest) (*observed, error) {
 	o := &observed{request: request, now: r.Clock.Now()}
+	if invalid(request) != "" { // nothing was created for it, and its names cannot be read
+		return o, nil
+	}
 	var err error
 	if o.template, err = get(ctx, r, request.Namespace, capture.TemplateName(request), &v1beta1.VirtualMachineTemplate{}); err != nil {
 		return nil, err
 	}
-	if isCompleted(request) || !isNamed(request) {
+	if isCompleted(request) {
 		return o, nil
 	}
 	if o.snapshot, err = get(ctx, r, request.Spec.VirtualMachineRef.Namespace, capture.SnapshotName(request), &snapshotv1beta1.VirtualMachineSnapshot{}); err != nil {
@@ -181,9 +184,4 @@ func (o *observed) isClone(clone *cdiv1beta1.DataVolume, v *capture.Volume) bool
 // handed over.
 func (o *observed) isOwnedByTemplate() bool {
 	return o.isOwnTemplate() && slices.ContainsFunc(o.request.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == o.template.UID })
-}
-
-// isNamed reports whether the request names a VirtualMachine.
-func isNamed(request *v1beta1.VirtualMachineTemplateRequest) bool {
-	return request.Spec.VirtualMachineRef.Namespace != "" && request.Spec.VirtualMachineRef.Name != ""
 }

@@ -93,11 +93,18 @@ func (o *observed) plan(limits Deadlines) decision {
 
 // invalid says why a request can never be captured.
 func invalid(request *v1beta1.VirtualMachineTemplateRequest) string {
+	ref := request.Spec.VirtualMachineRef
 	switch {
-	case request.Spec.VirtualMachineRef.Namespace == "":
+	case ref.Namespace == "":
 		return "spec.virtualMachineRef.namespace is empty"
-	case request.Spec.VirtualMachineRef.Name == "":
+	case ref.Name == "":
 		return "spec.virtualMachineRef.name is empty"
+	}
+	if errs := validation.IsDNS1123Label(ref.Namespace); len(errs) > 0 {
+		return "spec.virtualMachineRef.namespace: " + strings.Join(errs, "; ")
+	}
+	if errs := validation.IsDNS1123Subdomain(ref.Name); len(errs) > 0 {
+		return "spec.virtualMachineRef.name: " + strings.Join(errs, "; ")
 	}
 	if errs := validation.IsDNS1123Subdomain(capture.TemplateName(request)); len(errs) > 0 {
 		return "spec.templateName: " + strings.Join(errs, "; ")
