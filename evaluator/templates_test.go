@@ -1,11 +1,13 @@
 package evaluator
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 )
 
@@ -161,4 +163,35 @@ func TestTemplateWithOddQuantity(t *testing.T) {
 	if got.Allowed() || got.Verdict != nil || !strings.Contains(strings.Join(rules(got), "\n"), " spec.virtualMachine.spec.template.spec.domain.memory.guest") {
 		t.Errorf("findings %v", rules(got))
 	}
+}
+
+// No template and no value panics or fails, and every finding names a field of the template or a value.
+func FuzzEvaluateMade(f *testing.F) {
+	f.Add(`{"metadata":{"name":"${A}"},"spec":{"runStrategy":"Halted","template":{"spec":{"domain":{"cpu":{"cores":"${{B}}"},"devices":{}}}}}}`, "4", true)
+	f.Add(`{"spec":{"instancetype":{"name":"${B}"},"template":{"spec":{"architecture":"${A}","domain":{"memory":{"guest":"${B}"}}}}}}`, "arm64", false)
+	f.Add(`{"spec":{"template":{"spec":{"volumes":"${{A}}"}}}}`, `[{"name":"a"}]`, true)
+	fixture := newFixture(f)
+	fixture.policy(f, "memory", `{enforcement: Deny, match: {kinds: [VirtualMachine, VirtualMachineTemplate]}, validations: [{expression: "vm.spec.domain.memory.guest != ''", message: none}]}`)
+	f.Fuzz(func(t *testing.T, vm, value string, given bool) {
+		template := map[string]any{"spec": map[string]any{
+			"virtualMachine": json.RawMessage(vm), "parameters": []any{map[string]any{"name": "A", "value": value}, map[string]any{"name": "B", "required": true}},
+		}}
+		raw, err := json.Marshal(template)
+		if err != nil {
+			t.Skip("no JSON")
+		}
+		r := Request{Object: raw, Kind: metav1.GroupVersionKind{Group: Template.Group, Version: "v1beta1", Kind: Template.Kind}, Namespace: "default"}
+		if given {
+			r.Values = map[string]string{"B": value}
+		}
+		result, err := fixture.snapshot(t).EvaluateMade(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range result.Findings {
+			if at := result.Findings[i].Error.Field; !strings.HasPrefix(at, "spec") && !strings.HasPrefix(at, "parameters[") {
+				t.Errorf("%s is at %s", result.Findings[i].Rule, at)
+			}
+		}
+	})
 }
