@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -88,6 +89,7 @@ func TestCaptures(t *testing.T) {
 	t.Run("instancetype", f.instancetype)
 	t.Run("API server restarts", f.restarted)
 	t.Run("several captures of one VM", f.several)
+	t.Run("clones need a permission", f.unauthorized)
 }
 
 func (f *fixture) installDefinitions(t *testing.T) {
@@ -501,5 +503,29 @@ func (f *fixture) several(t *testing.T) {
 	slices.Sort(names)
 	if len(slices.Compact(names)) != len(all) {
 		t.Errorf("snapshots: %q", names)
+	}
+}
+
+// unauthorized: the simulated CDI applies CDI's rules. A user without the permission of Virtward's account cannot clone.
+func (f *fixture) unauthorized(t *testing.T) {
+	role := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "volume-owner"}
+	subjects := []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "carol"}}
+	must(t, f.Client().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: role.Name}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"cdi.kubevirt.io"}, Resources: []string{"datavolumes"}, Verbs: []string{"create"}},
+	}}))
+	must(t, f.Client().Create(t.Context(), &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, Name: "carol"}, RoleRef: role, Subjects: subjects}))
+	config, err := f.UserConfig("carol")
+	must(t, err)
+	carol, err := client.New(config, client.Options{Scheme: f.Client().Scheme()})
+	must(t, err)
+	volume := func(source cdiv1beta1.DataVolumeSource) *cdiv1beta1.DataVolume {
+		return &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: catalogue, GenerateName: "carol-"}, Spec: cdiv1beta1.DataVolumeSpec{Source: &source, Storage: &cdiv1beta1.StorageSpec{}}}
+	}
+	await.Until(t, func() error { // the API server reads new roles a moment later
+		return carol.Create(t.Context(), volume(cdiv1beta1.DataVolumeSource{Blank: &cdiv1beta1.DataVolumeBlankImage{}}))
+	})
+	err = carol.Create(t.Context(), volume(cdiv1beta1.DataVolumeSource{Snapshot: &cdiv1beta1.DataVolumeSourceSnapshot{Namespace: machines, Name: "any"}}))
+	if err == nil || !strings.Contains(err.Error(), "carol") {
+		t.Errorf("got %v", err)
 	}
 }
