@@ -218,7 +218,7 @@ func TestExport(t *testing.T) {
 	want := []string{
 		"ServiceAccount virtward-export", "ClusterRole virtward-export", "ClusterRoleBinding virtward-export",
 		"Role virtward-export", "RoleBinding virtward-export", "RoleBinding virtward-export-params",
-		"Deployment virtward-export", "NetworkPolicy virtward-export",
+		"Deployment virtward-export", "NetworkPolicy virtward-export", "Service virtward-export-metrics",
 	}
 	got := identities(objects)
 	slices.Sort(want)

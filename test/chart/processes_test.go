@@ -1,0 +1,67 @@
+package chart
+
+import (
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Each process knows the memory limit of its container, and Prometheus can find its metrics.
+func TestProcesses(t *testing.T) {
+	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2")
+	rendered := identities(objects)
+	var names []string
+	for _, object := range objects {
+		deployment, is := object.(*appsv1.Deployment)
+		if !is {
+			continue
+		}
+		names = append(names, deployment.Name)
+		container := deployment.Spec.Template.Spec.Containers[0]
+		at := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == "MEMORY_LIMIT" })
+		if at < 0 || container.Env[at].ValueFrom.ResourceFieldRef.Resource != "limits.memory" || container.Env[at].ValueFrom.ResourceFieldRef.ContainerName != container.Name {
+			t.Errorf("%s: environment %v", deployment.Name, container.Env)
+		}
+		if !slices.Contains(rendered, "ServiceMonitor "+deployment.Name) {
+			t.Errorf("%s has no ServiceMonitor", deployment.Name)
+		}
+		if *deployment.Spec.Replicas > 1 != slices.Contains(rendered, "PodDisruptionBudget "+deployment.Name) {
+			t.Errorf("%s with %d replicas: %v", deployment.Name, *deployment.Spec.Replicas, rendered)
+		}
+	}
+	slices.Sort(names)
+	if want := []string{"virtward-apiserver", "virtward-controller", "virtward-export", "virtward-templates", "virtward-webhook"}; !slices.Equal(names, want) {
+		t.Errorf("processes %v, want %v", names, want)
+	}
+}
+
+// TestTemplatesController lists what the controllers of templates need.
+func TestTemplatesController(t *testing.T) {
+	common := []string{
+		"ClusterRole virtward-templates", "ClusterRoleBinding virtward-templates", "Deployment virtward-templates", "NetworkPolicy virtward-templates",
+		"Role virtward-templates", "RoleBinding virtward-templates", "RoleBinding virtward-templates-params", "Service virtward-templates-metrics", "ServiceAccount virtward-templates",
+	}
+	for name, tc := range map[string]struct {
+		values []string
+		want   []string
+	}{
+		"defaults":     {nil, common},
+		"observed":     {[]string{`templates.mode="observe"`}, nil},
+		"two replicas": {[]string{"templates.controller.replicas=2"}, append(slices.Clone(common), "PodDisruptionBudget virtward-templates")},
+		"monitored":    {[]string{"metrics.serviceMonitor.enabled=true"}, append(slices.Clone(common), "ServiceMonitor virtward-templates")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := identities(slices.DeleteFunc(renderFor(t, nil, tc.values...), func(object client.Object) bool {
+				return object.GetLabels()["app.kubernetes.io/component"] != "templates"
+			}))
+			slices.Sort(got)
+			want := slices.Sorted(slices.Values(tc.want))
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v\nwant %v", got, want)
+			}
+		})
+	}
+}
