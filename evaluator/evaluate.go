@@ -123,6 +123,7 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	if m.none() {
 		return nil
 	}
+	rollout := e.rolloutOf(ctx, m, d)
 	in, err := e.input(ctx, m, e.request.Object)
 	if err != nil {
 		return err
@@ -130,6 +131,7 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	if d.old != nil {
 		e.comparedWith(&in, m, d.old)
 	}
+	e.result.Rollout = rollout.plan(ctx, &in)
 	verdict, err := e.evaluator.Pipeline.EvaluateUpdate(in, e.before(ctx, d))
 	if err != nil {
 		return err
@@ -148,7 +150,13 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 		findings = warned(findings)
 	}
 	e.result.Findings = append(e.result.Findings, findings...)
-	return e.requesterPolicies(ctx, m, d)
+	if err := e.requesterPolicies(ctx, m, d); err != nil {
+		return err
+	}
+	if e.result.Rollout != nil && e.result.Allowed() {
+		e.result.Warnings = append(e.result.Warnings, e.result.Rollout.Warnings(!e.facts.LiveUpdate)...)
+	}
+	return nil
 }
 
 // input reads everything that determines how a machine runs, of the new or of the old object.

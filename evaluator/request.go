@@ -10,6 +10,7 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -81,7 +82,11 @@ type Result struct {
 	Findings []validators.Finding
 	// References are the objects that the virtual machine refers to.
 	References []effective.Reference
-	// Warnings about missing references, and about ignored fields and configuration.
+	// Rollout is what an update of a running VM changes, and when the guest gets it; nil for other requests, and if the
+	// running instance cannot be read.
+	Rollout *rollouts.Result
+	// Warnings about missing references, ignored fields and configuration, and about changes that do not reach the running
+	// VM at once.
 	Warnings []string
 }
 

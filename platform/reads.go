@@ -33,9 +33,13 @@ const (
 	// MaxReads bounds the memory of the decoded objects of all requests. A request reserves reserveSmall of it, and
 	// reserveLarge once it reads a large object. A small object has at most maxSmallValues objects and lists, and a large
 	// one at most decodelimits.MaxValues, so the decoded object fits into the reservation.
-	MaxReads       = 24 << 20
-	reserveSmall   = 2 << 20
-	reserveLarge   = 12 << 20
+	MaxReads     = 24 << 20
+	reserveSmall = 2 << 20
+	reserveLarge = 12 << 20
+	// reserveTyped is for a running instance and the spec that it was started with. Both have at most maxTypedValues
+	// objects and lists, which need more memory in their Go types.
+	reserveTyped   = 4 << 20
+	maxTypedValues = 1_500
 	maxSmallValues = 4_000
 )
 

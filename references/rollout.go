@@ -34,6 +34,60 @@ func Rollout(ctx context.Context, objects Objects, facts *platform.Facts, curren
 	return g.input, g.notes, nil
 }
 
+// Instances reads running instances in their Go types, without the detour over an unstructured object.
+type Instances interface {
+	Instance(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
+	StartedSpec(ctx context.Context, namespace, revision string) (*v1.VirtualMachineSpec, error)
+}
+
+// RunningRollout reads the running instance of a VM, and the spec that it was started with, for plans of what changes.
+// It is nil if there is no instance, or if what it was started with is unknown. It reads small instances only if the
+// objects are Instances: others are an error.
+func RunningRollout(ctx context.Context, objects Objects, facts *platform.Facts, current *v1.VirtualMachine) (*rollouts.Input, error) {
+	g := &rolloutGatherer{objects: objects, input: &rollouts.Input{Facts: facts}}
+	read := g.instance
+	if instances, ok := objects.(Instances); ok {
+		read = func(ctx context.Context, current *v1.VirtualMachine) error { return g.typed(ctx, instances, current) }
+	}
+	if err := read(ctx, current); err != nil || g.input.Running == nil || g.input.LastStarted == nil {
+		return nil, err
+	}
+	return g.input, nil
+}
+
+// typed reads the instance of the VM, and the spec that it was started with.
+func (g *rolloutGatherer) typed(ctx context.Context, instances Instances, current *v1.VirtualMachine) error {
+	vmi, err := instances.Instance(ctx, current.Namespace, current.Name)
+	switch {
+	case absent(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the VirtualMachineInstance %s/%s: %w", current.Namespace, current.Name, err)
+	case !metav1.IsControlledBy(vmi, current) || vmi.Status.VirtualMachineRevisionName == "":
+		return nil
+	}
+	g.input.Running = vmi
+	started, err := instances.StartedSpec(ctx, vmi.Namespace, vmi.Status.VirtualMachineRevisionName)
+	switch {
+	case absent(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading the ControllerRevision %s/%s: %w", vmi.Namespace, vmi.Status.VirtualMachineRevisionName, err)
+	}
+	if started.Template != nil {
+		g.input.LastStarted = started
+	}
+	return nil
+}
+
+// DesiredRollout is the input of a plan with another desired VM, whose instancetype and preference are known.
+func DesiredRollout(ctx context.Context, objects Objects, running *rollouts.Input, desired *v1.VirtualMachine, kinds rollouts.Kinds) (*rollouts.Input, error) {
+	in := *running
+	in.Desired, in.DesiredKinds = desired, kinds
+	g := &rolloutGatherer{objects: objects, input: &in}
+	return &in, errors.Join(g.startedKinds(ctx), g.storage(ctx))
+}
+
 type rolloutGatherer struct {
 	objects Objects
 	input   *rollouts.Input
@@ -111,8 +165,15 @@ func converted(from map[string]any, into any, path *field.Path) error {
 
 // kinds finds the instancetypes and preferences of the start and of the desired VM.
 func (g *rolloutGatherer) kinds(ctx context.Context) (err error) {
-	if g.input.DesiredKinds, err = g.kindsOf(ctx, g.input.Desired); err != nil || g.input.LastStarted == nil {
+	if g.input.DesiredKinds, err = g.kindsOf(ctx, g.input.Desired); err != nil {
 		return err
+	}
+	return g.startedKinds(ctx)
+}
+
+func (g *rolloutGatherer) startedKinds(ctx context.Context) (err error) {
+	if g.input.LastStarted == nil {
+		return nil
 	}
 	started := &v1.VirtualMachine{ObjectMeta: g.input.Desired.ObjectMeta, Spec: *g.input.LastStarted}
 	g.input.StartedKinds, err = g.kindsOf(ctx, started)

@@ -1,0 +1,102 @@
+package platform_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"github.com/virtward/virtward/platform"
+)
+
+// recorded are Objects that read answers by their paths, and the number of reads.
+func recorded(t *testing.T, bodies map[string]string) (*platform.Objects, map[string]int) {
+	t.Helper()
+	reads := map[string]int{}
+	objects, err := platform.NewObjects(&rest.Config{Host: "http://cluster.test", QPS: -1, Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		reads[r.URL.Path]++
+		body, ok := bodies[r.URL.Path]
+		response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r, Body: io.NopCloser(strings.NewReader(body))}
+		if !ok {
+			response.StatusCode = http.StatusNotFound
+		}
+		return response, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects, reads
+}
+
+const (
+	instancePath = "/apis/kubevirt.io/v1/namespaces/shop/virtualmachineinstances/db"
+	startPath    = "/apis/apps/v1/namespaces/shop/controllerrevisions/start"
+)
+
+func TestInstancesAreReadAgain(t *testing.T) {
+	objects, reads := recorded(t, map[string]string{
+		instancePath: `{"metadata":{"name":"db","managedFields":[{}]},"spec":{"hostname":"h","domain":{"devices":{}}},"status":{"virtualMachineRevisionName":"start"}}`,
+		startPath:    `{"metadata":{"name":"start"},"data":{"spec":{"template":{"spec":{"hostname":"s","domain":{"devices":{}}}}}}}`,
+	})
+	for range 2 {
+		vmi, err := objects.Instance(t.Context(), "shop", "db")
+		if err != nil || vmi.Spec.Hostname != "h" || vmi.Status.VirtualMachineRevisionName != "start" || vmi.ManagedFields != nil {
+			t.Fatalf("%+v, %v", vmi, err)
+		}
+		started, err := objects.StartedSpec(t.Context(), "shop", "start")
+		if err != nil || started.Template.Spec.Hostname != "s" {
+			t.Fatalf("%+v, %v", started, err)
+		}
+	}
+	if reads[instancePath] != 2 || reads[startPath] != 1 {
+		t.Errorf("the instance is not cached, and its start is: reads %v", reads)
+	}
+	if stats := objects.Statistics(); stats.Entries != 1 || stats.Bytes < 1<<10 {
+		t.Errorf("the cache counts %+v", stats)
+	}
+	if _, err := objects.Instance(t.Context(), "shop", "none"); !apierrors.IsNotFound(err) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Instances that do not fit into the reserved memory are not decoded, and those that fit need no more.
+func TestMemoryOfInstances(t *testing.T) {
+	const reserved = 4 << 20
+	list := func(field, item string, n int) string {
+		return `{"spec":{"domain":{"devices":{` + field + `:[` + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + `]}}}}`
+	}
+	for name, c := range map[string]struct {
+		body     string
+		tooLarge bool
+	}{
+		"many interfaces":     {body: list(`"interfaces"`, `{}`, 1490)},
+		"many disks":          {body: list(`"disks"`, `{}`, 1490)},
+		"nested disks":        {body: list(`"disks"`, `{"disk":{}}`, 740)},
+		"too many interfaces": {body: list(`"interfaces"`, `{}`, 1510), tooLarge: true},
+		"long text":           {body: `{"spec":{"hostname":"` + strings.Repeat("x", 250<<10) + `"}}`},
+		"too long":            {body: `{"spec":{"hostname":"` + strings.Repeat("x", 260<<10) + `"}}`, tooLarge: true},
+		"a long number":       {body: `{"spec":{"domain":{"memory":{"guest":"1e999999999"}}}}`, tooLarge: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, _ := recorded(t, map[string]string{instancePath: c.body})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := objects.Instance(t.Context(), "shop", "db")
+			runtime.ReadMemStats(&after)
+			if errors.Is(err, platform.ErrTooLarge) != c.tooLarge || err != nil && !c.tooLarge {
+				t.Errorf("error %v", err)
+			}
+			if used := after.TotalAlloc - before.TotalAlloc; used > reserved/2 {
+				t.Errorf("%s are allocated, and half of %d is reserved for one object", bytesOf(used), reserved)
+			}
+		})
+	}
+}
+
+func bytesOf(n uint64) string { return fmt.Sprintf("%d KiB", n>>10) }

@@ -1,0 +1,146 @@
+package rollouts
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/virtward/virtward/texts"
+)
+
+// Bounds of warnings. maxNamed bounds the fields that one warning names.
+const (
+	// MaxWarnings bounds the warnings of a plan.
+	MaxWarnings = 8
+	maxNamed    = 3
+	maxField    = 256
+)
+
+// Since returns the changes that were not in an earlier plan: with another value, or with another answer.
+func (r *Result) Since(before *Result) Result {
+	type answer struct {
+		field, value string
+		takes        Takes
+	}
+	known := make(map[answer]bool, len(before.Changes))
+	for i := range before.Changes {
+		c := &before.Changes[i]
+		known[answer{c.Field, c.New, c.Takes}] = true
+	}
+	since := *r
+	since.Changes = slices.DeleteFunc(slices.Clone(r.Changes), func(c Change) bool { return known[answer{c.Field, c.New, c.Takes}] })
+	since.Omitted = max(0, r.Omitted-before.Omitted)
+	return since
+}
+
+// Pending reports whether a change does not simply happen.
+func (r *Result) Pending() bool {
+	return r.Omitted > 0 || slices.ContainsFunc(r.Changes, func(c Change) bool { return c.Pending() })
+}
+
+// Fields are the fields whose changes take effect in one way, in the order of the plan.
+func (r *Result) Fields(takes Takes) []string {
+	var fields []string
+	for i := range r.Changes {
+		if r.Changes[i].Takes == takes {
+			fields = append(fields, r.Changes[i].Field)
+		}
+	}
+	return fields
+}
+
+// group is the changes with one answer and one reason.
+type group struct {
+	first  *Change
+	fields []string
+}
+
+// Warnings are sentences for the user who makes the changes: one for each reason for which changes do not simply happen.
+// Under the rollout strategy Stage, one sentence names all changes that wait for the restart. A VM that is being stopped
+// gets no warnings.
+func (r *Result) Warnings(stage bool) []string {
+	var groups []group
+	var staged []string
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		switch {
+		case !c.Pending() || c.Takes == NextStart:
+			continue
+		case stage && (c.Takes == Restart || c.Takes == LiveOnMigration):
+			staged = append(staged, c.Field)
+			continue
+		}
+		k := slices.IndexFunc(groups, func(g group) bool {
+			return g.first.Takes == c.Takes && g.first.Reason == c.Reason && g.first.WayOut == c.WayOut
+		})
+		if k < 0 {
+			groups = append(groups, group{first: c})
+			k = len(groups) - 1
+		}
+		groups[k].fields = append(groups[k].fields, c.Field)
+	}
+	var warnings []string
+	if len(staged) > 0 {
+		warnings = append(warnings, "The rollout strategy of the cluster is Stage. These changes take effect when the VM restarts: "+named(staged)+".")
+	}
+	more := r.Omitted
+	for i := range groups {
+		if len(warnings) == MaxWarnings-1 && (i < len(groups)-1 || r.Omitted > 0) {
+			for k := i; k < len(groups); k++ {
+				more += len(groups[k].fields)
+			}
+			break
+		}
+		warnings = append(warnings, groups[i].text())
+	}
+	if more > 0 {
+		warnings = append(warnings, fmt.Sprintf("%d more fields differ from what runs: kubectl virtward rollout plan shows them.", more))
+	}
+	return warnings
+}
+
+// named lists the first fields, and the number of the others.
+func named(fields []string) string {
+	var shown []string
+	for _, field := range fields[:min(len(fields), maxNamed)] {
+		shown = append(shown, texts.Shorten(field, maxField))
+	}
+	text := strings.Join(shown, ", ")
+	if more := len(fields) - len(shown); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// text is FIELD: when it takes effect, why, what to do, and how many other fields there are.
+func (g *group) text() string {
+	c := g.first
+	parts := []string{texts.Shorten(c.Field, maxField) + ": " + effects[c.Takes], c.Reason}
+	if c.WayOut != "" && c.WayOut != wayOutRestart {
+		parts = append(parts, c.WayOut)
+	}
+	if more := len(g.fields) - 1; more > 0 {
+		parts = append(parts, others(more, c.Takes))
+	}
+	return texts.OneLine(strings.Join(parts, " "))
+}
+
+// effects say when a change takes effect.
+var effects = map[Takes]string{
+	LiveOnMigration: "takes effect with a live migration.",
+	Restart:         "takes effect when the VM restarts.",
+	Blocked:         "is blocked.",
+	Never:           "has no effect.",
+}
+
+func others(number int, takes Takes) string {
+	switch {
+	case takes == Restart && number == 1:
+		return "1 more field needs the same restart."
+	case takes == Restart:
+		return fmt.Sprintf("%d more fields need the same restart.", number)
+	case number == 1:
+		return "This applies to 1 more field."
+	}
+	return fmt.Sprintf("This applies to %d more fields.", number)
+}

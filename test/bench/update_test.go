@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/platform"
+)
+
+// update is an AdmissionReview for a VM whose host name changes, as an API server sends it.
+func update(tb testing.TB, vm *v1.VirtualMachine) []byte {
+	tb.Helper()
+	object := func(vm *v1.VirtualMachine) runtime.RawExtension {
+		data, err := json.Marshal(vm)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return runtime.RawExtension{Raw: data}
+	}
+	changed := vm.DeepCopy()
+	changed.Generation++
+	changed.Spec.Template.Spec.Hostname = "changed"
+	data, err := json.Marshal(admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+		Request: &admissionv1.AdmissionRequest{
+			UID: "705ab4f5-6393-11e8-b7cc-42010a800002", Name: vm.Name, Namespace: vm.Namespace, Operation: admissionv1.Update,
+			Kind:     metav1.GroupVersionKind(apikinds.VirtualMachines.GroupVersionKind),
+			Resource: metav1.GroupVersionResource(apikinds.VirtualMachines.GroupVersionResource()),
+			UserInfo: authenticationv1.UserInfo{Username: "alice", Groups: []string{"dev", "system:authenticated"}},
+			Object:   object(changed), OldObject: object(vm),
+		},
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
+// runningVM is a VM that runs, with its instance and the revision of its start.
+func runningVM(tb testing.TB) (*v1.VirtualMachine, []*unstructured.Unstructured) {
+	tb.Helper()
+	in := rollout(tb)
+	vm, vmi := in.Desired, in.Running
+	vm.TypeMeta = metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine"}
+	vm.Spec, vm.UID, vm.Generation, vm.Status.Created = *in.LastStarted, "vm-1", 1, true
+	vmi.TypeMeta = metav1.TypeMeta{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachineInstance"}
+	vmi.Name, vmi.Namespace, vmi.Status.VirtualMachineRevisionName = vm.Name, vm.Namespace, "start"
+	vmi.OwnerReferences = []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Name: vm.Name, UID: vm.UID, Controller: ptr.To(true)}}
+	var objects []*unstructured.Unstructured
+	for _, object := range []any{vmi, map[string]any{
+		"apiVersion": "apps/v1", "kind": "ControllerRevision", "metadata": map[string]any{"name": "start", "namespace": vm.Namespace}, "data": map[string]any{"spec": vm.Spec},
+	}} {
+		data, err := json.Marshal(object)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		found := &unstructured.Unstructured{}
+		if err := found.UnmarshalJSON(data); err != nil {
+			tb.Fatal(err)
+		}
+		objects = append(objects, found)
+	}
+	return vm, objects
+}
+
+// answers is a transport that answers reads of objects, as an API server does, but without a connection.
+func answers(tb testing.TB, objects []*unstructured.Unstructured) http.RoundTripper {
+	tb.Helper()
+	bodies := map[string][]byte{}
+	for _, object := range objects {
+		data, err := object.MarshalJSON()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		plural := apikinds.VirtualMachineInstances.Plural
+		if object.GetKind() == apikinds.ControllerRevisions.Kind {
+			plural = apikinds.ControllerRevisions.Plural
+		}
+		bodies["/apis/"+object.GetAPIVersion()+"/namespaces/"+object.GetNamespace()+"/"+plural+"/"+object.GetName()] = data
+	}
+	return roundTrip(func(r *http.Request) (*http.Response, error) {
+		response := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r, Body: io.NopCloser(bytes.NewReader(bodies[r.URL.Path]))}
+		if bodies[r.URL.Path] == nil {
+			response.StatusCode = http.StatusNotFound
+		}
+		return response, nil
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// BenchmarkUpdate is a request to change a VM that runs. The instance is read for each request, and the spec of its start
+// is cached. x-stopped is the CPU time relative to the same change of a stopped VM, of which nothing is planned.
+func BenchmarkUpdate(b *testing.B) {
+	vm, objects := runningVM(b)
+	v := validator(b)
+	var err error
+	if v.Evaluator.References, err = platform.NewObjects(&rest.Config{Host: "http://cluster.test", Transport: answers(b, objects), QPS: -1}); err != nil {
+		b.Fatal(err)
+	}
+	running := update(b, vm)
+	vm.Status.Created = false
+	stopped := update(b, vm)
+	review := func(data []byte, warned bool) time.Duration {
+		began := cpuTime(b)
+		for range 100 {
+			answer, err := v.Review(context.Background(), data)
+			if err != nil || !bytes.Contains(answer, []byte(`"allowed":true`)) || bytes.Contains(answer, []byte("when the VM restarts")) != warned {
+				b.Fatalf("%v: %s", err, answer)
+			}
+		}
+		return cpuTime(b) - began
+	}
+	var planned, floor time.Duration
+	n := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		planned += review(running, true)
+		b.StopTimer()
+		floor += review(stopped, false)
+		b.StartTimer()
+		n += 100
+	}
+	b.ReportMetric(float64(planned.Nanoseconds())/float64(n), "cpu-ns/request")
+	b.ReportMetric(float64(planned)/float64(floor), "x-stopped")
+}
