@@ -14,7 +14,7 @@ import (
 
 // seen are the values of Documents that were read so far.
 type seen struct {
-	object, oldObject, vm, provenance, platform, instancetype, preference, request, namespace ref.Val
+	object, oldObject, vm, provenance, platform, instancetype, preference, request, namespace, rollout ref.Val
 }
 
 // Activation is one evaluation of the expressions of a scope: what they read, converted when it is first read, and
@@ -40,7 +40,7 @@ func (s *Scope) Activation(d *Documents) *Activation {
 func (a *Activation) Parent() interpreter.Activation { return nil }
 
 // ResolveName is the value of a variable.
-func (a *Activation) ResolveName(name string) (any, bool) {
+func (a *Activation) ResolveName(name string) (any, bool) { //nolint:cyclop // one case for each name
 	d, values := a.documents, &a.documents.seen
 	switch name {
 	case varObject:
@@ -69,6 +69,8 @@ func (a *Activation) ResolveName(name string) (any, bool) {
 			}
 			return &namespace{"v1", apikinds.Namespace, &d.Namespace.ObjectMeta}
 		}), true
+	case varRollout:
+		return a.once(&values.rollout, func() any { return d.Rollout.Complete() }), true
 	case varRequest:
 		return a.request(), true
 	case varRequester:

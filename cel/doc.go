@@ -17,6 +17,7 @@
 //	preference       the spec of the VM's preference; null without one
 //	request          operation, kind, resource, name, namespace, userInfo, dryRun
 //	requester        the name of the requester, also if an account of Virtward acts for them
+//	rollout          what an update of a running VM changes: restart, migration, never, unknown
 //	namespaceObject  the namespace: its metadata; null if unknown
 //	params           the parameters of the policy
 //	variables        the policy's own, each evaluated when it is first read

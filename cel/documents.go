@@ -37,6 +37,8 @@ type Documents struct {
 	Facts *platform.Facts
 	// Requester is the name of the requester; empty if there is none.
 	Requester string
+	// Rollout is what an update of a running VM changes.
+	Rollout Rollout
 	// Params are the parameters of the policy, as JSON decodes them; nil if there are none.
 	Params any
 	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.
@@ -59,6 +61,28 @@ type Request struct {
 	Namespace   string                      `json:"namespace"`
 	UserInfo    authenticationv1.UserInfo   `json:"userInfo"`
 	DryRun      bool                        `json:"dryRun"`
+}
+
+// Rollout is the variable rollout: the fields of the VM that an update changes, by when the guest gets the change. All
+// lists are empty if there is no running instance.
+type Rollout struct {
+	// Restart are fields that need a restart, Migration those that need a live migration, and Never those whose change
+	// has no effect.
+	Restart   []string `json:"restart"`
+	Migration []string `json:"migration"`
+	Never     []string `json:"never"`
+	// Unknown is true if the VM runs, and the lists are not known or not complete.
+	Unknown bool `json:"unknown"`
+}
+
+// Complete is the rollout with lists instead of nil.
+func (r Rollout) Complete() *Rollout {
+	for _, list := range []*[]string{&r.Restart, &r.Migration, &r.Never} {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+	return &r
 }
 
 // described is the variable platform.

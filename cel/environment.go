@@ -26,6 +26,7 @@ const (
 	varPreference   = "preference"
 	varRequest      = "request"
 	varRequester    = "requester"
+	varRollout      = "rollout"
 	varNamespace    = "namespaceObject"
 	varParams       = "params"
 	varVariables    = "variables"
@@ -38,7 +39,7 @@ const (
 func Names() []string {
 	names := []string{
 		varObject, varOldObject, varVM, varProvenance, varPlatform, varInstancetype, varPreference,
-		varRequest, varRequester, varNamespace, varParams, varVariables, varAuthorizer,
+		varRequest, varRequester, varRollout, varNamespace, varParams, varVariables, varAuthorizer,
 	}
 	slices.Sort(names)
 	return names
@@ -134,6 +135,7 @@ func everywhere(d *declarer) ([]variable, error) {
 		{varPreference, embedded["VirtualMachinePreferenceSpec"]},
 		{varNamespace, objectType(apikinds.Namespace, field("apiVersion", apicel.StringType), field("kind", apicel.StringType), field("metadata", meta))},
 		{varRequester, apicel.StringType},
+		{varRollout, objectType("Rollout", field("restart", words), field("migration", words), field("never", words), field("unknown", apicel.BoolType))},
 		{varRequest, requestType(words)},
 	}, nil
 }

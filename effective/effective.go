@@ -43,6 +43,8 @@ type Input struct {
 	Raw []byte
 	// Running is the VMI that runs from the VM, as far as it is known.
 	Running *v1.VirtualMachineInstance
+	// Rollout is what an update of a running VM changes, for policies.
+	Rollout cel.Rollout
 	// Requester is the user name of the requester, with its extra attributes; empty if there is none.
 	Requester      string
 	RequesterExtra map[string][]string

@@ -67,7 +67,7 @@ func (v *Verdict) evaluatePolicies(in Input) (ofContainer []validators.Finding) 
 // documents are what policies see.
 func documents(in Input, v *Verdict) *cel.Documents {
 	d := &cel.Documents{
-		VM: running(in, v), Request: in.Request, Namespace: in.Namespace, Facts: in.Facts, Requester: in.Requester, Authorizer: in.Authorizer,
+		VM: running(in, v), Request: in.Request, Namespace: in.Namespace, Facts: in.Facts, Requester: in.Requester, Rollout: in.Rollout, Authorizer: in.Authorizer,
 		Provenance: ofInstance(in, v.Changes), Gone: in.Gone, Hurry: in.Hurry,
 	}
 	switch {

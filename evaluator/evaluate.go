@@ -131,7 +131,7 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	if d.old != nil {
 		e.comparedWith(&in, m, d.old)
 	}
-	e.result.Rollout = rollout.plan(ctx, &in)
+	e.result.Rollout, in.Rollout = rollout.plan(ctx, &in)
 	verdict, err := e.evaluator.Pipeline.EvaluateUpdate(in, e.before(ctx, d))
 	if err != nil {
 		return err

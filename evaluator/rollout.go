@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/rollouts"
@@ -19,13 +20,14 @@ const planTimeout = 500 * time.Millisecond
 type rollout struct {
 	*evaluation
 
-	old     *v1.VirtualMachine
+	old *v1.VirtualMachine
+	// running is nil if the instance, or what it was started with, cannot be read.
 	running *rollouts.Input
 }
 
-// rolloutOf reads the running instance if an update changes the spec of a VM that runs. It is nil for other requests, and
-// if the instance cannot be read. It reads before all other references, so that no request waits for more memory while it
-// has some.
+// rolloutOf reads the running instance if an update changes the spec of a VM that runs. It is nil for other requests,
+// and if there is no instance. It reads before all other references, so that no request waits for more memory while it has
+// some.
 func (e *evaluation) rolloutOf(ctx context.Context, m machine, d decoded) *rollout {
 	old, isVM := d.old.(*v1.VirtualMachine)
 	switch {
@@ -39,37 +41,52 @@ func (e *evaluation) rolloutOf(ctx context.Context, m machine, d decoded) *rollo
 	limited, cancel := context.WithTimeout(ctx, planTimeout)
 	defer cancel()
 	running, err := references.RunningRollout(limited, e.evaluator.References, e.facts, old)
-	if running == nil || err != nil {
+	if running == nil && err == nil {
 		return nil
 	}
 	return &rollout{evaluation: e, old: old, running: running}
 }
 
-// plan plans what the update changes, without what was pending before. It is nil if that cannot be read.
-func (r *rollout) plan(ctx context.Context, in *effective.Input) *rollouts.Result {
+// plan plans what the update changes, without what was pending before. The plan is nil if it is not known. Policies read
+// the fields.
+func (r *rollout) plan(ctx context.Context, in *effective.Input) (*rollouts.Result, cel.Rollout) {
 	if r == nil {
-		return nil
+		return nil, cel.Rollout{}
+	}
+	if r.running == nil {
+		return nil, cel.Rollout{Unknown: true}
 	}
 	limited, cancel := context.WithTimeout(ctx, planTimeout)
 	defer cancel()
-	result, err := r.planOf(limited, in.VM, references.KindsOf(in.References))
-	if err != nil || !result.Pending() {
-		return result
+	result, err := r.changes(limited, in)
+	if err != nil {
+		return nil, cel.Rollout{Unknown: true}
 	}
+	return result, cel.Rollout{
+		Restart: result.Fields(rollouts.Restart), Migration: result.Fields(rollouts.LiveOnMigration), Never: result.Fields(rollouts.Never),
+		Unknown: result.Omitted > 0,
+	}
+}
+
+func (r *rollout) changes(ctx context.Context, in *effective.Input) (*rollouts.Result, error) {
 	kinds := references.KindsOf(in.References)
+	result, err := r.planOf(ctx, in.VM, kinds)
+	if err != nil || !result.Pending() {
+		return result, err
+	}
 	if !equality.Semantic.DeepEqual(r.old.Spec.Instancetype, in.VM.Spec.Instancetype) || !equality.Semantic.DeepEqual(r.old.Spec.Preference, in.VM.Spec.Preference) {
-		found, _, err := references.References(limited, r.evaluator.References, r.old)
+		found, _, err := references.References(ctx, r.evaluator.References, r.old)
 		if err != nil {
-			return nil
+			return nil, err
 		}
 		kinds = references.KindsOf(found)
 	}
-	before, err := r.planOf(limited, r.old, kinds)
+	before, err := r.planOf(ctx, r.old, kinds)
 	if err != nil {
-		return nil
+		return nil, err
 	}
 	since := result.Since(before)
-	return &since
+	return &since, nil
 }
 
 func (r *rollout) planOf(ctx context.Context, desired *v1.VirtualMachine, kinds rollouts.Kinds) (*rollouts.Result, error) {

@@ -3,6 +3,7 @@ package evaluator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -172,5 +173,69 @@ func TestCreationsReadNoInstance(t *testing.T) {
 	result := f.evaluate(t, of(t, VirtualMachine, vm, at(Admitted), by(admissionv1.Create)))
 	if result.Rollout != nil || f.objects.reads[VirtualMachineInstance.Kind] != 0 || strings.Join(result.Warnings, "") != "" {
 		t.Errorf("%+v, reads %v", result, f.objects.reads)
+	}
+}
+
+// Policies read the fields that an update changes, and that they are not known.
+func TestPoliciesReadRollouts(t *testing.T) {
+	const policy = `{enforcement: Deny, match: {kinds: [VirtualMachine]}, validations: [{expression: "rollout.restart.size() == 0 && rollout.migration.size() == 0 && rollout.never.size() == 0 && !rollout.unknown",
+		messageExpression: "(rollout.unknown ? 'unknown ' : '') + 'restart ' + rollout.restart.join(',') + ' migration ' + rollout.migration.join(',') + ' never ' + rollout.never.join(',')", message: m}]}`
+	const rego = `
+enforcement: Deny
+match: {kinds: [VirtualMachine]}
+rego:
+  module: |
+    package p
+
+    deny contains {"msg": msg} if {
+        count(input.rollout.restart) + count(input.rollout.migration) + count(input.rollout.never) > 0
+        msg := sprintf("restart %s migration %s never %s", [concat(",", input.rollout.restart), concat(",", input.rollout.migration), concat(",", input.rollout.never)])
+    }
+
+    deny contains {"msg": "unknown"} if input.rollout.unknown
+`
+	for _, c := range []struct {
+		name   string
+		before func(vm *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, start *appsv1.ControllerRevision)
+		change func(*v1.VirtualMachine)
+		want   string
+	}{
+		{name: "live", change: func(vm *v1.VirtualMachine) { vm.Spec.RunStrategy = ptr.To(v1.RunStrategyRerunOnFailure) }},
+		{name: "a restart", change: func(vm *v1.VirtualMachine) { vm.Spec.Template.Spec.Hostname = "other" }, want: "restart spec.template.spec.hostname migration never"},
+		{name: "a migration", change: func(vm *v1.VirtualMachine) {
+			vm.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"}
+		}, want: "restart migration spec.template.spec.nodeSelector[zone] never"},
+		{name: "no instance", before: func(_ *v1.VirtualMachine, vmi *v1.VirtualMachineInstance, _ *appsv1.ControllerRevision) {
+			vmi.Name = "another"
+		}, change: func(vm *v1.VirtualMachine) { vm.Spec.Template.Spec.Hostname = "other" }},
+		{name: "no start", before: func(_ *v1.VirtualMachine, _ *v1.VirtualMachineInstance, start *appsv1.ControllerRevision) {
+			start.Name = "another"
+		}, change: func(vm *v1.VirtualMachine) { vm.Spec.Template.Spec.Hostname = "other" }, want: "unknown"},
+		{name: "more changes than a plan has", change: func(vm *v1.VirtualMachine) {
+			for i := range 200 {
+				metav1.SetMetaDataLabel(&vm.Spec.Template.ObjectMeta, fmt.Sprintf("l%d", i), "x")
+			}
+		}, want: "unknown"},
+	} {
+		for language, spec := range map[string]string{"CEL": policy, "Rego": rego} {
+			t.Run(c.name+" in "+language, func(t *testing.T) {
+				old, vmi, start := runs(t)
+				if c.before != nil {
+					c.before(old, vmi, start)
+				}
+				f := newFixture(t, untyped(t, vmi), untyped(t, start))
+				f.policy(t, "p", spec)
+				changed := old.DeepCopy()
+				c.change(changed)
+				result := f.evaluate(t, of(t, VirtualMachine, changed, at(Admitted), by(admissionv1.Update), func(r *Request) { r.OldObject = encoded(t, old) }))
+				var got string
+				for i := range result.Findings {
+					got += result.Findings[i].Error.Detail
+				}
+				if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+					t.Errorf("findings %q, want %q", got, c.want)
+				}
+			})
+		}
 	}
 }

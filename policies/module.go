@@ -95,7 +95,7 @@ func (in *input) of(d *cel.Documents) (*rego.Input, error) {
 func regoDocuments(d *cel.Documents) map[string]any {
 	documents := map[string]any{
 		"object": d.Object, "oldObject": d.OldObject, "instancetype": d.Instancetype, "preference": d.Preference,
-		"provenance": layers(d), "platform": described(d),
+		"provenance": layers(d), "platform": described(d), "rollout": d.Rollout.Complete(),
 	}
 	if d.VM != nil {
 		documents["vm"] = &effectiveVM{"kubevirt.io/v1", apikinds.VirtualMachineInstance, withoutManagedFields(&d.VM.ObjectMeta), &d.VM.Spec}

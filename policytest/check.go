@@ -137,6 +137,9 @@ func (c *checking) one(at string, t *Test, one *Case) {
 	default:
 		c.wrong(at+".operation", oneOf(one.Operation, create, update))
 	}
+	if one.Running && !old {
+		c.wrong(at+".running", "requires oldObject or oldPatches")
+	}
 	c.sources(at+".objects", one.Objects)
 	c.facts(at+".facts", one.Facts)
 	for i := range one.May {

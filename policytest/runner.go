@@ -96,6 +96,11 @@ func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) 
 	if err != nil {
 		return nil, nil, err
 	}
+	if s.Running {
+		if err := s.run(ctx, evaluates, snapshot, &request); err != nil {
+			return nil, nil, err
+		}
+	}
 	result, err := snapshot.Evaluate(ctx, request)
 	if err != nil {
 		return nil, nil, err

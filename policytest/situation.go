@@ -41,6 +41,8 @@ type Situation struct {
 	// PostMutation reports whether a VirtualMachineInstance is evaluated as the validating webhook receives it, without
 	// completion.
 	PostMutation bool
+	// Running reports whether Old is a VirtualMachine that runs.
+	Running bool
 
 	written []written
 	around  []manifests.Document
@@ -52,7 +54,7 @@ func (s *Suite) Situation(test, one int) (*Situation, error) {
 	c := &t.Cases[one]
 	inTest := index("tests", test)
 	inCase := index(inTest+".cases", one)
-	situation := &Situation{May: c.May, Operation: create, User: authenticationv1.UserInfo{Username: DefaultUser, Groups: []string{"system:authenticated"}}, PostMutation: c.PostMutation}
+	situation := &Situation{May: c.May, Operation: create, User: authenticationv1.UserInfo{Username: DefaultUser, Groups: []string{"system:authenticated"}}, PostMutation: c.PostMutation, Running: c.Running}
 	if c.UserInfo != nil {
 		situation.User = *c.UserInfo
 	}

@@ -53,6 +53,9 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 	if was, is := situation.Old.GetKind(), situation.Object.GetKind(); was != is {
 		return s.problem(inCase, fmt.Sprintf("object and old object must be of one kind, and are %[2]s and %[1]s", was, is))
 	}
+	if kind := situation.Old.GroupVersionKind().GroupKind(); situation.Running && kind != evaluator.VirtualMachine {
+		return s.problem(inCase+".running", fmt.Sprintf("only a VirtualMachine runs, and the old object is a %s", kind.Kind))
+	}
 	return nil
 }
 

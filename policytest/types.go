@@ -49,6 +49,8 @@ type Case struct {
 	// OldObject makes the request an update. OldPatches change it, or the unpatched object if there is no OldObject.
 	OldObject  *Source `json:"oldObject,omitempty"`
 	OldPatches []Patch `json:"oldPatches,omitempty"`
+	// Running states that the old VirtualMachine runs as it is written.
+	Running bool `json:"running,omitempty"`
 	// Operation is CREATE or UPDATE. By default, it is UPDATE if there is an old object.
 	Operation string `json:"operation,omitempty"`
 	// PostMutation: a VirtualMachineInstance is evaluated as the validating webhook receives it, without completion.

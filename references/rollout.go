@@ -41,16 +41,19 @@ type Instances interface {
 }
 
 // RunningRollout reads the running instance of a VM, and the spec that it was started with, for plans of what changes.
-// It is nil if there is no instance, or if what it was started with is unknown. It reads small instances only if the
-// objects are Instances: others are an error.
+// It is nil if there is no instance. If what it was started with is unknown, that is an error. It reads small instances
+// only if the objects are Instances: others are an error.
 func RunningRollout(ctx context.Context, objects Objects, facts *platform.Facts, current *v1.VirtualMachine) (*rollouts.Input, error) {
 	g := &rolloutGatherer{objects: objects, input: &rollouts.Input{Facts: facts}}
 	read := g.instance
 	if instances, ok := objects.(Instances); ok {
 		read = func(ctx context.Context, current *v1.VirtualMachine) error { return g.typed(ctx, instances, current) }
 	}
-	if err := read(ctx, current); err != nil || g.input.Running == nil || g.input.LastStarted == nil {
+	if err := read(ctx, current); err != nil || g.input.Running == nil {
 		return nil, err
+	}
+	if g.input.LastStarted == nil {
+		return nil, fmt.Errorf("there is no spec that the VirtualMachineInstance %s/%s was started with", current.Namespace, current.Name)
 	}
 	return g.input, nil
 }
@@ -63,10 +66,12 @@ func (g *rolloutGatherer) typed(ctx context.Context, instances Instances, curren
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading the VirtualMachineInstance %s/%s: %w", current.Namespace, current.Name, err)
-	case !metav1.IsControlledBy(vmi, current) || vmi.Status.VirtualMachineRevisionName == "":
+	case !metav1.IsControlledBy(vmi, current):
 		return nil
 	}
-	g.input.Running = vmi
+	if g.input.Running = vmi; vmi.Status.VirtualMachineRevisionName == "" {
+		return nil
+	}
 	started, err := instances.StartedSpec(ctx, vmi.Namespace, vmi.Status.VirtualMachineRevisionName)
 	switch {
 	case absent(err):

@@ -73,7 +73,7 @@ func newPlanner(in *Input) *planner {
 	p.requestVolumes()
 	p.indexVolumes()
 	if p.wantedUUID = uuidOf(p.wanted); p.wantedUUID == "" {
-		p.wantedUUID = derivedUUID(in.Desired.Name)
+		p.wantedUUID = DerivedUUID(in.Desired.Name)
 	}
 	return p
 }
@@ -186,7 +186,8 @@ func (p *planner) indexVolumes() {
 // uuidSpace is the name space of the UUIDs that KubeVirt derives from the names of VMs.
 var uuidSpace = uuid.MustParse("6a1a24a1-4061-4607-8bf4-a3963d0c5895")
 
-func derivedUUID(name string) string { return uuid.NewSHA1(uuidSpace, []byte(name)).String() }
+// DerivedUUID is the firmware UUID that KubeVirt writes into a VM without one.
+func DerivedUUID(name string) string { return uuid.NewSHA1(uuidSpace, []byte(name)).String() }
 
 // podInterface is the name that KubeVirt gives the interface of a secondary network in the pod.
 func podInterface(network string) string {

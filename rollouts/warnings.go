@@ -16,7 +16,8 @@ const (
 	maxField    = 256
 )
 
-// Since returns the changes that were not in an earlier plan: with another value, or with another answer.
+// Since returns the changes that were not in an earlier plan: with another value, or with another answer. Those that the
+// plan omits stay omitted.
 func (r *Result) Since(before *Result) Result {
 	type answer struct {
 		field, value string
@@ -29,7 +30,6 @@ func (r *Result) Since(before *Result) Result {
 	}
 	since := *r
 	since.Changes = slices.DeleteFunc(slices.Clone(r.Changes), func(c Change) bool { return known[answer{c.Field, c.New, c.Takes}] })
-	since.Omitted = max(0, r.Omitted-before.Omitted)
 	return since
 }
 

@@ -32,6 +32,7 @@ func Documents() map[string]reflect.Type {
 		"provenance":      nil,
 		"instancetype":    reflect.TypeFor[instancetypev1beta1.VirtualMachineInstancetypeSpec](),
 		"preference":      reflect.TypeFor[instancetypev1beta1.VirtualMachinePreferenceSpec](),
+		"rollout":         reflect.TypeFor[rollout](),
 		"requester":       reflect.TypeFor[string](),
 	}
 }
@@ -42,6 +43,14 @@ type effectiveVM struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	Spec v1.VirtualMachineInstanceSpec `json:"spec"`
+}
+
+// rollout is what an update of a running VM changes.
+type rollout struct {
+	Restart   []string `json:"restart"`
+	Migration []string `json:"migration"`
+	Never     []string `json:"never"`
+	Unknown   bool     `json:"unknown"`
 }
 
 // namespace is what a policy may know of one.

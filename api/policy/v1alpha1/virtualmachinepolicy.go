@@ -155,7 +155,7 @@ type VirtualMachinePolicySpec struct {
 	// Where the policy is enforced in addition to Virtward's webhook. APIServer
 	// exports it as a ValidatingAdmissionPolicy, which the API server evaluates
 	// even while Virtward is down. The policy must be in CEL and must not read
-	// vm, provenance, platform, instancetype, preference or requester.
+	// vm, provenance, platform, instancetype, preference, requester or rollout.
 	// status.exportNotes lists the differences.
 	//
 	// +optional
@@ -351,7 +351,7 @@ type PolicyValidation struct {
 	// with metadata and spec; object, oldObject, request, params,
 	// namespaceObject, authorizer and variables, as in a
 	// ValidatingAdmissionPolicy; and provenance, platform, instancetype,
-	// preference and requester.
+	// preference, requester and rollout.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
