@@ -126,6 +126,9 @@ func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []
 
 // incomparable returns why a situation cannot be created on a cluster, or "" if it can.
 func incomparable(s *policytest.Situation, findings policytest.Findings) string {
+	if s.Running {
+		return "a VM runs by its status, its instance and the revision of its start, and the scene creates none of them"
+	}
 	for _, object := range append(slices.Clone(s.Objects), s.Object, s.Old) {
 		switch {
 		case object == nil:
