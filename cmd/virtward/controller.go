@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,7 +21,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	v1 "kubevirt.io/api/core/v1"
 	instancetypeapi "kubevirt.io/api/instancetype"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +35,6 @@ import (
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/policystatus"
 	"github.com/virtward/virtward/controllers/reports"
-	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -56,10 +55,8 @@ const (
 // controllerOptions are the flags of `virtward controller`.
 type controllerOptions struct {
 	leader
+	assumptions
 	exempt []string
-
-	rolloutStrategy string
-	mshvCPUModel    string
 
 	pace         audit.Pace
 	reports      bool
@@ -88,8 +85,7 @@ in $KUBECONFIG, or as the service account of its pod. If there are several repli
 func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
 	flags.StringSliceVar(&o.exempt, "exempt-namespace", nil, "namespaces that the audit skips: those that the webhooks exempt; kube-system and --namespace are always skipped")
-	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none, as for the webhook")
-	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as for the webhook")
+	o.assumptions.addFlags(flags)
 	flags.DurationVar(&o.pace.Interval, "audit-interval", time.Hour, "longest time between two audits of all objects")
 	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of all objects, even if policies and instancetypes change more often")
 	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "delay after the last change before the changed objects are audited")
@@ -100,7 +96,7 @@ func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 }
 
 func (o *controllerOptions) validate() error {
-	if err := o.leader.validate(); err != nil {
+	if err := errors.Join(o.leader.validate(), o.assumptions.validate()); err != nil {
 		return err
 	}
 	switch {
@@ -144,8 +140,7 @@ func cacheOptions(objects map[client.Object]cache.ByObject) cache.Options {
 }
 
 func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
-	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
-	state, err := o.clusterState(config, assumed, log)
+	state, err := o.clusterState(config, o.settings(), log)
 	if err != nil {
 		return err
 	}

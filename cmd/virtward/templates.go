@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -16,7 +17,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	kubevirtv1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +29,6 @@ import (
 	"github.com/virtward/virtward/controllers/ownership"
 	"github.com/virtward/virtward/controllers/pages"
 	controllertemplates "github.com/virtward/virtward/controllers/templates"
-	"github.com/virtward/virtward/platform"
 )
 
 // templatesLease is the name of the leader's Lease.
@@ -38,10 +37,8 @@ const templatesLease = "virtward-templates"
 // templatesOptions are the flags of `virtward templates`.
 type templatesOptions struct {
 	leader
+	assumptions
 	deadlines capture.Deadlines
-
-	rolloutStrategy string
-	mshvCPUModel    string
 }
 
 func templatesCommand() *cobra.Command {
@@ -51,8 +48,9 @@ func templatesCommand() *cobra.Command {
 		Short: "Capture virtual machines as templates, and report whether templates are ready",
 		Long: `Makes a VirtualMachineTemplate for each VirtualMachineTemplateRequest: it snapshots the VirtualMachine, clones the volumes
 and creates the template. It also evaluates all templates, and writes into their statuses whether they are ready. It is a
-separate process, because its account may snapshot every VirtualMachine and clone every volume. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. Of several
-replicas, only the leader works.`,
+separate process, because its account may snapshot every VirtualMachine and clone every volume. It reads the cluster with
+the kubeconfig in $KUBECONFIG, or as the service account of its pod. If there are several replicas, only the leader is
+active.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
@@ -64,8 +62,7 @@ replicas, only the leader works.`,
 
 func (o *templatesOptions) addFlags(flags *pflag.FlagSet) {
 	o.leader.addFlags(flags)
-	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none, as for the webhook")
-	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv, as for the webhook")
+	o.assumptions.addFlags(flags)
 	flags.DurationVar(&o.deadlines.Snapshot, "snapshot-deadline", 15*time.Minute, "time after which a capture fails if its snapshot is not ready")
 	flags.DurationVar(&o.deadlines.Clone, "clone-deadline", 12*time.Hour, "time after which a capture fails if a volume is not cloned")
 }
@@ -74,7 +71,7 @@ func (o *templatesOptions) validate() error {
 	if o.deadlines.Snapshot < time.Second || o.deadlines.Clone < time.Second {
 		return fmt.Errorf("--snapshot-deadline is %s and --clone-deadline is %s: both must be a second or longer", o.deadlines.Snapshot, o.deadlines.Clone)
 	}
-	return o.leader.validate()
+	return errors.Join(o.leader.validate(), o.assumptions.validate())
 }
 
 func (o *templatesOptions) run(ctx context.Context) error {
@@ -93,7 +90,7 @@ func (o *templatesOptions) run(ctx context.Context) error {
 }
 
 func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
-	state, err := o.clusterState(config, platform.Settings{RolloutStrategy: kubevirtv1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}, log)
+	state, err := o.clusterState(config, o.settings(), log)
 	if err != nil {
 		return err
 	}

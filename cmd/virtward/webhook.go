@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,13 +19,11 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	v1 "kubevirt.io/api/core/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/webhooks"
 )
 
@@ -39,6 +36,7 @@ const (
 // webhookOptions are the flags of `virtward webhook`.
 type webhookOptions struct {
 	process
+	assumptions
 	port int
 
 	certificates         string
@@ -48,9 +46,6 @@ type webhookOptions struct {
 	mutating, validating []string
 	clientCA             string
 	clientNames          []string
-
-	rolloutStrategy string
-	mshvCPUModel    string
 }
 
 func webhookCommand() *cobra.Command {
@@ -81,20 +76,20 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.validating, "validating-webhook-configuration", nil, "ValidatingWebhookConfigurations that must trust the certificate before the process is ready")
 	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA of the client certificates that the webhooks require; without it, clients need no certificate")
 	flags.StringSliceVar(&o.clientNames, "client-name", nil, "accepted common names of client certificates, with --client-ca-file; by default all")
-	flags.StringVar(&o.rolloutStrategy, "rollout-strategy", "", "vmRolloutStrategy to assume if the KubeVirt resource names none: LiveUpdate or Stage; by default LiveUpdate, as in KubeVirt")
-	flags.StringVar(&o.mshvCPUModel, "mshv-cpu-model", "auto", "CPU model of amd64 guests on mshv: a model; none, for the default of the cluster; or auto, which is "+platform.SeedCPUModel+" for the hypervisor name mshv and none for hyperv-direct")
+	o.assumptions.addFlags(flags)
 }
 
 func (o *webhookOptions) validate() error {
 	switch {
 	case o.certificates != certificatesSelf && o.certificates != certificatesFiles:
 		return fmt.Errorf("--cert-provider is %q: it must be %s or %s", o.certificates, certificatesSelf, certificatesFiles)
-	case !slices.Contains([]string{"", string(v1.VMRolloutStrategyLiveUpdate), string(v1.VMRolloutStrategyStage)}, o.rolloutStrategy):
-		return fmt.Errorf("--rollout-strategy is %q: it must be LiveUpdate, Stage or empty", o.rolloutStrategy)
 	case len(o.clientNames) > 0 && o.clientCA == "":
 		return errors.New("--client-name requires --client-ca-file")
 	case o.port < 1 || o.port > 65535:
 		return fmt.Errorf("--webhook-port is %d: it must be within 1 and 65535", o.port)
+	}
+	if err := o.assumptions.validate(); err != nil {
+		return err
 	}
 	return o.process.validate()
 }
@@ -187,12 +182,11 @@ func readTokens(file string) ([]string, error) {
 }
 
 func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p *ports, log logr.Logger) (map[string]http.Handler, error) {
-	assumed := platform.Settings{RolloutStrategy: v1.VMRolloutStrategy(o.rolloutStrategy), MSHVCPUModel: o.mshvCPUModel}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	state, err := o.clusterState(config, assumed, log)
+	state, err := o.clusterState(config, o.settings(), log)
 	if err != nil {
 		return nil, err
 	}
