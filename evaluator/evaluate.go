@@ -144,7 +144,7 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 		}
 	}
 	if e.kind.GroupKind == Template {
-		if findings, err = e.certain(ctx, m, d.object, findings); err != nil {
+		if findings, err = e.certain(m, d.object, findings, func(other machine) ([]validators.Finding, error) { return e.probe(ctx, other) }); err != nil {
 			return err
 		}
 		findings = warned(findings)

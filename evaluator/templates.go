@@ -99,8 +99,9 @@ func (e *evaluation) ofTemplate(m machine, d decoded) {
 }
 
 // certain removes the findings on a template that depend on required parameters without a value: those about a field that
-// is not known, and those that other values do not have. A finding of the template names each such parameter.
-func (e *evaluation) certain(ctx context.Context, m machine, object metav1.Object, findings []validators.Finding) ([]validators.Finding, error) {
+// is not known, and those that other values do not have, as evaluate returns them. A finding of the template names each such
+// parameter.
+func (e *evaluation) certain(m machine, object metav1.Object, findings []validators.Finding, evaluate func(machine) ([]validators.Finding, error)) ([]validators.Finding, error) {
 	if len(m.unknown) == 0 || len(findings) == 0 {
 		return findings, nil
 	}
@@ -113,9 +114,18 @@ func (e *evaluation) certain(ctx context.Context, m machine, object metav1.Objec
 	if other.none() {
 		return findings, nil
 	}
+	others, err := evaluate(other)
+	if err != nil {
+		return nil, err
+	}
+	return common(findings, others), nil
+}
+
+// probe evaluates a template's VM with other values.
+func (e *evaluation) probe(ctx context.Context, m machine) ([]validators.Finding, error) {
 	probe := *e
 	probe.ofOld = true // its references are not the template's
-	in, err := probe.input(ctx, other, nil)
+	in, err := probe.input(ctx, m, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +133,7 @@ func (e *evaluation) certain(ctx context.Context, m machine, object metav1.Objec
 	if err != nil {
 		return nil, err
 	}
-	return common(findings, verdict.Findings), nil
+	return verdict.Findings, nil
 }
 
 // sampled are the given values, and samples for the required parameters that lack one.
@@ -194,18 +204,15 @@ func (s *Snapshot) EvaluateMade(ctx context.Context, r Request) (*Result, error)
 	if err != nil {
 		return nil, err
 	}
-	found := made.Findings
-	if len(m.unknown) > 0 {
-		found = slices.DeleteFunc(found, func(f validators.Finding) bool { return dependsOn(&f, m.unknown) })
-		if values, ok := e.sampled(template); ok {
-			if other := e.kind.machine(template, values); other.vm != nil {
-				others, err := s.asVM(ctx, &r, other.vm, result.Namespace)
-				if err != nil {
-					return nil, err
-				}
-				found = common(found, others.Findings)
-			}
+	found, err := e.certain(m, template, made.Findings, func(other machine) ([]validators.Finding, error) {
+		others, err := s.asVM(ctx, &r, other.vm, result.Namespace)
+		if err != nil {
+			return nil, err
 		}
+		return others.Findings, nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	for i := range found {
 		result.Findings = append(result.Findings, inTemplate(found[i]))
