@@ -109,7 +109,7 @@ func (o *Options) ValidateReport() error {
 }
 
 func (o *Options) validate(cmd *cobra.Command, args []string) error {
-	help := ": see " + cmd.CommandPath() + " --help"
+	help := options.SeeHelp(cmd)
 	switch {
 	case len(args) > 0:
 		return options.Usagef("unknown argument %q: use -f for files, and --with for policies%s", args[0], help)

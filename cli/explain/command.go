@@ -102,12 +102,9 @@ The exit code is 1 if a virtual machine is rejected. Warnings do not change it.`
 }
 
 func (c *command) validate(cmd *cobra.Command, args []string) error {
-	help := ": see " + cmd.CommandPath() + " --help"
-	switch {
-	case len(args) == 0 && len(c.sources.Filenames) == 0:
-		return options.Usagef("name a virtual machine, or a file with -f%s", help)
-	case len(args) > 0 && len(c.sources.Filenames) > 0:
-		return options.Usagef("name virtual machines or files, not both%s", help)
+	help := options.SeeHelp(cmd)
+	if err := options.NamesOrFiles(cmd, args, c.sources.Filenames); err != nil {
+		return err
 	}
 	if err := options.OneOf("output", c.output, outputs()); err != nil {
 		return err

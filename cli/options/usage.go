@@ -30,6 +30,20 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// SeeHelp is the end of a usage error, which points to the help of the command.
+func SeeHelp(cmd *cobra.Command) string { return ": see " + cmd.CommandPath() + " --help" }
+
+// NamesOrFiles requires names of virtual machines or files, and not both.
+func NamesOrFiles(cmd *cobra.Command, names, files []string) error {
+	switch {
+	case len(names) == 0 && len(files) == 0:
+		return Usagef("name a virtual machine, or a file with -f%s", SeeHelp(cmd))
+	case len(names) > 0 && len(files) > 0:
+		return Usagef("name virtual machines or files, not both%s", SeeHelp(cmd))
+	}
+	return nil
+}
+
 // OnlySubcommands rejects all arguments of a command that only has subcommands.
 func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {

@@ -90,7 +90,7 @@ With --dry-run, install changes nothing, and shows what the policy would find, a
 }
 
 func (o *installOptions) validateInstall(cmd *cobra.Command, args []string) error {
-	help := ": see " + cmd.CommandPath() + " --help"
+	help := options.SeeHelp(cmd)
 	switch {
 	case o.list && len(args) > 0:
 		return options.Usagef("NAME and --list exclude each other%s", help)

@@ -54,7 +54,7 @@ your needs. new never overwrites files.`,
 }
 
 func (o *newOptions) validate(cmd *cobra.Command, args []string) error {
-	help := ": see " + cmd.CommandPath() + " --help"
+	help := options.SeeHelp(cmd)
 	switch {
 	case len(args) != 1:
 		return options.Usagef("add the name of one policy%s", help)

@@ -92,12 +92,9 @@ With --fail-on, the exit code is 1 if a change takes one of the given values, so
 }
 
 func (c *planCommand) validate(cmd *cobra.Command, args []string) error {
-	help := ": see " + cmd.CommandPath() + " --help"
-	switch {
-	case len(args) == 0 && len(c.sources.Filenames) == 0:
-		return options.Usagef("name a virtual machine, or a file with -f%s", help)
-	case len(args) > 0 && len(c.sources.Filenames) > 0:
-		return options.Usagef("name virtual machines or files, not both%s", help)
+	help := options.SeeHelp(cmd)
+	if err := options.NamesOrFiles(cmd, args, c.sources.Filenames); err != nil {
+		return err
 	}
 	if len(c.set) > 0 && len(args) == 0 {
 		return options.Usagef("--set needs the name of a virtual machine%s", help)

@@ -83,7 +83,7 @@ func instancetypePolicies() []string {
 }
 
 func (c *capture) validate(cmd *cobra.Command, args []string) error {
-	help := ": see " + cmd.CommandPath() + " --help"
+	help := options.SeeHelp(cmd)
 	switch {
 	case len(args) > 1:
 		return options.Usagef("name one template%s", help)
