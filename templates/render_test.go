@@ -217,7 +217,6 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 }
 
-// The same random numbers give the same values, and each draw matches the expression.
 // What is rendered takes a bounded time, whatever the template and the values are.
 func TestTimeIsBounded(t *testing.T) {
 	big := func(text string) string { return strings.Repeat(text, v1beta1.MaxParameterValue/len(text)-2) }
@@ -253,6 +252,7 @@ func TestTimeIsBounded(t *testing.T) {
 	}
 }
 
+// The same random numbers give the same values, and each draw matches the expression.
 func TestGenerator(t *testing.T) {
 	spec := specOf(t, vmWith(`hostname: "${A}-${B}", domain: {cpu: {cores: "${{COUNT}}"}}`, `{name: A, generate: expression, from: 'vm-[a-z0-9]{8}.[\A]{2}'}, {name: B, generate: expression, from: '[\d]{3}'}, {name: COUNT, generate: expression, from: '[0-9]{2}'}`))
 	first, _ := Render(spec, nil, Options{Random: source()})

@@ -3,8 +3,6 @@ package certificates
 import (
 	"context"
 	"encoding/base64"
-	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -21,11 +19,7 @@ import (
 
 // testKillsOfAPIServices kills the controller after every write of a rotation of the aggregated API's certificates.
 func testKillsOfAPIServices(t *testing.T, config *rest.Config) {
-	for name, c := range map[string]struct {
-		keys   []string // removed from the Secret
-		writes int      // of a rotation without conflicts
-		gone   []string // keys whose values are other ones in the end
-	}{
+	killAfterEachWrite(t, map[string]rotation{
 		// The Secret. Its CA stays, so the APIServices stay as they are.
 		"pair": {
 			keys: []string{certificates.CertificateKey, certificates.PrivateKey}, writes: 1,
@@ -36,31 +30,7 @@ func testKillsOfAPIServices(t *testing.T, config *rest.Config) {
 			keys: []string{certificates.AuthorityPrivateKey}, writes: 7,
 			gone: []string{certificates.AuthorityKey, certificates.CertificateKey},
 		},
-	} {
-		for killed := range c.writes {
-			for _, away := range []time.Duration{0, settle / 2, 10 * settle} {
-				t.Run(fmt.Sprintf("%s/after write %d/away for %s", name, killed, away), func(t *testing.T) {
-					i := installAPI(t, config, service)
-					before := maps.Clone(i.secret(t).Data)
-					i.takeOut(t, c.keys...)
-					i.run(t, killed)
-					i.clock.Step(away)
-					i.run(t, -1)
-					i.rotated(t, before, c.gone)
-				})
-			}
-		}
-		t.Run(name+"/undisturbed", func(t *testing.T) {
-			i := installAPI(t, config, service)
-			before := maps.Clone(i.secret(t).Data)
-			i.takeOut(t, c.keys...)
-			i.run(t, -1)
-			i.rotated(t, before, c.gone)
-			if i.writes != c.writes {
-				t.Errorf("%d writes, want %d: the kills do not cover every step", i.writes, c.writes)
-			}
-		})
-	}
+	}, func(t *testing.T) *installation { return installAPI(t, config, service) })
 }
 
 // testAnotherAPIService holds that an APIService of another component stays as it is.

@@ -58,11 +58,7 @@ func TestWithAPIServer(t *testing.T) {
 
 // testKills kills the controller after every write of a rotation. Its successor starts at once, or after a long time.
 func testKills(t *testing.T, config *rest.Config) {
-	for name, c := range map[string]struct {
-		keys   []string // removed from the Secret
-		writes int      // of a rotation without conflicts
-		gone   []string // keys whose values are other ones in the end
-	}{
+	killAfterEachWrite(t, map[string]rotation{
 		// The Secret; the paths of both configurations; the Secret without the previous token.
 		"pair": {
 			keys: []string{certificates.CertificateKey, certificates.PrivateKey}, writes: 4,
@@ -73,11 +69,24 @@ func testKills(t *testing.T, config *rest.Config) {
 			keys: []string{certificates.AuthorityPrivateKey}, writes: 9,
 			gone: []string{certificates.AuthorityKey, certificates.CertificateKey, certificates.TokenKey},
 		},
-	} {
+	}, func(t *testing.T) *installation { return install(t, config) })
+}
+
+// rotation is a rotation that the removal of keys from the Secret causes.
+type rotation struct {
+	keys   []string // removed from the Secret
+	writes int      // of a rotation without conflicts
+	gone   []string // keys whose values are other ones in the end
+}
+
+// killAfterEachWrite kills the controller after every write of each rotation.
+func killAfterEachWrite(t *testing.T, rotations map[string]rotation, install func(*testing.T) *installation) {
+	t.Helper()
+	for name, c := range rotations {
 		for killed := range c.writes {
 			for _, away := range []time.Duration{0, settle / 2, 10 * settle} {
 				t.Run(fmt.Sprintf("%s/after write %d/away for %s", name, killed, away), func(t *testing.T) {
-					i := install(t, config)
+					i := install(t)
 					before := maps.Clone(i.secret(t).Data)
 					i.takeOut(t, c.keys...)
 					i.run(t, killed)
@@ -88,7 +97,7 @@ func testKills(t *testing.T, config *rest.Config) {
 			}
 		}
 		t.Run(name+"/undisturbed", func(t *testing.T) {
-			i := install(t, config)
+			i := install(t)
 			before := maps.Clone(i.secret(t).Data)
 			i.takeOut(t, c.keys...)
 			i.run(t, -1)

@@ -35,7 +35,23 @@ const certManager = `certificates.provider="cert-manager"`
 
 // What is installed by default, and what else by value.
 func TestObjects(t *testing.T) {
-	common := []string{
+	always := []string{ // the guards of templates that do not depend on templates.mode
+		"ValidatingAdmissionPolicy virtward-template-approved-only",
+		"ValidatingAdmissionPolicyBinding virtward-template-approved-only",
+		"ValidatingAdmissionPolicy virtward-template-namespaces",
+		"ValidatingAdmissionPolicyBinding virtward-template-namespaces",
+		"ValidatingAdmissionPolicy virtward-template-provenance",
+		"ValidatingAdmissionPolicyBinding virtward-template-provenance",
+	}
+	managed := []string{ // the others
+		"ValidatingAdmissionPolicy virtward-template-capture",
+		"ValidatingAdmissionPolicyBinding virtward-template-capture",
+		"ValidatingAdmissionPolicy virtward-template-request-labels",
+		"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
+		"ValidatingAdmissionPolicy virtward-template-status",
+		"ValidatingAdmissionPolicyBinding virtward-template-status",
+	}
+	common := append([]string{
 		"NetworkPolicy virtward-webhook",
 		"PodDisruptionBudget virtward-webhook",
 		"ServiceAccount virtward-webhook",
@@ -70,19 +86,7 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-policies",
 		"ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicyBinding virtward-rule-settings",
-		"ValidatingAdmissionPolicy virtward-template-approved-only",
-		"ValidatingAdmissionPolicyBinding virtward-template-approved-only",
-		"ValidatingAdmissionPolicy virtward-template-namespaces",
-		"ValidatingAdmissionPolicyBinding virtward-template-namespaces",
-		"ValidatingAdmissionPolicy virtward-template-provenance",
-		"ValidatingAdmissionPolicyBinding virtward-template-provenance",
-		"ValidatingAdmissionPolicy virtward-template-capture",
-		"ValidatingAdmissionPolicyBinding virtward-template-capture",
-		"ValidatingAdmissionPolicy virtward-template-request-labels",
-		"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
-		"ValidatingAdmissionPolicy virtward-template-status",
-		"ValidatingAdmissionPolicyBinding virtward-template-status",
-	}
+	}, slices.Concat(always, managed)...)
 	for _, c := range []struct {
 		name   string
 		values []string
@@ -107,31 +111,12 @@ func TestObjects(t *testing.T) {
 		{name: "no network policy", values: []string{"networkPolicy.enabled=false"}, less: []string{"NetworkPolicy virtward-webhook"}},
 		{name: "service monitor", values: []string{"metrics.serviceMonitor.enabled=true"}, more: []string{"ServiceMonitor virtward-webhook"}},
 		{name: "no checks", values: []string{"checks.enabled=false"}, less: []string{"ValidatingWebhookConfiguration validate.virtward.io"}},
-		{name: "templates are observed", values: []string{`templates.mode="observe"`}, less: []string{
+		{name: "templates are observed", values: []string{`templates.mode="observe"`}, less: append(slices.Clone(managed),
 			"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
 			"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
 			"ClusterRole virtward-template-approver", "ClusterRole virtward-template-author", "ClusterRole virtward-template-user", "ClusterRole virtward-template-viewer",
-			"ValidatingAdmissionPolicy virtward-template-capture",
-			"ValidatingAdmissionPolicyBinding virtward-template-capture",
-			"ValidatingAdmissionPolicy virtward-template-request-labels",
-			"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
-			"ValidatingAdmissionPolicy virtward-template-status",
-			"ValidatingAdmissionPolicyBinding virtward-template-status",
-		}},
-		{name: "no guards of templates", values: []string{"guards.templates.enabled=false"}, less: []string{
-			"ValidatingAdmissionPolicy virtward-template-approved-only",
-			"ValidatingAdmissionPolicyBinding virtward-template-approved-only",
-			"ValidatingAdmissionPolicy virtward-template-namespaces",
-			"ValidatingAdmissionPolicyBinding virtward-template-namespaces",
-			"ValidatingAdmissionPolicy virtward-template-provenance",
-			"ValidatingAdmissionPolicyBinding virtward-template-provenance",
-			"ValidatingAdmissionPolicy virtward-template-capture",
-			"ValidatingAdmissionPolicyBinding virtward-template-capture",
-			"ValidatingAdmissionPolicy virtward-template-request-labels",
-			"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
-			"ValidatingAdmissionPolicy virtward-template-status",
-			"ValidatingAdmissionPolicyBinding virtward-template-status",
-		}},
+		)},
+		{name: "no guards of templates", values: []string{"guards.templates.enabled=false"}, less: slices.Concat(always, managed)},
 		{name: "templates are managed", values: []string{`templates.mode="manage"`}},
 		{name: "no guard of the rule settings", values: []string{"guards.ruleSettings.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-rule-settings",

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"flag"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,12 +14,13 @@ import (
 
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/test/conformance/documented"
 )
 
 var update = flag.Bool("update", false, "write the measured table into docs/conformance.md")
 
 // page documents the agreement and every difference; the tests hold it to the truth.
-const page = "../../docs/conformance.md"
+const page documented.Page = "../../docs/conformance.md"
 
 func newPipeline(t testing.TB) *effective.Pipeline {
 	t.Helper()
@@ -75,26 +75,10 @@ func TestDifferencesAreDocumented(t *testing.T) {
 	report := replayAll(t)
 	for heading, seen := range map[string][]string{"Differences": report.Differing(), "Errors that Virtward reports earlier": report.Earlier} {
 		slices.Sort(seen)
-		if diff := cmp.Diff(rowsUnder(t, heading), seen); diff != "" {
+		if diff := cmp.Diff(page.Rows(t, "## "+heading), seen); diff != "" {
 			t.Errorf("%s: cases (-documented +seen):\n%s", heading, diff)
 		}
 	}
-}
-
-// rowsUnder are the ids of the cases that a section of the page has a row for, sorted.
-func rowsUnder(t *testing.T, heading string) []string {
-	t.Helper()
-	_, section, ok := strings.Cut(readPage(t), "\n## "+heading+"\n")
-	if !ok {
-		t.Fatalf("the page has no section %s", heading)
-	}
-	section, _, _ = strings.Cut(section, "\n## ")
-	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1) {
-		documented = append(documented, row[1])
-	}
-	slices.Sort(documented)
-	return documented
 }
 
 func TestMeasuredTable(t *testing.T) {
@@ -104,30 +88,7 @@ func TestMeasuredTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	table.WriteString(report.Summary() + "\n")
-	text := readPage(t)
-	before, rest, ok := strings.Cut(text, "```text\n")
-	measured, after, closed := strings.Cut(rest, "```\n")
-	if !ok || !closed {
-		t.Fatal("the page has no table between ```text and ```")
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+"```text\n"+table.String()+"```\n"+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(measured, table.String()); diff != "" {
-		t.Errorf("the table in %s is out of date; go test ./test/conformance -update writes it (-page +measured):\n%s", page, diff)
-	}
-}
-
-func readPage(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	page.Figures(t, "", table.String(), *update)
 }
 
 // TestStatus compares what completing puts into the status of a VMI. The phase and the user that runs

@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/test/conformance"
+	"github.com/virtward/virtward/test/conformance/documented"
 )
 
 func replayAll(t testing.TB) *Report {
@@ -50,7 +50,7 @@ func TestAgreement(t *testing.T) {
 
 var update = flag.Bool("update", false, "write the measured figures into docs/rollouts.md")
 
-const page = "../../../docs/rollouts.md"
+const page documented.Page = "../../../docs/rollouts.md"
 
 // TestDifferencesAreDocumented keeps the page complete.
 func TestDifferencesAreDocumented(t *testing.T) {
@@ -64,56 +64,17 @@ func TestDifferencesAreDocumented(t *testing.T) {
 		"False alarms": report.FalseAlarms, "Blind spots": report.BlindSpots, "Changes in progress": slices.Compact(awaiting),
 	} {
 		slices.Sort(seen)
-		if diff := cmp.Diff(rowsUnder(t, heading), seen); diff != "" {
+		if diff := cmp.Diff(page.Rows(t, "### "+heading), seen); diff != "" {
 			t.Errorf("%s: cases (-documented +seen):\n%s", heading, diff)
 		}
 	}
-}
-
-// rowsUnder are the ids of the cases that a section of the page has a row for, sorted.
-func rowsUnder(t *testing.T, heading string) []string {
-	t.Helper()
-	_, section, ok := strings.Cut(readPage(t), "\n### "+heading+"\n")
-	if !ok {
-		t.Fatalf("the page has no section %s", heading)
-	}
-	section, _, _ = strings.Cut(section, "\n##")
-	var documented []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllStringSubmatch(section, -1) {
-		documented = append(documented, row[1])
-	}
-	slices.Sort(documented)
-	return documented
 }
 
 // TestMeasured holds that the page has the figures.
 func TestMeasured(t *testing.T) {
 	report := replayAll(t)
 	figures := fmt.Sprintf("%d cases: %s\n", report.Cases, report.Summary())
-	text := readPage(t)
-	before, rest, ok := strings.Cut(text, "```text\n")
-	measured, after, closed := strings.Cut(rest, "```\n")
-	if !ok || !closed {
-		t.Fatal("the page has no figures between ```text and ```")
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+"```text\n"+figures+"```\n"+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(measured, figures); diff != "" {
-		t.Errorf("the figures are out of date; go test ./test/conformance/rollouts -update writes them (-page +measured):\n%s", diff)
-	}
-}
-
-func readPage(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	page.Figures(t, "", figures, *update)
 }
 
 // TestSettles holds that a plan is final: once KubeVirt has written what the plan says, the next plan says that it writes

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/virtward/virtward/test/conformance/documented"
 )
 
 var update = flag.Bool("update", false, "write the measured table into docs/conformance.md")
 
 // page documents the agreement.
-const page = "../../../docs/conformance.md"
+const page documented.Page = "../../../docs/conformance.md"
 
 // replayAll replays all cases. Without the sources of conversions, their rows say skipped on every machine.
 func replayAll(t *testing.T) *Report {
@@ -43,30 +43,12 @@ func TestMeasuredTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	table.WriteString(report.Summary() + "\n")
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	heading, section, ok := strings.Cut(string(text), "\n## Templates: ")
-	before, rest, opened := strings.Cut(section, "```text\n")
-	measured, after, closed := strings.Cut(rest, "```\n")
-	if !ok || !opened || !closed {
-		t.Fatal("the section about templates has no table between ```text and ```")
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(heading+"\n## Templates: "+before+"```text\n"+table.String()+"```\n"+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(measured, table.String()); diff != "" {
-		t.Errorf("the table in %s is out of date; go test ./test/conformance/templates -update writes it (-page +measured):\n%s", page, diff)
-	}
+	page.Figures(t, "\n## Templates: ", table.String(), *update)
 }
 
 // Every fault that makes an answer better has a row in the page.
 func TestClassesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(page)
+	text, err := os.ReadFile(string(page))
 	if err != nil {
 		t.Fatal(err)
 	}
