@@ -41,6 +41,7 @@ func TestServer(t *testing.T) {
 	t.Run("create", f.create)
 	t.Run("another namespace", f.otherNamespace)
 	t.Run("policies of the cluster", f.policies)
+	t.Run("mutations of the cluster", f.mutations)
 	t.Run("answers", f.answers)
 	t.Run("discovery", f.discovery)
 	t.Run("OpenAPI", f.openapi)
@@ -301,6 +302,34 @@ func (f *fixture) policies(t *testing.T) {
 	if _, err := f.post(f.Config(), "templates", "fedora", subresources.Create, named("allowed"), "dryRun=All"); err != nil {
 		t.Error(err)
 	}
+}
+
+// mutations holds that the cluster's MutatingAdmissionPolicies change the parameters of create.
+func (f *fixture) mutations(t *testing.T) {
+	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "prefixes"}, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{RuleWithOperations: admissionregistrationv1.RuleWithOperations{
+			Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+			Rule:       admissionregistrationv1.Rule{APIGroups: []string{subresources.Group}, APIVersions: []string{"*"}, Resources: []string{"virtualmachinetemplates/create"}},
+		}}}},
+		MatchConditions: []admissionregistrationv1.MatchCondition{{Name: "short", Expression: "object.?parameters[?'NAME'].orValue('') == 'short'"}},
+		Mutations: []admissionregistrationv1.Mutation{{PatchType: admissionregistrationv1.PatchTypeJSONPatch, JSONPatch: &admissionregistrationv1.JSONPatch{
+			Expression: `[JSONPatch{op: "replace", path: "/parameters/NAME", value: "site-short"}]`,
+		}}},
+		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
+	}}
+	f.ensure(policy, &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "prefixes"}, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{
+		PolicyName: "prefixes",
+	}})
+	await.Until(t, func() error {
+		answer, err := f.post(f.Config(), "templates", "fedora", subresources.Create, named("short"), "dryRun=All")
+		if err != nil {
+			return err
+		}
+		if answer.VirtualMachine.Name != "site-short" {
+			return fmt.Errorf("the name is %s", answer.VirtualMachine.Name)
+		}
+		return nil
+	})
 }
 
 func (f *fixture) answers(t *testing.T) {
