@@ -43,7 +43,7 @@ func inflatedInstancetype(name string, size int) *instancetypev1beta1.VirtualMac
 	}
 }
 
-var _ = Describe("Filling the caches of the webhook", Serial, func() {
+var _ = Describe("Filling the caches of the webhook", Serial, timed, func() {
 	It("with presets and instancetypes is denied", func(ctx SpecContext) {
 		Expect(causes(mallory.Create(ctx, presetOf("large", 900<<10)))).To(ConsistOf("spec object-readable"))
 		Expect(causes(mallory.Create(ctx, inflatedInstancetype("large", 384<<10)))).To(ConsistOf("spec object-readable"))

@@ -49,7 +49,7 @@ const (
 	bobOnly   = `{enforcement: Deny, match: {kinds: [VirtualMachine]}, validations: [{expression: "requester == 'bob' || quantity(vm.spec.domain.memory.guest).compareTo(quantity('4Gi')) <= 0", message: only bob gets more than 4Gi}]}`
 )
 
-var _ = Describe("KubeVirt as a deputy", Serial, func() {
+var _ = Describe("KubeVirt as a deputy", Serial, timed, func() {
 	It("does not restore or clone a VM past a policy for VMs", func(ctx SpecContext) {
 		enforce(ctx, "deputy-cap", memoryCap, sized("probe", "8Gi"))
 		By("creating the VM as virt-controller, as a restore with patches does")

@@ -67,7 +67,7 @@ func unchecked(ctx context.Context, write func()) {
 	write()
 }
 
-var _ = Describe("Inflating an object", Serial, func() {
+var _ = Describe("Inflating an object", Serial, timed, func() {
 	It("with finalizers does not change the evaluation", func(ctx SpecContext) {
 		vm := mine("inflated")
 		cleanUp(vm)

@@ -101,6 +101,9 @@ func startLoad(workers int) *load {
 				if ctx.Err() != nil {
 					return
 				}
+				if err != nil && machine.stopped(began) {
+					continue
+				}
 				l.note(time.Since(began), err)
 			}
 		})

@@ -37,7 +37,7 @@ func crowd(i int) *corev1.Namespace {
 	return namespace
 }
 
-var _ = Describe("A cluster of many namespaces", Serial, func() {
+var _ = Describe("A cluster of many namespaces", Serial, timed, func() {
 	It("fits into the memory of both processes, and slows neither their start nor a create", func(ctx SpecContext) {
 		count := namespaces
 		if soaking() {

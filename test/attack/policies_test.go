@@ -17,7 +17,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-var _ = Describe("Policies as a lever", Serial, func() {
+var _ = Describe("Policies as a lever", Serial, timed, func() {
 	// Policies that read user data as YAML, of the library and of an admin who trusts functions to be cheap.
 	BeforeEach(func(ctx SpecContext) {
 		for _, entry := range library.All() {

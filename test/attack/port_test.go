@@ -129,7 +129,7 @@ func probed(health string) func() time.Duration {
 			}
 			mu.Lock()
 			longest = max(longest, time.Since(began))
-			if err != nil && ctx.Err() == nil && failed == nil {
+			if err != nil && ctx.Err() == nil && failed == nil && !machine.stopped(began) {
 				failed = err
 			}
 			mu.Unlock()
@@ -143,7 +143,7 @@ func probed(health string) func() time.Duration {
 	}
 }
 
-var _ = Describe("The webhook's port", Serial, func() {
+var _ = Describe("The webhook's port", Serial, timed, func() {
 	// underAttack runs an attack while another user creates objects and a kubelet probes. It does not use the API server.
 	underAttack := func(ctx context.Context, d endpoint, attack func() (end func())) {
 		GinkgoHelper()

@@ -71,7 +71,11 @@ func runSpecs(t *testing.T) {
 	t.Helper()
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go machine.watch(ctx)
 	RunSpecs(t, "Attacks on Virtward on a real API server")
+	logFailures(t)
 }
 
 var _ = BeforeSuite(func(ctx SpecContext) {
