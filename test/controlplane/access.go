@@ -20,13 +20,14 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	rolloutv1alpha1 "github.com/virtward/virtward/api/rollout/v1alpha1"
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 )
 
 // tokenSeconds is the lifetime of the tokens of service accounts: longer than that of any sandbox.
 const tokenSeconds = 365 * 24 * 60 * 60
 
-// Scheme knows the kinds of Kubernetes, of KubeVirt, of CDI and of templates that the sandbox serves.
+// Scheme knows the kinds of Kubernetes, of KubeVirt, of CDI, of templates and of rollouts that the sandbox serves.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	builder := runtime.NewSchemeBuilder(
@@ -37,6 +38,7 @@ func Scheme() (*runtime.Scheme, error) {
 		snapshotv1beta1.AddToScheme,
 		cdiv1beta1.AddToScheme,
 		templatev1beta1.AddToScheme,
+		rolloutv1alpha1.AddToScheme,
 	)
 	if err := builder.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("building the sandbox's scheme: %w", err)
