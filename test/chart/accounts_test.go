@@ -32,7 +32,7 @@ func TestAccounts(t *testing.T) {
 	file := filepath.Join(root, "docs", "accounts.md")
 	page, err := os.ReadFile(file)
 	must(t, err)
-	for _, account := range []string{"virtward-webhook", "virtward-controller", "virtward-export", "virtward-templates", "virtward-apiserver"} {
+	for _, account := range []string{"virtward-webhook", "virtward-controller", "virtward-export", "virtward-templates", "virtward-rollouts", "virtward-apiserver"} {
 		config, err := cluster.ServiceAccountConfig(t.Context(), namespace, account)
 		must(t, err)
 		client, err := kubernetes.NewForConfig(config)

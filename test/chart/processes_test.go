@@ -11,7 +11,7 @@ import (
 
 // Each process knows the memory limit of its container, and Prometheus can find its metrics.
 func TestProcesses(t *testing.T) {
-	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2")
+	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2", "rollouts.replicas=2")
 	rendered := identities(objects)
 	var names []string
 	for _, object := range objects {
@@ -33,7 +33,7 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"virtward-apiserver", "virtward-controller", "virtward-export", "virtward-templates", "virtward-webhook"}; !slices.Equal(names, want) {
+	if want := []string{"virtward-apiserver", "virtward-controller", "virtward-export", "virtward-rollouts", "virtward-templates", "virtward-webhook"}; !slices.Equal(names, want) {
 		t.Errorf("processes %v, want %v", names, want)
 	}
 }
@@ -56,6 +56,34 @@ func TestTemplatesController(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := identities(slices.DeleteFunc(renderFor(t, nil, tc.values...), func(object client.Object) bool {
 				return object.GetLabels()["app.kubernetes.io/component"] != "templates"
+			}))
+			slices.Sort(got)
+			want := slices.Sorted(slices.Values(tc.want))
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v\nwant %v", got, want)
+			}
+		})
+	}
+}
+
+// TestRolloutsProcess lists what the process of rollouts needs.
+func TestRolloutsProcess(t *testing.T) {
+	common := []string{
+		"ClusterRole virtward-rollouts", "ClusterRoleBinding virtward-rollouts", "ConfigMap virtward-rollouts", "Deployment virtward-rollouts", "NetworkPolicy virtward-rollouts",
+		"Role virtward-rollouts", "RoleBinding virtward-rollouts", "RoleBinding virtward-rollouts-params", "Service virtward-rollouts-metrics", "ServiceAccount virtward-rollouts",
+	}
+	for name, tc := range map[string]struct {
+		values []string
+		want   []string
+	}{
+		"defaults":     {nil, common},
+		"off":          {[]string{"rollouts.enabled=false"}, nil},
+		"two replicas": {[]string{"rollouts.replicas=2"}, append(slices.Clone(common), "PodDisruptionBudget virtward-rollouts")},
+		"monitored":    {[]string{"metrics.serviceMonitor.enabled=true"}, append(slices.Clone(common), "ServiceMonitor virtward-rollouts")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := identities(slices.DeleteFunc(renderFor(t, nil, tc.values...), func(object client.Object) bool {
+				return object.GetLabels()["app.kubernetes.io/component"] != "rollouts"
 			}))
 			slices.Sort(got)
 			want := slices.Sorted(slices.Values(tc.want))

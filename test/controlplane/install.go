@@ -20,6 +20,8 @@ const (
 	VirtwardAPIServer = "virtward-apiserver"
 	// VirtwardTemplates is the Deployment that captures VMs as templates, where the values enable it.
 	VirtwardTemplates = "virtward-templates"
+	// VirtwardRollouts is the Deployment that reports pending changes of VMs.
+	VirtwardRollouts = "virtward-rollouts"
 )
 
 // portValues are the chart's values that name a port of the process, by section. The Service's port is among
@@ -36,6 +38,8 @@ var portValues = []struct {
 	{[]string{"templates", "server"}, []string{"port", "servicePort"}},
 	{[]string{"templates", "controller"}, []string{"metricsPort"}},
 	{[]string{"templates", "controller"}, []string{"healthPort"}},
+	{[]string{"rollouts"}, []string{"metricsPort"}},
+	{[]string{"rollouts"}, []string{"healthPort"}},
 }
 
 // rotationSettle is the time between the steps of a rotation. It is short, because the API server runs on this machine.
