@@ -33,7 +33,7 @@ func (e *evaluation) rolloutOf(ctx context.Context, m machine, d decoded) *rollo
 	switch {
 	case !isVM || d.wasUnreadable || m.vm == nil || m.container != nil || e.request.SubResource != "":
 		return nil
-	case !old.Status.Created && !old.Status.Ready || m.vm.Spec.Template == nil || old.DeletionTimestamp != nil:
+	case halted(old) || m.vm.Spec.Template == nil || old.DeletionTimestamp != nil:
 		return nil
 	case e.facts.ByKubeVirt(e.request.requester()) || sameSpec(old, m.vm):
 		return nil
@@ -71,7 +71,7 @@ func (r *rollout) plan(ctx context.Context, in *effective.Input) (*rollouts.Resu
 func (r *rollout) changes(ctx context.Context, in *effective.Input) (*rollouts.Result, error) {
 	kinds := references.KindsOf(in.References)
 	result, err := r.planOf(ctx, in.VM, kinds)
-	if err != nil || !result.Pending() {
+	if err != nil || !result.Pending() || result.SinceVM(r.old, in.VM, kinds) {
 		return result, err
 	}
 	if !equality.Semantic.DeepEqual(r.old.Spec.Instancetype, in.VM.Spec.Instancetype) || !equality.Semantic.DeepEqual(r.old.Spec.Preference, in.VM.Spec.Preference) {
@@ -96,6 +96,13 @@ func (r *rollout) planOf(ctx context.Context, desired *v1.VirtualMachine, kinds 
 	}
 	result := rollouts.Plan(in)
 	return &result, nil
+}
+
+// halted reports whether a VM has no instance, or none that keeps running. The status of another VM may not show its instance
+// yet, so the instance is read.
+func halted(vm *v1.VirtualMachine) bool {
+	strategy, err := vm.RunStrategy()
+	return !vm.Status.Created && !vm.Status.Ready && (err != nil || strategy == v1.RunStrategyHalted)
 }
 
 // sameSpec reports whether an update leaves the spec. API servers count changes of the spec in the generation.

@@ -101,8 +101,11 @@ func TestWarningsOfUpdates(t *testing.T) {
 			vm.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"}
 		}, want: []string{"spec.template.spec.nodeSelector[zone]: takes effect with a live migration. The guest gets the change with the next live migration. KubeVirt does not start one. Migrate the VM: virtctl migrate NAME."}},
 		{name: "a stopped VM", before: func(vm *v1.VirtualMachine, _ *v1.VirtualMachineInstance, _ *appsv1.ControllerRevision) {
-			vm.Status.Created = false
+			vm.Status.Created, vm.Spec.RunStrategy = false, ptr.To(v1.RunStrategyHalted)
 		}, change: hostname, unread: true},
+		{name: "a status that does not show the instance yet", before: func(vm *v1.VirtualMachine, _ *v1.VirtualMachineInstance, _ *appsv1.ControllerRevision) {
+			vm.Status = v1.VirtualMachineStatus{}
+		}, change: hostname, want: []string{"spec.template.spec.hostname: takes effect when the VM restarts. " + onlyAtStart}},
 		{name: "only metadata", change: func(vm *v1.VirtualMachine) { vm.Labels = map[string]string{"a": "b"} }, unread: true},
 		{name: "the generation of an API server", before: func(vm *v1.VirtualMachine, _ *v1.VirtualMachineInstance, _ *appsv1.ControllerRevision) {
 			vm.Generation = 1

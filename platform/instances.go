@@ -1,12 +1,18 @@
 package platform
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
@@ -22,9 +28,85 @@ func (o *Objects) Instance(ctx context.Context, namespace, name string) (*v1.Vir
 		return nil, err
 	}
 	defer done()
-	vmi := &v1.VirtualMachineInstance{}
-	_, err = o.reader.typed(ctx, apikinds.VirtualMachineInstances.GroupVersionResource(), namespace, name, vmi)
-	return vmi, err
+	found := &runningInstance{}
+	if _, err = o.reader.typed(ctx, apikinds.VirtualMachineInstances.GroupVersionResource(), namespace, name, reflect.TypeFor[v1.VirtualMachineInstance](), found); err != nil {
+		return nil, err
+	}
+	spec, err := o.runningSpec(found.Spec)
+	if err != nil {
+		return nil, err
+	}
+	return found.instance(spec), nil
+}
+
+// runningSpec decodes the spec of an instance. Decoded specs are cached by the digest of their bytes. So the second request
+// about a VM, such as the update after its dry run, does not decode it again, and an outdated spec is never used. The spec
+// is shared: do not change it.
+func (o *Objects) runningSpec(raw json.RawMessage) (*v1.VirtualMachineInstanceSpec, error) {
+	if len(raw) == 0 {
+		return &v1.VirtualMachineInstanceSpec{}, nil
+	}
+	digest := sha256.Sum256(raw)
+	key := "running/" + string(digest[:])
+	if cached, _ := o.cache.get(key); cached != nil {
+		if spec, ok := cached.(*v1.VirtualMachineInstanceSpec); ok {
+			return spec, nil
+		}
+	}
+	spec := &v1.VirtualMachineInstanceSpec{}
+	if err := decoded(raw, (*plainSpec)(spec)); err != nil {
+		return nil, err
+	}
+	if spec.DNSConfig != nil {
+		spec = &v1.VirtualMachineInstanceSpec{}
+		if err := decoded(raw, spec); err != nil {
+			return nil, err
+		}
+	}
+	o.cache.add(key, spec, typedSize(raw), immutableTTL)
+	return spec, nil
+}
+
+// plainSpec is decoded in one pass. The decoder of its original needs two: it only changes the addresses of name servers.
+type plainSpec v1.VirtualMachineInstanceSpec
+
+// runningInstance is the part of a VirtualMachineInstance that plans need: without times, nodes, and the status of the guest.
+type runningInstance struct {
+	Metadata struct {
+		Name              string                  `json:"name"`
+		Namespace         string                  `json:"namespace"`
+		UID               types.UID               `json:"uid"`
+		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
+		Labels            map[string]string       `json:"labels"`
+		Annotations       map[string]string       `json:"annotations"`
+		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
+	} `json:"metadata"`
+	Spec   json.RawMessage `json:"spec"`
+	Status struct {
+		Phase                      v1.VirtualMachineInstancePhase              `json:"phase"`
+		Conditions                 []v1.VirtualMachineInstanceCondition        `json:"conditions"`
+		Interfaces                 []v1.VirtualMachineInstanceNetworkInterface `json:"interfaces"`
+		Memory                     *v1.MemoryStatus                            `json:"memory"`
+		MigrationState             *v1.VirtualMachineInstanceMigrationState    `json:"migrationState"`
+		MigratedVolumes            []v1.StorageMigratedVolumeInfo              `json:"migratedVolumes"`
+		VolumeStatus               []v1.VolumeStatus                           `json:"volumeStatus"`
+		VirtualMachineRevisionName string                                      `json:"virtualMachineRevisionName"`
+	} `json:"status"`
+}
+
+func (r *runningInstance) instance(spec *v1.VirtualMachineInstanceSpec) *v1.VirtualMachineInstance {
+	m, s := &r.Metadata, &r.Status
+	return &v1.VirtualMachineInstance{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: m.Name, Namespace: m.Namespace, UID: m.UID, DeletionTimestamp: m.DeletionTimestamp,
+			Labels: m.Labels, Annotations: m.Annotations, OwnerReferences: m.OwnerReferences,
+		},
+		Spec: *spec,
+		Status: v1.VirtualMachineInstanceStatus{
+			Phase: s.Phase, Conditions: s.Conditions, Interfaces: s.Interfaces, Memory: s.Memory, MigrationState: s.MigrationState,
+			MigratedVolumes: s.MigratedVolumes, VolumeStatus: s.VolumeStatus, VirtualMachineRevisionName: s.VirtualMachineRevisionName,
+		},
+	}
 }
 
 // StartedSpec reads the spec that an instance was started with from the ControllerRevision that it names. The spec is
@@ -44,7 +126,7 @@ func (o *Objects) StartedSpec(ctx context.Context, namespace, revision string) (
 	defer done()
 	kind := resources[apikinds.ControllerRevisions.GroupKind()]
 	found := &startRevision{}
-	size, err := o.reader.typed(ctx, kind.GroupVersionResource, namespace, revision, found)
+	size, err := o.reader.typed(ctx, kind.GroupVersionResource, namespace, revision, reflect.TypeFor[startRevision](), found)
 	if err != nil {
 		return nil, o.failed(kind, key, err)
 	}
@@ -59,24 +141,50 @@ type startRevision struct {
 	} `json:"data"`
 }
 
-// typed decodes a small object into a pointer to its Go type. The error is ErrTooLarge if it exceeds a limit; two objects
-// fit into reserveTyped.
-func (r *reader) typed(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, into any) (size int64, err error) {
-	raw, err := r.raw(ctx, r.request(resource, namespace).Name(name), maxSmall)
+// buffers hold answers while they are decoded. Decoded objects do not refer to them. Those above maxBuffer are not kept.
+var buffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0, 4<<10)) }}
+
+const maxBuffer = 32 << 10
+
+// typed decodes a small object of a Go type, or a part of it. The error is ErrTooLarge if it exceeds a limit; two objects fit
+// into reserveTyped.
+func (r *reader) typed(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, of reflect.Type, into any) (size int64, err error) {
+	buffer := buffers.Get().(*bytes.Buffer)
+	defer func() {
+		if buffer.Cap() <= maxBuffer {
+			buffers.Put(buffer)
+		}
+	}()
+	buffer.Reset()
+	raw, err := r.rawInto(ctx, r.request(resource, namespace).Name(name), maxSmall, buffer)
 	if err != nil {
 		return 0, err
 	}
+	evaluated, limit := decodelimits.Evaluated(raw, of)
+	if limit != nil || decodelimits.Brackets(evaluated) > maxTypedValues {
+		return 0, ErrTooLarge
+	}
+	return typedSize(raw), decoded(evaluated, into)
+}
+
+// typedSize is the size of the JSON of an object for the cache. In their Go types, empty objects and lists need more memory
+// than their JSON.
+func typedSize(raw []byte) int64 {
+	return int64(len(raw)) + bytesPerBracket*int64(decodelimits.Brackets(raw))
+}
+
+// bytesPerBracket is the bytes of JSON that an object or a list counts for.
+const bytesPerBracket = 24
+
+// decoded decodes a bounded part of a response.
+func decoded(evaluated []byte, into any) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil { // the types of some fields have decoders of their own
 			err = fmt.Errorf("decoding a response of the API server failed: %.200v", cause)
 		}
 	}()
-	evaluated, limit := decodelimits.Evaluated(raw, reflect.TypeOf(into).Elem())
-	if limit != nil || decodelimits.Brackets(evaluated) > maxTypedValues {
-		return 0, ErrTooLarge
-	}
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(evaluated, into); err != nil {
-		return 0, fmt.Errorf("decoding a response of the API server: %w", err)
+		return fmt.Errorf("decoding a response of the API server: %w", err)
 	}
-	return int64(len(raw)), nil
+	return nil
 }

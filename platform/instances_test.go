@@ -8,9 +8,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"unsafe"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/platform"
 )
@@ -55,13 +57,55 @@ func TestInstancesAreReadAgain(t *testing.T) {
 		}
 	}
 	if reads[instancePath] != 2 || reads[startPath] != 1 {
-		t.Errorf("the instance is not cached, and its start is: reads %v", reads)
+		t.Errorf("the instance is read again, and its start is cached: reads %v", reads)
 	}
-	if stats := objects.Statistics(); stats.Entries != 1 || stats.Bytes < 1<<10 {
+	if stats := objects.Statistics(); stats.Entries != 2 || stats.Bytes < 1<<10 {
 		t.Errorf("the cache counts %+v", stats)
 	}
 	if _, err := objects.Instance(t.Context(), "shop", "none"); !apierrors.IsNotFound(err) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The decoded spec of an instance is cached by its content: it is never that of another answer.
+func TestSpecsOfInstancesAreCachedByContent(t *testing.T) {
+	bodies := map[string]string{}
+	objects, _ := recorded(t, bodies)
+	read := func(body string) *v1.VirtualMachineInstance {
+		t.Helper()
+		bodies[instancePath] = body
+		vmi, err := objects.Instance(t.Context(), "shop", "db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return vmi
+	}
+	first := read(`{"metadata":{"uid":"1"},"spec":{"hostname":"a","dnsConfig":{"nameservers":["010.0.0.1"]}},"status":{"phase":"Running"}}`)
+	again := read(`{"metadata":{"uid":"2"},"spec":{"hostname":"a","dnsConfig":{"nameservers":["010.0.0.1"]}},"status":{"phase":"Failed"}}`)
+	if hits := objects.Statistics().Hits; hits != 1 {
+		t.Errorf("%d hits for the same spec", hits)
+	}
+	if again.UID != "2" || again.Status.Phase != v1.Failed || first.UID != "1" || first.Status.Phase != v1.Running {
+		t.Errorf("the metadata and the status are those of each answer: %+v, %+v", first, again)
+	}
+	if again.Spec.Hostname != "a" || again.Spec.DNSConfig.Nameservers[0] != "10.0.0.1" {
+		t.Errorf("spec %+v", again.Spec)
+	}
+	if other := read(`{"metadata":{"uid":"2"},"spec":{"hostname":"b"}}`); other.Spec.Hostname != "b" || other.Spec.DNSConfig != nil {
+		t.Errorf("another spec is not that of the cache: %+v", other.Spec)
+	}
+}
+
+// The cache counts what decoded specs need, also of short JSON with many objects.
+func TestCostOfCachedSpecs(t *testing.T) {
+	objects, _ := recorded(t, map[string]string{instancePath: `{"spec":{"domain":{"devices":{"interfaces":[` + strings.TrimSuffix(strings.Repeat("{},", 1400), ",") + `]}}}}`})
+	vmi, err := objects.Instance(t.Context(), "shop", "db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	needed := int64(cap(vmi.Spec.Domain.Devices.Interfaces)) * int64(unsafe.Sizeof(v1.Interface{}))
+	if counted := objects.Statistics().Bytes; counted < needed {
+		t.Errorf("%d bytes are counted, and %d needed", counted, needed)
 	}
 }
 

@@ -1,6 +1,7 @@
 package platform
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -127,19 +128,23 @@ func (r *reader) list(ctx context.Context, resource schema.GroupVersionResource,
 
 // raw reads a response of at most most bytes.
 func (r *reader) raw(ctx context.Context, request *rest.Request, most int64) ([]byte, error) {
+	return r.rawInto(ctx, request, most, &bytes.Buffer{})
+}
+
+// rawInto reads a response of at most most bytes into an empty buffer, of which the answer is a part.
+func (r *reader) rawInto(ctx context.Context, request *rest.Request, most int64, buffer *bytes.Buffer) ([]byte, error) {
 	body, err := request.SetHeader("Accept", "application/json").Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer body.Close()
-	raw, err := io.ReadAll(io.LimitReader(body, most+1))
-	if err != nil {
+	if _, err := buffer.ReadFrom(io.LimitReader(body, most+1)); err != nil {
 		return nil, fmt.Errorf("reading a response of the API server: %w", err)
 	}
-	if int64(len(raw)) > most {
+	if int64(buffer.Len()) > most {
 		return nil, ErrTooLarge
 	}
-	return raw, nil
+	return buffer.Bytes(), nil
 }
 
 // bounded decodes an object. The error is ErrTooLarge if its evaluated part is too large, or has too many values.

@@ -133,6 +133,7 @@ func TestLoadErrors(t *testing.T) {
 		{"an unknown verdict", cases + "  - {name: a, expect: {verdict: deny}}\n", []string{`s.yaml:9:24: tests[0].cases[0].expect.verdict: "deny" must be one of denied, warned, allowed`}},
 		{"fewer than none", cases + "  - {name: a, expect: {violations: -1}}\n", []string{"s.yaml:9:24: tests[0].cases[0].expect.violations: must be 0 or more"}},
 		{"no regular expression", cases + "  - {name: a, expect: {message: '('}}\n", []string{"s.yaml:9:24: tests[0].cases[0].expect.message: must be a regular expression: missing closing ): `(`"}},
+		{"a VM that runs and is created", cases + "  - {name: a, running: true, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].running: requires oldObject or oldPatches"}},
 		{"an update without an old object", cases + "  - {name: a, operation: UPDATE, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].operation: UPDATE requires oldObject or oldPatches"}},
 		{"a creation with one", cases + "  - {name: a, operation: CREATE, oldObject: vm.yaml, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].operation: CREATE excludes oldObject and oldPatches"}},
 		{"another operation", cases + "  - {name: a, operation: DELETE, expect: {error: true}}\n", []string{`s.yaml:9:15: tests[0].cases[0].operation: "DELETE" must be one of CREATE, UPDATE`}},

@@ -62,21 +62,38 @@ func equal(before, after reflect.Value, separate bool) bool {
 	case reflect.Pointer:
 		return equalPointers(before, after, separate)
 	case reflect.Struct:
-		return equalStructs(before, after, separate)
+		return equalStructs(structureOf(before.Type()), before, after, separate)
 	case reflect.Slice:
-		if before.Len() != after.Len() {
-			return false
-		}
-		for i := range before.Len() {
-			if !equal(before.Index(i), after.Index(i), separate) {
-				return false
-			}
-		}
-		return true
+		return equalLists(before, after, separate)
 	case reflect.Map:
 		return equalMaps(before, after)
 	}
 	return equalScalars(before, after)
+}
+
+func equalLists(before, after reflect.Value, separate bool) bool {
+	n := before.Len()
+	if n != after.Len() {
+		return false
+	}
+	if n == 0 || before.Pointer() == after.Pointer() {
+		return true
+	}
+	if t := before.Type().Elem(); t.Kind() == reflect.Struct {
+		s := structureOf(t)
+		for i := range n {
+			if !equalStructs(s, before.Index(i), after.Index(i), separate) {
+				return false
+			}
+		}
+		return true
+	}
+	for i := range n {
+		if !equal(before.Index(i), after.Index(i), separate) {
+			return false
+		}
+	}
+	return true
 }
 
 func equalPointers(before, after reflect.Value, separate bool) bool {
@@ -106,14 +123,17 @@ func equalMaps(before, after reflect.Value) bool {
 	return true
 }
 
-func equalStructs(before, after reflect.Value, separate bool) bool {
-	s := structureOf(before.Type())
+func equalStructs(s *structure, before, after reflect.Value, separate bool) bool {
 	if s.opaque {
 		return equalOpaque(before, after)
 	}
 	for i := range s.fields {
 		f := &s.fields[i]
-		if (!separate || !f.separate) && !equal(f.of(before), f.of(after), separate) {
+		if separate && f.separate {
+			continue
+		}
+		x, y := f.of(before), f.of(after)
+		if f.nested != nil && !equalStructs(f.nested(), x, y, separate) || f.nested == nil && !equal(x, y, separate) {
 			return false
 		}
 	}
@@ -148,14 +168,16 @@ type structField struct {
 	name     string
 	index    []int
 	separate bool
+	// nested is the structure of a field that is a struct itself; nil for other fields.
+	nested func() *structure
 }
 
-// of is the field of a struct.
+// of is the field of a struct. No field is in an embedded pointer.
 func (f *structField) of(v reflect.Value) reflect.Value {
-	if len(f.index) == 1 {
-		return v.Field(f.index[0])
+	for _, i := range f.index {
+		v = v.Field(i)
 	}
-	return v.FieldByIndex(f.index)
+	return v
 }
 
 var structures sync.Map
@@ -169,7 +191,11 @@ func structureOf(t reflect.Type) *structure {
 		if throughPointer(t, f.Index) {
 			continue // KubeVirt's types have no such field
 		}
-		s.fields = append(s.fields, structField{name: f.Name, index: f.Index, separate: slices.Contains(separateFields[t], f.Name)})
+		of := structField{name: f.Name, index: f.Index, separate: slices.Contains(separateFields[t], f.Name)}
+		if f.Type.Kind() == reflect.Struct {
+			of.nested = sync.OnceValue(func() *structure { return structureOf(f.Type) })
+		}
+		s.fields = append(s.fields, of)
 		if f.Name == "name" && f.Type.Kind() == reflect.String {
 			s.named = &structField{name: f.Name, index: f.Index}
 		}
@@ -211,6 +237,18 @@ func (c *comparison) compare(at *node, before, after reflect.Value) {
 	default:
 		c.report(at, before, after)
 	}
+}
+
+// isScalar reports whether a value is a text, a number or a truth value, or absent.
+func isScalar(v reflect.Value) bool {
+	if v = fieldpath.Indirect(v); !v.IsValid() {
+		return true
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Struct, reflect.Slice, reflect.Map, reflect.Interface:
+		return fieldpath.Opaque(v.Type())
+	}
+	return true
 }
 
 func equalScalars(before, after reflect.Value) bool {

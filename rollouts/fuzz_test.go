@@ -48,7 +48,65 @@ func FuzzPlan(f *testing.F) {
 		for i := range result.Changes {
 			checkChange(t, &result.Changes[i])
 		}
+		if in.Desired != nil && in.LastStarted != nil {
+			checkSince(t, in, &result, &v1.VirtualMachine{ObjectMeta: in.Desired.ObjectMeta, Spec: *in.LastStarted})
+		}
 	})
+}
+
+// checkSince holds that SinceVM is only true if a plan of the earlier VM has none of the changes.
+func checkSince(t *testing.T, in *Input, result *Result, earlier *v1.VirtualMachine) (certain bool) {
+	t.Helper()
+	if !result.SinceVM(earlier, in.Desired, in.DesiredKinds) {
+		return false
+	}
+	was := *in
+	was.Desired = earlier
+	before := Plan(&was)
+	if diff := cmp.Diff(*result, result.Since(&before)); diff != "" {
+		t.Errorf("changes were pending before (-plan +since):\n%s", diff)
+	}
+	return true
+}
+
+// TestSinceVM plans each of a set of edits on top of each other one.
+func TestSinceVM(t *testing.T) {
+	edits := map[string]func(*v1.VirtualMachineInstanceSpec){
+		"nothing":         func(*v1.VirtualMachineInstanceSpec) {},
+		"host name":       func(s *v1.VirtualMachineInstanceSpec) { s.Hostname = "a" },
+		"other host name": func(s *v1.VirtualMachineInstanceSpec) { s.Hostname = "b" },
+		"sockets":         func(s *v1.VirtualMachineInstanceSpec) { s.Domain.CPU.Sockets = 4 },
+		"too many":        func(s *v1.VirtualMachineInstanceSpec) { s.Domain.CPU.Sockets = 99 },
+		"memory":          func(s *v1.VirtualMachineInstanceSpec) { s.Domain.Memory.Guest = quantity("3Gi") },
+		"firmware":        func(s *v1.VirtualMachineInstanceSpec) { s.Domain.Firmware = &v1.Firmware{Serial: "s"} },
+		"volume":          func(s *v1.VirtualMachineInstanceSpec) { s.Volumes = append(s.Volumes, claim("new", "new", true)) },
+		"no disks":        func(s *v1.VirtualMachineInstanceSpec) { s.Domain.Devices.Disks = nil },
+		"selector":        func(s *v1.VirtualMachineInstanceSpec) { s.NodeSelector = map[string]string{"a": "b"} },
+		"machine":         func(s *v1.VirtualMachineInstanceSpec) { s.Domain.Machine = &v1.Machine{Type: "pc"} },
+	}
+	certain := map[string]bool{}
+	for first, pending := range edits {
+		for second, edit := range edits {
+			in := running(t)
+			pending(in.spec())
+			earlier := in.Desired.DeepCopy()
+			edit(in.spec())
+			result := Plan(in)
+			if checkSince(t, in, &result, earlier) {
+				certain[first+", "+second] = true
+			}
+		}
+	}
+	for _, one := range []string{"nothing, host name", "nothing, sockets", "host name, other host name", "sockets, too many"} {
+		if !certain[one] {
+			t.Errorf("%s: is not certain without a second plan", one)
+		}
+	}
+	for _, one := range []string{"host name, sockets", "host name, nothing", "volume, host name", "nothing, volume"} {
+		if certain[one] {
+			t.Errorf("%s: needs a second plan", one)
+		}
+	}
 }
 
 func checkChange(t *testing.T, c *Change) {

@@ -45,6 +45,8 @@ type planner struct {
 	// coldFields counts the differences that need a restart in any case, and coldField is the path of the first one.
 	coldFields int
 	coldField  string
+	// coldOtherwise is whether the template differs without the interfaces, once it is known.
+	coldOtherwise *bool
 }
 
 // Plan lists what the desired VM changes, and when each change reaches the guest.

@@ -1,6 +1,7 @@
 package rollouts
 
 import (
+	"k8s.io/utils/ptr"
 	v1 "kubevirt.io/api/core/v1"
 )
 
@@ -163,7 +164,10 @@ func (p *planner) isCold(running *v1.VirtualMachineInstanceSpec) bool {
 	if p.started == nil || p.lost || p.conflict {
 		return false
 	}
-	return p.coldFields > 0 || p.coldVolumes() || p.coldDisks() || p.coldInterfaces(running) || p.coldUUID() || p.coldPlacement()
+	if p.coldOtherwise == nil {
+		p.coldOtherwise = ptr.To(p.coldFields > 0 || p.coldVolumes() || p.coldDisks() || p.coldUUID() || p.coldPlacement())
+	}
+	return *p.coldOtherwise || p.coldInterfaces(running)
 }
 
 func (p *planner) coldUUID() bool {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -37,6 +38,10 @@ func sortedKeys(maps ...reflect.Value) []reflect.Value {
 func show(name string, value reflect.Value) string {
 	if !value.IsValid() || value.IsZero() && value.Kind() != reflect.Bool {
 		return ""
+	}
+	if plain := fieldpath.Indirect(value); plain.Kind() == reflect.String && !fieldpath.Opaque(plain.Type()) {
+		text, _ := redact(name, plain.String()).(string)
+		return texts.Shorten(texts.OneLine(text), maxValue)
 	}
 	data, err := json.Marshal(value.Interface())
 	if err != nil {

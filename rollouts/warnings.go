@@ -2,8 +2,11 @@ package rollouts
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/texts"
 )
@@ -31,6 +34,30 @@ func (r *Result) Since(before *Result) Result {
 	since := *r
 	since.Changes = slices.DeleteFunc(slices.Clone(r.Changes), func(c Change) bool { return known[answer{c.Field, c.New, c.Takes}] })
 	return since
+}
+
+// SinceVM reports whether every change is one since an earlier VM, so that Since changes nothing, whatever was pending before.
+// It is false if that is not certain without a plan of that VM.
+func (r *Result) SinceVM(before, after *v1.VirtualMachine, kinds Kinds) bool {
+	for _, vm := range []*v1.VirtualMachine{before, after} {
+		if vm.Spec.Template == nil || vm.Spec.Instancetype != nil || vm.Spec.Preference != nil || len(vm.Status.VolumeRequests) > 0 {
+			return false
+		}
+	}
+	if r.Omitted > 0 || kinds != (Kinds{}) {
+		return false
+	}
+	spec := reflect.ValueOf(&before.Spec.Template.Spec).Elem()
+	return !slices.ContainsFunc(r.Changes, func(c Change) bool {
+		path, inSpec := strings.CutPrefix(c.Field, "spec.template.spec.")
+		if !inSpec || strings.Contains(path, "[") || path == "domain.firmware.uuid" {
+			return true
+		}
+		at := nodeOf(path)
+		value := valueAt(spec, at)
+		// A list or an object may have changed, and yet be the same in short.
+		return value.IsValid() && !isScalar(value) || show(at.name, value) == c.New
+	})
 }
 
 // Pending reports whether a change does not simply happen.
