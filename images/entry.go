@@ -1,0 +1,226 @@
+package images
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtward/virtward/api/image/v1alpha1"
+)
+
+// Types of conditions of an image, and their reasons.
+const (
+	Deployed                 = "Deployed"
+	UnsupportedArchitectures = "UnsupportedArchitectures"
+	MissingArchitecture      = "MissingArchitecture"
+	Imported                 = "Imported"
+
+	ReasonDeployed    = "Deployed"
+	ReasonDisabled    = "Disabled"
+	ReasonInvalid     = "Invalid"
+	ReasonNameTaken   = "NameTaken"
+	ReasonDuplicate   = "Duplicate"
+	ReasonUnsupported = "UnsupportedArchitectures"
+	ReasonSingleNode  = "SingleNode"
+	ReasonMultiArch   = "MultiArchDisabled"
+	ReasonSupported   = "Supported"
+)
+
+// problem is why an entry has no imports.
+type problem struct{ reason, message string }
+
+// target is a DataImportCron that an entry needs.
+type target struct {
+	// architecture is empty for an image that is imported once.
+	architecture string
+	cron         *cdiv1beta1.DataImportCron
+}
+
+// entry is an entry of the catalog, and what it needs.
+type entry struct {
+	*v1alpha1.DataImportCronTemplate
+
+	// original are the architectures that are listed, effective those that nodes have.
+	original, effective []string
+	// multi reports whether the image is imported for each architecture. single is why it is not although the entry lists
+	// architectures.
+	multi    bool
+	single   string
+	disabled bool
+	targets  []target
+	problem  *problem
+}
+
+// source is the name of the DataSource without a suffix.
+func (e *entry) source() string {
+	if e.Spec == nil {
+		return ""
+	}
+	return e.Spec.ManagedDataSource
+}
+
+// names are all names of DataImportCrons and DataSources that the entry can use now or later.
+func (e *entry) names() (crons, sources []string) {
+	crons, sources = []string{e.Name}, []string{e.source()}
+	if e.multi {
+		for _, architecture := range Architectures {
+			crons, sources = append(crons, suffixed(e.Name, architecture)), append(sources, suffixed(e.source(), architecture))
+		}
+	}
+	return crons, sources
+}
+
+func suffixed(name, architecture string) string {
+	if architecture == "" {
+		return name
+	}
+	return name + "-" + architecture
+}
+
+// entriesOf reads the entries of the catalog. Entries whose names collide have a problem, all of them.
+func entriesOf(in *Input) []*entry {
+	entries := make([]*entry, len(in.Catalog.Spec.DataImportCronTemplates))
+	for i := range entries {
+		entries[i] = entryOf(in, &in.Catalog.Spec.DataImportCronTemplates[i])
+	}
+	findDuplicates(entries)
+	for _, e := range entries {
+		if e.problem == nil && !e.disabled {
+			e.targets = targetsOf(in.Catalog, e)
+		}
+	}
+	return entries
+}
+
+func entryOf(in *Input, template *v1alpha1.DataImportCronTemplate) *entry {
+	original, listed := Listed(template)
+	e := &entry{DataImportCronTemplate: template, original: original}
+	e.disabled = template.Annotations[v1alpha1.EnableAnnotation] == "false"
+	e.problem = invalid(in.Catalog, template, listed)
+	switch {
+	case !listed:
+	case in.Catalog.Spec.MultiArch != nil && !*in.Catalog.Spec.MultiArch:
+		e.single = ReasonMultiArch
+	case in.SingleNode && !in.applied(e):
+		e.single = ReasonSingleNode
+	default:
+		e.multi = true
+		e.effective = effective(original, &in.Nodes)
+	}
+	return e
+}
+
+// invalid returns why an entry cannot be imported.
+func invalid(catalog *v1alpha1.GoldenImageCatalog, t *v1alpha1.DataImportCronTemplate, listed bool) *problem {
+	wrong := func(format string, args ...any) *problem {
+		return &problem{ReasonInvalid, fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case t.Spec == nil:
+		return wrong("spec: the entry has no DataImportCron")
+	case t.Spec.Template.Spec.Source == nil:
+		return wrong("spec.template.spec.source: the entry has no source")
+	case t.Namespace != "" && t.Namespace != namespaceOf(catalog):
+		return wrong("metadata.namespace: %q is not the namespace of the catalog, %q", t.Namespace, namespaceOf(catalog))
+	case listed && t.Spec.Template.Spec.Source.Registry == nil:
+		return wrong("metadata.annotations[%s]: only images of registries have architectures", v1alpha1.ArchitecturesAnnotation)
+	}
+	for _, name := range []struct{ path, value string }{{"metadata.name", t.Name}, {"spec.managedDataSource", t.Spec.ManagedDataSource}} {
+		if len(name.value) > v1alpha1.MaxNameLength {
+			return wrong("%s: %d characters, must have at most %d: the suffix of an architecture is added", name.path, len(name.value), v1alpha1.MaxNameLength)
+		}
+		if faults := validation.IsDNS1123Label(name.value); len(faults) > 0 {
+			return wrong("%s: %q: %s", name.path, name.value, faults[0])
+		}
+	}
+	return nil
+}
+
+// findDuplicates sets the problem of entries that would use the same DataImportCron or DataSource.
+func findDuplicates(entries []*entry) {
+	crons, sources := map[string][]*entry{}, map[string][]*entry{}
+	for _, e := range entries {
+		if e.problem != nil || e.disabled {
+			continue
+		}
+		c, s := e.names()
+		for _, name := range c {
+			crons[name] = append(crons[name], e)
+		}
+		for _, name := range s {
+			sources[name] = append(sources[name], e)
+		}
+	}
+	for _, uses := range []struct {
+		kind string
+		of   map[string][]*entry
+	}{{"DataImportCron", crons}, {"DataSource", sources}} {
+		for _, name := range slices.Sorted(maps.Keys(uses.of)) {
+			users := uses.of[name]
+			for _, e := range users[:len(users)*min(1, len(users)-1)] {
+				if e.problem == nil {
+					e.problem = &problem{ReasonDuplicate, fmt.Sprintf("the entries %q and %q both use the %s %q", users[0].Name, users[1].Name, uses.kind, name)}
+				}
+			}
+		}
+	}
+}
+
+// targetsOf returns the DataImportCrons that an entry needs.
+func targetsOf(catalog *v1alpha1.GoldenImageCatalog, e *entry) []target {
+	if !e.multi {
+		return []target{{cron: cronOf(catalog, e, "")}}
+	}
+	var targets []target
+	for _, architecture := range e.effective {
+		targets = append(targets, target{architecture, cronOf(catalog, e, architecture)})
+	}
+	return targets
+}
+
+// cronOf returns the DataImportCron for an architecture. It always retains what it has imported: CDI would otherwise
+// delete a source that a pointer still needs. The catalog deletes sources itself.
+func cronOf(catalog *v1alpha1.GoldenImageCatalog, e *entry, architecture string) *cdiv1beta1.DataImportCron {
+	cron := &cdiv1beta1.DataImportCron{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespaceOf(catalog), Name: suffixed(e.Name, architecture),
+			Labels: maps.Clone(e.Labels), Annotations: maps.Clone(e.Annotations),
+			OwnerReferences: []metav1.OwnerReference{ownerOf(catalog)},
+		},
+		Spec: *e.Spec.DeepCopy(),
+	}
+	if cron.Annotations == nil {
+		cron.Annotations = map[string]string{}
+	}
+	delete(cron.Annotations, v1alpha1.ArchitecturesAnnotation)
+	delete(cron.Annotations, v1alpha1.EnableAnnotation)
+	cron.Annotations[v1alpha1.CatalogAnnotation] = catalog.Name
+	retain := cdiv1beta1.DataImportCronRetainAll
+	cron.Spec.RetentionPolicy = &retain
+	if architecture == "" {
+		return cron
+	}
+	if cron.Labels == nil {
+		cron.Labels = map[string]string{}
+	}
+	cron.Labels[v1alpha1.ArchitectureLabel] = architecture
+	cron.Labels[v1alpha1.DataSourceNameLabel] = e.source()
+	cron.Spec.ManagedDataSource = suffixed(e.source(), architecture)
+	cron.Spec.Template.Spec.Source.Registry.Platform = &cdiv1beta1.PlatformOptions{Architecture: architecture}
+	return cron
+}
+
+func namespaceOf(catalog *v1alpha1.GoldenImageCatalog) string {
+	if catalog.Spec.Namespace == "" {
+		return v1alpha1.DefaultNamespace
+	}
+	return catalog.Spec.Namespace
+}
+
+func ownerOf(catalog *v1alpha1.GoldenImageCatalog) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: v1alpha1.GroupVersion.String(), Kind: "GoldenImageCatalog", Name: catalog.Name, UID: catalog.UID}
+}
