@@ -419,6 +419,11 @@ type VirtualMachineRolloutStatus struct {
 	// +optional
 	Omitted int32 `json:"omitted,omitempty"`
 
+	// Digest of the patch that the status is about.
+	//
+	// +optional
+	Change string `json:"change,omitempty"`
+
 	// What the evaluation of the patch found.
 	//
 	// +optional
@@ -428,6 +433,11 @@ type VirtualMachineRolloutStatus struct {
 	//
 	// +optional
 	CanaryEnded *metav1.Time `json:"canaryEnded,omitempty"`
+
+	// Whether the rollout continues after its canary.
+	//
+	// +optional
+	CanaryPassed bool `json:"canaryPassed,omitempty"`
 
 	// The value of spec.resume that the rollout has taken into account.
 	//
@@ -485,7 +495,13 @@ type MachineStatus struct {
 	// +optional
 	Instance types.UID `json:"instance,omitempty"`
 
-	// Number of the attempt, if it is not the first one.
+	// Name of the VirtualMachineInstanceMigration that the rollout creates.
+	// Empty if KubeVirt migrates the virtual machine by itself.
+	//
+	// +optional
+	Migration string `json:"migration,omitempty"`
+
+	// Number of the attempts before this one.
 	//
 	// +optional
 	Attempt int32 `json:"attempt,omitempty"`
