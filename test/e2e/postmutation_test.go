@@ -31,7 +31,7 @@ var _ = Describe("A new VMI", func() {
 		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
 		lacking := []string{
 			"spec.domain.cpu.cores", "spec.domain.cpu.maxSockets", "spec.domain.cpu.model", "spec.domain.cpu.sockets", "spec.domain.cpu.threads",
-			"spec.domain.devices.disks[0].disk.bus", "spec.domain.devices.interfaces", "spec.domain.features.acpi.enabled", "spec.domain.memory.maxGuest",
+			"spec.domain.devices.disks[0].disk.bus", "spec.domain.devices.interfaces", "spec.domain.features.acpi.enabled",
 			"spec.evictionStrategy", "spec.networks", "spec.volumes[0].containerDisk.imagePullPolicy", "status.currentCPUTopology", "status.memory",
 		}
 		for i := range lacking {

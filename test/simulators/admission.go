@@ -1,17 +1,23 @@
 package simulators
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/google/uuid"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/test/simulators/liveupdates"
 )
 
 // operation of a JSON patch.
@@ -41,7 +47,7 @@ func mutateVM(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionRespo
 
 // mutateVMI does on a create what virt-api does: the identity, the finalizer and the first phase, by
 // replacing /spec, /metadata and /status as a whole. On an update only KubeVirt may change the status.
-func mutateVMI(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func (v *VirtAPI) mutateVMI(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	vmi, old := &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.VirtualMachineInstance{}
 	if err := json.Unmarshal(request.Object.Raw, vmi); err != nil {
 		return reject(err.Error())
@@ -56,6 +62,11 @@ func mutateVMI(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResp
 		return patch(replace("/status", old.Status))
 	}
 	complete(&vmi.Spec)
+	configuration, err := configurationOf(context.Background(), v.account)
+	if err != nil {
+		return reject(err.Error())
+	}
+	liveupdates.Limits(&vmi.Spec, configuration)
 	if vmi.Annotations == nil {
 		vmi.Annotations = map[string]string{}
 	}
@@ -65,6 +76,33 @@ func mutateVMI(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResp
 	}
 	vmi.Status.Phase = kubevirtv1.Pending
 	return patch(replace("/spec", vmi.Spec), replace("/metadata", vmi.ObjectMeta), replace("/status", vmi.Status))
+}
+
+// validateMigration rejects a migration of a VMI that cannot be migrated, or that migrates already.
+func (v *VirtAPI) validateMigration(request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	migration, vmi := &kubevirtv1.VirtualMachineInstanceMigration{}, &kubevirtv1.VirtualMachineInstance{}
+	if err := json.Unmarshal(request.Object.Raw, migration); err != nil {
+		return reject(err.Error())
+	}
+	key := client.ObjectKey{Namespace: request.Namespace, Name: migration.Spec.VMIName}
+	if err := v.account.Get(context.Background(), key, vmi); err != nil {
+		return reject(err.Error())
+	}
+	for i := range vmi.Status.Conditions {
+		if c := &vmi.Status.Conditions[i]; c.Type == kubevirtv1.VirtualMachineInstanceIsMigratable && c.Status == corev1.ConditionFalse {
+			return reject(fmt.Sprintf("Cannot migrate VMI, Reason: %s, Message: %s", c.Reason, c.Message))
+		}
+	}
+	existing := &kubevirtv1.VirtualMachineInstanceMigrationList{}
+	if err := v.account.List(context.Background(), existing, client.InNamespace(request.Namespace), client.MatchingLabels{kubevirtv1.MigrationSelectorLabel: vmi.Name}); err != nil {
+		return reject(err.Error())
+	}
+	for i := range existing.Items {
+		if !existing.Items[i].IsFinal() {
+			return reject(fmt.Sprintf("in-flight migration detected. Active migration job (%s) is currently already in progress for VMI %s.", existing.Items[i].UID, vmi.Name))
+		}
+	}
+	return admit(request)
 }
 
 // complete sets the least that KubeVirt sets in either kind.

@@ -14,7 +14,14 @@ type hook struct {
 	resource   string
 	operations []admissionregistrationv1.OperationType
 	path       string
-	answer     func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+	answer     func(*VirtAPI, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+}
+
+// pure answers without the cluster.
+func pure(answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) func(*VirtAPI, *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	return func(_ *VirtAPI, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+		return answer(request)
+	}
 }
 
 var (
@@ -24,14 +31,15 @@ var (
 )
 
 var mutators = []hook{
-	{"virtualmachines-mutator.kubevirt.io", "virtualmachines", onCreateOrUpdate, "/virtualmachines-mutate", mutateVM},
-	{"virtualmachineinstances-mutator.kubevirt.io", "virtualmachineinstances", onCreateOrUpdate, "/virtualmachineinstances-mutate", mutateVMI},
+	{"virtualmachines-mutator.kubevirt.io", "virtualmachines", onCreateOrUpdate, "/virtualmachines-mutate", pure(mutateVM)},
+	{"virtualmachineinstances-mutator.kubevirt.io", "virtualmachineinstances", onCreateOrUpdate, "/virtualmachineinstances-mutate", (*VirtAPI).mutateVMI},
 }
 
 var validators = []hook{
-	{"virtualmachineinstances-create-validator.kubevirt.io", "virtualmachineinstances", onCreate, "/virtualmachineinstances-validate-create", admit},
-	{"virtualmachineinstances-update-validator.kubevirt.io", "virtualmachineinstances", onUpdate, "/virtualmachineinstances-validate-update", validateVMIUpdate},
-	{"virtualmachine-validator.kubevirt.io", "virtualmachines", onCreateOrUpdate, "/virtualmachines-validate", admit},
+	{"virtualmachineinstances-create-validator.kubevirt.io", "virtualmachineinstances", onCreate, "/virtualmachineinstances-validate-create", pure(admit)},
+	{"virtualmachineinstances-update-validator.kubevirt.io", "virtualmachineinstances", onUpdate, "/virtualmachineinstances-validate-update", pure(validateVMIUpdate)},
+	{"virtualmachine-validator.kubevirt.io", "virtualmachines", onCreateOrUpdate, "/virtualmachines-validate", pure(admit)},
+	{"migration-create-validator.kubevirt.io", "virtualmachineinstancemigrations", onCreate, "/migration-validate-create", (*VirtAPI).validateMigration},
 }
 
 // configurations are registered the way KubeVirt's operator does: called in the order of their names, never

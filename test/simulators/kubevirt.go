@@ -18,11 +18,12 @@ const (
 	Namespace         = "kubevirt"
 	ControllerAccount = "kubevirt-controller"
 	HandlerAccount    = "kubevirt-handler"
+	APIAccount        = "kubevirt-apiserver"
 	accountPrefix     = "system:serviceaccount:" + Namespace + ":"
 )
 
 // accounts are KubeVirt's service accounts. Its admission grants them more than users.
-var accounts = []string{"kubevirt-apiserver", ControllerAccount, HandlerAccount, "kubevirt-operator"}
+var accounts = []string{APIAccount, ControllerAccount, HandlerAccount, "kubevirt-operator"}
 
 // rules of the accounts that the simulators use: those of KubeVirt's that touch VMs.
 var rules = map[string][]rbacv1.PolicyRule{
@@ -30,7 +31,9 @@ var rules = map[string][]rbacv1.PolicyRule{
 		allow("kubevirt.io", []string{
 			"virtualmachines", "virtualmachines/status", "virtualmachines/finalizers",
 			"virtualmachineinstances", "virtualmachineinstances/finalizers",
+			"virtualmachineinstancemigrations", "virtualmachineinstancemigrations/status", "virtualmachineinstancemigrations/finalizers",
 		}, "*"),
+		allow("kubevirt.io", []string{"kubevirts"}, "get", "list", "watch"),
 		allow("instancetype.kubevirt.io", []string{"*"}, "get", "list", "watch"),
 		allow("apps", []string{"controllerrevisions"}, "*"),
 		allow("snapshot.storage.k8s.io", []string{"volumesnapshots", "volumesnapshots/status"}, "*"),
@@ -41,6 +44,11 @@ var rules = map[string][]rbacv1.PolicyRule{
 	},
 	HandlerAccount: {
 		allow("kubevirt.io", []string{"virtualmachineinstances"}, "get", "list", "watch", "update", "patch"),
+	},
+	APIAccount: {
+		allow("kubevirt.io", []string{"virtualmachines", "virtualmachines/status"}, "get", "patch"),
+		allow("kubevirt.io", []string{"virtualmachineinstances", "kubevirts"}, "get", "list"),
+		allow("kubevirt.io", []string{"virtualmachineinstancemigrations"}, "list", "create"),
 	},
 }
 

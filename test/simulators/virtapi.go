@@ -47,12 +47,14 @@ type Call struct {
 	Allowed bool
 }
 
-// VirtAPI simulates the admission of KubeVirt's virt-api: an HTTPS server that the API server calls as
-// KubeVirt's own webhook configurations say.
+// VirtAPI simulates KubeVirt's virt-api: an HTTPS server that the API server calls as KubeVirt's own webhook configurations
+// say, and to which it forwards the subresources start, stop, restart and migrate of VMs.
 type VirtAPI struct {
 	controlPlane *controlplane.ControlPlane
 	server       *http.Server
-	port         int
+	// account is a client with the permissions of virt-api.
+	account client.Client
+	port    int
 
 	mu         sync.Mutex
 	calls      []Call
@@ -73,7 +75,16 @@ func StartVirtAPI(ctx context.Context, c *controlplane.ControlPlane) (*VirtAPI, 
 	if err != nil {
 		return nil, err
 	}
-	v := &VirtAPI{controlPlane: c, port: port}
+	config, err := c.ServiceAccountConfig(ctx, Namespace, APIAccount)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	account, err := client.New(config, client.Options{Scheme: c.Client().Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	v := &VirtAPI{controlPlane: c, port: port, account: account}
 	if err := v.serve(certificate); err != nil {
 		return nil, err
 	}
@@ -92,6 +103,7 @@ func (v *VirtAPI) serve(certificate tls.Certificate) error {
 	for _, hook := range slices.Concat(mutators, validators) {
 		mux.HandleFunc("POST "+hook.path, v.handler(hook))
 	}
+	v.serveSubresources(mux)
 	v.server = &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -110,18 +122,18 @@ func (v *VirtAPI) register(ctx context.Context, bundle []byte) error {
 	if err := writer.Create(ctx, service); client.IgnoreAlreadyExists(err) != nil {
 		return fmt.Errorf("making Service %s: %w", virtAPIService, err)
 	}
-	for _, object := range v.configurations(bundle) {
+	for _, object := range append(v.configurations(bundle), v.apiService(bundle)) {
 		if err := writer.Create(ctx, object); err != nil {
-			return fmt.Errorf("registering virt-api's admission: %w", err)
+			return fmt.Errorf("registering virt-api: %w", err)
 		}
 	}
 	return nil
 }
 
-// Stop deletes the configurations and stops the server.
+// Stop deletes the configurations and the aggregated API, and stops the server.
 func (v *VirtAPI) Stop(ctx context.Context) error {
 	var errs []error
-	for _, object := range v.configurations(nil) {
+	for _, object := range append(v.configurations(nil), v.apiService(nil)) {
 		errs = append(errs, client.IgnoreNotFound(v.controlPlane.Client().Delete(ctx, object)))
 	}
 	return errors.Join(append(errs, v.server.Close())...)
@@ -180,7 +192,7 @@ func (v *VirtAPI) handler(hook hook) http.HandlerFunc {
 			http.Error(w, "not an AdmissionReview with a request", http.StatusBadRequest)
 			return
 		}
-		response := hook.answer(review.Request)
+		response := hook.answer(v, review.Request)
 		response.UID = review.Request.UID
 		v.record(hook, review.Request, response.Allowed)
 		review.Request, review.Response = nil, response

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	queue "sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/virtward/virtward/test/controlplane"
@@ -29,11 +32,12 @@ import (
 const ReasonFailedCreate = "FailedCreate"
 
 // VirtController simulates KubeVirt's virt-controller and virt-handler: it makes VMIs from VMs that are to
-// run, walks VMIs through their phases, and takes away what a deletion waits for.
+// run, walks VMIs through their phases, applies live updates, migrates VMIs, and takes away what a deletion waits for.
 type VirtController struct {
-	stop context.CancelFunc
-	done chan error
-	log  *os.File
+	stop  context.CancelFunc
+	done  chan error
+	log   *os.File
+	pacer *pacer
 }
 
 // StartVirtController runs the simulation under KubeVirt's own service accounts, until Stop. A nil
@@ -57,6 +61,7 @@ func StartVirtController(ctx context.Context, c *controlplane.ControlPlane, expa
 	if err != nil {
 		return nil, err
 	}
+	controllerConfig.QPS, handlerConfig.QPS = -1, -1
 	handler, err := client.New(handlerConfig, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err
@@ -75,31 +80,41 @@ func StartVirtController(ctx context.Context, c *controlplane.ControlPlane, expa
 		Logger:     logTo(log),
 		Scheme:     scheme,
 		Metrics:    server.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: new(true)}, // one process may simulate many clusters
+		Controller: config.Controller{SkipNameValidation: new(true), MaxConcurrentReconciles: 4}, // one process may simulate many clusters
 	})
 	if err != nil {
 		return nil, err
 	}
+	pacer := newPacer()
 	err = errors.Join(
+		indexMigrations(ctx, manager),
 		ctrl.NewControllerManagedBy(manager).For(&kubevirtv1.VirtualMachine{}).Owns(&kubevirtv1.VirtualMachineInstance{}).
 			Complete(&vmReconciler{
-				client: manager.GetClient(), live: manager.GetAPIReader(), expand: expand,
+				client: manager.GetClient(), live: manager.GetAPIReader(), expand: expand, starts: newStarts(manager.GetAPIReader()),
 				events: events.NewRecorder(scheme, corev1.EventSource{Component: "virtualmachine-controller"}),
 			}),
 		ctrl.NewControllerManagedBy(manager).For(&kubevirtv1.VirtualMachineInstance{}).
-			Complete(&vmiReconciler{controller: manager.GetClient(), handler: handler}),
+			Watches(&kubevirtv1.VirtualMachine{}, &queue.EnqueueRequestForObject{}). // an annotation may ask for a failure
+			Watches(&kubevirtv1.VirtualMachineInstanceMigration{}, queue.EnqueueRequestsFromMapFunc(instanceOf)).
+			Complete(&vmiReconciler{controller: manager.GetClient(), live: manager.GetAPIReader(), handler: handler, pacer: pacer}),
+		ctrl.NewControllerManagedBy(manager).For(&kubevirtv1.VirtualMachineInstanceMigration{}).
+			Watches(&kubevirtv1.VirtualMachineInstance{}, queue.EnqueueRequestsFromMapFunc(migrationsOf(manager.GetClient()))).
+			Complete(&migrationReconciler{controller: manager.GetClient(), handler: handler, pacer: pacer}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("simulating virt-controller: %w", err)
 	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	v := &VirtController{stop: stop, done: make(chan error, 1), log: log}
+	v := &VirtController{stop: stop, done: make(chan error, 1), log: log, pacer: pacer}
 	go func() {
 		defer events.Shutdown()
 		v.done <- manager.Start(background)
 	}()
 	return v, nil
 }
+
+// Pace sets how long each phase of a VMI and of a migration lasts from now on. Without it, a phase lasts no time.
+func (v *VirtController) Pace(phase time.Duration) { v.pacer.set(phase) }
 
 // logTo writes one line for each message.
 func logTo(file *os.File) logr.Logger {
@@ -117,6 +132,7 @@ type vmReconciler struct {
 	client client.Client
 	live   client.Reader
 	expand Expand
+	starts *starts
 	events record.EventRecorder
 }
 
@@ -126,19 +142,32 @@ func (r *vmReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctr
 	if err := r.client.Get(ctx, request.NamespacedName, vm); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	vmi := &kubevirtv1.VirtualMachineInstance{}
-	err := r.client.Get(ctx, request.NamespacedName, vmi)
-	if client.IgnoreNotFound(err) != nil {
+	vmi, err := r.instance(ctx, vm)
+	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if err != nil {
-		vmi = nil
-	}
 	if vm.DeletionTimestamp != nil {
-		return ctrl.Result{}, r.release(ctx, vm, vmi)
+		return again(r.release(ctx, vm, vmi))
 	}
+	before := vm.DeepCopy()
 	vmi, failure := r.converge(ctx, vm, vmi)
-	return ctrl.Result{}, errors.Join(failure, r.writeStatus(ctx, vm, vmi, failure))
+	if failure == nil && vmi != nil && vmi.DeletionTimestamp == nil && vmi.Status.Phase == kubevirtv1.Running {
+		failure = r.update(ctx, vm, vmi)
+	}
+	return again(errors.Join(failure, r.writeStatus(ctx, before, vm, vmi, failure)))
+}
+
+// instance reads the VMI of a VM. Before a request for a start or a stop counts as done, the cache is not enough.
+func (r *vmReconciler) instance(ctx context.Context, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.VirtualMachineInstance, error) {
+	vmi := &kubevirtv1.VirtualMachineInstance{}
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(vm), vmi)
+	if apierrors.IsNotFound(err) && len(vm.Status.StateChangeRequests) > 0 {
+		err = r.live.Get(ctx, client.ObjectKeyFromObject(vm), vmi)
+	}
+	if err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return vmi, nil
 }
 
 // release lets a VM go once its VMI is gone.
@@ -165,16 +194,11 @@ func (r *vmReconciler) converge(ctx context.Context, vm *kubevirtv1.VirtualMachi
 	if err != nil {
 		return vmi, err
 	}
-	switch strategy {
-	case kubevirtv1.RunStrategyAlways, kubevirtv1.RunStrategyRerunOnFailure, kubevirtv1.RunStrategyOnce:
-		if vmi != nil {
-			return vmi, nil
-		}
+	switch next(vm, vmi, strategy) {
+	case starting:
 		return r.create(ctx, vm)
-	case kubevirtv1.RunStrategyHalted:
-		if vmi != nil && vmi.DeletionTimestamp == nil {
-			return vmi, client.IgnoreNotFound(r.client.Delete(ctx, vmi))
-		}
+	case stopping:
+		return vmi, client.IgnoreNotFound(r.client.Delete(ctx, vmi, client.Preconditions{UID: &vmi.UID}))
 	}
 	return vmi, nil
 }
@@ -184,6 +208,14 @@ func (r *vmReconciler) create(ctx context.Context, vm *kubevirtv1.VirtualMachine
 	if err != nil {
 		return nil, fmt.Errorf("expanding VM %s/%s: %w", vm.Namespace, vm.Name, err)
 	}
+	unrecorded := vm.Status.DeepCopy()
+	if err := r.recordKinds(ctx, vm); err != nil {
+		return nil, err
+	}
+	revision, err := r.starts.store(ctx, r.client, vm)
+	if err != nil {
+		return nil, err
+	}
 	vmi := &kubevirtv1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       vm.Namespace,
@@ -192,12 +224,20 @@ func (r *vmReconciler) create(ctx context.Context, vm *kubevirtv1.VirtualMachine
 			Annotations:     template.ObjectMeta.Annotations,
 			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, kubevirtv1.VirtualMachineGroupVersionKind)},
 		},
-		Spec: template.Spec,
+		Spec:   template.Spec,
+		Status: kubevirtv1.VirtualMachineInstanceStatus{VirtualMachineRevisionName: revision},
 	}
+	if vmi.Annotations == nil {
+		vmi.Annotations = map[string]string{}
+	}
+	vmi.Annotations[kubevirtv1.VirtualMachineGenerationAnnotation] = strconv.FormatInt(vm.Generation, 10)
+	removeCondition(vm, kubevirtv1.VirtualMachineRestartRequired)
 	if err := r.client.Create(ctx, vmi); err != nil {
 		if apierrors.IsAlreadyExists(err) { // the cache is behind
 			return nil, nil
 		}
+		// A VM that has never started is not bound to a revision, so that a test can correct its preference. KubeVirt binds it.
+		vm.Status.InstancetypeRef, vm.Status.PreferenceRef = unrecorded.InstancetypeRef, unrecorded.PreferenceRef
 		r.events.Eventf(vm, corev1.EventTypeWarning, ReasonFailedCreate, "Error creating virtual machine instance: %v", err)
 		return nil, err
 	}
@@ -207,7 +247,7 @@ func (r *vmReconciler) create(ctx context.Context, vm *kubevirtv1.VirtualMachine
 func (r *vmReconciler) templateOf(ctx context.Context, vm *kubevirtv1.VirtualMachine) (*kubevirtv1.VirtualMachineInstanceTemplateSpec, error) {
 	vm = vm.DeepCopy()
 	if vm.Spec.Instancetype == nil && vm.Spec.Preference == nil {
-		return vm.Spec.Template, nil
+		return vm.Spec.Template.DeepCopy(), nil
 	}
 	return r.expand(ctx, r.live, vm)
 }

@@ -11,24 +11,63 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// writeStatus writes the status of a VM, with the error if its VMI could not be created.
-func (r *vmReconciler) writeStatus(ctx context.Context, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance, failure error) error {
-	base := vm.DeepCopy()
+// writeStatus writes the status of a VM, with the error if its VMI could not be created or updated.
+func (r *vmReconciler) writeStatus(ctx context.Context, before, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance, failure error) error {
 	vm.Status.Created = vmi != nil
-	vm.Status.Ready = vmi != nil && vmi.Status.Phase == kubevirtv1.Running
+	vm.Status.Ready = vmi != nil && ready(vmi)
 	vm.Status.PrintableStatus = printable(vmi)
-	setCondition(vm, kubevirtv1.VirtualMachineReady, vm.Status.Ready, "")
+	vm.Status.DesiredGeneration = vm.Generation
+	if strategy, err := vm.RunStrategy(); err == nil && failure == nil {
+		vm.Status.RunStrategy = strategy
+	}
+	vm.Status.StateChangeRequests = outstanding(vm.Status.StateChangeRequests, vmi)
+	mirror(vm, vmi)
 	if message := messageOf(failure); message != "" {
 		setCondition(vm, kubevirtv1.VirtualMachineFailure, true, message)
 	} else {
-		vm.Status.Conditions = slices.DeleteFunc(vm.Status.Conditions, func(c kubevirtv1.VirtualMachineCondition) bool {
-			return c.Type == kubevirtv1.VirtualMachineFailure
-		})
+		removeCondition(vm, kubevirtv1.VirtualMachineFailure)
 	}
+	base := before.DeepCopy()
+	base.ObjectMeta, base.Spec = vm.ObjectMeta, vm.Spec
 	if equality.Semantic.DeepEqual(base.Status, vm.Status) {
 		return nil
 	}
-	return client.IgnoreNotFound(r.client.Status().Patch(ctx, vm, client.MergeFrom(base)))
+	return client.IgnoreNotFound(r.client.Status().Patch(ctx, vm, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})))
+}
+
+// ready reports whether a VMI is ready, as its condition says.
+func ready(vmi *kubevirtv1.VirtualMachineInstance) bool {
+	return slices.ContainsFunc(vmi.Status.Conditions, func(c kubevirtv1.VirtualMachineInstanceCondition) bool {
+		return c.Type == kubevirtv1.VirtualMachineInstanceReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// mirrored are the conditions of a VMI that its VM has too.
+var mirrored = []kubevirtv1.VirtualMachineInstanceConditionType{
+	kubevirtv1.VirtualMachineInstanceIsMigratable, kubevirtv1.VirtualMachineInstanceIsStorageLiveMigratable, kubevirtv1.VirtualMachineInstanceAgentConnected,
+}
+
+func mirror(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) {
+	setCondition(vm, kubevirtv1.VirtualMachineReady, vm.Status.Ready, "")
+	for _, kind := range mirrored {
+		removeUnless(vm, vmi, kind)
+	}
+}
+
+func removeUnless(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance, kind kubevirtv1.VirtualMachineInstanceConditionType) {
+	if vmi != nil {
+		for i := range vmi.Status.Conditions {
+			if c := &vmi.Status.Conditions[i]; c.Type == kind {
+				setCondition(vm, kubevirtv1.VirtualMachineConditionType(kind), c.Status == corev1.ConditionTrue, c.Message)
+				return
+			}
+		}
+	}
+	removeCondition(vm, kubevirtv1.VirtualMachineConditionType(kind))
+}
+
+func removeCondition(vm *kubevirtv1.VirtualMachine, kind kubevirtv1.VirtualMachineConditionType) {
+	vm.Status.Conditions = slices.DeleteFunc(vm.Status.Conditions, func(c kubevirtv1.VirtualMachineCondition) bool { return c.Type == kind })
 }
 
 func messageOf(err error) string {
@@ -63,6 +102,8 @@ func printable(vmi *kubevirtv1.VirtualMachineInstance) kubevirtv1.VirtualMachine
 		return kubevirtv1.VirtualMachineStatusStopped
 	case vmi.DeletionTimestamp != nil:
 		return kubevirtv1.VirtualMachineStatusStopping
+	case migrating(vmi):
+		return kubevirtv1.VirtualMachineStatusMigrating
 	case vmi.Status.Phase == kubevirtv1.Running:
 		return kubevirtv1.VirtualMachineStatusRunning
 	}

@@ -39,7 +39,7 @@ func (c *Case) live(in *rollouts.Input, result *rollouts.Result) (string, error)
 		}
 		return "", nil
 	}
-	recorded, err := c.recordedInstance()
+	recorded, err := c.Recorded()
 	if err != nil {
 		return "", err
 	}
@@ -47,11 +47,11 @@ func (c *Case) live(in *rollouts.Input, result *rollouts.Result) (string, error)
 	if err != nil {
 		return "", err
 	}
-	return strings.Join(conformance.Differences(canonical(recorded), canonical(planned)), "; "), nil
+	return strings.Join(conformance.Differences(Canonical(recorded), Canonical(planned)), "; "), nil
 }
 
-// recordedInstance is the instance with KubeVirt's patches.
-func (c *Case) recordedInstance() (map[string]any, error) {
+// Recorded is the instance with KubeVirt's patches.
+func (c *Case) Recorded() (map[string]any, error) {
 	instance, err := object(c.VMI)
 	if err != nil {
 		return nil, err
@@ -128,9 +128,9 @@ func object(value any) (map[string]any, error) {
 	return decoded, json.Unmarshal(data, &decoded)
 }
 
-// canonical is what is compared of an instance: its labels, annotations and spec, with lists as maps by name, without what
+// Canonical is what is compared of an instance: its labels, annotations and spec, with lists as maps by name, without what
 // KubeVirt derives from other fields.
-func canonical(instance map[string]any) any {
+func Canonical(instance map[string]any) any {
 	metadata, _ := instance["metadata"].(map[string]any)
 	spec, _ := instance["spec"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
