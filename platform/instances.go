@@ -109,6 +109,19 @@ func (r *runningInstance) instance(spec *v1.VirtualMachineInstanceSpec) *v1.Virt
 	}
 }
 
+// Machine reads a VirtualMachine, with memory for its instance and the spec of its start. It is not cached. The error is
+// NotFound if it does not exist, and ErrTooLarge if it is not small.
+func (o *Objects) Machine(ctx context.Context, namespace, name string) (*v1.VirtualMachine, error) {
+	done, err := reserve(ctx, o.shares, ReserveMachine)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	vm := &v1.VirtualMachine{}
+	_, err = o.reader.typed(ctx, apikinds.VirtualMachines.GroupVersionResource(), namespace, name, vm)
+	return vm, err
+}
+
 // StartedSpec reads the spec that an instance was started with from the ControllerRevision that it names. The spec is
 // cached, as revisions never change, and shared: do not change it. It has no template if the revision has no spec of a VM.
 func (o *Objects) StartedSpec(ctx context.Context, namespace, revision string) (*v1.VirtualMachineSpec, error) {

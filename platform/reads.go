@@ -39,7 +39,9 @@ const (
 	reserveLarge = 12 << 20
 	// reserveTyped is for a running instance and the spec that it was started with. Both have at most maxTypedValues
 	// objects and lists, which need more memory in their Go types.
-	reserveTyped   = 4 << 20
+	reserveTyped = 4 << 20
+	// ReserveMachine is for these two and their VM.
+	ReserveMachine = 6 << 20
 	maxTypedValues = 1_500
 	maxSmallValues = 4_000
 )

@@ -34,6 +34,9 @@ func Rollout(ctx context.Context, objects Objects, facts *platform.Facts, curren
 	return g.input, g.notes, nil
 }
 
+// ErrNoStart is the error for an instance that was started with an unknown spec.
+var ErrNoStart = errors.New("there is no spec that it was started with")
+
 // Instances reads running instances in their Go types, without the detour over an unstructured object.
 type Instances interface {
 	Instance(ctx context.Context, namespace, name string) (*v1.VirtualMachineInstance, error)
@@ -53,7 +56,7 @@ func RunningRollout(ctx context.Context, objects Objects, facts *platform.Facts,
 		return nil, err
 	}
 	if g.input.LastStarted == nil {
-		return nil, fmt.Errorf("there is no spec that the VirtualMachineInstance %s/%s was started with", current.Namespace, current.Name)
+		return nil, fmt.Errorf("VirtualMachineInstance %s/%s: %w", current.Namespace, current.Name, ErrNoStart)
 	}
 	return g.input, nil
 }

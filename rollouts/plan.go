@@ -54,7 +54,10 @@ func Plan(in *Input) Result {
 	if in.Desired == nil || in.Desired.Spec.Template == nil {
 		return Result{Changes: []Change{}}
 	}
-	p := newPlanner(in)
+	return newPlanner(in).plan()
+}
+
+func (p *planner) plan() Result {
 	p.findDifferences()
 	p.predict()
 	p.reattachments()

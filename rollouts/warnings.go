@@ -76,36 +76,21 @@ func (r *Result) Fields(takes Takes) []string {
 	return fields
 }
 
-// group is the changes with one answer and one reason.
-type group struct {
-	first  *Change
-	fields []string
-}
-
 // Warnings are sentences for the user who makes the changes: one for each reason for which changes do not simply happen.
 // Under the rollout strategy Stage, one sentence names all changes that wait for the restart. A VM that is being stopped
 // gets no warnings.
 func (r *Result) Warnings(stage bool) []string {
-	var groups []group
 	var staged []string
-	for i := range r.Changes {
-		c := &r.Changes[i]
+	groups := r.groups(func(c *Change) bool {
 		switch {
 		case !c.Pending() || c.Takes == NextStart:
-			continue
+			return false
 		case stage && (c.Takes == Restart || c.Takes == LiveOnMigration):
 			staged = append(staged, c.Field)
-			continue
+			return false
 		}
-		k := slices.IndexFunc(groups, func(g group) bool {
-			return g.first.Takes == c.Takes && g.first.Reason == c.Reason && g.first.WayOut == c.WayOut
-		})
-		if k < 0 {
-			groups = append(groups, group{first: c})
-			k = len(groups) - 1
-		}
-		groups[k].fields = append(groups[k].fields, c.Field)
-	}
+		return true
+	})
 	var warnings []string
 	if len(staged) > 0 {
 		warnings = append(warnings, "The rollout strategy of the cluster is Stage. These changes take effect when the VM restarts: "+named(staged)+".")
@@ -114,7 +99,7 @@ func (r *Result) Warnings(stage bool) []string {
 	for i := range groups {
 		if len(warnings) == MaxWarnings-1 && (i < len(groups)-1 || r.Omitted > 0) {
 			for k := i; k < len(groups); k++ {
-				more += len(groups[k].fields)
+				more += len(groups[k].Fields)
 			}
 			break
 		}
@@ -140,13 +125,13 @@ func named(fields []string) string {
 }
 
 // text is FIELD: when it takes effect, why, what to do, and how many other fields there are.
-func (g *group) text() string {
-	c := g.first
+func (g *Group) text() string {
+	c := g.First
 	parts := []string{texts.Shorten(c.Field, maxField) + ": " + effects[c.Takes], c.Reason}
 	if c.WayOut != "" && c.WayOut != wayOutRestart {
 		parts = append(parts, c.WayOut)
 	}
-	if more := len(g.fields) - 1; more > 0 {
+	if more := len(g.Fields) - 1; more > 0 {
 		parts = append(parts, others(more, c.Takes))
 	}
 	return texts.OneLine(strings.Join(parts, " "))

@@ -10,10 +10,20 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/controllers/pending"
 )
 
 // rolloutsLease is the name of the leader's Lease.
@@ -78,6 +88,17 @@ func (o *rolloutsOptions) addTo(mgr manager.Manager, config *rest.Config, log lo
 	if err != nil {
 		return err
 	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	events := newEvents(typed.CoreV1())
+	if err := mgr.Add(everywhere(events.Run)); err != nil {
+		return err
+	}
+	if err := o.addPending(mgr, config, state, typed, events, log.WithName("pending")); err != nil {
+		return err
+	}
 	if err := state.addTo(mgr); err != nil {
 		return err
 	}
@@ -87,4 +108,36 @@ func (o *rolloutsOptions) addTo(mgr manager.Manager, config *rest.Config, log lo
 	}
 	maps.Copy(p.ready, state.ready())
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+}
+
+// addPending adds the controller of pending changes.
+func (o *rolloutsOptions) addPending(mgr manager.Manager, config *rest.Config, state *clusterState, typed kubernetes.Interface, events *events, log logr.Logger) error {
+	light, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	reader, err := pages.NewReader(config)
+	if err != nil {
+		return err
+	}
+	compares := pending.New(pending.Options{
+		Objects: state.objects, Client: state.client, Facts: state.facts.Facts, Ready: state.facts.Ready, Resync: o.resync, Clock: clock.RealClock{},
+		Tell: func(vm *kubevirtv1.VirtualMachine, kind, reason, message string) {
+			events.recorder.Event(&corev1.ObjectReference{
+				APIVersion: kubevirtv1.GroupVersion.String(), Kind: apikinds.VirtualMachine, Namespace: vm.Namespace, Name: vm.Name, UID: vm.UID,
+			}, kind, reason, shortEvent(message))
+		},
+	})
+	state.changed = func(what string) {
+		if what == "facts" {
+			compares.Changed()
+		}
+	}
+	if err := metrics.Registry.Register(compares.Collector()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	if err := mgr.Add(&pending.Publisher{Reconciler: compares, ConfigMaps: typed.CoreV1().ConfigMaps(o.namespace), Clock: clock.RealClock{}, Log: log}); err != nil {
+		return err
+	}
+	return compares.SetupWithManager(mgr, light, reader)
 }

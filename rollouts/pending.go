@@ -1,0 +1,180 @@
+package rollouts
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/texts"
+)
+
+// Pending is the plan of what a running VM has not got yet: the changes of Plan that do not simply happen, and those that
+// KubeVirt has written to the running instance for a live migration that has not ended. It is empty for a VM that is
+// stopped, or is being stopped.
+func Pending(in *Input) Result {
+	if in.Desired == nil || in.Desired.Spec.Template == nil || in.Running == nil {
+		return Result{Changes: []Change{}}
+	}
+	p := newPlanner(in)
+	result := p.plan()
+	if p.kubevirt.stopped {
+		return Result{Changes: []Change{}}
+	}
+	result.Changes = slices.DeleteFunc(result.Changes, func(c Change) bool { return !c.Pending() || c.Takes == NextStart })
+	for _, c := range p.inProgress() {
+		if !slices.ContainsFunc(result.Changes, func(other Change) bool { return other.Field == c.Field }) {
+			result.Changes = append(result.Changes, c)
+		}
+	}
+	return result
+}
+
+// inProgress are the changes that the instance has, and the guest has not. KubeVirt announces them by conditions.
+func (p *planner) inProgress() []Change {
+	var changes []Change
+	status := &p.in.Running.Status
+	if p.in.is(v1.VirtualMachineInstanceVCPUChange) && p.running.Domain.CPU != nil {
+		c := p.awaiting("sockets", "domain.cpu.sockets")
+		if status.CurrentCPUTopology != nil {
+			c.Old = itoa(int(status.CurrentCPUTopology.Sockets))
+		}
+		c.New = itoa(int(p.running.Domain.CPU.Sockets))
+		changes = append(changes, c)
+	}
+	if state, message := p.in.condition(v1.VirtualMachineInstanceMemoryChange); state != "" {
+		c := p.awaiting("guest-memory", "domain.memory.guest")
+		if status.Memory != nil && status.Memory.GuestCurrent != nil {
+			c.Old = status.Memory.GuestCurrent.String()
+		}
+		if guest := guestOf(p.running); guest != nil {
+			c.New = guest.String()
+		}
+		if state == corev1.ConditionFalse {
+			c.Takes, c.Reason, c.WayOut = Restart, shortened("KubeVirt could not plug the memory: "+message), wayOutRestart
+		}
+		changes = append(changes, c)
+	}
+	if p.in.is(v1.VirtualMachineInstanceMigrationRequired) {
+		changes = append(changes, p.awaiting("interface-added", "networks"))
+	}
+	if p.in.is(v1.VirtualMachineInstanceVolumesChange) {
+		for _, m := range status.MigratedVolumes {
+			c := p.awaiting("volume-migration", "volumes["+m.VolumeName+"]")
+			c.Old, c.New = claimName(m.SourcePVCInfo), claimName(m.DestinationPVCInfo)
+			changes = append(changes, c)
+		}
+	}
+	return changes[:min(len(changes), MaxChanges)]
+}
+
+func claimName(info *v1.PersistentVolumeClaimInfo) string {
+	if info == nil {
+		return ""
+	}
+	return info.ClaimName
+}
+
+// awaiting is a change that waits for a migration.
+func (p *planner) awaiting(rule, path string) Change {
+	v := p.migration(true)
+	if p.in.migrating() {
+		v = decision{takes: LiveOnMigration, reason: "The VM is migrating, and the guest gets the change with this migration."}
+	}
+	return Change{
+		Field: "spec.template.spec." + path, Takes: v.takes, Patched: true, Announced: ByCondition, Rule: rule, Reason: v.reason, WayOut: v.wayOut,
+	}
+}
+
+// Bounds of a summary: of the reasons, and of the fields and texts of each.
+const (
+	maxGroups      = 16
+	maxGroupFields = 8
+	maxSummaryText = 320
+)
+
+// Summary is a plan in the form of the annotation of VMs, without times.
+func (r *Result) Summary(generation int64) v1alpha1.Pending {
+	pending := v1alpha1.Pending{Generation: generation, RestartRequired: string(r.RestartRequired), Omitted: r.Omitted, Changes: []v1alpha1.PendingChange{}}
+	for i, g := range r.Groups() {
+		if i >= maxGroups {
+			pending.Omitted += len(g.Fields)
+			continue
+		}
+		change := v1alpha1.PendingChange{
+			Takes: string(g.First.Takes), Reason: texts.Shorten(g.First.Reason, maxSummaryText), WayOut: texts.Shorten(g.First.WayOut, maxSummaryText),
+		}
+		for _, field := range g.Fields[:min(len(g.Fields), maxGroupFields)] {
+			change.Fields = append(change.Fields, texts.Shorten(field, maxField))
+		}
+		change.More = len(g.Fields) - len(change.Fields)
+		pending.Changes = append(pending.Changes, change)
+	}
+	return pending
+}
+
+// Waits is why a change waits for a live migration that KubeVirt does not start.
+type Waits string
+
+// The values of Waits.
+const (
+	// NotMigratable instances cannot be migrated.
+	NotMigratable Waits = "NotMigratable"
+	// NoLiveMigrate is set if workloadUpdateMethods has no LiveMigrate.
+	NoLiveMigrate Waits = "NoLiveMigrate"
+)
+
+// WaitsWithoutEnd is why a change of a plan waits for a migration that never comes by itself; empty if none does.
+func (r *Result) WaitsWithoutEnd(in *Input) Waits {
+	if in.Running == nil || in.migrating() {
+		return ""
+	}
+	methods := []v1.WorkloadUpdateMethod(nil)
+	if in.Facts != nil {
+		methods = in.Facts.WorkloadUpdateMethods
+	}
+	waits := slices.ContainsFunc(r.Changes, func(c Change) bool {
+		return c.Takes == LiveOnMigration || c.Patched && c.Takes == Restart && c.Announced == ByCondition
+	})
+	switch {
+	case !waits:
+		return ""
+	case !in.migratable():
+		return NotMigratable
+	case !slices.Contains(methods, v1.WorkloadUpdateMethodLiveMigrate):
+		return NoLiveMigrate
+	}
+	return ""
+}
+
+// Group is the changes with one answer and one reason.
+type Group struct {
+	// First is the first change.
+	First *Change
+	// Fields of all changes.
+	Fields []string
+}
+
+// Groups are the changes of a plan by their answer and reason, in the order of the plan.
+func (r *Result) Groups() []Group { return r.groups(func(*Change) bool { return true }) }
+
+// groups are those of the changes that are kept.
+func (r *Result) groups(keep func(*Change) bool) []Group {
+	var groups []Group
+	for i := range r.Changes {
+		c := &r.Changes[i]
+		if !keep(c) {
+			continue
+		}
+		k := slices.IndexFunc(groups, func(g Group) bool {
+			return g.First.Takes == c.Takes && g.First.Reason == c.Reason && g.First.WayOut == c.WayOut
+		})
+		if k < 0 {
+			groups = append(groups, Group{First: c})
+			k = len(groups) - 1
+		}
+		groups[k].Fields = append(groups[k].Fields, c.Field)
+	}
+	return groups
+}

@@ -1,0 +1,199 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/controlplane"
+)
+
+// pendingOf reads what is pending of a VM; nil if it has no annotation.
+func pendingOf(ctx context.Context, g Gomega, vm *kubevirtv1.VirtualMachine) *v1alpha1.Pending {
+	GinkgoHelper()
+	g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
+	pending, err := v1alpha1.PendingOf(vm.Annotations)
+	g.Expect(err).NotTo(HaveOccurred())
+	return pending
+}
+
+// takesOf are the pending fields of a VM, each with when it takes effect.
+func takesOf(ctx context.Context, g Gomega, vm *kubevirtv1.VirtualMachine) map[string]string {
+	GinkgoHelper()
+	takes := map[string]string{}
+	if pending := pendingOf(ctx, g, vm); pending != nil {
+		for _, c := range pending.Changes {
+			for _, field := range c.Fields {
+				takes[strings.TrimPrefix(field, "spec.template.spec.")] = c.Takes
+			}
+		}
+	}
+	return takes
+}
+
+// pendingEvents are the reasons of the events of pending changes of a VM, each with its count.
+func pendingEvents(ctx context.Context, vm *kubevirtv1.VirtualMachine) map[string]int32 {
+	GinkgoHelper()
+	counts := map[string]int32{}
+	for _, event := range eventsOn(ctx, vm) {
+		if strings.HasPrefix(event.Reason, "Pending") {
+			counts[event.Reason] += max(1, event.Count)
+		}
+	}
+	return counts
+}
+
+// metricsAt are the lines of the metrics on a port.
+func metricsAt(ctx context.Context, g Gomega, port int) []string {
+	GinkgoHelper()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", port), nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	response, err := http.DefaultClient.Do(request)
+	g.Expect(err).NotTo(HaveOccurred())
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	g.Expect(err).NotTo(HaveOccurred())
+	return strings.Split(string(body), "\n")
+}
+
+// writesBy counts the requests by which the process of rollouts wrote a VM, from the audit log.
+func writesBy(vm *kubevirtv1.VirtualMachine) (writes int) {
+	GinkgoHelper()
+	log, err := os.ReadFile(cluster.AuditLog())
+	Expect(err).NotTo(HaveOccurred())
+	for line := range strings.Lines(string(log)) {
+		var event struct {
+			Verb, Stage string
+			User        struct{ Username string }
+			ObjectRef   struct{ Resource, Name, Subresource string }
+		}
+		if json.Unmarshal([]byte(line), &event) != nil || event.Stage != "ResponseComplete" || !strings.HasSuffix(event.User.Username, ":virtward-rollouts") {
+			continue
+		}
+		if event.ObjectRef.Resource == "virtualmachines" && event.ObjectRef.Name == vm.Name && event.Verb != "get" && event.Verb != "list" && event.Verb != "watch" {
+			writes++
+		}
+	}
+	return writes
+}
+
+var _ = Describe("Pending changes", Serial, func() {
+	It("are in an annotation of the VM, also after the process was killed", func(ctx SpecContext) {
+		port, err := cluster.TakePort()
+		Expect(err).NotTo(HaveOccurred())
+		process, err := cluster.RunVirtward(ctx, controlplane.Workload{
+			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardRollouts,
+			Args: []string{"--lease-duration=3s", fmt.Sprintf("--metrics-address=:%d", port)},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(process.Kill)
+		soon := func(check func(g Gomega)) {
+			GinkgoHelper()
+			Eventually(check).WithContext(ctx).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+		}
+		vm := build.VMOf(build.Typical("pending").With(func(spec *kubevirtv1.VirtualMachineInstanceSpec) {
+			spec.Domain.Firmware = &kubevirtv1.Firmware{UUID: "11111111-2222-4333-8444-555555555555"}
+		})).RunStrategy(kubevirtv1.RunStrategyManual).Obj()
+		cleanUp(vm)
+		Expect(alice.Create(ctx, vm)).To(Succeed())
+		started(ctx, vm)
+		settled := func() { // nothing is written any more
+			GinkgoHelper()
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
+			version, writes := vm.ResourceVersion, writesBy(vm)
+			Consistently(func(g Gomega) {
+				g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
+				g.Expect(vm.ResourceVersion).To(Equal(version))
+			}).WithContext(ctx).WithTimeout(4 * time.Second).WithPolling(200 * time.Millisecond).Should(Succeed())
+			Expect(writesBy(vm)).To(Equal(writes))
+		}
+
+		By("changing a field that needs a restart")
+		Expect(change(ctx, alice, vm, func() { vm.Spec.Template.Spec.Hostname = "elsewhere" })).To(Succeed())
+		generation := vm.Generation
+		soon(func(g Gomega) { g.Expect(takesOf(ctx, g, vm)).To(Equal(map[string]string{"hostname": "Restart"})) })
+		Expect(vm.Generation).To(Equal(generation), "an annotation is not a change of the spec")
+		Expect(vm.Spec.Template.Spec.Hostname).To(Equal("elsewhere"))
+		first := pendingOf(ctx, Default, vm)
+		Expect(first.Generation).To(Equal(generation))
+		Expect(first.RestartRequired).To(Equal("TemplateChanged"))
+		Expect(first.Changes[0].Since.Time).To(BeTemporally("~", time.Now(), 30*time.Second))
+		soon(func(g Gomega) { g.Expect(pendingEvents(ctx, vm)).To(Equal(map[string]int32{"PendingRestart": 1})) })
+		settled()
+		Expect(writesBy(vm)).To(Equal(1))
+		soon(func(g Gomega) {
+			lines := metricsAt(ctx, g, port)
+			g.Expect(lines).To(ContainElement(`virtward_vm_pending_changes{kind="Restart"} 1`))
+			g.Expect(lines).To(ContainElement(`virtward_vm_restart_required 1`))
+		})
+
+		By("editing the annotation, as a user can")
+		for _, patch := range []string{`{"metadata":{"annotations":{"rollout.virtward.io/pending":"{\"changes\":[]}"}}}`, `{"metadata":{"annotations":{"rollout.virtward.io/pending":null}}}`} {
+			Expect(alice.Patch(ctx, vm, client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+			soon(func(g Gomega) { g.Expect(pendingOf(ctx, g, vm)).To(Equal(first)) })
+		}
+		Expect(pendingEvents(ctx, vm)).To(Equal(map[string]int32{"PendingRestart": 1}))
+
+		By("killing the process, changing another field with another reason, and starting the process again")
+		process.Kill()
+		Expect(change(ctx, alice, vm, func() { vm.Spec.Template.Spec.NodeSelector = map[string]string{"zone": "a"} })).To(Succeed())
+		Expect(process.Start(ctx)).To(Succeed())
+		soon(func(g Gomega) {
+			g.Expect(takesOf(ctx, g, vm)).To(Equal(map[string]string{"hostname": "Restart", "nodeSelector[zone]": "Restart"}))
+		})
+		Expect(pendingOf(ctx, Default, vm).Changes).To(ContainElement(HaveField("Since", first.Changes[0].Since)), "the time of the first change is kept")
+		settled()
+		process.Kill()
+		Expect(process.Start(ctx)).To(Succeed())
+		soon(func(g Gomega) { g.Expect(metricsAt(ctx, g, port)).To(ContainElement(`virtward_vm_restart_required 1`)) })
+		settled()
+		Expect(pendingEvents(ctx, vm)).To(Equal(map[string]int32{"PendingRestart": 2}), "one for each reason")
+
+		By("reverting the changes")
+		Expect(change(ctx, alice, vm, func() { vm.Spec.Template.Spec.Hostname, vm.Spec.Template.Spec.NodeSelector = "", nil })).To(Succeed())
+		soon(func(g Gomega) {
+			g.Expect(pendingOf(ctx, g, vm)).To(BeNil())
+		})
+		settled()
+
+		By("an instance that waits for a migration that never comes")
+		waiting := client.RawPatch(types.MergePatchType, []byte(`{"status":{"currentCPUTopology":{"sockets":1},"conditions":[{"type":"HotVCPUChange","status":"True"},{"type":"LiveMigratable","status":"False","message":"a host device"}]}}`))
+		vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: vm.ObjectMeta}
+		Expect(controllerAccount(ctx).Patch(ctx, vmi, waiting)).To(Succeed())
+		soon(func(g Gomega) {
+			g.Expect(takesOf(ctx, g, vm)).To(Equal(map[string]string{"domain.cpu.sockets": "Restart"}))
+		})
+		soon(func(g Gomega) {
+			g.Expect(metricsAt(ctx, g, port)).To(ContainElement(`virtward_vm_migration_never_comes{reason="NotMigratable"} 1`))
+		})
+		soon(func(g Gomega) {
+			published := &corev1.ConfigMap{}
+			g.Expect(admin.Get(ctx, client.ObjectKey{Namespace: controlplane.VirtwardNamespace, Name: v1alpha1.CountsName}, published)).To(Succeed())
+			counts, err := v1alpha1.CountsOf(published.Data)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect([]any{counts.Complete, counts.Pending, counts.Takes}).To(Equal([]any{true, 1, map[string]int{"Restart": 1}}))
+			g.Expect(counts.Running).To(BeNumerically(">=", 1))
+		})
+
+		By("stopping the VM")
+		Expect(controllerAccount(ctx).Delete(ctx, vmi)).To(Succeed())
+		Expect(admin.Status().Patch(ctx, vm, client.RawPatch(types.MergePatchType, []byte(`{"status":{"created":false,"ready":false}}`)))).To(Succeed())
+		soon(func(g Gomega) {
+			g.Expect(pendingOf(ctx, g, vm)).To(BeNil())
+		})
+	}, NodeTimeout(3*time.Minute))
+})
