@@ -76,6 +76,7 @@ type runningInstance struct {
 		Name              string                  `json:"name"`
 		Namespace         string                  `json:"namespace"`
 		UID               types.UID               `json:"uid"`
+		CreationTimestamp metav1.Time             `json:"creationTimestamp"`
 		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
 		Labels            map[string]string       `json:"labels"`
 		Annotations       map[string]string       `json:"annotations"`
@@ -87,6 +88,7 @@ type runningInstance struct {
 		Conditions                 []v1.VirtualMachineInstanceCondition        `json:"conditions"`
 		Interfaces                 []v1.VirtualMachineInstanceNetworkInterface `json:"interfaces"`
 		Memory                     *v1.MemoryStatus                            `json:"memory"`
+		CurrentCPUTopology         *v1.CPUTopology                             `json:"currentCPUTopology"`
 		MigrationState             *v1.VirtualMachineInstanceMigrationState    `json:"migrationState"`
 		MigratedVolumes            []v1.StorageMigratedVolumeInfo              `json:"migratedVolumes"`
 		VolumeStatus               []v1.VolumeStatus                           `json:"volumeStatus"`
@@ -98,12 +100,12 @@ func (r *runningInstance) instance(spec *v1.VirtualMachineInstanceSpec) *v1.Virt
 	m, s := &r.Metadata, &r.Status
 	return &v1.VirtualMachineInstance{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: m.Name, Namespace: m.Namespace, UID: m.UID, DeletionTimestamp: m.DeletionTimestamp,
+			Name: m.Name, Namespace: m.Namespace, UID: m.UID, CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
 			Labels: m.Labels, Annotations: m.Annotations, OwnerReferences: m.OwnerReferences,
 		},
 		Spec: *spec,
 		Status: v1.VirtualMachineInstanceStatus{
-			Phase: s.Phase, Conditions: s.Conditions, Interfaces: s.Interfaces, Memory: s.Memory, MigrationState: s.MigrationState,
+			Phase: s.Phase, Conditions: s.Conditions, Interfaces: s.Interfaces, Memory: s.Memory, CurrentCPUTopology: s.CurrentCPUTopology, MigrationState: s.MigrationState,
 			MigratedVolumes: s.MigratedVolumes, VolumeStatus: s.VolumeStatus, VirtualMachineRevisionName: s.VirtualMachineRevisionName,
 		},
 	}
@@ -118,7 +120,7 @@ func (o *Objects) Machine(ctx context.Context, namespace, name string) (*v1.Virt
 	}
 	defer done()
 	vm := &v1.VirtualMachine{}
-	_, err = o.reader.typed(ctx, apikinds.VirtualMachines.GroupVersionResource(), namespace, name, vm)
+	_, err = o.reader.typed(ctx, apikinds.VirtualMachines.GroupVersionResource(), namespace, name, reflect.TypeFor[v1.VirtualMachine](), vm)
 	return vm, err
 }
 
