@@ -10,6 +10,10 @@ import (
 // server, that has it. An annotation of that name on the object says who did that, when and why.
 const Disabled = "virtward.io/disabled"
 
+// StayActive are the policies that kubectl virtward disable leaves active. Otherwise a user could record another user as the
+// requester of a rollout, and the rollout would act for that user.
+func StayActive() []string { return []string{Rollouts, RolloutStatus} }
+
 // KeepDisabled is what is wanted of the match conditions of a policy, and the one that switches it off if those that
 // are there have it: what was switched off by hand is switched on by hand.
 func KeepDisabled(wanted, there []admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {

@@ -39,6 +39,8 @@ const (
 	RuleSettings             = "virtward-rule-settings"
 	Policies                 = "virtward-policies"
 	Accounts                 = "virtward-accounts"
+	Rollouts                 = "virtward-rollouts"
+	RolloutStatus            = "virtward-rollout-status"
 	TemplateApprovedOnly     = "virtward-template-approved-only"
 	TemplateCapture          = "virtward-template-capture"
 	TemplateNamespaces       = "virtward-template-namespaces"
@@ -220,6 +222,30 @@ type TemplateCase struct {
 func TemplateCases(file string) ([]TemplateCase, error) {
 	return table[TemplateCase]("cases/" + file + ".yaml")
 }
+
+// RolloutCase is one request for a VirtualMachineRollout and the answer of its guards.
+type RolloutCase struct {
+	Name string `json:"name"`
+	// User sends the request: see test/guards.
+	User string `json:"user"`
+	// Namespace of the rollout: shop if empty.
+	Namespace string `json:"namespace,omitempty"`
+	// Old is the spec before the request, which another user wrote; without it the request is a create.
+	Old map[string]any `json:"old,omitempty"`
+	// New is the spec of the request; without it the spec stays.
+	New map[string]any `json:"new,omitempty"`
+	// Requester is what the request records: self, or the name of another user, or kept; empty for no annotation, and
+	// otherwise the text of the annotation. In a text, SELF is the record of the user.
+	Requester string `json:"requester,omitempty"`
+	// Status says that the request writes the status, and Delete that it deletes the rollout.
+	Status bool `json:"status,omitempty"`
+	Delete bool `json:"delete,omitempty"`
+	// Denied is what the guards say; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// RolloutCases returns the table of cases of the guards of VirtualMachineRollouts.
+func RolloutCases() ([]RolloutCase, error) { return table[RolloutCase]("cases/rollouts.yaml") }
 
 func table[T any](pattern string) ([]T, error) {
 	var all []T

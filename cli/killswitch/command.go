@@ -39,7 +39,8 @@ disable does not need a running Virtward. It adds a match condition that is neve
 webhooks of Virtward, to its guards, and to the ValidatingAdmissionPolicies that it exports. An annotation of the same name
 has the user, the time and the reason. It changes nothing else. enable removes both; an upgrade with Helm keeps them.
 
-KubeVirt's own webhooks stay active, and running virtual machines do not change. disable requires permission to list, get
+The guards of VirtualMachineRollouts stay active, so no rollout can be created or continued meanwhile: a rollout acts for the
+user that these guards verify. KubeVirt's own webhooks stay active, and running virtual machines do not change. disable requires permission to list, get
 and update mutatingwebhookconfigurations, validatingwebhookconfigurations and validatingadmissionpolicies.
 
 The exit code is 1 if an object could not be changed.`,

@@ -139,7 +139,7 @@ func (s *Switch) each(ctx context.Context, turn turn) error {
 	return nil
 }
 
-// list returns the objects of Virtward of a kind, sorted by name.
+// list returns the objects of Virtward of a kind that can be switched off, sorted by name.
 func (s *Switch) list(ctx context.Context, kind admissionKind) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
 	for _, selector := range []string{partOfVirtward, madeByVirtward} {
@@ -149,6 +149,9 @@ func (s *Switch) list(ctx context.Context, kind admissionKind) ([]unstructured.U
 		}
 		all = append(all, list.Items...)
 	}
+	all = slices.DeleteFunc(all, func(object unstructured.Unstructured) bool {
+		return slices.Contains(admissionpolicies.StayActive(), object.GetName())
+	})
 	name := func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
 	slices.SortStableFunc(all, name)
 	return slices.CompactFunc(all, func(a, b unstructured.Unstructured) bool { return name(a, b) == 0 }), nil

@@ -61,7 +61,7 @@ func render(t *testing.T, values ...string) []client.Object {
 	t.Helper()
 	return slices.DeleteFunc(renderFor(t, nil, values...), func(object client.Object) bool {
 		component := object.GetLabels()["app.kubernetes.io/component"]
-		return ofController(object) || component == "export" || component == "apiserver" || component == "templates"
+		return ofController(object) || component == "export" || component == "apiserver" || component == "templates" || component == "rollouts"
 	})
 }
 

@@ -59,8 +59,11 @@ func TestObjects(t *testing.T) {
 		"CustomResourceDefinition rulesettings.policy.virtward.io",
 		"CustomResourceDefinition virtualmachinedefaults.policy.virtward.io",
 		"CustomResourceDefinition virtualmachinepolicies.policy.virtward.io",
+		"CustomResourceDefinition virtualmachinerollouts.rollout.virtward.io",
 		"CustomResourceDefinition virtualmachinetemplaterequests.template.kubevirt.io",
 		"CustomResourceDefinition virtualmachinetemplates.template.kubevirt.io",
+		"ClusterRole virtward-rollouts-edit",
+		"ClusterRole virtward-rollouts-view",
 		"ClusterRole virtward-template-approver",
 		"ClusterRole virtward-template-author",
 		"ClusterRole virtward-template-user",
@@ -84,6 +87,10 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicy virtward-policies",
 		"ValidatingAdmissionPolicyBinding virtward-policies",
+		"ValidatingAdmissionPolicy virtward-rollout-status",
+		"ValidatingAdmissionPolicyBinding virtward-rollout-status",
+		"ValidatingAdmissionPolicy virtward-rollouts",
+		"ValidatingAdmissionPolicyBinding virtward-rollouts",
 		"ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicyBinding virtward-rule-settings",
 	}, slices.Concat(always, managed)...)
@@ -695,6 +702,35 @@ func TestTemplateRoles(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: roles and what they are added to (-want +got):\n%s", values, diff)
 		}
+	}
+}
+
+// The roles of rollouts permit rollouts only: not their statuses, and nothing with virtual machines.
+func TestRolloutRoles(t *testing.T) {
+	t.Parallel()
+	for _, aggregated := range []bool{true, false} {
+		got := map[string]string{}
+		for _, role := range every[*rbacv1.ClusterRole](render(t, fmt.Sprintf("rollouts.aggregateRoles=%t", aggregated))) {
+			name, found := strings.CutPrefix(role.Name, "virtward-rollouts-")
+			if !found {
+				continue
+			}
+			if len(role.Rules) != 1 || !slices.Equal(role.Rules[0].APIGroups, []string{"rollout.virtward.io"}) || !slices.Equal(role.Rules[0].Resources, []string{"virtualmachinerollouts"}) {
+				t.Errorf("%s: rules %v", role.Name, role.Rules)
+				continue
+			}
+			got[name] = strings.Join(role.Rules[0].Verbs, " ")
+			if _, to := role.Labels["rbac.authorization.k8s.io/aggregate-to-"+name]; to != aggregated {
+				t.Errorf("%s is aggregated: %t", role.Name, to)
+			}
+		}
+		if diff := cmp.Diff(map[string]string{"view": "get list watch", "edit": "get list watch create update patch delete deletecollection"}, got); diff != "" {
+			t.Errorf("verbs (-want +got):\n%s", diff)
+		}
+	}
+	output, err := helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{"guards.rollouts.enabled=false"})...)...)
+	if err == nil || !strings.Contains(output, "guards.rollouts.enabled is false and rollouts.enabled is true") {
+		t.Errorf("rollouts without their guard: %v %s", err, output)
 	}
 }
 

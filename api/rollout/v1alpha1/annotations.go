@@ -1,9 +1,11 @@
 package v1alpha1
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -64,16 +66,31 @@ func RequesterOf(rollout *VirtualMachineRollout) (authenticationv1.UserInfo, err
 	return user, nil
 }
 
-// String is the value of AnnotationRequester.
+// RequesterFrom is the requester of a request.
+func RequesterFrom(user authenticationv1.UserInfo) Requester {
+	r := Requester{Username: user.Username, UID: user.UID, Groups: user.Groups}
+	for key, values := range user.Extra {
+		if r.Extra == nil {
+			r.Extra = map[string][]string{}
+		}
+		r.Extra[key] = append([]string{}, values...)
+	}
+	return r
+}
+
+// String is the value of AnnotationRequester: compact JSON that escapes only what it must, since a guard compares it with the
+// user of the request.
 func (r Requester) String() (string, error) {
-	text, err := json.Marshal(r)
-	switch {
-	case err != nil:
+	text := &bytes.Buffer{}
+	encoder := json.NewEncoder(text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil {
 		return "", err
-	case len(text) > MaxRequester:
+	}
+	if text.Len() > MaxRequester {
 		return "", fmt.Errorf("the user, its groups and its extra values have more than %d bytes", MaxRequester)
 	}
-	return string(text), nil
+	return strings.TrimSuffix(text.String(), "\n"), nil
 }
 
 // Mark is what a rollout writes into a virtual machine together with its change. A virtual machine with the mark of a
