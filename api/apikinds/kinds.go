@@ -12,6 +12,7 @@ const (
 	VirtualMachinePool               = "VirtualMachinePool"
 	VirtualMachineTemplate           = "VirtualMachineTemplate"
 	VirtualMachineTemplateRequest    = "VirtualMachineTemplateRequest"
+	VirtualMachineInstanceMigration  = "VirtualMachineInstanceMigration"
 	VirtualMachineRestore            = "VirtualMachineRestore"
 	VirtualMachineSnapshot           = "VirtualMachineSnapshot"
 	VirtualMachineSnapshotContent    = "VirtualMachineSnapshotContent"
@@ -30,6 +31,7 @@ const (
 	RuleSettings           = "RuleSettings"
 	VirtualMachineDefaults = "VirtualMachineDefaults"
 	VirtualMachinePolicy   = "VirtualMachinePolicy"
+	VirtualMachineRollout  = "VirtualMachineRollout"
 )
 
 // The kinds of Kubernetes.
@@ -66,6 +68,8 @@ var (
 	KubeVirts               = resource(kubeVirtGroup, "v1", KubeVirt, "kubevirts")
 	VirtualMachines         = resource(kubeVirtGroup, "v1", VirtualMachine, "virtualmachines")
 	VirtualMachineInstances = resource(kubeVirtGroup, "v1", VirtualMachineInstance, "virtualmachineinstances")
+	Migrations              = resource(kubeVirtGroup, "v1", VirtualMachineInstanceMigration, "virtualmachineinstancemigrations")
+	Rollouts                = resource("rollout.virtward.io", "v1alpha1", VirtualMachineRollout, "virtualmachinerollouts")
 	ReplicaSets             = resource(kubeVirtGroup, "v1", VirtualMachineInstanceReplicaSet, "virtualmachineinstancereplicasets")
 	Presets                 = resource(kubeVirtGroup, "v1", VirtualMachineInstancePreset, "virtualmachineinstancepresets")
 	Pools                   = resource("pool.kubevirt.io", "v1beta1", VirtualMachinePool, "virtualmachinepools")

@@ -43,6 +43,8 @@ type List struct {
 	Form string
 	// LabelSelector restricts the list; empty for none.
 	LabelSelector string
+	// Namespace restricts the list; empty for all.
+	Namespace string
 }
 
 // Object is an object of a page.
@@ -155,10 +157,14 @@ func (r *Reader) open(ctx context.Context, list List, from string, limit int) (i
 	if list.LabelSelector != "" {
 		request.Param("labelSelector", list.LabelSelector)
 	}
+	path := []string{"/apis", list.Resource.Group, list.Resource.Version}
 	if list.Resource.Group == "" {
-		return request.AbsPath("/api", list.Resource.Version, list.Resource.Resource).Stream(ctx)
+		path = []string{"/api", list.Resource.Version}
 	}
-	return request.AbsPath("/apis", list.Resource.Group, list.Resource.Version, list.Resource.Resource).Stream(ctx)
+	if list.Namespace != "" {
+		path = append(path, "namespaces", list.Namespace)
+	}
+	return request.AbsPath(append(path, list.Resource.Resource)...).Stream(ctx)
 }
 
 func (r *Reader) read(ctx context.Context, list List, from string, limit int) (*Page, error) {

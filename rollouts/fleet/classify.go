@@ -77,6 +77,14 @@ var classes = []class{
 		},
 	},
 	{
+		func(_ *planner, m *Machine, _ bool) bool {
+			return !m.Stopped && m.need() == NeedsRestart && !m.restarts()
+		},
+		v1alpha1.StateSkipped, func(_ *planner, m *Machine) string {
+			return fmt.Sprintf("KubeVirt does not restart a VM with the run strategy %s: %s", m.Strategy, m.why())
+		},
+	},
+	{
 		func(_ *planner, m *Machine, _ bool) bool { return m.Forbidden != "" },
 		v1alpha1.StateWaiting, func(_ *planner, m *Machine) string { return m.Forbidden },
 	},
@@ -92,6 +100,11 @@ var classes = []class{
 		func(_ *planner, m *Machine, _ bool) bool { return m.Migration.Active && m.need() >= NeedsMigration },
 		v1alpha1.StateWaiting, text("waits for the end of a migration"),
 	},
+}
+
+// restarts reports whether KubeVirt restarts the machine on request.
+func (m *Machine) restarts() bool {
+	return m.Strategy == v1.RunStrategyAlways || m.Strategy == v1.RunStrategyManual || m.Strategy == v1.RunStrategyRerunOnFailure
 }
 
 // conforms reports whether the machine has the change, and nothing is pending that a rollout could take to its guest.

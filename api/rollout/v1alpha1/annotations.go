@@ -102,6 +102,8 @@ type Mark struct {
 	UID types.UID `json:"uid"`
 	// Change is a digest of the patch; empty for a rollout without one.
 	Change string `json:"change,omitempty"`
+	// Generation of the virtual machine that has the change.
+	Generation int64 `json:"generation,omitempty"`
 }
 
 // String is the value of AnnotationRollout.

@@ -1,0 +1,170 @@
+package rollout
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/rollouts/fleet"
+)
+
+// Owner is the field manager of the writes.
+const Owner = "virtward-rollouts"
+
+// Options configure a Reconciler.
+type Options struct {
+	// Client reads from the API server, without a cache, and writes.
+	Client client.Client
+	// Pages reads lists in pages.
+	Pages *pages.Reader
+	// Objects reads what virtual machines refer to.
+	Objects *platform.Objects
+	// Evaluator evaluates virtual machines with the change.
+	Evaluator  *evaluator.Evaluator
+	Authorizer Authorizer
+	Restarter  Restarter
+	// Ready returns nil once the configuration is known. Nothing is written before.
+	Ready func() error
+	// Interval is the time between two observations of a rollout that changes virtual machines. It grows with their number.
+	Interval time.Duration
+	// Tell creates an event on a rollout, with its type, reason and message.
+	Tell    func(rollout *v1alpha1.VirtualMachineRollout, kind, reason, message string)
+	Metrics *Metrics
+	Clock   clock.PassiveClock
+}
+
+// Reconciler carries out rollouts. Its keys are their names. Create it with New.
+type Reconciler struct {
+	Options
+
+	mu sync.Mutex
+	// planned are the outcomes of rollouts that have not ended, and epoch counts changes of the configuration.
+	planned map[types.UID]*outcomes
+	epoch   int64
+}
+
+// New returns a Reconciler.
+func New(options Options) *Reconciler {
+	return &Reconciler{Options: options, planned: map[types.UID]*outcomes{}}
+}
+
+// Changed reports that the configuration changed: what changes do is planned again.
+func (r *Reconciler) Changed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.epoch++
+}
+
+// behind is the time until the next attempt while the configuration is unknown, and idle that of a rollout that waits.
+const behind, idle = time.Second, 30 * time.Second
+
+// Reconcile continues a rollout: observe, decide, write the status, and then apply.
+func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	if ready := r.Ready() == nil; !ready {
+		return reconcile.Result{RequeueAfter: behind}, nil
+	}
+	rollout := &v1alpha1.VirtualMachineRollout{}
+	err := r.Client.Get(ctx, key.NamespacedName, rollout)
+	if apierrors.IsNotFound(err) {
+		r.Metrics.forget(key.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading VirtualMachineRollout %s: %w", key, err)
+	}
+	if rollout.DeletionTimestamp != nil {
+		r.forget(rollout)
+		return reconcile.Result{}, nil
+	}
+	after, err := r.continues(ctx, rollout)
+	switch {
+	case apierrors.IsConflict(err):
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	case err != nil:
+		return reconcile.Result{}, fmt.Errorf("VirtualMachineRollout %s: %w", key, err)
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+func (r *Reconciler) continues(ctx context.Context, rollout *v1alpha1.VirtualMachineRollout) (time.Duration, error) {
+	began := r.Clock.Now()
+	o, err := r.situation(ctx, rollout)
+	if err != nil {
+		return 0, err
+	}
+	decision := fleet.Next(&o.input)
+	if err := r.writeStatus(ctx, rollout, &decision); err != nil {
+		return 0, err
+	}
+	if decision.Status.Finished != nil {
+		r.forget(rollout)
+	}
+	if err := r.apply(ctx, o, decision.Actions); err != nil { // the next observation shows what is left
+		log.FromContext(ctx).Error(err, "some virtual machines cannot be changed now")
+	}
+	return r.after(&decision, len(o.input.Machines), r.Clock.Since(began)), nil
+}
+
+// situation observes a rollout. Of one that has ended, only the migrations are read.
+func (r *Reconciler) situation(ctx context.Context, rollout *v1alpha1.VirtualMachineRollout) (*observed, error) {
+	if rollout.Status.Finished == nil || rollout.Status.ObservedGeneration != rollout.Generation {
+		return r.observe(ctx, rollout)
+	}
+	o := &observed{input: fleet.Input{Rollout: rollout, Now: r.Clock.Now()}}
+	migrations, err := r.migrations(ctx, rollout.Namespace)
+	if err == nil {
+		o.migrations(migrations)
+	}
+	return o, err
+}
+
+// writeStatus writes the status if it changed. The error is Conflict if the rollout changed after it was read.
+func (r *Reconciler) writeStatus(ctx context.Context, rollout *v1alpha1.VirtualMachineRollout, decision *fleet.Decision) error {
+	if equality.Semantic.DeepEqual(rollout.Status, decision.Status) {
+		r.Metrics.record(rollout, nil)
+		return nil
+	}
+	before := rollout.Status
+	rollout.Status = decision.Status
+	if err := r.Client.Status().Update(ctx, rollout, client.FieldOwner(Owner)); err != nil {
+		return err
+	}
+	r.Metrics.record(rollout, decision.Ended)
+	r.transition(&before, rollout, decision.Ended)
+	return nil
+}
+
+// after is when a rollout is observed again.
+func (r *Reconciler) after(decision *fleet.Decision, machines int, took time.Duration) time.Duration {
+	after := decision.After
+	c := &decision.Status.Counts
+	if c.Updating+c.Migrating+c.Restarting+c.Verifying > 0 || decision.Status.Phase == v1alpha1.PhaseProgressing || len(decision.Actions) > 0 {
+		interval := max(r.Interval+time.Duration(machines)*time.Millisecond, 2*took)
+		if after == 0 || interval < after {
+			after = interval
+		}
+	}
+	if after == 0 && decision.Status.Finished == nil || after > idle && decision.Status.Finished == nil {
+		after = idle
+	}
+	return after
+}
+
+func (r *Reconciler) forget(rollout *v1alpha1.VirtualMachineRollout) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.planned, rollout.UID)
+}

@@ -1,0 +1,43 @@
+package rollout
+
+import (
+	"fmt"
+
+	"k8s.io/client-go/metadata"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers"
+	"github.com/virtward/virtward/controllers/metadatawatch"
+)
+
+// maxPatch bounds a patch, in bytes.
+const maxPatch = 64 << 10
+
+// workers is the number of rollouts that are reconciled at the same time.
+const workers = 2
+
+// invalid says why a spec cannot be carried out; empty if it can.
+func invalid(rollout *v1alpha1.VirtualMachineRollout) string {
+	if patch := rollout.Spec.Patch; patch != nil && len(patch.Raw) > maxPatch {
+		return fmt.Sprintf("spec.patch: must have at most %d bytes", maxPatch)
+	}
+	return ""
+}
+
+// SetupWithManager adds the Reconciler to a manager, in the replica that leads. Virtual machines are not watched: those of
+// a rollout that is carried out are read at an interval.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface, reader metadatawatch.Pages) error {
+	own := metadatawatch.Watch{Client: light, Pages: reader, Resource: apikinds.Rollouts.GroupVersionResource(), Existing: true}
+	options := controllers.Options()
+	options.MaxConcurrentReconciles = workers
+	return ctrl.NewControllerManagedBy(mgr).Named("rollouts").WithOptions(options).WatchesRawSource(own.Source(metadatawatch.Itself)).Complete(r)
+}
+
+// WorstCase is the most memory of the controller, in bytes: pages and the patches of each worker, the records of the
+// virtual machines of a namespace, the outcomes, and the phases of the metrics.
+func WorstCase() int64 {
+	const page, records, outcome, phase = 16 << 20, 8 << 20, 500, 400
+	return workers*(page+records) + maxOutcomes*outcome + maxCounted*phase
+}
