@@ -270,7 +270,7 @@ func decodeReview(body []byte) (*admissionv1.AdmissionRequest, error) {
 // metricLabels returns the labels of a request, and "other" for unknown values, so that their number is bounded.
 func metricLabels(request *admissionv1.AdmissionRequest) (kind, operation string) {
 	kind, operation = "other", "other"
-	if examinationOf(groupKind(request)) != nil {
+	if examinationOf(groupKind(request)) != nil || groupKind(request) == kubeVirtKind {
 		kind = request.Kind.Kind
 	}
 	switch request.Operation {

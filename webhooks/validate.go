@@ -11,8 +11,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/policies"
@@ -36,6 +38,10 @@ type Validator struct {
 	TemplateServer string
 	// Authorizer reports what a user may do; nil makes policies fail that use it.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// Counts returns the counts of running virtual machines, for changes of the KubeVirt resource; nil if there are none.
+	Counts func(ctx context.Context) (*v1alpha1.RunningCounts, error)
+	// RolloutStrategy is that of a KubeVirt resource which names none; empty for KubeVirt's default.
+	RolloutStrategy kubevirtv1.VMRolloutStrategy
 	// CompilePolicy compiles a policy that is to be stored.
 	CompilePolicy func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem)
 
@@ -63,6 +69,9 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update
 	if !written || request.SubResource != "" && request.SubResource != subresourceScale {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
+	}
+	if groupKind(request) == kubeVirtKind {
+		return v.kubeVirt(ctx, request)
 	}
 	if v.Reading != nil {
 		reading, end := v.Reading(ctx, request.Namespace)

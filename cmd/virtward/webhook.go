@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
@@ -24,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/webhooks"
 )
 
@@ -165,6 +168,20 @@ func (o *webhookOptions) addCertificates(mgr manager.Manager, config *rest.Confi
 	return mgr.Add(everywhere(secret.Run))
 }
 
+// publishedCounts returns a reader of the counts of running VMs.
+func publishedCounts(client kubernetes.Interface, namespace string) func(context.Context) (*v1alpha1.RunningCounts, error) {
+	return func(ctx context.Context) (*v1alpha1.RunningCounts, error) {
+		published, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, v1alpha1.CountsName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, v1alpha1.ErrNoCounts
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading ConfigMap %s: %w", v1alpha1.CountsName, err)
+		}
+		return v1alpha1.CountsOf(published.Data)
+	}
+}
+
 // readTokens reads the tokens of the paths, one in each line. Without a file, the paths have no token.
 func readTokens(file string) ([]string, error) {
 	if file == "" {
@@ -207,16 +224,18 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		Limits:    limits,
 	})
 	validator := webhooks.NewValidator(webhooks.Validator{
-		Evaluator:      evaluates,
-		Rules:          state.registry.Rules(),
-		Reading:        state.objects.Begin,
-		Authorizer:     webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
-		CompilePolicy:  state.policies.Compile,
-		TemplateServer: serviceaccount.MakeUsername(o.namespace, webhooks.TemplateServer),
-		Metrics:        measured,
-		Log:            log.WithName("validate"),
-		Clock:          clock.RealClock{},
-		Limits:         limits,
+		Evaluator:       evaluates,
+		Rules:           state.registry.Rules(),
+		Reading:         state.objects.Begin,
+		Authorizer:      webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
+		CompilePolicy:   state.policies.Compile,
+		Counts:          publishedCounts(client, o.namespace),
+		RolloutStrategy: o.settings().RolloutStrategy,
+		TemplateServer:  serviceaccount.MakeUsername(o.namespace, webhooks.TemplateServer),
+		Metrics:         measured,
+		Log:             log.WithName("validate"),
+		Clock:           clock.RealClock{},
+		Limits:          limits,
 	})
 	maps.Copy(p.ready, state.ready())
 	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil

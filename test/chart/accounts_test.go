@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"os"
@@ -59,7 +60,7 @@ func TestAccounts(t *testing.T) {
 		}
 	}
 	if *updateAccounts {
-		must(t, os.WriteFile(file, page, 0o644))
+		must(t, os.WriteFile(file, append(bytes.TrimRight(page, "\n"), '\n'), 0o644))
 	}
 }
 

@@ -328,7 +328,13 @@ func TestValidator(t *testing.T) {
 			NamespaceSelector: exempt,
 			MatchConditions: []admissionv1.MatchCondition{alive, changed("request.operation != 'UPDATE' || object.?spec != oldObject.?spec" +
 				" || object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})" +
-				" || object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})")},
+				" || object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})"), {
+				Name: "more-than-pending-changes", Expression: "request.operation != 'UPDATE' || request.userInfo.username != 'system:serviceaccount:" + namespace + ":virtward-rollouts'" +
+					" || object.?spec != oldObject.?spec || object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})" +
+					" || !object.metadata.?annotations.orValue({}).all(key, key == 'rollout.virtward.io/pending'" +
+					" || key in oldObject.metadata.?annotations.orValue({}) && oldObject.metadata.annotations[key] == object.metadata.annotations[key])" +
+					" || !oldObject.metadata.?annotations.orValue({}).all(key, key == 'rollout.virtward.io/pending' || key in object.metadata.?annotations.orValue({}))",
+			}},
 		},
 		{
 			Name: "instancetypes.validate.virtward.io",
@@ -351,6 +357,11 @@ func TestValidator(t *testing.T) {
 			NamespaceSelector: exempt, MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
 		},
 		{
+			Name:            "kubevirts.validate.virtward.io",
+			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.NamespacedScope, "kubevirt.io", []string{"v1", "v1alpha3"}, "kubevirts")},
+			MatchConditions: []admissionv1.MatchCondition{changed("request.operation != 'UPDATE' || object.?spec.?configuration != oldObject.?spec.?configuration")},
+		},
+		{
 			Name:            "rulesettings.validate.virtward.io",
 			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings", "virtualmachinedefaults", "virtualmachinepolicies")},
 			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
@@ -361,6 +372,9 @@ func TestValidator(t *testing.T) {
 		want[i].MatchPolicy, want[i].FailurePolicy = new(admissionv1.Equivalent), new(admissionv1.Fail)
 		want[i].TimeoutSeconds, want[i].SideEffects = new(int32(3)), new(admissionv1.SideEffectClassNone)
 		want[i].AdmissionReviewVersions = []string{"v1"}
+		if want[i].Name == "kubevirts.validate.virtward.io" { // it only warns
+			want[i].FailurePolicy = new(admissionv1.Ignore)
+		}
 	}
 	if diff := cmp.Diff(want, got.Webhooks); diff != "" {
 		t.Errorf("webhooks (-want +got):\n%s", diff)

@@ -13,6 +13,8 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -196,4 +198,78 @@ var _ = Describe("Pending changes", Serial, func() {
 			g.Expect(pendingOf(ctx, g, vm)).To(BeNil())
 		})
 	}, NodeTimeout(3*time.Minute))
+})
+
+// publish writes the counts of running VMs, as the process of rollouts does; nil removes them.
+func publish(ctx context.Context, counts *v1alpha1.RunningCounts) {
+	GinkgoHelper()
+	data := map[string]any{"data": nil}
+	if counts != nil {
+		data["data"] = map[string]string{v1alpha1.CountsKey: counts.String()}
+	}
+	patch, err := json.Marshal(data)
+	Expect(err).NotTo(HaveOccurred())
+	published := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: controlplane.VirtwardNamespace, Name: v1alpha1.CountsName}}
+	Expect(admin.Patch(ctx, published, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+}
+
+var _ = Describe("The KubeVirt resource", Serial, func() {
+	It("is changed with a warning of what becomes of running VMs", func(ctx SpecContext) {
+		list := &kubevirtv1.KubeVirtList{}
+		Expect(admin.List(ctx, list)).To(Succeed())
+		Expect(list.Items).To(HaveLen(1))
+		editor, heard := listen(cluster.Config())
+		// warnings are those of a dry run, so that the cluster keeps its strategy.
+		warnings := func(fields string) []string {
+			GinkgoHelper()
+			heard.texts = nil
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"configuration":`+fields+`}}`))
+			Expect(editor.Patch(ctx, list.Items[0].DeepCopy(), patch, client.DryRunAll)).To(Succeed(), "it never denies")
+			var about []string
+			for _, text := range heard.texts {
+				if strings.HasPrefix(text, "spec.configuration.vmRolloutStrategy") || strings.HasPrefix(text, "spec.configuration.liveUpdate") {
+					about = append(about, text)
+				}
+			}
+			return about
+		}
+		const strategy = "spec.configuration.vmRolloutStrategy: "
+		guest := resource.MustParse("64Gi")
+		counts := &v1alpha1.RunningCounts{Time: metav1.Now(), Complete: true, Running: 42, Pending: 7, Takes: map[string]int{"LiveOnMigration": 3, "Restart": 4}, MaxSockets: 16, MaxGuest: &guest}
+
+		publish(ctx, counts)
+		DeferCleanup(func(ctx SpecContext) { publish(ctx, nil) })
+		Expect(warnings(`{"vmRolloutStrategy":"Stage"}`)).To(Equal([]string{
+			strategy + "42 virtual machines run, 7 with pending changes (LiveOnMigration 3, Restart 4).",
+			strategy + "With Stage, changes of sockets, guest memory, node selectors, affinity, tolerations and claims wait for a restart. What KubeVirt has written to the instances of 3 virtual machines still arrives with a migration.",
+			strategy + "KubeVirt can require restarts of virtual machines whose changes are live already.",
+		}))
+		Expect(warnings(`{"vmRolloutStrategy":"LiveUpdate"}`)).To(BeEmpty(), "it is the default")
+		Expect(warnings(`{"liveUpdateConfiguration":{"maxHotplugRatio":0,"maxCpuSockets":8,"maxGuest":"32Gi"}}`)).To(Equal([]string{
+			"spec.configuration.liveUpdateConfiguration.maxHotplugRatio: 0 has no effect. KubeVirt uses its default of 4. 1 means that nothing can be added to running virtual machines.",
+			"spec.configuration.liveUpdateConfiguration.maxCpuSockets: 8 is below the 16 sockets of a virtual machine that runs. From its next start, no sockets can be added to it.",
+			"spec.configuration.liveUpdateConfiguration.maxGuest: 32Gi is below the 64Gi of a virtual machine that runs. From its next start, no memory can be added to it.",
+		}))
+		Expect(warnings(`{"cpuModel":"host-model"}`)).To(BeEmpty())
+
+		By("reading counts that are old, and none")
+		counts.Time = metav1.NewTime(time.Now().Add(-40 * time.Minute))
+		publish(ctx, counts)
+		Expect(warnings(`{"vmRolloutStrategy":"Stage"}`)).To(ContainElement(strategy + "42 virtual machines run, 7 with pending changes (LiveOnMigration 3, Restart 4). These counts are 40m0s old: the process virtward-rollouts does not run."))
+		publish(ctx, nil)
+		Expect(warnings(`{"vmRolloutStrategy":"Stage"}`)).To(ContainElement(strategy + "it changes while virtual machines may run. How many have pending changes is not known: the process virtward-rollouts has not published them."))
+
+		By("running a version of KubeVirt before the gate was available")
+		Expect(admin.Status().Patch(ctx, list.Items[0].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedKubeVirtVersion":"v1.3.1"}}`)))).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(admin.Status().Patch(ctx, list.Items[0].DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"observedKubeVirtVersion":null}}`)))).To(Succeed())
+		})
+		Expect(warnings(`{"vmRolloutStrategy":"LiveUpdate"}`)).To(ConsistOf(strategy + "KubeVirt v1.3.1 ignores it unless the feature gate VMLiveUpdateFeatures is on. Add the gate to spec.configuration.developerConfiguration.featureGates."))
+		Expect(warnings(`{"vmRolloutStrategy":"LiveUpdate","developerConfiguration":{"featureGates":["VMLiveUpdateFeatures"]}}`)).To(BeEmpty())
+
+		By("stopping the webhook")
+		Expect(virtward.Stop()).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(virtward.Start(ctx)).To(Succeed()); awaitChecks(ctx) })
+		Expect(warnings(`{"vmRolloutStrategy":"Stage"}`)).To(BeEmpty())
+	}, NodeTimeout(2*time.Minute))
 })
