@@ -136,7 +136,7 @@ func TestPlan(t *testing.T) {
 				in.spec().Domain.CPU.Sockets = 4
 				in.setCondition(v1.VirtualMachineInstanceIsMigratable, corev1.ConditionFalse, "a host device")
 			},
-			[]planned{{template + "domain.cpu.sockets", "2", "4", Restart, true, ByCondition, "sockets", "The change needs a live migration, and the VM cannot be migrated: a host device"}},
+			[]planned{{template + "domain.cpu.sockets", "2", "4", Restart, true, ByCondition, "sockets", "The change needs a live migration, and the VM cannot be migrated: a host device."}},
 		},
 		"more sockets where KubeVirt evicts": {
 			func(in *Input) {

@@ -327,7 +327,7 @@ func (p *planner) migration(started bool) decision {
 func (p *planner) whyNotMigratable() string {
 	const text = "The change needs a live migration, and the VM cannot be migrated"
 	if _, message := p.in.condition(v1.VirtualMachineInstanceIsMigratable); message != "" {
-		return shortened(text + ": " + message)
+		return shortened(text + ": " + strings.TrimSuffix(message, ".") + ".")
 	}
 	return text + "."
 }

@@ -19,6 +19,8 @@ const (
 	NodeGone = "simulators.virtward.io/node-gone"
 	// NoAgent: the guest has no agent, with any value.
 	NoAgent = "simulators.virtward.io/no-agent"
+	// HoldVolumeRequests: the requests of the subresource addvolume wait, with any value.
+	HoldVolumeRequests = "simulators.virtward.io/hold-volume-requests"
 	// RestartFails: the subresource restart answers with the value as its status code, such as 409 or 500.
 	RestartFails = "simulators.virtward.io/restart-fails"
 )

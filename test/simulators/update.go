@@ -17,8 +17,14 @@ import (
 
 // update applies to a running VMI what its VM changes, and sets the condition RestartRequired of the VM.
 func (r *vmReconciler) update(ctx context.Context, vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInstance) error {
+	if !r.filled(ctx, vm) {
+		return nil
+	}
 	configuration, err := configurationOf(ctx, r.client)
 	if err != nil {
+		return err
+	}
+	if err := r.plugRequested(ctx, vm); err != nil {
 		return err
 	}
 	if err := r.recordKinds(ctx, vm); err != nil {
@@ -106,4 +112,47 @@ func (r *vmReconciler) exists(ctx context.Context, namespace string, v *kubevirt
 		return r.live.Get(ctx, client.ObjectKey{Namespace: namespace, Name: v.PersistentVolumeClaim.ClaimName}, &corev1.PersistentVolumeClaim{}) == nil
 	}
 	return true
+}
+
+// filled reports whether the DataVolumes of the templates of a VM are filled. Until then, virt-controller changes nothing.
+func (r *vmReconciler) filled(ctx context.Context, vm *kubevirtv1.VirtualMachine) bool {
+	for i := range vm.Spec.DataVolumeTemplates {
+		key, volume := client.ObjectKey{Namespace: vm.Namespace, Name: vm.Spec.DataVolumeTemplates[i].Name}, &cdiv1beta1.DataVolume{}
+		if r.live.Get(ctx, key, volume) != nil {
+			if r.live.Get(ctx, key, &corev1.PersistentVolumeClaim{}) != nil {
+				return false
+			}
+			continue
+		}
+		switch volume.Status.Phase {
+		case cdiv1beta1.Succeeded, cdiv1beta1.WaitForFirstConsumer, cdiv1beta1.PendingPopulation:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// plugRequested writes the volumes that the subresource addvolume requests into a VM, as virt-controller does.
+func (r *vmReconciler) plugRequested(ctx context.Context, vm *kubevirtv1.VirtualMachine) error {
+	if _, held := requested(vm, HoldVolumeRequests); held || len(vm.Status.VolumeRequests) == 0 {
+		return nil
+	}
+	base, spec, status := vm.DeepCopy(), &vm.Spec.Template.Spec, vm.Status.DeepCopy()
+	for i := range status.VolumeRequests {
+		add := status.VolumeRequests[i].AddVolumeOptions
+		if add == nil || add.Disk == nil || add.VolumeSource == nil || add.VolumeSource.PersistentVolumeClaim == nil {
+			continue
+		}
+		claim, disk := add.VolumeSource.PersistentVolumeClaim.DeepCopy(), add.Disk.DeepCopy()
+		claim.Hotpluggable, disk.Name = true, add.Name
+		spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: add.Name, VolumeSource: kubevirtv1.VolumeSource{PersistentVolumeClaim: claim}})
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, *disk)
+	}
+	if err := r.client.Patch(ctx, vm, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
+		return err
+	}
+	vm.Status = *status
+	vm.Status.VolumeRequests = nil
+	return nil
 }

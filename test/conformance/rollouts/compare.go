@@ -82,9 +82,9 @@ func (c *Case) plannedInstance(in *rollouts.Input, result *rollouts.Result) (map
 			continue
 		}
 		steps := fieldpath.Split(change.Field)
-		value, ok := get(written, steps)
+		value, ok := ValueAt(written, steps)
 		if !ok {
-			value, _ = get(expanded, steps)
+			value, _ = ValueAt(expanded, steps)
 		}
 		if steps[0] == "spec" {
 			steps = steps[2:] // spec.template.spec and spec.template.metadata
@@ -174,8 +174,8 @@ func pointerSteps(pointer string) []string {
 	return steps
 }
 
-// get returns the value at a path, whose lists have named items.
-func get(value any, steps []string) (any, bool) {
+// ValueAt returns the value at a path, whose lists have named items.
+func ValueAt(value any, steps []string) (any, bool) {
 	for _, step := range steps {
 		switch v := value.(type) {
 		case map[string]any:
