@@ -18,12 +18,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/virtward/virtward/api/apikinds"
+	rolloutv1alpha1 "github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/pending"
+	"github.com/virtward/virtward/controllers/rollout"
 )
 
 // rolloutsLease is the name of the leader's Lease.
@@ -76,8 +79,10 @@ func (o *rolloutsOptions) run(ctx context.Context) error {
 	}
 	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
 		scheme := runtime.NewScheme()
-		if err := clientgoscheme.AddToScheme(scheme); err != nil {
-			return nil, err
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, kubevirtv1.AddToScheme, rolloutv1alpha1.AddToScheme} {
+			if err := add(scheme); err != nil {
+				return nil, err
+			}
 		}
 		return o.manager(config, rolloutsLease, cacheOptions(nil), scheme)
 	}, o.addTo)
@@ -97,6 +102,9 @@ func (o *rolloutsOptions) addTo(mgr manager.Manager, config *rest.Config, log lo
 		return err
 	}
 	if err := o.addPending(mgr, config, state, typed, events, log.WithName("pending")); err != nil {
+		return err
+	}
+	if err := o.addRollouts(mgr, config, state, typed, events); err != nil {
 		return err
 	}
 	if err := state.addTo(mgr); err != nil {
@@ -140,4 +148,44 @@ func (o *rolloutsOptions) addPending(mgr manager.Manager, config *rest.Config, s
 		return err
 	}
 	return compares.SetupWithManager(mgr, light, reader)
+}
+
+// observed is the time between two observations of a rollout.
+const observed = time.Second
+
+// addRollouts adds the controller of VirtualMachineRollouts. It has pages of its own, so that the controller of pending
+// changes does not wait for it.
+func (o *rolloutsOptions) addRollouts(mgr manager.Manager, config *rest.Config, state *clusterState, typed kubernetes.Interface, events *events) error {
+	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	light, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	reader, err := pages.NewReader(config)
+	if err != nil {
+		return err
+	}
+	measured, err := rollout.NewMetrics(metrics.Registry)
+	if err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
+	carries := rollout.New(rollout.Options{
+		Client: direct, Pages: reader, Objects: state.objects, Evaluator: state.evaluator(), Ready: allReady(state.ready()),
+		Authorizer: rollout.Reviews{Client: direct}, Restarter: rollout.Subresources{Client: typed.CoreV1().RESTClient()},
+		Interval: observed, Metrics: measured, Clock: clock.RealClock{},
+		Tell: func(r *rolloutv1alpha1.VirtualMachineRollout, kind, reason, message string) {
+			events.recorder.Event(&corev1.ObjectReference{
+				APIVersion: rolloutv1alpha1.GroupVersion.String(), Kind: rolloutv1alpha1.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID,
+			}, kind, reason, shortEvent(message))
+		},
+	})
+	pendingChanged := state.changed
+	state.changed = func(what string) {
+		pendingChanged(what)
+		carries.Changed()
+	}
+	return carries.SetupWithManager(mgr, light, reader)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/pending"
+	"github.com/virtward/virtward/controllers/rollout"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -37,7 +38,7 @@ func TestWorstCaseMemoryOfRollouts(t *testing.T) {
 	const idle = 30 << 20
 	total := int64(0)
 	for name, bytes := range map[string]int64{
-		"idle": idle, "policies": policies, "pending changes": pending.WorstCase(), "objects that are read": platform.MaxReads, "cached objects": platform.MaxCached,
+		"idle": idle, "policies": policies, "pending changes": pending.WorstCase(), "rollouts": rollout.WorstCase(), "objects that are read": platform.MaxReads, "cached objects": platform.MaxCached,
 		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces,
 		"ConfigMaps of parameters": configcache.MaxParameters, "lists": 2 * pages.MaxBytes,
 	} {

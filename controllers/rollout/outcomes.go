@@ -22,6 +22,7 @@ import (
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/rollouts/fleet"
@@ -223,6 +224,11 @@ func (r *Reconciler) denied(ctx context.Context, snapshot *evaluator.Snapshot, r
 	if old != nil {
 		request.Operation, request.Stage, request.User = admissionv1.Update, evaluator.Written, requester
 	}
+	weight := min(maxEvaluating, policies.Memory(len(object)))
+	if err := r.room.Acquire(ctx, weight); err != nil {
+		return nil, err
+	}
+	defer r.room.Release(weight)
 	result, err := snapshot.Evaluate(ctx, request)
 	if err != nil {
 		return nil, fmt.Errorf("evaluating the VM: %w", err)
@@ -242,6 +248,9 @@ func (r *Reconciler) denied(ctx context.Context, snapshot *evaluator.Snapshot, r
 	}
 	return findings, nil
 }
+
+// maxEvaluating bounds the memory of all evaluations together, in bytes.
+const maxEvaluating = 64 << 20
 
 // maxFindings bounds the findings that are kept of one virtual machine.
 const maxFindings = 4

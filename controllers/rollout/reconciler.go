@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -50,6 +51,9 @@ type Options struct {
 type Reconciler struct {
 	Options
 
+	// room bounds the memory of evaluations.
+	room *semaphore.Weighted
+
 	mu sync.Mutex
 	// planned are the outcomes of rollouts that have not ended, and epoch counts changes of the configuration.
 	planned map[types.UID]*outcomes
@@ -58,7 +62,7 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, planned: map[types.UID]*outcomes{}}
+	return &Reconciler{Options: options, room: semaphore.NewWeighted(maxEvaluating), planned: map[types.UID]*outcomes{}}
 }
 
 // Changed reports that the configuration changed: what changes do is planned again.

@@ -35,9 +35,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface
 	return ctrl.NewControllerManagedBy(mgr).Named("rollouts").WithOptions(options).WatchesRawSource(own.Source(metadatawatch.Itself)).Complete(r)
 }
 
-// WorstCase is the most memory of the controller, in bytes: pages and the patches of each worker, the records of the
-// virtual machines of a namespace, the outcomes, and the phases of the metrics.
+// WorstCase is the most memory of the controller, in bytes: a page, which all workers share, the records of the virtual
+// machines of a namespace, those that are planned, the outcomes, the evaluations, and the phases of the metrics.
 func WorstCase() int64 {
-	const page, records, outcome, phase = 16 << 20, 8 << 20, 500, 400
-	return workers*(page+records) + maxOutcomes*outcome + maxCounted*phase
+	const page, records, planned, outcome, phase = 16 << 20, 8 << 20, 12 << 20, 500, 400
+	return page + workers*(records+2*planned) + maxOutcomes*outcome + maxEvaluating + maxCounted*phase
 }

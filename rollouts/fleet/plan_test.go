@@ -121,6 +121,7 @@ func TestClasses(t *testing.T) {
 			machine: machine("a", fleet.NeedsRestart), change: func(m *fleet.Machine) { m.Strategy = kubevirtv1.RunStrategyWaitAsReceiver },
 			state: v1alpha1.StateSkipped, reason: "its run strategy is WaitAsReceiver: it waits for a migration from another cluster",
 		},
+		"once":                    {machine: machine("a", fleet.NeedsRestart), change: func(m *fleet.Machine) { m.Strategy = kubevirtv1.RunStrategyOnce }, state: v1alpha1.StateSkipped, reason: "KubeVirt does not restart a VM with the run strategy Once: spec.x: why"},
 		"another rollout":         {machine: machine("a", fleet.NeedsLive), change: func(m *fleet.Machine) { m.WaitsFor = "older" }, state: v1alpha1.StateWaiting, reason: "waits for the VirtualMachineRollout older, which selects it too"},
 		"volumes migrate":         {machine: machine("a", fleet.NeedsRestart), change: func(m *fleet.Machine) { m.VolumesMigrate = true }, state: v1alpha1.StateWaiting, reason: "waits until its volumes are migrated"},
 		"stopped by another user": {machine: machine("a", fleet.NeedsRestart), change: func(m *fleet.Machine) { m.RestartRequested = true }, state: v1alpha1.StateWaiting, reason: "waits until its instance has ended, which another user has requested"},
