@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/texts"
 )
 
 // Types of conditions of an image, and their reasons.
@@ -29,6 +30,9 @@ const (
 	ReasonMultiArch   = "MultiArchDisabled"
 	ReasonSupported   = "Supported"
 )
+
+// maxMessage bounds the message of a condition, in bytes.
+const maxMessage = 512
 
 // problem is why an entry has no imports.
 type problem struct{ reason, message string }
@@ -99,8 +103,8 @@ func entriesOf(in *Input) []*entry {
 func entryOf(in *Input, template *v1alpha1.DataImportCronTemplate) *entry {
 	original, listed := Listed(template)
 	e := &entry{DataImportCronTemplate: template, original: original}
-	e.disabled = template.Annotations[v1alpha1.EnableAnnotation] == "false"
-	e.problem = invalid(in.Catalog, template, listed)
+	e.disabled = disabled(template)
+	e.problem = invalid(in.Catalog, template)
 	switch {
 	case !listed:
 	case in.Catalog.Spec.MultiArch != nil && !*in.Catalog.Spec.MultiArch:
@@ -114,28 +118,17 @@ func entryOf(in *Input, template *v1alpha1.DataImportCronTemplate) *entry {
 	return e
 }
 
+// disabled reports whether an entry has the annotation that disables it. HCO enables entries without the annotation, and
+// those where it is true.
+func disabled(template *v1alpha1.DataImportCronTemplate) bool {
+	value, found := template.Annotations[v1alpha1.EnableAnnotation]
+	return found && !strings.EqualFold(value, "true")
+}
+
 // invalid returns why an entry cannot be imported.
-func invalid(catalog *v1alpha1.GoldenImageCatalog, t *v1alpha1.DataImportCronTemplate, listed bool) *problem {
-	wrong := func(format string, args ...any) *problem {
-		return &problem{ReasonInvalid, fmt.Sprintf(format, args...)}
-	}
-	switch {
-	case t.Spec == nil:
-		return wrong("spec: the entry has no DataImportCron")
-	case t.Spec.Template.Spec.Source == nil:
-		return wrong("spec.template.spec.source: the entry has no source")
-	case t.Namespace != "" && t.Namespace != namespaceOf(catalog):
-		return wrong("metadata.namespace: %q is not the namespace of the catalog, %q", t.Namespace, namespaceOf(catalog))
-	case listed && t.Spec.Template.Spec.Source.Registry == nil:
-		return wrong("metadata.annotations[%s]: only images of registries have architectures", v1alpha1.ArchitecturesAnnotation)
-	}
-	for _, name := range []struct{ path, value string }{{"metadata.name", t.Name}, {"spec.managedDataSource", t.Spec.ManagedDataSource}} {
-		if len(name.value) > v1alpha1.MaxNameLength {
-			return wrong("%s: %d characters, must have at most %d: the suffix of an architecture is added", name.path, len(name.value), v1alpha1.MaxNameLength)
-		}
-		if faults := validation.IsDNS1123Label(name.value); len(faults) > 0 {
-			return wrong("%s: %q: %s", name.path, name.value, faults[0])
-		}
+func invalid(catalog *v1alpha1.GoldenImageCatalog, t *v1alpha1.DataImportCronTemplate) *problem {
+	if errs := validateEntry(nil, catalog, t); len(errs) > 0 {
+		return &problem{ReasonInvalid, texts.Shorten(errs[0].Error(), maxMessage)}
 	}
 	return nil
 }

@@ -72,10 +72,12 @@ type Result struct {
 // Plan plans the next writes of a catalog. The DataSource without a suffix stays ready through all of them, if it is.
 func Plan(in *Input) Result {
 	p := &plan{Input: in, needed: map[string]bool{}}
-	for _, e := range entriesOf(in) {
+	entries := entriesOf(in)
+	for _, e := range entries {
 		p.image(e)
 	}
 	p.orphans()
+	p.pointers(entries)
 	return p.Result
 }
 
@@ -182,6 +184,11 @@ func (p *plan) crons(e *entry) {
 			p.write(Update, p.claimed(source))
 			continue
 		}
+		if source := p.Sources[t.cron.Spec.ManagedDataSource]; source != nil && pointsTo(source) == "" && source.Labels[cronLabel] != "" && source.Labels[cronLabel] != t.cron.Name && p.owns(source) {
+			changed := source.DeepCopy() // CDI ignores a DataSource with the label of another cron
+			changed.Labels[cronLabel] = t.cron.Name
+			p.write(Update, changed)
+		}
 		switch {
 		case existing == nil:
 			p.write(Create, t.cron)
@@ -244,7 +251,7 @@ func (p *plan) claimed(source *cdiv1beta1.DataSource) *cdiv1beta1.DataSource {
 
 // manual reports whether a DataSource of the catalog has a claim or a snapshot that no cron imported.
 func (p *plan) manual(source *cdiv1beta1.DataSource) bool {
-	return source != nil && p.owns(source) && source.Labels[cronLabel] == "" && pointsTo(source) == "" && source.Spec.Source != (cdiv1beta1.DataSourceSource{})
+	return source != nil && p.owns(source) && ready(source) && source.Labels[cronLabel] == "" && pointsTo(source) == "" && source.Spec.Source != (cdiv1beta1.DataSourceSource{})
 }
 
 // copied is the DataSource of the default architecture, with the source of the one without a suffix.
@@ -296,7 +303,9 @@ func (p *plan) once(e *entry) {
 		}
 		changed.Labels = merged(source.Labels, map[string]string{cronLabel: cron})
 	} else {
-		delete(changed.Labels, v1alpha1.ArchitectureLabel)
+		if e.Labels[v1alpha1.ArchitectureLabel] == "" {
+			delete(changed.Labels, v1alpha1.ArchitectureLabel)
+		}
 	}
 	if !equality.Semantic.DeepEqual(source, changed) {
 		p.write(Update, changed)
@@ -341,6 +350,19 @@ func (p *plan) orphans() {
 	}
 }
 
+// pointers deletes the pointers of the catalog that no entry has any more. The images that were imported stay.
+func (p *plan) pointers(entries []*entry) {
+	used := map[string]bool{}
+	for _, e := range entries {
+		used[e.source()] = used[e.source()] || !e.disabled
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.Sources)) {
+		if source := p.Sources[name]; !used[name] && pointsTo(source) != "" && p.owns(source) && source.DeletionTimestamp == nil {
+			p.write(Delete, source)
+		}
+	}
+}
+
 // marked returns a pointer that has the labels of a cron.
 func (p *plan) marked(cron string) *cdiv1beta1.DataSource {
 	for _, name := range slices.Sorted(maps.Keys(p.Sources)) {
@@ -362,7 +384,7 @@ func (p *plan) conditions(e *entry, image *v1alpha1.Image) {
 	case e.problem != nil:
 		deployed = *e.problem
 	case e.disabled:
-		deployed = problem{ReasonDisabled, fmt.Sprintf("the annotation %s is false", v1alpha1.EnableAnnotation)}
+		deployed = problem{ReasonDisabled, fmt.Sprintf("the annotation %s is not true", v1alpha1.EnableAnnotation)}
 	case len(e.targets) == 0:
 		deployed = problem{ReasonUnsupported, "no node has an architecture of the image"}
 	case e.single != "":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -99,7 +100,12 @@ func (c *cluster) apply(w Write) {
 		}
 		c.Crons[name] = o
 	case *cdiv1beta1.DataSource:
-		if (w.Verb == Create) == (c.Sources[name] != nil) || w.Verb == Delete {
+		if w.Verb == Delete {
+			delete(c.Sources, name)
+			delete(c.wasReady, name)
+			return
+		}
+		if (w.Verb == Create) == (c.Sources[name] != nil) {
 			c.t.Fatalf("%s of %s", w.Verb, name)
 		}
 		c.Sources[name] = o
@@ -201,6 +207,7 @@ func image(name, architectures string) v1alpha1.DataImportCronTemplate {
 	if architectures != "-" {
 		t.Annotations = map[string]string{v1alpha1.ArchitecturesAnnotation: architectures}
 	}
+	t.Spec.Template.Spec.Storage = &cdiv1beta1.StorageSpec{Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}}}
 	t.Spec.Template.Spec.Source = &cdiv1beta1.DataVolumeSource{Registry: &cdiv1beta1.DataVolumeSourceRegistry{URL: &url}}
 	return t
 }
@@ -267,7 +274,7 @@ func TestPlan(t *testing.T) {
 			then: func(c *cluster) {
 				c.Catalog.Spec.DataImportCronTemplates[0].Annotations[v1alpha1.EnableAnnotation] = "false"
 			},
-			want: both[2:],
+			want: both[3:],
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -314,11 +321,11 @@ func TestInvalidEntries(t *testing.T) {
 		reason  string
 		message string
 	}{
-		{"no spec", []v1alpha1.DataImportCronTemplate{image("a", "amd64")}, func(e *v1alpha1.DataImportCronTemplate) { e.Spec = nil }, ReasonInvalid, "spec:"},
-		{"a name of 58 characters", []v1alpha1.DataImportCronTemplate{image("a", "amd64")}, func(e *v1alpha1.DataImportCronTemplate) { e.Name = strings.Repeat("n", 58) }, ReasonInvalid, "metadata.name: 58 characters"},
+		{"no spec", []v1alpha1.DataImportCronTemplate{image("a", "amd64")}, func(e *v1alpha1.DataImportCronTemplate) { e.Spec = nil }, ReasonInvalid, "spec: Required"},
+		{"a name of 58 characters", []v1alpha1.DataImportCronTemplate{image("a", "amd64")}, func(e *v1alpha1.DataImportCronTemplate) { e.Name = strings.Repeat("n", 58) }, ReasonInvalid, "must have at most 57 characters"},
 		{"another namespace", []v1alpha1.DataImportCronTemplate{image("a", "amd64")}, func(e *v1alpha1.DataImportCronTemplate) { e.Namespace = "other" }, ReasonInvalid, "metadata.namespace"},
 		{"architectures without a registry", []v1alpha1.DataImportCronTemplate{image("a", "amd64")}, func(e *v1alpha1.DataImportCronTemplate) {
-			e.Spec.Template.Spec.Source = &cdiv1beta1.DataVolumeSource{HTTP: &cdiv1beta1.DataVolumeSourceHTTP{}}
+			e.Spec.Template.Spec.Source = &cdiv1beta1.DataVolumeSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Namespace: "n", Name: "p"}}
 		}, ReasonInvalid, "only images of registries"},
 		{"one DataSource of two", []v1alpha1.DataImportCronTemplate{image("a", "amd64"), image("b", "amd64")}, func(e *v1alpha1.DataImportCronTemplate) { e.Spec.ManagedDataSource = "b" }, ReasonDuplicate, `"a-cron" and "b-cron"`},
 		{"a DataSource with the suffix of another", []v1alpha1.DataImportCronTemplate{image("a", "amd64"), image("a-arm64", "-")}, func(*v1alpha1.DataImportCronTemplate) {}, ReasonDuplicate, `DataSource "a-arm64"`},

@@ -16,9 +16,9 @@ func NewCommand(program options.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conformance FILE.jsonl|DIRECTORY ...",
 		Short: "Compare recorded answers of KubeVirt with those of Virtward",
-		Long: `Compare recorded answers of KubeVirt, and of kubevirt/virt-template, with those of Virtward.
+		Long: `Compare recorded answers of KubeVirt, of kubevirt/virt-template, HCO, SSP and CDI, with those of Virtward.
 
-Each line of a file is a case. Of a directory, all files that end with .jsonl are read. There are three sorts of cases.
+Each line of a file is a case. Of a directory, all files that end with .jsonl are read. There are four sorts of cases.
 
 Admission requests, and virtual machines with an instancetype and a preference, with the answer of KubeVirt: the table shows for
 each area how many answers are equal: completed specs (mutated), decisions (allowed), their causes, and expanded specs
@@ -30,6 +30,9 @@ Cases of conversion name an OpenShift Template of a public repository: --sources
 
 Changes of running virtual machines, with what KubeVirt's controllers did: the condition RestartRequired (restart), the
 running instance (live), and the changes that KubeVirt announces nowhere (silent). Denied changes are not compared.
+
+Golden images, with the answers of HCO, SSP and CDI: equal, better or other, as for templates. The total counts equal answers, and
+then the better ones. Cases about fields that only HCO or SSP have are not applicable.
 
 The source code of Virtward has such files in test/conformance/testdata. With --min, the exit code is 1 if one of the
 totals is below that share.`,

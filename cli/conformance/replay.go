@@ -14,17 +14,19 @@ import (
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/test/conformance"
+	"github.com/virtward/virtward/test/conformance/golden"
 	"github.com/virtward/virtward/test/conformance/rollouts"
 	"github.com/virtward/virtward/test/conformance/templates"
 	"github.com/virtward/virtward/texts"
 )
 
-// reports are the comparisons with KubeVirt and with virt-template.
+// reports are the comparisons with KubeVirt, virt-template, and HCO, SSP and CDI.
 type reports struct {
 	pipeline  *effective.Pipeline
 	kubeVirt  *conformance.Report
 	templates *templates.Report
 	rollouts  *rollouts.Report
+	golden    *golden.Report
 }
 
 // replay answers the cases of all files.
@@ -42,13 +44,14 @@ func replay(names []string, sources string) (*reports, error) {
 		kubeVirt:  conformance.NewReport(),
 		templates: templates.NewReport(templates.Options{Sources: sources}),
 		rollouts:  rollouts.NewReport(),
+		golden:    golden.NewReport(),
 	}
 	for _, name := range files {
 		if err := r.replayFile(name); err != nil {
 			return nil, err
 		}
 	}
-	if len(r.kubeVirt.Areas()) == 0 && len(r.templates.Results) == 0 && len(r.rollouts.Areas) == 0 {
+	if len(r.kubeVirt.Areas()) == 0 && len(r.templates.Results) == 0 && len(r.rollouts.Areas) == 0 && len(r.golden.Areas) == 0 {
 		return nil, fmt.Errorf("%s: no cases", strings.Join(names, ", "))
 	}
 	return r, nil
@@ -88,11 +91,14 @@ func (r *reports) replayFile(name string) error {
 	return nil
 }
 
-// replayLine answers one case: of templates, of a change of a running VM, or of KubeVirt's admission.
+// replayLine answers one case: of templates, of golden images, of a change of a running VM, or of KubeVirt's admission.
 func (r *reports) replayLine(line []byte) error {
 	var c struct{ Area string }
 	if json.Unmarshal(line, &c) == nil && templates.IsCase(c.Area) {
 		return r.templates.Replay(slices.Clone(line))
+	}
+	if golden.IsCase(c.Area) {
+		return r.golden.ReplayLine(line)
 	}
 	if rollouts.IsCase(line) {
 		return r.rollouts.ReplayLine(line)
@@ -103,7 +109,7 @@ func (r *reports) replayLine(line []byte) error {
 // write prints the tables and the summary, and the differences if verbose is true.
 func (r *reports) write(w io.Writer, verbose bool) error {
 	if verbose {
-		differences := slices.Concat(r.kubeVirt.Differences, r.rollouts.Differences)
+		differences := slices.Concat(r.kubeVirt.Differences, r.rollouts.Differences, r.golden.Differences)
 		for _, d := range differences {
 			fmt.Fprintf(w, "%s: %s: %s\n", texts.OneLine(d.Case), d.What, texts.OneLine(d.Text))
 		}
@@ -129,6 +135,12 @@ func (r *reports) write(w io.Writer, verbose bool) error {
 		}
 		summary += " " + r.rollouts.Summary()
 	}
+	if len(r.golden.Areas) > 0 {
+		if err := r.golden.WriteTable(w); err != nil {
+			return err
+		}
+		summary += " " + r.golden.Summary()
+	}
 	_, err := fmt.Fprintln(w, summary)
 	return err
 }
@@ -142,6 +154,8 @@ func (r *reports) below(minimum float64) error {
 		ratios = append(ratios, namedRatio{name, conformance.Ratio{Agree: s.Agreed(), Of: s.Total()}})
 	}
 	ratios = append(ratios, namedRatio{"restart", r.rollouts.Restart}, namedRatio{"live", r.rollouts.Live}, namedRatio{"silent", r.rollouts.Silent})
+	golden := r.golden.Total()
+	ratios = append(ratios, namedRatio{"golden", conformance.Ratio{Agree: golden.Equal + golden.Better, Of: golden.Applicable()}})
 	var low []string
 	for _, n := range ratios {
 		if n.ratio.Share() < minimum {

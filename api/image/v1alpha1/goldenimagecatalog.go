@@ -13,7 +13,7 @@ const (
 	// ArchitecturesAnnotation lists the architectures of an image, separated
 	// by commas. Without it, the image is imported once, as before.
 	ArchitecturesAnnotation = "ssp.kubevirt.io/dict.architectures"
-	// EnableAnnotation disables an entry with the value false.
+	// EnableAnnotation disables an entry with each value but true.
 	EnableAnnotation = "dataimportcrontemplate.kubevirt.io/enable"
 )
 
