@@ -20,7 +20,7 @@ func NewCommand(program options.Program) *cobra.Command {
 		Args:  options.OnlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPlanCommand(program))
+	cmd.AddCommand(newPlanCommand(program), newStatusCommand(program), newDiffCommand(program))
 	return cmd
 }
 
@@ -147,28 +147,28 @@ func (c *planCommand) run(ctx context.Context, args []string) error {
 
 // failure returns an error that counts the changes of --fail-on.
 func (c *planCommand) failure(plans []plan) error {
-	var counts []string
-	for _, word := range failures() {
-		if !slices.Contains(c.failOn, word) {
-			continue
+	counts := map[rollouts.Takes]int{}
+	for i := range plans {
+		for k := range plans[i].Changes {
+			counts[plans[i].Changes[k].Takes]++
 		}
-		count := 0
-		for i := range plans {
-			for k := range plans[i].Changes {
-				if plans[i].Changes[k].Takes == failing[word] {
-					count++
-				}
-			}
-			if plans[i].Omitted > 0 {
-				return fmt.Errorf("virtual machine %s/%s has more than %d changes", plans[i].Namespace, plans[i].Name, rollouts.MaxChanges)
-			}
-		}
-		if count > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", count, failing[word]))
+		if plans[i].Omitted > 0 && len(c.failOn) > 0 {
+			return fmt.Errorf("virtual machine %s/%s has more than %d changes", plans[i].Namespace, plans[i].Name, rollouts.MaxChanges)
 		}
 	}
-	if len(counts) == 0 {
+	return failureOf(c.failOn, counts)
+}
+
+// failureOf returns an error that counts the changes of --fail-on.
+func failureOf(failOn []string, counts map[rollouts.Takes]int) error {
+	var found []string
+	for _, word := range failures() {
+		if count := counts[failing[word]]; count > 0 && slices.Contains(failOn, word) {
+			found = append(found, fmt.Sprintf("%d %s", count, failing[word]))
+		}
+	}
+	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("changes of --fail-on: %s", strings.Join(counts, ", "))
+	return fmt.Errorf("changes of --fail-on: %s", strings.Join(found, ", "))
 }

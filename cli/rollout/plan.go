@@ -41,15 +41,15 @@ type planner struct {
 	facts   *platform.Facts
 }
 
-// plans are those of the files or of the named VMs. Notes about skipped documents are on standard error.
-func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) {
-	cluster, err := options.Connect(c.sources.Config)
+// newPlanner connects to the cluster, and reads its facts. Warnings are on standard error.
+func newPlanner(ctx context.Context, program options.Program, sources *options.Sources) (*planner, error) {
+	cluster, err := options.Connect(sources.Config)
 	if err != nil {
 		return nil, err
 	}
-	facts, err := platform.ReadFacts(ctx, cluster.Client, c.sources.Settings)
+	facts, err := platform.ReadFacts(ctx, cluster.Client, sources.Settings)
 	if apierrors.IsForbidden(err) {
-		facts = platform.Defaults(c.sources.Settings)
+		facts = platform.Defaults(sources.Settings)
 		facts.Warnings = append(facts.Warnings, "you may not read the KubeVirt resource: its defaults are assumed, under which KubeVirt starts no migration by itself")
 		err = nil
 	}
@@ -57,9 +57,17 @@ func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) 
 		return nil, err
 	}
 	for _, warning := range facts.Warnings {
-		fmt.Fprintln(c.program.Streams.ErrOut, "warning:", warning)
+		fmt.Fprintln(program.Streams.ErrOut, "warning:", warning)
 	}
-	p := &planner{cluster: cluster, facts: facts}
+	return &planner{cluster: cluster, facts: facts}, nil
+}
+
+// plans are those of the files or of the named VMs. Notes about skipped documents are on standard error.
+func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) {
+	p, err := newPlanner(ctx, c.program, &c.sources)
+	if err != nil {
+		return nil, err
+	}
 	if len(args) > 0 {
 		return p.named(ctx, args, c.set)
 	}

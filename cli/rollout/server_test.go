@@ -64,6 +64,19 @@ func TestServer(t *testing.T) {
 		t.Errorf("an invalid file: %d\n%s", got.Code, got.ErrOut)
 	}
 
+	// The change is written, and no process has annotated it: the status compares by itself.
+	vm = after.DeepCopy()
+	vm.Spec.Template.Spec.Hostname = "web"
+	if err := cluster.Client().Update(t.Context(), vm); err != nil {
+		t.Fatal(err)
+	}
+	if got := clitest.Call(t, "", "rollout", "status", "-A", "--fail-on", "restart", "--kubeconfig", cluster.Kubeconfig()); got.Code != clitest.ExitFailed || !strings.Contains(got.Out, "hostname") || got.ErrOut != "error: changes of --fail-on: 1 Restart\n" {
+		t.Errorf("the status: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+	if got := clitest.Call(t, "", "rollout", "diff", "db", "-n", "shop", "--kubeconfig", cluster.Kubeconfig()); got.Code != clitest.ExitFailed || !strings.Contains(got.Out, "@@ spec.template.spec.hostname: Restart @@\n+web\n") {
+		t.Errorf("the difference: %d\n%s%s", got.Code, got.Out, got.ErrOut)
+	}
+
 	reader := readerOf(t, cluster)
 	got := plan(t, reader, edit)
 	p = decode(t, got).Plans[0]
