@@ -110,31 +110,33 @@ const (
 	RuleSiteDefaults  = "site-defaults"
 	RulePolicy        = "policy-compiles"
 	RuleCopy          = "copy-evaluated"
+	RuleRollout       = "rollout-valid"
 )
 
 // Adjustable reports whether RuleSettings can set a rule at all.
 func Adjustable(id string) bool {
-	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy && id != RuleCopy
+	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy && id != RuleCopy && id != RuleRollout
 }
 
-// The remedies of RuleReadable, RuleSiteDefaults, RulePolicy and RuleCopy, for the packages that report them.
+// The remedies of RuleReadable, RuleSiteDefaults, RulePolicy, RuleCopy and RuleRollout, for the packages that report them.
 const (
 	RemedyReadable     = "Write the object as kubectl explain describes it, or make it smaller."
 	RemedyPolicy       = "Correct the field. kubectl virtward policy lint validates files."
+	RemedyRollout      = "Correct the field, as kubectl explain virtualmachinerollouts.spec describes it."
 	RemedyCopy         = "Wait until the source is ready, or correct the field."
 	RemedySiteDefaults = "Correct the field, or restrict the defaults in spec.match to some hypervisors and architectures."
 )
 
 // objectRules are reported by the packages that decode the object.
 func objectRules() Table {
-	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, copyRule}
+	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, copyRule, rolloutRule}
 }
 
 var readableRule = Rule{
 	ID:       RuleReadable,
 	Title:    "An object can be decoded, and is not too large",
 	Remedy:   RemedyReadable,
-	Scope:    OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy,
+	Scope:    OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy | OnRollouts,
 	Security: true,
 	Check:    reportedElsewhere,
 }
@@ -171,6 +173,15 @@ var copyRule = Rule{
 	Title:    "The VM of a restore or a clone can be evaluated, if a policy depends on the requester",
 	Remedy:   RemedyCopy,
 	Scope:    OnCopy,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+var rolloutRule = Rule{
+	ID:       RuleRollout,
+	Title:    "The patch, the windows and the selector of a VirtualMachineRollout are valid, and it patches no field that VMs must not share",
+	Remedy:   RemedyRollout,
+	Scope:    OnRollouts,
 	Security: true,
 	Check:    reportedElsewhere,
 }

@@ -50,6 +50,8 @@ const (
 	OnPolicies
 	// OnCopy: a VirtualMachineRestore or a VirtualMachineClone.
 	OnCopy
+	// OnRollouts: a VirtualMachineRollout.
+	OnRollouts
 )
 
 // Rule is one built-in check.

@@ -29,6 +29,7 @@ func ScopeNames() []ScopeName {
 		{Name: apikinds.VirtualMachineDefaults, Word: "defaults", Scopes: OnDefaults},
 		{Name: apikinds.VirtualMachinePolicy, Word: "policy", Scopes: OnPolicies},
 		{Name: "restore or clone", Word: "copy", Scopes: OnCopy},
+		{Name: "VirtualMachineRollout", Word: "rollout", Scopes: OnRollouts},
 	}
 }
 

@@ -26,6 +26,7 @@ var own = map[schema.GroupKind]func(*examination) error{
 	{Group: snapshotapi.GroupName, Kind: apikinds.VirtualMachineRestore}:              (*examination).restore,
 	{Group: clone.GroupName, Kind: clone.Kind}:                                        (*examination).clone,
 	{Group: v1beta1.GroupVersion.Group, Kind: apikinds.VirtualMachineTemplateRequest}: (*examination).templateRequest,
+	rolloutKind: (*examination).rollout,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.RuleSettings}:           (*examination).ruleSettings,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachineDefaults}: (*examination).siteDefaults,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachinePolicy}:   (*examination).virtualMachinePolicy,

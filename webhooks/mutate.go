@@ -23,7 +23,7 @@ const MutatePath = "/mutate"
 // maxPatch bounds a patch, in bytes. Its size depends on the number of disks, not on the size of the object.
 const maxPatch = 1 << 20
 
-// Mutator completes virtual machines when they are created. It allows every well-formed request: an object that it cannot
+// Mutator completes virtual machines when they are created, and records the requesters of rollouts. It allows every well-formed request: an object that it cannot
 // complete is admitted unchanged, with a warning.
 type Mutator struct {
 	// Evaluator completes virtual machines.
@@ -51,6 +51,10 @@ func NewMutator(m Mutator) *Mutator {
 }
 
 func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
+	written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update
+	if groupKind(request) == rolloutKind && written && request.SubResource == "" {
+		return m.recordRequester(request)
+	}
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}

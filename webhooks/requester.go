@@ -30,6 +30,10 @@ func annotationOf(object []byte, key string) (value string, found bool) {
 	return annotation.Str, annotation.Exists()
 }
 
+func hasAnnotations(object []byte) bool {
+	return member(member(gjson.ParseBytes(object), nil, "metadata"), nil, "annotations").IsObject()
+}
+
 // requester returns the user who requested a virtual machine from the API of templates, whose account creates it. Of the
 // user's groups, only those are known that follow from the name. Other users cannot set the annotation: a guard denies it.
 func (e *examination) requester() (authenticationv1.UserInfo, bool) {
