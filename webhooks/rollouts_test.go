@@ -18,7 +18,7 @@ import (
 func rolloutRequest(old, object string) *admissionv1.AdmissionRequest {
 	request := &admissionv1.AdmissionRequest{
 		Kind: metav1.GroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind)), Operation: admissionv1.Create, Namespace: "shop",
-		Object: runtime.RawExtension{Raw: []byte(object)},
+		Object:   runtime.RawExtension{Raw: []byte(object)},
 		UserInfo: authenticationv1.UserInfo{Username: "alice", UID: "1", Groups: []string{"dev", "<&>"}, Extra: map[string]authenticationv1.ExtraValue{"b": {"1"}, "a": nil}},
 	}
 	if old != "" {

@@ -35,6 +35,7 @@ func areas() []area {
 		{"Running virtual machine instances", []string{"vmi", "hotplug"}},
 		{"Replica sets and pools", []string{"set", "pool"}},
 		{"Restores and clones", []string{"copy"}},
+		{"Rollouts", []string{"rollout"}},
 		{"Settings, defaults and policies", []string{"rule-settings", "site-defaults", "policy-compiles"}},
 	}
 }
@@ -162,6 +163,7 @@ func meanings() [][2]string {
 		{apikinds.VirtualMachineDefaults, "the defaults of a site"},
 		{apikinds.VirtualMachinePolicy, "a policy"},
 		{"restore or clone", "a VirtualMachineRestore or a VirtualMachineClone, from which KubeVirt creates a VM"},
+		{"VirtualMachineRollout", "a VirtualMachineRollout, at its creation and when its spec changes"},
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -89,6 +90,12 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		Eventually(func(ctx context.Context) error {
 			return clientOf("carol").Create(ctx, weakSettings("off-guarded"), client.DryRunAll)
 		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	})
+
+	It("leaves the guards of rollouts active: a rollout acts for the user that they verify", func(ctx SpecContext) {
+		forged := rolloutOf("off-forged", "{selector: {}, paused: true}")
+		forged.SetAnnotations(map[string]string{v1alpha1.AnnotationRequester: `{"username":"admin","groups":["system:masters"]}`})
+		Expect(admin.Create(ctx, forged, client.DryRunAll)).To(MatchError(ContainSubstring("rollout-requester: ")))
 	})
 
 	It("shows the reason, the user and the time", func(ctx SpecContext) {

@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
+)
+
+// rolloutOf is a rollout that waits, so that no controller acts.
+func rolloutOf(name, spec string) *unstructured.Unstructured {
+	GinkgoHelper()
+	object := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte(spec), &object.Object)).To(Succeed())
+	object.Object = map[string]any{"spec": object.Object}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))
+	object.SetNamespace("default")
+	object.SetName(name)
+	return object
+}
+
+// grantRollouts grants a user the ClusterRole of the chart in the namespace default, and more rules.
+func grantRollouts(ctx context.Context, user, role string, rules ...rbacv1.PolicyRule) {
+	GinkgoHelper()
+	meta := metav1.ObjectMeta{Namespace: "default", Name: "rollouts-of-" + user}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	binding := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: subjects}
+	Expect(admin.Create(ctx, binding)).To(Succeed())
+	cleanUp(binding)
+	if len(rules) == 0 {
+		return
+	}
+	meta.Name = "vms-of-" + user
+	own := &rbacv1.Role{ObjectMeta: meta, Rules: rules}
+	bound := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: meta.Name}, Subjects: subjects}
+	for _, object := range []client.Object{own, bound} {
+		Expect(admin.Create(ctx, object)).To(Succeed())
+		cleanUp(object)
+	}
+}
+
+var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
+	const paused = "{selector: {matchLabels: {none: such}}, paused: true}"
+	patch := rbacv1.PolicyRule{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines"}, Verbs: []string{"get", "patch"}}
+	restart := rbacv1.PolicyRule{APIGroups: []string{"subresources.kubevirt.io"}, Resources: []string{"virtualmachines/restart"}, Verbs: []string{"update"}}
+	migrate := rbacv1.PolicyRule{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachineinstancemigrations"}, Verbs: []string{"create"}}
+	users := map[string]client.Client{}
+
+	BeforeAll(func(ctx SpecContext) {
+		for user, rules := range map[string][]rbacv1.PolicyRule{
+			"roll-patcher": {patch}, "roll-editor": {patch, restart}, "roll-operator": {patch, restart, migrate}, "roll-none": nil,
+		} {
+			grantRollouts(ctx, user, "virtward-rollouts-edit", rules...)
+			users[user] = clientOf(user)
+		}
+		grantRollouts(ctx, "roll-viewer", "virtward-rollouts-view", patch, restart, migrate)
+		users["roll-viewer"] = clientOf("roll-viewer")
+		Eventually(func(ctx context.Context) error {
+			return users["roll-none"].Create(ctx, rolloutOf("probe", paused), client.DryRunAll)
+		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("rollout-patch: ")))
+		Eventually(func(ctx context.Context) error {
+			return users["roll-operator"].Create(ctx, rolloutOf("probe", paused), client.DryRunAll)
+		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	})
+
+	It("are those of their authors", func(ctx SpecContext) {
+		const noPatch, noRestart, noMigrate, noRole = "rollout-patch: ", "rollout-restart: ", "rollout-migrate: ", "virtualmachinerollouts.rollout.virtward.io is forbidden"
+		for action, want := range map[string]map[string]string{
+			"[Live]":                   {"roll-none": noPatch, "roll-patcher": "", "roll-editor": "", "roll-operator": "", "roll-viewer": noRole},
+			"[Live, Restart]":          {"roll-none": noPatch, "roll-patcher": noRestart, "roll-editor": "", "roll-operator": "", "roll-viewer": noRole},
+			"[Live, Migrate]":          {"roll-none": noPatch, "roll-patcher": noMigrate, "roll-editor": noMigrate, "roll-operator": "", "roll-viewer": noRole},
+			"[Live, Migrate, Restart]": {"roll-none": noPatch, "roll-patcher": noMigrate, "roll-editor": noMigrate, "roll-operator": "", "roll-viewer": noRole},
+		} {
+			for user, denied := range want {
+				err := users[user].Create(ctx, rolloutOf("matrix", fmt.Sprintf("{selector: {}, paused: true, allow: %s}", action)), client.DryRunAll)
+				if denied == "" {
+					Expect(err).NotTo(HaveOccurred(), "%s by %s", action, user)
+					continue
+				}
+				Expect(err).To(SatisfyAll(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring(denied))), "%s by %s", action, user)
+			}
+		}
+	})
+
+	It("follow the recorded requester, whom nothing but a change of the spec changes", func(ctx SpecContext) {
+		rollout := rolloutOf("recorded", "{selector: {matchLabels: {none: such}}, paused: true, allow: [Live, Restart]}")
+		rollout.SetAnnotations(map[string]string{v1alpha1.AnnotationRequester: `{"username":"admin","groups":["system:masters"]}`})
+		cleanUp(rollout)
+		Expect(users["roll-editor"].Create(ctx, rollout)).To(Succeed())
+		requester := func() string {
+			object := &v1alpha1.VirtualMachineRollout{}
+			Expect(admin.Get(ctx, client.ObjectKeyFromObject(rollout), object)).To(Succeed())
+			user, err := v1alpha1.RequesterOf(object)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(user.Groups).NotTo(ContainElement("system:masters"))
+			return user.Username
+		}
+		change := func(user, text string) error {
+			return users[user].Patch(ctx, rollout.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(text)))
+		}
+		Expect(requester()).To(Equal("roll-editor"), "a forged record is replaced")
+
+		Expect(change("roll-none", `{"metadata":{"labels":{"a":"b"},"annotations":{"`+v1alpha1.AnnotationRequester+`":"{}"}}}`)).To(Succeed())
+		Expect(requester()).To(Equal("roll-editor"), "metadata does not change the requester")
+		Expect(change("roll-none", `{"spec":{"maxFailures":5}}`)).To(MatchError(ContainSubstring("rollout-patch: ")))
+		Expect(change("roll-none", `{"spec":{"paused":false}}`)).To(MatchError(ContainSubstring("rollout-patch: ")))
+		Expect(change("roll-patcher", `{"spec":{"paused":false}}`)).To(MatchError(ContainSubstring("rollout-restart: ")))
+		Expect(change("roll-operator", `{"spec":{"paused":false}}`)).To(Succeed())
+		Expect(requester()).To(Equal("roll-operator"), "a change of the spec does")
+		Expect(change("roll-none", `{"spec":{"paused":true}}`)).To(Succeed(), "every editor of rollouts can pause")
+		Expect(requester()).To(Equal("roll-operator"))
+		Expect(users["roll-none"].Status().Patch(ctx, rollout.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Complete"}}`)))).
+			To(Satisfy(apierrors.IsForbidden))
+		Expect(admin.Status().Patch(ctx, rollout.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Complete"}}`)))).
+			To(MatchError(ContainSubstring("rollout-status: ")), "not even an admin writes statuses")
+		Expect(users["roll-viewer"].Delete(ctx, rollout.DeepCopy())).To(Satisfy(apierrors.IsForbidden))
+		Expect(users["roll-none"].Delete(ctx, rollout.DeepCopy())).To(Succeed())
+	}, NodeTimeout(time.Minute))
+
+	It("do not suffice for a spec that cannot be carried out", func(ctx SpecContext) {
+		err := users["roll-operator"].Create(ctx, rolloutOf("invalid", `{selector: {}, patch: {runStrategy: Always, template: {spec: {domain: {cpu: {socket: 4}}}}}, windows: [{schedule: "0 25 * * *", duration: 1h, timeZone: Mars/Base}]}`))
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(causes(err)).To(Equal([]string{
+			"spec.patch.runStrategy rollout-valid", "spec.patch.template.spec.domain.cpu.socket rollout-valid",
+			"spec.windows[0].schedule rollout-valid", "spec.windows[0].timeZone rollout-valid",
+		}))
+
+		By("warning of fields without effect")
+		user, heard := listening("roll-operator")
+		Expect(user.Create(ctx, rolloutOf("ineffective", `{selector: {}, paused: true, windows: [{schedule: "0 2 * * *", duration: 1h}]}`), client.DryRunAll)).To(Succeed())
+		Expect(heard.texts).To(ContainElement(ContainSubstring("spec.windows has no effect")))
+	})
+
+	It("are verified while the webhook that records the requester is away", func(ctx SpecContext) {
+		without(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}}, webhook)
+		forged := rolloutOf("forged", paused)
+		forged.SetAnnotations(map[string]string{v1alpha1.AnnotationRequester: `{"username":"admin","groups":["system:masters"]}`})
+		plain := rolloutOf("plain", paused)
+		for _, object := range []*unstructured.Unstructured{forged, plain} {
+			Eventually(func(ctx context.Context) error {
+				return users["roll-operator"].Create(ctx, object.DeepCopy(), client.DryRunAll)
+			}).WithContext(ctx).WithTimeout(20*time.Second).Should(SatisfyAll(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("rollout-requester: "))), object.GetName())
+		}
+	}, NodeTimeout(time.Minute))
+})
