@@ -72,6 +72,8 @@ func TestObjects(t *testing.T) {
 		"ClusterRoleBinding virtward-webhook",
 		"Role virtward-webhook",
 		"RoleBinding virtward-webhook",
+		"Role virtward-webhook-counts",
+		"RoleBinding virtward-webhook-counts",
 		"Role virtward-webhook-params",
 		"RoleBinding virtward-webhook-params",
 		"Service virtward-webhook",
