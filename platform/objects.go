@@ -33,7 +33,7 @@ type readable struct {
 	immutable bool
 }
 
-// resources has the kinds that a virtual machine can refer to.
+// resources has the kinds that a virtual machine can refer to, and the one that changes it for a user.
 var resources = map[schema.GroupKind]readable{
 	apikinds.Instancetypes.GroupKind():           {GroupVersionResource: apikinds.Instancetypes.GroupVersionResource(), reference: true},
 	apikinds.ClusterInstancetypes.GroupKind():    {GroupVersionResource: apikinds.ClusterInstancetypes.GroupVersionResource(), watched: true, reference: true},
@@ -50,6 +50,7 @@ var resources = map[schema.GroupKind]readable{
 	apikinds.Pools.GroupKind():                   {GroupVersionResource: apikinds.Pools.GroupVersionResource(), large: true},
 	apikinds.Snapshots.GroupKind():               {GroupVersionResource: apikinds.Snapshots.GroupVersionResource()},
 	apikinds.SnapshotContents.GroupKind():        {GroupVersionResource: apikinds.SnapshotContents.GroupVersionResource(), large: true},
+	apikinds.Rollouts.GroupKind():                {GroupVersionResource: apikinds.Rollouts.GroupVersionResource()},
 	apikinds.ControllerRevisions.GroupKind():     {GroupVersionResource: apikinds.ControllerRevisions.GroupVersionResource(), immutable: true},
 }
 

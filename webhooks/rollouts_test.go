@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -9,9 +10,14 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/test/build"
 )
 
 // rolloutRequest is a request of alice. Without old, it is a create.
@@ -98,5 +104,65 @@ func TestRequesterWithManyGroups(t *testing.T) {
 	const want = "virtward could not record the requester: the user, its groups and its extra values have more than 16384 bytes"
 	if !response.Allowed || response.Patch != nil || verdict != verdictFailed || len(response.Warnings) != 1 || response.Warnings[0] != want {
 		t.Errorf("%s: %+v", verdict, response)
+	}
+}
+
+// Policies evaluate the requester of the rollout that changes a VM. Only a mark that the controller writes names it.
+func TestPoliciesSeeTheRequesterOfARollout(t *testing.T) {
+	const (
+		controller = "system:serviceaccount:virtward-system:virtward-rollouts"
+		onlyAlice  = `{match: {operations: [UPDATE], excludedUsers: [alice]}, validations: [{expression: "object.spec.template.spec.hostname != 'new'", message: "only alice"}], enforcement: Deny}`
+		onlyDev    = `{match: {operations: [UPDATE], excludedGroups: [dev]}, validations: [{expression: "object.spec.template.spec.hostname != 'new'", message: "only dev"}], enforcement: Deny}`
+	)
+	rollout := func(name, uid, record string) *unstructured.Unstructured {
+		object := &unstructured.Unstructured{Object: map[string]any{}}
+		object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind))
+		object.SetNamespace("default")
+		object.SetName(name)
+		object.SetUID(types.UID(uid))
+		if record != "" {
+			object.SetAnnotations(map[string]string{v1alpha1.AnnotationRequester: record})
+		}
+		return object
+	}
+	objects := []*unstructured.Unstructured{rollout("ours", "1", alice), rollout("other", "2", bob), rollout("unknown", "3", "")}
+	mark := func(name, uid string) string { return v1alpha1.Mark{Rollout: name, UID: types.UID(uid)}.String() }
+	for name, c := range map[string]struct {
+		policy, sender, before, mark string
+		denied, failed               bool
+	}{
+		"the requester":                       {policy: onlyAlice, mark: mark("ours", "1")},
+		"the requester's groups":              {policy: onlyDev, mark: mark("ours", "1")},
+		"another mark before":                 {policy: onlyAlice, before: mark("other", "2"), mark: mark("ours", "1")},
+		"another requester":                   {policy: onlyAlice, mark: mark("other", "2"), denied: true},
+		"a rollout of the same name":          {policy: onlyAlice, mark: mark("ours", "9"), denied: true},
+		"no such rollout":                     {policy: onlyAlice, mark: mark("none", "1"), denied: true},
+		"no mark":                             {policy: onlyAlice, denied: true},
+		"a mark that was there before":        {policy: onlyAlice, before: mark("ours", "1"), mark: mark("ours", "1"), denied: true},
+		"no JSON":                             {policy: onlyAlice, mark: "ours", denied: true},
+		"a user who writes the mark":          {policy: onlyAlice, sender: "bob", mark: mark("ours", "1"), denied: true},
+		"an account of the same name":         {policy: onlyAlice, sender: "system:serviceaccount:shop:virtward-rollouts", mark: mark("ours", "1"), denied: true},
+		"a rollout whose requester is absent": {policy: onlyAlice, mark: mark("unknown", "3"), failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newValidator(t, objects...)
+			v.RolloutController = controller
+			under(t, v, c.policy)
+			marked := func(text, hostname string) *v1.VirtualMachine {
+				vm := build.VM("db").Obj()
+				vm.Spec.Template.Spec.Hostname = hostname
+				if text != "" {
+					vm.Annotations = map[string]string{v1alpha1.AnnotationRollout: text}
+				}
+				return vm
+			}
+			if c.sender == "" {
+				c.sender = controller
+			}
+			response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, marked(c.mark, "new"), update(t, marked(c.before, "old")), by(c.sender)))
+			if failed := response.Result != nil && response.Result.Code == http.StatusServiceUnavailable; failed != c.failed || response.Allowed == (c.denied || c.failed) {
+				t.Errorf("allowed %v, %+v", response.Allowed, response.Result)
+			}
+		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
@@ -36,6 +37,9 @@ type Validator struct {
 	// TemplateServer is the user name of the API of templates, which creates virtual machines for other users; empty for
 	// none.
 	TemplateServer string
+	// RolloutController is the user name of the controller of rollouts, which changes virtual machines for other users;
+	// empty for none.
+	RolloutController string
 	// Authorizer reports what a user may do; nil makes policies fail that use it.
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Counts returns the counts of running virtual machines, for changes of the KubeVirt resource; nil if there are none.
@@ -100,6 +104,9 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	if e.snapshot, err = v.Evaluator.Snapshot(e.began); err != nil {
 		return v.failed(request, err), verdictFailed
 	}
+	if err := e.findRollout(); err != nil {
+		return v.failed(request, err), verdictFailed
+	}
 	if err := e.within(examine); err != nil {
 		return v.failed(request, err), verdictFailed
 	}
@@ -132,6 +139,8 @@ type examination struct {
 	snapshot *evaluator.Snapshot
 	// authorizer is unused if the Validator has none.
 	authorizer *requestAuthorizer
+	// ofRollout is the requester of the rollout that sends the request; nil if no rollout does.
+	ofRollout *authenticationv1.UserInfo
 
 	findings []validators.Finding
 	warnings []string

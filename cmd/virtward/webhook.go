@@ -224,18 +224,19 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		Limits:    limits,
 	})
 	validator := webhooks.NewValidator(webhooks.Validator{
-		Evaluator:       evaluates,
-		Rules:           state.registry.Rules(),
-		Reading:         state.objects.Begin,
-		Authorizer:      webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
-		CompilePolicy:   state.policies.Compile,
-		Counts:          publishedCounts(client, o.namespace),
-		RolloutStrategy: o.settings().RolloutStrategy,
-		TemplateServer:  serviceaccount.MakeUsername(o.namespace, webhooks.TemplateServer),
-		Metrics:         measured,
-		Log:             log.WithName("validate"),
-		Clock:           clock.RealClock{},
-		Limits:          limits,
+		Evaluator:         evaluates,
+		Rules:             state.registry.Rules(),
+		Reading:           state.objects.Begin,
+		Authorizer:        webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
+		CompilePolicy:     state.policies.Compile,
+		Counts:            publishedCounts(client, o.namespace),
+		RolloutStrategy:   o.settings().RolloutStrategy,
+		TemplateServer:    serviceaccount.MakeUsername(o.namespace, webhooks.TemplateServer),
+		RolloutController: serviceaccount.MakeUsername(o.namespace, webhooks.RolloutController),
+		Metrics:           measured,
+		Log:               log.WithName("validate"),
+		Clock:             clock.RealClock{},
+		Limits:            limits,
 	})
 	maps.Copy(p.ready, state.ready())
 	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil

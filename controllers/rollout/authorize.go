@@ -6,10 +6,14 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/rollouts/fleet"
 	"github.com/virtward/virtward/texts"
 )
@@ -82,5 +86,22 @@ func (r *Reconciler) authorize(ctx context.Context, o *observed) error {
 			return err
 		}
 	}
-	return nil
+	return r.authorizeApprovedOnly(ctx, o)
+}
+
+// authorizeApprovedOnly checks the permission that changes of virtual machines need in an approved-only namespace. Virtward's
+// account has it.
+func (r *Reconciler) authorizeApprovedOnly(ctx context.Context, o *observed) (err error) {
+	namespace := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.input.Rollout.Namespace}}
+	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	if err := r.Client.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); err != nil {
+		return fmt.Errorf("reading the namespace %s: %w", namespace.Name, err)
+	}
+	if namespace.Labels[v1beta1.ApprovedOnlyLabel] != "true" {
+		return nil
+	}
+	o.input.NotAuthorized, err = r.Authorizer.Authorize(ctx, o.requester, authorizationv1.ResourceAttributes{
+		Namespace: namespace.Name, Group: v1beta1.GroupVersion.Group, Version: v1beta1.GroupVersion.Version, Resource: apikinds.Templates.Plural, Verb: admissionpolicies.VerbBypassApproval,
+	})
+	return err
 }
