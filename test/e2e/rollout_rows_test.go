@@ -159,8 +159,9 @@ func dataVolume(phase cdiv1beta1.DataVolumePhase) func(context.Context, *kubevir
 	return func(ctx context.Context, vm *kubevirtv1.VirtualMachine) {
 		GinkgoHelper()
 		volume := &cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: vm.Name}}
-		volume.Status.Phase = phase
 		Expect(admin.Create(ctx, volume)).To(Succeed())
+		volume.Status.Phase = phase
+		Expect(admin.Status().Update(ctx, volume)).To(Succeed())
 		cleanUp(volume)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
@@ -30,6 +33,7 @@ import (
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/simulators/liveupdates"
 )
 
 // allUsers is the group of all users.
@@ -114,9 +118,11 @@ type scene struct {
 	// before makes what was there before, whatever virtward says of it; persisting lets KubeVirt write into it what it
 	// writes into every virtual machine.
 	before, persisting, admin dynamic.Interface
-	number                    int
-	kubevirt                  string
-	placed                    map[string]*unstructured.Unstructured
+	// completing creates instances that Virtward completes and does not validate, and writing writes their status.
+	completing, writing client.Client
+	number              int
+	kubevirt            string
+	placed              map[string]*unstructured.Unstructured
 }
 
 func newScene() *scene {
@@ -129,7 +135,10 @@ func newScene() *scene {
 	config.QPS = -1
 	asAdmin, err := dynamic.NewForConfig(config)
 	Expect(err).NotTo(HaveOccurred())
-	return &scene{before: before, persisting: persisting, admin: asAdmin, kubevirt: "{}kvm amd64", placed: map[string]*unstructured.Unstructured{}}
+	return &scene{
+		completing: clientFor(leavingOut(simulators.ValidatorName, checks)), writing: clientFor(leavingOut(simulators.MutatorName, simulators.ValidatorName, webhook, checks)),
+		before: before, persisting: persisting, admin: asAdmin, kubevirt: "{}kvm amd64", placed: map[string]*unstructured.Unstructured{},
+	}
 }
 
 // set changes the cluster to a stage, and waits until its policies are active.
@@ -190,6 +199,9 @@ func (s *scene) objectsOf(ctx context.Context, next *stage) []*unstructured.Unst
 			continue
 		}
 		object = object.DeepCopy()
+		if object.GetKind() == "DataVolume" && object.Object["spec"] == nil {
+			object.Object["spec"] = map[string]any{} // its schema requires it
+		}
 		namespaced, err := admin.IsObjectNamespaced(object)
 		Expect(err).NotTo(HaveOccurred())
 		if namespaced {
@@ -283,6 +295,24 @@ func (s *scene) place(ctx context.Context, object *unstructured.Unstructured) {
 		by = s.admin
 	}
 	Expect(create(ctx, by, object)).To(Succeed(), key)
+	if object.GetKind() == "DataVolume" && object.Object["status"] != nil {
+		Expect(s.report(ctx, object)).To(Succeed(), key)
+	}
+}
+
+// report writes the status of an object that exists.
+func (s *scene) report(ctx context.Context, object *unstructured.Unstructured) error {
+	at, err := resourceOf(s.before, object)
+	if err != nil {
+		return err
+	}
+	written, err := at.Get(ctx, object.GetName(), metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	written.Object["status"] = object.DeepCopy().Object["status"]
+	_, err = at.UpdateStatus(ctx, written, metav1.UpdateOptions{})
+	return err
 }
 
 // keep creates the object before an update, as KubeVirt persists it.
@@ -291,6 +321,28 @@ func (s *scene) keep(ctx context.Context, object *unstructured.Unstructured) err
 		return create(ctx, s.persisting, object)
 	}
 	return create(ctx, s.before, object)
+}
+
+// run makes the VM before an update one that runs. The instance is completed, but not validated. The returned function deletes
+// the instance and the revision of its start.
+func (s *scene) run(ctx context.Context, object *unstructured.Unstructured) (stop func() error, err error) {
+	vm := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}}
+	vmi, err := simulators.Run(ctx, s.completing, s.writing, vm)
+	if err != nil {
+		return nil, err
+	}
+	liveupdates.SetCondition(vmi, kubevirtv1.VirtualMachineInstanceCondition{Type: kubevirtv1.VirtualMachineInstanceIsMigratable, Status: corev1.ConditionTrue}) // as suites have it
+	if err := s.writing.Update(ctx, vmi); err != nil {
+		return nil, err
+	}
+	revision := &appsv1.ControllerRevision{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: vmi.Namespace, Name: vmi.Status.VirtualMachineRevisionName},
+	}
+	vmi.SetGroupVersionKind(kubevirtv1.VirtualMachineInstanceGroupVersionKind)
+	return func() error {
+		return errors.Join(s.remove(ctx, asUnstructured(vmi)), s.remove(ctx, asUnstructured(revision)))
+	}, nil
 }
 
 func create(ctx context.Context, by dynamic.Interface, object *unstructured.Unstructured) error {

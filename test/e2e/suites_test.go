@@ -126,13 +126,10 @@ func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []
 
 // incomparable returns why a situation cannot be created on a cluster, or "" if it can.
 func incomparable(s *policytest.Situation, findings policytest.Findings) string {
-	if s.Running {
-		return "a VM runs by its status, its instance and the revision of its start, and the scene creates none of them"
-	}
 	for _, object := range append(slices.Clone(s.Objects), s.Object, s.Old) {
 		switch {
 		case object == nil:
-		case object.Object["status"] != nil && object.GetKind() != "VirtualMachineInstance":
+		case object.Object["status"] != nil && object.GetKind() != "VirtualMachineInstance" && object.GetKind() != "DataVolume":
 			return "the API server ignores the status of a " + object.GetKind() + " in a write of the object"
 		case object.GetDeletionTimestamp() != nil:
 			return "an object that is being deleted cannot be created"
@@ -218,7 +215,15 @@ func compare(ctx context.Context, s *scene, trials []*trial) []string {
 
 // update compares a case with an existing object.
 func (s *scene) update(ctx context.Context, t *trial) (differs string, err error) {
-	if err = s.keep(ctx, t.situation.Old); err == nil {
+	err = s.keep(ctx, t.situation.Old)
+	if err == nil && t.situation.Running {
+		var stop func() error
+		if stop, err = s.run(ctx, t.situation.Old); err != nil {
+			return "", errors.Join(err, s.remove(ctx, t.situation.Old))
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
+	if err == nil {
 		if differs, err = t.soon(ctx); err == nil && differs == "" {
 			differs, err = t.now(ctx)
 		}
