@@ -131,7 +131,9 @@ func (r *Reconciler) instances(ctx context.Context, namespace string, wanted map
 			return nil // its virtual machine counts as down
 		}
 		var name struct {
-			Metadata struct{ Name string } `json:"metadata"`
+			Metadata struct {
+				Name string `json:"name"`
+			} `json:"metadata"`
 		}
 		if err := decode(object.JSON, &name); err != nil {
 			return err

@@ -39,7 +39,7 @@ func parse(words []string) arguments {
 	var a arguments
 	set := flag.NewFlagSet("sandbox", flag.ExitOnError)
 	set.BoolVar(&a.simulate, "kubevirt", true, "simulate KubeVirt: its admission, and VMIs made from VMs")
-	set.BoolVar(&a.install, "virtward", true, "install our chart and run virtward")
+	set.BoolVar(&a.install, "virtward", true, "install the chart and run all processes of Virtward")
 	set.BoolVar(&a.audit, "audit", false, "write the API server's audit log")
 	_ = set.Parse(words) // exits by itself
 	return a
@@ -52,21 +52,59 @@ func run(ctx context.Context, a arguments, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, cluster.Stop()) }()
+	var stops []func(context.Context) error
+	defer func() { // the cluster goes right after them
+		for _, stop := range stops {
+			_ = stop(context.WithoutCancel(ctx))
+		}
+	}()
 	if a.simulate {
 		kubevirt, err := simulators.InstallKubeVirt(ctx, cluster, kubevirtv1.KubeVirtConfiguration{}, nil)
 		if err != nil {
 			return fmt.Errorf("simulating KubeVirt: %w", err)
 		}
-		defer func() { _ = kubevirt.Stop(context.WithoutCancel(ctx)) }() // the cluster goes right after it
+		stops = append(stops, kubevirt.Stop)
+		storage, err := startStorage(ctx, cluster)
+		stops = append(stops, storage...)
+		if err != nil {
+			return err
+		}
 	}
 	if a.install {
-		if _, err := cluster.InstallVirtward(ctx, nil, controlplane.Workload{}); err != nil {
+		if err := install(ctx, cluster); err != nil {
 			return fmt.Errorf("installing virtward: %w", err)
 		}
 	}
 	hints(out, cluster, a, time.Since(begin))
 	<-ctx.Done()
 	fmt.Fprintln(out, "\nTaking the sandbox down.")
+	return nil
+}
+
+// startStorage simulates snapshots and clones of volumes, which the capture of VMs needs.
+func startStorage(ctx context.Context, cluster *controlplane.ControlPlane) (stops []func(context.Context) error, err error) {
+	snapshots, err := simulators.StartSnapshots(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("simulating snapshots: %w", err)
+	}
+	stops = append(stops, func(context.Context) error { return snapshots.Stop() })
+	cdi, err := simulators.StartCDI(ctx, cluster)
+	if err != nil {
+		return stops, fmt.Errorf("simulating CDI: %w", err)
+	}
+	return append(stops, cdi.Stop), nil
+}
+
+// install installs the chart, and runs all of its processes.
+func install(ctx context.Context, cluster *controlplane.ControlPlane) error {
+	if _, err := cluster.InstallVirtward(ctx, map[string]any{"templates": map[string]any{"mode": "manage"}}, controlplane.Workload{}); err != nil {
+		return err
+	}
+	for _, deployment := range []string{controlplane.VirtwardTemplates, controlplane.VirtwardRollouts} {
+		if _, err := cluster.RunVirtward(ctx, controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: deployment}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
