@@ -125,23 +125,23 @@ func TestPoliciesSeeTheRequesterOfARollout(t *testing.T) {
 		}
 		return object
 	}
-	objects := []*unstructured.Unstructured{rollout("ours", "1", alice), rollout("other", "2", bob), rollout("unknown", "3", "")}
+	objects := []*unstructured.Unstructured{rollout("first", "1", alice), rollout("other", "2", bob), rollout("unknown", "3", "")}
 	mark := func(name, uid string) string { return v1alpha1.Mark{Rollout: name, UID: types.UID(uid)}.String() }
 	for name, c := range map[string]struct {
 		policy, sender, before, mark string
 		denied, failed               bool
 	}{
-		"the requester":                       {policy: onlyAlice, mark: mark("ours", "1")},
-		"the requester's groups":              {policy: onlyDev, mark: mark("ours", "1")},
-		"another mark before":                 {policy: onlyAlice, before: mark("other", "2"), mark: mark("ours", "1")},
+		"the requester":                       {policy: onlyAlice, mark: mark("first", "1")},
+		"the requester's groups":              {policy: onlyDev, mark: mark("first", "1")},
+		"another mark before":                 {policy: onlyAlice, before: mark("other", "2"), mark: mark("first", "1")},
 		"another requester":                   {policy: onlyAlice, mark: mark("other", "2"), denied: true},
-		"a rollout of the same name":          {policy: onlyAlice, mark: mark("ours", "9"), denied: true},
+		"a rollout of the same name":          {policy: onlyAlice, mark: mark("first", "9"), denied: true},
 		"no such rollout":                     {policy: onlyAlice, mark: mark("none", "1"), denied: true},
 		"no mark":                             {policy: onlyAlice, denied: true},
-		"a mark that was there before":        {policy: onlyAlice, before: mark("ours", "1"), mark: mark("ours", "1"), denied: true},
-		"no JSON":                             {policy: onlyAlice, mark: "ours", denied: true},
-		"a user who writes the mark":          {policy: onlyAlice, sender: "bob", mark: mark("ours", "1"), denied: true},
-		"an account of the same name":         {policy: onlyAlice, sender: "system:serviceaccount:shop:virtward-rollouts", mark: mark("ours", "1"), denied: true},
+		"a mark that was there before":        {policy: onlyAlice, before: mark("first", "1"), mark: mark("first", "1"), denied: true},
+		"no JSON":                             {policy: onlyAlice, mark: "first", denied: true},
+		"a user who writes the mark":          {policy: onlyAlice, sender: "bob", mark: mark("first", "1"), denied: true},
+		"an account of the same name":         {policy: onlyAlice, sender: "system:serviceaccount:shop:virtward-rollouts", mark: mark("first", "1"), denied: true},
 		"a rollout whose requester is absent": {policy: onlyAlice, mark: mark("unknown", "3"), failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
