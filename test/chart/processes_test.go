@@ -1,11 +1,16 @@
 package chart
 
 import (
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -80,6 +85,7 @@ func TestRolloutsProcess(t *testing.T) {
 		"off":          {[]string{"rollouts.enabled=false"}, nil},
 		"two replicas": {[]string{"rollouts.replicas=2"}, append(slices.Clone(common), "PodDisruptionBudget virtward-rollouts")},
 		"monitored":    {[]string{"metrics.serviceMonitor.enabled=true"}, append(slices.Clone(common), "ServiceMonitor virtward-rollouts")},
+		"alerts":       {[]string{"metrics.prometheusRule.enabled=true"}, append(slices.Clone(common), "PrometheusRule virtward-rollouts")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := identities(slices.DeleteFunc(renderFor(t, nil, tc.values...), func(object client.Object) bool {
@@ -91,5 +97,33 @@ func TestRolloutsProcess(t *testing.T) {
 				t.Errorf("got %v\nwant %v", got, want)
 			}
 		})
+	}
+}
+
+// TestAlert holds that the chart and the page of operations have the same alert, and that its metric exists.
+func TestAlert(t *testing.T) {
+	var rules []any
+	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true") {
+		if rule, is := object.(*unstructured.Unstructured); is && rule.GetKind() == "PrometheusRule" {
+			groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")
+			must(t, err)
+			rules = groups[0].(map[string]any)["rules"].([]any)
+		}
+	}
+	if len(rules) != 1 {
+		t.Fatalf("rules %v", rules)
+	}
+	rule := rules[0].(map[string]any)
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	must(t, err)
+	for _, text := range []string{"- alert: " + rule["alert"].(string), "expr: " + rule["expr"].(string), rule["annotations"].(map[string]any)["summary"].(string)} {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("docs/operations.md lacks %q", text)
+		}
+	}
+	source, err := os.ReadFile(filepath.Join(root, "controllers", "pending", "metrics.go"))
+	must(t, err)
+	if metric := regexp.MustCompile(`virtward_[a-z_]+`).FindString(rule["expr"].(string)); !strings.Contains(string(source), `"`+metric+`"`) {
+		t.Errorf("no metric %s", metric)
 	}
 }

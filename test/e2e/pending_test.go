@@ -12,16 +12,21 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	kubevirtv1 "kubevirt.io/api/core/v1"
+	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/parallel"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/simulators"
 )
 
 // pendingOf reads what is pending of a VM; nil if it has no annotation.
@@ -93,16 +98,23 @@ func writesBy(vm *kubevirtv1.VirtualMachine) (writes int) {
 	return writes
 }
 
+// runRollouts runs the process of rollouts, with its metrics on a port, until the end of the spec.
+func runRollouts(ctx context.Context) (process *controlplane.Virtward, port int) {
+	GinkgoHelper()
+	port, err := cluster.TakePort()
+	Expect(err).NotTo(HaveOccurred())
+	process, err = cluster.RunVirtward(ctx, controlplane.Workload{
+		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardRollouts,
+		Args: []string{"--lease-duration=3s", fmt.Sprintf("--metrics-address=:%d", port)},
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(process.Kill)
+	return process, port
+}
+
 var _ = Describe("Pending changes", Serial, func() {
 	It("are in an annotation of the VM, also after the process was killed", func(ctx SpecContext) {
-		port, err := cluster.TakePort()
-		Expect(err).NotTo(HaveOccurred())
-		process, err := cluster.RunVirtward(ctx, controlplane.Workload{
-			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardRollouts,
-			Args: []string{"--lease-duration=3s", fmt.Sprintf("--metrics-address=:%d", port)},
-		})
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(process.Kill)
+		process, port := runRollouts(ctx)
 		soon := func(check func(g Gomega)) {
 			GinkgoHelper()
 			Eventually(check).WithContext(ctx).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
@@ -173,7 +185,8 @@ var _ = Describe("Pending changes", Serial, func() {
 		settled()
 
 		By("an instance that waits for a migration that never comes")
-		waiting := client.RawPatch(types.MergePatchType, []byte(`{"status":{"currentCPUTopology":{"sockets":1},"conditions":[{"type":"HotVCPUChange","status":"True"},{"type":"LiveMigratable","status":"False","message":"a host device"}]}}`))
+		waiting := client.RawPatch(types.MergePatchType, []byte(`{"status":{"currentCPUTopology":{"sockets":1},"conditions":[{"type":"HotVCPUChange","status":"True"}]}}`))
+		Expect(change(ctx, admin, vm, func() { annotated(simulators.NotMigratable, "a host device")(vm) })).To(Succeed())
 		vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: vm.ObjectMeta}
 		Expect(controllerAccount(ctx).Patch(ctx, vmi, waiting)).To(Succeed())
 		soon(func(g Gomega) {
@@ -199,6 +212,143 @@ var _ = Describe("Pending changes", Serial, func() {
 		})
 	}, NodeTimeout(3*time.Minute))
 })
+
+var _ = Describe("Pending changes of VMs that KubeVirt runs", Serial, func() {
+	soon := func(ctx context.Context, check func(g Gomega)) {
+		GinkgoHelper()
+		Eventually(check).WithContext(ctx).WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+	}
+
+	It("follow the instance, the KubeVirt resource and instancetypes", func(ctx SpecContext) {
+		_, port := runRollouts(ctx)
+		configureRollouts(ctx, kubevirtv1.VMRolloutStrategyLiveUpdate)
+		vm := runningVM("pending-live")
+		cleanUp(vm)
+		Expect(admin.Create(ctx, vm)).To(Succeed())
+		awaitRunning(ctx, vm)
+
+		By("plugging sockets that no migration delivers")
+		Expect(change(ctx, admin, vm, func() { withSockets(4)(vm) })).To(Succeed())
+		soon(ctx, func(g Gomega) {
+			vmi := &kubevirtv1.VirtualMachineInstance{}
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(vm), vmi)).To(Succeed())
+			g.Expect(vmi.Spec.Domain.CPU.Sockets).To(BeEquivalentTo(4), "KubeVirt has written it to the instance")
+			pending := pendingOf(ctx, g, vm)
+			g.Expect(pending).NotTo(BeNil())
+			g.Expect(pending.Changes).To(HaveLen(1))
+			g.Expect(pending.Changes[0].Fields).To(Equal([]string{sockets}))
+			g.Expect(pending.Changes[0].Reason).To(Equal("The guest gets the change with the next live migration. KubeVirt does not start one."))
+			g.Expect(metricsAt(ctx, g, port)).To(ContainElements(`virtward_vm_migration_never_comes{reason="NoLiveMigrate"} 1`, `virtward_vm_pending_changes{kind="LiveOnMigration"} 1`))
+		})
+		soon(ctx, func(g Gomega) {
+			g.Expect(pendingEvents(ctx, vm)).To(HaveKeyWithValue("PendingMigration", BeNumerically(">=", 1)))
+		})
+
+		By("letting KubeVirt migrate")
+		configureRollouts(ctx, kubevirtv1.VMRolloutStrategyLiveUpdate, "LiveMigrate")
+		soon(ctx, func(g Gomega) {
+			g.Expect(pendingOf(ctx, g, vm)).To(BeNil())
+			g.Expect(metricsAt(ctx, g, port)).To(ContainElement(`virtward_vm_migration_never_comes{reason="NoLiveMigrate"} 0`))
+		})
+
+		By("naming an instancetype that does not exist, and creating it")
+		instancetype := func(name string, cpus uint32) *instancetypev1beta1.VirtualMachineInstancetype {
+			return &instancetypev1beta1.VirtualMachineInstancetype{ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: name}, Spec: instancetypev1beta1.VirtualMachineInstancetypeSpec{
+				CPU: instancetypev1beta1.CPUInstancetype{Guest: cpus}, Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse("2Gi")},
+			}}
+		}
+		small, large := instancetype("pending-small", 2), instancetype("pending-large", 4)
+		Expect(admin.Create(ctx, small)).To(Succeed())
+		cleanUp(small)
+		kind := runningVM("pending-kind")
+		kind.Spec.Template.Spec.Domain.CPU, kind.Spec.Template.Spec.Domain.Memory = nil, nil
+		kind.Spec.Instancetype = &kubevirtv1.InstancetypeMatcher{Kind: "VirtualMachineInstancetype", Name: small.Name}
+		cleanUp(kind)
+		Expect(admin.Create(ctx, kind)).To(Succeed())
+		awaitRunning(ctx, kind)
+		Expect(change(ctx, admin, kind, func() {
+			kind.Spec.Instancetype = &kubevirtv1.InstancetypeMatcher{Kind: "VirtualMachineInstancetype", Name: large.Name}
+			kind.Spec.Template.Spec.Hostname = "elsewhere"
+		})).To(Succeed())
+		soon(ctx, func(g Gomega) {
+			g.Expect(takesOf(ctx, g, kind)).To(Equal(map[string]string{"hostname": "Blocked"}))
+			g.Expect(pendingOf(ctx, g, kind).Changes).To(ContainElement(HaveField("Reason", ContainSubstring("pending-large"))))
+		})
+		Expect(admin.Create(ctx, large)).To(Succeed())
+		cleanUp(large)
+		soon(ctx, func(g Gomega) { g.Expect(takesOf(ctx, g, kind)).To(HaveKeyWithValue("hostname", "Restart")) })
+	}, NodeTimeout(3*time.Minute))
+
+	It("are bounded in memory", func(ctx SpecContext) {
+		count := 60
+		if os.Getenv("VIRTWARD_SOAK") != "" {
+			count = 500
+		}
+		const label = "pending-many"
+		controller := controllerAccount(ctx)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(admin.DeleteAllOf(ctx, &kubevirtv1.VirtualMachine{}, client.InNamespace("default"), client.MatchingLabels{label: "1"})).To(Succeed())
+			Expect(admin.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace("default"), client.MatchingLabels{label: "1"})).To(Succeed())
+		}, NodeTimeout(time.Minute))
+		begun := time.Now()
+		Expect(parallel.Each(ctx, count, func(i int) error { return startMany(ctx, controller, fmt.Sprintf("many-%03d", i), label) })).To(Succeed())
+		created := time.Since(begun)
+		process, port := runRollouts(ctx)
+		begun = time.Now()
+		Eventually(func(g Gomega) {
+			g.Expect(metricsAt(ctx, g, port)).To(ContainElement(fmt.Sprintf(`virtward_vm_restart_required %d`, count)))
+		}).WithContext(ctx).WithTimeout(2 * time.Minute).WithPolling(200 * time.Millisecond).Should(Succeed())
+		compared := time.Since(begun)
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kubevirtv1.VirtualMachineGroupVersionKind.GroupVersion().WithKind("VirtualMachineList"))
+		Expect(admin.List(ctx, list, client.InNamespace("default"), client.MatchingLabels{label: "1"})).To(Succeed())
+		Expect(list.Items).To(HaveLen(count))
+		for i := range list.Items {
+			Expect(list.Items[i].Annotations).To(HaveKey(v1alpha1.AnnotationPending))
+		}
+		memory, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process.PID()))
+		if err != nil {
+			Skip("there is no /proc")
+		}
+		_, rest, _ := strings.Cut(string(memory), "RssAnon:")
+		var kilobytes int
+		_, err = fmt.Sscan(rest, &kilobytes)
+		Expect(err).NotTo(HaveOccurred())
+		GinkgoWriter.Printf("%d VMs were created in %s, and compared in %s; RssAnon is %d MB\n", count, created.Round(time.Second), compared.Round(100*time.Millisecond), kilobytes>>10)
+		Expect(kilobytes >> 10).To(BeNumerically("<", 120))
+	}, NodeTimeout(5*time.Minute))
+})
+
+// startMany creates a VM that runs, with a host name that is pending.
+func startMany(ctx context.Context, controller client.Client, name, label string) error {
+	vm := runningVM(name)
+	vm.Labels = map[string]string{label: "1"}
+	*vm.Spec.RunStrategy = kubevirtv1.RunStrategyManual
+	if err := admin.Create(ctx, vm); err != nil {
+		return err
+	}
+	start, err := json.Marshal(map[string]any{"spec": vm.Spec})
+	if err != nil {
+		return err
+	}
+	revision := &appsv1.ControllerRevision{
+		ObjectMeta: metav1.ObjectMeta{Namespace: vm.Namespace, Name: "revision-start-vm-" + string(vm.UID) + "-1", Labels: vm.Labels}, Data: runtime.RawExtension{Raw: start},
+	}
+	if err := admin.Create(ctx, revision); err != nil {
+		return err
+	}
+	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: metav1.ObjectMeta{
+		Namespace: vm.Namespace, Name: vm.Name, OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(vm, kubevirtv1.VirtualMachineGroupVersionKind)},
+	}, Spec: *vm.Spec.Template.Spec.DeepCopy()}
+	if err := controller.Create(ctx, vmi); err != nil {
+		return err
+	}
+	status := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Running","virtualMachineRevisionName":"`+revision.Name+`","conditions":[{"type":"LiveMigratable","status":"True"}]}}`))
+	if err := controller.Patch(ctx, vmi, status); err != nil {
+		return err
+	}
+	return admin.Patch(ctx, vm, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"template":{"spec":{"hostname":"later"}}}}`)))
+}
 
 // publish writes the counts of running VMs, as the process of rollouts does; nil removes them.
 func publish(ctx context.Context, counts *v1alpha1.RunningCounts) {
