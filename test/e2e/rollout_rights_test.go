@@ -9,13 +9,17 @@ import (
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/controlplane"
 )
 
 // rolloutOf is a rollout that waits, so that no controller acts.
@@ -141,6 +145,46 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 		Expect(user.Create(ctx, rolloutOf("ineffective", `{selector: {}, paused: true, windows: [{schedule: "0 2 * * *", duration: 1h}]}`), client.DryRunAll)).To(Succeed())
 		Expect(heard.texts).To(ContainElement(ContainSubstring("spec.windows has no effect")))
 	})
+
+	It("are needed until the end", func(ctx SpecContext) {
+		process, err := cluster.RunVirtward(ctx, controlplane.Workload{
+			Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardRollouts, Args: []string{"--lease-duration=3s"},
+		})
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(process.Kill)
+		grantRollouts(ctx, "roll-leaver", "virtward-rollouts-edit", patch, restart)
+		vm := build.VMOf(build.Typical("roll-kept").With(func(spec *kubevirtv1.VirtualMachineInstanceSpec) {
+			spec.Domain.Firmware = &kubevirtv1.Firmware{UUID: "11111111-2222-4333-8444-555555555555"}
+		})).RunStrategy(kubevirtv1.RunStrategyManual).Obj()
+		vm.Labels = map[string]string{"rolled": "leaver"}
+		cleanUp(vm)
+		Expect(alice.Create(ctx, vm)).To(Succeed())
+		started(ctx, vm)
+		rollout := rolloutOf("leaver", "{selector: {matchLabels: {rolled: leaver}}, patch: {template: {spec: {subdomain: changed}}}, allow: [Live, Restart], strategy: {partition: 100%}}")
+		cleanUp(rollout)
+		leaver := clientOf("roll-leaver")
+		Eventually(func(ctx context.Context) error { return leaver.Create(ctx, rollout) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		degraded := func(g Gomega, ctx context.Context) string {
+			object := &v1alpha1.VirtualMachineRollout{}
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(rollout), object)).To(Succeed())
+			condition := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionDegraded)
+			if condition == nil {
+				return ""
+			}
+			return condition.Reason + ": " + condition.Message
+		}
+		Eventually(degraded).WithContext(ctx).WithTimeout(30 * time.Second).Should(HavePrefix(v1alpha1.ReasonHealthy))
+
+		By("taking the permission to restart away")
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vms-of-roll-leaver"}}
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(role), role)).To(Succeed())
+		role.Rules = []rbacv1.PolicyRule{patch}
+		Expect(admin.Update(ctx, role)).To(Succeed())
+		Eventually(degraded).WithContext(ctx).WithTimeout(time.Minute).Should(Equal(v1alpha1.ReasonNotAuthorized +
+			": the requester roll-leaver is not permitted to update virtualmachines/restart.subresources.kubevirt.io"))
+		Expect(admin.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
+		Expect(vm.Spec.Template.Spec.Subdomain).To(BeEmpty())
+	}, NodeTimeout(2*time.Minute))
 
 	It("are verified while the webhook that records the requester is away", func(ctx SpecContext) {
 		without(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}}, webhook)
