@@ -14,7 +14,10 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
@@ -22,6 +25,7 @@ import (
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/rollouts"
@@ -61,6 +65,29 @@ func (r *Reconciler) outcomesOf(rollout *v1alpha1.VirtualMachineRollout) *outcom
 	return o
 }
 
+// bound sets how long an outcome is used. One that can depend on other objects is planned again soon.
+func (k *known) bound(now time.Time) {
+	k.until = now.Add(fresh)
+	if k.outcome.Unknown != "" || k.outcome.Needs == fleet.NeedsOther || len(k.outcome.Denied) > 0 {
+		k.until = now.Add(retried)
+	}
+}
+
+// needed returns whether the decision needs the outcome of a machine: not of one that is done, or that waits for another
+// rollout after its evaluation.
+func needed(rollout *v1alpha1.VirtualMachineRollout) func(*fleet.Machine) bool {
+	recorded := map[string]bool{}
+	for i := range rollout.Status.VirtualMachines {
+		if s := &rollout.Status.VirtualMachines[i]; s.State != v1alpha1.StateDone && s.State != v1alpha1.StateSkipped {
+			recorded[s.Name] = true
+		}
+	}
+	evaluated := rollout.Status.Validation != nil && rollout.Status.Validation.Passed
+	return func(m *fleet.Machine) bool {
+		return (!m.Marked || recorded[m.Name]) && (m.WaitsFor == "" || !evaluated)
+	}
+}
+
 // outcomes plans what the change does to each machine for which the decision needs it.
 func (r *Reconciler) outcomes(ctx context.Context, o *observed, instances map[string]*vmiRecord) error {
 	snapshot, err := r.Evaluator.Snapshot(o.input.Now)
@@ -68,18 +95,13 @@ func (r *Reconciler) outcomes(ctx context.Context, o *observed, instances map[st
 		return err
 	}
 	before := r.outcomesOf(o.input.Rollout)
-	recorded := map[string]bool{}
-	for i := range o.input.Rollout.Status.VirtualMachines {
-		if s := &o.input.Rollout.Status.VirtualMachines[i]; s.State != v1alpha1.StateDone && s.State != v1alpha1.StateSkipped {
-			recorded[s.Name] = true
-		}
-	}
+	needs := needed(o.input.Rollout)
 	group, planning := errgroup.WithContext(ctx)
 	group.SetLimit(2 * runtime.GOMAXPROCS(0))
 	planned := make([]known, len(o.vms))
 	for i, vm := range o.vms {
 		m := &o.input.Machines[i]
-		if m.Marked && !recorded[vm.name] || m.WaitsFor != "" && o.input.Rollout.Status.Validation != nil && o.input.Rollout.Status.Validation.Passed {
+		if !needs(m) {
 			continue
 		}
 		instance := ""
@@ -91,12 +113,12 @@ func (r *Reconciler) outcomes(ctx context.Context, o *observed, instances map[st
 			continue
 		}
 		group.Go(func() error {
-			k := known{vm: vm.version, instance: instance, until: o.input.Now.Add(fresh)}
+			k := known{vm: vm.version, instance: instance}
 			var err error
 			if k.outcome, err = r.outcome(planning, snapshot, o, vm); err != nil {
 				k.outcome = fleet.Outcome{Unknown: texts.Shorten(err.Error(), v1alpha1.MaxReason)}
-				k.until = o.input.Now.Add(retried)
 			}
+			k.bound(o.input.Now)
 			planned[i] = k
 			return planning.Err()
 		})
@@ -149,7 +171,11 @@ func (r *Reconciler) outcome(ctx context.Context, snapshot *evaluator.Snapshot, 
 	}
 	ctx, end := r.Objects.Begin(ctx, rollout.Namespace)
 	defer end()
-	in, _, err := references.Rollout(ctx, r.Objects, snapshot.Facts(), vm, desired)
+	objects, err := r.withInstance(ctx, rollout.Namespace, record.name)
+	if err != nil {
+		return fleet.Outcome{}, err
+	}
+	in, _, err := references.Rollout(ctx, objects, snapshot.Facts(), vm, desired)
 	if err != nil {
 		return fleet.Outcome{}, err
 	}
@@ -167,6 +193,45 @@ func (r *Reconciler) outcome(ctx context.Context, snapshot *evaluator.Snapshot, 
 		outcome.Denied, err = r.denied(ctx, snapshot, o.requester, record.name, after, nil)
 	}
 	return outcome, err
+}
+
+// current reads an instance as it is now. The cache of platform.Objects can have the one before a restart.
+type current struct {
+	*platform.Objects
+
+	// instance is nil if there is none.
+	instance *unstructured.Unstructured
+}
+
+// Get implements references.Objects.
+func (c *current) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	switch resource := apikinds.VirtualMachineInstances; {
+	case kind.GroupKind() != resource.GroupKind():
+		return c.Objects.Get(ctx, kind, namespace, name)
+	case c.instance == nil:
+		return nil, apierrors.NewNotFound(resource.GroupVersionResource().GroupResource(), name)
+	}
+	return c.instance, nil
+}
+
+// withInstance reads the instance of a virtual machine.
+func (r *Reconciler) withInstance(ctx context.Context, namespace, name string) (*current, error) {
+	c := &current{Objects: r.Objects}
+	found, err := r.Pages.Get(ctx, apikinds.VirtualMachineInstances.GroupVersionResource(), namespace, name)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("reading the instance: %w", err)
+	case found == nil:
+		return c, nil
+	case found.JSON == nil:
+		return nil, errTooLarge
+	}
+	evaluated, limit := decodelimits.Evaluated(found.JSON, reflect.TypeFor[kubevirtv1.VirtualMachineInstance]())
+	if limit != nil {
+		return nil, errTooLarge
+	}
+	c.instance = &unstructured.Unstructured{}
+	return c, decode(evaluated, &c.instance.Object)
 }
 
 var errTooLarge = errors.New("the VM is too large to be read")
