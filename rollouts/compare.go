@@ -396,6 +396,9 @@ func covers(running, wanted reflect.Value) bool {
 	if !running.IsValid() {
 		return false
 	}
+	if running.Kind() == reflect.Pointer && wanted.Kind() != reflect.Pointer { // a field of the instance, and the value of one of the VM
+		return !running.IsNil() && covers(running.Elem(), wanted)
+	}
 	switch wanted.Kind() {
 	case reflect.Pointer:
 		return wanted.IsNil() || !running.IsNil() && covers(running.Elem(), wanted.Elem())

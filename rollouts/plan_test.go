@@ -285,3 +285,30 @@ func TestLayer(t *testing.T) {
 		t.Errorf("layers (-want +got):\n%s", diff)
 	}
 }
+
+// The value of a field that is a pointer is compared with the one that runs.
+func TestPointersToScalars(t *testing.T) {
+	for name, s := range map[string]struct {
+		started, runs, wants int64
+		takes                Takes
+	}{
+		"changed":            {80, 80, 81, Restart},
+		"changed, drifted":   {80, 82, 81, Restart},
+		"explicit default":   {80, 81, 81, Live},
+		"another that is 0":  {80, 80, 0, Restart},
+		"running without it": {80, 0, 81, Restart},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := running(t)
+			in.LastStarted.Template.Spec.TerminationGracePeriodSeconds = &s.started
+			in.Desired.Spec.Template.Spec.TerminationGracePeriodSeconds = &s.wants
+			if in.Running.Spec.TerminationGracePeriodSeconds = &s.runs; s.runs == 0 {
+				in.Running.Spec.TerminationGracePeriodSeconds = nil
+			}
+			result := Plan(in)
+			if len(result.Changes) != 1 || result.Changes[0].Takes != s.takes || result.Changes[0].Field != "spec.template.spec.terminationGracePeriodSeconds" {
+				t.Errorf("%+v", result.Changes)
+			}
+		})
+	}
+}

@@ -115,7 +115,7 @@ func (r *Reconciler) outcomes(ctx context.Context, o *observed, instances map[st
 		group.Go(func() error {
 			k := known{vm: vm.version, instance: instance}
 			var err error
-			if k.outcome, err = r.outcome(planning, snapshot, o, vm); err != nil {
+			if k.outcome, err = r.recovered(planning, snapshot, o, vm); err != nil {
 				k.outcome = fleet.Outcome{Unknown: texts.Shorten(err.Error(), v1alpha1.MaxReason)}
 			}
 			k.bound(o.input.Now)
@@ -151,6 +151,16 @@ func (r *Reconciler) bound(rollout *v1alpha1.VirtualMachineRollout) {
 	if total > maxOutcomes {
 		delete(r.planned, rollout.UID)
 	}
+}
+
+// recovered is outcome. One virtual machine never ends the process.
+func (r *Reconciler) recovered(ctx context.Context, snapshot *evaluator.Snapshot, o *observed, record *vmRecord) (outcome fleet.Outcome, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("planning the change failed: %.200v", cause)
+		}
+	}()
+	return r.outcome(ctx, snapshot, o, record)
 }
 
 // outcome plans what the change of a rollout does to one virtual machine, and whether it is permitted.
