@@ -258,6 +258,14 @@ func TestMutator(t *testing.T) {
 				Resources:   []string{"virtualmachines", "virtualmachineinstances"},
 				Scope:       new(admissionv1.NamespacedScope),
 			},
+		}, {
+			Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+			Rule: admissionv1.Rule{
+				APIGroups:   []string{"rollout.virtward.io"},
+				APIVersions: []string{"v1alpha1"},
+				Resources:   []string{"virtualmachinerollouts"},
+				Scope:       new(admissionv1.NamespacedScope),
+			},
 		}},
 		FailurePolicy: new(admissionv1.Ignore),
 		MatchPolicy:   new(admissionv1.Equivalent),
@@ -362,6 +370,11 @@ func TestValidator(t *testing.T) {
 			Name:            "kubevirts.validate.virtward.io",
 			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.NamespacedScope, "kubevirt.io", []string{"v1", "v1alpha3"}, "kubevirts")},
 			MatchConditions: []admissionv1.MatchCondition{changed("request.operation != 'UPDATE' || object.?spec.?configuration != oldObject.?spec.?configuration")},
+		},
+		{
+			Name:              "rollouts.validate.virtward.io",
+			Rules:             []admissionv1.RuleWithOperations{rule(admissionv1.NamespacedScope, "rollout.virtward.io", []string{"v1alpha1"}, "virtualmachinerollouts")},
+			NamespaceSelector: exempt, MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
 		},
 		{
 			Name:            "rulesettings.validate.virtward.io",
