@@ -45,7 +45,7 @@ func TestPending(t *testing.T) {
 			in.spec().Domain.CPU.Sockets, in.Running.Spec.Domain.CPU.Sockets = 3, 3
 			in.notMigratable()
 			in.setCondition(v1.VirtualMachineInstanceVCPUChange, corev1.ConditionTrue, "")
-		}, []brief{{sockets, "", "3", Restart}}, NotMigratable, "The change needs a live migration, and the VM cannot be migrated: a host device"},
+		}, []brief{{sockets, "", "3", Restart}}, NotMigratable, "The change needs a live migration, and the VM cannot be migrated: a host device."},
 		"a plug without LiveMigrate": {func(in *Input) {
 			in.Facts.WorkloadUpdateMethods = nil
 			in.setCondition(v1.VirtualMachineInstanceVCPUChange, corev1.ConditionTrue, "")
