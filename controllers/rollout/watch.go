@@ -1,7 +1,7 @@
 package rollout
 
 import (
-	"fmt"
+	"strings"
 
 	"k8s.io/client-go/metadata"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -10,20 +10,20 @@ import (
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/controllers"
 	"github.com/virtward/virtward/controllers/metadatawatch"
+	"github.com/virtward/virtward/rollouts/fleet"
 )
-
-// maxPatch bounds a patch, in bytes.
-const maxPatch = 64 << 10
 
 // workers is the number of rollouts that are reconciled at the same time.
 const workers = 2
 
-// invalid says why a spec cannot be carried out; empty if it can.
+// invalid says why a spec cannot be carried out; empty if it can. The webhook denies such rollouts, unless it was away.
 func invalid(rollout *v1alpha1.VirtualMachineRollout) string {
-	if patch := rollout.Spec.Patch; patch != nil && len(patch.Raw) > maxPatch {
-		return fmt.Sprintf("spec.patch: must have at most %d bytes", maxPatch)
+	wrong := fleet.Validate(&rollout.Spec)
+	texts := make([]string, len(wrong))
+	for i := range wrong {
+		texts[i] = wrong[i].Error()
 	}
-	return ""
+	return strings.Join(texts, "; ")
 }
 
 // SetupWithManager adds the Reconciler to a manager, in the replica that leads. Virtual machines are not watched: those of

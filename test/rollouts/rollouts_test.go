@@ -9,6 +9,7 @@ import (
 
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -36,6 +37,7 @@ func TestRollouts(t *testing.T) {
 	t.Run("run strategies", f.strategies)
 	t.Run("what is pending", f.pending)
 	t.Run("rights", f.rights)
+	t.Run("invalid", f.invalid)
 	t.Run("time to live", f.timeToLive)
 }
 
@@ -411,6 +413,25 @@ func (f *fixture) rights(t *testing.T) {
 		reason, message := condition(r, v1alpha1.ConditionPaused)
 		if reason != v1alpha1.ReasonNotAuthorized || !strings.Contains(message, name) || c.count() != 0 {
 			t.Errorf("%s: %s, writes %q", reason, message, c.writes)
+		}
+		must(t, f.Client().Delete(t.Context(), r))
+	}
+}
+
+// invalid: a rollout that no webhook has validated changes nothing.
+func (f *fixture) invalid(t *testing.T) {
+	f.namespace(t, "invalid", 1)
+	c := &connection{left: -1}
+	controller := f.controller(t, c)
+	for name, text := range map[string]string{
+		"volumes":  `{"template": {"spec": {"volumes": []}}}`,
+		"strategy": `{"runStrategy": "Halted"}`,
+		"firmware": `{"template": {"spec": {"domain": {"firmware": {"uuid": "1"}}}}}`,
+	} {
+		r := f.rollout(t, "invalid", name, &runtime.RawExtension{Raw: []byte(text)})
+		f.until(t, controller, r, v1alpha1.PhaseInvalid)
+		if reason, message := condition(r, v1alpha1.ConditionDegraded); reason != v1alpha1.ReasonInvalid || !strings.Contains(message, "spec.patch") || c.count() != 0 {
+			t.Errorf("%s: %s: %s, writes %q", name, reason, message, c.writes)
 		}
 		must(t, f.Client().Delete(t.Context(), r))
 	}
