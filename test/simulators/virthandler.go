@@ -131,19 +131,15 @@ func setHealth(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInst
 			Type: kind, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.Now(),
 		})
 	}
-	set(kubevirtv1.VirtualMachineInstanceReady, corev1.ConditionTrue, "", "")
-	if message, never := requested(vm, NeverReady); never {
-		set(kubevirtv1.VirtualMachineInstanceReady, corev1.ConditionFalse, "GuestNotRunning", message)
-	}
-	if _, gone := requested(vm, NodeGone); gone {
-		set(kubevirtv1.VirtualMachineInstanceReady, corev1.ConditionFalse, "PodTerminating", "the node does not answer")
-	}
-	set(kubevirtv1.VirtualMachineInstanceAgentConnected, corev1.ConditionTrue, "", "")
+	status, reason, message := readiness(vm)
+	set(kubevirtv1.VirtualMachineInstanceReady, status, reason, message)
+	status = corev1.ConditionTrue
 	if _, none := requested(vm, NoAgent); none {
-		set(kubevirtv1.VirtualMachineInstanceAgentConnected, "", "", "")
+		status = ""
 	}
-	reason, message := obstacle(vm, vmi)
-	status := corev1.ConditionTrue
+	set(kubevirtv1.VirtualMachineInstanceAgentConnected, status, "", "")
+	reason, message = obstacle(vm, vmi)
+	status = corev1.ConditionTrue
 	if message != "" {
 		status = corev1.ConditionFalse
 	}
@@ -152,6 +148,17 @@ func setHealth(vm *kubevirtv1.VirtualMachine, vmi *kubevirtv1.VirtualMachineInst
 		status, reason, message = corev1.ConditionTrue, "", ""
 	}
 	set(kubevirtv1.VirtualMachineInstanceIsStorageLiveMigratable, status, reason, message)
+}
+
+// readiness is the condition Ready of a running VMI.
+func readiness(vm *kubevirtv1.VirtualMachine) (status corev1.ConditionStatus, reason, message string) {
+	if _, gone := requested(vm, NodeGone); gone {
+		return corev1.ConditionFalse, "PodTerminating", "the node does not answer"
+	}
+	if message, never := requested(vm, NeverReady); never {
+		return corev1.ConditionFalse, "GuestNotRunning", message
+	}
+	return corev1.ConditionTrue, "", ""
 }
 
 // obstacle is why a VMI cannot be migrated live.
