@@ -32,6 +32,7 @@ func chapters() []chapter {
 		{"A VM that can never run", neverRuns},
 		{"A VM that is created before its preference", early},
 		{"The severity of a rule", severities},
+		{"Changes of running VMs", runningChanges},
 		{"A policy of the admin", policies},
 		{"Templates", templates},
 		{"The cluster moves to another hypervisor", otherHypervisor},

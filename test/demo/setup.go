@@ -50,6 +50,7 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 		{"installing KubeVirt", "KubeVirt's and CDI's definitions: real; virt-api, virt-controller: simulated", s.installKubeVirt},
 		{"installing Virtward", "Virtward: its chart installed by Helm, its webhooks and its controller as processes", s.installVirtward},
 		{"preparing templates", "Virtward's API of templates and their controller: real; snapshots and clones: simulated", s.installTemplates},
+		{"running rollouts", "Virtward's process of rollouts: real; live updates and migrations: simulated", s.runRollouts},
 		{"waiting for the webhooks and the guards", "the API server calls the webhooks and runs the guards", s.awaitAdmission},
 	} {
 		began := time.Now()
@@ -62,8 +63,8 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 	if s.missed, err = s.failedCalls(ctx); err != nil {
 		return err
 	}
-	s.prose(`No VM really runs: there are no nodes. The simulated virt-controller only creates VMIs from VMs, with KubeVirt's
-		own account. KubeVirt's definition has VEP 97's list "hypervisor" in addition, for a later chapter.`)
+	s.prose(`No VM really runs: there are no nodes. The simulated virt-controller creates VMIs from VMs with KubeVirt's own
+		account, and changes and migrates them as the real one does. KubeVirt's definition has VEP 97's list "hypervisor" in addition, for a later chapter.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl version", "kubectl virtward version"); err != nil {
 		return err
 	}
