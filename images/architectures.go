@@ -1,8 +1,12 @@
 package images
 
 import (
+	"cmp"
 	"slices"
 	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 )
@@ -29,5 +33,37 @@ func Listed(entry *v1alpha1.DataImportCronTemplate) (architectures []string, lis
 // effective returns those architectures that nodes have, in the order in which the entry lists them.
 func effective(architectures []string, nodes *v1alpha1.NodeArchitectures) []string {
 	workloads := surveyOf(nodes).workloads
-	return slices.DeleteFunc(slices.Clone(architectures), func(a string) bool { return workloads[a] == 0 })
+	return slices.DeleteFunc(slices.Clone(architectures), func(a string) bool { _, found := workloads[a]; return !found })
+}
+
+// Keep adds architectures to a survey whose last node left a short time ago, with 0 nodes. absent are those, and next is
+// when the first of them is removed; 0 for never.
+func Keep(survey v1alpha1.NodeArchitectures, status *v1alpha1.GoldenImageCatalogStatus, now metav1.Time, delay time.Duration) (kept v1alpha1.NodeArchitectures, absent []v1alpha1.AbsentArchitecture, next time.Duration) {
+	present := surveyOf(&survey).workloads
+	kept = survey
+	for _, was := range status.Nodes.WorkloadArchitectures {
+		if _, found := present[was.Architecture]; found {
+			continue
+		}
+		since := now
+		for _, a := range status.Absent {
+			if a.Architecture == was.Architecture {
+				since = a.Since
+			}
+		}
+		left := since.Add(delay).Sub(now.Time)
+		if left <= 0 {
+			continue
+		}
+		if next == 0 || left < next {
+			next = left
+		}
+		absent = append(absent, v1alpha1.AbsentArchitecture{Architecture: was.Architecture, Since: since})
+		kept.WorkloadArchitectures = append(slices.Clone(kept.WorkloadArchitectures), v1alpha1.ArchitectureCount{Architecture: was.Architecture})
+	}
+	slices.SortFunc(kept.WorkloadArchitectures, func(a, b v1alpha1.ArchitectureCount) int { return cmp.Compare(a.Architecture, b.Architecture) })
+	if kept.DefaultArchitecture == "" {
+		kept.DefaultArchitecture = status.Nodes.DefaultArchitecture
+	}
+	return kept, absent, next
 }

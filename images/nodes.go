@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-logr/logr" //nolint:depguard // the scheduler's function needs a logger, which discards everything
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	schedule "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -76,6 +76,9 @@ func (s *survey) preferred(eligible []string) string {
 		if best != "" {
 			return best
 		}
+	}
+	if len(eligible) > 0 { // the last node has just left
+		return eligible[0]
 	}
 	return ""
 }

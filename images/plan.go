@@ -13,6 +13,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/texts"
 )
 
 // Labels with which CDI marks the DataSource that a DataImportCron manages. CDI rewrites the source of such a DataSource,
@@ -32,6 +33,8 @@ type Input struct {
 	// Crons and Sources are those of the catalog's namespace, by name.
 	Crons   map[string]*cdiv1beta1.DataImportCron
 	Sources map[string]*cdiv1beta1.DataSource
+	// Absent are architectures in Nodes whose last node has left.
+	Absent []v1alpha1.AbsentArchitecture
 	// Failures are the reasons, as CDI gives them, why the imports of DataImportCrons fail, by the name of the cron.
 	Failures map[string]Failure
 }
@@ -423,6 +426,15 @@ func (p *plan) imported(t target, previous *v1alpha1.Image) v1alpha1.Import {
 	}
 	setCondition(&state.Conditions, Imported, ready(source), why)
 	return state
+}
+
+// SetReady sets the condition Ready of a catalog. pending says what is not imported yet; empty if nothing is.
+func SetReady(conditions *[]metav1.Condition, pending string) {
+	why := problem{"Imported", "all images are imported"}
+	if pending != "" {
+		why = problem{"Pending", texts.Shorten(pending, maxMessage)}
+	}
+	setCondition(conditions, "Ready", pending == "", why)
 }
 
 func set(image *v1alpha1.Image, kind string, holds bool, why problem) {

@@ -433,6 +433,32 @@ func (c *cluster) complete() {
 	}
 }
 
+func TestKeep(t *testing.T) {
+	now := metav1.NewTime(time.Unix(1000, 0))
+	counts := func(names ...string) (list []v1alpha1.ArchitectureCount) {
+		for _, name := range names {
+			list = append(list, v1alpha1.ArchitectureCount{Architecture: name, Nodes: 1})
+		}
+		return list
+	}
+	status := &v1alpha1.GoldenImageCatalogStatus{Nodes: v1alpha1.NodeArchitectures{WorkloadArchitectures: counts("amd64", "arm64")}}
+	left := v1alpha1.NodeArchitectures{WorkloadArchitectures: counts("amd64")}
+	kept, absent, next := Keep(left, status, now, time.Minute)
+	if len(kept.WorkloadArchitectures) != 2 || len(absent) != 1 || next != time.Minute {
+		t.Errorf("the node has just left: %+v, absent %+v, next %s", kept, absent, next)
+	}
+	status.Nodes, status.Absent = kept, absent
+	if kept, absent, next = Keep(left, status, metav1.NewTime(now.Add(50*time.Second)), time.Minute); len(kept.WorkloadArchitectures) != 2 || !absent[0].Since.Equal(&now) || next != 10*time.Second {
+		t.Errorf("50 s later: %+v, absent %+v, next %s", kept, absent, next)
+	}
+	if kept, absent, next = Keep(left, status, metav1.NewTime(now.Add(time.Minute)), time.Minute); len(kept.WorkloadArchitectures) != 1 || absent != nil || next != 0 {
+		t.Errorf("after the delay: %+v, absent %+v, next %s", kept, absent, next)
+	}
+	if kept, absent, _ = Keep(v1alpha1.NodeArchitectures{WorkloadArchitectures: counts("amd64", "arm64")}, status, now, time.Minute); absent != nil || kept.WorkloadArchitectures[1].Nodes != 1 {
+		t.Errorf("the node is back: %+v, absent %+v", kept, absent)
+	}
+}
+
 func TestSurvey(t *testing.T) {
 	node := func(name, architecture, system string, taint corev1.Taint, labels ...string) corev1.Node {
 		n := corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}

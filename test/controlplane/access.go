@@ -20,6 +20,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	rolloutv1alpha1 "github.com/virtward/virtward/api/rollout/v1alpha1"
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 )
@@ -39,6 +40,7 @@ func Scheme() (*runtime.Scheme, error) {
 		cdiv1beta1.AddToScheme,
 		templatev1beta1.AddToScheme,
 		rolloutv1alpha1.AddToScheme,
+		imagev1alpha1.AddToScheme,
 	)
 	if err := builder.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("building the sandbox's scheme: %w", err)

@@ -22,6 +22,8 @@ const (
 	VirtwardTemplates = "virtward-templates"
 	// VirtwardRollouts is the Deployment that reports pending changes of VMs.
 	VirtwardRollouts = "virtward-rollouts"
+	// VirtwardImages is the Deployment that imports golden images, where the values enable it.
+	VirtwardImages = "virtward-images"
 )
 
 // portValues are the chart's values that name a port of the process, by section. The Service's port is among
@@ -40,6 +42,8 @@ var portValues = []struct {
 	{[]string{"templates", "controller"}, []string{"healthPort"}},
 	{[]string{"rollouts"}, []string{"metricsPort"}},
 	{[]string{"rollouts"}, []string{"healthPort"}},
+	{[]string{"images"}, []string{"metricsPort"}},
+	{[]string{"images"}, []string{"healthPort"}},
 }
 
 // rotationSettle is the time between the steps of a rotation. It is short, because the API server runs on this machine.

@@ -148,6 +148,12 @@ type GoldenImageCatalogStatus struct {
 	//
 	// +optional
 	Nodes NodeArchitectures `json:"nodes,omitempty"`
+	// Architectures without a node whose imports are removed after a delay.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=architecture
+	Absent []AbsentArchitecture `json:"absent,omitempty"`
 	// Images.
 	//
 	// +optional
@@ -196,6 +202,14 @@ type ArchitectureCount struct {
 	Architecture string `json:"architecture"`
 	// Number of nodes.
 	Nodes int32 `json:"nodes"`
+}
+
+// AbsentArchitecture is an architecture whose last node has left.
+type AbsentArchitecture struct {
+	// Architecture of the nodes.
+	Architecture string `json:"architecture"`
+	// When the last node was missing.
+	Since metav1.Time `json:"since"`
 }
 
 // Image is the state of an image.

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-//go:generate ../../../bin/tools/controller-gen object paths=.
+//go:generate ../../../bin/tools/controller-gen object crd:crdVersions=v1,generateEmbeddedObjectMeta=true paths=. output:crd:dir=../../../charts/virtward/definitions
 
 // GroupVersion is the group and the version of the kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "image.virtward.io", Version: "v1alpha1"}

@@ -47,6 +47,9 @@ func NewObjects() *Objects {
 	}
 }
 
+// Continue takes over what earlier objects were reconciled for, so that only changes count.
+func (o *Objects) Continue(earlier *Objects) { o.seen = earlier.seen }
+
 // Add adds an object, or replaces what it had but the status.
 func (o *Objects) Add(object []byte) error {
 	var meta metav1.PartialObjectMetadata

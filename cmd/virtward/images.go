@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/controllers/goldenimages"
+	"github.com/virtward/virtward/controllers/pages"
+)
+
+// imagesLease is the name of the leader's Lease.
+const imagesLease = "virtward-images"
+
+// imagesOptions are the flags of `virtward images`.
+type imagesOptions struct{ leader }
+
+func imagesCommand() *cobra.Command {
+	o := &imagesOptions{}
+	cmd := &cobra.Command{
+		Use:   "images",
+		Short: "Import golden images for the architectures of the nodes",
+		Long: `Creates the DataImportCrons of each GoldenImageCatalog, one for each image and architecture of the nodes, and the
+DataSources without a suffix, which point to the default architecture. It is a separate process, because its account may
+delete DataSources. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. If there are
+several replicas, only the leader is active.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd.Context())
+		},
+	}
+	o.addFlags(cmd.Flags())
+	return cmd
+}
+
+func (o *imagesOptions) run(ctx context.Context) error {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
+		scheme := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cdiv1beta1.AddToScheme, imagev1alpha1.AddToScheme} {
+			if err := add(scheme); err != nil {
+				return nil, err
+			}
+		}
+		cached := cacheOptions(map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: goldenimages.Condensed}})
+		return o.manager(config, imagesLease, cached, scheme)
+	}, o.addTo)
+}
+
+func (o *imagesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
+	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	light, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	typed, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	reader, err := pages.NewReader(config)
+	if err != nil {
+		return err
+	}
+	events := newEvents(typed.CoreV1())
+	if err := mgr.Add(everywhere(events.Run)); err != nil {
+		return err
+	}
+	keeps := goldenimages.New(goldenimages.Options{
+		Client: direct, Nodes: mgr.GetCache(), Pages: reader, Clock: clock.RealClock{},
+		Tell: func(catalog *imagev1alpha1.GoldenImageCatalog, kind, reason, message string) {
+			events.recorder.Event(&corev1.ObjectReference{
+				APIVersion: imagev1alpha1.GroupVersion.String(), Kind: "GoldenImageCatalog", Name: catalog.Name, UID: catalog.UID,
+			}, kind, reason, shortEvent(message))
+		},
+	})
+	if err := keeps.SetupWithManager(mgr, light, reader); err != nil {
+		return err
+	}
+	p, err := newPorts(log.WithName("ports"))
+	if err != nil {
+		return err
+	}
+	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+}

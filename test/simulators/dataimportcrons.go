@@ -1,0 +1,210 @@
+package simulators
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/test/simulators/imports"
+)
+
+// Importer simulates CDI's controllers of DataImportCrons and DataSources in one namespace, as package imports models them.
+// No data is imported: an import succeeds at once, or fails with the reason that a test gives.
+type Importer struct {
+	client    client.Client
+	namespace string
+	stop      context.CancelFunc
+	done      chan struct{}
+
+	// last has what the objects were last reconciled for.
+	last *imports.Objects
+
+	mu sync.Mutex
+	// lacks are the architectures that no image has, and held whether imports wait.
+	lacks []string
+	held  bool
+	err   error
+}
+
+// StartImporter runs the simulation until Stop.
+func StartImporter(ctx context.Context, c client.Client, namespace string) *Importer {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	i := &Importer{client: c, namespace: namespace, stop: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(i.done)
+		for ctx.Err() == nil {
+			if err := i.step(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+				i.mu.Lock()
+				i.err = err
+				i.mu.Unlock()
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(poll):
+			}
+		}
+	}()
+	return i
+}
+
+// Stop ends the simulation. The error is the last one of the API server.
+func (i *Importer) Stop() error {
+	i.stop()
+	<-i.done
+	return i.err
+}
+
+// Lack makes imports for architectures fail: no image has them.
+func (i *Importer) Lack(architectures ...string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.lacks = architectures
+}
+
+// Hold makes imports wait, or continue.
+func (i *Importer) Hold(held bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.held = held
+}
+
+// step reads all objects, runs the model once, and writes what changed.
+func (i *Importer) step(ctx context.Context) error {
+	before, after, err := i.read(ctx)
+	if err != nil {
+		return err
+	}
+	if i.last != nil {
+		after.Continue(i.last)
+	}
+	i.last = after
+	after.Poll(func(url string) string {
+		sum := sha256.Sum256([]byte(url))
+		return hex.EncodeToString(sum[:])
+	})
+	_ = after.Reconcile() // a source without a digest shows in no status
+	i.mu.Lock()
+	lacks, held := slices.Clone(i.lacks), i.held
+	i.mu.Unlock()
+	if !held {
+		after.Import(func(volume *cdiv1beta1.DataVolume) string {
+			if slices.Contains(lacks, volume.Labels[v1alpha1.ArchitectureLabel]) {
+				return "ImagePullFailed"
+			}
+			return ""
+		})
+	}
+	return errors.Join(
+		write(ctx, i.client, before.Crons, after.Crons), write(ctx, i.client, before.Volumes, after.Volumes),
+		write(ctx, i.client, before.Claims, after.Claims), write(ctx, i.client, before.Sources, after.Sources),
+	)
+}
+
+// read returns the objects of the namespace twice.
+func (i *Importer) read(ctx context.Context) (before, after *imports.Objects, err error) {
+	crons, sources, volumes, claims := &cdiv1beta1.DataImportCronList{}, &cdiv1beta1.DataSourceList{}, &cdiv1beta1.DataVolumeList{}, &corev1.PersistentVolumeClaimList{}
+	for _, list := range []client.ObjectList{crons, sources, volumes, claims} {
+		if err := i.client.List(ctx, list, client.InNamespace(i.namespace)); err != nil {
+			return nil, nil, fmt.Errorf("listing: %w", err)
+		}
+	}
+	both := [2]*imports.Objects{imports.NewObjects(), imports.NewObjects()}
+	for _, objects := range both {
+		for k := range crons.Items {
+			objects.Crons[nameOf(&crons.Items[k])] = crons.Items[k].DeepCopy()
+		}
+		for k := range sources.Items {
+			objects.Sources[nameOf(&sources.Items[k])] = sources.Items[k].DeepCopy()
+		}
+		for k := range volumes.Items {
+			objects.Volumes[nameOf(&volumes.Items[k])] = volumes.Items[k].DeepCopy()
+		}
+		for k := range claims.Items {
+			objects.Claims[nameOf(&claims.Items[k])] = claims.Items[k].DeepCopy()
+		}
+	}
+	return both[0], both[1], nil
+}
+
+func nameOf(o client.Object) imports.Name {
+	return imports.Name{Namespace: o.GetNamespace(), Name: o.GetName()}
+}
+
+// object is a pointer to a type that is an object.
+type object[T any] interface {
+	*T
+	client.Object
+}
+
+// write creates, updates and deletes what the model changed. Claims get the fields that the API server requires.
+func write[T any, P object[T]](ctx context.Context, c client.Client, before, after map[imports.Name]*T) error {
+	var errs []error
+	for name, is := range after {
+		was := before[name]
+		switch {
+		case was == nil:
+			errs = append(errs, create(ctx, c, P(is)))
+		case !equality.Semantic.DeepEqual(was, is):
+			errs = append(errs, update(ctx, c, P(is)))
+		}
+	}
+	for name, was := range before {
+		if after[name] == nil {
+			errs = append(errs, client.IgnoreNotFound(c.Delete(ctx, P(was))))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func create(ctx context.Context, c client.Client, o client.Object) error {
+	if claim, isClaim := o.(*corev1.PersistentVolumeClaim); isClaim {
+		claim.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	}
+	status := o.DeepCopyObject()
+	if err := c.Create(ctx, o); err != nil {
+		return fmt.Errorf("creating %T %s: %w", o, o.GetName(), err)
+	}
+	written, isObject := status.(client.Object)
+	if !isObject {
+		return nil
+	}
+	written.SetResourceVersion(o.GetResourceVersion())
+	written.SetUID(o.GetUID())
+	return update(ctx, c, written)
+}
+
+// update writes an object, and its status where that is a subresource.
+func update(ctx context.Context, c client.Client, o client.Object) error {
+	status, isObject := o.DeepCopyObject().(client.Object)
+	if err := c.Update(ctx, o); err != nil {
+		return fmt.Errorf("updating %T %s: %w", o, o.GetName(), err)
+	}
+	if !isObject {
+		return nil
+	}
+	status.SetResourceVersion(o.GetResourceVersion())
+	data, err := json.Marshal(status)
+	if err != nil {
+		return fmt.Errorf("encoding %s: %w", o.GetName(), err)
+	}
+	err = c.Status().Patch(ctx, o, client.RawPatch("application/merge-patch+json", data))
+	if apierrors.IsNotFound(err) { // the kind has no such subresource
+		return nil
+	}
+	return err
+}
