@@ -27,7 +27,7 @@ import (
 )
 
 // Owner is the field manager of the annotations.
-const Owner = "virtward-rollouts"
+const Owner = "virtward-pending"
 
 // Objects read VMs, and what they refer to.
 type Objects interface {

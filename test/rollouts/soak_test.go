@@ -1,0 +1,122 @@
+package rollouts
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/simulators"
+)
+
+const (
+	// soakMachines is the number of virtual machines of a soak, unless VIRTWARD_SOAK_MACHINES has another.
+	soakMachines = 5000
+	// soakMemory is the most resident memory of the process without its binary, in kB, and soakWrites the most writes to each
+	// virtual machine, its annotation and the status of the rollout apart.
+	soakMemory = 150_000
+	soakWrites = 3
+)
+
+// TestSoakRollout restarts a fleet with the process of the chart.
+func TestSoakRollout(t *testing.T) {
+	if os.Getenv("VIRTWARD_SOAK") == "" {
+		t.Skip("it takes a while: set VIRTWARD_SOAK")
+	}
+	machines := soakMachines
+	if text := os.Getenv("VIRTWARD_SOAK_MACHINES"); text != "" {
+		var err error
+		machines, err = strconv.Atoi(text)
+		must(t, err)
+	}
+	log.SetLogger(logr.Discard())
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir(), Audit: true})
+	must(t, err)
+	t.Cleanup(func() { must(t, plane.Stop()) })
+	f := &fixture{ControlPlane: plane, clock: &shifted{}}
+	f.kubevirt, err = simulators.InstallKubeVirt(t.Context(), plane, kubevirtv1.KubeVirtConfiguration{}, nil)
+	must(t, err)
+	t.Cleanup(func() { must(t, f.kubevirt.Stop(context.Background())) })
+	f.kubevirt.API.KeepNoRecord()
+	_, err = plane.InstallVirtward(t.Context(), nil, controlplane.Workload{})
+	must(t, err)
+	f.namespace(t, "soak", machines)
+	w := f.watch(t, "soak")
+	process, err := plane.RunVirtward(t.Context(), controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardRollouts})
+	must(t, err)
+
+	const limit = 50
+	began, most := time.Now(), 0
+	r := f.rollout(t, "soak", "grace", patch(needsRestart, 40), atOnce(limit))
+	for r.Status.Phase != v1alpha1.PhaseComplete {
+		if time.Since(began) > time.Hour {
+			t.Fatalf("%+v", r.Status.Counts)
+		}
+		<-time.After(time.Second)
+		must(t, f.Client().Get(t.Context(), client.ObjectKeyFromObject(r), r))
+		most = max(most, resident(t, process.PID()))
+	}
+	writes := f.writes(t)
+	t.Logf("%d virtual machines in %s: at most %d unavailable, %.2f writes for each, RssAnon at most %d MB", machines, time.Since(began).Round(time.Second), w.worst(machines), float64(writes)/float64(machines), most/1000)
+	if worst := w.worst(machines); worst > limit || writes > soakWrites*machines || most > soakMemory {
+		t.Errorf("%d were unavailable, %d writes, %d kB", worst, writes, most)
+	}
+	exactly(t, w, 1)
+}
+
+// resident is the memory of a process in kB, without its binary.
+func resident(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(t, err)
+	for line := range strings.Lines(string(status)) {
+		if rest, found := strings.CutPrefix(line, "RssAnon:"); found {
+			kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
+			must(t, err)
+			return kilobytes
+		}
+	}
+	t.Fatal("the kernel reports no RssAnon")
+	return 0
+}
+
+// writes counts what the account of rollouts wrote, in the audit log: neither Leases, Events and ConfigMaps, nor statuses and
+// annotations of pending changes.
+func (f *fixture) writes(t *testing.T) int {
+	t.Helper()
+	file, err := os.Open(f.AuditLog())
+	must(t, err)
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	count := 0
+	for lines.Scan() {
+		var event struct {
+			Stage, Verb, RequestURI string
+			User                    struct{ Username string }
+			ObjectRef               struct{ Resource, Subresource string }
+		}
+		must(t, json.Unmarshal(lines.Bytes(), &event))
+		if event.Stage != "ResponseComplete" || !strings.HasSuffix(event.User.Username, ":"+controlplane.VirtwardRollouts) {
+			continue
+		}
+		vm := event.ObjectRef.Resource == "virtualmachines" && (event.ObjectRef.Subresource == "restart" || event.Verb == "patch" && strings.Contains(event.RequestURI, "fieldManager=virtward-rollouts"))
+		if vm || event.ObjectRef.Resource == "virtualmachineinstancemigrations" && event.Verb == "create" {
+			count++
+		}
+	}
+	must(t, lines.Err())
+	return count
+}
