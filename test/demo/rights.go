@@ -14,6 +14,8 @@ func kubevirtRoles() []client.Object {
 	return []client.Object{
 		role("kubevirt.io:edit",
 			rule("kubevirt.io", edit, "virtualmachines", "virtualmachineinstances", "virtualmachineinstancepresets")),
+		role("kubevirt.io:migrate",
+			rule("kubevirt.io", edit, "virtualmachineinstancemigrations")),
 		role("kubevirt.io:default", rule("kubevirt.io", []string{"get", "list"}, "kubevirts")),
 		forAllUsers("kubevirt.io:default"),
 		boundTo("editor", "kubevirt.io:edit"),

@@ -33,6 +33,7 @@ func chapters() []chapter {
 		{"A VM that is created before its preference", early},
 		{"The severity of a rule", severities},
 		{"Changes of running VMs", runningChanges},
+		{"A rollout over ten VMs", fleetRollout},
 		{"A policy of the admin", policies},
 		{"Templates", templates},
 		{"The cluster moves to another hypervisor", otherHypervisor},

@@ -36,6 +36,8 @@ type show struct {
 	// snapshots and cdi simulate what the capture of VMs needs.
 	snapshots *simulators.Snapshots
 	cdi       *simulators.CDI
+	// started has the UIDs of the instances before the rollout.
+	started string
 }
 
 func (s *show) setUp(ctx context.Context, options Options) error {
