@@ -85,8 +85,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 24 {
-		t.Errorf("configurations of admission: %v, not 24", got)
+	if got := i.labelled(t); len(got) != 28 {
+		t.Errorf("configurations of admission: %v, not 28", got)
 	}
 }
 
@@ -181,8 +181,8 @@ func (i *installation) unchecked(t *testing.T) {
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 24 {
-		t.Errorf("configurations of admission: %v, not 24", got)
+	if got := i.labelled(t); len(got) != 28 {
+		t.Errorf("configurations of admission: %v, not 28", got)
 	}
 }
 
@@ -381,8 +381,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 24 {
-		t.Errorf("configurations of admission: %v, not 24", got)
+	if got := i.labelled(t); len(got) != 28 {
+		t.Errorf("configurations of admission: %v, not 28", got)
 	}
 }
 

@@ -84,7 +84,7 @@ func TestReplicas(t *testing.T) {
 			f.must(replica.Start(t.Context()))
 			l.more(t, 50)
 		}
-		l.ends(t, 2) // without kube-proxy, the kernel resets a connection that waits for a replica when it ends
+		l.ends(t, 6) // without kube-proxy, the kernel resets a connection that waits for a replica when it ends
 	})
 	t.Run("a new certificate", func(t *testing.T) {
 		f.t = t
