@@ -343,7 +343,7 @@ func (i *installation) switchOff(t *testing.T) {
 	// The policies stay, and do nothing without their bindings.
 	want := []string{
 		"ValidatingAdmissionPolicy virtward-accounts", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
-		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-rule-settings",
+		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-namespaces",
 		"ValidatingAdmissionPolicy virtward-template-provenance", "ValidatingAdmissionPolicy virtward-template-request-labels", "ValidatingAdmissionPolicy virtward-template-status",
 	}
