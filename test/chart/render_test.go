@@ -774,7 +774,9 @@ func TestParamsNamespaces(t *testing.T) {
 		objects := render(t, values)
 		granted, bound := []string{}, []string{}
 		for _, role := range every[*rbacv1.Role](objects) {
-			if slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "configmaps") && len(r.ResourceNames) == 0 }) {
+			if slices.ContainsFunc(role.Rules, func(r rbacv1.PolicyRule) bool {
+				return slices.Contains(r.Resources, "configmaps") && len(r.ResourceNames) == 0
+			}) {
 				granted = append(granted, role.Namespace)
 				if diff := cmp.Diff([]rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}}, role.Rules); diff != "" {
 					t.Errorf("%s: rules (-want +got):\n%s", values, diff)
