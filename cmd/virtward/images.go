@@ -2,15 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -20,7 +17,6 @@ import (
 
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers/goldenimages"
-	"github.com/virtward/virtward/controllers/pages"
 )
 
 // imagesLease is the name of the leader's Lease.
@@ -64,35 +60,17 @@ func (o *imagesOptions) run(ctx context.Context) error {
 }
 
 func (o *imagesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
-	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
+	c, err := newClients(mgr, config, config)
 	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	light, err := metadata.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	reader, err := pages.NewReader(config)
-	if err != nil {
-		return err
-	}
-	events := newEvents(typed.CoreV1())
-	if err := mgr.Add(everywhere(events.Run)); err != nil {
 		return err
 	}
 	keeps := goldenimages.New(goldenimages.Options{
-		Client: direct, Nodes: mgr.GetCache(), Pages: reader, Clock: clock.RealClock{},
+		Client: c.direct, Nodes: mgr.GetCache(), Pages: c.reader, Clock: clock.RealClock{},
 		Tell: func(catalog *imagev1alpha1.GoldenImageCatalog, kind, reason, message string) {
-			events.recorder.Event(&corev1.ObjectReference{
-				APIVersion: imagev1alpha1.GroupVersion.String(), Kind: "GoldenImageCatalog", Name: catalog.Name, UID: catalog.UID,
-			}, kind, reason, shortEvent(message))
+			c.tell(imagev1alpha1.GroupVersion, "GoldenImageCatalog", catalog, kind, reason, message)
 		},
 	})
-	if err := keeps.SetupWithManager(mgr, light, reader); err != nil {
+	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
 		return err
 	}
 	p, err := newPorts(log.WithName("ports"))

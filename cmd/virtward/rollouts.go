@@ -10,15 +10,11 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -93,18 +89,14 @@ func (o *rolloutsOptions) addTo(mgr manager.Manager, config *rest.Config, log lo
 	if err != nil {
 		return err
 	}
-	typed, err := kubernetes.NewForConfig(config)
+	c, err := newClients(mgr, config, config)
 	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	events := newEvents(typed.CoreV1())
-	if err := mgr.Add(everywhere(events.Run)); err != nil {
 		return err
 	}
-	if err := o.addPending(mgr, config, state, typed, events, log.WithName("pending")); err != nil {
+	if err := o.addPending(mgr, state, c, log.WithName("pending")); err != nil {
 		return err
 	}
-	if err := o.addRollouts(mgr, config, state, typed, events); err != nil {
+	if err := o.addRollouts(mgr, config, state, c); err != nil {
 		return err
 	}
 	if err := state.addTo(mgr); err != nil {
@@ -119,21 +111,11 @@ func (o *rolloutsOptions) addTo(mgr manager.Manager, config *rest.Config, log lo
 }
 
 // addPending adds the controller of pending changes.
-func (o *rolloutsOptions) addPending(mgr manager.Manager, config *rest.Config, state *clusterState, typed kubernetes.Interface, events *events, log logr.Logger) error {
-	light, err := metadata.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	reader, err := pages.NewReader(config)
-	if err != nil {
-		return err
-	}
+func (o *rolloutsOptions) addPending(mgr manager.Manager, state *clusterState, c *clients, log logr.Logger) error {
 	compares := pending.New(pending.Options{
 		Objects: state.objects, Client: state.client, Facts: state.facts.Facts, Ready: state.facts.Ready, Resync: o.resync, Clock: clock.RealClock{},
 		Tell: func(vm *kubevirtv1.VirtualMachine, kind, reason, message string) {
-			events.recorder.Event(&corev1.ObjectReference{
-				APIVersion: kubevirtv1.GroupVersion.String(), Kind: apikinds.VirtualMachine, Namespace: vm.Namespace, Name: vm.Name, UID: vm.UID,
-			}, kind, reason, shortEvent(message))
+			c.tell(kubevirtv1.GroupVersion, apikinds.VirtualMachine, vm, kind, reason, message)
 		},
 	})
 	state.changed = func(what string) {
@@ -144,10 +126,10 @@ func (o *rolloutsOptions) addPending(mgr manager.Manager, config *rest.Config, s
 	if err := metrics.Registry.Register(compares.Collector()); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	if err := mgr.Add(&pending.Publisher{Reconciler: compares, ConfigMaps: typed.CoreV1().ConfigMaps(o.namespace), Clock: clock.RealClock{}, Log: log}); err != nil {
+	if err := mgr.Add(&pending.Publisher{Reconciler: compares, ConfigMaps: c.typed.CoreV1().ConfigMaps(o.namespace), Clock: clock.RealClock{}, Log: log}); err != nil {
 		return err
 	}
-	return compares.SetupWithManager(mgr, light, reader)
+	return compares.SetupWithManager(mgr, c.light, c.reader)
 }
 
 // observed is the time between two observations of a rollout.
@@ -155,15 +137,7 @@ const observed = time.Second
 
 // addRollouts adds the controller of VirtualMachineRollouts. It has pages of its own, so that the controller of pending
 // changes does not wait for it.
-func (o *rolloutsOptions) addRollouts(mgr manager.Manager, config *rest.Config, state *clusterState, typed kubernetes.Interface, events *events) error {
-	direct, err := client.New(config, client.Options{Scheme: mgr.GetScheme()})
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	light, err := metadata.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
+func (o *rolloutsOptions) addRollouts(mgr manager.Manager, config *rest.Config, state *clusterState, c *clients) error {
 	reader, err := pages.NewReader(config)
 	if err != nil {
 		return err
@@ -173,13 +147,11 @@ func (o *rolloutsOptions) addRollouts(mgr manager.Manager, config *rest.Config, 
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	carries := rollout.New(rollout.Options{
-		Client: direct, Pages: reader, Objects: state.objects, Evaluator: state.evaluator(), Ready: allReady(state.ready()),
-		Authorizer: rollout.Reviews{Client: direct}, Restarter: rollout.Subresources{Client: typed.CoreV1().RESTClient()},
+		Client: c.direct, Pages: reader, Objects: state.objects, Evaluator: state.evaluator(), Ready: allReady(state.ready()),
+		Authorizer: rollout.Reviews{Client: c.direct}, Restarter: rollout.Subresources{Client: c.typed.CoreV1().RESTClient()},
 		Interval: observed, Metrics: measured, Clock: clock.RealClock{},
 		Tell: func(r *rolloutv1alpha1.VirtualMachineRollout, kind, reason, message string) {
-			events.recorder.Event(&corev1.ObjectReference{
-				APIVersion: rolloutv1alpha1.GroupVersion.String(), Kind: rolloutv1alpha1.Kind, Namespace: r.Namespace, Name: r.Name, UID: r.UID,
-			}, kind, reason, shortEvent(message))
+			c.tell(rolloutv1alpha1.GroupVersion, rolloutv1alpha1.Kind, r, kind, reason, message)
 		},
 	})
 	pendingChanged := state.changed
@@ -187,5 +159,5 @@ func (o *rolloutsOptions) addRollouts(mgr manager.Manager, config *rest.Config, 
 		pendingChanged(what)
 		carries.Changed()
 	}
-	return carries.SetupWithManager(mgr, light, reader)
+	return carries.SetupWithManager(mgr, c.light, reader)
 }

@@ -10,16 +10,13 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -27,7 +24,6 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/capture"
 	"github.com/virtward/virtward/controllers/ownership"
-	"github.com/virtward/virtward/controllers/pages"
 	controllertemplates "github.com/virtward/virtward/controllers/templates"
 )
 
@@ -101,11 +97,8 @@ func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log l
 	if err != nil {
 		return err
 	}
-	c, err := newTemplateClients(mgr, config, owner)
+	c, err := newClients(mgr, config, owner.Guard(config)) // it writes while Virtward manages templates
 	if err != nil {
-		return err
-	}
-	if err := mgr.Add(everywhere(c.events.Run)); err != nil {
 		return err
 	}
 	if err := o.addCapture(mgr, state, c); err != nil {
@@ -114,7 +107,7 @@ func (o *templatesOptions) addTo(mgr manager.Manager, config *rest.Config, log l
 	ready := controllertemplates.New(controllertemplates.Options{
 		Client: c.direct, Evaluator: state.evaluator(), Begin: state.objects.Begin, Ready: allReady(state.ready()), Clock: clock.RealClock{},
 		Tell: func(template *v1beta1.VirtualMachineTemplate, kind, reason, message string) {
-			c.tell(apikinds.VirtualMachineTemplate, template, kind, reason, message)
+			c.tell(v1beta1.GroupVersion, apikinds.VirtualMachineTemplate, template, kind, reason, message)
 		},
 	})
 	state.changed = func(string) { ready.Changed() }
@@ -143,7 +136,7 @@ func addOwnership(mgr manager.Manager, config *rest.Config, log logr.Logger) (*o
 }
 
 // addCapture adds the controller of VirtualMachineTemplateRequests.
-func (o *templatesOptions) addCapture(mgr manager.Manager, state *clusterState, c *templateClients) error {
+func (o *templatesOptions) addCapture(mgr manager.Manager, state *clusterState, c *clients) error {
 	measured, err := capture.NewMetrics(metrics.Registry)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -151,40 +144,7 @@ func (o *templatesOptions) addCapture(mgr manager.Manager, state *clusterState, 
 	return capture.New(capture.Options{
 		Client: c.direct, Expander: &capture.LiveExpander{Objects: state.objects, Begin: state.objects.Begin}, Deadlines: o.deadlines, Metrics: measured, Clock: clock.RealClock{},
 		Tell: func(request *v1beta1.VirtualMachineTemplateRequest, kind, reason, message string) {
-			c.tell("VirtualMachineTemplateRequest", request, kind, reason, message)
+			c.tell(v1beta1.GroupVersion, "VirtualMachineTemplateRequest", request, kind, reason, message)
 		},
 	}).SetupWithManager(mgr, c.light, c.reader)
-}
-
-// templateClients are the clients that the controllers of templates share.
-type templateClients struct {
-	// direct reads without a cache, and writes while Virtward manages templates; light reads metadata, and reader reads lists in pages.
-	direct client.Client
-	light  metadata.Interface
-	reader *pages.Reader
-	events *events
-}
-
-func newTemplateClients(mgr manager.Manager, config *rest.Config, owner *ownership.Watch) (c *templateClients, err error) {
-	c = &templateClients{}
-	if c.direct, err = client.New(owner.Guard(config), client.Options{Scheme: mgr.GetScheme()}); err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	if c.light, err = metadata.NewForConfig(config); err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	typed, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client: %w", err)
-	}
-	c.events = newEvents(typed.CoreV1())
-	c.reader, err = pages.NewReader(config)
-	return c, err
-}
-
-// tell creates an event on an object of group template.kubevirt.io.
-func (c *templateClients) tell(objectKind string, object client.Object, kind, reason, message string) {
-	c.events.recorder.Event(&corev1.ObjectReference{
-		APIVersion: v1beta1.GroupVersion.String(), Kind: objectKind, Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
-	}, kind, reason, shortEvent(message))
 }
