@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/simulators"
 )
 
@@ -55,14 +56,14 @@ func (f *fixture) restarts(t *testing.T) {
 	f.namespace(t, "restarts", 6)
 	w := f.watch(t, "restarts")
 	r := f.rollout(t, "restarts", "grace", patch(needsRestart, 40), atOnce(2))
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	f.until(t, f.controller(t, c), r, v1alpha1.PhaseComplete)
 	exactly(t, w, 1)
 	if worst := w.worst(6); worst > 2 || worst == 0 {
 		t.Errorf("%d were unavailable", worst)
 	}
-	if r.Status.Counts.Done != 6 || r.Status.Progress != "6/6" || c.count() > 3*6 {
-		t.Errorf("%+v after %d writes", r.Status, c.count())
+	if r.Status.Counts.Done != 6 || r.Status.Progress != "6/6" || count(c) > 3*6 {
+		t.Errorf("%+v after %d writes", r.Status, count(c))
 	}
 	vms := &kubevirtv1.VirtualMachineList{}
 	must(t, f.Client().List(t.Context(), vms, client.InNamespace("restarts")))
@@ -76,13 +77,13 @@ func (f *fixture) restarts(t *testing.T) {
 // killed kills the controller before and after each write. The next one ends the rollout, and restarts nothing twice.
 func (f *fixture) killed(t *testing.T) {
 	f.namespace(t, "killed", 2)
-	count := &connection{left: -1}
-	f.until(t, f.controller(t, count), f.rollout(t, "killed", "count", patch(needsRestart, 100)), v1alpha1.PhaseComplete)
-	writes := len(count.writes)
+	uninterrupted := &kills.Connection{Left: -1}
+	f.until(t, f.controller(t, uninterrupted), f.rollout(t, "killed", "count", patch(needsRestart, 100)), v1alpha1.PhaseComplete)
+	writes := len(uninterrupted.Writes())
 	if writes < 7 {
-		t.Fatalf("writes: %q", count.writes)
+		t.Fatalf("writes: %q", uninterrupted.Writes())
 	}
-	t.Logf("a rollout over two virtual machines has %d writes, %d of them to the virtual machines", writes, count.count())
+	t.Logf("a rollout over two virtual machines has %d writes, %d of them to the virtual machines", writes, count(uninterrupted))
 	for at := range writes {
 		for _, lost := range []bool{false, true} {
 			if lost && at == 0 {
@@ -90,13 +91,11 @@ func (f *fixture) killed(t *testing.T) {
 			}
 			w := f.watch(t, "killed")
 			r := f.rollout(t, "killed", fmt.Sprintf("kill-%d-%v", at, lost), patch(needsRestart, 200+2*at+map[bool]int{true: 1}[lost]))
-			c := &connection{left: at, lost: lost}
+			c := &kills.Connection{Left: at, Lost: lost}
 			f.drive(t, f.controller(t, c), r, func() bool {
-				c.mu.Lock()
-				defer c.mu.Unlock()
-				return c.dead || r.Status.Phase == v1alpha1.PhaseComplete
+				return c.Dead() || r.Status.Phase == v1alpha1.PhaseComplete
 			})
-			f.until(t, f.controller(t, &connection{left: -1}), r, v1alpha1.PhaseComplete)
+			f.until(t, f.controller(t, &kills.Connection{Left: -1}), r, v1alpha1.PhaseComplete)
 			if worst := w.worst(2); worst > 1 {
 				t.Errorf("at %d, lost %v: %d were unavailable", at, lost, worst)
 			}
@@ -111,15 +110,15 @@ func (f *fixture) migratedByKubeVirt(t *testing.T) {
 	defer f.methods(t)
 	w := f.watch(t, "sockets")
 	r := f.rollout(t, "sockets", "sockets", patch(needsMigration, 2))
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	most := 0
 	f.drive(t, f.controller(t, c), r, func() bool {
 		most = max(most, int(r.Status.Counts.Migrating))
 		return r.Status.Phase == v1alpha1.PhaseComplete
 	})
 	exactly(t, w, 0)
-	if most != 2 || c.count() != 6 || w.worst(6) != 0 {
-		t.Errorf("%d migrated at once, %d writes, %d were unavailable", most, c.count(), w.worst(6))
+	if most != 2 || count(c) != 6 || w.worst(6) != 0 {
+		t.Errorf("%d migrated at once, %d writes, %d were unavailable", most, count(c), w.worst(6))
 	}
 	migrations := &kubevirtv1.VirtualMachineInstanceMigrationList{}
 	must(t, f.Client().List(t.Context(), migrations, client.InNamespace("sockets")))
@@ -139,7 +138,7 @@ func (f *fixture) ownMigrations(t *testing.T) {
 	f.namespace(t, "nodes", 4)
 	w := f.watch(t, "nodes")
 	r := f.rollout(t, "nodes", "nodes", patch(needsNodes, 1))
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	controller := f.controller(t, c)
 	f.until(t, controller, r, v1alpha1.PhaseComplete)
 	f.drive(t, controller, r, func() bool {
@@ -155,8 +154,8 @@ func (f *fixture) ownMigrations(t *testing.T) {
 			t.Errorf("%s was not migrated: %+v", vmis.Items[i].Name, state)
 		}
 	}
-	if c.count() > 3*4 {
-		t.Errorf("%d writes", c.count())
+	if count(c) > 3*4 {
+		t.Errorf("%d writes", count(c))
 	}
 }
 
@@ -168,7 +167,7 @@ func (f *fixture) failing(t *testing.T) {
 		spec.Health.Timeout = &metav1.Duration{Duration: time.Hour}
 	})
 	w := f.watch(t, "failing")
-	controller := f.controller(t, &connection{left: -1})
+	controller := f.controller(t, &kills.Connection{Left: -1})
 	f.drive(t, controller, r, func() bool {
 		state, _ := of(r, "vm001")
 		return state == v1alpha1.StateVerifying
@@ -216,7 +215,7 @@ func (f *fixture) canary(t *testing.T) {
 	r := f.rollout(t, "canary", "grace", patch(needsRestart, 60), atOnce(4), func(spec *v1alpha1.VirtualMachineRolloutSpec) {
 		spec.Strategy.Canary = &v1alpha1.Canary{Count: 1}
 	})
-	controller := f.controller(t, &connection{left: -1})
+	controller := f.controller(t, &kills.Connection{Left: -1})
 	f.until(t, controller, r, v1alpha1.PhasePaused)
 	if restarts := w.restarts(); restarts["vm000"] != 1 || restarts["vm001"] != 0 || r.Status.Counts.Done != 1 {
 		t.Errorf("restarts %v, %+v", restarts, r.Status.Counts)
@@ -234,7 +233,7 @@ func (f *fixture) window(t *testing.T) {
 	r := f.rollout(t, "window", "grace", patch(needsRestart, 70), func(spec *v1alpha1.VirtualMachineRolloutSpec) {
 		spec.Windows = []v1alpha1.Window{{Schedule: fmt.Sprintf("%d %d * * *", now.Minute(), now.Hour()), Duration: metav1.Duration{Duration: 2 * time.Hour}}}
 	})
-	controller := f.controller(t, &connection{left: -1})
+	controller := f.controller(t, &kills.Connection{Left: -1})
 	f.drive(t, controller, r, func() bool { return r.Status.Counts.Restarting == 1 })
 	f.clock.add(3 * time.Hour) // a step that takes longer than its timeout fails: the restart is observed before
 	f.edit(t, r, func(spec *v1alpha1.VirtualMachineRolloutSpec) {
@@ -254,7 +253,7 @@ func (f *fixture) owners(t *testing.T) {
 	f.namespace(t, "owners", 6)
 	w := f.watch(t, "owners")
 	r := f.rollout(t, "owners", "grace", patch(needsRestart, 80), atOnce(3))
-	controller := f.controller(t, &connection{left: -1})
+	controller := f.controller(t, &kills.Connection{Left: -1})
 	f.drive(t, controller, r, func() bool { return r.Status.Counts.Restarting == 3 })
 	must(t, f.Client().Delete(t.Context(), &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "owners", Name: "vm000"}}))
 	f.merge(t, "owners", "vm001", `{"metadata": {"labels": {"app": "web"}}}`)
@@ -283,7 +282,7 @@ func (f *fixture) two(t *testing.T) {
 	older := f.rollout(t, "two", "older", patch(needsRestart, 90))
 	<-time.After(1100 * time.Millisecond) // creations are compared in seconds
 	younger := f.rollout(t, "two", "younger", patch(needsRestart, 91))
-	controller := f.controller(t, &connection{left: -1})
+	controller := f.controller(t, &kills.Connection{Left: -1})
 	f.until(t, controller, younger, v1alpha1.PhaseWaiting)
 	if state, reason := of(younger, "vm000"); state != v1alpha1.StateWaiting || reason != "waits for the VirtualMachineRollout older, which selects it too" {
 		t.Errorf("%s: %s", state, reason)
@@ -309,12 +308,12 @@ func (f *fixture) denied(t *testing.T) {
 	f.ready(t, "denied", 3)
 	w := f.watch(t, "denied")
 	r := f.rollout(t, "denied", "sockets", patch(needsMigration, 4), atOnce(3))
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	controller := f.controller(t, c)
 	f.until(t, controller, r, v1alpha1.PhaseDenied)
 	v := r.Status.Validation
-	if v.Denied != 1 || len(v.Findings) == 0 || v.Findings[0].VirtualMachine != "small" || v.Findings[0].Field == "" || v.Findings[0].Rule == "" || c.count() != 0 {
-		t.Errorf("%+v after %d writes", v, c.count())
+	if v.Denied != 1 || len(v.Findings) == 0 || v.Findings[0].VirtualMachine != "small" || v.Findings[0].Field == "" || v.Findings[0].Rule == "" || count(c) != 0 {
+		t.Errorf("%+v after %d writes", v, count(c))
 	}
 	f.edit(t, r, func(spec *v1alpha1.VirtualMachineRolloutSpec) { spec.SkipDenied = true })
 	f.until(t, controller, r, v1alpha1.PhaseComplete)
@@ -327,13 +326,13 @@ func (f *fixture) denied(t *testing.T) {
 func (f *fixture) dryRun(t *testing.T) {
 	f.namespace(t, "dry", 2)
 	r := f.rollout(t, "dry", "grace", patch(needsRestart, 95), func(spec *v1alpha1.VirtualMachineRolloutSpec) { spec.DryRun = true })
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	f.until(t, f.controller(t, c), r, v1alpha1.PhaseDryRun)
 	if state, reason := of(r, "vm000"); state != v1alpha1.StatePending || !strings.HasPrefix(reason, "would be changed, which takes Restart: spec.template.spec.terminationGracePeriodSeconds: ") {
 		t.Errorf("%s: %s", state, reason)
 	}
-	if c.count() != 0 {
-		t.Errorf("writes: %q", c.writes)
+	if count(c) != 0 {
+		t.Errorf("writes: %q", c.Writes())
 	}
 }
 
@@ -346,7 +345,7 @@ func (f *fixture) budget(t *testing.T) {
 	}
 	must(t, f.Client().Create(t.Context(), budget))
 	r := f.rollout(t, "budget", "grace", patch(needsRestart, 97), atOnce(3))
-	controller := f.controller(t, &connection{left: -1})
+	controller := f.controller(t, &kills.Connection{Left: -1})
 	f.until(t, controller, r, v1alpha1.PhaseWaiting)
 	if state, reason := of(r, "vm000"); state != v1alpha1.StateWaiting || reason != "waits for the PodDisruptionBudget quorum" {
 		t.Errorf("%s: %s", state, reason)
@@ -364,7 +363,7 @@ func (f *fixture) strategies(t *testing.T) {
 	f.machine(t, "strategies", "halted", with(kubevirtv1.RunStrategyHalted))
 	f.machine(t, "strategies", "rerun", with(kubevirtv1.RunStrategyRerunOnFailure))
 	f.machine(t, "strategies", "manual", with(kubevirtv1.RunStrategyManual))
-	typed := f.controller(t, &connection{left: -1})
+	typed := f.controller(t, &kills.Connection{Left: -1})
 	f.ready(t, "strategies", 2)
 	must(t, f.start(t, "strategies", "manual"))
 	f.ready(t, "strategies", 3)
@@ -393,17 +392,17 @@ func (f *fixture) pending(t *testing.T) {
 	w := f.watch(t, "pending")
 	f.merge(t, "pending", "vm001", `{"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 99}}}}`)
 	r := f.rollout(t, "pending", "restarts", nil)
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	f.until(t, f.controller(t, c), r, v1alpha1.PhaseComplete)
-	if restarts := w.restarts(); restarts["vm000"] != 0 || restarts["vm001"] != 1 || restarts["vm002"] != 0 || c.count() != 2 {
-		t.Errorf("restarts %v, writes %q", restarts, c.writes)
+	if restarts := w.restarts(); restarts["vm000"] != 0 || restarts["vm001"] != 1 || restarts["vm002"] != 0 || count(c) != 2 {
+		t.Errorf("restarts %v, writes %q", restarts, c.Writes())
 	}
 }
 
 // rights: a requester without the permissions changes nothing, and neither does one who is unknown.
 func (f *fixture) rights(t *testing.T) {
 	f.namespace(t, "rights", 2)
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	controller := f.controller(t, c)
 	for name, requester := range map[string]string{"mallory": `{"username": "mallory"}`, "unknown": ""} {
 		r := f.rollout(t, "rights", name, patch(needsRestart, 33))
@@ -411,8 +410,8 @@ func (f *fixture) rights(t *testing.T) {
 		must(t, f.Client().Update(t.Context(), r))
 		f.until(t, controller, r, v1alpha1.PhasePaused)
 		reason, message := condition(r, v1alpha1.ConditionPaused)
-		if reason != v1alpha1.ReasonNotAuthorized || !strings.Contains(message, name) || c.count() != 0 {
-			t.Errorf("%s: %s, writes %q", reason, message, c.writes)
+		if reason != v1alpha1.ReasonNotAuthorized || !strings.Contains(message, name) || count(c) != 0 {
+			t.Errorf("%s: %s, writes %q", reason, message, c.Writes())
 		}
 		must(t, f.Client().Delete(t.Context(), r))
 	}
@@ -421,7 +420,7 @@ func (f *fixture) rights(t *testing.T) {
 // invalid: a rollout that no webhook has validated changes nothing.
 func (f *fixture) invalid(t *testing.T) {
 	f.namespace(t, "invalid", 1)
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	controller := f.controller(t, c)
 	for name, text := range map[string]string{
 		"volumes":  `{"template": {"spec": {"volumes": []}}}`,
@@ -430,8 +429,8 @@ func (f *fixture) invalid(t *testing.T) {
 	} {
 		r := f.rollout(t, "invalid", name, &runtime.RawExtension{Raw: []byte(text)})
 		f.until(t, controller, r, v1alpha1.PhaseInvalid)
-		if reason, message := condition(r, v1alpha1.ConditionDegraded); reason != v1alpha1.ReasonInvalid || !strings.Contains(message, "spec.patch") || c.count() != 0 {
-			t.Errorf("%s: %s: %s, writes %q", name, reason, message, c.writes)
+		if reason, message := condition(r, v1alpha1.ConditionDegraded); reason != v1alpha1.ReasonInvalid || !strings.Contains(message, "spec.patch") || count(c) != 0 {
+			t.Errorf("%s: %s: %s, writes %q", name, reason, message, c.Writes())
 		}
 		must(t, f.Client().Delete(t.Context(), r))
 	}
@@ -440,7 +439,7 @@ func (f *fixture) invalid(t *testing.T) {
 func (f *fixture) timeToLive(t *testing.T) {
 	f.namespace(t, "ttl", 1)
 	r := f.rollout(t, "ttl", "grace", patch(needsRestart, 34), func(spec *v1alpha1.VirtualMachineRolloutSpec) { spec.TTLSecondsAfterFinished = new(int32(3600)) })
-	controller := f.controller(t, &connection{left: -1})
+	controller := f.controller(t, &kills.Connection{Left: -1})
 	f.until(t, controller, r, v1alpha1.PhaseComplete)
 	for range 3 {
 		must(t, f.step(t, controller, r))
@@ -459,7 +458,7 @@ func TestFleet(t *testing.T) {
 	f.namespace(t, "fleet", machines)
 	w := f.watch(t, "fleet")
 	r := f.rollout(t, "fleet", "grace", patch(needsRestart, 40), atOnce(limit))
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	controller := f.controller(t, c)
 	began := time.Now()
 	deadline := began.Add(6 * time.Minute)
@@ -470,9 +469,9 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	worst := w.worst(machines)
-	t.Logf("%d virtual machines in %s: at most %d unavailable, %.2f writes for each", machines, time.Since(began).Round(time.Second), worst, float64(c.count())/machines)
-	if worst > limit || worst == 0 || c.count() > 3*machines {
-		t.Errorf("%d were unavailable, %d writes", worst, c.count())
+	t.Logf("%d virtual machines in %s: at most %d unavailable, %.2f writes for each", machines, time.Since(began).Round(time.Second), worst, float64(count(c))/machines)
+	if worst > limit || worst == 0 || count(c) > 3*machines {
+		t.Errorf("%d were unavailable, %d writes", worst, count(c))
 	}
 	exactly(t, w, 1)
 }

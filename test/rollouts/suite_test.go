@@ -4,9 +4,7 @@ package rollouts
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -35,6 +33,7 @@ import (
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/simulators"
 )
 
@@ -45,54 +44,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// errKilled is the answer to every request of a controller that was killed.
-var errKilled = errors.New("killed")
-
-// connection ends at a write: before it, or after it with its answer lost. A negative number of writes is never. Reviews of
-// permissions are no writes.
-type connection struct {
-	inner http.RoundTripper
-	left  int
-	lost  bool
-
-	mu     sync.Mutex
-	writes []string
-	dead   bool
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c *connection) RoundTrip(request *http.Request) (*http.Response, error) {
-	if request.Method == http.MethodGet || strings.HasSuffix(request.URL.Path, "subjectaccessreviews") {
-		c.mu.Lock()
-		dead := c.dead
-		c.mu.Unlock()
-		if dead {
-			return nil, errKilled
-		}
-		return c.inner.RoundTrip(request)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dead || c.left == 0 {
-		c.dead = true
-		return nil, errKilled
-	}
-	response, err := c.inner.RoundTrip(request)
-	c.left--
-	c.writes = append(c.writes, request.Method+" "+request.URL.Path)
-	if c.left == 0 && c.lost && err == nil {
-		c.dead = true
-		return nil, errors.Join(errKilled, response.Body.Close())
-	}
-	return response, err
-}
-
 // count counts the writes to virtual machines and migrations: not those of the status of the rollout.
-func (c *connection) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func count(c *kills.Connection) int {
 	count := 0
-	for _, write := range c.writes {
+	for _, write := range c.Writes() {
 		if !strings.Contains(write, "virtualmachinerollouts") {
 			count++
 		}
@@ -163,13 +118,10 @@ func (f *fixture) methods(t testing.TB, methods ...kubevirtv1.WorkloadUpdateMeth
 }
 
 // controller is a new controller, with a connection of its own and the facts of this moment.
-func (f *fixture) controller(t testing.TB, c *connection) *rollout.Reconciler {
+func (f *fixture) controller(t testing.TB, c *kills.Connection) *rollout.Reconciler {
 	t.Helper()
 	config := rest.CopyConfig(f.Config())
-	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		c.inner = inner
-		return c
-	})
+	config.Wrap(c.Wrap)
 	direct, err := client.New(config, client.Options{Scheme: f.Client().Scheme()})
 	must(t, err)
 	reader, err := pages.NewReader(config)

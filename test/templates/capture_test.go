@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -34,44 +33,9 @@ import (
 	"github.com/virtward/virtward/platform"
 	captured "github.com/virtward/virtward/templates/capture"
 	"github.com/virtward/virtward/test/await"
+	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/simulators"
 )
-
-// errKilled is the answer to every request of a controller that was killed.
-var errKilled = errors.New("killed")
-
-// connection ends at a write: before it, or after it with its answer lost. A negative number of writes is never.
-type connection struct {
-	inner http.RoundTripper
-	left  int
-	lost  bool
-
-	mu     sync.Mutex
-	writes []string
-	dead   bool
-}
-
-// RoundTrip implements http.RoundTripper.
-func (c *connection) RoundTrip(request *http.Request) (*http.Response, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	isWrite := request.Method != http.MethodGet
-	if c.dead || isWrite && c.left == 0 {
-		c.dead = true
-		return nil, errKilled
-	}
-	response, err := c.inner.RoundTrip(request)
-	if !isWrite {
-		return response, err
-	}
-	c.left--
-	c.writes = append(c.writes, request.Method+" "+request.URL.Path)
-	if c.left == 0 && c.lost && err == nil {
-		c.dead = true
-		return nil, errors.Join(errKilled, response.Body.Close())
-	}
-	return response, err
-}
 
 // TestCaptures captures VMs on a real API server, whatever happens meanwhile.
 func TestCaptures(t *testing.T) {
@@ -105,13 +69,10 @@ func (f *fixture) installDefinitions(t *testing.T) {
 }
 
 // controller is a new controller, with a connection of its own.
-func (f *fixture) controller(t testing.TB, c *connection, deadlines capture.Deadlines) *capture.Reconciler {
+func (f *fixture) controller(t testing.TB, c *kills.Connection, deadlines capture.Deadlines) *capture.Reconciler {
 	t.Helper()
 	config := rest.CopyConfig(f.Config())
-	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		c.inner = inner
-		return c
-	})
+	config.Wrap(c.Wrap)
 	live, err := client.New(config, client.Options{Scheme: f.Client().Scheme()})
 	must(t, err)
 	objects, err := platform.NewObjects(config)
@@ -131,7 +92,7 @@ func (f *fixture) drive(t testing.TB, r *capture.Reconciler, request *v1beta1.Vi
 	deadline := time.Now().Add(time.Minute)
 	for !until() {
 		_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
-		if errors.Is(err, errKilled) {
+		if errors.Is(err, kills.Err) {
 			return err
 		}
 		if time.Now().After(deadline) {
@@ -157,7 +118,7 @@ func (f *fixture) settled(t testing.TB, request *v1beta1.VirtualMachineTemplateR
 // complete drives a request to its end, and returns the reason of the condition Completed.
 func (f *fixture) complete(t testing.TB, request *v1beta1.VirtualMachineTemplateRequest, deadlines capture.Deadlines) metav1.Condition {
 	t.Helper()
-	must(t, f.drive(t, f.controller(t, &connection{left: -1}, deadlines), request, f.settled(t, request)))
+	must(t, f.drive(t, f.controller(t, &kills.Connection{Left: -1}, deadlines), request, f.settled(t, request)))
 	return f.condition(t, request, v1beta1.RequestCompleted)
 }
 
@@ -190,13 +151,13 @@ func (f *fixture) isNothing(t testing.TB, request *v1beta1.VirtualMachineTemplat
 func (f *fixture) writesOf(t testing.TB, vm string) int {
 	t.Helper()
 	request := f.request(t, "count-"+vm, vm)
-	c := &connection{left: -1}
+	c := &kills.Connection{Left: -1}
 	must(t, f.drive(t, f.controller(t, c, usual), request, f.settled(t, request)))
 	f.isWhole(t, request)
-	if len(c.writes) < 9 {
-		t.Fatalf("writes: %q", c.writes)
+	if len(c.Writes()) < 9 {
+		t.Fatalf("writes: %q", c.Writes())
 	}
-	return len(c.writes)
+	return len(c.Writes())
 }
 
 // killed kills the controller before and after each write. The next one ends the capture, without duplicates or orphans.
@@ -210,8 +171,8 @@ func (f *fixture) killed(t *testing.T) {
 				continue
 			}
 			request := f.request(t, fmt.Sprintf("kill-%d-%v", at, lost), "kill")
-			err := f.drive(t, f.controller(t, &connection{left: at, lost: lost}, usual), request, f.settled(t, request))
-			if !errors.Is(err, errKilled) && at < writes-2 { // statuses in between depend on the time
+			err := f.drive(t, f.controller(t, &kills.Connection{Left: at, Lost: lost}, usual), request, f.settled(t, request))
+			if !errors.Is(err, kills.Err) && at < writes-2 { // statuses in between depend on the time
 				t.Errorf("at %d: it was not killed", at)
 			}
 			if c := f.complete(t, request, usual); c.Status != metav1.ConditionTrue {
@@ -229,9 +190,9 @@ func (f *fixture) deleted(t *testing.T) {
 	kept := 0
 	for at := range writes {
 		request := f.request(t, fmt.Sprintf("delete-%d", at), "delete")
-		_ = f.drive(t, f.controller(t, &connection{left: at}, usual), request, f.settled(t, request)) // it is killed, or has ended
+		_ = f.drive(t, f.controller(t, &kills.Connection{Left: at}, usual), request, f.settled(t, request)) // it is killed, or has ended
 		must(t, client.IgnoreNotFound(f.Client().Delete(t.Context(), request)))
-		must(t, f.drive(t, f.controller(t, &connection{left: -1}, usual), request, func() bool {
+		must(t, f.drive(t, f.controller(t, &kills.Connection{Left: -1}, usual), request, func() bool {
 			return apierrors.IsNotFound(f.Client().Get(t.Context(), client.ObjectKeyFromObject(request), request))
 		}))
 		if _, result := f.left(t, request); len(result) == 3 {
@@ -343,7 +304,7 @@ func (f *fixture) quota(t *testing.T) {
 	quota.Status = corev1.ResourceQuotaStatus{Hard: quota.Spec.Hard, Used: corev1.ResourceList{"count/datavolumes.cdi.kubevirt.io": quantity("0")}}
 	must(t, f.Client().Status().Update(t.Context(), quota))
 	request := f.request(t, "full", "full")
-	must(t, f.drive(t, f.controller(t, &connection{left: -1}, usual), request, func() bool {
+	must(t, f.drive(t, f.controller(t, &kills.Connection{Left: -1}, usual), request, func() bool {
 		c := f.condition(t, request, v1beta1.RequestReady)
 		return c.Reason == v1beta1.ReasonBlocked && strings.Contains(c.Message, "exceeded quota: full")
 	}))
@@ -374,7 +335,7 @@ func (f *fixture) deadline(t *testing.T) {
 // cloning drives a request until it clones, and holds it there.
 func (f *fixture) cloning(t *testing.T, request *v1beta1.VirtualMachineTemplateRequest) {
 	t.Helper()
-	must(t, f.drive(t, f.controller(t, &connection{left: -1}, usual), request, func() bool {
+	must(t, f.drive(t, f.controller(t, &kills.Connection{Left: -1}, usual), request, func() bool {
 		return f.condition(t, request, v1beta1.RequestProgressing).Reason == v1beta1.ReasonCloning
 	}))
 }
@@ -421,10 +382,10 @@ func (f *fixture) reaped(t *testing.T) {
 			return apierrors.IsNotFound(f.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object))
 		}
 	}
-	must(t, f.drive(t, f.controller(t, &connection{left: -1}, usual), request, gone(request)))
+	must(t, f.drive(t, f.controller(t, &kills.Connection{Left: -1}, usual), request, gone(request)))
 	f.isWhole(t, request)
 	f.complete(t, later, usual)
-	result, err := f.controller(t, &connection{left: -1}, usual).Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(later)})
+	result, err := f.controller(t, &kills.Connection{Left: -1}, usual).Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(later)})
 	if err != nil || result.RequeueAfter < 59*time.Minute || result.RequeueAfter > time.Hour {
 		t.Errorf("result %v, %v", result, err)
 	}
@@ -476,7 +437,7 @@ func (f *fixture) restarted(t *testing.T) {
 // several captures of one VM at the same time do not disturb each other.
 func (f *fixture) several(t *testing.T) {
 	f.machine(t, "several", "several-root", "several-data")
-	r := f.controller(t, &connection{left: -1}, usual)
+	r := f.controller(t, &kills.Connection{Left: -1}, usual)
 	var all []*v1beta1.VirtualMachineTemplateRequest
 	var group sync.WaitGroup
 	for i := range 5 {

@@ -1,0 +1,69 @@
+// Package kills ends the connection of a controller at one of its writes, as if the controller were killed there.
+package kills
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Err is the answer to every request of a controller that was killed.
+var Err = errors.New("killed")
+
+// Connection ends at a write: before it, or after it with its answer lost. Reviews of permissions are no writes.
+type Connection struct {
+	// Left is the number of writes until the end; a negative number is never.
+	Left int
+	// Lost makes the last write happen, and its answer get lost.
+	Lost bool
+
+	inner  http.RoundTripper
+	mu     sync.Mutex
+	writes []string
+	dead   bool
+}
+
+// Wrap makes the connection use a transport. It is for rest.Config.Wrap.
+func (c *Connection) Wrap(inner http.RoundTripper) http.RoundTripper {
+	c.inner = inner
+	return c
+}
+
+// RoundTrip implements http.RoundTripper.
+func (c *Connection) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet || strings.HasSuffix(request.URL.Path, "subjectaccessreviews") {
+		if c.Dead() {
+			return nil, Err
+		}
+		return c.inner.RoundTrip(request)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead || c.Left == 0 {
+		c.dead = true
+		return nil, Err
+	}
+	response, err := c.inner.RoundTrip(request)
+	c.Left--
+	c.writes = append(c.writes, request.Method+" "+request.URL.Path)
+	if c.Left == 0 && c.Lost && err == nil {
+		c.dead = true
+		return nil, errors.Join(Err, response.Body.Close())
+	}
+	return response, err
+}
+
+// Dead reports whether the connection has ended.
+func (c *Connection) Dead() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.dead
+}
+
+// Writes are the methods and paths of the writes, in their order.
+func (c *Connection) Writes() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]string(nil), c.writes...)
+}
