@@ -10,7 +10,6 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/texts"
 )
 
 // Types of conditions of an image, and their reasons.
@@ -128,7 +127,7 @@ func disabled(template *v1alpha1.DataImportCronTemplate) bool {
 // invalid returns why an entry cannot be imported.
 func invalid(catalog *v1alpha1.GoldenImageCatalog, t *v1alpha1.DataImportCronTemplate) *problem {
 	if errs := validateEntry(nil, catalog, t); len(errs) > 0 {
-		return &problem{ReasonInvalid, texts.Shorten(errs[0].Error(), maxMessage)}
+		return &problem{ReasonInvalid, errs[0].Error()}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -35,6 +36,8 @@ type Input struct {
 	Sources map[string]*cdiv1beta1.DataSource
 	// Absent are architectures in Nodes whose last node has left.
 	Absent []v1alpha1.AbsentArchitecture
+	// Now is the time of conditions that change.
+	Now metav1.Time
 	// Failures are the reasons, as CDI gives them, why the imports of DataImportCrons fail, by the name of the cron.
 	Failures map[string]Failure
 }
@@ -142,10 +145,11 @@ func (in *Input) owns(o Object) bool {
 		o.GetAnnotations()[v1alpha1.CatalogAnnotation] == in.Catalog.Name
 }
 
-// manages reports whether the catalog may write a DataSource. CDI creates some of them for the crons of the catalog.
+// manages reports whether the catalog may write a DataSource. CDI creates some of them, each for the cron of the catalog that
+// manages its name. Any other label is that of another author.
 func (in *Input) manages(source *cdiv1beta1.DataSource) bool {
 	cron := in.Crons[source.Labels[cronLabel]]
-	return in.owns(source) || cron != nil && in.owns(cron)
+	return in.owns(source) || cron != nil && in.owns(cron) && cron.Spec.ManagedDataSource == source.Name
 }
 
 // taken returns the object of another owner that an entry would write.
@@ -393,8 +397,8 @@ func (p *plan) conditions(e *entry, image *v1alpha1.Image) {
 	case e.single != "":
 		deployed.reason = e.single
 	}
-	set(image, Deployed, e.problem == nil && !e.disabled && len(e.targets) > 0, deployed)
-	set(image, UnsupportedArchitectures, e.multi && len(e.effective) < len(e.original), problem{ReasonSupported, fmt.Sprintf("listed: %v; of nodes: %v", e.original, e.effective)})
+	p.set(&image.Conditions, Deployed, e.problem == nil && !e.disabled && len(e.targets) > 0, deployed)
+	p.set(&image.Conditions, UnsupportedArchitectures, e.multi && len(e.effective) < len(e.original), problem{ReasonSupported, fmt.Sprintf("listed: %v; of nodes: %v", e.original, e.effective)})
 	missing := problem{"Imported", "no import fails"}
 	for _, t := range e.targets {
 		if e.problem != nil {
@@ -406,7 +410,7 @@ func (p *plan) conditions(e *entry, image *v1alpha1.Image) {
 			missing = problem{failure.Reason, fmt.Sprintf("%s: %s", cmp.Or(t.architecture, t.cron.Name), failure.Message)}
 		}
 	}
-	set(image, MissingArchitecture, missing.reason != "Imported", missing)
+	p.set(&image.Conditions, MissingArchitecture, missing.reason != "Imported", missing)
 }
 
 func (p *plan) imported(t target, previous *v1alpha1.Image) v1alpha1.Import {
@@ -424,38 +428,19 @@ func (p *plan) imported(t target, previous *v1alpha1.Image) v1alpha1.Import {
 	if ready(source) {
 		why = problem{"Imported", "the DataSource is ready"}
 	}
-	setCondition(&state.Conditions, Imported, ready(source), why)
+	p.set(&state.Conditions, Imported, ready(source), why)
 	return state
 }
 
-// SetReady sets the condition Ready of a catalog. pending says what is not imported yet; empty if nothing is.
-func SetReady(conditions *[]metav1.Condition, pending string) {
-	why := problem{"Imported", "all images are imported"}
-	if pending != "" {
-		why = problem{"Pending", texts.Shorten(pending, maxMessage)}
-	}
-	setCondition(conditions, "Ready", pending == "", why)
-}
-
-func set(image *v1alpha1.Image, kind string, holds bool, why problem) {
-	setCondition(&image.Conditions, kind, holds, why)
-}
-
-// setCondition leaves the times to the caller.
-func setCondition(conditions *[]metav1.Condition, kind string, holds bool, why problem) {
+// set sets a condition. Messages of other components are in some of them, so they are shortened.
+func (in *Input) set(conditions *[]metav1.Condition, kind string, holds bool, why problem) {
 	status := metav1.ConditionFalse
 	if holds {
 		status = metav1.ConditionTrue
 	}
-	condition := metav1.Condition{Type: kind, Status: status, Reason: why.reason, Message: why.message}
-	if i := slices.IndexFunc(*conditions, func(c metav1.Condition) bool { return c.Type == kind }); i >= 0 {
-		if (*conditions)[i].Status == status {
-			condition.LastTransitionTime = (*conditions)[i].LastTransitionTime
-		}
-		(*conditions)[i] = condition
-		return
-	}
-	*conditions = append(*conditions, condition)
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: why.reason, Message: texts.Shorten(why.message, maxMessage), LastTransitionTime: in.Now,
+	})
 }
 
 // ready reports whether CDI says that a DataSource can be cloned.

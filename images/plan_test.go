@@ -368,6 +368,33 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
+// A DataSource that another user made with the label of one of the catalog's crons is not taken over: only the cron that manages
+// its name counts.
+func TestForgedLabel(t *testing.T) {
+	c := newCluster(t, catalogOf(image("fedora", "amd64,arm64")), "amd64", "amd64")
+	c.settle()
+	forged := &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Name: "fedora-arm64", Labels: map[string]string{cronLabel: "fedora-cron-amd64"}}}
+	forged.Spec.Source.PVC = &cdiv1beta1.DataVolumeSourcePVC{Name: "evil"}
+	c.Sources[forged.Name] = forged
+	c.nodes("amd64", "arm64")
+	c.settle()
+	if reason := reasonOf(c.Catalog.Status.Images[0].Conditions, Deployed); reason != "False "+ReasonNameTaken || c.Sources["fedora-arm64"].Annotations != nil {
+		t.Errorf("Deployed: %s, the DataSource has the annotations %v", reason, c.Sources["fedora-arm64"].Annotations)
+	}
+}
+
+// The message of CDI comes from an object that other users can write.
+func TestLongFailure(t *testing.T) {
+	c := newCluster(t, catalogOf(image("fedora", "amd64")), "amd64", "amd64")
+	c.Failures["fedora-cron-amd64"] = Failure{Reason: "Error", Message: strings.Repeat("x", 1<<20)}
+	result := Plan(c.Input)
+	for _, condition := range append(slices.Clone(result.Images[0].Conditions), result.Images[0].Imports[0].Conditions...) {
+		if len(condition.Message) > maxMessage {
+			t.Errorf("%s has a message of %d bytes", condition.Type, len(condition.Message))
+		}
+	}
+}
+
 // TestSequences makes random changes of the catalog and the nodes, some before the last one has settled. All of them
 // settle, no DataSource without a suffix stops to be ready, and the end does not depend on the way.
 func TestSequences(t *testing.T) {

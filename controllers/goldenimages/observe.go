@@ -36,54 +36,46 @@ func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageC
 	if catalog.Spec.RemovalDelay != nil {
 		after = catalog.Spec.RemovalDelay.Duration
 	}
-	now := metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second))
-	in.Nodes, in.Absent, delay = images.Keep(images.Survey(nodes.Items, catalog.Spec.Workloads), &catalog.Status, now, after)
+	in.Now = metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second))
+	in.Nodes, in.Absent, delay = images.Keep(images.Survey(nodes.Items, catalog.Spec.Workloads), &catalog.Status, in.Now, after)
 	return in, delay, r.objects(ctx, in)
 }
 
 // objects reads the crons, the DataSources and the failed imports of the namespace.
 func (r *Reconciler) objects(ctx context.Context, in *images.Input) error {
 	namespace := in.Catalog.Spec.Namespace
-	if _, err := r.Pages.Each(ctx, pages.List{Resource: crons, Form: pages.JSON, Namespace: namespace}, func(o pages.Object) error {
-		cron := &cdiv1beta1.DataImportCron{}
-		err := decode(o, cron)
-		in.Crons[cron.Name] = cron
-		return err
-	}); err != nil {
+	err := each(ctx, r.Pages, pages.List{Resource: crons, Namespace: namespace}, func(cron *cdiv1beta1.DataImportCron) { in.Crons[cron.Name] = cron })
+	if err != nil {
 		return err
 	}
-	if _, err := r.Pages.Each(ctx, pages.List{Resource: apikinds.DataSources.GroupVersionResource(), Form: pages.JSON, Namespace: namespace}, func(o pages.Object) error {
-		source := &cdiv1beta1.DataSource{}
-		err := decode(o, source)
+	err = each(ctx, r.Pages, pages.List{Resource: apikinds.DataSources.GroupVersionResource(), Namespace: namespace}, func(source *cdiv1beta1.DataSource) {
 		in.Sources[source.Name] = source
-		return err
-	}); err != nil {
+	})
+	if err != nil {
 		return err
 	}
-	_, err := r.Pages.Each(ctx, pages.List{Resource: apikinds.DataVolumes.GroupVersionResource(), Form: pages.JSON, Namespace: namespace, LabelSelector: cronLabel}, func(o pages.Object) error {
-		volume := &cdiv1beta1.DataVolume{}
-		if err := decode(o, volume); err != nil {
-			return err
-		}
+	return each(ctx, r.Pages, pages.List{Resource: apikinds.DataVolumes.GroupVersionResource(), Namespace: namespace, LabelSelector: cronLabel}, func(volume *cdiv1beta1.DataVolume) {
 		if failure, fails := failureOf(volume); fails {
 			in.Failures[volume.Labels[cronLabel]] = failure
 		}
+	})
+}
+
+// each decodes the objects of a list.
+func each[T any](ctx context.Context, reader *pages.Reader, list pages.List, found func(*T)) error {
+	list.Form = pages.JSON
+	_, err := reader.Each(ctx, list, func(o pages.Object) error {
+		decoded := new(T)
+		if o.JSON == nil {
+			return fmt.Errorf("%s %s is too large", list.Resource.Resource, o.Name)
+		}
+		if err := json.Unmarshal(o.JSON, decoded); err != nil {
+			return fmt.Errorf("decoding %s: %w", list.Resource.Resource, err)
+		}
+		found(decoded)
 		return nil
 	})
 	return err
-}
-
-// decode decodes an object of a page. Of one that is too large, only the name is known.
-func decode(o pages.Object, into metav1.Object) error {
-	if o.JSON == nil {
-		into.SetName(o.Name)
-		into.SetNamespace(o.Namespace)
-		return nil
-	}
-	if err := json.Unmarshal(o.JSON, into); err != nil {
-		return fmt.Errorf("decoding %s: %w", o.Name, err)
-	}
-	return nil
 }
 
 // failing are the reasons of CDI's condition Running for an import that does not end by itself.

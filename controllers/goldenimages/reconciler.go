@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,9 +98,8 @@ func (r *Reconciler) plan(ctx context.Context, catalog *v1alpha1.GoldenImageCata
 		return 0, err
 	}
 	result := images.Plan(in)
-	status := r.status(catalog, in, &result)
 	written := r.apply(ctx, result.Writes)
-	if err := r.writeStatus(ctx, catalog, status); err != nil || written != nil {
+	if err := r.writeStatus(ctx, catalog, status(in, &result)); err != nil || written != nil {
 		return 0, errors.Join(written, err)
 	}
 	if len(result.Writes) > 0 {
@@ -137,35 +137,28 @@ func (r *Reconciler) apply(ctx context.Context, writes []images.Write) error {
 }
 
 // status is that after a plan.
-func (r *Reconciler) status(catalog *v1alpha1.GoldenImageCatalog, in *images.Input, result *images.Result) *v1alpha1.GoldenImageCatalogStatus {
-	now := metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second))
-	status := &v1alpha1.GoldenImageCatalogStatus{ObservedGeneration: catalog.Generation, Nodes: in.Nodes, Images: result.Images, Absent: in.Absent, Conditions: slices.Clone(catalog.Status.Conditions)}
-	pending := ""
-	for i := range status.Images {
-		image := &status.Images[i]
-		stamp(image.Conditions, now)
-		for k := range image.Imports {
-			stamp(image.Imports[k].Conditions, now)
-			if c := image.Imports[k].Conditions; pending == "" && len(c) > 0 && c[0].Status != metav1.ConditionTrue {
-				pending = fmt.Sprintf("DataSource %s: %s", image.Imports[k].DataSource, c[0].Message)
+func status(in *images.Input, result *images.Result) *v1alpha1.GoldenImageCatalogStatus {
+	catalog := in.Catalog
+	s := &v1alpha1.GoldenImageCatalogStatus{ObservedGeneration: catalog.Generation, Nodes: in.Nodes, Images: result.Images, Absent: in.Absent, Conditions: slices.Clone(catalog.Status.Conditions)}
+	ready := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Imported", Message: "all images are imported", ObservedGeneration: catalog.Generation, LastTransitionTime: in.Now}
+	if pending := pendingOf(s.Images); pending != "" {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, "Pending", pending
+	}
+	meta.SetStatusCondition(&s.Conditions, ready)
+	return s
+}
+
+// pendingOf is the first import that is not done; empty if all are.
+func pendingOf(list []v1alpha1.Image) string {
+	for i := range list {
+		for k := range list[i].Imports {
+			of := &list[i].Imports[k]
+			if c := meta.FindStatusCondition(of.Conditions, images.Imported); c != nil && c.Status != metav1.ConditionTrue {
+				return fmt.Sprintf("DataSource %s: %s", of.DataSource, c.Message)
 			}
 		}
 	}
-	images.SetReady(&status.Conditions, pending)
-	for i := range status.Conditions {
-		status.Conditions[i].ObservedGeneration = catalog.Generation
-	}
-	stamp(status.Conditions, now)
-	return status
-}
-
-// stamp sets the time of conditions that are new or have changed.
-func stamp(conditions []metav1.Condition, now metav1.Time) {
-	for i := range conditions {
-		if conditions[i].LastTransitionTime.IsZero() {
-			conditions[i].LastTransitionTime = now
-		}
-	}
+	return ""
 }
 
 func (r *Reconciler) writeStatus(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog, status *v1alpha1.GoldenImageCatalogStatus) error {
