@@ -1,7 +1,7 @@
 // Package parallel runs independent tasks in parallel, with the outcome that they have in sequence.
 //
 // Its input is the number of tasks and a function. Its output is the error of the first task in order that fails. It
-// starts no more goroutines than there are processors, and waits for all of them.
+// starts no more goroutines than there are processors, or than the caller permits, and waits for all of them.
 package parallel
 
 import (
@@ -14,9 +14,14 @@ import (
 // after one that failed, nor after the context is done, and returns the error of the context then. A panic of a task is
 // a panic of the caller.
 func Each(ctx context.Context, count int, do func(i int) error) error {
+	return Bounded(ctx, runtime.GOMAXPROCS(0), count, do)
+}
+
+// Bounded is Each in a number of goroutines. It is for tasks that wait for others, not for a processor.
+func Bounded(ctx context.Context, bound, count int, do func(i int) error) error {
 	r := &run{do: do, failed: count}
 	var workers sync.WaitGroup
-	for range min(count, runtime.GOMAXPROCS(0)) {
+	for range min(count, bound) {
 		workers.Go(func() {
 			for i, ok := r.begin(ctx); ok; i, ok = r.begin(ctx) {
 				r.attempt(i)

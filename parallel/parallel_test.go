@@ -82,6 +82,37 @@ func TestAPanicIsOfTheCaller(t *testing.T) {
 	_ = parallel.Each(t.Context(), 10, func(int) error { panic("oh") })
 }
 
+// TestBounded: as many tasks wait at the same time as the bound permits.
+func TestBounded(t *testing.T) {
+	const bound = 5
+	var running, most atomic.Int32
+	arrived := make(chan struct{})
+	if err := parallel.Bounded(t.Context(), bound, 50, func(int) error {
+		now := running.Add(1)
+		defer running.Add(-1)
+		for before := most.Load(); now > before && !most.CompareAndSwap(before, now); before = most.Load() {
+		}
+		if now == bound {
+			select {
+			case <-arrived:
+			default:
+				close(arrived)
+			}
+		}
+		select {
+		case <-arrived:
+			return nil
+		case <-time.After(10 * time.Second):
+			return errors.New("the others do not start")
+		}
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if n := most.Load(); n != bound {
+		t.Errorf("%d at once", n)
+	}
+}
+
 func TestNothing(t *testing.T) {
 	if err := parallel.Each(t.Context(), 0, nil); err != nil {
 		t.Error(err)

@@ -13,7 +13,9 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/parallel"
 	"github.com/virtward/virtward/rollouts/fleet"
 	"github.com/virtward/virtward/texts"
 )
@@ -36,21 +38,71 @@ func (s Subresources) Restart(ctx context.Context, namespace, name string) error
 		SetHeader("Content-Type", "application/json").Body([]byte("{}")).Do(ctx).Error()
 }
 
-// apply executes the actions. After an error, the other actions of the same virtual machine are left out.
+// applying is the number of virtual machines to which a rollout writes at the same time. Each of them takes less memory than
+// a third of one that is planned, and nothing is planned meanwhile.
+const applying = 8
+
+// apply executes the actions: those of one virtual machine in their order until one fails, and virtual machines in parallel.
 func (r *Reconciler) apply(ctx context.Context, o *observed, actions []fleet.Action) error {
-	var errs []error
-	failed := map[string]bool{}
-	for i := range actions {
-		a := &actions[i]
-		if failed[a.Machine] || ctx.Err() != nil {
-			continue
+	machines := byMachine(actions)
+	errs := make([]error, len(machines)+1)
+	errs[len(machines)] = parallel.Bounded(ctx, applying, len(machines), func(i int) error {
+		for _, a := range machines[i] {
+			if err := r.act(ctx, o, a); err != nil {
+				errs[i] = failedAction{action: a, cause: err}
+				break
+			}
 		}
-		if err := r.act(ctx, o, a); err != nil {
-			failed[a.Machine] = true
-			errs = append(errs, fmt.Errorf("%s %s: %w", a.Verb, a.Machine, err))
+		return nil
+	})
+	r.remember(o.input.Rollout, errs)
+	return errors.Join(errs...)
+}
+
+// failedAction is the error of an action.
+type failedAction struct {
+	action *fleet.Action
+	cause  error
+}
+
+// Error implements error.
+func (f failedAction) Error() string {
+	return fmt.Sprintf("%s %s: %s", f.action.Verb, f.action.Machine, f.cause)
+}
+
+// Unwrap returns the cause.
+func (f failedAction) Unwrap() error { return f.cause }
+
+// maxFailure bounds the text of an error that is kept, in bytes.
+const maxFailure = 256
+
+// remember keeps why the last writes failed, so that the status shows it.
+func (r *Reconciler) remember(rollout *v1alpha1.VirtualMachineRollout, errs []error) {
+	failures := map[string]string{}
+	for _, err := range errs {
+		if f := (failedAction{}); errors.As(err, &f) && !errors.Is(f.cause, errChanged) {
+			failures[f.action.Machine] = texts.Shorten(f.cause.Error(), maxFailure)
 		}
 	}
-	return errors.Join(errs...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if planned := r.planned[rollout.UID]; planned != nil {
+		planned.failures = failures
+	}
+}
+
+// byMachine groups actions by their virtual machines, in the order of the first ones.
+func byMachine(actions []fleet.Action) (groups [][]*fleet.Action) {
+	index := make(map[string]int, len(actions))
+	for i := range actions {
+		at, known := index[actions[i].Machine]
+		if !known {
+			at, groups = len(groups), append(groups, nil)
+			index[actions[i].Machine] = at
+		}
+		groups[at] = append(groups[at], &actions[i])
+	}
+	return groups
 }
 
 func (r *Reconciler) act(ctx context.Context, o *observed, a *fleet.Action) error {
@@ -117,29 +169,42 @@ var errChanged = errors.New("it changed meanwhile")
 
 // reject remembers that the API server rejects the change, as if the evaluation had denied it.
 func (r *Reconciler) reject(rollout *v1alpha1.VirtualMachineRollout, record *vmRecord, err error) {
-	o := r.outcomesOf(rollout)
-	k, ok := o.known[record.name]
-	if !ok {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o := r.planned[rollout.UID]
+	if o == nil {
 		return
 	}
-	k.outcome.Denied = []v1alpha1.Finding{{VirtualMachine: record.name, Message: texts.Shorten(err.Error(), 512)}}
-	o.known[record.name] = k
+	if k, ok := o.known[record.name]; ok {
+		k.outcome.Denied = []v1alpha1.Finding{{VirtualMachine: record.name, Message: texts.Shorten(err.Error(), 512)}}
+		o.known[record.name] = k
+	}
 }
 
 // restart requests a restart, if the instance is still the one that was planned. A conflict means that it is requested.
 func (r *Reconciler) restart(ctx context.Context, o *observed, a *fleet.Action) error {
 	rollout := o.input.Rollout
-	key := client.ObjectKey{Namespace: rollout.Namespace, Name: a.Machine}
-	vm, vmi := &kubevirtv1.VirtualMachine{}, &metav1.PartialObjectMetadata{}
-	vmi.SetGroupVersionKind(kubevirtv1.VirtualMachineInstanceGroupVersionKind)
-	if err := errors.Join(r.Client.Get(ctx, key, vm), r.Client.Get(ctx, key, vmi)); err != nil {
-		return err
-	}
-	m := o.machine(a.Machine)
-	if vm.UID != a.UID || m == nil || vmi.UID != m.Instance.UID || vmi.DeletionTimestamp != nil || fleet.RestartRequested(vm, vmi.UID) {
+	stored, err := r.Pages.Get(ctx, apikinds.VirtualMachines.GroupVersionResource(), rollout.Namespace, a.Machine)
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading the VM: %w", err)
+	case stored == nil:
 		return errChanged
 	}
-	err := r.Restarter.Restart(ctx, rollout.Namespace, a.Machine)
+	vm, kept, err := readVM(stored)
+	if err != nil {
+		return fmt.Errorf("reading the VM: %w", err)
+	}
+	vmi := &metav1.PartialObjectMetadata{}
+	vmi.SetGroupVersionKind(kubevirtv1.VirtualMachineInstanceGroupVersionKind)
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: rollout.Namespace, Name: a.Machine}, vmi); err != nil {
+		return fmt.Errorf("reading the instance: %w", err)
+	}
+	m := o.machine(a.Machine)
+	if !kept || vm.uid != a.UID || m == nil || vmi.UID != m.Instance.UID || vmi.DeletionTimestamp != nil || fleet.RestartRequested(vm.vm(), vmi.UID) {
+		return errChanged
+	}
+	err = r.Restarter.Restart(ctx, rollout.Namespace, a.Machine)
 	if apierrors.IsConflict(err) {
 		return nil
 	}

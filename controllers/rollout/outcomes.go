@@ -50,6 +50,8 @@ type outcomes struct {
 	digest string
 	epoch  int64
 	known  map[string]known
+	// failures say why the last writes failed.
+	failures map[string]string
 }
 
 // outcomesOf returns the outcomes of a rollout, without those of another patch or configuration.
@@ -126,24 +128,26 @@ func (r *Reconciler) outcomes(ctx context.Context, o *observed, instances map[st
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	before.known = make(map[string]known, len(planned))
+	after := make(map[string]known, len(planned))
 	for i, vm := range o.vms {
+		o.input.Machines[i].Failure = before.failures[vm.name]
 		if planned[i].vm != "" {
 			o.input.Machines[i].Outcome = planned[i].outcome
-			before.known[vm.name] = planned[i]
+			after[vm.name] = planned[i]
 		}
 	}
-	r.bound(o.input.Rollout)
+	r.keep(o.input.Rollout, before, after)
 	return nil
 }
 
 // maxOutcomes bounds the outcomes that are kept of all rollouts. One takes about 500 bytes, and with findings 4 KiB.
 const maxOutcomes = 20_000
 
-// bound drops the outcomes of a rollout if too many are kept.
-func (r *Reconciler) bound(rollout *v1alpha1.VirtualMachineRollout) {
+// keep replaces the outcomes of a rollout, or drops them if too many are kept.
+func (r *Reconciler) keep(rollout *v1alpha1.VirtualMachineRollout, of *outcomes, planned map[string]known) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	of.known = planned
 	total := 0
 	for _, each := range r.planned {
 		total += len(each.known)

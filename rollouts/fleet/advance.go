@@ -48,7 +48,7 @@ func (p *planner) restarting(i int) {
 	case m.Migration.Active:
 		p.hold(i, "waits for the end of a migration")
 	default:
-		if p.await(i, s.State, "is being restarted"); s.State == v1alpha1.StateRestarting {
+		if p.await(i, s.State, m.attempted("is being restarted")); s.State == v1alpha1.StateRestarting {
 			p.act(i, Restart)
 		}
 	}
@@ -89,7 +89,7 @@ func (p *planner) migrating(i int) {
 	case !p.isOpen:
 		p.hold(i, p.whyClosed())
 	default:
-		if p.await(i, s.State, "is being migrated"); s.State == v1alpha1.StateMigrating {
+		if p.await(i, s.State, m.attempted("is being migrated")); s.State == v1alpha1.StateMigrating {
 			p.act(i, Migrate)
 		}
 	}

@@ -44,15 +44,15 @@ func (p *planner) start(i int) {
 	need := m.need()
 	switch {
 	case m.Stopped, need < NeedsMigration:
-		p.set(s, v1alpha1.StateUpdating, "the change is being written")
+		p.set(s, v1alpha1.StateUpdating, m.attempted("the change is being written"))
 	case need == NeedsMigration:
 		if m.Outcome.OwnMigration || m.Outcome.Needs != NeedsMigration {
 			s.Migration = MigrationName(p.Rollout.UID, m.UID, s.Attempt)
 		}
-		p.set(s, v1alpha1.StateMigrating, "is being migrated")
+		p.set(s, v1alpha1.StateMigrating, m.attempted("is being migrated"))
 	default:
 		s.Instance = m.Instance.UID
-		p.set(s, v1alpha1.StateRestarting, "is being restarted")
+		p.set(s, v1alpha1.StateRestarting, m.attempted("is being restarted"))
 	}
 	if !m.Marked {
 		p.act(i, Change)

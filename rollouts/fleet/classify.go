@@ -85,10 +85,6 @@ var classes = []class{
 		},
 	},
 	{
-		func(_ *planner, m *Machine, _ bool) bool { return m.Forbidden != "" },
-		v1alpha1.StateWaiting, func(_ *planner, m *Machine) string { return m.Forbidden },
-	},
-	{
 		func(_ *planner, m *Machine, _ bool) bool { return m.RestartRequested || m.Instance.Deleting },
 		v1alpha1.StateWaiting, text("waits until its instance has ended, which another user has requested"),
 	},

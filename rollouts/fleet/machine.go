@@ -33,9 +33,9 @@ type Machine struct {
 	Budgets []int
 	// WaitsFor is the name of another rollout that has priority; empty if there is none.
 	WaitsFor string
-	// Forbidden says why the requester may not change it; empty if nothing is known.
-	Forbidden string
-	Outcome   Outcome
+	// Failure says why the last write to it failed; empty if it did not.
+	Failure string
+	Outcome Outcome
 }
 
 // Instance is what is observed of the running instance. Its UID is empty if there is none.
@@ -161,6 +161,14 @@ func (m *Machine) why() string {
 		return m.Outcome.Reason
 	}
 	return m.Outcome.Field + ": " + m.Outcome.Reason
+}
+
+// attempted adds to what a rollout does why the last attempt failed.
+func (m *Machine) attempted(what string) string {
+	if m.Failure == "" {
+		return what
+	}
+	return what + "; the last attempt failed: " + m.Failure
 }
 
 // runs reports whether the machine has an instance that keeps running.

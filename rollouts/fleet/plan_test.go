@@ -127,7 +127,6 @@ func TestClasses(t *testing.T) {
 		"stopped by another user": {machine: machine("a", fleet.NeedsRestart), change: func(m *fleet.Machine) { m.RestartRequested = true }, state: v1alpha1.StateWaiting, reason: "waits until its instance has ended, which another user has requested"},
 		"ends":                    {machine: machine("a", fleet.NeedsRestart), change: func(m *fleet.Machine) { m.Instance.Deleting = true }, state: v1alpha1.StateWaiting},
 		"migrates":                {machine: machine("a", fleet.NeedsRestart), change: func(m *fleet.Machine) { m.Migration.Active = true }, state: v1alpha1.StateWaiting, reason: "waits for the end of a migration"},
-		"forbidden":               {machine: machine("a", fleet.NeedsLive), change: func(m *fleet.Machine) { m.Forbidden = "alice may not" }, state: v1alpha1.StateWaiting, reason: "alice may not"},
 		"done before":             {machine: machine("a", fleet.NeedsRestart), change: func(m *fleet.Machine) { m.Marked = true }, state: v1alpha1.StateDone},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,7 +24,8 @@ import (
 func TestRollouts(t *testing.T) {
 	f := newFixture(t)
 	t.Run("restart", f.restarts)
-	t.Run("killed at each write", f.killed)
+	t.Run("killed at each write", func(t *testing.T) { f.killed(t, "killed", 2, 1) })
+	t.Run("killed at each of parallel writes", func(t *testing.T) { f.killed(t, "parallel", 3, 3) })
 	t.Run("KubeVirt migrates", f.migratedByKubeVirt)
 	t.Run("own migrations", f.ownMigrations)
 	t.Run("failing machine", f.failing)
@@ -75,28 +76,28 @@ func (f *fixture) restarts(t *testing.T) {
 }
 
 // killed kills the controller before and after each write. The next one ends the rollout, and restarts nothing twice.
-func (f *fixture) killed(t *testing.T) {
-	f.namespace(t, "killed", 2)
+func (f *fixture) killed(t *testing.T, namespace string, machines int, limit int32) {
+	f.namespace(t, namespace, machines)
 	uninterrupted := &kills.Connection{Left: -1}
-	f.until(t, f.controller(t, uninterrupted), f.rollout(t, "killed", "count", patch(needsRestart, 100)), v1alpha1.PhaseComplete)
+	f.until(t, f.controller(t, uninterrupted), f.rollout(t, namespace, "count", patch(needsRestart, 100), atOnce(limit)), v1alpha1.PhaseComplete)
 	writes := len(uninterrupted.Writes())
-	if writes < 7 {
+	if count(uninterrupted) != 2*machines {
 		t.Fatalf("writes: %q", uninterrupted.Writes())
 	}
-	t.Logf("a rollout over two virtual machines has %d writes, %d of them to the virtual machines", writes, count(uninterrupted))
+	t.Logf("a rollout over %d virtual machines has %d writes, %d of them to the virtual machines", machines, writes, count(uninterrupted))
 	for at := range writes {
 		for _, lost := range []bool{false, true} {
 			if lost && at == 0 {
 				continue
 			}
-			w := f.watch(t, "killed")
-			r := f.rollout(t, "killed", fmt.Sprintf("kill-%d-%v", at, lost), patch(needsRestart, 200+2*at+map[bool]int{true: 1}[lost]))
+			w := f.watch(t, namespace)
+			r := f.rollout(t, namespace, fmt.Sprintf("kill-%d-%v", at, lost), patch(needsRestart, 200+2*at+map[bool]int{true: 1}[lost]), atOnce(limit))
 			c := &kills.Connection{Left: at, Lost: lost}
 			f.drive(t, f.controller(t, c), r, func() bool {
 				return c.Dead() || r.Status.Phase == v1alpha1.PhaseComplete
 			})
 			f.until(t, f.controller(t, &kills.Connection{Left: -1}), r, v1alpha1.PhaseComplete)
-			if worst := w.worst(2); worst > 1 {
+			if worst := w.worst(machines); worst > int(limit) {
 				t.Errorf("at %d, lost %v: %d were unavailable", at, lost, worst)
 			}
 			exactly(t, w, 1)
