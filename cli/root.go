@@ -10,6 +10,7 @@ import (
 	"github.com/virtward/virtward/cli/audit"
 	"github.com/virtward/virtward/cli/conformance"
 	"github.com/virtward/virtward/cli/explain"
+	"github.com/virtward/virtward/cli/images"
 	"github.com/virtward/virtward/cli/killswitch"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/policy"
@@ -65,6 +66,7 @@ The exit code is 0 for success, 1 if a virtual machine is rejected or a command 
 		policy.NewCommand(program),
 		template.NewCommand(program),
 		rollout.NewCommand(program),
+		images.NewCommand(program),
 		rules.NewCommand(program),
 		conformance.NewCommand(program),
 		killswitch.NewStatusCommand(program),

@@ -1,0 +1,210 @@
+package images
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/texts"
+)
+
+// listing has the flags of list.
+type listing struct {
+	flags
+
+	output string
+}
+
+func newList(program options.Program) *cobra.Command {
+	l := &listing{flags: flags{program: program, sources: options.NewSources()}, output: options.OutputTable}
+	outputs := []string{options.OutputTable, outputWide, options.OutputYAML, options.OutputJSON, outputName}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List golden images, with a column for each architecture",
+		Long: `List golden images, with a column for each architecture.
+
+  Ready      virtual machines can clone the image
+  Importing  CDI imports it; the percentage is the progress
+  Failed     CDI cannot import it
+  Missing    nodes have the architecture, but the image does not
+  -          no node has the architecture, or the image is not deployed
+
+The column ONCE is for images that are imported once, and not for each architecture. A star marks the default architecture: the
+DataSource without a suffix points to it. AGE is the time since the import of the default architecture. If an image is not
+deployed, DEPLOYED has the reason.
+
+The exit code is 0 if the images could be listed, whatever their state is.`,
+		Example: program.Examples(`  # List the images of all catalogs
+  PROGRAM images list
+
+  # List those of one catalog, with their DataImportCrons and reasons
+  PROGRAM images list --catalog site -o wide
+
+  # List the names of the DataSources of a namespace
+  PROGRAM images list -n virtward-os-images -o name`),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := options.NoArguments(cmd, args); err != nil {
+				return err
+			}
+			return options.OneOf("output", l.output, outputs)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context()) },
+	}
+	l.add(cmd, "List the images of the catalogs of this namespace only")
+	cmd.Flags().StringVarP(&l.output, "output", "o", l.output, "What to print: "+strings.Join(outputs, ", "))
+	options.CompleteFlags(cmd, map[string][]string{"output": outputs})
+	return cmd
+}
+
+func (l *listing) run(ctx context.Context) error {
+	v, err := l.view(ctx, l.catalog)
+	if err != nil {
+		return err
+	}
+	l.writeNotes(v)
+	list := v.images()
+	out := bufio.NewWriter(l.program.Streams.Out)
+	switch l.output {
+	case options.OutputJSON, options.OutputYAML:
+		err = writeObject(out, list, l.output)
+	case outputName:
+		for i := range list {
+			fmt.Fprintf(out, "datasource.cdi.kubevirt.io/%s\n", list[i].DataSource)
+		}
+	default:
+		if len(list) == 0 {
+			fmt.Fprintln(l.program.Streams.ErrOut, "No golden images found.")
+			return nil
+		}
+		err = writeTable(out, list, l.output == outputWide)
+	}
+	return errors.Join(err, out.Flush())
+}
+
+func writeObject(w io.Writer, list []image, output string) error {
+	if list == nil {
+		list = []image{}
+	}
+	object := map[string]any{"images": list}
+	if output == options.OutputJSON {
+		return texts.WriteJSON(w, object)
+	}
+	data, err := yaml.Marshal(object)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(data)
+	return err
+}
+
+// writeTable writes a row for each image.
+func writeTable(w io.Writer, list []image, wide bool) error {
+	columns := columnsOf(list)
+	table := printers.GetNewTabWriter(w)
+	header := []string{"CATALOG", "IMAGE", "DEPLOYED"}
+	for _, architecture := range columns {
+		header = append(header, titleOf(architecture))
+	}
+	header = append(header, "AGE")
+	if wide {
+		header = append(header, "NAMESPACE", "ENTRY", "REASON")
+	}
+	fmt.Fprintln(table, strings.Join(header, "\t"))
+	for i := range list {
+		fmt.Fprintln(table, strings.Join(list[i].row(columns, wide), "\t"))
+	}
+	return table.Flush()
+}
+
+// columnsOf are the architectures of all images, sorted. The empty one of images that are imported once is the last.
+func columnsOf(list []image) []string {
+	var all []string
+	once := false
+	for i := range list {
+		for _, of := range list[i].Imports {
+			once = once || of.Architecture == ""
+			all = append(all, of.Architecture)
+		}
+	}
+	slices.Sort(all)
+	all = slices.DeleteFunc(slices.Compact(all), func(a string) bool { return a == "" })
+	if once {
+		all = append(all, "")
+	}
+	return all
+}
+
+func titleOf(architecture string) string {
+	if architecture == "" {
+		return "ONCE"
+	}
+	return strings.ToUpper(texts.OneLine(architecture))
+}
+
+func (i *image) row(columns []string, wide bool) []string {
+	deployed := "True"
+	if i.Reason != "" {
+		deployed = i.Reason
+	}
+	cells := []string{i.Catalog, i.DataSource, deployed}
+	var reasons []string
+	if i.Reason != "" {
+		reasons = append(reasons, i.Message)
+	}
+	age := "-"
+	for _, architecture := range columns {
+		k := slices.IndexFunc(i.Imports, func(of importOf) bool { return of.Architecture == architecture })
+		if k < 0 {
+			cells = append(cells, "-")
+			continue
+		}
+		of := &i.Imports[k]
+		cells = append(cells, of.cell(i.Default))
+		if architecture == i.Default && of.Imported != nil {
+			age = ageOf(of.Imported)
+		}
+		if of.State == stateFailed {
+			reasons = append(reasons, strings.TrimPrefix(architecture+": ", ": ")+of.Reason+": "+of.Message)
+		}
+	}
+	cells = append(cells, age)
+	if wide {
+		reason := "-"
+		if len(reasons) > 0 {
+			reason = strings.Join(reasons, "; ")
+		}
+		cells = append(cells, i.Namespace, i.Entry, reason)
+	}
+	return cells
+}
+
+// cell is the state in the table.
+func (of *importOf) cell(byDefault string) string {
+	text := of.State
+	switch of.State {
+	case stateAbsent, stateBlocked, statePending:
+		return "-"
+	case stateImporting:
+		text = strings.TrimSpace(text + " " + of.Progress)
+	}
+	if of.Architecture != "" && of.Architecture == byDefault {
+		text += "*"
+	}
+	return text
+}
+
+func ageOf(since *metav1.Time) string {
+	return duration.HumanDuration(time.Since(since.Time))
+}
