@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
+	kupenstackv1alpha1 "github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	rolloutv1alpha1 "github.com/virtward/virtward/api/rollout/v1alpha1"
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 )
@@ -41,6 +42,7 @@ func Scheme() (*runtime.Scheme, error) {
 		templatev1beta1.AddToScheme,
 		rolloutv1alpha1.AddToScheme,
 		imagev1alpha1.AddToScheme,
+		kupenstackv1alpha1.AddToScheme,
 	)
 	if err := builder.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("building the sandbox's scheme: %w", err)

@@ -1,0 +1,301 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Finalizer keeps a VirtualImage until no virtual machine uses it and the
+// backend deleted its image.
+const Finalizer = "kupenstack.io/virtual-image"
+
+// MaxName is the length of the longest name of a VirtualImage.
+const MaxName = 63
+
+// LabelImage is the label of the objects of a VirtualImage. Its value is the
+// UID of the VirtualImage.
+const LabelImage = "kupenstack.io/virtual-image-uid"
+
+// VirtualImage is an image of a disk. Virtward imports it from a URL, once.
+// The image cannot be changed, and it is not deleted while virtual machines
+// use it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=virtualimages,singular=virtualimage,scope=Namespaced,shortName=vimage,categories=virtward
+// +kubebuilder:printcolumn:name="Ready",type=boolean,JSONPath=`.status.ready`
+// +kubebuilder:printcolumn:name="In-Use",type=boolean,JSONPath=`.status.usage.inUse`
+// +kubebuilder:printcolumn:name="Size",type=string,JSONPath=`.status.size`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Class",type=string,JSONPath=`.status.imageClassName`,priority=1
+// +kubebuilder:printcolumn:name="Progress",type=string,JSONPath=`.status.progress`,priority=1
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
+// +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="metadata.name must have at most 63 characters"
+type VirtualImage struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// The source and the form of the image. It cannot be changed.
+	Spec VirtualImageSpec `json:"spec"`
+
+	// The state of the image.
+	//
+	// +optional
+	Status VirtualImageStatus `json:"status,omitempty"`
+}
+
+// VirtualImageSpec has the source and the form of an image.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.containerFormat) == has(oldSelf.containerFormat) && (!has(self.containerFormat) || self.containerFormat == oldSelf.containerFormat)",fieldPath=".containerFormat",message="cannot be changed: create another VirtualImage"
+// +kubebuilder:validation:XValidation:rule="has(self.minDisk) == has(oldSelf.minDisk) && (!has(self.minDisk) || self.minDisk == oldSelf.minDisk)",fieldPath=".minDisk",message="cannot be changed: create another VirtualImage"
+// +kubebuilder:validation:XValidation:rule="has(self.minRam) == has(oldSelf.minRam) && (!has(self.minRam) || self.minRam == oldSelf.minRam)",fieldPath=".minRam",message="cannot be changed: create another VirtualImage"
+// +kubebuilder:validation:XValidation:rule="has(self.imageClassName) == has(oldSelf.imageClassName) && (!has(self.imageClassName) || self.imageClassName == oldSelf.imageClassName)",fieldPath=".imageClassName",message="cannot be changed: create another VirtualImage"
+// +kubebuilder:validation:XValidation:rule="has(self.checksum) == has(oldSelf.checksum) && (!has(self.checksum) || self.checksum == oldSelf.checksum)",fieldPath=".checksum",message="cannot be changed: create another VirtualImage"
+// +kubebuilder:validation:XValidation:rule="has(self.secretRef) == has(oldSelf.secretRef) && (!has(self.secretRef) || self.secretRef == oldSelf.secretRef)",fieldPath=".secretRef",message="cannot be changed: create another VirtualImage"
+// +kubebuilder:validation:XValidation:rule="has(self.certConfigMap) == has(oldSelf.certConfigMap) && (!has(self.certConfigMap) || self.certConfigMap == oldSelf.certConfigMap)",fieldPath=".certConfigMap",message="cannot be changed: create another VirtualImage"
+// +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage) && (!has(self.storage) || self.storage == oldSelf.storage)",fieldPath=".storage",message="cannot be changed: create another VirtualImage"
+type VirtualImageSpec struct {
+	// URL that the image is imported from, with the scheme http or https.
+	//
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",message="must be a URL such as https://example.com/disk.qcow2"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*//[^/?#]*@')",message="must not contain credentials: use secretRef"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: create another VirtualImage"
+	Src string `json:"src"`
+
+	// Format of the disk.
+	//
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: create another VirtualImage"
+	Format DiskFormat `json:"format"`
+
+	// Format of the container of the disk. The default is bare.
+	//
+	// +optional
+	// +kubebuilder:default=bare
+	ContainerFormat ContainerFormat `json:"containerFormat,omitempty"`
+
+	// Size of the smallest disk on which the image boots, in GB of 2^30 bytes.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=1048576
+	MinDisk *int32 `json:"minDisk,omitempty"`
+
+	// Smallest memory with which the image boots, in MB of 2^20 bytes.
+	//
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=67108864
+	MinRAM *int32 `json:"minRam,omitempty"`
+
+	// Name of the class of the image: where it is stored. An admin configures
+	// the classes and the default.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	ImageClassName string `json:"imageClassName,omitempty"`
+
+	// Checksum of the file at the URL, such as sha256:9f86d0…. An image with
+	// another checksum is not imported.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=135
+	// +kubebuilder:validation:Pattern=`^(sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128})$`
+	Checksum string `json:"checksum,omitempty"`
+
+	// Name of a Secret of the namespace with the credentials for the URL:
+	// accessKeyId is the user name, secretKey the password.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	SecretRef string `json:"secretRef,omitempty"`
+
+	// Name of a ConfigMap of the namespace with certificates of authorities
+	// that sign the certificate of the URL.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	CertConfigMap string `json:"certConfigMap,omitempty"`
+
+	// The volume of the image, where the class stores images in the cluster.
+	//
+	// +optional
+	Storage *VirtualImageStorage `json:"storage,omitempty"`
+}
+
+// DiskFormat is the format of a disk.
+//
+// +kubebuilder:validation:Enum=raw;qcow2;iso;vdi;ami;ari;aki;vhd;vmdk
+type DiskFormat string
+
+// The formats of disks.
+const (
+	FormatRaw   DiskFormat = "raw"
+	FormatQCOW2 DiskFormat = "qcow2"
+	FormatISO   DiskFormat = "iso"
+	FormatVDI   DiskFormat = "vdi"
+	FormatAMI   DiskFormat = "ami"
+	FormatARI   DiskFormat = "ari"
+	FormatAKI   DiskFormat = "aki"
+	FormatVHD   DiskFormat = "vhd"
+	FormatVMDK  DiskFormat = "vmdk"
+)
+
+// ContainerFormat is the format of the container of a disk.
+//
+// +kubebuilder:validation:Enum=bare;ami;ari;aki;ovf
+type ContainerFormat string
+
+// ContainerBare is a disk without a container.
+const ContainerBare ContainerFormat = "bare"
+
+// VirtualImageStorage is the volume of an image.
+type VirtualImageStorage struct {
+	// The size of the volume. Without it, the size is minDisk, or the size that
+	// the file states.
+	//
+	// +optional
+	Resources *VirtualImageResources `json:"resources,omitempty"`
+
+	// Name of the StorageClass. The default is that of CDI.
+	//
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	StorageClassName string `json:"storageClassName,omitempty"`
+
+	// Access modes of the volume. The default is that of the StorageProfile.
+	//
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	AccessModes []corev1.PersistentVolumeAccessMode `json:"accessModes,omitempty"`
+
+	// Mode of the volume. The default is that of the StorageProfile.
+	//
+	// +optional
+	// +kubebuilder:validation:Enum=Block;Filesystem
+	VolumeMode corev1.PersistentVolumeMode `json:"volumeMode,omitempty"`
+}
+
+// VirtualImageResources has the size of the volume of an image.
+type VirtualImageResources struct {
+	Requests VirtualImageRequests `json:"requests"`
+}
+
+// VirtualImageRequests has the size of the volume of an image.
+type VirtualImageRequests struct {
+	// The size of the volume, for example 10Gi.
+	Storage resource.Quantity `json:"storage"`
+}
+
+// The types of conditions.
+const (
+	// ConditionImported is true when the import is complete.
+	ConditionImported = "Imported"
+	// ConditionReady is true when virtual machines can use the image.
+	ConditionReady = "Ready"
+	// ConditionInUse is true when virtual machines use the image.
+	ConditionInUse = "InUse"
+	// ConditionDeleting is true when the image is being deleted.
+	ConditionDeleting = "Deleting"
+)
+
+// VirtualImageStatus is the state of an image.
+type VirtualImageStatus struct {
+	// Identifier of the image in its backend. Virtward chooses it before the
+	// image is created there.
+	//
+	// +optional
+	ID string `json:"id,omitempty"`
+
+	// Whether virtual machines can use the image.
+	//
+	// +optional
+	Ready bool `json:"ready"`
+
+	// Size of the stored image, for example 56.78mb (1mb is 10^6 bytes).
+	//
+	// +optional
+	Size string `json:"size,omitempty"`
+
+	// Virtual machines that use the image.
+	//
+	// +optional
+	Usage VirtualImageUsage `json:"usage,omitzero"`
+
+	// Size of the stored image in bytes.
+	//
+	// +optional
+	SizeBytes int64 `json:"sizeBytes,omitempty"`
+
+	// Checksum of the stored image, as its backend states it.
+	//
+	// +optional
+	Checksum string `json:"checksum,omitempty"`
+
+	// Name of the class that stores the image.
+	//
+	// +optional
+	ImageClassName string `json:"imageClassName,omitempty"`
+
+	// Progress of the import, for example 42%.
+	//
+	// +optional
+	Progress string `json:"progress,omitempty"`
+
+	// Number of the attempt to import the image.
+	//
+	// +optional
+	Attempt int32 `json:"attempt,omitempty"`
+
+	// The generation that this status is for.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Imported, Ready, InUse and Deleting.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// VirtualImageUsage has the virtual machines that use an image.
+type VirtualImageUsage struct {
+	// Virtual machines, virtual machine instances and DataVolumes that use the
+	// image, as Namespace/Name. Of more than 20, the last entry is their
+	// number: "and 480 more".
+	//
+	// +optional
+	// +listType=atomic
+	VirtualMachines []string `json:"virtualMachines,omitempty"`
+
+	// VirtualMachineTemplates that use the image, as Namespace/Name. They do
+	// not prevent its deletion.
+	//
+	// +optional
+	// +listType=atomic
+	Templates []string `json:"templates,omitempty"`
+
+	// Whether a virtual machine uses the image.
+	//
+	// +optional
+	InUse bool `json:"inUse"`
+}
+
+// VirtualImageList is a list of VirtualImages.
+//
+// +kubebuilder:object:root=true
+type VirtualImageList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []VirtualImage `json:"items"`
+}

@@ -1,0 +1,42 @@
+package virtualimages
+
+// State is that of an image in its backend.
+type State string
+
+// The states.
+const (
+	// Absent images do not exist in the backend.
+	Absent State = "Absent"
+	// Spent identifiers were of an image that is deleted. The backend takes none of them again.
+	Spent State = "Spent"
+	// Waiting imports wait for others, or for a check of the source.
+	Waiting State = "Waiting"
+	// Importing images are being imported.
+	Importing State = "Importing"
+	// Ready images can be used.
+	Ready State = "Ready"
+	// Failed imports do not continue.
+	Failed State = "Failed"
+	// Deactivated images exist, but their backend does not serve them.
+	Deactivated State = "Deactivated"
+	// Taken names or identifiers are those of an object of others.
+	Taken State = "Taken"
+	// Blocked deletions wait for something outside of the cluster, such as the protection of the image.
+	Blocked State = "Blocked"
+)
+
+// Observation is what a backend says about an image.
+type Observation struct {
+	State State
+	// Reason is a word for the condition, such as ChecksumMismatch; empty for the default of the state.
+	Reason string
+	// Message is a sentence for the owner of the image.
+	Message string
+	// Permanent failures do not end with another attempt.
+	Permanent bool
+	// SizeBytes and Checksum are those of the stored image; 0 and empty if they are not known.
+	SizeBytes int64
+	Checksum  string
+	// Done and Total are the imported bytes and all of them; Total is 0 if it is not known.
+	Done, Total int64
+}

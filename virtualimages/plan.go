@@ -1,0 +1,411 @@
+package virtualimages
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/texts"
+)
+
+// Action is the one thing that follows after the status is written.
+type Action string
+
+// The actions.
+const (
+	// Nothing follows.
+	Nothing Action = ""
+	// Claim adds the finalizer. The calls of the backend begin after it.
+	Claim Action = "Claim"
+	// Ensure starts or continues the import.
+	Ensure Action = "Ensure"
+	// ListUsers reads the virtual machines that use the image, without a cache.
+	ListUsers Action = "ListUsers"
+	// Delete deletes the image in the backend.
+	Delete Action = "Delete"
+	// Release removes the finalizer.
+	Release Action = "Release"
+)
+
+// Settings bound the steps.
+type Settings struct {
+	// Admission is longer than the admission of a virtual machine can last: a deletion waits this long between the end of
+	// ready and the last look at the virtual machines.
+	Admission time.Duration
+	// FirstRetry and LastRetry are the times between two attempts, doubled after each.
+	FirstRetry, LastRetry time.Duration
+	// MaxAttempts is the number of attempts.
+	MaxAttempts int32
+	// Poll is the time between two observations of an import, Drift that between those of an image that is ready.
+	Poll, Drift time.Duration
+}
+
+// Defaults are the settings of the controller. An API server ends requests after 60 seconds.
+func Defaults() Settings {
+	return Settings{Admission: 75 * time.Second, FirstRetry: 5 * time.Second, LastRetry: time.Minute, MaxAttempts: 8, Poll: 2 * time.Second, Drift: 10 * time.Minute}
+}
+
+// Input is what a plan depends on.
+type Input struct {
+	Settings
+
+	Image *v1alpha1.VirtualImage
+	// Cluster is the UID of the namespace kube-system.
+	Cluster string
+	// Class is the name of the class that stores the image. It stays the same when the default changes.
+	Class string
+	// Fault says why no class can store the image; nil if one can.
+	Fault *Fault
+	// Observation is what the backend says; nil before the first call.
+	Observation *Observation
+	// Users are the virtual machines that use the image, as the watches know them; nil before they are complete.
+	Users *Users
+	// Templates are the templates that use the image, as Namespace/Name.
+	Templates []string
+	// Live are the users after the action ListUsers; nil without it.
+	Live *Users
+	Now  metav1.Time
+}
+
+// Fault is why an import cannot begin.
+type Fault struct{ Reason, Message string }
+
+// Result is a plan.
+type Result struct {
+	Status v1alpha1.VirtualImageStatus
+	Action Action
+	// After is the time until the next plan without a change; 0 for never.
+	After time.Duration
+}
+
+// The reasons of conditions.
+const (
+	ReasonPending      = "Pending"
+	ReasonImporting    = "Importing"
+	ReasonImported     = "Imported"
+	ReasonImportFailed = "ImportFailed"
+	ReasonRetrying     = "Retrying"
+	ReasonNameTaken    = "NameTaken"
+	ReasonRemoved      = "Removed"
+	ReasonDeactivated  = "Deactivated"
+	ReasonNotImported  = "NotImported"
+	ReasonReady        = "Ready"
+	ReasonInUse        = "InUse"
+	ReasonNotInUse     = "NotInUse"
+	ReasonDraining     = "Draining"
+	ReasonDeleting     = "Deleting"
+	ReasonBlocked      = "Blocked"
+	ReasonUnknown      = "Unknown"
+)
+
+// maxQuoted bounds the messages of backends.
+const maxQuoted = 500
+
+// Plan decides what comes next. It changes no argument.
+func Plan(in *Input) Result {
+	p := &planner{Input: in, Result: Result{Status: *in.Image.Status.DeepCopy()}}
+	p.Status.ObservedGeneration = in.Image.Generation
+	p.usage()
+	claimed := slices.Contains(in.Image.Finalizers, v1alpha1.Finalizer)
+	switch {
+	case in.Image.DeletionTimestamp != nil && !claimed:
+	case in.Image.DeletionTimestamp != nil:
+		p.deletion()
+	case p.Status.ID == "":
+		p.start(claimed)
+	case !claimed:
+		p.Action = Claim
+	case in.Observation == nil:
+		p.After = in.Poll
+	default:
+		p.observed(in.Observation)
+	}
+	return p.Result
+}
+
+type planner struct {
+	*Input
+	Result
+}
+
+// set sets a condition. Its time is that of the last change of its status or its reason.
+func (p *planner) set(kind string, status metav1.ConditionStatus, reason, message string) {
+	c := metav1.Condition{Type: kind, Status: status, Reason: reason, Message: texts.Shorten(message, maxQuoted), ObservedGeneration: p.Image.Generation, LastTransitionTime: p.Now}
+	for i := range p.Status.Conditions {
+		was := &p.Status.Conditions[i]
+		if was.Type != kind {
+			continue
+		}
+		if was.Status == c.Status && was.Reason == c.Reason {
+			c.LastTransitionTime = was.LastTransitionTime
+		}
+		*was = c
+		return
+	}
+	p.Status.Conditions = append(p.Status.Conditions, c)
+}
+
+// condition is that of the status as it was read.
+func (p *planner) condition(kind string) metav1.Condition {
+	for _, c := range p.Image.Status.Conditions {
+		if c.Type == kind {
+			return c
+		}
+	}
+	return metav1.Condition{}
+}
+
+// pending sets Imported and Ready of an image that cannot be used yet.
+func (p *planner) pending(reason, message string) {
+	p.set(v1alpha1.ConditionImported, metav1.ConditionFalse, reason, message)
+	p.notReady(reason, message)
+}
+
+func (p *planner) notReady(reason, message string) {
+	p.Status.Ready = false
+	p.set(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+}
+
+// usage sets the users. A template does not hold an image.
+func (p *planner) usage() {
+	p.Status.Usage.Templates = p.Templates[:min(len(p.Templates), MaxListed)]
+	users := p.Users
+	if p.Live != nil {
+		users = p.Live
+	}
+	if users == nil {
+		if p.condition(v1alpha1.ConditionInUse).Type == "" {
+			p.set(v1alpha1.ConditionInUse, metav1.ConditionUnknown, ReasonUnknown, "the virtual machines are not read yet")
+		}
+		return
+	}
+	p.Status.Usage.VirtualMachines, p.Status.Usage.InUse = users.Listed(), users.Total > 0
+	if users.Total == 0 {
+		p.set(v1alpha1.ConditionInUse, metav1.ConditionFalse, ReasonNotInUse, "no virtual machine uses the image")
+		return
+	}
+	p.set(v1alpha1.ConditionInUse, metav1.ConditionTrue, ReasonInUse, "used by "+strings.Join(users.Listed(), ", "))
+}
+
+// start chooses the identifier. It is stored before the finalizer, and both before the first call.
+func (p *planner) start(claimed bool) {
+	if p.Fault != nil {
+		p.pending(p.Fault.Reason, p.Fault.Message)
+		p.After = p.Drift
+		return
+	}
+	p.Status.ImageClassName = p.Class
+	p.identify(1)
+	if !claimed {
+		p.Action = Claim
+	}
+}
+
+// identify begins an attempt.
+func (p *planner) identify(attempt int32) {
+	p.Status.Attempt, p.Status.ID = attempt, ID(p.Cluster, p.Image.UID, attempt)
+	p.Status.SizeBytes, p.Status.Size, p.Status.Checksum, p.Status.Progress = 0, "", "", ""
+	p.pending(ReasonPending, fmt.Sprintf("attempt %d begins", attempt))
+	p.After = p.Poll
+}
+
+// observed plans for an image that is not being deleted.
+func (p *planner) observed(o *Observation) {
+	p.After = p.Poll
+	imported := p.condition(v1alpha1.ConditionImported)
+	if p.retries(o, &imported) {
+		return
+	}
+	switch o.State {
+	case Absent, Spent, Waiting:
+		p.absent(o, &imported)
+	case Importing, Blocked:
+		p.measure(o)
+		p.pending(either(o.Reason, ReasonImporting), either(o.Message, "the image is being imported"))
+		p.Action = Ensure
+	case Ready:
+		p.ready(o)
+	case Failed:
+		p.failed(o)
+	case Deactivated:
+		p.notReady(either(o.Reason, ReasonDeactivated), either(o.Message, "the backend does not serve the image"))
+		p.After = p.Drift
+	case Taken:
+		p.pending(either(o.Reason, ReasonNameTaken), o.Message)
+		p.After = p.LastRetry
+	}
+}
+
+// retries plans between two attempts: the failed one is deleted, then the next one has an identifier of its own.
+func (p *planner) retries(o *Observation, imported *metav1.Condition) bool {
+	if imported.Reason != ReasonRetrying {
+		return false
+	}
+	if wait := p.remaining(imported.LastTransitionTime, p.backoff(p.Status.Attempt)); wait > 0 {
+		p.After = wait
+		return true
+	}
+	if o.State == Absent || o.State == Spent {
+		p.identify(p.Status.Attempt + 1)
+		return true
+	}
+	p.Action = Delete
+	return true
+}
+
+func (p *planner) absent(o *Observation, imported *metav1.Condition) {
+	switch {
+	case imported.Status == metav1.ConditionTrue:
+		p.notReady(ReasonRemoved, "the image was deleted in its backend: delete the VirtualImage and create it again")
+		p.After = p.Drift
+	case o.State == Spent:
+		p.identify(p.Status.Attempt + 1)
+	case p.Fault != nil:
+		p.pending(p.Fault.Reason, p.Fault.Message)
+		p.After = p.LastRetry
+	default:
+		p.pending(either(o.Reason, ReasonPending), either(o.Message, "the import begins"))
+		p.Action = Ensure
+	}
+}
+
+func (p *planner) ready(o *Observation) {
+	p.measure(o)
+	p.Status.Ready, p.Status.Progress = true, "100%"
+	p.set(v1alpha1.ConditionImported, metav1.ConditionTrue, ReasonImported, "the image is imported")
+	p.set(v1alpha1.ConditionReady, metav1.ConditionTrue, ReasonReady, either(o.Message, "virtual machines can use the image"))
+	p.After = p.Drift
+}
+
+func (p *planner) failed(o *Observation) {
+	p.measure(o)
+	message := either(o.Message, "the import failed")
+	if o.Permanent || p.Status.Attempt >= p.MaxAttempts {
+		p.pending(either(o.Reason, ReasonImportFailed), message)
+		p.After = p.Drift
+		return
+	}
+	p.pending(ReasonRetrying, fmt.Sprintf("attempt %d of %d failed: %s", p.Status.Attempt, p.MaxAttempts, message))
+	p.After = p.backoff(p.Status.Attempt)
+}
+
+// deletion waits for the virtual machines, ends ready, waits for requests that were admitted before, looks once more, and
+// deletes the image.
+func (p *planner) deletion() {
+	p.After = p.Poll
+	deleting := p.condition(v1alpha1.ConditionDeleting)
+	drained := deleting.Reason == ReasonDraining || deleting.Reason == ReasonDeleting || deleting.Reason == ReasonBlocked
+	switch {
+	case p.Status.ID == "":
+		p.Action = Release
+	case p.Live != nil && p.Live.Total > 0, p.Live == nil && !drained && p.Users != nil && p.Users.Total > 0:
+		p.held()
+	case p.Users == nil && !drained:
+		p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonUnknown, "the virtual machines are not read yet")
+	case !drained:
+		p.drain()
+	case deleting.Reason == ReasonDraining:
+		p.last(&deleting)
+	default:
+		p.remove()
+	}
+}
+
+// held is the state of a deletion that waits for virtual machines: new ones may still use the image.
+func (p *planner) held() {
+	p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonInUse, "the deletion waits for those that use the image: "+strings.Join(p.Status.Usage.VirtualMachines, ", "))
+	if p.Observation != nil {
+		p.observed(p.Observation)
+	}
+}
+
+func (p *planner) drain() {
+	p.notReady(ReasonDraining, "the image is being deleted")
+	p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonDraining, fmt.Sprintf("the deletion waits %s for requests that were admitted before", p.Admission))
+	p.After = p.Admission
+}
+
+func (p *planner) last(deleting *metav1.Condition) {
+	if wait := p.remaining(deleting.LastTransitionTime, p.Admission); wait > 0 {
+		p.After = wait
+		return
+	}
+	if p.Live == nil {
+		p.Action = ListUsers
+		return
+	}
+	p.notReady(ReasonDeleting, "the image is being deleted")
+	p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonDeleting, "the backend deletes the image")
+}
+
+func (p *planner) remove() {
+	p.notReady(ReasonDeleting, "the image is being deleted")
+	o := p.Observation
+	switch {
+	case o == nil:
+		if p.Fault != nil {
+			p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, p.Fault.Message)
+			p.After = p.LastRetry
+		}
+		return
+	case o.State == Absent, o.State == Spent:
+		p.Action = Release
+		return
+	case o.State == Blocked:
+		p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, either(o.Message, "the backend does not delete the image"))
+		p.After = p.LastRetry
+	}
+	p.Action = Delete
+}
+
+// measure copies sizes and progress.
+func (p *planner) measure(o *Observation) {
+	if o.SizeBytes > 0 {
+		p.Status.SizeBytes, p.Status.Size = o.SizeBytes, FormatSize(o.SizeBytes)
+	}
+	if o.Checksum != "" {
+		p.Status.Checksum = texts.Shorten(o.Checksum, maxQuoted)
+	}
+	if o.Total > 0 {
+		p.Status.Progress = fmt.Sprintf("%d%%", min(100, int(float64(o.Done)/float64(o.Total)*100)))
+	}
+}
+
+func (p *planner) remaining(since metav1.Time, wait time.Duration) time.Duration {
+	return since.Add(wait).Sub(p.Now.Time)
+}
+
+// backoff is the time after a failed attempt.
+func (s Settings) backoff(attempt int32) time.Duration {
+	wait := s.FirstRetry
+	for range attempt - 1 {
+		if wait *= 2; wait >= s.LastRetry {
+			return s.LastRetry
+		}
+	}
+	return wait
+}
+
+// FormatSize is a size as the design document has it, such as 56.78mb. A kb has 1,000 bytes.
+func FormatSize(size int64) string {
+	units, value := []string{"b", "kb", "mb", "gb", "tb"}, float64(size)
+	i := 0
+	for ; value >= 1000 && i < len(units)-1; i++ {
+		value /= 1000
+	}
+	if i == 0 {
+		return fmt.Sprintf("%db", size)
+	}
+	return fmt.Sprintf("%.2f%s", value, units[i])
+}
+
+func either(text, otherwise string) string {
+	if text != "" {
+		return text
+	}
+	return otherwise
+}

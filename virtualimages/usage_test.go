@@ -1,0 +1,69 @@
+package virtualimages
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+)
+
+func TestReferences(t *testing.T) {
+	other := "images"
+	vm := &kubevirtv1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "vm"}}
+	template := func(spec cdiv1beta1.DataVolumeSpec) kubevirtv1.DataVolumeTemplateSpec {
+		return kubevirtv1.DataVolumeTemplateSpec{Spec: spec}
+	}
+	vm.Spec.DataVolumeTemplates = []kubevirtv1.DataVolumeTemplateSpec{
+		template(cdiv1beta1.DataVolumeSpec{SourceRef: &cdiv1beta1.DataVolumeSourceRef{Kind: "datasource", Name: "fedora"}}),
+		template(cdiv1beta1.DataVolumeSpec{SourceRef: &cdiv1beta1.DataVolumeSourceRef{Kind: "DataSource", Name: "fedora", Namespace: &other}}),
+		template(cdiv1beta1.DataVolumeSpec{SourceRef: &cdiv1beta1.DataVolumeSourceRef{Kind: "DataSource", Name: "fedora"}}),
+		template(cdiv1beta1.DataVolumeSpec{Source: &cdiv1beta1.DataVolumeSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Namespace: other, Name: "fedora-0b6c7c0e"}}}),
+		template(cdiv1beta1.DataVolumeSpec{SourceRef: &cdiv1beta1.DataVolumeSourceRef{Kind: "Secret", Name: "fedora"}}),
+	}
+	if got := ReferencesOfMachine(vm); len(got) != 3 {
+		t.Errorf("references without a template: %v", got)
+	}
+	vm.Spec.Template = &kubevirtv1.VirtualMachineInstanceTemplateSpec{}
+	claim := corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}
+	vm.Spec.Template.Spec.Volumes = []kubevirtv1.Volume{
+		{VolumeSource: kubevirtv1.VolumeSource{DataVolume: &kubevirtv1.DataVolumeSource{Name: "root"}}},
+		{VolumeSource: kubevirtv1.VolumeSource{PersistentVolumeClaim: &kubevirtv1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: claim}}},
+		{VolumeSource: kubevirtv1.VolumeSource{Ephemeral: &kubevirtv1.EphemeralVolumeSource{PersistentVolumeClaim: &claim}}},
+		{VolumeSource: kubevirtv1.VolumeSource{Ephemeral: &kubevirtv1.EphemeralVolumeSource{}}},
+	}
+	want := []Reference{
+		{Namespace: "images", Name: "fedora"},
+		{Claim: true, Namespace: "images", Name: "fedora-0b6c7c0e"},
+		{Claim: true, Namespace: "team", Name: "data"},
+		{Namespace: "team", Name: "fedora"},
+		{Claim: true, Namespace: "team", Name: "root"},
+	}
+	if diff := cmp.Diff(want, ReferencesOfMachine(vm)); diff != "" {
+		t.Error(diff)
+	}
+	vmi := &kubevirtv1.VirtualMachineInstance{ObjectMeta: vm.ObjectMeta, Spec: vm.Spec.Template.Spec}
+	if got := ReferencesOfInstance(vmi); len(got) != 2 {
+		t.Errorf("references of an instance: %v", got)
+	}
+	dv := &cdiv1beta1.DataVolume{ObjectMeta: vm.ObjectMeta, Spec: vm.Spec.DataVolumeTemplates[1].Spec}
+	if got := ReferencesOfDataVolume(dv); len(got) != 1 {
+		t.Errorf("references of a DataVolume: %v", got)
+	}
+	if dv.Status.Phase = cdiv1beta1.Succeeded; len(ReferencesOfDataVolume(dv)) != 0 {
+		t.Error("a DataVolume that is complete refers to its source")
+	}
+	image := newSimulation().image
+	for reference, of := range map[Reference]bool{
+		{Namespace: "team", Name: "fedora"}:                       true,
+		{Namespace: "images", Name: "fedora"}:                     false,
+		{Claim: true, Namespace: "team", Name: "fedora"}:          false,
+		{Claim: true, Namespace: "team", Name: "fedora-0b6c7c0e"}: true,
+	} {
+		if reference.Of(image) != of {
+			t.Errorf("%v of %s: %v", reference, image.Name, !of)
+		}
+	}
+}
