@@ -11,8 +11,11 @@ import (
 const Disabled = "virtward.io/disabled"
 
 // StayActive are the policies that kubectl virtward disable leaves active. Otherwise a user could record another user as the
-// requester of a rollout, and the rollout would act for that user.
-func StayActive() []string { return []string{Rollouts, RolloutStatus} }
+// requester of a rollout, and the rollout would act for that user; and a catalog of golden images would act for users without
+// its rights.
+func StayActive() []string {
+	return []string{Rollouts, RolloutStatus, GoldenImageCatalogs, GoldenImageStatus}
+}
 
 // KeepDisabled is what is wanted of the match conditions of a policy, and the one that switches it off if those that
 // are there have it: what was switched off by hand is switched on by hand.

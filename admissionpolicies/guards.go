@@ -41,6 +41,9 @@ const (
 	Accounts                 = "virtward-accounts"
 	Rollouts                 = "virtward-rollouts"
 	RolloutStatus            = "virtward-rollout-status"
+	GoldenImageCatalogs      = "virtward-golden-image-catalogs"
+	GoldenImagePointers      = "virtward-golden-image-pointers"
+	GoldenImageStatus        = "virtward-golden-image-status"
 	TemplateApprovedOnly     = "virtward-template-approved-only"
 	TemplateCapture          = "virtward-template-capture"
 	TemplateNamespaces       = "virtward-template-namespaces"
@@ -246,6 +249,54 @@ type RolloutCase struct {
 
 // RolloutCases returns the table of cases of the guards of VirtualMachineRollouts.
 func RolloutCases() ([]RolloutCase, error) { return table[RolloutCase]("cases/rollouts.yaml") }
+
+// GoldenImageCase is one request for a GoldenImageCatalog and the answer of its guards.
+type GoldenImageCase struct {
+	Name string `json:"name"`
+	// User sends the request: see test/guards.
+	User string `json:"user"`
+	// Namespace of the images: images if empty, and no namespace if default-of-the-kind.
+	Namespace string `json:"namespace,omitempty"`
+	// Old is the spec before the request, which another user wrote; without it the request is a create.
+	Old *GoldenImages `json:"old,omitempty"`
+	// New is the spec of the request; without it the spec stays.
+	New *GoldenImages `json:"new,omitempty"`
+	// Status says that the request writes the status, and Delete that it deletes the catalog.
+	Status bool `json:"status,omitempty"`
+	Delete bool `json:"delete,omitempty"`
+	// Denied is what the guards say; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// GoldenImages are the entries of a catalog.
+type GoldenImages struct {
+	// Secrets are those of images of a registry; empty for an image without one.
+	Secrets []string `json:"secrets,omitempty"`
+	// Claims are the namespaces of the claims that images are cloned from.
+	Claims    []string `json:"claims,omitempty"`
+	MultiArch *bool    `json:"multiArch,omitempty"`
+}
+
+// GoldenImageCases returns the table of cases of the guards of GoldenImageCatalogs.
+func GoldenImageCases() ([]GoldenImageCase, error) {
+	return table[GoldenImageCase]("cases/golden-images.yaml")
+}
+
+// PointerCase is one request for a DataSource and the answer of its guard.
+type PointerCase struct {
+	Name string `json:"name"`
+	// Old is the spec before the request; without it the request is a create.
+	Old map[string]any `json:"old,omitempty"`
+	// New is the spec of the request; without it the request changes a label.
+	New map[string]any `json:"new,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// PointerCases returns the table of cases of the guard of DataSources.
+func PointerCases() ([]PointerCase, error) {
+	return table[PointerCase]("cases/golden-image-pointers.yaml")
+}
 
 func table[T any](pattern string) ([]T, error) {
 	var all []T

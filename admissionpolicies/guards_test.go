@@ -66,6 +66,12 @@ func TestObjects(t *testing.T) {
 	want := []string{
 		"ValidatingAdmissionPolicy virtward-accounts",
 		"ValidatingAdmissionPolicyBinding virtward-accounts of virtward-accounts: Deny",
+		"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs of virtward-golden-image-catalogs: Deny",
+		"ValidatingAdmissionPolicy virtward-golden-image-pointers",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers of virtward-golden-image-pointers: Deny",
+		"ValidatingAdmissionPolicy virtward-golden-image-status",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-status of virtward-golden-image-status: Deny",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect of virtward-kubevirt-hypervisor-effect: Warn",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",

@@ -84,6 +84,12 @@ func TestObjects(t *testing.T) {
 		"ValidatingWebhookConfiguration validate.virtward.io",
 		"ValidatingAdmissionPolicy virtward-accounts",
 		"ValidatingAdmissionPolicyBinding virtward-accounts",
+		"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs",
+		"ValidatingAdmissionPolicy virtward-golden-image-pointers",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers",
+		"ValidatingAdmissionPolicy virtward-golden-image-status",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-status",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor",
@@ -139,6 +145,14 @@ func TestObjects(t *testing.T) {
 		{name: "no guard of the accounts", values: []string{"guards.accounts.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-accounts",
 			"ValidatingAdmissionPolicyBinding virtward-accounts",
+		}},
+		{name: "no guards of golden images", values: []string{"guards.images.enabled=false"}, less: []string{
+			"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
+			"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs",
+			"ValidatingAdmissionPolicy virtward-golden-image-pointers",
+			"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers",
+			"ValidatingAdmissionPolicy virtward-golden-image-status",
+			"ValidatingAdmissionPolicyBinding virtward-golden-image-status",
 		}},
 		{name: "no guards of KubeVirt", values: []string{"guards.kubevirt.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",
@@ -761,6 +775,10 @@ func TestRolloutRoles(t *testing.T) {
 	output, err := helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{"guards.rollouts.enabled=false"})...)...)
 	if err == nil || !strings.Contains(output, "guards.rollouts.enabled is false and rollouts.enabled is true") {
 		t.Errorf("rollouts without their guard: %v %s", err, output)
+	}
+	output, err = helm(t, append([]string{"template", release, folder, "--namespace", namespace}, set([]string{"guards.images.enabled=false", "images.enabled=true"})...)...)
+	if err == nil || !strings.Contains(output, "guards.images.enabled is false and images.enabled is true") {
+		t.Errorf("golden images without their guards: %v %s", err, output)
 	}
 }
 
