@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 
+	"github.com/tidwall/gjson"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,43 +29,45 @@ func (o *Objects) Instance(ctx context.Context, namespace, name string) (*v1.Vir
 		return nil, err
 	}
 	defer done()
-	found := &runningInstance{}
-	if _, err = o.reader.typed(ctx, apikinds.VirtualMachineInstances.GroupVersionResource(), namespace, name, reflect.TypeFor[v1.VirtualMachineInstance](), found); err != nil {
-		return nil, err
-	}
-	spec, err := o.runningSpec(found.Spec)
-	if err != nil {
-		return nil, err
-	}
-	return found.instance(spec), nil
+	var instance *v1.VirtualMachineInstance
+	_, err = o.reader.small(ctx, apikinds.VirtualMachineInstances.GroupVersionResource(), namespace, name, reflect.TypeFor[v1.VirtualMachineInstance](), func(evaluated []byte) (err error) {
+		instance, err = o.running(evaluated)
+		return err
+	})
+	return instance, err
 }
 
-// runningSpec decodes the spec of an instance. Decoded specs are cached by the digest of their bytes. So the second request
-// about a VM, such as the update after its dry run, does not decode it again, and an outdated spec is never used. The spec
-// is shared: do not change it.
-func (o *Objects) runningSpec(raw json.RawMessage) (*v1.VirtualMachineInstanceSpec, error) {
-	if len(raw) == 0 {
-		return &v1.VirtualMachineInstanceSpec{}, nil
+// running decodes an instance. Decoded specs are cached by the digest of their bytes. So the second request about a VM, such
+// as the update after its dry run, does not decode it again, and an outdated spec is never used. The spec is shared: do not
+// change it.
+func (o *Objects) running(evaluated []byte) (*v1.VirtualMachineInstance, error) {
+	found, member := &runningInstance{}, gjson.GetBytes(evaluated, "spec")
+	if !member.IsObject() {
+		err := decoded(evaluated, found)
+		return found.instance(&v1.VirtualMachineInstanceSpec{}), err
 	}
-	digest := sha256.Sum256(raw)
+	from, to := member.Index, member.Index+len(member.Raw)
+	digest := sha256.Sum256(evaluated[from:to])
 	key := "running/" + string(digest[:])
-	if cached, _ := o.cache.get(key); cached != nil {
-		if spec, ok := cached.(*v1.VirtualMachineInstanceSpec); ok {
-			return spec, nil
+	cached, _ := o.cache.get(key)
+	if spec, ok := cached.(*v1.VirtualMachineInstanceSpec); ok {
+		if err := decoded(slices.Concat(evaluated[:from], []byte("null"), evaluated[to:]), found); err != nil {
+			return nil, err
 		}
+		return found.instance(spec), nil
 	}
-	spec := &v1.VirtualMachineInstanceSpec{}
-	if err := decoded(raw, (*plainSpec)(spec)); err != nil {
+	if err := decoded(evaluated, found); err != nil {
 		return nil, err
 	}
+	spec := (*v1.VirtualMachineInstanceSpec)(found.Spec)
 	if spec.DNSConfig != nil {
 		spec = &v1.VirtualMachineInstanceSpec{}
-		if err := decoded(raw, spec); err != nil {
+		if err := decoded(evaluated[from:to], spec); err != nil {
 			return nil, err
 		}
 	}
-	o.cache.add(key, spec, typedSize(raw), immutableTTL)
-	return spec, nil
+	o.cache.add(key, spec, typedSize(evaluated[from:to]), immutableTTL)
+	return found.instance(spec), nil
 }
 
 // plainSpec is decoded in one pass. The decoder of its original needs two: it only changes the addresses of name servers.
@@ -82,7 +85,7 @@ type runningInstance struct {
 		Annotations       map[string]string       `json:"annotations"`
 		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
 	} `json:"metadata"`
-	Spec   json.RawMessage `json:"spec"`
+	Spec   *plainSpec `json:"spec"`
 	Status struct {
 		Phase                      v1.VirtualMachineInstancePhase              `json:"phase"`
 		Conditions                 []v1.VirtualMachineInstanceCondition        `json:"conditions"`
@@ -161,9 +164,14 @@ var buffers = sync.Pool{New: func() any { return bytes.NewBuffer(make([]byte, 0,
 
 const maxBuffer = 32 << 10
 
-// typed decodes a small object of a Go type, or a part of it. The error is ErrTooLarge if it exceeds a limit; two objects fit
-// into reserveTyped.
+// typed decodes a small object of a Go type, or a part of it.
 func (r *reader) typed(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, of reflect.Type, into any) (size int64, err error) {
+	return r.small(ctx, resource, namespace, name, of, func(evaluated []byte) error { return decoded(evaluated, into) })
+}
+
+// small reads a small object that will be decoded into a Go type. Its bytes are only valid during the call of use. The error
+// is ErrTooLarge if it exceeds a limit; two objects fit into reserveTyped.
+func (r *reader) small(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, of reflect.Type, use func(evaluated []byte) error) (size int64, err error) {
 	buffer := buffers.Get().(*bytes.Buffer)
 	defer func() {
 		if buffer.Cap() <= maxBuffer {
@@ -179,7 +187,7 @@ func (r *reader) typed(ctx context.Context, resource schema.GroupVersionResource
 	if limit != nil || decodelimits.Brackets(evaluated) > maxTypedValues {
 		return 0, ErrTooLarge
 	}
-	return typedSize(raw), decoded(evaluated, into)
+	return typedSize(raw), use(evaluated)
 }
 
 // typedSize is the size of the JSON of an object for the cache. In their Go types, empty objects and lists need more memory

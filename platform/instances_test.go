@@ -96,6 +96,24 @@ func TestSpecsOfInstancesAreCachedByContent(t *testing.T) {
 	}
 }
 
+// An instance without a spec is read, and JSON that has an error is one.
+func TestInstancesWithoutSpecs(t *testing.T) {
+	bodies := map[string]string{}
+	objects, _ := recorded(t, bodies)
+	for _, body := range []string{`{"metadata":{"uid":"1"}}`, `{"spec":null,"metadata":{"uid":"1"}}`, `{"spec":{},"metadata":{"uid":"1"}}`} {
+		bodies[instancePath] = body
+		if vmi, err := objects.Instance(t.Context(), "shop", "db"); err != nil || vmi.UID != "1" || vmi.Spec.Hostname != "" {
+			t.Errorf("%s: %+v, %v", body, vmi, err)
+		}
+	}
+	for _, body := range []string{`{"spec":{"hostname":1}}`, `{"spec":"none"}`, `{"spec":{},"metadata":{"uid":}}`, `{"spec":{`} {
+		bodies[instancePath] = body
+		if vmi, err := objects.Instance(t.Context(), "shop", "db"); err == nil {
+			t.Errorf("%s: %+v", body, vmi)
+		}
+	}
+}
+
 // The cache counts what decoded specs need, also of short JSON with many objects.
 func TestCostOfCachedSpecs(t *testing.T) {
 	objects, _ := recorded(t, map[string]string{instancePath: `{"spec":{"domain":{"devices":{"interfaces":[` + strings.TrimSuffix(strings.Repeat("{},", 1400), ",") + `]}}}}`})

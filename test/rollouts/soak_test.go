@@ -2,6 +2,7 @@ package rollouts
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -58,7 +59,7 @@ func TestSoakRollout(t *testing.T) {
 	must(t, err)
 
 	const limit = 50
-	began, most := time.Now(), 0
+	began, most, shown := time.Now(), 0, 0
 	r := f.rollout(t, "soak", "grace", patch(needsRestart, 40), atOnce(limit))
 	for r.Status.Phase != v1alpha1.PhaseComplete {
 		if time.Since(began) > time.Hour {
@@ -67,9 +68,14 @@ func TestSoakRollout(t *testing.T) {
 		<-time.After(time.Second)
 		must(t, f.Client().Get(t.Context(), client.ObjectKeyFromObject(r), r))
 		most = max(most, resident(t, process.PID()))
+		if done := int(r.Status.Counts.Done); done >= shown+machines/10 {
+			shown = done
+			t.Logf("%d are done after %s, with %s of CPU and %d kB", done, time.Since(began).Round(time.Second), processor(t, process.PID()), most)
+		}
 	}
 	writes := f.writes(t)
-	t.Logf("%d virtual machines in %s: at most %d unavailable, %.2f writes for each, RssAnon at most %d MB", machines, time.Since(began).Round(time.Second), w.worst(machines), float64(writes)/float64(machines), most/1000)
+	t.Logf("%d virtual machines in %s: at most %d unavailable, %.2f writes for each, RssAnon at most %d MB, %s of CPU",
+		machines, time.Since(began).Round(time.Second), w.worst(machines), float64(writes)/float64(machines), most/1000, processor(t, process.PID()))
 	if worst := w.worst(machines); worst > limit || writes > soakWrites*machines || most > soakMemory {
 		t.Errorf("%d were unavailable, %d writes, %d kB", worst, writes, most)
 	}
@@ -90,6 +96,21 @@ func resident(t *testing.T, pid int) int {
 	}
 	t.Fatal("the kernel reports no RssAnon")
 	return 0
+}
+
+// processor is the CPU time of a process.
+func processor(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must(t, err)
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // the name before can have spaces
+	total := time.Duration(0)
+	for _, field := range fields[11:13] { // of the user, and of the system
+		ticks, err := strconv.Atoi(field)
+		must(t, err)
+		total += time.Duration(ticks) * 10 * time.Millisecond
+	}
+	return total
 }
 
 // writes counts what the account of rollouts wrote, in the audit log: neither Leases, Events and ConfigMaps, nor statuses and
