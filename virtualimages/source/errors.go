@@ -1,0 +1,87 @@
+package source
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+
+	"github.com/virtward/virtward/virtualimages"
+)
+
+// The reasons of errors.
+const (
+	ReasonNotPermitted      = "SourceNotPermitted"
+	ReasonUnreachable       = "SourceUnreachable"
+	ReasonNotFound          = "SourceNotFound"
+	ReasonUnauthorized      = "SourceUnauthorized"
+	ReasonServerError       = "SourceServerError"
+	ReasonRedirects         = "SourceRedirects"
+	ReasonCertificate       = "SourceCertificateInvalid"
+	ReasonChanged           = "SourceChanged"
+	ReasonTruncated         = "SourceTruncated"
+	ReasonStalled           = "SourceStalled"
+	ReasonTooLarge          = "SourceTooLarge"
+	ReasonChecksumMismatch  = "ChecksumMismatch"
+	ReasonFormatMismatch    = "FormatMismatch"
+	ReasonInvalidAuthority  = "CertificateAuthorityInvalid"
+	ReasonMissingCredential = "CredentialsMissing"
+)
+
+// Error is why a source could not be read.
+type Error struct {
+	Reason, Message string
+	// Permanent errors are the same at the next attempt.
+	Permanent bool
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Message }
+
+// described is the error of a request or a read, for the user. It names no address.
+func described(ctx context.Context, err error) *Error {
+	var known *Error
+	var certificate *tls.CertificateVerificationError
+	var unknown x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var dns *net.DNSError
+	var timeout net.Error
+	switch {
+	case errors.As(err, &known):
+		return known
+	case errors.Is(err, virtualimages.ErrAddress):
+		return &Error{Reason: ReasonNotPermitted, Message: virtualimages.ErrAddress.Error(), Permanent: true}
+	case errors.Is(err, virtualimages.ErrHost):
+		return &Error{Reason: ReasonNotPermitted, Message: virtualimages.ErrHost.Error(), Permanent: true}
+	case errors.As(err, &certificate), errors.As(err, &unknown), errors.As(err, &host):
+		return &Error{Reason: ReasonCertificate, Message: "the certificate of the server is not valid: certConfigMap can name its authority"}
+	case errors.As(err, &dns):
+		return &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("the name %s cannot be resolved", dns.Name)}
+	case errors.Is(context.Cause(ctx), errStalled):
+		return &Error{Reason: ReasonStalled, Message: errStalled.Error()}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return &Error{Reason: ReasonTruncated, Message: "the connection ended before the file did"}
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return &Error{Reason: ReasonUnreachable, Message: "the server does not answer in time"}
+	}
+	return &Error{Reason: ReasonUnreachable, Message: "the connection to the server failed"}
+}
+
+// errStalled ends a stream in which no bytes arrive.
+var errStalled = errors.New("the server sends no bytes")
+
+// answered is the error of a status.
+func answered(response *http.Response) *Error {
+	message := fmt.Sprintf("the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
+	switch code := response.StatusCode; {
+	case code == http.StatusNotFound, code == http.StatusGone:
+		return &Error{Reason: ReasonNotFound, Message: message}
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return &Error{Reason: ReasonUnauthorized, Message: message + ": secretRef can name credentials"}
+	}
+	return &Error{Reason: ReasonServerError, Message: message}
+}
