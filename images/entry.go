@@ -28,6 +28,8 @@ const (
 	ReasonSingleNode  = "SingleNode"
 	ReasonMultiArch   = "MultiArchDisabled"
 	ReasonSupported   = "Supported"
+	// ReasonManagedBySSP is the reason of images whose objects SSP manages.
+	ReasonManagedBySSP = "ManagedBySSP"
 )
 
 // maxMessage bounds the message of a condition, in bytes.
@@ -56,6 +58,8 @@ type entry struct {
 	disabled bool
 	targets  []target
 	problem  *problem
+	// observed is why the catalog writes none of the objects; empty if it does.
+	observed string
 }
 
 // source is the name of the DataSource without a suffix.
@@ -191,6 +195,7 @@ func cronOf(catalog *v1alpha1.GoldenImageCatalog, e *entry, architecture string)
 	delete(cron.Annotations, v1alpha1.ArchitecturesAnnotation)
 	delete(cron.Annotations, v1alpha1.EnableAnnotation)
 	cron.Annotations[v1alpha1.CatalogAnnotation] = catalog.Name
+	unmarked(cron)
 	retain := cdiv1beta1.DataImportCronRetainAll
 	cron.Spec.RetentionPolicy = &retain
 	if architecture == "" {

@@ -20,8 +20,8 @@ import (
 // Labels with which CDI marks the DataSource that a DataImportCron manages. CDI rewrites the source of such a DataSource,
 // and deletes it with the cron if the second one is set.
 const (
-	cronLabel    = "cdi.kubevirt.io/dataImportCron"
-	cleanupLabel = "cdi.kubevirt.io/dataImportCron.cleanup"
+	CronLabel    = "cdi.kubevirt.io/dataImportCron"
+	CleanupLabel = "cdi.kubevirt.io/dataImportCron.cleanup"
 )
 
 // Input is the catalog, the nodes, and the objects that exist.
@@ -31,6 +31,8 @@ type Input struct {
 	Nodes v1alpha1.NodeArchitectures
 	// SingleNode reports whether the cluster has one node.
 	SingleNode bool
+	// SSP is the namespace and the name of the resource of SSP; empty if there is none. While there is one, nothing is written.
+	SSP string
 	// Crons and Sources are those of the catalog's namespace, by name.
 	Crons   map[string]*cdiv1beta1.DataImportCron
 	Sources map[string]*cdiv1beta1.DataSource
@@ -82,8 +84,10 @@ func Plan(in *Input) Result {
 	for _, e := range entries {
 		p.image(e)
 	}
-	p.orphans()
-	p.pointers(entries)
+	if in.SSP == "" {
+		p.orphans()
+		p.pointers(entries)
+	}
 	return p.Result
 }
 
@@ -106,10 +110,15 @@ func (p *plan) image(e *entry) {
 		image.DefaultArchitecture = previous.DefaultArchitecture
 	}
 	if e.problem == nil && !e.disabled {
-		e.problem = p.taken(e)
+		if e.observed = p.observed(e); e.observed == "" {
+			e.problem = p.taken(e)
+		}
 	}
 	switch {
 	case e.problem != nil:
+		p.keep(e)
+	case e.observed != "":
+		image.DefaultArchitecture = p.pointed(e)
 		p.keep(e)
 	case e.disabled || len(e.targets) == 0:
 	case e.multi:
@@ -141,15 +150,15 @@ func (in *Input) applied(e *entry) bool {
 
 // owns reports whether the catalog created an object, or may manage it.
 func (in *Input) owns(o Object) bool {
-	return slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == in.Catalog.UID }) ||
-		o.GetAnnotations()[v1alpha1.CatalogAnnotation] == in.Catalog.Name
+	return !managedBySSP(o) && (slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == in.Catalog.UID }) ||
+		o.GetAnnotations()[v1alpha1.CatalogAnnotation] == in.Catalog.Name)
 }
 
 // manages reports whether the catalog may write a DataSource. CDI creates some of them, each for the cron of the catalog that
 // manages its name. Any other label is that of another author.
 func (in *Input) manages(source *cdiv1beta1.DataSource) bool {
-	cron := in.Crons[source.Labels[cronLabel]]
-	return in.owns(source) || cron != nil && in.owns(cron) && cron.Spec.ManagedDataSource == source.Name
+	cron := in.Crons[source.Labels[CronLabel]]
+	return in.owns(source) || cron != nil && in.owns(cron) && !managedBySSP(source) && cron.Spec.ManagedDataSource == source.Name
 }
 
 // taken returns the object of another owner that an entry would write.
@@ -169,7 +178,7 @@ func (p *plan) taken(e *entry) *problem {
 }
 
 func takenBy(kind string, o Object) *problem {
-	return &problem{ReasonNameTaken, fmt.Sprintf("the %s %q exists and does not belong to the catalog; the annotation %s on it permits the catalog to manage it", kind, o.GetName(), v1alpha1.CatalogAnnotation)}
+	return &problem{ReasonNameTaken, fmt.Sprintf("the %s %q exists and does not belong to the catalog; %s", kind, o.GetName(), consent)}
 }
 
 // keep leaves everything of an entry as it is.
@@ -191,9 +200,9 @@ func (p *plan) crons(e *entry) {
 			p.write(Update, p.claimed(source))
 			continue
 		}
-		if source := p.Sources[t.cron.Spec.ManagedDataSource]; source != nil && pointsTo(source) == "" && source.Labels[cronLabel] != "" && source.Labels[cronLabel] != t.cron.Name && p.owns(source) {
+		if source := p.Sources[t.cron.Spec.ManagedDataSource]; source != nil && pointsTo(source) == "" && source.Labels[CronLabel] != "" && source.Labels[CronLabel] != t.cron.Name && p.owns(source) {
 			changed := source.DeepCopy() // CDI ignores a DataSource with the label of another cron
-			changed.Labels[cronLabel] = t.cron.Name
+			changed.Labels[CronLabel] = t.cron.Name
 			p.write(Update, changed)
 		}
 		switch {
@@ -258,7 +267,7 @@ func (p *plan) claimed(source *cdiv1beta1.DataSource) *cdiv1beta1.DataSource {
 
 // manual reports whether a DataSource of the catalog has a claim or a snapshot that no cron imported.
 func (p *plan) manual(source *cdiv1beta1.DataSource) bool {
-	return source != nil && p.owns(source) && ready(source) && source.Labels[cronLabel] == "" && pointsTo(source) == "" && source.Spec.Source != (cdiv1beta1.DataSourceSource{})
+	return source != nil && p.owns(source) && ready(source) && source.Labels[CronLabel] == "" && pointsTo(source) == "" && source.Spec.Source != (cdiv1beta1.DataSourceSource{})
 }
 
 // copied is the DataSource of the default architecture, with the source of the one without a suffix.
@@ -278,8 +287,8 @@ func sourceOf(namespace, name string) cdiv1beta1.DataSourceSource {
 func (p *plan) repointed(pointer *cdiv1beta1.DataSource, name, architecture string) *cdiv1beta1.DataSource {
 	changed := pointer.DeepCopy()
 	changed.Spec.Source = sourceOf(pointer.Namespace, name)
-	delete(changed.Labels, cronLabel)
-	delete(changed.Labels, cleanupLabel)
+	delete(changed.Labels, CronLabel)
+	delete(changed.Labels, CleanupLabel)
 	if _, found := changed.Labels[v1alpha1.ArchitectureLabel]; found {
 		changed.Labels[v1alpha1.ArchitectureLabel] = architecture
 	}
@@ -308,7 +317,7 @@ func (p *plan) once(e *entry) {
 		if p.Crons[cron] == nil {
 			return
 		}
-		changed.Labels = merged(source.Labels, map[string]string{cronLabel: cron})
+		changed.Labels = merged(source.Labels, map[string]string{CronLabel: cron})
 	} else {
 		if e.Labels[v1alpha1.ArchitectureLabel] == "" {
 			delete(changed.Labels, v1alpha1.ArchitectureLabel)
@@ -344,12 +353,12 @@ func (p *plan) orphans() {
 		}
 		if source := p.marked(name); source != nil {
 			changed := source.DeepCopy()
-			delete(changed.Labels, cronLabel)
-			delete(changed.Labels, cleanupLabel)
+			delete(changed.Labels, CronLabel)
+			delete(changed.Labels, CleanupLabel)
 			p.write(Update, changed)
 			continue
 		}
-		if source := p.Sources[cron.Spec.ManagedDataSource]; source != nil && source.Labels[cronLabel] == name && source.Annotations[v1alpha1.CatalogAnnotation] == "" {
+		if source := p.Sources[cron.Spec.ManagedDataSource]; source != nil && source.Labels[CronLabel] == name && source.Annotations[v1alpha1.CatalogAnnotation] == "" {
 			p.write(Update, p.claimed(source))
 			continue
 		}
@@ -373,7 +382,7 @@ func (p *plan) pointers(entries []*entry) {
 // marked returns a pointer that has the labels of a cron.
 func (p *plan) marked(cron string) *cdiv1beta1.DataSource {
 	for _, name := range slices.Sorted(maps.Keys(p.Sources)) {
-		if source := p.Sources[name]; source.Labels[cronLabel] == cron && pointsTo(source) != "" && p.owns(source) {
+		if source := p.Sources[name]; source.Labels[CronLabel] == cron && pointsTo(source) != "" && p.owns(source) {
 			return source
 		}
 	}
@@ -386,10 +395,12 @@ func (p *plan) conditions(e *entry, image *v1alpha1.Image) {
 	if previous != nil {
 		image.Conditions = slices.Clone(previous.Conditions)
 	}
-	deployed := problem{ReasonDeployed, "all DataImportCrons are created"}
+	is, deployed := e.problem == nil && !e.disabled && len(e.targets) > 0, problem{ReasonDeployed, "all DataImportCrons are created"}
 	switch {
 	case e.problem != nil:
 		deployed = *e.problem
+	case e.observed != "":
+		is, deployed = p.observation(e)
 	case e.disabled:
 		deployed = problem{ReasonDisabled, fmt.Sprintf("the annotation %s is not true", v1alpha1.EnableAnnotation)}
 	case len(e.targets) == 0:
@@ -397,7 +408,7 @@ func (p *plan) conditions(e *entry, image *v1alpha1.Image) {
 	case e.single != "":
 		deployed.reason = e.single
 	}
-	p.set(&image.Conditions, Deployed, e.problem == nil && !e.disabled && len(e.targets) > 0, deployed)
+	p.set(&image.Conditions, Deployed, is, deployed)
 	p.set(&image.Conditions, UnsupportedArchitectures, e.multi && len(e.effective) < len(e.original), problem{ReasonSupported, fmt.Sprintf("listed: %v; of nodes: %v", e.original, e.effective)})
 	missing := problem{"Imported", "no import fails"}
 	for _, t := range e.targets {

@@ -118,11 +118,11 @@ func (c *cluster) cdi() (moved bool) {
 		cron := c.Crons[name]
 		source := c.Sources[cron.Spec.ManagedDataSource]
 		if source == nil {
-			source = &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Name: cron.Spec.ManagedDataSource, Labels: merged(cron.Labels, map[string]string{cronLabel: name})}}
+			source = &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Name: cron.Spec.ManagedDataSource, Labels: merged(cron.Labels, map[string]string{CronLabel: name})}}
 			c.Sources[source.Name] = source
 			moved = true
 		}
-		if source.Labels[cronLabel] != name {
+		if source.Labels[CronLabel] != name {
 			continue
 		}
 		if slices.Contains(c.lacks, cron.Labels[v1alpha1.ArchitectureLabel]) {
@@ -368,12 +368,67 @@ func TestOwnership(t *testing.T) {
 	}
 }
 
+// While SSP manages golden images, or one of the objects, nothing is written, and the status has what is there.
+func TestObserved(t *testing.T) {
+	settled := func(t *testing.T) *cluster {
+		t.Helper()
+		c := newCluster(t, catalogOf(image("fedora", "amd64,arm64")), "amd64", "arm64")
+		c.settle()
+		c.Catalog.Spec.DataImportCronTemplates[0].Spec.Schedule = "1 1 * * *"
+		return c
+	}
+	mark := map[string]string{primaryResource: "kubevirt/ssp", primaryResourceType: "SSP.ssp.kubevirt.io"}
+	for name, c := range map[string]struct {
+		change  func(*cluster)
+		message string
+	}{
+		"a resource of SSP": {func(c *cluster) { c.SSP = "kubevirt/ssp" }, `the SSP resource "kubevirt/ssp" manages golden images`},
+		"a marked cron": {func(c *cluster) {
+			o := c.Crons["fedora-cron-arm64"]
+			o.Annotations = merged(o.Annotations, mark)
+		}, `SSP manages the DataImportCron "fedora-cron-arm64"`},
+		"a marked pointer": {func(c *cluster) { c.Sources["fedora"].Labels = map[string]string{managedByLabel: sspOperator} }, `SSP manages the DataSource "fedora"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := settled(t)
+			c.change(cluster)
+			result := Plan(cluster.Input)
+			got := result.Images[0]
+			i := slices.IndexFunc(got.Conditions, func(c metav1.Condition) bool { return c.Type == Deployed })
+			if d := got.Conditions[i]; d.Status != metav1.ConditionTrue || d.Reason != ReasonManagedBySSP || d.Message != c.message {
+				t.Errorf("Deployed: %s %s: %s", d.Status, d.Reason, d.Message)
+			}
+			if len(result.Writes) > 0 || len(got.Imports) != 2 || reasonOf(got.Imports[1].Conditions, Imported) != "True Imported" || got.DefaultArchitecture != "amd64" {
+				t.Errorf("%d writes, %+v", len(result.Writes), got)
+			}
+		})
+	}
+	t.Run("no object", func(t *testing.T) {
+		cluster := newCluster(t, catalogOf(image("fedora", "amd64,arm64")), "amd64", "arm64")
+		cluster.SSP = "kubevirt/ssp"
+		result := Plan(cluster.Input)
+		if reason := reasonOf(result.Images[0].Conditions, Deployed); len(result.Writes) > 0 || reason != "False "+ReasonManagedBySSP {
+			t.Errorf("%d writes, Deployed %s", len(result.Writes), reason)
+		}
+	})
+	t.Run("an entry with marks", func(t *testing.T) {
+		e := image("fedora", "amd64")
+		e.Annotations, e.Labels = merged(e.Annotations, mark), map[string]string{managedByLabel: sspOperator, "app": "os"}
+		cluster := newCluster(t, catalogOf(e), "amd64", "amd64")
+		cluster.settle()
+		cron := cluster.Crons["fedora-cron-amd64"]
+		if managedBySSP(cron) || cron.Labels["app"] != "os" || cron.Annotations[primaryResource] != "" {
+			t.Errorf("the cron has labels %v, annotations %v", cron.Labels, cron.Annotations)
+		}
+	})
+}
+
 // A DataSource that another user made with the label of one of the catalog's crons is not taken over: only the cron that manages
 // its name counts.
 func TestForgedLabel(t *testing.T) {
 	c := newCluster(t, catalogOf(image("fedora", "amd64,arm64")), "amd64", "amd64")
 	c.settle()
-	forged := &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Name: "fedora-arm64", Labels: map[string]string{cronLabel: "fedora-cron-amd64"}}}
+	forged := &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Name: "fedora-arm64", Labels: map[string]string{CronLabel: "fedora-cron-amd64"}}}
 	forged.Spec.Source.PVC = &cdiv1beta1.DataVolumeSourcePVC{Name: "evil"}
 	c.Sources[forged.Name] = forged
 	c.nodes("amd64", "arm64")

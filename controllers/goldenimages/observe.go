@@ -3,12 +3,15 @@ package goldenimages
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
@@ -17,10 +20,14 @@ import (
 	"github.com/virtward/virtward/images"
 )
 
-// cronLabel is CDI's label of the DataVolumes of a cron.
-const cronLabel = "cdi.kubevirt.io/dataImportCron"
+// Resources that are read.
+var (
+	crons = cdiv1beta1.SchemeGroupVersion.WithResource("dataimportcrons")
+	ssps  = schema.GroupVersionResource{Group: "ssp.kubevirt.io", Version: "v1beta3", Resource: "ssps"}
+)
 
-var crons = cdiv1beta1.SchemeGroupVersion.WithResource("dataimportcrons")
+// errNoCDI is the error of a cluster without CDI.
+var errNoCDI = errors.New("the kinds of cdi.kubevirt.io are missing: install CDI (Containerized Data Importer) 1.62 or later")
 
 // observe reads what a plan needs. delay is the time until an architecture is removed; 0 if none is about to be.
 func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) (in *images.Input, delay time.Duration, err error) {
@@ -38,7 +45,31 @@ func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageC
 	}
 	in.Now = metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second))
 	in.Nodes, in.Absent, delay = images.Keep(images.Survey(nodes.Items, catalog.Spec.Workloads), &catalog.Status, in.Now, after)
+	if in.SSP, err = r.ssp(ctx); err != nil {
+		return nil, 0, err
+	}
 	return in, delay, r.objects(ctx, in)
+}
+
+// ssp returns the resource of SSP; empty if there is none.
+func (r *Reconciler) ssp(ctx context.Context) (found string, err error) {
+	_, err = r.Pages.Each(ctx, pages.List{Resource: ssps, Form: pages.Metadata}, func(o pages.Object) error {
+		var object metav1.PartialObjectMetadata
+		if o.JSON != nil {
+			if err := json.Unmarshal(o.JSON, &object); err != nil {
+				return err
+			}
+			o.Namespace, o.Name = object.Namespace, object.Name
+		}
+		if found == "" {
+			found = o.Namespace + "/" + o.Name
+		}
+		return nil
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("reading who manages golden images: %w", err)
+	}
+	return found, nil
 }
 
 // objects reads the crons, the DataSources and the failed imports of the namespace.
@@ -54,9 +85,10 @@ func (r *Reconciler) objects(ctx context.Context, in *images.Input) error {
 	if err != nil {
 		return err
 	}
-	return each(ctx, r.Pages, pages.List{Resource: apikinds.DataVolumes.GroupVersionResource(), Namespace: namespace, LabelSelector: cronLabel}, func(volume *cdiv1beta1.DataVolume) {
-		if failure, fails := failureOf(volume); fails {
-			in.Failures[volume.Labels[cronLabel]] = failure
+	return each(ctx, r.Pages, pages.List{Resource: apikinds.DataVolumes.GroupVersionResource(), Namespace: namespace, LabelSelector: images.CronLabel}, func(volume *cdiv1beta1.DataVolume) {
+		cron := in.Crons[volume.Labels[images.CronLabel]]
+		if failure, fails := failureOf(volume); fails && cron != nil && current(cron, volume.Name) {
+			in.Failures[cron.Name] = failure
 		}
 	})
 }
@@ -75,7 +107,15 @@ func each[T any](ctx context.Context, reader *pages.Reader, list pages.List, fou
 		found(decoded)
 		return nil
 	})
+	if apierrors.IsNotFound(err) {
+		return errNoCDI
+	}
 	return err
+}
+
+// current reports whether a cron imports a DataVolume now. Those of earlier images can have failed.
+func current(cron *cdiv1beta1.DataImportCron, volume string) bool {
+	return slices.ContainsFunc(cron.Status.CurrentImports, func(i cdiv1beta1.ImportStatus) bool { return i.DataVolumeName == volume })
 }
 
 // failing are the reasons of CDI's condition Running for an import that does not end by itself.

@@ -22,6 +22,7 @@ import (
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers"
 	"github.com/virtward/virtward/controllers/metadatawatch"
+	"github.com/virtward/virtward/images"
 )
 
 // settled is the delay after a change of the nodes or of CDI's objects: several changes are planned once.
@@ -36,10 +37,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface
 		WatchesRawSource(own.Source(metadatawatch.Itself)).
 		WatchesRawSource(r.trigger.Source(r.keys)).
 		Watches(&corev1.Node{}, r.nodes())
+	manager := metadatawatch.Watch{Client: light, Pages: reader, Resource: ssps, Existing: true, Delay: settled}
+	builder = builder.WatchesRawSource(manager.Source(func(types.NamespacedName) []reconcile.Request { return r.keys() }))
 	for _, resource := range []schema.GroupVersionResource{crons, apikinds.DataSources.GroupVersionResource(), apikinds.DataVolumes.GroupVersionResource()} {
-		w := metadatawatch.Watch{Client: light, Pages: reader, Resource: resource, Status: true, Delay: settled}
+		w := metadatawatch.Watch{Client: light, Pages: reader, Resource: resource, Status: true, Delay: settled, Began: r.trigger.Fire}
 		if resource == apikinds.DataVolumes.GroupVersionResource() {
-			w.LabelSelector = cronLabel
+			w.LabelSelector = images.CronLabel
 		}
 		builder = builder.WatchesRawSource(w.Source(func(name types.NamespacedName) []reconcile.Request { return r.in(name.Namespace) }))
 	}

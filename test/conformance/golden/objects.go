@@ -81,6 +81,11 @@ func (w *cluster) add(object []byte) error {
 	annotations, _ := metadata["annotations"].(map[string]any)
 	if annotations[ownedBy] == sspName {
 		annotations[v1alpha1.CatalogAnnotation] = catalogName
+		delete(annotations, ownedBy) // as an admin does who gives an object of SSP to a catalog
+		delete(annotations, ownedBy+"-type")
+		if labels, ok := metadata["labels"].(map[string]any); ok {
+			delete(labels, "app.kubernetes.io/managed-by")
+		}
 		var err error
 		if object, err = json.Marshal(fields); err != nil {
 			return fmt.Errorf("an object: %w", err)
