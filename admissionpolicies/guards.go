@@ -44,6 +44,7 @@ const (
 	GoldenImageCatalogs      = "virtward-golden-image-catalogs"
 	GoldenImagePointers      = "virtward-golden-image-pointers"
 	GoldenImageStatus        = "virtward-golden-image-status"
+	GoldenImageTemplates     = "virtward-golden-image-templates"
 	TemplateApprovedOnly     = "virtward-template-approved-only"
 	TemplateCapture          = "virtward-template-capture"
 	TemplateNamespaces       = "virtward-template-namespaces"

@@ -72,6 +72,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers of virtward-golden-image-pointers: Deny",
 		"ValidatingAdmissionPolicy virtward-golden-image-status",
 		"ValidatingAdmissionPolicyBinding virtward-golden-image-status of virtward-golden-image-status: Deny",
+		"ValidatingAdmissionPolicy virtward-golden-image-templates",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-templates of virtward-golden-image-templates: Deny",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor-effect of virtward-kubevirt-hypervisor-effect: Warn",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor",

@@ -15,8 +15,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/virtward/virtward/api/apikinds"
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
+	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/goldenimages"
+	"github.com/virtward/virtward/controllers/variants"
 )
 
 // imagesLease is the name of the leader's Lease.
@@ -31,8 +34,8 @@ func imagesCommand() *cobra.Command {
 		Use:   "images",
 		Short: "Import golden images for the architectures of the nodes",
 		Long: `Creates the DataImportCrons of each GoldenImageCatalog, one for each image and architecture of the nodes, and the
-DataSources without a suffix, which point to the default architecture. It is a separate process, because its account may
-delete DataSources. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. If there are
+DataSources without a suffix, which point to the default architecture. Keeps a variant for each architecture of VM templates
+that have the label of an image. It is a separate process, because its account may delete DataSources. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. If there are
 several replicas, only the leader is active.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -49,12 +52,14 @@ func (o *imagesOptions) run(ctx context.Context) error {
 	}
 	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
 		scheme := runtime.NewScheme()
-		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cdiv1beta1.AddToScheme, imagev1alpha1.AddToScheme} {
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cdiv1beta1.AddToScheme, imagev1alpha1.AddToScheme, templatev1beta1.AddToScheme} {
 			if err := add(scheme); err != nil {
 				return nil, err
 			}
 		}
-		cached := cacheOptions(map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: goldenimages.Condensed}})
+		cached := cacheOptions(map[client.Object]cache.ByObject{
+			&corev1.Node{}: {Transform: goldenimages.Condensed}, &imagev1alpha1.GoldenImageCatalog{}: {Transform: variants.Condensed},
+		})
 		return o.manager(config, imagesLease, cached, scheme)
 	}, o.addTo)
 }
@@ -71,6 +76,15 @@ func (o *imagesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 		},
 	})
 	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
+		return err
+	}
+	perArchitecture := variants.New(variants.Options{
+		Client: c.direct, Catalogs: mgr.GetCache(),
+		Tell: func(template *templatev1beta1.VirtualMachineTemplate, kind, reason, message string) {
+			c.tell(templatev1beta1.GroupVersion, apikinds.VirtualMachineTemplate, template, kind, reason, message)
+		},
+	})
+	if err := perArchitecture.SetupWithManager(mgr, c.light, c.reader); err != nil {
 		return err
 	}
 	p, err := newPorts(log.WithName("ports"))

@@ -26,6 +26,7 @@ import (
 // templateTables are the tables of cases of the guards of VM templates.
 var templateTables = []string{
 	"template-approved-only", "template-capture", "template-namespaces", "template-provenance", "template-request-labels", "template-status",
+	"golden-image-templates",
 }
 
 // TestTemplateGuards sends the requests of all tables, with all guards active.
@@ -129,6 +130,7 @@ func (c *templateCluster) grantOwners(t *testing.T) {
 		"server": "system:serviceaccount:virtward-system:virtward-apiserver", "other-server": "system:serviceaccount:elsewhere:virtward-apiserver",
 		"templates": "system:serviceaccount:virtward-system:virtward-templates", "virt-controller": "system:serviceaccount:kubevirt:kubevirt-controller",
 		"other-virt-controller": "system:serviceaccount:elsewhere:kubevirt-controller", "statefulsets": "system:serviceaccount:kube-system:statefulset-controller",
+		"images": "system:serviceaccount:virtward-system:virtward-images", "other-images": "system:serviceaccount:elsewhere:virtward-images",
 	} {
 		c.users[user] = c.client(t, name)
 		c.bind(t, "", "owner", name)
