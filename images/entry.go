@@ -81,6 +81,31 @@ func (e *entry) names() (crons, sources []string) {
 	return crons, sources
 }
 
+// Relevant returns whether a plan needs a DataImportCron or a DataSource: it has the name of one of the catalog, belongs to
+// the catalog, or is a DataSource of such a DataImportCron. The DataImportCrons of the input must be complete before
+// DataSources are compared.
+func Relevant(in *Input) func(Object) bool {
+	crons, sources := map[string]bool{}, map[string]bool{}
+	for i := range in.Catalog.Spec.DataImportCronTemplates {
+		t := &in.Catalog.Spec.DataImportCronTemplates[i]
+		e := &entry{DataImportCronTemplate: t, multi: true}
+		c, s := e.names()
+		for k := range c {
+			crons[c[k]], sources[s[k]] = true, true
+		}
+	}
+	return func(o Object) bool {
+		if in.owns(o) {
+			return true
+		}
+		if _, isCron := o.(*cdiv1beta1.DataImportCron); isCron {
+			return crons[o.GetName()]
+		}
+		label := o.GetLabels()[CronLabel]
+		return sources[o.GetName()] || crons[label] || in.Crons[label] != nil
+	}
+}
+
 func suffixed(name, architecture string) string {
 	if architecture == "" {
 		return name

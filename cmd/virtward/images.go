@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/virtward/virtward/api/apikinds"
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
@@ -75,6 +77,9 @@ func (o *imagesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 			c.tell(imagev1alpha1.GroupVersion, "GoldenImageCatalog", catalog, kind, reason, message)
 		},
 	})
+	if err := metrics.Registry.Register(keeps.Collector()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
+	}
 	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
 		return err
 	}

@@ -13,11 +13,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/texts"
 )
 
 // Resources that are read.
@@ -32,7 +34,7 @@ var errNoCDI = errors.New("the kinds of cdi.kubevirt.io are missing: install CDI
 // observe reads what a plan needs. delay is the time until an architecture is removed; 0 if none is about to be.
 func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) (in *images.Input, delay time.Duration, err error) {
 	nodes := &corev1.NodeList{}
-	if err := r.Nodes.List(ctx, nodes); err != nil {
+	if err := r.Nodes.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return nil, 0, fmt.Errorf("reading the nodes: %w", err)
 	}
 	in = &images.Input{
@@ -75,37 +77,51 @@ func (r *Reconciler) ssp(ctx context.Context) (found string, err error) {
 // objects reads the crons, the DataSources and the failed imports of the namespace.
 func (r *Reconciler) objects(ctx context.Context, in *images.Input) error {
 	namespace := in.Catalog.Spec.Namespace
-	err := each(ctx, r.Pages, pages.List{Resource: crons, Namespace: namespace}, func(cron *cdiv1beta1.DataImportCron) { in.Crons[cron.Name] = cron })
-	if err != nil {
-		return err
-	}
-	err = each(ctx, r.Pages, pages.List{Resource: apikinds.DataSources.GroupVersionResource(), Namespace: namespace}, func(source *cdiv1beta1.DataSource) {
-		in.Sources[source.Name] = source
+	var kept budget
+	relevant := images.Relevant(in)
+	err := each(ctx, r.Pages, pages.List{Resource: crons, Namespace: namespace}, func(cron *cdiv1beta1.DataImportCron, size int) error {
+		if !relevant(cron) {
+			return nil
+		}
+		cron.ManagedFields = nil
+		in.Crons[cron.Name] = cron
+		return kept.take(size)
 	})
 	if err != nil {
 		return err
 	}
-	return each(ctx, r.Pages, pages.List{Resource: apikinds.DataVolumes.GroupVersionResource(), Namespace: namespace, LabelSelector: images.CronLabel}, func(volume *cdiv1beta1.DataVolume) {
+	err = each(ctx, r.Pages, pages.List{Resource: apikinds.DataSources.GroupVersionResource(), Namespace: namespace}, func(source *cdiv1beta1.DataSource, size int) error {
+		if !relevant(source) {
+			return nil
+		}
+		source.ManagedFields = nil
+		in.Sources[source.Name] = source
+		return kept.take(size)
+	})
+	if err != nil {
+		return err
+	}
+	return each(ctx, r.Pages, pages.List{Resource: apikinds.DataVolumes.GroupVersionResource(), Namespace: namespace, LabelSelector: images.CronLabel}, func(volume *cdiv1beta1.DataVolume, _ int) error {
 		cron := in.Crons[volume.Labels[images.CronLabel]]
 		if failure, fails := failureOf(volume); fails && cron != nil && current(cron, volume.Name) {
 			in.Failures[cron.Name] = failure
 		}
+		return nil
 	})
 }
 
-// each decodes the objects of a list.
-func each[T any](ctx context.Context, reader *pages.Reader, list pages.List, found func(*T)) error {
+// each decodes the objects of a list. found gets the size of their JSON, too.
+func each[T any](ctx context.Context, reader *pages.Reader, list pages.List, found func(object *T, size int) error) error {
 	list.Form = pages.JSON
 	_, err := reader.Each(ctx, list, func(o pages.Object) error {
 		decoded := new(T)
 		if o.JSON == nil {
-			return fmt.Errorf("%s %s is too large", list.Resource.Resource, o.Name)
+			return fmt.Errorf("%w: %s %s", errTooLarge, list.Resource.Resource, o.Name)
 		}
 		if err := json.Unmarshal(o.JSON, decoded); err != nil {
 			return fmt.Errorf("decoding %s: %w", list.Resource.Resource, err)
 		}
-		found(decoded)
-		return nil
+		return found(decoded, len(o.JSON))
 	})
 	if apierrors.IsNotFound(err) {
 		return errNoCDI
@@ -128,7 +144,7 @@ func failureOf(volume *cdiv1beta1.DataVolume) (images.Failure, bool) {
 	}
 	for _, c := range volume.Status.Conditions {
 		if c.Type == cdiv1beta1.DataVolumeRunning && c.Status == corev1.ConditionFalse && slices.Contains(failing, c.Reason) {
-			return images.Failure{Reason: c.Reason, Message: c.Message}, true
+			return images.Failure{Reason: c.Reason, Message: texts.Shorten(c.Message, maxMessage)}, true
 		}
 	}
 	return images.Failure{}, false

@@ -39,6 +39,7 @@ type Reconciler struct {
 	Options
 
 	trigger *controllers.Trigger
+	ledger  *ledger
 
 	mu sync.Mutex
 	// namespaces are those of the catalogs that exist, by the names of the catalogs.
@@ -47,7 +48,10 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), namespaces: map[string]string{}}
+	return &Reconciler{
+		Options: options, trigger: controllers.NewTrigger(), namespaces: map[string]string{},
+		ledger: &ledger{clock: options.Clock, catalogs: map[string]*catalogRecord{}},
+	}
 }
 
 // again is the time after writes until the next plan, idle that without a change, waiting that without CDI, and removal the
@@ -60,6 +64,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	err := r.Client.Get(ctx, key.NamespacedName, catalog)
 	if apierrors.IsNotFound(err) {
 		r.remember(key.Name, "")
+		r.ledger.forget(key.Name)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -89,15 +94,15 @@ func (r *Reconciler) remember(name, namespace string) {
 
 func (r *Reconciler) plan(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) (time.Duration, error) {
 	in, delay, err := r.observe(ctx, catalog)
-	if errors.Is(err, errNoCDI) {
-		return waiting, r.writeStatus(ctx, catalog, missing(in, err))
+	if reason := unplanned(err); reason != "" {
+		return waiting, r.writeStatus(ctx, in, incomplete(in, reason, err))
 	}
 	if err != nil {
 		return 0, err
 	}
 	result := images.Plan(in)
 	written := r.apply(ctx, result.Writes)
-	if err := r.writeStatus(ctx, catalog, status(in, &result, written)); err != nil {
+	if err := r.writeStatus(ctx, in, status(in, &result, written)); err != nil {
 		return 0, errors.Join(written, err)
 	}
 	switch {

@@ -2,6 +2,7 @@ package goldenimages
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -26,6 +27,7 @@ const (
 	reasonPending          = "Pending"
 	reasonNotDeployed      = "NotDeployed"
 	reasonCDIMissing       = "CDIMissing"
+	reasonTooLarge         = "TooLarge"
 	reasonNamespaceMissing = "NamespaceMissing"
 	reasonWriteFailed      = "WriteFailed"
 	reasonManaged          = "Managed"
@@ -51,11 +53,22 @@ func status(in *images.Input, result *images.Result, written error) *v1alpha1.Go
 	return s
 }
 
-// missing is the status while CDI is missing. The images stay as they were.
-func missing(in *images.Input, err error) *v1alpha1.GoldenImageCatalogStatus {
+// unplanned is the reason of an error of the observation with which there is no plan; empty for others.
+func unplanned(err error) string {
+	switch {
+	case errors.Is(err, errNoCDI):
+		return reasonCDIMissing
+	case errors.Is(err, errTooLarge):
+		return reasonTooLarge
+	}
+	return ""
+}
+
+// incomplete is the status without a plan. The images stay as they were.
+func incomplete(in *images.Input, reason string, err error) *v1alpha1.GoldenImageCatalogStatus {
 	s := initial(in)
 	s.Images = in.Catalog.Status.Images
-	set(in, s, metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: reasonCDIMissing, Message: err.Error()})
+	set(in, s, metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: err.Error()})
 	return s
 }
 
@@ -96,7 +109,9 @@ func pendingOf(list []v1alpha1.Image) (reason, message string) {
 	return "", ""
 }
 
-func (r *Reconciler) writeStatus(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog, status *v1alpha1.GoldenImageCatalogStatus) error {
+func (r *Reconciler) writeStatus(ctx context.Context, in *images.Input, status *v1alpha1.GoldenImageCatalogStatus) error {
+	catalog := in.Catalog
+	r.ledger.note(in, status)
 	if equality.Semantic.DeepEqual(&catalog.Status, status) {
 		return nil
 	}
@@ -110,7 +125,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, catalog *v1alpha1.GoldenIm
 }
 
 // reported are the reasons of conditions of a catalog that are events.
-var reported = []string{reasonCDIMissing, reasonNamespaceMissing, reasonWriteFailed, images.ReasonManagedBySSP}
+var reported = []string{reasonCDIMissing, reasonTooLarge, reasonNamespaceMissing, reasonWriteFailed, images.ReasonManagedBySSP}
 
 // transition creates events for catalogs that cannot be managed, for images that cannot be deployed or imported, and for another default architecture.
 func (r *Reconciler) transition(before *v1alpha1.GoldenImageCatalogStatus, catalog *v1alpha1.GoldenImageCatalog) {

@@ -127,3 +127,35 @@ func TestAlert(t *testing.T) {
 		t.Errorf("no metric %s", metric)
 	}
 }
+
+// TestImageAlerts holds that the metrics of the alerts about golden images exist, and that the page of operations has the alerts.
+func TestImageAlerts(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
+	must(t, err)
+	source, err := os.ReadFile(filepath.Join(root, "controllers", "goldenimages", "metrics.go"))
+	must(t, err)
+	count := 0
+	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true", "images.enabled=true", "rollouts.enabled=false") {
+		rule, is := object.(*unstructured.Unstructured)
+		if !is || rule.GetKind() != "PrometheusRule" {
+			continue
+		}
+		groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")
+		must(t, err)
+		for _, r := range groups[0].(map[string]any)["rules"].([]any) {
+			alert := r.(map[string]any)
+			count++
+			if !strings.Contains(string(page), "`"+alert["alert"].(string)+"`") {
+				t.Errorf("docs/operations.md lacks %s", alert["alert"])
+			}
+			for _, metric := range regexp.MustCompile(`(virtward|kubevirt)_[a-z_]+`).FindAllString(alert["expr"].(string), -1) {
+				if !strings.Contains(string(source), `"`+metric+`"`) {
+					t.Errorf("%s: no metric %s", alert["alert"], metric)
+				}
+			}
+		}
+	}
+	if count != 5 {
+		t.Errorf("%d alerts", count)
+	}
+}

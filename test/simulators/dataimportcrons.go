@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,6 +93,7 @@ func (i *Importer) step(ctx context.Context) error {
 		after.Continue(i.last)
 	}
 	i.last = after
+	after.Now = metav1.NewTime(time.Now().Truncate(time.Second))
 	after.Poll(func(url string) string {
 		sum := sha256.Sum256([]byte(url))
 		return hex.EncodeToString(sum[:])

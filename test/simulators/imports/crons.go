@@ -171,6 +171,9 @@ func (o *Objects) complete(cron *cdiv1beta1.DataImportCron, source *cdiv1beta1.D
 		label(&stored.Labels, cron)
 	}
 	format := cdiv1beta1.DataImportCronSourceFormatPvc
+	if last := cron.Status.LastImportedPVC; !o.Now.IsZero() && (last == nil || *last != *imported) {
+		cron.Status.LastImportTimestamp = o.Now.DeepCopy()
+	}
 	cron.Status.LastImportedPVC, cron.Status.SourceFormat = imported.DeepCopy(), &format
 	setConditions(cron, corev1.ConditionFalse, "NoImport", "UpToDate")
 }

@@ -35,6 +35,9 @@ type Objects struct {
 	Claims    map[Name]*corev1.PersistentVolumeClaim
 	Snapshots map[Name]*Snapshot
 
+	// Now is the time of imports; zero for none.
+	Now metav1.Time
+
 	// seen is what each DataSource was last reconciled for.
 	seen map[Name]string
 }
