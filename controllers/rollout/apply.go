@@ -34,9 +34,25 @@ type Subresources struct{ Client rest.Interface }
 
 // Restart implements Restarter.
 func (s Subresources) Restart(ctx context.Context, namespace, name string) error {
-	return s.Client.Put().AbsPath("/apis", subresources, "v1", "namespaces", namespace, "virtualmachines", name, "restart").
-		SetHeader("Content-Type", "application/json").Body([]byte("{}")).Do(ctx).Error()
+	body, err := s.Client.Put().AbsPath("/apis", subresources, "v1", "namespaces", namespace, "virtualmachines", name, "restart").
+		SetHeader("Content-Type", "application/json").Body([]byte("{}")).Do(ctx).Raw()
+	if status := (metav1.Status{}); err != nil && json.Unmarshal(body, &status) == nil && status.Message != "" {
+		return &restartError{message: texts.Shorten(status.Message, maxFailure), cause: err}
+	}
+	return err
 }
+
+// restartError is the error of KubeVirt. Its answers do not name their kind, so that the client does not read them.
+type restartError struct {
+	message string
+	cause   error
+}
+
+// Error implements error.
+func (e *restartError) Error() string { return e.message }
+
+// Unwrap returns the error with the status code.
+func (e *restartError) Unwrap() error { return e.cause }
 
 // applying is the number of virtual machines to which a rollout writes at the same time. Each of them takes less memory than
 // a third of one that is planned, and nothing is planned meanwhile.

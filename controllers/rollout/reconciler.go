@@ -152,12 +152,12 @@ func (r *Reconciler) writeStatus(ctx context.Context, rollout *v1alpha1.VirtualM
 	return nil
 }
 
-// after is when a rollout is observed again. Observing takes at most a third of the time.
+// after is when a rollout is observed again. Observing takes at most half of the time.
 func (r *Reconciler) after(decision *fleet.Decision, machines int, took time.Duration) time.Duration {
 	after := decision.After
 	c := &decision.Status.Counts
 	if c.Updating+c.Migrating+c.Restarting+c.Verifying > 0 || decision.Status.Phase == v1alpha1.PhaseProgressing || len(decision.Actions) > 0 {
-		interval := max(r.Interval+time.Duration(machines)*time.Millisecond, 2*took)
+		interval := max(r.Interval+time.Duration(machines)*time.Millisecond, took)
 		if after == 0 || interval < after {
 			after = interval
 		}

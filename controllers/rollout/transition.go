@@ -97,6 +97,10 @@ func (r *Reconciler) transition(before *v1alpha1.VirtualMachineRolloutStatus, ro
 	switch status.Phase {
 	case v1alpha1.PhaseDenied, v1alpha1.PhaseInvalid, v1alpha1.PhaseFailed:
 		kind = corev1.EventTypeWarning
+	case v1alpha1.PhaseComplete:
+		if is.Reason == v1alpha1.ReasonNoMachines {
+			kind = corev1.EventTypeWarning
+		}
 	case v1alpha1.PhasePaused:
 		if is.Reason == v1alpha1.ReasonPausedByFailures || is.Reason == v1alpha1.ReasonNotAuthorized {
 			kind = corev1.EventTypeWarning

@@ -87,7 +87,7 @@ func (p *planner) gate(i int) (reason string, waits bool) {
 	}
 	switch canary := p.spec.Strategy.Canary; {
 	case p.totals.changing >= v1alpha1.MaxInProgress:
-		return "its turn has not come", false
+		return fmt.Sprintf("its turn has not come: %d virtual machines are being changed, which is the maximum", p.totals.changing), false
 	case canary != nil && !p.decision.Status.CanaryPassed && p.totals.touched >= int(canary.Count):
 		return "waits for the canary", false
 	case m.Stopped:
@@ -102,7 +102,7 @@ func (p *planner) gate(i int) (reason string, waits bool) {
 	}
 	if need == NeedsMigration {
 		if p.totals.migrating >= p.limits.migrations {
-			return "its turn has not come", false
+			return fmt.Sprintf("its turn has not come: strategy.maxConcurrentMigrations is %d, and %d virtual machines are being migrated", p.limits.migrations, p.totals.migrating), false
 		}
 		return "", false
 	}
@@ -116,7 +116,7 @@ func (p *planner) gate(i int) (reason string, waits bool) {
 		down++
 	}
 	if down > p.limits.unavailable {
-		return "its turn has not come", false
+		return fmt.Sprintf("its turn has not come: strategy.maxUnavailable is %d, and %d virtual machines are unavailable or being changed", p.limits.unavailable, p.totals.down), false
 	}
 	return "", false
 }

@@ -36,6 +36,10 @@ type Machine struct {
 	// Failure says why the last write to it failed; empty if it did not.
 	Failure string
 	Outcome Outcome
+
+	// owed reports that a migration of the rollout failed and is to be repeated. Nothing else shows that: KubeVirt has written
+	// the change to the instance.
+	owed bool
 }
 
 // Instance is what is observed of the running instance. Its UID is empty if there is none.
@@ -146,7 +150,7 @@ func needOf(takes rollouts.Takes) Need {
 
 // need is what the machine needs, with what KubeVirt has already written to its instance.
 func (m *Machine) need() Need {
-	if m.Outcome.Needs < NeedsMigration && m.Instance.AwaitsMigration {
+	if m.Outcome.Needs < NeedsMigration && (m.Instance.AwaitsMigration || m.owed) {
 		return NeedsMigration
 	}
 	return m.Outcome.Needs
@@ -155,6 +159,8 @@ func (m *Machine) need() Need {
 // why says what decides about the need.
 func (m *Machine) why() string {
 	switch {
+	case m.Outcome.Needs < NeedsMigration && m.owed:
+		return "an earlier migration failed"
 	case m.Outcome.Needs < NeedsMigration && m.Instance.AwaitsMigration:
 		return "a change on the instance awaits a migration"
 	case m.Outcome.Field == "":

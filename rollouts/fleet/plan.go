@@ -121,6 +121,7 @@ func Next(in *Input) Decision {
 	p.isOpen, p.opens = open(windows, in.Now)
 	p.states = make([]v1alpha1.MachineStatus, len(in.Machines))
 	p.recall()
+	p.owe()
 	for i := range in.Machines {
 		p.decide(i)
 	}
@@ -191,9 +192,21 @@ func (p *planner) recall() {
 	}
 }
 
+// owe finds the virtual machines that wait for another migration after one that failed.
+func (p *planner) owe() {
+	for i := range p.states {
+		s := &p.states[i]
+		p.Machines[i].owed = s.Migration != "" && (s.State == v1alpha1.StatePending || s.State == v1alpha1.StateWaiting)
+	}
+}
+
 // again records that a virtual machine is tried again.
 func (p *planner) again(s *v1alpha1.MachineStatus) {
-	*s = v1alpha1.MachineStatus{Name: s.Name, UID: s.UID, State: v1alpha1.StatePending, Attempt: s.Attempt + 1}
+	next := v1alpha1.MachineStatus{Name: s.Name, UID: s.UID, State: v1alpha1.StatePending, Attempt: s.Attempt + 1}
+	if s.Migration != "" {
+		next.Migration = MigrationName(p.Rollout.UID, s.UID, next.Attempt)
+	}
+	*s = next
 }
 
 // decide decides about a virtual machine that is being changed, or finds out whether it is to be changed.
@@ -222,7 +235,9 @@ func (p *planner) set(s *v1alpha1.MachineStatus, state v1alpha1.State, reason st
 func (p *planner) end(i int, state v1alpha1.State, reason string) {
 	s := &p.states[i]
 	p.set(s, state, reason)
-	s.Instance, s.Migration = "", ""
+	if s.Instance = ""; state != v1alpha1.StateFailed {
+		s.Migration = "" // that of one that failed is repeated
+	}
 	p.decision.Ended = append(p.decision.Ended, *s)
 	if state != v1alpha1.StateFailed {
 		*s = v1alpha1.MachineStatus{Name: s.Name, UID: s.UID} // the mark says that it is done

@@ -226,6 +226,21 @@ func TestAdvance(t *testing.T) {
 			rollout: begun(v1alpha1.StateMigrating, own), change: func(m *fleet.Machine) { m.Migration = fleet.Migration{Name: "m", Failed: true, Reason: "no node"} },
 			input: migration(true), state: v1alpha1.StateFailed, reason: "the migration failed: no node", actions: []string{"remove migration a"},
 		},
+		"own migration is repeated": {
+			rollout: begun(v1alpha1.StateFailed, own), input: func(in *fleet.Input) { in.Rollout.Spec.Resume = 1 },
+			state: v1alpha1.StateMigrating, reason: "is being migrated",
+		},
+		"own migration fails again": {
+			rollout: begun(v1alpha1.StateFailed, own), input: migration(true), state: v1alpha1.StateFailed, actions: []string{"remove migration a"},
+		},
+		"own migration is not created": {
+			rollout: begun(v1alpha1.StateMigrating, own), change: func(m *fleet.Machine) { m.Failure = "no quota" },
+			state: v1alpha1.StateMigrating, reason: "is being migrated; the last attempt failed: no quota", actions: []string{"migrate a"},
+		},
+		"restart is not accepted": {
+			rollout: begun(v1alpha1.StateRestarting, long), need: fleet.NeedsRestart, change: func(m *fleet.Machine) { m.Failure = "no answer" },
+			state: v1alpha1.StateFailed, reason: "Restarting longer than 10m0s: it is being restarted; the last attempt failed: no answer",
+		},
 		"recreated": {rollout: begun(v1alpha1.StateRestarting, func(s *v1alpha1.MachineStatus) { s.UID = "vm-before" }), need: fleet.NeedsRestart, change: func(m *fleet.Machine) { m.Marked, m.Outcome.Patched = false, false }, state: v1alpha1.StateRestarting, actions: []string{"change a", "restart a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,6 +265,15 @@ func TestAdvance(t *testing.T) {
 				t.Errorf("reason %q, want %q", got, s.reason)
 			}
 		})
+	}
+}
+
+// TestNoMachines: a rollout that selects nothing is complete, and says why.
+func TestNoMachines(t *testing.T) {
+	d := fleet.Next(&fleet.Input{Rollout: rollout(), Now: noon})
+	complete := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionComplete)
+	if d.Status.Phase != v1alpha1.PhaseComplete || complete.Status != metav1.ConditionTrue || complete.Reason != v1alpha1.ReasonNoMachines || complete.Message != "spec.selector matches no virtual machine of the namespace" {
+		t.Errorf("%+v", d.Status)
 	}
 }
 
@@ -284,6 +308,9 @@ func TestGates(t *testing.T) {
 	spec := func(change func(*v1alpha1.VirtualMachineRolloutSpec)) func(*fleet.Input) {
 		return func(in *fleet.Input) { change(&in.Rollout.Spec) }
 	}
+	turn := func(limit, down int) string {
+		return fmt.Sprintf("its turn has not come: strategy.maxUnavailable is %d, and %d virtual machines are unavailable or being changed", limit, down)
+	}
 	percent := func(text string) *intstr.IntOrString { return new(intstr.FromString(text)) }
 	for name, s := range map[string]struct {
 		count  int
@@ -294,17 +321,17 @@ func TestGates(t *testing.T) {
 		// reason is that of the last virtual machine.
 		reason string
 	}{
-		"one by default":               {10, fleet.NeedsRestart, nil, 1, v1alpha1.PhaseProgressing, "its turn has not come"},
-		"live, one by default":         {10, fleet.NeedsLive, nil, 1, v1alpha1.PhaseProgressing, "its turn has not come"},
-		"five":                         {10, fleet.NeedsRestart, []func(*fleet.Input){spec(atOnce(5))}, 5, v1alpha1.PhaseProgressing, "its turn has not come"},
+		"one by default":               {10, fleet.NeedsRestart, nil, 1, v1alpha1.PhaseProgressing, turn(1, 1)},
+		"live, one by default":         {10, fleet.NeedsLive, nil, 1, v1alpha1.PhaseProgressing, turn(1, 1)},
+		"five":                         {10, fleet.NeedsRestart, []func(*fleet.Input){spec(atOnce(5))}, 5, v1alpha1.PhaseProgressing, turn(5, 5)},
 		"percent":                      {10, fleet.NeedsRestart, []func(*fleet.Input){spec(func(s *v1alpha1.VirtualMachineRolloutSpec) { s.Strategy.MaxUnavailable = percent("39%") })}, 3, v1alpha1.PhaseProgressing, ""},
 		"percent of few":               {3, fleet.NeedsRestart, []func(*fleet.Input){spec(func(s *v1alpha1.VirtualMachineRolloutSpec) { s.Strategy.MaxUnavailable = percent("1%") })}, 1, v1alpha1.PhaseProgressing, ""},
 		"one is down":                  {10, fleet.NeedsRestart, []func(*fleet.Input){spec(atOnce(5)), down(9)}, 5, v1alpha1.PhaseProgressing, ""},
 		"those down are begun":         {10, fleet.NeedsRestart, []func(*fleet.Input){spec(atOnce(5)), down(0, 1)}, 5, v1alpha1.PhaseProgressing, ""},
-		"too many are down":            {10, fleet.NeedsRestart, []func(*fleet.Input){spec(atOnce(2)), down(7, 8, 9)}, 0, v1alpha1.PhaseProgressing, ""},
+		"too many are down":            {10, fleet.NeedsRestart, []func(*fleet.Input){spec(atOnce(2)), down(6, 7, 8)}, 0, v1alpha1.PhaseProgressing, turn(2, 3)},
 		"a restart is requested":       {10, fleet.NeedsRestart, []func(*fleet.Input){func(in *fleet.Input) { in.Machines[9].RestartRequested = true }}, 0, v1alpha1.PhaseWaiting, ""},
-		"a hundred at most":            {300, fleet.NeedsRestart, []func(*fleet.Input){spec(atOnce(300))}, 100, v1alpha1.PhaseProgressing, ""},
-		"two migrations by default":    {10, fleet.NeedsMigration, nil, 2, v1alpha1.PhaseProgressing, "its turn has not come"},
+		"a hundred at most":            {300, fleet.NeedsRestart, []func(*fleet.Input){spec(atOnce(300))}, 100, v1alpha1.PhaseProgressing, "its turn has not come: 100 virtual machines are being changed, which is the maximum"},
+		"two migrations by default":    {10, fleet.NeedsMigration, nil, 2, v1alpha1.PhaseProgressing, "its turn has not come: strategy.maxConcurrentMigrations is 2, and 2 virtual machines are being migrated"},
 		"another migration":            {10, fleet.NeedsMigration, []func(*fleet.Input){func(in *fleet.Input) { in.Machines[9].Migration.Active = true }}, 1, v1alpha1.PhaseProgressing, "waits for the end of a migration"},
 		"migrations do not count":      {10, fleet.NeedsMigration, []func(*fleet.Input){spec(func(s *v1alpha1.VirtualMachineRolloutSpec) { s.Strategy.MaxConcurrentMigrations = new(int32(4)) })}, 4, v1alpha1.PhaseProgressing, ""},
 		"paused":                       {10, fleet.NeedsRestart, []func(*fleet.Input){spec(func(s *v1alpha1.VirtualMachineRolloutSpec) { s.Paused = true })}, 0, v1alpha1.PhasePaused, "spec.paused is true"},

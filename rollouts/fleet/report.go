@@ -74,6 +74,8 @@ func (p *planner) outcome(changing int32, reason, message string) result {
 		o.phase, o.reason, o.message = v1alpha1.PhaseDryRun, v1alpha1.ReasonDryRun, p.summary()
 	case left == 0 && c.Failed > 0 && reason == "":
 		o.phase, o.reason, o.message = v1alpha1.PhaseFailed, v1alpha1.ReasonFailed, fmt.Sprintf("%d virtual machines failed", c.Failed)
+	case c.Total == 0:
+		o.phase, o.reason, o.message = v1alpha1.PhaseComplete, v1alpha1.ReasonNoMachines, "spec.selector matches no virtual machine of the namespace"
 	case left == 0 && c.Failed == 0:
 		o.phase, o.reason, o.message = v1alpha1.PhaseComplete, v1alpha1.ReasonComplete, fmt.Sprintf("%d virtual machines are done, %d are skipped", c.Done, c.Skipped)
 	case reason == v1alpha1.ReasonNotAuthorized:

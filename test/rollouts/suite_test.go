@@ -31,6 +31,7 @@ import (
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/kills"
@@ -85,6 +86,8 @@ type fixture struct {
 
 	kubevirt *simulators.KubeVirt
 	clock    *shifted
+	// policies are those of the controllers that are created.
+	policies *policies.Set
 	// events are those of the rollouts.
 	mu     sync.Mutex
 	events []string
@@ -134,11 +137,12 @@ func (f *fixture) controller(t testing.TB, c *kills.Connection) *rollout.Reconci
 	must(t, err)
 	facts, err := platform.ReadFacts(t.Context(), dynamics, platform.Settings{})
 	must(t, err)
+	active := f.policies
 	registry, err := hypervisors.NewRegistry(hypervisors.BuiltIn()...)
 	must(t, err)
 	return rollout.New(rollout.Options{
 		Client: direct, Pages: reader, Objects: objects, Clock: f.clock, Interval: 20 * time.Millisecond,
-		Evaluator:  evaluator.New(effective.NewPipeline(registry), objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }}),
+		Evaluator:  evaluator.New(effective.NewPipeline(registry), objects, &evaluator.Live{GetFacts: func() *platform.Facts { return facts }, GetPolicies: func() *policies.Set { return active }}),
 		Authorizer: rollout.Reviews{Client: direct}, Restarter: rollout.Subresources{Client: typed.CoreV1().RESTClient()},
 		Ready: func() error { return nil },
 		Tell: func(r *v1alpha1.VirtualMachineRollout, _, reason, message string) {

@@ -300,6 +300,7 @@ const (
 // Reasons of conditions.
 const (
 	ReasonComplete          = "Complete"
+	ReasonNoMachines        = "NoVirtualMachines"
 	ReasonDryRun            = "DryRun"
 	ReasonFailed            = "VirtualMachinesFailed"
 	ReasonDenied            = "PatchDenied"
