@@ -75,6 +75,20 @@ func templateAnnotated(key, value string) edit {
 	}
 }
 
+var (
+	onArm64 = spec(func(s *kubevirtv1.VirtualMachineInstanceSpec) { s.Architecture = "arm64" })
+	// realtime has what its CPUs require: a CPU for each thread, and huge pages on the same NUMA nodes.
+	realtime = spec(func(s *kubevirtv1.VirtualMachineInstanceSpec) {
+		s.Domain.CPU.DedicatedCPUPlacement, s.Domain.CPU.Realtime = true, &kubevirtv1.Realtime{}
+		s.Domain.CPU.NUMA = &kubevirtv1.NUMA{GuestMappingPassthrough: &kubevirtv1.NUMAGuestMappingPassthrough{}}
+		s.Domain.Memory.Hugepages = &kubevirtv1.Hugepages{PageSize: "2Mi"}
+	})
+	encrypted = spec(func(s *kubevirtv1.VirtualMachineInstanceSpec) {
+		s.Domain.LaunchSecurity = &kubevirtv1.LaunchSecurity{SEV: &kubevirtv1.SEV{}}
+		s.Domain.Firmware.Bootloader = &kubevirtv1.Bootloader{EFI: &kubevirtv1.EFI{SecureBoot: new(false)}}
+	})
+)
+
 func named(name string) edit {
 	return spec(func(s *kubevirtv1.VirtualMachineInstanceSpec) { s.Hostname = name })
 }
@@ -174,6 +188,7 @@ const (
 	byMigration = "takes effect with a live migration. The guest gets the change with the next live migration. KubeVirt does not start one."
 	byRestart   = "takes effect when the VM restarts."
 	atStart     = byRestart + " KubeVirt applies this field only when the VM starts."
+	noMaximum   = byRestart + " The VM was started without a maximum of memory, so that none can be added." // KubeVirt computes none
 	noMigration = byRestart + " The change needs a live migration, and the VM cannot be migrated: a device."
 )
 
@@ -222,6 +237,22 @@ var rolloutRows = []rolloutRow{
 	{rule: "guest-memory", what: "not a multiple of 2Mi", change: withGuest("3221225473"), field: guest, takes: rollouts.Restart, warning: byRestart + " The guest memory is not a multiple of 2Mi."},
 	{rule: "guest-memory", what: "a VM that cannot be migrated", before: annotated(simulators.NotMigratable, "a device"), change: withGuest("4Gi"), field: guest, takes: rollouts.Restart, warning: noMigration},
 
+	{
+		rule: "sockets", what: "on arm64", before: both(onArm64, cpu(func(c *kubevirtv1.CPU) { c.MaxSockets = 8 })), change: withSockets(4),
+		field: sockets, takes: rollouts.Restart, warning: sockets + ": " + byRestart + " On arm64, CPUs cannot be added to a running VM.",
+	},
+	{
+		rule: "guest-memory", what: "on arm64", before: onArm64, change: withGuest("4Gi"),
+		field: guest, takes: rollouts.Restart, warning: guest + ": " + noMaximum,
+	},
+	{
+		rule: "guest-memory", what: "realtime CPUs", before: realtime, change: withGuest("4Gi"),
+		field: guest, takes: rollouts.Restart, warning: guest + ": " + noMaximum,
+	},
+	{
+		rule: "guest-memory", what: "encrypted memory", before: encrypted, change: withGuest("4Gi"),
+		field: guest, takes: rollouts.Restart, warning: guest + ": " + noMaximum,
+	},
 	{
 		rule: "node-selector-and-affinity", what: "a node selector", change: spec(func(s *kubevirtv1.VirtualMachineInstanceSpec) { s.NodeSelector = map[string]string{"zone": "a"} }),
 		field: inSpec + "nodeSelector[zone]", takes: rollouts.LiveOnMigration, warning: byMigration,

@@ -64,6 +64,7 @@ var _ = Describe("A change of a running VM", func() {
 		}
 		It("volume-request: a volume of virtctl addvolume", volumeRequest, NodeTimeout(time.Minute))
 		It("waits for a restart under the strategy Stage", underStage, NodeTimeout(time.Minute))
+		It("waits for a restart while the feature gate of hotplugged volumes is closed", withGatesClosed, NodeTimeout(time.Minute))
 		It("reaches the guest with the migration that KubeVirt starts", migratedByKubeVirt, NodeTimeout(2*time.Minute))
 		It("shuts the guest down if KubeVirt evicts it", evictedByKubeVirt, NodeTimeout(time.Minute))
 	})
@@ -139,6 +140,30 @@ func underStage(ctx SpecContext) {
 	Expect(planned.Fields(rollouts.LiveOnMigration)).To(ConsistOf(inSpec+"domain.devices.interfaces[blue]", inSpec+"networks[blue]"))
 	Expect(apply(ctx, vm)).To(HaveExactElements(HavePrefix("The rollout strategy of the cluster is Stage. These changes take effect when the VM restarts: " + sockets + ", " + guest + ", ")))
 	Eventually(func(ctx context.Context) error { return agrees(ctx, vm, planned) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+}
+
+// withGatesClosed plans hotpluggable volumes in a cluster that ignores them: by its own gate, or by the one of virtctl.
+func withGatesClosed(ctx SpecContext) {
+	for model, configuration := range map[string]map[string]any{
+		"Haswell":   {"disabledFeatureGates": []any{"DeclarativeHotplugVolumes"}},
+		"Broadwell": {"featureGates": []any{"HotplugVolumes"}},
+	} {
+		DeferCleanup(func(ctx SpecContext) {
+			configure(ctx, nil, platform.KVM)
+			eventuallyModel(ctx, "host-model")
+		}, NodeTimeout(30*time.Second))
+		configure(ctx, map[string]any{"cpuModel": model, "developerConfiguration": configuration}, platform.KVM)
+		eventuallyModel(ctx, model)
+		vm := runningVM("row-gate-" + strings.ToLower(model))
+		cleanUp(vm)
+		apply(ctx, vm)
+		awaitRunning(ctx, vm)
+		claimed("row-hot", true, kubevirtv1.DiskBusSCSI)(vm)
+		planned := planOf(ctx, manifestOf(vm), "-f", "-")
+		Expect(planned.Fields(rollouts.Restart)).To(ConsistOf(inSpec+"domain.devices.disks[data]", inSpec+"volumes[data]"))
+		Expect(apply(ctx, vm)).To(ContainElement(ContainSubstring("The feature gate DeclarativeHotplugVolumes of the cluster is off, or HotplugVolumes is on")))
+		Eventually(func(ctx context.Context) error { return agrees(ctx, vm, planned) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}
 }
 
 func migratedByKubeVirt(ctx SpecContext) {
