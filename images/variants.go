@@ -65,15 +65,21 @@ func VariantsOf(source *v1beta1.VirtualMachineTemplate, catalogs []v1alpha1.Gold
 	}
 	for i := range catalogs {
 		c := &catalogs[i]
-		if namespaceOf(c) == namespace && slices.ContainsFunc(c.Spec.DataImportCronTemplates, func(e v1alpha1.DataImportCronTemplate) bool {
-			return e.Spec != nil && e.Spec.ManagedDataSource == v.image
-		}) {
+		if namespaceOf(c) == namespace && lists(c, v.image) {
 			v.Architectures, v.Keep = importedFor(c, v.image)
 			return v
 		}
 	}
 	v.Fault = &Fault{ReasonNoImage, fmt.Sprintf("no catalog has the image %q in the namespace %q", v.image, namespace)}
 	return v
+}
+
+// lists reports whether a catalog has an image. Its status has the common images too.
+func lists(c *v1alpha1.GoldenImageCatalog, source string) bool {
+	own := func(e v1alpha1.DataImportCronTemplate) bool {
+		return e.Spec != nil && e.Spec.ManagedDataSource == source
+	}
+	return slices.ContainsFunc(c.Spec.DataImportCronTemplates, own) || slices.ContainsFunc(c.Status.Images, func(i v1alpha1.Image) bool { return i.DataSource == source })
 }
 
 // importedFor are the architectures that a catalog imports an image for. keep is true while an error keeps its imports.

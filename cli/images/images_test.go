@@ -70,6 +70,9 @@ func site() *v1alpha1.GoldenImageCatalog {
 		entry("fedora", "amd64,arm64,s390x,ppc64le"), entry("debian", "amd64,arm64,s390x"), entry("windows", "amd64"), entry("legacy", ""),
 		entry("ubuntu", "amd64"), entry("off", "amd64"), entry("power", "ppc64le"), entry("new", "amd64"),
 	}
+	c.Spec.CommonImages = true
+	common := deployed("common", "amd64", "amd64 True Imported ")
+	common.OriginalArchitectures = []string{"amd64", "s390x"}
 	c.Status = v1alpha1.GoldenImageCatalogStatus{
 		ObservedGeneration: 2,
 		Nodes: v1alpha1.NodeArchitectures{
@@ -85,6 +88,7 @@ func site() *v1alpha1.GoldenImageCatalog {
 			deployed("debian", "amd64", "amd64 True Imported ", "arm64 False ImagePullFailed no image found for\nlinux/arm64"),
 			deployed("windows", "amd64", "amd64 False Unschedulable 0/5 nodes are available"),
 			deployed("legacy", "", " True Imported "),
+			common,
 			undeployed("ubuntu", "NameTaken", `the DataSource "ubuntu" exists and does not belong to the catalog; the annotation image.virtward.io/catalog on it permits the catalog to manage it`),
 			undeployed("off", "Disabled", "the annotation dataimportcrontemplate.kubevirt.io/enable is not true"),
 			undeployed("power", "UnsupportedArchitectures", "no node has an architecture of the image"),
@@ -145,7 +149,7 @@ func TestGolden(t *testing.T) {
 		"list": {"list"}, "list-wide": {"list", "-o", "wide"}, "list-name": {"list", "-o", "name"}, "status": {"status", "site"},
 		"why-ready": {"why", "fedora"}, "why-failed": {"why", "debian-cron"}, "why-unschedulable": {"why", "windows"}, "why-once": {"why", "legacy"}, "why-once-suffix": {"why", "legacy-arm64"},
 		"why-taken": {"why", "ubuntu"}, "why-disabled": {"why", "off"}, "why-unsupported": {"why", "power"}, "why-new": {"why", "new"}, "why-importing": {"why", "fedora-arm64"},
-		"why-missing": {"why", "windows-arm64"}, "why-unlisted": {"why", "windows-s390x"}, "why-absent": {"why", "debian-s390x"},
+		"why-common": {"why", "common"}, "why-missing": {"why", "windows-arm64"}, "why-unlisted": {"why", "windows-s390x"}, "why-absent": {"why", "debian-s390x"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := run(t, objects, args...)
@@ -181,10 +185,10 @@ func TestObjects(t *testing.T) {
 		var all listed
 		got := run(t, cluster(t, site()), "list", "-o", output)
 		clitest.Decode(t, decode, got.Out, &all)
-		if len(all.Images) != 8 {
+		if len(all.Images) != 9 {
 			t.Fatalf("%s: %+v", output, all)
 		}
-		fedora := all.Images[1]
+		fedora := all.Images[2]
 		if fedora.DataSource != "fedora" || fedora.DefaultArchitecture != "amd64" || len(fedora.Imports) != 3 || fedora.Imports[1].State != "Importing" || fedora.Imports[1].Progress != "42%" || fedora.Imports[1].DataImportCron != "fedora-cron-arm64" {
 			t.Errorf("%s: %+v", output, fedora)
 		}
@@ -219,7 +223,7 @@ func TestExits(t *testing.T) {
 		"no such catalog":             {cluster(t, site()), []string{"status", "main"}, clitest.ExitFailed, `error: there is no GoldenImageCatalog "main"`},
 		"catalogs are not installed":  {without, []string{"list"}, clitest.ExitFailed, "install the chart of Virtward with images.enabled=true"},
 		"another namespace":           {cluster(t, site()), []string{"list", "-n", "shop"}, clitest.ExitOK, "No golden images found."},
-		"an unknown image":            {cluster(t, site()), []string{"why", "suse"}, clitest.ExitFailed, `error: no catalog has an image "suse": the images are debian, fedora, legacy, new, off, power, ubuntu, windows` + "\n"},
+		"an unknown image":            {cluster(t, site()), []string{"why", "suse"}, clitest.ExitFailed, `error: no catalog has an image "suse": the images are common, debian, fedora, legacy, new, off, power, ubuntu, windows` + "\n"},
 		"an image of two catalogs":    {cluster(t, site(), other), []string{"why", "fedora"}, clitest.ExitUsage, `several catalogs have an image "fedora": add --catalog other or --catalog site`},
 		"one of them":                 {cluster(t, site(), other), []string{"why", "fedora", "--catalog", "other"}, clitest.ExitOK, "GoldenImageCatalog other"},
 		"why without a name":          {cluster(t), []string{"why"}, clitest.ExitUsage, "name one image: see kubectl virtward images why --help"},

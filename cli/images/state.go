@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/images"
@@ -76,11 +77,35 @@ func (v *view) images() []image {
 		for k := range c.Spec.DataImportCronTemplates {
 			all = append(all, v.image(c, &c.Spec.DataImportCronTemplates[k]))
 		}
+		for k := range c.Status.Images {
+			if common := v.common(c, &c.Status.Images[k]); common != nil {
+				all = append(all, v.image(c, common))
+			}
+		}
 	}
 	slices.SortFunc(all, func(a, b image) int {
 		return cmp.Or(strings.Compare(a.Catalog, b.Catalog), strings.Compare(a.DataSource, b.DataSource), strings.Compare(a.Entry, b.Entry))
 	})
 	return all
+}
+
+// common is the entry of a common image, as far as the status and the DataImportCrons show it. It is nil for an entry of the
+// catalog itself, and for one that was removed.
+func (v *view) common(c *v1alpha1.GoldenImageCatalog, s *v1alpha1.Image) *v1alpha1.DataImportCronTemplate {
+	own := func(e v1alpha1.DataImportCronTemplate) bool { return e.Name == s.Name }
+	if !c.Spec.CommonImages || slices.ContainsFunc(c.Spec.DataImportCronTemplates, own) {
+		return nil
+	}
+	e := &v1alpha1.DataImportCronTemplate{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: &cdiv1beta1.DataImportCronSpec{ManagedDataSource: s.DataSource}}
+	if len(s.OriginalArchitectures) > 0 {
+		e.Annotations = map[string]string{v1alpha1.ArchitecturesAnnotation: strings.Join(s.OriginalArchitectures, ",")}
+	}
+	for _, of := range s.Imports {
+		if cron := v.crons[key{namespaceOf(c), of.DataImportCron}]; cron != nil {
+			e.Spec.Template = cron.Spec.Template
+		}
+	}
+	return e
 }
 
 func (v *view) image(c *v1alpha1.GoldenImageCatalog, t *v1alpha1.DataImportCronTemplate) image {

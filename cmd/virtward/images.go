@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -22,13 +23,18 @@ import (
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/goldenimages"
 	"github.com/virtward/virtward/controllers/variants"
+	"github.com/virtward/virtward/images"
 )
 
 // imagesLease is the name of the leader's Lease.
 const imagesLease = "virtward-images"
 
 // imagesOptions are the flags of `virtward images`.
-type imagesOptions struct{ leader }
+type imagesOptions struct {
+	leader
+
+	commonImages string
+}
 
 func imagesCommand() *cobra.Command {
 	o := &imagesOptions{}
@@ -37,14 +43,15 @@ func imagesCommand() *cobra.Command {
 		Short: "Import golden images for the architectures of the nodes",
 		Long: `Creates the DataImportCrons of each GoldenImageCatalog, one for each image and architecture of the nodes, and the
 DataSources without a suffix, which point to the default architecture. Keeps a variant for each architecture of VM templates
-that have the label of an image. It is a separate process, because its account may delete DataSources. It reads the cluster with the kubeconfig in $KUBECONFIG, or as the service account of its pod. If there are
-several replicas, only the leader is active.`,
+that have the label of an image. It is a separate process, because its account may delete DataSources. It reads the cluster with
+the kubeconfig in $KUBECONFIG, or as the service account of its pod. If there are several replicas, only the leader is active.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.run(cmd.Context())
 		},
 	}
 	o.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&o.commonImages, "common-images", "", "File with the common images: a list of dataImportCronTemplates, for catalogs with commonImages")
 	return cmd
 }
 
@@ -71,8 +78,12 @@ func (o *imagesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 	if err != nil {
 		return err
 	}
+	common, err := o.common()
+	if err != nil {
+		return err
+	}
 	keeps := goldenimages.New(goldenimages.Options{
-		Client: c.direct, Nodes: mgr.GetCache(), Pages: c.reader, Clock: clock.RealClock{},
+		Client: c.direct, Nodes: mgr.GetCache(), Pages: c.reader, Clock: clock.RealClock{}, Common: common,
 		Tell: func(catalog *imagev1alpha1.GoldenImageCatalog, kind, reason, message string) {
 			c.tell(imagev1alpha1.GroupVersion, "GoldenImageCatalog", catalog, kind, reason, message)
 		},
@@ -97,4 +108,20 @@ func (o *imagesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 		return err
 	}
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+}
+
+// common reads the common images.
+func (o *imagesOptions) common() ([]imagev1alpha1.DataImportCronTemplate, error) {
+	if o.commonImages == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(o.commonImages)
+	if err != nil {
+		return nil, fmt.Errorf("reading the common images: %w", err)
+	}
+	common, err := images.ParseCommon(data)
+	if err != nil {
+		return nil, fmt.Errorf("the common images: %s: %w", o.commonImages, err)
+	}
+	return common, nil
 }

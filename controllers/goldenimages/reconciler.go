@@ -29,6 +29,8 @@ type Options struct {
 	Nodes client.Reader
 	// Pages reads lists in pages.
 	Pages *pages.Reader
+	// Common are the images of catalogs that have the common images.
+	Common []v1alpha1.DataImportCronTemplate
 	// Tell creates an event on a catalog, with its type, reason and message.
 	Tell  func(catalog *v1alpha1.GoldenImageCatalog, kind, reason, message string)
 	Clock clock.PassiveClock
@@ -74,6 +76,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return reconcile.Result{}, nil
 	}
 	r.remember(catalog.Name, catalog.Spec.Namespace)
+	catalog.Spec.DataImportCronTemplates = images.WithCommon(catalog, r.Common) // the spec is never written
 	after, err := r.plan(ctx, catalog)
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: again}, nil

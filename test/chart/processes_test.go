@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/images"
 )
 
 // Each process knows the memory limit of its container, and Prometheus can find its metrics.
@@ -97,6 +99,40 @@ func TestRolloutsProcess(t *testing.T) {
 				t.Errorf("got %v\nwant %v", got, want)
 			}
 		})
+	}
+}
+
+// TestCommonImages renders the list of common images as a file for the process.
+func TestCommonImages(t *testing.T) {
+	const image = `[{"metadata":{"name":"fedora-cron","annotations":{"ssp.kubevirt.io/dict.architectures":"amd64"}},"spec":{"schedule":"","managedDataSource":"fedora","template":{"spec":{"source":{"registry":{"url":"docker://r.example/fedora"}},"storage":{"resources":{"requests":{"storage":"1Gi"}}}}}}}]`
+	checksums := map[string]bool{}
+	for _, list := range []string{"[]", image, strings.ReplaceAll(image, "1Gi", "2Gi")} {
+		var data, checksum string
+		var arguments []string
+		volumes := 0
+		for _, object := range renderFor(t, nil, "images.enabled=true", "images.commonImages="+list) {
+			switch o := object.(type) {
+			case *unstructured.Unstructured:
+				if o.GetKind() == "ConfigMap" && o.GetName() == "virtward-images-common" {
+					data, _, _ = unstructured.NestedString(o.Object, "data", "images.yaml")
+				}
+			case *appsv1.Deployment:
+				if o.Name == "virtward-images" {
+					arguments, volumes, checksum = o.Spec.Template.Spec.Containers[0].Args, len(o.Spec.Template.Spec.Volumes)+len(o.Spec.Template.Spec.Containers[0].VolumeMounts), o.Spec.Template.Annotations["checksum/common-images"]
+				}
+			}
+		}
+		given := slices.Contains(arguments, "--common-images=/etc/virtward/common-images/images.yaml")
+		if wanted := list != "[]"; given != wanted || (volumes == 2) != wanted || (data != "") != wanted || checksums[checksum] {
+			t.Errorf("%s: arguments %v, %d volumes and mounts, checksum %s, file %q", list, arguments, volumes, checksum, data)
+		}
+		checksums[checksum] = true
+		if data == "" {
+			continue
+		}
+		if parsed, err := images.ParseCommon([]byte(data)); err != nil || len(parsed) != 1 || parsed[0].Spec.ManagedDataSource != "fedora" {
+			t.Errorf("%v %+v", err, parsed)
+		}
 	}
 }
 

@@ -98,6 +98,12 @@ type GoldenImageCatalogSpec struct {
 	// +kubebuilder:validation:MaxItems=200
 	DataImportCronTemplates []DataImportCronTemplate `json:"dataImportCronTemplates,omitempty"`
 
+	// Whether the catalog also has the common images: those that the values of
+	// the chart list. An entry of the same name replaces a common image.
+	//
+	// +optional
+	CommonImages bool `json:"commonImages,omitempty"`
+
 	// How long an architecture without a node keeps its imports. The default
 	// is 10m.
 	//
