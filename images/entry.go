@@ -70,16 +70,13 @@ func (e *entry) source() string {
 	return e.Spec.ManagedDataSource
 }
 
-// names are all names of DataImportCrons and DataSources that the entry can use now or later.
-func (e *entry) names() (crons, sources []string) {
-	crons, sources = []string{e.Name}, []string{e.source()}
-	if e.multi {
-		for _, architecture := range Architectures {
-			crons, sources = append(crons, suffixed(e.Name, architecture)), append(sources, suffixed(e.source(), architecture))
-		}
-	}
-	return crons, sources
+// claim is the names that the entry uses.
+func (e *entry) claim() *Claim {
+	return &Claim{Cron: e.Name, Source: e.source(), Suffixed: e.multi}
 }
+
+// names are all names of DataImportCrons and DataSources that the entry can use now or later.
+func (e *entry) names() (crons, sources []string) { return e.claim().names() }
 
 // Relevant returns whether a plan needs a DataImportCron or a DataSource: it has the name of one of the catalog, belongs to
 // the catalog, or is a DataSource of such a DataImportCron. The DataImportCrons of the input must be complete before
@@ -113,18 +110,26 @@ func suffixed(name, architecture string) string {
 	return name + "-" + architecture
 }
 
-// entriesOf reads the entries of the catalog. Entries whose names collide have a problem, all of them.
+// entriesOf reads the entries of the catalog, and what they need.
 func entriesOf(in *Input) []*entry {
-	entries := make([]*entry, len(in.Catalog.Spec.DataImportCronTemplates))
-	for i := range entries {
-		entries[i] = entryOf(in, &in.Catalog.Spec.DataImportCronTemplates[i])
-	}
-	findDuplicates(entries)
+	entries := ownEntries(in)
+	findOwners(in, entries)
 	for _, e := range entries {
 		if e.problem == nil && !e.disabled {
 			e.targets = targetsOf(in.Catalog, e)
 		}
 	}
+	return entries
+}
+
+// ownEntries reads the entries of the catalog, without a look at other catalogs. Entries whose names collide have a problem,
+// all of them.
+func ownEntries(in *Input) []*entry {
+	entries := make([]*entry, len(in.Catalog.Spec.DataImportCronTemplates))
+	for i := range entries {
+		entries[i] = entryOf(in, &in.Catalog.Spec.DataImportCronTemplates[i])
+	}
+	findDuplicates(entries)
 	return entries
 }
 

@@ -36,6 +36,8 @@ type Input struct {
 	// Crons and Sources are those of the catalog's namespace, by name.
 	Crons   map[string]*cdiv1beta1.DataImportCron
 	Sources map[string]*cdiv1beta1.DataSource
+	// Others are the names that other catalogs use. A name belongs to the oldest catalog of a namespace.
+	Others []Claims
 	// Absent are architectures in Nodes whose last node has left.
 	Absent []v1alpha1.AbsentArchitecture
 	// Now is the time of conditions that change.

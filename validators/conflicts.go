@@ -111,32 +111,34 @@ const (
 	RulePolicy        = "policy-compiles"
 	RuleCopy          = "copy-evaluated"
 	RuleRollout       = "rollout-valid"
+	RuleCatalog       = "golden-image-catalog"
 )
 
 // Adjustable reports whether RuleSettings can set a rule at all.
 func Adjustable(id string) bool {
-	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy && id != RuleCopy && id != RuleRollout
+	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy && id != RuleCopy && id != RuleRollout && id != RuleCatalog
 }
 
-// The remedies of RuleReadable, RuleSiteDefaults, RulePolicy, RuleCopy and RuleRollout, for the packages that report them.
+// The remedies of these rules, for the packages that report them.
 const (
 	RemedyReadable     = "Write the object as kubectl explain describes it, or make it smaller."
 	RemedyPolicy       = "Correct the field. kubectl virtward policy lint validates files."
 	RemedyRollout      = "Correct the field, as kubectl explain virtualmachinerollouts.spec describes it."
+	RemedyCatalog      = "Correct the field, as kubectl explain goldenimagecatalogs.spec describes it."
 	RemedyCopy         = "Wait until the source is ready, or correct the field."
 	RemedySiteDefaults = "Correct the field, or restrict the defaults in spec.match to some hypervisors and architectures."
 )
 
 // objectRules are reported by the packages that decode the object.
 func objectRules() Table {
-	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, copyRule, rolloutRule}
+	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, copyRule, rolloutRule, catalogRule}
 }
 
 var readableRule = Rule{
 	ID:       RuleReadable,
 	Title:    "An object can be decoded, and is not too large",
 	Remedy:   RemedyReadable,
-	Scope:    OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy | OnRollouts,
+	Scope:    OnVM | OnVMI | OnVMUpdate | OnVMIUpdate | OnInstancetype | OnPreference | OnSet | OnSettings | OnDefaults | OnPolicies | OnCopy | OnRollouts | OnCatalogs,
 	Security: true,
 	Check:    reportedElsewhere,
 }
@@ -182,6 +184,15 @@ var rolloutRule = Rule{
 	Title:    "The patch, the windows and the selector of a VirtualMachineRollout are valid, and it patches no field that VMs must not share",
 	Remedy:   RemedyRollout,
 	Scope:    OnRollouts,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+var catalogRule = Rule{
+	ID:       RuleCatalog,
+	Title:    "CDI accepts the images of a GoldenImageCatalog, and no other image has one of their names",
+	Remedy:   RemedyCatalog,
+	Scope:    OnCatalogs,
 	Security: true,
 	Check:    reportedElsewhere,
 }

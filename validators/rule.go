@@ -52,6 +52,8 @@ const (
 	OnCopy
 	// OnRollouts: a VirtualMachineRollout.
 	OnRollouts
+	// OnCatalogs: a GoldenImageCatalog.
+	OnCatalogs
 )
 
 // Rule is one built-in check.

@@ -30,6 +30,7 @@ func ScopeNames() []ScopeName {
 		{Name: apikinds.VirtualMachinePolicy, Word: "policy", Scopes: OnPolicies},
 		{Name: "restore or clone", Word: "copy", Scopes: OnCopy},
 		{Name: "VirtualMachineRollout", Word: "rollout", Scopes: OnRollouts},
+		{Name: "GoldenImageCatalog", Word: "catalog", Scopes: OnCatalogs},
 	}
 }
 

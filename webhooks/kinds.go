@@ -27,6 +27,7 @@ var own = map[schema.GroupKind]func(*examination) error{
 	{Group: clone.GroupName, Kind: clone.Kind}:                                        (*examination).clone,
 	{Group: v1beta1.GroupVersion.Group, Kind: apikinds.VirtualMachineTemplateRequest}: (*examination).templateRequest,
 	rolloutKind: (*examination).rollout,
+	catalogKind: (*examination).catalog,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.RuleSettings}:           (*examination).ruleSettings,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachineDefaults}: (*examination).siteDefaults,
 	{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachinePolicy}:   (*examination).virtualMachinePolicy,

@@ -18,6 +18,7 @@ import (
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/images"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
@@ -44,6 +45,8 @@ type Validator struct {
 	Authorizer authorizer.UnconditionalAuthorizer
 	// Counts returns the counts of running virtual machines, for changes of the KubeVirt resource; nil if there are none.
 	Counts func(ctx context.Context) (*v1alpha1.RunningCounts, error)
+	// Catalogs returns the names that GoldenImageCatalogs use; nil for none.
+	Catalogs func() []images.Claims
 	// RolloutStrategy is that of a KubeVirt resource which names none; empty for KubeVirt's default.
 	RolloutStrategy kubevirtv1.VMRolloutStrategy
 	// CompilePolicy compiles a policy that is to be stored.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -27,6 +28,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/webhooks"
 )
 
@@ -182,6 +184,19 @@ func publishedCounts(client kubernetes.Interface, namespace string) func(context
 	}
 }
 
+// newCatalogs watches GoldenImageCatalogs.
+func newCatalogs(mgr manager.Manager, config *rest.Config) (*configcache.Catalogs, error) {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client: %w", err)
+	}
+	catalogs, err := configcache.NewCatalogs(client)
+	if err != nil {
+		return nil, err
+	}
+	return catalogs, mgr.Add(everywhere(catalogs.Run))
+}
+
 // readTokens reads the tokens of the paths, one in each line. Without a file, the paths have no token.
 func readTokens(file string) ([]string, error) {
 	if file == "" {
@@ -214,6 +229,10 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
+	catalogs, err := newCatalogs(mgr, config)
+	if err != nil {
+		return nil, err
+	}
 	evaluates, limits := state.evaluator(), webhooks.NewLimits()
 	mutator := webhooks.NewMutator(webhooks.Mutator{
 		Evaluator: evaluates,
@@ -230,6 +249,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		Authorizer:        webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
 		CompilePolicy:     state.policies.Compile,
 		Counts:            publishedCounts(client, o.namespace),
+		Catalogs:          catalogs.Claims,
 		RolloutStrategy:   o.settings().RolloutStrategy,
 		TemplateServer:    serviceaccount.MakeUsername(o.namespace, webhooks.TemplateServer),
 		RolloutController: serviceaccount.MakeUsername(o.namespace, webhooks.RolloutController),
@@ -239,5 +259,6 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		Limits:            limits,
 	})
 	maps.Copy(p.ready, state.ready())
+	p.ready["catalogs"] = catalogs.Ready
 	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil
 }

@@ -50,6 +50,9 @@ func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageC
 	if in.SSP, err = r.ssp(ctx); err != nil {
 		return nil, 0, err
 	}
+	if in.Others, err = r.others(ctx, catalog); err != nil {
+		return nil, 0, err
+	}
 	return in, delay, r.objects(ctx, in)
 }
 

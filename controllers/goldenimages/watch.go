@@ -34,7 +34,7 @@ var catalogs = v1alpha1.GroupVersion.WithResource("goldenimagecatalogs")
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface, reader metadatawatch.Pages) error {
 	own := metadatawatch.Watch{Client: light, Pages: reader, Resource: catalogs, Existing: true}
 	builder := ctrl.NewControllerManagedBy(mgr).Named("images").WithOptions(controllers.Options()).
-		WatchesRawSource(own.Source(metadatawatch.Itself)).
+		WatchesRawSource(own.Source(r.changed)).
 		WatchesRawSource(r.trigger.Source(r.keys)).
 		Watches(&corev1.Node{}, r.nodes())
 	manager := metadatawatch.Watch{Client: light, Pages: reader, Resource: ssps, Existing: true, Delay: settled}

@@ -209,7 +209,7 @@ func (i *installation) upgradeWhileOff(t *testing.T) {
 	if got := *i.mutator(t).Webhooks[0].TimeoutSeconds; got != 4 {
 		t.Errorf("the timeout is %d, not 4", got)
 	}
-	i.isOff(t, 9)
+	i.isOff(t, 10)
 	notes := i.helm(t, "get", "notes", release, "--namespace", namespace)
 	if want := "Virtward is switched off, and stays so: a test of the chart (by "; !strings.Contains(notes, want) {
 		t.Errorf("the notes do not say %q, but:\n%s", want, notes)
@@ -231,9 +231,9 @@ func (i *installation) upgradeWithout(t *testing.T) {
 	}
 	must(t, os.WriteFile(file, []byte(before+"  - name: "+after), 0o600))
 	must(t, i.controlPlane.InstallChart(i.ctx, controlplane.Chart{Dir: dir, Release: release, Namespace: namespace}))
-	i.isOff(t, 8)
+	i.isOff(t, 9)
 	i.install(t, nil)
-	if status := i.virtward(t, "status"); !strings.Contains(status, "off in part (6 of 7)") {
+	if status := i.virtward(t, "status"); !strings.Contains(status, "off in part (7 of 8)") {
 		t.Errorf("a webhook that an upgrade adds is on; the status says\n%s", status)
 	}
 }

@@ -397,6 +397,11 @@ func TestValidator(t *testing.T) {
 			NamespaceSelector: exempt, MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
 		},
 		{
+			Name:            "images.validate.virtward.io",
+			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "image.virtward.io", []string{"v1alpha1"}, "goldenimagecatalogs")},
+			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},
+		},
+		{
 			Name:            "rulesettings.validate.virtward.io",
 			Rules:           []admissionv1.RuleWithOperations{rule(admissionv1.ClusterScope, "policy.virtward.io", []string{"v1alpha1"}, "rulesettings", "virtualmachinedefaults", "virtualmachinepolicies")},
 			MatchConditions: []admissionv1.MatchCondition{changed(newSpec)},

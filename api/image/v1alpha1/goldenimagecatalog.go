@@ -30,6 +30,9 @@ const (
 	CatalogAnnotation = "image.virtward.io/catalog"
 )
 
+// Kind is the kind of catalogs.
+const Kind = "GoldenImageCatalog"
+
 // DefaultNamespace is the namespace of golden images.
 const DefaultNamespace = "virtward-os-images"
 

@@ -1,0 +1,107 @@
+package configcache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/boundedwatch"
+	"github.com/virtward/virtward/images"
+)
+
+// MaxClaims bounds the memory of the names that all GoldenImageCatalogs use, in bytes: of at least 20,000 images. Names beyond it are
+// not compared at admission. The controller of golden images compares them.
+const MaxClaims = 4 << 20
+
+// Catalogs keeps the names that GoldenImageCatalogs use.
+type Catalogs struct {
+	informer cache.SharedIndexInformer
+	absent   atomic.Bool
+	budget   *boundedwatch.Budget
+}
+
+// claimed is what the watch keeps of a catalog.
+type claimed struct {
+	metav1.ObjectMeta
+
+	claims images.Claims
+	cost   int64
+}
+
+// Cost implements boundedwatch.Sized.
+func (c *claimed) Cost() int64 { return c.cost }
+
+// NewCatalogs prepares a watch.
+func NewCatalogs(client dynamic.Interface) (*Catalogs, error) {
+	resource := client.Resource(v1alpha1.GroupVersion.WithResource("goldenimagecatalogs"))
+	c := &Catalogs{
+		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, resource, nil), &unstructured.Unstructured{}, 0, cache.Indexers{}),
+		budget:   boundedwatch.NewBudget(MaxClaims),
+	}
+	_, err := c.informer.AddEventHandler(c.budget.Handler())
+	err = errors.Join(err, c.informer.SetTransform(c.keep), c.informer.SetWatchErrorHandlerWithContext(
+		func(ctx context.Context, reflector *cache.Reflector, err error) {
+			c.absent.Store(apierrors.IsNotFound(err))
+			if !apierrors.IsNotFound(err) {
+				cache.DefaultWatchErrorHandler(ctx, reflector, err)
+			}
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("watching GoldenImageCatalogs: %w", err)
+	}
+	return c, nil
+}
+
+// keep is the transform of the informer.
+func (c *Catalogs) keep(object any) (any, error) {
+	untyped, isUntyped := object.(*unstructured.Unstructured)
+	if !isUntyped {
+		return object, nil
+	}
+	kept := &claimed{ObjectMeta: metav1.ObjectMeta{Name: untyped.GetName(), UID: untyped.GetUID(), ResourceVersion: untyped.GetResourceVersion()}, cost: 512}
+	unstructured.RemoveNestedField(untyped.Object, "status")
+	unstructured.RemoveNestedField(untyped.Object, "metadata", "managedFields")
+	catalog := &v1alpha1.GoldenImageCatalog{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, catalog); err != nil {
+		return kept, nil //nolint:nilerr // such a catalog has no images
+	}
+	claims := images.ClaimsOf(catalog)
+	if cost := kept.cost + claims.Size(); c.budget.Take(kept.Name, cost) {
+		kept.claims, kept.cost = claims, cost
+	}
+	return kept, nil
+}
+
+// Run watches until the context ends.
+func (c *Catalogs) Run(ctx context.Context) error {
+	c.informer.RunWithContext(ctx)
+	return nil
+}
+
+// Ready returns nil once the catalogs have been read, or their kind does not exist.
+func (c *Catalogs) Ready() error {
+	if c.informer.HasSynced() || c.absent.Load() {
+		return nil
+	}
+	return errors.New("the GoldenImageCatalogs have not been read yet")
+}
+
+// Claims returns the names that catalogs use.
+func (c *Catalogs) Claims() []images.Claims {
+	var all []images.Claims
+	for _, object := range c.informer.GetStore().List() {
+		if kept, isKept := object.(*claimed); isKept && len(kept.claims.Names) > 0 {
+			all = append(all, kept.claims)
+		}
+	}
+	return all
+}
