@@ -36,6 +36,7 @@ func chapters() []chapter {
 		{"A rollout over ten VMs", fleetRollout},
 		{"A policy of the admin", policies},
 		{"Templates", templates},
+		{"Golden images for each architecture", goldenImages},
 		{"The cluster moves to another hypervisor", otherHypervisor},
 		{"Mistakes in the KubeVirt resource", mistakes},
 		{"Metrics and the audit log", evidence},

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/simulators/imports"
 )
 
 // Names of CDI's installation.
@@ -219,6 +220,9 @@ func (r *dataVolumeReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 	volume := &cdiv1beta1.DataVolume{}
 	if err := r.client.Get(ctx, request.NamespacedName, volume); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if volume.Labels[imports.CronLabel] != "" { // the Importer simulates it
+		return ctrl.Result{}, nil
 	}
 	if volume.DeletionTimestamp != nil || volume.Status.Phase == cdiv1beta1.Succeeded || volume.Status.Phase == cdiv1beta1.Failed {
 		return ctrl.Result{}, nil

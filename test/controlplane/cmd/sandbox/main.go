@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/simulators"
 )
@@ -81,7 +83,7 @@ func run(ctx context.Context, a arguments, out io.Writer) (err error) {
 	return nil
 }
 
-// startStorage simulates snapshots and clones of volumes, which the capture of VMs needs.
+// startStorage simulates snapshots and clones of volumes, which the capture of VMs needs, and imports of golden images.
 func startStorage(ctx context.Context, cluster *controlplane.ControlPlane) (stops []func(context.Context) error, err error) {
 	snapshots, err := simulators.StartSnapshots(ctx, cluster)
 	if err != nil {
@@ -92,15 +94,20 @@ func startStorage(ctx context.Context, cluster *controlplane.ControlPlane) (stop
 	if err != nil {
 		return stops, fmt.Errorf("simulating CDI: %w", err)
 	}
-	return append(stops, cdi.Stop), nil
+	stops = append(stops, cdi.Stop)
+	if err := cluster.EnsureNamespace(ctx, imagev1alpha1.DefaultNamespace); err != nil {
+		return stops, err
+	}
+	importer := simulators.StartImporter(ctx, cluster.Client(), imagev1alpha1.DefaultNamespace)
+	return append(stops, func(context.Context) error { return importer.Stop() }), nil
 }
 
 // install installs the chart, and runs all of its processes.
 func install(ctx context.Context, cluster *controlplane.ControlPlane) error {
-	if _, err := cluster.InstallVirtward(ctx, map[string]any{"templates": map[string]any{"mode": "manage"}}, controlplane.Workload{}); err != nil {
+	if _, err := cluster.InstallVirtward(ctx, map[string]any{"templates": map[string]any{"mode": "manage"}, "images": map[string]any{"enabled": true}}, controlplane.Workload{}); err != nil {
 		return err
 	}
-	for _, deployment := range []string{controlplane.VirtwardTemplates, controlplane.VirtwardRollouts} {
+	for _, deployment := range []string{controlplane.VirtwardTemplates, controlplane.VirtwardRollouts, controlplane.VirtwardImages} {
 		if _, err := cluster.RunVirtward(ctx, controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: deployment}); err != nil {
 			return err
 		}
@@ -108,11 +115,26 @@ func install(ctx context.Context, cluster *controlplane.ControlPlane) error {
 	return nil
 }
 
+// images are commands that create nodes and a catalog.
+func images(kubectl string) string {
+	var lines strings.Builder
+	for _, node := range [][2]string{{"a", "amd64"}, {"b", "arm64"}} {
+		fmt.Fprintf(&lines, `  echo '{"apiVersion":"v1","kind":"Node","metadata":{"name":"%s"}}' | %s create -f -`+"\n", node[0], kubectl)
+		fmt.Fprintf(&lines, `  %s patch node %s --subresource status -p '{"status":{"nodeInfo":{"architecture":"%s"}}}'`+"\n", kubectl, node[0], node[1])
+	}
+	fmt.Fprintf(&lines, "  %s apply -f examples/images/catalog.yaml\n", kubectl)
+	fmt.Fprintf(&lines, "  bin/kubectl-virtward images list\n")
+	return lines.String()
+}
+
 func hints(out io.Writer, cluster *controlplane.ControlPlane, a arguments, took time.Duration) {
 	kubectl := filepath.Dir(cluster.Binary("sandbox")) + "/sandbox/kubectl"
 	fmt.Fprintf(out, "The sandbox is up after %s. There are no nodes: pods do not run, and VMs only seem to.\n\n", took.Round(100*time.Millisecond))
 	fmt.Fprintf(out, "  export KUBECONFIG=%s\n", cluster.Kubeconfig())
 	fmt.Fprintf(out, "  %s get kubevirts,vms,vmis --all-namespaces\n\n", kubectl)
+	if a.install {
+		fmt.Fprintf(out, "Golden images need nodes. A node without a kubelet will do:\n\n%s\n", images(kubectl))
+	}
 	fmt.Fprintf(out, "Logs:      %s/*.log\n", cluster.Dir())
 	if a.audit {
 		fmt.Fprintf(out, "Audit log: %s\n", cluster.AuditLog())
