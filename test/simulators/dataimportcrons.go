@@ -16,7 +16,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -36,10 +35,11 @@ type Importer struct {
 	last *imports.Objects
 
 	mu sync.Mutex
-	// lacks are the architectures that no image has, and held whether imports wait.
-	lacks []string
-	held  bool
-	err   error
+	// lacks are the architectures whose imports fail for a reason, and held whether imports wait.
+	lacks  []string
+	reason string
+	held   bool
+	err    error
 }
 
 // StartImporter runs the simulation until Stop.
@@ -71,10 +71,13 @@ func (i *Importer) Stop() error {
 }
 
 // Lack makes imports for architectures fail: no image has them.
-func (i *Importer) Lack(architectures ...string) {
+func (i *Importer) Lack(architectures ...string) { i.Fail("ImagePullFailed", architectures...) }
+
+// Fail makes imports for architectures fail with a reason of CDI.
+func (i *Importer) Fail(reason string, architectures ...string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.lacks = architectures
+	i.lacks, i.reason = architectures, reason
 }
 
 // Hold makes imports wait, or continue.
@@ -101,36 +104,20 @@ func (i *Importer) step(ctx context.Context) error {
 	})
 	_ = after.Reconcile() // a source without a digest shows in no status
 	i.mu.Lock()
-	lacks, held := slices.Clone(i.lacks), i.held
+	lacks, reason, held := slices.Clone(i.lacks), i.reason, i.held
 	i.mu.Unlock()
 	if !held {
 		after.Import(func(volume *cdiv1beta1.DataVolume) string {
 			if slices.Contains(lacks, volume.Labels[v1alpha1.ArchitectureLabel]) {
-				return "ImagePullFailed"
+				return reason
 			}
 			return ""
 		})
 	}
-	err = errors.Join(
+	return errors.Join(
 		write(ctx, i.client, before.Crons, after.Crons), write(ctx, i.client, before.Volumes, after.Volumes),
 		write(ctx, i.client, before.Claims, after.Claims), write(ctx, i.client, before.Sources, after.Sources),
-		release(ctx, i.client, before.Claims),
 	)
-	if err != nil {
-		i.last = nil // everything is reconciled again, as after a conflict of the real controllers
-	}
-	return err
-}
-
-// release lets deleted claims go, as the controller of their protection does, which the sandbox does not run.
-func release(ctx context.Context, c client.Client, claims map[imports.Name]*corev1.PersistentVolumeClaim) error {
-	var errs []error
-	for _, claim := range claims {
-		if claim.DeletionTimestamp != nil && len(claim.Finalizers) > 0 {
-			errs = append(errs, client.IgnoreNotFound(c.Patch(ctx, claim.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // read returns the objects of the namespace twice.
