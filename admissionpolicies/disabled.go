@@ -14,7 +14,7 @@ const Disabled = "virtward.io/disabled"
 // requester of a rollout, and the rollout would act for that user; and a catalog of golden images, or a template with variants,
 // would act for users without its rights.
 func StayActive() []string {
-	return []string{Rollouts, RolloutStatus, GoldenImageCatalogs, GoldenImageStatus, GoldenImageTemplates}
+	return []string{Rollouts, RolloutStatus, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates}
 }
 
 // KeepDisabled is what is wanted of the match conditions of a policy, and the one that switches it off if those that

@@ -42,6 +42,7 @@ const (
 	Rollouts                 = "virtward-rollouts"
 	RolloutStatus            = "virtward-rollout-status"
 	GoldenImageCatalogs      = "virtward-golden-image-catalogs"
+	GoldenImageDeletes       = "virtward-golden-image-deletes"
 	GoldenImagePointers      = "virtward-golden-image-pointers"
 	GoldenImageStatus        = "virtward-golden-image-status"
 	GoldenImageTemplates     = "virtward-golden-image-templates"

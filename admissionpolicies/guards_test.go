@@ -68,6 +68,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-accounts of virtward-accounts: Deny",
 		"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
 		"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs of virtward-golden-image-catalogs: Deny",
+		"ValidatingAdmissionPolicy virtward-golden-image-deletes",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-deletes of virtward-golden-image-deletes: Deny",
 		"ValidatingAdmissionPolicy virtward-golden-image-pointers",
 		"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers of virtward-golden-image-pointers: Deny",
 		"ValidatingAdmissionPolicy virtward-golden-image-status",

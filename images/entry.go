@@ -30,6 +30,8 @@ const (
 	ReasonSupported   = "Supported"
 	// ReasonManagedBySSP is the reason of images whose objects SSP manages.
 	ReasonManagedBySSP = "ManagedBySSP"
+	// ReasonRetentionNone is the reason of images whose DataImportCron cannot be replaced.
+	ReasonRetentionNone = "RetentionNone"
 )
 
 // maxMessage bounds the message of a condition, in bytes.
@@ -209,7 +211,8 @@ func targetsOf(catalog *v1alpha1.GoldenImageCatalog, e *entry) []target {
 }
 
 // cronOf returns the DataImportCron for an architecture. It always retains what it has imported: CDI would otherwise
-// delete a source that a pointer still needs. The catalog deletes sources itself.
+// delete a source that a pointer still needs. The catalog deletes sources itself: see
+// retention.go.
 func cronOf(catalog *v1alpha1.GoldenImageCatalog, e *entry, architecture string) *cdiv1beta1.DataImportCron {
 	cron := &cdiv1beta1.DataImportCron{
 		ObjectMeta: metav1.ObjectMeta{
@@ -226,6 +229,9 @@ func cronOf(catalog *v1alpha1.GoldenImageCatalog, e *entry, architecture string)
 	delete(cron.Annotations, v1alpha1.EnableAnnotation)
 	cron.Annotations[v1alpha1.CatalogAnnotation] = catalog.Name
 	unmarked(cron)
+	if temporary(e.DataImportCronTemplate) {
+		cron.Annotations[v1alpha1.RetentionAnnotation] = string(cdiv1beta1.DataImportCronRetainNone)
+	}
 	retain := cdiv1beta1.DataImportCronRetainAll
 	cron.Spec.RetentionPolicy = &retain
 	if architecture == "" {

@@ -42,6 +42,11 @@ type Input struct {
 	Absent []v1alpha1.AbsentArchitecture
 	// Now is the time of conditions that change.
 	Now metav1.Time
+	// Stored are the imports of the retired DataImportCrons of the status, and InUse is what DataSources of all namespaces refer
+	// to. StoredRead reports whether all of them were read.
+	Stored     []Stored
+	InUse      map[Reference]bool
+	StoredRead bool
 	// Failures are the reasons, as CDI gives them, why the imports of DataImportCrons fail, by the name of the cron.
 	Failures map[string]Failure
 }
@@ -66,7 +71,7 @@ type Write struct {
 	Object Object
 }
 
-// Object is a DataImportCron or a DataSource.
+// Object is a DataImportCron or a DataSource, or the metadata of an import that is deleted.
 type Object interface {
 	metav1.Object
 	runtime.Object
@@ -77,19 +82,30 @@ type Object interface {
 type Result struct {
 	Writes []Write
 	Images []v1alpha1.Image
+	// Retired is for the status. After a change of it, the plan is made again.
+	Retired []v1alpha1.RetiredImport
+	// Waits reports whether a write waits for the end of a deletion.
+	Waits bool
 }
 
 // Plan plans the next writes of a catalog. The DataSource without a suffix stays ready through all of them, if it is.
 func Plan(in *Input) Result {
-	p := &plan{Input: in, needed: map[string]bool{}}
+	p := &plan{Input: in, needed: map[string]bool{}, sources: map[string]bool{}, replaced: map[string]bool{}}
 	entries := entriesOf(in)
+	for _, e := range entries {
+		p.uses(e)
+	}
 	for _, e := range entries {
 		p.image(e)
 	}
-	if in.SSP == "" {
-		p.orphans()
-		p.pointers(entries)
+	if in.SSP != "" {
+		p.Retired = in.Catalog.Status.Retired
+		return p.Result
 	}
+	p.remembered()
+	p.orphans()
+	p.pointers()
+	p.retired()
 	return p.Result
 }
 
@@ -97,8 +113,22 @@ type plan struct {
 	*Input
 	Result
 
-	// needed are the DataImportCrons that an entry needs, or still needs.
-	needed map[string]bool
+	// needed are the DataImportCrons that an entry needs, or still needs, and sources the DataSources that an entry has.
+	// replaced are the DataImportCrons that are deleted and created again.
+	needed, sources, replaced map[string]bool
+	// added counts the retired DataImportCrons that the status has not yet.
+	added int
+}
+
+// uses notes the DataSources of an entry. One without imports whose images are deleted has none.
+func (p *plan) uses(e *entry) {
+	if e.disabled || e.multi && e.problem == nil && len(e.targets) == 0 && temporary(e.DataImportCronTemplate) {
+		return
+	}
+	p.sources[e.source()] = true
+	for _, t := range e.targets {
+		p.sources[t.cron.Spec.ManagedDataSource] = true
+	}
 }
 
 func (p *plan) write(verb Verb, object Object) {
@@ -166,8 +196,14 @@ func (in *Input) manages(source *cdiv1beta1.DataSource) bool {
 // taken returns the object of another owner that an entry would write.
 func (p *plan) taken(e *entry) *problem {
 	for _, t := range e.targets {
-		if cron := p.Crons[t.cron.Name]; cron != nil && !p.owns(cron) {
+		cron := p.Crons[t.cron.Name]
+		if cron != nil && !p.owns(cron) {
 			return takenBy("DataImportCron", cron)
+		}
+		if cron != nil {
+			if why := p.unreplaceable(cron, t.cron); why != nil {
+				return why
+			}
 		}
 		if source := p.Sources[t.cron.Spec.ManagedDataSource]; source != nil && !p.manages(source) {
 			return takenBy("DataSource", source)
@@ -207,17 +243,28 @@ func (p *plan) crons(e *entry) {
 			changed.Labels[CronLabel] = t.cron.Name
 			p.write(Update, changed)
 		}
-		switch {
-		case existing == nil:
-			p.write(Create, t.cron)
-		case existing.DeletionTimestamp != nil: // it is created when CDI has deleted it
-		case !equality.Semantic.DeepEqual(existing.Spec, t.cron.Spec):
+		p.cron(existing, t.cron)
+	}
+}
+
+// cron creates a DataImportCron, or makes it what it has to be.
+func (p *plan) cron(existing, wanted *cdiv1beta1.DataImportCron) {
+	switch {
+	case existing == nil && p.vanishing(wanted.Name):
+		p.Waits = true
+	case existing == nil:
+		p.write(Create, wanted)
+	case existing.DeletionTimestamp != nil: // it is created when CDI has deleted it
+	case !equality.Semantic.DeepEqual(existing.Spec, wanted.Spec) && !(deletes(existing) && sameButRetention(existing, wanted)):
+		if p.replaced[existing.Name] = true; p.retires(existing) {
 			p.write(Delete, existing)
-		case !contains(existing.Labels, t.cron.Labels) || !contains(existing.Annotations, t.cron.Annotations):
-			changed := existing.DeepCopy()
-			changed.Labels, changed.Annotations = merged(existing.Labels, t.cron.Labels), merged(existing.Annotations, t.cron.Annotations)
-			p.write(Update, changed)
 		}
+	case !contains(existing.Labels, wanted.Labels) || !contains(existing.Annotations, wanted.Annotations) ||
+		existing.Annotations[v1alpha1.RetentionAnnotation] != wanted.Annotations[v1alpha1.RetentionAnnotation]:
+		changed := existing.DeepCopy()
+		delete(changed.Annotations, v1alpha1.RetentionAnnotation)
+		changed.Labels, changed.Annotations = merged(changed.Labels, wanted.Labels), merged(changed.Annotations, wanted.Annotations)
+		p.write(Update, changed)
 	}
 }
 
@@ -245,6 +292,13 @@ func (p *plan) architectures(e *entry, image *v1alpha1.Image) {
 	default: // it stays ready with its old source
 		p.keep(e)
 	}
+}
+
+// sameButRetention reports whether two DataImportCrons differ in their retention at most.
+func sameButRetention(a, b *cdiv1beta1.DataImportCron) bool {
+	left, right := a.Spec, b.Spec
+	left.RetentionPolicy, right.RetentionPolicy = nil, nil
+	return equality.Semantic.DeepEqual(left, right)
 }
 
 // pointer is the DataSource without a suffix.
@@ -364,18 +418,16 @@ func (p *plan) orphans() {
 			p.write(Update, p.claimed(source))
 			continue
 		}
-		p.write(Delete, cron)
+		if !p.supplies(cron) && p.retires(cron) {
+			p.write(Delete, cron)
+		}
 	}
 }
 
-// pointers deletes the pointers of the catalog that no entry has any more. The images that were imported stay.
-func (p *plan) pointers(entries []*entry) {
-	used := map[string]bool{}
-	for _, e := range entries {
-		used[e.source()] = used[e.source()] || !e.disabled
-	}
+// pointers deletes the pointers of the catalog that no entry has any more.
+func (p *plan) pointers() {
 	for _, name := range slices.Sorted(maps.Keys(p.Sources)) {
-		if source := p.Sources[name]; !used[name] && pointsTo(source) != "" && p.owns(source) && source.DeletionTimestamp == nil {
+		if source := p.Sources[name]; !p.sources[name] && pointsTo(source) != "" && p.owns(source) && source.DeletionTimestamp == nil {
 			p.write(Delete, source)
 		}
 	}

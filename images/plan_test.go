@@ -2,6 +2,7 @@ package images
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -28,13 +29,18 @@ type cluster struct {
 	version  int
 	history  []string
 	wasReady map[string]bool
+	// claims are those that CDI has imported, with the name of their cron, and deleted those that the catalog has deleted.
+	claims  map[string]string
+	deleted map[string]bool
+	// deleting are the claims whose deletion is not complete.
+	deleting map[string]bool
 }
 
 func newCluster(t *testing.T, catalog *v1alpha1.GoldenImageCatalog, architectures ...string) *cluster {
 	t.Helper()
 	catalog.Name, catalog.UID = "site", "u"
 	c := &cluster{
-		t: t, imports: map[string]string{}, wasReady: map[string]bool{},
+		t: t, imports: map[string]string{}, wasReady: map[string]bool{}, claims: map[string]string{}, deleted: map[string]bool{}, deleting: map[string]bool{},
 		Input: &Input{Catalog: catalog, Crons: map[string]*cdiv1beta1.DataImportCron{}, Sources: map[string]*cdiv1beta1.DataSource{}, Failures: map[string]Failure{}},
 	}
 	c.nodes(architectures...)
@@ -58,18 +64,48 @@ func (c *cluster) nodes(architectures ...string) {
 func (c *cluster) settle() {
 	c.t.Helper()
 	for range 60 {
-		result := Plan(c.Input)
-		for _, w := range result.Writes {
-			c.apply(w)
-			c.watch()
-		}
-		c.Catalog.Status.Images = result.Images
-		if moved := c.cdi(); len(result.Writes) == 0 && !moved {
+		if c.step() {
 			return
 		}
-		c.watch()
 	}
 	c.t.Fatalf("it does not settle:\n%s", strings.Join(c.history, "\n"))
+}
+
+// step plans once and writes, and CDI makes a step. It reports whether nothing is left to do.
+func (c *cluster) step() (done bool) {
+	c.t.Helper()
+	c.observe()
+	before := maps.Clone(c.deleting) // they are gone at the end of the step
+	result := Plan(c.Input)
+	done = result.Done(c.Catalog)
+	for _, w := range result.Writes {
+		c.apply(w)
+		c.watch()
+	}
+	c.Catalog.Status.Images, c.Catalog.Status.Retired = result.Images, result.Retired
+	moved := c.cdi()
+	c.watch()
+	for claim := range before {
+		delete(c.deleting, claim)
+		delete(c.claims, claim)
+		moved = true
+	}
+	return done && !moved
+}
+
+// observe reads the imports of retired crons, and what is in use.
+func (c *cluster) observe() {
+	c.StoredRead, c.InUse, c.Stored = true, map[Reference]bool{}, nil
+	for _, source := range c.Sources {
+		for _, r := range References(source, namespaceOf(c.Catalog)) {
+			c.InUse[r] = true
+		}
+	}
+	for _, claim := range sortedNames(c.claims) {
+		if c.wasRetired(c.claims[claim]) {
+			c.Stored = append(c.Stored, Stored{Kind: ClaimKind, Name: claim, Cron: c.claims[claim], UID: "1", Deleting: c.deleting[claim]})
+		}
+	}
 }
 
 func (c *cluster) watch() {
@@ -89,6 +125,16 @@ func (c *cluster) apply(w Write) {
 	c.history = append(c.history, fmt.Sprintf("%s %T %s", w.Verb, w.Object, w.Object.GetName()))
 	name := w.Object.GetName()
 	switch o := w.Object.DeepCopyObject().(type) {
+	case *metav1.PartialObjectMetadata:
+		for _, source := range c.Sources {
+			if slices.Contains(References(source, namespaceOf(c.Catalog)), Reference{Name: name}) {
+				c.t.Fatalf("%s is deleted, and the DataSource %s needs it", name, source.Name)
+			}
+		}
+		if w.Verb != Delete || o.UID == "" || c.Crons[c.claims[name]] != nil {
+			c.t.Fatalf("%s of %s, whose cron is %s", w.Verb, name, c.claims[name])
+		}
+		c.deleting[name], c.deleted[name] = true, true
 	case *cdiv1beta1.DataImportCron:
 		if w.Verb == Delete {
 			delete(c.Crons, name)
@@ -131,6 +177,9 @@ func (c *cluster) cdi() (moved bool) {
 		}
 		url := *cron.Spec.Template.Spec.Source.Registry.URL
 		if c.imports[name] != url {
+			if claim := source.Name + "-" + strings.NewReplacer("/", "-", ":", "-").Replace(url); c.deleting[claim] {
+				c.t.Fatalf("%s imports into %s, which is being deleted\n%s", name, claim, strings.Join(c.history, "\n"))
+			}
 			c.imports[name] = url
 			c.version++
 			moved = true
@@ -138,7 +187,9 @@ func (c *cluster) cdi() (moved bool) {
 		}
 		claim := fmt.Sprintf("%s-%s", source.Name, strings.NewReplacer("/", "-", ":", "-").Replace(url))
 		if source.Spec.Source.PVC == nil || source.Spec.Source.PVC.Name != claim {
-			source.Spec.Source = cdiv1beta1.DataSourceSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Name: claim}}
+			source.Spec.Source = cdiv1beta1.DataSourceSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Name: claim, Namespace: namespaceOf(c.Catalog)}}
+			c.claims[claim] = name
+			delete(c.deleted, claim)
 			if cron.Labels[v1alpha1.ArchitectureLabel] != "" {
 				source.Labels[v1alpha1.ArchitectureLabel] = cron.Labels[v1alpha1.ArchitectureLabel]
 			}
@@ -160,7 +211,7 @@ func (c *cluster) resolve() {
 			}
 		}
 		status := corev1.ConditionFalse
-		if target != nil && (target.Spec.Source.PVC != nil || target.Spec.Source.Snapshot != nil) {
+		if target != nil && (target.Spec.Source.PVC != nil && !c.deleted[target.Spec.Source.PVC.Name] || target.Spec.Source.Snapshot != nil) {
 			status = corev1.ConditionTrue
 		}
 		condition := cdiv1beta1.DataSourceCondition{Type: cdiv1beta1.DataSourceReady}
@@ -458,12 +509,20 @@ func TestSequences(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same sequences each time
 		c := newCluster(t, catalogOf(image("fedora", "amd64,arm64"), image("debian", "-")), clusters[0]...)
+		none := seed%2 == 1
+		if none {
+			temporarily(&c.Catalog.Spec.DataImportCronTemplates[0])
+			temporarily(&c.Catalog.Spec.DataImportCronTemplates[1])
+		}
 		for range 8 {
 			i := r.IntN(2)
 			entry := &c.Catalog.Spec.DataImportCronTemplates[i]
 			switch r.IntN(4) {
 			case 0:
 				*entry = image([]string{"fedora", "debian"}[i], lists[r.IntN(len(lists))])
+				if none {
+					temporarily(entry)
+				}
 			case 1:
 				c.nodes(clusters[r.IntN(len(clusters))]...)
 			case 2:
@@ -474,14 +533,7 @@ func TestSequences(t *testing.T) {
 				entry.Spec.Template.Spec.Source.Registry.URL = &url
 			}
 			for range r.IntN(4) {
-				result := Plan(c.Input)
-				for _, w := range result.Writes {
-					c.apply(w)
-					c.watch()
-				}
-				c.Catalog.Status.Images = result.Images
-				c.cdi()
-				c.watch()
+				c.step()
 			}
 			if r.IntN(2) == 0 {
 				c.settle()
@@ -489,6 +541,26 @@ func TestSequences(t *testing.T) {
 		}
 		c.settle()
 		c.complete()
+		if none {
+			c.noLeftovers()
+		}
+	}
+}
+
+// temporarily sets the retention policy None.
+func temporarily(entry *v1alpha1.DataImportCronTemplate) {
+	none := cdiv1beta1.DataImportCronRetainNone
+	entry.Spec.RetentionPolicy = &none
+}
+
+// noLeftovers verifies that each claim is in use, or that its cron exists: CDI deletes the earlier ones of such a cron.
+func (c *cluster) noLeftovers() {
+	c.t.Helper()
+	c.observe()
+	for claim, cron := range c.claims {
+		if c.Crons[cron] == nil && !c.InUse[Reference{Name: claim}] {
+			c.t.Errorf("the claim %s of %s is not deleted; retired: %v\n%s", claim, cron, c.Catalog.Status.Retired, strings.Join(c.history, "\n"))
+		}
 	}
 }
 

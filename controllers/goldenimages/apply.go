@@ -88,8 +88,11 @@ func (r *Reconciler) remove(ctx context.Context, object client.Object) error {
 // maxMarked bounds the DataSources that are read before a DataImportCron is deleted. CDI marks one.
 const maxMarked = 20
 
-// kindOf is the kind of an object of CDI.
+// kindOf is the kind of an object of CDI, or of metadata.
 func kindOf(object client.Object) string {
+	if kind := object.GetObjectKind().GroupVersionKind().Kind; kind != "" {
+		return kind
+	}
 	_, kind, _ := strings.Cut(fmt.Sprintf("%T", object), ".")
 	return kind
 }

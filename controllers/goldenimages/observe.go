@@ -53,7 +53,10 @@ func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageC
 	if in.Others, err = r.others(ctx, catalog); err != nil {
 		return nil, 0, err
 	}
-	return in, delay, r.objects(ctx, in)
+	if err := r.objects(ctx, in); err != nil {
+		return in, 0, err
+	}
+	return in, delay, r.stored(ctx, in)
 }
 
 // ssp returns the resource of SSP; empty if there is none.

@@ -104,6 +104,7 @@ func (r *Reconciler) plan(ctx context.Context, catalog *v1alpha1.GoldenImageCata
 		return 0, err
 	}
 	result := images.Plan(in)
+	done := result.Done(catalog)
 	written := r.apply(ctx, result.Writes)
 	if err := r.writeStatus(ctx, in, status(in, &result, written)); err != nil {
 		return 0, errors.Join(written, err)
@@ -111,7 +112,7 @@ func (r *Reconciler) plan(ctx context.Context, catalog *v1alpha1.GoldenImageCata
 	switch {
 	case written != nil:
 		return 0, written
-	case len(result.Writes) > 0:
+	case !done:
 		return again, nil
 	case delay > 0:
 		return min(delay, idle), nil

@@ -39,7 +39,7 @@ const maxMessage = 1024
 // status is that after a plan, and after its writes.
 func status(in *images.Input, result *images.Result, written error) *v1alpha1.GoldenImageCatalogStatus {
 	s := initial(in)
-	s.Images = result.Images
+	s.Images, s.Retired = result.Images, result.Retired
 	ready := metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse}
 	switch ready.Reason, ready.Message = pendingOf(s.Images); {
 	case apierrors.IsNotFound(written):
@@ -67,7 +67,7 @@ func unplanned(err error) string {
 // incomplete is the status without a plan. The images stay as they were.
 func incomplete(in *images.Input, reason string, err error) *v1alpha1.GoldenImageCatalogStatus {
 	s := initial(in)
-	s.Images = in.Catalog.Status.Images
+	s.Images, s.Retired = in.Catalog.Status.Images, in.Catalog.Status.Retired
 	set(in, s, metav1.Condition{Type: conditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: err.Error()})
 	return s
 }

@@ -85,8 +85,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 36 {
-		t.Errorf("configurations of admission: %v, not 36", got)
+	if got := i.labelled(t); len(got) != 38 {
+		t.Errorf("configurations of admission: %v, not 38", got)
 	}
 }
 
@@ -176,13 +176,13 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 35 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 37 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 36 {
-		t.Errorf("configurations of admission: %v, not 36", got)
+	if got := i.labelled(t); len(got) != 38 {
+		t.Errorf("configurations of admission: %v, not 38", got)
 	}
 }
 
@@ -343,7 +343,7 @@ func (i *installation) switchOff(t *testing.T) {
 	// The policies stay, and do nothing without their bindings.
 	want := []string{
 		"ValidatingAdmissionPolicy virtward-accounts",
-		"ValidatingAdmissionPolicy virtward-golden-image-catalogs", "ValidatingAdmissionPolicy virtward-golden-image-pointers", "ValidatingAdmissionPolicy virtward-golden-image-status", "ValidatingAdmissionPolicy virtward-golden-image-templates",
+		"ValidatingAdmissionPolicy virtward-golden-image-catalogs", "ValidatingAdmissionPolicy virtward-golden-image-deletes", "ValidatingAdmissionPolicy virtward-golden-image-pointers", "ValidatingAdmissionPolicy virtward-golden-image-status", "ValidatingAdmissionPolicy virtward-golden-image-templates",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-namespaces",
@@ -383,8 +383,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 36 {
-		t.Errorf("configurations of admission: %v, not 36", got)
+	if got := i.labelled(t); len(got) != 38 {
+		t.Errorf("configurations of admission: %v, not 38", got)
 	}
 }
 

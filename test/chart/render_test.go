@@ -87,6 +87,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-accounts",
 		"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
 		"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs",
+		"ValidatingAdmissionPolicy virtward-golden-image-deletes",
+		"ValidatingAdmissionPolicyBinding virtward-golden-image-deletes",
 		"ValidatingAdmissionPolicy virtward-golden-image-pointers",
 		"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers",
 		"ValidatingAdmissionPolicy virtward-golden-image-status",
@@ -152,6 +154,8 @@ func TestObjects(t *testing.T) {
 		{name: "no guards of golden images", values: []string{"guards.images.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
 			"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs",
+			"ValidatingAdmissionPolicy virtward-golden-image-deletes",
+			"ValidatingAdmissionPolicyBinding virtward-golden-image-deletes",
 			"ValidatingAdmissionPolicy virtward-golden-image-pointers",
 			"ValidatingAdmissionPolicyBinding virtward-golden-image-pointers",
 			"ValidatingAdmissionPolicy virtward-golden-image-status",

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,10 +115,26 @@ func (i *Importer) step(ctx context.Context) error {
 			return ""
 		})
 	}
-	return errors.Join(
+	err = errors.Join(
 		write(ctx, i.client, before.Crons, after.Crons), write(ctx, i.client, before.Volumes, after.Volumes),
 		write(ctx, i.client, before.Claims, after.Claims), write(ctx, i.client, before.Sources, after.Sources),
+		release(ctx, i.client, before.Claims),
 	)
+	if err != nil {
+		i.last = nil // everything is reconciled again, as after a conflict of the real controllers
+	}
+	return err
+}
+
+// release lets deleted claims go, as the controller of their protection does, which the sandbox does not run.
+func release(ctx context.Context, c client.Client, claims map[imports.Name]*corev1.PersistentVolumeClaim) error {
+	var errs []error
+	for _, claim := range claims {
+		if claim.DeletionTimestamp != nil && len(claim.Finalizers) > 0 {
+			errs = append(errs, client.IgnoreNotFound(c.Patch(ctx, claim.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // read returns the objects of the namespace twice.

@@ -28,6 +28,10 @@ const (
 	// On an object that the catalog did not create, it is the consent to manage
 	// the object.
 	CatalogAnnotation = "image.virtward.io/catalog"
+	// RetentionAnnotation has the retention policy None of an entry on its
+	// DataImportCrons. CDI retains what they import, and the catalog deletes it
+	// when no DataSource refers to it any more.
+	RetentionAnnotation = "image.virtward.io/retention-policy"
 )
 
 // Kind is the kind of catalogs.
@@ -163,6 +167,13 @@ type GoldenImageCatalogStatus struct {
 	// +listType=map
 	// +listMapKey=architecture
 	Absent []AbsentArchitecture `json:"absent,omitempty"`
+	// DataImportCrons with the retention policy None that are deleted. Their
+	// images are deleted when no DataSource refers to them.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=dataImportCron
+	Retired []RetiredImport `json:"retired,omitempty"`
 	// Images.
 	//
 	// +optional
@@ -219,6 +230,14 @@ type AbsentArchitecture struct {
 	Architecture string `json:"architecture"`
 	// When the last node was missing.
 	Since metav1.Time `json:"since"`
+}
+
+// RetiredImport is a DataImportCron whose images are deleted.
+type RetiredImport struct {
+	// Name of the DataImportCron.
+	DataImportCron string `json:"dataImportCron"`
+	// DataSource that it managed.
+	DataSource string `json:"dataSource"`
 }
 
 // Image is the state of an image.

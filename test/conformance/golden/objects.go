@@ -11,6 +11,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
@@ -127,7 +129,8 @@ func (w *cluster) settle() error {
 			w.write(write)
 			w.watch()
 		}
-		w.catalog.Status.Images = result.Images
+		done := result.Done(w.catalog)
+		w.catalog.Status.Images, w.catalog.Status.Retired = result.Images, result.Retired
 		before, err := json.Marshal(w.state())
 		if err != nil {
 			return fmt.Errorf("the objects: %w", err)
@@ -140,7 +143,7 @@ func (w *cluster) settle() error {
 		if err != nil {
 			return fmt.Errorf("the objects: %w", err)
 		}
-		if len(result.Writes) == 0 && !imported && slices.Equal(before, after) {
+		if done && !imported && slices.Equal(before, after) {
 			return nil
 		}
 	}
@@ -178,6 +181,7 @@ func (w *cluster) input() *images.Input {
 			in.Sources[name.Name] = source
 		}
 	}
+	w.stored(in)
 	for _, volume := range w.objects.Volumes {
 		for _, condition := range volume.Status.Conditions {
 			in.Failures[volume.Labels[imports.CronLabel]] = images.Failure{Reason: condition.Reason, Message: condition.Message}
@@ -186,12 +190,39 @@ func (w *cluster) input() *images.Input {
 	return in
 }
 
+// stored adds the imports of DataImportCrons that were deleted, and what DataSources refer to.
+func (w *cluster) stored(in *images.Input) {
+	in.StoredRead, in.InUse = true, map[images.Reference]bool{}
+	for _, source := range w.objects.Sources {
+		for _, r := range images.References(source, namespace) {
+			in.InUse[r] = true
+		}
+	}
+	add := func(kind schema.GroupVersionKind, o metav1.Object) {
+		cron := o.GetLabels()[imports.CronLabel]
+		if o.GetNamespace() == namespace && slices.ContainsFunc(w.catalog.Status.Retired, func(r v1alpha1.RetiredImport) bool { return r.DataImportCron == cron }) {
+			in.Stored = append(in.Stored, images.Stored{Kind: kind, Name: o.GetName(), Cron: cron})
+		}
+	}
+	for _, name := range imports.Names(w.objects.Volumes) {
+		add(images.DataVolumeKind, w.objects.Volumes[name])
+	}
+	for _, name := range imports.Names(w.objects.Claims) {
+		add(images.ClaimKind, w.objects.Claims[name])
+	}
+	for _, name := range imports.Names(w.objects.Snapshots) {
+		add(images.SnapshotKind, w.objects.Snapshots[name])
+	}
+}
+
 func (w *cluster) write(write images.Write) {
 	name := imports.Name{Namespace: write.Object.GetNamespace(), Name: write.Object.GetName()}
 	if name.Namespace == "" {
 		name.Namespace = namespace
 	}
 	switch object := write.Object.DeepCopyObject().(type) {
+	case *metav1.PartialObjectMetadata:
+		w.objects.Delete(object.Kind, name)
 	case *cdiv1beta1.DataImportCron:
 		if write.Verb == images.Delete {
 			delete(w.objects.Crons, name)
@@ -222,12 +253,23 @@ func (w *cluster) watch() {
 			continue
 		}
 		name := t.Spec.ManagedDataSource
+		if w.removed(t) {
+			delete(w.wasReady, name)
+			continue
+		}
 		is := ready(w.objects.Sources[imports.Name{Namespace: namespace, Name: name}])
 		if w.wasReady[name] && !is {
 			w.interrupted = append(w.interrupted, name)
 		}
 		w.wasReady[name] = is
 	}
+}
+
+// removed reports whether the images of an entry are deleted: no node has an architecture of it, and none is retained.
+func (w *cluster) removed(t *v1alpha1.DataImportCronTemplate) bool {
+	list, listed := images.Listed(t)
+	retained := t.Spec.RetentionPolicy == nil || *t.Spec.RetentionPolicy != cdiv1beta1.DataImportCronRetainNone
+	return listed && !retained && *w.catalog.Spec.MultiArch && !slices.ContainsFunc(w.nodes.WorkloadArchitectures, func(c v1alpha1.ArchitectureCount) bool { return slices.Contains(list, c.Architecture) })
 }
 
 func ready(source *cdiv1beta1.DataSource) bool {
@@ -260,16 +302,17 @@ func cronLine(cron *cdiv1beta1.DataImportCron) string {
 		}
 	}
 	annotations := maps.Clone(cron.Annotations)
-	for _, key := range []string{ownedBy, "operator-sdk/primary-resource-type", v1alpha1.CatalogAnnotation, imports.DigestAnnotation} {
+	for _, key := range []string{ownedBy, "operator-sdk/primary-resource-type", v1alpha1.CatalogAnnotation, v1alpha1.RetentionAnnotation, imports.DigestAnnotation} {
 		delete(annotations, key)
 	}
 	return fmt.Sprintf("manages %s, architecture %q, image %q, platform %q, %s, schedule %s, annotations %v", cron.Spec.ManagedDataSource, cron.Labels[v1alpha1.ArchitectureLabel],
 		cron.Labels[v1alpha1.DataSourceNameLabel], platform, url, cron.Spec.Schedule, annotations)
 }
 
-// sourceLine is what of a pointer is compared. Other DataSources are CDI's.
+// sourceLine is what of a pointer is compared. Other DataSources are CDI's: also one with the label of a cron, whose source CDI
+// replaces where it runs.
 func sourceLine(source *cdiv1beta1.DataSource) string {
-	if pointer := source.Spec.Source.DataSource; pointer != nil {
+	if pointer := source.Spec.Source.DataSource; pointer != nil && source.Labels[imports.CronLabel] == "" {
 		return "points to " + pointer.Name
 	}
 	return ""

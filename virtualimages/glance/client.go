@@ -1,0 +1,238 @@
+package glance
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imageimport"
+	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/images"
+
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/virtualimages/backend"
+)
+
+// The import methods of Glance that are used.
+const (
+	glanceDirect = "glance-direct"
+	webDownload  = "web-download"
+)
+
+// Bounds of an answer of Glance, and of a text in it.
+const (
+	maxAnswer = 1 << 20
+	maxText   = 256
+)
+
+// Client calls Glance. Create it with NewClient or Connect.
+type Client struct{ service *gophercloud.ServiceClient }
+
+// NewClient returns a client that makes its calls with a service of the type image. It bounds the answers of the service.
+func NewClient(service *gophercloud.ServiceClient) *Client {
+	provider := service.ProviderClient
+	inner := provider.HTTPClient.Transport
+	if inner == nil {
+		inner = http.DefaultTransport
+	}
+	provider.HTTPClient.Transport = bounded{inner}
+	provider.HTTPClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &Client{service: service}
+}
+
+// bounded ends answers that are too long.
+type bounded struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := b.RoundTripper.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	response.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.LimitReader(response.Body, maxAnswer), response.Body}
+	return response, nil
+}
+
+// statusOf is the status that Glance answered instead of the expected one; 0 for every other error, and without one.
+func statusOf(err error) int {
+	var unexpected gophercloud.ErrUnexpectedResponseCode
+	var answered *statusError
+	switch {
+	case errors.As(err, &unexpected):
+		return unexpected.Actual
+	case errors.As(err, &answered):
+		return answered.status
+	}
+	return 0
+}
+
+// message is what Glance says about an error, in one bounded line.
+func message(err error) string {
+	var unexpected gophercloud.ErrUnexpectedResponseCode
+	var text string
+	switch status := statusOf(err); {
+	case errors.As(err, &unexpected):
+		text = plain(unexpected.Body)
+		if text == "" {
+			text = (&statusError{status: status}).Error()
+		}
+	case status != 0:
+		text = (&statusError{status: status}).Error()
+	case errors.Is(err, context.DeadlineExceeded):
+		text = "it does not answer in time"
+	default:
+		text = "the connection failed"
+	}
+	return texts.Shorten(texts.OneLine(text), maxText)
+}
+
+// plain is the explanation in the answer of Glance: JSON with HTML in it, or HTML.
+func plain(body []byte) string {
+	body = body[:min(len(body), 4<<10)]
+	var object struct {
+		Message string `json:"message"`
+	}
+	text := ""
+	if json.Unmarshal(body, &object) == nil {
+		text = object.Message
+	} else if _, after, found := strings.Cut(string(body), "</h1>"); found {
+		text = after
+	}
+	for _, mark := range []string{"<br />", "<br/>", "</body>", "</html>"} {
+		text = strings.ReplaceAll(text, mark, " ")
+	}
+	return strings.Join(strings.Fields(text), " ")
+}
+
+func (c *Client) get(ctx context.Context, id string) (*remote, error) {
+	found := &remote{}
+	return found, images.Get(ctx, c.service, id).ExtractInto(found)
+}
+
+func (c *Client) create(ctx context.Context, image *backend.Image, visibility Visibility, protected bool) error {
+	level := images.ImageVisibility(visibility)
+	opts := images.CreateOpts{
+		Name: image.Name, ID: image.ID, Visibility: &level, Protected: &protected,
+		ContainerFormat: string(image.Spec.ContainerFormat), DiskFormat: string(image.Spec.Format),
+		Properties: map[string]string{PropertyOwner: image.Stamp(), "virtward_namespace": image.Namespace},
+	}
+	if opts.ContainerFormat == "" {
+		opts.ContainerFormat = "bare"
+	}
+	if image.Spec.MinDisk != nil {
+		opts.MinDisk = int(*image.Spec.MinDisk)
+	}
+	if image.Spec.MinRAM != nil {
+		opts.MinRAM = int(*image.Spec.MinRAM)
+	}
+	return images.Create(ctx, c.service, opts).Err
+}
+
+func (c *Client) unprotect(ctx context.Context, id string) error {
+	return images.Update(ctx, c.service, id, images.UpdateOpts{images.ReplaceImageProtected{NewProtected: false}}).Err
+}
+
+func (c *Client) delete(ctx context.Context, id string) error {
+	return images.Delete(ctx, c.service, id).Err
+}
+
+// methods are the import methods that Glance has.
+func (c *Client) methods(ctx context.Context) (map[string]bool, error) {
+	info, err := imageimport.Get(ctx, c.service).Extract()
+	if statusOf(err) == http.StatusNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	methods := map[string]bool{}
+	for _, name := range info.ImportMethods.Value {
+		methods[name] = true
+	}
+	return methods, nil
+}
+
+func (c *Client) importInto(ctx context.Context, id, method, url string) error {
+	return imageimport.Create(ctx, c.service, id, importRequest{method: method, url: url}).Err
+}
+
+// importRequest has a URL only for web-download. gophercloud's own has an empty one for the others, which Glance rejects.
+type importRequest struct{ method, url string }
+
+// ToImportCreateMap implements imageimport.CreateOptsBuilder.
+func (r importRequest) ToImportCreateMap() (map[string]any, error) {
+	method := map[string]any{"name": r.method}
+	if r.url != "" {
+		method["uri"] = r.url
+	}
+	return map[string]any{"method": method}, nil
+}
+
+// lastJob is the last task of an image; nil if there is none, or if this version of Glance does not list them.
+func (c *Client) lastJob(ctx context.Context, id string) (*job, error) {
+	var list struct {
+		Tasks []job `json:"tasks"`
+	}
+	_, err := c.service.Get(ctx, c.service.ServiceURL("images", id, "tasks"), &list, nil) //nolint:bodyclose // gophercloud closes it after it has decoded it
+	switch status := statusOf(err); {
+	case status == http.StatusNotFound, status == http.StatusForbidden:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(list.Tasks) == 0:
+		return nil, nil
+	}
+	last := slices.MaxFunc(list.Tasks, func(a, b job) int { return strings.Compare(a.Created, b.Created) })
+	return &last, nil
+}
+
+// renew gets a token for a call that cannot be repeated.
+func (c *Client) renew(ctx context.Context) error {
+	provider := c.service.ProviderClient
+	if provider.ReauthFunc == nil {
+		return nil
+	}
+	return provider.Reauthenticate(ctx, provider.Token())
+}
+
+// stage sends a file. The request is made without gophercloud, which would send the rest of a body again after it has renewed
+// the token. It has no length: an incomplete file has an incomplete body, which Glance rejects.
+func (c *Client) stage(ctx context.Context, id string, body io.ReadCloser) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPut, c.service.ServiceURL("images", id, "stage"), body)
+	if err != nil {
+		return errors.Join(err, body.Close())
+	}
+	for name, value := range c.service.AuthenticatedHeaders() {
+		request.Header.Set(name, value)
+	}
+	for name, value := range c.service.MoreHeaders {
+		request.Header.Set(name, value)
+	}
+	request.Header.Set("Content-Type", "application/octet-stream")
+	request.ContentLength = -1
+	response, err := c.service.HTTPClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusNoContent {
+		return &statusError{status: response.StatusCode}
+	}
+	return nil
+}
+
+// statusError is an answer to a call that is made without gophercloud.
+type statusError struct{ status int }
+
+// Error implements error.
+func (e *statusError) Error() string {
+	return fmt.Sprintf("it answers %d %s", e.status, http.StatusText(e.status))
+}

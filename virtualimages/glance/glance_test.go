@@ -1,0 +1,660 @@
+package glance_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/virtualimages/backend"
+	"github.com/virtward/virtward/virtualimages/glance"
+	"github.com/virtward/virtward/virtualimages/source"
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// disk is a QCOW2 of 3 MiB with a header that can be imported.
+var disk = func() []byte {
+	data := make([]byte, 3<<20)
+	copy(data, "QFI\xfb\x00\x00\x00\x03")
+	data[30] = 1 // the virtual size
+	for i := 200; i < len(data); i++ {
+		data[i] = byte(i * 7)
+	}
+	return data
+}()
+
+// web is a server of files.
+func web(t *testing.T) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/disk", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(disk))
+	})
+	mux.HandleFunc("/page", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<!DOCTYPE html><html></html>") })
+	mux.HandleFunc("/slow", func(w http.ResponseWriter, r *http.Request) { // the rest never arrives
+		if r.Header.Get("Range") != "" {
+			w.Header().Set("ETag", `"2"`)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(disk))
+			return
+		}
+		w.Header().Set("ETag", `"2"`)
+		w.Header().Set("Content-Length", fmt.Sprint(len(disk)))
+		_, _ = w.Write(disk[:1<<20])
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})
+	mux.HandleFunc("/truncated", func(w http.ResponseWriter, r *http.Request) { // without ranges: it cannot continue
+		w.Header().Set("Content-Length", fmt.Sprint(len(disk)))
+		_, _ = w.Write(disk[:2<<20])
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// streams runs a number of streams at a time, in their order.
+type streams struct {
+	ctx    context.Context //nolint:containedctx // streams outlive the calls that start them
+	mu     sync.Mutex
+	places int
+	order  []*stream
+	all    map[string]*stream
+}
+
+type stream struct {
+	glance.Stream
+
+	run    func(context.Context, glance.Progress) error
+	cancel context.CancelFunc
+}
+
+// Start implements glance.Streams.
+func (s *streams) Start(key, _ string, run func(context.Context, glance.Progress) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all[key] == nil {
+		s.all[key] = &stream{run: run}
+		s.order = append(s.order, s.all[key])
+		s.next()
+	}
+	return nil
+}
+
+// next starts streams while there are places. The lock is held.
+func (s *streams) next() {
+	for ; s.places > 0 && len(s.order) > 0; s.order = s.order[1:] {
+		x := s.order[0]
+		var ctx context.Context
+		ctx, x.cancel = context.WithCancel(s.ctx)
+		x.Running = true
+		s.places--
+		go func() {
+			err := x.run(ctx, func(done, total int64) {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				x.Done, x.Total = done, total
+			})
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			x.cancel()
+			x.Running, x.Ended, x.Err = false, true, err
+			s.places++
+			s.next()
+		}()
+	}
+}
+
+// Get implements glance.Streams.
+func (s *streams) Get(key string) (glance.Stream, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.all[key]
+	if x == nil {
+		return glance.Stream{}, false
+	}
+	found := x.Stream
+	found.Ahead = max(0, slices.Index(s.order, x))
+	return found, true
+}
+
+// Forget implements glance.Streams.
+func (s *streams) Forget(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x := s.all[key]
+	if x != nil && x.Running {
+		x.cancel()
+		return false
+	}
+	s.order = slices.DeleteFunc(s.order, func(o *stream) bool { return o == x })
+	delete(s.all, key)
+	return true
+}
+
+// cloud is a Glance, real or not, and a source.
+type cloud struct {
+	endpoint, web string
+	// headers are sent with each request.
+	headers map[string]string
+	images  int
+}
+
+// backend is a new process.
+func (c *cloud) backend(t *testing.T, change ...func(*glance.Options)) (*glance.Backend, context.CancelFunc) {
+	t.Helper()
+	client, err := glance.Connect(t.Context(), fmt.Appendf(nil, "clouds: {test: {auth_type: none, image_endpoint_override: %q}}", c.endpoint), "test")
+	must(t, err)
+	if c.headers != nil {
+		provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
+		client = glance.NewClient(&gophercloud.ServiceClient{ProviderClient: provider, Endpoint: c.endpoint, ResourceBase: c.endpoint + "v2/", MoreHeaders: c.headers})
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	options := glance.Options{
+		Client: client, Streams: &streams{ctx: ctx, places: 2, all: map[string]*stream{}},
+		Source: func(context.Context, *backend.Image) (*source.Client, error) {
+			return source.New(source.Options{Sources: &virtualimages.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, Timeout: 5 * time.Second, Stall: 2 * time.Second})
+		},
+	}
+	for _, f := range change {
+		f(&options)
+	}
+	return glance.New(options), cancel
+}
+
+func (c *cloud) image(path string, change ...func(*backend.Image)) *backend.Image {
+	c.images++
+	image := &backend.Image{
+		Cluster: "cluster-1", Namespace: "shop", Name: "disk", UID: types.UID(fmt.Sprintf("uid-%d", c.images)), Attempt: 1,
+		Spec: v1alpha1.VirtualImageSpec{Src: c.web + path, Format: v1alpha1.FormatQCOW2, ContainerFormat: v1alpha1.ContainerBare, MinDisk: new(int32(2)), MinRAM: new(int32(512))},
+	}
+	for _, f := range change {
+		f(image)
+	}
+	image.ID = virtualimages.ID(image.Cluster, image.UID, image.Attempt)
+	return image
+}
+
+// until calls Ensure as the controller does, until a state is reached.
+func until(t *testing.T, b *glance.Backend, image *backend.Image, states ...virtualimages.State) virtualimages.Observation {
+	t.Helper()
+	var last virtualimages.Observation
+	var err error
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+		if last, err = b.Ensure(t.Context(), image); err != nil {
+			continue
+		}
+		if slices.Contains(states, last.State) {
+			return last
+		}
+	}
+	t.Fatalf("%+v, %v: want %v", last, err, states)
+	return last
+}
+
+// remove calls Delete until it is complete.
+func remove(t *testing.T, b *glance.Backend, image *backend.Image) {
+	t.Helper()
+	var last virtualimages.Observation
+	var err error
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+		if last, err = b.Delete(t.Context(), image); err == nil && (last.State == virtualimages.Absent || last.State == virtualimages.Spent) {
+			return
+		}
+	}
+	t.Fatalf("%+v, %v", last, err)
+}
+
+// call calls Glance as an admin of the cloud.
+func (c *cloud) call(t *testing.T, method, path, kind, body string) (int, map[string]any) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, c.endpoint+"v2/"+path, strings.NewReader(body))
+	must(t, err)
+	request.Header.Set("Content-Type", kind)
+	for name, value := range c.headers {
+		request.Header.Set(name, value)
+	}
+	response, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer response.Body.Close()
+	object := map[string]any{}
+	_ = json.NewDecoder(response.Body).Decode(&object) // an error has no object
+	return response.StatusCode, object
+}
+
+func (c *cloud) count(t *testing.T) int {
+	t.Helper()
+	_, list := c.call(t, http.MethodGet, "images", "", "")
+	images, _ := list["images"].([]any)
+	return len(images)
+}
+
+// TestContract runs against the fake.
+func TestContract(t *testing.T) {
+	f := newFake(t)
+	contract(t, &cloud{endpoint: f.URL + "/", web: web(t)})
+}
+
+// TestContractOfGlance runs against a real Glance.
+func TestContractOfGlance(t *testing.T) {
+	contract(t, &cloud{endpoint: realGlance(t), web: web(t), headers: identity})
+}
+
+// contract is what every Glance does.
+func contract(t *testing.T, c *cloud) {
+	t.Run("life", c.life)
+	t.Run("taken identifier", c.taken)
+	t.Run("interrupted", c.interrupted)
+	t.Run("sources that fail", c.failing)
+	t.Run("protected", c.protected)
+	t.Run("deactivated and deleted by others", c.drift)
+	t.Run("web-download", c.webDownload)
+	t.Run("many", c.many)
+}
+
+func (c *cloud) life(t *testing.T) {
+	b, _ := c.backend(t)
+	sum := sha256.Sum256(disk)
+	image := c.image("/disk", func(i *backend.Image) { i.Spec.Checksum = "sha256:" + hex.EncodeToString(sum[:]) })
+	if o, err := b.Observe(t.Context(), image); err != nil || o.State != virtualimages.Absent {
+		t.Fatalf("%+v, %v", o, err)
+	}
+	ready := until(t, b, image, virtualimages.Ready, virtualimages.Failed)
+	stored := sha512.Sum512(disk)
+	if ready.State != virtualimages.Ready || ready.SizeBytes != int64(len(disk)) || ready.Checksum != "sha512:"+hex.EncodeToString(stored[:]) {
+		t.Fatalf("%+v", ready)
+	}
+	_, found := c.call(t, http.MethodGet, "images/"+image.ID, "", "")
+	for name, want := range map[string]any{
+		"name": "disk", "disk_format": "qcow2", "container_format": "bare", "min_disk": 2.0, "min_ram": 512.0, "visibility": "public", "protected": false, "virtward_owner": "cluster-1/" + string(image.UID),
+	} {
+		if found[name] != want {
+			t.Errorf("%s is %v, want %v", name, found[name], want)
+		}
+	}
+	other, _ := c.backend(t) // another process
+	if o, err := other.Observe(t.Context(), image); err != nil || o.State != virtualimages.Ready {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if count := c.count(t); count != 1 {
+		t.Errorf("%d images", count)
+	}
+	remove(t, b, image)
+	remove(t, b, image) // again
+	if o, err := b.Ensure(t.Context(), image); err != nil || o.State != virtualimages.Spent {
+		t.Errorf("Glance keeps the identifier: %+v, %v", o, err)
+	}
+	if count := c.count(t); count != 0 {
+		t.Errorf("%d images are left", count)
+	}
+}
+
+func (c *cloud) taken(t *testing.T) {
+	b, _ := c.backend(t)
+	image := c.image("/disk")
+	if status, _ := c.call(t, http.MethodPost, "images", "application/json", fmt.Sprintf(`{"id": %q, "name": "theirs", "disk_format": "raw", "container_format": "bare", "virtward_owner": "other"}`, image.ID)); status != http.StatusCreated {
+		t.Fatal(status)
+	}
+	if o := until(t, b, image, virtualimages.Taken); !strings.Contains(o.Message, image.ID) {
+		t.Errorf("%+v", o)
+	}
+	if o, err := b.Delete(t.Context(), image); err != nil || o.State != virtualimages.Absent {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if status, found := c.call(t, http.MethodGet, "images/"+image.ID, "", ""); status != http.StatusOK || found["status"] != "queued" {
+		t.Errorf("the image of others: %d, %v", status, found)
+	}
+	c.call(t, http.MethodDelete, "images/"+image.ID, "", "")
+}
+
+// interrupted: the process ends during a transfer. The next attempt succeeds, and one image is left.
+func (c *cloud) interrupted(t *testing.T) {
+	b, kill := c.backend(t)
+	image := c.image("/slow")
+	for until(t, b, image, virtualimages.Importing).Done == 0 {
+		<-time.After(20 * time.Millisecond)
+	}
+	kill()
+	next, _ := c.backend(t)
+	image.Spec.Src = c.web + "/disk"
+	o := until(t, next, image, virtualimages.Failed, virtualimages.Ready)
+	if o.State == virtualimages.Failed {
+		if o.Permanent || o.Reason != glance.ReasonInterrupted {
+			t.Errorf("%+v", o)
+		}
+		remove(t, next, image)
+		image.Attempt++
+		image.ID = virtualimages.ID(image.Cluster, image.UID, image.Attempt)
+		o = until(t, next, image, virtualimages.Ready)
+	}
+	if count := c.count(t); count != 1 || o.SizeBytes != int64(len(disk)) {
+		t.Errorf("%d images, %+v", count, o)
+	}
+	remove(t, next, image)
+}
+
+func (c *cloud) failing(t *testing.T) {
+	b, _ := c.backend(t)
+	for path, want := range map[string]virtualimages.Observation{
+		"/page":      {Reason: source.ReasonFormatMismatch, Permanent: true},
+		"/none":      {Reason: source.ReasonNotFound},
+		"/truncated": {Reason: source.ReasonTruncated},
+		"/disk":      {Reason: source.ReasonChecksumMismatch, Permanent: true},
+	} {
+		image := c.image(path, func(i *backend.Image) { i.Spec.Checksum = "sha256:" + strings.Repeat("0", 64) })
+		o := until(t, b, image, virtualimages.Failed, virtualimages.Ready)
+		if o.State != virtualimages.Failed || o.Reason != want.Reason || o.Permanent != want.Permanent {
+			t.Errorf("%s: %+v", path, o)
+		}
+		<-time.After(100 * time.Millisecond)
+		if _, found := c.call(t, http.MethodGet, "images/"+image.ID, "", ""); found["status"] == "active" {
+			t.Errorf("%s: a file that is not valid is imported: %v", path, found)
+		}
+		remove(t, b, image)
+	}
+	if count := c.count(t); count != 0 {
+		t.Errorf("%d images are left", count)
+	}
+}
+
+func (c *cloud) protected(t *testing.T) {
+	const patch = "application/openstack-images-v2.1-json-patch"
+	b, _ := c.backend(t)
+	image := c.image("/disk")
+	until(t, b, image, virtualimages.Ready)
+	c.call(t, http.MethodPatch, "images/"+image.ID, patch, `[{"op": "replace", "path": "/protected", "value": true}]`)
+	if o, err := b.Delete(t.Context(), image); err != nil || o.State != virtualimages.Blocked || o.Reason != glance.ReasonProtected {
+		t.Errorf("%+v, %v", o, err)
+	}
+	own, _ := c.backend(t, func(o *glance.Options) { o.Protected, o.Visibility = true, glance.Shared })
+	remove(t, own, image)
+	image = c.image("/disk")
+	until(t, own, image, virtualimages.Ready)
+	if _, found := c.call(t, http.MethodGet, "images/"+image.ID, "", ""); found["protected"] != true || found["visibility"] != "shared" {
+		t.Errorf("%v", found)
+	}
+	remove(t, own, image)
+}
+
+func (c *cloud) drift(t *testing.T) {
+	b, _ := c.backend(t)
+	image := c.image("/disk")
+	until(t, b, image, virtualimages.Ready)
+	if status, _ := c.call(t, http.MethodPost, "images/"+image.ID+"/actions/deactivate", "", ""); status != http.StatusNoContent {
+		t.Fatal(status)
+	}
+	if o, err := b.Observe(t.Context(), image); err != nil || o.State != virtualimages.Deactivated {
+		t.Errorf("%+v, %v", o, err)
+	}
+	c.call(t, http.MethodDelete, "images/"+image.ID, "", "")
+	if o, err := b.Observe(t.Context(), image); err != nil || o.State != virtualimages.Absent {
+		t.Errorf("%+v, %v", o, err)
+	}
+}
+
+func (c *cloud) webDownload(t *testing.T) {
+	b, _ := c.backend(t, func(o *glance.Options) {
+		o.WebDownload = true
+		o.Source = func(context.Context, *backend.Image) (*source.Client, error) {
+			return nil, &source.Error{Reason: "Streamed", Message: "the process streams", Permanent: true}
+		}
+	})
+	image := c.image("/disk")
+	if o := until(t, b, image, virtualimages.Ready, virtualimages.Failed); o.State != virtualimages.Ready || o.SizeBytes != int64(len(disk)) {
+		t.Errorf("%+v", o)
+	}
+	remove(t, b, image)
+	image = c.image("/none")
+	if o := until(t, b, image, virtualimages.Failed); o.Reason != glance.ReasonImportFailed || o.Permanent {
+		t.Errorf("%+v", o)
+	}
+	remove(t, b, image)
+	image = c.image("/disk", func(i *backend.Image) { i.Spec.Checksum = "sha256:" + strings.Repeat("0", 64) })
+	if o := until(t, b, image, virtualimages.Failed); o.Reason != glance.ReasonNoChecksum || !o.Permanent {
+		t.Errorf("%+v", o)
+	}
+	image = c.image("/disk", func(i *backend.Image) { i.Spec.SecretRef = "credentials" }) // the process streams this one
+	if o := until(t, b, image, virtualimages.Failed); o.Reason != "Streamed" {
+		t.Errorf("%+v", o)
+	}
+	remove(t, b, image)
+}
+
+// many images are imported at the same time; two are transferred at once.
+func (c *cloud) many(t *testing.T) {
+	b, _ := c.backend(t)
+	images := make([]*backend.Image, 12)
+	waited := false
+	for i := range images {
+		images[i] = c.image("/disk")
+		o, err := b.Ensure(t.Context(), images[i])
+		must(t, err)
+		waited = waited || o.State == virtualimages.Waiting && strings.Contains(o.Message, "are ahead")
+	}
+	if !waited {
+		t.Error("no import waits")
+	}
+	for _, image := range images {
+		until(t, b, image, virtualimages.Ready)
+	}
+	if count := c.count(t); count != len(images) {
+		t.Errorf("%d images", count)
+	}
+	for _, image := range images {
+		remove(t, b, image)
+	}
+}
+
+// TestEachCallFails: each call fails once, answered or not, before or after it has had its effect. The end is the same.
+func TestEachCallFails(t *testing.T) {
+	f := newFake(t)
+	c := &cloud{endpoint: f.URL + "/", web: web(t)}
+	life := func(name string) {
+		b, _ := c.backend(t)
+		image := c.image("/disk")
+		for {
+			o := until(t, b, image, virtualimages.Ready, virtualimages.Failed, virtualimages.Spent)
+			if o.State == virtualimages.Ready {
+				break
+			}
+			if o.Permanent || image.Attempt > 2 {
+				t.Fatalf("%s: attempt %d: %+v", name, image.Attempt, o)
+			}
+			remove(t, b, image)
+			image.Attempt++
+			image.ID = virtualimages.ID(image.Cluster, image.UID, image.Attempt)
+		}
+		if count := c.count(t); count != 1 {
+			t.Errorf("%s: %d images", name, count)
+		}
+		remove(t, b, image)
+		if count := c.count(t); count != 0 {
+			t.Errorf("%s: %d images are left", name, count)
+		}
+	}
+	life("undisturbed")
+	f.mu.Lock()
+	kinds := map[string]bool{}
+	for _, call := range f.calls {
+		kinds[kindOf(call)] = true
+	}
+	f.mu.Unlock()
+	if len(kinds) < 7 {
+		t.Fatalf("calls: %v", kinds)
+	}
+	serve := f.Config.Handler
+	for kind := range kinds {
+		for _, how := range []string{"500", "dropped", "answer lost"} {
+			var done atomic.Bool
+			f.mu.Lock()
+			f.fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+				if kindOf(r.Method+" "+r.URL.Path) != kind || r.URL.Path == "/v2/images" && r.Method == http.MethodGet || done.Swap(true) {
+					return false
+				}
+				switch how {
+				case "500":
+					http.Error(w, "", http.StatusInternalServerError)
+				case "answer lost":
+					serve.ServeHTTP(httptest.NewRecorder(), r) // done is set: it is not answered again
+					fallthrough
+				default:
+					panic(http.ErrAbortHandler)
+				}
+				return true
+			}
+			f.mu.Unlock()
+			life(kind + ", " + how)
+			if !done.Load() && kind != "GET images" {
+				t.Errorf("%s was not called", kind)
+			}
+		}
+	}
+}
+
+func kindOf(call string) string {
+	method, path, _ := strings.Cut(call, " ")
+	parts := strings.Split(strings.TrimPrefix(path, "/v2/"), "/")
+	if len(parts) > 1 && parts[0] == "images" {
+		parts[1] = "ID"
+	}
+	return method + " " + strings.Join(parts, "/")
+}
+
+// TestAnswers: what Glance answers, and what the owner of the image reads.
+func TestAnswers(t *testing.T) {
+	for name, s := range map[string]struct {
+		call    string
+		status  int
+		body    string
+		methods []string
+		want    virtualimages.Observation
+	}{
+		"visibility is forbidden": {call: "POST images", status: 403, want: virtualimages.Observation{State: virtualimages.Failed, Reason: glance.ReasonForbidden, Permanent: true, Message: "Glance does not permit images with the visibility public: an admin can permit it or set another one"}},
+		"too many images":         {call: "POST images", status: 413, want: virtualimages.Observation{State: virtualimages.Failed, Reason: glance.ReasonQuota, Message: "the quota of the project in Glance is exhausted"}},
+		"rejected": {
+			call: "POST images", status: 400, body: "<html>\n<head></head><body><h1>400 Bad Request</h1>\nInvalid disk format<br /><br />\n</body>\n</html>",
+			want: virtualimages.Observation{State: virtualimages.Failed, Reason: glance.ReasonInvalid, Permanent: true, Message: "Glance rejects the image: Invalid disk format"},
+		},
+		"file is too large": {call: "PUT images/ID/stage", status: 413, want: virtualimages.Observation{State: virtualimages.Failed, Reason: glance.ReasonQuota, Message: "Glance does not accept the file: the quota of the project is exhausted, or the file is too large"}},
+		"stage fails":       {call: "PUT images/ID/stage", status: 503, want: virtualimages.Observation{State: virtualimages.Failed, Reason: glance.ReasonInterrupted, Message: "the transfer to Glance failed: it answers 503 Service Unavailable"}},
+		"no import":         {methods: []string{"web-download"}, want: virtualimages.Observation{State: virtualimages.Waiting, Reason: glance.ReasonNoMethod, Message: "Glance does not have the import method glance-direct: an admin must enable it"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake(t)
+			if s.methods != nil {
+				f.methods = s.methods
+			}
+			f.fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+				if s.call == "" || kindOf(r.Method+" "+r.URL.Path) != s.call {
+					return false
+				}
+				w.WriteHeader(s.status)
+				_, _ = io.WriteString(w, s.body)
+				return true
+			}
+			c := &cloud{endpoint: f.URL + "/", web: web(t)}
+			b, _ := c.backend(t)
+			o := until(t, b, c.image("/disk"), s.want.State)
+			for deadline := time.Now().Add(10 * time.Second); o.Reason != s.want.Reason && time.Now().Before(deadline); {
+				o = until(t, b, c.image("/disk"), s.want.State)
+			}
+			if o.Done, o.Total = 0, 0; o != s.want {
+				t.Errorf("got  %+v\nwant %+v", o, s.want)
+			}
+		})
+	}
+}
+
+// TestMemory streams a file of 512 MiB: memory has no more than buffers.
+func TestMemory(t *testing.T) {
+	const size = 512 << 20
+	f := newFake(t)
+	var received atomic.Int64
+	f.fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		if kindOf(r.Method+" "+r.URL.Path) != "PUT images/ID/stage" {
+			return false
+		}
+		n, err := io.Copy(io.Discard, r.Body)
+		if received.Store(n); err == nil {
+			f.mu.Lock()
+			f.images[strings.Split(r.URL.Path, "/")[3]]["status"] = "uploading"
+			f.mu.Unlock()
+			w.WriteHeader(http.StatusNoContent)
+		}
+		return true
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(size))
+		if _, err := w.Write(disk[:1<<20]); err != nil {
+			return
+		}
+		for range size>>20 - 1 {
+			if _, err := w.Write(disk[1<<20 : 2<<20]); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	c := &cloud{endpoint: f.URL + "/", web: server.URL}
+	b, _ := c.backend(t)
+	image := c.image("/")
+	var before, now runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	most := uint64(0)
+	until(t, b, image, virtualimages.Importing)
+	for o, err := b.Observe(t.Context(), image); err == nil && o.State == virtualimages.Importing && received.Load() == 0; o, err = b.Observe(t.Context(), image) {
+		runtime.ReadMemStats(&now)
+		most = max(most, now.HeapAlloc)
+		<-time.After(20 * time.Millisecond)
+	}
+	until(t, b, image, virtualimages.Ready)
+	grown := int64(most) - int64(before.HeapAlloc) //nolint:gosec // a heap
+	t.Logf("%d MiB streamed, the heap grew by at most %d KiB", received.Load()>>20, grown>>10)
+	if received.Load() != size || grown > 16<<20 {
+		t.Errorf("%d bytes, %d KiB", received.Load(), grown>>10)
+	}
+}
+
+func TestConnect(t *testing.T) {
+	for file, want := range map[string]string{ //nolint:gosec // no credentials
+		`clouds: {}`:                        `clouds.yaml has no cloud "test"`,
+		`{`:                                 "clouds.yaml is not YAML, or does not have the form of OpenStack",
+		`clouds: {test: {auth_type: none}}`: "it needs image_endpoint_override",
+		`clouds: {test: {auth_type: none, image_endpoint_override: "ftp://x"}}`:                                              "it needs image_endpoint_override",
+		`clouds: {test: {auth_type: none, image_endpoint_override: "http://x"}}`:                                             "",
+		`clouds: {test: {auth: {auth_url: "http://127.0.0.1:1/v3", username: a, password: secret, project_name: a}}}`:        "logging in to the cloud test",
+		`clouds: {test: {auth_type: none, image_endpoint_override: "http://x/v2/", auth: {password: ["not", "a", "text"]}}}`: "",
+	} {
+		_, err := glance.Connect(t.Context(), []byte(file), "test")
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
