@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,11 +23,14 @@ import (
 // not compared at admission. The controller of golden images compares them.
 const MaxClaims = 4 << 20
 
-// Catalogs keeps the names that GoldenImageCatalogs use.
+// Catalogs keeps the names that GoldenImageCatalogs use, and the architectures of the nodes. The statuses of catalogs have them, so
+// that the webhooks need no permission to read nodes.
 type Catalogs struct {
 	informer cache.SharedIndexInformer
 	absent   atomic.Bool
 	budget   *boundedwatch.Budget
+	// nodes are the architectures of the nodes, by the statuses of all catalogs.
+	nodes atomic.Pointer[[]string]
 }
 
 // claimed is what the watch keeps of a catalog.
@@ -34,7 +38,9 @@ type claimed struct {
 	metav1.ObjectMeta
 
 	claims images.Claims
-	cost   int64
+	// nodes are the architectures of nodes.
+	nodes []string
+	cost  int64
 }
 
 // Cost implements boundedwatch.Sized.
@@ -48,7 +54,10 @@ func NewCatalogs(client dynamic.Interface) (*Catalogs, error) {
 		budget:   boundedwatch.NewBudget(MaxClaims),
 	}
 	_, err := c.informer.AddEventHandler(c.budget.Handler())
-	err = errors.Join(err, c.informer.SetTransform(c.keep), c.informer.SetWatchErrorHandlerWithContext(
+	_, failed := c.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.collect() }, UpdateFunc: func(any, any) { c.collect() }, DeleteFunc: func(any) { c.collect() },
+	})
+	err = errors.Join(err, failed, c.informer.SetTransform(c.keep), c.informer.SetWatchErrorHandlerWithContext(
 		func(ctx context.Context, reflector *cache.Reflector, err error) {
 			c.absent.Store(apierrors.IsNotFound(err))
 			if !apierrors.IsNotFound(err) {
@@ -68,6 +77,7 @@ func (c *Catalogs) keep(object any) (any, error) {
 		return object, nil
 	}
 	kept := &claimed{ObjectMeta: metav1.ObjectMeta{Name: untyped.GetName(), UID: untyped.GetUID(), ResourceVersion: untyped.GetResourceVersion()}, cost: 512}
+	kept.nodes = nodesOf(untyped)
 	unstructured.RemoveNestedField(untyped.Object, "status")
 	unstructured.RemoveNestedField(untyped.Object, "metadata", "managedFields")
 	catalog := &v1alpha1.GoldenImageCatalog{}
@@ -79,6 +89,46 @@ func (c *Catalogs) keep(object any) (any, error) {
 		kept.claims, kept.cost = claims, cost
 	}
 	return kept, nil
+}
+
+// nodesOf returns the architectures of nodes that run virtual machines, of which there are three.
+func nodesOf(catalog *unstructured.Unstructured) []string {
+	list, _, _ := unstructured.NestedSlice(catalog.Object, "status", "nodes", "workloadArchitectures")
+	var nodes []string
+	for i := range list {
+		counted, isObject := list[i].(map[string]any)
+		if !isObject {
+			continue
+		}
+		architecture, _, _ := unstructured.NestedString(counted, "architecture")
+		count, _, _ := unstructured.NestedInt64(counted, "nodes")
+		if count > 0 && slices.Contains(images.Architectures, architecture) && !slices.Contains(nodes, architecture) {
+			nodes = append(nodes, architecture)
+		}
+	}
+	return nodes
+}
+
+// collect collects the architectures of all catalogs.
+func (c *Catalogs) collect() {
+	var all []string
+	for _, object := range c.informer.GetStore().List() {
+		if kept, isKept := object.(*claimed); isKept {
+			all = append(all, kept.nodes...)
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	c.nodes.Store(&all)
+}
+
+// NodeArchitectures returns the architectures of the nodes that run virtual machines, as the controller of golden images
+// observed them; nil if it observed none.
+func (c *Catalogs) NodeArchitectures() []string {
+	if nodes := c.nodes.Load(); nodes != nil {
+		return *nodes
+	}
+	return nil
 }
 
 // Run watches until the context ends.

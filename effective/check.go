@@ -33,11 +33,14 @@ func (p *Pipeline) check(in Input, verdict *Verdict) error {
 func subject(in Input, verdict *Verdict) *validators.Subject {
 	s := &validators.Subject{
 		Facts: in.Facts, Spec: verdict.Spec, Raw: in.Raw, Conflicts: verdict.Conflicts, Severities: in.Severities,
-		Requester: in.Requester, RequesterExtra: in.RequesterExtra, Running: in.Running,
+		Requester: in.Requester, RequesterExtra: in.RequesterExtra, Running: in.Running, NodeArchitectures: in.NodeArchitectures,
 	}
 	if in.VM != nil {
 		s.VM, s.OldVM = verdict.VM, in.OldVM
 		s.Path, s.MetaPath = templatePath.Child("spec"), templatePath.Child("metadata")
+		if a := in.Architecture; a != nil {
+			s.Image = &validators.Image{Template: a.Template, DataSource: a.DataSource, Architecture: a.Architecture}
+		}
 		s.Meta = &metav1.ObjectMeta{}
 		if s.VM.Spec.Template != nil {
 			s.Meta = &s.VM.Spec.Template.ObjectMeta

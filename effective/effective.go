@@ -51,6 +51,9 @@ type Input struct {
 	// Severities are those of rules which differ from the rules' own.
 	Severities validators.Severities
 
+	// NodeArchitectures are those of the nodes that run virtual machines; nil if they are unknown.
+	NodeArchitectures []string
+
 	// Policies are the admin's, which evaluate the object; nil for none.
 	Policies *policies.Set
 	// Request is the request. Without an operation, there is none: policies then evaluate the object as one that exists,
@@ -131,6 +134,8 @@ func (r *References) ApplyTo(vm *v1.VirtualMachine) {
 
 // DataSourceArchitecture is the architecture that a golden image is labelled with.
 type DataSourceArchitecture struct {
+	// Template is the index of the dataVolumeTemplate that names the DataSource.
+	Template int
 	// DataSource is the object that carries the label, as NAMESPACE/NAME.
 	DataSource string
 	// Architecture is amd64, arm64 or s390x.

@@ -131,6 +131,9 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	if d.old != nil {
 		e.comparedWith(&in, m, d.old)
 	}
+	if err := e.findImage(ctx, &in); err != nil {
+		return err
+	}
 	e.result.Rollout, in.Rollout = rollout.plan(ctx, &in)
 	verdict, err := e.evaluator.Pipeline.EvaluateUpdate(in, e.before(ctx, d))
 	if err != nil {
@@ -166,7 +169,7 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 		return in, err
 	}
 	r := e.request
-	in.Site, in.Severities = e.around.site, e.around.severitiesAt(r.Stage)
+	in.Site, in.Severities, in.NodeArchitectures = e.around.site, e.around.severitiesAt(r.Stage), e.active.NodeArchitectures
 	in.Requester, in.RequesterExtra = r.requester(), extraOf(r)
 	in.PostMutation = m.container == nil && (r.Stage != Written || r.Operation == admissionv1.Update)
 	if m.container == nil {
@@ -246,8 +249,25 @@ func (e *evaluation) before(ctx context.Context, d decoded) func() (effective.In
 		if was.container == nil {
 			in.OldVMI = in.VMI
 		}
-		return in, err
+		if err != nil {
+			return in, err
+		}
+		return in, e.findImage(ctx, &in)
 	}
+}
+
+// findImage finds the golden image that a VM clones, to compare the architectures. The image of a stored VM is cloned
+// already, and so is that of a VM whose update changes neither the architecture nor the images.
+func (e *evaluation) findImage(ctx context.Context, in *effective.Input) (err error) {
+	vm, old := in.VM, in.OldVM
+	switch {
+	case vm == nil || vm.Spec.Template == nil || len(vm.Spec.DataVolumeTemplates) == 0 || in.Architecture != nil || e.request.Stage == Stored:
+		return nil
+	case old != nil && validators.SameImages(old, vm):
+		return nil
+	}
+	in.Architecture, err = references.ImageArchitecture(ctx, e.evaluator.References, vm)
+	return err
 }
 
 // excusePresets turns findings about incomplete instances into warnings if there are too many presets to complete any.

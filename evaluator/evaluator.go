@@ -54,6 +54,8 @@ type Active struct {
 	Site *mutators.Site
 	// Policies are the compiled policies.
 	Policies *policies.Set
+	// NodeArchitectures are those of the nodes that run virtual machines; nil if they are unknown.
+	NodeArchitectures []string
 }
 
 // UnknownNamespaceError is the error of a Configuration for a namespace that it does not know. The evaluation continues

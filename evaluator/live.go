@@ -16,12 +16,13 @@ import (
 
 // Live is a source of a running cluster. Its functions return the current state. Each of them may be nil.
 type Live struct {
-	GetFacts           func() *platform.Facts
-	GetSettings        func() *validators.Settings
-	GetSite            func() *mutators.Site
-	GetPolicies        func() *policies.Set
-	GetNamespaceLabels func(ctx context.Context, name string) (k8slabels.Set, error)
-	GetNamespace       func(ctx context.Context, name string) (*corev1.Namespace, error)
+	GetFacts             func() *platform.Facts
+	GetSettings          func() *validators.Settings
+	GetSite              func() *mutators.Site
+	GetPolicies          func() *policies.Set
+	GetNodeArchitectures func() []string
+	GetNamespaceLabels   func(ctx context.Context, name string) (k8slabels.Set, error)
+	GetNamespace         func(ctx context.Context, name string) (*corev1.Namespace, error)
 }
 
 var (
@@ -48,6 +49,9 @@ func (l *Live) Active() Active {
 	}
 	if l.GetPolicies != nil {
 		active.Policies = l.GetPolicies()
+	}
+	if l.GetNodeArchitectures != nil {
+		active.NodeArchitectures = l.GetNodeArchitectures()
 	}
 	return active
 }

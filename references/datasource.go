@@ -28,6 +28,17 @@ func DataSourceArchitecture(ctx context.Context, objects Objects, vm *v1.Virtual
 	if vm.Spec.Template == nil || vm.Spec.Template.Spec.Architecture != "" {
 		return nil, nil, nil
 	}
+	return imageArchitecture(ctx, objects, vm)
+}
+
+// ImageArchitecture finds the architecture of the image that a VM clones, by the rule of DataSourceArchitecture, also if the
+// VM names an architecture. KubeVirt does not compare the two.
+func ImageArchitecture(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (*effective.DataSourceArchitecture, error) {
+	found, _, err := imageArchitecture(ctx, objects, vm)
+	return found, err
+}
+
+func imageArchitecture(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (*effective.DataSourceArchitecture, []string, error) {
 	var warnings []string
 	asked := 0
 	for i := range vm.Spec.DataVolumeTemplates {
@@ -56,7 +67,7 @@ func DataSourceArchitecture(ctx context.Context, objects Objects, vm *v1.Virtual
 		switch {
 		case architecture != "":
 			// The one that the VM names. The one behind it must not be disclosed.
-			return &effective.DataSourceArchitecture{DataSource: namespace + "/" + ref.Name, Architecture: architecture}, warnings, nil
+			return &effective.DataSourceArchitecture{Template: i, DataSource: namespace + "/" + ref.Name, Architecture: architecture}, warnings, nil
 		case why != "" && namespace == vm.Namespace && source.namespace == vm.Namespace:
 			warnings = append(warnings, path+": "+why)
 		}

@@ -212,12 +212,12 @@ func TestDataSourceArchitecture(t *testing.T) {
 		want     *effective.DataSourceArchitecture
 		warnings []string
 	}{
-		"the first": {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"arm64"}`, `{}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{}`)}, want: &effective.DataSourceArchitecture{Architecture: "arm64", DataSource: "default/a"}},
+		"the first": {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"arm64"}`, `{}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{}`)}, want: &effective.DataSourceArchitecture{Template: 1, Architecture: "arm64", DataSource: "default/a"}},
 		"missing, unknown": {vm: two, objects: []string{source("b", `{"template.kubevirt.io/architecture":"mips"}`, `{}`)}, warnings: []string{
 			"spec.dataVolumeTemplates[1].spec.sourceRef: DataSource default/a does not exist, so there is no architecture to take from it",
 			`spec.dataVolumeTemplates[2].spec.sourceRef: DataSource default/b has a label template.kubevirt.io/architecture that is no architecture which KubeVirt knows`,
 		}},
-		"one hop": {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"amd64"}`, `{"dataSource":{"name":"b","namespace":"default"}}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{"dataSource":{"name":"a","namespace":"default"}}`)}, want: &effective.DataSourceArchitecture{Architecture: "s390x", DataSource: "default/a"}},
+		"one hop": {vm: two, objects: []string{source("a", `{"template.kubevirt.io/architecture":"amd64"}`, `{"dataSource":{"name":"b","namespace":"default"}}`), source("b", `{"template.kubevirt.io/architecture":"s390x"}`, `{"dataSource":{"name":"a","namespace":"default"}}`)}, want: &effective.DataSourceArchitecture{Template: 1, Architecture: "s390x", DataSource: "default/a"}},
 		"points nowhere": {vm: two, objects: []string{source("a", `{}`, `{"dataSource":{"name":"c","namespace":"default"}}`), source("b", `{}`, `{}`)}, warnings: []string{
 			"spec.dataVolumeTemplates[1].spec.sourceRef: the DataSource behind DataSource default/a does not exist, so there is no architecture to take from it",
 		}},

@@ -28,6 +28,7 @@ func Base() (Table, error) {
 		virtualMachineRules(),
 		liveUpdateRules(),
 		dataVolumeTemplateRules(),
+		goldenImageRules(),
 		volumeRequestRules(),
 		hotplugRules(),
 		setRules(),

@@ -27,6 +27,11 @@ type Subject struct {
 	// VMI is the complete VMI, and OldVMI as it was before an update; nil where there is none.
 	VMI, OldVMI *v1.VirtualMachineInstance
 
+	// Image is the golden image that the VM clones; nil if there is none, or if its architecture is unknown.
+	Image *Image
+	// NodeArchitectures are those of the nodes that run virtual machines; nil if they are unknown.
+	NodeArchitectures []string
+
 	// Instancetype or Preference is the spec of one, if that is the object. Only the Facts and the Path of the spec are
 	// set then.
 	Instancetype *instancetypev1beta1.VirtualMachineInstancetypeSpec
@@ -56,6 +61,14 @@ type Subject struct {
 	// domain and devices are the paths that nearly every rule needs, made once. So a Subject belongs to one
 	// goroutine, and its Path does not change.
 	domain, devices *field.Path
+}
+
+// Image is the golden image that a VM clones.
+type Image struct {
+	// Template is the index of the dataVolumeTemplate that names the DataSource.
+	Template int
+	// DataSource is NAMESPACE/NAME, and Architecture that of its image.
+	DataSource, Architecture string
 }
 
 // Domain is the path of the spec's domain.

@@ -30,6 +30,8 @@ type clusterState struct {
 	defaults   *configcache.Defaults
 	policies   *configcache.Policies
 	namespaces *configcache.Namespaces
+	// nodeArchitectures are those of the nodes; nil if this process does not know them.
+	nodeArchitectures func() []string
 	// changed is called with the part that changed. Set it before the manager starts.
 	changed func(what string)
 }
@@ -82,7 +84,8 @@ func (p *process) clusterState(config *rest.Config, assumed platform.Settings, l
 func (s *clusterState) evaluator() *evaluator.Evaluator {
 	return evaluator.New(effective.NewPipeline(s.registry), s.objects, &evaluator.Live{
 		GetFacts: s.facts.Facts, GetSettings: s.settings.Current, GetSite: s.defaults.Current, GetPolicies: s.policies.Current,
-		GetNamespaceLabels: s.namespaces.NamespaceLabels, GetNamespace: s.namespaces.Namespace,
+		GetNodeArchitectures: s.nodeArchitectures,
+		GetNamespaceLabels:   s.namespaces.NamespaceLabels, GetNamespace: s.namespaces.Namespace,
 	})
 }
 

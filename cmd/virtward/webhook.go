@@ -233,6 +233,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if err != nil {
 		return nil, err
 	}
+	state.nodeArchitectures = catalogs.NodeArchitectures
 	evaluates, limits := state.evaluator(), webhooks.NewLimits()
 	mutator := webhooks.NewMutator(webhooks.Mutator{
 		Evaluator: evaluates,
