@@ -16,11 +16,11 @@ import (
 func NewCommand(program options.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout",
-		Short: "Show what a change does to running virtual machines",
+		Short: "Show what a change does to running virtual machines, and control rollouts",
 		Args:  options.OnlySubcommands,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newPlanCommand(program), newStatusCommand(program), newDiffCommand(program))
+	cmd.AddCommand(newPlanCommand(program), newStatusCommand(program), newDiffCommand(program), newPauseCommand(program), newResumeCommand(program))
 	return cmd
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/yaml"
 
@@ -48,7 +49,7 @@ difference, as that of kubectl diff.`,
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return completeNames(cmd, c.sources.Config)
+			return completeNames(cmd, c.sources.Config, apikinds.VirtualMachines.GroupVersionResource())
 		},
 	}
 	options.AddClusterFlags(cmd, c.sources.Config, "", "Namespace of the virtual machine")
@@ -122,15 +123,15 @@ func writeValue(w io.Writer, sign, value string) {
 // completionTimeout bounds how long a shell waits for names of virtual machines.
 const completionTimeout = 2 * time.Second
 
-// completeNames completes names of virtual machines.
-func completeNames(cmd *cobra.Command, config *genericclioptions.ConfigFlags) ([]string, cobra.ShellCompDirective) {
+// completeNames completes names of virtual machines or rollouts.
+func completeNames(cmd *cobra.Command, config *genericclioptions.ConfigFlags, resource schema.GroupVersionResource) ([]string, cobra.ShellCompDirective) {
 	cluster, err := options.Connect(config)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	list, err := cluster.Client.Resource(apikinds.VirtualMachines.GroupVersionResource()).Namespace(cluster.Namespace).List(ctx, metav1.ListOptions{Limit: machinesPage})
+	list, err := cluster.Client.Resource(resource).Namespace(cluster.Namespace).List(ctx, metav1.ListOptions{Limit: machinesPage})
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

@@ -9,17 +9,75 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	v1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/cli/clitest"
 	"github.com/virtward/virtward/rollouts"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/crds"
 )
+
+// pauseAndResume changes the spec of a rollout, by what its status says.
+func pauseAndResume(t *testing.T, cluster *controlplane.ControlPlane) {
+	t.Helper()
+	if err := cluster.InstallVirtwardCRDs(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r := &v1alpha1.VirtualMachineRollout{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "larger"}}
+	if err := cluster.Client().Create(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	status := func(phase v1alpha1.Phase, reason, message string) {
+		t.Helper()
+		if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(r), r); err != nil {
+			t.Fatal(err)
+		}
+		r.Status.Phase = phase
+		meta.SetStatusCondition(&r.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionPaused, Status: metav1.ConditionStatus(map[bool]string{true: "True", false: "False"}[phase == v1alpha1.PhasePaused]), Reason: reason, Message: message})
+		if err := cluster.Client().Status().Update(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := func(verb, want string, paused bool, resume int64) {
+		t.Helper()
+		got := clitest.Call(t, "", "rollout", verb, "larger", "-n", "shop", "--kubeconfig", cluster.Kubeconfig())
+		if err := cluster.Client().Get(t.Context(), client.ObjectKeyFromObject(r), r); err != nil {
+			t.Fatal(err)
+		}
+		if got.Code != 0 || got.Out != "VirtualMachineRollout shop/larger "+want+"\n" || r.Spec.Paused != paused || int64(r.Spec.Resume) != resume {
+			t.Errorf("%s: %d, %q, %s: the spec is %+v", verb, got.Code, got.Out, got.ErrOut, r.Spec)
+		}
+	}
+	status(v1alpha1.PhaseProgressing, v1alpha1.ReasonNotPaused, "")
+	call("resume", "is not paused: its phase is Progressing", false, 0)
+	call("pause", "paused", true, 0)
+	call("pause", "is paused already", true, 0)
+	status(v1alpha1.PhasePaused, v1alpha1.ReasonPausedByUser, "spec.paused is true")
+	call("resume", "resumed", false, 0)
+	status(v1alpha1.PhasePaused, v1alpha1.ReasonPausedByCanary, "the canary is changed")
+	call("resume", "resumed", false, 1)
+	status(v1alpha1.PhasePaused, v1alpha1.ReasonPausedByFailures, "1 virtual machines failed")
+	call("resume", "resumed", false, 2)
+	status(v1alpha1.PhasePaused, v1alpha1.ReasonNotAuthorized, "alice may not")
+	call("resume", "cannot be resumed: alice may not", false, 2)
+	status(v1alpha1.PhaseFailed, v1alpha1.ReasonNotPaused, "")
+	call("resume", "resumed: the failed virtual machines are tried again", false, 3)
+	if got := clitest.Call(t, "", "rollout", "pause", "none", "-n", "shop", "--kubeconfig", cluster.Kubeconfig()); got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "VirtualMachineRollout shop/none: ") {
+		t.Errorf("a rollout that does not exist: %d, %s", got.Code, got.ErrOut)
+	}
+	if got := clitest.Call(t, "", "rollout", "pause"); got.Code == 0 || !strings.Contains(got.ErrOut, "name a VirtualMachineRollout") {
+		t.Errorf("without a name: %d, %s", got.Code, got.ErrOut)
+	}
+	if got := clitest.Call(t, "", "__complete", "rollout", "resume", "-n", "shop", "--kubeconfig", cluster.Kubeconfig(), ""); !strings.HasPrefix(got.Out, "larger\n") {
+		t.Errorf("completion: %s", got.Out)
+	}
+}
 
 // TestServer plans against a real API server: the dry run changes nothing, and a user who may only read gets a plan too.
 func TestServer(t *testing.T) {
@@ -76,6 +134,8 @@ func TestServer(t *testing.T) {
 	if got := clitest.Call(t, "", "rollout", "diff", "db", "-n", "shop", "--kubeconfig", cluster.Kubeconfig()); got.Code != clitest.ExitFailed || !strings.Contains(got.Out, "@@ spec.template.spec.hostname: Restart @@\n+web\n") {
 		t.Errorf("the difference: %d\n%s%s", got.Code, got.Out, got.ErrOut)
 	}
+
+	pauseAndResume(t, cluster)
 
 	reader := readerOf(t, cluster)
 	got := plan(t, reader, edit)

@@ -61,7 +61,7 @@ With --fail-on, the exit code is 1 if a pending change takes one of the given va
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args, outputs) },
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-			return completeNames(cmd, c.sources.Config)
+			return completeNames(cmd, c.sources.Config, apikinds.VirtualMachines.GroupVersionResource())
 		},
 	}
 	options.AddClusterFlags(cmd, c.sources.Config, "", "Namespace of the virtual machines")

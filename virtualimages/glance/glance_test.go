@@ -12,8 +12,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -591,6 +593,58 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// large is a server of a file of a number of MiB.
+func large(t *testing.T, size int) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(size))
+		if _, err := w.Write(disk[:1<<20]); err != nil {
+			return
+		}
+		for range size>>20 - 1 {
+			if _, err := w.Write(disk[1<<20 : 2<<20]); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// TestSoakGlance streams 1 GiB to a real Glance. The memory includes that of the server of the file.
+func TestSoakGlance(t *testing.T) {
+	if os.Getenv("VIRTWARD_SOAK") == "" {
+		t.Skip("it takes a while: set VIRTWARD_SOAK")
+	}
+	const size, most = 1 << 30, 80_000
+	c := &cloud{endpoint: realGlance(t), headers: identity, web: large(t, size)}
+	b, _ := c.backend(t)
+	image := c.image("/")
+	began, highest := time.Now(), 0
+	for o := until(t, b, image, virtualimages.Importing, virtualimages.Failed); o.State != virtualimages.Ready; o = until(t, b, image, virtualimages.Importing, virtualimages.Ready, virtualimages.Failed) {
+		if highest = max(highest, resident(t)); o.State == virtualimages.Failed {
+			t.Fatalf("%+v", o)
+		}
+	}
+	_, found := c.call(t, http.MethodGet, "images/"+image.ID, "", "")
+	t.Logf("1 GiB in %s, RssAnon at most %d MB", time.Since(began).Round(time.Second), highest/1000)
+	if highest > most || found["size"] != float64(size) {
+		t.Errorf("%d kB, the image has %v bytes", highest, found["size"])
+	}
+	remove(t, b, image)
+}
+
+// resident is the memory of this process in kB, without its binary.
+func resident(t *testing.T) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/self/status")
+	must(t, err)
+	_, after, _ := strings.Cut(string(status), "RssAnon:")
+	kilobytes, err := strconv.Atoi(strings.Fields(after)[0])
+	must(t, err)
+	return kilobytes
+}
+
 // TestMemory streams a file of 512 MiB: memory has no more than buffers.
 func TestMemory(t *testing.T) {
 	const size = 512 << 20
@@ -609,19 +663,7 @@ func TestMemory(t *testing.T) {
 		}
 		return true
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", fmt.Sprint(size))
-		if _, err := w.Write(disk[:1<<20]); err != nil {
-			return
-		}
-		for range size>>20 - 1 {
-			if _, err := w.Write(disk[1<<20 : 2<<20]); err != nil {
-				return
-			}
-		}
-	}))
-	defer server.Close()
-	c := &cloud{endpoint: f.URL + "/", web: server.URL}
+	c := &cloud{endpoint: f.URL + "/", web: large(t, size)}
 	b, _ := c.backend(t)
 	image := c.image("/")
 	var before, now runtime.MemStats
