@@ -123,3 +123,17 @@ func TestTakenNamesKeepImports(t *testing.T) {
 		t.Errorf("%+v", condition)
 	}
 }
+
+// A pointer to a pointer is never ready. The condition of the image names both.
+func TestPointersToPointers(t *testing.T) {
+	c := newCluster(t, catalogOf(image("fedora", "amd64,arm64")), "amd64", "arm64")
+	c.settle()
+	target := c.Sources["fedora-amd64"]
+	target.Annotations = map[string]string{v1alpha1.CatalogAnnotation: "site"}
+	target.Spec.Source = sourceOf(target.Namespace, "other")
+	deployed := meta.FindStatusCondition(Plan(c.Input).Images[0].Conditions, Deployed)
+	const want = `the DataSource "fedora" points to "fedora-amd64", which points to "other"; CDI follows one pointer only`
+	if deployed.Status != metav1.ConditionFalse || deployed.Reason != ReasonChained || deployed.Message != want {
+		t.Errorf("%+v", deployed)
+	}
+}

@@ -19,10 +19,12 @@ const (
 	MissingArchitecture      = "MissingArchitecture"
 	Imported                 = "Imported"
 
-	ReasonDeployed    = "Deployed"
-	ReasonDisabled    = "Disabled"
-	ReasonInvalid     = "Invalid"
-	ReasonNameTaken   = "NameTaken"
+	ReasonDeployed  = "Deployed"
+	ReasonDisabled  = "Disabled"
+	ReasonInvalid   = "Invalid"
+	ReasonNameTaken = "NameTaken"
+	// ReasonChained is that of CDI.
+	ReasonChained     = "MaxReferenceDepthReached"
 	ReasonDuplicate   = "Duplicate"
 	ReasonUnsupported = "UnsupportedArchitectures"
 	ReasonSingleNode  = "SingleNode"

@@ -443,6 +443,19 @@ func (p *plan) marked(cron string) *cdiv1beta1.DataSource {
 	return nil
 }
 
+// chained returns why CDI does not follow the pointer of an image: its target is a pointer, too.
+func (p *plan) chained(e *entry) *problem {
+	pointer := p.Sources[e.source()]
+	if pointer == nil || !e.multi || pointsTo(pointer) == "" {
+		return nil
+	}
+	target := p.Sources[pointsTo(pointer)]
+	if target == nil || pointsTo(target) == "" {
+		return nil
+	}
+	return &problem{ReasonChained, fmt.Sprintf("the DataSource %q points to %q, which points to %q; CDI follows one pointer only", pointer.Name, target.Name, pointsTo(target))}
+}
+
 // conditions of the image.
 func (p *plan) conditions(e *entry, image *v1alpha1.Image) {
 	previous := p.previous(e.Name)
@@ -459,6 +472,8 @@ func (p *plan) conditions(e *entry, image *v1alpha1.Image) {
 		deployed = problem{ReasonDisabled, fmt.Sprintf("the annotation %s is not true", v1alpha1.EnableAnnotation)}
 	case len(e.targets) == 0:
 		deployed = problem{ReasonUnsupported, "no node has an architecture of the image"}
+	case p.chained(e) != nil:
+		is, deployed = false, *p.chained(e)
 	case e.single != "":
 		deployed.reason = e.single
 	}
