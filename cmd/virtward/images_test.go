@@ -9,6 +9,7 @@ import (
 
 	"github.com/virtward/virtward/cmd/internal/startup"
 	"github.com/virtward/virtward/controllers/goldenimages"
+	"github.com/virtward/virtward/controllers/variants"
 )
 
 // TestWorstCaseMemoryOfImages adds up the memory bounds of the controller of golden images; docs/memory.md has the table.
@@ -30,7 +31,7 @@ func TestWorstCaseMemoryOfImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	const idle = 30 << 20
-	total, limit := idle+goldenimages.WorstCase(), values.Images.Resources.Limits.Memory.Value()
+	total, limit := idle+goldenimages.WorstCase()+variants.WorstCase(), values.Images.Resources.Limits.Memory.Value()
 	t.Logf("%d MiB of %d", total>>20, limit>>20)
 	if total > limit/100*startup.MemoryPercent {
 		t.Errorf("the controller of golden images may use %d MiB, more than %d percent of the chart's limit of %d MiB", total>>20, startup.MemoryPercent, limit>>20)

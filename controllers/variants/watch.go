@@ -74,6 +74,12 @@ func Condensed(object any) (any, error) {
 	return kept, nil
 }
 
-// WorstCase is the most memory of a plan and of the names of templates, in bytes: a template and a variant, each of at most
-// 1.5 MiB in etcd, decoded and written.
-func WorstCase() int64 { return 48<<20 + maxKnown*500 }
+// maxPlan is the most memory of a plan, in bytes: a template and a variant, each of at most 1.5 MiB in etcd. Their virtual
+// machines are decoded only if they have at most 5,000 objects and lists.
+const maxPlan = 32 << 20
+
+// maxCatalogs is the memory of the names of images, in bytes: 10 catalogs of 250 images.
+const maxCatalogs = 4 << 20
+
+// WorstCase is the most memory of a plan, of the names of templates, and of the catalogs, in bytes.
+func WorstCase() int64 { return maxPlan + maxKnown*500 + maxCatalogs }
