@@ -1,0 +1,230 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/controllers/goldenimages"
+	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/kills"
+	"github.com/virtward/virtward/test/simulators"
+)
+
+// reconciler is a new controller of golden images, with a connection of its own.
+func (f *fixture) reconciler(t *testing.T, c *kills.Connection) *goldenimages.Reconciler {
+	t.Helper()
+	config := rest.CopyConfig(f.Config())
+	config.QPS = -1
+	config.Wrap(c.Wrap)
+	direct, err := client.New(config, client.Options{Scheme: f.client.Scheme()})
+	must(t, err)
+	reader, err := pages.NewReader(config)
+	must(t, err)
+	return goldenimages.New(goldenimages.Options{
+		Client: direct, Nodes: direct, Pages: reader, Clock: clock.RealClock{}, Tell: func(*v1alpha1.GoldenImageCatalog, string, string, string) {},
+	})
+}
+
+// drive reconciles until the objects are those of a state and stay so for a number of passes, or the connection has ended.
+func (f *fixture) drive(t *testing.T, r *goldenimages.Reconciler, c *kills.Connection, want []string) {
+	t.Helper()
+	var got []string
+	calm := 0
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline) && !c.Dead(); time.Sleep(10 * time.Millisecond) {
+		before := len(c.Writes())
+		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "site"}}); err != nil && !errors.Is(err, kills.Err) {
+			t.Fatal(err)
+		}
+		var err error
+		got, err = f.state(t.Context())
+		must(t, err)
+		if calm++; !slices.Equal(got, want) || len(c.Writes()) > before {
+			calm = 0
+		}
+		if calm == 3 {
+			return
+		}
+	}
+	if !c.Dead() {
+		catalog, sources, crons := &v1alpha1.GoldenImageCatalog{}, &cdiv1beta1.DataSourceList{}, &cdiv1beta1.DataImportCronList{}
+		must(t, f.client.Get(t.Context(), client.ObjectKey{Name: "site"}, catalog))
+		must(t, f.client.List(t.Context(), sources, client.InNamespace(namespace)))
+		must(t, f.client.List(t.Context(), crons, client.InNamespace(namespace)))
+		for i := range sources.Items {
+			t.Logf("%s: %+v %+v", sources.Items[i].Name, sources.Items[i].Labels, sources.Items[i].Status)
+		}
+		for i := range crons.Items {
+			t.Logf("%s: %+v", crons.Items[i].Name, crons.Items[i].Status)
+		}
+		t.Fatalf("-want +got:\n%s\nretired: %v", cmp.Diff(want, got), catalog.Status.Retired)
+	}
+}
+
+// copiedLabels are the labels of the DataSources that CDI copies, and the clean-up label, which no object of a catalog has.
+func (f *fixture) copiedLabels(ctx context.Context) (string, error) {
+	sources := &cdiv1beta1.DataSourceList{}
+	if err := f.client.List(ctx, sources, client.InNamespace(namespace)); err != nil {
+		return "", err
+	}
+	var lines []string
+	for i := range sources.Items {
+		s := &sources.Items[i]
+		if s.Spec.Source.DataSource != nil { // CDI copies this label to a pointer, and the next plan removes it
+			delete(s.Labels, "cdi.kubevirt.io/dataImportCron")
+		}
+		lines = append(lines, fmt.Sprintf("%s: architecture %q, image %q, cron %q, clean-up %q", s.Name, s.Labels[v1alpha1.ArchitectureLabel], s.Labels[v1alpha1.DataSourceNameLabel],
+			s.Labels["cdi.kubevirt.io/dataImportCron"], s.Labels["cdi.kubevirt.io/dataImportCron.cleanup"]))
+	}
+	return strings.Join(lines, "\n"), nil
+}
+
+// TestKilledBetweenWrites changes an image there and back, again and again. Each time the controller is killed at another
+// write, before it or after it with its answer lost, and another controller goes on. The end is the same, nothing is left
+// over, and the DataSource without a suffix is ready all the time.
+func TestKilledBetweenWrites(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it starts a control plane")
+	}
+	log.SetLogger(logr.Discard())
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
+	must(t, err)
+	t.Cleanup(func() { must(t, plane.Stop()) })
+	must(t, plane.InstallVirtwardCRDs(t.Context()))
+	f := &fixture{ControlPlane: plane, client: plane.Client()}
+	must(t, plane.EnsureNamespace(t.Context(), namespace))
+	f.cdi = simulators.StartImporter(t.Context(), f.client, namespace)
+	t.Cleanup(func() { must(t, f.cdi.Stop()) })
+	f.node(t, "c1", "amd64", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/worker")
+	f.node(t, "c2", "amd64", "node-role.kubernetes.io/worker")
+	f.node(t, "w1", "arm64", "node-role.kubernetes.io/worker")
+	f.watchReady(t)
+
+	// With the retention policy None, each end has exactly the objects that are needed.
+	e, none := entry("fedora", "amd64,arm64"), cdiv1beta1.DataImportCronRetainNone
+	e.Spec.RetentionPolicy = &none
+	catalog := &v1alpha1.GoldenImageCatalog{ObjectMeta: metav1.ObjectMeta{Name: "site"}}
+	catalog.Spec.RemovalDelay = &metav1.Duration{}
+	catalog.Spec.DataImportCronTemplates = []v1alpha1.DataImportCronTemplate{e}
+	must(t, f.client.Create(t.Context(), catalog))
+
+	both := []string{"cron fedora-cron-amd64", "cron fedora-cron-arm64", "source fedora -> fedora-amd64 ready", "source fedora-amd64 ready", "source fedora-arm64 ready"}
+	once := []string{"cron fedora-cron", "source fedora ready"}
+	one := []string{both[0], both[2], both[3]}
+	arm := []string{both[1], "source fedora -> fedora-arm64 ready", both[4]}
+	annotation := func(value string) func() {
+		return func() {
+			f.change(t, func(c *v1alpha1.GoldenImageCatalog) {
+				annotations := map[string]string{v1alpha1.ArchitecturesAnnotation: value}
+				if value == "" {
+					annotations = nil
+				}
+				c.Spec.DataImportCronTemplates[0].Annotations = annotations
+			})
+		}
+	}
+	multi := func(on bool) func() {
+		return func() { f.change(t, func(c *v1alpha1.GoldenImageCatalog) { c.Spec.MultiArch = &on }) }
+	}
+	url := func(image string) func() {
+		return func() {
+			f.change(t, func(c *v1alpha1.GoldenImageCatalog) {
+				c.Spec.DataImportCronTemplates[0].Spec.Template.Spec.Source.Registry.URL = &image
+			})
+		}
+	}
+	leave := func() {
+		must(t, f.client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "w1"}}))
+	}
+	join := func() { f.node(t, "w1", "arm64", "node-role.kubernetes.io/worker") }
+
+	for _, c := range []struct {
+		name        string
+		there, back func()
+		// want and end are the objects after the one and the other.
+		want, end []string
+	}{
+		{"off and on", multi(false), multi(true), once, both},
+		{"without the annotation and with it", annotation(""), annotation("amd64,arm64"), once, both},
+		{"another default architecture", annotation("arm64"), annotation("amd64"), arm, one},
+		{"another URL", url("docker://registry.example/other"), url("docker://registry.example/fedora"), both, both},
+		{"an architecture leaves and joins", leave, join, one, both},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			annotation("amd64,arm64")()
+			f.drive(t, f.reconciler(t, &kills.Connection{Left: -1}), &kills.Connection{Left: -1}, both)
+			begin, total := time.Now(), 0
+			labels := map[string]string{}
+			// way makes a change and kills the controller at a write. It returns the number of writes until the end.
+			way := func(name string, change func(), want []string, at int, lost bool) int {
+				change()
+				killed := &kills.Connection{Left: at, Lost: lost}
+				f.drive(t, f.reconciler(t, killed), killed, want)
+				rest := &kills.Connection{Left: -1}
+				f.drive(t, f.reconciler(t, rest), rest, want)
+				got, err := f.copiedLabels(t.Context())
+				must(t, err)
+				if was, known := labels[name]; known && was != got {
+					t.Errorf("%s, killed at write %d, lost %t: labels (-before +after):\n%s", name, at, lost, cmp.Diff(was, got))
+				}
+				labels[name] = got
+				if strings.Contains(got, `clean-up "true"`) {
+					t.Errorf("a label for CDI's clean-up:\n%s", got)
+				}
+				if was := f.interrupted.Load(); was != nil {
+					t.Fatalf("%s, killed at write %d, lost %t: the DataSource fedora was not ready: %s", name, at, lost, *was)
+				}
+				total++
+				return len(killed.Writes())
+			}
+			writes := max(way("there", c.there, c.want, -1, false), way("back", c.back, c.end, -1, false))
+			if writes < 3 {
+				t.Fatalf("%d writes", writes)
+			}
+			for at := range writes {
+				for _, lost := range []bool{false, true} {
+					if lost && at == 0 {
+						continue
+					}
+					way("there", c.there, c.want, at, lost)
+					way("back", c.back, c.end, at, lost)
+				}
+			}
+			f.noVolumes(t)
+			t.Logf("%d changes with up to %d writes in %s", total, writes, time.Since(begin).Round(time.Second))
+		})
+	}
+}
+
+// noVolumes verifies that each claim belongs to a cron that exists.
+func (f *fixture) noVolumes(t *testing.T) {
+	t.Helper()
+	claims, crons := &corev1.PersistentVolumeClaimList{}, &cdiv1beta1.DataImportCronList{}
+	must(t, f.client.List(t.Context(), claims, client.InNamespace(namespace)))
+	must(t, f.client.List(t.Context(), crons, client.InNamespace(namespace)))
+	for i := range claims.Items {
+		cron := claims.Items[i].Labels["cdi.kubevirt.io/dataImportCron"]
+		if claims.Items[i].DeletionTimestamp == nil && !slices.ContainsFunc(crons.Items, func(c cdiv1beta1.DataImportCron) bool { return c.Name == cron }) {
+			t.Errorf("the claim %s of %s is left over", claims.Items[i].Name, cron)
+		}
+	}
+}

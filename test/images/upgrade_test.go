@@ -1,0 +1,52 @@
+package images
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/virtward/virtward/test/controlplane"
+)
+
+// TestUpgradeAndRollback switches images.enabled off and on by an upgrade of the chart. The images stay, the DataSource stays
+// ready, and nothing is written.
+func TestUpgradeAndRollback(t *testing.T) {
+	f := start(t)
+	f.node(t, "c1", "amd64", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/worker")
+	f.node(t, "w1", "arm64", "node-role.kubernetes.io/worker")
+	f.watchReady(t)
+	f.catalog(t, entry("fedora", "amd64,arm64"))
+	f.conditionOf(t, "Ready", metav1.ConditionTrue, "Imported")
+	f.calm(t)
+	before := f.versions(t)
+
+	t.Log("off")
+	must(t, f.process.Stop())
+	off, err := f.VirtwardChart(map[string]any{"images": map[string]any{"enabled": false}})
+	must(t, err)
+	must(t, f.InstallChart(t.Context(), off))
+	time.Sleep(5 * time.Second)
+	if diff := cmp.Diff(before, f.versions(t)); diff != "" {
+		t.Errorf("off (-before +after):\n%s", diff)
+	}
+
+	t.Log("on")
+	on, err := f.VirtwardChart(map[string]any{"images": map[string]any{"enabled": true}})
+	must(t, err)
+	must(t, f.InstallChart(t.Context(), on))
+	f.process, err = f.RunVirtward(t.Context(), controlplane.Workload{
+		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardImages, Args: []string{"--lease-duration=3s"},
+	})
+	must(t, err)
+	time.Sleep(10 * time.Second)
+	if diff := cmp.Diff(before, f.versions(t)); diff != "" {
+		t.Errorf("on again (-before +after):\n%s", diff)
+	}
+	f.node(t, "z1", "s390x", "node-role.kubernetes.io/worker")
+	f.becomes(t, "cron fedora-cron-amd64", "cron fedora-cron-arm64", "source fedora -> fedora-amd64 ready", "source fedora-amd64 ready", "source fedora-arm64 ready")
+	if was := f.interrupted.Load(); was != nil {
+		t.Errorf("the DataSource fedora was not ready: %s", *was)
+	}
+}
