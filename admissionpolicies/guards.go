@@ -52,6 +52,8 @@ const (
 	TemplateProvenance       = "virtward-template-provenance"
 	TemplateRequestLabels    = "virtward-template-request-labels"
 	TemplateStatus           = "virtward-template-status"
+	VirtualImages            = "virtward-virtual-images"
+	VirtualImageStatus       = "virtward-virtual-image-status"
 )
 
 // The verbs of the guards of VM templates.

@@ -100,6 +100,10 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-template-request-labels of virtward-template-request-labels: Deny",
 		"ValidatingAdmissionPolicy virtward-template-status",
 		"ValidatingAdmissionPolicyBinding virtward-template-status of virtward-template-status: Deny",
+		"ValidatingAdmissionPolicy virtward-virtual-images",
+		"ValidatingAdmissionPolicyBinding virtward-virtual-images of virtward-virtual-images: Deny",
+		"ValidatingAdmissionPolicy virtward-virtual-image-status",
+		"ValidatingAdmissionPolicyBinding virtward-virtual-image-status of virtward-virtual-image-status: Deny",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("guards (-want +got):\n%s", diff)

@@ -15,7 +15,7 @@ const (
 	Importing State = "Importing"
 	// Ready images can be used.
 	Ready State = "Ready"
-	// Failed imports do not continue.
+	// Failed imports do not continue. A backend may forget the failure after it reported it once.
 	Failed State = "Failed"
 	// Deactivated images exist, but their backend does not serve them.
 	Deactivated State = "Deactivated"
@@ -37,6 +37,6 @@ type Observation struct {
 	// SizeBytes and Checksum are those of the stored image; 0 and empty if they are not known.
 	SizeBytes int64
 	Checksum  string
-	// Done and Total are the imported bytes and all of them; Total is 0 if it is not known.
+	// Done and Total measure the import, in bytes or in other parts; Total is 0 if it is not known.
 	Done, Total int64
 }

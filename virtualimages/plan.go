@@ -64,6 +64,10 @@ type Input struct {
 	Observation *Observation
 	// Users are the virtual machines that use the image, as the watches know them; nil before they are complete.
 	Users *Users
+	// Uncounted tells that there are too many virtual machines to know the users. They are read before the image is deleted.
+	Uncounted bool
+	// Unreachable tells that the backend did not answer.
+	Unreachable bool
 	// Templates are the templates that use the image, as Namespace/Name.
 	Templates []string
 	// Live are the users after the action ListUsers; nil without it.
@@ -100,6 +104,7 @@ const (
 	ReasonDeleting     = "Deleting"
 	ReasonBlocked      = "Blocked"
 	ReasonUnknown      = "Unknown"
+	ReasonUnreachable  = "BackendUnreachable"
 )
 
 // maxQuoted bounds the messages of backends.
@@ -120,7 +125,7 @@ func Plan(in *Input) Result {
 	case !claimed:
 		p.Action = Claim
 	case in.Observation == nil:
-		p.After = in.Poll
+		p.unreachable()
 	default:
 		p.observed(in.Observation)
 	}
@@ -195,7 +200,7 @@ func (p *planner) usage() {
 func (p *planner) start(claimed bool) {
 	if p.Fault != nil {
 		p.pending(p.Fault.Reason, p.Fault.Message)
-		p.After = p.Drift
+		p.After = p.LastRetry
 		return
 	}
 	p.Status.ImageClassName = p.Class
@@ -240,6 +245,14 @@ func (p *planner) observed(o *Observation) {
 	}
 }
 
+// unreachable plans without an answer of the backend. An image that was imported stays ready.
+func (p *planner) unreachable() {
+	p.After = p.Poll
+	if p.Unreachable && p.condition(v1alpha1.ConditionImported).Status != metav1.ConditionTrue {
+		p.notReady(ReasonUnreachable, "the backend does not answer")
+	}
+}
+
 // retries plans between two attempts: the failed one is deleted, then the next one has an identifier of its own.
 func (p *planner) retries(o *Observation, imported *metav1.Condition) bool {
 	if imported.Reason != ReasonRetrying {
@@ -261,6 +274,8 @@ func (p *planner) absent(o *Observation, imported *metav1.Condition) {
 	switch {
 	case imported.Status == metav1.ConditionTrue:
 		p.notReady(ReasonRemoved, "the image was deleted in its backend: delete the VirtualImage and create it again")
+		p.After = p.Drift
+	case imported.Reason == ReasonImportFailed: // backends forget why
 		p.After = p.Drift
 	case o.State == Spent:
 		p.identify(p.Status.Attempt + 1)
@@ -285,7 +300,8 @@ func (p *planner) failed(o *Observation) {
 	p.measure(o)
 	message := either(o.Message, "the import failed")
 	if o.Permanent || p.Status.Attempt >= p.MaxAttempts {
-		p.pending(either(o.Reason, ReasonImportFailed), message)
+		p.set(v1alpha1.ConditionImported, metav1.ConditionFalse, ReasonImportFailed, message)
+		p.notReady(either(o.Reason, ReasonImportFailed), message)
 		p.After = p.Drift
 		return
 	}
@@ -304,7 +320,7 @@ func (p *planner) deletion() {
 		p.Action = Release
 	case p.Live != nil && p.Live.Total > 0, p.Live == nil && !drained && p.Users != nil && p.Users.Total > 0:
 		p.held()
-	case p.Users == nil && !drained:
+	case p.Users == nil && !drained && !p.Uncounted:
 		p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonUnknown, "the virtual machines are not read yet")
 	case !drained:
 		p.drain()
@@ -347,9 +363,11 @@ func (p *planner) remove() {
 	o := p.Observation
 	switch {
 	case o == nil:
+		p.After = p.LastRetry
 		if p.Fault != nil {
 			p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, p.Fault.Message)
-			p.After = p.LastRetry
+		} else if p.Unreachable {
+			p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, "the backend does not answer")
 		}
 		return
 	case o.State == Absent, o.State == Spent:

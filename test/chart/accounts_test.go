@@ -28,12 +28,12 @@ func TestAccounts(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, cluster.Stop()) })
 	must(t, cluster.InstallChart(t.Context(), controlplane.Chart{
-		Dir: folder, Release: release, Namespace: namespace, Values: map[string]any{"policies": map[string]any{"export": map[string]any{"enabled": true}}, "images": map[string]any{"enabled": true}},
+		Dir: folder, Release: release, Namespace: namespace, Values: map[string]any{"policies": map[string]any{"export": map[string]any{"enabled": true}}, "images": map[string]any{"enabled": true}, "virtualImages": map[string]any{"enabled": true}},
 	}))
 	file := filepath.Join(root, "docs", "accounts.md")
 	page, err := os.ReadFile(file)
 	must(t, err)
-	for _, account := range []string{"virtward-webhook", "virtward-controller", "virtward-export", "virtward-templates", "virtward-rollouts", "virtward-apiserver", "virtward-images"} {
+	for _, account := range []string{"virtward-webhook", "virtward-controller", "virtward-export", "virtward-templates", "virtward-rollouts", "virtward-apiserver", "virtward-images", "virtward-virtualimages"} {
 		config, err := cluster.ServiceAccountConfig(t.Context(), namespace, account)
 		must(t, err)
 		client, err := kubernetes.NewForConfig(config)

@@ -348,6 +348,7 @@ func (i *installation) switchOff(t *testing.T) {
 		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-namespaces",
 		"ValidatingAdmissionPolicy virtward-template-provenance", "ValidatingAdmissionPolicy virtward-template-request-labels", "ValidatingAdmissionPolicy virtward-template-status",
+		"ValidatingAdmissionPolicy virtward-virtual-image-status", "ValidatingAdmissionPolicy virtward-virtual-images",
 	}
 	if diff := cmp.Diff(want, i.labelled(t)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)

@@ -18,7 +18,7 @@ import (
 
 // Each process knows the memory limit of its container, and Prometheus can find its metrics.
 func TestProcesses(t *testing.T) {
-	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2", "rollouts.replicas=2", "images.enabled=true", "images.replicas=2")
+	objects := renderFor(t, nil, "policies.export.enabled=true", "metrics.serviceMonitor.enabled=true", "controller.replicas=2", "templates.controller.replicas=2", "rollouts.replicas=2", "images.enabled=true", "images.replicas=2", "virtualImages.enabled=true", "virtualImages.replicas=2")
 	rendered := identities(objects)
 	var names []string
 	for _, object := range objects {
@@ -40,7 +40,7 @@ func TestProcesses(t *testing.T) {
 		}
 	}
 	slices.Sort(names)
-	if want := []string{"virtward-apiserver", "virtward-controller", "virtward-export", "virtward-images", "virtward-rollouts", "virtward-templates", "virtward-webhook"}; !slices.Equal(names, want) {
+	if want := []string{"virtward-apiserver", "virtward-controller", "virtward-export", "virtward-images", "virtward-rollouts", "virtward-templates", "virtward-virtualimages", "virtward-webhook"}; !slices.Equal(names, want) {
 		t.Errorf("processes %v, want %v", names, want)
 	}
 }

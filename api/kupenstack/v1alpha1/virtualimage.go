@@ -6,6 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// Kind is the kind of this package.
+const Kind = "VirtualImage"
+
 // Finalizer keeps a VirtualImage until no virtual machine uses it and the
 // backend deleted its image.
 const Finalizer = "kupenstack.io/virtual-image"

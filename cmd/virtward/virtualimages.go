@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	kupenstackv1alpha1 "github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/virtualimages"
+	plans "github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/virtualimages/backend"
+	"github.com/virtward/virtward/virtualimages/cdi"
+	"github.com/virtward/virtward/virtualimages/transfers"
+)
+
+// virtualImagesLease is the name of the leader's Lease.
+const virtualImagesLease = "virtward-virtualimages"
+
+// probes are the sources whose first bytes are read at the same time.
+var probes = transfers.Limits{Running: 16, Namespace: 8}
+
+// virtualImagesOptions are the flags of `virtward virtualimages`.
+type virtualImagesOptions struct {
+	leader
+
+	config    string
+	admission time.Duration
+}
+
+func virtualImagesCommand() *cobra.Command {
+	o := &virtualImagesOptions{}
+	cmd := &cobra.Command{
+		Use:   "virtualimages",
+		Short: "Import VirtualImages, and delete them when no virtual machine uses them",
+		Long: `Imports each VirtualImage into the backend of its class, counts the virtual machines that use it, and deletes it when none
+does. It is a separate process, because its account may write DataVolumes. It reads the cluster with the kubeconfig in
+$KUBECONFIG, or as the service account of its pod. If there are several replicas, only the leader is active.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.addFlags(cmd.Flags())
+	cmd.Flags().StringVar(&o.config, "config", "", "the file with the classes, the permitted sources and the limits; required")
+	cmd.Flags().DurationVar(&o.admission, "admission-wait", plans.Defaults().Admission,
+		"how long a deletion waits for virtual machines that were admitted before; longer than --request-timeout of the API server")
+	return cmd
+}
+
+func (o *virtualImagesOptions) run(ctx context.Context) error {
+	if o.config == "" {
+		return errors.New("--config is required")
+	}
+	data, err := os.ReadFile(o.config)
+	if err != nil {
+		return fmt.Errorf("reading --config: %w", err)
+	}
+	config, err := virtualimages.ParseConfig(data)
+	if err := errors.Join(err, o.validate()); err != nil {
+		return err
+	}
+	return o.start(ctx, func(connection *rest.Config) (manager.Manager, error) {
+		scheme := runtime.NewScheme()
+		for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, cdiv1beta1.AddToScheme, kupenstackv1alpha1.AddToScheme, apiextensionsv1.AddToScheme} {
+			if err := add(scheme); err != nil {
+				return nil, err
+			}
+		}
+		return o.manager(connection, virtualImagesLease, cacheOptions(nil), scheme)
+	}, func(mgr manager.Manager, connection *rest.Config, log logr.Logger) error {
+		return o.addTo(ctx, mgr, connection, config, log)
+	})
+}
+
+func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, connection *rest.Config, config *virtualimages.Config, log logr.Logger) error {
+	c, err := newClients(mgr, connection, connection)
+	if err != nil {
+		return err
+	}
+	system, err := c.typed.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading the identity of the cluster: %w", err)
+	}
+	settings := plans.Defaults()
+	settings.Admission = o.admission
+	options := virtualimages.Options{
+		Client: c.direct, Pages: c.reader, Cluster: string(system.UID), Classes: map[string]backend.Backend{}, Default: config.DefaultClass,
+		Limits: config.Bounds(), Settings: settings, Clock: clock.RealClock{},
+		Tell: func(image *kupenstackv1alpha1.VirtualImage, kind, reason, message string) {
+			c.tell(kupenstackv1alpha1.GroupVersion, kupenstackv1alpha1.Kind, image, kind, reason, message)
+		},
+	}
+	keeps := virtualimages.New(options)
+	store := cdi.New(cdi.Options{
+		Client: c.direct, Source: virtualimages.SourceOf(c.direct, config.Permitted()), Checksums: virtualimages.ChecksumsOf(c.direct),
+		Probes:  transfers.New[cdi.Probe](ctx, probes),
+		Changed: func(namespace, name string) { keeps.Request(ctx, namespace, name) },
+		Imports: func(image *backend.Image) (bool, string) { return keeps.Begin(image.Namespace, image.Name) },
+	})
+	for name, class := range config.Classes {
+		if class.Backend == virtualimages.BackendCDI {
+			options.Classes[name] = store
+		}
+	}
+	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
+		return err
+	}
+	p, err := newPorts(log.WithName("ports"))
+	if err != nil {
+		return err
+	}
+	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
+}

@@ -1,0 +1,105 @@
+package virtualimages
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/virtualimages"
+)
+
+// The backends of classes.
+const (
+	BackendCDI    = "CDI"
+	BackendGlance = "Glance"
+)
+
+// Config is the configuration file of the process: the classes, the permitted sources and the limits.
+type Config struct {
+	// DefaultClass is the class of images that name none.
+	DefaultClass string `json:"defaultClass"`
+	// Classes are the classes by their names.
+	Classes map[string]Class `json:"classes"`
+	// Sources are the permitted sources.
+	Sources struct {
+		Hosts    []string `json:"hosts"`
+		Networks []string `json:"networks"`
+	} `json:"sources"`
+	// Limits are those of a namespace and of the cluster.
+	Limits struct {
+		Images  int               `json:"imagesPerNamespace"`
+		Bytes   resource.Quantity `json:"bytesPerNamespace"`
+		Imports int               `json:"imports"`
+	} `json:"limits"`
+}
+
+// Class is a place that stores images.
+type Class struct {
+	// Backend is CDI or Glance.
+	Backend string `json:"backend"`
+}
+
+// Timeout and Stall bound the connections to sources.
+const (
+	Timeout = 15 * time.Second
+	Stall   = time.Minute
+)
+
+// ParseConfig reads a configuration. It returns all faults.
+func ParseConfig(data []byte) (*Config, error) {
+	c := &Config{}
+	if err := yaml.UnmarshalStrict(data, c); err != nil {
+		return nil, fmt.Errorf("the configuration cannot be read: %w", err)
+	}
+	var errs []error
+	if len(c.Classes) == 0 {
+		errs = append(errs, errors.New("classes: at least one is required"))
+	}
+	for name, class := range c.Classes {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			errs = append(errs, fmt.Errorf("classes.%s: %s", name, strings.Join(problems, "; ")))
+		}
+		if class.Backend != BackendCDI {
+			errs = append(errs, fmt.Errorf("classes.%s.backend: %q is not %s", name, class.Backend, BackendCDI))
+		}
+	}
+	if _, known := c.Classes[c.DefaultClass]; !known {
+		errs = append(errs, fmt.Errorf("defaultClass: %q is none of classes", c.DefaultClass))
+	}
+	if _, err := c.networks(); err != nil {
+		errs = append(errs, err)
+	}
+	if c.Limits.Imports < 1 || c.Limits.Images < 0 || c.Limits.Bytes.Sign() < 0 {
+		errs = append(errs, errors.New("limits: imports must be at least 1, the others at least 0"))
+	}
+	return c, errors.Join(errs...)
+}
+
+func (c *Config) networks() ([]netip.Prefix, error) {
+	list := make([]netip.Prefix, 0, len(c.Sources.Networks))
+	for i, text := range c.Sources.Networks {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("sources.networks[%d]: %q is not a network such as 10.1.0.0/16", i, text)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
+// Permitted are the sources. The configuration is one that ParseConfig returned without an error.
+func (c *Config) Permitted() *virtualimages.Sources {
+	networks, _ := c.networks()
+	return &virtualimages.Sources{Hosts: c.Sources.Hosts, Networks: networks}
+}
+
+// Bounds are the limits.
+func (c *Config) Bounds() Limits {
+	return Limits{Images: c.Limits.Images, Bytes: c.Limits.Bytes.Value(), Imports: c.Limits.Imports}
+}

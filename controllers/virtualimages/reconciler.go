@@ -1,0 +1,232 @@
+package virtualimages
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/virtualimages/backend"
+)
+
+// Owner is the field manager of the writes.
+const Owner = "virtward-virtualimages"
+
+// Options configure a Reconciler.
+type Options struct {
+	// Client reads without a cache, and writes.
+	Client client.Client
+	// Pages reads lists in pages.
+	Pages *pages.Reader
+	// Cluster is the UID of the namespace kube-system.
+	Cluster string
+	// Classes are the backends by the names of their classes, and Default the class of images that name none.
+	Classes map[string]backend.Backend
+	Default string
+	Limits  Limits
+	// Settings are virtualimages.Defaults, but for tests.
+	Settings virtualimages.Settings
+	// Tell creates an event on an image, with its type, reason and message.
+	Tell  func(image *v1alpha1.VirtualImage, kind, reason, message string)
+	Clock clock.PassiveClock
+}
+
+// Reconciler keeps VirtualImages. Its keys are their names. Create it with New.
+type Reconciler struct {
+	Options
+
+	index *index
+	// changed receives images whose users changed.
+	changed chan reconcile.Request
+
+	mu sync.Mutex
+	// importing are the images that are being imported.
+	importing map[reconcile.Request]struct{}
+	// limited are those that wait because of a limit of their namespace.
+	limited map[reconcile.Request]struct{}
+}
+
+// New returns a Reconciler.
+func New(options Options) *Reconciler {
+	return &Reconciler{Options: options, index: newIndex(), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{}}
+}
+
+// again is the time until a plan is repeated after a write, or after a conflict.
+const again = 500 * time.Millisecond
+
+// Reconcile observes an image, plans, writes the status, and acts.
+func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reconcile.Result, error) {
+	image := &v1alpha1.VirtualImage{}
+	err := r.Client.Get(ctx, key.NamespacedName, image)
+	if apierrors.IsNotFound(err) {
+		r.ends(ctx, key)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("reading VirtualImage %s: %w", key, err)
+	}
+	after, err := r.step(ctx, image)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return reconcile.Result{RequeueAfter: again}, nil
+	}
+	return reconcile.Result{RequeueAfter: after}, err
+}
+
+// step makes and executes one plan. After an action of the backend or a live list, the plan is made again with the outcome.
+func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (time.Duration, error) {
+	in, store, err := r.observe(ctx, image)
+	if err != nil {
+		return 0, err
+	}
+	plan := virtualimages.Plan(in)
+	if err := r.writeStatus(ctx, in, &plan); err != nil {
+		return 0, err
+	}
+	switch plan.Action {
+	case virtualimages.Nothing:
+		return plan.After, nil
+	case virtualimages.Claim:
+		return again, r.finalizer(ctx, image, controllerutil.AddFinalizer)
+	case virtualimages.Release:
+		return 0, r.finalizer(ctx, image, controllerutil.RemoveFinalizer)
+	case virtualimages.ListUsers:
+		in.Live, err = live(ctx, r.Pages, image)
+	case virtualimages.Ensure:
+		in.Observation, err = observed(store.Ensure(ctx, attemptOf(r.Cluster, image)))
+	case virtualimages.Delete:
+		in.Observation, err = observed(store.Delete(ctx, attemptOf(r.Cluster, image)))
+	}
+	if err != nil {
+		return 0, r.unreachable(ctx, in, err)
+	}
+	plan = virtualimages.Plan(in)
+	if err := r.writeStatus(ctx, in, &plan); err != nil {
+		return 0, err
+	}
+	if plan.Action == virtualimages.Release {
+		return 0, r.finalizer(ctx, image, controllerutil.RemoveFinalizer)
+	}
+	return plan.After, nil
+}
+
+func observed(o virtualimages.Observation, err error) (*virtualimages.Observation, error) {
+	return &o, err
+}
+
+// unreachable notes in the status that a backend does not answer, and returns its error.
+func (r *Reconciler) unreachable(ctx context.Context, in *virtualimages.Input, cause error) error {
+	in.Observation, in.Live = nil, nil
+	in.Unreachable = true
+	plan := virtualimages.Plan(in)
+	return errors.Join(cause, r.writeStatus(ctx, in, &plan))
+}
+
+// observe reads what a plan needs.
+func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) (*virtualimages.Input, backend.Backend, error) {
+	in := &virtualimages.Input{Settings: r.Settings, Image: image, Cluster: r.Cluster, Now: metav1.NewTime(r.Clock.Now().UTC().Truncate(time.Second))}
+	in.Users, in.Templates, in.Uncounted = r.index.of(image)
+	in.Class = r.classOf(image)
+	store := r.Classes[in.Class]
+	if store == nil {
+		in.Fault = &virtualimages.Fault{Reason: "ClassNotFound", Message: fmt.Sprintf("there is no class %q: an admin configures virtualImages.classes", in.Class)}
+		return in, nil, nil
+	}
+	if image.DeletionTimestamp == nil && image.Status.SizeBytes == 0 {
+		fault, err := r.Limits.check(ctx, r.Pages, image)
+		if err != nil {
+			return nil, nil, err
+		}
+		in.Fault = fault
+	}
+	if image.Status.ID == "" || !controllerutil.ContainsFinalizer(image, v1alpha1.Finalizer) {
+		return in, store, nil
+	}
+	o, err := store.Observe(ctx, attemptOf(r.Cluster, image))
+	if err != nil {
+		return nil, nil, r.unreachable(ctx, in, err)
+	}
+	in.Observation = &o
+	return in, store, nil
+}
+
+// classOf is the class that stores an image: the one that stored it before, the one that it names, or the default.
+func (r *Reconciler) classOf(image *v1alpha1.VirtualImage) string {
+	switch {
+	case image.Status.ID != "" && image.Status.ImageClassName != "":
+		return image.Status.ImageClassName
+	case image.Spec.ImageClassName != "":
+		return image.Spec.ImageClassName
+	}
+	return r.Default
+}
+
+func attemptOf(cluster string, image *v1alpha1.VirtualImage) *backend.Image {
+	return &backend.Image{
+		Cluster: cluster, Namespace: image.Namespace, Name: image.Name, UID: image.UID,
+		ID: image.Status.ID, Attempt: image.Status.Attempt, Spec: image.Spec,
+	}
+}
+
+// finalizer adds or removes the finalizer of an image as it was read.
+func (r *Reconciler) finalizer(ctx context.Context, image *v1alpha1.VirtualImage, change func(client.Object, string) bool) error {
+	before := image.DeepCopy()
+	if !change(image, v1alpha1.Finalizer) {
+		return nil
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, image, patch, client.FieldOwner(Owner)); err != nil {
+		return fmt.Errorf("writing the finalizer of VirtualImage %s/%s: %w", image.Namespace, image.Name, err)
+	}
+	return nil
+}
+
+// writeStatus writes the status if it changed, notes whether the image is being imported, and creates events.
+func (r *Reconciler) writeStatus(ctx context.Context, in *virtualimages.Input, plan *virtualimages.Result) error {
+	image := in.Image
+	r.note(image, &plan.Status)
+	if equality.Semantic.DeepEqual(&image.Status, &plan.Status) {
+		return nil
+	}
+	before := image.Status
+	image.Status = plan.Status
+	if err := r.Client.Status().Update(ctx, image, client.FieldOwner(Owner)); err != nil {
+		return fmt.Errorf("writing the status of VirtualImage %s/%s: %w", image.Namespace, image.Name, err)
+	}
+	r.transition(&before, image)
+	return nil
+}
+
+// events are the conditions and reasons that an event reports.
+var events = map[string]map[string]string{
+	v1alpha1.ConditionImported: {
+		virtualimages.ReasonImporting: corev1.EventTypeNormal, virtualimages.ReasonImported: corev1.EventTypeNormal, virtualimages.ReasonRetrying: corev1.EventTypeWarning,
+		virtualimages.ReasonImportFailed: corev1.EventTypeWarning, virtualimages.ReasonNameTaken: corev1.EventTypeWarning,
+		"ClassNotFound": corev1.EventTypeWarning, ReasonLimit: corev1.EventTypeWarning,
+	},
+	v1alpha1.ConditionReady:    {virtualimages.ReasonRemoved: corev1.EventTypeWarning, virtualimages.ReasonDeactivated: corev1.EventTypeWarning},
+	v1alpha1.ConditionDeleting: {virtualimages.ReasonInUse: corev1.EventTypeNormal, virtualimages.ReasonBlocked: corev1.EventTypeWarning},
+}
+
+// transition creates an event for each condition with a new reason.
+func (r *Reconciler) transition(before *v1alpha1.VirtualImageStatus, image *v1alpha1.VirtualImage) {
+	for _, c := range image.Status.Conditions {
+		was := meta.FindStatusCondition(before.Conditions, c.Type)
+		if kind := events[c.Type][c.Reason]; kind != "" && (was == nil || was.Reason != c.Reason) {
+			r.Tell(image, kind, c.Reason, c.Message)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package cdi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/virtualimages/backend"
+	"github.com/virtward/virtward/virtualimages/source"
+	"github.com/virtward/virtward/virtualimages/transfers"
+)
+
+// Probe is what the first bytes of a source say.
+type Probe struct {
+	// DiskSize is the size of the disk in bytes; 0 if it is not known.
+	DiskSize int64
+}
+
+// compressions are those that CDI's importer reads.
+var compressions = map[string]bool{"": true, "gzip": true, "xz": true}
+
+// probe starts to read the header of the source, and returns the state of that.
+func (b *Backend) probe(ctx context.Context, image *backend.Image) (transfers.Task[Probe], error) {
+	if task, known := b.Probes.Get(image.ID); known {
+		return task, nil
+	}
+	reads, err := b.Source(ctx, image)
+	if err != nil {
+		return transfers.Task[Probe]{Ended: true, Err: err}, transient(err)
+	}
+	if reads == nil {
+		return transfers.Task[Probe]{Ended: true}, nil
+	}
+	spec := image.Spec
+	err = b.Probes.Start(image.ID, image.Namespace, func(ctx context.Context, _ *transfers.Progress) (Probe, error) {
+		defer reads.Close()
+		file, err := reads.Probe(ctx, spec.Src, spec.Format == v1alpha1.FormatVHD)
+		if err != nil {
+			return Probe{}, fmt.Errorf("reading the source: %w", err)
+		}
+		return inspect(spec.Format, file)
+	}, func() { b.Changed(image.Namespace, image.Name) })
+	if errors.Is(err, transfers.ErrFull) {
+		return transfers.Task[Probe]{Ahead: transfers.MaxTasks}, nil
+	}
+	task, _ := b.Probes.Get(image.ID)
+	return task, err //nolint:wrapcheck // there is no other error
+}
+
+// transient is the error if the next call can have another outcome; nil for an Error of the source, which the owner sees.
+func transient(err error) error {
+	var known *source.Error
+	if errors.As(err, &known) {
+		return nil
+	}
+	return err
+}
+
+func inspect(format v1alpha1.DiskFormat, file *source.File) (Probe, error) {
+	mismatch := func(message string) (Probe, error) {
+		return Probe{}, &source.Error{Reason: source.ReasonFormatMismatch, Message: message, Permanent: true}
+	}
+	header, err := virtualimages.Check(format, file.Head, file.Tail)
+	if err != nil {
+		return mismatch(err.Error())
+	}
+	if !compressions[header.Compressed] {
+		return mismatch(fmt.Sprintf("CDI reads no files that are compressed with %s: use gzip or xz", header.Compressed))
+	}
+	p := Probe{DiskSize: header.VirtualSize}
+	if p.DiskSize == 0 && header.Compressed == "" && file.Size > 0 && (format == v1alpha1.FormatRaw || format == v1alpha1.FormatISO) {
+		p.DiskSize = file.Size
+	}
+	return p, nil
+}
+
+// waiting is the observation of a probe that runs or failed. A failure is reported once.
+func (b *Backend) waiting(image *backend.Image, task *transfers.Task[Probe]) virtualimages.Observation {
+	if task.Err != nil {
+		b.Probes.Forget(image.ID)
+	}
+	var known *source.Error
+	switch {
+	case errors.As(task.Err, &known):
+		return virtualimages.Observation{State: virtualimages.Failed, Reason: known.Reason, Message: known.Message, Permanent: known.Permanent}
+	case task.Err != nil:
+		return virtualimages.Observation{State: virtualimages.Failed, Message: "the source cannot be read"}
+	case task.Ahead > 0:
+		return virtualimages.Observation{State: virtualimages.Waiting, Message: fmt.Sprintf("%d other images are before it", task.Ahead)}
+	}
+	return virtualimages.Observation{State: virtualimages.Waiting, Message: "the source is checked"}
+}
+
+// probed is the observation of an image without a DataVolume.
+func (b *Backend) probed(image *backend.Image) virtualimages.Observation {
+	task, known := b.Probes.Get(image.ID)
+	switch {
+	case !known:
+		return virtualimages.Observation{State: virtualimages.Absent}
+	case task.Ended && task.Err == nil:
+		return virtualimages.Observation{State: virtualimages.Waiting, Message: "the import begins"}
+	}
+	return b.waiting(image, &task)
+}
