@@ -36,6 +36,7 @@ func areas() []area {
 		{"Replica sets and pools", []string{"set", "pool"}},
 		{"Restores and clones", []string{"copy"}},
 		{"Rollouts", []string{"rollout"}},
+		{"Golden images", []string{"golden-image", "node-architecture"}},
 		{"Settings, defaults and policies", []string{"rule-settings", "site-defaults", "policy-compiles"}},
 	}
 }
@@ -164,6 +165,7 @@ func meanings() [][2]string {
 		{apikinds.VirtualMachinePolicy, "a policy"},
 		{"restore or clone", "a VirtualMachineRestore or a VirtualMachineClone, from which KubeVirt creates a VM"},
 		{"VirtualMachineRollout", "a VirtualMachineRollout, at its creation and when its spec changes"},
+		{"GoldenImageCatalog", "a GoldenImageCatalog, at its creation and when its spec changes"},
 	}
 }
 

@@ -85,8 +85,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 38 {
-		t.Errorf("configurations of admission: %v, not 38", got)
+	if got := i.labelled(t); len(got) != 42 {
+		t.Errorf("configurations of admission: %v, not 42", got)
 	}
 }
 
@@ -176,13 +176,13 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 37 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 41 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 38 {
-		t.Errorf("configurations of admission: %v, not 38", got)
+	if got := i.labelled(t); len(got) != 42 {
+		t.Errorf("configurations of admission: %v, not 42", got)
 	}
 }
 
@@ -384,8 +384,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 38 {
-		t.Errorf("configurations of admission: %v, not 38", got)
+	if got := i.labelled(t); len(got) != 42 {
+		t.Errorf("configurations of admission: %v, not 42", got)
 	}
 }
 

@@ -211,7 +211,7 @@ var rolloutRows = []rolloutRow{
 	},
 	{
 		rule: "data-volume-unready", what: "a DataVolume that is being filled", before: templated, prepare: dataVolume(cdiv1beta1.ImportInProgress),
-		change: named("other"), field: inSpec + "hostname", takes: rollouts.Blocked, warning: "is blocked. KubeVirt applies no change of the VM until the DataVolume row-03 is filled.",
+		change: named("other"), field: inSpec + "hostname", takes: rollouts.Blocked, warning: "is blocked. KubeVirt applies no change of the VM until the DataVolume NAME is filled.",
 	},
 	{
 		rule: "explicit-default", what: "the CPU model that the instance has", change: cpu(func(c *kubevirtv1.CPU) { c.Model = "host-model" }),
@@ -330,7 +330,7 @@ var rolloutRows = []rolloutRow{
 	},
 	{rule: "data-volume-template", what: "of a DataVolume that exists", before: templated, prepare: dataVolume(cdiv1beta1.Succeeded), change: func(vm *kubevirtv1.VirtualMachine) {
 		vm.Spec.DataVolumeTemplates[0].Spec.Storage.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi")
-	}, field: "spec.dataVolumeTemplates[row-37]", takes: rollouts.Never, warning: "has no effect. The DataVolume exists, and KubeVirt does not change it."},
+	}, field: "spec.dataVolumeTemplates[NAME]", takes: rollouts.Never, warning: "has no effect. The DataVolume exists, and KubeVirt does not change it."},
 	{rule: "max-sockets", what: "a maximum of the VM", change: cpu(func(c *kubevirtv1.CPU) { c.MaxSockets = 16 }), field: inSpec + "domain.cpu.maxSockets", takes: rollouts.Restart, warning: byRestart},
 	{rule: "max-guest", what: "a maximum of the VM", change: spec(func(s *kubevirtv1.VirtualMachineInstanceSpec) {
 		s.Domain.Memory.MaxGuest = new(resource.MustParse("16Gi"))

@@ -247,6 +247,7 @@ func runningVM(name string) *kubevirtv1.VirtualMachine {
 func (row *rolloutRow) check(ctx context.Context, name string) {
 	GinkgoHelper()
 	vm := runningVM(name)
+	field, warning := strings.ReplaceAll(row.field, "NAME", name), strings.ReplaceAll(row.warning, "NAME", name)
 	if row.before != nil {
 		row.before(vm)
 	}
@@ -262,17 +263,17 @@ func (row *rolloutRow) check(ctx context.Context, name string) {
 
 	By("planning")
 	planned := planOf(ctx, manifestOf(vm), "-f", "-")
-	k := slices.IndexFunc(planned.Changes, func(c rollouts.Change) bool { return c.Field == row.field })
+	k := slices.IndexFunc(planned.Changes, func(c rollouts.Change) bool { return c.Field == field })
 	Expect(k).To(BeNumerically(">=", 0), "%+v", planned.Changes)
 	Expect(planned.Changes[k].Rule).To(Equal(row.rule))
 	Expect(planned.Changes[k].Takes).To(Equal(row.takes), planned.Changes[k].Reason)
 
 	By("applying")
 	warned := apply(ctx, vm)
-	if row.warning == "" {
+	if warning == "" {
 		Expect(warned).To(BeEmpty())
 	} else {
-		Expect(warned).To(ContainElement(ContainSubstring(row.warning)))
+		Expect(warned).To(ContainElement(ContainSubstring(warning)))
 	}
 
 	By("comparing with what KubeVirt does")
