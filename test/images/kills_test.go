@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -101,7 +102,26 @@ func (f *fixture) copiedLabels(ctx context.Context) (string, error) {
 // TestKilledBetweenWrites changes an image there and back, again and again. Each time the controller is killed at another
 // write, before it or after it with its answer lost, and another controller goes on. The end is the same, nothing is left
 // over, and the DataSource without a suffix is ready all the time.
-func TestKilledBetweenWrites(t *testing.T) {
+//
+// Each part leaves out two of three writes, which TestSoakKilledBetweenWrites has.
+func TestKilledBetweenWrites(t *testing.T) { killedBetweenWrites(t, 3) }
+
+// TestSoakKilledBetweenWrites kills the controller at every write.
+func TestSoakKilledBetweenWrites(t *testing.T) {
+	soak(t)
+	killedBetweenWrites(t, 1)
+}
+
+// soak skips a test that takes a while.
+func soak(t *testing.T) {
+	t.Helper()
+	if os.Getenv("VIRTWARD_SOAK") == "" {
+		t.Skip("it takes a while: set VIRTWARD_SOAK")
+	}
+}
+
+// killedBetweenWrites kills the controller at one of so many writes.
+func killedBetweenWrites(t *testing.T, every int) {
 	if testing.Short() {
 		t.Skip("it starts a control plane")
 	}
@@ -157,7 +177,7 @@ func TestKilledBetweenWrites(t *testing.T) {
 	}
 	join := func() { f.node(t, "w1", "arm64", "node-role.kubernetes.io/worker") }
 
-	for _, c := range []struct {
+	for part, c := range []struct {
 		name        string
 		there, back func()
 		// want and end are the objects after the one and the other.
@@ -200,9 +220,10 @@ func TestKilledBetweenWrites(t *testing.T) {
 			if writes < 3 {
 				t.Fatalf("%d writes", writes)
 			}
+			shift := map[bool]int{true: 1}
 			for at := range writes {
 				for _, lost := range []bool{false, true} {
-					if lost && at == 0 {
+					if lost && at == 0 || (part+2*at+shift[lost])%every != 0 {
 						continue
 					}
 					way("there", c.there, c.want, at, lost)

@@ -16,11 +16,13 @@ import (
 	"github.com/virtward/virtward/parallel"
 )
 
-// TestManyImages plans 200 images of three architectures, in one catalog and in four, and changes the nodes.
-func TestManyImages(t *testing.T) {
-	for _, catalogs := range []int{1, 4} {
-		t.Run(fmt.Sprintf("%d catalogs", catalogs), func(t *testing.T) { manyImages(t, catalogs) })
-	}
+// TestManyImages plans 200 images of three architectures in one catalog, and changes the nodes.
+func TestManyImages(t *testing.T) { manyImages(t, 1) }
+
+// TestSoakManyImages is TestManyImages with four catalogs.
+func TestSoakManyImages(t *testing.T) {
+	soak(t)
+	manyImages(t, 4)
 }
 
 func manyImages(t *testing.T, catalogs int) {

@@ -52,9 +52,17 @@ func (f *fixture) cdiVersions(t *testing.T) map[string]string {
 }
 
 // TestFlappingNodes lets 1,000 nodes come and go, and change their labels, taints and readiness. No object of CDI is written.
-func TestFlappingNodes(t *testing.T) {
+func TestFlappingNodes(t *testing.T) { flappingNodes(t, 10*time.Second) }
+
+// TestSoakFlappingNodes is TestFlappingNodes for a minute.
+func TestSoakFlappingNodes(t *testing.T) {
+	soak(t)
+	flappingNodes(t, time.Minute)
+}
+
+func flappingNodes(t *testing.T, duration time.Duration) {
 	f := start(t)
-	const count, duration = 1000, 60 * time.Second
+	const count = 1000
 	architectures := []string{"amd64", "arm64", "s390x"}
 	create := func(i int) error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%04d", i), Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}
