@@ -57,6 +57,7 @@ clean: ## Remove all built files
 # assert that users are served meanwhile, and other suites beside them would take the machine's time from these users.
 .PHONY: test
 test: build sandbox-binaries $(BIN)/tools/helm ## Run every test, including those on a real API server
+	.ci/system-packages
 	packages=$$(go list ./... | grep -v '/test/attack$$'); \
 	go test -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $$packages
 	go test -count=1 -timeout $(TEST_TIMEOUT) ./test/attack

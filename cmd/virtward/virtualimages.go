@@ -23,6 +23,7 @@ import (
 	plans "github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/cdi"
+	"github.com/virtward/virtward/virtualimages/glance"
 	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
@@ -37,6 +38,7 @@ type virtualImagesOptions struct {
 	leader
 
 	config    string
+	clouds    string
 	admission time.Duration
 }
 
@@ -53,6 +55,7 @@ $KUBECONFIG, or as the service account of its pod. If there are several replicas
 	}
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&o.config, "config", "", "the file with the classes, the permitted sources and the limits; required")
+	cmd.Flags().StringVar(&o.clouds, "clouds", "", "the file clouds.yaml of OpenStack; required for classes with the backend Glance")
 	cmd.Flags().DurationVar(&o.admission, "admission-wait", plans.Defaults().Admission,
 		"how long a deletion waits for virtual machines that were admitted before; longer than --request-timeout of the API server")
 	return cmd
@@ -102,16 +105,30 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 		},
 	}
 	keeps := virtualimages.New(options)
+	changed := func(namespace, name string) { keeps.Request(ctx, namespace, name) }
+	sources := virtualimages.SourceOf(c.direct, config.Permitted())
 	store := cdi.New(cdi.Options{
-		Client: c.direct, Source: virtualimages.SourceOf(c.direct, config.Permitted()), Checksums: virtualimages.ChecksumsOf(c.direct),
-		Probes:  transfers.New[cdi.Probe](ctx, probes),
-		Changed: func(namespace, name string) { keeps.Request(ctx, namespace, name) },
+		Client: c.direct, Source: sources, Checksums: virtualimages.ChecksumsOf(c.direct), Probes: transfers.New[cdi.Probe](ctx, probes), Changed: changed,
 		Imports: func(image *backend.Image) (bool, string) { return keeps.Begin(image.Namespace, image.Name) },
 	})
+	streams := transfers.New[struct{}](ctx, transfers.Limits{Running: config.Limits.Imports, Namespace: (config.Limits.Imports + 1) / 2})
 	for name, class := range config.Classes {
-		if class.Backend == virtualimages.BackendCDI {
-			options.Classes[name] = store
+		options.Classes[name] = store
+		if class.Backend != virtualimages.BackendGlance {
+			continue
 		}
+		clouds, err := os.ReadFile(o.clouds)
+		if err != nil {
+			return fmt.Errorf("reading --clouds for class %s: %w", name, err)
+		}
+		connected, err := glance.Connect(ctx, clouds, class.Cloud)
+		if err != nil {
+			return fmt.Errorf("class %s: %w", name, err)
+		}
+		options.Classes[name] = glance.New(glance.Options{
+			Client: connected, Streams: streams, Source: sources, Changed: changed,
+			Visibility: glance.Visibility(class.Visibility), WebDownload: class.WebDownload,
+		})
 	}
 	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
 		return err

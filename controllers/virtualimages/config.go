@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/virtualimages/glance"
 )
 
 // The backends of classes.
@@ -43,6 +45,28 @@ type Config struct {
 type Class struct {
 	// Backend is CDI or Glance.
 	Backend string `json:"backend"`
+	// Cloud is the name of the cloud in clouds.yaml, and Visibility that of the images; of Glance only.
+	Cloud      string `json:"cloud"`
+	Visibility string `json:"visibility"`
+	// WebDownload makes Glance read sources itself.
+	WebDownload bool `json:"webDownload"`
+}
+
+var visibilities = []string{"", string(glance.Public), string(glance.Community), string(glance.Shared), string(glance.Private)}
+
+// invalid says what is wrong with a class.
+func (c *Class) invalid() error {
+	switch {
+	case c.Backend != BackendCDI && c.Backend != BackendGlance:
+		return fmt.Errorf("backend: %q is neither %s nor %s", c.Backend, BackendCDI, BackendGlance)
+	case c.Backend == BackendGlance && c.Cloud == "":
+		return errors.New("cloud: the name of a cloud in clouds.yaml is required")
+	case c.Backend == BackendCDI && (c.Cloud != "" || c.Visibility != "" || c.WebDownload):
+		return errors.New("cloud, visibility and webDownload are only for Glance")
+	case !slices.Contains(visibilities, c.Visibility):
+		return fmt.Errorf("visibility: %q is not public, community, shared or private", c.Visibility)
+	}
+	return nil
 }
 
 // Timeout and Stall bound the connections to sources.
@@ -65,8 +89,8 @@ func ParseConfig(data []byte) (*Config, error) {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			errs = append(errs, fmt.Errorf("classes.%s: %s", name, strings.Join(problems, "; ")))
 		}
-		if class.Backend != BackendCDI {
-			errs = append(errs, fmt.Errorf("classes.%s.backend: %q is not %s", name, class.Backend, BackendCDI))
+		if err := class.invalid(); err != nil {
+			errs = append(errs, fmt.Errorf("classes.%s.%w", name, err))
 		}
 	}
 	if _, known := c.Classes[c.DefaultClass]; !known {

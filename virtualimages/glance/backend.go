@@ -9,6 +9,7 @@ import (
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/source"
+	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 // PropertyOwner is the property of an image with the stamp of its VirtualImage.
@@ -45,8 +46,11 @@ type Options struct {
 	// Client calls Glance. Connect makes one.
 	Client *Client
 	// Streams runs the streams.
-	Streams Streams
-	// Source makes the client for the source of an image, with the credentials and the authorities that the image names.
+	Streams *transfers.Pool[struct{}]
+	// Changed is called when an image should be observed again; nil for no call.
+	Changed func(namespace, name string)
+	// Source makes the client for the source of an image, with the credentials and the authorities that the image names; nil if
+	// this process may not read those.
 	Source func(ctx context.Context, image *backend.Image) (*source.Client, error)
 	// Visibility of the images; empty for public. One whose source needs credentials is private.
 	Visibility Visibility
@@ -58,30 +62,6 @@ type Options struct {
 	// Timeout bounds each call but those that stream; 0 for 30 seconds. Stall bounds the time in which Glance takes no byte of a
 	// stream; 0 for 5 minutes.
 	Timeout, Stall time.Duration
-}
-
-// Streams runs a bounded number of streams at a time. It remembers their results until they are forgotten, and is safe for
-// concurrent use.
-type Streams interface {
-	// Start adds a stream. It does nothing if the key has one. The error says that too many are remembered.
-	Start(key, namespace string, run func(ctx context.Context, progress Progress) error) error
-	// Get returns the stream of a key.
-	Get(key string) (Stream, bool)
-	// Forget ends the stream of a key, and reports whether it has returned: its key is free then.
-	Forget(key string) bool
-}
-
-// Progress notes the done bytes and all of them; 0 if they are not known. It is safe for concurrent use.
-type Progress func(done, total int64)
-
-// Stream is the state of a stream.
-type Stream struct {
-	// Ahead is the number of streams that start before one that waits.
-	Ahead int
-	// Running is set while the function runs, Ended once it returned Err.
-	Running, Ended bool
-	Done, Total    int64
-	Err            error
 }
 
 // Backend implements backend.Backend. Create it with New.
@@ -210,7 +190,13 @@ func (b *Backend) start(ctx context.Context, s *situation) (virtualimages.Observ
 		return virtualimages.Observation{State: virtualimages.Importing}, err
 	}
 	image := *s.image
-	full := b.Streams.Start(image.ID, image.Namespace, func(ctx context.Context, progress Progress) error { return b.transfer(ctx, &image, progress) })
+	full := b.Streams.Start(image.ID, image.Namespace, func(ctx context.Context, progress *transfers.Progress) (struct{}, error) {
+		return struct{}{}, b.transfer(ctx, &image, progress)
+	}, func() {
+		if b.Changed != nil {
+			b.Changed(image.Namespace, image.Name)
+		}
+	})
 	if full != nil {
 		return virtualimages.Observation{State: virtualimages.Waiting, Message: full.Error()}, nil //nolint:nilerr // the owner of the image reads it
 	}

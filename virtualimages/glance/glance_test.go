@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +29,7 @@ import (
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/glance"
 	"github.com/virtward/virtward/virtualimages/source"
+	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 func must(t testing.TB, err error) {
@@ -80,85 +80,6 @@ func web(t *testing.T) string {
 	return server.URL
 }
 
-// streams runs a number of streams at a time, in their order.
-type streams struct {
-	ctx    context.Context //nolint:containedctx // streams outlive the calls that start them
-	mu     sync.Mutex
-	places int
-	order  []*stream
-	all    map[string]*stream
-}
-
-type stream struct {
-	glance.Stream
-
-	run    func(context.Context, glance.Progress) error
-	cancel context.CancelFunc
-}
-
-// Start implements glance.Streams.
-func (s *streams) Start(key, _ string, run func(context.Context, glance.Progress) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all[key] == nil {
-		s.all[key] = &stream{run: run}
-		s.order = append(s.order, s.all[key])
-		s.next()
-	}
-	return nil
-}
-
-// next starts streams while there are places. The lock is held.
-func (s *streams) next() {
-	for ; s.places > 0 && len(s.order) > 0; s.order = s.order[1:] {
-		x := s.order[0]
-		var ctx context.Context
-		ctx, x.cancel = context.WithCancel(s.ctx)
-		x.Running = true
-		s.places--
-		go func() {
-			err := x.run(ctx, func(done, total int64) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				x.Done, x.Total = done, total
-			})
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			x.cancel()
-			x.Running, x.Ended, x.Err = false, true, err
-			s.places++
-			s.next()
-		}()
-	}
-}
-
-// Get implements glance.Streams.
-func (s *streams) Get(key string) (glance.Stream, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x := s.all[key]
-	if x == nil {
-		return glance.Stream{}, false
-	}
-	found := x.Stream
-	found.Ahead = max(0, slices.Index(s.order, x))
-	return found, true
-}
-
-// Forget implements glance.Streams.
-func (s *streams) Forget(key string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	x := s.all[key]
-	if x != nil && x.Running {
-		x.cancel()
-		return false
-	}
-	s.order = slices.DeleteFunc(s.order, func(o *stream) bool { return o == x })
-	delete(s.all, key)
-	return true
-}
-
 // cloud is a Glance, real or not, and a source.
 type cloud struct {
 	endpoint, web string
@@ -179,7 +100,7 @@ func (c *cloud) backend(t *testing.T, change ...func(*glance.Options)) (*glance.
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	options := glance.Options{
-		Client: client, Streams: &streams{ctx: ctx, places: 2, all: map[string]*stream{}},
+		Client: client, Streams: transfers.New[struct{}](ctx, transfers.Limits{Running: 2, Namespace: 2}),
 		Source: func(context.Context, *backend.Image) (*source.Client, error) {
 			return source.New(source.Options{Sources: &virtualimages.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}, Timeout: 5 * time.Second, Stall: 2 * time.Second})
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/source"
+	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 // The statuses of images in Glance.
@@ -77,7 +78,7 @@ type situation struct {
 	// job is the last task of Glance; nil if there is none, or if Glance lists none.
 	job *job
 	// task is the stream of this process, if it was started.
-	task    Stream
+	task    transfers.Task[struct{}]
 	started bool
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/source"
+	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 // tailed are the formats whose header can be at the end of the file.
@@ -22,10 +23,13 @@ var tailed = []v1alpha1.DiskFormat{v1alpha1.FormatVHD}
 
 // transfer reads the source of an image, stages it in Glance, and requests the import. Only a file that was read to its end
 // and has the checksum of the image is imported.
-func (b *Backend) transfer(ctx context.Context, image *backend.Image, progress Progress) error {
+func (b *Backend) transfer(ctx context.Context, image *backend.Image, progress *transfers.Progress) error {
 	from, err := b.Source(ctx, image)
 	if err != nil {
 		return err
+	}
+	if from == nil {
+		return &source.Error{Reason: source.ReasonMissingCredential, Message: "virtward-virtualimages may not read the Secret or the ConfigMap of the source: an admin permits it with a Role"}
 	}
 	defer from.Close()
 	file, err := from.Probe(ctx, image.Spec.Src, slices.Contains(tailed, image.Spec.Format))
@@ -82,7 +86,7 @@ var (
 // measured is a stream whose progress is noted. The client of Glance reads it in a goroutine of its own.
 type measured struct {
 	stream   *source.Stream
-	progress Progress
+	progress *transfers.Progress
 	total    int64
 	// stalled fires if Glance reads nothing for some time.
 	stall   time.Duration
@@ -100,7 +104,7 @@ func (m *measured) Read(p []byte) (int, error) {
 	m.stalled.Stop() // the stream has a bound of its own
 	n, err := m.stream.Read(p)
 	m.stalled.Reset(m.stall)
-	m.progress(m.stream.Offset(), m.total)
+	m.progress.Set(m.stream.Offset(), m.total)
 	switch {
 	case errors.Is(err, io.EOF):
 		m.complete.Store(true)

@@ -1,0 +1,148 @@
+package virtualimages
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/virtualimages"
+)
+
+func TestParseConfig(t *testing.T) {
+	const valid = `
+defaultClass: cluster
+classes:
+  cluster: {backend: CDI}
+  cloud: {backend: Glance, cloud: images, visibility: private, webDownload: true}
+sources: {hosts: ["*.example.com"], networks: ["10.1.2.3/16"]}
+limits: {imagesPerNamespace: 5, bytesPerNamespace: 1Gi, imports: 2}
+`
+	c, err := ParseConfig([]byte(valid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.Permitted(); len(got.Networks) != 1 || got.Networks[0].String() != "10.1.0.0/16" || got.Hosts[0] != "*.example.com" {
+		t.Errorf("sources %+v", got)
+	}
+	if diff := cmp.Diff(Limits{Images: 5, Bytes: 1 << 30, Imports: 2}, c.Bounds()); diff != "" {
+		t.Error(diff)
+	}
+	for name, test := range map[string]struct{ change, to, want string }{
+		"unknown field":        {"defaultClass", "default", "unknown field"},
+		"unknown default":      {"defaultClass: cluster", "defaultClass: none", `defaultClass: "none" is none of classes`},
+		"unknown backend":      {"backend: CDI", "backend: Ceph", `classes.cluster.backend: "Ceph" is neither CDI nor Glance`},
+		"Glance without cloud": {"cloud: images, ", "", "classes.cloud.cloud: the name of a cloud"},
+		"CDI with visibility":  {"backend: CDI", "backend: CDI, visibility: public", "are only for Glance"},
+		"unknown visibility":   {"visibility: private", "visibility: all", `"all" is not public`},
+		"name of a class":      {"  cloud:", "  Cloud_1:", "classes.Cloud_1"},
+		"no network":           {"10.1.2.3/16", "10.1.2.3", "sources.networks[0]"},
+		"no imports":           {"imports: 2", "imports: 0", "imports must be at least 1"},
+		"negative limit":       {"imagesPerNamespace: 5", "imagesPerNamespace: -1", "the others at least 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := ParseConfig([]byte(strings.ReplaceAll(valid, test.change, test.to))); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestLimits(t *testing.T) {
+	at := func(seconds int64) metav1.Time { return metav1.NewTime(time.Unix(seconds, 0)) }
+	all := []held{{"c", at(2), 0}, {"b", at(1), 600}, {"a", at(1), 500}, {"d", at(3), 0}}
+	for name, test := range map[string]struct {
+		limits Limits
+		uid    types.UID
+		want   string
+	}{
+		"none":            {Limits{}, "d", ""},
+		"within":          {Limits{Images: 3}, "c", ""},
+		"beyond":          {Limits{Images: 3}, "d", "the namespace has 3 older images, and its limit is 3"},
+		"oldest by UID":   {Limits{Images: 1}, "a", ""},
+		"bytes":           {Limits{Bytes: 1100}, "c", "the images of the namespace have 1100, and their limit is 1100"},
+		"bytes within":    {Limits{Bytes: 1101}, "c", ""},
+		"bytes of others": {Limits{Bytes: 600}, "a", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fault := test.limits.exceeded(append([]held(nil), all...), test.uid)
+			if (fault == nil) != (test.want == "") || fault != nil && (fault.Message != test.want || fault.Reason != ReasonLimit) {
+				t.Errorf("%+v, want %q", fault, test.want)
+			}
+		})
+	}
+}
+
+func object(kind int, name string) objectKey {
+	return objectKey{kind, types.NamespacedName{Namespace: "team", Name: name}}
+}
+
+func TestIndex(t *testing.T) {
+	image := &v1alpha1.VirtualImage{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "fedora", UID: "0b6c7c0e-52a9"}}
+	source := virtualimages.Reference{Namespace: "team", Name: "fedora"}
+	volume := virtualimages.Reference{Claim: true, Namespace: "team", Name: "fedora-0b6c7c0e"}
+	own := virtualimages.Reference{Claim: true, Namespace: "team", Name: "web-root"}
+	x := newIndex()
+	if users, _, _ := x.of(image); users != nil {
+		t.Errorf("users %v before all kinds are read", users)
+	}
+	for i := range x.loaded {
+		x.loaded[i] = true
+	}
+	touched := x.set(object(0, "web"), user{"team/web", []virtualimages.Reference{source, own}})
+	if diff := cmp.Diff([]virtualimages.Reference{source}, touched); diff != "" {
+		t.Errorf("references that cannot be to an image: %s", diff)
+	}
+	x.set(object(1, "web"), user{"team/web", []virtualimages.Reference{volume}})
+	x.set(object(2, "copy"), user{"team/copy", []virtualimages.Reference{source}})
+	x.set(object(3, "small"), user{"team/small", []virtualimages.Reference{source}})
+	users, templates, _ := x.of(image)
+	if diff := cmp.Diff(&virtualimages.Users{Names: []string{"team/copy", "team/web"}, Total: 2}, users); diff != "" || len(templates) != 1 {
+		t.Errorf("%s, templates %v", diff, templates)
+	}
+	for _, key := range []objectKey{object(0, "web"), object(1, "web"), object(2, "copy"), object(3, "small")} {
+		if len(x.set(key, user{})) != 1 {
+			t.Errorf("%v had no reference", key)
+		}
+	}
+	if users, _, _ := x.of(image); users.Total != 0 || x.count != 0 || len(x.users) != 0 || len(x.objects) != 0 {
+		t.Errorf("users %v, index %v", users, x.objects)
+	}
+	many := make([]virtualimages.Reference, maxReferences)
+	for i := range many {
+		many[i] = virtualimages.Reference{Namespace: "team", Name: fmt.Sprint("i", i)}
+	}
+	x.set(object(0, "large"), user{"team/large", many})
+	x.set(object(0, "web"), user{"team/web", []virtualimages.Reference{source}})
+	if users, _, omitted := x.of(image); users != nil || !omitted {
+		t.Errorf("users %v, omitted %v beyond the bound", users, omitted)
+	}
+}
+
+// TestUserOf reads the objects of each kind.
+func TestUserOf(t *testing.T) {
+	for kind, test := range map[int]struct {
+		json  string
+		shown string
+		count int
+	}{
+		0: {`{"metadata":{"namespace":"team","name":"web"},"spec":{"dataVolumeTemplates":[{"spec":{"sourceRef":{"kind":"DataSource","name":"fedora"}}}]}}`, "team/web", 1},
+		1: {`{"metadata":{"namespace":"team","name":"web","ownerReferences":[{"kind":"VirtualMachine","name":"owner","controller":true}]},"spec":{"volumes":[{"name":"a","persistentVolumeClaim":{"claimName":"b"}}]}}`, "team/owner", 1},
+		2: {`{"metadata":{"namespace":"team","name":"web"},"spec":{"source":{"pvc":{"namespace":"images","name":"b"}}}}`, "team/web", 1},
+		3: {`{"metadata":{"namespace":"team","name":"web"},"spec":{"virtualMachine":{"spec":{"dataVolumeTemplates":[{"spec":{"sourceRef":{"name":"a","namespace":"images"}}},{"spec":{}}]}}}}`, "team/web", 1},
+	} {
+		u, err := kinds[kind].userOf(&pages.Object{Namespace: "team", Name: "web", JSON: []byte(test.json)})
+		if err != nil || u.shown != test.shown || len(u.list) != test.count {
+			t.Errorf("%s: %+v, %v", kinds[kind].Kind, u, err)
+		}
+	}
+	if _, err := kinds[0].userOf(&pages.Object{Namespace: "team", Name: "web"}); err == nil {
+		t.Error("an object that is too large has no error")
+	}
+}

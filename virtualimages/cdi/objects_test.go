@@ -1,0 +1,69 @@
+package cdi
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
+
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/virtualimages"
+)
+
+func TestVolumeSize(t *testing.T) {
+	storage := func(size string) *v1alpha1.VirtualImageStorage {
+		return &v1alpha1.VirtualImageStorage{Resources: &v1alpha1.VirtualImageResources{Requests: v1alpha1.VirtualImageRequests{Storage: resource.MustParse(size)}}}
+	}
+	for name, test := range map[string]struct {
+		spec   v1alpha1.VirtualImageSpec
+		disk   int64
+		want   int64
+		reason string
+	}{
+		"header":          {v1alpha1.VirtualImageSpec{}, 5<<30 + 1, 5<<30 + 1<<20, ""},
+		"minDisk":         {v1alpha1.VirtualImageSpec{MinDisk: new(int32(10))}, 5 << 30, 10 << 30, ""},
+		"storage":         {v1alpha1.VirtualImageSpec{MinDisk: new(int32(10)), Storage: storage("20Gi")}, 5 << 30, 20 << 30, ""},
+		"minDisk of none": {v1alpha1.VirtualImageSpec{MinDisk: new(int32(0))}, 1 << 20, 1 << 20, ""},
+		"unknown":         {v1alpha1.VirtualImageSpec{}, 0, 0, ReasonSizeUnknown},
+		"too small":       {v1alpha1.VirtualImageSpec{Storage: storage("1Gi")}, 5 << 30, 0, ReasonTooSmall},
+		"negative":        {v1alpha1.VirtualImageSpec{Storage: storage("-1Gi")}, 0, 0, ReasonTooSmall},
+		"largest":         {v1alpha1.VirtualImageSpec{}, 1<<63 - 1, 1<<63 - 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, fault := volumeSize(&test.spec, &Probe{DiskSize: test.disk})
+			if got != test.want || (fault == nil) != (test.reason == "") || fault != nil && (fault.Reason != test.reason || !fault.Permanent) {
+				t.Errorf("%d, %+v, want %d, %s", got, fault, test.want, test.reason)
+			}
+		})
+	}
+}
+
+func TestState(t *testing.T) {
+	condition := func(reason, message string) []cdiv1beta1.DataVolumeCondition {
+		return []cdiv1beta1.DataVolumeCondition{{Type: cdiv1beta1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: reason, Message: message}}
+	}
+	for name, test := range map[string]struct {
+		status cdiv1beta1.DataVolumeStatus
+		state  virtualimages.State
+		within string
+		done   int64
+	}{
+		"new":           {cdiv1beta1.DataVolumeStatus{}, virtualimages.Importing, "CDI imports", 0},
+		"progress":      {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, Progress: "42.50%"}, virtualimages.Importing, "", 425},
+		"no progress":   {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, Progress: "N/A"}, virtualimages.Importing, "", 0},
+		"unschedulable": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Pending, Conditions: condition("Unschedulable", "no node")}, virtualimages.Importing, "CDI: no node", 0},
+		"first failure": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, RestartCount: 1, Conditions: condition("Error", "no route")}, virtualimages.Importing, "CDI: no route", 0},
+		"many failures": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, RestartCount: 3, Conditions: condition("Error", "no route")}, virtualimages.Failed, "CDI: no route", 0},
+		"failed":        {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Failed}, virtualimages.Failed, "failed", 0},
+		"succeeded":     {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Succeeded}, virtualimages.Ready, "", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := state(&cdiv1beta1.DataVolume{Status: test.status})
+			if got.State != test.state || !strings.Contains(got.Message, test.within) || got.Done != test.done {
+				t.Errorf("%+v, want %s, %q, %d", got, test.state, test.within, test.done)
+			}
+		})
+	}
+}
