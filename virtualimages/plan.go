@@ -1,6 +1,7 @@
 package virtualimages
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -230,17 +231,17 @@ func (p *planner) observed(o *Observation) {
 		p.absent(o, &imported)
 	case Importing, Blocked:
 		p.measure(o)
-		p.pending(either(o.Reason, ReasonImporting), either(o.Message, "the image is being imported"))
+		p.pending(cmp.Or(o.Reason, ReasonImporting), cmp.Or(o.Message, "the image is being imported"))
 		p.Action = Ensure
 	case Ready:
 		p.ready(o)
 	case Failed:
 		p.failed(o)
 	case Deactivated:
-		p.notReady(either(o.Reason, ReasonDeactivated), either(o.Message, "the backend does not serve the image"))
+		p.notReady(cmp.Or(o.Reason, ReasonDeactivated), cmp.Or(o.Message, "the backend does not serve the image"))
 		p.After = p.Drift
 	case Taken:
-		p.pending(either(o.Reason, ReasonNameTaken), o.Message)
+		p.pending(cmp.Or(o.Reason, ReasonNameTaken), o.Message)
 		p.After = p.LastRetry
 	}
 }
@@ -283,7 +284,7 @@ func (p *planner) absent(o *Observation, imported *metav1.Condition) {
 		p.pending(p.Fault.Reason, p.Fault.Message)
 		p.After = p.LastRetry
 	default:
-		p.pending(either(o.Reason, ReasonPending), either(o.Message, "the import begins"))
+		p.pending(cmp.Or(o.Reason, ReasonPending), cmp.Or(o.Message, "the import begins"))
 		p.Action = Ensure
 	}
 }
@@ -292,16 +293,16 @@ func (p *planner) ready(o *Observation) {
 	p.measure(o)
 	p.Status.Ready, p.Status.Progress = true, "100%"
 	p.set(v1alpha1.ConditionImported, metav1.ConditionTrue, ReasonImported, "the image is imported")
-	p.set(v1alpha1.ConditionReady, metav1.ConditionTrue, ReasonReady, either(o.Message, "virtual machines can use the image"))
+	p.set(v1alpha1.ConditionReady, metav1.ConditionTrue, ReasonReady, cmp.Or(o.Message, "virtual machines can use the image"))
 	p.After = p.Drift
 }
 
 func (p *planner) failed(o *Observation) {
 	p.measure(o)
-	message := either(o.Message, "the import failed")
+	message := cmp.Or(o.Message, "the import failed")
 	if o.Permanent || p.Status.Attempt >= p.MaxAttempts {
 		p.set(v1alpha1.ConditionImported, metav1.ConditionFalse, ReasonImportFailed, message)
-		p.notReady(either(o.Reason, ReasonImportFailed), message)
+		p.notReady(cmp.Or(o.Reason, ReasonImportFailed), message)
 		p.After = p.Drift
 		return
 	}
@@ -374,7 +375,7 @@ func (p *planner) remove() {
 		p.Action = Release
 		return
 	case o.State == Blocked:
-		p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, either(o.Message, "the backend does not delete the image"))
+		p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, cmp.Or(o.Message, "the backend does not delete the image"))
 		p.After = p.LastRetry
 	}
 	p.Action = Delete
@@ -419,11 +420,4 @@ func FormatSize(size int64) string {
 		return fmt.Sprintf("%db", size)
 	}
 	return fmt.Sprintf("%.2f%s", value, units[i])
-}
-
-func either(text, otherwise string) string {
-	if text != "" {
-		return text
-	}
-	return otherwise
 }

@@ -31,7 +31,7 @@ import (
 const virtualImagesLease = "virtward-virtualimages"
 
 // probes are the sources whose first bytes are read at the same time.
-var probes = transfers.Limits{Running: 16, Namespace: 8}
+var probes = transfers.Limits{Running: 16, Namespace: 4}
 
 // virtualImagesOptions are the flags of `virtward virtualimages`.
 type virtualImagesOptions struct {
@@ -109,9 +109,10 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 	sources := virtualimages.SourceOf(c.direct, config.Permitted())
 	store := cdi.New(cdi.Options{
 		Client: c.direct, Source: sources, Checksums: virtualimages.ChecksumsOf(c.direct), Probes: transfers.New[cdi.Probe](ctx, probes), Changed: changed,
+		Timeout: config.Limits.Timeout.Duration, Clock: clock.RealClock{},
 		Imports: func(image *backend.Image) (bool, string) { return keeps.Begin(image.Namespace, image.Name) },
 	})
-	streams := transfers.New[struct{}](ctx, transfers.Limits{Running: config.Limits.Imports, Namespace: (config.Limits.Imports + 1) / 2})
+	streams := transfers.New[struct{}](ctx, config.Bounds().Transfers())
 	for name, class := range config.Classes {
 		options.Classes[name] = store
 		if class.Backend != virtualimages.BackendGlance {
@@ -127,7 +128,7 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 		}
 		options.Classes[name] = glance.New(glance.Options{
 			Client: connected, Streams: streams, Source: sources, Changed: changed,
-			Visibility: glance.Visibility(class.Visibility), WebDownload: class.WebDownload,
+			Visibility: glance.Visibility(class.Visibility), WebDownload: class.WebDownload, Deadline: config.Limits.Timeout.Duration,
 		})
 	}
 	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {

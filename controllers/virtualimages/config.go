@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
@@ -38,6 +39,8 @@ type Config struct {
 		Images  int               `json:"imagesPerNamespace"`
 		Bytes   resource.Quantity `json:"bytesPerNamespace"`
 		Imports int               `json:"imports"`
+		// Timeout bounds an import.
+		Timeout metav1.Duration `json:"importTimeout"`
 	} `json:"limits"`
 }
 
@@ -98,6 +101,9 @@ func ParseConfig(data []byte) (*Config, error) {
 	}
 	if _, err := c.networks(); err != nil {
 		errs = append(errs, err)
+	}
+	if c.Limits.Timeout.Duration <= 0 {
+		errs = append(errs, errors.New("limits.importTimeout: must be a duration such as 6h"))
 	}
 	if c.Limits.Imports < 1 || c.Limits.Images < 0 || c.Limits.Bytes.Sign() < 0 {
 		errs = append(errs, errors.New("limits: imports must be at least 1, the others at least 0"))

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,6 +19,7 @@ import (
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/virtualimages/transfers"
 )
 
 // ReasonLimit is the reason of an image that is not imported because of a limit.
@@ -26,8 +30,17 @@ type Limits struct {
 	// Images and Bytes are those of a namespace; 0 for no limit.
 	Images int
 	Bytes  int64
-	// Imports is the number of images that are being imported.
+	// Imports is the number of images that are being imported. A namespace has at most a quarter of them.
 	Imports int
+}
+
+// perNamespace is the number of images of a namespace that are being imported: the images of four namespaces can fill all
+// places, and those of one cannot.
+func (l Limits) perNamespace() int { return max(1, l.Imports/4) }
+
+// Transfers are the limits of the streams to backends.
+func (l Limits) Transfers() transfers.Limits {
+	return transfers.Limits{Running: l.Imports, Namespace: l.perNamespace()}
 }
 
 // held is what a limit counts of an image.
@@ -37,13 +50,72 @@ type held struct {
 	bytes   int64
 }
 
-// check says why the limits of the namespace do not permit an image. Older images come first.
-func (l *Limits) check(ctx context.Context, reader *pages.Reader, image *v1alpha1.VirtualImage) (*virtualimages.Fault, error) {
-	if l.Images == 0 && l.Bytes == 0 {
+// count is what the limits count of a namespace.
+type count struct {
+	// at is the time before the images were read.
+	at time.Time
+	// oldest are the oldest images, as many as the limit permits.
+	oldest map[types.UID]struct{}
+	images int
+	bytes  int64
+}
+
+// countOf counts images. Older ones come first.
+func (l Limits) countOf(all []held, at time.Time) *count {
+	slices.SortFunc(all, func(a, b held) int { return cmp.Or(a.created.Compare(b.created.Time), cmp.Compare(a.uid, b.uid)) })
+	c := &count{at: at, oldest: map[types.UID]struct{}{}, images: len(all)}
+	for i := range all {
+		c.bytes += all[i].bytes
+		if i < l.Images {
+			c.oldest[all[i].uid] = struct{}{}
+		}
+	}
+	return c
+}
+
+// exceeded says why the limits do not permit to import an image; nil if they do.
+func (l Limits) exceeded(c *count, uid types.UID) *virtualimages.Fault {
+	if _, within := c.oldest[uid]; l.Images > 0 && !within {
+		return &virtualimages.Fault{Reason: ReasonLimit, Message: fmt.Sprintf("the namespace has %d images, and only its %d oldest are imported", c.images, l.Images)}
+	}
+	if l.Bytes > 0 && c.bytes >= l.Bytes {
+		return &virtualimages.Fault{Reason: ReasonLimit, Message: fmt.Sprintf("the images of the namespace have %s, and their limit is %s", size(c.bytes), size(l.Bytes))}
+	}
+	return nil
+}
+
+// recent is the age of a count that is used again, so that many images that wait do not each read all others.
+const recent = time.Second
+
+// errCounting is the error of an image that is newer than the last count. It is counted a moment later.
+var errCounting = errors.New("the images of the namespace are counted again in a moment")
+
+// check says why the limits of the namespace do not permit to import an image.
+func (r *Reconciler) check(ctx context.Context, image *v1alpha1.VirtualImage) (*virtualimages.Fault, error) {
+	if r.Limits.Images == 0 && r.Limits.Bytes == 0 {
 		return nil, nil //nolint:nilnil // there is no fault
 	}
+	r.counting.Lock()
+	defer r.counting.Unlock()
+	now := r.Clock.Now()
+	maps.DeleteFunc(r.counts, func(_ string, c *count) bool { return now.Sub(c.at) > recent })
+	c := r.counts[image.Namespace]
+	if c == nil {
+		var err error
+		if c, err = r.countImages(ctx, image.Namespace, now); err != nil {
+			return nil, err
+		}
+		r.counts[image.Namespace] = c
+	}
+	if _, within := c.oldest[image.UID]; !within && c.at.Sub(image.CreationTimestamp.Time) < recent { // it may be missing
+		return nil, errCounting
+	}
+	return r.Limits.exceeded(c, image.UID), nil
+}
+
+func (r *Reconciler) countImages(ctx context.Context, namespace string, at time.Time) (*count, error) {
 	var all []held
-	_, err := reader.Each(ctx, pages.List{Resource: images, Form: pages.JSON, Namespace: image.Namespace}, func(o pages.Object) error {
+	_, err := r.Pages.Each(ctx, pages.List{Resource: images, Form: pages.JSON, Namespace: namespace}, func(o pages.Object) error {
 		other := &v1alpha1.VirtualImage{}
 		if err := json.Unmarshal(o.JSON, other); err != nil {
 			return fmt.Errorf("decoding a VirtualImage: %w", err)
@@ -52,29 +124,9 @@ func (l *Limits) check(ctx context.Context, reader *pages.Reader, image *v1alpha
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("reading the VirtualImages of namespace %s: %w", image.Namespace, err)
+		return nil, fmt.Errorf("reading the VirtualImages of namespace %s: %w", namespace, err)
 	}
-	return l.exceeded(all, image.UID), nil
-}
-
-// exceeded reports whether an image is beyond the limits.
-func (l *Limits) exceeded(all []held, uid types.UID) *virtualimages.Fault {
-	slices.SortFunc(all, func(a, b held) int { return cmp.Or(a.created.Compare(b.created.Time), cmp.Compare(a.uid, b.uid)) })
-	bytes := int64(0)
-	for i := range all {
-		if all[i].uid != uid {
-			bytes += all[i].bytes
-			continue
-		}
-		if l.Images > 0 && i >= l.Images {
-			return &virtualimages.Fault{Reason: ReasonLimit, Message: fmt.Sprintf("the namespace has %d older images, and its limit is %d", i, l.Images)}
-		}
-		break
-	}
-	if l.Bytes > 0 && bytes >= l.Bytes {
-		return &virtualimages.Fault{Reason: ReasonLimit, Message: fmt.Sprintf("the images of the namespace have %s, and their limit is %s", size(bytes), size(l.Bytes))}
-	}
-	return nil
+	return r.Limits.countOf(all, at), nil
 }
 
 func size(bytes int64) string { return resource.NewQuantity(bytes, resource.BinarySI).String() }
@@ -124,7 +176,19 @@ func (r *Reconciler) Begin(namespace, name string) (begins bool, message string)
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if _, known := r.importing[key]; !known && len(r.importing) >= r.Limits.Imports {
+	if _, known := r.importing[key]; known {
+		return true, ""
+	}
+	here := 0
+	for other := range r.importing {
+		if other.Namespace == namespace {
+			here++
+		}
+	}
+	switch {
+	case here >= r.Limits.perNamespace():
+		return false, fmt.Sprintf("%d other images of the namespace are being imported", here)
+	case len(r.importing) >= r.Limits.Imports:
 		return false, fmt.Sprintf("%d other images are being imported", len(r.importing))
 	}
 	r.importing[key] = struct{}{}

@@ -53,6 +53,10 @@ type Reconciler struct {
 	// changed receives images whose users changed.
 	changed chan reconcile.Request
 
+	// counts are those of namespaces, for a moment.
+	counting sync.Mutex
+	counts   map[string]*count
+
 	mu sync.Mutex
 	// importing are the images that are being imported.
 	importing map[reconcile.Request]struct{}
@@ -62,7 +66,7 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, index: newIndex(), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{}}
+	return &Reconciler{Options: options, index: newIndex(), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{}, counts: map[string]*count{}}
 }
 
 // again is the time until a plan is repeated after a write, or after a conflict.
@@ -80,7 +84,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("reading VirtualImage %s: %w", key, err)
 	}
 	after, err := r.step(ctx, image)
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || errors.Is(err, errCounting) {
 		return reconcile.Result{RequeueAfter: again}, nil
 	}
 	return reconcile.Result{RequeueAfter: after}, err
@@ -146,7 +150,7 @@ func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) 
 		return in, nil, nil
 	}
 	if image.DeletionTimestamp == nil && image.Status.SizeBytes == 0 {
-		fault, err := r.Limits.check(ctx, r.Pages, image)
+		fault, err := r.check(ctx, image)
 		if err != nil {
 			return nil, nil, err
 		}

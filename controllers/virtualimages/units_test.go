@@ -22,7 +22,7 @@ classes:
   cluster: {backend: CDI}
   cloud: {backend: Glance, cloud: images, visibility: private, webDownload: true}
 sources: {hosts: ["*.example.com"], networks: ["10.1.2.3/16"]}
-limits: {imagesPerNamespace: 5, bytesPerNamespace: 1Gi, imports: 2}
+limits: {imagesPerNamespace: 5, bytesPerNamespace: 1Gi, imports: 2, importTimeout: 1h}
 `
 	c, err := ParseConfig([]byte(valid))
 	if err != nil {
@@ -44,6 +44,7 @@ limits: {imagesPerNamespace: 5, bytesPerNamespace: 1Gi, imports: 2}
 		"name of a class":      {"  cloud:", "  Cloud_1:", "classes.Cloud_1"},
 		"no network":           {"10.1.2.3/16", "10.1.2.3", "sources.networks[0]"},
 		"no imports":           {"imports: 2", "imports: 0", "imports must be at least 1"},
+		"no timeout":           {", importTimeout: 1h", "", "limits.importTimeout"},
 		"negative limit":       {"imagesPerNamespace: 5", "imagesPerNamespace: -1", "the others at least 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -62,20 +63,43 @@ func TestLimits(t *testing.T) {
 		uid    types.UID
 		want   string
 	}{
-		"none":            {Limits{}, "d", ""},
-		"within":          {Limits{Images: 3}, "c", ""},
-		"beyond":          {Limits{Images: 3}, "d", "the namespace has 3 older images, and its limit is 3"},
-		"oldest by UID":   {Limits{Images: 1}, "a", ""},
-		"bytes":           {Limits{Bytes: 1100}, "c", "the images of the namespace have 1100, and their limit is 1100"},
-		"bytes within":    {Limits{Bytes: 1101}, "c", ""},
-		"bytes of others": {Limits{Bytes: 600}, "a", ""},
+		"none":          {Limits{}, "d", ""},
+		"within":        {Limits{Images: 3}, "c", ""},
+		"beyond":        {Limits{Images: 3}, "d", "the namespace has 4 images, and only its 3 oldest are imported"},
+		"oldest by UID": {Limits{Images: 1}, "a", ""},
+		"second by UID": {Limits{Images: 1}, "b", "the namespace has 4 images, and only its 1 oldest are imported"},
+		"bytes":         {Limits{Bytes: 1100}, "c", "the images of the namespace have 1100, and their limit is 1100"},
+		"bytes within":  {Limits{Bytes: 1101}, "c", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			fault := test.limits.exceeded(append([]held(nil), all...), test.uid)
+			fault := test.limits.exceeded(test.limits.countOf(append([]held(nil), all...), time.Now()), test.uid)
 			if (fault == nil) != (test.want == "") || fault != nil && (fault.Message != test.want || fault.Reason != ReasonLimit) {
 				t.Errorf("%+v, want %q", fault, test.want)
 			}
 		})
+	}
+}
+
+// TestBegin: one namespace leaves places for others.
+func TestBegin(t *testing.T) {
+	r := New(Options{Limits: Limits{Imports: 8}})
+	begun := func(namespace string) (n int) {
+		for i := range 10 {
+			if begins, _ := r.Begin(namespace, fmt.Sprint(i)); begins {
+				n++
+			}
+		}
+		return n
+	}
+	for namespace, want := range map[string]int{"a": 2, "b": 2} {
+		if got := begun(namespace); got != want {
+			t.Errorf("namespace %s has %d imports, want %d", namespace, got, want)
+		}
+	}
+	for range 2 { // the same images once more take no other places
+		if got := begun("c") + begun("d") + begun("e"); got != 4 {
+			t.Errorf("%d imports of the other namespaces, want 4", got)
+		}
 	}
 }
 

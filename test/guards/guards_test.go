@@ -98,31 +98,43 @@ func (c *cluster) prepare(name string, each admissionpolicies.Case) {
 // guard installs the guards and returns when they are active.
 func (c *cluster) guard() {
 	c.t.Helper()
-	objects, err := admissionpolicies.Objects()
-	c.must("reading the guards", err)
-	objects = append(objects, sentinel()...)
+	objects := withSentinel(c.t)
 	for _, object := range objects {
 		c.must("installing "+object.GetName(), c.client.Create(c.ctx, object))
 	}
-	c.await("the guards to be active", func() bool { return c.sentinelStands() })
+	c.awaitGuards()
 	c.t.Cleanup(func() {
 		for _, object := range objects {
 			c.must("removing "+object.GetName(), c.client.Delete(context.Background(), object))
 		}
-		c.await("the guards to be gone", func() bool { return !c.sentinelStands() })
+		c.await("the guards to be gone", func() bool { return !c.sentinelDenies() })
 	})
 }
 
-// sentinel is a policy that denies one name. It is installed and removed after the guards, so that what it
-// does reports whether the API server has taken notice of them, also where they have nothing to deny.
-func sentinel() []*unstructured.Unstructured {
+// awaitGuards returns when the API server has taken notice of all guards before the sentinel.
+func (c *cluster) awaitGuards() {
+	c.t.Helper()
+	c.await("the guards to be active", c.sentinelDenies)
+}
+
+// withSentinel returns the guards, and a last policy that denies one name. What the last one does reports whether the API server
+// has taken notice of all of them, also where they have nothing to deny.
+func withSentinel(t *testing.T) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := admissionpolicies.Objects()
+	must(t, err)
+	return append(objects, sentinel(map[string]any{
+		"apiGroups": []any{""}, "apiVersions": []any{"v1"},
+		"operations": []any{"CREATE"}, "resources": []any{"configmaps"},
+	})...)
+}
+
+// sentinel is a policy that denies one name in the requests of a rule.
+func sentinel(rule map[string]any) []*unstructured.Unstructured {
 	policy := admission("ValidatingAdmissionPolicy", map[string]any{
-		"failurePolicy": "Fail",
-		"matchConstraints": map[string]any{"resourceRules": []any{map[string]any{
-			"apiGroups": []any{"kubevirt.io"}, "apiVersions": []any{"v1"},
-			"operations": []any{"CREATE"}, "resources": []any{"kubevirts"},
-		}}},
-		"validations": []any{map[string]any{"expression": "object.metadata.name != 'sentinel'"}},
+		"failurePolicy":    "Fail",
+		"matchConstraints": map[string]any{"resourceRules": []any{rule}},
+		"validations":      []any{map[string]any{"expression": "object.metadata.name != 'sentinel'"}},
 	})
 	binding := admission("ValidatingAdmissionPolicyBinding", map[string]any{
 		"policyName": "sentinel", "validationActions": []any{"Deny"},
@@ -139,10 +151,10 @@ func admission(kind string, spec map[string]any) *unstructured.Unstructured {
 	}}
 }
 
-func (c *cluster) sentinelStands() bool {
-	err := c.client.Create(context.Background(), kubeVirt("sentinel", admissionpolicies.Case{}, admissionpolicies.Object{}), client.DryRunAll)
+func (c *cluster) sentinelDenies() bool {
+	err := c.client.Create(context.Background(), untypedOf("v1", "ConfigMap", metav1.NamespaceDefault, "sentinel"), client.DryRunAll)
 	if err != nil && !apierrors.IsInvalid(err) {
-		c.t.Fatalf("asking the sentinel: %v", err)
+		c.t.Fatalf("sending the sentinel's request: %v", err)
 	}
 	return err != nil
 }

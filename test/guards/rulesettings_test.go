@@ -66,10 +66,7 @@ func TestRuleSettings(t *testing.T) {
 			c.create(t, settings(cases[i].Object, cases[i].Old))
 		}
 	}
-	c.guard(t, admissionpolicies.RuleSettings, func() error {
-		probe := settings("probe", entries(1, policyv1alpha1.Off, "hostdevice-gate"))
-		return c.users["editor"].Create(t.Context(), probe, client.DryRunAll)
-	})
+	c.guard(t)
 	for _, each := range cases {
 		t.Run(each.Name, func(t *testing.T) { c.evaluate(t, each) })
 	}
@@ -160,20 +157,13 @@ func (c *userCluster) create(t *testing.T, object client.Object) {
 	}
 }
 
-// guard installs the guards, and waits until the one with a name is active.
-func (c *userCluster) guard(t *testing.T, name string, rejected func() error) {
+// guard installs the guards, and waits until all of them are active.
+func (c *userCluster) guard(t *testing.T) {
 	t.Helper()
-	objects, err := admissionpolicies.Objects()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range objects {
+	for _, object := range withSentinel(t) {
 		c.create(t, object)
 	}
-	eventually(t, "the guard to be active", func() bool {
-		err := rejected()
-		return err != nil && strings.Contains(err.Error(), name)
-	})
+	(&cluster{t: t, ctx: t.Context(), client: c.admin}).awaitGuards()
 }
 
 func settings(name string, spec *policyv1alpha1.RuleSettingsSpec) *policyv1alpha1.RuleSettings {

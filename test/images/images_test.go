@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
@@ -52,24 +50,7 @@ func must(t testing.TB, err error) {
 
 func start(t *testing.T) *fixture {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	log.SetLogger(logr.Discard())
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
-	f := &fixture{ControlPlane: plane, client: plane.Client()}
-	must(t, plane.EnsureNamespace(t.Context(), namespace))
-	_, err = plane.InstallVirtward(t.Context(), map[string]any{"images": map[string]any{"enabled": true}}, controlplane.Workload{})
-	must(t, err)
-	f.cdi = simulators.StartImporter(t.Context(), f.client, namespace)
-	t.Cleanup(func() { must(t, f.cdi.Stop()) })
-	f.process, err = plane.RunVirtward(t.Context(), controlplane.Workload{
-		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardImages, Args: []string{"--lease-duration=3s"},
-	})
-	must(t, err)
-	return f
+	return startWith(t, map[string]any{"images": map[string]any{"enabled": true}})
 }
 
 // node creates a node of an architecture.

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +26,7 @@ import (
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/kills"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
 )
 
@@ -122,13 +121,7 @@ func soak(t *testing.T) {
 
 // killedBetweenWrites kills the controller at one of so many writes.
 func killedBetweenWrites(t *testing.T, every int) {
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	log.SetLogger(logr.Discard())
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{})
 	must(t, plane.InstallVirtwardCRDs(t.Context()))
 	f := &fixture{ControlPlane: plane, client: plane.Client()}
 	must(t, plane.EnsureNamespace(t.Context(), namespace))

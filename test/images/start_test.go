@@ -5,29 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
 )
 
 // startWith starts a cluster with the chart and values of its own.
 func startWith(t *testing.T, values map[string]any) *fixture {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	log.SetLogger(logr.Discard())
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{})
 	f := &fixture{ControlPlane: plane, client: plane.Client()}
 	must(t, plane.EnsureNamespace(t.Context(), namespace))
-	_, err = plane.InstallVirtward(t.Context(), values, controlplane.Workload{})
+	_, err := plane.InstallVirtward(t.Context(), values, controlplane.Workload{})
 	must(t, err)
 	f.cdi = simulators.StartImporter(t.Context(), f.client, namespace)
 	t.Cleanup(func() { must(t, f.cdi.Stop()) })

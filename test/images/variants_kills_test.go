@@ -20,16 +20,12 @@ import (
 	"github.com/virtward/virtward/controllers/variants"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/kills"
+	"github.com/virtward/virtward/test/planes"
 )
 
 // TestVariantsKilled kills the controller of variants before and after each of its writes. The next one completes the work.
 func TestVariantsKilled(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{})
 	f := &fixture{ControlPlane: plane, client: plane.Client()}
 	must(t, f.EnsureNamespace(t.Context(), shop))
 	for _, pattern := range []string{"template-definitions/*.yaml", "definitions/image.virtward.io_goldenimagecatalogs.yaml"} {

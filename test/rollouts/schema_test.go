@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 const whole = `
@@ -33,12 +34,7 @@ ttlSecondsAfterFinished: 600
 
 // TestSchema: what the definition accepts can be read, and what it rejects names the field.
 func TestSchema(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{})
 	must(t, plane.InstallVirtwardCRDs(t.Context()))
 
 	create := func(t *testing.T, spec string) error {

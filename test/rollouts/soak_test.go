@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
 )
 
@@ -42,10 +41,8 @@ func TestSoakRollout(t *testing.T) {
 		machines, err = strconv.Atoi(text)
 		must(t, err)
 	}
-	log.SetLogger(logr.Discard())
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir(), Audit: true})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{Audit: true})
+	var err error
 	f := &fixture{ControlPlane: plane, clock: &shifted{}}
 	f.kubevirt, err = simulators.InstallKubeVirt(t.Context(), plane, kubevirtv1.KubeVirtConfiguration{}, nil)
 	must(t, err)

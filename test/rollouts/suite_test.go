@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,7 +20,6 @@ import (
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
@@ -35,6 +33,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/kills"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
 )
 
@@ -95,14 +94,9 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	log.SetLogger(logr.Discard())
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{})
 	must(t, plane.InstallVirtwardCRDs(t.Context()))
+	var err error
 	f := &fixture{ControlPlane: plane, clock: &shifted{}}
 	f.kubevirt, err = simulators.InstallKubeVirt(t.Context(), plane, kubevirtv1.KubeVirtConfiguration{}, nil)
 	must(t, err)

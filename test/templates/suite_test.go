@@ -16,13 +16,11 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/go-logr/logr"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
 )
 
@@ -50,13 +48,8 @@ func must(t testing.TB, err error) {
 // newFixture starts the cluster, with the definitions of templates.
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	log.SetLogger(logr.Discard())
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{})
+	var err error
 	f := &fixture{ControlPlane: plane}
 	f.snapshots, err = simulators.StartSnapshots(t.Context(), plane)
 	must(t, err)

@@ -24,7 +24,7 @@ func quantity(text string) *resource.Quantity {
 
 // TestImages: images in the cluster, with the process and the rights of the chart.
 func TestImages(t *testing.T) {
-	f := start(t, map[string]any{"limits": map[string]any{"imagesPerNamespace": 20, "bytesPerNamespace": "1Ti", "imports": 3}})
+	f := start(t, map[string]any{"limits": map[string]any{"imagesPerNamespace": 20, "bytesPerNamespace": "1Ti", "imports": 12}})
 	t.Run("import, use and deletion", f.life)
 	t.Run("faulty sources", f.sources)
 	t.Run("rights", f.rights)
@@ -174,7 +174,7 @@ func (f *fixture) retries(t *testing.T) {
 	f.gone(t, image)
 }
 
-// many: at most three are imported at the same time, and no more than the limit of the namespace at all.
+// many: at most three of the namespace are imported at the same time, and no more than the limit of the namespace at all.
 func (f *fixture) many(t *testing.T) {
 	f.cdi.Follow(func(client.Object) simulators.Verdict { return simulators.Verdict{Wait: true} })
 	f.eventually(t, "the deletion of the images before", func() error {

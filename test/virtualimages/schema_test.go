@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 )
 
 func must(t testing.TB, err error) {
@@ -42,12 +43,7 @@ storage: {resources: {requests: {storage: 10Gi}}, storageClassName: fast, access
 
 // TestSchema: what the definition accepts can be read, what it rejects names the field, and nothing can be changed.
 func TestSchema(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{})
 	must(t, plane.InstallVirtwardCRDs(t.Context()))
 
 	object := func(t *testing.T, spec string) *unstructured.Unstructured {

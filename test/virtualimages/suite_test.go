@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -22,10 +21,10 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
 )
 
@@ -96,18 +95,12 @@ func qcow2(size uint64) []byte {
 
 func start(t *testing.T, values map[string]any) *fixture {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("it starts a control plane")
-	}
-	log.SetLogger(logr.Discard())
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Parent: t.TempDir()})
-	must(t, err)
-	t.Cleanup(func() { must(t, plane.Stop()) })
+	plane := planes.Start(t, controlplane.Options{})
 	f := &fixture{ControlPlane: plane, web: newWeb(t)}
 	must(t, plane.EnsureNamespace(t.Context(), namespace))
 	images := map[string]any{"enabled": true, "sources": map[string]any{"networks": []any{"127.0.0.0/8"}}}
 	maps.Copy(images, values)
-	_, err = plane.InstallVirtward(t.Context(), map[string]any{"virtualImages": images}, controlplane.Workload{})
+	_, err := plane.InstallVirtward(t.Context(), map[string]any{"virtualImages": images}, controlplane.Workload{})
 	must(t, err)
 	f.cdi, err = simulators.StartCDI(t.Context(), plane)
 	must(t, err)

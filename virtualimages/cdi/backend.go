@@ -9,10 +9,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -37,6 +39,9 @@ type Options struct {
 	Checksums func(ctx context.Context) (bool, error)
 	// Probes reads the headers of sources.
 	Probes *transfers.Pool[Probe]
+	// Timeout bounds an import.
+	Timeout time.Duration
+	Clock   clock.PassiveClock
 	// Changed is called when an image should be observed again.
 	Changed func(namespace, name string)
 	// Imports bounds the DataVolumes that are being imported; it reports whether one more may begin.
@@ -101,7 +106,7 @@ func (b *Backend) Observe(ctx context.Context, image *backend.Image) (virtualima
 	}
 	found := b.observed(image, o)
 	if found.State == virtualimages.Ready {
-		found.SizeBytes, err = b.size(ctx, image)
+		err = b.measure(ctx, image, &found)
 	}
 	return found, err
 }
@@ -113,25 +118,27 @@ func (b *Backend) observed(image *backend.Image, o *objects) virtualimages.Obser
 	if o.volume == nil {
 		return b.probed(image)
 	}
-	found := state(o.volume)
+	found := state(o.volume, b.Clock.Now(), b.Timeout)
 	if found.State == virtualimages.Ready && (o.source == nil || o.source.DeletionTimestamp != nil) {
 		found.State, found.Message = virtualimages.Importing, "the DataSource is created"
 	}
 	return found
 }
 
-// size is the capacity of the claim.
-func (b *Backend) size(ctx context.Context, image *backend.Image) (int64, error) {
+// measure replaces the requested size by the capacity of the claim.
+func (b *Backend) measure(ctx context.Context, image *backend.Image, found *virtualimages.Observation) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	err := b.Client.Get(ctx, client.ObjectKey{Namespace: image.Namespace, Name: virtualimages.VolumeName(image.Name, image.UID)}, claim)
 	if apierrors.IsNotFound(err) { // CDI made a snapshot of it
-		return 0, nil
+		return nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("reading a claim: %w", err)
+		return fmt.Errorf("reading a claim: %w", err)
 	}
-	capacity := claim.Status.Capacity[corev1.ResourceStorage]
-	return capacity.Value(), nil
+	if capacity := claim.Status.Capacity[corev1.ResourceStorage]; !capacity.IsZero() {
+		found.SizeBytes = capacity.Value()
+	}
+	return nil
 }
 
 // Ensure implements backend.Backend.
@@ -152,8 +159,12 @@ func (b *Backend) Ensure(ctx context.Context, image *backend.Image) (virtualimag
 
 // begin checks the image and its source, and creates the DataVolume.
 func (b *Backend) begin(ctx context.Context, image *backend.Image) (virtualimages.Observation, error) {
-	if fault, err := b.unsupported(ctx, image); fault != nil || err != nil {
-		return either(fault), err
+	fault, err := b.unsupported(ctx, image)
+	if err != nil {
+		return virtualimages.Observation{}, err
+	}
+	if fault != nil {
+		return *fault, nil
 	}
 	task, err := b.probe(ctx, image)
 	if err != nil {
@@ -172,13 +183,6 @@ func (b *Backend) begin(ctx context.Context, image *backend.Image) (virtualimage
 	}
 	b.Probes.Forget(image.ID)
 	return virtualimages.Observation{State: virtualimages.Importing, Message: "CDI imports the image"}, b.create(ctx, image, dataVolume(image, size))
-}
-
-func either(fault *virtualimages.Observation) virtualimages.Observation {
-	if fault == nil {
-		return virtualimages.Observation{}
-	}
-	return *fault
 }
 
 func (b *Backend) create(ctx context.Context, image *backend.Image, object client.Object) error {

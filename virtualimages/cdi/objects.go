@@ -1,10 +1,12 @@
 package cdi
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -21,6 +23,7 @@ const (
 	ReasonUnsupported = "Unsupported"
 	ReasonSizeUnknown = "SizeUnknown"
 	ReasonTooSmall    = "StorageTooSmall"
+	ReasonTimeout     = "ImportTimeout"
 )
 
 // Annotations of CDI: the import begins without a consumer, and the DataVolume is kept afterwards.
@@ -110,9 +113,9 @@ func roundUp(size int64) int64 {
 
 func quantity(size int64) string { return resource.NewQuantity(size, resource.BinarySI).String() }
 
-// state is that of a DataVolume.
-func state(dv *cdiv1beta1.DataVolume) virtualimages.Observation {
-	found := virtualimages.Observation{State: virtualimages.Importing}
+// state is that of a DataVolume. An import that takes longer than the timeout has failed for good: it takes a place from others.
+func state(dv *cdiv1beta1.DataVolume, now time.Time, timeout time.Duration) virtualimages.Observation {
+	found := virtualimages.Observation{State: virtualimages.Importing, SizeBytes: requested(dv)}
 	if percent, err := strconv.ParseFloat(strings.TrimSuffix(string(dv.Status.Progress), "%"), 64); err == nil && percent >= 0 && percent <= 100 {
 		found.Done, found.Total = int64(percent*10), 1000
 	}
@@ -121,21 +124,34 @@ func state(dv *cdiv1beta1.DataVolume) virtualimages.Observation {
 	case cdiv1beta1.Succeeded:
 		found.State = virtualimages.Ready
 	case cdiv1beta1.Failed:
-		found.State, found.Message = virtualimages.Failed, orElse(message, "CDI's import failed")
+		found.State, found.Message = virtualimages.Failed, cmp.Or(message, "CDI's import failed")
 	case cdiv1beta1.PendingPopulation, cdiv1beta1.WaitForFirstConsumer, cdiv1beta1.Pending:
-		found.Message = orElse(message, "waiting for the volume")
+		found.Message = cmp.Or(message, "waiting for the volume")
 	case cdiv1beta1.Paused:
 		found.Message = "the import is paused"
 	default:
-		found.Message = orElse(message, "CDI imports the image")
+		found.Message = cmp.Or(message, "CDI imports the image")
 		if reason == "Error" && dv.Status.RestartCount >= maxRestarts {
 			found.State = virtualimages.Failed
 		}
+	}
+	if found.State == virtualimages.Importing && now.Sub(dv.CreationTimestamp.Time) > timeout {
+		found.State, found.Reason, found.Permanent = virtualimages.Failed, ReasonTimeout, true
+		found.Message = fmt.Sprintf("the import took longer than %s: %s", timeout, found.Message)
 	}
 	if dv.DeletionTimestamp != nil {
 		found.State, found.Message = virtualimages.Importing, "the DataVolume is deleted"
 	}
 	return found
+}
+
+// requested is the size of the volume that a DataVolume requests. It counts for the limit of the namespace from the start.
+func requested(dv *cdiv1beta1.DataVolume) int64 {
+	if dv.Spec.Storage == nil {
+		return 0
+	}
+	size := dv.Spec.Storage.Resources.Requests[corev1.ResourceStorage]
+	return size.Value()
 }
 
 // running is what CDI says about its importer, if it does not run.
@@ -146,11 +162,4 @@ func running(dv *cdiv1beta1.DataVolume) (reason, message string) {
 		}
 	}
 	return "", ""
-}
-
-func orElse(text, otherwise string) string {
-	if text != "" {
-		return text
-	}
-	return otherwise
 }

@@ -3,9 +3,11 @@ package cdi
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
@@ -44,23 +46,27 @@ func TestState(t *testing.T) {
 	condition := func(reason, message string) []cdiv1beta1.DataVolumeCondition {
 		return []cdiv1beta1.DataVolumeCondition{{Type: cdiv1beta1.DataVolumeRunning, Status: corev1.ConditionFalse, Reason: reason, Message: message}}
 	}
+	created := time.Unix(1_700_000_000, 0)
 	for name, test := range map[string]struct {
 		status cdiv1beta1.DataVolumeStatus
 		state  virtualimages.State
 		within string
 		done   int64
+		after  time.Duration
 	}{
-		"new":           {cdiv1beta1.DataVolumeStatus{}, virtualimages.Importing, "CDI imports", 0},
-		"progress":      {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, Progress: "42.50%"}, virtualimages.Importing, "", 425},
-		"no progress":   {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, Progress: "N/A"}, virtualimages.Importing, "", 0},
-		"unschedulable": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Pending, Conditions: condition("Unschedulable", "no node")}, virtualimages.Importing, "CDI: no node", 0},
-		"first failure": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, RestartCount: 1, Conditions: condition("Error", "no route")}, virtualimages.Importing, "CDI: no route", 0},
-		"many failures": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, RestartCount: 3, Conditions: condition("Error", "no route")}, virtualimages.Failed, "CDI: no route", 0},
-		"failed":        {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Failed}, virtualimages.Failed, "failed", 0},
-		"succeeded":     {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Succeeded}, virtualimages.Ready, "", 0},
+		"new":           {cdiv1beta1.DataVolumeStatus{}, virtualimages.Importing, "CDI imports", 0, 0},
+		"progress":      {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, Progress: "42.50%"}, virtualimages.Importing, "", 425, 0},
+		"no progress":   {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, Progress: "N/A"}, virtualimages.Importing, "", 0, 0},
+		"unschedulable": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Pending, Conditions: condition("Unschedulable", "no node")}, virtualimages.Importing, "CDI: no node", 0, 0},
+		"first failure": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, RestartCount: 1, Conditions: condition("Error", "no route")}, virtualimages.Importing, "CDI: no route", 0, 0},
+		"many failures": {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress, RestartCount: 3, Conditions: condition("Error", "no route")}, virtualimages.Failed, "CDI: no route", 0, 0},
+		"failed":        {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Failed}, virtualimages.Failed, "failed", 0, 0},
+		"succeeded":     {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Succeeded}, virtualimages.Ready, "", 0, 0},
+		"slow":          {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.ImportInProgress}, virtualimages.Failed, "the import took longer than 1h0m0s", 0, time.Hour + time.Second},
+		"slow, done":    {cdiv1beta1.DataVolumeStatus{Phase: cdiv1beta1.Succeeded}, virtualimages.Ready, "", 0, 2 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := state(&cdiv1beta1.DataVolume{Status: test.status})
+			got := state(&cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}, Status: test.status}, created.Add(test.after), time.Hour)
 			if got.State != test.state || !strings.Contains(got.Message, test.within) || got.Done != test.done {
 				t.Errorf("%+v, want %s, %q, %d", got, test.state, test.within, test.done)
 			}

@@ -21,6 +21,7 @@ const (
 	ReasonQuota          = "QuotaExceeded"
 	ReasonNoMethod       = "ImportMethodMissing"
 	ReasonInterrupted    = "Interrupted"
+	ReasonTimeout        = "ImportTimeout"
 	ReasonImportFailed   = "ImportFailed"
 	ReasonKilled         = "Killed"
 	ReasonProtected      = "Protected"
@@ -62,6 +63,8 @@ type Options struct {
 	// Timeout bounds each call but those that stream; 0 for 30 seconds. Stall bounds the time in which Glance takes no byte of a
 	// stream; 0 for 5 minutes.
 	Timeout, Stall time.Duration
+	// Deadline bounds the stream of an image; 0 for 6 hours.
+	Deadline time.Duration
 }
 
 // Backend implements backend.Backend. Create it with New.
@@ -79,6 +82,9 @@ func New(options Options) *Backend {
 	}
 	if options.Stall == 0 {
 		options.Stall = 5 * time.Minute
+	}
+	if options.Deadline == 0 {
+		options.Deadline = 6 * time.Hour
 	}
 	return &Backend{Options: options}
 }

@@ -24,6 +24,16 @@ var tailed = []v1alpha1.DiskFormat{v1alpha1.FormatVHD}
 // transfer reads the source of an image, stages it in Glance, and requests the import. Only a file that was read to its end
 // and has the checksum of the image is imported.
 func (b *Backend) transfer(ctx context.Context, image *backend.Image, progress *transfers.Progress) error {
+	ctx, stopped := context.WithTimeoutCause(ctx, b.Deadline, errDeadline)
+	defer stopped()
+	err := b.stream(ctx, image, progress)
+	if err != nil && errors.Is(context.Cause(ctx), errDeadline) { // it takes a place from others
+		return &source.Error{Reason: ReasonTimeout, Message: fmt.Sprintf("the import took longer than %s", b.Deadline), Permanent: true}
+	}
+	return err
+}
+
+func (b *Backend) stream(ctx context.Context, image *backend.Image, progress *transfers.Progress) error {
 	from, err := b.Source(ctx, image)
 	if err != nil {
 		return err
@@ -79,8 +89,9 @@ func (b *Backend) transfer(ctx context.Context, image *backend.Image, progress *
 
 // The errors of a transfer.
 var (
-	errEarly   = errors.New("Glance answered before it had the whole file") //nolint:staticcheck // a name
-	errStalled = errors.New("Glance does not take the file")                //nolint:staticcheck // a name
+	errEarly    = errors.New("Glance answered before it had the whole file") //nolint:staticcheck // a name
+	errDeadline = errors.New("the deadline of the transfer")
+	errStalled  = errors.New("Glance does not take the file") //nolint:staticcheck // a name
 )
 
 // measured is a stream whose progress is noted. The client of Glance reads it in a goroutine of its own.

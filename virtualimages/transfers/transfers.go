@@ -90,24 +90,34 @@ func (p *Pool[T]) Start(key, namespace string, run func(ctx context.Context, pro
 	return nil
 }
 
-// next starts the tasks that have a place. The lock is held.
+// next starts the tasks that have a place. Of those that wait, a task of the namespace with the fewest running ones is the
+// first. The lock is held.
 func (p *Pool[T]) next() {
-	if p.running >= p.limits.Running {
-		return
-	}
-	p.waiting = slices.DeleteFunc(p.waiting, func(key string) bool {
-		t := p.tasks[key]
-		if p.running >= p.limits.Running || p.places[t.namespace] >= p.limits.Namespace {
-			return false
+	for p.running < p.limits.Running {
+		first := p.first()
+		if first < 0 {
+			return
 		}
+		t := p.tasks[p.waiting[first]]
+		p.waiting = slices.Delete(p.waiting, first, first+1)
 		p.running++
 		p.places[t.namespace]++
 		t.running = true
 		var ctx context.Context
 		ctx, t.cancel = context.WithCancel(p.ctx) //nolint:gosec // execute calls it
 		go p.execute(ctx, t)
-		return true
-	})
+	}
+}
+
+// first is the index of the task that starts next; -1 if none may.
+func (p *Pool[T]) first() int {
+	first, fewest := -1, p.limits.Namespace
+	for i, key := range p.waiting {
+		if places := p.places[p.tasks[key].namespace]; places < fewest {
+			first, fewest = i, places
+		}
+	}
+	return first
 }
 
 func (p *Pool[T]) execute(ctx context.Context, t *task[T]) {

@@ -88,6 +88,34 @@ func TestPool(t *testing.T) {
 	})
 }
 
+// TestFairness: a namespace without a running task is served before those that wait longer.
+func TestFairness(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New[int](t.Context(), Limits{Running: 4, Namespace: 2})
+		minute := func(context.Context, *Progress) (int, error) {
+			time.Sleep(time.Minute)
+			return 0, nil
+		}
+		for i := range 40 {
+			for _, namespace := range []string{"a", "b"} {
+				if err := p.Start(fmt.Sprint(namespace, i), namespace, minute, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(time.Second)
+		if err := p.Start("c", "c", minute, nil); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if c, _ := p.Get("c"); !c.Running {
+			t.Errorf("it still waits behind the tasks of other namespaces: %+v", c)
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
 func TestFull(t *testing.T) {
 	p := New[int](t.Context(), Limits{})
 	for i := range MaxTasks {
