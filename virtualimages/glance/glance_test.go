@@ -191,6 +191,7 @@ func TestContractOfGlance(t *testing.T) {
 
 // contract is what every Glance does.
 func contract(t *testing.T, c *cloud) {
+	t.Run("behaviors of every backend", c.behaviors)
 	t.Run("life", c.life)
 	t.Run("taken identifier", c.taken)
 	t.Run("interrupted", c.interrupted)
