@@ -42,8 +42,8 @@ type Error struct {
 // Error implements error.
 func (e *Error) Error() string { return e.Message }
 
-// described is the error of a request or a read, for the user. It names no address.
-func described(ctx context.Context, err error) *Error {
+// Described is the error of a request or a read, for the user. It names no address.
+func Described(ctx context.Context, err error) *Error {
 	var known *Error
 	var certificate *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -74,13 +74,13 @@ func described(ctx context.Context, err error) *Error {
 // errStalled ends a stream in which no bytes arrive.
 var errStalled = errors.New("the server sends no bytes")
 
-// answered is the error of a status.
-func answered(response *http.Response) *Error {
-	message := fmt.Sprintf("the server answers %d %s", response.StatusCode, http.StatusText(response.StatusCode))
-	switch code := response.StatusCode; {
-	case code == http.StatusNotFound, code == http.StatusGone:
+// Answered is the error of a status.
+func Answered(code int) *Error {
+	message := fmt.Sprintf("the server answers %d %s", code, http.StatusText(code))
+	switch code {
+	case http.StatusNotFound, http.StatusGone:
 		return &Error{Reason: ReasonNotFound, Message: message}
-	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+	case http.StatusUnauthorized, http.StatusForbidden:
 		return &Error{Reason: ReasonUnauthorized, Message: message + ": secretRef can name credentials"}
 	}
 	return &Error{Reason: ReasonServerError, Message: message}

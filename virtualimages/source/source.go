@@ -36,6 +36,8 @@ type Options struct {
 	Authorities []byte
 	// User and Password are for the server of the URL. They are not sent to another one.
 	User, Password string
+	// Insecure tells that certificates are not verified.
+	Insecure bool
 	// Timeout bounds each connection and the wait for each answer, Stall the time without a byte.
 	Timeout, Stall time.Duration
 	// Resolver resolves names; nil for that of the system.
@@ -51,33 +53,42 @@ type Client struct {
 
 // New returns a client.
 func New(options Options) (*Client, error) {
+	transport, err := Transport(&options)
+	if err != nil {
+		return nil, err
+	}
 	c := &Client{Options: options}
-	dialer := &net.Dialer{Timeout: c.Timeout, ControlContext: c.permit, Resolver: c.Resolver}
+	c.http = &http.Client{Transport: transport, CheckRedirect: c.follow}
+	return c, nil
+}
+
+// Transport returns a transport that connects to permitted addresses only. Close its idle connections in the end.
+func Transport(o *Options) (*http.Transport, error) {
+	dialer := &net.Dialer{Timeout: o.Timeout, ControlContext: o.permit, Resolver: o.Resolver}
 	transport := &http.Transport{
 		DialContext: dialer.DialContext, DisableCompression: true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: c.Timeout, ResponseHeaderTimeout: c.Timeout, IdleConnTimeout: c.Timeout, MaxConnsPerHost: 2,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout: o.Timeout, ResponseHeaderTimeout: o.Timeout, IdleConnTimeout: o.Timeout, MaxConnsPerHost: 2,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: o.Insecure}, //nolint:gosec // an admin names such servers
 	}
-	if len(c.Authorities) > 0 {
+	if len(o.Authorities) > 0 {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(c.Authorities) {
+		if !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(o.Authorities) {
 			return nil, &Error{Reason: ReasonInvalidAuthority, Message: "the ConfigMap has no certificate in PEM"}
 		}
 	}
-	c.http = &http.Client{Transport: transport, CheckRedirect: c.follow}
-	return c, nil
+	return transport, nil
 }
 
 // Close closes the connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // permit checks an address after DNS and before the connection.
-func (c *Client) permit(_ context.Context, _, address string, _ syscall.RawConn) error {
+func (o *Options) permit(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return virtualimages.ErrAddress
 	}
-	return c.Sources.CheckAddress(to.Addr())
+	return o.Sources.CheckAddress(to.Addr())
 }
 
 // follow checks a redirect.
@@ -125,11 +136,11 @@ func (c *Client) get(ctx context.Context, url string, offset, length int64, vali
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return nil, described(ctx, err)
+		return nil, Described(ctx, err)
 	}
 	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusPartialContent {
 		_ = response.Body.Close()
-		return nil, answered(response)
+		return nil, Answered(response.StatusCode)
 	}
 	if encoding := response.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
 		_ = response.Body.Close()
@@ -180,7 +191,7 @@ func (c *Client) Probe(ctx context.Context, url string, tail bool) (*File, error
 		f.Size = size
 	}
 	if f.Head, err = readAll(response.Body, virtualimages.HeadBytes); err != nil {
-		return nil, described(ctx, err)
+		return nil, Described(ctx, err)
 	}
 	if tail && f.Ranges && f.Size > virtualimages.TailBytes {
 		f.Tail, err = c.part(ctx, f, f.Size-virtualimages.TailBytes, virtualimages.TailBytes)
@@ -200,7 +211,7 @@ func (c *Client) part(ctx context.Context, f *File, offset, length int64) ([]byt
 	}
 	data, err := readAll(response.Body, length)
 	if err != nil {
-		return nil, described(ctx, err)
+		return nil, Described(ctx, err)
 	}
 	return data, nil
 }
