@@ -67,8 +67,8 @@ type Input struct {
 	Users *Users
 	// Uncounted tells that there are too many virtual machines to know the users. They are read before the image is deleted.
 	Uncounted bool
-	// Unreachable tells that the backend did not answer.
-	Unreachable bool
+	// Unreachable says why the backend did not answer; nil if it did, or was not called.
+	Unreachable *Fault
 	// Templates are the templates that use the image, as Namespace/Name.
 	Templates []string
 	// Live are the users after the action ListUsers; nil without it.
@@ -246,12 +246,21 @@ func (p *planner) observed(o *Observation) {
 	}
 }
 
-// unreachable plans without an answer of the backend. An image that was imported stays ready.
+// unreachable plans without an answer of the backend. An image that was imported stays ready. The time until the next call
+// grows with the time since the first one that failed.
 func (p *planner) unreachable() {
 	p.After = p.Poll
-	if p.Unreachable && p.condition(v1alpha1.ConditionImported).Status != metav1.ConditionTrue {
-		p.notReady(ReasonUnreachable, "the backend does not answer")
+	if p.Unreachable == nil {
+		return
 	}
+	if p.condition(v1alpha1.ConditionImported).Status == metav1.ConditionTrue {
+		p.After = p.LastRetry
+		return
+	}
+	if was := p.condition(v1alpha1.ConditionReady); was.Reason == p.Unreachable.Reason {
+		p.After = min(max(p.Now.Sub(was.LastTransitionTime.Time)/2, p.Poll), p.LastRetry)
+	}
+	p.notReady(p.Unreachable.Reason, p.Unreachable.Message)
 }
 
 // retries plans between two attempts: the failed one is deleted, then the next one has an identifier of its own.
@@ -367,8 +376,8 @@ func (p *planner) remove() {
 		p.After = p.LastRetry
 		if p.Fault != nil {
 			p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, p.Fault.Message)
-		} else if p.Unreachable {
-			p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, "the backend does not answer")
+		} else if p.Unreachable != nil {
+			p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, p.Unreachable.Message)
 		}
 		return
 	case o.State == Absent, o.State == Spent:

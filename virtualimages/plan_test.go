@@ -294,3 +294,34 @@ func TestNames(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestOutage: while the backend does not answer for ten minutes, the calls become rare, and afterwards the import continues
+// within a minute.
+func TestOutage(t *testing.T) {
+	s := newSimulation()
+	s.run(t, never, func() bool { return s.backend.State == Importing })
+	ends, calls := s.now.Add(10*time.Minute), 0
+	for s.now.Before(ends) {
+		in := s.input()
+		in.Observation, in.Unreachable = nil, &Fault{Reason: ReasonUnreachable, Message: "Glance does not answer"}
+		r := Plan(in)
+		s.image.Status = r.Status
+		if r.Action != Nothing || r.After < in.Poll || r.After > in.LastRetry || s.image.Status.Ready {
+			t.Fatalf("%+v", r)
+		}
+		calls++
+		s.now = s.now.Add(r.After)
+	}
+	if calls < 10 || calls > 25 {
+		t.Errorf("%d calls", calls)
+	}
+	s.backend = Observation{State: Ready}
+	if r := s.step(never(0)); !r.Status.Ready || len(s.begun) != 1 {
+		t.Errorf("%+v, begun %v", r, s.begun)
+	}
+	in := s.input() // it stays ready, and is observed slowly
+	in.Observation, in.Unreachable = nil, &Fault{Reason: ReasonUnreachable, Message: "Glance does not answer"}
+	if r := Plan(in); !r.Status.Ready || r.After != in.LastRetry {
+		t.Errorf("%+v", r)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -118,14 +119,12 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 		if class.Backend != virtualimages.BackendGlance {
 			continue
 		}
-		clouds, err := os.ReadFile(o.clouds)
-		if err != nil {
-			return fmt.Errorf("reading --clouds for class %s: %w", name, err)
+		if o.clouds == "" {
+			return fmt.Errorf("class %s has the backend Glance: --clouds is required", name)
 		}
-		connected, err := glance.Connect(ctx, clouds, class.Cloud)
-		if err != nil {
-			return fmt.Errorf("class %s: %w", name, err)
-		}
+		connected := glance.Open(glance.Login{
+			Read: func() ([]byte, error) { return os.ReadFile(o.clouds) }, Folder: filepath.Dir(o.clouds), Cloud: class.Cloud,
+		})
 		options.Classes[name] = glance.New(glance.Options{
 			Client: connected, Streams: streams, Source: sources, Changed: changed,
 			Visibility: glance.Visibility(class.Visibility), WebDownload: class.WebDownload, Deadline: config.Limits.Timeout.Duration,

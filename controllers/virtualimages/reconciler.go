@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
@@ -96,6 +97,11 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 	if err != nil {
 		return 0, err
 	}
+	if store != nil && image.Status.ID != "" && controllerutil.ContainsFinalizer(image, v1alpha1.Finalizer) {
+		if in.Observation, err = observed(store.Observe(ctx, attemptOf(r.Cluster, image))); err != nil {
+			return r.unreachable(ctx, in, err)
+		}
+	}
 	plan := virtualimages.Plan(in)
 	if err := r.writeStatus(ctx, in, &plan); err != nil {
 		return 0, err
@@ -115,7 +121,7 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 		in.Observation, err = observed(store.Delete(ctx, attemptOf(r.Cluster, image)))
 	}
 	if err != nil {
-		return 0, r.unreachable(ctx, in, err)
+		return r.unreachable(ctx, in, err)
 	}
 	plan = virtualimages.Plan(in)
 	if err := r.writeStatus(ctx, in, &plan); err != nil {
@@ -131,12 +137,20 @@ func observed(o virtualimages.Observation, err error) (*virtualimages.Observatio
 	return &o, err
 }
 
-// unreachable notes in the status that a backend does not answer, and returns its error.
-func (r *Reconciler) unreachable(ctx context.Context, in *virtualimages.Input, cause error) error {
+// unreachable notes in the status that a backend does not answer, and why.
+func (r *Reconciler) unreachable(ctx context.Context, in *virtualimages.Input, cause error) (time.Duration, error) {
+	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) {
+		return 0, cause
+	}
 	in.Observation, in.Live = nil, nil
-	in.Unreachable = true
+	in.Unreachable = &virtualimages.Fault{Reason: virtualimages.ReasonUnreachable, Message: fmt.Sprintf("the backend of class %s does not answer", in.Class)}
+	var fault *backend.Unavailable
+	if errors.As(cause, &fault) {
+		in.Unreachable = &virtualimages.Fault{Reason: fault.Reason, Message: fmt.Sprintf("class %s: %s", in.Class, fault.Message)}
+	}
+	log.FromContext(ctx).Error(cause, "a backend does not answer", "class", in.Class)
 	plan := virtualimages.Plan(in)
-	return errors.Join(cause, r.writeStatus(ctx, in, &plan))
+	return plan.After, r.writeStatus(ctx, in, &plan)
 }
 
 // observe reads what a plan needs.
@@ -156,14 +170,6 @@ func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) 
 		}
 		in.Fault = fault
 	}
-	if image.Status.ID == "" || !controllerutil.ContainsFinalizer(image, v1alpha1.Finalizer) {
-		return in, store, nil
-	}
-	o, err := store.Observe(ctx, attemptOf(r.Cluster, image))
-	if err != nil {
-		return nil, nil, r.unreachable(ctx, in, err)
-	}
-	in.Observation = &o
 	return in, store, nil
 }
 

@@ -28,8 +28,17 @@ type Image struct {
 // Stamp marks what belongs to the image in a backend.
 func (i *Image) Stamp() string { return virtualimages.Stamp(i.Cluster, i.UID) }
 
+// Unavailable is the error of all calls of a backend until it answers, or until an admin changes its configuration.
+type Unavailable struct {
+	// Reason is a word for the conditions of its images, and Message a sentence without secrets.
+	Reason, Message string
+}
+
+// Error implements error.
+func (u *Unavailable) Error() string { return u.Message }
+
 // Backend stores images. An error means that the backend could not be reached or did not answer as expected, and that the
-// call is repeated later; what the owner of an image must know is in the observation.
+// call is repeated later. An Unavailable says why. What the owner of an image must know is in the observation.
 type Backend interface {
 	// Ensure starts the import of an image that is absent, and continues one that was interrupted.
 	Ensure(ctx context.Context, image *Image) (virtualimages.Observation, error)

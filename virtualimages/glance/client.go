@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/image/v2/imageimport"
@@ -30,8 +31,12 @@ const (
 	maxText   = 256
 )
 
-// Client calls Glance. Create it with NewClient or Connect.
-type Client struct{ service *gophercloud.ServiceClient }
+// Client calls Glance. Create it with NewClient or Open.
+type Client struct {
+	// connect returns the service, rejected ends it.
+	connect  func(context.Context) (*gophercloud.ServiceClient, error)
+	rejected func(ctx context.Context, service *gophercloud.ServiceClient, fault error)
+}
 
 // NewClient returns a client that makes its calls with a service of the type image. It bounds the answers of the service.
 func NewClient(service *gophercloud.ServiceClient) *Client {
@@ -42,7 +47,37 @@ func NewClient(service *gophercloud.ServiceClient) *Client {
 	}
 	provider.HTTPClient.Transport = bounded{inner}
 	provider.HTTPClient.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &Client{service: service}
+	return &Client{
+		connect:  func(context.Context) (*gophercloud.ServiceClient, error) { return service, nil },
+		rejected: func(context.Context, *gophercloud.ServiceClient, error) {},
+	}
+}
+
+// Open returns a client that logs in with its first call. A login that fails is an error of the call, and is not repeated
+// before a pause. Tokens are renewed.
+func Open(login Login) *Client {
+	if login.Now == nil {
+		login.Now = time.Now
+	}
+	s := &session{Login: login, gate: make(chan struct{}, 1), state: &breaker{now: login.Now}}
+	return &Client{connect: s.get, rejected: s.rejected}
+}
+
+// with makes a call.
+func (c *Client) with(ctx context.Context, call func(*gophercloud.ServiceClient) error) error {
+	service, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	err = call(service)
+	if fault := tokenError(err); fault != nil {
+		c.rejected(ctx, service, fault)
+		return fault
+	}
+	if errors.Is(err, errPaused) {
+		return unreachable(errPaused.Error())
+	}
+	return err
 }
 
 // bounded ends answers that are too long.
@@ -114,7 +149,9 @@ func plain(body []byte) string {
 
 func (c *Client) get(ctx context.Context, id string) (*remote, error) {
 	found := &remote{}
-	return found, images.Get(ctx, c.service, id).ExtractInto(found)
+	return found, c.with(ctx, func(service *gophercloud.ServiceClient) error {
+		return images.Get(ctx, service, id).ExtractInto(found)
+	})
 }
 
 func (c *Client) create(ctx context.Context, image *backend.Image, visibility Visibility, protected bool) error {
@@ -133,35 +170,42 @@ func (c *Client) create(ctx context.Context, image *backend.Image, visibility Vi
 	if image.Spec.MinRAM != nil {
 		opts.MinRAM = int(*image.Spec.MinRAM)
 	}
-	return images.Create(ctx, c.service, opts).Err
+	return c.with(ctx, func(service *gophercloud.ServiceClient) error { return images.Create(ctx, service, opts).Err })
 }
 
 func (c *Client) unprotect(ctx context.Context, id string) error {
-	return images.Update(ctx, c.service, id, images.UpdateOpts{images.ReplaceImageProtected{NewProtected: false}}).Err
+	return c.with(ctx, func(service *gophercloud.ServiceClient) error {
+		return images.Update(ctx, service, id, images.UpdateOpts{images.ReplaceImageProtected{NewProtected: false}}).Err
+	})
 }
 
 func (c *Client) delete(ctx context.Context, id string) error {
-	return images.Delete(ctx, c.service, id).Err
+	return c.with(ctx, func(service *gophercloud.ServiceClient) error { return images.Delete(ctx, service, id).Err })
 }
 
 // methods are the import methods that Glance has.
 func (c *Client) methods(ctx context.Context) (map[string]bool, error) {
-	info, err := imageimport.Get(ctx, c.service).Extract()
+	methods := map[string]bool{}
+	err := c.with(ctx, func(service *gophercloud.ServiceClient) error {
+		info, err := imageimport.Get(ctx, service).Extract()
+		if err != nil {
+			return err
+		}
+		for _, name := range info.ImportMethods.Value {
+			methods[name] = true
+		}
+		return nil
+	})
 	if statusOf(err) == http.StatusNotFound {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	methods := map[string]bool{}
-	for _, name := range info.ImportMethods.Value {
-		methods[name] = true
-	}
-	return methods, nil
+	return methods, err
 }
 
 func (c *Client) importInto(ctx context.Context, id, method, url string) error {
-	return imageimport.Create(ctx, c.service, id, importRequest{method: method, url: url}).Err
+	return c.with(ctx, func(service *gophercloud.ServiceClient) error {
+		return imageimport.Create(ctx, service, id, importRequest{method: method, url: url}).Err
+	})
 }
 
 // importRequest has a URL only for web-download. gophercloud's own has an empty one for the others, which Glance rejects.
@@ -181,7 +225,10 @@ func (c *Client) lastJob(ctx context.Context, id string) (*job, error) {
 	var list struct {
 		Tasks []job `json:"tasks"`
 	}
-	_, err := c.service.Get(ctx, c.service.ServiceURL("images", id, "tasks"), &list, nil) //nolint:bodyclose // gophercloud closes it after it has decoded it
+	err := c.with(ctx, func(service *gophercloud.ServiceClient) error {
+		_, err := service.Get(ctx, service.ServiceURL("images", id, "tasks"), &list, nil) //nolint:bodyclose // gophercloud closes it after it has decoded it
+		return err
+	})
 	switch status := statusOf(err); {
 	case status == http.StatusNotFound, status == http.StatusForbidden:
 		return nil, nil
@@ -196,29 +243,32 @@ func (c *Client) lastJob(ctx context.Context, id string) (*job, error) {
 
 // renew gets a token for a call that cannot be repeated.
 func (c *Client) renew(ctx context.Context) error {
-	provider := c.service.ProviderClient
-	if provider.ReauthFunc == nil {
+	return c.with(ctx, func(service *gophercloud.ServiceClient) error {
+		provider := service.ProviderClient
+		if provider.ReauthFunc == nil {
+			return nil
+		}
+		if err := provider.Reauthenticate(ctx, provider.Token()); err != nil {
+			return &gophercloud.ErrUnableToReauthenticate{ErrReauth: err}
+		}
 		return nil
-	}
-	return provider.Reauthenticate(ctx, provider.Token())
+	})
 }
 
 // stage sends a file. The request is made without gophercloud, which would send the rest of a body again after it has renewed
 // the token. It has no length: an incomplete file has an incomplete body, which Glance rejects.
 func (c *Client) stage(ctx context.Context, id string, body io.ReadCloser) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPut, c.service.ServiceURL("images", id, "stage"), body)
+	service, err := c.connect(ctx)
 	if err != nil {
 		return errors.Join(err, body.Close())
 	}
-	for name, value := range c.service.AuthenticatedHeaders() {
-		request.Header.Set(name, value)
-	}
-	for name, value := range c.service.MoreHeaders {
-		request.Header.Set(name, value)
+	request, err := authenticated(ctx, service, http.MethodPut, service.ServiceURL("images", id, "stage"), body)
+	if err != nil {
+		return errors.Join(err, body.Close())
 	}
 	request.Header.Set("Content-Type", "application/octet-stream")
 	request.ContentLength = -1
-	response, err := c.service.HTTPClient.Do(request)
+	response, err := service.HTTPClient.Do(request)
 	if err != nil {
 		return err
 	}
@@ -227,6 +277,21 @@ func (c *Client) stage(ctx context.Context, id string, body io.ReadCloser) error
 		return &statusError{status: response.StatusCode}
 	}
 	return nil
+}
+
+// authenticated is a request with the token of a service.
+func authenticated(ctx context.Context, service *gophercloud.ServiceClient, method, url string, body io.Reader) (*http.Request, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range service.AuthenticatedHeaders() {
+		request.Header.Set(name, value)
+	}
+	for name, value := range service.MoreHeaders {
+		request.Header.Set(name, value)
+	}
+	return request, nil
 }
 
 // statusError is an answer to a call that is made without gophercloud.

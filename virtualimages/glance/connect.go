@@ -3,76 +3,201 @@ package glance
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/gophercloud/gophercloud/v2/openstack"
 	"github.com/gophercloud/gophercloud/v2/openstack/config"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+	"github.com/gophercloud/gophercloud/v2/openstack/identity/v3/tokens"
 	"sigs.k8s.io/yaml"
+
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/virtualimages/backend"
 )
 
 // AuthNone is the auth_type of a Glance without Keystone. It needs image_endpoint_override.
 const AuthNone = "none"
 
-// Connect makes a client from a file clouds.yaml. It logs in with the credentials of a cloud: a password, a token or an
-// application credential. The client renews its tokens.
-func Connect(ctx context.Context, file []byte, cloud string) (*Client, error) {
-	endpoint, err := endpointOf(file, cloud)
-	if err != nil {
-		return nil, err
-	}
-	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // as net/http documents
-	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 8, time.Minute
-	if endpoint != "" {
-		provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: transport}}
-		return NewClient(&gophercloud.ServiceClient{ProviderClient: provider, Type: "image", Endpoint: endpoint, ResourceBase: endpoint + "v2/"}), nil
-	}
-	auth, region, encryption, err := clouds.Parse(clouds.WithCloudsYAML(bytes.NewReader(file)), clouds.WithCloudName(cloud))
-	if err != nil {
-		return nil, fmt.Errorf("reading clouds.yaml: %w", err)
-	}
-	auth.AllowReauth = true
-	if encryption != nil {
-		transport.TLSClientConfig = encryption
-	}
-	provider, err := config.NewProviderClient(ctx, auth, config.WithHTTPClient(http.Client{Transport: transport}))
-	if err != nil {
-		return nil, fmt.Errorf("logging in to the cloud %s: %w", cloud, err)
-	}
-	service, err := openstack.NewImageV2(provider, region)
-	if err != nil {
-		return nil, fmt.Errorf("finding Glance in the cloud %s: %w", cloud, err)
-	}
-	return NewClient(service), nil
+// The reasons of a login that fails.
+const (
+	ReasonRejected      = "CredentialsRejected"
+	ReasonMisconfigured = "CloudMisconfigured"
+)
+
+// entry is a cloud of clouds.yaml, as far as it is read here.
+type entry struct {
+	AuthType string `json:"auth_type"`
+	Endpoint string `json:"image_endpoint_override"`
+	Region   string `json:"region_name"`
+	Profile  string `json:"profile"`
+	Cloud    string `json:"cloud"`
+	// CACert, Cert and Key are paths.
+	CACert string `json:"cacert"`
+	Cert   string `json:"cert"`
+	Key    string `json:"key"`
 }
 
-// endpointOf is the URL of a Glance without Keystone; empty for every other one.
-func endpointOf(file []byte, cloud string) (string, error) {
+func misconfigured(format string, args ...any) error {
+	return &backend.Unavailable{Reason: ReasonMisconfigured, Message: texts.Shorten(texts.OneLine(fmt.Sprintf(format, args...)), maxText)}
+}
+
+// find reads a cloud of a file. No error quotes the file, which has passwords.
+func find(file []byte, cloud string) (*entry, error) {
 	var list struct {
-		Clouds map[string]struct {
-			AuthType string `json:"auth_type"`
-			Endpoint string `json:"image_endpoint_override"`
-		} `json:"clouds"`
+		Clouds map[string]entry `json:"clouds"`
 	}
 	if err := yaml.Unmarshal(file, &list); err != nil {
-		return "", errors.New("clouds.yaml is not YAML, or does not have the form of OpenStack") // the error could quote a password
+		return nil, misconfigured("clouds.yaml is not YAML, or does not have the form of OpenStack")
 	}
 	found, ok := list.Clouds[cloud]
 	switch {
 	case !ok:
-		return "", fmt.Errorf("clouds.yaml has no cloud %q", cloud)
-	case found.AuthType != AuthNone:
-		return "", nil
+		return nil, misconfigured("clouds.yaml has no cloud %q", cloud)
+	case found.Profile != "" || found.Cloud != "":
+		return nil, misconfigured("the cloud %q names a profile, which is not supported: set auth_url", cloud)
+	}
+	if found.Endpoint == "" && found.AuthType != AuthNone {
+		return &found, nil
 	}
 	u, err := url.Parse(found.Endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return "", fmt.Errorf("the cloud %q has the auth_type none: it needs image_endpoint_override, such as https://glance.example.com:9292", cloud)
+		return nil, misconfigured("the cloud %q needs an image_endpoint_override such as https://glance.example.com:9292", cloud)
 	}
-	return strings.TrimSuffix(strings.TrimSuffix(found.Endpoint, "/"), "/v2") + "/", nil
+	return &found, nil
+}
+
+// connect logs in to a cloud: with a password, a token or an application credential. Paths in the file begin in a folder.
+func connect(ctx context.Context, file []byte, cloud, folder string, state *breaker) (*gophercloud.ServiceClient, error) {
+	found, err := find(file, cloud)
+	if err != nil {
+		return nil, err
+	}
+	if found.AuthType == AuthNone {
+		return serviceOf(&gophercloud.ProviderClient{HTTPClient: httpClient(nil, state)}, found.Endpoint), nil
+	}
+	options := []clouds.ParseOption{clouds.WithCloudsYAML(bytes.NewReader(file)), clouds.WithCloudName(cloud)}
+	for path, with := range map[*string]func(string) clouds.ParseOption{&found.CACert: clouds.WithCACertPath, &found.Cert: clouds.WithClientCertPath, &found.Key: clouds.WithClientKeyPath} {
+		if *path != "" && !filepath.IsAbs(*path) {
+			*path = filepath.Join(folder, *path)
+		}
+		options = append(options, with(*path))
+	}
+	auth, where, encryption, err := parse(options)
+	switch {
+	case err != nil:
+		return nil, misconfigured("clouds.yaml cannot be used: cacert, cert and key must be files in PEM beside it")
+	case auth.IdentityEndpoint == "":
+		return nil, misconfigured("the cloud %q has no auth_url", cloud)
+	}
+	auth.AllowReauth = auth.TokenID == "" // a token without a scope cannot be renewed
+	provider, err := config.NewProviderClient(ctx, auth, config.WithHTTPClient(httpClient(encryption, state)))
+	if err != nil {
+		return nil, loginError(err)
+	}
+	endpoint := found.Endpoint
+	if endpoint == "" {
+		if endpoint, err = endpointIn(provider.GetAuthResult(), where); err != nil {
+			return nil, err
+		}
+	}
+	return serviceOf(provider, endpoint), nil
+}
+
+// parse reads clouds.yaml with gophercloud, which expects that the cloud has the field auth.
+func parse(options []clouds.ParseOption) (auth gophercloud.AuthOptions, where gophercloud.EndpointOpts, encryption *tls.Config, err error) {
+	defer func() {
+		if recover() != nil {
+			err = errors.New("the cloud has no field auth")
+		}
+	}()
+	return clouds.Parse(options...) //nolint:wrapcheck // it is not shown: it can quote the file
+}
+
+// serviceOf is a Glance at a URL, which may end with the version.
+func serviceOf(provider *gophercloud.ProviderClient, endpoint string) *gophercloud.ServiceClient {
+	endpoint = strings.TrimSuffix(strings.TrimSuffix(endpoint, "/"), "/v2") + "/"
+	return &gophercloud.ServiceClient{ProviderClient: provider, Type: "image", Endpoint: endpoint, ResourceBase: endpoint + "v2/"}
+}
+
+// httpClient bounds answers and follows no redirects: a password and a token reach no other server.
+func httpClient(encryption *tls.Config, state *breaker) http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // as net/http documents
+	transport.MaxIdleConnsPerHost, transport.IdleConnTimeout = 8, time.Minute
+	if encryption != nil {
+		encryption.MinVersion = tls.VersionTLS12
+		transport.TLSClientConfig = encryption
+	}
+	return http.Client{
+		Transport:     bounded{guarded{transport, state}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// endpointIn is the URL of Glance in the catalog of a token.
+func endpointIn(result gophercloud.AuthResult, where gophercloud.EndpointOpts) (string, error) {
+	catalog, err := catalogOf(result)
+	if err != nil {
+		return "", misconfigured("the token of the cloud has no catalog of services: its account needs a project")
+	}
+	regions := map[string]string{}
+	for i := range catalog.Entries {
+		if catalog.Entries[i].Type != "image" {
+			continue
+		}
+		for _, e := range catalog.Entries[i].Endpoints {
+			if e.Interface == string(where.Availability) && (where.Region == "" || where.Region == e.Region || where.Region == e.RegionID) {
+				regions[e.Region] = e.URL
+			}
+		}
+	}
+	names := make([]string, 0, len(regions))
+	for name := range regions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	switch {
+	case len(names) == 0 && where.Region != "":
+		return "", misconfigured("the catalog of the cloud has no Glance with the interface %s in the region %s", where.Availability, where.Region)
+	case len(names) == 0:
+		return "", misconfigured("the catalog of the cloud has no Glance with the interface %s", where.Availability)
+	case len(names) > 1:
+		return "", misconfigured("clouds.yaml needs a region_name: Glance is in the regions %s", strings.Join(names, ", "))
+	}
+	return regions[names[0]], nil
+}
+
+func catalogOf(result gophercloud.AuthResult) (*tokens.ServiceCatalog, error) {
+	with, ok := result.(interface {
+		ExtractServiceCatalog() (*tokens.ServiceCatalog, error)
+	})
+	if !ok {
+		return nil, errors.New("no catalog")
+	}
+	return with.ExtractServiceCatalog() //nolint:wrapcheck // it is not shown
+}
+
+// loginError says why a login failed. It quotes neither the request nor the answer.
+func loginError(err error) error {
+	switch status := statusOf(err); {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return &backend.Unavailable{Reason: ReasonRejected, Message: "the cloud rejects the credentials of clouds.yaml"}
+	case status >= 300 && status < 500:
+		return misconfigured("auth_url does not lead to Keystone with the version 3: it answers %d", status)
+	case status >= http.StatusInternalServerError:
+		return unreachable("Keystone answers " + fmt.Sprint(status))
+	}
+	return unreachable("Keystone does not answer")
+}
+
+func unreachable(message string) error {
+	return &backend.Unavailable{Reason: virtualimages.ReasonUnreachable, Message: message}
 }

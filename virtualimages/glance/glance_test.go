@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/test/glances"
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/glance"
@@ -91,8 +92,7 @@ type cloud struct {
 // backend is a new process.
 func (c *cloud) backend(t *testing.T, change ...func(*glance.Options)) (*glance.Backend, context.CancelFunc) {
 	t.Helper()
-	client, err := glance.Connect(t.Context(), fmt.Appendf(nil, "clouds: {test: {auth_type: none, image_endpoint_override: %q}}", c.endpoint), "test")
-	must(t, err)
+	client := glance.Open(loginOf(fmt.Sprintf("clouds: {test: {auth_type: none, image_endpoint_override: %q}}", c.endpoint)))
 	if c.headers != nil {
 		provider := &gophercloud.ProviderClient{HTTPClient: http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
 		client = glance.NewClient(&gophercloud.ServiceClient{ProviderClient: provider, Endpoint: c.endpoint, ResourceBase: c.endpoint + "v2/", MoreHeaders: c.headers})
@@ -180,13 +180,13 @@ func (c *cloud) count(t *testing.T) int {
 
 // TestContract runs against the fake.
 func TestContract(t *testing.T) {
-	f := newFake(t)
+	f := glances.NewFake(t)
 	contract(t, &cloud{endpoint: f.URL + "/", web: web(t)})
 }
 
 // TestContractOfGlance runs against a real Glance.
 func TestContractOfGlance(t *testing.T) {
-	contract(t, &cloud{endpoint: realGlance(t), web: web(t), headers: identity})
+	contract(t, &cloud{endpoint: glances.Start(t), web: web(t), headers: glances.Identity})
 }
 
 // contract is what every Glance does.
@@ -397,7 +397,7 @@ func (c *cloud) many(t *testing.T) {
 
 // TestEachCallFails: each call fails once, answered or not, before or after it has had its effect. The end is the same.
 func TestEachCallFails(t *testing.T) {
-	f := newFake(t)
+	f := glances.NewFake(t)
 	c := &cloud{endpoint: f.URL + "/", web: web(t)}
 	life := func(name string) {
 		b, _ := c.backend(t)
@@ -423,12 +423,12 @@ func TestEachCallFails(t *testing.T) {
 		}
 	}
 	life("undisturbed")
-	f.mu.Lock()
+	f.Mu.Lock()
 	kinds := map[string]bool{}
-	for _, call := range f.calls {
+	for _, call := range f.Calls {
 		kinds[kindOf(call)] = true
 	}
-	f.mu.Unlock()
+	f.Mu.Unlock()
 	if len(kinds) < 7 {
 		t.Fatalf("calls: %v", kinds)
 	}
@@ -436,8 +436,8 @@ func TestEachCallFails(t *testing.T) {
 	for kind := range kinds {
 		for _, how := range []string{"500", "dropped", "answer lost"} {
 			var done atomic.Bool
-			f.mu.Lock()
-			f.fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+			f.Mu.Lock()
+			f.Fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
 				if kindOf(r.Method+" "+r.URL.Path) != kind || r.URL.Path == "/v2/images" && r.Method == http.MethodGet || done.Swap(true) {
 					return false
 				}
@@ -452,7 +452,7 @@ func TestEachCallFails(t *testing.T) {
 				}
 				return true
 			}
-			f.mu.Unlock()
+			f.Mu.Unlock()
 			life(kind + ", " + how)
 			if !done.Load() && kind != "GET images" {
 				t.Errorf("%s was not called", kind)
@@ -490,11 +490,11 @@ func TestAnswers(t *testing.T) {
 		"no import":         {methods: []string{"web-download"}, want: virtualimages.Observation{State: virtualimages.Waiting, Reason: glance.ReasonNoMethod, Message: "Glance does not have the import method glance-direct: an admin must enable it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(t)
+			f := glances.NewFake(t)
 			if s.methods != nil {
-				f.methods = s.methods
+				f.Methods = s.methods
 			}
-			f.fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+			f.Fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
 				if s.call == "" || kindOf(r.Method+" "+r.URL.Path) != s.call {
 					return false
 				}
@@ -539,7 +539,7 @@ func TestSoakGlance(t *testing.T) {
 		t.Skip("it takes a while: set VIRTWARD_SOAK")
 	}
 	const size, most = 1 << 30, 80_000
-	c := &cloud{endpoint: realGlance(t), headers: identity, web: large(t, size)}
+	c := &cloud{endpoint: glances.Start(t), headers: glances.Identity, web: large(t, size)}
 	b, _ := c.backend(t)
 	image := c.image("/")
 	began, highest := time.Now(), 0
@@ -570,17 +570,17 @@ func resident(t *testing.T) int {
 // TestMemory streams a file of 512 MiB: memory has no more than buffers.
 func TestMemory(t *testing.T) {
 	const size = 512 << 20
-	f := newFake(t)
+	f := glances.NewFake(t)
 	var received atomic.Int64
-	f.fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
+	f.Fault = func(w http.ResponseWriter, r *http.Request, _ int) bool {
 		if kindOf(r.Method+" "+r.URL.Path) != "PUT images/ID/stage" {
 			return false
 		}
 		n, err := io.Copy(io.Discard, r.Body)
 		if received.Store(n); err == nil {
-			f.mu.Lock()
-			f.images[strings.Split(r.URL.Path, "/")[3]]["status"] = "uploading"
-			f.mu.Unlock()
+			f.Mu.Lock()
+			f.Images[strings.Split(r.URL.Path, "/")[3]]["status"] = "uploading"
+			f.Mu.Unlock()
 			w.WriteHeader(http.StatusNoContent)
 		}
 		return true
@@ -603,22 +603,5 @@ func TestMemory(t *testing.T) {
 	t.Logf("%d MiB streamed, the heap grew by at most %d KiB", received.Load()>>20, grown>>10)
 	if received.Load() != size || grown > 16<<20 {
 		t.Errorf("%d bytes, %d KiB", received.Load(), grown>>10)
-	}
-}
-
-func TestConnect(t *testing.T) {
-	for file, want := range map[string]string{ //nolint:gosec // no credentials
-		`clouds: {}`:                        `clouds.yaml has no cloud "test"`,
-		`{`:                                 "clouds.yaml is not YAML, or does not have the form of OpenStack",
-		`clouds: {test: {auth_type: none}}`: "it needs image_endpoint_override",
-		`clouds: {test: {auth_type: none, image_endpoint_override: "ftp://x"}}`:                                              "it needs image_endpoint_override",
-		`clouds: {test: {auth_type: none, image_endpoint_override: "http://x"}}`:                                             "",
-		`clouds: {test: {auth: {auth_url: "http://127.0.0.1:1/v3", username: a, password: secret, project_name: a}}}`:        "logging in to the cloud test",
-		`clouds: {test: {auth_type: none, image_endpoint_override: "http://x/v2/", auth: {password: ["not", "a", "text"]}}}`: "",
-	} {
-		_, err := glance.Connect(t.Context(), []byte(file), "test")
-		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
-			t.Errorf("%s: %v", file, err)
-		}
 	}
 }

@@ -171,7 +171,10 @@ func explained(err error) (reason, text string, permanent bool) {
 	if errors.As(err, &from) {
 		return from.Reason, from.Message, from.Permanent
 	}
+	var fault *backend.Unavailable
 	switch {
+	case errors.As(err, &fault):
+		return fault.Reason, fault.Message, false
 	case errors.Is(err, errStalled), errors.Is(err, errEarly):
 		return ReasonInterrupted, err.Error(), false
 	case statusOf(err) == http.StatusRequestEntityTooLarge, statusOf(err) == http.StatusForbidden:

@@ -1,4 +1,4 @@
-package glance_test
+package glances
 
 import (
 	"fmt"
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// identity is what the middleware of Keystone would tell Glance about the account. Without a project, Glance has no tasks.
-var identity = map[string]string{"X-Identity-Status": "Confirmed", "X-User-Id": "virtward", "X-Project-Id": "images", "X-Roles": "admin,member,reader"}
+// Identity is what the middleware of Keystone would tell Glance about the account. Without a project, Glance has no tasks.
+var Identity = map[string]string{"X-Identity-Status": "Confirmed", "X-User-Id": "virtward", "X-Project-Id": "images", "X-Roles": "admin,member,reader"}
 
-// realGlance starts the glance-api of Debian: without Keystone, with a database and a store of files. It returns its URL.
-func realGlance(t *testing.T) string {
+// Start starts the glance-api of Debian: without Keystone, with a database and a store of files. It returns its URL.
+func Start(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a Glance")
@@ -38,11 +38,11 @@ func realGlance(t *testing.T) string {
 	must(t, err)
 	paste = append(paste, "\n[pipeline:glance-api-headers]\npipeline = versionnegotiation context rootapp\n"...)
 	must(t, os.WriteFile(filepath.Join(dir, "etc", "glance-api-paste.ini"), paste, 0o600))
-	policy := ""
+	policy := strings.Builder{}
 	for _, rule := range []string{"publicize_image", "communitize_image", "add_image", "get_image", "get_images", "modify_image", "delete_image", "upload_image", "deactivate", "tasks_api_access"} {
-		policy += fmt.Sprintf("%q: \"\"\n", rule)
+		fmt.Fprintf(&policy, "%q: \"\"\n", rule)
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "etc", "policy.yaml"), []byte(policy), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "etc", "policy.yaml"), []byte(policy.String()), 0o600))
 	configuration := strings.NewReplacer("DIR", dir, "PORT", fmt.Sprint(port)).Replace(`[DEFAULT]
 bind_host = 127.0.0.1
 bind_port = PORT
@@ -88,7 +88,7 @@ allowed_ports = []
 	for deadline := time.Now().Add(90 * time.Second); ; {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endpoint+"v2/images", nil)
 		must(t, err)
-		for name, value := range identity {
+		for name, value := range Identity {
 			request.Header.Set(name, value)
 		}
 		response, err := http.DefaultClient.Do(request)
@@ -102,5 +102,12 @@ allowed_ports = []
 			t.Fatalf("Glance does not start: %v", err)
 		}
 		<-time.After(200 * time.Millisecond)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
