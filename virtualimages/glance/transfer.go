@@ -65,10 +65,11 @@ func (b *Backend) stream(ctx context.Context, image *backend.Image, progress *tr
 	body.stalled = time.AfterFunc(b.Stall, func() { cancel(errStalled) })
 	defer body.stalled.Stop()
 	err = b.Client.stage(staging, image.ID, body)
+	failure := body.failed() // before the next line makes reading fail
 	stop()
 	<-body.closed // Glance can answer while the file is still being read
 	if err != nil {
-		switch failure := body.failed(); {
+		switch {
 		case failure != nil:
 			return failure
 		case errors.Is(context.Cause(staging), errStalled):
