@@ -10,6 +10,7 @@ import (
 	"github.com/virtward/virtward/cli/audit"
 	"github.com/virtward/virtward/cli/conformance"
 	"github.com/virtward/virtward/cli/explain"
+	"github.com/virtward/virtward/cli/image"
 	"github.com/virtward/virtward/cli/images"
 	"github.com/virtward/virtward/cli/killswitch"
 	"github.com/virtward/virtward/cli/options"
@@ -44,7 +45,7 @@ Instancetypes and preferences are expanded, and fields are completed for the hyp
 has its source, and every finding its rule. The results are those of Virtward's webhooks in a cluster.
 
 Only these commands change a cluster: disable, enable, policy apply, policy install, template process --create, template
-create --watch, template approve and template revoke.
+create --watch, template approve, template revoke, rollout pause, rollout resume and image create.
 
 The exit code is 0 for success, 1 if a virtual machine is rejected or a command fails, and 2 for invalid flags or arguments.`,
 		Version:       versions(version), // --version, which newcomers try first
@@ -67,6 +68,7 @@ The exit code is 0 for success, 1 if a virtual machine is rejected or a command 
 		template.NewCommand(program),
 		rollout.NewCommand(program),
 		images.NewCommand(program),
+		image.NewCommand(program),
 		rules.NewCommand(program),
 		conformance.NewCommand(program),
 		killswitch.NewStatusCommand(program),

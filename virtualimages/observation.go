@@ -37,6 +37,7 @@ type Observation struct {
 	// SizeBytes and Checksum are those of the stored image; 0 and empty if they are not known.
 	SizeBytes int64
 	Checksum  string
-	// Done and Total measure the import, in bytes or in other parts; Total is 0 if it is not known.
+	// Done and Total measure the import; Total is 0 if it is not known. InBytes is set if they are bytes.
 	Done, Total int64
+	InBytes     bool
 }

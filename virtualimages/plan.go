@@ -398,9 +398,22 @@ func (p *planner) measure(o *Observation) {
 	if o.Checksum != "" {
 		p.Status.Checksum = texts.Shorten(o.Checksum, maxQuoted)
 	}
-	if o.Total > 0 {
-		p.Status.Progress = fmt.Sprintf("%d%%", min(100, int(float64(o.Done)/float64(o.Total)*100)))
+	if progress := o.progress(); progress != "" {
+		p.Status.Progress = progress
 	}
+}
+
+// progress is such as 42%, 42% of 56.78mb, or 23.85mb if the size is not known.
+func (o *Observation) progress() string {
+	switch percent := fmt.Sprintf("%d%%", min(100, int(float64(o.Done)/float64(max(1, o.Total))*100))); {
+	case o.Total > 0 && o.InBytes:
+		return percent + " of " + FormatSize(o.Total)
+	case o.Total > 0:
+		return percent
+	case o.Done > 0 && o.InBytes:
+		return FormatSize(o.Done)
+	}
+	return ""
 }
 
 func (p *planner) remaining(since metav1.Time, wait time.Duration) time.Duration {

@@ -325,3 +325,28 @@ func TestOutage(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// TestProgress: bytes are shown where they are known, and the last progress stays.
+func TestProgress(t *testing.T) {
+	for _, c := range []struct {
+		o    Observation
+		want string
+	}{
+		{Observation{Done: 420, Total: 1000}, "42%"},
+		{Observation{Done: 420, Total: 1000, InBytes: true}, "42% of 1.00kb"},
+		{Observation{Done: 2000, Total: 1000, InBytes: true}, "100% of 1.00kb"},
+		{Observation{Done: 23_850_000, InBytes: true}, "23.85mb"},
+		{Observation{Done: 420}, ""},
+		{Observation{Total: 0, InBytes: true}, ""},
+	} {
+		if got := c.o.progress(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.o, got, c.want)
+		}
+	}
+	s := newSimulation()
+	s.image.Finalizers, s.image.Status.ID, s.image.Status.Progress = []string{v1alpha1.Finalizer}, "i", "42%"
+	s.backend = Observation{State: Importing}
+	if got := Plan(s.input()).Status.Progress; got != "42%" {
+		t.Errorf("an observation without progress: %q", got)
+	}
+}

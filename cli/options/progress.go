@@ -4,10 +4,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/virtward/virtward/texts"
 )
 
 // Progress writes how much of the work is done, in one line of a terminal. It writes nothing if standard error is no
@@ -47,6 +50,42 @@ func (p *Progress) Step(what string, all int) {
 	}
 	p.last, p.shown = time.Now(), true
 	fmt.Fprintf(p.w, "\r\x1b[K%d of %d %s", p.done, all, what)
+}
+
+// IsTerminal reports whether the line is shown.
+func (p *Progress) IsTerminal() bool { return p.w != nil }
+
+// Line replaces the line, and shortens it to the width of the terminal.
+func (p *Progress) Line(text string) {
+	if p.w == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shown = true
+	fmt.Fprint(p.w, "\r\x1b[K"+texts.ShortenCharacters(text, p.width()))
+}
+
+// width is the number of columns. A line of the full width would wrap.
+func (p *Progress) width() int {
+	if file, ok := p.w.(*os.File); ok {
+		if columns, _, err := term.GetSize(int(file.Fd())); err == nil && columns > 1 {
+			return columns - 1
+		}
+	}
+	return defaultWidth
+}
+
+const (
+	// defaultWidth is that of a terminal whose width is not known.
+	defaultWidth = 79
+	barWidth     = 20
+)
+
+// Bar is a bar for a fraction between 0 and 1.
+func Bar(fraction float64) string {
+	filled := int(max(0, min(1, fraction)) * barWidth)
+	return "[" + strings.Repeat("#", filled) + strings.Repeat("-", barWidth-filled) + "]"
 }
 
 // End erases the line.

@@ -2,11 +2,8 @@ package template_test
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,14 +14,7 @@ import (
 )
 
 // scripted is an API server that gives the answers of a script, and notes the requests.
-type scripted struct {
-	*httptest.Server
-
-	mu sync.Mutex
-	// answers are by method and path. The last answer of a list is repeated.
-	answers  map[string][]answer
-	requests []string
-}
+type scripted struct{ *clitest.Scripted }
 
 type answer struct {
 	code int
@@ -33,34 +23,13 @@ type answer struct {
 
 func newScripted(t *testing.T, answers map[string][]answer) *scripted {
 	t.Helper()
-	s := &scripted{answers: answers}
-	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
+	script := map[string][]clitest.Answer{}
+	for key, list := range answers {
+		for _, a := range list {
+			script[key] = append(script[key], clitest.Answer{Code: a.code, Body: a.body})
 		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		key := r.Method + " " + r.URL.Path
-		if r.URL.Query().Get("dryRun") != "" {
-			key += " dry"
-		}
-		s.requests = append(s.requests, strings.TrimSpace(key+" "+string(body)))
-		next := answer{http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404,"message":"not found"}`}
-		if list := s.answers[key]; len(list) > 0 {
-			next = list[0]
-			if len(list) > 1 {
-				s.answers[key] = list[1:]
-			}
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(next.code)
-		if _, err := io.WriteString(w, next.body); err != nil {
-			t.Error(err)
-		}
-	}))
-	t.Cleanup(s.Close)
-	return s
+	}
+	return &scripted{clitest.NewScripted(t, script)}
 }
 
 func (s *scripted) call(t *testing.T, stdin string, args ...string) clitest.Result {
@@ -115,8 +84,8 @@ spec:
 		t.Run(name, func(t *testing.T) {
 			s := newScripted(t, nil)
 			got := s.call(t, "", append([]string{"create"}, tc.args...)...)
-			if got.Code != tc.code || got.Out != tc.out || got.ErrOut != tc.errOut || len(s.requests) > 0 {
-				t.Errorf("code %d, requests %v, output:\n%s\nerrors:\n%s", got.Code, s.requests, got.Out, got.ErrOut)
+			if got.Code != tc.code || got.Out != tc.out || got.ErrOut != tc.errOut || len(s.Requests) > 0 {
+				t.Errorf("code %d, requests %v, output:\n%s\nerrors:\n%s", got.Code, s.Requests, got.Out, got.ErrOut)
 			}
 		})
 	}
@@ -240,7 +209,7 @@ func TestApprove(t *testing.T) {
 				t.Errorf("code %d, output:\n%s\nerrors:\n%s", got.Code, got.Out, got.ErrOut)
 			}
 			sent := ""
-			for _, r := range s.requests {
+			for _, r := range s.Requests {
 				if body, ok := strings.CutPrefix(r, "POST "+approvePath+" {"); ok {
 					sent = "{" + body
 				}
@@ -254,8 +223,8 @@ func TestApprove(t *testing.T) {
 
 func TestRevoke(t *testing.T) {
 	s := newScripted(t, map[string][]answer{"POST " + revokePath: {{http.StatusCreated, review + "}"}, {http.StatusForbidden, clitest.Forbidden}}})
-	if got := s.call(t, "", "revoke", "fedora", "--message", "old"); got.Code != 0 || got.ErrOut != "the template templates/fedora is not approved any more\n" || s.requests[0] != "POST "+revokePath+` {"message":"old"}` {
-		t.Errorf("code %d, errors %s, requests %v", got.Code, got.ErrOut, s.requests)
+	if got := s.call(t, "", "revoke", "fedora", "--message", "old"); got.Code != 0 || got.ErrOut != "the template templates/fedora is not approved any more\n" || s.Requests[0] != "POST "+revokePath+` {"message":"old"}` {
+		t.Errorf("code %d, errors %s, requests %v", got.Code, got.ErrOut, s.Requests)
 	}
 	if got := s.call(t, "", "revoke", "fedora"); got.Code != 1 || got.ErrOut != "error: revoke: you may not\n" {
 		t.Errorf("code %d, errors %s", got.Code, got.ErrOut)

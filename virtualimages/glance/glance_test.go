@@ -508,7 +508,7 @@ func TestAnswers(t *testing.T) {
 			for deadline := time.Now().Add(10 * time.Second); o.Reason != s.want.Reason && time.Now().Before(deadline); {
 				o = until(t, b, c.image("/disk"), s.want.State)
 			}
-			if o.Done, o.Total = 0, 0; o != s.want {
+			if o.Done, o.Total, o.InBytes = 0, 0, false; o != s.want {
 				t.Errorf("got  %+v\nwant %+v", o, s.want)
 			}
 		})

@@ -137,7 +137,7 @@ func (s *situation) observation() virtualimages.Observation {
 // progress completes the observation of an image that is not imported yet.
 func (s *situation) progress(o *virtualimages.Observation) {
 	r := s.remote
-	o.State, o.Done, o.Total = virtualimages.Importing, s.task.Done, s.task.Total
+	o.State, o.Done, o.Total, o.InBytes = virtualimages.Importing, s.task.Done, s.task.Total, s.task.Done > 0
 	switch {
 	case s.started && !s.task.Ended && !s.task.Running:
 		o.State, o.Message = virtualimages.Waiting, fmt.Sprintf("the import waits: %d others are ahead", s.task.Ahead)

@@ -247,7 +247,7 @@ type VirtualImageStatus struct {
 	// +optional
 	ImageClassName string `json:"imageClassName,omitempty"`
 
-	// Progress of the import, for example 42%.
+	// Progress of the import, for example 42%, or 42% of 56.78mb.
 	//
 	// +optional
 	Progress string `json:"progress,omitempty"`
