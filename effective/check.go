@@ -34,6 +34,7 @@ func subject(in Input, verdict *Verdict) *validators.Subject {
 	s := &validators.Subject{
 		Facts: in.Facts, Spec: verdict.Spec, Raw: in.Raw, Conflicts: verdict.Conflicts, Severities: in.Severities,
 		Requester: in.Requester, RequesterExtra: in.RequesterExtra, Running: in.Running, NodeArchitectures: in.NodeArchitectures,
+		VirtualImages: in.VirtualImages,
 	}
 	if in.VM != nil {
 		s.VM, s.OldVM = verdict.VM, in.OldVM

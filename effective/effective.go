@@ -51,6 +51,8 @@ type Input struct {
 	// Severities are those of rules which differ from the rules' own.
 	Severities validators.Severities
 
+	// VirtualImages are those that the machine uses, as far as they are known.
+	VirtualImages []validators.VirtualImage
 	// NodeArchitectures are those of the nodes that run virtual machines; nil if they are unknown.
 	NodeArchitectures []string
 

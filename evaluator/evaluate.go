@@ -131,7 +131,7 @@ func (e *evaluation) machines(ctx context.Context, d decoded) error {
 	if d.old != nil {
 		e.comparedWith(&in, m, d.old)
 	}
-	if err := e.findImage(ctx, &in); err != nil {
+	if err := e.findImages(ctx, &in); err != nil {
 		return err
 	}
 	e.result.Rollout, in.Rollout = rollout.plan(ctx, &in)
@@ -252,16 +252,25 @@ func (e *evaluation) before(ctx context.Context, d decoded) func() (effective.In
 		if err != nil {
 			return in, err
 		}
-		return in, e.findImage(ctx, &in)
+		return in, e.findImages(ctx, &in)
 	}
 }
 
-// findImage finds the golden image that a VM clones, to compare the architectures. The image of a stored VM is cloned
-// already, and so is that of a VM whose update changes neither the architecture nor the images.
-func (e *evaluation) findImage(ctx context.Context, in *effective.Input) (err error) {
+// findImages finds the golden image that a VM clones, to compare the architectures, and the VirtualImages that a machine
+// uses. The image of a stored VM is cloned already, and so is that of a VM whose update changes neither the architecture
+// nor the images.
+func (e *evaluation) findImages(ctx context.Context, in *effective.Input) (err error) {
+	if e.request.Stage == Stored {
+		return nil
+	}
+	if e.evaluator.VirtualImages && !validators.SameVirtualImages(in.VM, in.OldVM) && (in.VMI == nil || !e.request.updates()) {
+		if in.VirtualImages, err = references.VirtualImages(ctx, e.evaluator.References, in.VM, in.VMI); err != nil {
+			return err
+		}
+	}
 	vm, old := in.VM, in.OldVM
 	switch {
-	case vm == nil || vm.Spec.Template == nil || len(vm.Spec.DataVolumeTemplates) == 0 || in.Architecture != nil || e.request.Stage == Stored:
+	case vm == nil || vm.Spec.Template == nil || len(vm.Spec.DataVolumeTemplates) == 0 || in.Architecture != nil:
 		return nil
 	case old != nil && validators.SameImages(old, vm):
 		return nil

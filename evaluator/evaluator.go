@@ -26,6 +26,8 @@ type Evaluator struct {
 	Configuration Configuration
 	// References finds the objects that virtual machines refer to.
 	References references.Objects
+	// VirtualImages makes evaluations read the VirtualImages that machines use. Without it, these are unknown.
+	VirtualImages bool
 	// Decode reads objects; nil for DecodeStored, for objects whose unknown fields the API server has dropped.
 	Decode Decoder
 }

@@ -41,6 +41,7 @@ var resources = map[schema.GroupKind]readable{
 	apikinds.ClusterPreferences.GroupKind():      {GroupVersionResource: apikinds.ClusterPreferences.GroupVersionResource(), watched: true, reference: true},
 	apikinds.Presets.GroupKind():                 {GroupVersionResource: apikinds.Presets.GroupVersionResource(), reference: true},
 	apikinds.DataSources.GroupKind():             {GroupVersionResource: apikinds.DataSources.GroupVersionResource()},
+	apikinds.VirtualImages.GroupKind():           {GroupVersionResource: apikinds.VirtualImages.GroupVersionResource()},
 	apikinds.DataVolumes.GroupKind():             {GroupVersionResource: apikinds.DataVolumes.GroupVersionResource()},
 	apikinds.PersistentVolumeClaims.GroupKind():  {GroupVersionResource: apikinds.PersistentVolumeClaims.GroupVersionResource()},
 	apikinds.VolumeSnapshots.GroupKind():         {GroupVersionResource: apikinds.VolumeSnapshots.GroupVersionResource()},

@@ -32,7 +32,7 @@ func Kinds() []schema.GroupVersionKind {
 		instancetypeKind(apikinds.VirtualMachineClusterInstancetype),
 		instancetypeKind(apikinds.VirtualMachinePreference),
 		instancetypeKind(apikinds.VirtualMachineClusterPreference),
-		controllerRevision, claim, volumeSnapshot, dataVolume, dataSource, preset,
+		controllerRevision, claim, volumeSnapshot, dataVolume, dataSource, virtualImage, preset,
 	}
 }
 
@@ -42,6 +42,7 @@ var (
 	volumeSnapshot     = apikinds.VolumeSnapshots.GroupVersionKind
 	dataVolume         = apikinds.DataVolumes.GroupVersionKind
 	dataSource         = apikinds.DataSources.GroupVersionKind
+	virtualImage       = apikinds.VirtualImages.GroupVersionKind
 	preset             = apikinds.Presets.GroupVersionKind
 )
 

@@ -29,6 +29,7 @@ func Base() (Table, error) {
 		liveUpdateRules(),
 		dataVolumeTemplateRules(),
 		goldenImageRules(),
+		virtualImageRules(),
 		volumeRequestRules(),
 		hotplugRules(),
 		setRules(),

@@ -29,6 +29,8 @@ type Subject struct {
 
 	// Image is the golden image that the VM clones; nil if there is none, or if its architecture is unknown.
 	Image *Image
+	// VirtualImages are those that the VM or the VMI uses, as far as they are known.
+	VirtualImages []VirtualImage
 	// NodeArchitectures are those of the nodes that run virtual machines; nil if they are unknown.
 	NodeArchitectures []string
 

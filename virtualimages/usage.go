@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -30,21 +31,41 @@ func (r Reference) Of(image *v1alpha1.VirtualImage) bool {
 	return r.Name == image.Name
 }
 
-// ReferencesOfMachine are those of the volumes and of the dataVolumeTemplates of a virtual machine, sorted and each once.
-func ReferencesOfMachine(vm *kubevirtv1.VirtualMachine) []Reference {
-	var list []Reference
+// Use is a reference at a field of an object.
+type Use struct {
+	Reference
+
+	Field *field.Path
+	// Template is the index of the dataVolumeTemplate with the reference; -1 for a volume.
+	Template int
+}
+
+// UsesOfMachine are the references of the dataVolumeTemplates and of the volumes of a virtual machine, in their order.
+func UsesOfMachine(vm *kubevirtv1.VirtualMachine) []Use {
+	var list []Use
+	spec := field.NewPath("spec")
 	for i := range vm.Spec.DataVolumeTemplates {
-		list = append(list, ofDataVolume(vm.Namespace, &vm.Spec.DataVolumeTemplates[i].Spec)...)
+		list = append(list, ofDataVolume(vm.Namespace, &vm.Spec.DataVolumeTemplates[i].Spec, spec.Child("dataVolumeTemplates").Index(i).Child("spec"), i)...)
 	}
 	if vm.Spec.Template != nil {
-		list = append(list, ofVolumes(vm.Namespace, vm.Spec.Template.Spec.Volumes)...)
+		list = append(list, ofVolumes(vm.Namespace, vm.Spec.Template.Spec.Volumes, spec.Child("template", "spec", "volumes"))...)
 	}
-	return unique(list)
+	return list
+}
+
+// UsesOfInstance are the references of the volumes of an instance, in their order.
+func UsesOfInstance(vmi *kubevirtv1.VirtualMachineInstance) []Use {
+	return ofVolumes(vmi.Namespace, vmi.Spec.Volumes, field.NewPath("spec", "volumes"))
+}
+
+// ReferencesOfMachine are those of the volumes and of the dataVolumeTemplates of a virtual machine, sorted and each once.
+func ReferencesOfMachine(vm *kubevirtv1.VirtualMachine) []Reference {
+	return unique(UsesOfMachine(vm))
 }
 
 // ReferencesOfInstance are those of the volumes of an instance.
 func ReferencesOfInstance(vmi *kubevirtv1.VirtualMachineInstance) []Reference {
-	return unique(ofVolumes(vmi.Namespace, vmi.Spec.Volumes))
+	return unique(UsesOfInstance(vmi))
 }
 
 // ReferencesOfDataVolume are those of the source of a DataVolume. A DataVolume that is complete has its own copy, and
@@ -53,49 +74,67 @@ func ReferencesOfDataVolume(dv *cdiv1beta1.DataVolume) []Reference {
 	if dv.Status.Phase == cdiv1beta1.Succeeded {
 		return nil
 	}
-	return unique(ofDataVolume(dv.Namespace, &dv.Spec))
+	return unique(ofDataVolume(dv.Namespace, &dv.Spec, field.NewPath("spec"), -1))
 }
 
-func ofDataVolume(namespace string, spec *cdiv1beta1.DataVolumeSpec) []Reference {
-	var list []Reference
+func ofDataVolume(namespace string, spec *cdiv1beta1.DataVolumeSpec, path *field.Path, template int) []Use {
+	var list []Use
 	if ref := spec.SourceRef; ref != nil && strings.EqualFold(ref.Kind, "DataSource") {
 		in := namespace
 		if ref.Namespace != nil && *ref.Namespace != "" {
 			in = *ref.Namespace
 		}
-		list = append(list, Reference{Namespace: in, Name: ref.Name})
+		list = append(list, Use{Reference{Namespace: in, Name: ref.Name}, path.Child("sourceRef"), template})
 	}
 	if spec.Source != nil && spec.Source.PVC != nil {
 		in := namespace
 		if spec.Source.PVC.Namespace != "" {
 			in = spec.Source.PVC.Namespace
 		}
-		list = append(list, Reference{Claim: true, Namespace: in, Name: spec.Source.PVC.Name})
+		list = append(list, Use{Reference{Claim: true, Namespace: in, Name: spec.Source.PVC.Name}, path.Child("source", "pvc"), template})
 	}
 	return list
 }
 
-func ofVolumes(namespace string, volumes []kubevirtv1.Volume) []Reference {
-	var list []Reference
+func ofVolumes(namespace string, volumes []kubevirtv1.Volume, path *field.Path) []Use {
+	var list []Use
 	for i := range volumes {
-		v := &volumes[i]
-		switch {
+		claim := func(name string, at ...string) {
+			list = append(list, Use{Reference{Claim: true, Namespace: namespace, Name: name}, path.Index(i).Child(at[0], at[1:]...), -1})
+		}
+		switch v := &volumes[i]; {
 		case v.DataVolume != nil:
-			list = append(list, Reference{Claim: true, Namespace: namespace, Name: v.DataVolume.Name})
+			claim(v.DataVolume.Name, "dataVolume", "name")
 		case v.PersistentVolumeClaim != nil:
-			list = append(list, Reference{Claim: true, Namespace: namespace, Name: v.PersistentVolumeClaim.ClaimName})
+			claim(v.PersistentVolumeClaim.ClaimName, "persistentVolumeClaim", "claimName")
 		case v.Ephemeral != nil && v.Ephemeral.PersistentVolumeClaim != nil:
-			list = append(list, Reference{Claim: true, Namespace: namespace, Name: v.Ephemeral.PersistentVolumeClaim.ClaimName})
+			claim(v.Ephemeral.PersistentVolumeClaim.ClaimName, "ephemeral", "persistentVolumeClaim", "claimName")
 		}
 	}
 	return list
 }
 
-func unique(list []Reference) []Reference {
+func unique(uses []Use) []Reference {
+	if len(uses) == 0 {
+		return nil
+	}
+	list := make([]Reference, len(uses))
+	for i := range uses {
+		list[i] = uses[i].Reference
+	}
 	slices.SortFunc(list, func(a, b Reference) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name), compareBool(a.Claim, b.Claim))
 	})
 	return slices.Compact(list)
+}
+
+// CanBeImage reports whether a reference can be to an image: the names of volumes of images end with a part of a UID.
+func (r Reference) CanBeImage() bool {
+	if !r.Claim {
+		return true
+	}
+	at := strings.LastIndexByte(r.Name, '-')
+	return at > 0 && len(r.Name)-at-1 == 8 && strings.Trim(r.Name[at+1:], "0123456789abcdef") == ""
 }
 
 func compareBool(a, b bool) int {

@@ -82,6 +82,8 @@ var (
 	Preferences          = resource(instancetypeGroup, "v1beta1", VirtualMachinePreference, "virtualmachinepreferences")
 	ClusterPreferences   = resource(instancetypeGroup, "v1beta1", VirtualMachineClusterPreference, "virtualmachineclusterpreferences")
 
+	VirtualImages = resource("kupenstack.io", "v1alpha1", "VirtualImage", "virtualimages")
+
 	DataSources            = resource(importerGroup, "v1beta1", DataSource, "datasources")
 	DataVolumes            = resource(importerGroup, "v1beta1", DataVolume, "datavolumes")
 	ControllerRevisions    = resource("apps", "v1", ControllerRevision, "controllerrevisions")

@@ -37,6 +37,7 @@ func areas() []area {
 		{"Restores and clones", []string{"copy"}},
 		{"Rollouts", []string{"rollout"}},
 		{"Golden images", []string{"golden-image", "node-architecture"}},
+		{"VirtualImages", []string{"virtual-image"}},
 		{"Settings, defaults and policies", []string{"rule-settings", "site-defaults", "policy-compiles"}},
 	}
 }

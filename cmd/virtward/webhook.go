@@ -235,6 +235,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	}
 	state.nodeArchitectures = catalogs.NodeArchitectures
 	evaluates, limits := state.evaluator(), webhooks.NewLimits()
+	evaluates.VirtualImages = true
 	mutator := webhooks.NewMutator(webhooks.Mutator{
 		Evaluator: evaluates,
 		Reading:   state.objects.Begin,

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/tidwall/gjson"
@@ -42,15 +41,6 @@ func newIndex() *index {
 	return &index{objects: map[objectKey]user{}, users: map[virtualimages.Reference]map[objectKey]struct{}{}}
 }
 
-// canBeImage reports whether a reference can be to an image: the names of volumes of images end with a part of a UID.
-func canBeImage(r virtualimages.Reference) bool {
-	if !r.Claim {
-		return true
-	}
-	at := strings.LastIndexByte(r.Name, '-')
-	return at > 0 && len(r.Name)-at-1 == 8 && strings.Trim(r.Name[at+1:], "0123456789abcdef") == ""
-}
-
 // set replaces the references of an object, and returns those that it had or has.
 func (x *index) set(key objectKey, u user) []virtualimages.Reference {
 	x.mu.Lock()
@@ -70,7 +60,7 @@ func (x *index) replace(key objectKey, u user) []virtualimages.Reference {
 	}
 	x.count -= len(was)
 	delete(x.objects, key)
-	u.list = slices.DeleteFunc(u.list, func(r virtualimages.Reference) bool { return !canBeImage(r) })
+	u.list = slices.DeleteFunc(u.list, func(r virtualimages.Reference) bool { return !r.CanBeImage() })
 	if x.count+len(u.list) > maxReferences {
 		x.omitted = true
 		return was

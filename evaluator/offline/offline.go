@@ -78,7 +78,7 @@ func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Fa
 		return nil, err
 	}
 	w.Notes = append(w.Notes, notes...)
-	w.Evaluator = &evaluator.Evaluator{Pipeline: effective.NewPipeline(w.registry), Facts: w, Configuration: w, References: objects, Decode: decode}
+	w.Evaluator = &evaluator.Evaluator{Pipeline: effective.NewPipeline(w.registry), Facts: w, Configuration: w, References: objects, Decode: decode, VirtualImages: true}
 	w.snapshot, err = w.Evaluator.Snapshot(time.Now())
 	return w, err
 }
