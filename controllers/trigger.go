@@ -43,6 +43,17 @@ func (t *Trigger) Source(keys func() []reconcile.Request) source.Source {
 	return source.Channel(t.events, handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return keys() }))
 }
 
+// SourceAfter is Source with a delay: several calls of Fire within it count once.
+func (t *Trigger) SourceAfter(keys func() []reconcile.Request, delay time.Duration) source.Source {
+	return source.Channel(t.events, handler.Funcs{
+		GenericFunc: func(_ context.Context, _ event.GenericEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			for _, key := range keys() {
+				queue.AddAfter(key, delay)
+			}
+		},
+	})
+}
+
 // Keys are the requests for the active policies, and for others of which a reconciler remembers something.
 func Keys(active []configcache.Compiled, remembered []string) []reconcile.Request {
 	requests := make([]reconcile.Request, 0, len(active))

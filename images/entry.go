@@ -57,8 +57,11 @@ type entry struct {
 	original, effective []string
 	// multi reports whether the image is imported for each architecture. single is why it is not although the entry lists
 	// architectures.
-	multi    bool
-	single   string
+	multi  bool
+	single string
+	// suffixes reports whether the entry has, or can get, the names with the suffixes of all architectures.
+	suffixes bool
+	manifest *manifest
 	disabled bool
 	targets  []target
 	problem  *problem
@@ -76,7 +79,7 @@ func (e *entry) source() string {
 
 // claim is the names that the entry uses.
 func (e *entry) claim() *Claim {
-	return &Claim{Cron: e.Name, Source: e.source(), Suffixed: e.multi}
+	return &Claim{Cron: e.Name, Source: e.source(), Suffixed: e.suffixes}
 }
 
 // names are all names of DataImportCrons and DataSources that the entry can use now or later.
@@ -89,7 +92,7 @@ func Relevant(in *Input) func(Object) bool {
 	crons, sources := map[string]bool{}, map[string]bool{}
 	for i := range in.Catalog.Spec.DataImportCronTemplates {
 		t := &in.Catalog.Spec.DataImportCronTemplates[i]
-		e := &entry{DataImportCronTemplate: t, multi: true}
+		e := &entry{DataImportCronTemplate: t, suffixes: true}
 		c, s := e.names()
 		for k := range c {
 			crons[c[k]], sources[s[k]] = true, true
@@ -120,6 +123,9 @@ func entriesOf(in *Input) []*entry {
 	findOwners(in, entries)
 	for _, e := range entries {
 		if e.problem == nil && !e.disabled {
+			e.problem = in.unread(e)
+		}
+		if e.problem == nil && !e.disabled {
 			e.targets = targetsOf(in.Catalog, e)
 		}
 	}
@@ -138,18 +144,25 @@ func ownEntries(in *Input) []*entry {
 }
 
 func entryOf(in *Input, template *v1alpha1.DataImportCronTemplate) *entry {
-	original, listed := Listed(template)
-	e := &entry{DataImportCronTemplate: template, original: original}
+	e := &entry{DataImportCronTemplate: template, manifest: in.manifestOf(template)}
 	e.disabled = disabled(template)
 	e.problem = invalid(in.Catalog, template)
+	original, listed := Listed(template)
+	fills := fillsIn(in.Catalog, template)
+	if fills {
+		architectures, none := in.filled(e)
+		original, listed = architectures, !none
+	}
+	e.original = original
+	e.suffixes = fills && !(in.SingleNode && !in.applied(e))
 	switch {
 	case !listed:
-	case in.Catalog.Spec.MultiArch != nil && !*in.Catalog.Spec.MultiArch:
+	case !multiArch(in.Catalog):
 		e.single = ReasonMultiArch
 	case in.SingleNode && !in.applied(e):
 		e.single = ReasonSingleNode
 	default:
-		e.multi = true
+		e.multi, e.suffixes = true, true
 		e.effective = effective(original, &in.Nodes)
 	}
 	return e

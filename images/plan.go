@@ -47,6 +47,8 @@ type Input struct {
 	Stored     []Stored
 	InUse      map[Reference]bool
 	StoredRead bool
+	// Manifests are what registries have for images, by the name of the entry. Entries that were not read yet have none.
+	Manifests map[string]Manifest
 	// Failures are the reasons, as CDI gives them, why the imports of DataImportCrons fail, by the name of the cron.
 	Failures map[string]Failure
 }
@@ -137,7 +139,7 @@ func (p *plan) write(verb Verb, object Object) {
 
 // image plans one entry.
 func (p *plan) image(e *entry) {
-	image := v1alpha1.Image{Name: e.Name, DataSource: e.source(), OriginalArchitectures: e.original, Architectures: e.effective}
+	image := v1alpha1.Image{Name: e.Name, DataSource: e.source(), OriginalArchitectures: e.original, Architectures: e.effective, Manifest: e.manifest.status()}
 	if previous := p.previous(e.Name); previous != nil {
 		image.DefaultArchitecture = previous.DefaultArchitecture
 	}
@@ -173,10 +175,13 @@ func (in *Input) previous(name string) *v1alpha1.Image {
 }
 
 // applied reports whether an entry has imports of architectures.
-func (in *Input) applied(e *entry) bool {
-	return slices.ContainsFunc(Architectures, func(a string) bool {
+func (in *Input) applied(e *entry) bool { return len(in.importedFor(e)) > 0 }
+
+// importedFor are the architectures that an entry has imports of.
+func (in *Input) importedFor(e *entry) []string {
+	return slices.DeleteFunc(slices.Clone(Architectures), func(a string) bool {
 		cron := in.Crons[suffixed(e.Name, a)]
-		return cron != nil && in.owns(cron)
+		return cron == nil || !in.owns(cron)
 	})
 }
 
@@ -478,6 +483,7 @@ func (p *plan) conditions(e *entry, image *v1alpha1.Image) {
 		deployed.reason = e.single
 	}
 	p.set(&image.Conditions, Deployed, is, deployed)
+	p.verify(e, &image.Conditions)
 	p.set(&image.Conditions, UnsupportedArchitectures, e.multi && len(e.effective) < len(e.original), problem{ReasonSupported, fmt.Sprintf("listed: %v; of nodes: %v", e.original, e.effective)})
 	missing := problem{"Imported", "no import fails"}
 	for _, t := range e.targets {
@@ -518,6 +524,10 @@ func (in *Input) set(conditions *[]metav1.Condition, kind string, holds bool, wh
 	if holds {
 		status = metav1.ConditionTrue
 	}
+	in.setStatus(conditions, kind, status, why)
+}
+
+func (in *Input) setStatus(conditions *[]metav1.Condition, kind string, status metav1.ConditionStatus, why problem) {
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type: kind, Status: status, Reason: why.reason, Message: texts.Shorten(why.message, maxMessage), LastTransitionTime: in.Now,
 	})

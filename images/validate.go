@@ -56,8 +56,8 @@ func collisions(list *field.Path, catalog *v1alpha1.GoldenImageCatalog) field.Er
 // check finds what is wrong with one aspect of an entry.
 type check func(path *field.Path, t *v1alpha1.DataImportCronTemplate) field.ErrorList
 
-// checks of an entry whose spec is there, in the order of the fields.
-var checks = []check{checkNames, checkSchedule, checkChoices, checkTemplate, checkSource, checkRegistry, checkStorage}
+// checks of an entry whose spec is there and whose names are valid, in the order of the fields.
+var checks = []check{checkSchedule, checkChoices, checkTemplate, checkSource, checkRegistry, checkStorage}
 
 // validateEntry returns what is wrong with an entry.
 func validateEntry(path *field.Path, catalog *v1alpha1.GoldenImageCatalog, t *v1alpha1.DataImportCronTemplate) field.ErrorList {
@@ -68,15 +68,17 @@ func validateEntry(path *field.Path, catalog *v1alpha1.GoldenImageCatalog, t *v1
 	if t.Spec == nil {
 		return append(all, field.Required(path.Child("spec"), "the DataImportCron of the image"))
 	}
+	_, listed := Listed(t)
+	all = append(all, checkNames(path, t, listed || fillsIn(catalog, t))...)
 	for _, c := range checks {
 		all = append(all, c(path, t)...)
 	}
 	return all
 }
 
-func checkNames(path *field.Path, t *v1alpha1.DataImportCronTemplate) field.ErrorList {
+func checkNames(path *field.Path, t *v1alpha1.DataImportCronTemplate, suffixes bool) field.ErrorList {
 	longest, why := maxCronName, ""
-	if _, listed := Listed(t); listed {
+	if suffixes {
 		longest, why = v1alpha1.MaxNameLength, ", because the suffix of an architecture is added"
 	}
 	var all field.ErrorList

@@ -74,6 +74,19 @@ func matches(permitted, host string) bool {
 	return permitted == host
 }
 
+// ParseNetworks parses networks such as 10.1.0.0/16.
+func ParseNetworks(texts []string) ([]netip.Prefix, error) {
+	list := make([]netip.Prefix, 0, len(texts))
+	for i, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("networks[%d]: %q is not a network such as 10.1.0.0/16", i, text)
+		}
+		list = append(list, p.Masked())
+	}
+	return list, nil
+}
+
 // CheckAddress says why an address cannot be connected to.
 func (s *Sources) CheckAddress(addr netip.Addr) error {
 	addr = addr.Unmap().WithZone("")

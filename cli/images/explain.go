@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
@@ -92,6 +93,7 @@ func (v *view) pointer(i *image) explanation {
 		e.say("The DataSource points to %s as soon as that is imported.", to)
 	}
 	e.say("%s", defaultReason(i))
+	i.manifest(&e)
 	e.reports(source)
 	return e
 }
@@ -152,6 +154,7 @@ func (v *view) single(i *image) explanation {
 	default:
 		e.say("The image is imported once, because the entry has no annotation %s.", v1alpha1.ArchitecturesAnnotation)
 	}
+	i.manifest(&e)
 	v.imported(&e, i, &i.Imports[0])
 	return e
 }
@@ -169,11 +172,10 @@ func (v *view) architecture(i *image, architecture string) explanation {
 	case i.once():
 		e.say("The image is imported once, and not for each architecture. See %s.", i.DataSource)
 	case e.state == stateMissing:
-		e.say("%s of %s, but the entry does not list it.", nodesOf(count(i.catalog.Status.Nodes.WorkloadArchitectures, architecture)), architecture)
-		e.say("If the image has it, add it to the annotation %s of the entry.", v1alpha1.ArchitecturesAnnotation)
+		i.missing(&e, architecture)
 	case e.state == stateAbsent:
 		e.say("No node that runs virtual machines has the architecture %s.", architecture)
-		if listed, _ := images.Listed(i.template); slices.Contains(listed, architecture) {
+		if listed, _ := i.listed(); slices.Contains(listed, architecture) {
 			e.say("The image is imported when one joins.")
 		} else {
 			e.say("The entry does not list it.")
@@ -189,6 +191,31 @@ func (v *view) architecture(i *image, architecture string) explanation {
 		e.say("The DataSource exists and is ready, but nothing imports it again.")
 	}
 	return e
+}
+
+// missing explains why nodes have an architecture and the image does not.
+func (i *image) missing(e *explanation, architecture string) {
+	nodes := nodesOf(count(i.catalog.Status.Nodes.WorkloadArchitectures, architecture))
+	if _, annotated := images.Listed(i.template); !annotated {
+		e.say("%s of %s, but the manifest of the image does not have it.", nodes, architecture)
+		return
+	}
+	e.say("%s of %s, but the entry does not list it.", nodes, architecture)
+	e.say("If the image has it, add it to the annotation %s of the entry.", v1alpha1.ArchitecturesAnnotation)
+}
+
+// manifest explains what the registry has for the image, if Virtward reads that.
+func (i *image) manifest(e *explanation) {
+	c := i.condition(images.ManifestVerified)
+	switch {
+	case c == nil:
+	case c.Status == metav1.ConditionTrue:
+		e.say("Virtward verified the manifest: %s.", texts.OneLine(c.Message))
+	case c.Status == metav1.ConditionUnknown:
+		e.say("The manifest is not known: %s: %s.", texts.OneLine(c.Reason), texts.OneLine(texts.Shorten(c.Message, maxText)))
+	default:
+		e.say("The manifest and the entry differ: %s.", texts.OneLine(texts.Shorten(c.Message, maxText)))
+	}
 }
 
 // imported explains an import.

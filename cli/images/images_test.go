@@ -158,6 +158,36 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// verifying is a catalog that reads manifests.
+func verifying() *v1alpha1.GoldenImageCatalog {
+	c := site()
+	c.Spec.VerifyManifest, c.Spec.CommonImages = true, false
+	c.Spec.DataImportCronTemplates = []v1alpha1.DataImportCronTemplate{entry("fedora", ""), entry("debian", "amd64,arm64"), entry("legacy", "")}
+	verified := func(image v1alpha1.Image, status, reason, message string) v1alpha1.Image {
+		image.Conditions = append(image.Conditions, condition("ManifestVerified", status, reason, message))
+		return image
+	}
+	filled := verified(deployed("fedora", "amd64", "amd64 True Imported "), "True", "Verified", "the manifest has [amd64 s390x]")
+	filled.OriginalArchitectures = []string{"amd64", "s390x"}
+	c.Status.Images = []v1alpha1.Image{
+		filled,
+		verified(deployed("debian", "amd64", "amd64 True Imported ", "arm64 True Imported "), "False", "ArchitecturesMissing", "the entry lists [arm64], which the manifest does not have: it has [amd64]"),
+		verified(deployed("legacy", "", " True Imported "), "Unknown", "CredentialsForbidden", "Virtward may not read the Secret"),
+	}
+	return c
+}
+
+// TestManifests: architectures come from the manifest if the entry lists none, and why says what the manifest has.
+func TestManifests(t *testing.T) {
+	objects := cluster(t, verifying())
+	for name, args := range map[string][]string{
+		"manifest-list": {"list"}, "manifest-filled": {"why", "fedora"}, "manifest-missing": {"why", "fedora-arm64"}, "manifest-differs": {"why", "debian"}, "manifest-unknown": {"why", "legacy"},
+	} {
+		got := run(t, objects, args...)
+		clitest.Golden(t, name+".txt", fmt.Sprintf("%s%sexit code %d\n", got.Out, got.ErrOut, got.Code))
+	}
+}
+
 // TestUnread is what users see who may read the catalog, and nothing of CDI.
 func TestUnread(t *testing.T) {
 	objects := cluster(t, site())

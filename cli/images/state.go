@@ -136,12 +136,20 @@ func (i *image) condition(kind string) *metav1.Condition {
 	return meta.FindStatusCondition(i.status.Conditions, kind)
 }
 
+// listed are the architectures of the entry, or those of its manifest.
+func (i *image) listed() (architectures []string, listed bool) {
+	if architectures, listed = images.Listed(i.template); !listed && i.status != nil && len(i.status.OriginalArchitectures) > 0 {
+		return slices.Clone(i.status.OriginalArchitectures), true
+	}
+	return architectures, listed
+}
+
 // once reports whether the image is imported once, and not for each architecture.
 func (i *image) once() bool {
 	if i.status != nil && len(i.status.Imports) > 0 {
 		return i.status.Imports[0].Architecture == ""
 	}
-	_, listed := images.Listed(i.template)
+	_, listed := i.listed()
 	return !listed || i.catalog.Spec.MultiArch != nil && !*i.catalog.Spec.MultiArch
 }
 
@@ -150,7 +158,7 @@ func (i *image) architectures() []string {
 	if i.once() {
 		return []string{""}
 	}
-	all, _ := images.Listed(i.template)
+	all, _ := i.listed()
 	all = slices.DeleteFunc(all, func(a string) bool { return !slices.Contains(images.Architectures, a) })
 	for _, c := range i.catalog.Status.Nodes.WorkloadArchitectures {
 		if c.Nodes > 0 {
@@ -208,7 +216,7 @@ func (i *image) without(architecture string) string {
 		}
 		return stateBlocked
 	}
-	listed, _ := images.Listed(i.template)
+	listed, _ := i.listed()
 	if architecture != "" && !slices.Contains(listed, architecture) {
 		return stateMissing
 	}

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -24,6 +26,7 @@ import (
 	"github.com/virtward/virtward/controllers/goldenimages"
 	"github.com/virtward/virtward/controllers/variants"
 	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/virtualimages"
 )
 
 // imagesLease is the name of the leader's Lease.
@@ -34,6 +37,9 @@ type imagesOptions struct {
 	leader
 
 	commonImages string
+	hosts        []string
+	networks     []string
+	interval     time.Duration
 }
 
 func imagesCommand() *cobra.Command {
@@ -52,12 +58,18 @@ the kubeconfig in $KUBECONFIG, or as the service account of its pod. If there ar
 	}
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&o.commonImages, "common-images", "", "File with the common images: a list of dataImportCronTemplates, for catalogs with commonImages")
+	cmd.Flags().StringSliceVar(&o.hosts, "registry-hosts", nil, "Registries whose manifests are read, such as quay.io or *.example.com; all without any")
+	cmd.Flags().StringSliceVar(&o.networks, "registry-networks", nil, "Networks of registries whose addresses are not public, such as 10.1.0.0/16")
+	cmd.Flags().DurationVar(&o.interval, "manifest-interval", time.Hour, "How often the manifest of each image is read, for catalogs with verifyManifest")
 	return cmd
 }
 
 func (o *imagesOptions) run(ctx context.Context) error {
 	if err := o.validate(); err != nil {
 		return err
+	}
+	if o.interval <= 0 {
+		return errors.New("--manifest-interval must be more than 0")
 	}
 	return o.start(ctx, func(config *rest.Config) (manager.Manager, error) {
 		scheme := runtime.NewScheme()
@@ -70,10 +82,12 @@ func (o *imagesOptions) run(ctx context.Context) error {
 			&corev1.Node{}: {Transform: goldenimages.Condensed}, &imagev1alpha1.GoldenImageCatalog{}: {Transform: variants.Condensed},
 		})
 		return o.manager(config, imagesLease, cached, scheme)
-	}, o.addTo)
+	}, func(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
+		return o.addTo(ctx, mgr, config, log)
+	})
 }
 
-func (o *imagesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr.Logger) error {
+func (o *imagesOptions) addTo(ctx context.Context, mgr manager.Manager, config *rest.Config, log logr.Logger) error {
 	c, err := newClients(mgr, config, config)
 	if err != nil {
 		return err
@@ -82,8 +96,14 @@ func (o *imagesOptions) addTo(mgr manager.Manager, config *rest.Config, log logr
 	if err != nil {
 		return err
 	}
+	networks, err := virtualimages.ParseNetworks(o.networks)
+	if err != nil {
+		return fmt.Errorf("--registry-%w", err)
+	}
+	registries := &virtualimages.Sources{Hosts: o.hosts, Networks: networks}
 	keeps := goldenimages.New(goldenimages.Options{
 		Client: c.direct, Nodes: mgr.GetCache(), Pages: c.reader, Clock: clock.RealClock{}, Common: common,
+		Manifests: goldenimages.NewManifests(ctx, c.direct, registries, o.interval, clock.RealClock{}),
 		Tell: func(catalog *imagev1alpha1.GoldenImageCatalog, kind, reason, message string) {
 			c.tell(imagev1alpha1.GroupVersion, "GoldenImageCatalog", catalog, kind, reason, message)
 		},

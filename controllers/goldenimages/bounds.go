@@ -23,9 +23,9 @@ const (
 )
 
 // WorstCase is the memory of the controller, in bytes: the objects of a catalog and what is planned for them, the catalog
-// with its status before and after, the DataImportCrons of its entries, the nodes, the pages, and the metrics.
+// with its status before and after, the DataImportCrons of its entries, the nodes, the pages, the metrics, and the manifests.
 func WorstCase() int64 {
-	return decoded*(2*maxObjects+3*maxCatalog+int64(len(images.Architectures))*maxCatalog) + maxNodes*maxNode + 2*pages.MaxBytes + maxImages*perImage
+	return decoded*(2*maxObjects+3*maxCatalog+int64(len(images.Architectures))*maxCatalog) + maxNodes*maxNode + 2*pages.MaxBytes + maxImages*perImage + maxManifests*perManifest + int64(reads.Running)*perRead
 }
 
 // errTooLarge is the error of a catalog whose objects do not fit.

@@ -33,6 +33,8 @@ var (
 		"Whether an image is imported (1) or not (0), by its architecture.", []string{"catalog", "image", "architecture"}, nil)
 	descFailing = prometheus.NewDesc("virtward_golden_image_import_failing",
 		"Imports of images that fail, by the reason: ImagePullFailed, Unschedulable, Error.", []string{"catalog", "image", "architecture", "reason"}, nil)
+	descVerified = prometheus.NewDesc("virtward_golden_image_manifest_verified",
+		"Whether an entry and the manifest of its image have the same architectures (1) or not (0), by the reason of the condition ManifestVerified.", []string{"catalog", "image", "reason"}, nil)
 	descAge = prometheus.NewDesc("virtward_golden_image_import_age_seconds",
 		"Time since the last import of an image, by its architecture.", []string{"catalog", "image", "architecture"}, nil)
 	descUncounted = prometheus.NewDesc("virtward_golden_images_uncounted",
@@ -57,7 +59,9 @@ type importRecord struct {
 type imageRecord struct {
 	name, source         string
 	annotated, supported bool
-	imports              []importRecord
+	// verified is the reason of the condition of the manifest; empty if it is not read.
+	verified string
+	imports  []importRecord
 }
 
 // catalogRecord is what the metrics have of a catalog.
@@ -109,6 +113,9 @@ func imageOf(in *images.Input, image *v1alpha1.Image) imageRecord {
 	record := imageRecord{name: strings.Clone(image.Name), source: strings.Clone(image.DataSource), annotated: len(image.OriginalArchitectures) > 0}
 	c := meta.FindStatusCondition(image.Conditions, images.Deployed)
 	record.supported = c == nil || c.Reason != images.ReasonUnsupported
+	if c := meta.FindStatusCondition(image.Conditions, images.ManifestVerified); c != nil {
+		record.verified = strings.Clone(c.Reason)
+	}
 	for k := range image.Imports {
 		of := &image.Imports[k]
 		i := importRecord{architecture: of.Architecture}
@@ -131,7 +138,7 @@ func imageOf(in *images.Input, image *v1alpha1.Image) imageRecord {
 
 // Describe implements prometheus.Collector.
 func (l *ledger) Describe(descriptions chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descSupported, descAnnotated, descMultiArch, descReady, descNodes, descImported, descFailing, descAge, descUncounted} {
+	for _, d := range []*prometheus.Desc{descSupported, descAnnotated, descMultiArch, descReady, descNodes, descImported, descFailing, descVerified, descAge, descUncounted} {
 		descriptions <- d
 	}
 }
@@ -165,6 +172,9 @@ func (l *ledger) image(gauge func(*prometheus.Desc, float64, ...string), catalog
 	if !c.observed {
 		gauge(descAnnotated, number(image.annotated), catalog, image.name, image.source)
 		gauge(descSupported, number(image.supported), catalog, image.name, image.source)
+	}
+	if image.verified != "" {
+		gauge(descVerified, number(image.verified == images.ReasonVerified), catalog, image.name, image.verified)
 	}
 	for _, i := range image.imports {
 		gauge(descImported, number(i.imported), catalog, image.name, i.architecture)

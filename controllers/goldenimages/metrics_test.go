@@ -32,7 +32,7 @@ func observed() (*images.Input, *v1alpha1.GoldenImageCatalogStatus) {
 		{Name: "old-cron", DataSource: "old", Conditions: condition(images.Deployed, metav1.ConditionTrue, images.ReasonDeployed), Imports: []v1alpha1.Import{
 			{DataImportCron: "old-cron", Conditions: condition(images.Imported, metav1.ConditionFalse, "SomethingElse")},
 		}},
-		{Name: "z-cron", DataSource: "z", OriginalArchitectures: []string{"s390x"}, Conditions: condition(images.Deployed, metav1.ConditionFalse, images.ReasonUnsupported)},
+		{Name: "z-cron", DataSource: "z", OriginalArchitectures: []string{"s390x"}, Conditions: append(condition(images.Deployed, metav1.ConditionFalse, images.ReasonUnsupported), condition(images.ManifestVerified, metav1.ConditionFalse, images.ReasonMissing)...)},
 	}
 	return in, s
 }
@@ -56,6 +56,9 @@ virtward_golden_image_import_failing{architecture="arm64",catalog="site",image="
 virtward_golden_image_imported{architecture="amd64",catalog="site",image="fedora-cron"} 1
 virtward_golden_image_imported{architecture="arm64",catalog="site",image="fedora-cron"} 0
 virtward_golden_image_imported{architecture="any",catalog="site",image="old-cron"} 0
+# HELP virtward_golden_image_manifest_verified Whether an entry and the manifest of its image have the same architectures (1) or not (0), by the reason of the condition ManifestVerified.
+# TYPE virtward_golden_image_manifest_verified gauge
+virtward_golden_image_manifest_verified{catalog="site",image="z-cron",reason="ArchitecturesMissing"} 0
 # HELP virtward_golden_image_nodes Nodes on which virtual machines run, by their architecture.
 # TYPE virtward_golden_image_nodes gauge
 virtward_golden_image_nodes{architecture="amd64",catalog="site"} 3

@@ -31,8 +31,10 @@ var (
 // errNoCDI is the error of a cluster without CDI.
 var errNoCDI = errors.New("the kinds of cdi.kubevirt.io are missing: install CDI (Containerized Data Importer) 1.62 or later")
 
-// observe reads what a plan needs. delay is the time until an architecture is removed; 0 if none is about to be.
+// observe reads what a plan needs. delay is the time until an architecture is removed, or a manifest is read again; 0 for
+// neither.
 func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageCatalog) (in *images.Input, delay time.Duration, err error) {
+	manifests, due := r.Manifests.of(catalog)
 	nodes := &corev1.NodeList{}
 	if err := r.Nodes.List(ctx, nodes, client.UnsafeDisableDeepCopy); err != nil { // they are only read
 		return nil, 0, fmt.Errorf("reading the nodes: %w", err)
@@ -55,6 +57,10 @@ func (r *Reconciler) observe(ctx context.Context, catalog *v1alpha1.GoldenImageC
 	}
 	if err := r.objects(ctx, in); err != nil {
 		return in, 0, err
+	}
+	in.Manifests = manifests
+	if due > 0 && (delay == 0 || due < delay) {
+		delay = due
 	}
 	return in, delay, r.stored(ctx, in)
 }

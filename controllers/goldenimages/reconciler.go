@@ -31,6 +31,8 @@ type Options struct {
 	Pages *pages.Reader
 	// Common are the images of catalogs that have the common images.
 	Common []v1alpha1.DataImportCronTemplate
+	// Manifests reads the manifests of images, for catalogs with verifyManifest.
+	Manifests *Manifests
 	// Tell creates an event on a catalog, with its type, reason and message.
 	Tell  func(catalog *v1alpha1.GoldenImageCatalog, kind, reason, message string)
 	Clock clock.PassiveClock
@@ -67,6 +69,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if apierrors.IsNotFound(err) {
 		r.remember(key.Name, "")
 		r.ledger.forget(key.Name)
+		r.Manifests.forget(key.Name)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {

@@ -92,9 +92,14 @@ func set(in *images.Input, s *v1alpha1.GoldenImageCatalogStatus, c metav1.Condit
 // pendingOf is the first image that is not deployed, or the first import that is not done; empty if there is none. An image
 // that is disabled, or that no node has an architecture of, has no imports.
 func pendingOf(list []v1alpha1.Image) (reason, message string) {
+	waits := ""
 	for i := range list {
 		c := meta.FindStatusCondition(list[i].Conditions, images.Deployed)
 		if c != nil && c.Status != metav1.ConditionTrue && c.Reason != images.ReasonDisabled && c.Reason != images.ReasonUnsupported {
+			if c.Reason == images.ReasonManifestPending {
+				waits = fmt.Sprintf("%s: %s", list[i].Name, c.Message)
+				continue
+			}
 			return reasonNotDeployed, fmt.Sprintf("%s: %s", list[i].Name, c.Message)
 		}
 	}
@@ -105,6 +110,9 @@ func pendingOf(list []v1alpha1.Image) (reason, message string) {
 				return reasonPending, fmt.Sprintf("DataSource %s: %s", of.DataSource, c.Message)
 			}
 		}
+	}
+	if waits != "" {
+		return reasonPending, waits
 	}
 	return "", ""
 }
@@ -152,10 +160,13 @@ func (r *Reconciler) transition(before *v1alpha1.GoldenImageCatalogStatus, catal
 	}
 }
 
+// quiet are the reasons of images that are not deployed without a fault.
+var quiet = []string{images.ReasonDisabled, images.ReasonManagedBySSP, images.ReasonManifestPending}
+
 // faulty returns the first condition that names a fault.
 func faulty(conditions []metav1.Condition) (reason, message string) {
 	for _, c := range conditions {
-		if c.Type == images.Deployed && c.Status == metav1.ConditionFalse && c.Reason != images.ReasonDisabled && c.Reason != images.ReasonManagedBySSP || c.Type == images.MissingArchitecture && c.Status == metav1.ConditionTrue {
+		if c.Type == images.Deployed && c.Status == metav1.ConditionFalse && !slices.Contains(quiet, c.Reason) || c.Type == images.ManifestVerified && c.Status == metav1.ConditionFalse || c.Type == images.MissingArchitecture && c.Status == metav1.ConditionTrue {
 			return c.Reason, c.Message
 		}
 	}

@@ -36,6 +36,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface
 	builder := ctrl.NewControllerManagedBy(mgr).Named("images").WithOptions(controllers.Options()).
 		WatchesRawSource(own.Source(r.changed)).
 		WatchesRawSource(r.trigger.Source(r.keys)).
+		WatchesRawSource(r.Manifests.ended.SourceAfter(r.keys, settled)).
 		Watches(&corev1.Node{}, r.nodes())
 	manager := metadatawatch.Watch{Client: light, Pages: reader, Resource: ssps, Existing: true, Delay: settled}
 	builder = builder.WatchesRawSource(manager.Source(func(types.NamespacedName) []reconcile.Request { return r.keys() }))

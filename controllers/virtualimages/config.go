@@ -3,7 +3,6 @@ package virtualimages
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -99,8 +98,8 @@ func ParseConfig(data []byte) (*Config, error) {
 	if _, known := c.Classes[c.DefaultClass]; !known {
 		errs = append(errs, fmt.Errorf("defaultClass: %q is none of classes", c.DefaultClass))
 	}
-	if _, err := c.networks(); err != nil {
-		errs = append(errs, err)
+	if _, err := virtualimages.ParseNetworks(c.Sources.Networks); err != nil {
+		errs = append(errs, fmt.Errorf("sources.%w", err))
 	}
 	if c.Limits.Timeout.Duration <= 0 {
 		errs = append(errs, errors.New("limits.importTimeout: must be a duration such as 6h"))
@@ -111,21 +110,9 @@ func ParseConfig(data []byte) (*Config, error) {
 	return c, errors.Join(errs...)
 }
 
-func (c *Config) networks() ([]netip.Prefix, error) {
-	list := make([]netip.Prefix, 0, len(c.Sources.Networks))
-	for i, text := range c.Sources.Networks {
-		p, err := netip.ParsePrefix(text)
-		if err != nil {
-			return nil, fmt.Errorf("sources.networks[%d]: %q is not a network such as 10.1.0.0/16", i, text)
-		}
-		list = append(list, p.Masked())
-	}
-	return list, nil
-}
-
 // Permitted are the sources. The configuration is one that ParseConfig returned without an error.
 func (c *Config) Permitted() *virtualimages.Sources {
-	networks, _ := c.networks()
+	networks, _ := virtualimages.ParseNetworks(c.Sources.Networks)
 	return &virtualimages.Sources{Hosts: c.Sources.Hosts, Networks: networks}
 }
 

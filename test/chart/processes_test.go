@@ -8,8 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -164,6 +166,40 @@ func TestAlert(t *testing.T) {
 	}
 }
 
+// TestRegistries renders the arguments for registries, and a Role for the objects that catalogs name.
+func TestRegistries(t *testing.T) {
+	roles := func(objects []client.Object) (found []*rbacv1.Role) {
+		for _, role := range every[*rbacv1.Role](objects) {
+			if strings.HasSuffix(role.Name, "-registries") {
+				found = append(found, role)
+			}
+		}
+		return found
+	}
+	if found := roles(renderFor(t, nil, "images.enabled=true")); len(found) > 0 {
+		t.Errorf("without a value: %v", found)
+	}
+	objects := renderFor(t, nil, "images.enabled=true", `images.registries.hosts=["quay.io","*.example.com"]`, `images.registries.networks=["10.1.0.0/16"]`,
+		`images.registries.credentials=[{"namespace":"os","secrets":["quay"],"configMaps":["ca"]},{"namespace":"none"}]`)
+	found := roles(objects)
+	if len(found) != 1 || found[0].Namespace != "os" {
+		t.Fatalf("%d Roles", len(found))
+	}
+	want := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"quay"}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"ca"}, Verbs: []string{"get"}},
+	}
+	if diff := cmp.Diff(want, found[0].Rules); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	for _, deployment := range every[*appsv1.Deployment](objects) {
+		arguments := strings.Join(deployment.Spec.Template.Spec.Containers[0].Args, " ")
+		if deployment.Name == "virtward-images" && !strings.Contains(arguments, "--registry-hosts=quay.io,*.example.com --registry-networks=10.1.0.0/16 --manifest-interval=1h") {
+			t.Error(arguments)
+		}
+	}
+}
+
 // TestImageAlerts holds that the metrics of the alerts about golden images exist, and that the page of operations has the alerts.
 func TestImageAlerts(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
@@ -191,7 +227,7 @@ func TestImageAlerts(t *testing.T) {
 			}
 		}
 	}
-	if count != 5 {
+	if count != 6 {
 		t.Errorf("%d alerts", count)
 	}
 }

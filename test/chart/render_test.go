@@ -1012,6 +1012,8 @@ func TestSchemaRejects(t *testing.T) {
 		{`images.commonImages=[{"metadata":{"name":"a","namespace":"b"},"spec":{"schedule":"","managedDataSource":"a","template":{"spec":{"source":{"registry":{}}}}}}]`, "at '/images/commonImages/0/metadata': additional properties 'namespace' not allowed"},
 		{`images.commonImages=[{"metadata":{"name":"a"},"spec":{"schedule":"","managedDataSource":"a","template":{"spec":{"source":{"pvc":{}}}}}}]`, "at '/images/commonImages/0/spec/template/spec/source': missing property 'registry'"},
 		{`images.commonImages=[{"metadata":{"name":"a"}}]`, "at '/images/commonImages/0': missing property 'spec'"},
+		{`images.registries.networks=["10.1.0.0"]`, "at '/images/registries/networks/0': '10.1.0.0' does not match pattern"},
+		{`images.registries.credentials=[{"secrets":["a"]}]`, "at '/images/registries/credentials/0': missing property 'namespace'"},
 		{`log.level="loud"`, "at '/log/level': value must be one of 'debug', 'info', 'warn', 'error'"},
 		{`log.format="xml"`, "at '/log/format': value must be one of 'json', 'text'"},
 		{`networkPolicy.apiServerCIDRs=["10.0.0.1"]`, `at '/networkPolicy/apiServerCIDRs/0': '10.0.0.1' does not match pattern '^[0-9a-fA-F.:]+/[0-9]{1,3}$'`},

@@ -28,6 +28,7 @@ import (
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/virtualimages"
 )
 
 // reconciler is a new controller of golden images, with a connection of its own.
@@ -41,7 +42,7 @@ func (f *fixture) reconciler(t *testing.T, c *kills.Connection) *goldenimages.Re
 	reader, err := pages.NewReader(config)
 	must(t, err)
 	return goldenimages.New(goldenimages.Options{
-		Client: direct, Nodes: direct, Pages: reader, Clock: clock.RealClock{}, Tell: func(*v1alpha1.GoldenImageCatalog, string, string, string) {},
+		Client: direct, Nodes: direct, Pages: reader, Clock: clock.RealClock{}, Manifests: goldenimages.NewManifests(t.Context(), direct, &virtualimages.Sources{}, time.Hour, clock.RealClock{}), Tell: func(*v1alpha1.GoldenImageCatalog, string, string, string) {},
 	})
 }
 

@@ -111,6 +111,14 @@ type GoldenImageCatalogSpec struct {
 	// +optional
 	CommonImages bool `json:"commonImages,omitempty"`
 
+	// Whether Virtward reads the architectures of images from their registries.
+	// An entry without the annotation of architectures is then imported for
+	// those of its manifest. If an annotation and a manifest differ, the image
+	// has a condition. Only URLs that begin with docker:// are read.
+	//
+	// +optional
+	VerifyManifest bool `json:"verifyManifest,omitempty"`
+
 	// How long an architecture without a node keeps its imports. The default
 	// is 10m.
 	//
@@ -248,7 +256,7 @@ type Image struct {
 	//
 	// +optional
 	DataSource string `json:"dataSource,omitempty"`
-	// Architectures that the entry lists.
+	// Architectures that the entry lists, or those of its manifest.
 	//
 	// +optional
 	// +listType=atomic
@@ -262,17 +270,35 @@ type Image struct {
 	//
 	// +optional
 	DefaultArchitecture string `json:"defaultArchitecture,omitempty"`
+	// Manifest of the image, as its registry last sent it. It exists only with
+	// verifyManifest.
+	//
+	// +optional
+	Manifest *ImageManifest `json:"manifest,omitempty"`
 	// State of each import.
 	//
 	// +optional
 	// +listType=atomic
 	Imports []Import `json:"imports,omitempty"`
-	// Deployed, UnsupportedArchitectures and MissingArchitecture.
+	// Deployed, UnsupportedArchitectures and MissingArchitecture; with
+	// verifyManifest also ManifestVerified.
 	//
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ImageManifest is what a registry has for an image.
+type ImageManifest struct {
+	// URL of the image.
+	URL string `json:"url"`
+	// Architectures of the index, or of the only image, in alphabetical order.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=16
+	Architectures []string `json:"architectures,omitempty"`
 }
 
 // Import is the state of the import of an image, for one architecture.
