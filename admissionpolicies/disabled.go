@@ -14,7 +14,7 @@ const Disabled = "virtward.io/disabled"
 // requester of a rollout, and the rollout would act for that user; and a catalog of golden images, a template with variants or a
 // VirtualImage would act for users without its rights.
 func StayActive() []string {
-	return []string{Rollouts, RolloutStatus, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus}
+	return []string{Rollouts, RolloutStatus, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies}
 }
 
 // KeepDisabled is what is wanted of the match conditions of a policy, and the one that switches it off if those that

@@ -54,6 +54,7 @@ const (
 	TemplateStatus           = "virtward-template-status"
 	VirtualImages            = "virtward-virtual-images"
 	VirtualImageStatus       = "virtward-virtual-image-status"
+	VirtualImageCopies       = "virtward-virtual-image-copies"
 )
 
 // The verbs of the guards of VM templates.

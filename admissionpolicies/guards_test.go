@@ -104,6 +104,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-virtual-images of virtward-virtual-images: Deny",
 		"ValidatingAdmissionPolicy virtward-virtual-image-status",
 		"ValidatingAdmissionPolicyBinding virtward-virtual-image-status of virtward-virtual-image-status: Deny",
+		"ValidatingAdmissionPolicy virtward-virtual-image-copies",
+		"ValidatingAdmissionPolicyBinding virtward-virtual-image-copies of virtward-virtual-image-copies: Deny",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("guards (-want +got):\n%s", diff)

@@ -283,7 +283,7 @@ func (p *planner) retries(o *Observation, imported *metav1.Condition) bool {
 func (p *planner) absent(o *Observation, imported *metav1.Condition) {
 	switch {
 	case imported.Status == metav1.ConditionTrue:
-		p.notReady(ReasonRemoved, "the image was deleted in its backend: delete the VirtualImage and create it again")
+		p.notReady(ReasonRemoved, cmp.Or(o.Message, "the image was deleted in its backend: delete the VirtualImage and create it again"))
 		p.After = p.Drift
 	case imported.Reason == ReasonImportFailed: // backends forget why
 		p.After = p.Drift

@@ -27,6 +27,7 @@ type certificateOptions struct {
 	mutating, validating string
 	serverSecret, server string
 	serverAPIServices    []string
+	copies, copiesServer string
 	settle               time.Duration
 }
 
@@ -38,6 +39,8 @@ func (o *certificateOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.serverSecret, "apiserver-cert-secret", "", "Secret for the certificate of the aggregated API; without one, the controller manages none")
 	flags.StringVar(&o.server, "apiserver-service-name", "virtward-apiserver", "Service through which the API server calls the aggregated API")
 	flags.StringSliceVar(&o.serverAPIServices, "api-service", []string{"v1alpha1." + subresources.Group, "v1beta1." + subresources.Group}, "APIServices whose CA bundle the controller sets")
+	flags.StringVar(&o.copies, "copies-cert-secret", "", "Secret for the certificate of the server from which CDI copies images; without one, the controller manages none")
+	flags.StringVar(&o.copiesServer, "copies-service-name", "virtward-copies", "Service through which CDI reads images")
 	flags.DurationVar(&o.settle, "rotation-settle", 2*time.Minute, "wait between the steps of a certificate replacement; meanwhile all replicas read the Secret, and all API servers read the webhook configurations")
 }
 
@@ -54,6 +57,11 @@ func (o *certificateOptions) reconcilers(namespace string) []certificates.Option
 	if o.serverSecret != "" {
 		server := common
 		server.Secret, server.Service, server.APIServices = o.serverSecret, o.server, o.serverAPIServices
+		all = append(all, server)
+	}
+	if o.copies != "" {
+		server := common
+		server.Secret, server.Service = o.copies, o.copiesServer
 		all = append(all, server)
 	}
 	return all

@@ -41,6 +41,7 @@ type virtualImagesOptions struct {
 	config    string
 	clouds    string
 	admission time.Duration
+	copies    copyOptions
 }
 
 func virtualImagesCommand() *cobra.Command {
@@ -57,6 +58,7 @@ $KUBECONFIG, or as the service account of its pod. If there are several replicas
 	o.addFlags(cmd.Flags())
 	cmd.Flags().StringVar(&o.config, "config", "", "the file with the classes, the permitted sources and the limits; required")
 	cmd.Flags().StringVar(&o.clouds, "clouds", "", "the file clouds.yaml of OpenStack; required for classes with the backend Glance")
+	o.copies.addFlags(cmd.Flags())
 	cmd.Flags().DurationVar(&o.admission, "admission-wait", plans.Defaults().Admission,
 		"how long a deletion waits for virtual machines that were admitted before; longer than --request-timeout of the API server")
 	return cmd
@@ -71,7 +73,7 @@ func (o *virtualImagesOptions) run(ctx context.Context) error {
 		return fmt.Errorf("reading --config: %w", err)
 	}
 	config, err := virtualimages.ParseConfig(data)
-	if err := errors.Join(err, o.validate()); err != nil {
+	if err := errors.Join(err, o.validate(), o.copies.validate()); err != nil {
 		return err
 	}
 	return o.start(ctx, func(connection *rest.Config) (manager.Manager, error) {
@@ -108,11 +110,12 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 	keeps := virtualimages.New(options)
 	changed := func(namespace, name string) { keeps.Request(ctx, namespace, name) }
 	sources := virtualimages.SourceOf(c.direct, config.Permitted())
-	store := cdi.New(cdi.Options{
+	volumes := cdi.Options{
 		Client: c.direct, Source: sources, Checksums: virtualimages.ChecksumsOf(c.direct), Probes: transfers.New[cdi.Probe](ctx, probes), Changed: changed,
 		Timeout: config.Limits.Timeout.Duration, Clock: clock.RealClock{},
 		Imports: func(image *backend.Image) (bool, string) { return keeps.Begin(image.Namespace, image.Name) },
-	})
+	}
+	store := cdi.New(volumes)
 	streams := transfers.New[struct{}](ctx, config.Bounds().Transfers())
 	for name, class := range config.Classes {
 		options.Classes[name] = store
@@ -125,16 +128,19 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 		connected := glance.Open(glance.Login{
 			Read: func() ([]byte, error) { return os.ReadFile(o.clouds) }, Folder: filepath.Dir(o.clouds), Cloud: class.Cloud,
 		})
-		options.Classes[name] = glance.New(glance.Options{
+		options.Classes[name] = o.copies.backend(glance.New(glance.Options{
 			Client: connected, Streams: streams, Source: sources, Changed: changed,
 			Visibility: glance.Visibility(class.Visibility), WebDownload: class.WebDownload, Deadline: config.Limits.Timeout.Duration,
-		})
+		}), volumes, class.ClusterCopy == kupenstackv1alpha1.ClusterCopyAlways)
 	}
 	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
 		return err
 	}
 	p, err := newPorts(log.WithName("ports"))
 	if err != nil {
+		return err
+	}
+	if err := o.copies.addTo(mgr, p, keeps); err != nil {
 		return err
 	}
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/glance"
 )
@@ -50,6 +51,8 @@ type Class struct {
 	// Cloud is the name of the cloud in clouds.yaml, and Visibility that of the images; of Glance only.
 	Cloud      string `json:"cloud"`
 	Visibility string `json:"visibility"`
+	// ClusterCopy is that of images that do not set it, Never if it is empty; of Glance only.
+	ClusterCopy v1alpha1.ClusterCopy `json:"clusterCopy"`
 	// WebDownload makes Glance read sources itself.
 	WebDownload bool `json:"webDownload"`
 }
@@ -63,8 +66,10 @@ func (c *Class) invalid() error {
 		return fmt.Errorf("backend: %q is neither %s nor %s", c.Backend, BackendCDI, BackendGlance)
 	case c.Backend == BackendGlance && c.Cloud == "":
 		return errors.New("cloud: the name of a cloud in clouds.yaml is required")
-	case c.Backend == BackendCDI && (c.Cloud != "" || c.Visibility != "" || c.WebDownload):
-		return errors.New("cloud, visibility and webDownload are only for Glance")
+	case c.Backend == BackendCDI && (c.Cloud != "" || c.Visibility != "" || c.WebDownload || c.ClusterCopy != ""):
+		return errors.New("cloud, visibility, webDownload and clusterCopy are only for Glance")
+	case c.ClusterCopy != "" && c.ClusterCopy != v1alpha1.ClusterCopyAlways && c.ClusterCopy != v1alpha1.ClusterCopyNever:
+		return fmt.Errorf("clusterCopy: %q is neither %s nor %s", c.ClusterCopy, v1alpha1.ClusterCopyAlways, v1alpha1.ClusterCopyNever)
 	case !slices.Contains(visibilities, c.Visibility):
 		return fmt.Errorf("visibility: %q is not public, community, shared or private", c.Visibility)
 	}

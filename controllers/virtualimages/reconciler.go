@@ -98,8 +98,8 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 		return 0, err
 	}
 	if store != nil && image.Status.ID != "" && controllerutil.ContainsFinalizer(image, v1alpha1.Finalizer) {
-		if in.Observation, err = observed(store.Observe(ctx, attemptOf(r.Cluster, image))); err != nil {
-			return r.unreachable(ctx, in, err)
+		if err := r.answer(ctx, in)(store.Observe(ctx, attemptOf(r.Cluster, image))); err != nil {
+			return 0, err
 		}
 	}
 	plan := virtualimages.Plan(in)
@@ -116,12 +116,12 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 	case virtualimages.ListUsers:
 		in.Live, err = live(ctx, r.Pages, image)
 	case virtualimages.Ensure:
-		in.Observation, err = observed(store.Ensure(ctx, attemptOf(r.Cluster, image)))
+		err = r.answer(ctx, in)(store.Ensure(ctx, attemptOf(r.Cluster, image)))
 	case virtualimages.Delete:
-		in.Observation, err = observed(store.Delete(ctx, attemptOf(r.Cluster, image)))
+		err = r.answer(ctx, in)(store.Delete(ctx, attemptOf(r.Cluster, image)))
 	}
 	if err != nil {
-		return r.unreachable(ctx, in, err)
+		return 0, err
 	}
 	plan = virtualimages.Plan(in)
 	if err := r.writeStatus(ctx, in, &plan); err != nil {
@@ -133,24 +133,25 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 	return plan.After, nil
 }
 
-func observed(o virtualimages.Observation, err error) (*virtualimages.Observation, error) {
-	return &o, err
-}
-
-// unreachable notes in the status that a backend does not answer, and why.
-func (r *Reconciler) unreachable(ctx context.Context, in *virtualimages.Input, cause error) (time.Duration, error) {
-	if apierrors.IsConflict(cause) || apierrors.IsNotFound(cause) {
-		return 0, cause
+// answer notes what a backend answers, or why it does not. A conflict with another write is returned, and repeated at once.
+func (r *Reconciler) answer(ctx context.Context, in *virtualimages.Input) func(virtualimages.Observation, error) error {
+	return func(o virtualimages.Observation, err error) error {
+		switch {
+		case err == nil:
+			in.Observation = &o
+			return nil
+		case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+			return err
+		}
+		in.Observation = nil
+		in.Unreachable = &virtualimages.Fault{Reason: virtualimages.ReasonUnreachable, Message: fmt.Sprintf("the backend of class %s does not answer", in.Class)}
+		var fault *backend.Unavailable
+		if errors.As(err, &fault) {
+			in.Unreachable = &virtualimages.Fault{Reason: fault.Reason, Message: fmt.Sprintf("class %s: %s", in.Class, fault.Message)}
+		}
+		log.FromContext(ctx).Error(err, "a backend does not answer", "class", in.Class)
+		return nil
 	}
-	in.Observation, in.Live = nil, nil
-	in.Unreachable = &virtualimages.Fault{Reason: virtualimages.ReasonUnreachable, Message: fmt.Sprintf("the backend of class %s does not answer", in.Class)}
-	var fault *backend.Unavailable
-	if errors.As(cause, &fault) {
-		in.Unreachable = &virtualimages.Fault{Reason: fault.Reason, Message: fmt.Sprintf("class %s: %s", in.Class, fault.Message)}
-	}
-	log.FromContext(ctx).Error(cause, "a backend does not answer", "class", in.Class)
-	plan := virtualimages.Plan(in)
-	return plan.After, r.writeStatus(ctx, in, &plan)
 }
 
 // observe reads what a plan needs.

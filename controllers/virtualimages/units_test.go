@@ -40,6 +40,8 @@ limits: {imagesPerNamespace: 5, bytesPerNamespace: 1Gi, imports: 2, importTimeou
 		"unknown backend":      {"backend: CDI", "backend: Ceph", `classes.cluster.backend: "Ceph" is neither CDI nor Glance`},
 		"Glance without cloud": {"cloud: images, ", "", "classes.cloud.cloud: the name of a cloud"},
 		"CDI with visibility":  {"backend: CDI", "backend: CDI, visibility: public", "are only for Glance"},
+		"CDI with clusterCopy": {"backend: CDI", "backend: CDI, clusterCopy: Always", "are only for Glance"},
+		"unknown clusterCopy":  {"visibility: private", "clusterCopy: Once", `"Once" is neither Always nor Never`},
 		"unknown visibility":   {"visibility: private", "visibility: all", `"all" is not public`},
 		"name of a class":      {"  cloud:", "  Cloud_1:", "classes.Cloud_1"},
 		"no network":           {"10.1.2.3/16", "10.1.2.3", "sources.networks[0]"},

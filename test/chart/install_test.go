@@ -85,8 +85,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 42 {
-		t.Errorf("configurations of admission: %v, not 42", got)
+	if got := i.labelled(t); len(got) != 44 {
+		t.Errorf("configurations of admission: %v, not 44", got)
 	}
 }
 
@@ -176,13 +176,13 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 41 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 43 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 42 {
-		t.Errorf("configurations of admission: %v, not 42", got)
+	if got := i.labelled(t); len(got) != 44 {
+		t.Errorf("configurations of admission: %v, not 44", got)
 	}
 }
 
@@ -348,7 +348,7 @@ func (i *installation) switchOff(t *testing.T) {
 		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-namespaces",
 		"ValidatingAdmissionPolicy virtward-template-provenance", "ValidatingAdmissionPolicy virtward-template-request-labels", "ValidatingAdmissionPolicy virtward-template-status",
-		"ValidatingAdmissionPolicy virtward-virtual-image-status", "ValidatingAdmissionPolicy virtward-virtual-images",
+		"ValidatingAdmissionPolicy virtward-virtual-image-copies", "ValidatingAdmissionPolicy virtward-virtual-image-status", "ValidatingAdmissionPolicy virtward-virtual-images",
 	}
 	if diff := cmp.Diff(want, i.labelled(t)); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
@@ -384,8 +384,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 42 {
-		t.Errorf("configurations of admission: %v, not 42", got)
+	if got := i.labelled(t); len(got) != 44 {
+		t.Errorf("configurations of admission: %v, not 44", got)
 	}
 }
 

@@ -231,3 +231,63 @@ func TestImageAlerts(t *testing.T) {
 		t.Errorf("%d alerts", count)
 	}
 }
+
+// TestCopies: what the copies of images add, for each provider of certificates.
+func TestCopies(t *testing.T) {
+	base := []string{"virtualImages.enabled=true"}
+	before := identities(renderFor(t, nil, base...))
+	for name, tc := range map[string]struct {
+		values, want []string
+		secret       string
+	}{
+		"self":           {nil, []string{"Secret virtward-copies-cert", "Service virtward-copies"}, "virtward-copies-cert"},
+		"cert-manager":   {[]string{certManager}, []string{"Certificate virtward-copies", "Service virtward-copies"}, "virtward-copies-tls"},
+		"without images": {[]string{"virtualImages.enabled=false"}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			with := slices.Concat(base, []string{"virtualImages.copies.enabled=true"}, tc.values)
+			var added []string
+			secret := ""
+			for _, object := range renderFor(t, nil, with...) {
+				id := object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+				if strings.Contains(id, "virtward-copies") && !slices.Contains(before, id) {
+					added = append(added, id)
+				}
+				if deployment, ok := object.(*appsv1.Deployment); ok && deployment.Name == "virtward-virtualimages" {
+					for _, v := range deployment.Spec.Template.Spec.Volumes {
+						if v.Name == "certificates" {
+							secret = v.Secret.SecretName
+							for _, item := range v.Secret.Items {
+								if item.Key == "ca.key" {
+									t.Error("the process has the key of the CA")
+								}
+							}
+						}
+					}
+				}
+			}
+			slices.Sort(added)
+			if !slices.Equal(added, tc.want) || secret != tc.secret {
+				t.Errorf("got %v and %q, want %v and %q", added, secret, tc.want, tc.secret)
+			}
+		})
+	}
+	creates := func(values ...string) (found bool) {
+		for _, object := range renderFor(t, nil, values...) {
+			if role, ok := object.(*rbacv1.ClusterRole); ok && role.Name == "virtward-virtualimages" {
+				for _, rule := range role.Rules {
+					if slices.Contains(rule.Resources, "secrets") {
+						found = true
+						if !slices.Equal(rule.Verbs, []string{"create"}) {
+							t.Errorf("verbs %v", rule.Verbs)
+						}
+					}
+				}
+			}
+		}
+		return found
+	}
+	if creates(base...) || !creates("virtualImages.enabled=true", "virtualImages.copies.enabled=true") {
+		t.Error("Secrets are created without copies, or not with them")
+	}
+}

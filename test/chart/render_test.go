@@ -109,6 +109,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-rollouts",
 		"ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicyBinding virtward-rule-settings",
+		"ValidatingAdmissionPolicy virtward-virtual-image-copies",
+		"ValidatingAdmissionPolicyBinding virtward-virtual-image-copies",
 		"ValidatingAdmissionPolicy virtward-virtual-image-status",
 		"ValidatingAdmissionPolicyBinding virtward-virtual-image-status",
 		"ValidatingAdmissionPolicy virtward-virtual-images",
@@ -170,6 +172,8 @@ func TestObjects(t *testing.T) {
 			"ValidatingAdmissionPolicyBinding virtward-golden-image-templates",
 		}},
 		{name: "no guards of VirtualImages", values: []string{"guards.virtualImages.enabled=false"}, less: []string{
+			"ValidatingAdmissionPolicy virtward-virtual-image-copies",
+			"ValidatingAdmissionPolicyBinding virtward-virtual-image-copies",
 			"ValidatingAdmissionPolicy virtward-virtual-image-status",
 			"ValidatingAdmissionPolicyBinding virtward-virtual-image-status",
 			"ValidatingAdmissionPolicy virtward-virtual-images",

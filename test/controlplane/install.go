@@ -48,6 +48,7 @@ var portValues = []struct {
 	{[]string{"images"}, []string{"healthPort"}},
 	{[]string{"virtualImages"}, []string{"metricsPort"}},
 	{[]string{"virtualImages"}, []string{"healthPort"}},
+	{[]string{"virtualImages", "copies"}, []string{"port", "servicePort"}},
 }
 
 // rotationSettle is the time between the steps of a rotation. It is short, because the API server runs on this machine.

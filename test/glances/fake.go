@@ -273,3 +273,19 @@ func (f *Fake) fetch(id string, url *string) (data []byte, failure string) {
 	}
 	return data, ""
 }
+
+// Put adds an image that is ready.
+func (f *Fake) Put(id, owner string, data []byte) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	f.Images[id] = map[string]any{"id": id, "status": "active", "size": len(data), "virtward_owner": owner, "disk_format": "qcow2"}
+	f.stored[id] = data
+}
+
+// Remove deletes an image, as an admin of the cloud.
+func (f *Fake) Remove(id string) {
+	f.Mu.Lock()
+	defer f.Mu.Unlock()
+	delete(f.Images, id)
+	f.deleted[id] = true
+}

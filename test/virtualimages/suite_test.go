@@ -95,6 +95,12 @@ func qcow2(size uint64) []byte {
 
 func start(t *testing.T, values map[string]any) *fixture {
 	t.Helper()
+	return startWith(t, values, func(*controlplane.ControlPlane) {})
+}
+
+// startWith starts the controller after a function.
+func startWith(t *testing.T, values map[string]any, before func(*controlplane.ControlPlane)) *fixture {
+	t.Helper()
 	plane := planes.Start(t, controlplane.Options{})
 	f := &fixture{ControlPlane: plane, web: newWeb(t)}
 	must(t, plane.EnsureNamespace(t.Context(), namespace))
@@ -105,6 +111,7 @@ func start(t *testing.T, values map[string]any) *fixture {
 	f.cdi, err = simulators.StartCDI(t.Context(), plane)
 	must(t, err)
 	t.Cleanup(func() { must(t, f.cdi.Stop(context.Background())) })
+	before(plane)
 	f.run(t)
 	f.owner = f.user(t, owner, "edit", "cdi")
 	return f

@@ -35,6 +35,8 @@ type Options struct {
 	// Source returns a client for the source of an image, with its credentials and authorities. It returns no client if the
 	// credentials cannot be read here: then only CDI reads the source.
 	Source func(ctx context.Context, image *backend.Image) (*source.Client, error)
+	// File, if it is not nil, reads the header of an image instead of Source.
+	File func(ctx context.Context, image *backend.Image) (*source.File, error)
 	// Checksums reports whether CDI checks checksums.
 	Checksums func(ctx context.Context) (bool, error)
 	// Probes reads the headers of sources.
@@ -233,14 +235,16 @@ func (b *Backend) remove(ctx context.Context, object client.Object) error {
 
 // unsupported says why CDI cannot import an image; nil if it can.
 func (b *Backend) unsupported(ctx context.Context, image *backend.Image) (*virtualimages.Observation, error) {
-	failed := func(reason, message string) *virtualimages.Observation {
-		return &virtualimages.Observation{State: virtualimages.Failed, Permanent: true, Reason: reason, Message: message}
+	failed := func(message string) *virtualimages.Observation {
+		return &virtualimages.Observation{State: virtualimages.Failed, Permanent: true, Reason: ReasonUnsupported, Message: message}
 	}
 	switch spec := &image.Spec; {
 	case spec.Format == v1alpha1.FormatAMI, spec.Format == v1alpha1.FormatARI, spec.Format == v1alpha1.FormatAKI:
-		return failed(ReasonUnsupported, fmt.Sprintf("the format %s has no disk that virtual machines of this cluster can boot: use a class of OpenStack", spec.Format)), nil
+		return failed(fmt.Sprintf("the format %s has no disk that virtual machines of this cluster can boot: use a class of OpenStack", spec.Format)), nil
 	case spec.ContainerFormat != v1alpha1.ContainerBare && spec.ContainerFormat != "":
-		return failed(ReasonUnsupported, fmt.Sprintf("CDI imports no container of the format %s: use bare", spec.ContainerFormat)), nil
+		return failed(fmt.Sprintf("CDI imports no container of the format %s: use bare", spec.ContainerFormat)), nil
+	case spec.ClusterCopy == v1alpha1.ClusterCopyNever:
+		return failed("the class stores images in the cluster: remove spec.clusterCopy, or use a class of OpenStack"), nil
 	case spec.Checksum == "":
 		return nil, nil //nolint:nilnil // there is no fault
 	}
@@ -248,5 +252,5 @@ func (b *Backend) unsupported(ctx context.Context, image *backend.Image) (*virtu
 	if err != nil || checks {
 		return nil, err
 	}
-	return failed(ReasonUnsupported, "this version of CDI checks no checksums: remove spec.checksum, or update CDI"), nil
+	return failed("this version of CDI checks no checksums: remove spec.checksum, or update CDI"), nil
 }

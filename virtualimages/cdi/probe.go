@@ -26,27 +26,43 @@ func (b *Backend) probe(ctx context.Context, image *backend.Image) (transfers.Ta
 	if task, known := b.Probes.Get(image.ID); known {
 		return task, nil
 	}
-	reads, err := b.Source(ctx, image)
+	read, err := b.header(ctx, image)
 	if err != nil {
 		return transfers.Task[Probe]{Ended: true, Err: err}, transient(err)
 	}
-	if reads == nil {
+	if read == nil {
 		return transfers.Task[Probe]{Ended: true}, nil
 	}
-	spec := image.Spec
+	format := image.Spec.Format
 	err = b.Probes.Start(image.ID, image.Namespace, func(ctx context.Context, _ *transfers.Progress) (Probe, error) {
-		defer reads.Close()
-		file, err := reads.Probe(ctx, spec.Src, spec.Format == v1alpha1.FormatVHD)
+		file, err := read(ctx)
 		if err != nil {
 			return Probe{}, fmt.Errorf("reading the source: %w", err)
 		}
-		return inspect(spec.Format, file)
+		return inspect(format, file)
 	}, func() { b.Changed(image.Namespace, image.Name) })
 	if errors.Is(err, transfers.ErrFull) {
 		return transfers.Task[Probe]{Ahead: transfers.MaxTasks}, nil
 	}
 	task, _ := b.Probes.Get(image.ID)
 	return task, err //nolint:wrapcheck // there is no other error
+}
+
+// header returns a function that reads the header of an image; nil if this process cannot read it.
+func (b *Backend) header(ctx context.Context, image *backend.Image) (func(context.Context) (*source.File, error), error) {
+	spec := image.Spec
+	if b.File != nil {
+		copied := *image
+		return func(ctx context.Context) (*source.File, error) { return b.File(ctx, &copied) }, nil
+	}
+	reads, err := b.Source(ctx, image)
+	if err != nil || reads == nil {
+		return nil, err
+	}
+	return func(ctx context.Context) (*source.File, error) {
+		defer reads.Close()
+		return reads.Probe(ctx, spec.Src, spec.Format == v1alpha1.FormatVHD) //nolint:wrapcheck // the caller wraps it
+	}, nil
 }
 
 // transient is the error if the next call can have another outcome; nil for an Error of the source, which the owner sees.

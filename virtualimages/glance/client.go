@@ -80,6 +80,9 @@ func (c *Client) with(ctx context.Context, call func(*gophercloud.ServiceClient)
 	return err
 }
 
+// unbounded is a key of the context of a request whose answer has no bound, and is not kept in memory.
+type unbounded struct{}
+
 // bounded ends answers that are too long.
 type bounded struct{ http.RoundTripper }
 
@@ -88,6 +91,9 @@ func (b bounded) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := b.RoundTripper.RoundTrip(request)
 	if err != nil {
 		return nil, err
+	}
+	if request.Context().Value(unbounded{}) != nil {
+		return response, nil
 	}
 	response.Body = struct {
 		io.Reader

@@ -24,6 +24,11 @@ func SideLimits() Limits {
 	return Limits{Connections: 16, Unproven: 16, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Streams: 4}
 }
 
+// CopyLimits returns the limits of the server of images. An importer of CDI has a few connections.
+func CopyLimits() Limits {
+	return Limits{Connections: 64, Unproven: 64, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Streams: 4}
+}
+
 // The memory of connections and streams, in bytes, rounded up. HTTP/2 allows at least 64 KiB of unread bodies for a
 // connection, and keeps a body in chunks of up to 16 KiB.
 const (

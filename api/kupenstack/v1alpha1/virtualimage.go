@@ -58,6 +58,7 @@ type VirtualImage struct {
 // +kubebuilder:validation:XValidation:rule="has(self.secretRef) == has(oldSelf.secretRef) && (!has(self.secretRef) || self.secretRef == oldSelf.secretRef)",fieldPath=".secretRef",message="cannot be changed: create another VirtualImage"
 // +kubebuilder:validation:XValidation:rule="has(self.certConfigMap) == has(oldSelf.certConfigMap) && (!has(self.certConfigMap) || self.certConfigMap == oldSelf.certConfigMap)",fieldPath=".certConfigMap",message="cannot be changed: create another VirtualImage"
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage) && (!has(self.storage) || self.storage == oldSelf.storage)",fieldPath=".storage",message="cannot be changed: create another VirtualImage"
+// +kubebuilder:validation:XValidation:rule="has(self.clusterCopy) == has(oldSelf.clusterCopy) && (!has(self.clusterCopy) || self.clusterCopy == oldSelf.clusterCopy)",fieldPath=".clusterCopy",message="cannot be changed: create another VirtualImage"
 type VirtualImageSpec struct {
 	// URL that the image is imported from, with the scheme http or https.
 	//
@@ -129,7 +130,25 @@ type VirtualImageSpec struct {
 	//
 	// +optional
 	Storage *VirtualImageStorage `json:"storage,omitempty"`
+
+	// Whether an image of a class that stores it outside of the cluster is
+	// also copied into the cluster, so that virtual machines can clone it by
+	// its DataSource. The default is that of the class.
+	//
+	// +optional
+	ClusterCopy ClusterCopy `json:"clusterCopy,omitempty"`
 }
+
+// ClusterCopy says whether an image is copied into the cluster.
+//
+// +kubebuilder:validation:Enum=Always;Never
+type ClusterCopy string
+
+// The choices of ClusterCopy.
+const (
+	ClusterCopyAlways ClusterCopy = "Always"
+	ClusterCopyNever  ClusterCopy = "Never"
+)
 
 // DiskFormat is the format of a disk.
 //

@@ -1,0 +1,214 @@
+package copies
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/virtward/virtward/virtualimages/backend"
+)
+
+// Store reads stored images.
+type Store interface {
+	backend.Backend
+	// Size is the number of bytes of an image that is ready.
+	Size(ctx context.Context, image *backend.Image) (int64, error)
+	// Open reads an image, or a part of it such as bytes=0-99. The caller closes the body.
+	Open(ctx context.Context, image *backend.Image, part string) (*http.Response, error)
+}
+
+// The limits of readers.
+const (
+	// MaxReaders and maxOfImage bound the requests in progress, altogether and for one image.
+	MaxReaders = 64
+	maxOfImage = 16
+	// stall bounds the time without a byte, in both directions.
+	stall = time.Minute
+	// known is how long an image is known to be copied.
+	known = 5 * time.Second
+	// maxKnown bounds the images that are known.
+	maxKnown = 1000
+	// BufferBytes is the buffer of a reader.
+	BufferBytes = 64 << 10
+)
+
+// ErrNotCopied is the error of an image that is not being copied.
+var ErrNotCopied = errors.New("the image is not being copied")
+
+// Server serves images to CDI's importers.
+type Server struct {
+	Keys *Keys
+	// Find returns an image that is being copied and its store; ErrNotCopied for every other one.
+	Find func(ctx context.Context, namespace, name, id string) (*backend.Image, Store, error)
+	Now  func() time.Time
+
+	mu      sync.Mutex
+	readers map[string]int
+	all     int
+	found   map[string]found
+}
+
+type found struct {
+	image *backend.Image
+	store Store
+	until time.Time
+}
+
+// pathOf is the path of an image.
+func pathOf(namespace, name, id string) string {
+	return "/images/" + namespace + "/" + name + "/" + id
+}
+
+// Route returns the handler of a request with a valid token; nil for every other one.
+func (s *Server) Route(r *http.Request) http.Handler {
+	parts := strings.Split(r.URL.Path, "/")
+	if len(parts) != 5 || parts[1] != "images" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil
+	}
+	namespace, name, id := parts[2], parts[3], parts[4]
+	user, password, _ := r.BasicAuth()
+	keys, err := s.Keys.current()
+	if err != nil || !verify(keys, user, password, namespace, name, id, s.Now()) {
+		return nil
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !s.enter(id) {
+			w.Header().Set("Retry-After", "5")
+			http.Error(w, "too many readers", http.StatusServiceUnavailable)
+			return
+		}
+		defer s.leave(id)
+		s.serve(w, r, namespace, name, id)
+	})
+}
+
+func (s *Server) enter(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.readers == nil {
+		s.readers = map[string]int{}
+	}
+	if s.all >= MaxReaders || s.readers[id] >= maxOfImage {
+		return false
+	}
+	s.all++
+	s.readers[id]++
+	return true
+}
+
+func (s *Server) leave(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all--
+	if s.readers[id]--; s.readers[id] == 0 {
+		delete(s.readers, id)
+	}
+}
+
+// find remembers for a moment that an image is being copied: an importer sends many requests.
+func (s *Server) find(ctx context.Context, namespace, name, id string) (*backend.Image, Store, error) {
+	key, now := namespace+"/"+name+"/"+id, s.Now()
+	s.mu.Lock()
+	f, ok := s.found[key]
+	s.mu.Unlock()
+	if ok && now.Before(f.until) {
+		return f.image, f.store, nil
+	}
+	image, store, err := s.Find(ctx, namespace, name, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.found == nil || len(s.found) >= maxKnown {
+		s.found = map[string]found{}
+	}
+	s.found[key] = found{image, store, now.Add(known)}
+	return image, store, nil
+}
+
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, namespace, name, id string) {
+	image, store, err := s.find(r.Context(), namespace, name, id)
+	switch {
+	case errors.Is(err, ErrNotCopied):
+		http.NotFound(w, r)
+		return
+	case err != nil:
+		http.Error(w, "the image cannot be read", http.StatusBadGateway)
+		return
+	}
+	tag := strconv.Quote(id) // the content of an identifier never changes
+	w.Header().Set("Accept-Ranges", "bytes")
+	w.Header().Set("ETag", tag)
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Cache-Control", "no-store")
+	if r.Method == http.MethodHead {
+		size, err := store.Size(r.Context(), image)
+		if err != nil {
+			http.Error(w, "the image cannot be read", http.StatusBadGateway)
+			return
+		}
+		w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
+		return
+	}
+	part := r.Header.Get("Range")
+	if condition := r.Header.Get("If-Range"); condition != "" && condition != tag {
+		part = ""
+	}
+	if part != "" && !onePart.MatchString(part) {
+		http.Error(w, "only one range is supported", http.StatusRequestedRangeNotSatisfiable)
+		return
+	}
+	stream(w, r, store, image, part)
+}
+
+// onePart is a range with a start.
+var onePart = regexp.MustCompile(`^bytes=\d{1,18}-\d{0,18}$`)
+
+// stream copies an image, or a part of it. An answer that breaks off ends the connection, so that it is not taken for complete.
+func stream(w http.ResponseWriter, r *http.Request, store Store, image *backend.Image, part string) {
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	stalled := time.AfterFunc(stall, cancel)
+	defer stalled.Stop()
+	response, err := store.Open(ctx, image, part)
+	if err != nil {
+		http.Error(w, "the image cannot be read", http.StatusBadGateway)
+		return
+	}
+	defer response.Body.Close()
+	if response.ContentLength >= 0 {
+		w.Header().Set("Content-Length", strconv.FormatInt(response.ContentLength, 10))
+	}
+	if text := response.Header.Get("Content-Range"); text != "" && response.StatusCode == http.StatusPartialContent {
+		w.Header().Set("Content-Range", text)
+	}
+	control, buffer := http.NewResponseController(w), make([]byte, BufferBytes)
+	_ = control.SetReadDeadline(time.Time{})            // the server ends requests that take long
+	_ = control.SetWriteDeadline(time.Now().Add(stall)) // as above
+	w.WriteHeader(response.StatusCode)
+	left := response.ContentLength
+	for {
+		n, err := response.Body.Read(buffer)
+		if n > 0 {
+			stalled.Reset(stall)
+			_ = control.SetWriteDeadline(time.Now().Add(stall)) // as above
+			if _, err := w.Write(buffer[:n]); err != nil {
+				return
+			}
+			left -= int64(n)
+		}
+		if errors.Is(err, io.EOF) && left <= 0 {
+			return
+		}
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
