@@ -93,8 +93,11 @@ func (w *watcher) step(ctx context.Context) (done bool, err error) {
 	if image.DeletionTimestamp != nil {
 		return false, errors.New("it is being deleted")
 	}
+	if err := fault(image); err != nil {
+		return false, err
+	}
 	w.show(image)
-	return false, fault(image)
+	return false, nil
 }
 
 // show writes what happens now: in one line of a terminal, and elsewhere in a line for each change.

@@ -57,19 +57,24 @@ func (s *show) node(ctx context.Context, name, architecture string, labels ...st
 
 // imagesBecome waits until the list has a row with these words, and shows it.
 func (s *show) imagesBecome(ctx context.Context, row string) error {
-	if err := await(ctx, func(ctx context.Context) (string, error) {
-		output, err := s.call(ctx, s.admin, listImages)
-		for line := range strings.Lines(output) {
-			if strings.Contains(strings.Join(strings.Fields(line), " "), row) {
-				return "", nil
-			}
-		}
-		return fmt.Sprintf("%q in:\n%s", row, output), err
-	}); err != nil {
+	if err := s.awaitRow(ctx, s.admin, listImages, row); err != nil {
 		return err
 	}
 	_, err := s.does(ctx, s.admin, listImages)
 	return err
+}
+
+// awaitRow waits until a command prints a line with these words.
+func (s *show) awaitRow(ctx context.Context, who user, line, row string) error {
+	return await(ctx, func(ctx context.Context) (string, error) {
+		output, err := s.call(ctx, who, line)
+		for printed := range strings.Lines(output) {
+			if strings.Contains(strings.Join(strings.Fields(printed), " "), row) {
+				return "", nil
+			}
+		}
+		return fmt.Sprintf("%q in:\n%s", row, output), err
+	})
 }
 
 func (s *show) importsBoth(ctx context.Context) error {

@@ -37,6 +37,7 @@ func chapters() []chapter {
 		{"A policy of the admin", policies},
 		{"Templates", templates},
 		{"Golden images for each architecture", goldenImages},
+		{"Images by name", namedImages},
 		{"The cluster moves to another hypervisor", otherHypervisor},
 		{"Mistakes in the KubeVirt resource", mistakes},
 		{"Metrics and the audit log", evidence},

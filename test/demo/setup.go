@@ -153,7 +153,8 @@ func (s *show) installKubeVirt(ctx context.Context) error {
 // the controller, and sets the address of the metrics.
 func (s *show) installVirtward(ctx context.Context) error {
 	audit := map[string]any{"minInterval": "2s", "reports": map[string]any{"installCRDs": true}} // the default is half a minute
-	if _, err := s.cluster.InstallVirtward(ctx, map[string]any{"audit": audit, "templates": map[string]any{"mode": "manage"}, "images": map[string]any{"enabled": true}}, controlplane.Workload{}); err != nil {
+	values := map[string]any{"audit": audit, "templates": map[string]any{"mode": "manage"}, "images": map[string]any{"enabled": true}, "virtualImages": imageClasses()}
+	if _, err := s.cluster.InstallVirtward(ctx, values, controlplane.Workload{}); err != nil {
 		return err
 	}
 	port, err := s.metricsPort(ctx)

@@ -1,9 +1,13 @@
 package glances
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,34 +20,121 @@ import (
 // Identity is what the middleware of Keystone would tell Glance about the account. Without a project, Glance has no tasks.
 var Identity = map[string]string{"X-Identity-Status": "Confirmed", "X-User-Id": "virtward", "X-Project-Id": "images", "X-Roles": "admin,member,reader"}
 
-// Start starts the glance-api of Debian: without Keystone, with a database and a store of files. It returns its URL.
+// ErrNotInstalled is the error of Run where glance-api is not installed.
+var ErrNotInstalled = errors.New("no glance-api: apt-get install glance-api")
+
+// Glance is a glance-api that runs.
+type Glance struct {
+	// URL is that of its API.
+	URL string
+
+	dir     string
+	process *exec.Cmd
+}
+
+// Start starts the glance-api of Debian until the test ends. It returns its URL.
 func Start(t testing.TB) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("it starts a Glance")
 	}
+	g, err := Run(t.Context(), t.TempDir())
+	if errors.Is(err, ErrNotInstalled) {
+		t.Skipf("%v, and the tests run against it too", err)
+	}
+	must(t, err)
+	t.Cleanup(func() {
+		g.Stop()
+		if t.Failed() {
+			log, _ := os.ReadFile(filepath.Join(g.dir, "glance.log"))
+			t.Logf("the log of Glance ends with:\n%s", log[max(0, len(log)-6000):])
+		}
+	})
+	return g.URL
+}
+
+// Run starts the glance-api of Debian: without Keystone, with a database and a store of files in a folder that is empty.
+func Run(ctx context.Context, dir string) (*Glance, error) {
 	program, err := exec.LookPath("glance-api")
 	if err != nil {
-		t.Skip("no glance-api: apt-get install glance-api, and the tests run against it too")
+		return nil, ErrNotInstalled
 	}
-	dir := t.TempDir()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	if err != nil {
+		return nil, fmt.Errorf("choosing a port: %w", err)
+	}
 	port := listener.Addr().(*net.TCPAddr).Port
-	must(t, listener.Close())
+	if err := listener.Close(); err != nil {
+		return nil, fmt.Errorf("choosing a port: %w", err)
+	}
+	file, err := configure(dir, port)
+	if err != nil {
+		return nil, fmt.Errorf("configuring Glance: %w", err)
+	}
+	if out, err := exec.CommandContext(ctx, "glance-manage", "--config-file", file, "db_sync").CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("creating the database of Glance: %w: %s", err, out)
+	}
+	g := &Glance{URL: fmt.Sprintf("http://127.0.0.1:%d/", port), dir: dir, process: exec.Command(program, "--config-file", file)}
+	g.process.Dir, g.process.SysProcAttr = dir, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := g.process.Start(); err != nil {
+		return nil, fmt.Errorf("starting Glance: %w", err)
+	}
+	if err := g.ready(ctx); err != nil {
+		g.Stop()
+		return nil, err
+	}
+	return g, nil
+}
+
+// Stop ends the process.
+func (g *Glance) Stop() {
+	_ = g.process.Process.Kill()
+	_ = g.process.Wait()
+}
+
+// Identified passes requests on with an Identity, as the middleware of Keystone does.
+func (g *Glance) Identified() (http.Handler, error) {
+	target, err := url.Parse(g.URL)
+	if err != nil {
+		return nil, fmt.Errorf("the URL of Glance: %w", err)
+	}
+	return &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		for name, value := range Identity {
+			r.Out.Header.Set(name, value)
+		}
+	}}, nil
+}
+
+// configure writes the files of Glance, and returns the name of the configuration.
+func configure(dir string, port int) (string, error) {
 	for _, name := range []string{"images", "staging", "tasks", "etc"} {
-		must(t, os.Mkdir(filepath.Join(dir, name), 0o700))
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			return "", err
+		}
 	}
 	paste, err := os.ReadFile("/etc/glance/glance-api-paste.ini")
-	must(t, err)
-	paste = append(paste, "\n[pipeline:glance-api-headers]\npipeline = versionnegotiation context rootapp\n"...)
-	must(t, os.WriteFile(filepath.Join(dir, "etc", "glance-api-paste.ini"), paste, 0o600))
+	if err != nil {
+		return "", err
+	}
 	policy := strings.Builder{}
 	for _, rule := range []string{"publicize_image", "communitize_image", "add_image", "get_image", "get_images", "modify_image", "delete_image", "upload_image", "deactivate", "tasks_api_access"} {
 		fmt.Fprintf(&policy, "%q: \"\"\n", rule)
 	}
-	must(t, os.WriteFile(filepath.Join(dir, "etc", "policy.yaml"), []byte(policy.String()), 0o600))
-	configuration := strings.NewReplacer("DIR", dir, "PORT", fmt.Sprint(port)).Replace(`[DEFAULT]
+	file := filepath.Join(dir, "glance-api.conf")
+	for name, content := range map[string]string{
+		filepath.Join(dir, "etc", "glance-api-paste.ini"): string(paste) + "\n[pipeline:glance-api-headers]\npipeline = versionnegotiation context rootapp\n",
+		filepath.Join(dir, "etc", "policy.yaml"):          policy.String(),
+		file:                                              strings.NewReplacer("DIR", dir, "PORT", fmt.Sprint(port)).Replace(configuration),
+	} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			return "", err
+		}
+	}
+	return file, nil
+}
+
+const configuration = `[DEFAULT]
 bind_host = 127.0.0.1
 bind_port = PORT
 workers = 0
@@ -67,27 +158,15 @@ enforce_new_defaults = false
 work_dir = DIR/tasks
 [import_filtering_opts]
 allowed_ports = []
-`)
-	file := filepath.Join(dir, "glance-api.conf")
-	must(t, os.WriteFile(file, []byte(configuration), 0o600))
-	if out, err := exec.CommandContext(t.Context(), "glance-manage", "--config-file", file, "db_sync").CombinedOutput(); err != nil {
-		t.Fatalf("creating the database: %v: %s", err, out)
-	}
-	process := exec.Command(program, "--config-file", file)
-	process.Dir, process.SysProcAttr = dir, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	must(t, process.Start())
-	t.Cleanup(func() {
-		_ = process.Process.Kill()
-		_ = process.Wait()
-		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(dir, "glance.log"))
-			t.Logf("the log of Glance ends with:\n%s", log[max(0, len(log)-6000):])
-		}
-	})
-	endpoint := fmt.Sprintf("http://127.0.0.1:%d/", port)
+`
+
+// ready waits until Glance answers.
+func (g *Glance) ready(ctx context.Context) error {
 	for deadline := time.Now().Add(90 * time.Second); ; {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endpoint+"v2/images", nil)
-		must(t, err)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL+"v2/images", nil)
+		if err != nil {
+			return fmt.Errorf("the URL of Glance: %w", err)
+		}
 		for name, value := range Identity {
 			request.Header.Set(name, value)
 		}
@@ -95,11 +174,12 @@ allowed_ports = []
 		if err == nil {
 			_ = response.Body.Close()
 			if response.StatusCode == http.StatusOK {
-				return endpoint
+				return nil
 			}
+			err = errors.New(response.Status)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("Glance does not start: %v", err)
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return fmt.Errorf("Glance does not start: %w", err)
 		}
 		<-time.After(200 * time.Millisecond)
 	}

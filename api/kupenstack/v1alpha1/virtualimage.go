@@ -249,7 +249,7 @@ type VirtualImageStatus struct {
 	// Virtual machines that use the image.
 	//
 	// +optional
-	Usage VirtualImageUsage `json:"usage,omitzero"`
+	Usage VirtualImageUsage `json:"usage"`
 
 	// Size of the stored image in bytes.
 	//

@@ -102,12 +102,16 @@ func startStorage(ctx context.Context, cluster *controlplane.ControlPlane) (stop
 	return append(stops, func(context.Context) error { return importer.Stop() }), nil
 }
 
-// install installs the chart, and runs all of its processes.
+// install installs the chart, and runs all of its processes. VirtualImages can also come from web servers on this machine.
 func install(ctx context.Context, cluster *controlplane.ControlPlane) error {
-	if _, err := cluster.InstallVirtward(ctx, map[string]any{"templates": map[string]any{"mode": "manage"}, "images": map[string]any{"enabled": true}}, controlplane.Workload{}); err != nil {
+	values := map[string]any{
+		"templates": map[string]any{"mode": "manage"}, "images": map[string]any{"enabled": true},
+		"virtualImages": map[string]any{"enabled": true, "sources": map[string]any{"networks": []any{"127.0.0.0/8"}}},
+	}
+	if _, err := cluster.InstallVirtward(ctx, values, controlplane.Workload{}); err != nil {
 		return err
 	}
-	for _, deployment := range []string{controlplane.VirtwardTemplates, controlplane.VirtwardRollouts, controlplane.VirtwardImages} {
+	for _, deployment := range []string{controlplane.VirtwardTemplates, controlplane.VirtwardRollouts, controlplane.VirtwardImages, controlplane.VirtwardVirtualImages} {
 		if _, err := cluster.RunVirtward(ctx, controlplane.Workload{Namespace: controlplane.VirtwardNamespace, Deployment: deployment}); err != nil {
 			return err
 		}
@@ -127,6 +131,13 @@ func images(kubectl string) string {
 	return lines.String()
 }
 
+// namedImages are commands that serve an empty disk, and import it.
+const namedImages = `  mkdir -p bin/disks && truncate -s 64M bin/disks/empty.raw
+  python3 -m http.server 8000 --bind 127.0.0.1 --directory bin/disks &
+  bin/kubectl-virtward image create empty --src http://127.0.0.1:8000/empty.raw --wait
+  bin/kubectl-virtward image usage
+`
+
 func hints(out io.Writer, cluster *controlplane.ControlPlane, a arguments, took time.Duration) {
 	kubectl := filepath.Dir(cluster.Binary("sandbox")) + "/sandbox/kubectl"
 	fmt.Fprintf(out, "The sandbox is up after %s. There are no nodes: pods do not run, and VMs only seem to.\n\n", took.Round(100*time.Millisecond))
@@ -134,6 +145,7 @@ func hints(out io.Writer, cluster *controlplane.ControlPlane, a arguments, took 
 	fmt.Fprintf(out, "  %s get kubevirts,vms,vmis --all-namespaces\n\n", kubectl)
 	if a.install {
 		fmt.Fprintf(out, "Golden images need nodes. A node without a kubelet will do:\n\n%s\n", images(kubectl))
+		fmt.Fprintf(out, "A VirtualImage is imported from a URL, here from a web server on this machine; CDI's import is simulated:\n\n%s\n", namedImages)
 	}
 	fmt.Fprintf(out, "Logs:      %s/*.log\n", cluster.Dir())
 	if a.audit {

@@ -50,7 +50,7 @@ func TestTheSandboxStaysUpUntilInterrupted(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the printed kubeconfig: %v", err)
 	}
-	for _, want := range []string{"The sandbox is up after", "bin/sandbox/kubectl get", "audit.log"} {
+	for _, want := range []string{"The sandbox is up after", "bin/sandbox/kubectl get", "kubectl-virtward image create", "audit.log"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not print %q:\n%s", want, out)
 		}
