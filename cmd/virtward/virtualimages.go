@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	kupenstackv1alpha1 "github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/virtualimages"
@@ -101,7 +104,7 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 	settings := plans.Defaults()
 	settings.Admission = o.admission
 	options := virtualimages.Options{
-		Client: c.direct, Pages: c.reader, Cluster: string(system.UID), Classes: map[string]backend.Backend{}, Default: config.DefaultClass,
+		Client: c.direct, Pages: c.reader, Cluster: string(system.UID), Classes: map[string]backend.Backend{}, Default: config.DefaultClass, ClassNames: slices.Sorted(maps.Keys(config.Classes)),
 		Limits: config.Bounds(), Settings: settings, Clock: clock.RealClock{},
 		Tell: func(image *kupenstackv1alpha1.VirtualImage, kind, reason, message string) {
 			c.tell(kupenstackv1alpha1.GroupVersion, kupenstackv1alpha1.Kind, image, kind, reason, message)
@@ -132,6 +135,9 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 			Client: connected, Streams: streams, Source: sources, Changed: changed,
 			Visibility: glance.Visibility(class.Visibility), WebDownload: class.WebDownload, Deadline: config.Limits.Timeout.Duration,
 		}), volumes, class.ClusterCopy == kupenstackv1alpha1.ClusterCopyAlways)
+	}
+	if err := metrics.Registry.Register(keeps.Collector()); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if err := keeps.SetupWithManager(mgr, c.light, c.reader); err != nil {
 		return err

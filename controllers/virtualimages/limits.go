@@ -158,6 +158,7 @@ func mark(set map[reconcile.Request]struct{}, key reconcile.Request, marked bool
 
 // ends forgets an image that was deleted, and requests those of its namespace that wait because of a limit.
 func (r *Reconciler) ends(ctx context.Context, key reconcile.Request) {
+	r.ledger.forget(key.NamespacedName)
 	r.mu.Lock()
 	delete(r.importing, key)
 	delete(r.limited, key)

@@ -38,7 +38,9 @@ type Options struct {
 	// Classes are the backends by the names of their classes, and Default the class of images that name none.
 	Classes map[string]backend.Backend
 	Default string
-	Limits  Limits
+	// ClassNames are the names of the classes, which the metrics have.
+	ClassNames []string
+	Limits     Limits
 	// Settings are virtualimages.Defaults, but for tests.
 	Settings virtualimages.Settings
 	// Tell creates an event on an image, with its type, reason and message.
@@ -50,7 +52,8 @@ type Options struct {
 type Reconciler struct {
 	Options
 
-	index *index
+	index  *index
+	ledger *ledger
 	// changed receives images whose users changed.
 	changed chan reconcile.Request
 
@@ -67,7 +70,7 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, index: newIndex(), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{}, counts: map[string]*count{}}
+	return &Reconciler{Options: options, index: newIndex(), ledger: newLedger(options.ClassNames, options.Limits.Imports), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{}, counts: map[string]*count{}}
 }
 
 // again is the time until a plan is repeated after a write, or after a conflict.
@@ -209,6 +212,7 @@ func (r *Reconciler) finalizer(ctx context.Context, image *v1alpha1.VirtualImage
 func (r *Reconciler) writeStatus(ctx context.Context, in *virtualimages.Input, plan *virtualimages.Result) error {
 	image := in.Image
 	r.note(image, &plan.Status)
+	r.ledger.note(in.Class, image, &plan.Status)
 	if equality.Semantic.DeepEqual(&image.Status, &plan.Status) {
 		return nil
 	}
@@ -218,6 +222,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, in *virtualimages.Input, p
 		return fmt.Errorf("writing the status of VirtualImage %s/%s: %w", image.Namespace, image.Name, err)
 	}
 	r.transition(&before, image)
+	r.ledger.transition(in, &before)
 	return nil
 }
 

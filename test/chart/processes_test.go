@@ -200,14 +200,23 @@ func TestRegistries(t *testing.T) {
 	}
 }
 
-// TestImageAlerts holds that the metrics of the alerts about golden images exist, and that the page of operations has the alerts.
+// TestImageAlerts holds that the metrics of the alerts about images exist, and that the page of operations has the alerts.
 func TestImageAlerts(t *testing.T) {
+	for _, of := range []struct {
+		value, folder string
+		alerts        int
+	}{{"images.enabled=true", "goldenimages", 6}, {"virtualImages.enabled=true", "virtualimages", 5}} {
+		t.Run(of.folder, func(t *testing.T) { imageAlerts(t, of.value, of.folder, of.alerts) })
+	}
+}
+
+func imageAlerts(t *testing.T, value, folder string, alerts int) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
 	must(t, err)
-	source, err := os.ReadFile(filepath.Join(root, "controllers", "goldenimages", "metrics.go"))
+	source, err := os.ReadFile(filepath.Join(root, "controllers", folder, "metrics.go"))
 	must(t, err)
 	count := 0
-	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true", "images.enabled=true", "rollouts.enabled=false") {
+	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true", value, "rollouts.enabled=false") {
 		rule, is := object.(*unstructured.Unstructured)
 		if !is || rule.GetKind() != "PrometheusRule" {
 			continue
@@ -227,7 +236,7 @@ func TestImageAlerts(t *testing.T) {
 			}
 		}
 	}
-	if count != 6 {
+	if count != alerts {
 		t.Errorf("%d alerts", count)
 	}
 }
