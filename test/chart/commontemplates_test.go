@@ -20,10 +20,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/apikinds"
+	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/hypervisors"
+	"github.com/virtward/virtward/images"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/templates"
@@ -155,6 +157,58 @@ func TestCommonTemplates(t *testing.T) {
 			}
 		})
 	}
+}
+
+// With the value, each family has one template, of which Virtward makes variants with the preferences of the family.
+func TestCommonTemplatesPerArchitecture(t *testing.T) {
+	found, _, _ := commonObjects(t, "--set", "architectures={arm64,amd64,s390x}", "--set", "perArchitecture=true")
+	if len(found) != 15 {
+		t.Errorf("%d templates, want one of each family", len(found))
+	}
+	catalog := imagev1alpha1.GoldenImageCatalog{Spec: imagev1alpha1.GoldenImageCatalogSpec{Namespace: "kubevirt-os-images"}}
+	for i := range found {
+		source := found[i].Labels[imagev1alpha1.PerArchitectureLabel]
+		of := imagev1alpha1.Image{Name: source + "-cron", DataSource: source}
+		for _, architecture := range images.Architectures {
+			of.Imports = append(of.Imports, imagev1alpha1.Import{Architecture: architecture})
+		}
+		catalog.Status.Images = append(catalog.Status.Images, of)
+	}
+	preferences := map[string]string{}
+	for i := range found {
+		preferences[found[i].Name] = preferenceOf(t, &found[i])
+		variants := images.VariantsOf(&found[i], []imagev1alpha1.GoldenImageCatalog{catalog})
+		if variants.Fault != nil || len(variants.Architectures) != len(images.Architectures) {
+			t.Errorf("%s: %v, %+v", found[i].Name, variants.Architectures, variants.Fault)
+			continue
+		}
+		for _, architecture := range variants.Architectures {
+			write, fault := variants.Plan(architecture, nil)
+			if fault != nil {
+				t.Fatalf("%s: %+v", found[i].Name, fault)
+			}
+			preferences[write.Object.Name] = preferenceOf(t, write.Object)
+		}
+	}
+	for name, want := range map[string]string{
+		"fedora": "fedora.arm64", "fedora-amd64": "fedora", "fedora-arm64": "fedora.arm64", "fedora-s390x": "fedora.s390x", "rhel9-s390x": "rhel.9.s390x", "debian": "debian", "windows11-amd64": "windows.11.virtio",
+	} {
+		if preferences[name] != want {
+			t.Errorf("%s has the preference %q, not %q", name, preferences[name], want)
+		}
+	}
+}
+
+// preferenceOf is the preference of the VM of a template.
+func preferenceOf(t *testing.T, template *v1beta1.VirtualMachineTemplate) string {
+	t.Helper()
+	vm := struct {
+		Spec struct{ Preference struct{ Name string } }
+	}{}
+	if err := json.Unmarshal(template.Spec.VirtualMachine.Raw, &vm); err != nil {
+		t.Fatal(err)
+	}
+	return vm.Spec.Preference.Name
 }
 
 // A user of an approved template decides about the values only.
