@@ -29,6 +29,7 @@ type Catalogs struct {
 	informer cache.SharedIndexInformer
 	absent   atomic.Bool
 	budget   *boundedwatch.Budget
+	common   []v1alpha1.DataImportCronTemplate
 	// nodes are the architectures of the nodes, by the statuses of all catalogs.
 	nodes atomic.Pointer[[]string]
 }
@@ -46,11 +47,12 @@ type claimed struct {
 // Cost implements boundedwatch.Sized.
 func (c *claimed) Cost() int64 { return c.cost }
 
-// NewCatalogs prepares a watch.
-func NewCatalogs(client dynamic.Interface) (*Catalogs, error) {
+// NewCatalogs prepares a watch. Catalogs with the common images also use their names.
+func NewCatalogs(client dynamic.Interface, common []v1alpha1.DataImportCronTemplate) (*Catalogs, error) {
 	resource := client.Resource(v1alpha1.GroupVersion.WithResource("goldenimagecatalogs"))
 	c := &Catalogs{
 		informer: cache.NewSharedIndexInformer(boundedwatch.ListWatch(client, resource, nil), &unstructured.Unstructured{}, 0, cache.Indexers{}),
+		common:   common,
 		budget:   boundedwatch.NewBudget(MaxClaims),
 	}
 	_, err := c.informer.AddEventHandler(c.budget.Handler())
@@ -84,7 +86,7 @@ func (c *Catalogs) keep(object any) (any, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(untyped.Object, catalog); err != nil {
 		return kept, nil //nolint:nilerr // such a catalog has no images
 	}
-	claims := images.ClaimsOf(catalog)
+	claims := images.ClaimsOf(catalog, c.common)
 	if cost := kept.cost + claims.Size(); c.budget.Take(kept.Name, cost) {
 		kept.claims, kept.cost = claims, cost
 	}

@@ -29,8 +29,9 @@ type Claim struct {
 	Suffixed bool
 }
 
-// ClaimsOf returns the names that a catalog uses.
-func ClaimsOf(catalog *v1alpha1.GoldenImageCatalog) Claims {
+// ClaimsOf returns the names that a catalog uses, with those of the common images if it has these.
+func ClaimsOf(catalog *v1alpha1.GoldenImageCatalog, common []v1alpha1.DataImportCronTemplate) Claims {
+	catalog = withCommon(catalog, common)
 	claims := Claims{Catalog: catalog.Name, Namespace: namespaceOf(catalog), UID: catalog.UID, Created: catalog.CreationTimestamp}
 	for _, e := range ownEntries(&Input{Catalog: catalog}) {
 		if e.problem == nil && !e.disabled {
@@ -134,17 +135,37 @@ func findOwners(in *Input, entries []*entry) {
 	}
 }
 
-// Conflicts returns the entries of a catalog whose names other catalogs use, older or not.
-func Conflicts(catalog *v1alpha1.GoldenImageCatalog, others []Claims) field.ErrorList {
+// withCommon is a catalog with the common images among its entries, if it has these.
+func withCommon(catalog *v1alpha1.GoldenImageCatalog, common []v1alpha1.DataImportCronTemplate) *v1alpha1.GoldenImageCatalog {
+	if !catalog.Spec.CommonImages || len(common) == 0 {
+		return catalog
+	}
+	all := *catalog
+	all.Spec.DataImportCronTemplates = WithCommon(catalog, common)
+	return &all
+}
+
+// Conflicts returns the entries of a catalog whose names other catalogs use, older or not, and those whose names common images of
+// the catalog use. A conflict of a common image is one of the field that selects these.
+func Conflicts(catalog *v1alpha1.GoldenImageCatalog, common []v1alpha1.DataImportCronTemplate, others []Claims) field.ErrorList {
 	var all field.ErrorList
 	list := field.NewPath("spec", "dataImportCronTemplates")
 	o := ownersOf(others, namespaceOf(catalog), func(c *Claims) bool { return c.Catalog != catalog.Name })
-	for i, e := range ownEntries(&Input{Catalog: catalog}) {
-		if e.problem != nil || e.disabled {
+	own := ownEntries(&Input{Catalog: catalog})
+	for i, e := range ownEntries(&Input{Catalog: withCommon(catalog, common)}) {
+		switch isCommon := i >= len(own); {
+		case e.disabled:
+			continue
+		case e.problem != nil && e.problem.reason == ReasonDuplicate && !isCommon && own[i].problem == nil:
+			all = append(all, field.Invalid(list.Index(i).Child("metadata", "name"), e.Name, e.problem.message))
+			continue
+		case e.problem != nil:
 			continue
 		}
 		switch kind, name, owner := o.conflict(e.claim()); {
 		case owner == "":
+		case i >= len(own):
+			all = append(all, field.Invalid(field.NewPath("spec", "commonImages"), true, fmt.Sprintf("the catalog %q uses the %s %q of the common image %q", owner, kind, name, e.Name)))
 		case kind == "DataSource":
 			all = append(all, field.Invalid(list.Index(i).Child("spec", "managedDataSource"), e.source(), fmt.Sprintf("the catalog %q uses the %s %q", owner, kind, name)))
 		default:

@@ -23,7 +23,7 @@ func catalogAt(name string, seconds int64, entries ...v1alpha1.DataImportCronTem
 func claimsOf(catalogs ...*v1alpha1.GoldenImageCatalog) []Claims {
 	var all []Claims
 	for _, c := range catalogs {
-		all = append(all, ClaimsOf(c))
+		all = append(all, ClaimsOf(c, nil))
 	}
 	return all
 }
@@ -94,7 +94,7 @@ func TestNamesBelongToTheOldestCatalog(t *testing.T) {
 				t.Errorf("the oldest catalog: %s", got)
 			}
 			var said []string
-			for _, e := range Conflicts(oldest, claimsOf(append(c.others, c.own)...)) {
+			for _, e := range Conflicts(oldest, nil, claimsOf(append(c.others, c.own)...)) {
 				said = append(said, e.Detail)
 			}
 			if got := strings.Join(said, "; "); got != strings.Replace(c.taken, ", which is older,", "", 1) {

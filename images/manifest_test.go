@@ -255,16 +255,16 @@ func TestManifestsFail(t *testing.T) {
 func TestClaimsOfManifests(t *testing.T) {
 	c := catalogOf(image("fedora", "-"))
 	c.Name = "site"
-	if ClaimsOf(c).Names[0].Suffixed {
+	if ClaimsOf(c, nil).Names[0].Suffixed {
 		t.Error("an image that is imported once uses names with suffixes")
 	}
 	c.Spec.VerifyManifest = true
-	if claims := ClaimsOf(c); len(claims.Names) != 1 || !claims.Names[0].Suffixed {
+	if claims := ClaimsOf(c, nil); len(claims.Names) != 1 || !claims.Names[0].Suffixed {
 		t.Errorf("an image whose manifest is read: %+v", claims.Names)
 	}
 	other := catalogOf(image("fedora-arm64", "-"))
 	other.Name = "other"
-	if found := Conflicts(other, []Claims{ClaimsOf(c)}); len(found) == 0 {
+	if found := Conflicts(other, nil, []Claims{ClaimsOf(c, nil)}); len(found) == 0 {
 		t.Error("no conflict with the name of an architecture")
 	}
 	long := catalogOf(image(strings.Repeat("a", 57), "-"))

@@ -34,10 +34,10 @@ func (e *examination) catalog() error {
 		others = e.Catalogs()
 	}
 	before := map[string]bool{}
-	for _, wrong := range faultsOf(old, others) {
+	for _, wrong := range e.faultsOf(old, others) {
 		before[faultIn(old, wrong)] = true
 	}
-	for _, wrong := range faultsOf(object, others) {
+	for _, wrong := range e.faultsOf(object, others) {
 		finding := validators.Finding{Rule: validators.RuleCatalog, Severity: validators.Deny, Error: wrong, Remedy: validators.RemedyCatalog}
 		if before[faultIn(object, wrong)] {
 			finding.Severity, finding.PreExisting = validators.Warn, true
@@ -47,8 +47,8 @@ func (e *examination) catalog() error {
 	return nil
 }
 
-func faultsOf(catalog *v1alpha1.GoldenImageCatalog, others []images.Claims) field.ErrorList {
-	return append(images.Validate(catalog), images.Conflicts(catalog, others)...)
+func (e *examination) faultsOf(catalog *v1alpha1.GoldenImageCatalog, others []images.Claims) field.ErrorList {
+	return append(images.Validate(catalog), images.Conflicts(catalog, e.CommonImages, others)...)
 }
 
 // faultIn identifies a fault by the name of its entry, whose index can change.

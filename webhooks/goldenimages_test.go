@@ -3,6 +3,7 @@ package webhooks
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -89,6 +90,81 @@ func TestCatalogsAreValidated(t *testing.T) {
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("-want +got:\n%s\n%v %+v", diff, response.Warnings, response.Result)
+			}
+		})
+	}
+}
+
+// TestCommonImagesAreCompared compares the names of common images with those of the catalog itself and of others.
+func TestCommonImagesAreCompared(t *testing.T) {
+	common, err := images.ParseCommon([]byte("[" + imageOf("base", "base", "") + "]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := func(name string, withCommon bool, entries ...string) images.Claims {
+		c := &v1alpha1.GoldenImageCatalog{}
+		if err := json.Unmarshal(catalogNamed(t, name, entries...), c); err != nil {
+			t.Fatal(err)
+		}
+		c.Spec.CommonImages = withCommon
+		return images.ClaimsOf(c, common)
+	}
+	for name, test := range map[string]struct {
+		others     []images.Claims
+		withCommon bool
+		entries    []string
+		want       []string
+	}{
+		"the name of a common image of another catalog": {
+			others: []images.Claims{other("other", true)}, entries: []string{imageOf("mine", "base", "")},
+			want: []string{`FieldValueInvalid spec.dataImportCronTemplates[0].spec.managedDataSource: Invalid value: "base": the catalog "other" uses the DataSource "base"`},
+		},
+		"with the suffix of an architecture": {
+			others: []images.Claims{other("other", true)}, entries: []string{imageOf("base-arm64", "mine", "")},
+			want: []string{`FieldValueInvalid spec.dataImportCronTemplates[0].metadata.name: Invalid value: "base-arm64": the catalog "other" uses the DataImportCron "base-arm64"`},
+		},
+		"a common image that another catalog has as an entry": {
+			others: []images.Claims{other("other", false, imageOf("mine", "base", ""))}, withCommon: true,
+			want: []string{`FieldValueInvalid spec.commonImages: Invalid value: true: the catalog "other" uses the DataSource "base" of the common image "base"`},
+		},
+		"the common images of two catalogs": {
+			others: []images.Claims{other("other", true)}, withCommon: true,
+			want: []string{`FieldValueInvalid spec.commonImages: Invalid value: true: the catalog "other" uses the DataImportCron "base" of the common image "base"`},
+		},
+		"a common image of the catalog itself": {
+			withCommon: true, entries: []string{imageOf("mine", "base", "")},
+			want: []string{`FieldValueInvalid spec.dataImportCronTemplates[0].metadata.name: Invalid value: "mine": the entries "mine" and "base" both use the DataSource "base"`},
+		},
+		"an entry that replaces a common image": {withCommon: true, entries: []string{imageOf("base", "base", "")}},
+		"without the common images":             {others: []images.Claims{other("other", false)}, entries: []string{imageOf("mine", "base", "")}},
+		"itself":                                {others: []images.Claims{other("site", true)}, withCommon: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newValidator(t)
+			v.CommonImages, v.Catalogs = common, func() []images.Claims { return test.others }
+			var object map[string]any
+			if err := json.Unmarshal(catalogNamed(t, "site", test.entries...), &object); err != nil {
+				t.Fatal(err)
+			}
+			object["spec"].(map[string]any)["commonImages"] = test.withCommon
+			raw, err := json.Marshal(object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, _ := v.respond(t.Context(), &admissionv1.AdmissionRequest{
+				Kind: metav1.GroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind)), Operation: admissionv1.Create, Name: "site", Object: runtime.RawExtension{Raw: raw},
+			})
+			var got []string
+			if response.Result != nil && response.Result.Details != nil {
+				for _, cause := range response.Result.Details.Causes {
+					if cause.Field != "virtward" {
+						message, _, _ := strings.Cut(cause.Message, " [virtward/")
+						got = append(got, fmt.Sprintf("%s %s: %s", cause.Type, cause.Field, message))
+					}
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
+	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/diagnostics"
@@ -47,6 +48,8 @@ type Validator struct {
 	Counts func(ctx context.Context) (*v1alpha1.RunningCounts, error)
 	// Catalogs returns the names that GoldenImageCatalogs use; nil for none.
 	Catalogs func() []images.Claims
+	// CommonImages are those of catalogs that have the common images.
+	CommonImages []imagev1alpha1.DataImportCronTemplate
 	// RolloutStrategy is that of a KubeVirt resource which names none; empty for KubeVirt's default.
 	RolloutStrategy kubevirtv1.VMRolloutStrategy
 	// CompilePolicy compiles a policy that is to be stored.

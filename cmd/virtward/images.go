@@ -92,7 +92,7 @@ func (o *imagesOptions) addTo(ctx context.Context, mgr manager.Manager, config *
 	if err != nil {
 		return err
 	}
-	common, err := o.common()
+	common, err := readCommonImages(o.commonImages)
 	if err != nil {
 		return err
 	}
@@ -130,18 +130,18 @@ func (o *imagesOptions) addTo(ctx context.Context, mgr manager.Manager, config *
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }
 
-// common reads the common images.
-func (o *imagesOptions) common() ([]imagev1alpha1.DataImportCronTemplate, error) {
-	if o.commonImages == "" {
+// readCommonImages reads the common images from a file; none without a file.
+func readCommonImages(file string) ([]imagev1alpha1.DataImportCronTemplate, error) {
+	if file == "" {
 		return nil, nil
 	}
-	data, err := os.ReadFile(o.commonImages)
+	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("reading the common images: %w", err)
 	}
 	common, err := images.ParseCommon(data)
 	if err != nil {
-		return nil, fmt.Errorf("the common images: %s: %w", o.commonImages, err)
+		return nil, fmt.Errorf("the common images: %s: %w", file, err)
 	}
 	return common, nil
 }

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/webhooks"
@@ -51,6 +52,7 @@ type webhookOptions struct {
 	mutating, validating []string
 	clientCA             string
 	clientNames          []string
+	commonImages         string
 }
 
 func webhookCommand() *cobra.Command {
@@ -81,6 +83,7 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.validating, "validating-webhook-configuration", nil, "ValidatingWebhookConfigurations that must trust the certificate before the process is ready")
 	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA of the client certificates that the webhooks require; without it, clients need no certificate")
 	flags.StringSliceVar(&o.clientNames, "client-name", nil, "accepted common names of client certificates, with --client-ca-file; by default all")
+	flags.StringVar(&o.commonImages, "common-images", "", "file with the common images of golden image catalogs, whose names other images must not use")
 	o.assumptions.addFlags(flags)
 }
 
@@ -185,12 +188,12 @@ func publishedCounts(client kubernetes.Interface, namespace string) func(context
 }
 
 // newCatalogs watches GoldenImageCatalogs.
-func newCatalogs(mgr manager.Manager, config *rest.Config) (*configcache.Catalogs, error) {
+func newCatalogs(mgr manager.Manager, config *rest.Config, common []imagev1alpha1.DataImportCronTemplate) (*configcache.Catalogs, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	catalogs, err := configcache.NewCatalogs(client)
+	catalogs, err := configcache.NewCatalogs(client, common)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +232,11 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}
-	catalogs, err := newCatalogs(mgr, config)
+	common, err := readCommonImages(o.commonImages)
+	if err != nil { // the other webhooks must not fail because of it; the process of golden images does not start
+		log.Error(err, "the names of common images are not compared")
+	}
+	catalogs, err := newCatalogs(mgr, config, common)
 	if err != nil {
 		return nil, err
 	}
@@ -252,6 +259,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		CompilePolicy:     state.policies.Compile,
 		Counts:            publishedCounts(client, o.namespace),
 		Catalogs:          catalogs.Claims,
+		CommonImages:      common,
 		RolloutStrategy:   o.settings().RolloutStrategy,
 		TemplateServer:    serviceaccount.MakeUsername(o.namespace, webhooks.TemplateServer),
 		RolloutController: serviceaccount.MakeUsername(o.namespace, webhooks.RolloutController),

@@ -24,7 +24,7 @@ func (r *Reconciler) others(ctx context.Context, catalog *v1alpha1.GoldenImageCa
 		if other.UID == catalog.UID || other.Spec.Namespace != catalog.Spec.Namespace || other.DeletionTimestamp != nil {
 			return nil
 		}
-		claims := images.ClaimsOf(other)
+		claims := images.ClaimsOf(other, r.Common)
 		if left -= claims.Size(); left >= 0 {
 			all = append(all, claims)
 		}

@@ -111,7 +111,7 @@ func TestCommonImages(t *testing.T) {
 	for _, list := range []string{"[]", image, strings.ReplaceAll(image, "1Gi", "2Gi")} {
 		var data, checksum string
 		var arguments []string
-		volumes := 0
+		volumes, webhooks := 0, false
 		for _, object := range renderFor(t, nil, "images.enabled=true", "images.commonImages="+list) {
 			switch o := object.(type) {
 			case *unstructured.Unstructured:
@@ -119,14 +119,18 @@ func TestCommonImages(t *testing.T) {
 					data, _, _ = unstructured.NestedString(o.Object, "data", "images.yaml")
 				}
 			case *appsv1.Deployment:
+				if o.Name == "virtward-webhook" {
+					webhooks = slices.Contains(o.Spec.Template.Spec.Containers[0].Args, "--common-images=/var/run/virtward/common-images/images.yaml") && len(o.Spec.Template.Spec.Volumes) == 1 &&
+						len(o.Spec.Template.Spec.Containers[0].VolumeMounts) == 1 && o.Spec.Template.Annotations["checksum/common-images"] != ""
+				}
 				if o.Name == "virtward-images" {
 					arguments, volumes, checksum = o.Spec.Template.Spec.Containers[0].Args, len(o.Spec.Template.Spec.Volumes)+len(o.Spec.Template.Spec.Containers[0].VolumeMounts), o.Spec.Template.Annotations["checksum/common-images"]
 				}
 			}
 		}
 		given := slices.Contains(arguments, "--common-images=/etc/virtward/common-images/images.yaml")
-		if wanted := list != "[]"; given != wanted || (volumes == 2) != wanted || (data != "") != wanted || checksums[checksum] {
-			t.Errorf("%s: arguments %v, %d volumes and mounts, checksum %s, file %q", list, arguments, volumes, checksum, data)
+		if wanted := list != "[]"; given != wanted || (volumes == 2) != wanted || (data != "") != wanted || webhooks != wanted || checksums[checksum] {
+			t.Errorf("%s: arguments %v, %d volumes and mounts, checksum %s, file %q, the webhooks %v", list, arguments, volumes, checksum, data, webhooks)
 		}
 		checksums[checksum] = true
 		if data == "" {

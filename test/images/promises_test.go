@@ -255,6 +255,13 @@ func (f *fixture) placed(t *testing.T) {
 func (f *fixture) shipped(t *testing.T) {
 	f.change(t, func(c *v1alpha1.GoldenImageCatalog) { c.Spec.CommonImages = true })
 	f.imageBecomes(t, "base", "cron base-cron-amd64", "cron base-cron-arm64", "source base -> base-amd64 ready", "source base-amd64 ready", "source base-arm64 ready")
+	f.eventually(t, "the name of the common image to be denied to another catalog", func() bool {
+		other := &v1alpha1.GoldenImageCatalog{ObjectMeta: metav1.ObjectMeta{Name: "other"}}
+		other.Spec.DataImportCronTemplates = []v1alpha1.DataImportCronTemplate{entry("mine", "amd64")}
+		other.Spec.DataImportCronTemplates[0].Spec.ManagedDataSource = "base"
+		err := f.client.Create(t.Context(), other, client.DryRunAll)
+		return apierrors.IsInvalid(err) && strings.Contains(err.Error(), `the catalog "site" uses the DataSource "base"`)
+	})
 }
 
 func (f *fixture) cleaned(t *testing.T) {
