@@ -23,6 +23,12 @@ func (p *Pipeline) check(in Input, verdict *Verdict) error {
 		verdict.Findings = validator.ValidateHotplug(s)
 	case in.VM != nil:
 		verdict.Findings = append(validator.ValidateVirtualMachineSpec(s), validator.ValidateVirtualMachineInstanceSpec(s)...)
+		if verdict.beforeStart != nil {
+			before := *s
+			before.Spec = verdict.beforeStart
+			verdict.Findings = validator.Rules().CheckBeforeStart(&before, verdict.Findings)
+		}
+		verdict.withoutUnresolved(in)
 	default:
 		verdict.Findings = validator.ValidateVirtualMachineInstanceSpec(s)
 	}

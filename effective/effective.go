@@ -173,6 +173,9 @@ type Verdict struct {
 	Findings []validators.Finding
 	// Container is the object that the machine is a template of; nil if it stands for itself.
 	Container *Container
+
+	// beforeStart is the spec of a VM as KubeVirt validates it: without the defaults that only the VMI gets.
+	beforeStart *v1.VirtualMachineInstanceSpec
 }
 
 // Allowed reports whether no finding rejects the object.
@@ -202,7 +205,7 @@ func NewPipeline(registry *hypervisors.Registry) *Pipeline { return &Pipeline{hy
 // Evaluate computes how a virtual machine will run, whether it could, and what the admin's policies say of it. The error is about the call, never about the virtual machine: no object, no facts, or a
 // hypervisor that is not registered.
 func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
-	verdict, err := p.Complete(in)
+	verdict, err := p.complete(in, true)
 	if err != nil {
 		return nil, err
 	}
@@ -220,14 +223,17 @@ func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 }
 
 // Complete computes how a virtual machine will run, and checks nothing. Its error is Evaluate's.
-func (p *Pipeline) Complete(in Input) (*Verdict, error) {
+func (p *Pipeline) Complete(in Input) (*Verdict, error) { return p.complete(in, false) }
+
+// complete keeps what the checks need, if they follow.
+func (p *Pipeline) complete(in Input, checked bool) (*Verdict, error) {
 	switch {
 	case in.Facts == nil:
 		return nil, fmt.Errorf("evaluating a virtual machine: there are no facts")
 	case (in.VM == nil) == (in.VMI == nil):
 		return nil, fmt.Errorf("evaluating a virtual machine: exactly one of VM and VMI must be given")
 	case in.VM != nil:
-		return p.virtualMachine(in)
+		return p.virtualMachine(in, checked)
 	case in.OldVMI != nil:
 		return &Verdict{VMI: in.VMI, Spec: &in.VMI.Spec, Hypervisor: in.Facts.Hypervisor.Name, Architecture: in.VMI.Spec.Architecture}, nil
 	}
@@ -237,7 +243,7 @@ func (p *Pipeline) Complete(in Input) (*Verdict, error) {
 // templateSpec is the path of the spec in a VM.
 const templateSpec = "spec.template.spec"
 
-func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
+func (p *Pipeline) virtualMachine(in Input, checked bool) (*Verdict, error) {
 	vm := in.VM.DeepCopy()
 	in.ApplyTo(vm)
 	verdict := &Verdict{VM: vm, Hypervisor: in.Facts.Hypervisor.Name}
@@ -267,6 +273,10 @@ func (p *Pipeline) virtualMachine(in Input) (*Verdict, error) {
 	target.Spec = spec.DeepCopy()
 	annotations, conflicts := instancetypes.Expand(target, in.Instancetype, in.Preference, rec)
 	verdict.conflict(validators.RuleInstancetypeConflict, conflicts)
+	if checked {
+		verdict.beforeStart = target.Spec.DeepCopy()
+		provider.SetDefaultTemplateSpec(in.Facts, verdict.beforeStart)
+	}
 	startWithSite(in, vm, target.Spec, rec)
 	verdict.conflict(validators.RuleDefaultNotPermitted, provider.SetDefaultVirtualMachineInstanceSpec(in.Facts, target.Spec, rec))
 	verdict.conflict(validators.RulePreferenceRequirements, instancetypes.Requirements(target, in.Instancetype, in.Preference))

@@ -10,6 +10,9 @@ import (
 
 // applyPreference fills what the preference prefers, wherever nothing is set yet.
 func applyPreference(spec *vmiSpec, pref *preferenceSpec, rec *provenance.Recorder) {
+	if pref.PreferredArchitecture != nil {
+		provenance.Fill(rec, "architecture", &spec.Architecture, *pref.PreferredArchitecture)
+	}
 	preferCPUFeatures(spec, pref, rec)
 	preferDevices(spec, pref, rec)
 	preferFeatures(&spec.Domain, pref, rec)

@@ -121,12 +121,8 @@ func requiredMemory(target Target, in *Instancetype, pref *Preference, required 
 		return field.ErrorList{unmet(target.InstancetypePath, in.Name,
 			fmt.Sprintf("preference %q requires %s of memory, the instancetype provides %s", pref.Name, required.String(), in.Spec.Memory.Guest.String()))}
 	}
-	memory := target.Spec.Domain.Memory
-	if memory == nil {
-		return nil // as KubeVirt; a VM without any memory is rejected for that
-	}
 	provided := resource.Quantity{}
-	if memory.Guest != nil {
+	if memory := target.Spec.Domain.Memory; memory != nil && memory.Guest != nil {
 		provided = *memory.Guest
 	}
 	if provided.Cmp(required) >= 0 {

@@ -31,7 +31,7 @@ func amd64() Layer {
 	return Layer{
 		Name: platform.AMD64,
 		Steps: []Step{
-			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, Fill: machineType(platform.AMD64)},
+			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(platform.AMD64)},
 			{Name: "disk-bus", Writes: diskBuses, Fill: diskBus(v1.DiskBusSATA)},
 			{Name: "watchdog-action", Writes: []string{"domain.devices.watchdog.i6300esb.action"}, Fill: i6300esbAction},
 		},
@@ -43,7 +43,7 @@ func arm64() Layer {
 	return Layer{
 		Name: platform.ARM64,
 		Steps: []Step{
-			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, Fill: machineType(platform.ARM64)},
+			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(platform.ARM64)},
 			{Name: "cpu-model", Writes: []string{"domain.cpu.model"}, Fill: hostPassthrough},
 			{Name: "bootloader", Writes: []string{"domain.firmware.bootloader"}, Fill: efiWithoutSecureBoot},
 			{Name: "disk-bus", Writes: diskBuses, Fill: diskBus(v1.DiskBusVirtio)},
@@ -60,7 +60,7 @@ func s390x() Layer {
 	return Layer{
 		Name: platform.S390X,
 		Steps: []Step{
-			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, Fill: machineType(platform.S390X)},
+			{Name: "machine-type", Writes: []string{"domain.machine.type"}, OnVM: true, BeforeStart: true, Fill: machineType(platform.S390X)},
 			{Name: "acpi", Writes: []string{"domain.features.acpi.enabled"}, Fill: acpi(false)},
 			{Name: "disk-bus", Writes: diskBuses, Fill: diskBus(v1.DiskBusVirtio)},
 			{Name: "watchdog-action", Writes: []string{"domain.devices.watchdog.diag288.action"}, Fill: diag288Action},

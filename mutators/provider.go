@@ -19,6 +19,9 @@ import (
 type DefaultsProvider interface {
 	// SetVirtualMachineDefaults fills what KubeVirt persists in a VM when it is created.
 	SetVirtualMachineDefaults(vm *v1.VirtualMachine, facts *platform.Facts, rec *provenance.Recorder) field.ErrorList
+	// SetDefaultTemplateSpec fills what KubeVirt fills in the copy of a VM's template that it validates. A VMI gets the rest
+	// when the VM starts. Nothing is recorded or reported.
+	SetDefaultTemplateSpec(facts *platform.Facts, spec *v1.VirtualMachineInstanceSpec)
 	// SetDefaultVirtualMachineInstance completes a VMI: its spec and what its status says from the start.
 	SetDefaultVirtualMachineInstance(facts *platform.Facts, vmi *v1.VirtualMachineInstance, rec *provenance.Recorder) field.ErrorList
 	// SetDefaultVirtualMachineInstanceSpec completes a spec; the recorder's root is its path.
@@ -65,6 +68,11 @@ func (b *BaseDefaults) SetVirtualMachineDefaults(vm *v1.VirtualMachine, facts *p
 	c := &Completion{Facts: facts, Spec: &vm.Spec.Template.Spec, Recorder: rec}
 	b.run(c, func(s resolved) bool { return s.OnVM })
 	return c.rejections
+}
+
+// SetDefaultTemplateSpec implements DefaultsProvider.
+func (b *BaseDefaults) SetDefaultTemplateSpec(facts *platform.Facts, spec *v1.VirtualMachineInstanceSpec) {
+	b.run(&Completion{Facts: facts, Spec: spec, Recorder: provenance.NewRecorder("")}, func(s resolved) bool { return s.BeforeStart })
 }
 
 // SetDefaultVirtualMachineInstance implements DefaultsProvider.

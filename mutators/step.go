@@ -39,6 +39,8 @@ type Step struct {
 	Writes []string
 	// OnVM marks a step that is also applied to a VM's template when the VM is created, and persisted there.
 	OnVM bool
+	// BeforeStart marks a step whose result KubeVirt already validates in a VM. The results of all others exist only in the VMI.
+	BeforeStart bool
 	// Fill does it. Nil: a layer below fills this, but here nothing shall.
 	Fill func(*Completion)
 }

@@ -48,10 +48,11 @@ func inputBus(s *Subject, found *Errors) {
 }
 
 var inputTypeRule = Rule{
-	ID:     "device-input-type",
-	Title:  "An input device is a tablet or a keyboard",
-	Remedy: "Set type to tablet or keyboard.",
-	Check:  inputType,
+	ID:            "device-input-type",
+	Title:         "An input device is a tablet or a keyboard",
+	Remedy:        "Set type to tablet or keyboard.",
+	ReadsDefaults: true,
+	Check:         inputType,
 }
 
 func inputType(s *Subject, found *Errors) {

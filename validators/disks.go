@@ -227,10 +227,11 @@ func diskBusKnown(d *v1.Disk, at diskAt) *field.Error {
 }
 
 var diskCDROMBusRule = Rule{
-	ID:     "disk-cdrom-bus",
-	Title:  "A CD-ROM is not on the virtio bus",
-	Remedy: "Set the bus to sata, scsi or usb.",
-	Check:  eachDisk(diskCDROMBus),
+	ID:            "disk-cdrom-bus",
+	Title:         "A CD-ROM is not on the virtio bus",
+	Remedy:        "Set the bus to sata, scsi or usb.",
+	ReadsDefaults: true,
+	Check:         eachDisk(diskCDROMBus),
 }
 
 func diskCDROMBus(d *v1.Disk, at diskAt) *field.Error {
@@ -241,10 +242,11 @@ func diskCDROMBus(d *v1.Disk, at diskAt) *field.Error {
 }
 
 var diskSATAWritableRule = Rule{
-	ID:     "disk-sata-writable",
-	Title:  "A disk on the sata bus is writable",
-	Remedy: "Use the virtio or scsi bus for a read-only disk, or make it a CD-ROM.",
-	Check:  eachDisk(diskSATAWritable),
+	ID:            "disk-sata-writable",
+	Title:         "A disk on the sata bus is writable",
+	Remedy:        "Use the virtio or scsi bus for a read-only disk, or make it a CD-ROM.",
+	ReadsDefaults: true,
+	Check:         eachDisk(diskSATAWritable),
 }
 
 func diskSATAWritable(d *v1.Disk, at diskAt) *field.Error {
@@ -255,10 +257,11 @@ func diskSATAWritable(d *v1.Disk, at diskAt) *field.Error {
 }
 
 var diskPCIBusRule = Rule{
-	ID:     "disk-pci-bus",
-	Title:  "Only a disk on the virtio bus has a PCI address",
-	Remedy: "Set the bus to virtio, or leave the PCI address to KubeVirt.",
-	Check:  eachDisk(diskPCIBus),
+	ID:            "disk-pci-bus",
+	Title:         "Only a disk on the virtio bus has a PCI address",
+	Remedy:        "Set the bus to virtio, or leave the PCI address to KubeVirt.",
+	ReadsDefaults: true,
+	Check:         eachDisk(diskPCIBus),
 }
 
 func diskPCIBus(d *v1.Disk, at diskAt) *field.Error {
@@ -371,10 +374,11 @@ func interfaceBootOrder(s *Subject, index int) *field.Path {
 }
 
 var diskIOThreadBusRule = Rule{
-	ID:     "disk-iothread-bus",
-	Title:  "Only a disk on the virtio bus has an I/O thread of its own",
-	Remedy: "Set the bus to virtio, or remove dedicatedIOThread.",
-	Check:  eachDisk(diskIOThreadBus),
+	ID:            "disk-iothread-bus",
+	Title:         "Only a disk on the virtio bus has an I/O thread of its own",
+	Remedy:        "Set the bus to virtio, or remove dedicatedIOThread.",
+	ReadsDefaults: true,
+	Check:         eachDisk(diskIOThreadBus),
 }
 
 func diskIOThreadBus(d *v1.Disk, at diskAt) *field.Error {
@@ -523,10 +527,11 @@ func blockSizeLogical(d *v1.Disk, at diskAt) *field.Error {
 }
 
 var blockSizeSATARule = Rule{
-	ID:     "disk-block-size-sata",
-	Title:  "A disk on the sata bus has logical blocks of 512 bytes",
-	Remedy: "Correct the logical block size, or use the virtio or scsi bus.",
-	Check:  eachDisk(blockSizeSATA),
+	ID:            "disk-block-size-sata",
+	Title:         "A disk on the sata bus has logical blocks of 512 bytes",
+	Remedy:        "Correct the logical block size, or use the virtio or scsi bus.",
+	ReadsDefaults: true,
+	Check:         eachDisk(blockSizeSATA),
 }
 
 func blockSizeSATA(d *v1.Disk, at diskAt) *field.Error {
@@ -638,10 +643,11 @@ func diskReservationEnabled(s *Subject, found *Errors) {
 }
 
 var diskDownwardMetricsRule = Rule{
-	ID:     "disk-downward-metrics",
-	Title:  "A downwardMetrics volume is attached as a disk on the virtio bus",
-	Remedy: "Show the volume as a disk with the bus virtio.",
-	Check:  diskDownwardMetrics,
+	ID:            "disk-downward-metrics",
+	Title:         "A downwardMetrics volume is attached as a disk on the virtio bus",
+	Remedy:        "Show the volume as a disk with the bus virtio.",
+	ReadsDefaults: true,
+	Check:         diskDownwardMetrics,
 }
 
 func diskDownwardMetrics(s *Subject, found *Errors) {

@@ -53,10 +53,11 @@ func hypervDependencies(s *Subject, found *Errors) {
 }
 
 var hypervEVMCSRule = Rule{
-	ID:     "hyperv-evmcs-vmx",
-	Title:  "The enlightenment evmcs needs the CPU feature vmx",
-	Remedy: "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
-	Check:  hypervEVMCS,
+	ID:            "hyperv-evmcs-vmx",
+	Title:         "The enlightenment evmcs needs the CPU feature vmx",
+	Remedy:        "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
+	ReadsDefaults: true,
+	Check:         hypervEVMCS,
 }
 
 // hypervEVMCS expects vmx where completing puts it. KubeVirt puts it nowhere while a dependency is broken.
@@ -76,11 +77,12 @@ func hypervEVMCS(s *Subject, found *Errors) {
 }
 
 var hypervVMXOverwrittenRule = Rule{
-	ID:       "hyperv-evmcs-vmx-overwritten",
-	Title:    "KubeVirt requires the CPU feature vmx for evmcs, whatever its policy",
-	Remedy:   "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
-	Severity: Warn,
-	Check:    hypervVMXOverwritten,
+	ID:            "hyperv-evmcs-vmx-overwritten",
+	Title:         "KubeVirt requires the CPU feature vmx for evmcs, whatever its policy",
+	Remedy:        "Set the policy of the CPU feature vmx to require, or disable features.hyperv.evmcs.",
+	Severity:      Warn,
+	ReadsDefaults: true,
+	Check:         hypervVMXOverwritten,
 }
 
 // hypervVMXOverwritten says what KubeVirt does to the policy of vmx when nothing else is in its way.

@@ -56,11 +56,12 @@ func firmwareOneBootloader(s *Subject, found *Errors) {
 }
 
 var firmwareSecureBootRule = Rule{
-	ID:       "firmware-secure-boot-smm",
-	Title:    "EFI Secure Boot needs system management mode",
-	Remedy:   "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false.",
-	Security: true,
-	Check:    firmwareSecureBoot,
+	ID:            "firmware-secure-boot-smm",
+	Title:         "EFI Secure Boot needs system management mode",
+	Remedy:        "Enable features.smm, or set firmware.bootloader.efi.secureBoot to false.",
+	Security:      true,
+	ReadsDefaults: true,
+	Check:         firmwareSecureBoot,
 }
 
 // firmwareSecureBoot reports at the domain, which has both fields. The firmware of TDX boots securely without SMM, which

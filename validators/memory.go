@@ -17,7 +17,8 @@ const gateReservedOverhead = "ReservedOverheadMemlock"
 var leastMemory = resource.MustParse("1M")
 
 func memoryRules() Table {
-	return append(Scoped(OnVMI, memoryAmountRule), Scoped(OnSpec,
+	return Scoped(OnSpec,
+		memoryAmountRule,
 		memoryRequestLeastRule,
 		memoryLimitNotNegativeRule,
 		memoryRequestWithinLimitRule,
@@ -25,18 +26,22 @@ func memoryRules() Table {
 		hugepagesSizeRule,
 		hugepagesMultipleRule,
 		reservedOverheadGateRule,
-	)...)
+	)
 }
 
 var memoryAmountRule = Rule{
-	ID:     "memory-amount",
-	Title:  "A VM must request memory",
-	Remedy: "Set memory.guest, memory.hugepages or resources.requests.memory.",
-	Check:  memoryAmount,
+	ID:      "memory-amount",
+	Title:   "A VM must request memory",
+	Remedy:  "Set memory.guest, memory.hugepages or resources.requests.memory.",
+	AtStart: true,
+	Check:   memoryAmount,
 }
 
 func memoryAmount(s *Subject, found *Errors) {
 	memory := s.Spec.Domain.Memory
+	if len(s.Conflicts) > 0 { // nothing of an instancetype was applied
+		return
+	}
 	if s.Spec.Domain.Resources.Requests.Memory().Sign() != 0 || memory != nil && (memory.Guest != nil || memory.Hugepages != nil) {
 		return
 	}

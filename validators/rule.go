@@ -73,6 +73,9 @@ type Rule struct {
 	// AtStart marks a rule of a spec that KubeVirt itself asks only when a VM starts: it takes the VM, which then
 	// never runs.
 	AtStart bool
+	// ReadsDefaults marks a rule of a spec that reads defaults of the VMI. KubeVirt evaluates it without them on the VM, and
+	// with them when the VM starts.
+	ReadsDefaults bool
 	// Check reports what is wrong, at fields of the object as it was written.
 	Check func(*Subject, *Errors)
 }
@@ -118,7 +121,7 @@ type Finding struct {
 	Error *field.Error
 	// Remedy is the rule's.
 	Remedy string
-	// AtStart is the rule's.
+	// AtStart tells that KubeVirt reports this only when the VM starts.
 	AtStart bool
 	// Layer is the source of the value where its author did not write it: base, instancetype/u1.medium.
 	Layer string
@@ -149,11 +152,40 @@ func (f *Finding) Where() string {
 // Check runs the rules of the given scopes and returns their findings, sorted by field, then by rule. The
 // subject's severities win over the rules' own.
 func (t Table) Check(s *Subject, scopes Scope) []Finding {
+	return t.check(s, func(r *Rule) bool { return r.Scope&scopes != 0 })
+}
+
+// CheckBeforeStart adjusts findings about a VM to what KubeVirt reports of it before it starts. before is the subject without
+// the defaults of the VMI. A finding that exists only with them is reported at the start; one that exists only without them is
+// added.
+func (t Table) CheckBeforeStart(before *Subject, findings []Finding) []Finding {
+	earlier := t.check(before, func(r *Rule) bool { return r.ReadsDefaults })
+	for i := range findings {
+		f := &findings[i]
+		reads := slices.ContainsFunc(t, func(r Rule) bool { return r.ReadsDefaults && r.ID == f.Rule })
+		if reads && !slices.ContainsFunc(earlier, f.sameAs) {
+			f.AtStart = true
+		}
+	}
+	for i := range earlier {
+		if !slices.ContainsFunc(findings, earlier[i].sameAs) {
+			findings = append(findings, earlier[i])
+		}
+	}
+	return findings
+}
+
+// sameAs reports whether two findings are of the same rule and field. Their messages may quote a default.
+func (f *Finding) sameAs(other Finding) bool {
+	return f.Rule == other.Rule && f.Error.Field == other.Error.Field && f.Error.Type == other.Error.Type
+}
+
+func (t Table) check(s *Subject, wanted func(*Rule) bool) []Finding {
 	var findings []Finding
 	var found Errors
 	for i := range t {
 		r := &t[i]
-		if r.Scope&scopes == 0 {
+		if !wanted(r) {
 			continue
 		}
 		severity := r.Severity

@@ -26,7 +26,7 @@ func templateOf(metadata, spec string) json.RawMessage {
 }
 
 const (
-	soundTemplate  = `{"virtualMachine":{"metadata":{"name":"${NAME}"},"spec":{"runStrategy":"Halted","template":{"spec":{"domain":{"devices":{}}}}}},"parameters":[{"name":"NAME","required":true}]}`
+	soundTemplate  = `{"virtualMachine":{"metadata":{"name":"${NAME}"},"spec":{"runStrategy":"Halted","template":{"spec":{"domain":{"devices":{},"memory":{"guest":"1Gi"}}}}}},"parameters":[{"name":"NAME","required":true}]}`
 	brokenTemplate = `{"virtualMachine":{"metadata":{"name":"${NOPE}"},"spec":{"template":{"spec":{"domain":{"devices":{},"cpus":1}}}}}}`
 )
 

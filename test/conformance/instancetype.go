@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/hypervisors/kvm"
 	"github.com/virtward/virtward/instancetypes"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/provenance"
@@ -187,15 +189,13 @@ func (c InstancetypeCase) checkAnnotations(added map[string]string) []string {
 // checkRequirements verifies the spec with the defaults of an amd64 cluster. KubeVirt stops at the first requirement that
 // is not met, and Virtward does not. So KubeVirt's list must be the beginning of Virtward's.
 func (c InstancetypeCase) checkRequirements(target instancetypes.Target, in *instancetypes.Instancetype, pref *instancetypes.Preference) []string {
+	defaults, err := kvm.NewDefaults(cmp.Or(target.Spec.Architecture, platform.AMD64))
+	if err != nil {
+		return []string{err.Error()}
+	}
 	completed := target
 	completed.Spec = target.Spec.DeepCopy()
-	if completed.Spec.Architecture == "" {
-		completed.Spec.Architecture = platform.AMD64
-	}
-	cpu := provenance.Ensure(&completed.Spec.Domain.CPU)
-	if cpu.Sockets == 0 && cpu.Cores == 0 && cpu.Threads == 0 {
-		cpu.Sockets, cpu.Cores, cpu.Threads = 1, 1, 1
-	}
+	defaults.SetDefaultTemplateSpec(platform.Defaults(platform.Settings{}), completed.Spec)
 	want, got := c.Expect.RequirementConflicts, pathsOf(instancetypes.Requirements(completed, in, pref))
 	if len(want) > 0 && len(got) > len(want) {
 		got = got[:len(want)]

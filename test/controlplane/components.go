@@ -148,7 +148,7 @@ func (c *ControlPlane) apiServerArgs(port int) []string {
 		"--profiling=false",
 	}
 	if c.options.Audit {
-		args = append(args, "--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log")
+		args = append(args, "--audit-policy-file=audit-policy.yaml", "--audit-log-path=audit.log", "--audit-log-maxsize=10000")
 	}
 	return append(args, c.options.APIServerArgs...)
 }
