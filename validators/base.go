@@ -24,6 +24,8 @@ func Base() (Table, error) {
 		probeRules(),
 		lifecycleRules(),
 		schedulingRules(),
+		valueRules(),
+		startableRules(),
 		metadataRules(),
 		virtualMachineRules(),
 		liveUpdateRules(),

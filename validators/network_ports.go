@@ -28,6 +28,9 @@ func portRules() Table {
 	)
 }
 
+// gatePortRanges is the feature gate of portRanges. If it is off, ranges are not evaluated further.
+const gatePortRanges = "PortRangesSpec"
+
 const (
 	lastPort      = 65535
 	maxPortRanges = 10
@@ -140,7 +143,7 @@ func portRangesGate(s *Subject, found *Errors) {
 		if len(n.PortRanges) == 0 {
 			return
 		}
-		found.Add(gateOff(s, "PortRangesSpec", path.Child("portRanges"), len(n.PortRanges), "a range of ports"))
+		found.Add(gateOff(s, gatePortRanges, path.Child("portRanges"), len(n.PortRanges), "a range of ports"))
 	}, found)
 }
 
@@ -169,7 +172,7 @@ var portRangesMasqueradeRule = Rule{
 
 func portRangesMasquerade(s *Subject, found *Errors) {
 	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
-		if len(n.PortRanges) == 0 || n.Masquerade != nil {
+		if len(n.PortRanges) == 0 || n.Masquerade != nil || !s.Facts.GateEnabled(gatePortRanges) {
 			return
 		}
 		found.Add(field.Invalid(path.Child("name"), shortened(n.Name), "the interface has portRanges, which need masquerade"))
@@ -185,7 +188,7 @@ var portRangesCountRule = Rule{
 
 func portRangesCount(s *Subject, found *Errors) {
 	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
-		if len(n.PortRanges) <= maxPortRanges {
+		if len(n.PortRanges) <= maxPortRanges || !s.Facts.GateEnabled(gatePortRanges) {
 			return
 		}
 		found.Add(field.Invalid(path.Child("portRanges"), len(n.PortRanges), fmt.Sprintf("must have at most %d ranges", maxPortRanges)))
@@ -194,6 +197,9 @@ func portRangesCount(s *Subject, found *Errors) {
 
 // eachRange reports what is wrong with every port range; a list that is too long is not looked at further.
 func eachRange(s *Subject, check func(path *field.Path, r *v1.PortRange) *field.Error, found *Errors) {
+	if !s.Facts.GateEnabled(gatePortRanges) {
+		return
+	}
 	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
 		if len(n.PortRanges) > maxPortRanges {
 			return
@@ -249,6 +255,9 @@ var portRangesOverlapRule = Rule{
 }
 
 func portRangesOverlap(s *Subject, found *Errors) {
+	if !s.Facts.GateEnabled(gatePortRanges) {
+		return
+	}
 	eachForwarding(s, func(path *field.Path, n *v1.Interface, found *Errors) {
 		if len(n.PortRanges) > maxPortRanges {
 			return

@@ -436,7 +436,7 @@ func nodeSelectorLabels(s *Subject, found *Errors) {
 var tolerationsRule = Rule{
 	ID:       "scheduling-tolerations",
 	Title:    "Tolerations are those that pods accept",
-	Remedy:   "Correct the key, operator, value or effect of the toleration.",
+	Remedy:   "Correct the key, the operator or the value of the toleration.",
 	Severity: Warn,
 	Check:    tolerations,
 }
@@ -468,13 +468,6 @@ func tolerationFaults(path *field.Path, t *k8sv1.Toleration, found *Errors) {
 			add("value", t.Value, "must be empty with the operator Exists")
 		}
 	case k8sv1.TolerationOpLt, k8sv1.TolerationOpGt: // whether these are known depends on the cluster
-	default:
-		add("operator", string(t.Operator), "must be Equal or Exists")
-	}
-	switch t.Effect {
-	case "", k8sv1.TaintEffectNoSchedule, k8sv1.TaintEffectPreferNoSchedule, k8sv1.TaintEffectNoExecute:
-	default:
-		add("effect", string(t.Effect), "must be NoSchedule, PreferNoSchedule, NoExecute or empty for all of them")
 	}
 	if t.TolerationSeconds != nil && t.Effect != k8sv1.TaintEffectNoExecute {
 		add("tolerationSeconds", *t.TolerationSeconds, "is only for the effect NoExecute")

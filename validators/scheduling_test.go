@@ -137,8 +137,6 @@ func TestScheduling(t *testing.T) {
 				`scheduling-tolerations: spec.tolerations[0].value: Invalid value: "x": must be empty with the operator Exists` + podWillBeRejected,
 				`scheduling-tolerations: spec.tolerations[1].operator: Invalid value: "": must be Exists when there is no key` + podWillBeRejected,
 				`scheduling-tolerations: spec.tolerations[1].value: Invalid value: "x y": ` + labelValue + podWillBeRejected,
-				`scheduling-tolerations: spec.tolerations[2].effect: Invalid value: "Never": must be NoSchedule, PreferNoSchedule, NoExecute or empty for all of them` + podWillBeRejected,
-				`scheduling-tolerations: spec.tolerations[2].operator: Invalid value: "Is": must be Equal or Exists` + podWillBeRejected,
 				`scheduling-tolerations: spec.tolerations[2].tolerationSeconds: Invalid value: 5: is only for the effect NoExecute` + podWillBeRejected,
 			},
 		},

@@ -193,8 +193,7 @@ func volumeRequestsFit(s *Subject, found *Errors) {
 	if s.VM == nil || s.VM.Spec.Template == nil || !s.clearVolumeRequests() {
 		return
 	}
-	table := slices.Concat(cpuRules(), memoryRules(), diskRules(), volumeRules())
-	s.withRequestsDone(table, &s.VM.Spec.Template.Spec, "in the template as written, with the volumes of status.volumeRequests: ", found)
+	s.withRequestsDone(rulesOfSpec(), &s.VM.Spec.Template.Spec, "in the template as written, with the volumes of status.volumeRequests: ", found)
 }
 
 var volumeRequestsFitInstanceRule = Rule{
@@ -211,11 +210,19 @@ func volumeRequestsFitInstance(s *Subject, found *Errors) {
 	if vmi == nil || !s.clearVolumeRequests() {
 		return
 	}
-	table := slices.Concat(cpuRules(), memoryRules(), ioThreadRules(), diskRules(), volumeRules(), networkRules(), firmwareRules(), deviceRules(), hostDeviceRules())
+	table := rulesOfSpec()
 	if vmi.Spec.Architecture == "" {
 		table = append(table, withoutArchitecture()...)
 	}
 	s.withRequestsDone(table, &vmi.Spec, "in the running VMI, with the volumes of status.volumeRequests: ", found)
+}
+
+// rulesOfSpec are the rules of all areas of a spec.
+func rulesOfSpec() Table {
+	return slices.Concat(
+		cpuRules(), memoryRules(), ioThreadRules(), diskRules(), volumeRules(), networkRules(), dnsRules(), machineRules(), firmwareRules(), featureRules(),
+		launchSecurityRules(), deviceRules(), hostDeviceRules(), draRules(), cloudInitRules(), credentialRules(), probeRules(), lifecycleRules(), schedulingRules(), valueRules(),
+	)
 }
 
 // withoutArchitecture are rules about what KubeVirt knows to work on some architectures only, and so rejects for an
@@ -260,7 +267,7 @@ func (s *Subject) withRequestsDone(table Table, spec *v1.VirtualMachineInstanceS
 	findings := table.Check(&after, OnSpec)
 	for i := range found.Each(len(findings)) {
 		f := findings[i]
-		if f.Severity == Warn || known[fault{f.Error.Type, f.Error.Field}] {
+		if f.Severity == Warn || f.AtStart || known[fault{f.Error.Type, f.Error.Field}] {
 			continue
 		}
 		err := *f.Error

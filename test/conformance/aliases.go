@@ -51,6 +51,9 @@ func aliases() []alias {
 		{kubeVirt: "{spec}.podAffinity.{rest}", virtward: "{spec}.affinity.podAffinity.{rest}"},
 		{kubeVirt: "{spec}.podAntiAffinity.{rest}", virtward: "{spec}.affinity.podAntiAffinity.{rest}"},
 
+		// Fields beside the one that is wrong.
+		{kubeVirt: "{spec}.domain.devices.interfaces[i].name", causeType: invalid, virtward: "{spec}.domain.devices.interfaces[i].portRanges"},
+
 		// Fields that are repeated, misplaced or renamed.
 		{kubeVirt: "{spec}.domain.features.hyperv.domain.features.hyperv.{rest}", virtward: "{spec}.domain.features.hyperv.{rest}"},
 		{kubeVirt: "{spec}.domain.devices.disks.domain.devices.disks.disk[i].pciAddress", virtward: "{spec}.domain.devices.disks[i].disk.pciAddress"},

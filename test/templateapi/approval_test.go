@@ -85,7 +85,7 @@ virtualMachine:
   spec:
     runStrategy: Halted
     instancetype: {name: u1.small}
-    template: {spec: {domain: {devices: {}}, nodeSelector: "${{SELECTOR}}", volumes: [{name: a, containerDisk: {image: "quay.io/fedora:42"}}]}}
+    template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}, nodeSelector: "${{SELECTOR}}", volumes: [{name: a, containerDisk: {image: "quay.io/fedora:42"}}]}}
 parameters:
 - {name: NAME, required: true}
 - {name: SELECTOR, type: object, value: "{}"}

@@ -21,7 +21,7 @@ virtualMachine:
   spec:
     runStrategy: Halted
     dataVolumeTemplates: [{metadata: {name: "${NAME}"}, spec: {%s, storage: {}}}]
-    template: {spec: {domain: {devices: {}}, volumes: [{name: a, dataVolume: {name: "${NAME}"}}%s]}}
+    template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}, volumes: [{name: a, dataVolume: {name: "${NAME}"}}%s]}}
 parameters: [{name: NAME, required: true}]
 `, source, volumes)
 }

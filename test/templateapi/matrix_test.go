@@ -31,7 +31,7 @@ virtualMachine:
     runStrategy: Halted
     template:
       spec:
-        domain: {devices: {}}
+        domain: {memory: {guest: 1Gi}, devices: {}}
         nodeSelector: "${{SELECTOR}}"
         volumes: [{name: init, cloudInitNoCloud: {userData: "#cloud-config\nhostname: ${TEXT}"}}]
 parameters:

@@ -144,7 +144,7 @@ spec:
   message: made ${NAME}
   virtualMachine:
     metadata: {name: "${NAME}"}
-    spec: {runStrategy: Halted, template: {spec: {domain: {devices: {}}}}}
+    spec: {runStrategy: Halted, template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}
   parameters: [{name: NAME, required: true}]
 `), &template.Object))
 	template.SetNamespace(namespace)
