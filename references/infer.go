@@ -13,6 +13,7 @@ import (
 	instancetypeapi "kubevirt.io/api/instancetype"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
+	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/platform"
 )
 
@@ -23,7 +24,9 @@ func (r *references) infer(ctx context.Context, objects Objects, vm *v1.VirtualM
 		if err != nil || len(r.Conflicts) > 0 {
 			return err
 		}
-		r.Inferred, r.InstancetypeMatcher = true, nil
+		if !r.unknown["spec.instancetype"] {
+			r.Inferred, r.InstancetypeMatcher = true, nil
+		}
 		if inferred != nil {
 			r.inferred["spec.instancetype"] = true
 			r.InstancetypeMatcher = &v1.InstancetypeMatcher{Name: inferred.name, Kind: inferred.kind}
@@ -35,7 +38,9 @@ func (r *references) infer(ctx context.Context, objects Objects, vm *v1.VirtualM
 		if err != nil || len(r.Conflicts) > 0 {
 			return err
 		}
-		r.Inferred, r.PreferenceMatcher = true, nil
+		if !r.unknown["spec.preference"] {
+			r.Inferred, r.PreferenceMatcher = true, nil
+		}
 		if inferred != nil {
 			r.inferred["spec.preference"] = true
 			r.PreferenceMatcher = &v1.PreferenceMatcher{Name: inferred.name, Kind: inferred.kind}
@@ -55,6 +60,12 @@ func (r *references) inferOne(ctx context.Context, objects Objects, vm *v1.Virtu
 	found, err := chain.fromVolume(ctx, vm, m.GetInferFromVolume())
 	if err == nil {
 		return found, nil
+	}
+	if errors.Is(err, ErrNotGiven) {
+		r.unknown[path.String()] = true
+		r.resolved(path.String(), nil, effective.Unknown)
+		r.warn("%s: nothing can be inferred from volume %q, because %v; the VM is evaluated without it, and what it determines is unknown", path, m.GetInferFromVolume(), err)
+		return nil, nil
 	}
 	var dead deadEnd
 	if !errors.As(err, &dead) {
@@ -264,6 +275,8 @@ func (c chain) get(ctx context.Context, kind schema.GroupVersionKind, namespace,
 	switch {
 	case err == nil:
 		return obj, nil
+	case errors.Is(err, ErrNotGiven):
+		return nil, fmt.Errorf("%s %w", c.describe(kind, namespace, name), err)
 	case absent(err):
 		return nil, missing("there is no %s", c.describe(kind, namespace, name))
 	case errors.Is(err, platform.ErrTooLarge):

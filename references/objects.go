@@ -2,6 +2,7 @@ package references
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -52,7 +53,12 @@ func instancetypeKind(kind string) schema.GroupVersionKind {
 }
 
 // absent tells the errors that mean that there is no such object.
-func absent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
+func absent(err error) bool {
+	return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) || errors.Is(err, ErrNotGiven)
+}
+
+// ErrNotGiven is the error of an object that is unknown: it is not in the files, and no cluster is read.
+var ErrNotGiven = errors.New("is not in the files")
 
 // Memory is a handful of objects. It is immutable, and safe for concurrent use.
 type Memory struct {
@@ -122,6 +128,18 @@ func (m *Memory) Get(_ context.Context, kind schema.GroupVersionKind, namespace,
 	obj, ok := m.objects[address{kind: kind.GroupKind(), namespace: namespace, name: name}]
 	if !ok {
 		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, name)
+	}
+	return obj, nil
+}
+
+// Given are objects beside which a cluster may have others. It never reports that an object does not exist.
+type Given struct{ *Memory }
+
+// Get implements Objects. The error of an object that was not given is ErrNotGiven.
+func (g Given) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	obj, err := g.Memory.Get(ctx, kind, namespace, name)
+	if err != nil {
+		return nil, ErrNotGiven
 	}
 	return obj, nil
 }

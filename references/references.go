@@ -17,7 +17,7 @@ import (
 // accepts such a VM, and so does Virtward, as the object may be created later. The error means that the cluster could
 // not be read.
 func References(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (effective.References, []string, error) {
-	r := &references{inferred: map[string]bool{}, References: effective.References{
+	r := &references{inferred: map[string]bool{}, unknown: map[string]bool{}, References: effective.References{
 		InstancetypeMatcher: vm.Spec.Instancetype.DeepCopy(),
 		PreferenceMatcher:   vm.Spec.Preference.DeepCopy(),
 		Conflicts:           instancetypes.CheckMatchers(vm),
@@ -33,6 +33,8 @@ type references struct {
 	// inferred are the fields, spec.instancetype or spec.preference, whose object was inferred from a volume. Its name
 	// is the label of an object that the requester may not be allowed to read, so no text contains it.
 	inferred map[string]bool
+	// unknown are the fields whose object is not in the files, while no cluster is read.
+	unknown map[string]bool
 }
 
 func (r *references) find(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
@@ -64,6 +66,9 @@ func (r *references) unreadable(path string, err error) {
 }
 
 func (r *references) instancetype(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
+	if r.unknown["spec.instancetype"] {
+		return nil
+	}
 	ref, unknown := instancetypes.InstancetypeReference(vm)
 	found, err := fetch(ctx, r, objects, vm.Namespace, "spec.instancetype", ref, unknown, instancetypes.InstancetypeFrom)
 	if found != nil {
@@ -73,6 +78,9 @@ func (r *references) instancetype(ctx context.Context, objects Objects, vm *v1.V
 }
 
 func (r *references) preference(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {
+	if r.unknown["spec.preference"] {
+		return nil
+	}
 	ref, unknown := instancetypes.PreferenceReference(vm)
 	found, err := fetch(ctx, r, objects, vm.Namespace, "spec.preference", ref, unknown, instancetypes.PreferenceFrom)
 	if found != nil {
@@ -89,7 +97,7 @@ func fetch[T any](
 	warned, conflicts := len(r.warnings), len(r.Conflicts)
 	object, err := r.resolve(ctx, objects, namespace, path, ref, unknown)
 	if object == nil || err != nil {
-		r.unresolved(path, ref, len(r.Conflicts) > conflicts || unknown != nil, len(r.warnings) > warned)
+		r.unresolved(path, ref, len(r.Conflicts) > conflicts || unknown != nil || r.unknown[path], len(r.warnings) > warned)
 		return nil, err
 	}
 	decoded, err := decode(object)

@@ -51,6 +51,10 @@ func (r *references) get(ctx context.Context, objects Objects, path string, kind
 	switch {
 	case err == nil:
 		return obj, nil
+	case errors.Is(err, ErrNotGiven):
+		r.unknown[path] = true
+		r.warn("%s: %s is not in the files; the VM is evaluated without it, and what it determines is unknown", path, what)
+		return nil, nil
 	case absent(err):
 		r.warn("%s: there is no %s; the VM is evaluated without it, and what it determines is checked when the VM starts", path, what)
 		return nil, nil

@@ -56,10 +56,11 @@ func newHooks(t testing.TB, active ...*policies.Policy) hooks {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := references.NewMemory("default")
+	none, err := references.NewMemory("default")
 	if err != nil {
 		t.Fatal(err)
 	}
+	objects := references.Given{Memory: none} // as for explain: what is not in the file is unknown
 	pipeline, facts := effective.NewPipeline(registry), platform.Defaults(platform.Settings{})
 	return hooks{
 		mutator: webhooks.NewMutator(webhooks.Mutator{

@@ -58,7 +58,7 @@ func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Fa
 	if err != nil {
 		return nil, err
 	}
-	var objects references.Objects = memory
+	var objects references.Objects = references.Given{Memory: memory}
 	if cluster != nil {
 		objects = both{files: memory, cluster: cluster.Objects}
 	}
