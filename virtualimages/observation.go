@@ -34,6 +34,8 @@ type Observation struct {
 	Message string
 	// Permanent failures do not end with another attempt.
 	Permanent bool
+	// Left tells of an image that is absent that some of its objects exist. Delete deletes them.
+	Left bool
 	// SizeBytes and Checksum are those of the stored image; 0 and empty if they are not known.
 	SizeBytes int64
 	Checksum  string
@@ -41,3 +43,6 @@ type Observation struct {
 	Done, Total int64
 	InBytes     bool
 }
+
+// gone reports whether nothing is left of an image.
+func (o *Observation) gone() bool { return (o.State == Absent || o.State == Spent) && !o.Left }

@@ -272,7 +272,7 @@ func (p *planner) retries(o *Observation, imported *metav1.Condition) bool {
 		p.After = wait
 		return true
 	}
-	if o.State == Absent || o.State == Spent {
+	if o.gone() {
 		p.identify(p.Status.Attempt + 1)
 		return true
 	}
@@ -380,7 +380,7 @@ func (p *planner) remove() {
 			p.set(v1alpha1.ConditionDeleting, metav1.ConditionTrue, ReasonBlocked, p.Unreachable.Message)
 		}
 		return
-	case o.State == Absent, o.State == Spent:
+	case o.gone():
 		p.Action = Release
 		return
 	case o.State == Blocked:

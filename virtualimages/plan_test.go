@@ -254,6 +254,7 @@ func TestStates(t *testing.T) {
 		"deleted, and one more user":         {deleting: true, conditions: deletion(ReasonDeleting), observation: &Observation{State: Ready}, users: &Users{Names: []string{"a/b"}, Total: 1}, action: Delete, kind: "Deleting", reason: ReasonDeleting},
 		"protected in the backend":           {deleting: true, conditions: deletion(ReasonDeleting), observation: &Observation{State: Blocked, Message: "protected"}, users: &Users{}, action: Delete, kind: "Deleting", reason: ReasonBlocked},
 		"gone":                               {deleting: true, conditions: deletion(ReasonDeleting), observation: &Observation{State: Absent}, users: &Users{}, action: Release, kind: "Deleting", reason: ReasonDeleting},
+		"gone, and its copy is left":         {deleting: true, conditions: deletion(ReasonDeleting), observation: &Observation{State: Absent, Left: true}, users: &Users{}, action: Delete, kind: "Deleting", reason: ReasonDeleting},
 		"deleted, and its class is gone":     {deleting: true, conditions: deletion(ReasonDeleting), users: &Users{}, fault: &Fault{"ClassNotFound", "…"}, kind: "Deleting", reason: ReasonBlocked},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,7 +53,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, light metadata.Interface
 		errs = append(errs, ctrl.NewControllerManagedBy(mgr).Named("virtualimages-"+kinds[i].Plural).WithOptions(controllers.Options()).
 			WatchesRawSource(w.Source(metadatawatch.Itself)).Complete(users))
 	}
-	return errors.Join(append(errs, mgr.Add(manager.RunnableFunc(r.load)))...)
+	return errors.Join(append(errs, mgr.Add(manager.RunnableFunc(r.Load)))...)
 }
 
 // imagesOfVolume is the image of a DataVolume, by its name. A name that was shortened leads to none, and the image is
@@ -124,8 +124,8 @@ func (r *Reconciler) send(ctx context.Context, keys ...reconcile.Request) {
 	}
 }
 
-// load reads all users at the start. What fails is repeated.
-func (r *Reconciler) load(ctx context.Context) error {
+// Load reads all users at the start. What fails is repeated.
+func (r *Reconciler) Load(ctx context.Context) error {
 	for i := range kinds {
 		for err := r.index.load(ctx, i, r.Pages); err != nil; err = r.index.load(ctx, i, r.Pages) {
 			log.FromContext(ctx).Error(err, "the users of images cannot be read")

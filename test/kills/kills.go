@@ -30,13 +30,31 @@ func (c *Connection) Wrap(inner http.RoundTripper) http.RoundTripper {
 	return c
 }
 
+// Also makes another connection of the same controller, such as that to a cloud, count its writes and end with this one.
+func (c *Connection) Also(inner http.RoundTripper) http.RoundTripper { return also{c, inner} }
+
+type also struct {
+	*Connection
+
+	other http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a also) RoundTrip(request *http.Request) (*http.Response, error) {
+	return a.pass(request, a.other)
+}
+
 // RoundTrip implements http.RoundTripper.
 func (c *Connection) RoundTrip(request *http.Request) (*http.Response, error) {
+	return c.pass(request, c.inner)
+}
+
+func (c *Connection) pass(request *http.Request, inner http.RoundTripper) (*http.Response, error) {
 	if request.Method == http.MethodGet || strings.HasSuffix(request.URL.Path, "subjectaccessreviews") {
 		if c.Dead() {
 			return nil, Err
 		}
-		return c.inner.RoundTrip(request)
+		return inner.RoundTrip(request)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -44,7 +62,7 @@ func (c *Connection) RoundTrip(request *http.Request) (*http.Response, error) {
 		c.dead = true
 		return nil, Err
 	}
-	response, err := c.inner.RoundTrip(request)
+	response, err := inner.RoundTrip(request)
 	c.Left--
 	c.writes = append(c.writes, request.Method+" "+request.URL.Path)
 	if c.Left == 0 && c.Lost && err == nil {

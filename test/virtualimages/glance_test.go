@@ -14,8 +14,11 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -214,22 +217,24 @@ func (f *openstack) read(t *testing.T, dv *cdiv1beta1.DataVolume) ([]byte, error
 	return io.ReadAll(response.Body)
 }
 
-// TestGlance: images in a fake of Glance.
+func glanceOf(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("glance-api"); err != nil {
+		t.Logf("%v: a fake of Glance is used", glances.ErrNotInstalled)
+		return glances.NewFake(t).URL
+	}
+	return glances.Start(t)
+}
+
+// TestGlance: images in the glance-api of Debian, or in a fake where that is not installed.
 func TestGlance(t *testing.T) {
-	f := startOpenStack(t, glances.NewFake(t).URL)
+	f := startOpenStack(t, glanceOf(t))
 	t.Run("import, copy, use and deletion", f.stores)
 	t.Run("faults", f.faults)
 	t.Run("credentials of a source", f.private)
 	t.Run("drift", f.drift)
 	t.Run("the limits of the account", f.account)
 	t.Run("an outage", f.outage)
-}
-
-// TestGlanceOfDebian: images in a real Glance.
-func TestGlanceOfDebian(t *testing.T) {
-	f := startOpenStack(t, glances.Start(t))
-	t.Run("import, copy, use and deletion", f.stores)
-	t.Run("faults", f.faults)
 }
 
 func (f *openstack) always(s *v1alpha1.VirtualImageSpec) { s.ClusterCopy = v1alpha1.ClusterCopyAlways }
@@ -426,11 +431,33 @@ func (f *openstack) account(t *testing.T) {
 	denied(t, account.Delete(t.Context(), &corev1.Secret{ObjectMeta: own}), "cannot delete resource")
 }
 
-// outage: Glance does not answer for a while. An image that is ready stays ready, and another one is imported afterwards.
-func (f *openstack) outage(t *testing.T) {
+// outage: Glance does not answer for a moment.
+func (f *openstack) outage(t *testing.T) { f.outageOf(t, 0) }
+
+// TestSoakGlanceOutage: Glance does not answer for ten minutes.
+func TestSoakGlanceOutage(t *testing.T) {
+	if os.Getenv("VIRTWARD_SOAK") == "" {
+		t.Skip("it takes ten minutes: set VIRTWARD_SOAK")
+	}
+	lasts := 10 * time.Minute
+	if text := os.Getenv("VIRTWARD_OUTAGE"); text != "" {
+		var err error
+		lasts, err = time.ParseDuration(text)
+		must(t, err)
+	}
+	startOpenStack(t, glances.NewFake(t).URL).outageOf(t, lasts)
+}
+
+// outageOf: Glance does not answer for a while. An image that is ready stays ready, and another one is imported afterwards. The
+// calls become rare meanwhile.
+func (f *openstack) outageOf(t *testing.T, lasts time.Duration) {
 	ready := f.image(t, "before", f.web.serve("before.qcow2", qcow2(1<<30)), nil)
 	ready = f.becomes(t, ready.Name, v1alpha1.ConditionReady, "Ready")
-	f.cloud.on(func(*http.Request) bool { return false }, nil)
+	var calls atomic.Int64
+	f.cloud.on(func(*http.Request) bool {
+		calls.Add(1)
+		return false
+	}, nil)
 	during := f.image(t, "during", f.web.serve("during.qcow2", qcow2(1<<30)), nil)
 	during = f.becomes(t, during.Name, v1alpha1.ConditionReady, "BackendUnreachable")
 	inCluster := f.image(t, "cluster", f.web.serve("cluster.qcow2", qcow2(1<<30)), func(s *v1alpha1.VirtualImageSpec) { s.ImageClassName = "cluster" })
@@ -439,7 +466,14 @@ func (f *openstack) outage(t *testing.T) {
 	if !ready.Status.Ready {
 		t.Errorf("%+v", ready.Status)
 	}
+	time.Sleep(lasts)
+	if n := calls.Load(); n > 30+int64(lasts/(10*time.Second)) {
+		t.Errorf("%d calls in an outage of %s", n, lasts)
+	}
 	f.cloud.on(nil, nil)
+	for deadline := time.Now().Add(2 * time.Minute); lasts > 0 && !during.Status.Ready && time.Now().Before(deadline); time.Sleep(time.Second) {
+		must(t, f.Client().Get(t.Context(), client.ObjectKeyFromObject(during), during)) // after a long outage, the next call is up to a minute away
+	}
 	during = f.becomes(t, during.Name, v1alpha1.ConditionReady, "Ready")
 	if in := f.cloud.images(t); len(in) != 2 || during.Status.Attempt != 1 {
 		t.Errorf("attempt %d, images in Glance: %v", during.Status.Attempt, in)

@@ -124,7 +124,8 @@ func (b *Backend) Observe(ctx context.Context, image *backend.Image) (virtualima
 	if err != nil || !b.wanted(image) || b.Volumes == nil {
 		return stored, err //nolint:wrapcheck // the contract is the same
 	}
-	if stored.State != virtualimages.Ready && stored.State != virtualimages.Absent {
+	absent := stored.State == virtualimages.Absent || stored.State == virtualimages.Spent
+	if stored.State != virtualimages.Ready && !absent {
 		return stored, nil
 	}
 	source, err := b.sourceOf(image)
@@ -135,8 +136,8 @@ func (b *Backend) Observe(ctx context.Context, image *backend.Image) (virtualima
 	if err != nil {
 		return virtualimages.Observation{}, err
 	}
-	if stored.State == virtualimages.Absent {
-		if volume != nil && !stale(volume, source) {
+	if absent {
+		if stored.Left = volume != nil; stored.Left && !stale(volume, source) {
 			stored.Message = "the image was deleted where it is stored, and only its copy in the cluster is left: delete the VirtualImage and create it again"
 		}
 		return stored, nil

@@ -373,7 +373,7 @@ func TestDrift(t *testing.T) {
 	}
 	s.glance.Remove(image.ID)
 	o, err := b.Observe(t.Context(), image)
-	if err != nil || o.State != virtualimages.Absent || !strings.Contains(o.Message, "only its copy in the cluster is left") {
+	if err != nil || o.State != virtualimages.Absent || !o.Left || !strings.Contains(o.Message, "only its copy in the cluster is left") {
 		t.Errorf("%+v, %v", o, err)
 	}
 	image.Attempt++ // the copy of another attempt is not that of this one

@@ -72,6 +72,26 @@ func web(t *testing.T) string {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
+	versions := atomic.Int64{}
+	mux.HandleFunc("/changes", func(w http.ResponseWriter, r *http.Request) { // each time another version
+		w.Header().Set("ETag", fmt.Sprintf(`"%d"`, versions.Add(1)))
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(disk))
+	})
+	mux.HandleFunc("/midway", func(w http.ResponseWriter, r *http.Request) { // it breaks off, and then there is another version
+		if r.Header.Get("If-Range") != "" {
+			w.Header().Set("ETag", `"2"`)
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(disk))
+			return
+		}
+		w.Header().Set("ETag", `"1"`)
+		if r.Header.Get("Range") != "" {
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(disk))
+			return
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(disk)))
+		_, _ = w.Write(disk[:2<<20])
+		panic(http.ErrAbortHandler)
+	})
 	mux.HandleFunc("/truncated", func(w http.ResponseWriter, r *http.Request) { // without ranges: it cannot continue
 		w.Header().Set("Content-Length", fmt.Sprint(len(disk)))
 		_, _ = w.Write(disk[:2<<20])
@@ -289,6 +309,8 @@ func (c *cloud) failing(t *testing.T) {
 		"/page":      {Reason: source.ReasonFormatMismatch, Permanent: true},
 		"/none":      {Reason: source.ReasonNotFound},
 		"/truncated": {Reason: source.ReasonTruncated},
+		"/changes":   {Reason: source.ReasonChanged},
+		"/midway":    {Reason: source.ReasonChanged},
 		"/disk":      {Reason: source.ReasonChecksumMismatch, Permanent: true},
 	} {
 		image := c.image(path, func(i *backend.Image) { i.Spec.Checksum = "sha256:" + strings.Repeat("0", 64) })
