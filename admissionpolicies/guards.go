@@ -78,9 +78,9 @@ var DefaultNamespaces = Namespaces{Virtward: "virtward-system", KubeVirt: "kubev
 // Objects returns every guard, policies and bindings, in the order of their files, for the default namespaces.
 func Objects() ([]*unstructured.Unstructured, error) { return ObjectsFor(DefaultNamespaces) }
 
-// ObjectsFor is Objects for other namespaces, which must be names.
+// ObjectsFor is Objects for other namespaces, which must be names. Sources of VirtualImages are all public hosts.
 func ObjectsFor(namespaces Namespaces) ([]*unstructured.Unstructured, error) {
-	replace := strings.NewReplacer("VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt)
+	replace := strings.NewReplacer("VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt, "VIRTUAL_IMAGE_HOSTS", "", "VIRTUAL_IMAGE_NETWORKS", "")
 	var objects []*unstructured.Unstructured
 	err := eachFile(manifests, "*.yaml", func(content []byte) error {
 		content = []byte(replace.Replace(string(content)))

@@ -69,8 +69,8 @@ type Input struct {
 	Uncounted bool
 	// Unreachable says why the backend did not answer; nil if it did, or was not called.
 	Unreachable *Fault
-	// Templates are the templates that use the image, as Namespace/Name.
-	Templates []string
+	// Templates are the templates that use the image; nil before they are read.
+	Templates *Users
 	// Live are the users after the action ListUsers; nil without it.
 	Live *Users
 	Now  metav1.Time
@@ -178,7 +178,9 @@ func (p *planner) notReady(reason, message string) {
 
 // usage sets the users. A template does not hold an image.
 func (p *planner) usage() {
-	p.Status.Usage.Templates = p.Templates[:min(len(p.Templates), MaxListed)]
+	if p.Templates != nil {
+		p.Status.Usage.Templates = p.Templates.Listed()
+	}
 	users := p.Users
 	if p.Live != nil {
 		users = p.Live

@@ -291,7 +291,7 @@ func TestNames(t *testing.T) {
 			t.Errorf("%d: %s, want %s", size, got, want)
 		}
 	}
-	if got := (Users{Names: make([]string, MaxListed), Total: 500}).Listed(); len(got) != MaxListed+1 || got[MaxListed] != "and 480 more" {
+	if got := (&Users{Names: make([]string, MaxListed), Total: 500}).Listed(); len(got) != MaxListed+1 || got[MaxListed] != "and 480 more" {
 		t.Error(got)
 	}
 }

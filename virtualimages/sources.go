@@ -59,11 +59,25 @@ func (s *Sources) CheckURL(text string) error {
 		if err := s.CheckAddress(addr); err != nil {
 			return err
 		}
+	} else if !isName(host) {
+		return errors.New("the host is neither an IP address nor a name of letters, digits, dots and hyphens: names of other languages have a form in ASCII, such as xn--bcher-kva.example")
 	}
 	if len(s.Hosts) > 0 && !slices.ContainsFunc(s.Hosts, func(permitted string) bool { return matches(permitted, host) }) {
 		return ErrHost
 	}
 	return nil
+}
+
+// isName reports whether a host is a name. Programs read one whose last part is a number, such as 0x7f000001 or 127.1, as an
+// address.
+func isName(host string) bool {
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	number, hex := strings.CutPrefix(last, "0x")
+	digits := "0123456789"
+	if hex {
+		digits += "abcdef"
+	}
+	return strings.Trim(number, digits) != "" && strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
 }
 
 func matches(permitted, host string) bool {

@@ -152,16 +152,40 @@ const MaxListed = 20
 
 // Users are the virtual machines that use an image.
 type Users struct {
-	// Names are Namespace/Name, sorted, at most MaxListed of them.
+	// Names are Namespace/Name of those in the namespace of the image, sorted, at most MaxListed of them.
 	Names []string
-	// Total is the number of all of them.
-	Total int
+	// Total is the number of all of them, and Elsewhere that of those in other namespaces. Their names are not for readers of
+	// the image, who may have no rights there.
+	Total, Elsewhere int
 }
 
-// Listed are the names for the status.
-func (u Users) Listed() []string {
+// CountUsers counts the users of an image of a namespace. Several objects of one virtual machine are one user.
+func CountUsers(namespace string, names []string) *Users {
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	u := &Users{Total: len(names)}
+	for _, name := range names {
+		switch {
+		case !strings.HasPrefix(name, namespace+"/"):
+			u.Elsewhere++
+		case len(u.Names) < MaxListed:
+			u.Names = append(u.Names, name)
+		}
+	}
+	return u
+}
+
+// Listed are the names and the number of the others, for the status.
+func (u *Users) Listed() []string {
 	names := slices.Clone(u.Names[:min(len(u.Names), MaxListed)])
-	if more := u.Total - len(names); more > 0 {
+	switch more := u.Total - len(names); {
+	case more == 0:
+	case more == u.Elsewhere && len(names) == 0:
+		names = append(names, fmt.Sprintf("%d in other namespaces", more))
+	case more == u.Elsewhere:
+		names = append(names, fmt.Sprintf("and %d more in other namespaces", more))
+	case u.Elsewhere > 0:
+		names = append(names, fmt.Sprintf("and %d more, %d of them in other namespaces", more, u.Elsewhere))
+	default:
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 	return names

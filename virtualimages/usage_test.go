@@ -1,9 +1,11 @@
 package virtualimages
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -65,5 +67,33 @@ func TestReferences(t *testing.T) {
 		if reference.Of(image) != of {
 			t.Errorf("%v of %s: %v", reference, image.Name, !of)
 		}
+	}
+}
+
+// TestListed: the status names users of the namespace of the image, and only counts those of other namespaces.
+func TestListed(t *testing.T) {
+	many := func(namespace string, n int) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf("%s/vm-%03d", namespace, i))
+		}
+		return names
+	}
+	for name, test := range map[string]struct {
+		users []string
+		want  []string
+	}{
+		"none":                 {nil, nil},
+		"own, each once":       {[]string{"team/b", "team/a", "team/b"}, []string{"team/a", "team/b"}},
+		"others":               {[]string{"secret/a", "secret/b", "team2/c"}, []string{"3 in other namespaces"}},
+		"own and others":       {[]string{"secret/a", "team/a"}, []string{"team/a", "and 1 more in other namespaces"}},
+		"many":                 {many("team", 25), append(many("team", MaxListed), "and 5 more")},
+		"many, also of others": {append(many("secret", 30), many("team", 25)...), append(many("team", MaxListed), "and 35 more, 30 of them in other namespaces")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			users := CountUsers("team", test.users)
+			if diff := cmp.Diff(test.want, users.Listed(), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
 }

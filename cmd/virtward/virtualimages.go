@@ -116,9 +116,14 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 	volumes := cdi.Options{
 		Client: c.direct, Source: sources, Checksums: virtualimages.ChecksumsOf(c.direct), Probes: transfers.New[cdi.Probe](ctx, probes), Changed: changed,
 		Timeout: config.Limits.Timeout.Duration, Clock: clock.RealClock{},
-		Imports: func(image *backend.Image) (bool, string) { return keeps.Begin(image.Namespace, image.Name) },
+		Imports: func(ctx context.Context, image *backend.Image, bytes int64) (bool, string, string, error) {
+			return keeps.Begin(ctx, image.Namespace, image.Name, bytes)
+		},
 	}
 	store := cdi.New(volumes)
+	volumes.Imports = func(ctx context.Context, image *backend.Image, _ int64) (bool, string, string, error) { // of a copy
+		return keeps.Begin(ctx, image.Namespace, image.Name, 0)
+	}
 	streams := transfers.New[struct{}](ctx, config.Bounds().Transfers())
 	for name, class := range config.Classes {
 		options.Classes[name] = store

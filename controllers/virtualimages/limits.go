@@ -95,22 +95,40 @@ func (r *Reconciler) check(ctx context.Context, image *v1alpha1.VirtualImage) (*
 	if r.Limits.Images == 0 && r.Limits.Bytes == 0 {
 		return nil, nil //nolint:nilnil // there is no fault
 	}
-	r.counting.Lock()
-	defer r.counting.Unlock()
-	now := r.Clock.Now()
-	maps.DeleteFunc(r.counts, func(_ string, c *count) bool { return now.Sub(c.at) > recent })
-	c := r.counts[image.Namespace]
-	if c == nil {
-		var err error
-		if c, err = r.countImages(ctx, image.Namespace, now); err != nil {
-			return nil, err
-		}
-		r.counts[image.Namespace] = c
+	c, err := r.count(ctx, image.Namespace)
+	if err != nil {
+		return nil, err
 	}
 	if _, within := c.oldest[image.UID]; !within && c.at.Sub(image.CreationTimestamp.Time) < recent { // it may be missing
 		return nil, errCounting
 	}
 	return r.Limits.exceeded(c, image.UID), nil
+}
+
+// count counts the images of a namespace, or returns a recent count.
+func (r *Reconciler) count(ctx context.Context, namespace string) (*count, error) {
+	r.counting.Lock()
+	defer r.counting.Unlock()
+	now := r.Clock.Now()
+	maps.DeleteFunc(r.counts, func(_ string, c *count) bool { return now.Sub(c.at) > recent })
+	if c := r.counts[namespace]; c != nil {
+		return c, nil
+	}
+	c, err := r.countImages(ctx, namespace, now)
+	if err == nil {
+		r.counts[namespace] = c
+	}
+	return c, err
+}
+
+// counted ends the reservation of an image whose status has its bytes. The next count of its namespace reads them.
+func (r *Reconciler) counted(image *v1alpha1.VirtualImage) {
+	r.counting.Lock()
+	delete(r.counts, image.Namespace)
+	r.counting.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.reserved, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: image.Namespace, Name: image.Name}})
 }
 
 func (r *Reconciler) countImages(ctx context.Context, namespace string, at time.Time) (*count, error) {
@@ -162,6 +180,7 @@ func (r *Reconciler) ends(ctx context.Context, key reconcile.Request) {
 	r.mu.Lock()
 	delete(r.importing, key)
 	delete(r.limited, key)
+	delete(r.reserved, key)
 	var waiting []reconcile.Request
 	for other := range r.limited {
 		if other.Namespace == key.Namespace {
@@ -169,29 +188,47 @@ func (r *Reconciler) ends(ctx context.Context, key reconcile.Request) {
 		}
 	}
 	r.mu.Unlock()
+	r.census.forget(key.NamespacedName)
 	r.send(ctx, waiting...)
 }
 
-// Begin reports whether the import of an image may begin, and otherwise what it waits for.
-func (r *Reconciler) Begin(namespace, name string) (begins bool, message string) {
+// Begin reports whether the import of an image may begin, and otherwise the reason and what it waits for. The bytes of an image
+// that begins count for the limit of its namespace at once; 0 bytes are those of a copy, whose image counts.
+func (r *Reconciler) Begin(ctx context.Context, namespace, name string, bytes int64) (begins bool, reason, message string, err error) {
+	c := &count{}
+	if r.Limits.Bytes > 0 {
+		if c, err = r.count(ctx, namespace); err != nil {
+			return false, "", "", err
+		}
+	}
 	key := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.importing[key]; known {
-		return true, ""
+		return true, "", "", nil
 	}
-	here := 0
+	here, taken := 0, c.bytes
 	for other := range r.importing {
 		if other.Namespace == namespace {
 			here++
 		}
 	}
+	for other, reserved := range r.reserved {
+		if other.Namespace == namespace && other != key {
+			taken += reserved
+		}
+	}
 	switch {
+	case r.Limits.Bytes > 0 && bytes > 0 && bytes > r.Limits.Bytes-taken:
+		return false, ReasonLimit, fmt.Sprintf("the image needs %s, the other images of the namespace have %s, and their limit is %s", size(bytes), size(taken), size(r.Limits.Bytes)), nil
 	case here >= r.Limits.perNamespace():
-		return false, fmt.Sprintf("%d other images of the namespace are being imported", here)
+		return false, "", fmt.Sprintf("%d other images of the namespace are being imported", here), nil
 	case len(r.importing) >= r.Limits.Imports:
-		return false, fmt.Sprintf("%d other images are being imported", len(r.importing))
+		return false, "", fmt.Sprintf("%d other images are being imported", len(r.importing)), nil
 	}
 	r.importing[key] = struct{}{}
-	return true, ""
+	if r.Limits.Bytes > 0 && bytes > 0 {
+		r.reserved[key] = bytes
+	}
+	return true, "", "", nil
 }

@@ -54,6 +54,7 @@ type Reconciler struct {
 
 	index  *index
 	ledger *ledger
+	census *census
 	// changed receives images whose users changed.
 	changed chan reconcile.Request
 
@@ -66,11 +67,18 @@ type Reconciler struct {
 	importing map[reconcile.Request]struct{}
 	// limited are those that wait because of a limit of their namespace.
 	limited map[reconcile.Request]struct{}
+	// reserved are the bytes of images that begin, until their statuses have them.
+	reserved map[reconcile.Request]int64
 }
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, index: newIndex(), ledger: newLedger(options.ClassNames, options.Limits.Imports), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{}, counts: map[string]*count{}}
+	r := &Reconciler{
+		Options: options, index: newIndex(), ledger: newLedger(options.ClassNames, options.Limits.Imports), changed: make(chan reconcile.Request), importing: map[reconcile.Request]struct{}{}, limited: map[reconcile.Request]struct{}{},
+		reserved: map[reconcile.Request]int64{}, counts: map[string]*count{},
+	}
+	r.census = &census{between: betweenLists, retry: loadRetry, each: r.eachHolder}
+	return r
 }
 
 // again is the time until a plan is repeated after a write, or after a conflict.
@@ -117,7 +125,9 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 	case virtualimages.Release:
 		return 0, r.finalizer(ctx, image, controllerutil.RemoveFinalizer)
 	case virtualimages.ListUsers:
-		in.Live, err = live(ctx, r.Pages, image)
+		if in.Live = r.census.users(ctx, image, drainedSince(image)); in.Live == nil {
+			return again, nil
+		}
 	case virtualimages.Ensure:
 		err = r.answer(ctx, in)(store.Ensure(ctx, attemptOf(r.Cluster, image)))
 	case virtualimages.Delete:
@@ -134,6 +144,14 @@ func (r *Reconciler) step(ctx context.Context, image *v1alpha1.VirtualImage) (ti
 		return 0, r.finalizer(ctx, image, controllerutil.RemoveFinalizer)
 	}
 	return plan.After, nil
+}
+
+// drainedSince is when the wait for requests that were admitted before began.
+func drainedSince(image *v1alpha1.VirtualImage) metav1.Time {
+	if c := meta.FindStatusCondition(image.Status.Conditions, v1alpha1.ConditionDeleting); c != nil {
+		return c.LastTransitionTime
+	}
+	return metav1.Time{}
 }
 
 // answer notes what a backend answers, or why it does not. A conflict with another write is returned, and repeated at once.
@@ -220,6 +238,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, in *virtualimages.Input, p
 	image.Status = plan.Status
 	if err := r.Client.Status().Update(ctx, image, client.FieldOwner(Owner)); err != nil {
 		return fmt.Errorf("writing the status of VirtualImage %s/%s: %w", image.Namespace, image.Name, err)
+	}
+	if image.Status.SizeBytes > 0 && before.SizeBytes == 0 {
+		r.counted(image)
 	}
 	r.transition(&before, image)
 	r.ledger.transition(in, &before)

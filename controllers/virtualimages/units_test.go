@@ -1,14 +1,19 @@
 package virtualimages
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
@@ -87,7 +92,7 @@ func TestBegin(t *testing.T) {
 	r := New(Options{Limits: Limits{Imports: 8}})
 	begun := func(namespace string) (n int) {
 		for i := range 10 {
-			if begins, _ := r.Begin(namespace, fmt.Sprint(i)); begins {
+			if begins, _, _, _ := r.Begin(t.Context(), namespace, fmt.Sprint(i), 1<<30); begins {
 				n++
 			}
 		}
@@ -102,6 +107,122 @@ func TestBegin(t *testing.T) {
 		if got := begun("c") + begun("d") + begun("e"); got != 4 {
 			t.Errorf("%d imports of the other namespaces, want 4", got)
 		}
+	}
+}
+
+// TestReserve: images that begin at the same time do not exceed the bytes of their namespace.
+func TestReserve(t *testing.T) {
+	now := time.Unix(1_700_000_000, 0)
+	r := New(Options{Limits: Limits{Imports: 100, Bytes: 100}, Clock: clocktesting.NewFakePassiveClock(now)})
+	stored := func(bytes int64) { r.counts["team"] = &count{at: now, bytes: bytes} }
+	stored(30)
+	begin := func(name string, bytes int64) string {
+		begins, reason, message, err := r.Begin(t.Context(), "team", name, bytes)
+		if err != nil || begins == (message != "") {
+			t.Fatalf("%t, %s, %v", begins, message, err)
+		}
+		return strings.TrimSpace(reason + " " + message)
+	}
+	exceeded := func(needs, has int) string {
+		return fmt.Sprintf("LimitExceeded the image needs %d, the other images of the namespace have %d, and their limit is 100", needs, has)
+	}
+	image := func(name string) *v1alpha1.VirtualImage {
+		return &v1alpha1.VirtualImage{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name}}
+	}
+	for i, step := range []struct {
+		name  string
+		bytes int64
+		want  string
+	}{
+		{"a", 40, ""},
+		{"b", 31, exceeded(31, 70)},
+		{"a", 40, ""}, // it has begun
+		{"b", 30, ""},
+		{"c", 1, exceeded(1, 100)},
+		{"huge", 1<<63 - 1, strings.Replace(exceeded(0, 100), "needs 0", "needs 9223372036854775807", 1)},
+	} {
+		if got := begin(step.name, step.bytes); got != step.want {
+			t.Errorf("step %d: %q, want %q", i, got, step.want)
+		}
+	}
+	r.counted(image("a")) // its status has the bytes: the next count has them
+	if r.counts["team"] != nil {
+		t.Error("the count before is used again")
+	}
+	stored(70)
+	if got := begin("c", 1); got != exceeded(1, 100) {
+		t.Error(got)
+	}
+	r.ends(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "b"}})
+	if got := begin("c", 1); got != "" {
+		t.Error(got)
+	}
+}
+
+// TestCensus: deletions that wait share a list, and each has one that began after its first question.
+func TestCensus(t *testing.T) {
+	var lists atomic.Int64
+	gate, began := make(chan struct{}), make(chan struct{}, 100)
+	c := &census{between: time.Millisecond, retry: time.Millisecond}
+	c.each = func(_ context.Context, found func(user)) error {
+		n := lists.Add(1)
+		began <- struct{}{}
+		<-gate
+		if n == 2 {
+			return errors.New("the API server does not answer")
+		}
+		found(user{"team/web", []virtualimages.Reference{{Namespace: "team", Name: "i0"}, {Claim: true, Namespace: "team", Name: "i0-u0"}}})
+		found(user{"other/web", []virtualimages.Reference{{Namespace: "team", Name: "i0"}, {Namespace: "team", Name: "none"}}})
+		return nil
+	}
+	image := func(i int) *v1alpha1.VirtualImage {
+		name := fmt.Sprint("i", i)
+		return &v1alpha1.VirtualImage{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(fmt.Sprint("u", i))}}
+	}
+	since := metav1.NewTime(time.Unix(1_700_000_000, 0))
+	ask := func(i int) *virtualimages.Users { return c.users(t.Context(), image(i), since) }
+	answer := func(i int) *virtualimages.Users {
+		for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(time.Millisecond) {
+			if users := ask(i); users != nil {
+				return users
+			}
+		}
+		t.Fatalf("image %d has no answer", i)
+		return nil
+	}
+	if ask(0) != nil {
+		t.Fatal("an answer without a list")
+	}
+	<-began // the list of image 0 has begun: it is none for the others
+	const images = 500
+	for i := 1; i < images; i++ {
+		for range 2 {
+			if ask(i) != nil {
+				t.Fatal("an answer of a list that began before the question")
+			}
+		}
+	}
+	close(gate)
+	if got, want := answer(0), (&virtualimages.Users{Names: []string{"team/web"}, Total: 2, Elsewhere: 1}); !cmp.Equal(got, want) {
+		t.Errorf("%+v", got)
+	}
+	for i := 1; i < images; i++ {
+		if users := answer(i); users.Total != 0 {
+			t.Errorf("%+v", users)
+		}
+	}
+	if n := lists.Load(); n != 3 { // the second one failed
+		t.Errorf("%d lists for %d images", n, images)
+	}
+	since = metav1.NewTime(since.Add(time.Minute)) // another deletion of the same image
+	if ask(0) != nil {
+		t.Error("an answer is used again")
+	}
+	c.forget(types.NamespacedName{Namespace: "team", Name: "i0"})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.open) != 0 {
+		t.Errorf("%d questions are left", len(c.open))
 	}
 }
 
@@ -129,7 +250,7 @@ func TestIndex(t *testing.T) {
 	x.set(object(2, "copy"), user{"team/copy", []virtualimages.Reference{source}})
 	x.set(object(3, "small"), user{"team/small", []virtualimages.Reference{source}})
 	users, templates, _ := x.of(image)
-	if diff := cmp.Diff(&virtualimages.Users{Names: []string{"team/copy", "team/web"}, Total: 2}, users); diff != "" || len(templates) != 1 {
+	if diff := cmp.Diff(&virtualimages.Users{Names: []string{"team/copy", "team/web"}, Total: 2}, users); diff != "" || templates.Total != 1 {
 		t.Errorf("%s, templates %v", diff, templates)
 	}
 	for _, key := range []objectKey{object(0, "web"), object(1, "web"), object(2, "copy"), object(3, "small")} {

@@ -3,7 +3,6 @@ package virtualimages
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -124,7 +123,7 @@ func eachUser(ctx context.Context, reader *pages.Reader, of int, found func(type
 }
 
 // of returns the users of an image, and its templates. The users are nil before all are read.
-func (x *index) of(image *v1alpha1.VirtualImage) (users *virtualimages.Users, templates []string, omitted bool) {
+func (x *index) of(image *v1alpha1.VirtualImage) (users, templates *virtualimages.Users, omitted bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var held, listed []string
@@ -137,12 +136,12 @@ func (x *index) of(image *v1alpha1.VirtualImage) (users *virtualimages.Users, te
 			}
 		}
 	}
-	slices.Sort(listed)
+	templates = virtualimages.CountUsers(image.Namespace, listed)
 	complete := !slices.Contains(x.loaded[:], false)
 	if !complete || x.omitted {
-		return nil, listed, x.omitted
+		return nil, templates, x.omitted
 	}
-	return counted(held), listed, false
+	return virtualimages.CountUsers(image.Namespace, held), templates, false
 }
 
 func referencesTo(image *v1alpha1.VirtualImage) []virtualimages.Reference {
@@ -152,28 +151,15 @@ func referencesTo(image *v1alpha1.VirtualImage) []virtualimages.Reference {
 	}
 }
 
-// counted are the users with names; several objects of one virtual machine are one user.
-func counted(names []string) *virtualimages.Users {
-	slices.Sort(names)
-	names = slices.Compact(names)
-	return &virtualimages.Users{Names: names[:min(len(names), virtualimages.MaxListed)], Total: len(names)}
-}
-
-// live reads the users of an image without the index.
-func live(ctx context.Context, reader *pages.Reader, image *v1alpha1.VirtualImage) (*virtualimages.Users, error) {
-	found := map[string]struct{}{}
+// eachHolder reads all objects that prevent the deletion of images.
+func (r *Reconciler) eachHolder(ctx context.Context, found func(user)) error {
 	for i := range kinds {
 		if !kinds[i].holds {
 			continue
 		}
-		err := eachUser(ctx, reader, i, func(_ types.NamespacedName, u user) {
-			if slices.ContainsFunc(u.list, func(r virtualimages.Reference) bool { return r.Of(image) }) {
-				found[u.shown] = struct{}{}
-			}
-		})
-		if err != nil {
-			return nil, err
+		if err := eachUser(ctx, r.Pages, i, func(_ types.NamespacedName, u user) { found(u) }); err != nil {
+			return err
 		}
 	}
-	return counted(slices.Collect(maps.Keys(found))), nil
+	return nil
 }

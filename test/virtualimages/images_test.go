@@ -27,11 +27,13 @@ func TestImages(t *testing.T) {
 	f := start(t, map[string]any{"limits": map[string]any{"imagesPerNamespace": 20, "bytesPerNamespace": "1Ti", "imports": 12}})
 	t.Run("import, use and deletion", f.life)
 	t.Run("faulty sources", f.sources)
+	t.Run("sources at admission", f.addresses)
 	t.Run("rights", f.rights)
 	t.Run("a name that is taken", f.taken)
 	t.Run("retries", f.retries)
 	t.Run("many images", f.many)
 	t.Run("a restart", f.restart)
+	t.Run("virtual machines and deletions", func(t *testing.T) { f.race(t, 16) })
 }
 
 func (f *fixture) life(t *testing.T) {
@@ -84,7 +86,6 @@ func (f *fixture) sources(t *testing.T) {
 		"raw":       {src: f.web.serve("a.raw", make([]byte, 1<<16)), reason: "FormatMismatch", within: "has the format raw, not qcow2"},
 		"backing":   {src: f.web.serve("b.qcow2", append([]byte("QFI\xfb\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x01\x00"), make([]byte, 200)...)), reason: "FormatMismatch", within: "backing file"},
 		"metadata":  {src: f.web.URL + "/metadata", reason: "SourceNotPermitted", within: "not public"},
-		"private":   {src: "http://10.96.0.1/disk", reason: "SourceNotPermitted", within: "virtualImages.sources.networks"},
 		"ami":       {src: f.web.URL + "/x", change: func(s *v1alpha1.VirtualImageSpec) { s.Format = v1alpha1.FormatAMI }, reason: "Unsupported", within: "OpenStack"},
 		"container": {src: f.web.URL + "/x", change: func(s *v1alpha1.VirtualImageSpec) { s.ContainerFormat = "ovf" }, reason: "Unsupported", within: "use bare"},
 		"small":     {src: f.web.serve("c.qcow2", qcow2(20<<30)), change: func(s *v1alpha1.VirtualImageSpec) { s.MinDisk = new(int32(10)) }, reason: "StorageTooSmall", within: "the disk has 20Gi, more than the volume of 10Gi"},
@@ -99,6 +100,56 @@ func (f *fixture) sources(t *testing.T) {
 			must(t, f.owner.Delete(t.Context(), image))
 		})
 	}
+}
+
+// addresses: a URL whose text has an address that is not public is denied, however it is written.
+func (f *fixture) addresses(t *testing.T) {
+	f.image(t, "permitted", f.web.serve("permitted.qcow2", qcow2(1<<30)), nil)
+	const host, address = "virtual-image-host: spec.src", "virtual-image-address: spec.src"
+	for src, want := range map[string]string{ //nolint:gosec // no credentials
+		"http://10.96.0.1/disk":                   address,
+		"http://169.254.169.254/latest/meta-data": address,
+		"http://169.254.169.254./":                address,
+		"http://[::1]:6443/":                      address,
+		"http://[fd00:ec2::254]/":                 address,
+		"http://[FE80::1]/":                       address,
+		"http://[64:ff9b::7f00:1]/":               address,
+		"http://0.0.0.0/":                         address,
+		"http://224.0.0.1/":                       address,
+		"http://255.255.255.255/":                 address,
+		"http://100.100.100.200/":                 address,
+		"http://[::ffff:169.254.169.254]/":        host,
+		"http://[::ffff:a9fe:a9fe]/":              host,
+		"http://[fe80::1%25eth0]/":                host,
+		"http://0177.0.0.1/":                      host,
+		"http://0251.0376.0251.0376/":             host,
+		"http://0xA9FEA9FE/":                      host,
+		"http://2852039166/":                      host,
+		"http://127.1/":                           host,
+		"http://127.0.0.1.0x1/":                   host,
+		"http://b\u00fccher.example/":             host,
+		"http://\uff11\uff16\uff19.254.169.254/":  host,
+		"http://me:secret@example.com/":           "must not contain credentials",
+		"http://example.com@169.254.169.254/":     "must not contain credentials",
+		"file:///etc/passwd":                      "must be a URL such as",
+		"gopher://example.com/":                   "must be a URL such as",
+		"http:///disk":                            "must be a URL such as",
+		"HTTP://10.96.0.1/disk":                   "spec.src",
+		"http://10.96.0.1:80#@example.com/":       "spec.src",
+		"http://10.96.0.1\\@example.com/":         "spec.src",
+	} {
+		image := &v1alpha1.VirtualImage{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "attack"}, Spec: v1alpha1.VirtualImageSpec{Src: src, Format: v1alpha1.FormatRaw}}
+		if err := f.owner.Create(t.Context(), image, client.DryRunAll); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", src, err, want)
+		}
+	}
+	for _, src := range []string{"http://93.184.215.14/disk", "https://xn--bcher-kva.example/disk", "https://EXAMPLE.com./disk", "http://[2606:4700::1111]/disk", "http://127.0.0.1:1/disk", "http://1.example/disk"} {
+		image := &v1alpha1.VirtualImage{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "accepted"}, Spec: v1alpha1.VirtualImageSpec{Src: src, Format: v1alpha1.FormatRaw}}
+		if err := f.owner.Create(t.Context(), image, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", src, err)
+		}
+	}
+	must(t, f.owner.Delete(t.Context(), &v1alpha1.VirtualImage{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "permitted"}}))
 }
 
 // rights: what an author of an image may not do, Virtward does not do for her.

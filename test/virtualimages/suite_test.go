@@ -46,6 +46,8 @@ type fixture struct {
 	// owner may edit the namespace, and create DataVolumes in it.
 	owner client.Client
 	web   *web
+	// admission is the time for requests that were admitted before a deletion.
+	admission time.Duration
 }
 
 // web serves files. It counts the requests for each.
@@ -101,8 +103,14 @@ func start(t *testing.T, values map[string]any) *fixture {
 // startWith starts the controller after a function.
 func startWith(t *testing.T, values map[string]any, before func(*controlplane.ControlPlane)) *fixture {
 	t.Helper()
+	return startWaiting(t, values, wait, before)
+}
+
+// startWaiting starts a controller whose deletions wait a time for requests that were admitted before.
+func startWaiting(t *testing.T, values map[string]any, admission time.Duration, before func(*controlplane.ControlPlane)) *fixture {
+	t.Helper()
 	plane := planes.Start(t, controlplane.Options{})
-	f := &fixture{ControlPlane: plane, web: newWeb(t)}
+	f := &fixture{ControlPlane: plane, web: newWeb(t), admission: admission}
 	must(t, plane.EnsureNamespace(t.Context(), namespace))
 	images := map[string]any{"enabled": true, "sources": map[string]any{"networks": []any{"127.0.0.0/8"}}}
 	maps.Copy(images, values)
@@ -123,7 +131,7 @@ func (f *fixture) run(t *testing.T) {
 	var err error
 	f.process, err = f.RunVirtward(t.Context(), controlplane.Workload{
 		Namespace: controlplane.VirtwardNamespace, Deployment: controlplane.VirtwardVirtualImages,
-		Args: []string{"--lease-duration=3s", "--admission-wait=" + wait.String()},
+		Args: []string{"--lease-duration=3s", "--admission-wait=" + f.admission.String()},
 	})
 	must(t, err)
 }

@@ -46,8 +46,9 @@ type Options struct {
 	Clock   clock.PassiveClock
 	// Changed is called when an image should be observed again.
 	Changed func(namespace, name string)
-	// Imports bounds the DataVolumes that are being imported; it reports whether one more may begin.
-	Imports func(image *backend.Image) (begins bool, message string)
+	// Imports bounds the DataVolumes that are being imported, and their bytes. It reports whether one more may begin, and
+	// otherwise the reason and what it waits for.
+	Imports func(ctx context.Context, image *backend.Image, bytes int64) (begins bool, reason, message string, err error)
 }
 
 // Backend implements backend.Backend. Create it with New.
@@ -180,8 +181,12 @@ func (b *Backend) begin(ctx context.Context, image *backend.Image) (virtualimage
 		b.Probes.Forget(image.ID)
 		return *fault, nil
 	}
-	if begins, message := b.Imports(image); !begins {
-		return virtualimages.Observation{State: virtualimages.Waiting, Message: message}, nil
+	begins, reason, message, err := b.Imports(ctx, image, size)
+	if err != nil {
+		return virtualimages.Observation{}, err
+	}
+	if !begins {
+		return virtualimages.Observation{State: virtualimages.Waiting, Reason: reason, Message: message}, nil
 	}
 	b.Probes.Forget(image.ID)
 	return virtualimages.Observation{State: virtualimages.Importing, Message: "CDI imports the image"}, b.create(ctx, image, dataVolume(image, size))

@@ -116,7 +116,7 @@ func (s *simulator) start(t *testing.T) (backend.Backend, func()) {
 	return cdi.New(cdi.Options{
 		Client: s.process(), Source: s.sources.Open, Checksums: func(context.Context) (bool, error) { return true, nil },
 		Probes: transfers.New[cdi.Probe](ctx, transfers.Limits{Running: 2, Namespace: 2}), Timeout: time.Hour, Clock: clock.RealClock{},
-		Changed: func(string, string) {}, Imports: func(*backend.Image) (bool, string) { return true, "" },
+		Changed: func(string, string) {}, Imports: func(context.Context, *backend.Image, int64) (bool, string, string, error) { return true, "", "", nil },
 	}), kill
 }
 

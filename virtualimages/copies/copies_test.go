@@ -150,7 +150,7 @@ func (s *system) start(t *testing.T) (backend.Backend, func()) {
 			return store.File(ctx, image, false)
 		},
 		Probes: transfers.New[cdi.Probe](ctx, transfers.Limits{Running: 2, Namespace: 2}), Timeout: time.Hour, Clock: clock.RealClock{},
-		Changed: func(string, string) {}, Imports: func(*backend.Image) (bool, string) { return true, "" },
+		Changed: func(string, string) {}, Imports: func(context.Context, *backend.Image, int64) (bool, string, string, error) { return true, "", "", nil },
 	})
 	b := copies.New(copies.Options{
 		Store: store, Volumes: volumes, Always: s.always, Client: s.client, URL: s.web.URL, Keys: s.keys, Lifetime: time.Hour, Clock: s, Owner: "test",

@@ -53,14 +53,12 @@ func Described(ctx context.Context, err error) *Error {
 	switch {
 	case errors.As(err, &known):
 		return known
-	case errors.Is(err, virtualimages.ErrAddress):
-		return &Error{Reason: ReasonNotPermitted, Message: virtualimages.ErrAddress.Error(), Permanent: true}
+	case errors.Is(err, virtualimages.ErrAddress), errors.As(err, &dns): // the same for both: users must not learn the names of internal hosts
+		return &Error{Reason: ReasonUnreachable, Message: errUnresolved}
 	case errors.Is(err, virtualimages.ErrHost):
 		return &Error{Reason: ReasonNotPermitted, Message: virtualimages.ErrHost.Error(), Permanent: true}
 	case errors.As(err, &certificate), errors.As(err, &unknown), errors.As(err, &host):
 		return &Error{Reason: ReasonCertificate, Message: "the certificate of the server is not valid: certConfigMap can name its authority"}
-	case errors.As(err, &dns):
-		return &Error{Reason: ReasonUnreachable, Message: fmt.Sprintf("the name %s cannot be resolved", dns.Name)}
 	case errors.Is(context.Cause(ctx), errStalled):
 		return &Error{Reason: ReasonStalled, Message: errStalled.Error()}
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -70,6 +68,9 @@ func Described(ctx context.Context, err error) *Error {
 	}
 	return &Error{Reason: ReasonUnreachable, Message: "the connection to the server failed"}
 }
+
+// errUnresolved is the message about a name without a permitted address, whether it has one or not.
+const errUnresolved = "the name of the host does not exist, or its address is not public: an admin can permit its network with virtualImages.sources.networks"
 
 // errStalled ends a stream in which no bytes arrive.
 var errStalled = errors.New("the server sends no bytes")

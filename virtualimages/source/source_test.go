@@ -248,8 +248,33 @@ func TestRebinding(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
-	if _, err = c.Stream(t.Context(), f, ""); reasonOf(err) != ReasonNotPermitted || asked.Load() < 2 {
+	if _, err = c.Stream(t.Context(), f, ""); reasonOf(err) != ReasonUnreachable || asked.Load() < 2 {
 		t.Errorf("after %d questions: %v", asked.Load(), err)
+	}
+}
+
+// TestInternalNames: a user cannot tell a name with an internal address from one that does not exist.
+func TestInternalNames(t *testing.T) {
+	internal := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go answerDNS(server, func() [4]byte { return [4]byte{10, 96, 0, 10} })
+		return client, nil
+	}}
+	missing := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("there is no such name")
+	}}
+	var all []*Error
+	for _, resolver := range []*net.Resolver{internal, missing} {
+		c := newClient(t, func(o *Options) { o.Resolver = resolver })
+		_, err := c.Probe(t.Context(), "http://vault.secrets.example/", false)
+		var known *Error
+		if !errors.As(err, &known) {
+			t.Fatal(err)
+		}
+		all = append(all, known)
+	}
+	if *all[0] != *all[1] || all[0].Reason != ReasonUnreachable || strings.Contains(all[0].Message, "10.96") {
+		t.Errorf("%+v and %+v", all[0], all[1])
 	}
 }
 
