@@ -39,14 +39,25 @@ func (f *fixture) race(t *testing.T, tries int) {
 	var wg sync.WaitGroup
 	began := time.Now()
 	for i := range all {
-		must(t, f.owner.Delete(t.Context(), all[i].image))
+		// Of three creations, one is beside the deletion, one while requests are awaited, and one around the end.
+		const beside = 100 * time.Millisecond
+		earliest, latest := []time.Duration{0, 0, f.admission}[i%3], []time.Duration{beside, f.admission, f.admission + 10*time.Second}[i%3]
+		deleted := time.After(moment(0, beside))
+		created := time.After(moment(earliest, latest))
 		wg.Go(func() {
-			<-time.After(time.Duration(rand.Int64N(int64(f.admission + 4*time.Second)))) //nolint:gosec // a moment
+			<-deleted
+			if err := f.owner.Delete(t.Context(), all[i].image); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			<-created
 			all[i].vm = machineOf(all[i].image.Name, all[i].image.Name)
 			at := time.Now()
 			all[i].err = f.Client().Create(t.Context(), all[i].vm)
 			all[i].took = time.Since(at)
 		})
+		<-time.After(10 * time.Millisecond)
 	}
 	wg.Wait()
 	kept := f.settled(t, all)
@@ -82,6 +93,11 @@ func (f *fixture) race(t *testing.T, tries int) {
 		}
 		return nil
 	})
+}
+
+// moment is a time between two others.
+func moment(earliest, latest time.Duration) time.Duration {
+	return earliest + time.Duration(rand.Int64N(int64(latest-earliest))) //nolint:gosec // any moment
 }
 
 // within repeats until there is no error, for so long.
