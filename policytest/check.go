@@ -127,7 +127,7 @@ func (c *checking) one(at string, t *Test, one *Case) {
 	}
 	c.patches(at+".patches", one.Patches)
 	c.patches(at+".oldPatches", one.OldPatches)
-	old := one.OldObject != nil || len(one.OldPatches) > 0
+	old := one.OldObject != nil || one.OldPatches != nil
 	switch {
 	case one.Operation == "":
 	case one.Operation == update && !old:

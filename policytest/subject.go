@@ -34,7 +34,7 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 	if err := s.evaluated(from, situation.Object); err != nil {
 		return err
 	}
-	if c.OldObject == nil && len(c.OldPatches) == 0 {
+	if c.OldObject == nil && c.OldPatches == nil {
 		nameGenerated(situation.Object)
 		return nil
 	}

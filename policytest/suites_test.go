@@ -119,6 +119,7 @@ func TestLoadErrors(t *testing.T) {
 	}{
 		{"a misspelt field", cases + "  - {name: a, expct: {verdict: allowed}}\n", []string{"s.yaml:9:15: tests[0].cases[0].expct: unknown field: did you mean expect?"}},
 		{"a field that is like no other", cases + "  - {name: a, zzzzzzzz: 1, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].zzzzzzzz: unknown field"}},
+		{"a time that is none", cases + "  - {name: a, now: tomorrow, expect: {error: true}}\n", []string{`s.yaml:9:15: tests[0].cases[0].now: "tomorrow" is no time of RFC 3339, such as 2026-01-31T12:00:00Z or 2026-01-31`}},
 		{"another form", head + "  cases: {}\n", []string{"s.yaml:8:3: tests[0].cases: is an object where a list is expected"}},
 		{"a number where a file is expected", strings.Replace(cases, "base: vm.yaml", "base: 3", 1), []string{"s.yaml:7:3: tests[0].base: must be the name of a file, or an object"}},
 		{"null where a file is expected", strings.Replace(cases, "policy.yaml", "null", 1), []string{"s.yaml:6:14: tests[0].policies[0]: must be the name of a file, or an object"}},

@@ -46,7 +46,8 @@ type Case struct {
 	// Object is the object of the request. It defaults to Base. Patches change it.
 	Object  *Source `json:"object,omitempty"`
 	Patches []Patch `json:"patches,omitempty"`
-	// OldObject makes the request an update. OldPatches change it, or the unpatched object if there is no OldObject.
+	// OldObject makes the request an update. OldPatches change it, or the unpatched object if there is no OldObject. An empty
+	// list of them is an update too.
 	OldObject  *Source `json:"oldObject,omitempty"`
 	OldPatches []Patch `json:"oldPatches,omitempty"`
 	// Running states that the old VirtualMachine runs as it is written.
@@ -66,7 +67,7 @@ type Case struct {
 	Facts   *Facts         `json:"facts,omitempty"`
 	Params  map[string]any `json:"params,omitempty"`
 	// Now is the time of the request. It determines which exceptions have expired.
-	Now *metav1.Time `json:"now,omitempty"`
+	Now *Time `json:"now,omitempty"`
 	// Checks adds the findings of the built-in rules.
 	Checks bool   `json:"checks,omitempty"`
 	Skip   bool   `json:"skip,omitempty"`
