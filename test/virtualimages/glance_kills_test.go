@@ -72,7 +72,7 @@ func (f *stored) process(t *testing.T, c *kills.Connection) (*controller.Reconci
 			return store.File(ctx, image, false)
 		},
 		Probes: transfers.New[cdi.Probe](ctx, transfers.Limits{Running: 2, Namespace: 2}), Timeout: time.Hour, Clock: clock.RealClock{}, Changed: func(string, string) {},
-		Imports: func(*backend.Image) (bool, string) { return true, "" },
+		Imports: func(context.Context, *backend.Image, int64) (bool, string, string, error) { return true, "", "", nil },
 	})
 	classes["openstack"] = copies.New(copies.Options{
 		Store: store, Volumes: volumes, Always: true, Client: direct, URL: "https://copies", Lifetime: time.Hour, Owner: "test", Clock: clock.RealClock{},
