@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
-	"os"
 	"testing"
 	"time"
 
@@ -147,9 +146,7 @@ func TestKilledAtGlance(t *testing.T) { killedAtGlance(t, 5) }
 
 // TestSoakKilledAtGlance kills the controller before and after each of its writes and calls of Glance.
 func TestSoakKilledAtGlance(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak(t)
 	killedAtGlance(t, 1)
 }
 

@@ -436,9 +436,7 @@ func (f *openstack) outage(t *testing.T) { f.outageOf(t, 0) }
 
 // TestSoakGlanceOutage: Glance does not answer for ten minutes.
 func TestSoakGlanceOutage(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes ten minutes: set VIRTWARD_SOAK")
-	}
+	soak(t)
 	lasts := 10 * time.Minute
 	if text := os.Getenv("VIRTWARD_OUTAGE"); text != "" {
 		var err error
