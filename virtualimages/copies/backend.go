@@ -172,9 +172,12 @@ func combined(stored, copied *virtualimages.Observation) virtualimages.Observati
 	case virtualimages.Failed:
 		o.Message = "the image is stored, and it cannot be copied into the cluster: " + copied.Message
 	case virtualimages.Taken:
+	case virtualimages.Absent, virtualimages.Waiting: // it takes no place of an import that runs
+		o.State, o.Reason = virtualimages.Importing, cmp.Or(copied.Reason, virtualimages.ReasonPending)
+		o.Message = "the image is stored, and its copy in the cluster waits: " + cmp.Or(copied.Message, "the copy begins")
 	default:
 		o.State = virtualimages.Importing
-		o.Message = "the image is stored, and it is copied into the cluster: " + cmp.Or(copied.Message, "the copy begins")
+		o.Message = "the image is stored, and it is copied into the cluster: " + copied.Message
 	}
 	return o
 }

@@ -363,7 +363,7 @@ func TestDrift(t *testing.T) {
 	s.until(t, b, image, virtualimages.Ready)
 	dv := s.volume(t, image)
 	must(t, s.client.Delete(t.Context(), dv)) // the copy: it is made again, with a token of its own
-	if o, err := b.Observe(t.Context(), image); err != nil || o.State != virtualimages.Importing {
+	if o, err := b.Observe(t.Context(), image); err != nil || o.State != virtualimages.Importing || o.Reason != virtualimages.ReasonPending {
 		t.Errorf("%+v, %v", o, err)
 	}
 	s.now.Add(30 * 24 * 3600)
