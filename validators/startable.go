@@ -36,28 +36,29 @@ var volumeImageRule = Rule{
 
 func volumeImage(s *Subject, found *Errors) {
 	if boot := kernelBoot(s); boot != nil && boot.Image != "" { // firmware-kernel-image reports a missing one
-		imageFault(s.Domain().Child("firmware", "kernelBoot", "container", "image"), boot.Image, found)
+		imageFault(func() *field.Path { return s.Domain().Child("firmware", "kernelBoot", "container", "image") }, boot.Image, found)
 	}
-	eachElement(s.Path.Child("volumes"), s.Spec.Volumes, func(path *field.Path, volume *v1.Volume, found *Errors) {
-		if disk := volume.ContainerDisk; disk != nil && disk.Image == "" {
-			found.Add(field.Required(path.Child("containerDisk", "image"), "the container disk has no image"))
+	for i := range found.Each(len(s.Spec.Volumes)) {
+		disk, path := s.Spec.Volumes[i].ContainerDisk, func() *field.Path { return volumeAt{s, i}.path("containerDisk", "image") }
+		if disk != nil && disk.Image == "" {
+			found.Add(field.Required(path(), "the container disk has no image"))
 		} else if disk != nil {
-			imageFault(path.Child("containerDisk", "image"), disk.Image, found)
+			imageFault(path, disk.Image, found)
 		}
-	}, found)
+	}
 }
 
 // maxImage is longer than any reference: the grammar allows 255 bytes of a name, 128 of a tag and 136 of a digest.
 const maxImage = 1 << 10
 
 // imageFault reads the reference as the kubelet does.
-func imageFault(path *field.Path, image string, found *Errors) {
+func imageFault(path func() *field.Path, image string, found *Errors) {
 	if len(image) <= maxImage {
 		if _, err := reference.ParseNormalizedNamed(image); err == nil {
 			return
 		}
 	}
-	found.Add(field.Invalid(path, shortened(image), "is not a reference of an image, such as registry.example/disks/fedora:42"))
+	found.Add(field.Invalid(path(), shortened(image), "is not a reference of an image, such as registry.example/disks/fedora:42"))
 }
 
 var volumeClaimNameRule = Rule{

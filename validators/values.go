@@ -33,26 +33,30 @@ var fixedValuesRule = Rule{
 
 func fixedValues(s *Subject, found *Errors) {
 	if boot := kernelBoot(s); boot != nil {
-		oneOf(s.Domain().Child("firmware", "kernelBoot", "container", "imagePullPolicy"), boot.ImagePullPolicy, pullPolicies, found)
+		oneOf(func() *field.Path { return s.Domain().Child("firmware", "kernelBoot", "container", "imagePullPolicy") }, boot.ImagePullPolicy, pullPolicies, found)
 	}
-	eachElement(s.Path.Child("volumes"), s.Spec.Volumes, func(path *field.Path, volume *v1.Volume, found *Errors) {
-		if volume.ContainerDisk != nil {
-			oneOf(path.Child("containerDisk", "imagePullPolicy"), volume.ContainerDisk.ImagePullPolicy, pullPolicies, found)
+	for i := range found.Each(len(s.Spec.Volumes)) {
+		if disk := s.Spec.Volumes[i].ContainerDisk; disk != nil {
+			oneOf(func() *field.Path { return volumeAt{s, i}.path("containerDisk", "imagePullPolicy") }, disk.ImagePullPolicy, pullPolicies, found)
 		}
-	}, found)
-	eachElement(s.Path.Child("tolerations"), s.Spec.Tolerations, func(path *field.Path, t *k8sv1.Toleration, found *Errors) {
+	}
+	for i := range found.Each(len(s.Spec.Tolerations)) {
+		t := &s.Spec.Tolerations[i]
+		at := func(name string) func() *field.Path {
+			return func() *field.Path { return s.Path.Child("tolerations").Index(i).Child(name) }
+		}
 		if t.Operator != k8sv1.TolerationOpLt && t.Operator != k8sv1.TolerationOpGt { // the release of KubeVirt decides on these
-			oneOf(path.Child("operator"), t.Operator, tolerationOperator, found)
+			oneOf(at("operator"), t.Operator, tolerationOperator, found)
 		}
-		oneOf(path.Child("effect"), t.Effect, taintEffects, found)
-	}, found)
+		oneOf(at("effect"), t.Effect, taintEffects, found)
+	}
 	eachSpread(s, func(path *field.Path, spread *k8sv1.TopologySpreadConstraint, found *Errors) {
-		oneOfOptional(path.Child("nodeAffinityPolicy"), spread.NodeAffinityPolicy, inclusionPolicies, found)
-		oneOfOptional(path.Child("nodeTaintsPolicy"), spread.NodeTaintsPolicy, inclusionPolicies, found)
+		oneOfOptional(path, "nodeAffinityPolicy", spread.NodeAffinityPolicy, inclusionPolicies, found)
+		oneOfOptional(path, "nodeTaintsPolicy", spread.NodeTaintsPolicy, inclusionPolicies, found)
 	}, found)
 	visitProbes(s, func(path *field.Path, probe *v1.Probe) {
 		if probe.HTTPGet != nil {
-			oneOf(path.Child("httpGet", "scheme"), probe.HTTPGet.Scheme, uriSchemes, found)
+			oneOf(func() *field.Path { return path.Child("httpGet", "scheme") }, probe.HTTPGet.Scheme, uriSchemes, found)
 		}
 	})
 }
@@ -75,6 +79,9 @@ func dataVolumeValues(s *Subject, found *Errors) {
 	if s.VM == nil {
 		return
 	}
+	if len(s.VM.Spec.DataVolumeTemplates) == 0 {
+		return
+	}
 	eachElement(specOfVM().Child("dataVolumeTemplates"), s.VM.Spec.DataVolumeTemplates, func(path *field.Path, template *v1.DataVolumeTemplateSpec, found *Errors) {
 		if claim := template.Spec.PVC; claim != nil {
 			modes(path.Child("spec", "pvc"), claim.AccessModes, claim.VolumeMode, found)
@@ -87,20 +94,20 @@ func dataVolumeValues(s *Subject, found *Errors) {
 
 func modes(path *field.Path, access []k8sv1.PersistentVolumeAccessMode, volume *k8sv1.PersistentVolumeMode, found *Errors) {
 	eachElement(path.Child("accessModes"), access, func(path *field.Path, mode *k8sv1.PersistentVolumeAccessMode, found *Errors) {
-		oneOf(path, *mode, accessModes, found)
+		oneOf(func() *field.Path { return path }, *mode, accessModes, found)
 	}, found)
-	oneOfOptional(path.Child("volumeMode"), volume, volumeModes, found)
+	oneOfOptional(path, "volumeMode", volume, volumeModes, found)
 }
 
-// oneOf accepts an empty value: it stands for the default.
-func oneOf[T ~string](path *field.Path, value T, values []T, found *Errors) {
+// oneOf accepts an empty value: it stands for the default. Only a wrong value needs the path.
+func oneOf[T ~string](path func() *field.Path, value T, values []T, found *Errors) {
 	if value != "" && !slices.Contains(values, value) {
-		found.Add(field.NotSupported(path, T(shortened(string(value))), values))
+		found.Add(field.NotSupported(path(), T(shortened(string(value))), values))
 	}
 }
 
-func oneOfOptional[T ~string](path *field.Path, value *T, values []T, found *Errors) {
+func oneOfOptional[T ~string](parent *field.Path, name string, value *T, values []T, found *Errors) {
 	if value != nil {
-		oneOf(path, *value, values, found)
+		oneOf(func() *field.Path { return parent.Child(name) }, *value, values, found)
 	}
 }
