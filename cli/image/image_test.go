@@ -59,8 +59,8 @@ func TestPrinted(t *testing.T) {
 		"compressed":         {[]string{"--src=https://example.com/Disk.RAW.xz?version=2"}, strings.NewReplacer("format: qcow2", "format: raw", "fedora.qcow2", "Disk.RAW.xz?version=2").Replace(printed)},
 		"zero is not absent": {[]string{src, "--min-disk=0"}, strings.Replace(printed, "  src", "  minDisk: 0\n  src", 1)},
 		"every field": {
-			[]string{src, "--container-format=bare", "--class=cluster", "--storage=10Gi", "--storage-class=fast", "--access-mode=ReadWriteMany,ReadOnlyMany", "--volume-mode=Block", "--checksum=" + sum, "--secret=s", "--cert-config-map=c", "--min-disk=10", "--min-ram=2048"},
-			"apiVersion: kupenstack.io/v1alpha1\nkind: VirtualImage\nmetadata:\n  name: fedora\n  namespace: team\nspec:\n  certConfigMap: c\n  checksum: " + sum + "\n  containerFormat: bare\n  format: qcow2\n  imageClassName: cluster\n  minDisk: 10\n  minRam: 2048\n  secretRef: s\n  src: https://example.com/fedora.qcow2\n" +
+			[]string{src, "--container-format=bare", "--class=cluster", "--cluster-copy=Always", "--storage=10Gi", "--storage-class=fast", "--access-mode=ReadWriteMany,ReadOnlyMany", "--volume-mode=Block", "--checksum=" + sum, "--secret=s", "--cert-config-map=c", "--min-disk=10", "--min-ram=2048"},
+			"apiVersion: kupenstack.io/v1alpha1\nkind: VirtualImage\nmetadata:\n  name: fedora\n  namespace: team\nspec:\n  certConfigMap: c\n  checksum: " + sum + "\n  clusterCopy: Always\n  containerFormat: bare\n  format: qcow2\n  imageClassName: cluster\n  minDisk: 10\n  minRam: 2048\n  secretRef: s\n  src: https://example.com/fedora.qcow2\n" +
 				"  storage:\n    accessModes:\n    - ReadWriteMany\n    - ReadOnlyMany\n    resources:\n      requests:\n        storage: 10Gi\n    storageClassName: fast\n    volumeMode: Block\n",
 		},
 	} {
@@ -92,6 +92,7 @@ func TestFlags(t *testing.T) {
 		"--storage ten":              {"create", "fedora", src, "--storage=ten"},
 		"--storage 0":                {"create", "fedora", src, "--storage=0"},
 		"--access-mode \"Any\"":      {"create", "fedora", src, "--access-mode=Any"},
+		"--cluster-copy \"Maybe\"":   {"create", "fedora", src, "--cluster-copy=Maybe"},
 		"--volume-mode \"File\"":     {"create", "fedora", src, "--volume-mode=File"},
 		"--timeout needs --wait":     {"create", "fedora", src, "--timeout=1s"},
 		"--timeout -1s":              {"create", "fedora", src, "--wait", "--timeout=-1s"},

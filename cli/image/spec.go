@@ -22,7 +22,7 @@ import (
 // specFlags are the flags for the fields of an image.
 type specFlags struct {
 	name, src, format, container, class, checksum, secret, authorities string
-	size, storageClass, volumeMode                                     string
+	size, storageClass, volumeMode, clusterCopy                        string
 	accessModes                                                        []string
 	minDisk, minRAM                                                    int32
 	has                                                                func(flag string) bool
@@ -31,7 +31,7 @@ type specFlags struct {
 // flagOf has the flag of each field.
 var flagOf = map[string]string{
 	"spec.src": "--src", "spec.format": "--format", "spec.containerFormat": "--container-format", "spec.minDisk": "--min-disk", "spec.minRam": "--min-ram",
-	"spec.imageClassName": "--class", "spec.checksum": "--checksum", "spec.secretRef": "--secret", "spec.certConfigMap": "--cert-config-map",
+	"spec.imageClassName": "--class", "spec.clusterCopy": "--cluster-copy", "spec.checksum": "--checksum", "spec.secretRef": "--secret", "spec.certConfigMap": "--cert-config-map",
 	"spec.storage.resources.requests.storage": "--storage", "spec.storage.storageClassName": "--storage-class", "spec.storage.accessModes": "--access-mode",
 	"spec.storage.volumeMode": "--volume-mode", "metadata.name": "NAME",
 }
@@ -55,19 +55,24 @@ func accessModes() []string {
 	return []string{string(corev1.ReadWriteOnce), string(corev1.ReadOnlyMany), string(corev1.ReadWriteMany), string(corev1.ReadWriteOncePod)}
 }
 
+func clusterCopies() []string {
+	return []string{string(v1alpha1.ClusterCopyAlways), string(v1alpha1.ClusterCopyNever)}
+}
+
 // add adds the flags.
 func (s *specFlags) add(cmd *cobra.Command, sources *options.Sources) {
 	flags := cmd.Flags()
 	flags.StringVar(&s.format, "format", "", "Format of the disk: "+strings.Join(formats(), ", ")+". By default that of the name of the file, such as disk.qcow2")
 	flags.StringVar(&s.container, "container-format", "", "Format of the container: "+strings.Join(containers(), ", ")+"; bare by default")
 	flags.StringVar(&s.class, "class", "", "Name of the class that stores the image; the cluster has a default")
+	flags.StringVar(&s.clusterCopy, "cluster-copy", "", "Whether an image in OpenStack is copied into the cluster: "+strings.Join(clusterCopies(), ", "))
 	flags.Int32Var(&s.minDisk, "min-disk", 0, "Size of the smallest disk on which the image boots, in GB of 2^30 bytes")
 	flags.Int32Var(&s.minRAM, "min-ram", 0, "Smallest memory with which the image boots, in MB of 2^20 bytes")
 	flags.StringVar(&s.size, "storage", "", "Size of the volume, such as 10Gi. By default that of --min-disk, or the one that the file states")
 	flags.StringVar(&s.storageClass, "storage-class", "", "StorageClass of the volume")
 	flags.StringSliceVar(&s.accessModes, "access-mode", nil, "Access modes of the volume: "+strings.Join(accessModes(), ", "))
 	flags.StringVar(&s.volumeMode, "volume-mode", "", "Mode of the volume: "+strings.Join(volumeModes(), ", "))
-	options.CompleteFlags(cmd, map[string][]string{"format": formats(), "container-format": containers(), "access-mode": accessModes(), "volume-mode": volumeModes()})
+	options.CompleteFlags(cmd, map[string][]string{"format": formats(), "container-format": containers(), "access-mode": accessModes(), "volume-mode": volumeModes(), "cluster-copy": clusterCopies()})
 	err := cmd.RegisterFlagCompletionFunc("class", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		words := func(i *v1alpha1.VirtualImage) []string {
 			return []string{i.Spec.ImageClassName, i.Status.ImageClassName}
@@ -126,7 +131,7 @@ func (s *specFlags) validate(cmd *cobra.Command, args []string, file string) err
 	}
 	return errors.Join(
 		options.OneOf("value of --format", s.format, formats()), options.OptionalOneOf("value of --container-format", s.container, containers()),
-		options.OptionalOneOf("value of --volume-mode", s.volumeMode, volumeModes()),
+		options.OptionalOneOf("value of --volume-mode", s.volumeMode, volumeModes()), options.OptionalOneOf("value of --cluster-copy", s.clusterCopy, clusterCopies()),
 	)
 }
 
@@ -168,7 +173,7 @@ func (s *specFlags) image(namespace string) *v1alpha1.VirtualImage {
 		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: namespace},
 		Spec: v1alpha1.VirtualImageSpec{
 			Src: s.src, Format: v1alpha1.DiskFormat(s.format), ContainerFormat: v1alpha1.ContainerFormat(s.container), ImageClassName: s.class,
-			Checksum: s.checksum, SecretRef: s.secret, CertConfigMap: s.authorities,
+			ClusterCopy: v1alpha1.ClusterCopy(s.clusterCopy), Checksum: s.checksum, SecretRef: s.secret, CertConfigMap: s.authorities,
 		},
 	}
 	if s.has("min-disk") {

@@ -23,6 +23,14 @@ const (
 	keyPassword = "secretKey"
 )
 
+// Bounds of what is kept while a source is read.
+const (
+	// MaxAuthorities is the size of the certificates of a ConfigMap.
+	MaxAuthorities = 256 << 10
+	// MaxCredential is the size of a user name and of a password.
+	MaxCredential = 4 << 10
+)
+
 // Read reads a Secret and a ConfigMap of a namespace into the options of a source; an empty name is none. A missing object is
 // an Error of the source. An error of the API server, such as forbidden, can be unwrapped.
 func Read(ctx context.Context, reader client.Reader, namespace, secretName, configMapName string, into *source.Options) error {
@@ -34,6 +42,9 @@ func Read(ctx context.Context, reader client.Reader, namespace, secretName, conf
 			return &source.Error{Reason: source.ReasonMissingCredential, Message: fmt.Sprintf("there is no Secret %s", secretName)}
 		case err != nil:
 			return fmt.Errorf("reading a Secret: %w", err)
+		}
+		if len(secret.Data[keyUser]) > MaxCredential || len(secret.Data[keyPassword]) > MaxCredential {
+			return &source.Error{Reason: source.ReasonMissingCredential, Message: fmt.Sprintf("%s or %s of the Secret %s has more than %d bytes", keyUser, keyPassword, secretName, MaxCredential)}
 		}
 		into.User, into.Password = string(secret.Data[keyUser]), string(secret.Data[keyPassword])
 	}
@@ -47,6 +58,9 @@ func Read(ctx context.Context, reader client.Reader, namespace, secretName, conf
 			return fmt.Errorf("reading a ConfigMap: %w", err)
 		}
 		into.Authorities = []byte(certificates(authorities.Data))
+		if len(into.Authorities) > MaxAuthorities {
+			return &source.Error{Reason: source.ReasonInvalidAuthority, Message: fmt.Sprintf("the ConfigMap %s has more than %d KiB of certificates", configMapName, MaxAuthorities>>10)}
+		}
 	}
 	return nil
 }

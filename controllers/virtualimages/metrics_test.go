@@ -2,10 +2,13 @@ package virtualimages
 
 import (
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -145,5 +148,28 @@ func TestBoundedMetrics(t *testing.T) {
 	}
 	if len(l.images)+len(l.uncounted) > 0 {
 		t.Error("images that are deleted are counted")
+	}
+}
+
+// TestDocumented: the page of operations lists the metrics, and no others.
+func TestDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLedger([]string{"cluster"}, 20)
+	described := make(chan *prometheus.Desc, 20)
+	l.Describe(described)
+	close(described)
+	count := 0
+	for d := range described {
+		count++
+		name := regexp.MustCompile(`fqName: "([a-z_]+)"`).FindStringSubmatch(d.String())[1]
+		if !regexp.MustCompile("(?m)^\\| `" + name + "[`{]").Match(page) {
+			t.Errorf("the page lacks %s", name)
+		}
+	}
+	if listed := regexp.MustCompile("(?m)^\\| `virtward_virtual_image").FindAll(page, -1); len(listed) != count {
+		t.Errorf("the page lists %d metrics, there are %d", len(listed), count)
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // maxReferences bounds the references that are remembered. Beyond it, users are read only before a deletion.
-const maxReferences = 200_000
+const maxReferences = 60_000
 
 // objectKey is an object of one of the kinds.
 type objectKey struct {

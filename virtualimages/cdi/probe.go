@@ -59,7 +59,16 @@ func (b *Backend) header(ctx context.Context, image *backend.Image) (func(contex
 	if err != nil || reads == nil {
 		return nil, err
 	}
+	reads.Close() // an image that waits keeps no certificates
+	copied := *image
 	return func(ctx context.Context) (*source.File, error) {
+		reads, err := b.Source(ctx, &copied)
+		if err != nil {
+			return nil, err
+		}
+		if reads == nil {
+			return nil, &source.Error{Reason: source.ReasonMissingCredential, Message: "the credentials cannot be read any more"}
+		}
 		defer reads.Close()
 		return reads.Probe(ctx, spec.Src, spec.Format == v1alpha1.FormatVHD) //nolint:wrapcheck // the caller wraps it
 	}, nil

@@ -15,7 +15,7 @@ import (
 )
 
 // MaxTasks bounds the tasks that are remembered. More are not accepted until others are forgotten.
-const MaxTasks = 10_000
+const MaxTasks = 5_000
 
 // ErrFull is returned by Start when MaxTasks are remembered.
 var ErrFull = errors.New("too many imports wait")
