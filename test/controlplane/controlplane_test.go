@@ -130,7 +130,9 @@ func newVM(name string) *unstructured.Unstructured {
 		"metadata":   map[string]any{"name": name, "namespace": "default"},
 		"spec": map[string]any{
 			"runStrategy": "Halted",
-			"template":    map[string]any{"spec": map[string]any{"domain": map[string]any{"devices": map[string]any{}}}},
+			"template": map[string]any{"spec": map[string]any{"domain": map[string]any{
+				"devices": map[string]any{}, "memory": map[string]any{"guest": "1Gi"},
+			}}},
 		},
 	}}
 }
