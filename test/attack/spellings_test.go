@@ -75,7 +75,7 @@ var _ = Describe("Other spellings and false claims", Serial, func() {
 			"EVIL.example/disk", "fedora", "quay.io/containerdisks/../evil/disk", "quay.io./containerdisks/disk", "evil.example/quay.io/containerdisks/disk",
 			"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
 		} {
-			Expect(causes(mallory.Create(ctx, filled(imageDisk, text)))).To(ConsistOf(image), text)
+			Expect(causes(mallory.Create(ctx, filled(imageDisk, text)))).To(ContainElement(image), text) // volume-image rejects some too
 		}
 		Expect(mallory.Create(ctx, filled(imageDisk, "QUAY.IO/containerdisks/fedora:42"), client.DryRunAll)).To(Succeed())
 	})

@@ -82,6 +82,7 @@ func (f *fixture) deployed(t *testing.T, name string, status metav1.ConditionSta
 // TestBesideSSP switches the management of images from SSP to Virtward and back. While SSP manages them, the catalog has a
 // status and writes nothing.
 func TestBesideSSP(t *testing.T) {
+	t.Parallel() // each has its own control plane
 	f := start(t)
 	must(t, f.InstallCRDs(t.Context(), sspDefinition()))
 	must(t, f.client.Create(t.Context(), sspResource()))
@@ -152,6 +153,7 @@ func TestBesideSSP(t *testing.T) {
 
 // TestWithoutCDI starts before CDI is installed, and without the namespace of the images.
 func TestWithoutCDI(t *testing.T) {
+	t.Parallel() // each has its own control plane
 	f := start(t)
 	var definitions []*apiextensionsv1.CustomResourceDefinition
 	all, err := crds.All()

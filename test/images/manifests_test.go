@@ -102,6 +102,7 @@ func (f *fixture) verified(t *testing.T, of, want string) {
 // TestManifests reads manifests from a registry: for an entry without an annotation, for one that differs, with a Secret,
 // without the right to read it, and while the registry is down.
 func TestManifests(t *testing.T) {
+	t.Parallel() // each has its own control plane
 	r := startRegistry(t)
 	r.push(t, "disks/fedora", "amd64", "arm64")
 	r.push(t, "disks/debian", "amd64")

@@ -46,6 +46,7 @@ func (f *fixture) stored(t *testing.T, want ...string) {
 
 // TestRetentionNone deletes images whose retention policy is None, when nothing refers to them.
 func TestRetentionNone(t *testing.T) {
+	t.Parallel() // each has its own control plane
 	f := start(t)
 	f.node(t, "c1", "amd64", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/worker")
 	f.node(t, "w1", "arm64", "node-role.kubernetes.io/worker")

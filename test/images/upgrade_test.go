@@ -13,6 +13,7 @@ import (
 // TestUpgradeAndRollback switches images.enabled off and on by an upgrade of the chart. The images stay, the DataSource stays
 // ready, and nothing is written.
 func TestUpgradeAndRollback(t *testing.T) {
+	t.Parallel() // each has its own control plane
 	f := start(t)
 	f.node(t, "c1", "amd64", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/worker")
 	f.node(t, "w1", "arm64", "node-role.kubernetes.io/worker")

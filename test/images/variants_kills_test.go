@@ -25,6 +25,7 @@ import (
 
 // TestVariantsKilled kills the controller of variants before and after each of its writes. The next one completes the work.
 func TestVariantsKilled(t *testing.T) {
+	t.Parallel() // each has its own control plane
 	plane := planes.Start(t, controlplane.Options{})
 	f := &fixture{ControlPlane: plane, client: plane.Client()}
 	must(t, f.EnsureNamespace(t.Context(), shop))

@@ -85,6 +85,7 @@ func (f *fixture) event(t *testing.T, name, reason, text string) {
 
 // TestVariants follows the variants of a VM template through the changes of a cluster.
 func TestVariants(t *testing.T) {
+	t.Parallel() // each has its own control plane
 	f := startWith(t, map[string]any{"images": map[string]any{"enabled": true}, "templates": map[string]any{"mode": "manage"}})
 	must(t, f.EnsureNamespace(t.Context(), shop))
 	f.node(t, "c1", "amd64", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/worker")

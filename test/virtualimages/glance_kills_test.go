@@ -151,6 +151,7 @@ func TestSoakKilledAtGlance(t *testing.T) {
 }
 
 func killedAtGlance(t *testing.T, every int) {
+	t.Parallel() // each has its own control plane
 	plane := planes.Start(t, controlplane.Options{})
 	must(t, plane.InstallVirtwardCRDs(t.Context()))
 	must(t, plane.EnsureNamespace(t.Context(), namespace))

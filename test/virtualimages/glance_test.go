@@ -227,7 +227,8 @@ func glanceOf(t *testing.T) string {
 }
 
 // TestGlance: images in the glance-api of Debian, or in a fake where that is not installed.
-func TestGlance(t *testing.T) {
+func TestGlance(t *testing.T) { //nolint:tparallel // its parts follow each other
+	t.Parallel() // each has its own control plane
 	f := startOpenStack(t, glanceOf(t))
 	t.Run("import, copy, use and deletion", f.stores)
 	t.Run("faults", f.faults)

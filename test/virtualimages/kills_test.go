@@ -124,6 +124,7 @@ func TestSoakKilledBetweenWrites(t *testing.T) {
 // before it or after it with its answer lost, and another one goes on. The end is the same, with one volume, and nothing is
 // left over.
 func killedBetweenWrites(t *testing.T, every int) {
+	t.Parallel() // each has its own control plane
 	plane := planes.Start(t, controlplane.Options{})
 	must(t, plane.InstallVirtwardCRDs(t.Context()))
 	must(t, plane.EnsureNamespace(t.Context(), namespace))

@@ -191,6 +191,25 @@ func (c *cloud) call(t *testing.T, method, path, kind, body string) (int, map[st
 	return response.StatusCode, object
 }
 
+// settled waits until Glance has ended the tasks of an image: a task saves the image once more after it is active, and a change
+// before that is lost.
+func (c *cloud) settled(t *testing.T, image *backend.Image) {
+	t.Helper()
+	running := func() bool {
+		_, found := c.call(t, http.MethodGet, "images/"+image.ID+"/tasks", "", "")
+		tasks, _ := found["tasks"].([]any)
+		return slices.ContainsFunc(tasks, func(task any) bool {
+			status, _ := task.(map[string]any)["status"].(string)
+			return status != "success" && status != "failure"
+		})
+	}
+	for deadline := time.Now().Add(30 * time.Second); running(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the tasks of the image do not end")
+		}
+	}
+}
+
 func (c *cloud) count(t *testing.T) int {
 	t.Helper()
 	_, list := c.call(t, http.MethodGet, "images", "", "")
@@ -334,6 +353,7 @@ func (c *cloud) protected(t *testing.T) {
 	b, _ := c.backend(t)
 	image := c.image("/disk")
 	until(t, b, image, virtualimages.Ready)
+	c.settled(t, image)
 	c.call(t, http.MethodPatch, "images/"+image.ID, patch, `[{"op": "replace", "path": "/protected", "value": true}]`)
 	if o, err := b.Delete(t.Context(), image); err != nil || o.State != virtualimages.Blocked || o.Reason != glance.ReasonProtected {
 		t.Errorf("%+v, %v", o, err)
@@ -352,6 +372,7 @@ func (c *cloud) drift(t *testing.T) {
 	b, _ := c.backend(t)
 	image := c.image("/disk")
 	until(t, b, image, virtualimages.Ready)
+	c.settled(t, image)
 	if status, _ := c.call(t, http.MethodPost, "images/"+image.ID+"/actions/deactivate", "", ""); status != http.StatusNoContent {
 		t.Fatal(status)
 	}
@@ -394,7 +415,14 @@ func (c *cloud) webDownload(t *testing.T) {
 
 // many images are imported at the same time; two are transferred at once.
 func (c *cloud) many(t *testing.T) {
-	b, _ := c.backend(t)
+	begin := make(chan struct{}) // no transfer ends before all images are ensured
+	b, _ := c.backend(t, func(o *glance.Options) {
+		open := o.Source
+		o.Source = func(ctx context.Context, image *backend.Image) (*source.Client, error) {
+			<-begin
+			return open(ctx, image)
+		}
+	})
 	images := make([]*backend.Image, 12)
 	waited := false
 	for i := range images {
@@ -403,6 +431,7 @@ func (c *cloud) many(t *testing.T) {
 		must(t, err)
 		waited = waited || o.State == virtualimages.Waiting && strings.Contains(o.Message, "are ahead")
 	}
+	close(begin)
 	if !waited {
 		t.Error("no import waits")
 	}
