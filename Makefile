@@ -10,10 +10,11 @@ MAKEFLAGS     += --no-builtin-rules --no-print-directory
 export CGO_ENABLED := 0
 
 BIN     := $(CURDIR)/bin
+SANDBOX := etcd kube-apiserver kube-controller-manager kubectl
 VERSION ?= $(or $(shell GIT_OPTIONAL_LOCKS=0 git describe --tags --always --dirty 2>/dev/null),development)
 
-# Number of packages that are tested in parallel: some start an API server each.
-TEST_PARALLEL ?= 2
+# Number of packages that are tested in parallel. Some start an API server each, and wait for more than half of the time.
+TEST_PARALLEL ?= 3
 TEST_TIMEOUT  ?= 15m
 FUZZTIME      ?= 60s
 BENCHCOUNT    ?= 6
@@ -26,26 +27,54 @@ help: ## Show this help
 
 ##@ Programs
 
+# What is built, in order. Each takes its turn with a line, and says every 20 seconds what it is doing. The durations are
+# those on two cores with an empty build cache.
+DURATION_virtward                := about 5 minutes the first time
+DURATION_etcd                    := about a minute the first time
+DURATION_kube-apiserver          := about 3 minutes the first time
+DURATION_kube-controller-manager := about a minute the first time
+DURATION_kubectl                 := about a minute the first time
+DURATION_helm                    := about a minute the first time
+DURATION_tests                   := about 20 minutes
+DURATION_attacks                 := about 4 minutes
+
+COMPONENTS := virtward $(SANDBOX) helm
+turn        = $(words $(shell printf '%s\n' $(COMPONENTS) | sed '/^$(1)$$/q')) of $(words $(COMPONENTS))
+building    = .ci/progress "building $(1), $(call turn,$(1)): $(DURATION_$(1))"
+
 .PHONY: build
 build: ## Build the servers and the CLI into bin/
-	go build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
+	@$(call building,virtward) go build -ldflags '-X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
 
 .PHONY: demo
-demo: build sandbox-binaries $(BIN)/tools/helm ## Demonstrate it on a real API server (DEMO=once exits at the end)
-	go build -o $(BIN)/demo ./test/demo
+demo: build sandbox-binaries $(BIN)/tools/helm ## Demonstrate it on a real API server: a tour, or DEMO=9 for a chapter, DEMO=all for everything, DEMO=once to exit
+	@.ci/progress "building the demo" go build -o $(BIN)/demo ./test/demo
 	exec $(BIN)/demo
 
 .PHONY: sandbox
-sandbox: build sandbox-binaries $(BIN)/tools/helm ## Start a control plane that stays up, and print its KUBECONFIG
-	go build -o $(BIN)/sandbox-up ./test/controlplane/cmd/sandbox
-	exec $(BIN)/sandbox-up
+sandbox: build sandbox-binaries $(BIN)/tools/helm ## Start a control plane that stays up, and print its KUBECONFIG (SANDBOX_FLAGS='-library Audit')
+	@.ci/progress "building the sandbox" go build -o $(BIN)/sandbox-up ./test/controlplane/cmd/sandbox
+	exec $(BIN)/sandbox-up $(SANDBOX_FLAGS)
+
+# The images have the names and the tag that the chart expects by default, or those of another repository.
+REPOSITORY ?= docker.io/virtward
+TAG        ?= $(shell awk '$$1 == "appVersion:" {gsub(/"/, "", $$2); print $$2}' charts/virtward/Chart.yaml)
+KO          = VERSION=$(VERSION) KO_CONFIG_PATH=$(CURDIR)/.ko.yaml KO_DOCKER_REPO=$(REPOSITORY) \
+	go run -C tools ./baseimage -dir $(CURDIR) -- $(BIN)/tools/ko build --base-import-paths --tags $(TAG)
+IMAGES     := ./cmd/virtward ./cmd/virtward-apiserver
 
 .PHONY: images
 images: $(BIN)/tools/ko ## Build the container images for all architectures into bin/images (an OCI layout)
 	rm -rf $(BIN)/images
-	VERSION=$(VERSION) KO_CONFIG_PATH=$(CURDIR)/.ko.yaml KO_DOCKER_REPO=virtward.example \
-	go run -C tools ./baseimage -dir $(CURDIR) -- $(BIN)/tools/ko build --push=false --base-import-paths \
-		--platform=$(PLATFORMS) --oci-layout-path=$(BIN)/images ./cmd/virtward ./cmd/virtward-apiserver
+	@.ci/progress "building the images for $(PLATFORMS)" env $(KO) --push=false --platform=$(PLATFORMS) --oci-layout-path=$(BIN)/images $(IMAGES)
+
+.PHONY: image-archive
+image-archive: $(BIN)/tools/ko ## Build the images for this architecture into bin/virtward-images.tar, for kind and k3s
+	@.ci/progress "building the images" env $(KO) --push=false --platform=linux/$$(go env GOARCH) --tarball=$(BIN)/virtward-images.tar $(IMAGES)
+
+.PHONY: push
+push: $(BIN)/tools/ko ## Build the images for all architectures and push them (REPOSITORY=registry.example.com/virtward)
+	@.ci/progress "building the images for $(PLATFORMS)" env $(KO) --platform=$(PLATFORMS) $(IMAGES)
 
 .PHONY: clean
 clean: ## Remove all built files
@@ -54,13 +83,14 @@ clean: ## Remove all built files
 ##@ Tests
 
 # -count=1, because cached results do not depend on the binaries in bin/. The attacks run last and by themselves: they
-# assert that users are served meanwhile, and other suites beside them would take the machine's time from these users.
+# assert that users are served meanwhile, and other suites beside them would take the machine's time from these users. The
+# long suites begin first, so that none is left at the end while a core has nothing to do.
 .PHONY: test
 test: build sandbox-binaries $(BIN)/tools/helm ## Run every test, including those on a real API server
 	.ci/system-packages
-	packages=$$(go list ./... | grep -v '/test/attack$$'); \
-	go test -count=1 -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $$packages
-	go test -count=1 -timeout $(TEST_TIMEOUT) ./test/attack
+	packages=$$({ go list ./test/...; go list ./... | grep -v '/virtward/test/'; } | grep -v '/test/attack$$'); \
+	.ci/progress "running the tests, 1 of 2: $(DURATION_tests)" go test -count=1 -vet=off -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $$packages
+	.ci/progress "running the attacks, 2 of 2: $(DURATION_attacks)" go test -count=1 -vet=off -timeout $(TEST_TIMEOUT) ./test/attack
 
 .PHONY: bench
 bench: build sandbox-binaries $(BIN)/tools/helm $(BIN)/tools/benchstat ## Run the benchmarks and compare them with the previous run
@@ -74,8 +104,8 @@ fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
 	.ci/fuzz $(FUZZTIME)
 
 .PHONY: soak
-soak: build sandbox-binaries $(BIN)/tools/helm ## Run long tests: those named TestSoak…, and fuzzing (SOAK=1h)
-	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^TestSoak' ./test/...
+soak: build sandbox-binaries $(BIN)/sandbox/cert-manager $(BIN)/tools/helm ## Run long tests: those named TestSoak…, others that are cut short otherwise, and fuzzing (SOAK=1h)
+	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^(TestSoak.*|TestE2E|TestNulls)$$' ./test/...
 	.ci/fuzz $(SOAK)
 
 ##@ The source
@@ -131,16 +161,17 @@ verify-scripts:
 
 # Binaries of other projects.
 
+COMMA := ,
+
 # Each tool is a `tool` line of tools/go.mod, and is rebuilt when that module changes.
 $(BIN)/tools/%: tools/go.mod tools/go.sum
 	@mkdir -p $(@D)
-	package=$$(go list -C tools tool | grep '/$*$$'); \
-	go build -C tools -ldflags '-s -w' -o $@ $$package
+	@package=$$(go list -C tools tool | grep '/$*$$'); \
+	.ci/progress "building $*$(if $(filter $*,$(COMPONENTS)),$(COMMA) $(call turn,$*))$(if $(DURATION_$*),: $(DURATION_$*))" go build -C tools -ldflags '-s -w' -o $@ $$package
 	@touch $@
 
 # The control plane of the sandbox has its own module. Clients parse the version of a server, so the version of
 # k8s.io/kubernetes in that module is written into the binaries.
-SANDBOX := etcd kube-apiserver kube-controller-manager kubectl
 
 .PHONY: sandbox-binaries
 sandbox-binaries: $(SANDBOX:%=$(BIN)/sandbox/%) $(BIN)/kubectl
@@ -153,7 +184,13 @@ KUBERNETES_STAMP = -X k8s.io/component-base/version.gitVersion=$(KUBERNETES) \
 
 $(BIN)/sandbox/%: test/sandbox/%/main.go test/sandbox/go.mod test/sandbox/go.sum
 	@mkdir -p $(@D)
-	go build -C test/sandbox -ldflags '-s -w $(KUBERNETES_STAMP)' -o $@ ./$*
+	@$(call building,$*) go build -C test/sandbox -ldflags '-s -w $(KUBERNETES_STAMP)' -o $@ ./$*
+	@touch $@
+
+# cert-manager has a module of its own too. Only the soak tests need it: it takes minutes to build.
+$(BIN)/sandbox/cert-manager: test/certmanager/cert-manager/main.go test/certmanager/go.mod test/certmanager/go.sum
+	@mkdir -p $(@D)
+	@.ci/progress "building cert-manager" go build -C test/certmanager -ldflags '-s -w' -o $@ ./cert-manager
 	@touch $@
 
 # In the same folder as kubectl-virtward, so that `kubectl virtward` works with bin/ in the PATH.

@@ -38,6 +38,7 @@ const (
 	KubeVirtHypervisorEffect = "virtward-kubevirt-hypervisor-effect"
 	RuleSettings             = "virtward-rule-settings"
 	Policies                 = "virtward-policies"
+	PolicyExceptions         = "virtward-policy-exceptions"
 	Accounts                 = "virtward-accounts"
 	Rollouts                 = "virtward-rollouts"
 	RolloutStatus            = "virtward-rollout-status"
@@ -78,9 +79,13 @@ var DefaultNamespaces = Namespaces{Virtward: "virtward-system", KubeVirt: "kubev
 // Objects returns every guard, policies and bindings, in the order of their files, for the default namespaces.
 func Objects() ([]*unstructured.Unstructured, error) { return ObjectsFor(DefaultNamespaces) }
 
-// ObjectsFor is Objects for other namespaces, which must be names. Sources of VirtualImages are all public hosts.
+// ObjectsFor is Objects for other namespaces, which must be names. Sources of VirtualImages are all public hosts,
+// and their only class is cluster, which stores them in the cluster.
 func ObjectsFor(namespaces Namespaces) ([]*unstructured.Unstructured, error) {
-	replace := strings.NewReplacer("VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt, "VIRTUAL_IMAGE_HOSTS", "", "VIRTUAL_IMAGE_NETWORKS", "")
+	replace := strings.NewReplacer(
+		"VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt, "VIRTUAL_IMAGE_HOSTS", "", "VIRTUAL_IMAGE_NETWORKS", "",
+		"VIRTUAL_IMAGE_DEFAULT_CLASS", "cluster", "VIRTUAL_IMAGE_UPLOAD_CLASSES", "cluster",
+	)
 	var objects []*unstructured.Unstructured
 	err := eachFile(manifests, "*.yaml", func(content []byte) error {
 		content = []byte(replace.Replace(string(content)))
@@ -187,6 +192,36 @@ type PolicyCase struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Denied is what the guard says; empty when the request is allowed.
 	Denied string `json:"denied,omitempty"`
+}
+
+// PolicyExceptionCase is one request for a VirtualMachinePolicyException and the answer of its guard.
+type PolicyExceptionCase struct {
+	Name string `json:"name"`
+	// User sends the request: a writer may write exceptions, an exempter holds the verb besides, and an
+	// exempter-of-caps holds it for the policies of the names caps and limits only.
+	User string `json:"user"`
+	// Old are the policies and the reason before the request; without it the request is a create.
+	Old *PolicyExceptionContent `json:"old,omitempty"`
+	// New is what the request writes; without it the request is a delete.
+	New *PolicyExceptionContent `json:"new,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// PolicyExceptionContent is what a case says of an exception.
+type PolicyExceptionContent struct {
+	Policies []string `json:"policies"`
+	// Count adds policies with the names policy-0, policy-1 and so on.
+	Count  int    `json:"count,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// By is the recorded user; empty for that of the request, and none for no annotation.
+	By     string            `json:"by,omitempty"`
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+// PolicyExceptionCases returns the table of cases of the guard of the VirtualMachinePolicyExceptions.
+func PolicyExceptionCases() ([]PolicyExceptionCase, error) {
+	return table[PolicyExceptionCase]("cases/policy-exceptions.yaml")
 }
 
 // PolicyCases returns the table of cases of the guard of the VirtualMachinePolicies.

@@ -82,6 +82,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-kubevirt-hypervisor of virtward-kubevirt-hypervisor: Deny",
 		"ValidatingAdmissionPolicy virtward-policies",
 		"ValidatingAdmissionPolicyBinding virtward-policies of virtward-policies: Deny",
+		"ValidatingAdmissionPolicy virtward-policy-exceptions",
+		"ValidatingAdmissionPolicyBinding virtward-policy-exceptions of virtward-policy-exceptions: Deny",
 		"ValidatingAdmissionPolicy virtward-rollout-status",
 		"ValidatingAdmissionPolicyBinding virtward-rollout-status of virtward-rollout-status: Deny",
 		"ValidatingAdmissionPolicy virtward-rollouts",

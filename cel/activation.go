@@ -14,7 +14,7 @@ import (
 
 // seen are the values of Documents that were read so far.
 type seen struct {
-	object, oldObject, vm, provenance, platform, instancetype, preference, request, namespace, rollout ref.Val
+	object, oldObject, vm, provenance, platform, instancetype, preference, request, namespace, rollout, references ref.Val
 }
 
 // Activation is one evaluation of the expressions of a scope: what they read, converted when it is first read, and
@@ -71,6 +71,8 @@ func (a *Activation) ResolveName(name string) (any, bool) { //nolint:cyclop // o
 		}), true
 	case varRollout:
 		return a.once(&values.rollout, func() any { return d.Rollout.Complete() }), true
+	case varReferences:
+		return a.references(), true
 	case varRequest:
 		return a.request(), true
 	case varRequester:

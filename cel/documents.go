@@ -17,12 +17,16 @@ import (
 type Documents struct {
 	// Kind of Object: VirtualMachine, VirtualMachineInstance, VirtualMachineTemplate, VirtualMachinePool …
 	Kind string
-	// Object and OldObject are pointers to typed objects, such as *v1.VirtualMachine; nil if there is none.
+	// Object and OldObject are pointers to typed objects, such as *v1.VirtualMachine; nil if there is none. A deletion has
+	// only OldObject.
 	// A kind without a Go type may be given as the map[string]any of its JSON.
 	Object, OldObject any
 	// VM is the effective VM: name, namespace, labels and annotations as the VMI will have them, and the
 	// completed spec. Its status is not read.
 	VM *v1.VirtualMachineInstance
+	// OwnerLabels are the labels of the VirtualMachine that controls an instance, as far as they are known. Expressions do
+	// not read them.
+	OwnerLabels map[string]string
 	// Request is the admission request. Without an Operation there is none, as in an audit: then only kind,
 	// resource, name and namespace can be read of it.
 	Request Request
@@ -33,12 +37,16 @@ type Documents struct {
 	Instancetype, Preference any
 	// Provenance says which layer set what, with paths of the effective VM.
 	Provenance []provenance.Change
+	// AtRunTime are the fields of VM that are empty in the instance, with the values that KubeVirt uses at run time.
+	AtRunTime []provenance.Change
 	// Facts are the facts about the cluster.
 	Facts *platform.Facts
 	// Requester is the name of the requester; empty if there is none.
 	Requester string
 	// Rollout is what an update of a running VM changes.
 	Rollout Rollout
+	// References are the objects that the VM points at; nil if they are not known.
+	References *References
 	// Params are the parameters of the policy, as JSON decodes them; nil if there are none.
 	Params any
 	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.
@@ -51,9 +59,17 @@ type Documents struct {
 	seen seen
 }
 
+// Subject returns the object that the request is about: OldObject in a deletion.
+func (d *Documents) Subject() any {
+	if d.Object == nil {
+		return d.OldObject
+	}
+	return d.Object
+}
+
 // Request is what an expression knows of an admission request.
 type Request struct {
-	Operation   string                      `json:"operation"` // CREATE or UPDATE
+	Operation   string                      `json:"operation"` // CREATE, UPDATE or DELETE
 	Kind        metav1.GroupVersionKind     `json:"kind"`
 	Resource    metav1.GroupVersionResource `json:"resource"`
 	SubResource string                      `json:"subResource"`
@@ -61,6 +77,8 @@ type Request struct {
 	Namespace   string                      `json:"namespace"`
 	UserInfo    authenticationv1.UserInfo   `json:"userInfo"`
 	DryRun      bool                        `json:"dryRun"`
+	// Options are those of the operation, such as the propagationPolicy of a DELETE; nil if they are unknown.
+	Options map[string]any `json:"options,omitempty"`
 }
 
 // Rollout is the variable rollout: the fields of the VM that an update changes, by when the guest gets the change. All

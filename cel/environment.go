@@ -27,6 +27,7 @@ const (
 	varRequest      = "request"
 	varRequester    = "requester"
 	varRollout      = "rollout"
+	varReferences   = "references"
 	varNamespace    = "namespaceObject"
 	varParams       = "params"
 	varVariables    = "variables"
@@ -39,7 +40,7 @@ const (
 func Names() []string {
 	names := []string{
 		varObject, varOldObject, varVM, varProvenance, varPlatform, varInstancetype, varPreference,
-		varRequest, varRequester, varRollout, varNamespace, varParams, varVariables, varAuthorizer,
+		varRequest, varRequester, varRollout, varReferences, varNamespace, varParams, varVariables, varAuthorizer,
 	}
 	slices.Sort(names)
 	return names
@@ -136,11 +137,12 @@ func everywhere(d *declarer) ([]variable, error) {
 		{varNamespace, objectType(apikinds.Namespace, field("apiVersion", apicel.StringType), field("kind", apicel.StringType), field("metadata", meta))},
 		{varRequester, apicel.StringType},
 		{varRollout, objectType("Rollout", field("restart", words), field("migration", words), field("never", words), field("unknown", apicel.BoolType))},
+		{varReferences, referencesType(words)},
 		{varRequest, requestType(words)},
 	}, nil
 }
 
-// requestType is what native policies know of a request, but for its options.
+// requestType is what native policies know of a request.
 func requestType(words *apicel.DeclType) *apicel.DeclType {
 	text := apicel.StringType
 	kind := objectType("GroupVersionKind", field("group", text), field("version", text), field("kind", text))
@@ -149,7 +151,7 @@ func requestType(words *apicel.DeclType) *apicel.DeclType {
 		field("extra", apicel.NewMapType(text, words, hintKeys)))
 	return objectType("Request", field("operation", text), field("kind", kind), field("resource", resource),
 		field("subResource", text), field("name", text), field("namespace", text), field("userInfo", user),
-		field("dryRun", apicel.BoolType))
+		field("dryRun", apicel.BoolType), field("options", apicel.DynType))
 }
 
 func objectType(name string, fields ...*apicel.DeclField) *apicel.DeclType {

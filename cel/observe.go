@@ -24,6 +24,8 @@ type Part struct {
 	// Value is in the form of JSON; nil if there is an error, or if it is too large to look at.
 	Value any
 	Err   error
+	// Depth counts the parts that this one is in.
+	Depth int
 }
 
 // Observe evaluates the program once more, and returns what its parts resulted in, from the outside in: calls, and
@@ -53,15 +55,20 @@ type observing struct {
 	program *Program
 	value   func(int64) (ref.Val, bool)
 	parts   []Part
+	depth   int
 }
 
 // part notes an expression and what is in it.
 func (o *observing) part(e celast.Expr) {
+	before := len(o.parts)
 	switch e.Kind() {
 	case celast.CallKind, celast.SelectKind:
 		o.note(e)
 	}
+	noted := len(o.parts) - before
+	o.depth += noted
 	o.within(e)
+	o.depth -= noted
 }
 
 // within notes what is in an expression. Of a chain of fields only the last one is of interest.
@@ -98,7 +105,7 @@ func (o *observing) note(e celast.Expr) {
 	if err != nil { // there is a macro in it
 		return
 	}
-	part := Part{Expression: text}
+	part := Part{Expression: text, Depth: o.depth}
 	switch failed, isError := v.(*types.Err); {
 	case isError:
 		part.Err = failed

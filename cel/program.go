@@ -131,6 +131,9 @@ type Program struct {
 	want       Result
 	run        celgo.Program
 	reads      map[string]bool
+	// fields are the documents of which it reads fields, itself or through variables, without a look at whether they are
+	// null.
+	fields map[string]bool
 }
 
 func (s *Scope) program(expression string, ast *celgo.Ast, want Result) (*Program, error) {
@@ -143,6 +146,8 @@ func (s *Scope) program(expression string, ast *celgo.Ast, want Result) (*Progra
 	}
 	p := &Program{scope: s, expression: expression, ast: ast, want: want, run: run, reads: map[string]bool{}}
 	p.read(ast.NativeRep())
+	p.readReferences(ast.NativeRep())
+	p.fields = p.unguarded(ast.NativeRep())
 	return p, nil
 }
 
@@ -188,6 +193,9 @@ func (p *Program) read(ast *celast.AST) {
 
 // Expression is the text it was compiled from.
 func (p *Program) Expression() string { return p.expression }
+
+// Type returns the type that the compiler knows for the result, such as string or list(dyn).
+func (p *Program) Type() string { return typeName(p.ast.OutputType()) }
 
 // Reads are the names of the variables that the program reads, itself or through variables of the policy, sorted.
 // A macro that gives its own variable such a name, as in list.all(vm, …), counts as reading it.

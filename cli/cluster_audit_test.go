@@ -103,6 +103,18 @@ func TestClusterAudit(t *testing.T) {
 			t.Errorf("owners: %q, %d evaluated, code %d: %s", r, a.Evaluated, got.Code, got.ErrOut)
 		}
 	})
+	t.Run("labels", func(t *testing.T) {
+		if a, got := clitest.Audit(t, "", "--kubeconfig", admin, "-l", "owner=ann"); a.Evaluated != 1 {
+			t.Errorf("audit: %d evaluated, code %d: %s", a.Evaluated, got.Code, got.ErrOut)
+		}
+		got := ask("explain", "vm", "-l", "owner=ann", "-n", "shop", "-o", "table")
+		if !strings.HasPrefix(got.Out, "VirtualMachine shop/small on ") || strings.Count("\n"+got.Out, "\nVirtualMachine") != 1 {
+			t.Errorf("explain: code %d, errors %q, output\n%s", got.Code, got.ErrOut, got.Out)
+		}
+		if got := ask("explain", "vm", "-A", "-o", "table"); strings.Count("\n"+got.Out, "\nVirtualMachine ") != 3 || !strings.Contains(got.Out, "VirtualMachine lab/old on ") {
+			t.Errorf("explain -A: code %d, errors %q, output\n%s", got.Code, got.ErrOut, got.Out)
+		}
+	})
 	t.Run("rights of one's own", func(t *testing.T) { testRights(t, cluster, client) })
 	t.Run("dry run", func(t *testing.T) {
 		got := ask("policy", "apply", "--dry-run", "-f", "testdata/caps.yaml")
@@ -160,7 +172,7 @@ func testRights(t *testing.T, cluster *controlplane.ControlPlane, client dynamic
 	said := strings.Join(append(a.Warnings, a.Notes...), "\n")
 	for _, want := range []string{
 		"virtualmachines are evaluated only in the namespace shop: ", "virtualmachineinstances are not evaluated: ", "VirtualMachine shop/large: not evaluated: ",
-		"VirtualMachinePolicy are not considered: ", "RuleSettings are not considered: ",
+		"RuleSettings, VirtualMachineDefaults, VirtualMachinePolicy of the cluster are not considered: you may not list them",
 	} {
 		if !strings.Contains(said, want) {
 			t.Errorf("want %q in\n%s", want, said)

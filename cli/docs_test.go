@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -107,4 +108,86 @@ func TestTutorial(t *testing.T) {
 			t.Errorf("%s says nothing of %q:\n%s%s", command, says, got.Out, got.ErrOut)
 		}
 	}
+}
+
+// TestCookbooks lints the policies of the pages about other engines, and evaluates each on virtual machines that it admits and
+// denies.
+func TestCookbooks(t *testing.T) {
+	const vm = `apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: NAME, namespace: shop, labels: {owner: ann, cost-center: c1}}
+spec:
+  runStrategy: Always
+  instancetype: {name: u1}
+  template: {spec: {domain: {devices: {}}, volumes: [{name: a, containerDisk: {image: "quay.io/containerdisks/fedora:41"}}]}}
+---
+apiVersion: instancetype.kubevirt.io/v1beta1
+kind: VirtualMachineClusterInstancetype
+metadata: {name: u1}
+spec: {cpu: {guest: 1}, memory: {guest: MEMORY}}
+`
+	good := strings.NewReplacer("NAME", "good", "MEMORY", "2Gi").Replace(vm)
+	// Each change violates one policy of the pages.
+	violations := map[string]func(string) string{
+		"instancetype-used": replacing("  instancetype: {name: u1}\n", ""),
+		"no-own-resources":  replacing("domain: {", "domain: {memory: {guest: 1Gi}, "),
+		"images-from":       replacing("quay.io", "example.org"),
+		"at-most-8gi":       replacing("2Gi", "9Gi"),
+		"owners":            replacing("cost-center: c1", "other: c1"),
+		"repositories":      replacing("quay.io/containerdisks", "quay.io/other"),
+		"limits":            replacing("2Gi", "17Gi"),
+		"no-host-devices":   replacing("devices: {}", "devices: {gpus: [{name: g, deviceName: example.com/g}]}"),
+		// They are for updates, deletions and namespaces with a label: their suites are elsewhere.
+		"owner-is-fixed": nil, "protected": nil, "always-running": nil,
+	}
+	seen := 0
+	for _, page := range []string{"../docs/from-kyverno.md", "../docs/from-gatekeeper.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+			policy, _, _ := strings.Cut(block, "```")
+			_, name, _ := strings.Cut(policy, "metadata: {name: ")
+			name, _, _ = strings.Cut(name, "}")
+			violate, known := violations[name]
+			if seen++; !known {
+				t.Errorf("%s: no violation of %s is known", page, name)
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				if got := clitest.Call(t, policy, "policy", "lint", fileOf(t, "policy.yaml", policy)); got.Code != clitest.ExitOK {
+					t.Errorf("lint: %s%s", got.Out, got.ErrOut)
+				}
+				if got := clitest.Call(t, "", "explain", "-o", "table", "-f", fileOf(t, "vm.yaml", policy+"---\n"+good)); got.Code != clitest.ExitOK {
+					t.Errorf("it denies what it must admit: %s%s", got.Out, got.ErrOut)
+				}
+				if violate == nil {
+					return
+				}
+				got := clitest.Call(t, "", "explain", "-o", "table", "-f", fileOf(t, "vm.yaml", policy+"---\n"+violate(good)))
+				if got.Code != clitest.ExitFailed || !strings.Contains(got.Out, "policy/"+name) {
+					t.Errorf("it admits what it must deny: %s%s", got.Out, got.ErrOut)
+				}
+			})
+		}
+	}
+	if seen != len(violations) {
+		t.Errorf("%d policies, and %d violations", seen, len(violations))
+	}
+}
+
+// replacing returns a function that replaces a text, which must be there.
+func replacing(before, after string) func(string) string {
+	return func(text string) string { return strings.Replace(text, before, after, 1) }
+}
+
+// fileOf writes a file of its own.
+func fileOf(t *testing.T, name, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -100,10 +100,7 @@ func TestNoVirtualMachineLooksAtAllObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := offline.Sort(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := offline.Sort(&manifests.Content{Documents: all})
 	e, err := offline.New(t.Context(), files, nil, platform.Defaults(platform.Settings{}), "default")
 	if err != nil {
 		t.Fatal(err)

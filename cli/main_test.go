@@ -19,7 +19,7 @@ func TestDisplayName(t *testing.T) {
 	} {
 		t.Run(argv0, func(t *testing.T) {
 			help := clitest.CallAs(t, argv0, "", "explain", "--help")
-			for _, line := range []string{"  " + want + " explain (TYPE/NAME ... | -f FILE ...) [flags]", "  " + want + " explain -f vm.yaml"} {
+			for _, line := range []string{"  " + want + " explain (TYPE/NAME ... | TYPE -l SELECTOR | -f FILE ... | -k DIR) [flags]", "  " + want + " explain -f vm.yaml"} {
 				if !strings.Contains(help.Out, line+"\n") {
 					t.Errorf("the help lacks %q:\n%s", line, help.Out)
 				}
@@ -88,8 +88,8 @@ func TestCompletedWords(t *testing.T) {
 	}{
 		{[]string{"explain", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
 		{[]string{"explain", "--arch", ""}, "amd64\narm64\ns390x\n:4\n"},
-		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\njunit\nsarif\n:4\n"},
-		{[]string{"audit", "-o", ""}, "table\nmarkdown\njson\nyaml\njunit\nsarif\n:4\n"},
+		{[]string{"explain", "-o", ""}, "yaml\ntable\njson\njunit\nsarif\ngithub\n:4\n"},
+		{[]string{"audit", "-o", ""}, "table\nmarkdown\njson\nyaml\njunit\nsarif\ngithub\n:4\n"},
 		{[]string{"audit", "--hypervisor", ""}, "hyperv-direct\nkvm\nmshv\n:4\n"},
 		{[]string{"audit", "vm"}, ":4\n"},
 		{[]string{"rules", "--scope", ""}, "vm\nvm-update\nvmi\nvmi-update\ninstancetype\npreference\nset\nrulesettings\ndefaults\npolicy\ncopy\nrollout\ncatalog\n:4\n"},
@@ -113,7 +113,7 @@ func TestWrongCalls(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"explian"}, `unknown command "explian": see kubectl virtward --help`},
+		{[]string{"explian"}, `unknown command "explian": did you mean "explain"?: see kubectl virtward --help`},
 		{[]string{"help", "explian"}, `unknown command "explian": see kubectl virtward --help`},
 		{[]string{"explain", "fedora"}, `"fedora": add a type, such as vm/fedora, or use -f fedora for a file: see kubectl virtward explain --help`},
 		{[]string{"explain", "vm.yaml"}, `"vm.yaml": use -f for a file: -f vm.yaml: see kubectl virtward explain --help`},
@@ -125,10 +125,18 @@ func TestWrongCalls(t *testing.T) {
 		{[]string{"explain", "-f", "a.yaml", "vm/a"}, "name virtual machines or files, not both: see kubectl virtward explain --help"},
 		{[]string{"explain", "-f", "a.yaml", "--hypervisor", "xen"}, `unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`},
 		{[]string{"explain", "-f", "a.yaml", "--arch", "riscv64"}, `unknown architecture "riscv64": the known ones are amd64, arm64, s390x`},
-		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json, junit, sarif`},
+		{[]string{"explain", "-f", "a.yaml", "-o", "wide"}, `unknown output "wide": the known ones are yaml, table, json, junit, sarif, github`},
 		{[]string{"explain", "-f", "a.yaml", "--rollout-strategy", "Later"}, `unknown rollout strategy "Later": the known ones are LiveUpdate, Stage`},
 		{[]string{"explain", "pod/a"}, `unknown type "pod": the known ones are vm, vmi, vmirs, vmpool, vmt, and instancetypes and preferences by their full names: see kubectl virtward explain --help`},
-		{[]string{"explain", "vm"}, "add the name of the virtual machine: vm/NAME: see kubectl virtward explain --help"},
+		{[]string{"explain", "vm"}, "add the name of the virtual machine: vm/NAME, or labels with -l: see kubectl virtward explain --help"},
+		{[]string{"explain", "-f", "a.yaml", "-k", "b"}, "-f and -k exclude each other: see kubectl virtward explain --help"},
+		{[]string{"audit", "-f", "a.yaml", "-k", "b"}, "-f and -k exclude each other: see kubectl virtward audit --help"},
+		{[]string{"policy", "apply", "-f", "a.yaml", "-k", "b"}, "-f and -k exclude each other: see kubectl virtward policy apply --help"},
+		{[]string{"policy", "lint", "a", "-f", "b"}, "name files as arguments or with -f or -k, not both: see kubectl virtward policy lint --help"},
+		{[]string{"explain", "-f", "a.yaml", "-l", "a b"}, "--selector: unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"},
+		{[]string{"explain", "vm/a", "-l", "a=b"}, "--selector requires a TYPE without a name, or -f: see kubectl virtward explain --help"},
+		{[]string{"explain", "-f", "a.yaml", "-A"}, "--all-namespaces requires a TYPE without a name: see kubectl virtward explain --help"},
+		{[]string{"explain", "pods", "-l", "a=b"}, `unknown type "pods": the known ones are vm, vmi, vmirs, vmpool, vmt, and instancetypes and preferences by their full names`},
 		{[]string{"explain", "vm/"}, `"vm/" is not of the form TYPE/NAME: see kubectl virtward explain --help`},
 		{[]string{"explain", "vm", "a", "vmi/b"}, `"vmi/b": TYPE NAME and TYPE/NAME cannot be mixed: see kubectl virtward explain --help`},
 		{[]string{"rules", "a", "b"}, "accepts at most one rule: see kubectl virtward rules --help"},

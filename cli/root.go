@@ -45,7 +45,8 @@ Instancetypes and preferences are expanded, and fields are completed for the hyp
 has its source, and every finding its rule. The results are those of Virtward's webhooks in a cluster.
 
 Only these commands change a cluster: disable, enable, policy apply, policy install, template process --create, template
-create --watch, template approve, template revoke, rollout pause, rollout resume and image create.
+create --watch, template approve, template revoke, rollout pause, rollout resume, image create and
+image upload.
 
 The exit code is 0 for success, 1 if a virtual machine is rejected or a command fails, and 2 for invalid flags or arguments.`,
 		Version:       versions(version), // --version, which newcomers try first

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"net/url"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -37,11 +39,25 @@ func Run(ctx context.Context, version string, args []string, streams genericioop
 	if errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
-	report(streams.ErrOut, err)
+	report(streams.ErrOut, withHint(err))
 	if options.IsUsage(err) {
 		return exitUsage
 	}
 	return exitFailed
+}
+
+// withHint adds what to do to an error of a cluster that cannot be reached.
+func withHint(err error) error {
+	var of *url.Error
+	var network *net.OpError
+	var timeout net.Error
+	switch {
+	case !errors.As(err, &of):
+		return err
+	case errors.As(of.Err, &network), errors.As(of.Err, &timeout) && timeout.Timeout():
+		return fmt.Errorf("%w: the API server does not answer: check the kubeconfig, --context and the network", err)
+	}
+	return err
 }
 
 // report writes an error as one line.

@@ -29,6 +29,8 @@ type PoliciesOptions struct {
 	Namespace string
 	// ParamsNamespaces are those whose ConfigMaps may hold parameters.
 	ParamsNamespaces []string
+	// References are the kinds of referenced objects that policies may read, as plural names of resources.
+	References []string
 	// Environment is shared by all policies.
 	Environment *cel.Environment
 }
@@ -258,9 +260,12 @@ func (p *Policies) compileAlone(read policyRead, found parameters) (*policies.Po
 	if found.unreadable != nil {
 		problems = append(slices.Clone(problems), diagnostics.Problem{Field: "spec.params.configMap.namespace", Message: found.unreadable.Error()})
 	}
-	return policies.Compile(p.options.Environment, read.Object, func(string, string) (map[string]string, bool) {
-		return found.data, found.found
-	}, problems...)
+	resolve := func(string, string) (map[string]string, bool) { return found.data, found.found }
+	compiled, all := policies.Compile(p.options.Environment, read.Object, resolve, problems...)
+	if missing := policies.WithoutReferences(compiled, p.options.References); len(missing) > 0 {
+		return policies.Compile(p.options.Environment, read.Object, resolve, slices.Concat(problems, missing)...)
+	}
+	return compiled, all
 }
 
 // parametersOf are the parameters that a policy has in a ConfigMap, if it names one.

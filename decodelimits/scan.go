@@ -38,6 +38,9 @@ const (
 // controllers are.
 const maxOwners = 8 << 10
 
+// ManyOwners reports whether not all of some owner references in JSON are decoded.
+func ManyOwners(references string) bool { return len(references) > maxOwners }
+
 // Depths of the root object and of its metadata.
 const (
 	rootDepth     = 1

@@ -122,3 +122,10 @@ type Violation struct {
 	// Sum is a hash of the violations that More counts.
 	Sum string
 }
+
+// Advice is a warning of a check about an expression that compiles, and probably does not do what its author means.
+type Advice struct {
+	// Check is the name of the check, such as quantity-string.
+	Check string
+	Problem
+}

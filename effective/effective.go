@@ -43,6 +43,8 @@ type Input struct {
 	Raw []byte
 	// Running is the VMI that runs from the VM, as far as it is known.
 	Running *v1.VirtualMachineInstance
+	// Gathered are the objects that the machine points at, for policies that read them.
+	Gathered *cel.References
 	// Rollout is what an update of a running VM changes, for policies.
 	Rollout cel.Rollout
 	// Requester is the user name of the requester, with its extra attributes; empty if there is none.
@@ -73,6 +75,8 @@ type Input struct {
 	// Gone tells that the request was canceled, so that what policies find does not matter, and Hurry that
 	// there is no time left for those that do not deny; nil for never.
 	Gone, Hurry func() bool
+	// OwnerLabels are the labels of the VirtualMachine that controls a VMI, as far as they are known.
+	OwnerLabels map[string]string
 	// Container is the object that the VM or the VMI is a template of; nil if it stands for itself.
 	Container *Container
 }
@@ -217,6 +221,7 @@ func (p *Pipeline) Evaluate(in Input) (*Verdict, error) {
 	if !in.PostMutation || in.VM != nil { // the changes to a VMI are those that it arrived without
 		verdict.trace(in)
 	}
+	verdict.findUnset(in)
 	verdict.place(in.Container, ofContainer)
 	validators.Sort(verdict.Findings)
 	return verdict, nil

@@ -2,6 +2,7 @@ package effective
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,9 +67,11 @@ func (v *Verdict) evaluatePolicies(in Input) (ofContainer []validators.Finding) 
 
 // documents are what policies see.
 func documents(in Input, v *Verdict) *cel.Documents {
+	vm, atRunTime := completed(running(in, v))
+	atRunTime = withoutGiven(atRunTime, ofInstance(in, v.Changes))
 	d := &cel.Documents{
-		VM: running(in, v), Request: in.Request, Namespace: in.Namespace, Facts: in.Facts, Requester: in.Requester, Rollout: in.Rollout, Authorizer: in.Authorizer,
-		Provenance: ofInstance(in, v.Changes), Gone: in.Gone, Hurry: in.Hurry,
+		VM: vm, Request: in.Request, Namespace: in.Namespace, Facts: in.Facts, Requester: in.Requester, Rollout: in.Rollout, References: in.Gathered, Authorizer: in.Authorizer,
+		Provenance: ofRunning(in, v.Changes, atRunTime), AtRunTime: atRunTime, Gone: in.Gone, Hurry: in.Hurry, OwnerLabels: in.OwnerLabels,
 	}
 	switch {
 	case in.Container != nil:
@@ -84,7 +87,10 @@ func documents(in Input, v *Verdict) *cel.Documents {
 			d.OldObject = in.OldVMI
 		}
 	}
-	if d.OldObject == nil && in.Request.Operation == string(policyv1alpha1.PolicyUpdate) {
+	switch {
+	case in.Request.Operation == string(policyv1alpha1.PolicyDelete):
+		d.Object, d.OldObject = nil, d.Object
+	case d.OldObject == nil && in.Request.Operation == string(policyv1alpha1.PolicyUpdate):
 		d.OldObject = d.Object // as in an update that changes nothing
 	}
 	if in.Instancetype != nil {
@@ -137,6 +143,25 @@ func ofInstance(in Input, changes []provenance.Change) []provenance.Change {
 		}
 	}
 	return found
+}
+
+// ofRunning adds the values at run time to the changes of an instance. An instance that arrived has none.
+func ofRunning(in Input, changes, atRunTime []provenance.Change) []provenance.Change {
+	if in.VMI != nil && in.PostMutation {
+		return nil
+	}
+	return slices.Concat(ofInstance(in, changes), atRunTime)
+}
+
+// withoutGiven removes run-time values inside of what an instancetype or a preference gave: findings about them are at the
+// field that names it.
+func withoutGiven(atRunTime, changes []provenance.Change) []provenance.Change {
+	return slices.DeleteFunc(atRunTime, func(value provenance.Change) bool {
+		return slices.ContainsFunc(changes, func(c provenance.Change) bool {
+			given := strings.HasPrefix(c.Layer, "instancetype/") || strings.HasPrefix(c.Layer, "preference/")
+			return given && fieldpath.Within(value.Path, c.Path)
+		})
+	})
 }
 
 // place moves findings on a template to the path of the template in its container, and adds those on the container.

@@ -129,7 +129,7 @@ validations: [{expression: "vm.spec.domain.cpu.sockets < 2", message: "too many"
 		"an instance as it arrived": {
 			policies: []string{capped, `
 enforcement: Deny
-validations: [{expression: "size(provenance) == 0 && object.spec == vm.spec", message: no}]`},
+validations: [{expression: "size(provenance) == 0 && object.spec.domain.memory == vm.spec.domain.memory && vm.spec.terminationGracePeriodSeconds == 30", message: no}]`},
 			in:   effective.Input{VMI: complete(t, build.VMI("db").Memory("9Gi").Obj()), PostMutation: true, Request: create("jane")},
 			want: []string{"Deny policy/a spec.domain.memory.guest"},
 		},

@@ -2,11 +2,13 @@ package effective
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	v1 "kubevirt.io/api/core/v1"
+	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/policies"
@@ -22,6 +24,9 @@ func (v *Verdict) trace(in Input) {
 	asWritten := sync.OnceValue(func() map[string]any { return written(in.VM, in.VMI) }) // large, and seldom needed
 	for i := range v.Findings {
 		f := &v.Findings[i]
+		if f.Layer != "" { // a value at run time, which nothing set
+			continue
+		}
 		f.Layer = v.layerOf(f.Error.Field, asWritten)
 		if s := v.chosen(f.Layer, in); s != nil {
 			s.move(f)
@@ -77,12 +82,14 @@ func (s *source) move(f *validators.Finding) {
 // wrote something below it: those after it only filled what it had left; empty for what the author wrote.
 func (v *Verdict) layerOf(path string, written func() map[string]any) string {
 	below := ""
+	dotted := dottedPath(path)
 	for i := len(v.Changes) - 1; i >= 0; i-- {
 		c := &v.Changes[i]
-		if fieldpath.Within(path, c.Path) {
+		changed := dottedPath(c.Path)
+		if fieldpath.Within(dotted, changed) {
 			return c.Layer
 		}
-		if fieldpath.Within(c.Path, path) {
+		if fieldpath.Within(changed, dotted) {
 			below = c.Layer
 		}
 	}
@@ -90,6 +97,14 @@ func (v *Verdict) layerOf(path string, written func() map[string]any) string {
 		return below
 	}
 	return ""
+}
+
+// dottedPath is a path with keys as fields: rules write requests.cpu, and layers requests[cpu].
+func dottedPath(path string) string {
+	if !strings.Contains(path, "[") {
+		return path
+	}
+	return strings.Join(fieldpath.Split(path), ".")
 }
 
 // written is an object without its type; nil if it has no such form.
@@ -111,4 +126,37 @@ func holds(object map[string]any, path string) bool {
 		return len(value) > 0
 	}
 	return true
+}
+
+// findUnset marks the findings that quote the zero value of a field that the author did not write.
+func (v *Verdict) findUnset(in Input) {
+	asWritten := sync.OnceValue(func() map[string]any {
+		document := map[string]any{}
+		if len(in.Raw) > 0 && sigsjson.UnmarshalCaseSensitivePreserveInts(in.Raw, &document) == nil {
+			return document
+		}
+		return written(in.VM, in.VMI)
+	})
+	for i := range v.Findings {
+		f := &v.Findings[i]
+		if f.Source != "" || !isZero(f.Error.BadValue) {
+			continue
+		}
+		at, _ := fieldpath.Get(asWritten(), fieldpath.Split(f.Error.Field))
+		f.Unset = at == nil || at == ""
+	}
+}
+
+// isZero reports whether the value of an error is that of a field that is not set.
+func isZero(value any) bool {
+	switch known := value.(type) {
+	case nil:
+		return true
+	case field.OmitValueType:
+		return false
+	case string:
+		return known == "" || known == "0" // a quantity
+	}
+	of := reflect.ValueOf(value)
+	return of.IsZero() || of.Kind() == reflect.Slice && of.Len() == 0
 }

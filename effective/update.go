@@ -28,6 +28,23 @@ func (p *Pipeline) EvaluateUpdate(in Input, before func() (Input, error)) (*Verd
 	return verdict, nil
 }
 
+// EvaluateDeletion evaluates the policies on the deletion of a stored object. It checks nothing else: an object that could
+// not run can be deleted.
+func (p *Pipeline) EvaluateDeletion(in Input) (*Verdict, error) {
+	verdict, err := p.complete(in, false)
+	if err != nil {
+		return nil, err
+	}
+	verdict.Container, verdict.Conflicts = in.Container, nil
+	ofContainer := verdict.evaluatePolicies(in)
+	if in.VM != nil {
+		verdict.trace(in)
+	}
+	verdict.place(in.Container, ofContainer)
+	validators.Sort(verdict.Findings)
+	return verdict, nil
+}
+
 // EvaluateObject checks an object that is no virtual machine by the rules of some scopes, and of an update what it
 // was before: see Evaluate. The subjects hold the facts; object and old are what fields are looked up in.
 func (p *Pipeline) EvaluateObject(s *validators.Subject, scopes validators.Scope, object any, before *validators.Subject, old any) ([]validators.Finding, error) {

@@ -12,6 +12,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/effective"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/validators"
 )
@@ -25,9 +26,17 @@ func (s *Snapshot) Evaluate(ctx context.Context, r Request) (*Result, error) {
 		return result, nil
 	}
 	result.Namespace = r.Namespace
+	if r.deletes() {
+		return result, s.deletion(ctx, k, &r, result)
+	}
 	d, ok := s.read(k, &r, result)
 	if !ok {
 		return result, nil
+	}
+	if d.old != nil && rawOwners(r.Object) != rawOwners(r.OldObject) {
+		if err := s.ownership(ctx, k, &r, d, result); err != nil || Unchanged(k.typ, &r, notEvaluated...) {
+			return result, err
+		}
 	}
 	result.Namespace = r.Namespace
 	s.checkSize(k, &r, result)
@@ -184,11 +193,53 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 		in.Policies, in.Namespace, in.Now, in.Evaluating = e.active.Policies, e.around.namespace, e.now, r.Observer.Policies
 		in.Gone, in.Hurry, in.Authorizer = r.Observer.Gone, r.Observer.Hurry, r.Authorizer
 		in.Request = r.forPolicies()
+		if in.OwnerLabels, err = e.ownerLabels(ctx, m); err != nil {
+			return in, err
+		}
+		e.gather(ctx, m, &in)
 	}
 	if r.Stage == Written && r.Operation != "" && m.container == nil && (m.vmi == nil || !r.updates()) { // an update of an instance is not completed
 		return in, e.admit(&in)
 	}
 	return in, nil
+}
+
+// ownerLabels reads the labels of the virtual machine that controls an instance, if an exception selects by them.
+func (e *evaluation) ownerLabels(ctx context.Context, m machine) (map[string]string, error) {
+	if m.vmi == nil || m.container != nil || !e.active.Policies.Exceptions().SelectsLabels(e.request.Namespace) {
+		return nil, nil
+	}
+	owner := policies.OwningMachine(m.vmi)
+	if owner == nil {
+		return nil, nil
+	}
+	found, err := references.Find(ctx, e.evaluator.References, references.VirtualMachine, e.request.Namespace, owner.Name)
+	if err != nil || found == nil || found.GetUID() != owner.UID {
+		return nil, err
+	}
+	return found.GetLabels(), nil
+}
+
+// gather reads the objects that a machine points at, as far as policies read them.
+func (e *evaluation) gather(ctx context.Context, m machine, in *effective.Input) {
+	kind, operation := policyv1alpha1.PolicyKind(e.kind.Kind), policyv1alpha1.PolicyOperation(e.request.Operation)
+	kinds := e.active.Policies.References(kind, operation)
+	if len(kinds) == 0 {
+		return
+	}
+	var found references.Gathered
+	if m.vmi != nil {
+		found = references.Gather(ctx, e.evaluator.References, kinds, e.request.Namespace, &m.vmi.Spec, nil)
+	} else if m.vm.Spec.Template != nil {
+		found = references.Gather(ctx, e.evaluator.References, kinds, e.request.Namespace, &m.vm.Spec.Template.Spec, m.vm.Spec.DataVolumeTemplates)
+	}
+	in.Gathered = found.References
+	if e.ofOld {
+		return
+	}
+	for _, at := range found.NotGiven {
+		e.result.References = append(e.result.References, effective.Reference{Field: at, State: effective.Unknown})
+	}
 }
 
 // written reads what the completion of a machine needs: facts and references.

@@ -20,6 +20,7 @@ type Live struct {
 	GetSettings          func() *validators.Settings
 	GetSite              func() *mutators.Site
 	GetPolicies          func() *policies.Set
+	GetExceptions        func() *policies.Exceptions
 	GetNodeArchitectures func() []string
 	GetNamespaceLabels   func(ctx context.Context, name string) (k8slabels.Set, error)
 	GetNamespace         func(ctx context.Context, name string) (*corev1.Namespace, error)
@@ -49,6 +50,9 @@ func (l *Live) Active() Active {
 	}
 	if l.GetPolicies != nil {
 		active.Policies = l.GetPolicies()
+	}
+	if l.GetExceptions != nil {
+		active.Policies = active.Policies.Exempting(l.GetExceptions())
 	}
 	if l.GetNodeArchitectures != nil {
 		active.NodeArchitectures = l.GetNodeArchitectures()

@@ -13,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 	sigsjson "sigs.k8s.io/json"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/validators"
 )
@@ -139,8 +140,11 @@ var plugged = []string{
 	"domain.devices.hostDevices", "volumes", "utilityVolumes", "networks", "nodeSelector", "affinity", "tolerations", "evictionStrategy",
 }
 
-// free returns the fields that the user may change in an object that cannot be read.
+// free returns the fields that the user may change in an object that cannot be read. An owner would be a way to delete it.
 func (s *Snapshot) free(r *Request) []string {
+	if !s.deletable(r) && s.active.Policies.DeniesUnreadable(policyv1alpha1.PolicyKind(r.Kind.Kind)) {
+		return slices.DeleteFunc(slices.Clone(notEvaluated), func(name string) bool { return name == ownerField })
+	}
 	if !s.facts.ByKubeVirt(r.User.Username) {
 		return notEvaluated
 	}

@@ -32,7 +32,7 @@ const (
 
 // Request is an object and the circumstances of its evaluation.
 type Request struct {
-	// Object as JSON, and OldObject before an update; nil otherwise.
+	// Object as JSON, and OldObject before an update; nil otherwise. A deletion has only OldObject.
 	Object, OldObject []byte
 	// Kind, Resource and SubResource of the object.
 	Kind        metav1.GroupVersionKind
@@ -40,7 +40,7 @@ type Request struct {
 	SubResource string
 	// Namespace and Name of the object; empty for those in the object.
 	Namespace, Name string
-	// Operation is CREATE or UPDATE. It is empty for an existing object without a request. Policies that read the request
+	// Operation is CREATE, UPDATE or DELETE. It is empty for an existing object without a request. Policies that read the request
 	// are skipped then.
 	Operation admissionv1.Operation
 	Stage     Stage
@@ -49,6 +49,8 @@ type Request struct {
 	// Requester is the user name for rules; empty for the name of User.
 	Requester string
 	DryRun    bool
+	// Options are those of the operation; nil if they are unknown.
+	Options map[string]any
 	// Authorizer reports what users may do; nil makes policies fail that use it.
 	Authorizer authorizer.UnconditionalAuthorizer
 	Observer   Observer
@@ -119,6 +121,6 @@ func (r *Request) requester() string {
 func (r *Request) forPolicies() cel.Request {
 	return cel.Request{
 		Operation: string(r.Operation), Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
-		Name: r.Name, Namespace: r.Namespace, UserInfo: r.User, DryRun: r.DryRun,
+		Name: r.Name, Namespace: r.Namespace, UserInfo: r.User, DryRun: r.DryRun, Options: r.Options,
 	}
 }

@@ -54,7 +54,7 @@ func located(object, into any, err error) error {
 	if found.path == "" {
 		return plain(found.cause, found.value)
 	}
-	return fmt.Errorf("%s: %w", found.path, plain(found.cause, found.value))
+	return &FieldError{found.path, plain(found.cause, found.value)}
 }
 
 // maxDepth bounds the depth of the search. No field of the API is deeper.

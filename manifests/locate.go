@@ -1,7 +1,6 @@
 package manifests
 
 import (
-	"bufio"
 	"bytes"
 	"slices"
 	"strconv"
@@ -12,7 +11,6 @@ import (
 
 	yamlnodes "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	yamldocuments "k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/virtward/virtward/fieldpath"
 )
@@ -79,33 +77,6 @@ func (d Document) Inside(path string, object *unstructured.Unstructured) Documen
 	d.base = append(slices.Clip(d.base), fieldpath.Split(path)...)
 	d.Object = object
 	return d
-}
-
-// chunks splits a file at lines of ---, and records the first line of each part.
-type chunks struct {
-	data   []byte
-	source *bytes.Reader
-	buffer *bufio.Reader
-	reader *yamldocuments.YAMLReader
-	start  cursor
-}
-
-func newChunks(data []byte) *chunks {
-	c := &chunks{data: data, source: bytes.NewReader(data)}
-	c.buffer = bufio.NewReader(c.source)
-	c.reader = yamldocuments.NewYAMLReader(c.buffer)
-	c.start = cursor{text: newText(data, 1, 1), line: 1, column: 1}
-	return c
-}
-
-// next returns the part after the last separator.
-func (c *chunks) next() (*text, error) {
-	c.start.advance(len(c.data) - c.source.Len() - c.buffer.Buffered())
-	content, err := c.reader.Read()
-	if err != nil {
-		return nil, err
-	}
-	return newText(content, c.start.line, c.start.column), nil
 }
 
 // cursor counts lines and columns while it advances in a text.

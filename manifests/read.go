@@ -1,23 +1,16 @@
 package manifests
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	sigsjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/parallel"
 )
@@ -57,15 +50,25 @@ func (d Document) Location() string {
 	return fmt.Sprintf("%s: document %d", d.Source, d.Index)
 }
 
-// ReadAll reads files, directories and standard input in parallel, and keeps their order. Of a directory, it reads the
-// files that end in .yaml, .yml and .json, sorted by name, and those of its subdirectories if recursive is true. It
-// stops when the context is done.
+// ReadAll reads files, directories, URLs and standard input in parallel, and keeps their order. Of a directory, it reads
+// the files that end in .yaml, .yml and .json, sorted by name, and those of its subdirectories if recursive is true. It
+// returns the error of the first document that cannot be read. It stops when the context is done.
 func ReadAll(ctx context.Context, names []string, recursive bool, stdin io.Reader) ([]Document, error) {
+	content, err := ReadEach(ctx, names, recursive, stdin)
+	if err != nil {
+		return nil, err
+	}
+	return content.Complete()
+}
+
+// ReadEach is ReadAll, and returns all documents that can be read, and those that cannot. It returns an error only if a
+// name names no file, or a directory without manifests.
+func ReadEach(ctx context.Context, names []string, recursive bool, stdin io.Reader) (*Content, error) {
 	files, err := expandAll(names, recursive)
 	if err != nil {
 		return nil, err
 	}
-	found := make([][]Document, len(files))
+	found := make([]*Content, len(files))
 	var bytes atomic.Int64
 	err = parallel.Each(ctx, len(files), func(i int) (err error) {
 		found[i], err = readNamed(ctx, files[i], stdin, &bytes)
@@ -74,14 +77,19 @@ func ReadAll(ctx context.Context, names []string, recursive bool, stdin io.Reade
 	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(found...), nil
+	all := &Content{}
+	for _, content := range found {
+		all.Documents = append(all.Documents, content.Documents...)
+		all.Unreadable = append(all.Unreadable, content.Unreadable...)
+	}
+	return all, nil
 }
 
 // expandAll lists the files of names.
 func expandAll(names []string, recursive bool) ([]string, error) {
 	var files []string
 	for _, name := range names {
-		if name == Stdin {
+		if name == Stdin || IsURL(name) {
 			files = append(files, name)
 			continue
 		}
@@ -94,27 +102,35 @@ func expandAll(names []string, recursive bool) ([]string, error) {
 	return files, nil
 }
 
-// readNamed reads a file, or standard input. bytes is the size of all files that were read.
-func readNamed(ctx context.Context, name string, stdin io.Reader, bytes *atomic.Int64) ([]Document, error) {
+// readNamed reads a file, a URL, or standard input. bytes is the size of all files that were read.
+func readNamed(ctx context.Context, name string, stdin io.Reader, bytes *atomic.Int64) (*Content, error) {
 	if name == Stdin {
-		return read(ctx, Name(name), stdin, bytes)
+		return read(ctx, Document{Source: Name(name)}, stdin, bytes)
 	}
-	file, err := Open(name)
+	if IsURL(name) {
+		body, err := fetch(ctx, name)
+		if err != nil {
+			return unreadableFile(Document{Source: shown(name)}, err), nil
+		}
+		defer body.Close()
+		return read(ctx, Document{Source: shown(name)}, body, bytes)
+	}
+	in := Document{Source: name, File: name}
+	file, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return unreadableFile(in, err), nil
 	}
 	defer file.Close()
-	documents, err := read(ctx, name, file, bytes)
-	for i := range documents {
-		documents[i].File = name
-	}
-	return documents, err
+	return read(ctx, in, file, bytes)
 }
 
 // Name returns the name of a file in messages.
 func Name(file string) string {
-	if file == Stdin {
+	switch {
+	case file == Stdin:
 		return "standard input"
+	case IsURL(file):
+		return shown(file)
 	}
 	return file
 }
@@ -144,7 +160,11 @@ func expand(name string, recursive bool) ([]string, error) {
 		return nil, unreadable(name, err)
 	}
 	if len(files) == 0 {
-		return nil, fmt.Errorf("%s: the directory holds no .yaml, .yml or .json files", name)
+		hint := ""
+		if !recursive {
+			hint = ": use -R to read its subdirectories"
+		}
+		return nil, fmt.Errorf("%s: the directory holds no .yaml, .yml or .json files%s", name, hint)
 	}
 	return files, nil
 }
@@ -166,153 +186,59 @@ func Open(name string) (*os.File, error) {
 	return file, nil
 }
 
-// unreadable returns an error without the name of the system call.
-func unreadable(name string, err error) error {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		err = path.Err
+// unreadable returns an error with the name of the file, and without that of the system call.
+func unreadable(name string, err error) error { return fmt.Errorf("%s: %w", name, plainly(err)) }
+
+// plainly returns an error of the file system without the name of the file and the system call.
+func plainly(err error) error {
+	if path := (*fs.PathError)(nil); errors.As(err, &path) {
+		return path.Err
 	}
-	return fmt.Errorf("%s: %w", name, err)
+	return err
 }
 
-// Read reads the documents of one file: YAML documents between lines of ---, or a sequence of JSON objects. It returns
-// the items of lists, and skips empty documents.
+// Read reads the documents of one file: YAML documents, or a sequence of JSON objects. It returns the items of lists,
+// and skips empty documents. It returns the error of the first document that cannot be read.
 func Read(source string, r io.Reader) ([]Document, error) {
-	return read(context.Background(), source, r, new(atomic.Int64))
+	content, err := ReadParts(context.Background(), source, r)
+	if err != nil {
+		return nil, err
+	}
+	return content.Complete()
 }
 
-func read(ctx context.Context, source string, r io.Reader, bytes *atomic.Int64) ([]Document, error) {
+// ReadParts is Read, and returns all documents that can be read, and those that cannot.
+func ReadParts(ctx context.Context, source string, r io.Reader) (*Content, error) {
+	return read(ctx, Document{Source: source}, r, new(atomic.Int64))
+}
+
+// read reads the documents of a file. They are in the given one. bytes is the size of all files that were read. An error
+// is about all of them.
+func read(ctx context.Context, in Document, r io.Reader, bytes *atomic.Int64) (*Content, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxFile+1))
 	if err != nil {
-		return nil, unreadable(source, err)
+		return unreadableFile(in, err), nil
 	}
 	if len(data) > MaxFile {
-		return nil, fmt.Errorf("%s: must be no larger than %d MiB", source, MaxFile>>20)
+		return unreadableFile(in, fmt.Errorf("must be no larger than %d MiB", MaxFile>>20)), nil
 	}
 	if bytes.Add(int64(len(data))) > MaxFiles {
 		return nil, fmt.Errorf("the files together must be no larger than %d MiB", MaxFiles>>20)
 	}
-	texts, broken := split(data)
-	values := make([][]value, len(texts))
-	errs := make([]error, len(texts))
-	if err := parallel.Each(ctx, len(texts), func(i int) error {
-		values[i], errs[i] = parse(texts[i])
+	chunks := split(utf8Of(data))
+	parsed := make([][]value, len(chunks))
+	if err := parallel.Each(ctx, len(chunks), func(i int) error {
+		parsed[i] = parse(chunks[i])
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	var documents []Document
-	index := 1
-	for i := range texts {
-		if errs[i] != nil {
-			return nil, fmt.Errorf("%s: document %d: %w", source, index, oneLine(errs[i]))
-		}
-		for _, v := range values[i] {
-			objects, err := objectsOf(v.value)
-			if err != nil {
-				return nil, fmt.Errorf("%s: document %d: %w", source, index, err)
-			}
-			for _, o := range objects {
-				documents = append(documents, Document{Source: source, Index: index, Object: o.Unstructured, text: v.text, base: o.base})
-			}
-			index++
+	content := &Content{}
+	for _, values := range parsed {
+		for i := range values {
+			in.Index++
+			content.add(in, &values[i])
 		}
 	}
-	if broken != nil {
-		return nil, fmt.Errorf("%s: document %d: %w", source, index, oneLine(broken))
-	}
-	return documents, nil
-}
-
-// split splits a file into chunks. The error is about what follows the last chunk.
-func split(data []byte) (texts []*text, err error) {
-	for chunks := newChunks(data); ; {
-		chunk, err := chunks.next()
-		switch {
-		case errors.Is(err, io.EOF):
-			return texts, nil
-		case err != nil:
-			return texts, err
-		}
-		texts = append(texts, chunk)
-	}
-}
-
-// value is a JSON value, and the text that it was read from.
-type value struct {
-	value any
-	text  *text
-}
-
-// parse parses a chunk of text: one YAML document, or any number of JSON objects.
-func parse(chunk *text) ([]value, error) {
-	if values, ok := parseJSON(chunk); ok {
-		return values, nil
-	}
-	data, err := yaml.YAMLToJSONStrict(chunk.content)
-	if err != nil {
-		return nil, err
-	}
-	var v any
-	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(data, &v); err != nil {
-		return nil, err
-	}
-	if v == nil {
-		return nil, nil
-	}
-	return []value{{v, chunk}}, nil
-}
-
-// parseJSON reads a sequence of JSON objects. It returns false if the chunk is none: it may be YAML that begins with a
-// brace.
-func parseJSON(chunk *text) ([]value, bool) {
-	if !bytes.HasPrefix(bytes.TrimSpace(chunk.content), []byte("{")) {
-		return nil, false
-	}
-	var values []value
-	at := cursor{text: chunk, line: chunk.line, column: chunk.column}
-	for decoder := json.NewDecoder(bytes.NewReader(chunk.content)); ; {
-		var raw json.RawMessage
-		switch err := decoder.Decode(&raw); {
-		case errors.Is(err, io.EOF):
-			return values, true
-		case err != nil:
-			return nil, false
-		}
-		var v any
-		strict, err := sigsjson.UnmarshalStrict(raw, &v, sigsjson.DisallowDuplicateFields)
-		if err != nil || len(strict) > 0 {
-			return nil, false
-		}
-		at.advance(int(decoder.InputOffset()) - len(raw))
-		values = append(values, value{v, newText(raw, at.line, at.column)})
-	}
-}
-
-// object is one object of a document, and its path in the document.
-type object struct {
-	*unstructured.Unstructured
-	base []string
-}
-
-// objectsOf returns an object, or the items of a list.
-func objectsOf(value any) ([]object, error) {
-	fields, ok := value.(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("is %s where an object is expected", describe(value))
-	}
-	items, listed := fields["items"].([]any)
-	kind, _ := fields["kind"].(string)
-	if !listed || !strings.HasSuffix(kind, "List") {
-		return []object{{Unstructured: &unstructured.Unstructured{Object: fields}}}, nil
-	}
-	objects := make([]object, 0, len(items))
-	for i, item := range items {
-		fields, ok := item.(map[string]any)
-		if !ok {
-			return nil, fmt.Errorf("items[%d]: is %s where an object is expected", i, describe(item))
-		}
-		objects = append(objects, object{&unstructured.Unstructured{Object: fields}, []string{"items", strconv.Itoa(i)}})
-	}
-	return objects, nil
+	return content, nil
 }

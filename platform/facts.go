@@ -65,6 +65,8 @@ type Facts struct {
 	Annotations map[string]string
 	// Namespace that KubeVirt is installed in.
 	Namespace string
+	// KubeVirtVersion is the version of KubeVirt, such as v1.9.0; empty if it is not known.
+	KubeVirtVersion string
 	// Source of the facts, for messages: "KubeVirt kubevirt/kubevirt" or "KubeVirt's own defaults".
 	Source string
 	// Warnings about assumptions. Users get them when they create a VM.
@@ -114,6 +116,7 @@ func FromKubeVirt(kv *unstructured.Unstructured, settings Settings) (*Facts, err
 	facts.readComponents(kv)
 	facts.Annotations = kv.GetAnnotations()
 	facts.Namespace = kv.GetNamespace()
+	facts.KubeVirtVersion, _, _ = unstructured.NestedString(kv.Object, "status", "observedKubeVirtVersion")
 	facts.Source = "KubeVirt " + kv.GetNamespace() + "/" + kv.GetName()
 	return facts, nil
 }
@@ -206,6 +209,13 @@ func (f *Facts) WithHypervisor(h Hypervisor) *Facts {
 func (f *Facts) WithDefaultArchitecture(architecture string) *Facts {
 	other := *f
 	other.DefaultArchitecture = architecture
+	return &other
+}
+
+// WithKubeVirtVersion returns the same facts for another version of KubeVirt.
+func (f *Facts) WithKubeVirtVersion(version string) *Facts {
+	other := *f
+	other.KubeVirtVersion = version
 	return &other
 }
 

@@ -29,6 +29,8 @@ type readable struct {
 	large bool
 	// reference kinds have objects of up to MaxReference.
 	reference bool
+	// metadata kinds are read without their content.
+	metadata bool
 	// immutable kinds have objects that never change.
 	immutable bool
 }
@@ -44,6 +46,9 @@ var resources = map[schema.GroupKind]readable{
 	apikinds.VirtualImages.GroupKind():           {GroupVersionResource: apikinds.VirtualImages.GroupVersionResource()},
 	apikinds.DataVolumes.GroupKind():             {GroupVersionResource: apikinds.DataVolumes.GroupVersionResource()},
 	apikinds.PersistentVolumeClaims.GroupKind():  {GroupVersionResource: apikinds.PersistentVolumeClaims.GroupVersionResource()},
+	apikinds.StorageClasses.GroupKind():          {GroupVersionResource: apikinds.StorageClasses.GroupVersionResource()},
+	apikinds.NetworkAttachments.GroupKind():      {GroupVersionResource: apikinds.NetworkAttachments.GroupVersionResource()},
+	apikinds.ConfigMaps.GroupKind():              {GroupVersionResource: apikinds.ConfigMaps.GroupVersionResource(), metadata: true},
 	apikinds.VolumeSnapshots.GroupKind():         {GroupVersionResource: apikinds.VolumeSnapshots.GroupVersionResource()},
 	apikinds.VirtualMachineInstances.GroupKind(): {GroupVersionResource: apikinds.VirtualMachineInstances.GroupVersionResource(), large: true},
 	apikinds.VirtualMachines.GroupKind():         {GroupVersionResource: apikinds.VirtualMachines.GroupVersionResource(), large: true},
@@ -162,7 +167,7 @@ func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	}
 	defer done()
 	answer, evaluated := r.bounds()
-	object, size, err := o.reader.object(ctx, r.GroupVersionResource, namespace, name, answer, evaluated)
+	object, size, err := o.reader.object(ctx, r.GroupVersionResource, namespace, name, answer, evaluated, r.metadata)
 	if err != nil {
 		return nil, o.failed(r, key, err)
 	}

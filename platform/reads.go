@@ -104,9 +104,16 @@ func newReader(config *rest.Config) (*reader, error) {
 	return &reader{client: client}, nil
 }
 
-// object reads the evaluated part of one object. The error is that of the API server, or ErrTooLarge.
-func (r *reader) object(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, most, mostEvaluated int64) (*unstructured.Unstructured, int64, error) {
-	raw, err := r.raw(ctx, r.request(resource, namespace).Name(name), most)
+// onlyMetadata is the media type of objects without their content.
+const onlyMetadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+// object reads the evaluated part of one object, or only its metadata. The error is that of the API server, or ErrTooLarge.
+func (r *reader) object(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, most, mostEvaluated int64, metadata bool) (*unstructured.Unstructured, int64, error) {
+	request := r.request(resource, namespace).Name(name)
+	if metadata {
+		request = request.SetHeader("Accept", onlyMetadata)
+	}
+	raw, err := r.raw(ctx, request, most)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -135,7 +142,7 @@ func (r *reader) raw(ctx context.Context, request *rest.Request, most int64) ([]
 
 // rawInto reads a response of at most most bytes into an empty buffer, of which the answer is a part.
 func (r *reader) rawInto(ctx context.Context, request *rest.Request, most int64, buffer *bytes.Buffer) ([]byte, error) {
-	body, err := request.SetHeader("Accept", "application/json").Stream(ctx)
+	body, err := request.Stream(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +175,7 @@ func (r *reader) request(resource schema.GroupVersionResource, namespace string)
 	if resource.Group == "" {
 		path = "/api/" + resource.Version
 	}
-	request := r.client.Get().AbsPath(path).Resource(resource.Resource)
+	request := r.client.Get().AbsPath(path).Resource(resource.Resource).SetHeader("Accept", "application/json")
 	if namespace != "" {
 		request = request.Namespace(namespace)
 	}

@@ -37,6 +37,8 @@ type Policy struct {
 	readsRequest bool
 	// readsNamespace reports whether the policy reads the namespace of the object.
 	readsNamespace bool
+	// references are the kinds of referenced objects that the policy reads, sorted.
+	references []string
 }
 
 // namespaceObject is the name of the document with the namespace of the object.
@@ -73,7 +75,25 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	problems = append(problems, more...)
 	p.evaluator, more = newEvaluator(env, p.name, p.spec, &p.params)
 	problems = append(problems, more...)
-	return p.finish(append(problems, p.doubtfulKinds()...))
+	return p.finish(slices.Concat(problems, p.doubtfulKinds(), p.doubtfulDeletions()))
+}
+
+// WithoutReferences returns the problem of a policy that reads kinds of referenced objects which Virtward may not read; none
+// if it reads only enabled ones. enabled are plural names of resources.
+func WithoutReferences(p *Policy, enabled []string) []diagnostics.Problem {
+	var missing []string
+	for _, kind := range p.references {
+		if !slices.Contains(enabled, strings.ToLower(kind)) {
+			missing = append(missing, kind)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return []diagnostics.Problem{{
+		Field: "spec", Message: fmt.Sprintf("the policy reads references.%s, which are not enabled: add %s to the chart's value policies.references",
+			strings.Join(missing, " and references."), strings.ToLower(strings.Join(missing, ", "))),
+	}}
 }
 
 // LeftOut returns a policy that is not compiled, with the reason as its problem. It is broken.
@@ -156,6 +176,12 @@ func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.
 	}
 	p.unauditable, p.readsRequest = p.whyNotAuditable(), len(p.whatReadsRequest()) > 0
 	p.readsNamespace = p.matcher.namespaces != nil || p.conditions.reads(namespaceObject) || p.evaluator != nil && p.evaluator.Reads(namespaceObject)
+	p.references = p.conditions.references()
+	if p.evaluator != nil {
+		p.references = append(p.references, p.evaluator.References()...)
+	}
+	slices.Sort(p.references)
+	p.references = slices.Compact(p.references)
 	if more := len(problems) - maxProblems; more > 0 {
 		problems = problems[:maxProblems]
 		problems[maxProblems-1].Message = texts.Shorten(fmt.Sprintf("%s (and %d more problems)", problems[maxProblems-1].Message, more), diagnostics.MaxMessage)
@@ -183,7 +209,7 @@ func (p *Policy) doubtfulFields() []diagnostics.Problem {
 		v := &p.spec.Validations[i]
 		at := fmt.Sprintf("spec.validations[%d]", i)
 		if v.FieldPath == "" {
-			if v.MessageExpression == "" {
+			if v.MessageExpression == "" && !p.onlyDeletes() {
 				problems = append(problems, diagnostics.Problem{Field: at, Warning: true, Message: "without a fieldPath and a messageExpression, an update that makes a violation worse is admitted with a warning: it cannot be distinguished from one that does not change it"})
 			}
 			continue
@@ -211,7 +237,7 @@ func (p *Policy) doubtfulFields() []diagnostics.Problem {
 // starts.
 func (p *Policy) doubtfulKinds() []diagnostics.Problem {
 	kinds := p.spec.Match.Kinds
-	if !slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachine) || slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachineInstance) {
+	if !slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachine) || slices.Contains(kinds, policyv1alpha1.PolicyVirtualMachineInstance) || p.onlyDeletes() {
 		return nil
 	}
 	reads := func(document string) bool {
@@ -224,6 +250,48 @@ func (p *Policy) doubtfulKinds() []diagnostics.Problem {
 		Field: matchPath.Child("kinds").String(), Warning: true,
 		Message: "without VirtualMachineInstance, the policy is not evaluated again when a VM starts: it misses changes of the instancetype and the preference",
 	}}
+}
+
+// onlyDeletes reports whether the policy is evaluated only on deletions.
+func (p *Policy) onlyDeletes() bool {
+	return slices.Equal(p.spec.Match.Operations, []policyv1alpha1.PolicyOperation{policyv1alpha1.PolicyDelete})
+}
+
+// doubtfulDeletions warns of expressions that read fields of the object, which is null on DELETE.
+func (p *Policy) doubtfulDeletions() []diagnostics.Problem {
+	if !slices.Contains(p.spec.Match.Operations, policyv1alpha1.PolicyDelete) {
+		return nil
+	}
+	var problems []diagnostics.Problem
+	doubt := func(field, message string) {
+		problems = append(problems, diagnostics.Problem{Field: field, Warning: true, Message: message})
+	}
+	const advice = "object is null on DELETE: read oldObject, or test object == null first"
+	guarded := false
+	if p.conditions != nil {
+		for _, one := range p.conditions.all {
+			if one.program == nil {
+				continue
+			}
+			guarded = guarded || one.program.Guards("object")
+			if one.program.ReadsUnguarded("object") {
+				doubt(one.path, advice)
+			}
+		}
+	}
+	switch e := p.evaluator.(type) {
+	case *validations:
+		for i := range e.all {
+			if !guarded && e.all[i].expression.ReadsUnguarded("object") {
+				doubt(e.all[i].path+".expression", advice)
+			}
+		}
+	case *module:
+		if e.Reads("object") && !e.Reads("oldObject") {
+			doubt(moduleField, "input.object is undefined on DELETE, so a rule that reads it has no result: read input.oldObject")
+		}
+	}
+	return problems
 }
 
 // maxReasons bounds the reasons of whyNotAuditable.
@@ -252,6 +320,9 @@ func (p *Policy) whatReadsRequest() []string {
 
 // ReadsRequest reports whether the policy reads the requester, or other data that only a request has.
 func (p *Policy) ReadsRequest() bool { return p.readsRequest }
+
+// References returns the kinds of referenced objects that the policy reads, sorted: those of cel.ReferenceKinds.
+func (p *Policy) References() []string { return p.references }
 
 // Name returns the name of the object.
 func (p *Policy) Name() string { return p.name }

@@ -41,6 +41,22 @@ func TestProblems(t *testing.T) {
 		"no enforcement": {valid, []string{
 			`spec.enforcement: Unsupported value: "": supported values: "Deny", "Warn", "Audit"`,
 		}},
+		"a deletion": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine], operations: [DELETE]}\nvalidations: [{expression: 'oldObject.metadata.name != vm.metadata.name', message: m}]", nil},
+		"a deletion that reads object": {"enforcement: Deny\nmatch: {operations: [DELETE]}\nvariables: [{name: labels, expression: object.metadata.labels}]\nvalidations: [{expression: size(variables.labels) > 0, message: m}, {expression: 'object == null || size(variables.labels) > 0', message: m}, {expression: 'has(object.metadata.labels)', message: m}]", []string{
+			"spec.validations[0].expression: warning: object is null on DELETE: read oldObject, or test object == null first",
+			"spec.validations[2].expression: warning: object is null on DELETE: read oldObject, or test object == null first",
+		}},
+		"a deletion whose condition tests for null": {"enforcement: Deny\nmatch: {operations: [CREATE, DELETE], matchConditions: [{name: a, expression: 'object != null && has(object.metadata.labels)'}]}\nvalidations: [{expression: 'has(object.metadata.labels)', message: m, fieldPath: metadata.labels}]", nil},
+		"a deletion that reads the operation":       {"enforcement: Deny\nmatch: {operations: [CREATE, DELETE]}\nvalidations: [{expression: \"request.operation == 'DELETE' || has(object.metadata.labels)\", message: m, fieldPath: metadata.labels}]", nil},
+		"a condition of a deletion that reads object": {"enforcement: Deny\nmatch: {operations: [DELETE], matchConditions: [{name: a, expression: 'has(object.metadata.labels)'}]}\nvalidations: [{expression: 'false', message: m}]", []string{
+			"spec.match.matchConditions[0].expression: warning: object is null on DELETE: read oldObject, or test object == null first",
+		}},
+		"a deletion in Rego that reads object": {"enforcement: Deny\nmatch: {kinds: [VirtualMachine], operations: [DELETE]}\nrego: {module: \"package a\\ndeny contains \\\"m\\\" if input.object.metadata.name\"}", []string{
+			"spec.rego.module: warning: input.object is undefined on DELETE, so a rule that reads it has no result: read input.oldObject",
+		}},
+		"a deletion of a template": {"enforcement: Deny\nmatch: {kinds: [VirtualMachineTemplate], operations: [DELETE]}\nvalidations: [{expression: 'false', message: m}]", []string{
+			"spec.match.operations: warning: deletions of a VirtualMachineTemplate are not evaluated",
+		}},
 		"neither CEL nor Rego": {"enforcement: Deny", []string{
 			"spec: Invalid value: exactly one of validations and rego is required",
 		}},

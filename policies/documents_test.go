@@ -27,7 +27,7 @@ func TestBothLanguagesSeeTheSame(t *testing.T) {
 		Instancetype: &instancetypev1beta1.VirtualMachineInstancetypeSpec{CPU: instancetypev1beta1.CPUInstancetype{Guest: 2}},
 		Preference:   &instancetypev1beta1.VirtualMachinePreferenceSpec{Machine: &instancetypev1beta1.MachinePreferences{PreferredMachineType: "q35"}},
 		Provenance:   []provenance.Change{{Path: "spec.architecture", Layer: "base"}, {Path: "spec.architecture", Layer: "kvm"}},
-		Facts:        platform.Defaults(platform.Settings{}), Requester: "alice", Params: map[string]any{"a": []any{int64(1), "b"}, "c": 2.5},
+		Facts:        platform.Defaults(platform.Settings{}), Requester: "alice", References: cel.NewReferences(), Params: map[string]any{"a": []any{int64(1), "b"}, "c": 2.5},
 		Request: cel.Request{Operation: "UPDATE", Name: "db", Namespace: "default", Kind: metav1.GroupVersionKind{Kind: "VirtualMachine"}, Resource: metav1.GroupVersionResource{Resource: "virtualmachines"}},
 	}
 	d.Instancetype.(*instancetypev1beta1.VirtualMachineInstancetypeSpec).Memory.Guest = resource.MustParse("2048Mi")

@@ -24,6 +24,8 @@ type Evaluator interface {
 	Unauditable() []string
 	// Reads reports whether it reads a document, by its name in expressions.
 	Reads(document string) bool
+	// References returns the kinds of referenced objects that it reads: those of cel.ReferenceKinds.
+	References() []string
 	// EstimatedCost returns the most that one evaluation costs, in units of CEL; 0 if it is unknown.
 	EstimatedCost() uint64
 }
@@ -155,6 +157,18 @@ func (v *validations) Reads(document string) bool {
 	})
 }
 
+// References implements Evaluator.
+func (v *validations) References() []string {
+	var kinds []string
+	for i := range v.all {
+		kinds = append(kinds, v.all[i].expression.References()...)
+		if v.all[i].message != nil {
+			kinds = append(kinds, v.all[i].message.References()...)
+		}
+	}
+	return kinds
+}
+
 // unauditable returns what a program reads that only a request has.
 func unauditable(field string, p *cel.Program) []string {
 	var reasons []string
@@ -243,6 +257,19 @@ func (c *conditions) reads(document string) bool {
 	return c != nil && slices.ContainsFunc(c.all, func(one condition) bool {
 		return one.program != nil && slices.Contains(one.program.Reads(), document)
 	})
+}
+
+func (c *conditions) references() []string {
+	if c == nil {
+		return nil
+	}
+	var kinds []string
+	for i := range c.all {
+		if c.all[i].program != nil {
+			kinds = append(kinds, c.all[i].program.References()...)
+		}
+	}
+	return kinds
 }
 
 func (c *conditions) unauditable() []string {

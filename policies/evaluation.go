@@ -12,6 +12,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/policies/rego"
 	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
@@ -134,8 +135,9 @@ func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation) va
 	var there bool
 	if inVM := k.effective(at); inVM != "" && d.VM != nil {
 		value, there = valueAt(d.VM, inVM)
+		found.Layer = layerAtRunTime(d, inVM)
 	} else {
-		value, there = valueAt(d.Object, at.path)
+		value, there = valueAt(d.Subject(), at.path)
 	}
 	found.Error = &field.Error{Field: at.path, BadValue: value, Detail: message(v.Message)}
 	raw, long := value.(json.RawMessage)
@@ -151,6 +153,16 @@ func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation) va
 	}
 	found.Error.Type = causeType(v.Reason, natural)
 	return found
+}
+
+// layerAtRunTime returns the layer of a value that KubeVirt uses at run time; empty for other fields.
+func layerAtRunTime(d *cel.Documents, path string) string {
+	for i := range d.AtRunTime {
+		if fieldpath.Within(path, d.AtRunTime[i].Path) {
+			return d.AtRunTime[i].Layer
+		}
+	}
+	return ""
 }
 
 // causeType returns the type of a cause with a reason, or the default without one.
@@ -198,6 +210,8 @@ const (
 	ReasonLimit = "limit"
 	// ReasonFailed: an expression or a function failed.
 	ReasonFailed = "failed"
+	// ReasonReferences: objects that the virtual machine points at are not known.
+	ReasonReferences = "references"
 	// ReasonSkipped: the policy does not deny, and the shared budget or the time is exhausted.
 	ReasonSkipped = "skipped"
 )
@@ -205,6 +219,9 @@ const (
 // reasonOf returns whether an error is about a limit.
 func reasonOf(err error) string {
 	var limit *rego.LimitError
+	if errors.Is(err, cel.ErrUnknownReference) {
+		return ReasonReferences
+	}
 	if errors.As(err, &limit) || errors.Is(err, cel.ErrBudget) || errors.Is(err, cel.ErrExpensive) {
 		return ReasonLimit
 	}
@@ -212,6 +229,13 @@ func reasonOf(err error) string {
 }
 
 func (p *Policy) evaluationError(s *subject, e EvaluationError, reason string) validators.Finding {
+	if errors.Is(e.Err, cel.ErrReferenceNotGiven) { // unknown without a cluster, so only a warning
+		found := p.failed(s, fmt.Sprintf("the policy is not evaluated: %s: %v", e.Field, e.Err), reason)
+		if found.Severity == validators.Deny {
+			found.Severity = validators.Warn
+		}
+		return found
+	}
 	return p.failed(s, fmt.Sprintf("the policy cannot be evaluated: %s: %v", e.Field, e.Err), reason)
 }
 

@@ -32,7 +32,7 @@ type subject struct {
 
 	name, namespace string
 	// namespaceLabels, labels and oldLabels are the labels of the namespace, of the object, and of the object before
-	// the update; oldLabels are nil on a create.
+	// the update; oldLabels are nil on a create, and on a deletion, where labels are those of the deleted object.
 	namespaceLabels, labels, oldLabels labels.Set
 	// user is the requester, a member of groups. byKubeVirt reports whether it is one of KubeVirt's own accounts.
 	user       string
@@ -47,12 +47,16 @@ type subject struct {
 // newSubject returns what matching reads of the documents.
 func newSubject(d *cel.Documents, now time.Time, audit bool) *subject {
 	s := &subject{documents: d, now: now, audit: audit, name: d.Request.Name, namespace: d.Request.Namespace}
-	if object := metaOf(d.Object); object != nil {
+	object, old := metaOf(d.Object), metaOf(d.OldObject)
+	if object == nil {
+		object, old = old, nil
+	}
+	if object != nil {
 		s.labels = object.GetLabels()
 		s.namespace = firstOf(s.namespace, object.GetNamespace())
 		s.name = firstOf(s.name, object.GetName(), object.GetGenerateName())
 	}
-	if old := metaOf(d.OldObject); old != nil {
+	if old != nil {
 		s.oldLabels = labels.Set(old.GetLabels())
 		if s.oldLabels == nil {
 			s.oldLabels = labels.Set{}
@@ -151,8 +155,11 @@ func (m *matcher) doubts() []diagnostics.Problem {
 			doubt(matchPath.Child("hypervisors").Index(i), err.Error())
 		}
 	}
-	if len(m.kinds) == 1 && m.kinds[0] == policyv1alpha1.PolicyVirtualMachineInstance && !slices.Contains(m.operations, policyv1alpha1.PolicyCreate) {
+	if len(m.kinds) == 1 && m.kinds[0] == policyv1alpha1.PolicyVirtualMachineInstance && slices.Equal(m.operations, []policyv1alpha1.PolicyOperation{policyv1alpha1.PolicyUpdate}) {
 		doubt(matchPath.Child("operations"), "only KubeVirt updates VirtualMachineInstances, and policies are not evaluated on its updates: add CREATE")
+	}
+	if slices.Contains(m.operations, policyv1alpha1.PolicyDelete) && slices.Contains(m.kinds, policyv1alpha1.PolicyVirtualMachineTemplate) {
+		doubt(matchPath.Child("operations"), "deletions of a VirtualMachineTemplate are not evaluated")
 	}
 	for i := range m.exceptions {
 		for j, namespace := range m.exceptions[i].Namespaces {

@@ -37,6 +37,9 @@ func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (
 
 // Evaluate implements Evaluator.
 func (m *module) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) {
+	if err := c.Documents.References.Of(m.References()); err != nil {
+		return nil, []EvaluationError{{moduleField, err}}
+	}
 	in, err := c.input.of(c.Documents)
 	if err != nil {
 		return nil, []EvaluationError{{moduleField, err}}
@@ -71,6 +74,9 @@ func (m *module) Unauditable() []string {
 // Reads implements Evaluator.
 func (m *module) Reads(document string) bool { return m.compiled.Reads(document) }
 
+// References implements Evaluator.
+func (m *module) References() []string { return m.compiled.References(cel.ReferenceKinds()) }
+
 // EstimatedCost implements Evaluator.
 func (m *module) EstimatedCost() uint64 { return 0 }
 
@@ -96,6 +102,9 @@ func regoDocuments(d *cel.Documents) map[string]any {
 	documents := map[string]any{
 		"object": d.Object, "oldObject": d.OldObject, "instancetype": d.Instancetype, "preference": d.Preference,
 		"provenance": layers(d), "platform": described(d), "rollout": d.Rollout.Complete(),
+	}
+	if d.References != nil {
+		documents["references"] = d.References
 	}
 	if d.VM != nil {
 		documents["vm"] = &effectiveVM{"kubevirt.io/v1", apikinds.VirtualMachineInstance, withoutManagedFields(&d.VM.ObjectMeta), &d.VM.Spec}
@@ -155,3 +164,6 @@ func described(d *cel.Documents) any {
 		"defaultArchitecture": d.Facts.DefaultArchitecture, "featureGates": d.Facts.EnabledGates(), "kubeVirtUsers": d.Facts.KubeVirtUsers(),
 	}
 }
+
+// RegoInput returns documents in the form that modules read, with their parameters.
+func RegoInput(d *cel.Documents) (*rego.Input, error) { return (&input{}).of(d) }

@@ -18,8 +18,12 @@ type Set struct {
 	// readsNamespaces reports whether one of the policies reads the namespace of the object.
 	readsNamespaces bool
 	index           map[question][]*Policy
+	// references are the kinds of referenced objects that policies read.
+	references map[question][]string
 	// observe is nil except in tests of policies.
 	observe Observer
+	// exceptions are nil for none.
+	exceptions *Exceptions
 }
 
 // question is the key of the index of policies.
@@ -43,7 +47,7 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 	for _, p := range policies {
 		byName[p.name] = p
 	}
-	s := &Set{namespace: namespace, index: map[question][]*Policy{}}
+	s := &Set{namespace: namespace, index: map[question][]*Policy{}, references: map[question][]string{}}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		p := byName[name]
 		s.policies = append(s.policies, p)
@@ -52,10 +56,43 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 			for _, operation := range p.matcher.operations {
 				q := question{kind, operation}
 				s.index[q] = append(s.index[q], p)
+				if len(p.references) > 0 {
+					s.references[q] = slices.Compact(slices.Sorted(slices.Values(append(s.references[q], p.references...))))
+				}
 			}
 		}
 	}
 	return s
+}
+
+// Exempting returns the same policies with exceptions.
+func (s *Set) Exempting(exceptions *Exceptions) *Set {
+	if s == nil {
+		return nil
+	}
+	with := *s
+	with.exceptions = exceptions
+	return &with
+}
+
+// Exceptions returns the exceptions of the policies; nil for none.
+func (s *Set) Exceptions() *Exceptions {
+	if s == nil {
+		return nil
+	}
+	return s.exceptions
+}
+
+// References returns the kinds of referenced objects that policies read of a kind of objects, for an operation; the audit
+// has none. Others need not be gathered.
+func (s *Set) References(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) []string {
+	if s == nil {
+		return nil
+	}
+	if operation == "" {
+		operation = policyv1alpha1.PolicyCreate
+	}
+	return s.references[question{kind, operation}]
 }
 
 // Policies returns the policies, sorted by name. The list is shared: do not change it.
@@ -106,6 +143,9 @@ func (s *Set) Evaluate(d *cel.Documents, now time.Time) []validators.Finding {
 	if s == nil || len(s.index[q]) == 0 {
 		return nil
 	}
+	if q.operation == policyv1alpha1.PolicyDelete && DeletesForSystem(d.Request.UserInfo.Username) {
+		return nil
+	}
 	subject := newSubject(d, now, false)
 	if subject.byKubeVirt {
 		return s.evaluateKubeVirt(subject, q)
@@ -141,6 +181,32 @@ func (s *Set) ReadsRequest(kind policyv1alpha1.PolicyKind, operation policyv1alp
 	return s != nil && slices.ContainsFunc(s.index[question{kind, operation}], func(p *Policy) bool { return p.readsRequest })
 }
 
+// Deletes reports whether a policy is evaluated on deletions of a kind. Templates are not evaluated.
+func (s *Set) Deletes(kind policyv1alpha1.PolicyKind) bool {
+	return s != nil && kind != policyv1alpha1.PolicyVirtualMachineTemplate && len(s.index[question{kind, policyv1alpha1.PolicyDelete}]) > 0
+}
+
+// DeniesUnreadable reports whether a policy denies deletions of a kind if it cannot be evaluated.
+func (s *Set) DeniesUnreadable(kind policyv1alpha1.PolicyKind) bool {
+	return s.Deletes(kind) && slices.ContainsFunc(s.index[question{kind, policyv1alpha1.PolicyDelete}], func(p *Policy) bool {
+		return p.denies() && p.spec.FailurePolicy != policyv1alpha1.PolicyIgnore
+	})
+}
+
+// systemDeleters are the accounts that delete objects because of an earlier request: the garbage collector, and the
+// controller that empties a namespace. The last name is that of both if kube-controller-manager has one account.
+var systemDeleters = []string{
+	"system:serviceaccount:kube-system:generic-garbage-collector",
+	"system:serviceaccount:kube-system:namespace-controller",
+	"system:kube-controller-manager",
+}
+
+// SystemDeleters returns the accounts whose deletions are not evaluated.
+func SystemDeleters() []string { return slices.Clone(systemDeleters) }
+
+// DeletesForSystem reports whether deletions by a user are not evaluated.
+func DeletesForSystem(user string) bool { return slices.Contains(systemDeleters, user) }
+
 // Audit evaluates policies on an existing object: those that do not read the request, as if a user whom no policy
 // excludes created the object now. The documents' Request has no operation.
 func (s *Set) Audit(d *cel.Documents, now time.Time) []validators.Finding {
@@ -162,7 +228,7 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 	}
 	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit, spareMemory)
 	var findings []validators.Finding
-	input := &input{}
+	input, exemptions := &input{}, s.exceptions.of(subject)
 	for _, denies := range []bool{true, false} { // policies that deny are evaluated first
 		for _, p := range policies {
 			if p.denies() != denies {
@@ -171,7 +237,7 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 			if d := subject.documents; d.Gone != nil && d.Gone() {
 				return nil
 			}
-			findings = append(findings, p.evaluate(subject, input)...)
+			findings = append(findings, exempted(p.evaluate(subject, input), exemptions[p.name])...)
 		}
 	}
 	validators.Sort(findings)

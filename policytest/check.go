@@ -13,6 +13,7 @@ import (
 const (
 	create = string(policyv1alpha1.PolicyCreate)
 	update = string(policyv1alpha1.PolicyUpdate)
+	remove = string(policyv1alpha1.PolicyDelete)
 )
 
 // maxName bounds names, in bytes: reports show them in one line.
@@ -132,10 +133,10 @@ func (c *checking) one(at string, t *Test, one *Case) {
 	case one.Operation == "":
 	case one.Operation == update && !old:
 		c.wrong(at+".operation", "UPDATE requires oldObject or oldPatches")
-	case one.Operation == create && old:
-		c.wrong(at+".operation", "CREATE excludes oldObject and oldPatches")
+	case (one.Operation == create || one.Operation == remove) && old:
+		c.wrong(at+".operation", one.Operation+" excludes oldObject and oldPatches")
 	default:
-		c.wrong(at+".operation", oneOf(one.Operation, create, update))
+		c.wrong(at+".operation", oneOf(one.Operation, create, update, remove))
 	}
 	if one.Running && !old {
 		c.wrong(at+".running", "requires oldObject or oldPatches")

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
 	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/texts"
 )
 
 func unmarshal(data []byte, into any) error {
@@ -53,20 +53,9 @@ func meant(t reflect.Type, path string) string {
 	return suggestion(steps[len(steps)-1], fieldpath.NamesOf(t))
 }
 
-// longestName bounds the texts that are compared with names.
-const longestName = 64
-
 // suggestion suggests a known name for an unknown one; it is empty if none is similar.
 func suggestion(name string, known []string) string {
-	best, distance := "", len(name)/3+2
-	for _, candidate := range known {
-		if len(name) > longestName {
-			break
-		}
-		if d := levenshtein.ComputeDistance(strings.ToLower(name), strings.ToLower(candidate)); d < distance {
-			best, distance = candidate, d
-		}
-	}
+	best := texts.Closest(name, known)
 	if best == "" {
 		return ""
 	}

@@ -35,18 +35,30 @@ func WriteJUnit(w io.Writer, r *Report) error {
 			report.AddSuite(suite)
 		}
 	}
-	if len(r.Untested) > 0 {
-		suite := junit.Testsuite{Name: "untested policies", ID: len(report.Suites), Time: "0"}
-		for i := range r.Untested {
-			u := &r.Untested[i]
-			suite.AddTestcase(junit.Testcase{Name: printable(u.Place()), Classname: "untested policies", Time: "0", Failure: &junit.Result{Type: "Untested", Message: printable(u.Message)}})
-		}
-		report.AddSuite(suite)
-	}
+	addProblems(&report, "untested policies", r.Untested, func(test *junit.Testcase, message string) {
+		test.Failure = &junit.Result{Type: "Untested", Message: message}
+	})
+	addProblems(&report, "unreadable files", r.Unreadable, func(test *junit.Testcase, message string) {
+		test.Error = &junit.Result{Type: "Unreadable", Message: message}
+	})
 	if _, err := io.WriteString(w, xml.Header); err != nil {
 		return err
 	}
 	return report.WriteXML(w)
+}
+
+// addProblems adds a suite with a test for each problem.
+func addProblems(report *junit.Testsuites, name string, problems []Problem, fail func(test *junit.Testcase, message string)) {
+	if len(problems) == 0 {
+		return
+	}
+	suite := junit.Testsuite{Name: name, ID: len(report.Suites), Time: "0"}
+	for i := range problems {
+		test := junit.Testcase{Name: printable(problems[i].Place()), Classname: name, Time: "0"}
+		fail(&test, printable(problems[i].Text()))
+		suite.AddTestcase(test)
+	}
+	report.AddSuite(suite)
 }
 
 func (c *CaseOutcome) junit(s *SuiteOutcome, t *TestOutcome) junit.Testcase {
@@ -77,7 +89,7 @@ func (c *CaseOutcome) junit(s *SuiteOutcome, t *TestOutcome) junit.Testcase {
 // WriteTAP writes a report in version 14 of the Test Anything Protocol.
 func WriteTAP(w io.Writer, r *Report) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "TAP version 14\n1..%d\n", r.Counts().Total()+len(r.Untested))
+	fmt.Fprintf(&text, "TAP version 14\n1..%d\n", r.Counts().Total()+len(r.Untested)+len(r.Unreadable))
 	n := 0
 	point := func(ok bool, description, directive string, lines []string) {
 		n++
@@ -102,6 +114,9 @@ func WriteTAP(w io.Writer, r *Report) error {
 	})
 	for i := range r.Untested {
 		point(false, r.Untested[i].Message, "", []string{r.Untested[i].Place()})
+	}
+	for i := range r.Unreadable {
+		point(false, r.Unreadable[i].Text(), "", []string{printable(r.Unreadable[i].Place())})
 	}
 	for i := range r.Coverage {
 		had, all := r.Coverage[i].Covered()
@@ -138,6 +153,12 @@ func WriteMarkdown(w io.Writer, r *Report) error {
 		text.WriteString("\n### Untested policies\n\n")
 		for i := range r.Untested {
 			fmt.Fprintf(&text, "- %s: %s\n", code(r.Untested[i].Place()), cell(r.Untested[i].Message))
+		}
+	}
+	if len(r.Unreadable) > 0 {
+		text.WriteString("\n### Files and suites that cannot be read\n\n")
+		for i := range r.Unreadable {
+			fmt.Fprintf(&text, "- %s: %s\n", code(r.Unreadable[i].Place()), cell(r.Unreadable[i].Text()))
 		}
 	}
 	if len(r.Coverage) > 0 {

@@ -9,7 +9,10 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policies/advice"
+	"github.com/virtward/virtward/policies/rego"
 )
 
 // LintPrefix begins the ids of LintRules.
@@ -24,6 +27,9 @@ const (
 	LintMessage    = LintPrefix + "message"
 	LintExpires    = LintPrefix + "expires"
 	LintTested     = LintPrefix + "tested"
+	LintValid      = LintPrefix + "valid"
+	LintEffect     = LintPrefix + "effect"
+	LintDefaults   = LintPrefix + "defaults"
 )
 
 // LintRule describes what Lint checks.
@@ -43,19 +49,34 @@ func LintRules() []LintRule {
 		{LintMessage, "Every validation has a fixed message", "Add a message beside the messageExpression.", true},
 		{LintExpires, "Exceptions expire", "Set the time at which the exception expires.", true},
 		{LintTested, "Policies are tested", "Write a suite with cases that the policy allows and cases that it denies.", true},
+		{LintPrefix + rego.CheckQuantities, "Quantities are compared as quantities", "Use quantity() in CEL, and units.parse_bytes in Rego.", true},
+		{LintPrefix + rego.CheckPatterns, "Regular expressions compile", "Correct the pattern: its syntax is that of RE2.", true},
+		{LintPrefix + rego.CheckParameters, "Parameters exist", "Add the parameter to spec.params.values, or correct its name.", true},
+		{LintPrefix + rego.CheckNegation, "Negated comparisons do not depend on absent fields", "Compare without not, or read the field with object.get.", true},
+		{LintPrefix + advice.CheckNull, "Absent fields are not compared with null", "Use has(), or hasValue() for an optional.", true},
+		{LintPrefix + advice.CheckAbsent, "Fields that can be absent are tested", "Read the field with .?, or test it with has().", true},
+		{LintPrefix + advice.CheckOldObject, "The old object is not read at creation", "Write oldObject == null || before it, or match only UPDATE.", true},
+		{LintValid, "RuleSettings and VirtualMachineDefaults are valid", "Correct the field.", false},
+		{LintEffect, "Entries of RuleSettings have an effect", "Remove the entry, or change its severity.", true},
+		{LintDefaults, "Defaults pass the built-in rules", "Change the default, or the match of the VirtualMachineDefaults.", true},
 	}
 }
 
 // Policies are the policies of some files and directories, and the problems of those that cannot be read.
 type Policies struct {
-	all    []written
-	suites []*Suite
+	all []written
+	// configuration are RuleSettings and VirtualMachineDefaults.
+	configuration []manifests.Document
+	suites        []*Suite
 	// Problems are the problems of policies and suites that cannot be read.
 	Problems []Problem
 }
 
 // Len returns the number of policies that could be read.
 func (p *Policies) Len() int { return len(p.all) }
+
+// Others returns the number of RuleSettings and VirtualMachineDefaults.
+func (p *Policies) Others() int { return len(p.configuration) }
 
 // LoadPolicies reads the policies and the suites of files, and of all files below directories.
 func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
@@ -78,23 +99,29 @@ func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
 	return p
 }
 
+// linted are the kinds that lint reads, besides suites.
+func linted() []string {
+	return []string{apikinds.VirtualMachinePolicy, apikinds.RuleSettings, apikinds.VirtualMachineDefaults}
+}
+
 // file reads the policies and the suites of a file.
 func (p *Policies) file(read *files, name string, named bool) {
-	some, wrong := read.suites(name, false)
+	if !named && !slices.ContainsFunc(append(linted(), Kind), func(kind string) bool { return read.mentions(name, kind) }) {
+		return
+	}
+	found, problems := read.parts(name)
+	some, wrong := read.suitesOf(name, found)
 	p.suites = append(p.suites, some...)
-	for _, problem := range wrong {
+	for _, problem := range append(problems, wrong...) {
 		p.Problems = append(p.Problems, problem.under(LintReadable))
 	}
-	if len(wrong) > 0 || !named && !read.mentions(name, apikinds.VirtualMachinePolicy) {
-		return
-	}
-	found, err := read.file(name)
-	if err != nil {
-		p.Problems = append(p.Problems, inFile(name, strings.TrimPrefix(err.Error(), name+": ")).under(LintReadable))
-		return
-	}
 	for _, d := range found {
-		if kind := d.Object.GroupVersionKind().GroupKind(); kind.Group != policyv1alpha1.GroupVersion.Group || kind.Kind != apikinds.VirtualMachinePolicy {
+		kind := d.Object.GroupVersionKind().GroupKind()
+		if kind.Group != policyv1alpha1.GroupVersion.Group || !slices.Contains(linted(), kind.Kind) {
+			continue
+		}
+		if kind.Kind != apikinds.VirtualMachinePolicy {
+			p.configuration = append(p.configuration, d)
 			continue
 		}
 		w, problems := readPolicy(d)
@@ -133,9 +160,15 @@ func (j *Runner) Lint(p *Policies) []Problem {
 			continue
 		}
 		problems = append(problems, doubts(w)...)
+		for _, a := range advice.Of(compiled.Spec()) {
+			problems = append(problems, w.problem(a.Problem).under(LintPrefix+a.Check))
+		}
 		if !tested[w.key()] {
 			problems = append(problems, w.doubt(LintTested, "metadata.name", "no suite in these files has a case for this policy"))
 		}
+	}
+	for _, d := range p.configuration {
+		problems = append(problems, j.lintConfiguration(d)...)
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		if c := strings.Compare(a.File, b.File); c != 0 {

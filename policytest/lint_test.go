@@ -1,7 +1,10 @@
 package policytest_test
 
 import (
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -90,9 +93,77 @@ spec:
 		}, []string{
 			"a.yaml:4:8: spec.enforcment: unknown field: did you mean enforcement? lint/readable",
 			"b.yaml:1:1: apiVersion: policy.virtward.io/v9 must be policy.virtward.io/v1alpha1 lint/readable",
-			"c.yaml: document 1: line 1: did not find expected key lint/readable",
+			"c.yaml:1:1: document 1: line 1: did not find expected key lint/readable",
 			"s.yaml:10:5: tests[0].cases[1].name: must not be empty lint/readable",
 			"s.yaml:10:5: tests[0].cases[1].expect: must have a verdict, violations, a message, a field or an error lint/readable",
+		}},
+		{"what surrounds a document that cannot be read", map[string]string{
+			"all.yaml": "# " + goodSuite + "---\n: {\n---\n" + documented + "---\n" + strings.Replace(documented, "name: good", "name: other", 1),
+			"s.yaml":   strings.Replace(goodSuite, "good.yaml", "good/all.yaml", 1),
+		}, []string{
+			"all.yaml:10:1: document 2: line 10: did not find expected key lint/readable",
+			"all.yaml:15:12: warning: metadata.name: no suite in these files has a case for this policy lint/tested",
+			"all.yaml:28:12: warning: metadata.name: no suite in these files has a case for this policy lint/tested",
+		}},
+		{"expressions with mistakes", map[string]string{"s.yaml": goodSuite, "good.yaml": documented + `  - expression: >-
+      vm.spec.hostname != '' &&
+      vm.spec.domain.memory.guest < '8Gi'
+    message: m
+    fieldPath: spec.domain.memory.guest
+`}, []string{
+			"good.yaml:15:35: warning: spec.validations[1].expression: a quantity is compared as a string, so '16Gi' is less than '2Gi': use quantity(a).compareTo(quantity(b)) lint/quantity-string",
+		}},
+		{"settings of rules", map[string]string{"s.yaml": `apiVersion: policy.virtward.io/v1alpha1
+kind: RuleSettings
+metadata: {name: mine}
+spec:
+  rules:
+  - {rule: arm64-disk-buss, severity: Warn}
+  - {rule: mac-address-format, severity: Hard}
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: RuleSettings
+metadata: {name: others}
+spec:
+  rules:
+  - {rule: arm64-disk-bus, severity: Deny}
+  - {rule: disk-name-unique, severity: Warn, raeson: x}
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: RuleSettings
+metadata: {name: last}
+spec:
+  rules:
+  - {rule: arm64-disk-bus, severity: Deny}
+`}, []string{
+			`s.yaml:6:6: spec.rules[0].rule: Invalid value: "arm64-disk-buss": there is no such rule: did you mean "arm64-disk-bus"? lint/valid`,
+			`s.yaml:7:6: spec.rules[1].rule: Invalid value: "mac-address-format": there is no such rule lint/valid`,
+			`s.yaml:7:32: spec.rules[1].severity: Unsupported value: "Hard": supported values: "Deny", "Warn", "Off" lint/valid`,
+			"s.yaml:15:46: spec.rules[1].raeson: unknown field: did you mean reason? lint/readable",
+			"s.yaml:22:5: warning: spec.rules[0]: has no effect by itself: the severity of arm64-disk-bus is Deny already lint/effect",
+		}},
+		{"defaults of the site", map[string]string{"d.yaml": `apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachineDefaults
+metadata: {name: good}
+spec:
+  match: {objectSelector: {matchLabels: {tier: gold}}, hypervisors: [kvm]}
+  template: {evictionStrategy: LiveMigrate}
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachineDefaults
+metadata: {name: unknown}
+spec:
+  template: {domain: {cpus: {cores: 2}}}
+---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachineDefaults
+metadata: {name: invalid}
+spec:
+  match: {namespaceSelector: {matchExpressions: [{key: a, operator: In, values: [b]}]}, hypervisors: [kvm, none], architectures: [arm64]}
+  template: {domain: {features: {smm: {}}, firmware: {bootloader: {bios: {}}}}}
+`}, []string{
+			"d.yaml:12:23: spec.template.domain.cpus: Invalid value: there is no such field in the spec of a virtual machine instance lint/valid",
+			"d.yaml:19:3: warning: spec.template: on kvm and arm64, a virtual machine with these defaults is denied: Unsupported value: arm64 boots from EFI only [virtward/arm64-bios] lint/defaults",
 		}},
 		{"a name twice", map[string]string{"good.yaml": documented, "s.yaml": goodSuite, "z.yaml": documented}, []string{
 			"z.yaml:3:12: metadata.name: the policy of good.yaml has the same name: names of policies must be unique lint/readable",
@@ -116,6 +187,26 @@ spec:
 	}
 	if p := policytest.LoadPolicies(files(nil), "nowhere").Problems; len(p) != 1 || p[0].String() != "nowhere: file does not exist" {
 		t.Errorf("problems %v", p)
+	}
+}
+
+// TestLintDocumentation: the page lists every rule, with its severity.
+func TestLintDocumentation(t *testing.T) {
+	page, err := os.ReadFile("../docs/policy-lint.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range policytest.LintRules() {
+		severity := "error"
+		if rule.Warning {
+			severity = "warning"
+		}
+		if row := fmt.Sprintf("\n| `%s` | %s |", rule.ID, severity); !strings.Contains(string(page), row) {
+			t.Errorf("the page has no row %q", row)
+		}
+	}
+	if rows, rules := strings.Count(string(page), "\n| `lint/"), len(policytest.LintRules()); rows != rules {
+		t.Errorf("%d rows, and %d rules", rows, rules)
 	}
 }
 

@@ -2,6 +2,7 @@ package policytest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +47,7 @@ func Load(fsys fs.FS, paths ...string) ([]*Suite, []Problem) {
 			problems = append(problems, inFile(name, plain(err)))
 			continue
 		}
-		before := len(suites) + len(problems)
+		before, again := len(suites)+len(problems), seen[name]
 		for _, file := range found {
 			if seen[file] {
 				continue
@@ -55,7 +56,7 @@ func Load(fsys fs.FS, paths ...string) ([]*Suite, []Problem) {
 			some, wrong := read.suites(file, file == name)
 			suites, problems = append(suites, some...), append(problems, wrong...)
 		}
-		if before == len(suites)+len(problems) && !seen[name] {
+		if before == len(suites)+len(problems) && !again {
 			problems = append(problems, inFile(name, "has no suite: no object of the kind "+Kind+" of "+policyv1alpha1.GroupVersion.String()))
 		}
 	}
@@ -103,27 +104,45 @@ type files struct {
 }
 
 type content struct {
-	documents []manifests.Document
-	err       error
+	*manifests.Content
+	err error
 }
 
-// file reads the objects of a file, once.
+// file reads the objects of a file, once. It returns an error if one of them cannot be read.
 func (f *files) file(name string) ([]manifests.Document, error) {
-	if known, ok := f.read[name]; ok {
-		return known.documents, known.err
+	found, problems := f.parts(name)
+	if len(problems) > 0 {
+		return nil, problems[0]
 	}
-	found, err := f.parse(name)
-	f.read[name] = content{found, err}
-	return found, err
+	return found, nil
 }
 
-func (f *files) parse(name string) ([]manifests.Document, error) {
+// parts reads the objects of a file, once. The problems are about documents that cannot be read.
+func (f *files) parts(name string) ([]manifests.Document, []Problem) {
+	known, ok := f.read[name]
+	if !ok {
+		known.Content, known.err = f.parse(name)
+		f.read[name] = known
+	}
+	if known.err != nil {
+		return nil, []Problem{inFile(name, plain(known.err))}
+	}
+	var problems []Problem
+	for _, u := range known.Unreadable {
+		problem := inFile(name, strings.TrimPrefix(u.Error(), name+": "))
+		problem.Line, problem.Column = u.Line, u.Column
+		problems = append(problems, problem)
+	}
+	return known.Documents, problems
+}
+
+func (f *files) parse(name string) (*manifests.Content, error) {
 	file, err := f.fsys.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s", name, plain(err))
+		return nil, err
 	}
 	defer file.Close()
-	return manifests.Read(name, file)
+	return manifests.ReadParts(context.Background(), name, file)
 }
 
 // directory reads the objects of a file, or of those of a directory.
@@ -149,12 +168,13 @@ func (f *files) suites(name string, named bool) ([]*Suite, []Problem) {
 	if !named && !f.mentions(name, Kind) {
 		return nil, nil
 	}
-	found, err := f.file(name)
-	if err != nil {
-		return nil, []Problem{inFile(name, strings.TrimPrefix(err.Error(), name+": "))}
-	}
-	var suites []*Suite
-	var problems []Problem
+	found, problems := f.parts(name)
+	suites, wrong := f.suitesOf(name, found)
+	return suites, append(problems, wrong...)
+}
+
+// suitesOf returns the suites of documents.
+func (f *files) suitesOf(name string, found []manifests.Document) (suites []*Suite, problems []Problem) {
 	for _, d := range found {
 		if d.Object.GetKind() != Kind || d.Object.GroupVersionKind().Group != policyv1alpha1.GroupVersion.Group {
 			continue

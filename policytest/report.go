@@ -7,6 +7,8 @@ type Report struct {
 	Coverage []Coverage `json:"coverage,omitempty"`
 	// Untested are policies without a case, if the caller adds them.
 	Untested []Problem `json:"untested,omitempty"`
+	// Unreadable are files and suites that cannot be read, if the caller adds them.
+	Unreadable []Problem `json:"unreadable,omitempty"`
 
 	// evaluated are the keys of the policies of cases that passed or failed.
 	evaluated []string

@@ -82,7 +82,7 @@ func (s *Situation) configMap(namespace, name string) (map[string]string, bool) 
 // cluster accepts that.
 func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) (findings []validators.Finding, notes []string, err error) {
 	if s.unchanged() {
-		return nil, []string{"the update changes neither the spec nor labels or annotations: the API server does not call the webhooks"}, nil
+		return nil, []string{"the update changes neither the spec nor labels, annotations or owners: the API server does not call the webhooks"}, nil
 	}
 	evaluates, err := j.evaluatorFor(s, set)
 	if err != nil {
@@ -117,7 +117,8 @@ func (s *Situation) unchanged() bool {
 		return false
 	}
 	return equality.Semantic.DeepEqual(s.Object.Object["spec"], s.Old.Object["spec"]) &&
-		maps.Equal(s.Object.GetLabels(), s.Old.GetLabels()) && maps.Equal(s.Object.GetAnnotations(), s.Old.GetAnnotations())
+		maps.Equal(s.Object.GetLabels(), s.Old.GetLabels()) && maps.Equal(s.Object.GetAnnotations(), s.Old.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(s.Object.GetOwnerReferences(), s.Old.GetOwnerReferences())
 }
 
 // references returns the objects that virtual machines refer to. The default namespace is that of the object.
@@ -125,7 +126,7 @@ func (s *Situation) references() (*references.Memory, error) {
 	var found []*unstructured.Unstructured
 	for _, object := range s.Objects {
 		switch object.GetKind() {
-		case apikinds.KubeVirt, apikinds.Namespace, apikinds.ConfigMap, apikinds.RuleSettings, apikinds.VirtualMachineDefaults:
+		case apikinds.KubeVirt, apikinds.Namespace, apikinds.RuleSettings, apikinds.VirtualMachineDefaults:
 		default:
 			found = append(found, object)
 		}
@@ -210,7 +211,11 @@ func requestOf(s *Situation) (r evaluator.Request, err error) {
 	if s.PostMutation {
 		r.Stage = evaluator.Admitted
 	}
-	if r.Object, err = json.Marshal(s.Object.Object); err != nil || s.Old == nil {
+	r.Object, err = json.Marshal(s.Object.Object)
+	if s.Operation == remove {
+		r.Object, r.OldObject = nil, r.Object
+	}
+	if err != nil || s.Old == nil {
 		return r, err
 	}
 	r.OldObject, err = json.Marshal(s.Old.Object)

@@ -29,7 +29,7 @@ type Situation struct {
 	Policies []*policyv1alpha1.VirtualMachinePolicy
 	// Objects are the objects of the cluster. An object of the case replaces one of the test with its name.
 	Objects []*unstructured.Unstructured
-	// Object is the object of the request. Old is the old object of an update, or nil. Both have a namespace.
+	// Object is the object of the request, also of a deletion. Old is the old object of an update, or nil. Both have a namespace.
 	Object, Old *unstructured.Unstructured
 	Operation   string
 	User        authenticationv1.UserInfo

@@ -1,6 +1,7 @@
 package policytest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -36,6 +37,7 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 	}
 	if c.OldObject == nil && c.OldPatches == nil {
 		nameGenerated(situation.Object)
+		situation.Operation = cmp.Or(c.Operation, create)
 		return nil
 	}
 	situation.Operation = update

@@ -137,7 +137,8 @@ func TestLoadErrors(t *testing.T) {
 		{"a VM that runs and is created", cases + "  - {name: a, running: true, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].running: requires oldObject or oldPatches"}},
 		{"an update without an old object", cases + "  - {name: a, operation: UPDATE, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].operation: UPDATE requires oldObject or oldPatches"}},
 		{"a creation with one", cases + "  - {name: a, operation: CREATE, oldObject: vm.yaml, expect: {error: true}}\n", []string{"s.yaml:9:15: tests[0].cases[0].operation: CREATE excludes oldObject and oldPatches"}},
-		{"another operation", cases + "  - {name: a, operation: DELETE, expect: {error: true}}\n", []string{`s.yaml:9:15: tests[0].cases[0].operation: "DELETE" must be one of CREATE, UPDATE`}},
+		{"another operation", cases + "  - {name: a, operation: CONNECT, expect: {error: true}}\n", []string{`s.yaml:9:15: tests[0].cases[0].operation: "CONNECT" must be one of CREATE, UPDATE, DELETE`}},
+		{"a deletion with an old object", cases + "  - {name: a, operation: DELETE, oldPatches: [], expect: {error: true}}\n", []string{`s.yaml:9:15: tests[0].cases[0].operation: DELETE excludes oldObject and oldPatches`}},
 		{"facts of nowhere", head + "  facts: {hypervisor: xen, architecture: x86}\n", []string{
 			`s.yaml:8:11: tests[0].facts.hypervisor: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`,
 			`s.yaml:8:28: tests[0].facts.architecture: "x86" must be one of amd64, arm64, s390x`,
@@ -154,7 +155,7 @@ func TestLoadErrors(t *testing.T) {
 			"s.yaml:9:21: tests[0].cases[0].may[0].verb: must be a verb, or * for all verbs",
 			"s.yaml:9:48: tests[0].cases[0].may[1].path: excludes group, resource, subresource, namespace and name",
 		}},
-		{"no YAML", "kind: Suite # of policy.virtward.io\n  a: b: c\n", []string{"s.yaml: document 1: line 1: did not find expected key"}},
+		{"no YAML", "kind: Suite # of policy.virtward.io\n  a: b: c\n", []string{"s.yaml:1:1: document 1: line 1: did not find expected key"}},
 		{"no suite", "kind: Pod\n", []string{".: has no suite: no object of the kind Suite of policy.virtward.io/v1alpha1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -166,6 +167,23 @@ func TestLoadErrors(t *testing.T) {
 				t.Errorf("%d suites are run all the same", len(all))
 			}
 		})
+	}
+}
+
+// TestLoadAroundErrors runs the suites of a file in which one document cannot be read, and one suite has an error.
+func TestLoadAroundErrors(t *testing.T) {
+	suite := func(name string) string { return strings.Replace(head, "name: s", "name: "+name, 1) + "  cases: []\n" }
+	text := suite("first") + "---\n[\n---\n" + strings.Replace(suite("second"), "tests:", "test:", 1) + "---\n" + suite("third")
+	all, problems := policytest.Load(files(map[string]string{"s.yaml": text, "t.yaml": suite("other")}), ".")
+	var got []string
+	for _, s := range all {
+		got = append(got, s.Metadata.Name)
+	}
+	if diff := cmp.Diff([]string{"first", "third", "other"}, got); diff != "" {
+		t.Errorf("suites (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"s.yaml:10:1: document 2: line 10: did not find expected node content", "s.yaml:15:1: test: unknown field: did you mean tests?"}, lines(problems)); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
 	}
 }
 

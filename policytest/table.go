@@ -23,6 +23,9 @@ func WriteTable(w io.Writer, r *Report, verbose bool) error {
 	for i := range r.Untested {
 		fmt.Fprintf(&text, "UNTESTED %s: %s\n", r.Untested[i].Place(), printable(r.Untested[i].Message))
 	}
+	for i := range r.Unreadable {
+		fmt.Fprintf(&text, "BROKEN  %s\n", printable(r.Unreadable[i].String()))
+	}
 	for i := range r.Coverage {
 		r.Coverage[i].write(&text)
 	}

@@ -52,7 +52,7 @@ type Case struct {
 	OldPatches []Patch `json:"oldPatches,omitempty"`
 	// Running states that the old VirtualMachine runs as it is written.
 	Running bool `json:"running,omitempty"`
-	// Operation is CREATE or UPDATE. By default, it is UPDATE if there is an old object.
+	// Operation is CREATE, UPDATE or DELETE. By default, it is UPDATE if there is an old object. DELETE deletes the object.
 	Operation string `json:"operation,omitempty"`
 	// PostMutation: a VirtualMachineInstance is evaluated as the validating webhook receives it, without completion.
 	PostMutation bool `json:"postMutation,omitempty"`

@@ -62,7 +62,7 @@ func (r *references) inferOne(ctx context.Context, objects Objects, vm *v1.Virtu
 		return found, nil
 	}
 	if errors.Is(err, ErrNotGiven) {
-		r.unknown[path.String()] = true
+		r.notGiven(path.String())
 		r.resolved(path.String(), nil, effective.Unknown)
 		r.warn("%s: nothing can be inferred from volume %q, because %v; the VM is evaluated without it, and what it determines is unknown", path, m.GetInferFromVolume(), err)
 		return nil, nil

@@ -34,6 +34,7 @@ func Kinds() []schema.GroupVersionKind {
 		instancetypeKind(apikinds.VirtualMachinePreference),
 		instancetypeKind(apikinds.VirtualMachineClusterPreference),
 		controllerRevision, claim, volumeSnapshot, dataVolume, dataSource, virtualImage, preset,
+		apikinds.NetworkAttachments.GroupVersionKind, apikinds.StorageClasses.GroupVersionKind, apikinds.ConfigMaps.GroupVersionKind,
 	}
 }
 
@@ -119,7 +120,7 @@ func (m *Memory) add(defaultNamespace string, obj *unstructured.Unstructured) er
 
 // clusterWide tells the cluster-wide ones among Kinds.
 func clusterWide(kind schema.GroupKind) bool {
-	return kind.Group == instancetypeapi.GroupName &&
+	return kind == apikinds.StorageClasses.GroupKind() || kind.Group == instancetypeapi.GroupName &&
 		(kind.Kind == apikinds.VirtualMachineClusterInstancetype || kind.Kind == apikinds.VirtualMachineClusterPreference)
 }
 

@@ -17,7 +17,7 @@ import (
 // accepts such a VM, and so does Virtward, as the object may be created later. The error means that the cluster could
 // not be read.
 func References(ctx context.Context, objects Objects, vm *v1.VirtualMachine) (effective.References, []string, error) {
-	r := &references{inferred: map[string]bool{}, unknown: map[string]bool{}, References: effective.References{
+	r := &references{inferred: map[string]bool{}, References: effective.References{
 		InstancetypeMatcher: vm.Spec.Instancetype.DeepCopy(),
 		PreferenceMatcher:   vm.Spec.Preference.DeepCopy(),
 		Conflicts:           instancetypes.CheckMatchers(vm),
@@ -33,8 +33,16 @@ type references struct {
 	// inferred are the fields, spec.instancetype or spec.preference, whose object was inferred from a volume. Its name
 	// is the label of an object that the requester may not be allowed to read, so no text contains it.
 	inferred map[string]bool
-	// unknown are the fields whose object is not in the files, while no cluster is read.
+	// unknown are the fields whose object is not in the files, while no cluster is read; nil without one.
 	unknown map[string]bool
+}
+
+// notGiven notes a field whose object is not in the files.
+func (r *references) notGiven(path string) {
+	if r.unknown == nil {
+		r.unknown = map[string]bool{}
+	}
+	r.unknown[path] = true
 }
 
 func (r *references) find(ctx context.Context, objects Objects, vm *v1.VirtualMachine) error {

@@ -52,7 +52,7 @@ func (r *references) get(ctx context.Context, objects Objects, path string, kind
 	case err == nil:
 		return obj, nil
 	case errors.Is(err, ErrNotGiven):
-		r.unknown[path] = true
+		r.notGiven(path)
 		r.warn("%s: %s is not in the files; the VM is evaluated without it, and what it determines is unknown", path, what)
 		return nil, nil
 	case absent(err):

@@ -2,6 +2,7 @@ package validators
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -112,26 +113,33 @@ const (
 	RuleCopy          = "copy-evaluated"
 	RuleRollout       = "rollout-valid"
 	RuleCatalog       = "golden-image-catalog"
+	RuleSchema        = "schema"
+	RuleUnknownField  = "unknown-field"
+
+	RulePolicyException = "policy-exception-valid"
 )
 
 // Adjustable reports whether RuleSettings can set a rule at all.
 func Adjustable(id string) bool {
-	return id != RuleReadable && id != RuleSettingsKnown && id != RuleSiteDefaults && id != RulePolicy && id != RuleCopy && id != RuleRollout && id != RuleCatalog
+	return !slices.Contains([]string{RuleReadable, RuleSettingsKnown, RuleSiteDefaults, RulePolicy, RulePolicyException, RuleCopy, RuleRollout, RuleCatalog, RuleSchema, RuleUnknownField}, id)
 }
 
 // The remedies of these rules, for the packages that report them.
 const (
-	RemedyReadable     = "Write the object as kubectl explain describes it, or make it smaller."
-	RemedyPolicy       = "Correct the field. kubectl virtward policy lint validates files."
-	RemedyRollout      = "Correct the field, as kubectl explain virtualmachinerollouts.spec describes it."
-	RemedyCatalog      = "Correct the field, as kubectl explain goldenimagecatalogs.spec describes it."
-	RemedyCopy         = "Wait until the source is ready, or correct the field."
-	RemedySiteDefaults = "Correct the field, or restrict the defaults in spec.match to some hypervisors and architectures."
+	RemedyReadable        = "Write the object as kubectl explain describes it, or make it smaller."
+	RemedyPolicy          = "Correct the field. kubectl virtward policy lint validates files."
+	RemedyRollout         = "Correct the field, as kubectl explain virtualmachinerollouts.spec describes it."
+	RemedyCatalog         = "Correct the field, as kubectl explain goldenimagecatalogs.spec describes it."
+	RemedyPolicyException = "Correct the field, as kubectl explain virtualmachinepolicyexceptions.spec describes it."
+	RemedyCopy            = "Wait until the source is ready, or correct the field."
+	RemedySiteDefaults    = "Correct the field, or restrict the defaults in spec.match to some hypervisors and architectures."
+	RemedySchema          = "Correct the field, as kubectl explain describes it."
+	RemedyUnknownField    = "Correct the name, move the field, or remove it."
 )
 
 // objectRules are reported by the packages that decode the object.
 func objectRules() Table {
-	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, copyRule, rolloutRule, catalogRule}
+	return Table{readableRule, settingsKnownRule, siteDefaultsRule, policyRule, policyExceptionRule, copyRule, rolloutRule, catalogRule, schemaRule, unknownFieldRule}
 }
 
 var readableRule = Rule{
@@ -170,6 +178,15 @@ var policyRule = Rule{
 	Check:    reportedElsewhere,
 }
 
+var policyExceptionRule = Rule{
+	ID:       RulePolicyException,
+	Title:    "A VirtualMachinePolicyException can have an effect, and does not end too late",
+	Remedy:   RemedyPolicyException,
+	Scope:    OnPolicies,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
 var copyRule = Rule{
 	ID:       RuleCopy,
 	Title:    "The VM of a restore or a clone can be evaluated, if a policy depends on the requester",
@@ -198,3 +215,21 @@ var catalogRule = Rule{
 }
 
 func reportedElsewhere(*Subject, *Errors) {}
+
+var schemaRule = Rule{
+	ID:       RuleSchema,
+	Title:    "An object of a file satisfies the schema of its kind",
+	Remedy:   RemedySchema,
+	Scope:    OnVM | OnVMI | OnInstancetype | OnPreference | OnSet,
+	Security: true,
+	Check:    reportedElsewhere,
+}
+
+var unknownFieldRule = Rule{
+	ID:       RuleUnknownField,
+	Title:    "An object of a file has only fields of the schema",
+	Remedy:   RemedyUnknownField,
+	Scope:    OnVM | OnVMI | OnInstancetype | OnPreference | OnSet,
+	Security: true,
+	Check:    reportedElsewhere,
+}

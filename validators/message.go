@@ -1,6 +1,10 @@
 package validators
 
-import "strings"
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
 
 // maxValue bounds the value that a message quotes, in bytes: a user may have written a whole file.
 const maxValue = 200
@@ -24,11 +28,19 @@ func (f *Finding) Text() string {
 	switch {
 	case f.Source != "":
 		text += " (" + f.Source + ")"
+	case f.Unset && quotesValue(f.Error):
+		text = "not set: " + f.Error.Detail
 	case f.Layer != "":
+		if value, quoted := strings.CutPrefix(text, f.Error.Type.String()+": "); quoted && quotesValue(f.Error) {
+			text = "not set; the default is " + value
+		}
 		text += " (filled by " + f.Layer + ")"
 	}
 	if f.PreExisting {
 		text += " (pre-existing: tolerated on update, denied on create)"
+	}
+	if f.Exempted != nil {
+		text += " (" + f.Exempted.String() + ")"
 	}
 	return text
 }
@@ -42,4 +54,14 @@ func (f *Finding) body() string {
 	short := *f.Error
 	short.BadValue = strings.ToValidUTF8(value[:maxValue], "") + "…"
 	return short.ErrorBody()
+}
+
+// quotesValue reports whether the text of an error begins with its value.
+func quotesValue(err *field.Error) bool {
+	switch err.Type {
+	case field.ErrorTypeRequired, field.ErrorTypeForbidden, field.ErrorTypeTooLong, field.ErrorTypeInternal, field.ErrorTypeTypeInvalid:
+		return false
+	}
+	_, omitted := err.BadValue.(field.OmitValueType)
+	return !omitted
 }

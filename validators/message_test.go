@@ -20,7 +20,7 @@ func TestMessage(t *testing.T) {
 		"no remedy": {Finding{Rule: "r", Error: field.Required(path, "is missing")}, "Required value: is missing [virtward/r]"},
 		"from a layer": {
 			Finding{Rule: "r", Error: field.Invalid(path, 7, "must be odd"), Layer: "site/lab"},
-			"Invalid value: 7: must be odd (filled by site/lab) [virtward/r]",
+			"not set; the default is 7: must be odd (filled by site/lab) [virtward/r]",
 		},
 		"from an object, and known": {
 			Finding{Rule: "r", Error: field.Invalid(path, 7, "must be odd"), Layer: "preference/p", Source: "Preference p sets a by its b", PreExisting: true},

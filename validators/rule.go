@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time" //nolint:depguard // only the type
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -125,6 +126,8 @@ type Finding struct {
 	AtStart bool
 	// Layer is the source of the value where its author did not write it: base, instancetype/u1.medium.
 	Layer string
+	// Unset reports that the author did not set the field, and no layer did.
+	Unset bool
 	// Effective is the field in the effective object, where Error names the one through which it came
 	// about: spec.instancetype.name. Empty if they are the same.
 	Effective string
@@ -139,6 +142,30 @@ type Finding struct {
 	EvaluationError string
 	// PreExisting reports whether the object before the update had this finding too. It then warns and does not deny.
 	PreExisting bool
+	// Exempted is the exception of the policy for this virtual machine; nil if there is none. The finding has the severity
+	// Audit then.
+	Exempted *Exemption
+}
+
+// Exemption is what an exception of a policy says.
+type Exemption struct {
+	// Exception is the name of the VirtualMachinePolicyException, in the namespace of the object.
+	Exception string
+	// Until is the end of the exception. Soon tells that users must prepare for it.
+	Until time.Time
+	Soon  bool
+	// Reason is why the exception exists.
+	Reason string
+}
+
+// String returns "exempted until 2027-01-31T00:00:00Z by VirtualMachinePolicyException legacy: its reason".
+func (e *Exemption) String() string {
+	return "exempted until " + e.Until.UTC().Format(time.RFC3339) + " by VirtualMachinePolicyException " + e.Exception + ": " + e.Reason
+}
+
+// Warning is for users whose exception ends soon.
+func (e *Exemption) Warning() string {
+	return e.String() + "; a restart afterwards is denied"
 }
 
 // Where is the field that is wrong in the effective object.
@@ -162,8 +189,7 @@ func (t Table) CheckBeforeStart(before *Subject, findings []Finding) []Finding {
 	earlier := t.check(before, func(r *Rule) bool { return r.ReadsDefaults })
 	for i := range findings {
 		f := &findings[i]
-		reads := slices.ContainsFunc(t, func(r Rule) bool { return r.ReadsDefaults && r.ID == f.Rule })
-		if reads && !slices.ContainsFunc(earlier, f.sameAs) {
+		if t.readsDefaults(f.Rule) && !slices.ContainsFunc(earlier, f.sameAs) {
 			f.AtStart = true
 		}
 	}
@@ -173,6 +199,15 @@ func (t Table) CheckBeforeStart(before *Subject, findings []Finding) []Finding {
 		}
 	}
 	return findings
+}
+
+func (t Table) readsDefaults(id string) bool {
+	for i := range t {
+		if t[i].ID == id {
+			return t[i].ReadsDefaults
+		}
+	}
+	return false
 }
 
 // sameAs reports whether two findings are of the same rule and field. Their messages may quote a default.

@@ -115,8 +115,11 @@ func isText(head []byte) bool {
 	return true
 }
 
-// packed are the formats that are read from a container, and have no header of their own.
-var packed = []v1alpha1.DiskFormat{v1alpha1.FormatAMI, v1alpha1.FormatARI, v1alpha1.FormatAKI}
+// Packed reports whether a format is read from a container of OpenStack, and has no header of its own. No virtual machine of
+// KubeVirt boots it.
+func Packed(format v1alpha1.DiskFormat) bool {
+	return format == v1alpha1.FormatAMI || format == v1alpha1.FormatARI || format == v1alpha1.FormatAKI
+}
 
 // Check says why a file is not one of the stated format, or has something that no import may follow; nil if it is fine.
 func Check(format v1alpha1.DiskFormat, head, tail []byte) (Header, error) {
@@ -130,7 +133,7 @@ func Check(format v1alpha1.DiskFormat, head, tail []byte) (Header, error) {
 		return h, errors.New("the file is the descriptor of a VMDK without its disk: convert it to a single file")
 	case h.Text:
 		return h, fmt.Errorf("the file is text, not a disk of the format %s", format)
-	case h.Compressed != "", slices.Contains(packed, format):
+	case h.Compressed != "", Packed(format):
 		return h, nil
 	case h.Format != format:
 		return h, fmt.Errorf("the file has the format %s, not %s", h.Format, format)
@@ -138,6 +141,24 @@ func Check(format v1alpha1.DiskFormat, head, tail []byte) (Header, error) {
 		return h, checkQCOW2(head)
 	}
 	return h, nil
+}
+
+// importable are the compressions that CDI reads.
+var importable = []string{"", "gzip", "xz"}
+
+// DiskSize is the size of the disk in a file that CDI imports, in bytes; 0 if it is not known. The file has a number of bytes; less
+// than 1 if that is not known. The error says why CDI cannot import the file.
+func DiskSize(format v1alpha1.DiskFormat, head, tail []byte, bytes int64) (int64, error) {
+	header, err := Check(format, head, tail)
+	switch {
+	case err != nil:
+		return 0, err
+	case !slices.Contains(importable, header.Compressed):
+		return 0, fmt.Errorf("CDI reads no files that are compressed with %s: use gzip or xz", header.Compressed)
+	case header.VirtualSize == 0 && header.Compressed == "" && bytes > 0 && (format == v1alpha1.FormatRaw || format == v1alpha1.FormatISO):
+		return bytes, nil
+	}
+	return header.VirtualSize, nil
 }
 
 // Fields of the header of a QCOW2: QEMU's docs/interop/qcow2.

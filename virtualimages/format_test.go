@@ -69,6 +69,32 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+func TestDiskSize(t *testing.T) {
+	qcow2 := head(map[int]string{0: "QFI\xfb", 4: "\x00\x00\x00\x03", 24: big(10 << 30)})
+	for name, test := range map[string]struct {
+		format v1alpha1.DiskFormat
+		head   []byte
+		bytes  int64
+		size   int64
+		err    string
+	}{
+		"qcow2":                {"qcow2", qcow2, 1 << 20, 10 << 30, ""},
+		"raw":                  {"raw", head(nil), 5 << 20, 5 << 20, ""},
+		"raw of unknown size":  {"raw", head(nil), -1, 0, ""},
+		"iso":                  {"iso", head(map[int]string{0x8001: "CD001"}), 5 << 20, 5 << 20, ""},
+		"compressed":           {"raw", []byte("\x1f\x8b\x08\x00"), 5 << 20, 0, ""},
+		"compressed otherwise": {"raw", []byte("\x28\xb5\x2f\xfd"), 5 << 20, 0, "CDI reads no files that are compressed with zstd: use gzip or xz"},
+		"another format":       {"raw", qcow2, 1 << 20, 0, "has the format qcow2, not raw"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			size, err := DiskSize(test.format, test.head, nil, test.bytes)
+			if size != test.size || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%d, %v, want %d, %q", size, err, test.size, test.err)
+			}
+		})
+	}
+}
+
 func FuzzCheck(f *testing.F) {
 	f.Add("qcow2", head(map[int]string{0: "QFI\xfb", 24: big(1 << 40)}), []byte("conectix"))
 	f.Add("raw", []byte("<html>"), []byte(nil))

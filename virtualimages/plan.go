@@ -106,6 +106,10 @@ const (
 	ReasonBlocked      = "Blocked"
 	ReasonUnknown      = "Unknown"
 	ReasonUnreachable  = "BackendUnreachable"
+	// ReasonUploadPending is that of an image whose backend waits for its file, ReasonUploadExpired that of one whose file was
+	// not uploaded in time.
+	ReasonUploadPending = "UploadPending"
+	ReasonUploadExpired = "UploadExpired"
 )
 
 // maxQuoted bounds the messages of backends.
@@ -225,7 +229,7 @@ func (p *planner) identify(attempt int32) {
 func (p *planner) observed(o *Observation) {
 	p.After = p.Poll
 	imported := p.condition(v1alpha1.ConditionImported)
-	if p.retries(o, &imported) {
+	if p.retries(o, &imported) || p.expires(o, &imported) {
 		return
 	}
 	switch o.State {
@@ -235,6 +239,9 @@ func (p *planner) observed(o *Observation) {
 		p.measure(o)
 		p.pending(cmp.Or(o.Reason, ReasonImporting), cmp.Or(o.Message, "the image is being imported"))
 		p.Action = Ensure
+		if o.Reason == ReasonUploadPending { // it can last for hours, and a change of the DataVolume ends it
+			p.After = p.LastRetry
+		}
 	case Ready:
 		p.ready(o)
 	case Failed:
@@ -276,6 +283,25 @@ func (p *planner) retries(o *Observation, imported *metav1.Condition) bool {
 	}
 	if o.gone() {
 		p.identify(p.Status.Attempt + 1)
+		return true
+	}
+	p.Action = Delete
+	return true
+}
+
+// expires plans for an image whose file was not uploaded in time: what waits for the file is deleted, and the limits do not count
+// the image any more.
+func (p *planner) expires(o *Observation, imported *metav1.Condition) bool {
+	expired := imported.Reason == ReasonUploadExpired
+	if !expired && (o.State != Failed || o.Reason != ReasonUploadExpired) {
+		return false
+	}
+	if !expired {
+		p.pending(ReasonUploadExpired, o.Message)
+	}
+	if o.gone() {
+		p.Status.SizeBytes, p.Status.Size = 0, ""
+		p.After = p.Drift
 		return true
 	}
 	p.Action = Delete

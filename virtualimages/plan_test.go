@@ -247,6 +247,8 @@ func TestStates(t *testing.T) {
 		"over the limit":                     {observation: &Observation{State: Absent}, fault: &Fault{"LimitExceeded", "…"}, kind: "Imported", reason: "LimitExceeded"},
 		"waiting":                            {observation: &Observation{State: Waiting, Message: "3 imports are before it"}, action: Ensure, kind: "Imported", reason: ReasonPending},
 		"interrupted":                        {observation: &Observation{State: Importing}, action: Ensure, kind: "Imported", reason: ReasonImporting},
+		"waiting for the file":               {observation: &Observation{State: Importing, Reason: ReasonUploadPending}, action: Ensure, kind: "Imported", reason: ReasonUploadPending},
+		"not uploaded in time":               {observation: &Observation{State: Failed, Permanent: true, Reason: ReasonUploadExpired}, action: Delete, kind: "Imported", reason: ReasonUploadExpired},
 		"deleted before users are known":     {deleting: true, conditions: []metav1.Condition{imported}, observation: &Observation{State: Ready}, kind: "Deleting", reason: ReasonUnknown},
 		"deleted while importing and in use": {deleting: true, observation: &Observation{State: Importing}, users: &Users{Names: []string{"a/b"}, Total: 1}, action: Ensure, kind: "Deleting", reason: ReasonInUse},
 		"draining":                           {deleting: true, conditions: deletion(ReasonDraining), observation: &Observation{State: Ready}, users: &Users{}, kind: "Deleting", reason: ReasonDraining},
@@ -271,6 +273,30 @@ func TestStates(t *testing.T) {
 				t.Error("nothing follows")
 			}
 		})
+	}
+}
+
+// TestExpiredUpload: what waits for a file that is not uploaded in time is deleted, for good, and the image does not count.
+func TestExpiredUpload(t *testing.T) {
+	s := newSimulation()
+	s.image.Spec.Src, s.image.Spec.Upload = "", &v1alpha1.VirtualImageUpload{}
+	for range 3 {
+		s.step(100)
+	}
+	s.backend = Observation{State: Importing, Reason: ReasonUploadPending, SizeBytes: 1 << 30}
+	in := s.input()
+	r := Plan(in)
+	if r.After != in.LastRetry || r.Status.SizeBytes != 1<<30 || reason(r.Status, v1alpha1.ConditionReady) != ReasonUploadPending {
+		t.Errorf("%+v", r)
+	}
+	s.image.Status = r.Status
+	s.backend = Observation{State: Failed, Permanent: true, Reason: ReasonUploadExpired, Message: "too late", SizeBytes: 1 << 30}
+	for range 10 {
+		s.step(100)
+	}
+	got := s.image.Status
+	if s.backend.State != Absent || len(s.deleted) != 1 || len(s.begun) != 1 || got.Ready || got.SizeBytes != 0 || got.Size != "" || reason(got, v1alpha1.ConditionReady) != ReasonUploadExpired {
+		t.Errorf("%+v, begun %v, deleted %v, backend %s", got, s.begun, s.deleted, s.backend.State)
 	}
 }
 

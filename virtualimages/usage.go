@@ -20,15 +20,12 @@ type Reference struct {
 	Namespace, Name string
 }
 
-// Of reports whether the reference is to an image: to the DataSource of its name, or to its volume.
-func (r Reference) Of(image *v1alpha1.VirtualImage) bool {
-	if r.Namespace != image.Namespace {
-		return false
+// ReferencesTo are the references to an image: to the DataSource of its name, and to its volume.
+func ReferencesTo(image *v1alpha1.VirtualImage) []Reference {
+	return []Reference{
+		{Namespace: image.Namespace, Name: image.Name},
+		{Claim: true, Namespace: image.Namespace, Name: VolumeName(image.Name, image.UID)},
 	}
-	if r.Claim {
-		return r.Name == VolumeName(image.Name, image.UID)
-	}
-	return r.Name == image.Name
 }
 
 // Use is a reference at a field of an object.

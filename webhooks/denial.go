@@ -25,11 +25,13 @@ const maxAnnotation = 10 << 10
 
 // answerTo turns findings into the response: denied with all causes, or allowed with warnings.
 func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Finding, warnings []string) *admissionv1.AdmissionResponse {
-	var denied, warned, audited, skipped []validators.Finding
+	var denied, warned, audited, skipped, exempted []validators.Finding
 	for _, f := range findings {
 		switch {
 		case policies.IsSkipped(&f):
 			skipped = append(skipped, f)
+		case f.Exempted != nil:
+			exempted = append(exempted, f)
 		case f.Severity == validators.Deny:
 			denied = append(denied, f)
 		case f.Severity == validators.Audit:
@@ -41,6 +43,7 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 	if len(skipped) > 0 {
 		warnings = append(warnings, fmt.Sprintf("%d policies that warn or audit were skipped: there was no time for them, or the cost budget that they share is exhausted", len(ruleIDs(skipped))))
 	}
+	warnings = append(warnings, ending(exempted)...)
 	shown := warned[:min(len(warned), maxWarnings)]
 	for i := range shown {
 		warnings = append(warnings, shortened(shown[i].Error.Field+": "+shown[i].Message()))
@@ -49,14 +52,26 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 	if len(denied) > 0 {
 		response.Result = rejection(request, denied)
 	}
-	response.AuditAnnotations = annotations(append(denied, warned...), audited, skipped)
+	response.AuditAnnotations = annotations(append(denied, warned...), audited, skipped, exempted)
 	return response
 }
 
+// ending returns a warning for each policy whose exception ends soon: a restart afterwards is denied.
+func ending(exempted []validators.Finding) []string {
+	var warnings []string
+	for i := range exempted {
+		if f := &exempted[i]; f.Exempted.Soon {
+			warnings = append(warnings, shortened("policy "+strings.TrimPrefix(f.Rule, policies.RulePrefix)+": "+f.Exempted.Warning()))
+		}
+	}
+	slices.Sort(warnings)
+	return slices.Compact(warnings)
+}
+
 // annotations returns the annotations for the API server's audit log: the rules that denied or warned, the policies that
-// only audit, and the policies that were skipped.
-func annotations(shown, audited, skipped []validators.Finding) map[string]string {
-	if len(shown)+len(audited)+len(skipped) == 0 {
+// only audit, the policies that were skipped, and those from which an exception exempts the object.
+func annotations(shown, audited, skipped, exempted []validators.Finding) map[string]string {
+	if len(shown)+len(audited)+len(skipped)+len(exempted) == 0 {
 		return nil
 	}
 	all := map[string]string{}
@@ -68,6 +83,9 @@ func annotations(shown, audited, skipped []validators.Finding) map[string]string
 	}
 	if len(skipped) > 0 {
 		all["policies-skipped"] = texts.Shorten(strings.Join(ruleIDs(skipped), ","), maxAnnotation)
+	}
+	if len(exempted) > 0 {
+		all["policies-exempted"] = texts.Shorten(strings.Join(ruleIDs(exempted), ","), maxAnnotation)
 	}
 	return all
 }

@@ -30,8 +30,9 @@ type Metrics struct {
 	duration *prometheus.HistogramVec
 	findings *prometheus.CounterVec
 	// evaluated is the duration of all policies together. evaluationErrors and skipped count by policy.
-	evaluated                 prometheus.Histogram
-	evaluationErrors, skipped *prometheus.CounterVec
+	evaluated prometheus.Histogram
+	// exempted counts the objects for which an exception admitted a violation.
+	evaluationErrors, skipped, exempted *prometheus.CounterVec
 	// waiting counts the evaluations that wait for memory, evaluating has the memory of those in progress, and rejected
 	// counts those that got none.
 	waiting, evaluating prometheus.Gauge
@@ -70,6 +71,10 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 			Name: "virtward_policy_skipped_total",
 			Help: "Objects for which a policy that does not deny was skipped: the budget shared by such policies was exhausted, or half of the timeout had passed.",
 		}, []string{"policy"}),
+		exempted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "virtward_policy_exempted_total",
+			Help: "Findings of a policy without an effect, because a VirtualMachinePolicyException exempts the virtual machine.",
+		}, []string{"policy"}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "virtward_policy_evaluations_waiting",
 			Help: "Requests that wait for memory to evaluate policies.",
@@ -99,6 +104,7 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		m.evaluated,
 		m.evaluationErrors,
 		m.skipped,
+		m.exempted,
 		m.waiting,
 		m.evaluating,
 		m.rejected,
@@ -146,6 +152,10 @@ func (m *Metrics) found(kind string, findings []validators.Finding) {
 		policy := strings.TrimPrefix(f.Rule, policies.RulePrefix)
 		if policies.IsSkipped(f) {
 			m.skipped.WithLabelValues(policy).Inc()
+			continue
+		}
+		if f.Exempted != nil {
+			m.exempted.WithLabelValues(policy).Inc()
 			continue
 		}
 		m.findings.WithLabelValues(f.Rule, kind, string(f.Severity)).Inc()

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/decodelimits"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
@@ -23,7 +24,8 @@ const MutatePath = "/mutate"
 // maxPatch bounds a patch, in bytes. Its size depends on the number of disks, not on the size of the object.
 const maxPatch = 1 << 20
 
-// Mutator completes virtual machines when they are created, and records the requesters of rollouts. It allows every well-formed request: an object that it cannot
+// Mutator completes virtual machines when they are created, and records the
+// authors of rollouts and of exceptions of policies. It allows every well-formed request: an object that it cannot
 // complete is admitted unchanged, with a warning.
 type Mutator struct {
 	// Evaluator completes virtual machines.
@@ -54,6 +56,10 @@ func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionReq
 	written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update
 	if groupKind(request) == rolloutKind && written && request.SubResource == "" {
 		return m.recordRequester(request)
+	}
+	if groupKind(request) == exceptionKind && written && request.SubResource == "" {
+		wants, err := exempterWanted(request)
+		return m.record(request, policyv1alpha1.AnnotationExemptedBy, wants, err)
 	}
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored

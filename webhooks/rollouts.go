@@ -81,26 +81,31 @@ func sameJSON(a, b *v1alpha1.VirtualMachineRolloutSpec) bool {
 // recordRequester records the user who requests what a rollout does. Other updates keep the record, so that a user can apply
 // a file without it. A guard denies the request if this webhook does not answer, or if the user cannot be recorded.
 func (m *Mutator) recordRequester(request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
-	response := &admissionv1.AdmissionResponse{Allowed: true}
 	wants, err := requesterWanted(request)
+	return m.record(request, v1alpha1.AnnotationRequester, wants, err)
+}
+
+// record sets an annotation about the user of a request, or removes it if it is empty. err is why the annotation is unknown.
+func (m *Mutator) record(request *admissionv1.AdmissionRequest, annotation, wants string, err error) (*admissionv1.AdmissionResponse, string) {
+	response := &admissionv1.AdmissionResponse{Allowed: true}
 	if err != nil {
-		m.Log.Error(err, "admitted a rollout without its requester", "namespace", request.Namespace, "name", request.Name)
+		m.Log.Error(err, "admitted an object without its requester", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 		response.Warnings = []string{"virtward could not record the requester: " + shortened(err.Error())}
 		return response, verdictFailed
 	}
-	recorded, found := annotationOf(request.Object.Raw, v1alpha1.AnnotationRequester)
+	recorded, found := annotationOf(request.Object.Raw, annotation)
 	if recorded == wants && found == (wants != "") {
 		return response, verdictUnchanged
 	}
 	var operations []map[string]any
-	path := "/metadata/annotations/" + escape.Replace(v1alpha1.AnnotationRequester)
+	path := "/metadata/annotations/" + escape.Replace(annotation)
 	switch {
 	case wants == "":
 		operations = append(operations, map[string]any{"op": "remove", "path": path})
 	case hasAnnotations(request.Object.Raw):
 		operations = append(operations, map[string]any{"op": "add", "path": path, "value": wants})
 	default:
-		operations = append(operations, map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]string{v1alpha1.AnnotationRequester: wants}})
+		operations = append(operations, map[string]any{"op": "add", "path": "/metadata/annotations", "value": map[string]string{annotation: wants}})
 	}
 	if response.Patch, err = json.Marshal(operations); err != nil {
 		response.Warnings = []string{"virtward could not record the requester: " + shortened(err.Error())}

@@ -52,6 +52,8 @@ type Validator struct {
 	CommonImages []imagev1alpha1.DataImportCronTemplate
 	// RolloutStrategy is that of a KubeVirt resource which names none; empty for KubeVirt's default.
 	RolloutStrategy kubevirtv1.VMRolloutStrategy
+	// ExceptionDuration is the longest time until a VirtualMachinePolicyException ends; 0 if there are none.
+	ExceptionDuration time.Duration
 	// CompilePolicy compiles a policy that is to be stored.
 	CompilePolicy func(*policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem)
 
@@ -76,8 +78,10 @@ func NewValidator(v Validator) *Validator {
 }
 
 func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
-	written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update
-	if !written || request.SubResource != "" && request.SubResource != subresourceScale {
+	if request.Operation == admissionv1.Delete && v.deletable(request) {
+		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
+	}
+	if request.Operation == admissionv1.Connect || request.SubResource != "" && request.SubResource != subresourceScale {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}
 	if groupKind(request) == kubeVirtKind {
@@ -124,6 +128,12 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	v.Log.Info("denied", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name,
 		"operation", request.Operation, "user", request.UserInfo.Username, "rules", response.AuditAnnotations["findings"])
 	return response, verdictDenied
+}
+
+// deletable reports whether no policy is evaluated on a deletion. It reads nothing of the object, so that deletions cost
+// little if no policy names them.
+func (v *Validator) deletable(request *admissionv1.AdmissionRequest) bool {
+	return request.SubResource != "" || !evaluator.Evaluates(groupKind(request)) || v.Evaluator.Deletable(request.Kind.Kind, request.UserInfo.Username)
 }
 
 // failed returns the response to a request that cannot be evaluated now: 503, so that the client sends it again.

@@ -32,11 +32,14 @@ const (
 	VirtualMachineDefaults = "VirtualMachineDefaults"
 	VirtualMachinePolicy   = "VirtualMachinePolicy"
 	VirtualMachineRollout  = "VirtualMachineRollout"
+
+	VirtualMachinePolicyException = "VirtualMachinePolicyException"
 )
 
 // The kinds of Kubernetes.
 const (
 	ConfigMap             = "ConfigMap"
+	StorageClass          = "StorageClass"
 	ControllerRevision    = "ControllerRevision"
 	Namespace             = "Namespace"
 	PersistentVolumeClaim = "PersistentVolumeClaim"
@@ -70,6 +73,7 @@ var (
 	VirtualMachineInstances = resource(kubeVirtGroup, "v1", VirtualMachineInstance, "virtualmachineinstances")
 	Migrations              = resource(kubeVirtGroup, "v1", VirtualMachineInstanceMigration, "virtualmachineinstancemigrations")
 	Rollouts                = resource("rollout.virtward.io", "v1alpha1", VirtualMachineRollout, "virtualmachinerollouts")
+	PolicyExceptions        = resource("policy.virtward.io", "v1alpha1", VirtualMachinePolicyException, "virtualmachinepolicyexceptions")
 	ReplicaSets             = resource(kubeVirtGroup, "v1", VirtualMachineInstanceReplicaSet, "virtualmachineinstancereplicasets")
 	Presets                 = resource(kubeVirtGroup, "v1", VirtualMachineInstancePreset, "virtualmachineinstancepresets")
 	Pools                   = resource("pool.kubevirt.io", "v1beta1", VirtualMachinePool, "virtualmachinepools")
@@ -88,6 +92,9 @@ var (
 	DataVolumes            = resource(importerGroup, "v1beta1", DataVolume, "datavolumes")
 	ControllerRevisions    = resource("apps", "v1", ControllerRevision, "controllerrevisions")
 	PersistentVolumeClaims = resource("", "v1", PersistentVolumeClaim, "persistentvolumeclaims")
+	ConfigMaps             = resource("", "v1", ConfigMap, "configmaps")
+	StorageClasses         = resource("storage.k8s.io", "v1", StorageClass, "storageclasses")
+	NetworkAttachments     = resource("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions")
 	VolumeSnapshots        = resource("snapshot.storage.k8s.io", "v1", VolumeSnapshot, "volumesnapshots")
 )
 

@@ -15,7 +15,6 @@ import (
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
-	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -40,7 +39,9 @@ type Audit struct {
 	files     []manifests.Document
 	ofFiles   bool
 	namespace string
-	assumed   []string
+	// selector selects virtual machines of the cluster by their labels.
+	selector string
+	assumed  []string
 	// only are the rules whose findings are shown; empty for all.
 	only []string
 	// skipped are notes about documents that are skipped.
@@ -50,6 +51,12 @@ type Audit struct {
 	counter      comparison.Counter
 	warnings     warnings
 	notEvaluated int
+	// unreadable are the documents that cannot be read or evaluated.
+	unreadable []manifests.Unreadable
+	// invalid are the objects of files that no API server accepts.
+	invalid []string
+	// unknown are the objects that those of files refer to and that are not in the files.
+	unknown []string
 }
 
 // gather reads the files, and the cluster if the flags select it.
@@ -64,7 +71,7 @@ func (o *Options) gather(ctx context.Context) (*Audit, error) {
 		return nil, err
 	}
 	a := &Audit{
-		files: slices.Concat(files.Subjects, files.Beside), ofFiles: len(o.Filenames) > 0, assumed: o.assumed(), progress: o.Streams.ErrOut, line: options.NewProgress(o.Streams.ErrOut),
+		files: slices.Concat(files.Subjects, files.Beside), ofFiles: o.HasFiles(), selector: o.Selector, assumed: o.assumed(), progress: o.Streams.ErrOut, line: options.NewProgress(o.Streams.ErrOut),
 		skipped: slices.Concat(files.Notes, with.Notes), counter: comparison.Counter{Max: o.Max, Unchanged: o.all || len(o.assumed()) == 0},
 	}
 	if o.Config.Namespace != nil {
@@ -76,8 +83,12 @@ func (o *Options) gather(ctx context.Context) (*Audit, error) {
 		}
 		a.cluster.Objects = remember(a.cluster.Objects)
 	}
-	if a.ofFiles && len(a.files) == 0 {
-		return nil, fmt.Errorf("%s: no virtual machine to evaluate, and no object that creates one or that one refers to", o.Names())
+	if a.ofFiles && len(a.files)+len(files.Unreadable) == 0 {
+		note, err := o.NoObjects("evaluate")
+		if err != nil {
+			return nil, err
+		}
+		a.skipped = append(a.skipped, note)
 	}
 	a.warnings.add("", files.Warnings)
 	a.warnings.add("", with.Warnings)
@@ -106,14 +117,11 @@ func (a *Audit) ShowOnly(rules ...string) { a.only = rules }
 
 // readWith reads the files of --with.
 func (o *Options) readWith(ctx context.Context, stdin io.Reader) (*offline.Files, error) {
-	all, err := manifests.ReadAll(ctx, o.With, o.Recursive, stdin)
+	all, err := manifests.ReadEach(ctx, o.With, o.Recursive, stdin)
 	if err != nil {
 		return nil, err
 	}
-	with, err := offline.Sort(all)
-	if err != nil {
-		return nil, err
-	}
+	with := offline.Sort(all)
 	if len(with.Subjects) > 0 {
 		d := with.Subjects[0]
 		return nil, fmt.Errorf("%s: %s %s: use -f for objects to evaluate, --with is for the configuration", d.Location(), d.Object.GetKind(), d.Object.GetName())
@@ -123,14 +131,15 @@ func (o *Options) readWith(ctx context.Context, stdin io.Reader) (*offline.Files
 
 // surround makes the evaluators: now, and under the assumptions.
 func (o *Options) surround(ctx context.Context, a *Audit, files, with *offline.Files, stdin io.Reader) error {
-	facts, err := o.ReadFacts(ctx, files.KubeVirts, a.cluster, stdin)
+	facts, err := o.ReadFacts(ctx, files, a.cluster, stdin)
 	if err != nil {
 		return err
 	}
-	if a.now, err = offline.New(ctx, files, a.cluster, facts, o.Namespace(a.cluster)); err != nil {
+	if a.now, err = o.NewEvaluator(ctx, files, a.cluster, facts); err != nil {
 		return err
 	}
 	a.skipped = append(a.skipped, a.now.UnusedConfigMaps()...)
+	a.unreadable = slices.Concat(files.Unreadable, a.now.Unreadable)
 	if len(a.assumed) == 0 {
 		return nil
 	}
@@ -139,34 +148,23 @@ func (o *Options) surround(ctx context.Context, a *Audit, files, with *offline.F
 			return fmt.Errorf("--without %s: there is no %s of this name", name, apikinds.VirtualMachinePolicy)
 		}
 	}
-	assumed, err := o.assumedFacts(facts, with.KubeVirts)
-	if err != nil {
+	assumed := facts
+	if of := o.FactsIn(with); of != nil {
+		assumed = of
+	}
+	if assumed, err = o.Assume(assumed); err != nil {
 		return err
 	}
 	together := files.OverlaidBy(with)
 	together.Without = o.Without
-	if a.then, err = offline.New(ctx, together, a.cluster, assumed, a.now.DefaultNamespace); err != nil {
+	if a.then, err = o.NewEvaluator(ctx, together, a.cluster, assumed); err != nil {
 		return err
 	}
+	a.unreadable = slices.Concat(a.unreadable, with.Unreadable, a.then.Unreadable)
 	if assumed.DefaultArchitecture != facts.DefaultArchitecture {
 		a.then.Former = facts
 	}
 	return nil
-}
-
-// assumedFacts returns the facts of a KubeVirt object of --with, or the present ones, with the assumed hypervisor and
-// architecture.
-func (o *Options) assumedFacts(facts *platform.Facts, kubevirts []manifests.Document) (*platform.Facts, error) {
-	if err := options.OnlyOne(kubevirts); err != nil {
-		return nil, err
-	}
-	for _, d := range kubevirts {
-		var err error
-		if facts, err = offline.FactsFrom(d, o.Settings); err != nil {
-			return nil, err
-		}
-	}
-	return o.Assume(facts)
 }
 
 // evaluateAll evaluates all virtual machines and returns the report.
@@ -183,7 +181,7 @@ func (a *Audit) evaluateAll(ctx context.Context) (*comparison.Report, error) {
 		}
 		a.line.End()
 	} else {
-		l := &listing{cluster: a.cluster, evaluate: a.evaluate, progress: a.progress}
+		l := &listing{selector: a.selector, cluster: a.cluster, evaluate: a.evaluate, progress: a.progress}
 		if err := l.all(ctx, a.namespace); err != nil {
 			return nil, err
 		}
@@ -195,6 +193,7 @@ func (a *Audit) evaluateAll(ctx context.Context) (*comparison.Report, error) {
 		return nil, fmt.Errorf("none of %d virtual machines could be evaluated: %s", a.notEvaluated, a.warnings.first())
 	}
 	report.Assumed = append(report.Assumed, a.assumed...)
+	report.Unreadable = explanation.Unreadables(a.unreadable)
 	report.Now, report.Then, report.NotEvaluated = explanation.FactsOf(a.now.Facts()), explanation.FactsOf(last.Facts()), a.notEvaluated
 	for _, w := range []*offline.Evaluator{a.now, last} {
 		for _, text := range w.Facts().Warnings {
@@ -223,11 +222,12 @@ type outcome struct {
 	object    explanation.Object
 	now, then []validators.Finding
 	warnings  []string
+	unknown   []string
 	err       error
 }
 
 // evaluate evaluates a batch of virtual machines in parallel, and counts the findings in their order. If one cannot be
-// evaluated, that is an error for files, and a warning for a cluster.
+// evaluated, the report lists it for files, and has a warning for a cluster.
 func (a *Audit) evaluate(ctx context.Context, batch []manifests.Document) error {
 	outcomes := make([]outcome, len(batch))
 	group := errgroup.Group{}
@@ -250,17 +250,40 @@ func (a *Audit) evaluate(ctx context.Context, batch []manifests.Document) error 
 		o := &outcomes[i]
 		switch {
 		case o.err != nil && a.ofFiles:
-			return fmt.Errorf("%s: %s %s: %w", batch[i].Location(), batch[i].Object.GetKind(), batch[i].Object.GetName(), o.err)
+			err := fmt.Errorf("%s %s: %w", batch[i].Object.GetKind(), batch[i].Object.GetName(), o.err)
+			a.unreadable = append(a.unreadable, batch[i].Unreadable(err))
 		case o.err != nil:
 			a.notEvaluated++
 			a.warnings.add(o.object.String(), []string{"not evaluated: " + o.err.Error()})
 		case !offline.IsSubject(batch[i].Object.GroupVersionKind()) && len(o.now)+len(o.then) == 0: // a reference without findings
 		default:
 			a.counter.Add(batch[i], o.object, a.shown(o.now), a.shown(o.then))
+			for _, u := range o.unknown {
+				a.unknown = append(a.unknown, batch[i].Location()+": "+o.object.String()+": "+u)
+			}
+			if slices.ContainsFunc(o.now, isInvalid) {
+				a.invalid = append(a.invalid, batch[i].Location()+": "+o.object.String())
+			}
 			a.warnings.add(o.object.String(), o.warnings)
 		}
 	}
 	return nil
+}
+
+// isInvalid reports whether a finding is an error of the API server's own validation.
+func isInvalid(f validators.Finding) bool {
+	return f.Severity == validators.Deny && (f.Rule == validators.RuleSchema || f.Rule == validators.RuleUnknownField)
+}
+
+// invalidError returns an error about the objects of files that no API server accepts, or nil.
+func (a *Audit) invalidError() error {
+	switch len(a.invalid) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("%s does not satisfy its schema", a.invalid[0])
+	}
+	return fmt.Errorf("%d objects do not satisfy their schemas, the first one %s", len(a.invalid), a.invalid[0])
 }
 
 // shown returns the findings of the rules to show.
@@ -277,11 +300,6 @@ func (a *Audit) outcomeOf(ctx context.Context, d manifests.Document) (o outcome)
 		namespace = a.now.DefaultNamespace
 	}
 	o.object = explanation.ObjectOf(d.Object, namespace)
-	defer func() {
-		if cause := recover(); cause != nil { // the other virtual machines are evaluated
-			o.err = fmt.Errorf("this is a bug in kubectl-virtward: please report it with the object: %.200v", cause)
-		}
-	}()
 	stage := evaluator.Stored
 	if a.ofFiles {
 		stage = evaluator.Written
@@ -292,6 +310,9 @@ func (a *Audit) outcomeOf(ctx context.Context, d manifests.Document) (o outcome)
 		return o
 	}
 	o.now, o.then, o.warnings = result.Findings, result.Findings, result.Warnings
+	if a.ofFiles {
+		o.unknown = a.now.Unknown(ctx, result)
+	}
 	if a.then == nil {
 		return o
 	}

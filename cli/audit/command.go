@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtward/virtward/cli/comparison"
+	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/texts"
 )
@@ -30,7 +31,7 @@ type Options struct {
 
 // Outputs are the values of --output.
 func Outputs() []string {
-	return []string{options.OutputTable, options.OutputMarkdown, options.OutputJSON, options.OutputYAML, options.OutputJUnit, options.OutputSARIF}
+	return []string{options.OutputTable, options.OutputMarkdown, options.OutputJSON, options.OutputYAML, options.OutputJUnit, options.OutputSARIF, options.OutputGitHub}
 }
 
 // NewOptions returns the options of an audit without flags.
@@ -42,7 +43,7 @@ func NewOptions(program options.Program) *Options {
 func NewCommand(program options.Program) *cobra.Command {
 	o := NewOptions(program)
 	cmd := &cobra.Command{
-		Use:   "audit [-f FILE ...] [--with FILE ...] [--without POLICY ...]",
+		Use:   "audit [-f FILE ... | -k DIR] [--with FILE ...] [--without POLICY ...]",
 		Short: "Evaluate all virtual machines, and show what would change under other policies",
 		Long: `Evaluate all virtual machines, and show what would change under other policies.
 
@@ -60,7 +61,8 @@ of a VirtualMachine are evaluated as the VirtualMachine, and pools as the virtua
 audit changes nothing in the cluster, and requires only read permissions. It skips what you may not list, and a warning
 names it. It reads virtual machines in pages, so that its memory does not depend on the size of the cluster.
 
-The exit code is 1 if an object would be rejected that is not rejected now.`,
+The exit code is 1 if an object would be rejected that is not rejected now, if an object of a file does not satisfy its schema,
+if a document cannot be read, or, with --strict, if an object that a file refers to is unknown.`,
 		Example: program.Examples(`  # Show the virtual machines that this policy would reject
   PROGRAM audit --with memory-cap.yaml
 
@@ -82,10 +84,11 @@ The exit code is 1 if an object would be rejected that is not rejected now.`,
 
 func (o *Options) addFlags(cmd *cobra.Command) {
 	options.AddClusterFlags(cmd, o.Config, "", "Evaluate only the virtual machines of this namespace; with -f, the namespace of objects that name none")
+	o.AddFileFlags(cmd, "the virtual machines to evaluate, not those of the cluster")
+	o.AddSelectionFlags(cmd)
 	o.AddFactsFlags(cmd)
 	flags := cmd.Flags()
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Evaluate the virtual machines of all namespaces, which is the default")
-	flags.StringSliceVarP(&o.Filenames, "filename", "f", nil, "Evaluate the virtual machines in these files and directories, not those of the cluster; - is standard input")
 	flags.BoolVar(&o.FromCluster, "from-cluster", false, "With -f, read the configuration, the policies, and objects that the files lack from the cluster")
 	flags.StringSliceVar(&o.With, "with", nil, "Assume that the objects in these files and directories are applied")
 	flags.StringSliceVar(&o.Without, "without", nil, "Assume that these VirtualMachinePolicies are deleted")
@@ -115,8 +118,11 @@ func (o *Options) validate(cmd *cobra.Command, args []string) error {
 		return options.Usagef("unknown argument %q: use -f for files, and --with for policies%s", args[0], help)
 	case o.allNamespaces && o.Config.Namespace != nil && *o.Config.Namespace != "":
 		return options.Usagef("--namespace and --all-namespaces exclude each other%s", help)
-	case o.FromCluster && len(o.Filenames) == 0:
+	case o.FromCluster && !o.HasFiles():
 		return options.Usagef("--from-cluster requires -f: without -f, the cluster is always read%s", help)
+	}
+	if err := o.ValidateFiles(cmd); err != nil {
+		return err
 	}
 	if err := o.ValidateReport(); err != nil {
 		return err
@@ -162,7 +168,7 @@ func (o *Options) Show(ctx context.Context, a *Audit) error {
 	if err := o.write(report); err != nil {
 		return err
 	}
-	return options.JoinErrors(newlyRejected(report), a.last().BrokenPolicies())
+	return options.JoinErrors(newlyRejected(report), a.last().BrokenPolicies(), a.invalidError(), o.UnknownError(a.unknown), explanation.UnreadableError(report.Unreadable))
 }
 
 func (o *Options) write(report *comparison.Report) error {
@@ -175,6 +181,8 @@ func (o *Options) write(report *comparison.Report) error {
 		return report.WriteYAML(o.Streams.Out)
 	case options.OutputJUnit:
 		return report.WriteJUnit(o.Streams.Out)
+	case options.OutputGitHub:
+		return report.WriteGitHub(o.Streams.Out)
 	case options.OutputSARIF:
 		return report.WriteSARIF(o.Streams.Out, o.Version)
 	}
@@ -192,6 +200,7 @@ func (o *Options) warn(a *Audit, report *comparison.Report) {
 	if o.Output == options.OutputTable || o.Output == options.OutputMarkdown {
 		return
 	}
+	write("unreadable", explanation.Messages(report.Unreadable))
 	write("warning", report.Warnings)
 	write("note", report.Notes)
 }

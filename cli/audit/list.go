@@ -41,7 +41,9 @@ func optional(resource schema.GroupVersionResource) bool {
 
 // listing lists and evaluates all virtual machines of a cluster, page by page.
 type listing struct {
-	cluster  *offline.Cluster
+	cluster *offline.Cluster
+	// selector selects virtual machines by their labels.
+	selector string
 	evaluate func(context.Context, []manifests.Document) error
 	progress io.Writer
 	// notes name what may not be listed.
@@ -111,7 +113,7 @@ func (l *listing) each(ctx context.Context, resource schema.GroupVersionResource
 // pages lists and evaluates page by page. If the continue token has expired, it continues with the inconsistent token
 // that the API server returns.
 func (l *listing) pages(ctx context.Context, resource schema.GroupVersionResource, namespace string) error {
-	options := metav1.ListOptions{Limit: pageSize}
+	options := metav1.ListOptions{LabelSelector: l.selector, Limit: pageSize}
 	for {
 		list, err := l.cluster.Client.Resource(resource).Namespace(namespace).List(ctx, options)
 		if again := resumed(err); again != "" && again != options.Continue {

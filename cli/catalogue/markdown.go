@@ -19,7 +19,7 @@ type area struct {
 // matches it.
 func areas() []area {
 	return []area{
-		{"Virtual machines", []string{"vm", "object"}},
+		{"Virtual machines", []string{"vm", "object", "schema", "unknown"}},
 		{"Instancetypes and preferences", []string{"instancetype", "preference", "default", "preset"}},
 		{"CPU", []string{"cpu"}},
 		{"Memory", []string{"memory"}},
@@ -38,7 +38,7 @@ func areas() []area {
 		{"Rollouts", []string{"rollout"}},
 		{"Golden images", []string{"golden-image", "node-architecture"}},
 		{"VirtualImages", []string{"virtual-image"}},
-		{"Settings, defaults and policies", []string{"rule-settings", "site-defaults", "policy-compiles"}},
+		{"Settings, defaults and policies", []string{"rule-settings", "site-defaults", "policy-compiles", "policy-exception"}},
 	}
 }
 

@@ -4,11 +4,13 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jstemmer/go-junit-report/v2/junit"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/cli/annotations"
 	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/sarif"
 	"github.com/virtward/virtward/texts"
@@ -32,16 +34,31 @@ func (r *Report) WriteYAML(w io.Writer) error {
 
 // WriteSARIF writes the violations as a SARIF log. Its baseline is the present state.
 func (r *Report) WriteSARIF(w io.Writer, version string) error {
-	log := sarif.NewReport(r.rules, version)
+	log := sarif.NewReport(append(r.rules, explanation.UnreadableRule()), version)
+	for _, result := range r.results() {
+		log.Add(result)
+	}
+	return log.Write(w)
+}
+
+// WriteGitHub writes the violations as workflow commands of GitHub, but those that are gone.
+func (r *Report) WriteGitHub(w io.Writer) error {
+	return annotations.Write(w, slices.DeleteFunc(r.results(), func(f sarif.Result) bool { return f.Baseline == sarif.Absent }))
+}
+
+func (r *Report) results() (all []sarif.Result) {
 	for i := range r.Violations {
 		v := &r.Violations[i]
 		result := v.Finding.Result(v.Object, v.file)
 		if len(r.Assumed) > 0 {
 			result.Baseline = map[Change]sarif.Baseline{New: sarif.New, Gone: sarif.Absent, Stays: sarif.Unchanged}[v.Change]
 		}
-		log.Add(result)
+		all = append(all, result)
 	}
-	return log.Write(w)
+	for _, u := range r.Unreadable {
+		all = append(all, u.Result())
+	}
+	return all
 }
 
 // WriteJUnit writes a test for each rule with findings. The test fails if the rule has new rejections. The other
@@ -51,7 +68,10 @@ func (r *Report) WriteJUnit(w io.Writer) error {
 	for i := range r.Rules {
 		suite.AddTestcase(r.testcase(&r.Rules[i]))
 	}
-	if len(r.Rules) == 0 {
+	for _, u := range r.Unreadable {
+		suite.AddTestcase(u.Testcase())
+	}
+	if len(r.Rules)+len(r.Unreadable) == 0 {
 		suite.AddTestcase(junit.Testcase{Name: "no findings", Classname: suite.Name, Time: "0"})
 	}
 	report := junit.Testsuites{Name: "virtward"}

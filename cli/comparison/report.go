@@ -32,6 +32,8 @@ type Report struct {
 	Rules []Rule `json:"rules"`
 	// Violations are the findings to show, sorted by change, then by rule, then in the order of the objects.
 	Violations []Violation `json:"violations"`
+	// Unreadable are the documents that cannot be read or evaluated.
+	Unreadable []explanation.Unreadable `json:"unreadable"`
 	// Warnings name what could not be evaluated completely. Notes name configuration without an effect.
 	Warnings []string `json:"warnings"`
 	Notes    []string `json:"notes"`
@@ -154,6 +156,7 @@ func (c *Counter) Report(rules validators.Table) *Report {
 	r := &Report{
 		APIVersion: explanation.APIVersion, Kind: Kind, Evaluated: c.evaluated, NewlyRejected: c.newlyRejected, first: c.first, rules: rules,
 		Assumed: []string{}, Rules: []Rule{}, Violations: []Violation{}, Warnings: []string{}, Notes: []string{},
+		Unreadable: []explanation.Unreadable{},
 	}
 	keys := slices.SortedFunc(maps.Keys(c.tallies), func(a, b key) int {
 		return cmp.Or(cmp.Compare(a.rule, b.rule), rank(a.severity)-rank(b.severity))

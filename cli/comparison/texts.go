@@ -25,7 +25,13 @@ func (r *Report) heading() (lines []string) {
 	if r.NotEvaluated > 0 {
 		counts += fmt.Sprintf("; %d could not be evaluated", r.NotEvaluated)
 	}
+	if n := len(r.Unreadable); n > 0 {
+		counts += fmt.Sprintf("; documents that cannot be read: %d", n)
+	}
 	lines = append(lines, counts)
+	for _, text := range explanation.Messages(r.Unreadable) {
+		lines = append(lines, "unreadable: "+text)
+	}
 	for _, w := range r.Warnings {
 		lines = append(lines, "warning: "+w)
 	}
@@ -45,6 +51,8 @@ func described(f explanation.Facts) string {
 // result returns a line that replaces empty tables.
 func (r *Report) result() string {
 	switch {
+	case len(r.Rules) == 0 && len(r.Unreadable) > 0:
+		return "No findings in the other documents."
 	case len(r.Rules) == 0:
 		return "No findings."
 	case len(r.Assumed) > 0 && !r.Changes():

@@ -21,11 +21,13 @@ type command struct {
 	// parameters give values to VirtualMachineTemplates.
 	parameters options.Parameters
 	output     string
+	// allNamespaces lists the objects of a type in all namespaces.
+	allNamespaces bool
 }
 
 // outputs are the values of --output.
 func outputs() []string {
-	return []string{options.OutputYAML, options.OutputTable, options.OutputJSON, options.OutputJUnit, options.OutputSARIF}
+	return []string{options.OutputYAML, options.OutputTable, options.OutputJSON, options.OutputJUnit, options.OutputSARIF, options.OutputGitHub}
 }
 
 // forPeople reports whether an output has all notes and warnings.
@@ -37,7 +39,7 @@ func forPeople(output string) bool {
 func NewCommand(program options.Program) *cobra.Command {
 	c := &command{program: program, sources: options.NewSources(), output: options.OutputYAML}
 	cmd := &cobra.Command{
-		Use:   "explain (TYPE/NAME ... | -f FILE ...)",
+		Use:   "explain (TYPE/NAME ... | TYPE -l SELECTOR | -f FILE ... | -k DIR)",
 		Short: "Show how virtual machines will run, the source of each field, and what is wrong",
 		Long: `Show how virtual machines will run, the source of each field, and what is wrong.
 
@@ -48,7 +50,11 @@ it. Values without a comment are those of the file, or of the object in the clus
 With -f, explain reads only files. It assumes KubeVirt's defaults, unless --kubevirt or the files have a KubeVirt object.
 Objects that virtual machines refer to must be in the files, or in those of --instancetype and --preference: instancetypes,
 preferences, ControllerRevisions, DataSources, DataVolumes, PersistentVolumeClaims, VolumeSnapshots and presets. With
---from-cluster, explain reads what the files lack from the cluster. TYPE/NAME explains an object of the cluster.
+--from-cluster, explain reads what the files lack from the cluster. TYPE/NAME explains an object of the cluster. TYPE with -l
+or -A explains all objects of a type with these labels, or of all namespaces.
+
+-f also reads http and https, up to 16 MiB in 30 seconds. -k renders a kustomization as kubectl does. It can read remote
+resources.
 
 RuleSettings, VirtualMachineDefaults and VirtualMachinePolicies apply too, from the files and from the cluster if it is
 read. For them, the files can have Namespaces, and ConfigMaps with parameters. Policies that read the request are skipped,
@@ -58,10 +64,14 @@ Of a VirtualMachineTemplate, explain shows the virtual machine that it makes wit
 depends on a required parameter without a value is not validated. Policies for VirtualMachines apply to that virtual machine,
 and those for VirtualMachineTemplates to the template.
 
-The outputs yaml, table and json show findings, warnings and notes with each virtual machine. The outputs junit and sarif
-are for CI systems and have only the findings; warnings and notes are on standard error.
+The outputs yaml, table and json show findings, warnings and notes with each virtual machine. The outputs junit, sarif and
+github are for CI systems and have only the findings; warnings and notes are on standard error.
 
-The exit code is 1 if a virtual machine is rejected. Warnings do not change it.`,
+With --strict, the exit code is 1 if an object that a virtual machine refers to is unknown. Without a cluster, that is an object
+which is not in the files.
+
+The exit code is 1 if a virtual machine is rejected, or a document cannot be read. All others are explained then. Warnings do
+not change it.`,
 		Example: program.Examples(`  # Show how the virtual machines of a file will run
   PROGRAM explain -f vm.yaml
 
@@ -77,6 +87,12 @@ The exit code is 1 if a virtual machine is rejected. Warnings do not change it.`
   # Show a virtual machine of the cluster as JSON
   PROGRAM explain vm/db -n shop -o json
 
+  # Show the virtual machines of the cluster with a label
+  PROGRAM explain vm -l app=db -n shop -o table
+
+  # Explain what a kustomization renders
+  PROGRAM explain -k overlays/production
+
   # Show the virtual machine that a template makes
   PROGRAM explain -f template.yaml -p NAME=web
 
@@ -85,11 +101,13 @@ The exit code is 1 if a virtual machine is rejected. Warnings do not change it.`
 		Args: func(cmd *cobra.Command, args []string) error { return c.validate(cmd, args) },
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd.Context(), args) },
 	}
+	c.sources.AddFileFlags(cmd, "the objects to explain")
+	c.sources.AddSelectionFlags(cmd)
 	options.AddClusterFlags(cmd, c.sources.Config, ", for TYPE/NAME and --from-cluster", "Namespace of TYPE/NAME, and of objects in files that name none")
 	c.sources.AddFactsFlags(cmd)
 	c.parameters.AddFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&c.sources.Filenames, "filename", "f", nil, "Files and directories with the objects to explain; - is standard input")
+	flags.BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "Explain the objects of TYPE in all namespaces")
 	flags.StringSliceVar(&c.sources.Instancetypes, "instancetype", nil, "Files with instancetypes, or other objects that virtual machines refer to")
 	flags.StringSliceVar(&c.sources.Preferences, "preference", nil, "Files with preferences, or other objects that virtual machines refer to")
 	flags.BoolVar(&c.sources.FromCluster, "from-cluster", false, "Read the configuration, and objects that the files lack, from the cluster")
@@ -103,7 +121,10 @@ The exit code is 1 if a virtual machine is rejected. Warnings do not change it.`
 
 func (c *command) validate(cmd *cobra.Command, args []string) error {
 	help := options.SeeHelp(cmd)
-	if err := options.NamesOrFiles(cmd, args, c.sources.Filenames); err != nil {
+	if err := options.NamesOrFiles(cmd, args, c.sources.HasFiles()); err != nil {
+		return err
+	}
+	if err := c.sources.ValidateFiles(cmd); err != nil {
 		return err
 	}
 	if err := options.OneOf("output", c.output, outputs()); err != nil {
@@ -111,6 +132,15 @@ func (c *command) validate(cmd *cobra.Command, args []string) error {
 	}
 	if err := c.sources.ValidateFacts(); err != nil {
 		return err
+	}
+	if typed, err := c.listedType(args); err != nil || typed != nil {
+		return err
+	}
+	if c.allNamespaces {
+		return options.Usagef("--all-namespaces requires a TYPE without a name%s", help)
+	}
+	if c.sources.Selector != "" && len(args) > 0 {
+		return options.Usagef("--selector requires a TYPE without a name, or -f%s", help)
 	}
 	if _, err := namedTargets(args); err != nil {
 		return options.Usagef("%w%s", err, help)
@@ -129,11 +159,20 @@ func (c *command) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	c.warn(in, done.explanations)
+	c.warn(in, done)
 	if err := c.write(in, done, format); err != nil {
 		return err
 	}
-	return rejectionsIn(done.explanations)
+	var unknown []string
+	for _, e := range done.explanations {
+		if e == nil {
+			continue
+		}
+		for _, u := range e.Unknown {
+			unknown = append(unknown, e.Source+": "+e.Object.String()+": "+u)
+		}
+	}
+	return options.JoinErrors(rejectionsIn(done.explanations), c.sources.UnknownError(unknown), explanation.UnreadableError(done.unreadable))
 }
 
 // format returns the format of an output with one text for each virtual machine; nil for other outputs.
@@ -151,9 +190,11 @@ func (c *command) write(in *inputs, done *results, format *explanation.Format) e
 	var err error
 	switch c.output {
 	case options.OutputJUnit:
-		err = explanation.WriteJUnit(out, done.explanations)
+		err = explanation.WriteJUnit(out, done.explanations, done.unreadable)
 	case options.OutputSARIF:
-		err = explanation.WriteSARIF(out, done.explanations, in.evaluator.Rules(), c.program.Version)
+		err = explanation.WriteSARIF(out, done.explanations, done.unreadable, in.evaluator.Rules(), c.program.Version)
+	case options.OutputGitHub:
+		err = explanation.WriteGitHub(out, done.explanations, done.unreadable)
 	default:
 		err = format.Write(out, done.texts)
 	}
@@ -162,7 +203,7 @@ func (c *command) write(in *inputs, done *results, format *explanation.Format) e
 
 // warn writes to standard error what the output lacks: notes about skipped documents, and warnings about references.
 // For outputs of programs, it writes all notes, warnings and findings too, each once.
-func (c *command) warn(in *inputs, explanations []*explanation.Explanation) {
+func (c *command) warn(in *inputs, done *results) {
 	written := map[string]bool{}
 	write := func(kind, text string) {
 		line := kind + ": " + texts.OneLine(text)
@@ -180,7 +221,12 @@ func (c *command) warn(in *inputs, explanations []*explanation.Explanation) {
 	if forPeople(c.output) {
 		return
 	}
-	for _, e := range explanations {
+	if len(done.unreadable) > 1 || len(done.explanations) > 0 { // else the error names it
+		for _, u := range done.unreadable {
+			write("unreadable", u.String())
+		}
+	}
+	for _, e := range done.explanations {
 		for _, n := range e.Notes {
 			write("note", n)
 		}

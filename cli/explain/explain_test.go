@@ -14,7 +14,7 @@ import (
 )
 
 // outputs are the values of --output.
-var outputs = []string{"yaml", "table", "json", "junit", "sarif"}
+var outputs = []string{"yaml", "table", "json", "junit", "sarif", "github"}
 
 func TestExplainGolden(t *testing.T) {
 	for _, c := range []struct {
@@ -28,13 +28,15 @@ func TestExplainGolden(t *testing.T) {
 		{name: "vmi-hyperv-direct-s390x", args: []string{"-f", "../testdata/vmi.yaml", "--hypervisor", "hyperv-direct", "--arch", "s390x"}},
 		{name: "vm", args: []string{"-f", "../testdata/vm.yaml", "--instancetype", "../testdata/u1.yaml", "--preference", "../testdata/fedora.yaml"}},
 		{name: "vm-without-instancetype", args: []string{"-f", "../testdata/vm.yaml"}},
-		{name: "many", args: []string{"-f", "../testdata/many.yaml"}},
+		{name: "many", args: []string{"-f", "../testdata/many.yaml", "--unknown-fields", "warn"}},
+		{name: "unknown", args: []string{"-f", "../testdata/unknown.yaml"}, code: clitest.ExitFailed},
 		{name: "conflict", args: []string{"-f", "../testdata/conflict.yaml", "--instancetype", "../testdata/u1.yaml"}, code: clitest.ExitFailed},
 		{name: "rejected", args: []string{"-f", "../testdata/rejected.yaml"}, code: clitest.ExitFailed},
 		{name: "rejected-by-preference", args: []string{"-f", "../testdata/rejected-by-preference.yaml"}, code: clitest.ExitFailed},
 		{name: "rejected-json", args: []string{"-f", "../testdata/rejected.json"}, code: clitest.ExitFailed},
 		{name: "policies", args: []string{"-f", "../testdata/vm.yaml", "--instancetype", "../testdata/u1.yaml", "-f", "../testdata/policies.yaml"}, code: clitest.ExitFailed},
 		{name: "settings", args: []string{"-f", "../testdata/rejected.yaml", "-f", "../testdata/settings.yaml"}, code: clitest.ExitFailed},
+		{name: "unreadable", args: []string{"-f", "../testdata/unreadable.yaml"}, code: clitest.ExitFailed},
 	} {
 		for _, output := range outputs {
 			t.Run(c.name+"/"+output, func(t *testing.T) {
@@ -86,13 +88,12 @@ func TestExplainErrors(t *testing.T) {
 		want        string
 	}{
 		{name: "missing file", args: []string{"-f", "../testdata/absent.yaml"}, want: "../testdata/absent.yaml: no such file or directory"},
-		{name: "directory without manifests", args: []string{"-f", "../explanation"}, want: "../explanation: the directory holds no .yaml, .yml or .json files"},
+		{name: "directory without manifests", args: []string{"-f", "../explanation"}, want: "../explanation: the directory holds no .yaml, .yml or .json files: use -R to read its subdirectories"},
 		{name: "no YAML", stdin: "a: b\nc: [\n", want: "standard input: document 1: line 2: did not find expected node content"},
 		{name: "key twice", stdin: "a: b\na: c\n", want: `standard input: document 1: line 2: key "a" already set in map`},
 		{name: "no object", stdin: "---\n[]\n", want: "standard input: document 1: is a list where an object is expected"},
 		{name: "no kind", stdin: head + "---\na: b\n", want: "standard input: document 2: must have apiVersion and kind"},
-		{name: "separator", stdin: "--- oops\n", want: "standard input: document 1: invalid Yaml document separator: oops"},
-		{name: "nothing to explain", stdin: "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n", want: "standard input: no virtual machine to explain, and no object that creates one or that one refers to"},
+		{name: "separator", stdin: "--- oops\n", want: "standard input: document 1: is a text where an object is expected"},
 		{name: "version", stdin: "apiVersion: kubevirt.io/v2\nkind: VirtualMachine\n", want: "standard input: document 1: apiVersion: kubevirt.io/v2 is not a version that KubeVirt serves VirtualMachine in: use kubevirt.io/v1"},
 		{name: "wrong type", stdin: head + "spec: {template: {spec: {domain: {cpu: {cores: two}}}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.domain.cpu.cores: is a text where a whole number from 0 up is expected"},
 		{name: "number too large", stdin: head + "spec: {template: {spec: {domain: {cpu: {cores: 99999999999}}}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.domain.cpu.cores: is the number 99999999999 where a whole number from 0 up is expected"},
@@ -100,7 +101,7 @@ func TestExplainErrors(t *testing.T) {
 		{name: "in a list", stdin: head + "spec: {template: {spec: {volumes: [{name: a}, {name: [b]}]}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.volumes[1].name: is a list where a text is expected"},
 		{name: "instancetype", stdin: head + "spec: {template: {}}\n---\napiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineInstancetype\nmetadata: {name: i}\nspec: {cpu: {guest: -1}}\n", want: "standard input: document 2: VirtualMachineInstancetype i: spec.cpu.guest: is the number -1 where a whole number from 0 up is expected"},
 		{name: "reference without a name", stdin: head + "---\napiVersion: v1\nkind: PersistentVolumeClaim\n", want: "standard input: document 2: PersistentVolumeClaim must have metadata.name"},
-		{name: "reference twice", stdin: head + strings.Repeat("---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: p}\n", 2), want: "PersistentVolumeClaim default/p is given twice"},
+		{name: "reference twice", stdin: head + strings.Repeat("---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: p}\n", 2), want: "standard input: document 3: PersistentVolumeClaim p is given twice"},
 		{name: "not a reference", stdin: head, args: []string{"--instancetype", "../testdata/vmi.yaml"}, want: "../testdata/vmi.yaml: document 1: VirtualMachineInstance plain: virtual machines do not refer to objects of this kind"},
 		{name: "not a KubeVirt", stdin: head, args: []string{"--kubevirt", "../testdata/vmi.yaml"}, want: "../testdata/vmi.yaml: document 1: VirtualMachineInstance plain is not a KubeVirt object of kubevirt.io"},
 		{name: "two KubeVirts", stdin: head + strings.Repeat("---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\n", 2), want: "standard input: document 3: must be the only KubeVirt object, but standard input: document 2 is one too"},
@@ -118,6 +119,9 @@ func TestExplainErrors(t *testing.T) {
 			}
 			got := clitest.Call(t, c.stdin, args...)
 			want := clitest.Result{Code: clitest.ExitFailed, ErrOut: "error: " + c.want + "\n"}
+			if strings.Contains(got.Out, "# unreadable: "+c.want+"\n") && strings.HasSuffix(got.ErrOut, " "+c.want+"\n") { // the report has it too
+				want.Out, want.ErrOut = got.Out, got.ErrOut
+			}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -155,11 +159,11 @@ func TestNoCluster(t *testing.T) {
 	}
 }
 
-// TestTableFits: tables of common objects fit into 100 columns.
+// TestTableFits: tables of common objects fit into 100 columns. The lines above them have whole paths and messages.
 func TestTableFits(t *testing.T) {
 	for _, args := range [][]string{{"-f", "../testdata/vmi.yaml"}, {"-f", "../testdata/vm.yaml", "--instancetype", "../testdata/u1.yaml", "--preference", "../testdata/fedora.yaml"}} {
 		for line := range strings.Lines(clitest.Call(t, "", append([]string{"explain", "-o", "table"}, args...)...).Out) {
-			if len(line) > 100 {
+			if len(line) > 100 && !strings.HasPrefix(line, "unknown: ") {
 				t.Errorf("%v: %d columns: %s", args, len(line), line)
 			}
 		}
@@ -184,6 +188,48 @@ func TestRejectionErrors(t *testing.T) {
 				t.Error("what can be explained was not printed")
 			}
 		})
+	}
+}
+
+// TestStrict: an object that is not in the files is shown as unknown, and an error only with --strict.
+func TestStrict(t *testing.T) {
+	const vm = `apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: a}
+spec:
+  runStrategy: Halted
+  instancetype: {inferFromVolume: root}
+  preference: {name: fedora}
+  dataVolumeTemplates:
+  - metadata: {name: root}
+    spec: {sourceRef: {kind: DataSource, name: fedora, namespace: images}, storage: {resources: {requests: {storage: 30Gi}}}}
+  template:
+    spec:
+      domain: {devices: {}}
+      volumes: [{name: root, dataVolume: {name: root}}, {name: data, persistentVolumeClaim: {claimName: data}}, {name: more, dataVolume: {name: more}}]
+`
+	want := []string{
+		"# unknown: spec.instancetype: object that is inferred from a volume is not in the files",
+		"# unknown: spec.preference: VirtualMachineClusterPreference fedora is not in the files",
+		"# unknown: spec.dataVolumeTemplates[0].spec.sourceRef.name: DataSource fedora is not in the files",
+		"# unknown: spec.template.spec.volumes[1].persistentVolumeClaim.claimName: PersistentVolumeClaim data is not in the files",
+		"# unknown: spec.template.spec.volumes[2].dataVolume.name: DataVolume more is not in the files",
+	}
+	got := clitest.Call(t, vm, "explain", "-f", "-")
+	for _, line := range want {
+		if !strings.Contains(got.Out, line+"\n") {
+			t.Errorf("the output lacks %q:\n%s", line, got.Out)
+		}
+	}
+	if got.Code != clitest.ExitOK || got.ErrOut != "" {
+		t.Errorf("code %d, errors %q", got.Code, got.ErrOut)
+	}
+	for _, command := range []string{"explain", "audit"} {
+		got := clitest.Call(t, vm, command, "-f", "-", "--strict")
+		const want = "error: 5 objects are not in the files, the first one standard input: document 1: VirtualMachine default/a: spec.instancetype: object that is inferred from a volume"
+		if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, want) {
+			t.Errorf("%s: code %d, errors %q", command, got.Code, got.ErrOut)
+		}
 	}
 }
 

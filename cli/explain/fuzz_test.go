@@ -70,6 +70,7 @@ func FuzzExplain(f *testing.F) {
 
 // document is the part of the output of -o json that the test reads.
 type document struct {
+	Kind      string
 	Allowed   bool
 	Effective map[string]any
 	Findings  []struct{ Rule, Severity, Field string }
@@ -85,8 +86,12 @@ func checkOutputs(t *testing.T, results map[string]clitest.Result) {
 	} else {
 		clitest.Decode(t, json.Unmarshal, text, &all)
 	}
-	findings, rejected := 0, 0
+	findings, rejected, unreadable := 0, 0, 0
 	for _, e := range all {
+		if e.Kind == "Unreadable" {
+			unreadable++
+			continue
+		}
 		denied := 0
 		for _, f := range e.Findings {
 			if f.Severity == "Deny" {
@@ -107,20 +112,23 @@ func checkOutputs(t *testing.T, results map[string]clitest.Result) {
 			t.Fatalf("the findings are not sorted by field and rule: %v", e.Findings)
 		}
 	}
-	if (rejected > 0) != (results["json"].Code == clitest.ExitFailed) {
-		t.Fatalf("code %d with %d rejected virtual machines", results["json"].Code, rejected)
+	if (rejected+unreadable > 0) != (results["json"].Code == clitest.ExitFailed) {
+		t.Fatalf("code %d with %d rejected virtual machines and %d unreadable documents", results["json"].Code, rejected, unreadable)
 	}
 	var log struct{ Runs []struct{ Results []any } }
 	clitest.Decode(t, json.Unmarshal, results["sarif"].Out, &log)
-	if n := len(log.Runs[0].Results); n != findings {
-		t.Fatalf("%d results in SARIF of %d findings", n, findings)
+	if n := len(log.Runs[0].Results); n != findings+unreadable {
+		t.Fatalf("%d results in SARIF of %d findings and %d unreadable documents", n, findings, unreadable)
+	}
+	if n := strings.Count(results["github"].Out, "\n"); n != findings+unreadable || n != strings.Count("\n"+results["github"].Out, "\n::") {
+		t.Fatalf("%d commands for GitHub of %d findings and %d unreadable documents:\n%s", n, findings, unreadable, results["github"].Out)
 	}
 	var report junit.Testsuites
 	clitest.Decode(t, xml.Unmarshal, results["junit"].Out, &report)
-	if report.Tests != len(all) || report.Failures != rejected {
-		t.Fatalf("%d tests and %d failures of %d virtual machines, %d of them rejected", report.Tests, report.Failures, len(all), rejected)
+	if report.Tests != len(all) || report.Failures != rejected || report.Errors != unreadable {
+		t.Fatalf("%d tests, %d failures and %d errors of %d virtual machines, %d of them rejected, %d unreadable", report.Tests, report.Failures, report.Errors, len(all), rejected, unreadable)
 	}
-	if len(all) == 1 { // a text can have a separator of documents
+	if len(all) == 1 && unreadable == 0 { // a text can have a separator of documents
 		var effective map[string]any
 		clitest.Decode(t, func(data []byte, into any) error { return yaml.Unmarshal(data, into) }, results["yaml"].Out, &effective)
 		if diff := gocmp.Diff(all[0].Effective, effective); diff != "" {

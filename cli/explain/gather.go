@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/virtward/virtward/cli/options"
@@ -32,33 +31,36 @@ func (c *command) gather(ctx context.Context, args []string) (*inputs, error) {
 		if cluster, err = options.Connect(c.sources.Config); err != nil {
 			return nil, err
 		}
-		named, err := readTargets(ctx, cluster, args)
+		named, err := c.readTargets(ctx, cluster, args)
 		if err != nil {
 			return nil, err
 		}
 		in.subjects = append(in.subjects, named...)
 	}
-	if len(in.subjects) == 0 && len(files.Beside) == 0 {
-		return nil, fmt.Errorf("%s: no virtual machine to explain, and no object that creates one or that one refers to", c.sources.Names())
+	if len(in.subjects)+len(files.Beside)+len(files.Unreadable) == 0 {
+		note, err := c.sources.NoObjects("explain")
+		if err != nil {
+			return nil, err
+		}
+		in.notes = append(in.notes, note)
 	}
-	facts, err := c.sources.ReadFacts(ctx, files.KubeVirts, cluster, stdin)
+	facts, err := c.sources.ReadFacts(ctx, files, cluster, stdin)
 	if err != nil {
 		return nil, err
 	}
 	if facts, err = c.sources.Assume(facts); err != nil {
 		return nil, err
 	}
-	if in.evaluator, err = offline.New(ctx, files, cluster, facts, c.sources.Namespace(cluster)); err != nil {
+	if in.evaluator, err = c.sources.NewEvaluator(ctx, files, cluster, facts); err != nil {
 		return nil, err
 	}
 	if in.evaluator.Values = values; len(values) > 0 && !slices.ContainsFunc(in.subjects, isTemplate) {
 		return nil, options.Usagef("-p gives values to a VirtualMachineTemplate, and there is none")
 	}
+	in.unreadable = slices.Concat(files.Unreadable, in.evaluator.Unreadable)
 	beside := files.Beside
 	if len(in.subjects) > 0 { // valid ones are part of the explained virtual machines
-		if beside, err = in.evaluator.Wrong(ctx, beside); err != nil {
-			return nil, err
-		}
+		beside = in.evaluator.Wrong(ctx, beside)
 	}
 	in.subjects = append(in.subjects, beside...)
 	facts.Notes = append(facts.Notes, in.evaluator.Notes...)

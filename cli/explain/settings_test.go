@@ -73,7 +73,7 @@ func TestSeveritiesOfTheCluster(t *testing.T) {
 		{name: "the namespace does not exist yet", objects: map[string]string{settingsPath: ofTeam}, word: "rejected"},
 		{name: "the namespace of the files", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, stdin: "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n", word: "rejected"},
 		{name: "the settings of the files", objects: map[string]string{settingsPath: ofTeam, namespacePath: shop}, stdin: clitest.RuleSettings("s", "Off", ""), word: ""},
-		{name: "settings that may not be read", objects: map[string]string{settingsPath: clitest.Forbidden}, word: "rejected", want: "note: RuleSettings are not considered: you may not"},
+		{name: "settings that may not be read", objects: map[string]string{settingsPath: clitest.Forbidden}, word: "rejected", want: "note: RuleSettings of the cluster are not considered: you may not list them: "},
 		{name: "a namespace that may not be read", objects: map[string]string{settingsPath: ofTeam, namespacePath: clitest.Forbidden}, word: "rejected", want: "warning: RuleSettings that select the namespace shop by its labels are not considered: you may not"},
 		{name: "settings of another version", objects: map[string]string{settingsPath: strings.ReplaceAll(ofTeam, `"severity":"Warn"`, `"severity":7`)}, word: "rejected", want: "note: RuleSettings s is not considered: spec.rules[0].severity: is the number 7 where a text is expected"},
 	} {

@@ -23,17 +23,64 @@ type target struct {
 	name     string
 }
 
+// Bounds of a list of objects.
+const (
+	pageSize  = 250
+	maxListed = 5_000
+)
+
+// listedType returns the type of a command line with a type and without a name; nil for others.
+func (c *command) listedType(args []string) (*schema.GroupVersionResource, error) {
+	if len(args) != 1 || strings.Contains(args[0], "/") || c.sources.Selector == "" && !c.allNamespaces {
+		return nil, nil
+	}
+	resource, err := resourceOf(args[0])
+	if err != nil {
+		return nil, options.Usagef("%w", misnamed(args[0], err))
+	}
+	return &resource, nil
+}
+
+// listTargets lists the objects of a type that the selector selects.
+func (c *command) listTargets(ctx context.Context, cluster *offline.Cluster, resource schema.GroupVersionResource) ([]manifests.Document, error) {
+	in := objectsIn(cluster, resource)
+	if c.allNamespaces {
+		in = cluster.Client.Resource(resource)
+	}
+	var subjects []manifests.Document
+	for query := (metav1.ListOptions{LabelSelector: c.sources.Selector, Limit: pageSize}); ; {
+		list, err := in.List(ctx, query)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", resource.Resource, err)
+		}
+		for i := range list.Items {
+			subjects = append(subjects, manifests.Document{Source: offline.SourceCluster, Object: &list.Items[i]})
+		}
+		if len(subjects) > maxListed {
+			return nil, fmt.Errorf("more than %d %s: use audit, which reads them in pages, or another selector", maxListed, resource.Resource)
+		}
+		if query.Continue = list.GetContinue(); query.Continue == "" {
+			return subjects, nil
+		}
+	}
+}
+
 // readTargets fetches the virtual machines that the command line names.
-func readTargets(ctx context.Context, c *offline.Cluster, args []string) ([]manifests.Document, error) {
+func (c *command) readTargets(ctx context.Context, cluster *offline.Cluster, args []string) ([]manifests.Document, error) {
+	if resource, err := c.listedType(args); err != nil {
+		return nil, err
+	} else if resource != nil {
+		return c.listTargets(ctx, cluster, *resource)
+	}
 	targets, err := namedTargets(args)
 	if err != nil {
 		return nil, options.Usagef("%w", err)
 	}
 	var subjects []manifests.Document
 	for _, t := range targets {
-		object, err := objectsIn(c, t.resource).Get(ctx, t.name, metav1.GetOptions{})
+		object, err := objectsIn(cluster, t.resource).Get(ctx, t.name, metav1.GetOptions{})
 		if err != nil {
-			return nil, fmt.Errorf("reading %s %s/%s: %w", t.resource.Resource, c.Namespace, t.name, err)
+			return nil, fmt.Errorf("reading %s %s/%s: %w", t.resource.Resource, cluster.Namespace, t.name, err)
 		}
 		subjects = append(subjects, manifests.Document{Source: offline.SourceCluster, Object: object})
 	}
@@ -55,7 +102,7 @@ func namedTargets(args []string) ([]target, error) {
 			return nil, misnamed(args[0], err)
 		}
 		if len(args) == 1 {
-			return nil, fmt.Errorf("add the name of the virtual machine: %s/NAME", args[0])
+			return nil, fmt.Errorf("add the name of the virtual machine: %s/NAME, or labels with -l", args[0])
 		}
 		for _, name := range args[1:] {
 			if strings.Contains(name, "/") {

@@ -49,6 +49,8 @@ type Explanation struct {
 	Warnings []string `json:"warnings"`
 	// Notes name configuration of the cluster without an effect.
 	Notes []string `json:"notes"`
+	// Unknown are the objects that the object refers to and that are not in the files, each with its field.
+	Unknown []string `json:"unknown,omitempty"`
 
 	factsWarnings int
 	written       manifests.Document

@@ -16,6 +16,9 @@ func (e *Explanation) headlines(first bool) []string {
 	for _, w := range warnings {
 		lines = append(lines, "warning: "+w)
 	}
+	for _, u := range e.Unknown {
+		lines = append(lines, "unknown: "+u+" is not in the files")
+	}
 	if first {
 		for _, n := range e.Notes {
 			lines = append(lines, "note: "+n)

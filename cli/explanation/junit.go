@@ -12,18 +12,24 @@ import (
 )
 
 // WriteJUnit writes a report in the format of JUnit: a suite for each file, with a test for each virtual machine, which
-// fails if the virtual machine is rejected. Warnings and findings of severity Audit are the output of a test.
-func WriteJUnit(w io.Writer, explanations []*Explanation) error {
+// fails if the virtual machine is rejected. Warnings and findings of severity Audit are the output of a test. A document
+// that cannot be read is a test with an error.
+func WriteJUnit(w io.Writer, explanations []*Explanation, unreadable []Unreadable) error {
 	report := junit.Testsuites{Name: "virtward"}
 	suites := map[string]*junit.Testsuite{}
 	var sources []string
-	for _, e := range explanations {
-		source := Printable(e.written.Source)
+	add := func(source, file string, test junit.Testcase) {
 		if suites[source] == nil {
-			suites[source] = &junit.Testsuite{Name: source, ID: len(sources), File: Printable(e.written.File), Time: "0"}
+			suites[source] = &junit.Testsuite{Name: source, ID: len(sources), File: Printable(file), Time: "0"}
 			sources = append(sources, source)
 		}
-		suites[source].AddTestcase(e.testcase())
+		suites[source].AddTestcase(test)
+	}
+	for _, e := range explanations {
+		add(Printable(e.written.Source), e.written.File, e.testcase())
+	}
+	for _, u := range unreadable {
+		add(u.file, u.File, u.Testcase())
 	}
 	for _, source := range sources {
 		report.AddSuite(*suites[source])

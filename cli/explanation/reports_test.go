@@ -58,6 +58,16 @@ func reported() []*Explanation {
 	return []*Explanation{inFile("/abs/vm.yaml", "one", deny, warn), second, stdin, fine}
 }
 
+// unreadable are documents that cannot be read: of a file that also has others, and of standard input.
+func unreadable() []Unreadable {
+	stdin := manifests.Unreadable{Document: manifests.Document{Source: "standard input"}, Err: errors.New("must be smaller")}
+	return Unreadables([]manifests.Unreadable{
+		stdin,
+		{Document: manifests.Document{Source: "dir/a b#1.yaml", File: "dir/a b#1.yaml", Index: 2}, Position: manifests.Position{Line: 7, Column: 2}, Err: errors.New("is <a text>\n\x1b")},
+		stdin,
+	})
+}
+
 func rules() validators.Table {
 	return validators.Table{
 		{ID: "arm64-a", Title: "A is <b>", Severity: validators.Deny, Remedy: "Do that.", Security: true},
@@ -90,7 +100,7 @@ func checkSARIF(t *testing.T, log []byte) *sarif.Report {
 
 func TestSARIF(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteSARIF(&out, reported(), rules(), "v1.2.3"); err != nil {
+	if err := WriteSARIF(&out, reported(), unreadable(), rules(), "v1.2.3"); err != nil {
 		t.Fatal(err)
 	}
 	report := checkSARIF(t, out.Bytes())
@@ -111,6 +121,7 @@ func TestSARIF(t *testing.T) {
 		"disk-b|Disks|Roll. See: kubectl virtward rules disk-b|warning",
 		"of-tomorrow|of-tomorrow|Wait. See: kubectl virtward rules of-tomorrow|error",
 		"policy/cap|Memory|Less. See: kubectl get virtualmachinepolicy cap -o yaml|note",
+		"unreadable|A document can be read|Correct the document. The others are evaluated.|error",
 	}
 	if diff := cmp.Diff(wantRules, described); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
@@ -135,6 +146,8 @@ func TestSARIF(t *testing.T) {
 		{Rule: "of-tomorrow", Index: 2, Level: "error", Text: "spec.running: Forbidden\nWait.", Field: "VirtualMachine n/two spec.running"},
 		{Rule: "arm64-a", Level: "error", Text: text, Field: "VirtualMachine n/three spec.a"},
 		{Rule: "policy/cap", Index: 3, Level: "note", Text: "spec.c: Invalid value\nLess.", URI: "dir/a%20b%231.yaml", Field: "VirtualMachine n/fine spec.c", Line: 2, Column: 4},
+		{Rule: "unreadable", Index: 4, Level: "error", Text: "is <a text>  ", URI: "dir/a%20b%231.yaml", Field: "dir/a b#1.yaml: document 2", Line: 7, Column: 2},
+		{Rule: "unreadable", Index: 4, Level: "error", Text: "must be smaller", Field: "standard input"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
@@ -143,7 +156,7 @@ func TestSARIF(t *testing.T) {
 
 func TestSARIFOfNothing(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteSARIF(&out, []*Explanation{inFile("a.yaml", "fine")}, rules(), "development"); err != nil {
+	if err := WriteSARIF(&out, []*Explanation{inFile("a.yaml", "fine")}, nil, rules(), "development"); err != nil {
 		t.Fatal(err)
 	}
 	checkSARIF(t, out.Bytes())
@@ -154,7 +167,7 @@ func TestSARIFOfNothing(t *testing.T) {
 
 func TestJUnit(t *testing.T) {
 	var out bytes.Buffer
-	if err := WriteJUnit(&out, reported()); err != nil {
+	if err := WriteJUnit(&out, reported(), unreadable()); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(out.String(), `<?xml version="1.0" encoding="UTF-8"?>`+"\n<testsuites ") {
@@ -174,10 +187,12 @@ func TestJUnit(t *testing.T) {
 	second := failed("two", "dir/a b#1.yaml", "VirtualMachine n/two is rejected: 2 findings, the first one at spec.a", "dir/a b#1.yaml:3:5: "+cause+"rejected: spec.running: Forbidden [virtward/of-tomorrow]\n  Wait.\n")
 	second.SystemOut = &junit.Output{Data: "\nwarning: unknown field spec.x\n"}
 	fine := junit.Testcase{Name: "VirtualMachine n/fine", Classname: "dir/a b#1.yaml: document 1", Time: "0", SystemOut: &junit.Output{Data: "\ndir/a b#1.yaml:2:4: audit: spec.c: Invalid value [virtward/policy/cap]\n  Less.\n"}}
-	want := junit.Testsuites{Name: "virtward", Tests: 4, Failures: 3, Suites: []junit.Testsuite{
+	inThem := junit.Testcase{Name: "dir/a b#1.yaml: document 2", Classname: "dir/a b#1.yaml: document 2", Time: "0", Error: &junit.Result{Type: "Unreadable", Message: "is <a text>  ", Data: "dir/a b#1.yaml:7:2: is <a text>  \n"}}
+	whole := junit.Testcase{Name: "standard input", Classname: "standard input", Time: "0", Error: &junit.Result{Type: "Unreadable", Message: "must be smaller", Data: "must be smaller\n"}}
+	want := junit.Testsuites{Name: "virtward", Tests: 6, Failures: 3, Errors: 2, Suites: []junit.Testsuite{
 		{Name: "/abs/vm.yaml", File: "/abs/vm.yaml", Time: "0", Tests: 1, Failures: 1, Testcases: []junit.Testcase{first}},
-		{Name: "dir/a b#1.yaml", File: "dir/a b#1.yaml", Time: "0", ID: 1, Tests: 2, Failures: 1, Testcases: []junit.Testcase{second, fine}},
-		{Name: "standard input", Time: "0", ID: 2, Tests: 1, Failures: 1, Testcases: []junit.Testcase{failed("three", "standard input", one, "standard input:3:5: "+cause)}},
+		{Name: "dir/a b#1.yaml", File: "dir/a b#1.yaml", Time: "0", ID: 1, Tests: 3, Failures: 1, Errors: 1, Testcases: []junit.Testcase{second, fine, inThem}},
+		{Name: "standard input", Time: "0", ID: 2, Tests: 2, Failures: 1, Errors: 1, Testcases: []junit.Testcase{failed("three", "standard input", one, "standard input:3:5: "+cause), whole}},
 	}}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(junit.Testsuites{}, "XMLName"), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -197,7 +212,7 @@ func TestFindingsOf(t *testing.T) {
 		got = append(got, f.Document())
 	}
 	want := []Document{
-		{Rule: "a", Severity: "Warn", Field: "spec.running", Type: "FieldValueInvalid", Value: true, Message: "Invalid value: true: is old (filled by l)", Remedy: "r", Layer: "l", Effective: "e", Line: 3, Column: 3},
+		{Rule: "a", Severity: "Warn", Field: "spec.running", Type: "FieldValueInvalid", Value: true, Message: "not set; the default is true: is old (filled by l)", Remedy: "r", Layer: "l", Effective: "e", Line: 3, Column: 3},
 		{Rule: "b", Severity: "Deny", Field: "spec.template", Type: "FieldValueRequired", Message: "Required value: is needed", Line: 2, Column: 1},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

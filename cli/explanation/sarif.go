@@ -3,19 +3,35 @@ package explanation
 import (
 	"io"
 
+	"github.com/virtward/virtward/cli/annotations"
 	"github.com/virtward/virtward/cli/sarif"
 	"github.com/virtward/virtward/validators"
 )
 
 // WriteSARIF writes the findings as a SARIF log, with what the rules behind them say of themselves.
-func WriteSARIF(w io.Writer, explanations []*Explanation, rules validators.Table, version string) error {
-	report := sarif.NewReport(rules, version)
-	for _, e := range explanations {
-		for _, f := range e.Findings {
-			report.Add(f.Result(e.Object, e.written.File))
-		}
+func WriteSARIF(w io.Writer, explanations []*Explanation, unreadable []Unreadable, rules validators.Table, version string) error {
+	report := sarif.NewReport(append(rules, UnreadableRule()), version)
+	for _, r := range results(explanations, unreadable) {
+		report.Add(r)
 	}
 	return report.Write(w)
+}
+
+// WriteGitHub writes the findings as workflow commands of GitHub.
+func WriteGitHub(w io.Writer, explanations []*Explanation, unreadable []Unreadable) error {
+	return annotations.Write(w, results(explanations, unreadable))
+}
+
+func results(explanations []*Explanation, unreadable []Unreadable) (all []sarif.Result) {
+	for _, e := range explanations {
+		for _, f := range e.Findings {
+			all = append(all, f.Result(e.Object, e.written.File))
+		}
+	}
+	for _, u := range unreadable {
+		all = append(all, u.Result())
+	}
+	return all
 }
 
 // Result is the finding on an object, in a file if it was read from one.

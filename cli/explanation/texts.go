@@ -6,29 +6,30 @@ import "io"
 type Format struct {
 	// Text returns the text of an explanation, which is the first one, or the only one.
 	Text func(e *Explanation, first, only bool) ([]byte, error)
+	// Unreadable returns the text of a document that cannot be read.
+	Unreadable func(u Unreadable, only bool) ([]byte, error)
 
-	// between is written between texts, open and closing around several texts, and end after all.
-	between, open, closing, end string
+	// between is written between texts, open and closing around several texts, none without any, and end after all.
+	between, open, closing, none, end string
 }
 
 // YAML writes YAML documents.
 func YAML() Format {
-	return Format{between: "---\n", Text: func(e *Explanation, first, _ bool) ([]byte, error) { return e.yaml(first) }}
+	return Format{between: "---\n", Text: func(e *Explanation, first, _ bool) ([]byte, error) { return e.yaml(first) }, Unreadable: func(u Unreadable, _ bool) ([]byte, error) { return u.yaml() }}
 }
 
 // Tables writes tables, with an empty line between them.
 func Tables() Format {
-	return Format{between: "\n", Text: func(e *Explanation, first, _ bool) ([]byte, error) { return e.table(first) }}
+	return Format{between: "\n", Text: func(e *Explanation, first, _ bool) ([]byte, error) { return e.table(first) }, Unreadable: func(u Unreadable, _ bool) ([]byte, error) { return u.table(), nil }}
 }
 
 // JSON writes one explanation as an object, and several as a list.
 func JSON() Format {
-	return Format{between: ",\n  ", open: "[\n  ", closing: "\n]", end: "\n", Text: func(e *Explanation, _, only bool) ([]byte, error) {
-		if only {
-			return e.json("")
-		}
-		return e.json("  ")
-	}}
+	return Format{
+		between: ",\n  ", open: "[\n  ", closing: "\n]", none: "[]", end: "\n",
+		Text:       func(e *Explanation, _, only bool) ([]byte, error) { return asJSON(e, only) },
+		Unreadable: func(u Unreadable, only bool) ([]byte, error) { return asJSON(u, only) },
+	}
 }
 
 // Write writes texts in their order.
@@ -42,7 +43,10 @@ func (f Format) Write(w io.Writer, texts [][]byte) error {
 		return nil
 	}
 	open, closing := f.open, f.closing
-	if len(texts) == 1 {
+	switch len(texts) {
+	case 0:
+		open, closing = f.none, ""
+	case 1:
 		open, closing = "", ""
 	}
 	if err := write(open); err != nil {

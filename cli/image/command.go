@@ -34,15 +34,15 @@ const (
 func NewCommand(program options.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image",
-		Short: "Create VirtualImages, and show which virtual machines use them",
-		Long: `Create VirtualImages, and show which virtual machines use them.
+		Short: "Create and upload VirtualImages, and show which virtual machines use them",
+		Long: `Create and upload VirtualImages, and show which virtual machines use them.
 
 A VirtualImage is an image of a disk with a name, which virtual machines clone. It is imported once, cannot be changed, and is
 not deleted while virtual machines use it. Golden images, which are imported again and again, have the command images.`,
 		Args: options.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCreate(program), newUsage(program))
+	cmd.AddCommand(newCreate(program), newUpload(program), newUsage(program))
 	return cmd
 }
 
@@ -50,6 +50,7 @@ not deleted while virtual machines use it. Golden images, which are imported aga
 type connected struct {
 	dynamic.ResourceInterface
 
+	client    dynamic.Interface
 	namespace string
 }
 
@@ -60,7 +61,7 @@ func connect(sources *options.Sources) (*connected, error) {
 		return nil, err
 	}
 	namespace := sources.Namespace(cluster)
-	return &connected{cluster.Client.Resource(images).Namespace(namespace), namespace}, nil
+	return &connected{cluster.Client.Resource(images).Namespace(namespace), cluster.Client, namespace}, nil
 }
 
 var images = v1alpha1.GroupVersion.WithResource("virtualimages")

@@ -60,6 +60,12 @@ name. --wait needs permission to get virtualimages.`,
 	}
 	c.addSource(cmd)
 	c.specFlags.add(cmd, &c.Sources)
+	c.addCommon(cmd)
+	return cmd
+}
+
+// addCommon adds the flags that create and upload have.
+func (c *create) addCommon(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&c.wait, "wait", false, "Show the progress of the import until virtual machines can use the image")
 	flags.DurationVar(&c.timeout, "timeout", 0, "Time to wait with --wait, such as 10m; 0 waits without a limit")
@@ -67,7 +73,6 @@ name. --wait needs permission to get virtualimages.`,
 	flags.StringVarP(&c.output, "output", "o", "", "What to print: "+strings.Join(createOutputs(), ", "))
 	options.AddClusterFlags(cmd, c.Config, "", "Namespace of the image")
 	options.CompleteFlags(cmd, map[string][]string{"output": createOutputs(), "dry-run": {dryRunNone, dryRunClient, dryRunServer}})
-	return cmd
 }
 
 func createOutputs() []string { return []string{options.OutputYAML, options.OutputJSON, outputName} }
@@ -79,9 +84,15 @@ func (c *create) validate(cmd *cobra.Command, args []string) error {
 	if err := c.validateSource(); err != nil {
 		return err
 	}
-	switch {
-	case c.timeout != 0 && !c.wait:
+	if c.timeout != 0 && !c.wait {
 		return options.Usagef("--timeout needs --wait")
+	}
+	return c.validateCommon()
+}
+
+// validateCommon checks the flags that create and upload have.
+func (c *create) validateCommon() error {
+	switch {
 	case c.timeout < 0:
 		return options.Usagef("--timeout %s: must not be negative", c.timeout)
 	case c.wait && c.dryRun != dryRunNone:

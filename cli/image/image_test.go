@@ -1,10 +1,13 @@
 package image_test
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +74,95 @@ func TestPrinted(t *testing.T) {
 	}
 	if got := call(t, "http://127.0.0.1:1", "create", "fedora", src, "--dry-run=client"); got.Out != "virtualimage.kupenstack.io/fedora created (dry run)\n" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// files writes files for uploads, and returns their folder.
+func files(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	qcow2 := make([]byte, 512)
+	copy(qcow2, "QFI\xfb\x00\x00\x00\x03")
+	binary.BigEndian.PutUint64(qcow2[24:], 5<<30+1)
+	for name, data := range map[string][]byte{
+		"disk.img": qcow2, "zeros.img": make([]byte, 1<<20), "zeros.raw.gz": []byte("\x1f\x8b\x08\x00"), "zeros.gz": []byte("\x1f\x8b\x08\x00"), "disk.raw.zst": []byte("\x28\xb5\x2f\xfd\x00"),
+		"page.qcow2": []byte("<html>"), "ca.crt": []byte("x"), "empty.raw": nil,
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder + "/"
+}
+
+// TestUploadPrinted compares the objects of uploads: the header of the file states their format and their size.
+func TestUploadPrinted(t *testing.T) {
+	folder := files(t)
+	const printed = "apiVersion: kupenstack.io/v1alpha1\nkind: VirtualImage\nmetadata:\n  name: fedora\n  namespace: team\nspec:\n  format: FORMAT\n  storage:\n    resources:\n      requests:\n        storage: SIZE\n  upload: {}\n"
+	for name, c := range map[string]struct {
+		args         []string
+		format, size string
+	}{
+		"header":               {[]string{"--file", folder + "disk.img"}, "qcow2", "5121Mi"},
+		"raw":                  {[]string{"--file", folder + "zeros.img"}, "raw", "1Mi"},
+		"compressed":           {[]string{"--file", folder + "zeros.raw.gz", "--storage", "20Gi"}, "raw", "20Gi"},
+		"compressed otherwise": {[]string{"--file", folder + "zeros.gz", "--storage", "20Gi", "--format", "qcow2"}, "qcow2", "20Gi"},
+		"larger":               {[]string{"--file", folder + "disk.img", "--storage", "10Gi", "--checksum", "sha256:30e14955ebf1352266dc2ff8067e68104607e750abb9d3b36582b8af909fcb58"}, "", ""},
+	} {
+		got := call(t, "http://127.0.0.1:1", append([]string{"upload", "fedora", "--dry-run=client", "-o", "yaml"}, c.args...)...)
+		if c.format == "" { // another checksum
+			if got.Code != clitest.ExitFailed || !strings.Contains(got.ErrOut, "--checksum: "+folder+"disk.img has sha256:") {
+				t.Errorf("%s: %+v", name, got)
+			}
+			continue
+		}
+		if want := strings.NewReplacer("FORMAT", c.format, "SIZE", c.size).Replace(printed); got.Code != clitest.ExitOK || got.Out != want {
+			t.Errorf("%s: %d\n%s%s", name, got.Code, got.Out, got.ErrOut)
+		}
+	}
+	got := call(t, "http://127.0.0.1:1", "upload", "fedora", "--dry-run=client", "-o", "json", "--file", folder+"disk.img", "--min-disk", "10")
+	if !strings.Contains(got.Out, `"minDisk": 10`) || strings.Contains(got.Out, "storage") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestUploadFlags: a file that CDI rejects is an error before the cluster is connected to.
+func TestUploadFlags(t *testing.T) {
+	folder := files(t)
+	for want, c := range map[string]struct {
+		code int
+		args []string
+	}{
+		"name one image":                                 {clitest.ExitUsage, []string{}},
+		"--file is required: the file to upload":         {clitest.ExitUsage, []string{"fedora"}},
+		"no such file":                                   {clitest.ExitFailed, []string{"fedora", "--file", folder + "absent"}},
+		"NAME \"Fedora\"":                                {clitest.ExitUsage, []string{"Fedora", "--file", folder + "disk.img"}},
+		"the file is HTML or XML":                        {clitest.ExitFailed, []string{"fedora", "--file", folder + "page.qcow2"}},
+		"the file is empty":                              {clitest.ExitFailed, []string{"fedora", "--file", folder + "empty.raw"}},
+		"the file has the format qcow2, not raw":         {clitest.ExitFailed, []string{"fedora", "--file", folder + "disk.img", "--format=raw"}},
+		"compressed with zstd: use gzip or xz":           {clitest.ExitFailed, []string{"fedora", "--file", folder + "disk.raw.zst", "--format=raw"}},
+		"--format is required":                           {clitest.ExitUsage, []string{"fedora", "--file", folder + "zeros.gz"}},
+		"--storage is required":                          {clitest.ExitUsage, []string{"fedora", "--file", folder + "zeros.raw.gz"}},
+		"--storage 5Gi: the disk has 5368709121":         {clitest.ExitUsage, []string{"fedora", "--file", folder + "disk.img", "--storage=5Gi"}},
+		"--min-disk 5: the disk has 5368709121":          {clitest.ExitUsage, []string{"fedora", "--file", folder + "disk.img", "--min-disk=5"}},
+		"--timeout -1s":                                  {clitest.ExitUsage, []string{"fedora", "--file", folder + "disk.img", "--timeout=-1s"}},
+		"--wait and --dry-run exclude each other":        {clitest.ExitUsage, []string{"fedora", "--file", folder + "disk.img", "--wait", "--dry-run=client"}},
+		"--uploadproxy-ca: open":                         {clitest.ExitUsage, []string{"fedora", "--file", folder + "disk.img", "--uploadproxy-ca", folder + "absent"}},
+		"the upload proxy's authorities are not PEM":     {clitest.ExitFailed, []string{"fedora", "--file", folder + "disk.img", "--uploadproxy-url=https://cdi.example.com", "--uploadproxy-ca", folder + "ca.crt"}},
+		"reading the cdiconfig config: ":                 {clitest.ExitFailed, []string{"fedora", "--file", folder + "disk.img"}},
+		"--checksum: must be":                            {clitest.ExitUsage, []string{"fedora", "--file", folder + "disk.img", "--checksum=md5:1"}},
+		"--format ami: it has no disk that virtual mach": {clitest.ExitUsage, []string{"fedora", "--file", folder + "disk.img", "--format=ami"}},
+	} {
+		s := clitest.NewScripted(t, nil)
+		got := call(t, s.URL, append([]string{"upload"}, c.args...)...)
+		if got.Code != c.code || !strings.Contains(got.ErrOut, want) {
+			t.Errorf("%v: %d %s, want %s", c.args, got.Code, got.ErrOut, want)
+		}
+		for _, request := range s.Requests {
+			if !strings.HasPrefix(request, "GET ") {
+				t.Errorf("%v: %s", c.args, request)
+			}
+		}
 	}
 }
 

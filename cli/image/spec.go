@@ -25,7 +25,9 @@ type specFlags struct {
 	size, storageClass, volumeMode, clusterCopy                        string
 	accessModes                                                        []string
 	minDisk, minRAM                                                    int32
-	has                                                                func(flag string) bool
+	// uploaded tells that the image has no source.
+	uploaded bool
+	has      func(flag string) bool
 }
 
 // flagOf has the flag of each field.
@@ -175,6 +177,9 @@ func (s *specFlags) image(namespace string) *v1alpha1.VirtualImage {
 			Src: s.src, Format: v1alpha1.DiskFormat(s.format), ContainerFormat: v1alpha1.ContainerFormat(s.container), ImageClassName: s.class,
 			ClusterCopy: v1alpha1.ClusterCopy(s.clusterCopy), Checksum: s.checksum, SecretRef: s.secret, CertConfigMap: s.authorities,
 		},
+	}
+	if s.uploaded {
+		image.Spec.Src, image.Spec.Checksum, image.Spec.Upload = "", "", &v1alpha1.VirtualImageUpload{}
 	}
 	if s.has("min-disk") {
 		image.Spec.MinDisk = &s.minDisk

@@ -20,6 +20,7 @@ import (
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/virtualimages"
 )
 
 const (
@@ -38,6 +39,11 @@ type watcher struct {
 	streams genericiooptions.IOStreams
 	line    *options.Progress
 	timeout time.Duration
+
+	// until ends the watch of an image that is not ready; nil for never.
+	until func(*v1alpha1.VirtualImage) bool
+	// converting tells that CDI has the file of an image that waits for it.
+	converting bool
 
 	shown         string
 	failed, blank int
@@ -60,6 +66,8 @@ func (w *watcher) run(ctx context.Context) (*unstructured.Unstructured, error) {
 	err := wait.PollUntilContextCancel(within, watchPause, true, w.step)
 	w.line.End()
 	switch {
+	case ctx.Err() != nil && w.until != nil:
+		return nil, context.Cause(ctx)
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("interrupted: the import continues, see VirtualImage %s", name)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -87,7 +95,7 @@ func (w *watcher) step(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if image.Status.Ready {
+	if image.Status.Ready || w.until != nil && w.until(image) {
 		return true, nil
 	}
 	if image.DeletionTimestamp != nil {
@@ -108,6 +116,9 @@ func (w *watcher) show(image *v1alpha1.VirtualImage) {
 			return
 		}
 		ready = &metav1.Condition{Reason: "Pending", Message: "Virtward has not read the image yet: check that the chart has virtualImages.enabled=true, and that the Deployment virtward-virtualimages runs"}
+	}
+	if w.converting && ready.Reason == virtualimages.ReasonUploadPending {
+		ready = &metav1.Condition{Reason: "Converting", Message: "CDI converts the file"}
 	}
 	line := texts.OneLine(ready.Reason + ": " + ready.Message)
 	progress := texts.OneLine(image.Status.Progress)
@@ -136,7 +147,7 @@ func fractionOf(progress string) (float64, bool) {
 }
 
 // lasting are the reasons of an import that does not begin or end until a user or an admin acts.
-var lasting = []string{"ImportFailed", "NameTaken", "ClassNotFound", "Removed", "Deactivated"}
+var lasting = []string{"ImportFailed", "NameTaken", "ClassNotFound", "Removed", "Deactivated", virtualimages.ReasonUploadExpired}
 
 // fault is why virtual machines will not be able to use the image; nil if the import continues.
 func fault(image *v1alpha1.VirtualImage) error {

@@ -22,7 +22,17 @@ const (
 	OutputJUnit    = "junit"
 	OutputSARIF    = "sarif"
 	OutputMarkdown = "markdown"
+	OutputGitHub   = "github"
 )
+
+// Values of --unknown-fields.
+const (
+	unknownFieldsError = "error"
+	unknownFieldsWarn  = "warn"
+)
+
+// UnknownFieldsModes are the values of --unknown-fields.
+func UnknownFieldsModes() []string { return []string{unknownFieldsError, unknownFieldsWarn} }
 
 // Architectures are the values of --arch.
 func Architectures() []string { return []string{platform.AMD64, platform.ARM64, platform.S390X} }

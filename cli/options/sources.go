@@ -9,12 +9,15 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/schemas"
+	"github.com/virtward/virtward/validators"
 )
 
 // defaultNamespace is the namespace of objects that name none, without a cluster.
@@ -22,42 +25,55 @@ const defaultNamespace = "default"
 
 // Sources are the flags for the files, the cluster and the facts that a command reads.
 type Sources struct {
-	Filenames     []string
-	Recursive     bool
-	KubeVirt      string
-	Instancetypes []string
-	Preferences   []string
+	Filenames []string
+	Recursive bool
+	// Kustomize is a directory with a kustomization, instead of files.
+	Kustomize string
+	// Selector selects virtual machines by their labels.
+	Selector string
+	// RequireObjects makes it an error that there is no virtual machine.
+	RequireObjects bool
+	KubeVirt       string
+	Instancetypes  []string
+	Preferences    []string
 	// Hypervisor and Architecture replace those of the facts.
 	Hypervisor   string
 	Architecture string
 	FromCluster  bool
-	Settings     platform.Settings
-	Config       *genericclioptions.ConfigFlags
+	// KubeVirtVersion replaces that of the facts, and decides on the schemas.
+	KubeVirtVersion string
+	// UnknownFields is one of UnknownFieldsModes.
+	UnknownFields string
+	// Strict makes unknown objects an error.
+	Strict   bool
+	Settings platform.Settings
+	Config   *genericclioptions.ConfigFlags
 }
 
 // NewSources returns sources without any file.
-func NewSources() Sources { return Sources{Config: genericclioptions.NewConfigFlags(true)} }
+func NewSources() Sources {
+	return Sources{Config: genericclioptions.NewConfigFlags(true), UnknownFields: unknownFieldsError}
+}
 
-// AddFactsFlags adds the flags for the facts, and --recursive.
+// AddFactsFlags adds the flags for the facts.
 func (s *Sources) AddFactsFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	s.AddRecursiveFlag(cmd)
 	flags.StringVar(&s.KubeVirt, "kubevirt", "", "File with the KubeVirt object of the cluster, or only its spec.configuration")
 	flags.StringVar(&s.Hypervisor, "hypervisor", "", "Assume this hypervisor: "+strings.Join(platform.HypervisorNames(), ", "))
 	flags.StringVar(&s.Architecture, "arch", "", "Assume this default architecture of the cluster: "+strings.Join(Architectures(), ", "))
 	flags.StringVar((*string)(&s.Settings.RolloutStrategy), "rollout-strategy", "", "Assume this if the KubeVirt object has no vmRolloutStrategy: "+strings.Join(RolloutStrategies(), ", ")+" (LiveUpdate if empty)")
 	flags.StringVar(&s.Settings.MSHVCPUModel, "mshv-cpu-model", "", "CPU model of amd64 guests on mshv, as in the values of the Helm chart: auto, none or a model")
+	flags.StringVar(&s.KubeVirtVersion, "kubevirt-version", "", "Assume this version of KubeVirt, whose schemas validate files: "+strings.Join(schemas.Minors(), ", "))
+	flags.BoolVar(&s.Strict, "strict", false, "Fail if an object that a virtual machine refers to is unknown: not in the files, without a cluster")
+	flags.StringVar(&s.UnknownFields, "unknown-fields", s.UnknownFields, "What a field is that the schema does not have: "+strings.Join(UnknownFieldsModes(), ", "))
 	CompleteFlags(cmd, map[string][]string{
+		"kubevirt-version": schemas.Minors(),
+		"unknown-fields":   UnknownFieldsModes(),
 		"hypervisor":       platform.HypervisorNames(),
 		"arch":             Architectures(),
 		"rollout-strategy": RolloutStrategies(),
 		"mshv-cpu-model":   {"auto", "none"},
 	})
-}
-
-// AddRecursiveFlag adds --recursive.
-func (s *Sources) AddRecursiveFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&s.Recursive, "recursive", "R", false, "Read subdirectories too")
 }
 
 // ValidateFacts rejects flags with values that no cluster has.
@@ -68,41 +84,71 @@ func (s *Sources) ValidateFacts() error {
 	if err := OptionalOneOf("rollout strategy", string(s.Settings.RolloutStrategy), RolloutStrategies()); err != nil {
 		return err
 	}
+	if _, known := schemas.MinorOf(s.KubeVirtVersion); s.KubeVirtVersion != "" && !known {
+		return OneOf("version of KubeVirt", s.KubeVirtVersion, schemas.Minors())
+	}
+	if err := OneOf("mode of --unknown-fields", s.UnknownFields, UnknownFieldsModes()); err != nil {
+		return err
+	}
 	return Hypervisor(s.Hypervisor)
+}
+
+// UnknownError returns an error about unknown objects with --strict, or nil. Each text names the object that refers to it.
+func (s *Sources) UnknownError(unknown []string) error {
+	switch {
+	case !s.Strict || len(unknown) == 0:
+		return nil
+	case len(unknown) == 1:
+		return fmt.Errorf("%s is not in the files", unknown[0])
+	}
+	return fmt.Errorf("%d objects are not in the files, the first one %s", len(unknown), unknown[0])
+}
+
+// NewEvaluator returns an evaluator for files and a cluster, which may be nil. It has the modes of the flags.
+func (s *Sources) NewEvaluator(ctx context.Context, files *offline.Files, cluster *offline.Cluster, facts *platform.Facts) (*offline.Evaluator, error) {
+	if s.KubeVirtVersion != "" && s.KubeVirtVersion != facts.KubeVirtVersion {
+		facts = facts.WithKubeVirtVersion(s.KubeVirtVersion)
+	}
+	w, err := offline.New(ctx, files, cluster, facts, s.Namespace(cluster))
+	if err == nil && s.UnknownFields == unknownFieldsWarn {
+		w.UnknownFields = validators.Warn
+	}
+	return w, err
 }
 
 // Names returns the names of the files, for messages.
 func (s *Sources) Names() string {
-	names := make([]string, len(s.Filenames))
-	for i, file := range s.Filenames {
-		names[i] = manifests.Name(file)
+	names := make([]string, 0, len(s.Filenames)+1)
+	for _, file := range s.Filenames {
+		names = append(names, manifests.Name(file))
+	}
+	if s.Kustomize != "" {
+		names = append(names, s.Kustomize)
 	}
 	return strings.Join(names, ", ")
 }
 
-// ReadFiles reads all files but that of --kubevirt.
+// ReadFiles reads all files but that of --kubevirt, and selects virtual machines.
 func (s *Sources) ReadFiles(ctx context.Context, stdin io.Reader) (*offline.Files, error) {
-	all, err := manifests.ReadAll(ctx, s.Filenames, s.Recursive, stdin)
+	all, err := s.Read(ctx, stdin)
 	if err != nil {
 		return nil, err
 	}
-	files, err := offline.Sort(all)
+	files := offline.Sort(all)
+	if err := s.Select(files); err != nil {
+		return nil, err
+	}
+	referenced, err := manifests.ReadEach(ctx, slices.Concat(s.Instancetypes, s.Preferences), s.Recursive, stdin)
 	if err != nil {
 		return nil, err
 	}
-	referenced, err := manifests.ReadAll(ctx, slices.Concat(s.Instancetypes, s.Preferences), s.Recursive, stdin)
-	if err != nil {
-		return nil, err
-	}
-	for _, d := range referenced {
+	for _, d := range referenced.Documents {
 		if !offline.IsReference(d.Object.GroupVersionKind()) {
 			return nil, fmt.Errorf("%s: %s %s: virtual machines do not refer to objects of this kind", d.Location(), d.Object.GetKind(), d.Object.GetName())
 		}
 	}
-	extra, err := offline.Sort(referenced)
-	if err != nil {
-		return nil, err
-	}
+	extra := offline.Sort(referenced)
+	files.Unreadable = append(files.Unreadable, extra.Unreadable...)
 	files.References, files.Beside = append(files.References, extra.References...), append(files.Beside, extra.Beside...)
 	files.Warnings = append(files.Warnings, extra.Warnings...)
 	return files, nil
@@ -110,35 +156,78 @@ func (s *Sources) ReadFiles(ctx context.Context, stdin io.Reader) (*offline.File
 
 // ReadFacts returns the facts of --kubevirt, of a KubeVirt object that was found among the files, or of the cluster, in
 // this order. Without any of these, it returns KubeVirt's own defaults. The cluster is nil if none is read.
-func (s *Sources) ReadFacts(ctx context.Context, found []manifests.Document, cluster *offline.Cluster, stdin io.Reader) (*platform.Facts, error) {
-	if s.KubeVirt != "" {
-		given, err := manifests.ReadAll(ctx, []string{s.KubeVirt}, false, stdin)
-		if err != nil {
-			return nil, err
-		}
-		if found, err = kubevirtsIn(given); err != nil {
-			return nil, err
-		}
-		if len(found) == 0 {
-			return nil, fmt.Errorf("%s: has no KubeVirt object", s.KubeVirt)
-		}
+func (s *Sources) ReadFacts(ctx context.Context, files *offline.Files, cluster *offline.Cluster, stdin io.Reader) (*platform.Facts, error) {
+	facts, err := s.givenFacts(ctx, stdin)
+	if facts != nil || err != nil {
+		return facts, err
 	}
-	if err := OnlyOne(found); err != nil {
-		return nil, err
-	}
-	switch {
-	case len(found) == 1:
-		return offline.FactsFrom(found[0], s.Settings)
+	switch facts := s.FactsIn(files); {
+	case facts != nil:
+		return facts, nil
 	case cluster != nil:
-		return platform.ReadFacts(ctx, cluster.Client, s.Settings)
+		return ClusterFacts(ctx, cluster, s.Settings)
 	}
 	return platform.Defaults(s.Settings), nil
 }
 
-// OnlyOne rejects a second KubeVirt object.
-func OnlyOne(found []manifests.Document) error {
+// ClusterFacts returns the facts of a cluster. A user who may not read the KubeVirt resource gets KubeVirt's defaults with
+// a warning.
+func ClusterFacts(ctx context.Context, cluster *offline.Cluster, settings platform.Settings) (*platform.Facts, error) {
+	facts, err := platform.ReadFacts(ctx, cluster.Client, settings)
+	if apierrors.IsForbidden(err) {
+		facts = platform.Defaults(settings)
+		facts.Warnings = append(facts.Warnings, "you may not list kubevirts.kubevirt.io: KubeVirt's defaults are assumed for the hypervisor, the feature gates and the architecture, unless you use --kubevirt FILE")
+		return facts, nil
+	}
+	return facts, err
+}
+
+// FactsIn returns the facts of the KubeVirt object of the files, nil if there is none. One that cannot be used is added
+// to the unreadable documents of the files.
+func (s *Sources) FactsIn(files *offline.Files) (facts *platform.Facts) {
+	for i, d := range files.KubeVirts {
+		err := onlyOne(files.KubeVirts[:i+1])
+		if err == nil {
+			facts, err = offline.FactsFrom(d, s.Settings)
+		}
+		if err != nil {
+			files.Unreadable = append(files.Unreadable, d.Unreadable(err))
+		}
+	}
+	return facts
+}
+
+// givenFacts returns the facts of --kubevirt, nil without it.
+func (s *Sources) givenFacts(ctx context.Context, stdin io.Reader) (*platform.Facts, error) {
+	if s.KubeVirt == "" {
+		return nil, nil
+	}
+	given, err := manifests.ReadAll(ctx, []string{s.KubeVirt}, false, stdin)
+	if err != nil {
+		return nil, err
+	}
+	found, err := kubevirtsIn(given)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) == 0:
+		return nil, fmt.Errorf("%s: has no KubeVirt object", s.KubeVirt)
+	}
+	last := found[len(found)-1]
+	if err := onlyOne(found); err != nil {
+		return nil, fmt.Errorf("%s: %w", last.Location(), err)
+	}
+	facts, err := offline.FactsFrom(last, s.Settings)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", last.Location(), err)
+	}
+	return facts, nil
+}
+
+// onlyOne rejects the last KubeVirt object if it is not the first one.
+func onlyOne(found []manifests.Document) error {
 	if len(found) > 1 {
-		return fmt.Errorf("%s: must be the only KubeVirt object, but %s is one too", found[1].Location(), found[0].Location())
+		return fmt.Errorf("must be the only KubeVirt object, but %s is one too", found[0].Location())
 	}
 	return nil
 }

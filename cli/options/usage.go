@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/texts"
 )
 
 // usageError is an error of the command line itself.
@@ -34,11 +35,11 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 func SeeHelp(cmd *cobra.Command) string { return ": see " + cmd.CommandPath() + " --help" }
 
 // NamesOrFiles requires names of virtual machines or files, and not both.
-func NamesOrFiles(cmd *cobra.Command, names, files []string) error {
+func NamesOrFiles(cmd *cobra.Command, names []string, files bool) error {
 	switch {
-	case len(names) == 0 && len(files) == 0:
+	case len(names) == 0 && !files:
 		return Usagef("name a virtual machine, or a file with -f%s", SeeHelp(cmd))
-	case len(names) > 0 && len(files) > 0:
+	case len(names) > 0 && files:
 		return Usagef("name virtual machines or files, not both%s", SeeHelp(cmd))
 	}
 	return nil
@@ -47,9 +48,33 @@ func NamesOrFiles(cmd *cobra.Command, names, files []string) error {
 // OnlySubcommands rejects all arguments of a command that only has subcommands.
 func OnlySubcommands(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return Usagef("unknown command %q: see %s --help", args[0], cmd.CommandPath())
+		return Usagef("unknown command %q%s: see %s --help", args[0], meant(cmd, args[0]), cmd.CommandPath())
 	}
 	return nil
+}
+
+// meant suggests a command with a similar name, or one of this name below another command.
+func meant(cmd *cobra.Command, name string) string {
+	var names []string
+	below := ""
+	for _, c := range cmd.Commands() {
+		if !c.IsAvailableCommand() {
+			continue
+		}
+		names = append(names, c.Name())
+		for _, sub := range c.Commands() {
+			if sub.Name() == name && below == "" {
+				below = c.Name() + " " + name
+			}
+		}
+	}
+	if below == "" {
+		below = texts.Closest(name, names)
+	}
+	if below == "" {
+		return ""
+	}
+	return fmt.Sprintf(": did you mean %q?", below)
 }
 
 // OneOf rejects a value that is not known. The word says what the value is, such as output.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/cli/audit"
+	"github.com/virtward/virtward/cli/explanation"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
@@ -55,16 +57,18 @@ rejected now.`,
 			if len(args) > 0 {
 				return options.Usagef("unknown argument %q: use -f for files: see %s --help", args[0], cmd.CommandPath())
 			}
-			if len(o.Filenames) == 0 {
+			if !o.HasFiles() {
 				return options.Usagef("add a file with -f: see %s --help", cmd.CommandPath())
+			}
+			if err := o.ValidateFiles(cmd); err != nil {
+				return err
 			}
 			return o.validateApply(cmd)
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.runApply(cmd.Context()) },
 	}
 	o.addApplyFlags(cmd)
-	cmd.Flags().StringSliceVarP(&o.Filenames, "filename", "f", nil, "Files and directories with the policies; - is standard input")
-	o.AddRecursiveFlag(cmd)
+	o.AddFileFlags(cmd, "the policies")
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
@@ -90,27 +94,46 @@ func (o *applyOptions) validateApply(cmd *cobra.Command) error {
 
 // runApply applies the policies of the files.
 func (o *applyOptions) runApply(ctx context.Context) error {
-	all, err := manifests.ReadAll(ctx, o.Filenames, o.Recursive, options.Once(o.Streams.In))
+	all, err := o.Read(ctx, options.Once(o.Streams.In))
 	if err != nil {
 		return err
 	}
-	files, err := offline.Sort(all)
-	if err != nil {
+	files := offline.Sort(all)
+	if err := o.complete(files.Unreadable); err != nil {
 		return err
 	}
 	var found []manifests.Document
-	for _, d := range all {
+	for _, d := range all.Documents {
 		if offline.IsConfiguration(d.Object.GroupVersionKind()) && d.Object.GetKind() == apikinds.VirtualMachinePolicy {
 			found = append(found, d)
 			continue
 		}
-		fmt.Fprintln(o.Streams.ErrOut, texts.OneLine(fmt.Sprintf("note: %s: skipped %s %s: it is not a policy", d.Location(), d.Object.GetKind(), d.Object.GetName())))
+		why := cmp.Or(offline.ForeignPolicy(d.Object.GroupVersionKind()), "it is not a policy")
+		fmt.Fprintln(o.Streams.ErrOut, texts.OneLine(fmt.Sprintf("note: %s: skipped %s %s: %s", d.Location(), d.Object.GetKind(), d.Object.GetName(), why)))
 	}
 	if len(found) == 0 {
 		return fmt.Errorf("%s: no %s to apply", o.Names(), apikinds.VirtualMachinePolicy)
 	}
 	files.Configuration = found
-	return o.apply(ctx, files, "-f "+strings.Join(o.Filenames, ", -f "))
+	words := "-f " + strings.Join(o.Filenames, ", -f ")
+	if o.Kustomize != "" {
+		words = "-k " + o.Kustomize
+	}
+	return o.apply(ctx, files, words)
+}
+
+// complete returns an error if a document cannot be read, after it has written each: policies belong together.
+func (o *applyOptions) complete(unreadable []manifests.Unreadable) error {
+	all := explanation.Unreadables(unreadable)
+	if len(all) > 1 {
+		for _, text := range explanation.Messages(all) {
+			fmt.Fprintln(o.Streams.ErrOut, "unreadable: "+text)
+		}
+	}
+	if err := explanation.UnreadableError(all); err != nil {
+		return fmt.Errorf("%w: nothing was applied", err)
+	}
+	return nil
 }
 
 // apply compiles the policies, applies them, and shows what they find if it is a dry run. The words are those of the
@@ -123,6 +146,9 @@ func (o *applyOptions) apply(ctx context.Context, with *offline.Files, words str
 	// Only policies are applied, so parameters are those of the cluster.
 	a, err := o.WhatIf(ctx, cluster, with.Configuration, words)
 	if err != nil {
+		return err
+	}
+	if err := o.complete(a.Then().Unreadable); err != nil {
 		return err
 	}
 	if broken := a.Then().BrokenPolicies(); broken != nil {

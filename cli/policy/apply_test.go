@@ -18,11 +18,11 @@ func TestPolicyApplyErrors(t *testing.T) {
 		{"", []string{"a.yaml"}, clitest.ExitUsage, `unknown argument "a.yaml": use -f for files: see kubectl virtward policy apply --help`},
 		{"", nil, clitest.ExitUsage, "add a file with -f: see kubectl virtward policy apply --help"},
 		{"", []string{"-f", "-", "-o", "table"}, clitest.ExitUsage, "--output, --max and --namespace require --dry-run: see kubectl virtward policy apply --help"},
-		{"", []string{"-f", "-", "-o", "tap"}, clitest.ExitUsage, `unknown output "tap": the known ones are table, markdown, json, yaml, junit, sarif`},
+		{"", []string{"-f", "-", "-o", "tap"}, clitest.ExitUsage, `unknown output "tap": the known ones are table, markdown, json, yaml, junit, sarif, github`},
 		{"", []string{"-f", "-", "--dry-run", "--max", "-1"}, clitest.ExitUsage, "--max -1: must be 0 or more"},
 		{clitest.VM, []string{"-f", "-"}, clitest.ExitFailed, "standard input: no VirtualMachinePolicy to apply"},
 		{clitest.MemoryPolicy("Deny", ""), []string{"-f", "-"}, clitest.ExitFailed, "the cluster has no VirtualMachinePolicy: Virtward is not installed there"},
-		{clitest.Policy("cap", "enforcement: 7"), []string{"-f", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachinePolicy cap: spec.enforcement: is the number 7 where a text is expected"},
+		{clitest.Policy("cap", "enforcement: 7"), []string{"-f", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachinePolicy cap: spec.enforcement: is the number 7 where a text is expected: nothing was applied"},
 		{strings.Replace(clitest.MemoryPolicy("Deny", ""), "vm.spec", "vn.spec", 1), []string{"-f", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachinePolicy cap is broken: nothing was applied"},
 	} {
 		t.Run(c.want, func(t *testing.T) {

@@ -1,12 +1,15 @@
 package policy
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/virtward/virtward/cli/annotations"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/cli/sarif"
 	"github.com/virtward/virtward/policytest"
@@ -17,26 +20,25 @@ import (
 // lintOptions are the flags of policy lint.
 type lintOptions struct {
 	program options.Program
+	paths   paths
 	strict  bool
 	output  string
 }
 
-const outputGitHub = "github"
-
 func lintOutputs() []string {
-	return []string{options.OutputTable, options.OutputJSON, options.OutputSARIF, outputGitHub}
+	return []string{options.OutputTable, options.OutputJSON, options.OutputSARIF, options.OutputGitHub}
 }
 
 func lintCommand(program options.Program) *cobra.Command {
 	o := &lintOptions{program: program, output: options.OutputTable}
 	cmd := &cobra.Command{
-		Use:   "lint PATH ...",
+		Use:   "lint (PATH ... | -f FILE ... | -k DIR)",
 		Short: "Show errors in policies and warnings about them, with lines",
 		Long: `Show errors in policies and warnings about them, with lines.
 
 lint compiles policies as the cluster does. Errors are, for example, misspelled fields, wrong types and missing parameters.
 Warnings are about expressions that probably do not do what you mean, missing documentation, and policies without tests.
-lint reads suites too.
+lint reads suites too, RuleSettings and VirtualMachineDefaults. docs/policy-lint.md lists all checks.
 
 The exit code is 0 without errors; 1 with errors, or with warnings and --strict; and 2 for a wrong command line.`,
 		Example: program.Examples(`  # Lint all policies of a directory
@@ -45,8 +47,9 @@ The exit code is 0 without errors; 1 with errors, or with warnings and --strict;
   # Annotate a pull request
   PROGRAM policy lint policies -o github --strict`),
 		Args: func(cmd *cobra.Command, args []string) error { return o.validate(cmd, args) },
-		RunE: func(_ *cobra.Command, args []string) error { return o.lint(args) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.lint(cmd.Context()) },
 	}
+	o.paths.addFlags(cmd, "the policies")
 	flags := cmd.Flags()
 	flags.BoolVar(&o.strict, "strict", false, "Fail on warnings too")
 	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(lintOutputs(), ", "))
@@ -55,27 +58,35 @@ The exit code is 0 without errors; 1 with errors, or with warnings and --strict;
 }
 
 func (o *lintOptions) validate(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return options.Usagef("add a file or a directory with policies: see %s --help", cmd.CommandPath())
+	if err := o.paths.validate(cmd, args, "policies"); err != nil {
+		return err
 	}
 	return options.OneOf("output", o.output, lintOutputs())
 }
 
-func (o *lintOptions) lint(paths []string) error {
+func (o *lintOptions) lint(ctx context.Context) error {
+	files, names, err := o.paths.open(ctx, o.program.Streams.In)
+	if err != nil {
+		return err
+	}
 	runner, err := policytest.NewRunner()
 	if err != nil {
 		return err
 	}
-	read := policytest.LoadPolicies(disk{}, paths...)
+	read := policytest.LoadPolicies(files, names...)
 	problems := runner.Lint(read)
-	if read.Len() == 0 && len(problems) == 0 {
-		return options.Usagef("%s: no policy was found", strings.Join(paths, ", "))
+	if read.Len()+read.Others() == 0 && len(problems) == 0 {
+		return options.Usagef("%s: no VirtualMachinePolicy was found: explain -f evaluates virtual machines, and policy convert converts policies of other engines", strings.Join(names, ", "))
 	}
 	if err := o.write(o.program.Streams.Out, problems); err != nil {
 		return err
 	}
 	if o.output == options.OutputTable && len(problems) == 0 {
-		fmt.Fprintln(o.program.Streams.Out, counted(read.Len(), "policy is", "policies are")+" valid")
+		valid := counted(read.Len(), "policy is", "policies are")
+		if others := read.Others(); others > 0 {
+			valid = counted(read.Len(), "policy", "policies") + " and " + counted(others, "other object", "other objects") + " are"
+		}
+		fmt.Fprintln(o.program.Streams.Out, valid+" valid")
 	}
 	warnings := 0
 	for i := range problems {
@@ -97,8 +108,8 @@ func (o *lintOptions) write(w io.Writer, problems []policytest.Problem) error {
 		}{append([]policytest.Problem{}, problems...)})
 	case options.OutputSARIF:
 		return lintSARIF(w, o.program.Version, problems)
-	case outputGitHub:
-		return lintGitHub(w, problems)
+	case options.OutputGitHub:
+		return annotations.Write(w, results(problems))
 	}
 	for i := range problems {
 		if _, err := fmt.Fprintf(w, "%s [%s]\n", texts.OneLine(problems[i].String()), problems[i].Rule); err != nil {
@@ -118,34 +129,27 @@ func lintSARIF(w io.Writer, version string, problems []policytest.Problem) error
 		rules = append(rules, known)
 	}
 	report := sarif.NewReport(rules, version)
-	for i := range problems {
-		p := &problems[i]
-		found := sarif.Result{
-			Rule: p.Rule, Severity: validators.Deny, Text: texts.OneLine(p.Text()), Name: texts.OneLine(p.File + " " + p.Field),
-			File: p.File, Line: max(p.Line, 1), Column: max(p.Column, 1),
-		}
-		if p.Warning {
-			found.Severity = validators.Warn
-		}
+	for _, found := range results(problems) {
 		report.Add(found)
 	}
 	return report.Write(w)
 }
 
-// lintGitHub writes workflow commands of GitHub, which create annotations.
-func lintGitHub(w io.Writer, problems []policytest.Problem) error {
-	property := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
-	message := strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+// results are problems as results of a SARIF log.
+func results(problems []policytest.Problem) (all []sarif.Result) {
 	for i := range problems {
 		p := &problems[i]
-		level := "error"
+		found := sarif.Result{
+			Rule: cmp.Or(p.Rule, "unreadable"), Severity: validators.Deny, Text: texts.OneLine(p.Text()), Name: texts.OneLine(p.File + " " + p.Field),
+			File: p.File, Line: max(p.Line, 1), Column: max(p.Column, 1),
+		}
 		if p.Warning {
-			level = "warning"
+			found.Severity = validators.Warn
 		}
-		_, err := fmt.Fprintf(w, "::%s file=%s,line=%d,col=%d,title=%s::%s\n", level, property.Replace(p.File), max(p.Line, 1), max(p.Column, 1), property.Replace(p.Rule), message.Replace(texts.OneLine(p.Text())))
-		if err != nil {
-			return err
+		if !isPath(p.File) {
+			found.File = ""
 		}
+		all = append(all, found)
 	}
-	return nil
+	return all
 }

@@ -1,9 +1,6 @@
 package policy
 
 import (
-	"io/fs"
-	"os"
-
 	"github.com/spf13/cobra"
 
 	"github.com/virtward/virtward/cli/options"
@@ -25,15 +22,10 @@ Only apply and install access a cluster.`,
 		testCommand(program),
 		lintCommand(program),
 		newCommand(program),
+		convertCommand(program),
+		evalCommand(program),
 		applyCommand(program),
 		installCommand(program),
 	)
 	return cmd
 }
-
-// disk is the file system, with names as on the command line: absolute, or relative to the current directory, also with
-// .. in them.
-type disk struct{}
-
-// Open implements fs.FS.
-func (disk) Open(name string) (fs.File, error) { return os.Open(name) }

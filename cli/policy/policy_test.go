@@ -113,13 +113,13 @@ func TestPolicyTest(t *testing.T) {
 			Out: "--- BROKEN: cap/small (t/s.yaml:13)\n    t/s.yaml:6:14: tests[0].policies[0]: policy.yaml: no such file or directory\nBROKEN  t/s.yaml  cap: 1 broken\n",
 		}},
 		{"a suite is broken", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "t/z.yaml": capSuite}, []string{"t"}, clitest.Result{
-			Code: clitest.ExitUsage, Out: "ok      t/s.yaml  cap: 2 passed\n",
-			ErrOut: "t/z.yaml:17:14: tests[0].cases[1].expect.verdict: \"VERDICT\" must be one of denied, warned, allowed\nerror: 1 file or suite cannot be run, the first one t/z.yaml:17:14\n",
+			Code: clitest.ExitUsage, Out: "ok      t/s.yaml  cap: 2 passed\nBROKEN  t/z.yaml:17:14: tests[0].cases[1].expect.verdict: \"VERDICT\" must be one of denied, warned, allowed\n",
+			ErrOut: "error: 1 file or suite cannot be run, the first one t/z.yaml:17:14\n",
 		}},
 		{"a policy is not tested", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "t/other.yaml": strings.Replace(capPolicy, "name: cap", "name: other", 1)}, []string{"t", "--require-tests"}, clitest.Result{
 			Code: clitest.ExitFailed, Out: "ok      t/s.yaml  cap: 2 passed\nUNTESTED t/other.yaml:3:12: no case was run for the policy other\n", ErrOut: "error: 1 policy is without a case\n",
 		}},
-		{"nothing is there", nil, []string{"nowhere"}, clitest.Result{Code: clitest.ExitUsage, Out: "0 suites: no cases\n", ErrOut: "nowhere: no such file or directory\nerror: 1 file or suite cannot be run, the first one nowhere\n"}},
+		{"nothing is there", nil, []string{"nowhere"}, clitest.Result{Code: clitest.ExitUsage, Out: "BROKEN  nowhere: no such file or directory\n0 suites: no cases\n", ErrOut: "error: 1 file or suite cannot be run, the first one nowhere\n"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inFolder(t, c.files)
@@ -143,6 +143,38 @@ func TestPolicyTestOutputs(t *testing.T) {
 	}
 	if got := clitest.Call(t, "", "policy", "test", "t", "-v", "--trace"); got.Code != clitest.ExitOK || !strings.Contains(got.Out, "        vm.spec.domain.memory.guest = \"16Gi\"\n") {
 		t.Errorf("--trace: code %d, output\n%s", got.Code, got.Out)
+	}
+}
+
+// TestPolicyTestReports reports a case that fails, a policy without a case and a document that cannot be read in every
+// output.
+func TestPolicyTestReports(t *testing.T) {
+	inFolder(t, map[string]string{
+		"policy.yaml": capPolicy, "t/other.yaml": strings.Replace(capPolicy, "name: cap", "name: other", 1),
+		"t/s.yaml": strings.Replace(capSuite, "VERDICT", "allowed", 1) + "---\n[\n",
+	})
+	const unreadable = "document 2: line 19: did not find expected node content"
+	for output, wants := range map[string][]string{
+		"table":    {"BROKEN  t/s.yaml:19:1: " + unreadable + "\n"},
+		"json":     {`"unreadable": [`, `"line": 19,`, `"message": "` + unreadable + `"`},
+		"junit":    {`<testsuite name="unreadable files" tests="1" failures="0" errors="1"`, `<testcase name="t/s.yaml:19:1" classname="unreadable files" time="0">`, `<error message="` + unreadable + `" type="Unreadable">`},
+		"markdown": {"### Files and suites that cannot be read\n\n- `t/s.yaml:19:1`: " + unreadable + "\n"},
+		"tap":      {"1..4\n", "not ok 4 - " + unreadable + "\n# t/s.yaml:19:1\n"},
+		"github": {
+			"::error file=t/other.yaml,line=3,col=12,title=lint/tested::metadata.name: no case was run for the policy other\n",
+			"::error file=t/s.yaml,line=19,col=1,title=unreadable::" + unreadable + "\n",
+			"::error file=t/s.yaml,line=15,col=1,title=failed%3A cap/large::verdict: expected allowed, got denied\n",
+		},
+	} {
+		got := clitest.Call(t, "", "policy", "test", "t", "--require-tests", "-o", output)
+		if want := "error: 1 file or suite cannot be run, the first one t/s.yaml:19:1\n"; got.Code != clitest.ExitUsage || !strings.HasSuffix(got.ErrOut, want) {
+			t.Errorf("%s: code %d, errors %q", output, got.Code, got.ErrOut)
+		}
+		for _, want := range wants {
+			if !strings.Contains(got.Out, want) {
+				t.Errorf("%s: want %q in\n%s", output, want, got.Out)
+			}
+		}
 	}
 }
 
@@ -192,19 +224,41 @@ func TestPolicyLint(t *testing.T) {
 	}
 }
 
+// TestPolicyFiles lints and tests with the flags of kubectl.
+func TestPolicyFiles(t *testing.T) {
+	files := map[string]string{"policy.yaml": capPolicy, "t/s.yaml": strings.Replace(capSuite, "VERDICT", "denied", 1), "kustomization.yaml": "resources: [policy.yaml]\nnamePrefix: site-\n"}
+	const untested = "warning: metadata.name: no suite in these files has a case for this policy [lint/tested]"
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"lint", "-f", "policy.yaml"}, "policy.yaml:3:12: " + untested},
+		{[]string{"lint", "-"}, "standard input:3:12: " + untested},
+		{[]string{"lint", "-f", "-", "-o", "github"}, "::warning title=lint/tested::standard input metadata.name: metadata.name: no suite"},
+		{[]string{"lint", "-k", "."}, untested},
+		{[]string{"test", "-f", "t"}, "ok      t/s.yaml  cap: 2 passed\n"},
+		{[]string{"test", "-f", "t/s.yaml", "-R"}, "ok      t/s.yaml  cap: 2 passed\n"},
+	} {
+		inFolder(t, files)
+		if got := clitest.Call(t, capPolicy, append([]string{"policy"}, c.args...)...); got.Code != clitest.ExitOK || !strings.Contains(got.Out, c.want) {
+			t.Errorf("%v: code %d, errors %q, want %q in\n%s", c.args, got.Code, got.ErrOut, c.want, got.Out)
+		}
+	}
+}
+
 func TestPolicyWrongCalls(t *testing.T) {
 	for _, c := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"tset"}, `unknown command "tset": see kubectl virtward policy --help`},
+		{[]string{"tset"}, `unknown command "tset": did you mean "test"?: see kubectl virtward policy --help`},
 		{[]string{"test"}, "add a file or a directory with suites: see kubectl virtward policy test --help"},
-		{[]string{"test", "a", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, junit, markdown, tap`},
+		{[]string{"test", "a", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, junit, markdown, tap, github`},
 		{[]string{"test", "a", "--run", "a(/b"}, "--run a(/b: error parsing regexp: missing closing ): `a(`"},
 		{[]string{"test", "a", "--run", "a/b("}, "--run a/b(: error parsing regexp: missing closing ): `b(`"},
 		{[]string{"lint"}, "add a file or a directory with policies: see kubectl virtward policy lint --help"},
 		{[]string{"lint", "a", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, sarif, github`},
-		{[]string{"lint", "../rules"}, "../rules: no policy was found"},
+		{[]string{"lint", "../rules"}, "../rules: no VirtualMachinePolicy was found: explain -f evaluates virtual machines, and policy convert converts policies of other engines"},
 		{[]string{"new"}, "add the name of one policy: see kubectl virtward policy new --help"},
 		{[]string{"new", "a"}, "add a language, --cel or --rego: see kubectl virtward policy new --help"},
 		{[]string{"new", "a", "--cel", "--rego"}, "add a language, --cel or --rego: see kubectl virtward policy new --help"},

@@ -5,18 +5,23 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/virtward/virtward/cli/annotations"
 	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/cli/sarif"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/validators"
 )
 
 // testOptions are the flags of policy test.
 type testOptions struct {
 	program      options.Program
+	paths        paths
 	run          string
 	verbose      bool
 	trace        bool
@@ -29,13 +34,13 @@ type testOptions struct {
 const outputTAP = "tap"
 
 func testOutputs() []string {
-	return []string{options.OutputTable, options.OutputJSON, options.OutputJUnit, options.OutputMarkdown, outputTAP}
+	return []string{options.OutputTable, options.OutputJSON, options.OutputJUnit, options.OutputMarkdown, outputTAP, options.OutputGitHub}
 }
 
 func testCommand(program options.Program) *cobra.Command {
 	o := &testOptions{program: program, output: options.OutputTable}
 	cmd := &cobra.Command{
-		Use:   "test PATH ...",
+		Use:   "test (PATH ... | -f FILE ... | -k DIR)",
 		Short: "Run test suites of policies",
 		Long: `Run test suites of policies.
 
@@ -57,8 +62,9 @@ for example because a file is missing or a policy does not compile.`,
   # In a CI system, require tests for all policies
   PROGRAM policy test policies --require-tests -o junit > report.xml`),
 		Args: func(cmd *cobra.Command, args []string) error { return o.validate(cmd, args) },
-		RunE: func(cmd *cobra.Command, args []string) error { return o.test(cmd.Context(), args) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.test(cmd.Context()) },
 	}
+	o.paths.addFlags(cmd, "the suites")
 	flags := cmd.Flags()
 	flags.StringVar(&o.run, "run", "", "Run only cases whose names match this regular expression: TEST, or TEST/CASE")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "Show all cases, with their findings")
@@ -72,8 +78,8 @@ for example because a file is missing or a policy does not compile.`,
 }
 
 func (o *testOptions) validate(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return options.Usagef("add a file or a directory with suites: see %s --help", cmd.CommandPath())
+	if err := o.paths.validate(cmd, args, "suites"); err != nil {
+		return err
 	}
 	if err := options.OneOf("output", o.output, testOutputs()); err != nil {
 		return err
@@ -96,12 +102,16 @@ func selection(run string) (func(test, name string) bool, error) {
 	return func(test, name string) bool { return tests.MatchString(test) && cases.MatchString(name) }, nil
 }
 
-func (o *testOptions) test(ctx context.Context, paths []string) error {
+func (o *testOptions) test(ctx context.Context) error {
 	chosen, err := selection(o.run)
 	if err != nil {
 		return err
 	}
-	all, problems := policytest.Load(disk{}, paths...)
+	files, names, err := o.paths.open(ctx, o.program.Streams.In)
+	if err != nil {
+		return err
+	}
+	all, problems := policytest.Load(files, names...)
 	runner, err := policytest.NewRunner()
 	if err != nil {
 		return err
@@ -111,13 +121,16 @@ func (o *testOptions) test(ctx context.Context, paths []string) error {
 		return err
 	}
 	if o.requireTests {
-		report.Untested = policytest.LoadPolicies(disk{}, paths...).Untested(report)
+		report.Untested = policytest.LoadPolicies(files, names...).Untested(report)
 	}
+	report.Unreadable = problems
 	if err := o.write(o.program.Streams.Out, report); err != nil {
 		return err
 	}
 	for i := range problems {
-		fmt.Fprintln(o.program.Streams.ErrOut, texts.OneLine(problems[i].String()))
+		if o.output != options.OutputTable {
+			fmt.Fprintln(o.program.Streams.ErrOut, texts.OneLine(problems[i].String()))
+		}
 	}
 	return verdictOn(report, problems)
 }
@@ -132,8 +145,29 @@ func (o *testOptions) write(w io.Writer, report *policytest.Report) error {
 		return policytest.WriteMarkdown(w, report)
 	case outputTAP:
 		return policytest.WriteTAP(w, report)
+	case options.OutputGitHub:
+		return annotations.Write(w, resultsOf(report))
 	}
 	return policytest.WriteTable(w, report, o.verbose)
+}
+
+// resultsOf returns what did not pass, as results of a SARIF log.
+func resultsOf(report *policytest.Report) []sarif.Result {
+	all := results(slices.Concat(report.Untested, report.Unreadable))
+	for i := range report.Suites {
+		s := &report.Suites[i]
+		for k := range s.Tests {
+			t := &s.Tests[k]
+			for n := range t.Cases {
+				if c := &t.Cases[n]; c.Status == policytest.Failed || c.Status == policytest.Broken {
+					all = append(all, sarif.Result{
+						Rule: string(c.Status) + ": " + t.Name + "/" + c.Name, Severity: validators.Deny, Text: strings.Join(c.Reasons, "; "), Name: s.File, File: s.File, Line: c.Line,
+					})
+				}
+			}
+		}
+	}
+	return all
 }
 
 // verdictOn returns an error that summarizes a report, or nil if all cases passed.

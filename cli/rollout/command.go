@@ -82,8 +82,7 @@ With --fail-on, the exit code is 1 if a change takes one of the given values, so
 	}
 	options.AddClusterFlags(cmd, c.sources.Config, "", "Namespace of virtual machines that name none")
 	flags := cmd.Flags()
-	c.sources.AddRecursiveFlag(cmd)
-	flags.StringSliceVarP(&c.sources.Filenames, "filename", "f", nil, "Files and directories with virtual machines; - is standard input")
+	c.sources.AddFileFlags(cmd, "virtual machines")
 	flags.StringArrayVar(&c.set, "set", nil, "With names: the value of a field, as FIELD=VALUE, or FIELD- to remove it")
 	flags.StringSliceVar(&c.failOn, "fail-on", nil, "Exit with 1 if a change takes this: "+strings.Join(failures(), ", "))
 	flags.StringVarP(&c.output, "output", "o", c.output, "What to print: "+strings.Join(outputs(), ", "))
@@ -93,7 +92,10 @@ With --fail-on, the exit code is 1 if a change takes one of the given values, so
 
 func (c *planCommand) validate(cmd *cobra.Command, args []string) error {
 	help := options.SeeHelp(cmd)
-	if err := options.NamesOrFiles(cmd, args, c.sources.Filenames); err != nil {
+	if err := options.NamesOrFiles(cmd, args, c.sources.HasFiles()); err != nil {
+		return err
+	}
+	if err := c.sources.ValidateFiles(cmd); err != nil {
 		return err
 	}
 	if len(c.set) > 0 && len(args) == 0 {

@@ -71,7 +71,7 @@ func (c *planCommand) plans(ctx context.Context, args []string) ([]plan, error) 
 	if len(args) > 0 {
 		return p.named(ctx, args, c.set)
 	}
-	documents, err := manifests.ReadAll(ctx, c.sources.Filenames, c.sources.Recursive, c.program.Streams.In)
+	documents, err := c.sources.ReadComplete(ctx, options.Once(c.program.Streams.In))
 	if err != nil {
 		return nil, err
 	}

@@ -155,9 +155,13 @@ func (r *Report) describe(found *Result) rule {
 		known = validators.Rule{ID: found.Rule, Severity: found.Severity, Remedy: found.Remedy}
 	}
 	title := cmp.Or(known.Title, known.ID)
+	see := strings.TrimSpace(known.Remedy + " See: " + help(known.ID))
+	if help(known.ID) == "" {
+		see = known.Remedy
+	}
 	described := rule{
 		ID: known.ID, ShortDescription: text{title}, FullDescription: text{title + "."},
-		Help:                 text{strings.TrimSpace(known.Remedy + " See: " + help(known.ID))},
+		Help:                 text{see},
 		DefaultConfiguration: level{levelOf(known.Severity)},
 	}
 	if known.Security {
@@ -166,8 +170,11 @@ func (r *Report) describe(found *Result) rule {
 	return described
 }
 
-// help is the command that describes a rule.
+// help is the command that describes a rule; empty if there is none.
 func help(id string) string {
+	if id == "unreadable" {
+		return ""
+	}
 	if policy, ok := strings.CutPrefix(id, policies.RulePrefix); ok {
 		return "kubectl get virtualmachinepolicy " + policy + " -o yaml"
 	}

@@ -30,6 +30,8 @@ type clusterState struct {
 	defaults   *configcache.Defaults
 	policies   *configcache.Policies
 	namespaces *configcache.Namespaces
+	// exceptions are those of policies; nil if there can be none.
+	exceptions *configcache.Exceptions
 	// nodeArchitectures are those of the nodes; nil if this process does not know them.
 	nodeArchitectures func() []string
 	// changed is called with the part that changed. Set it before the manager starts.
@@ -66,7 +68,7 @@ func (p *process) clusterState(config *rest.Config, assumed platform.Settings, l
 	if s.defaults, err = configcache.NewDefaults(client, s.notify("defaults", logChange(log.WithName("defaults"), apikinds.VirtualMachineDefaults, "defaults", "site"))); err != nil {
 		return nil, err
 	}
-	policies := configcache.PoliciesOptions{Namespace: p.namespace, ParamsNamespaces: p.paramsNamespaces}
+	policies := configcache.PoliciesOptions{Namespace: p.namespace, ParamsNamespaces: p.paramsNamespaces, References: p.policyReferences}
 	if len(policies.ParamsNamespaces) == 0 {
 		policies.ParamsNamespaces = []string{p.namespace}
 	}
@@ -76,6 +78,11 @@ func (p *process) clusterState(config *rest.Config, assumed platform.Settings, l
 	if s.policies, err = configcache.NewPolicies(client, policies, s.notify("policies", logPolicies(log.WithName("policies")))); err != nil {
 		return nil, err
 	}
+	if p.exceptionDays > 0 {
+		if s.exceptions, err = configcache.NewExceptions(client, p.exceptionDuration(), func() { s.changed("exceptions") }); err != nil {
+			return nil, err
+		}
+	}
 	s.namespaces, err = configcache.NewNamespaces(labels)
 	return s, err
 }
@@ -84,6 +91,7 @@ func (p *process) clusterState(config *rest.Config, assumed platform.Settings, l
 func (s *clusterState) evaluator() *evaluator.Evaluator {
 	return evaluator.New(effective.NewPipeline(s.registry), s.objects, &evaluator.Live{
 		GetFacts: s.facts.Facts, GetSettings: s.settings.Current, GetSite: s.defaults.Current, GetPolicies: s.policies.Current,
+		GetExceptions:        s.exceptions.Current,
 		GetNodeArchitectures: s.nodeArchitectures,
 		GetNamespaceLabels:   s.namespaces.NamespaceLabels, GetNamespace: s.namespaces.Namespace,
 	})
@@ -108,7 +116,11 @@ func (everywhere) NeedLeaderElection() bool { return false }
 
 // addTo adds all watches to the manager.
 func (s *clusterState) addTo(mgr manager.Manager) error {
-	for _, run := range []func(context.Context) error{s.facts.Run, s.objects.Run, s.settings.Run, s.defaults.Run, s.policies.Run, s.namespaces.Run} {
+	runs := []func(context.Context) error{s.facts.Run, s.objects.Run, s.settings.Run, s.defaults.Run, s.policies.Run, s.namespaces.Run}
+	if s.exceptions != nil {
+		runs = append(runs, s.exceptions.Run)
+	}
+	for _, run := range runs {
 		if err := mgr.Add(everywhere(run)); err != nil {
 			return err
 		}
@@ -118,7 +130,7 @@ func (s *clusterState) addTo(mgr manager.Manager) error {
 
 // ready returns the conditions of readiness, by name.
 func (s *clusterState) ready() map[string]func() error {
-	return map[string]func() error{
+	conditions := map[string]func() error{
 		"facts":      s.facts.Ready,
 		"references": s.objects.Ready,
 		"settings":   s.settings.Ready,
@@ -126,6 +138,10 @@ func (s *clusterState) ready() map[string]func() error {
 		"policies":   s.policies.Ready,
 		"namespaces": s.namespaces.Ready,
 	}
+	if s.exceptions != nil {
+		conditions["exceptions"] = s.exceptions.Ready
+	}
+	return conditions
 }
 
 // allReady joins conditions: it returns the first error.

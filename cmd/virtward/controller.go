@@ -31,6 +31,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/controllers/audit"
 	"github.com/virtward/virtward/controllers/auditresults"
+	"github.com/virtward/virtward/controllers/exceptionstatus"
 	"github.com/virtward/virtward/controllers/metadatawatch"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/policystatus"
@@ -168,10 +169,23 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err != nil {
 		return err
 	}
+	exceptions := exceptionstatus.New(exceptionstatus.Options{
+		Client: state.client, Exceptions: state.exceptions.Current, Clock: clock.RealClock{},
+		Ended: func() { auditor.Ask("an exception changed") },
+		Tell: func(exception *policyv1alpha1.VirtualMachinePolicyException, kind, reason, message string) {
+			events.recorder.Event(&corev1.ObjectReference{
+				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: apikinds.VirtualMachinePolicyException,
+				Namespace: exception.Namespace, Name: exception.Name, UID: exception.UID,
+			}, kind, reason, shortEvent(message))
+		},
+	})
 	state.changed = func(what string) {
 		auditor.Ask("the " + what + " changed")
-		if what == "policies" {
+		switch what {
+		case "policies":
 			statuses.Changed()
+		case "exceptions":
+			exceptions.Changed()
 		}
 	}
 	if err := state.addTo(mgr); err != nil {
@@ -180,7 +194,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err := o.addWatches(mgr, config, reader, auditor); err != nil {
 		return err
 	}
-	if err := statuses.SetupWithManager(mgr); err != nil {
+	if err := errors.Join(statuses.SetupWithManager(mgr), exceptions.SetupWithManager(mgr)); err != nil {
 		return err
 	}
 	if err := auditor.SetupWithManager(mgr); err != nil {

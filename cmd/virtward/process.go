@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -21,6 +22,8 @@ type process struct {
 	metricsAddress   string
 	namespace        string
 	paramsNamespaces []string
+	exceptionDays    int
+	policyReferences []string
 }
 
 func (p *process) addFlags(flags *pflag.FlagSet) {
@@ -28,6 +31,8 @@ func (p *process) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&p.metricsAddress, "metrics-address", ":8080", "address of /metrics; 0 for none")
 	flags.StringVar(&p.namespace, "namespace", os.Getenv("POD_NAMESPACE"), "namespace that Virtward is installed in; by default $POD_NAMESPACE")
 	flags.StringSliceVar(&p.paramsNamespaces, "params-namespace", nil, "namespaces whose ConfigMaps may hold the parameters of policies; by default that of --namespace")
+	flags.IntVar(&p.exceptionDays, "policy-exception-max-days", 0, "most days until a VirtualMachinePolicyException ends; 0 for no exceptions")
+	flags.StringSliceVar(&p.policyReferences, "policy-reference", nil, "kinds of objects that policies may read if virtual machines point at them, as plural names of resources; by default none")
 	p.log.AddFlags(flags)
 }
 
@@ -35,8 +40,19 @@ func (p *process) validate() error {
 	if p.namespace == "" {
 		return errors.New("--namespace is empty and $POD_NAMESPACE is not set: name the namespace that Virtward is installed in")
 	}
+	if p.exceptionDays < 0 || p.exceptionDays > mostExceptionDays {
+		return fmt.Errorf("--policy-exception-max-days is %d: it must be within 0 and %d", p.exceptionDays, mostExceptionDays)
+	}
 	return nil
 }
+
+// exceptionDuration returns the longest time until a VirtualMachinePolicyException ends; 0 for no exceptions.
+func (p *process) exceptionDuration() time.Duration {
+	return time.Duration(p.exceptionDays) * 24 * time.Hour
+}
+
+// mostExceptionDays bounds --policy-exception-max-days.
+const mostExceptionDays = 3650
 
 // begin sets up the log of the process, and returns the client configuration of the cluster.
 func (p *process) begin() (logr.Logger, *rest.Config, error) {

@@ -117,6 +117,9 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 		Client: c.direct, Source: sources, Checksums: virtualimages.ChecksumsOf(c.direct), Probes: transfers.New[cdi.Probe](ctx, probes), Changed: changed,
 		Timeout: config.Limits.Timeout.Duration, Clock: clock.RealClock{},
 		Imports: func(ctx context.Context, image *backend.Image, bytes int64) (bool, string, string, error) {
+			if image.Spec.Upload != nil {
+				return keeps.Await(ctx, image.Namespace, image.Name, bytes)
+			}
 			return keeps.Begin(ctx, image.Namespace, image.Name, bytes)
 		},
 	}

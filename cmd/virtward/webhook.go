@@ -256,6 +256,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 		Rules:             state.registry.Rules(),
 		Reading:           state.objects.Begin,
 		Authorizer:        webhooks.NewAuthorizer(client.AuthorizationV1().SubjectAccessReviews(), clock.RealClock{}, measured),
+		ExceptionDuration: o.exceptionDuration(),
 		CompilePolicy:     state.policies.Compile,
 		Counts:            publishedCounts(client, o.namespace),
 		Catalogs:          catalogs.Claims,

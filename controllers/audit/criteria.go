@@ -98,6 +98,8 @@ func resultsOf(findings []validators.Finding) []auditresults.Result {
 		name, policy := strings.CutPrefix(f.Rule, policies.RulePrefix)
 		r := auditresults.Result{Source: auditresults.Source{Name: name, BuiltIn: !policy}, Field: shortened(f.Error.Field), Message: shortened(f.Text()), Remedy: shortened(f.Remedy)}
 		switch {
+		case f.Exempted != nil:
+			r.Outcome = auditresults.Exempt
 		case policies.IsEvaluationError(f):
 			r.Outcome = auditresults.Error
 		case f.Severity == validators.Warn:

@@ -60,6 +60,8 @@ const (
 	Warn
 	// Error: the source cannot be evaluated on the object, or the object cannot be evaluated at all.
 	Error
+	// Exempt: the object violates the source, and an exception exempts it.
+	Exempt
 	outcomes
 )
 
@@ -154,6 +156,8 @@ func (l Limits) Condense(results []Result) []Result {
 // Sum has the numbers of results by outcome, and of objects without results.
 type Sum struct {
 	Fail, Warn, Error int
+	// Exempt is the number of results without an effect, because an exception exempts the object.
+	Exempt int
 	// Pass is the number of objects without results.
 	Pass int
 }
@@ -164,6 +168,8 @@ func (s *Sum) add(o Outcome, n int) {
 		s.Fail += n
 	case Warn:
 		s.Warn += n
+	case Exempt:
+		s.Exempt += n
 	default:
 		s.Error += n
 	}
@@ -183,7 +189,9 @@ type tally struct {
 
 func (t *tally) violating() bool { return t.counts[Fail]+t.counts[Warn] > 0 }
 
-func (t *tally) sum() int { return int(t.counts[Fail]) + int(t.counts[Warn]) + int(t.counts[Error]) }
+func (t *tally) sum() int {
+	return int(t.counts[Fail]) + int(t.counts[Warn]) + int(t.counts[Error]) + int(t.counts[Exempt])
+}
 
 // record has the results of an object; its tallies are sorted by source.
 type record struct {
@@ -250,7 +258,7 @@ func (l *Ledger) Put(subject Subject, results []Result) (fresh []Held) {
 	after := record{tallies: tallies(sorted), round: l.round}
 	for i := range sorted {
 		first := i == 0 || sorted[i-1].Source != sorted[i].Source
-		if first && sorted[i].Outcome != Error && !violated(before.tallies, sorted[i].Source) {
+		if first && sorted[i].Outcome < Error && !violated(before.tallies, sorted[i].Source) {
 			fresh = append(fresh, Held{subject, sorted[i]})
 		}
 	}

@@ -7,6 +7,7 @@ package credentials
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -67,13 +68,8 @@ func Read(ctx context.Context, reader client.Reader, namespace, secretName, conf
 
 // certificates are the values of a ConfigMap in the order of their keys.
 func certificates(data map[string]string) string {
-	keys := make([]string, 0, len(data))
-	for key := range data {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
 	var b strings.Builder
-	for _, key := range keys {
+	for _, key := range slices.Sorted(maps.Keys(data)) {
 		b.WriteString(data[key] + "\n")
 	}
 	return b.String()

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -102,7 +103,7 @@ func (m *Manifests) of(catalog *v1alpha1.GoldenImageCatalog) (found map[string]i
 		if from == nil {
 			continue
 		}
-		at := place{namespace: catalog.Spec.Namespace, url: *from.URL, secret: value(from.SecretRef), authorities: value(from.CertConfigMap)}
+		at := place{namespace: catalog.Spec.Namespace, url: *from.URL, secret: ptr.Deref(from.SecretRef, ""), authorities: ptr.Deref(from.CertConfigMap, "")}
 		r := m.record(at)
 		if r == nil {
 			found[entry.Name] = images.Manifest{Failure: &images.Failure{Reason: reasonTooMany, Message: fmt.Sprintf("more than %d manifests are read", maxManifests)}}
@@ -122,13 +123,6 @@ func (m *Manifests) of(catalog *v1alpha1.GoldenImageCatalog) (found map[string]i
 	}
 	m.release(catalog.Name, func(at place) bool { return used[at] })
 	return found, next
-}
-
-func value(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }
 
 // record returns that of a place; nil if there are too many.

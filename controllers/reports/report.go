@@ -68,7 +68,7 @@ func Build(c *Context, namespace string, view *auditresults.View, before *openre
 		Configuration: &openreports.ReportConfiguration{
 			Limits: openreports.Limits{MaxResults: c.Limit},
 		},
-		Summary: openreports.ReportSummary{Pass: view.Sum.Pass, Fail: view.Sum.Fail, Warn: view.Sum.Warn, Error: view.Sum.Error, Skip: c.Skipped},
+		Summary: openreports.ReportSummary{Pass: view.Sum.Pass, Fail: view.Sum.Fail, Warn: view.Sum.Warn, Error: view.Sum.Error, Skip: c.Skipped + view.Sum.Exempt},
 	}
 	if view.Left > 0 {
 		r.Annotations = map[string]string{LeftAnnotation: strconv.Itoa(view.Left)}
@@ -116,7 +116,7 @@ func (c *Context) result(held *auditresults.Held) openreports.ReportResult {
 	return r
 }
 
-var outcomes = map[auditresults.Outcome]openreports.Result{auditresults.Fail: "fail", auditresults.Warn: "warn", auditresults.Error: "error"}
+var outcomes = map[auditresults.Outcome]openreports.Result{auditresults.Fail: "fail", auditresults.Warn: "warn", auditresults.Error: "error", auditresults.Exempt: "skip"}
 
 // identity identifies a result.
 type identity struct {
@@ -153,7 +153,7 @@ func Fresh(view *auditresults.View, before *openreports.Report) []auditresults.H
 		}
 		for i := range before.Results {
 			id := identityOf(&before.Results[i])
-			if id.source == sourcePolicies && before.Results[i].Result != outcomes[auditresults.Error] {
+			if id.source == sourcePolicies && before.Results[i].Result != outcomes[auditresults.Error] && before.Results[i].Result != outcomes[auditresults.Exempt] {
 				seen[violation{id.policy, id.kind, id.name}] = true
 			}
 		}
@@ -162,7 +162,7 @@ func Fresh(view *auditresults.View, before *openreports.Report) []auditresults.H
 	for i := range view.Results {
 		r := &view.Results[i]
 		found := violation{r.Source.Name, r.Kind, r.Subject.Name}
-		if r.BuiltIn || r.Outcome == auditresults.Error || seen[found] {
+		if r.BuiltIn || r.Outcome >= auditresults.Error || seen[found] {
 			continue
 		}
 		seen[found] = true

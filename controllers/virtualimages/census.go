@@ -118,7 +118,7 @@ func (c *census) next() (asked []*question) {
 func (c *census) list(ctx context.Context, asked []*question) error {
 	to := map[virtualimages.Reference][]*question{}
 	for _, q := range asked {
-		for _, r := range referencesTo(q.image) {
+		for _, r := range virtualimages.ReferencesTo(q.image) {
 			to[r] = append(to[r], q)
 		}
 	}

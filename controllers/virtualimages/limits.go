@@ -196,6 +196,15 @@ func (r *Reconciler) ends(ctx context.Context, key reconcile.Request) {
 // Begin reports whether the import of an image may begin, and otherwise the reason and what it waits for. The bytes of an image
 // that begins count for the limit of its namespace at once; 0 bytes are those of a copy, whose image counts.
 func (r *Reconciler) Begin(ctx context.Context, namespace, name string, bytes int64) (begins bool, reason, message string, err error) {
+	return r.begin(ctx, namespace, name, bytes, true)
+}
+
+// Await is Begin for an image that a user uploads: it waits for no other image, and takes no place from them.
+func (r *Reconciler) Await(ctx context.Context, namespace, name string, bytes int64) (begins bool, reason, message string, err error) {
+	return r.begin(ctx, namespace, name, bytes, false)
+}
+
+func (r *Reconciler) begin(ctx context.Context, namespace, name string, bytes int64, place bool) (begins bool, reason, message string, err error) {
 	c := &count{}
 	if r.Limits.Bytes > 0 {
 		if c, err = r.count(ctx, namespace); err != nil {
@@ -222,12 +231,14 @@ func (r *Reconciler) Begin(ctx context.Context, namespace, name string, bytes in
 	switch {
 	case r.Limits.Bytes > 0 && bytes > 0 && bytes > r.Limits.Bytes-taken:
 		return false, ReasonLimit, fmt.Sprintf("the image needs %s, the other images of the namespace have %s, and their limit is %s", size(bytes), size(taken), size(r.Limits.Bytes)), nil
-	case here >= r.Limits.perNamespace():
+	case place && here >= r.Limits.perNamespace():
 		return false, "", fmt.Sprintf("%d other images of the namespace are being imported", here), nil
-	case len(r.importing) >= r.Limits.Imports:
+	case place && len(r.importing) >= r.Limits.Imports:
 		return false, "", fmt.Sprintf("%d other images are being imported", len(r.importing)), nil
 	}
-	r.importing[key] = struct{}{}
+	if place {
+		r.importing[key] = struct{}{}
+	}
 	if r.Limits.Bytes > 0 && bytes > 0 {
 		r.reserved[key] = bytes
 	}

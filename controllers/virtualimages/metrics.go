@@ -56,7 +56,7 @@ func stateOf(deleting bool, status *v1alpha1.VirtualImageStatus) string {
 		return stateImporting
 	case imported == virtualimages.ReasonRetrying:
 		return stateRetrying
-	case imported == virtualimages.ReasonImportFailed, imported == virtualimages.ReasonNameTaken, imported == reasonNoClass:
+	case imported == virtualimages.ReasonImportFailed, imported == virtualimages.ReasonUploadExpired, imported == virtualimages.ReasonNameTaken, imported == reasonNoClass:
 		return stateFailed
 	}
 	return statePending
@@ -179,7 +179,7 @@ func (l *ledger) transition(in *virtualimages.Input, before *v1alpha1.VirtualIma
 	case is.Status == metav1.ConditionTrue:
 		l.imports.WithLabelValues(class, "imported").Inc()
 		l.seconds.WithLabelValues(class).Observe(max(0, in.Now.Sub(image.CreationTimestamp.Time).Seconds()))
-	case is.Reason == virtualimages.ReasonImportFailed:
+	case is.Reason == virtualimages.ReasonImportFailed, is.Reason == virtualimages.ReasonUploadExpired:
 		l.imports.WithLabelValues(class, "failed").Inc()
 		l.fails(class, in.Observation)
 	case is.Reason == virtualimages.ReasonRetrying:

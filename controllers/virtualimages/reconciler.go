@@ -252,6 +252,7 @@ var events = map[string]map[string]string{
 	v1alpha1.ConditionImported: {
 		virtualimages.ReasonImporting: corev1.EventTypeNormal, virtualimages.ReasonImported: corev1.EventTypeNormal, virtualimages.ReasonRetrying: corev1.EventTypeWarning,
 		virtualimages.ReasonImportFailed: corev1.EventTypeWarning, virtualimages.ReasonNameTaken: corev1.EventTypeWarning,
+		virtualimages.ReasonUploadPending: corev1.EventTypeNormal, virtualimages.ReasonUploadExpired: corev1.EventTypeWarning,
 		"ClassNotFound": corev1.EventTypeWarning, ReasonLimit: corev1.EventTypeWarning,
 	},
 	v1alpha1.ConditionReady:    {virtualimages.ReasonRemoved: corev1.EventTypeWarning, virtualimages.ReasonDeactivated: corev1.EventTypeWarning},

@@ -108,6 +108,12 @@ func TestBegin(t *testing.T) {
 			t.Errorf("%d imports of the other namespaces, want 4", got)
 		}
 	}
+	if waits, _, message, _ := r.Await(t.Context(), "a", "upload", 1<<30); !waits { // an upload takes no place, and waits for none
+		t.Error(message)
+	}
+	if begins, _, _, _ := r.Begin(t.Context(), "f", "import", 1<<30); begins {
+		t.Error("an import begins without a place")
+	}
 }
 
 // TestReserve: images that begin at the same time do not exceed the bytes of their namespace.

@@ -127,7 +127,7 @@ func (x *index) of(image *v1alpha1.VirtualImage) (users, templates *virtualimage
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var held, listed []string
-	for _, r := range referencesTo(image) {
+	for _, r := range virtualimages.ReferencesTo(image) {
 		for key := range x.users[r] {
 			if kinds[key.kind].holds {
 				held = append(held, x.objects[key].shown)
@@ -142,13 +142,6 @@ func (x *index) of(image *v1alpha1.VirtualImage) (users, templates *virtualimage
 		return nil, templates, x.omitted
 	}
 	return virtualimages.CountUsers(image.Namespace, held), templates, false
-}
-
-func referencesTo(image *v1alpha1.VirtualImage) []virtualimages.Reference {
-	return []virtualimages.Reference{
-		{Namespace: image.Namespace, Name: image.Name},
-		{Claim: true, Namespace: image.Namespace, Name: virtualimages.VolumeName(image.Name, image.UID)},
-	}
 }
 
 // eachHolder reads all objects that prevent the deletion of images.

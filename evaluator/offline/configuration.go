@@ -3,6 +3,7 @@ package offline
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -45,26 +46,34 @@ func objectsOf[T any](all []configured[T]) []T {
 }
 
 // readConfigured reads the objects of a kind: those of the files, as if they were applied, and then those of the
-// cluster, if there is one. The notes name objects that are skipped.
-func readConfigured[T any](ctx context.Context, kind string, files []manifests.Document, cluster *Cluster) (all []configured[T], notes []string, err error) {
+// cluster, if there is one. The notes of the evaluator name objects that are skipped. An object of a file that cannot be
+// read also replaces that of the cluster.
+func readConfigured[T any](ctx context.Context, w *Evaluator, kind string, files []manifests.Document, cluster *Cluster) (all []configured[T]) {
 	names := map[string]bool{}
 	for _, d := range files {
 		if d.Object.GetKind() != kind {
 			continue
 		}
 		read := configured[T]{document: d}
+		names[d.Object.GetName()] = true
 		unknown, err := decodeConfigured(d, &read.object)
 		if err != nil {
-			return nil, nil, err
+			w.Unreadable = append(w.Unreadable, d.Unreadable(err))
+			continue
 		}
-		all, notes, names[d.Object.GetName()] = append(all, read), append(notes, unknown...), true
+		all, w.Notes = append(all, read), append(w.Notes, unknown...)
 	}
 	if cluster == nil {
-		return all, notes, nil
+		return all
 	}
 	listed, err := cluster.listConfigured(ctx, kind)
+	if apierrors.IsForbidden(err) {
+		w.forbidden = append(w.forbidden, kind)
+		return all
+	}
 	if err != nil {
-		return all, append(notes, fmt.Sprintf("%s are not considered: %v", kind, err)), nil
+		w.Notes = append(w.Notes, fmt.Sprintf("%s are not considered: %v", kind, err))
+		return all
 	}
 	for _, d := range listed {
 		if names[d.Object.GetName()] {
@@ -72,26 +81,37 @@ func readConfigured[T any](ctx context.Context, kind string, files []manifests.D
 		}
 		read := configured[T]{document: d}
 		if _, err := manifests.Decode(d.Object.Object, &read.object); err != nil {
-			notes = append(notes, fmt.Sprintf("%s %s is not considered: %v", kind, d.Object.GetName(), err))
+			w.Notes = append(w.Notes, fmt.Sprintf("%s %s is not considered: %v", kind, d.Object.GetName(), err))
 			continue
 		}
 		all = append(all, read)
 	}
-	return all, notes, nil
+	return all
 }
+
+// noteForbidden adds one note for all kinds that the user may not list.
+func (w *Evaluator) noteForbidden() {
+	if len(w.forbidden) > 0 {
+		w.Notes = append(w.Notes, fmt.Sprintf("%s of the cluster are not considered: you may not list them: an admin can grant the ClusterRole %s, or set policies.readers of the chart", strings.Join(w.forbidden, ", "), ReaderRole))
+	}
+}
+
+// ReaderRole is the ClusterRole of the chart for readers of the configuration.
+const ReaderRole = "virtward-policies-view"
 
 // decodeConfigured reads an object of a file; the notes name unknown fields.
 func decodeConfigured(d manifests.Document, into any) (notes []string, err error) {
 	kind := d.Object.GroupVersionKind()
 	if kind.Version != policyv1alpha1.GroupVersion.Version {
-		return nil, fmt.Errorf("%s: apiVersion: %s is not a version that Virtward serves %s in: use %s", d.Location(), d.Object.GetAPIVersion(), kind.Kind, policyv1alpha1.GroupVersion)
+		err := fmt.Errorf("%s is not a version that Virtward serves %s in: use %s", d.Object.GetAPIVersion(), kind.Kind, policyv1alpha1.GroupVersion)
+		return nil, &manifests.FieldError{Path: "apiVersion", Err: err}
 	}
-	named := fmt.Sprintf("%s: %s %s", d.Location(), kind.Kind, d.Object.GetName())
+	named := kind.Kind + " " + d.Object.GetName()
 	if notes, err = manifests.Decode(d.Object.Object, into); err != nil {
 		return nil, fmt.Errorf("%s: %w", named, err)
 	}
 	for i := range notes {
-		notes[i] = named + ": " + notes[i]
+		notes[i] = d.Location() + ": " + named + ": " + notes[i]
 	}
 	return notes, nil
 }
@@ -112,22 +132,16 @@ func (c *Cluster) listConfigured(ctx context.Context, kind string) ([]manifests.
 	return found, nil
 }
 
-// readSettings compiles the RuleSettings of the files and of the cluster. The notes name entries without an effect.
-func readSettings(ctx context.Context, files *Files, cluster *Cluster, known validators.Table) (s *validators.Settings, notes []string, err error) {
-	all, notes, err := readConfigured[policyv1alpha1.RuleSettings](ctx, apikinds.RuleSettings, files.Configuration, cluster)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, without := validators.NewSettings(known, objectsOf(all)...)
-	return s, append(notes, without...), nil
+// readSettings compiles the RuleSettings of the files and of the cluster. Notes name entries without an effect.
+func (w *Evaluator) readSettings(ctx context.Context, files *Files, cluster *Cluster) {
+	all := readConfigured[policyv1alpha1.RuleSettings](ctx, w, apikinds.RuleSettings, files.Configuration, cluster)
+	settings, without := validators.NewSettings(w.registry.Rules(), objectsOf(all)...)
+	w.settings, w.Notes = settings, append(w.Notes, without...)
 }
 
-// readSite compiles the defaults of the files and of the cluster. The notes name defaults without an effect.
-func readSite(ctx context.Context, files *Files, cluster *Cluster) (s *mutators.Site, notes []string, err error) {
-	all, notes, err := readConfigured[policyv1alpha1.VirtualMachineDefaults](ctx, apikinds.VirtualMachineDefaults, files.Configuration, cluster)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, without := mutators.NewSite(objectsOf(all)...)
-	return s, append(notes, without...), nil
+// readSite compiles the defaults of the files and of the cluster. Notes name defaults without an effect.
+func (w *Evaluator) readSite(ctx context.Context, files *Files, cluster *Cluster) {
+	all := readConfigured[policyv1alpha1.VirtualMachineDefaults](ctx, w, apikinds.VirtualMachineDefaults, files.Configuration, cluster)
+	site, without := mutators.NewSite(objectsOf(all)...)
+	w.site, w.Notes = site, append(w.Notes, without...)
 }

@@ -1,7 +1,6 @@
 package offline
 
 import (
-	"fmt"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -12,16 +11,16 @@ import (
 	"github.com/virtward/virtward/platform"
 )
 
-// FactsFrom reads the facts from a KubeVirt object. Their warnings name unknown fields.
+// FactsFrom reads the facts from a KubeVirt object. Their warnings name unknown fields. The error does not name the file.
 func FactsFrom(d manifests.Document, settings platform.Settings) (*platform.Facts, error) {
 	kubevirt := AsKubeVirt(d.Object)
 	warnings, err := manifests.Decode(withoutSeedForm(kubevirt.Object), &v1.KubeVirt{})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.Location(), err)
+		return nil, err
 	}
 	facts, err := platform.FromKubeVirt(kubevirt, settings)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", d.Location(), err)
+		return nil, err
 	}
 	facts.Source += " (" + d.Location() + ")"
 	for _, w := range warnings {

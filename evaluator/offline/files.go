@@ -1,7 +1,9 @@
 package offline
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -30,52 +32,79 @@ type Files struct {
 	Without  []string
 	Notes    []string
 	Warnings []string
+	// Unreadable are the documents that cannot be read. The others are evaluated.
+	Unreadable []manifests.Unreadable
+
+	// given are the references.
+	given map[[3]string]bool
 }
 
 // Sort sorts documents by their purpose.
-func Sort(all []manifests.Document) (*Files, error) {
-	s := &Files{}
-	for _, d := range all {
-		if d.Object.GetKind() == "" || d.Object.GetAPIVersion() == "" {
-			return nil, fmt.Errorf("%s: must have apiVersion and kind", d.Location())
-		}
-		kind := d.Object.GroupVersionKind()
-		switch {
-		case IsSubject(kind):
-			if err := checkVersion(kind); err != nil {
-				return nil, fmt.Errorf("%s: %w", d.Location(), err)
-			}
-			s.Subjects = append(s.Subjects, d)
-		case kind.Group == v1.GroupVersion.Group && kind.Kind == apikinds.KubeVirt:
-			s.KubeVirts = append(s.KubeVirts, d)
-		case IsConfiguration(kind):
-			s.Configuration = append(s.Configuration, d)
-		case isConfigMap(kind):
-			s.ConfigMaps = append(s.ConfigMaps, d)
-		case kind.Group == "" && kind.Kind == apikinds.Namespace:
-			s.Namespaces = append(s.Namespaces, d.Object)
-		case IsReference(kind):
-			if d.Object.GetName() == "" {
-				return nil, fmt.Errorf("%s: %s must have metadata.name", d.Location(), kind.Kind)
-			}
-			warnings, err := checkReference(kind, d)
-			if err != nil {
-				return nil, err
-			}
-			s.References, s.Warnings = append(s.References, d.Object), append(s.Warnings, warnings...)
-			if evaluator.Evaluates(kind.GroupKind()) {
-				s.Beside = append(s.Beside, d)
-			}
-		default:
-			s.Notes = append(s.Notes, skippedNote(d))
+func Sort(all *manifests.Content) *Files {
+	s := &Files{Unreadable: slices.Clone(all.Unreadable), given: map[[3]string]bool{}}
+	for _, d := range all.Documents {
+		if err := s.add(d); err != nil {
+			s.Unreadable = append(s.Unreadable, d.Unreadable(err))
 		}
 	}
-	return s, nil
+	return s
+}
+
+// add adds a document by its purpose.
+func (s *Files) add(d manifests.Document) error {
+	if d.Object.GetKind() == "" || d.Object.GetAPIVersion() == "" {
+		return errors.New("must have apiVersion and kind")
+	}
+	kind := d.Object.GroupVersionKind()
+	switch {
+	case IsSubject(kind):
+		if err := checkVersion(kind); err != nil {
+			return err
+		}
+		s.Subjects = append(s.Subjects, d)
+	case kind.Group == v1.GroupVersion.Group && kind.Kind == apikinds.KubeVirt:
+		s.KubeVirts = append(s.KubeVirts, d)
+	case IsConfiguration(kind):
+		s.Configuration = append(s.Configuration, d)
+	case isConfigMap(kind):
+		s.ConfigMaps, s.References = append(s.ConfigMaps, d), append(s.References, d.Object) // a VM can use it too
+	case kind.Group == "" && kind.Kind == apikinds.Namespace:
+		s.Namespaces = append(s.Namespaces, d.Object)
+	case IsReference(kind):
+		return s.addReference(kind, d)
+	default:
+		if err := misspelt(kind); err != nil {
+			return err
+		}
+		s.Notes = append(s.Notes, skippedNote(d))
+	}
+	return nil
+}
+
+// addReference adds an object that virtual machines refer to.
+func (s *Files) addReference(kind schema.GroupVersionKind, d manifests.Document) error {
+	if d.Object.GetName() == "" {
+		return fmt.Errorf("%s must have metadata.name", kind.Kind)
+	}
+	warnings, err := checkReference(kind, d)
+	if err != nil {
+		return err
+	}
+	if s.given[identity(d.Object)] {
+		return fmt.Errorf("%s %s is given twice", kind.Kind, d.Object.GetName())
+	}
+	s.given[identity(d.Object)] = true
+	s.References, s.Warnings = append(s.References, d.Object), append(s.Warnings, warnings...)
+	if evaluator.Evaluates(kind.GroupKind()) {
+		s.Beside = append(s.Beside, d)
+	}
+	return nil
 }
 
 // skippedNote is the note for a document that is skipped.
 func skippedNote(d manifests.Document) string {
-	return fmt.Sprintf("%s: skipped %s %s: its kind has no effect on virtual machines", d.Location(), d.Object.GetKind(), d.Object.GetName())
+	why := cmp.Or(ForeignPolicy(d.Object.GroupVersionKind()), "its kind has no effect on virtual machines")
+	return fmt.Sprintf("%s: skipped %s %s: %s", d.Location(), d.Object.GetKind(), d.Object.GetName(), why)
 }
 
 // IsSubject reports whether objects of a kind are virtual machines, or create them.
@@ -98,7 +127,7 @@ func checkReference(kind schema.GroupVersionKind, d manifests.Document) ([]strin
 	}
 	warnings, err := manifests.Decode(d.Object.Object, typed)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %s %s: %w", d.Location(), kind.Kind, d.Object.GetName(), err)
+		return nil, fmt.Errorf("%s %s: %w", kind.Kind, d.Object.GetName(), err)
 	}
 	for i := range warnings {
 		warnings[i] = fmt.Sprintf("%s: %s %s: %s", d.Location(), kind.Kind, d.Object.GetName(), warnings[i])
@@ -112,27 +141,23 @@ func checkVersion(kind schema.GroupVersionKind) error {
 	if slices.Contains(info.Versions, kind.Version) {
 		return nil
 	}
-	return fmt.Errorf("apiVersion: %s is not a version that KubeVirt serves %s in: use %s", kind.GroupVersion(), kind.Kind, info.GroupVersion())
+	return &manifests.FieldError{Path: "apiVersion", Err: fmt.Errorf("%s is not a version that KubeVirt serves %s in: use %s", kind.GroupVersion(), kind.Kind, info.GroupVersion())}
 }
 
-// Wrong returns the documents with findings of a rule.
-func (w *Evaluator) Wrong(ctx context.Context, all []manifests.Document) ([]manifests.Document, error) {
-	var found []manifests.Document
+// Wrong returns the documents with findings of a rule, and those that cannot be evaluated.
+func (w *Evaluator) Wrong(ctx context.Context, all []manifests.Document) (found []manifests.Document) {
 	for _, d := range all {
-		result, err := w.Evaluate(ctx, d, evaluator.Written)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s %s: %w", d.Location(), d.Object.GetKind(), d.Object.GetName(), err)
-		}
-		if len(result.Findings) > 0 {
+		if result, err := w.Evaluate(ctx, d, evaluator.Written); err != nil || len(result.Findings) > 0 {
 			found = append(found, d)
 		}
 	}
-	return found, nil
+	return found
 }
 
-// OverlaidBy returns the objects of files as they are after others are applied.
+// OverlaidBy returns the objects of files as they are after others are applied. The objects to evaluate stay.
 func (s *Files) OverlaidBy(with *Files) *Files {
 	return &Files{
+		Subjects: s.Subjects, Beside: s.Beside,
 		Configuration: overlaid(s.Configuration, with.Configuration, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
 		ConfigMaps:    overlaid(s.ConfigMaps, with.ConfigMaps, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
 		Namespaces:    overlaid(s.Namespaces, with.Namespaces, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }),
@@ -142,13 +167,14 @@ func (s *Files) OverlaidBy(with *Files) *Files {
 
 // overlaid returns the documents above, and those below of another kind or name.
 func overlaid[T any](below, above []T, object func(T) *unstructured.Unstructured) []T {
-	identity := func(t T) [3]string {
-		o := object(t)
-		return [3]string{o.GroupVersionKind().GroupKind().String(), o.GetNamespace(), o.GetName()}
-	}
 	replaced := map[[3]string]bool{}
 	for _, t := range above {
-		replaced[identity(t)] = true
+		replaced[identity(object(t))] = true
 	}
-	return slices.Concat(above, slices.DeleteFunc(slices.Clone(below), func(t T) bool { return replaced[identity(t)] }))
+	return slices.Concat(above, slices.DeleteFunc(slices.Clone(below), func(t T) bool { return replaced[identity(object(t))] }))
+}
+
+// identity returns the kind, the namespace and the name of an object.
+func identity(o *unstructured.Unstructured) [3]string {
+	return [3]string{o.GroupVersionKind().GroupKind().String(), o.GetNamespace(), o.GetName()}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +47,18 @@ type Evaluator struct {
 	Former *platform.Facts
 	// Values are values for the parameters of VirtualMachineTemplates.
 	Values map[string]string
+	// UnknownFields is Warn if fields that no schema has are warnings; otherwise they deny the object.
+	UnknownFields validators.Severity
 	// Notes name configuration that has no effect here.
 	Notes []string
+	// Unreadable are the documents of files with configuration that cannot be read.
+	Unreadable []manifests.Unreadable
+
+	// forbidden are the kinds of configuration that the user may not list.
+	forbidden []string
+	schemas   *schemaSource
+	// online reports that a cluster has the objects that the files lack.
+	online bool
 }
 
 // New returns an evaluator. It reads configuration and objects from the files, as if they were applied, and then from
@@ -59,25 +70,22 @@ func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Fa
 		return nil, err
 	}
 	var objects references.Objects = references.Given{Memory: memory}
+	w.online = cluster != nil
 	if cluster != nil {
 		objects = both{files: memory, cluster: cluster.Objects}
 	}
 	if w.registry, err = hypervisors.NewRegistry(hypervisors.BuiltIn()...); err != nil {
 		return nil, err
 	}
-	var notes []string
-	if w.settings, notes, err = readSettings(ctx, files, cluster, w.registry.Rules()); err != nil {
+	w.readSettings(ctx, files, cluster)
+	w.readSite(ctx, files, cluster)
+	if err := w.readPolicies(ctx, files, cluster); err != nil {
 		return nil, err
 	}
-	w.Notes = append(w.Notes, notes...)
-	if w.site, notes, err = readSite(ctx, files, cluster); err != nil {
+	w.noteForbidden()
+	if err := w.readSchemas(ctx, files, cluster); err != nil {
 		return nil, err
 	}
-	w.Notes = append(w.Notes, notes...)
-	if w.policies, notes, err = readPolicies(ctx, files, cluster, namespace); err != nil {
-		return nil, err
-	}
-	w.Notes = append(w.Notes, notes...)
 	w.Evaluator = &evaluator.Evaluator{Pipeline: effective.NewPipeline(w.registry), Facts: w, Configuration: w, References: objects, Decode: decode, VirtualImages: true}
 	w.snapshot, err = w.Evaluator.Snapshot(time.Now())
 	return w, err
@@ -99,7 +107,12 @@ func (w *Evaluator) EvaluateMade(ctx context.Context, d manifests.Document) (*ev
 	return w.Evaluate(ctx, d, evaluator.Written)
 }
 
-func (w *Evaluator) evaluate(ctx context.Context, d manifests.Document, stage evaluator.Stage, by func(context.Context, evaluator.Request) (*evaluator.Result, error)) (*evaluator.Result, error) {
+func (w *Evaluator) evaluate(ctx context.Context, d manifests.Document, stage evaluator.Stage, by func(context.Context, evaluator.Request) (*evaluator.Result, error)) (result *evaluator.Result, err error) {
+	defer func() {
+		if cause := recover(); cause != nil { // the other objects are evaluated
+			err = fmt.Errorf("this is a bug in kubectl-virtward: please report it with the object: %.200v", cause)
+		}
+	}()
 	raw, err := json.Marshal(d.Object.Object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the object: %w", err)
@@ -116,14 +129,33 @@ func (w *Evaluator) evaluate(ctx context.Context, d manifests.Document, stage ev
 	if d.Source == SourceCluster && kind.Kind == apikinds.VirtualMachineInstance {
 		request.Requester = kubeVirtController(w.facts) // whose labels it has
 	}
-	result, err := by(ctx, request)
-	if err != nil {
+	if result, err = by(ctx, request); err != nil {
 		return nil, err
 	}
 	if limit := (*field.Error)(nil); result.Unreadable != nil && !errors.As(result.Unreadable, &limit) {
 		return nil, result.Unreadable
 	}
+	if d.Source != SourceCluster && result.Unreadable == nil {
+		if err := w.validate(ctx, d, result); err != nil {
+			return nil, err
+		}
+	}
 	return result, nil
+}
+
+// readSchemas finds the schemas of the documents to evaluate.
+func (w *Evaluator) readSchemas(ctx context.Context, files *Files, cluster *Cluster) error {
+	var notes []string
+	w.schemas, notes = newSchemaSource(w.facts.KubeVirtVersion)
+	w.Notes = append(w.Notes, notes...)
+	if cluster == nil {
+		return nil
+	}
+	note, err := w.schemas.readInstalled(ctx, cluster, slices.Concat(files.Subjects, files.Beside))
+	if note != "" {
+		w.Notes = append(w.Notes, note)
+	}
+	return err
 }
 
 // decode decodes an object. The warnings name unknown fields.

@@ -19,11 +19,15 @@ import (
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/texts"
 	"github.com/virtward/virtward/validators"
 )
 
 // maxPolicyProblems is the number of notes about one broken policy.
 const maxPolicyProblems = 10
+
+// maxNames is the length of the names of policies in one note, in bytes.
+const maxNames = 500
 
 // policySource has the policies.
 type policySource struct {
@@ -35,20 +39,18 @@ type policySource struct {
 	broken []string
 }
 
-// readPolicies compiles the policies of the files and of the cluster, without those to leave out. The notes name
-// policies that cannot be evaluated for existing objects, and say why.
-func readPolicies(ctx context.Context, files *Files, cluster *Cluster, namespace string) (j *policySource, notes []string, err error) {
-	all, notes, err := readConfigured[policyv1alpha1.VirtualMachinePolicy](ctx, apikinds.VirtualMachinePolicy, files.Configuration, cluster)
-	if err != nil {
-		return nil, nil, err
-	}
+// readPolicies compiles the policies of the files and of the cluster, without those to leave out. Notes name policies
+// that cannot be evaluated for existing objects, and say why.
+func (w *Evaluator) readPolicies(ctx context.Context, files *Files, cluster *Cluster) error {
+	all := readConfigured[policyv1alpha1.VirtualMachinePolicy](ctx, w, apikinds.VirtualMachinePolicy, files.Configuration, cluster)
 	all = slices.DeleteFunc(all, func(o configured[policyv1alpha1.VirtualMachinePolicy]) bool {
 		return slices.Contains(files.Without, o.object.Name)
 	})
-	parameters := &configMaps{ctx: ctx, files: files.ConfigMaps, namespace: namespace, cluster: cluster}
-	j = &policySource{unread: parameters.unread}
-	said, err := j.compile(all, parameters)
-	return j, append(notes, said...), err
+	parameters := &configMaps{ctx: ctx, files: files.ConfigMaps, namespace: w.DefaultNamespace, cluster: cluster}
+	w.policies = &policySource{unread: parameters.unread}
+	notes, err := w.policies.compile(all, parameters)
+	w.Notes = append(w.Notes, notes...)
+	return err
 }
 
 // compile compiles policies. The notes name those that are skipped.
@@ -61,10 +63,15 @@ func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePol
 		return nil, fmt.Errorf("preparing the language of policies: %w", err)
 	}
 	var compiled []*policies.Policy
+	var forbidden []string
 	for i := range all {
 		p, problems := policies.Compile(environment, &all[i].object, parameters.resolve)
 		if failed := parameters.failed; failed != nil {
 			parameters.failed = nil
+			if apierrors.IsForbidden(failed) {
+				forbidden = append(forbidden, p.Name())
+				continue
+			}
 			notes = append(notes, fmt.Sprintf("%s %s is not considered: its parameters are not known: %v", apikinds.VirtualMachinePolicy, p.Name(), failed))
 			continue
 		}
@@ -72,6 +79,9 @@ func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePol
 			j.broken = append(j.broken, fmt.Sprintf("%s: %s %s", all[i].document.Location(), apikinds.VirtualMachinePolicy, p.Name()))
 		}
 		compiled, notes = append(compiled, p), append(notes, skipped(&all[i], p, problems)...)
+	}
+	if len(forbidden) > 0 {
+		notes = append(notes, fmt.Sprintf("%s %s: not considered: you may not read the ConfigMaps with their parameters", apikinds.VirtualMachinePolicy, texts.Shorten(strings.Join(forbidden, ", "), maxNames)))
 	}
 	j.Set = policies.NewSet("", compiled...)
 	return notes, nil

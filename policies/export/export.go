@@ -59,7 +59,7 @@ func Export(p *policies.Policy, cluster Cluster, now time.Time) (*Native, []diag
 		return nil, []diagnostics.Problem{{Field: "spec", Message: err.Error()}}
 	}
 	conditions := append(always(&spec.Match), users(&spec.Match, p.ReadsRequest(), cluster.KubeVirt)...)
-	excepted, until := exceptions(spec.Exceptions, now)
+	excepted, until := exceptions(&spec.Match, spec.Exceptions, now)
 	x.notes.ends = until
 	conditions = x.conditions(append(conditions, excepted...))
 	validations := x.validations()
@@ -341,6 +341,12 @@ func (x *exporter) readsParams() bool {
 	})
 }
 
+// The tests for an update in policies without and with deletions.
+const (
+	updateOnly        = "oldObject != null"
+	updateNotDeletion = "request.operation == 'UPDATE'"
+)
+
 // validation returns a validation that also admits an update of an object that violated it before, as Virtward's
 // ratchet does.
 func (x *exporter) validation(expression, at string) string {
@@ -352,7 +358,11 @@ func (x *exporter) validation(expression, at string) string {
 	if err == nil && x.updates() {
 		var then string
 		then, err = e.rewritten(x.then())
-		text = bracketed(text) + " || (oldObject != null && !" + bracketed(then) + ")"
+		updates := updateOnly
+		if deletes(&x.spec.Match) {
+			updates = updateNotDeletion
+		}
+		text = bracketed(text) + " || (" + updates + " && !" + bracketed(then) + ")"
 	}
 	if err != nil {
 		x.reject(at, err)

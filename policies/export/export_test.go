@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1 "kubevirt.io/api/core/v1"
@@ -97,6 +98,51 @@ func TestExport(t *testing.T) {
 			}
 			if diff := cmp.Diff(string(want), got); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestOriginal: a native policy leads back to a policy that is exported to the same native policy.
+func TestOriginal(t *testing.T) {
+	env, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("testdata/policies/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d policies, %v", len(files), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		t.Run(name, func(t *testing.T) {
+			spec, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := compile(t, name, string(spec))
+			policy := &policyv1alpha1.VirtualMachinePolicy{Spec: *before.Spec().DeepCopy()}
+			policy.Name, policy.Spec.Exceptions = name, nil
+			before, _ = policies.Compile(env, policy, nil)
+			native, problems := export.Export(before, cluster, noon)
+			if len(problems) > 0 {
+				t.Fatal(problems)
+			}
+			found, ok := export.Original(env, &native.Policy.Spec, native.Policy.Name, policy.Spec.Enforcement)
+			if !ok {
+				t.Fatalf("no policy is found for\n%+v", native.Policy.Spec)
+			}
+			if len(found.Spec.Validations) != len(policy.Spec.Validations) || len(found.Spec.Variables) != len(policy.Spec.Variables) {
+				t.Fatalf("%d validations and %d variables", len(found.Spec.Validations), len(found.Spec.Variables))
+			}
+			for i := range policy.Spec.Validations {
+				if diff := cmp.Diff(strings.TrimSpace(policy.Spec.Validations[i].Expression), strings.TrimSpace(found.Spec.Validations[i].Expression)); diff != "" {
+					t.Errorf("validation %d (-want +got):\n%s", i, diff)
+				}
+			}
+			native.Policy.Spec.MatchConstraints.MatchPolicy = new(admissionregistrationv1.Exact)
+			if _, ok := export.Original(env, &native.Policy.Spec, native.Policy.Name, policy.Spec.Enforcement); ok {
+				t.Error("a changed native policy has an original")
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/policies"
 )
 
 // maxConditions is the number of matchConditions that a native policy can have: the limit of the API server without
@@ -78,14 +79,22 @@ func constraints(match *policyv1alpha1.PolicyMatch, cluster *Cluster) *admission
 	}
 }
 
-// always returns the conditions of every native policy: objects can be deleted, their finalizers removed and their
-// statuses written. If an object is being deleted, only a changed spec is evaluated. The deletion timestamp is read
+// always returns the conditions of every native policy: the garbage collector can delete objects, their finalizers can be
+// removed and their statuses written. If an object is being deleted, only a changed spec is evaluated. The deletion timestamp is read
 // from the object before the update, because clients can set it at create.
 func always(match *policyv1alpha1.PolicyMatch) []admissionregistrationv1.MatchCondition {
-	if !slices.Contains(match.Operations, policyv1alpha1.PolicyUpdate) {
-		return nil
+	var conditions []admissionregistrationv1.MatchCondition
+	if deletes(match) {
+		conditions = []admissionregistrationv1.MatchCondition{{
+			Name: "not-deleted-again", Expression: "request.operation != 'DELETE' || !has(oldObject.metadata.deletionTimestamp)",
+		}, {
+			Name: "not-deleted-by-the-system", Expression: "request.operation != 'DELETE' || !(request.userInfo.username in " + quotedList(policies.SystemDeleters()) + ")",
+		}}
 	}
-	return []admissionregistrationv1.MatchCondition{{
+	if !slices.Contains(match.Operations, policyv1alpha1.PolicyUpdate) {
+		return conditions
+	}
+	return append(conditions, []admissionregistrationv1.MatchCondition{{
 		Name:       "not-being-deleted",
 		Expression: "request.operation != 'UPDATE' || !has(oldObject.metadata.deletionTimestamp) || object.?spec != oldObject.?spec",
 	}, {
@@ -93,7 +102,11 @@ func always(match *policyv1alpha1.PolicyMatch) []admissionregistrationv1.MatchCo
 		Expression: "request.operation != 'UPDATE' || object.?spec != oldObject.?spec" +
 			" || object.metadata.?labels.orValue({}) != oldObject.metadata.?labels.orValue({})" +
 			" || object.metadata.?annotations.orValue({}) != oldObject.metadata.?annotations.orValue({})",
-	}}
+	}}...)
+}
+
+func deletes(match *policyv1alpha1.PolicyMatch) bool {
+	return slices.Contains(match.Operations, policyv1alpha1.PolicyDelete)
 }
 
 // users returns conditions on the requester. Objects that KubeVirt's own accounts create are evaluated; policies that
@@ -130,12 +143,20 @@ func users(match *policyv1alpha1.PolicyMatch, readsRequest bool, kubeVirt []stri
 	return append(conditions, admissionregistrationv1.MatchCondition{Name: "not-excluded", Expression: expression})
 }
 
-// nameOfObject is the name of the object, or the prefix of the name that it will get.
-const nameOfObject = "request.?name.orValue(object.metadata.?name.orValue(object.metadata.?generateName.orValue('')))"
+// nameOfObject is the name of the object, or the prefix of the name that it will get. A request to delete all objects names
+// none.
+const (
+	nameOfObject  = "request.?name.orValue(object.metadata.?name.orValue(object.metadata.?generateName.orValue('')))"
+	nameOfDeleted = "request.?name.orValue((object == null ? oldObject : object).metadata.?name.orValue((object == null ? oldObject : object).metadata.?generateName.orValue('')))"
+)
 
 // exceptions returns a condition that no active exception is for the object; none without exceptions. ends is when the
 // next one expires; nil if none does.
-func exceptions(all []policyv1alpha1.PolicyException, now time.Time) (conditions []admissionregistrationv1.MatchCondition, ends *time.Time) {
+func exceptions(match *policyv1alpha1.PolicyMatch, all []policyv1alpha1.PolicyException, now time.Time) (conditions []admissionregistrationv1.MatchCondition, ends *time.Time) {
+	name := nameOfObject
+	if deletes(match) {
+		name = nameOfDeleted
+	}
 	var exempt []string
 	for i := range all {
 		if expires := all[i].Expires; expires != nil {
@@ -151,7 +172,7 @@ func exceptions(all []policyv1alpha1.PolicyException, now time.Time) (conditions
 			both = append(both, covers("request.namespace", all[i].Namespaces))
 		}
 		if len(all[i].Names) > 0 {
-			both = append(both, covers(nameOfObject, all[i].Names))
+			both = append(both, covers(name, all[i].Names))
 		}
 		exempt = append(exempt, strings.Join(both, " && "))
 	}

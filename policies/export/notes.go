@@ -46,6 +46,7 @@ func (n *notes) all() []string {
 	}), "The reason Unauthorized becomes Forbidden.")
 	note(len(n.messages) > 0, "message is used instead of %s, which the API server cannot evaluate.", listed(n.messages))
 	note(slices.Contains(n.spec.Match.Kinds, policyv1alpha1.PolicyVirtualMachineTemplate), "The exported policy does not match VirtualMachineTemplates.")
+	note(deletes(&n.spec.Match), "An update that adds an owner is not evaluated as a deletion.")
 	note(n.ends != nil, "An exception ends when Virtward removes it from the exported policy: the next one at %s.", n.endsAt())
 	note(len(n.quantities) > 0, "Quantities are not normalized, such as 8192Mi and 8Gi: use quantity() for %s.", listed(n.quantities))
 	note(len(n.maybeAbsent) > 0, "Fields that are not set are absent, not empty: use has() or .? for %s.", listed(n.maybeAbsent))

@@ -237,6 +237,11 @@ func (e *expression) rewritten(s substitution) (string, error) {
 			edits = append(edits, edit{r.memberAt, r.memberAt + len([]rune(r.member)), to})
 		}
 	}
+	return e.edited(edits), nil
+}
+
+// edited returns the text with changes, which are in the order of their positions.
+func (e *expression) edited(edits []edit) string {
 	text, at := strings.Builder{}, 0
 	for _, change := range edits {
 		text.WriteString(string(e.text[at:change.start]))
@@ -244,7 +249,7 @@ func (e *expression) rewritten(s substitution) (string, error) {
 		at = change.stop
 	}
 	text.WriteString(string(e.text[at:]))
-	return text.String(), nil
+	return text.String()
 }
 
 // bracketed puts a whole expression in brackets. It may end with a comment.

@@ -21,6 +21,7 @@ import (
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/library"
 	"github.com/virtward/virtward/policytest"
+	"github.com/virtward/virtward/references"
 )
 
 var environment = sync.OnceValues(cel.NewEnvironment)
@@ -289,9 +290,23 @@ func asWritten(t *testing.T, env *cel.Environment, s *policytest.Situation) []st
 		decode(t, s, vmi)
 		d.Object, d.VM = vmi, vmi
 	}
+	memory, err := references.NewMemory(s.Namespace.Name, s.Objects...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := &v1.VirtualMachineInstanceSpec{}
+	if d.VM != nil {
+		spec = &d.VM.Spec
+	} else if vm.Spec.Template != nil {
+		spec = &vm.Spec.Template.Spec
+	}
+	d.References = references.Gather(t.Context(), memory, cel.ReferenceKinds(), s.Namespace.Name, spec, vm.Spec.DataVolumeTemplates).References
 	if d.VM == nil {
 		d.VM = &v1.VirtualMachineInstance{ObjectMeta: vm.Spec.Template.ObjectMeta, Spec: vm.Spec.Template.Spec}
 		d.VM.Name, d.VM.Namespace = vm.Name, vm.Namespace
+	}
+	if s.Operation == string(policyv1alpha1.PolicyDelete) {
+		d.Object, d.OldObject = nil, d.Object
 	}
 	findings := policies.NewSet("virtward-system", compiled).Evaluate(d, s.Now)
 	var messages []string

@@ -35,6 +35,9 @@ type Module struct {
 	compiler  *ast.Compiler
 	query     ast.Body
 	documents documentSet
+	// references are the fields of references that it reads; nil with allReferences.
+	references    []string
+	allReferences bool
 	// parsed is the module as it was written, for coverage, and plain makes a form that charges for functions only:
 	// traces and coverage show what the author wrote.
 	parsed *ast.Module
@@ -49,6 +52,14 @@ func (m *Module) Name() string { return m.name }
 func (m *Module) Reads(document string) bool {
 	i, known := slices.BinarySearch(documentNames(), document)
 	return known && m.documents&(1<<i) != 0
+}
+
+// References returns the fields of the document references that the module reads, out of all fields.
+func (m *Module) References(all []string) []string {
+	if m.allReferences {
+		return all
+	}
+	return m.references
 }
 
 // Compile checks and prepares a module. The name is for messages. If the policy is for one kind, VirtualMachine,
@@ -102,7 +113,9 @@ func prepare(name string, parsed *ast.Module) (*Module, []diagnostics.Problem) {
 		guardCalls(m)
 		account(m)
 	}
+	references, allReferences := fieldsRead(parsed, "references")
 	return &Module{
+		references: references, allReferences: allReferences,
 		name: name, compiler: compiler, parsed: parsed, documents: documentsIn(parsed), query: queryFor(parsed),
 		plain: sync.OnceValue(func() *ast.Compiler {
 			again := compile(name, parsed.Copy(), nil)

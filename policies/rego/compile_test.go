@@ -68,7 +68,7 @@ func TestCompileRejects(t *testing.T) {
 		"imported data": {"package test\nimport data.lib\ndeny contains lib.x", nil, []diagnostics.Problem{{Line: 2, Column: 8, Message: "data.lib is not in this module, and there is no other data"}}},
 
 		"an unknown document": {head + "deny contains \"a\" if input.wm.spec", nil, []diagnostics.Problem{
-			{Line: 2, Column: 22, Message: "input has no wm; it has instancetype, namespaceObject, object, oldObject, params, platform, preference, provenance, request, requester and 2 more"},
+			{Line: 2, Column: 22, Message: "input has no wm; it has instancetype, namespaceObject, object, oldObject, params, platform, preference, provenance, references, request and 3 more"},
 		}},
 		"a misspelt path": {head + "deny contains \"a\" if input.vm.spec.domian.memory", nil, []diagnostics.Problem{
 			{Line: 2, Column: 22, Message: "input.vm.spec has no domian; it has domain, dnsConfig, dnsPolicy, accessCredentials, affinity, architecture, evictionStrategy, hostname, livenessProbe, networks and 13 more"},

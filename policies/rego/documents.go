@@ -15,6 +15,7 @@ import (
 	poolv1beta1 "kubevirt.io/api/pool/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/fieldpath"
 )
 
@@ -33,6 +34,7 @@ func Documents() map[string]reflect.Type {
 		"instancetype":    reflect.TypeFor[instancetypev1beta1.VirtualMachineInstancetypeSpec](),
 		"preference":      reflect.TypeFor[instancetypev1beta1.VirtualMachinePreferenceSpec](),
 		"rollout":         reflect.TypeFor[rollout](),
+		"references":      reflect.TypeFor[cel.References](),
 		"requester":       reflect.TypeFor[string](),
 	}
 }
@@ -103,6 +105,35 @@ func documentsIn(module *ast.Module) documentSet {
 		return false
 	})
 	return set
+}
+
+// fieldsRead returns the fields of a document that a module reads, sorted; all reports that it may read every one.
+func fieldsRead(module *ast.Module, document string) (fields []string, all bool) {
+	ast.WalkRefs(module, func(ref ast.Ref) bool {
+		if !ref[0].Equal(ast.InputRootDocument) {
+			return false
+		}
+		if len(ref) == 1 {
+			all = true
+			return false
+		}
+		name, constant := ref[1].Value.(ast.String)
+		switch {
+		case constant && string(name) != document:
+			return false
+		case !constant || len(ref) == 2:
+			all = true
+			return false
+		}
+		if field, constant := ref[2].Value.(ast.String); constant {
+			fields = append(fields, string(field))
+		} else {
+			all = true
+		}
+		return false
+	})
+	slices.Sort(fields)
+	return slices.Compact(fields), all
 }
 
 // schemas tell the compiler the type of input in a policy for the kinds.

@@ -28,7 +28,7 @@ func TestAccounts(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { must(t, cluster.Stop()) })
 	must(t, cluster.InstallChart(t.Context(), controlplane.Chart{
-		Dir: folder, Release: release, Namespace: namespace, Values: map[string]any{"policies": map[string]any{"export": map[string]any{"enabled": true}}, "images": map[string]any{"enabled": true}, "virtualImages": map[string]any{"enabled": true}},
+		Dir: folder, Release: release, Namespace: namespace, Values: map[string]any{"policies": map[string]any{"readers": []any{}, "export": map[string]any{"enabled": true}}, "images": map[string]any{"enabled": true}, "virtualImages": map[string]any{"enabled": true}},
 	}))
 	file := filepath.Join(root, "docs", "accounts.md")
 	page, err := os.ReadFile(file)

@@ -14,6 +14,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -133,6 +134,8 @@ func types() map[string]client.Object {
 		"Service":                          &corev1.Service{},
 		"ServiceAccount":                   &corev1.ServiceAccount{},
 		"Secret":                           &corev1.Secret{},
+		"ConfigMap":                        &corev1.ConfigMap{},
+		"Job":                              &batchv1.Job{},
 		"PodDisruptionBudget":              &policyv1.PodDisruptionBudget{},
 		"NetworkPolicy":                    &networkingv1.NetworkPolicy{},
 		"Role":                             &rbacv1.Role{},

@@ -85,8 +85,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 44 {
-		t.Errorf("configurations of admission: %v, not 44", got)
+	if got := i.labelled(t); len(got) != 46 {
+		t.Errorf("configurations of admission: %v, not 46", got)
 	}
 }
 
@@ -176,13 +176,13 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 43 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 45 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 44 {
-		t.Errorf("configurations of admission: %v, not 44", got)
+	if got := i.labelled(t); len(got) != 46 {
+		t.Errorf("configurations of admission: %v, not 46", got)
 	}
 }
 
@@ -209,7 +209,7 @@ func (i *installation) upgradeWhileOff(t *testing.T) {
 	if got := *i.mutator(t).Webhooks[0].TimeoutSeconds; got != 4 {
 		t.Errorf("the timeout is %d, not 4", got)
 	}
-	i.isOff(t, 10)
+	i.isOff(t, 12)
 	notes := i.helm(t, "get", "notes", release, "--namespace", namespace)
 	if want := "Virtward is switched off, and stays so: a test of the chart (by "; !strings.Contains(notes, want) {
 		t.Errorf("the notes do not say %q, but:\n%s", want, notes)
@@ -231,9 +231,9 @@ func (i *installation) upgradeWithout(t *testing.T) {
 	}
 	must(t, os.WriteFile(file, []byte(before+"  - name: "+after), 0o600))
 	must(t, i.controlPlane.InstallChart(i.ctx, controlplane.Chart{Dir: dir, Release: release, Namespace: namespace}))
-	i.isOff(t, 9)
+	i.isOff(t, 11)
 	i.install(t, nil)
-	if status := i.virtward(t, "status"); !strings.Contains(status, "off in part (7 of 8)") {
+	if status := i.virtward(t, "status"); !strings.Contains(status, "off in part (9 of 10)") {
 		t.Errorf("a webhook that an upgrade adds is on; the status says\n%s", status)
 	}
 }
@@ -345,7 +345,7 @@ func (i *installation) switchOff(t *testing.T) {
 		"ValidatingAdmissionPolicy virtward-accounts",
 		"ValidatingAdmissionPolicy virtward-golden-image-catalogs", "ValidatingAdmissionPolicy virtward-golden-image-deletes", "ValidatingAdmissionPolicy virtward-golden-image-pointers", "ValidatingAdmissionPolicy virtward-golden-image-status", "ValidatingAdmissionPolicy virtward-golden-image-templates",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
-		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
+		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-policy-exceptions", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-namespaces",
 		"ValidatingAdmissionPolicy virtward-template-provenance", "ValidatingAdmissionPolicy virtward-template-request-labels", "ValidatingAdmissionPolicy virtward-template-status",
 		"ValidatingAdmissionPolicy virtward-virtual-image-copies", "ValidatingAdmissionPolicy virtward-virtual-image-status", "ValidatingAdmissionPolicy virtward-virtual-images",
@@ -384,8 +384,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 44 {
-		t.Errorf("configurations of admission: %v, not 44", got)
+	if got := i.labelled(t); len(got) != 46 {
+		t.Errorf("configurations of admission: %v, not 46", got)
 	}
 }
 

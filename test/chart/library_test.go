@@ -4,11 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,12 +21,16 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
+	creation "github.com/virtward/virtward/controllers/library"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/library"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
 const kindPolicy = "VirtualMachinePolicy"
+
+// everyReference are the kinds of objects that policies can read, if a value enables them.
+const everyReference = `["configmaps","datasources","datavolumes","networkattachmentdefinitions","persistentvolumeclaims","storageclasses"]`
 
 // policyKind is what an API server has once the definitions are installed.
 var policyKind = []string{"policy.virtward.io/v1alpha1/" + kindPolicy}
@@ -61,7 +70,7 @@ func TestLibrary(t *testing.T) {
 	}
 	values, err := json.Marshal(chosen)
 	must(t, err)
-	got := installedPolicies(t, renderFor(t, policyKind, "library.policies="+string(values)))
+	got := installedPolicies(t, renderFor(t, policyKind, "library.policies="+string(values), "policies.references="+everyReference))
 	if len(got) != len(chosen) {
 		t.Errorf("%d policies of %d are installed", len(got), len(chosen))
 	}
@@ -143,6 +152,7 @@ func TestLibraryRejects(t *testing.T) {
 		`{"labels-required":{"params":{"labels":[{}]}}}`:    "at '/library/policies/labels-required/params/labels/0': missing property 'key'",
 		`{"vcpu-cap":{"params":{"max":0}}}`:                 "at '/library/policies/vcpu-cap/params/max': minimum: got 0, want 1",
 		`{"disk-bus-virtio":{"params":{"buses":"virtio"}}}`: "at '/library/policies/disk-bus-virtio/params/buses': got string, want array",
+		`{"storage-class-tier":{}}`:                         "library.policies.storage-class-tier: this policy reads storageclasses: add storageclasses to policies.references",
 	} {
 		output, err := helm(t, "template", release, folder, "--namespace", namespace, "--set-json", "library.policies="+value)
 		if err == nil || !strings.Contains(output, want) {
@@ -175,7 +185,7 @@ func TestLibraryInstallation(t *testing.T) {
 	two := map[string]any{"memory-cap": map[string]any{}, "disk-bus-virtio": map[string]any{"enforcement": "Warn"}}
 
 	with(true, two)
-	says("THE POLICIES OF library.policies ARE NOT INSTALLED YET: disk-bus-virtio, memory-cap.")
+	says("The Job virtward-library creates these policies of the library when the webhooks answer: disk-bus-virtio, memory-cap.")
 	i.hasPolicies(t)
 
 	with(false, map[string]any{}) // what a release takes away goes last
@@ -191,7 +201,7 @@ func TestLibraryInstallation(t *testing.T) {
 
 	// The kind still exists, but no webhook answers yet: with a policy, the installation would fail.
 	with(true, two)
-	says("ARE NOT INSTALLED YET")
+	says("The Job virtward-library creates")
 	i.hasPolicies(t)
 	policy := untyped("policy.virtward.io/v1alpha1", kindPolicy, "by-hand")
 	policy.Object["spec"] = map[string]any{"enforcement": "Audit", "validations": []any{map[string]any{"expression": "true", "message": "never"}}}
@@ -224,5 +234,51 @@ func (i *installation) hasPolicies(t *testing.T, want ...string) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+}
+
+// The first release cannot create policies, so its Job gets them: with the owner that the next release expects. Its account
+// may enforce only those that deny.
+func TestLibraryJob(t *testing.T) {
+	objects := render(t, `library.policies={"memory-cap":{"enforcement":"Deny","params":{"max":"32Gi"}},"vcpu-cap":{}}`)
+	later := installedPolicies(t, renderFor(t, policyKind, `library.policies={"memory-cap":{"enforcement":"Deny","params":{"max":"32Gi"}},"vcpu-cap":{}}`))
+	files := fstest.MapFS{}
+	for _, m := range every[*corev1.ConfigMap](objects) {
+		if m.Name == "virtward-library" {
+			for name, content := range m.Data {
+				files[name] = &fstest.MapFile{Data: []byte(content)}
+			}
+		}
+	}
+	first, err := creation.Read(files)
+	must(t, err)
+	if len(first) != 2 {
+		t.Fatalf("the Job gets %d policies, want 2", len(first))
+	}
+	for _, policy := range first {
+		want := later[policy.GetName()]
+		if diff := cmp.Diff(inJSON(t, want.Spec), policy.Object["spec"]); diff != "" {
+			t.Errorf("%s (-later release +Job):\n%s", policy.GetName(), diff)
+		}
+		owner := map[string]string{"meta.helm.sh/release-name": release, "meta.helm.sh/release-namespace": namespace}
+		if diff := cmp.Diff(owner, policy.GetAnnotations()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", policy.GetName(), diff)
+		}
+	}
+	enforced := map[string]bool{}
+	for _, role := range every[*rbacv1.ClusterRole](objects) {
+		for _, rule := range role.Rules {
+			if role.Name == "virtward-library" && slices.Contains(rule.Verbs, "enforce") {
+				for _, name := range rule.ResourceNames {
+					enforced[name] = true
+				}
+			}
+		}
+	}
+	if !maps.Equal(enforced, map[string]bool{"memory-cap": true}) {
+		t.Errorf("the account may enforce %v", enforced)
+	}
+	for _, job := range every[*batchv1.Job](renderFor(t, policyKind, `library.policies={"memory-cap":{}}`)) {
+		t.Errorf("the second release has the Job %s", job.Name)
 	}
 }

@@ -114,9 +114,9 @@ func TestCommonImages(t *testing.T) {
 		volumes, webhooks := 0, false
 		for _, object := range renderFor(t, nil, "images.enabled=true", "images.commonImages="+list) {
 			switch o := object.(type) {
-			case *unstructured.Unstructured:
-				if o.GetKind() == "ConfigMap" && o.GetName() == "virtward-images-common" {
-					data, _, _ = unstructured.NestedString(o.Object, "data", "images.yaml")
+			case *corev1.ConfigMap:
+				if o.Name == "virtward-images-common" {
+					data = o.Data["images.yaml"]
 				}
 			case *appsv1.Deployment:
 				if o.Name == "virtward-webhook" {

@@ -22,6 +22,7 @@ import (
 
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	kupenstackv1alpha1 "github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	rolloutv1alpha1 "github.com/virtward/virtward/api/rollout/v1alpha1"
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 )
@@ -43,6 +44,7 @@ func Scheme() (*runtime.Scheme, error) {
 		rolloutv1alpha1.AddToScheme,
 		imagev1alpha1.AddToScheme,
 		kupenstackv1alpha1.AddToScheme,
+		policyv1alpha1.AddToScheme,
 	)
 	if err := builder.AddToScheme(scheme); err != nil {
 		return nil, fmt.Errorf("building the sandbox's scheme: %w", err)

@@ -172,7 +172,7 @@ func (c *ControlPlane) run(name string, args []string) (*process, error) {
 		name: name,
 		path: c.binary("sandbox", name),
 		args: args,
-		env:  c.environment(),
+		env:  append(c.environment(), "GOGC=400"), // there is memory, and the machine has few cores
 		dir:  c.home.path,
 		log:  c.home.file(name + ".log"),
 	})

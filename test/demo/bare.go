@@ -10,7 +10,7 @@ const vmiFile = "examples/vmi.yaml"
 // bareVMI shows the completion of a VMI.
 func bareVMI(ctx context.Context, s *show) error {
 	s.prose(`A VMI runs as it is stored, so it is completed when it is created. Lines with a plus were added.`)
-	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+vmiFile); err != nil {
+	if err := s.key("").doesAll(ctx, s.alice, "kubectl apply -f "+vmiFile); err != nil {
 		return err
 	}
 	written, err := s.specOfFile(vmiFile)
@@ -21,7 +21,7 @@ func bareVMI(ctx context.Context, s *show) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.changes(vmiFile, written, "vmi/small", vmi); err != nil {
+	if _, err := s.key("model|maxGuest|bus").changes(vmiFile, written, "vmi/small", vmi); err != nil {
 		return err
 	}
 	said := &explanation{}
@@ -51,7 +51,7 @@ func arm64(ctx context.Context, s *show) error {
 	if err := s.runs(ctx, "arm"); err != nil {
 		return err
 	}
-	said, vmi, err := s.explained(ctx, file, "vmi/arm")
+	said, vmi, err := s.key("LAYER$|cpu.model|efi|disk.bus").explained(ctx, file, "vmi/arm")
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func neverRuns(ctx context.Context, s *show) error {
 	if err := s.reads(s.alice, legacyFile); err != nil {
 		return err
 	}
-	if err := s.isRejected(ctx, s.alice, "kubectl apply -f "+legacyFile, append(legacyCauses, `"legacy" is invalid`)...); err != nil {
+	if err := s.key("").isRejected(ctx, s.alice, "kubectl apply -f "+legacyFile, append(legacyCauses, `"legacy" is invalid`)...); err != nil {
 		return err
 	}
 	output, err := s.fails(ctx, s.alice, "kubectl get vm/legacy")
@@ -49,7 +49,7 @@ func early(ctx context.Context, s *show) error {
 	if err := s.reads(s.alice, desktopFile); err != nil {
 		return err
 	}
-	output, err := s.does(ctx, s.alice, "kubectl apply -f "+desktopFile)
+	output, err := s.key("").does(ctx, s.alice, "kubectl apply -f "+desktopFile)
 	if err != nil {
 		return err
 	}

@@ -32,12 +32,16 @@ func farewell(ctx context.Context, s *show) error {
 	if err := s.rehearse(ctx); err != nil {
 		return err
 	}
-	s.prose("From this folder, in another shell:")
-	s.line("")
-	s.line("  export PATH=$PWD/bin:$PATH")
-	s.line("  export KUBECONFIG=" + s.alice.kubeconfig)
-	for _, t := range tries {
-		if !t.admin {
+	all := s.everywhere()
+	all.prose("From this folder, in another shell:")
+	all.line("")
+	all.line("  export PATH=$PWD/bin:$PATH")
+	all.line("  export KUBECONFIG=" + s.alice.kubeconfig)
+	for i, t := range tries {
+		switch {
+		case i < 2: // the tour has these only
+			all.suggest(t)
+		case !t.admin:
 			s.suggest(t)
 		}
 	}
@@ -55,7 +59,7 @@ func farewell(ctx context.Context, s *show) error {
 	s.prose("To switch it on again:")
 	s.line("")
 	s.line("  " + switchOn)
-	s.prose("Logs are in " + s.cluster.Dir() + "/*.log.")
+	all.prose("The admin's KUBECONFIG is " + s.admin.kubeconfig + ". Logs are in " + s.cluster.Dir() + "/*.log.")
 	return nil
 }
 

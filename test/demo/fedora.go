@@ -52,7 +52,7 @@ func (s *show) fedoraStored(ctx context.Context, file string) error {
 }
 
 func (s *show) fedoraExplained(ctx context.Context, file string) error {
-	said, vmi, err := s.explained(ctx, file, "vmi/fedora")
+	said, vmi, err := s.key(`LAYER$|cpu.cores |disk.bus|maxGuest`).explained(ctx, file, "vmi/fedora")
 	if err != nil {
 		return err
 	}

@@ -75,13 +75,13 @@ func (s *show) pausesAtFailure(ctx context.Context) error {
 		return err
 	}
 	s.prose("First, web-0 is changed as the canary. After three seconds, the others follow, one at a time. KubeVirt repeats the migration of web-4, until the rollout gives up after 20 seconds:")
-	if err := s.awaitOutput(ctx, s.alice, "kubectl get vmrollout larger -o jsonpath={.status.phase}", "Paused"); err != nil {
+	if err := s.awaitPhase(ctx, "Paused"); err != nil {
 		return err
 	}
 	if err := s.awaitOutput(ctx, s.alice, `kubectl get vmrollout larger -o jsonpath={.status.conditions[?(@.type=="Paused")].reason}`, "PausedByFailures"); err != nil {
 		return err
 	}
-	output, err := s.does(ctx, s.alice, "kubectl get vmrollout larger")
+	output, err := s.key("").does(ctx, s.alice, "kubectl get vmrollout larger")
 	if err != nil {
 		return err
 	}
@@ -105,6 +105,18 @@ func (s *show) pausesAtFailure(ctx context.Context) error {
 	return nil
 }
 
+// awaitPhase waits until the rollout has a phase. Several VMs migrate one after the other: on a busy machine, that takes
+// longer than one wait.
+func (s *show) awaitPhase(ctx context.Context, phase string) error {
+	var err error
+	for range 3 {
+		if err = s.awaitOutput(ctx, s.alice, "kubectl get vmrollout larger -o jsonpath={.status.phase}", phase); err == nil {
+			break
+		}
+	}
+	return err
+}
+
 // resumes repairs the VM and resumes the rollout.
 func (s *show) resumes(ctx context.Context) error {
 	s.prose("The admin repairs the node, and Alice resumes the rollout:")
@@ -114,17 +126,10 @@ func (s *show) resumes(ctx context.Context) error {
 	if err := s.doesAll(ctx, s.alice, `kubectl patch vmrollout larger --type merge -p {"spec":{"resume":1}}`); err != nil {
 		return err
 	}
-	// Six VMs migrate one after the other. On a busy machine that takes longer than one wait.
-	var err error
-	for range 3 {
-		if err = s.awaitOutput(ctx, s.alice, "kubectl get vmrollout larger -o jsonpath={.status.phase}", "Complete"); err == nil {
-			break
-		}
-	}
-	if err != nil {
+	if err := s.awaitPhase(ctx, "Complete"); err != nil {
 		return err
 	}
-	if err := s.doesAll(ctx, s.alice, "kubectl get vmrollout larger"); err != nil {
+	if err := s.key("").doesAll(ctx, s.alice, "kubectl get vmrollout larger"); err != nil {
 		return err
 	}
 	guests, err := s.does(ctx, s.alice, "kubectl get vmi -l app=web -o custom-columns=NAME:.metadata.name,GUEST:.status.memory.guestCurrent")

@@ -19,7 +19,7 @@ func otherHypervisor(ctx context.Context, s *show) error {
 	if err := s.reads(s.admin, file); err != nil {
 		return err
 	}
-	if err := s.isRejected(ctx, s.admin, "kubectl apply -f "+file,
+	if err := s.key("").isRejected(ctx, s.admin, "kubectl apply -f "+file,
 		"hypervisor-change: spec.configuration.hypervisor:", "from kvm to mshv", admissionpolicies.AnnotationConfirmHypervisor+": mshv"); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (s *show) reconfigure(ctx context.Context, file string, warnings ...string)
 // mistakes shows that errors are rejected, and that configuration without effect causes a warning.
 func mistakes(ctx context.Context, s *show) error {
 	s.prose("An unknown hypervisor is rejected, and the message lists the known ones.")
-	if err := s.isRejected(ctx, s.admin, "kubectl apply -f examples/kubevirt/unknown-hypervisor.yaml",
+	if err := s.key("").isRejected(ctx, s.admin, "kubectl apply -f examples/kubevirt/unknown-hypervisor.yaml",
 		`hypervisor-known: spec.configuration.hypervisor[0].name: unknown hypervisor "xen": the known ones are hyperv-direct, kvm, mshv`); err != nil {
 		return err
 	}

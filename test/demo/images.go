@@ -123,7 +123,7 @@ func (s *show) nodeJoins(ctx context.Context) error {
 	if err := s.node(ctx, "worker-2", "s390x"); err != nil {
 		return err
 	}
-	return s.imagesBecome(ctx, "site fedora True Ready* Ready Ready")
+	return s.key("CATALOG|fedora").imagesBecome(ctx, "site fedora True Ready* Ready Ready")
 }
 
 func (s *show) nodeLeaves(ctx context.Context) error {
@@ -140,14 +140,7 @@ func (s *show) nodeLeaves(ctx context.Context) error {
 
 func (s *show) explainsMissing(ctx context.Context) error {
 	s.prose("Debian in this catalog is for amd64 only. The command says what is missing, and what to do:")
-	const why = "kubectl virtward images why debian"
-	output, err := s.fails(ctx, s.admin, why)
-	if err != nil {
-		return err
-	}
-	s.prompt(s.admin.name, why)
-	s.output(output)
-	return says(output, "no node has an architecture of the image", "debian-arm64: Missing")
+	return s.isRejected(ctx, s.admin, "kubectl virtward images why debian", "no node has an architecture of the image", "debian-arm64: Missing")
 }
 
 // forgetsImages deletes the objects of the chapter.

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -22,6 +24,33 @@ const (
 type page struct {
 	out    io.Writer
 	colour bool
+	// cut limits what a command prints to a few lines; the zero value shows all of them.
+	cut cut
+	// also is a second page that gets the same.
+	also *page
+}
+
+// excerpt is the number of lines that are left of an output that is cut.
+const excerpt = 4
+
+// cut selects lines of an output.
+type cut struct {
+	short bool
+	// lines matches the lines that are kept; all lines match the zero value.
+	lines *regexp.Regexp
+}
+
+// of returns the first lines that match, and whether there were others.
+func (c cut) of(lines []string) (kept []string, others bool) {
+	if !c.short {
+		return lines, false
+	}
+	for _, l := range lines {
+		if len(kept) < excerpt && (c.lines == nil || c.lines.MatchString(strings.TrimSuffix(l, "\n"))) {
+			kept = append(kept, l)
+		}
+	}
+	return kept, len(kept) < len(lines)
 }
 
 func (p *page) paint(colour, text string) string {
@@ -31,13 +60,27 @@ func (p *page) paint(colour, text string) string {
 	return colour + text + plain
 }
 
-func (p *page) line(text string) { fmt.Fprintln(p.out, text) }
+// each calls a function with the page and the second one.
+func (p *page) each(write func(*page)) {
+	for ; p != nil; p = p.also {
+		write(p)
+	}
+}
+
+func (p *page) line(text string) {
+	p.each(func(p *page) { fmt.Fprintln(p.out, text) })
+}
+
+// emphasized writes a bold line.
+func (p *page) emphasized(text string) {
+	p.each(func(p *page) { fmt.Fprintln(p.out, p.paint(bold, text)) })
+}
 
 // heading opens a section.
 func (p *page) heading(title string) {
 	p.line("")
-	p.line(p.paint(bold, title))
-	p.line(p.paint(bold, strings.Repeat("-", len(title))))
+	p.emphasized(title)
+	p.emphasized(strings.Repeat("-", len(title)))
 }
 
 // prose writes a paragraph.
@@ -55,7 +98,7 @@ func (p *page) checked(format string, args ...any) {
 		if i > 0 {
 			label = strings.Repeat(" ", len(label))
 		}
-		p.line(p.paint(green, label) + l)
+		p.each(func(p *page) { fmt.Fprintln(p.out, p.paint(green, label)+l) })
 	}
 }
 
@@ -66,36 +109,51 @@ func (p *page) prompt(user, command string) {
 	if len(line) > width {
 		columns -= len(" \\")
 	}
-	var lines []string
-	for _, l := range wrap(line, columns, "    ") {
-		lines = append(lines, p.paint(blue, l))
+	lines := wrap(line, columns, "    ")
+	for i, l := range lines {
+		end := ""
+		if i < len(lines)-1 {
+			end = " \\"
+		}
+		p.each(func(p *page) { fmt.Fprintln(p.out, p.paint(blue, l)+end) })
 	}
-	p.line(strings.Join(lines, " \\\n"))
 }
 
 // output shows what a command printed.
 func (p *page) output(text string) {
-	for l := range strings.Lines(text) {
-		for _, part := range wrap(strings.TrimRight(l, "\n"), width-2, "  ") {
-			p.line(strings.TrimRight("  "+part, " "))
+	p.each(func(p *page) {
+		lines, others := p.cut.of(slices.Collect(strings.Lines(text)))
+		for _, l := range lines {
+			for _, part := range wrap(strings.TrimRight(l, "\n"), width-2, "  ") {
+				fmt.Fprintln(p.out, strings.TrimRight("  "+part, " "))
+			}
 		}
-	}
+		if others {
+			fmt.Fprintln(p.out, "  …")
+		}
+	})
 }
 
 // difference shows a unified diff.
 func (p *page) difference(from, to string, lines []string) {
 	p.line("")
-	p.line(p.paint(bold, "  --- "+from))
-	p.line(p.paint(bold, "  +++ "+to))
-	for _, l := range lines {
-		switch l[0] {
-		case '+':
-			l = p.paint(green, l)
-		case '-':
-			l = p.paint(red, l)
+	p.emphasized("  --- " + from)
+	p.emphasized("  +++ " + to)
+	p.each(func(p *page) {
+		lines, others := p.cut.of(lines)
+		for _, l := range lines {
+			switch l[0] {
+			case '+':
+				l = p.paint(green, l)
+			case '-':
+				l = p.paint(red, l)
+			}
+			fmt.Fprintln(p.out, "  "+l)
 		}
-		p.line("  " + l)
-	}
+		if others {
+			fmt.Fprintln(p.out, "  …")
+		}
+	})
 }
 
 // wrap breaks a line that is too long at spaces; what follows is indented.

@@ -83,7 +83,7 @@ func (s *show) enforces(ctx context.Context) error {
 		return err
 	}
 	s.prose("A new VM is rejected, at the field with which Alice chose the memory:")
-	return s.isRejected(ctx, s.alice, "kubectl create -f "+analyticsFile+" --namespace lab",
+	return s.key("").isRejected(ctx, s.alice, "kubectl create -f "+analyticsFile+" --namespace lab",
 		`"analytics" is invalid`, "spec.instancetype.name: "+tooLarge, "[virtward/policy/memory-limit] Choose a smaller instancetype, or ask the platform team for an exception.")
 }
 

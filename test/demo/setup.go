@@ -21,7 +21,9 @@ const namespace = "demo"
 
 // show has the state of the demo.
 type show struct {
+	// page gets everything, and tour the main step of each chapter.
 	*page
+	tour     *page
 	cluster  *controlplane.ControlPlane
 	kubevirt *simulators.KubeVirt
 	// metrics is the address of Virtward's metrics.
@@ -41,7 +43,8 @@ type show struct {
 }
 
 func (s *show) setUp(ctx context.Context, options Options) error {
-	s.prose("Starting a control plane on this machine ...")
+	both := s.everywhere()
+	both.prose("Starting a control plane on this machine ...")
 	for _, step := range []struct {
 		what, done string
 		do         func(context.Context) error
@@ -65,8 +68,9 @@ func (s *show) setUp(ctx context.Context, options Options) error {
 	if s.missed, err = s.failedCalls(ctx); err != nil {
 		return err
 	}
-	s.prose(`No VM really runs: there are no nodes. The simulated virt-controller creates VMIs from VMs with KubeVirt's own
-		account, and changes and migrates them as the real one does. KubeVirt's definition has VEP 97's list "hypervisor" in addition, for a later chapter.`)
+	s.tour.prose("The API server, its controllers, Helm and Virtward are real.")
+	both.prose("No VM really runs: there are no nodes. The simulated virt-controller creates VMIs from VMs, and changes and migrates them.")
+	s.prose(`It has KubeVirt's own account. KubeVirt's definition has VEP 97's list "hypervisor" in addition, for a later chapter.`)
 	if err := s.doesAll(ctx, s.admin, "kubectl version", "kubectl virtward version"); err != nil {
 		return err
 	}
@@ -78,7 +82,7 @@ func (s *show) takeDown(ctx context.Context) error {
 	if s.cluster == nil {
 		return nil
 	}
-	s.prose("Stopping the cluster.")
+	s.everywhere().prose("Stopping the cluster.")
 	var err error
 	if s.kubevirt != nil {
 		err = s.kubevirt.Stop(context.WithoutCancel(ctx))

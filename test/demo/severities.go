@@ -35,7 +35,7 @@ func (s *show) downgraded(ctx context.Context) error {
 	if err := s.awaitOutput(ctx, s.alice, apply+" --namespace lab --dry-run=server", "created"); err != nil {
 		return err
 	}
-	output, err := s.does(ctx, s.alice, apply+" --namespace lab")
+	output, err := s.key("bios|created").does(ctx, s.alice, apply+" --namespace lab")
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (s *show) usesTemplate(ctx context.Context) error {
 	if err := s.awaitOutput(ctx, s.carol, "kubectl auth can-i create virtualmachinetemplates.subresources.template.kubevirt.io --subresource instantiate -n shop", "yes"); err != nil {
 		return err
 	}
-	output, err := s.does(ctx, s.carol, process)
+	output, err := s.key("").does(ctx, s.carol, process)
 	if err != nil {
 		return err
 	}

@@ -195,7 +195,10 @@ func (s *show) reads(who user, file string) error {
 	return nil
 }
 
-// file of the repository.
+// file of the repository, or with an absolute path.
 func (s *show) file(name string) ([]byte, error) {
-	return os.ReadFile(filepath.Join(filepath.Dir(s.cluster.Binary("")), name))
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(filepath.Dir(s.cluster.Binary("")), name)
+	}
+	return os.ReadFile(name)
 }

@@ -130,7 +130,7 @@ func (s *show) importsTiny(ctx context.Context, src string) error {
 	if err := s.awaitOutput(ctx, s.alice, "kubectl auth can-i create datavolumes", "yes"); err != nil {
 		return err
 	}
-	output, err := s.does(ctx, s.alice, "kubectl virtward image create tiny --src "+src+" --wait")
+	output, err := s.key("ready").does(ctx, s.alice, "kubectl virtward image create tiny --src "+src+" --wait")
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (s *show) keepsTiny(ctx context.Context, _ string) error {
 	if err := s.awaitRow(ctx, s.alice, usageOfImages, "tiny true true "+namespace+"/shell InUse"); err != nil {
 		return err
 	}
-	output, err := s.does(ctx, s.alice, usageOfImages)
+	output, err := s.key("").does(ctx, s.alice, usageOfImages)
 	if err != nil {
 		return err
 	}

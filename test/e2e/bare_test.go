@@ -63,7 +63,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		By("taking Virtward's own definitions away, and starting both processes without any")
 		installed := &apiextensionsv1.CustomResourceDefinitionList{}
 		Expect(bare.Client().List(ctx, installed)).To(Succeed())
-		Expect(installed.Items).To(HaveLen(6))
+		Expect(installed.Items).To(HaveLen(7))
 		for i := range installed.Items {
 			Expect(bare.Client().Delete(ctx, &installed.Items[i])).To(Succeed())
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -28,6 +29,9 @@ var _ = Describe("An API server that restarts during a rotation, under load", Se
 	}, NodeTimeout(3*time.Minute))
 
 	DescribeTable("admits no object without validation, and the rotation ends", func(ctx SpecContext, keys []string, when func(before, now *corev1.Secret) bool) {
+		if len(keys) > 1 && os.Getenv("VIRTWARD_SOAK") == "" {
+			Skip("make soak also restarts it during a rotation of the pair")
+		}
 		i.rotated(ctx)
 		before := secretOf(ctx, i.plane)
 		l := startMixedLoad(i.admin, 3)

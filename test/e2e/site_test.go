@@ -3,8 +3,8 @@ package e2e
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/test/build"
 )
 
@@ -163,11 +164,28 @@ spec:
   runStrategy: Halted
   template: {spec: {domain: {devices: {}, memory: {guest: 1Gi}}}}
 `), 0o600)).To(Succeed())
-		program := exec.CommandContext(ctx, cluster.Binary("kubectl-virtward"), "explain", "-f", file, "--from-cluster", "-o", "table")
-		program.Env = []string{"HOME=" + GinkgoT().TempDir(), "KUBECONFIG=" + cluster.Kubeconfig()}
-		output, err := program.CombinedOutput()
-		Expect(err).NotTo(HaveOccurred(), string(output))
-		Expect(string(output)).To(MatchRegexp(`schedulerName +shown +site/shown`))
+		explain := []string{"virtward", "explain", "-f", file, "--from-cluster", "-o", "table"}
+		given := kubectlAsAdmin(ctx, "", explain...)
+		Expect(given.code).To(BeZero(), given.errors)
+		Expect(given.output).To(MatchRegexp(`schedulerName +shown +site/shown`))
+
+		By("explaining as an owner of VMs, who reads the configuration by the role of readers")
+		given = kubectl(ctx, "alice", "", explain...)
+		Expect(given.code).To(BeZero(), given.errors)
+		Expect(given.output).To(MatchRegexp(`schedulerName +shown +site/shown`))
+		Expect(given.output).To(ContainSubstring("warning: you may not list kubevirts.kubevirt.io: KubeVirt's defaults are assumed"))
+		Expect(given.output).NotTo(ContainSubstring("note: you may not"))
+
+		By("taking the role away: one note names all that is missing")
+		binding := &rbacv1.ClusterRoleBinding{}
+		without(ctx, binding, offline.ReaderRole)
+		Eventually(func(g Gomega, ctx context.Context) {
+			given := kubectl(ctx, "alice", "", explain...)
+			g.Expect(given.code).To(BeZero(), given.errors)
+			g.Expect(strings.Count(given.output+given.errors, "note: ")).To(Equal(1), given.output)
+			g.Expect(given.output).To(ContainSubstring("note: RuleSettings, VirtualMachineDefaults, VirtualMachinePolicy of the cluster are not considered: you may not list them"))
+			g.Expect(given.output).NotTo(ContainSubstring("site/shown"))
+		}).WithContext(ctx).WithTimeout(soon).Should(Succeed())
 	})
 })
 

@@ -10,12 +10,14 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/crds"
@@ -63,6 +65,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 			definitions[i].Spec.Versions = append(definitions[i].Spec.Versions, older)
 		}
 	}
+	definitions = append(definitions, networkAttachments())
 	cluster, err = controlplane.Start(ctx, controlplane.Options{Audit: true, CRDs: definitions})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func() { Expect(cluster.Stop()).To(Succeed()) })
@@ -72,7 +75,10 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) { Expect(kubevirt.Stop(ctx)).To(Succeed()) })
 
-	virtward, err = cluster.InstallVirtward(ctx, map[string]any{"templates": map[string]any{"mode": "manage"}}, controlplane.Workload{})
+	virtward, err = cluster.InstallVirtward(ctx, map[string]any{
+		"templates": map[string]any{"mode": "manage"},
+		"policies":  map[string]any{"references": []string{"networkattachmentdefinitions", "persistentvolumeclaims", "datavolumes", "storageclasses"}},
+	}, controlplane.Workload{})
 	Expect(err).NotTo(HaveOccurred())
 
 	config, err := cluster.UserConfig("alice")
@@ -84,6 +90,26 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	awaitChecks(ctx)
 }, NodeTimeout(3*time.Minute))
 
+// networkAttachments returns the definition of NetworkAttachmentDefinitions, whose spec has only the configuration of CNI.
+func networkAttachments() *apiextensionsv1.CustomResourceDefinition {
+	resource := apikinds.NetworkAttachments
+	text := apiextensionsv1.JSONSchemaProps{Type: "string"}
+	spec := apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"config": text}}
+	return &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: resource.Plural + "." + resource.Group},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: resource.Group, Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: resource.Plural, Singular: "network-attachment-definition", Kind: resource.Kind, ListKind: resource.Kind + "List"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: resource.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+					Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{"spec": spec},
+				}},
+			}},
+		},
+	}
+}
+
 // grantVirtualMachines grants a user to edit the virtual machines of the namespace default.
 func grantVirtualMachines(ctx context.Context, user string) {
 	GinkgoHelper()
@@ -92,7 +118,7 @@ func grantVirtualMachines(ctx context.Context, user string) {
 		Rules: []rbacv1.PolicyRule{{
 			APIGroups: []string{"kubevirt.io", "pool.kubevirt.io"},
 			Resources: []string{"virtualmachines", "virtualmachineinstances", "virtualmachineinstancereplicasets", "virtualmachinepools"},
-			Verbs:     []string{"get", "list", "create", "update", "patch", "delete"},
+			Verbs:     []string{"get", "list", "create", "update", "patch", "delete", "deletecollection"},
 		}},
 	}
 	binding := &rbacv1.RoleBinding{

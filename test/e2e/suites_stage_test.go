@@ -49,7 +49,7 @@ const announced = "suites-stage"
 func prepareSenders(ctx context.Context) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "suites-senders"}, Rules: []rbacv1.PolicyRule{{
-		APIGroups: []string{"kubevirt.io", "pool.kubevirt.io", "template.kubevirt.io"}, Verbs: []string{"create", "patch"},
+		APIGroups: []string{"kubevirt.io", "pool.kubevirt.io", "template.kubevirt.io"}, Verbs: []string{"create", "patch", "delete"},
 		Resources: []string{"virtualmachines", "virtualmachineinstances", "virtualmachinepools", "virtualmachinetemplates"},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{

@@ -16,6 +16,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
+	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/validators"
@@ -65,7 +67,7 @@ var _ = Describe("The suites of policies", Serial, Ordered, func() {
 		Expect(differ).To(BeEmpty(), "%d of %d cases differ:\n%s", len(differ), len(trials), strings.Join(differ, "\n"))
 		Expect(float64(len(trials))).To(BeNumerically(">=", leastCompared*float64(total)), "compared of %d; not:\n%s", total, strings.Join(skipped, "\n"))
 	},
-		Entry("of the library and the examples", NodeTimeout(5*time.Minute), 400, "policies/library", "examples/policy"),
+		Entry("of the library, the examples and converted policies", NodeTimeout(5*time.Minute), 440, "policies/library", "examples/policy", "policies/convert/testdata/public"),
 		Entry("of all that a suite can say", NodeTimeout(5*time.Minute), 50, "test/e2e/testdata/suites"),
 	)
 })
@@ -126,6 +128,9 @@ func trialsOf(ctx context.Context, paths ...string) (trials []*trial, skipped []
 
 // incomparable returns why a situation cannot be created on a cluster, or "" if it can.
 func incomparable(s *policytest.Situation, findings policytest.Findings) string {
+	if s.Operation == string(admissionv1.Delete) {
+		return "this spec sends no deletions: others do"
+	}
 	for _, object := range append(slices.Clone(s.Objects), s.Object, s.Old) {
 		switch {
 		case object == nil:
@@ -176,10 +181,10 @@ func saidOffline(findings policytest.Findings) said {
 func compare(ctx context.Context, s *scene, trials []*trial) []string {
 	GinkgoHelper()
 	differ := make([]string, len(trials))
-	after := map[string][]int{} // updates of one object, one after the other
+	after := map[string][]int{} // updates and deletions of one object, one after the other
 	for i, t := range trials {
-		if t.situation.Old != nil {
-			key := keyOf(t.situation.Old)
+		if stored := t.stored(); stored != nil {
+			key := keyOf(stored)
 			after[key] = append(after[key], i)
 		}
 	}
@@ -187,7 +192,7 @@ func compare(ctx context.Context, s *scene, trials []*trial) []string {
 		creations := new(errgroup.Group)
 		creations.SetLimit(4)
 		for i, t := range trials {
-			if t.situation.Old != nil || differ[i] != "" {
+			if t.stored() != nil || differ[i] != "" {
 				continue
 			}
 			creations.Go(func() (err error) {
@@ -215,11 +220,12 @@ func compare(ctx context.Context, s *scene, trials []*trial) []string {
 
 // update compares a case with an existing object.
 func (s *scene) update(ctx context.Context, t *trial) (differs string, err error) {
-	err = s.keep(ctx, t.situation.Old)
+	stored := t.stored()
+	err = s.keep(ctx, stored)
 	if err == nil && t.situation.Running {
 		var stop func() error
-		if stop, err = s.run(ctx, t.situation.Old); err != nil {
-			return "", errors.Join(err, s.remove(ctx, t.situation.Old))
+		if stop, err = s.run(ctx, stored); err != nil {
+			return "", errors.Join(err, s.remove(ctx, stored))
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
@@ -228,7 +234,15 @@ func (s *scene) update(ctx context.Context, t *trial) (differs string, err error
 			differs, err = t.now(ctx)
 		}
 	}
-	return differs, errors.Join(err, s.remove(ctx, t.situation.Old))
+	return differs, errors.Join(err, s.remove(ctx, stored))
+}
+
+// stored returns the object that exists before the request of a case: that before an update, or the deleted one.
+func (t *trial) stored() *unstructured.Unstructured {
+	if t.situation.Operation == string(policyv1alpha1.PolicyDelete) {
+		return t.situation.Object
+	}
+	return t.situation.Old
 }
 
 // soon sends a case until the answer is that of the suite. It returns the difference if it does not become so.
@@ -302,6 +316,9 @@ func (t *trial) send(ctx context.Context, sender dynamic.Interface) error {
 		}
 		_, err = to.Patch(ctx, object.GetName(), types.MergePatchType, change, metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
+	}
+	if t.situation.Operation == string(policyv1alpha1.PolicyDelete) {
+		return to.Delete(ctx, object.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
 	}
 	if t.generatedBase() != "" {
 		object.SetName("")

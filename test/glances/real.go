@@ -38,7 +38,18 @@ func Start(t testing.TB) string {
 	if testing.Short() {
 		t.Skip("it starts a Glance")
 	}
-	g, err := Run(t.Context(), t.TempDir())
+	return started(t, Run)
+}
+
+// StartStrict is Start with the policies of Glance's defaults: members change what is of their project, and admins publish.
+func StartStrict(t testing.TB) string {
+	t.Helper()
+	return started(t, func(ctx context.Context, dir string) (*Glance, error) { return run(ctx, dir, nil) })
+}
+
+func started(t testing.TB, run func(context.Context, string) (*Glance, error)) string {
+	t.Helper()
+	g, err := run(t.Context(), t.TempDir())
 	if errors.Is(err, ErrNotInstalled) {
 		t.Skipf("%v, and the tests run against it too", err)
 	}
@@ -55,6 +66,11 @@ func Start(t testing.TB) string {
 
 // Run starts the glance-api of Debian: without Keystone, with a database and a store of files in a folder that is empty.
 func Run(ctx context.Context, dir string) (*Glance, error) {
+	return run(ctx, dir, []string{"publicize_image", "communitize_image", "add_image", "get_image", "get_images", "modify_image", "delete_image", "upload_image", "deactivate", "tasks_api_access"})
+}
+
+// run starts a Glance that permits calls of policies to each account.
+func run(ctx context.Context, dir string, permitted []string) (*Glance, error) {
 	program, err := exec.LookPath("glance-api")
 	if err != nil {
 		return nil, ErrNotInstalled
@@ -67,7 +83,7 @@ func Run(ctx context.Context, dir string) (*Glance, error) {
 	if err := listener.Close(); err != nil {
 		return nil, fmt.Errorf("choosing a port: %w", err)
 	}
-	file, err := configure(dir, port)
+	file, err := configure(dir, port, permitted)
 	if err != nil {
 		return nil, fmt.Errorf("configuring Glance: %w", err)
 	}
@@ -107,7 +123,7 @@ func (g *Glance) Identified() (http.Handler, error) {
 }
 
 // configure writes the files of Glance, and returns the name of the configuration.
-func configure(dir string, port int) (string, error) {
+func configure(dir string, port int, permitted []string) (string, error) {
 	for _, name := range []string{"images", "staging", "tasks", "etc"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			return "", err
@@ -118,7 +134,7 @@ func configure(dir string, port int) (string, error) {
 		return "", err
 	}
 	policy := strings.Builder{}
-	for _, rule := range []string{"publicize_image", "communitize_image", "add_image", "get_image", "get_images", "modify_image", "delete_image", "upload_image", "deactivate", "tasks_api_access"} {
+	for _, rule := range permitted {
 		fmt.Fprintf(&policy, "%q: \"\"\n", rule)
 	}
 	file := filepath.Join(dir, "glance-api.conf")

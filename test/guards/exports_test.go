@@ -59,9 +59,10 @@ type situation struct {
 }
 
 // TestExportsAgree sends the objects of all suites whose policies can be exported to an API server that has the
-// native forms, and compares its answers with those of the webhook.
+// native forms, and compares its answers with those of the webhook. It does the same with policies of other engines, and
+// what they are converted to.
 func TestExportsAgree(t *testing.T) {
-	started, err := controlplane.Start(t.Context(), controlplane.Options{})
+	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: definitions(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +81,15 @@ func TestExportsAgree(t *testing.T) {
 	if len(own) < 40 {
 		t.Errorf("only %d cases of testdata", len(own))
 	}
+	converted := e.installOriginals(t)
+	if len(converted) < 40 {
+		t.Errorf("only %d cases of originals", len(converted))
+	}
 	e.active(t)
-	for i, each := range append(own, ofLibrary...) {
+	for i, each := range slices.Concat(own, ofLibrary, converted) {
 		t.Run(each.name, func(t *testing.T) { e.compare(t, i, &each) })
 	}
-	t.Logf("%d cases of testdata, %d of the library, %d native policies", len(own), len(ofLibrary), len(e.natives))
+	t.Logf("%d cases of testdata, %d of the library, %d of originals, %d native policies", len(own), len(ofLibrary), len(converted), len(e.natives))
 	t.Run("the answer", e.answer)
 	t.Run("type checking", e.typeChecks)
 }
@@ -130,6 +135,9 @@ func (e *exports) situations(t *testing.T, directory string) []situation {
 				s, err := suite.Situation(j, k)
 				if err != nil || outcome.Status == policytest.Broken { // one that fails has a verdict, which is all that is compared
 					t.Fatalf("%s, %s, %s: %v, %v", suite.File, suite.Tests[j].Name, outcome.Name, err, outcome.Problem)
+				}
+				if s.Old != nil && len(s.Object.GetOwnerReferences()) > len(s.Old.GetOwnerReferences()) {
+					continue // only the webhook evaluates it as a deletion
 				}
 				for _, policy := range s.Policies {
 					if native := e.native(t, s, policy); native != nil {
@@ -252,8 +260,18 @@ func (e *exports) prepare(t *testing.T, i int, s *situation) {
 	if err := admin.Update(t.Context(), namespace); err != nil {
 		t.Fatal(err)
 	}
-	if s.Old != nil {
+	switch {
+	case s.Old != nil:
 		e.make(t, s.Old.DeepCopy())
+	case s.Operation == string(policyv1alpha1.PolicyDelete):
+		e.make(t, s.Object.DeepCopy())
+		stored := s.Object.DeepCopy()
+		if err := admin.Get(t.Context(), client.ObjectKeyFromObject(stored), stored); err != nil {
+			t.Fatal(err)
+		}
+		if err := admin.Update(t.Context(), e.labelled(s, stored)); err != nil { // what it violates is older
+			t.Fatal(err)
+		}
 	}
 	for j := range s.May {
 		e.grant(t, fmt.Sprintf("case-%d-%d", i, j), s.User.Username, &s.May[j])
@@ -307,26 +325,36 @@ func (e *exports) make(t *testing.T, object client.Object) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		made.SetFinalizers(nil)
+		if err := e.unlabel(made); err != nil {
+			t.Errorf("removing the label of %s: %v", made.GetName(), err)
+		}
 		if err := e.Client().Delete(context.Background(), made); err != nil {
 			t.Errorf("deleting %s: %v", made.GetName(), err)
 		}
 	})
 }
 
+// unlabel removes the label of an object, so that no native policy is for its deletion.
+func (e *exports) unlabel(object client.Object) error {
+	if err := e.Client().Get(context.Background(), client.ObjectKeyFromObject(object), object); err != nil || object.GetLabels()[labelExported] == "" {
+		return err
+	}
+	labels := object.GetLabels()
+	delete(labels, labelExported)
+	object.SetLabels(labels)
+	return e.Client().Update(context.Background(), object)
+}
+
 // send sends an object, and reports whether the native policy of the situation denies it.
 func (e *exports) send(t *testing.T, s *situation, object *unstructured.Unstructured) (bool, error) {
 	t.Helper()
-	sent := object.DeepCopy()
-	labels := sent.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	labels[labelExported] = s.native.Labels[labelExported]
-	sent.SetLabels(labels)
+	sent := e.labelled(s, object)
 	user := e.as(t, s)
 	var err error
-	if s.Operation == string(policyv1alpha1.PolicyUpdate) && object == s.Object {
+	switch {
+	case s.Operation == string(policyv1alpha1.PolicyDelete):
+		err = user.Delete(t.Context(), sent, client.DryRunAll)
+	case s.Operation == string(policyv1alpha1.PolicyUpdate) && object == s.Object:
 		there := s.Old.DeepCopy()
 		if err := e.Client().Get(t.Context(), client.ObjectKeyFromObject(sent), there); err != nil {
 			t.Fatal(err)
@@ -334,7 +362,7 @@ func (e *exports) send(t *testing.T, s *situation, object *unstructured.Unstruct
 		sent.SetResourceVersion(there.GetResourceVersion())
 		sent.SetUID(there.GetUID())
 		err = user.Update(t.Context(), sent, client.DryRunAll)
-	} else {
+	default:
 		err = user.Create(t.Context(), sent, client.DryRunAll)
 	}
 	if err == nil {
@@ -344,6 +372,18 @@ func (e *exports) send(t *testing.T, s *situation, object *unstructured.Unstruct
 		t.Fatalf("the API server rejects it for something else: %v", err)
 	}
 	return true, err
+}
+
+// labelled returns an object with the label that selects the native policy of a situation.
+func (e *exports) labelled(s *situation, object *unstructured.Unstructured) *unstructured.Unstructured {
+	sent := object.DeepCopy()
+	labels := sent.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[labelExported] = s.native.Labels[labelExported]
+	sent.SetLabels(labels)
+	return sent
 }
 
 // as returns a client of the user of a situation.

@@ -45,10 +45,15 @@ func TestPolicies(t *testing.T) {
 			c.create(t, policy(cases[i].Object, *cases[i].Old))
 		}
 	}
+	exceptions := c.exceptionCases(t)
 	c.guard(t)
 	for _, each := range cases {
 		t.Run(each.Name, func(t *testing.T) { c.evaluate(t, each) })
 	}
+	for i, each := range exceptions {
+		t.Run(each.Name, func(t *testing.T) { c.evaluateException(t, i, each) })
+	}
+	t.Run("type checking of the guard of exceptions", func(t *testing.T) { c.typeChecks(t, admissionpolicies.PolicyExceptions) })
 	t.Run("a name that the server makes", c.generatedName)
 	t.Run("a delete of all", c.deleteCollection)
 	t.Run("only finalizers", c.finalizers)
@@ -66,6 +71,7 @@ func newPolicyCluster(t *testing.T) *policyCluster {
 		"enforcer-of-caps": {Resources: []string{"virtualmachinepolicies"}, Verbs: []string{policyv1alpha1.VerbEnforce}, ResourceNames: []string{"caps"}},
 		"cleaner":          {Resources: []string{"virtualmachinepolicies"}, Verbs: []string{"deletecollection"}},
 		"status-writer":    {Resources: []string{"virtualmachinepolicies/status"}, Verbs: []string{"update", "patch"}},
+		"exempter-of-all":  {Resources: []string{"virtualmachinepolicies"}, Verbs: []string{policyv1alpha1.VerbExempt}},
 	} {
 		rule.APIGroups = []string{policyv1alpha1.GroupVersion.Group}
 		c.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}})

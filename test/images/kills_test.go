@@ -13,7 +13,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,11 +33,7 @@ import (
 // reconciler is a new controller of golden images, with a connection of its own.
 func (f *fixture) reconciler(t *testing.T, c *kills.Connection) *goldenimages.Reconciler {
 	t.Helper()
-	config := rest.CopyConfig(f.Config())
-	config.QPS = -1
-	config.Wrap(c.Wrap)
-	direct, err := client.New(config, client.Options{Scheme: f.client.Scheme()})
-	must(t, err)
+	direct, config := c.Connect(t, f.Config(), f.client.Scheme())
 	reader, err := pages.NewReader(config)
 	must(t, err)
 	return goldenimages.New(goldenimages.Options{

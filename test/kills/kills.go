@@ -6,6 +6,11 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Err is the answer to every request of a controller that was killed.
@@ -28,6 +33,19 @@ type Connection struct {
 func (c *Connection) Wrap(inner http.RoundTripper) http.RoundTripper {
 	c.inner = inner
 	return c
+}
+
+// Connect returns a client of an API server with this connection, and the configuration of others. It does not throttle.
+func (c *Connection) Connect(t testing.TB, config *rest.Config, scheme *runtime.Scheme) (client.Client, *rest.Config) {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	config.QPS = -1
+	config.Wrap(c.Wrap)
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return direct, config
 }
 
 // Also makes another connection of the same controller, such as that to a cloud, count its writes and end with this one.

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,10 +116,7 @@ func (f *fixture) methods(t testing.TB, methods ...kubevirtv1.WorkloadUpdateMeth
 // controller is a new controller, with a connection of its own and the facts of this moment.
 func (f *fixture) controller(t testing.TB, c *kills.Connection) *rollout.Reconciler {
 	t.Helper()
-	config := rest.CopyConfig(f.Config())
-	config.Wrap(c.Wrap)
-	direct, err := client.New(config, client.Options{Scheme: f.Client().Scheme()})
-	must(t, err)
+	direct, config := c.Connect(t, f.Config(), f.Client().Scheme())
 	reader, err := pages.NewReader(config)
 	must(t, err)
 	objects, err := platform.NewObjects(config)

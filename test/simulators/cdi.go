@@ -27,6 +27,7 @@ import (
 
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/simulators/imports"
+	"github.com/virtward/virtward/test/simulators/uploads"
 )
 
 // Names of CDI's installation.
@@ -46,6 +47,10 @@ type CDI struct {
 	controlPlane *controlplane.ControlPlane
 	server       *http.Server
 	account      client.Client
+	port         int
+	bundle       []byte
+	// proxy receives uploads; nil before ServeUploads.
+	proxy *uploads.Proxy
 }
 
 // StartCDI runs the simulation under CDI's service account, until Stop.
@@ -65,7 +70,7 @@ func StartCDI(ctx context.Context, c *controlplane.ControlPlane) (*CDI, error) {
 	if s.account, err = client.New(config, client.Options{Scheme: manager.GetScheme()}); err != nil {
 		return nil, err
 	}
-	err = ctrl.NewControllerManagedBy(manager).For(&cdiv1beta1.DataVolume{}).Complete(&dataVolumeReconciler{client: s.account, verdict: s.verdict})
+	err = ctrl.NewControllerManagedBy(manager).For(&cdiv1beta1.DataVolume{}).Complete(&dataVolumeReconciler{client: s.account, verdict: s.verdict, receives: s.receives})
 	if err != nil {
 		return nil, fmt.Errorf("simulating CDI: %w", err)
 	}
@@ -79,6 +84,10 @@ func StartCDI(ctx context.Context, c *controlplane.ControlPlane) (*CDI, error) {
 // Stop ends the simulation.
 func (s *CDI) Stop(ctx context.Context) error {
 	hook := &admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: cdiHook}}
+	if proxy := s.uploads(); proxy != nil {
+		proxy.CloseClientConnections()
+		proxy.Close()
+	}
 	return errors.Join(client.IgnoreNotFound(s.controlPlane.Client().Delete(ctx, hook)), s.server.Close(), s.background.Stop())
 }
 
@@ -122,8 +131,12 @@ func (s *CDI) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("simulating CDI: %w", err)
 	}
+	s.port, s.bundle = port, bundle
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /datavolume-mutate", s.review)
+	s.uploadAPI(mux)
 	s.server = &http.Server{
-		Handler: http.HandlerFunc(s.review), ReadHeaderTimeout: 10 * time.Second,
+		Handler: mux, ReadHeaderTimeout: 10 * time.Second,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
 	}
 	go func() { _ = s.server.ServeTLS(listener, "", "") }() // ends with Stop
@@ -213,6 +226,8 @@ func (p proxy) GetDataSource(namespace, name string) (*cdiv1beta1.DataSource, er
 type dataVolumeReconciler struct {
 	client  client.Client
 	verdict func(client.Object) Verdict
+	// receives reports whether a volume waits for its upload.
+	receives func(*cdiv1beta1.DataVolume, *corev1.PersistentVolumeClaim) bool
 }
 
 // Reconcile fills one DataVolume.
@@ -246,6 +261,13 @@ func (r *dataVolumeReconciler) Reconcile(ctx context.Context, request ctrl.Reque
 		if volume.Spec.Source != nil && volume.Spec.Source.HTTP != nil {
 			volume.Status.Phase, volume.Status.Progress = cdiv1beta1.ImportInProgress, "42.00%"
 		}
+		if volume.Spec.Source != nil && volume.Spec.Source.Upload != nil {
+			volume.Status.Phase, volume.Status.Progress = cdiv1beta1.UploadScheduled, "N/A"
+		}
+		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeBound, corev1.ConditionTrue, "Bound", "")
+		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeRunning, corev1.ConditionTrue, "Running", "")
+	case r.receives(volume, claim):
+		volume.Status.Phase, volume.Status.Progress = cdiv1beta1.UploadReady, "N/A"
 		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeBound, corev1.ConditionTrue, "Bound", "")
 		setDataVolumeCondition(volume, cdiv1beta1.DataVolumeRunning, corev1.ConditionTrue, "Running", "")
 	default:

@@ -19,7 +19,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
@@ -71,10 +70,7 @@ func (f *fixture) installDefinitions(t *testing.T) {
 // controller is a new controller, with a connection of its own.
 func (f *fixture) controller(t testing.TB, c *kills.Connection, deadlines capture.Deadlines) *capture.Reconciler {
 	t.Helper()
-	config := rest.CopyConfig(f.Config())
-	config.Wrap(c.Wrap)
-	live, err := client.New(config, client.Options{Scheme: f.Client().Scheme()})
-	must(t, err)
+	live, config := c.Connect(t, f.Config(), f.Client().Scheme())
 	objects, err := platform.NewObjects(config)
 	must(t, err)
 	return capture.New(capture.Options{

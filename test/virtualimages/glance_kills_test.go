@@ -10,7 +10,6 @@ import (
 
 	"github.com/gophercloud/gophercloud/v2"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -18,11 +17,8 @@ import (
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
 	controller "github.com/virtward/virtward/controllers/virtualimages"
-	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/glances"
 	"github.com/virtward/virtward/test/kills"
-	"github.com/virtward/virtward/test/planes"
-	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/cdi"
@@ -45,11 +41,7 @@ type stored struct {
 // process is a new controller, whose connections to the API server and to Glance end together.
 func (f *stored) process(t *testing.T, c *kills.Connection) (*controller.Reconciler, func()) {
 	t.Helper()
-	config := rest.CopyConfig(f.Config())
-	config.QPS = -1
-	config.Wrap(c.Wrap)
-	direct, err := client.New(config, client.Options{Scheme: f.Client().Scheme()})
-	must(t, err)
+	direct, config := c.Connect(t, f.Config(), f.Client().Scheme())
 	reader, err := pages.NewReader(config)
 	must(t, err)
 	settings := virtualimages.Defaults()
@@ -152,14 +144,7 @@ func TestSoakKilledAtGlance(t *testing.T) {
 
 func killedAtGlance(t *testing.T, every int) {
 	t.Parallel() // each has its own control plane
-	plane := planes.Start(t, controlplane.Options{})
-	must(t, plane.InstallVirtwardCRDs(t.Context()))
-	must(t, plane.EnsureNamespace(t.Context(), namespace))
-	f := &stored{fixture: &fixture{ControlPlane: plane, web: newWeb(t)}, glance: glances.NewFake(t)}
-	var err error
-	f.cdi, err = simulators.StartCDI(t.Context(), plane)
-	must(t, err)
-	t.Cleanup(func() { must(t, f.cdi.Stop(context.Background())) })
+	f := &stored{fixture: bare(t), glance: glances.NewFake(t)}
 	f.url = f.web.serve("disk.qcow2", qcow2(1<<30))
 	began := time.Now()
 	imports, deletes := f.life(t, -1, false)

@@ -235,6 +235,7 @@ func TestGlance(t *testing.T) { //nolint:tparallel // its parts follow each othe
 	t.Run("credentials of a source", f.private)
 	t.Run("drift", f.drift)
 	t.Run("the limits of the account", f.account)
+	t.Run("uploads", f.noUploads)
 	t.Run("an outage", f.outage)
 }
 
@@ -430,6 +431,22 @@ func (f *openstack) account(t *testing.T) {
 	denied(t, account.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "source"}, &corev1.ConfigMap{}), "cannot get resource")
 	denied(t, account.List(t.Context(), &corev1.SecretList{}), "cannot list resource")
 	denied(t, account.Delete(t.Context(), &corev1.Secret{ObjectMeta: own}), "cannot delete resource")
+}
+
+// noUploads: an image whose class stores it in OpenStack is denied, also where that is the default.
+func (f *openstack) noUploads(t *testing.T) {
+	for class, want := range map[string]string{
+		"openstack": "virtual-image-upload: spec.upload: the class openstack is none that stores images in the cluster: set spec.imageClassName to one that does (cluster), or set spec.src",
+		"absent":    "virtual-image-upload: spec.upload: the class absent is none",
+		"cluster":   "",
+		"":          "the class openstack is none that stores images in the cluster",
+	} {
+		image := &v1alpha1.VirtualImage{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "upload"}}
+		image.Spec = v1alpha1.VirtualImageSpec{Upload: &v1alpha1.VirtualImageUpload{}, Format: v1alpha1.FormatRaw, ImageClassName: class}
+		if err := f.owner.Create(t.Context(), image, client.DryRunAll); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", class, err, want)
+		}
+	}
 }
 
 // outage: Glance does not answer for a moment.

@@ -33,6 +33,8 @@ func TestImages(t *testing.T) { //nolint:tparallel // its parts follow each othe
 	t.Run("a name that is taken", f.taken)
 	t.Run("retries", f.retries)
 	t.Run("many images", f.many)
+	t.Run("uploads", f.uploads)
+	t.Run("metrics", f.metrics)
 	t.Run("a restart", f.restart)
 	t.Run("virtual machines and deletions", func(t *testing.T) { f.race(t, 16) })
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,10 +20,7 @@ import (
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
 	controller "github.com/virtward/virtward/controllers/virtualimages"
-	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/kills"
-	"github.com/virtward/virtward/test/planes"
-	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/cdi"
@@ -34,11 +30,7 @@ import (
 // reconciler is a new controller with the backend of the cluster, with a connection of its own.
 func (f *fixture) reconciler(t *testing.T, c *kills.Connection) *controller.Reconciler {
 	t.Helper()
-	config := rest.CopyConfig(f.Config())
-	config.QPS = -1
-	config.Wrap(c.Wrap)
-	direct, err := client.New(config, client.Options{Scheme: f.Client().Scheme()})
-	must(t, err)
+	direct, config := c.Connect(t, f.Config(), f.Client().Scheme())
 	reader, err := pages.NewReader(config)
 	must(t, err)
 	settings := virtualimages.Defaults()
@@ -125,17 +117,18 @@ func TestSoakKilledBetweenWrites(t *testing.T) {
 // left over.
 func killedBetweenWrites(t *testing.T, every int) {
 	t.Parallel() // each has its own control plane
-	plane := planes.Start(t, controlplane.Options{})
-	must(t, plane.InstallVirtwardCRDs(t.Context()))
-	must(t, plane.EnsureNamespace(t.Context(), namespace))
-	f := &fixture{ControlPlane: plane, web: newWeb(t)}
-	var err error
-	f.cdi, err = simulators.StartCDI(t.Context(), plane)
-	must(t, err)
-	t.Cleanup(func() { must(t, f.cdi.Stop(context.Background())) })
+	f := bare(t)
 	url := f.web.serve("disk.qcow2", qcow2(1<<30))
+	proxy, err := f.cdi.ServeUploads(t.Context())
+	must(t, err)
+	gibibyte := &v1alpha1.VirtualImageStorage{Resources: &v1alpha1.VirtualImageResources{Requests: v1alpha1.VirtualImageRequests{Storage: *quantity("1Gi")}}}
 
-	ready := func(image *v1alpha1.VirtualImage) bool { return image != nil && image.Status.Ready }
+	ready := func(image *v1alpha1.VirtualImage) bool {
+		if image != nil && image.Spec.Upload != nil { // it is uploaded once CDI waits for it
+			proxy.Receive(namespace+"/"+virtualimages.VolumeName(image.Name, image.UID), 1<<16)
+		}
+		return image != nil && image.Status.Ready
+	}
 	gone := func(image *v1alpha1.VirtualImage) bool { return image == nil }
 	var want v1alpha1.VirtualImageStatus
 	// phase drives to an end, with a controller that is killed at a write, and another one. It returns the number of writes of
@@ -153,6 +146,9 @@ func killedBetweenWrites(t *testing.T, every int) {
 		name := fmt.Sprintf("life-%d", lives)
 		lives++
 		image := &v1alpha1.VirtualImage{Spec: v1alpha1.VirtualImageSpec{Src: url, Format: v1alpha1.FormatQCOW2}}
+		if lives%2 == 0 { // every other one is uploaded
+			image.Spec = v1alpha1.VirtualImageSpec{Upload: &v1alpha1.VirtualImageUpload{}, Format: v1alpha1.FormatQCOW2, Storage: gibibyte}
+		}
 		image.Namespace, image.Name = namespace, name
 		must(t, f.Client().Create(t.Context(), image))
 		imports = phase(name, importAt, lost, ready)

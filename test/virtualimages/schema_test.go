@@ -62,6 +62,7 @@ func TestSchema(t *testing.T) {
 		"design document": sample,
 		"all":             all,
 		"smallest":        `{src: "http://10.0.0.1/a", format: iso}`,
+		"upload":          `{upload: {}, format: qcow2, storage: {resources: {requests: {storage: 10Gi}}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := object(t, spec)
@@ -70,7 +71,11 @@ func TestSchema(t *testing.T) {
 		})
 	}
 	for name, s := range map[string]struct{ spec, want string }{
-		"no source":           {`{format: raw}`, "spec.src: Required value"},
+		"no source":           {`{format: raw}`, "spec.src: Invalid value: set either src or upload"},
+		"both sources":        {`{src: "https://example.com/a", upload: {}, format: raw}`, "set either src or upload"},
+		"checksum of upload":  {`{upload: {}, format: raw, checksum: "sha256:` + strings.Repeat("0", 64) + `"}`, "only for src"},
+		"secret of upload":    {`{upload: {}, format: raw, secretRef: a}`, "spec.upload: Invalid value: checksum, secretRef and certConfigMap are only for src"},
+		"field of upload":     {`{upload: {file: a}, format: raw}`, `unknown field "spec.upload.file"`},
 		"no format":           {`{src: "https://example.com/a"}`, "spec.format: Required value"},
 		"not a URL":           {`{src: "fedora", format: raw}`, "must be a URL such as"},
 		"file":                {`{src: "file:///etc/passwd", format: raw}`, "must be a URL such as"},
@@ -89,6 +94,13 @@ func TestSchema(t *testing.T) {
 				t.Errorf("error %v, want %s", err, s.want)
 			}
 		})
+	}
+	swapped := object(t, `{upload: {}, format: raw}`)
+	must(t, plane.Client().Create(t.Context(), swapped, strict))
+	unstructured.RemoveNestedField(swapped.Object, "spec", "upload")
+	must(t, unstructured.SetNestedField(swapped.Object, "https://example.com/a", "spec", "src"))
+	if err := plane.Client().Update(t.Context(), swapped); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "spec.upload: Invalid value: cannot be changed: create another VirtualImage") {
+		t.Errorf("upload replaced by src: %v", err)
 	}
 	others := map[string]any{
 		"src": "https://example.com/b", "format": "raw", "containerFormat": "ovf", "minDisk": int64(11), "minRam": int64(1), "imageClassName": "cluster",

@@ -116,13 +116,31 @@ func startWaiting(t *testing.T, values map[string]any, admission time.Duration, 
 	maps.Copy(images, values)
 	_, err := plane.InstallVirtward(t.Context(), map[string]any{"virtualImages": images}, controlplane.Workload{})
 	must(t, err)
-	f.cdi, err = simulators.StartCDI(t.Context(), plane)
-	must(t, err)
-	t.Cleanup(func() { must(t, f.cdi.Stop(context.Background())) })
+	f.simulate(t)
 	before(plane)
 	f.run(t)
 	f.owner = f.user(t, owner, "edit", "cdi")
 	return f
+}
+
+// bare is a control plane with CDI's simulator, without a process of Virtward.
+func bare(t *testing.T) *fixture {
+	t.Helper()
+	plane := planes.Start(t, controlplane.Options{})
+	must(t, plane.InstallVirtwardCRDs(t.Context()))
+	must(t, plane.EnsureNamespace(t.Context(), namespace))
+	f := &fixture{ControlPlane: plane, web: newWeb(t)}
+	f.simulate(t)
+	return f
+}
+
+// simulate starts CDI's simulator.
+func (f *fixture) simulate(t *testing.T) {
+	t.Helper()
+	var err error
+	f.cdi, err = simulators.StartCDI(t.Context(), f.ControlPlane)
+	must(t, err)
+	t.Cleanup(func() { must(t, f.cdi.Stop(context.Background())) })
 }
 
 // run starts the controller.

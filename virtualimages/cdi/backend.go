@@ -169,9 +169,11 @@ func (b *Backend) begin(ctx context.Context, image *backend.Image) (virtualimage
 	if fault != nil {
 		return *fault, nil
 	}
-	task, err := b.probe(ctx, image)
-	if err != nil {
-		return virtualimages.Observation{}, err
+	task := transfers.Task[Probe]{Ended: true} // nothing is known of a file that is not uploaded yet
+	if image.Spec.Upload == nil {
+		if task, err = b.probe(ctx, image); err != nil {
+			return virtualimages.Observation{}, err
+		}
 	}
 	if !task.Ended || task.Err != nil {
 		return b.waiting(image, &task), nil //nolint:nilerr // the observation has it
@@ -189,7 +191,11 @@ func (b *Backend) begin(ctx context.Context, image *backend.Image) (virtualimage
 		return virtualimages.Observation{State: virtualimages.Waiting, Reason: reason, Message: message}, nil
 	}
 	b.Probes.Forget(image.ID)
-	return virtualimages.Observation{State: virtualimages.Importing, Message: "CDI imports the image"}, b.create(ctx, image, dataVolume(image, size))
+	begun := virtualimages.Observation{State: virtualimages.Importing, Message: "CDI imports the image"}
+	if image.Spec.Upload != nil {
+		begun.Reason, begun.Message = virtualimages.ReasonPending, "CDI prepares the volume for the upload"
+	}
+	return begun, b.create(ctx, image, dataVolume(image, size))
 }
 
 func (b *Backend) create(ctx context.Context, image *backend.Image, object client.Object) error {
@@ -244,7 +250,7 @@ func (b *Backend) unsupported(ctx context.Context, image *backend.Image) (*virtu
 		return &virtualimages.Observation{State: virtualimages.Failed, Permanent: true, Reason: ReasonUnsupported, Message: message}
 	}
 	switch spec := &image.Spec; {
-	case spec.Format == v1alpha1.FormatAMI, spec.Format == v1alpha1.FormatARI, spec.Format == v1alpha1.FormatAKI:
+	case virtualimages.Packed(spec.Format):
 		return failed(fmt.Sprintf("the format %s has no disk that virtual machines of this cluster can boot: use a class of OpenStack", spec.Format)), nil
 	case spec.ContainerFormat != v1alpha1.ContainerBare && spec.ContainerFormat != "":
 		return failed(fmt.Sprintf("CDI imports no container of the format %s: use bare", spec.ContainerFormat)), nil

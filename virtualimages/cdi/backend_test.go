@@ -6,16 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/virtualimages"
@@ -34,47 +28,19 @@ func must(t testing.TB, err error) {
 
 // simulator is an API server in memory, and what CDI does with DataVolumes.
 type simulator struct {
-	client  client.Client
+	client  client.WithWatch
 	sources *backendtest.Sources
 	writes  atomic.Int64
 }
 
 func newSimulator(t *testing.T, sources *backendtest.Sources) *simulator {
 	t.Helper()
-	s := &simulator{sources: sources}
-	scheme := runtime.NewScheme()
-	must(t, cdiv1beta1.AddToScheme(scheme))
-	must(t, corev1.AddToScheme(scheme))
-	s.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&cdiv1beta1.DataVolume{}).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			object.SetUID(types.UID(uuid.NewString()))
-			object.SetCreationTimestamp(metav1.Now())
-			return c.Create(ctx, object, options...)
-		},
-	}).Build()
-	return s
+	return &simulator{sources: sources, client: backendtest.NewAPIServer(t)}
 }
 
 // process is a client that counts writes.
 func (s *simulator) process() client.Client {
-	return interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			s.writes.Add(1)
-			return c.Create(ctx, object, options...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-			s.writes.Add(1)
-			return c.Delete(ctx, object, options...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
-			s.writes.Add(1)
-			return c.Update(ctx, object, options...)
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
-			s.writes.Add(1)
-			return c.Patch(ctx, object, patch, options...)
-		},
-	})
+	return backendtest.Counted(s.client, func() { s.writes.Add(1) })
 }
 
 // step imports each DataVolume whose source is not held.

@@ -53,6 +53,9 @@ func dataVolume(image *backend.Image, size int64) *cdiv1beta1.DataVolume {
 	dv.Spec.Source = &cdiv1beta1.DataVolumeSource{HTTP: &cdiv1beta1.DataVolumeSourceHTTP{
 		URL: spec.Src, SecretRef: spec.SecretRef, CertConfigMap: spec.CertConfigMap, Checksum: spec.Checksum,
 	}}
+	if spec.Upload != nil {
+		dv.Spec.Source = &cdiv1beta1.DataVolumeSource{Upload: &cdiv1beta1.DataVolumeSourceUpload{}}
+	}
 	dv.Spec.ContentType = cdiv1beta1.DataVolumeKubeVirt
 	dv.Spec.Storage = &cdiv1beta1.StorageSpec{Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{
 		corev1.ResourceStorage: *resource.NewQuantity(size, resource.BinarySI),
@@ -135,14 +138,37 @@ func state(dv *cdiv1beta1.DataVolume, now time.Time, timeout time.Duration) virt
 			found.State = virtualimages.Failed
 		}
 	}
+	if found.State == virtualimages.Importing && uploaded(dv) {
+		awaited(dv, &found)
+	}
 	if found.State == virtualimages.Importing && now.Sub(dv.CreationTimestamp.Time) > timeout {
 		found.State, found.Reason, found.Permanent = virtualimages.Failed, ReasonTimeout, true
 		found.Message = fmt.Sprintf("the import took longer than %s: %s", timeout, found.Message)
+		if uploaded(dv) {
+			found.Reason = virtualimages.ReasonUploadExpired
+			found.Message = fmt.Sprintf("the file was not uploaded within %s: delete the VirtualImage and create it again", timeout)
+		}
 	}
 	if dv.DeletionTimestamp != nil {
 		found.State, found.Message = virtualimages.Importing, "the DataVolume is deleted"
 	}
 	return found
+}
+
+// uploaded reports whether users upload the content of a DataVolume.
+func uploaded(dv *cdiv1beta1.DataVolume) bool {
+	return dv.Spec.Source != nil && dv.Spec.Source.Upload != nil
+}
+
+// awaited completes the observation of a DataVolume whose file is not complete. It takes no place from imports: CDI reads nothing.
+func awaited(dv *cdiv1beta1.DataVolume, found *virtualimages.Observation) {
+	found.Done, found.Total = 0, 0
+	if dv.Status.Phase == cdiv1beta1.UploadReady {
+		found.Reason, found.Message = virtualimages.ReasonUploadPending, "CDI waits for the file: upload it with kubectl virtward image upload"
+		return
+	}
+	_, message := running(dv)
+	found.Reason, found.Message = virtualimages.ReasonPending, cmp.Or(message, "CDI prepares the volume for the upload")
 }
 
 // requested is the size of the volume that a DataVolume requests. It counts for the limit of the namespace from the start.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/virtualimages"
+	"github.com/virtward/virtward/virtualimages/backend"
 )
 
 func TestVolumeSize(t *testing.T) {
@@ -69,6 +70,39 @@ func TestState(t *testing.T) {
 			got := state(&cdiv1beta1.DataVolume{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(created)}, Status: test.status}, created.Add(test.after), time.Hour)
 			if got.State != test.state || !strings.Contains(got.Message, test.within) || got.Done != test.done {
 				t.Errorf("%+v, want %s, %q, %d", got, test.state, test.within, test.done)
+			}
+		})
+	}
+}
+
+// TestUploads: a DataVolume that waits for its file says so, and takes no place from imports.
+func TestUploads(t *testing.T) {
+	image := &backend.Image{Namespace: "team", Name: "fedora", UID: "0b6c7c0e-52a9-4f2e-9a55-0a3d0f6f3f10", Spec: v1alpha1.VirtualImageSpec{Upload: &v1alpha1.VirtualImageUpload{}, Format: v1alpha1.FormatQCOW2}}
+	created := time.Unix(1_700_000_000, 0)
+	for name, test := range map[string]struct {
+		phase          cdiv1beta1.DataVolumePhase
+		after          time.Duration
+		state          virtualimages.State
+		reason, within string
+	}{
+		"new":          {"", 0, virtualimages.Importing, virtualimages.ReasonPending, "prepares"},
+		"claim":        {cdiv1beta1.PendingPopulation, 0, virtualimages.Importing, virtualimages.ReasonPending, "prepares"},
+		"scheduled":    {cdiv1beta1.UploadScheduled, 0, virtualimages.Importing, virtualimages.ReasonPending, "prepares"},
+		"ready for it": {cdiv1beta1.UploadReady, 0, virtualimages.Importing, virtualimages.ReasonUploadPending, "kubectl virtward image upload"},
+		"not in time":  {cdiv1beta1.UploadReady, time.Hour + time.Second, virtualimages.Failed, virtualimages.ReasonUploadExpired, "was not uploaded within 1h0m0s"},
+		"uploaded":     {cdiv1beta1.Succeeded, 2 * time.Hour, virtualimages.Ready, "", ""},
+		"not accepted": {cdiv1beta1.Failed, 0, virtualimages.Failed, "", "failed"},
+		"paused":       {cdiv1beta1.Paused, 0, virtualimages.Importing, virtualimages.ReasonPending, "prepares"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dv := dataVolume(image, 1<<30)
+			if dv.Spec.Source.Upload == nil || dv.Spec.Source.HTTP != nil {
+				t.Fatalf("%+v", dv.Spec.Source)
+			}
+			dv.CreationTimestamp, dv.Status.Phase, dv.Status.Progress = metav1.NewTime(created), test.phase, "N/A"
+			got := state(dv, created.Add(test.after), time.Hour)
+			if got.State != test.state || got.Reason != test.reason || !strings.Contains(got.Message, test.within) || got.SizeBytes != 1<<30 {
+				t.Errorf("%+v, want %s, %s, %q", got, test.state, test.reason, test.within)
 			}
 		})
 	}

@@ -18,9 +18,6 @@ type Probe struct {
 	DiskSize int64
 }
 
-// compressions are those that CDI's importer reads.
-var compressions = map[string]bool{"": true, "gzip": true, "xz": true}
-
 // probe starts to read the header of the source, and returns the state of that.
 func (b *Backend) probe(ctx context.Context, image *backend.Image) (transfers.Task[Probe], error) {
 	if task, known := b.Probes.Get(image.ID); known {
@@ -84,21 +81,11 @@ func transient(err error) error {
 }
 
 func inspect(format v1alpha1.DiskFormat, file *source.File) (Probe, error) {
-	mismatch := func(message string) (Probe, error) {
-		return Probe{}, &source.Error{Reason: source.ReasonFormatMismatch, Message: message, Permanent: true}
-	}
-	header, err := virtualimages.Check(format, file.Head, file.Tail)
+	size, err := virtualimages.DiskSize(format, file.Head, file.Tail, file.Size)
 	if err != nil {
-		return mismatch(err.Error())
+		return Probe{}, &source.Error{Reason: source.ReasonFormatMismatch, Message: err.Error(), Permanent: true}
 	}
-	if !compressions[header.Compressed] {
-		return mismatch(fmt.Sprintf("CDI reads no files that are compressed with %s: use gzip or xz", header.Compressed))
-	}
-	p := Probe{DiskSize: header.VirtualSize}
-	if p.DiskSize == 0 && header.Compressed == "" && file.Size > 0 && (format == v1alpha1.FormatRaw || format == v1alpha1.FormatISO) {
-		p.DiskSize = file.Size
-	}
-	return p, nil
+	return Probe{DiskSize: size}, nil
 }
 
 // waiting is the observation of a probe that runs or failed. A failure is reported once.

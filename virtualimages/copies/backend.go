@@ -76,7 +76,7 @@ func (b *Backend) fault(image *backend.Image) *virtualimages.Observation {
 	switch spec := &image.Spec; {
 	case b.Volumes == nil:
 		failed.Reason, failed.Message = ReasonDisabled, "clusterCopy is Always, and copies are disabled: an admin enables virtualImages.copies"
-	case spec.Format == v1alpha1.FormatAMI, spec.Format == v1alpha1.FormatARI, spec.Format == v1alpha1.FormatAKI:
+	case virtualimages.Packed(spec.Format):
 		failed.Message = fmt.Sprintf("virtual machines of this cluster cannot boot the format %s: set clusterCopy to Never", spec.Format)
 	case spec.ContainerFormat != v1alpha1.ContainerBare && spec.ContainerFormat != "":
 		failed.Message = fmt.Sprintf("CDI imports no container of the format %s: set clusterCopy to Never", spec.ContainerFormat)
@@ -211,7 +211,7 @@ func (b *Backend) sourceOf(image *backend.Image) (*backend.Image, error) {
 	}
 	source := *image
 	source.Spec.Src = b.URL + pathOf(image.Namespace, image.Name, image.ID)
-	source.Spec.Checksum, source.Spec.ContainerFormat = "", v1alpha1.ContainerBare
+	source.Spec.Upload, source.Spec.Checksum, source.Spec.ContainerFormat = nil, "", v1alpha1.ContainerBare
 	name := fmt.Sprintf("%s-%s-%d", virtualimages.VolumeName(image.Name, image.UID), strings.ReplaceAll(image.ID, "-", "")[:8], b.expires().Unix()/3600)
 	source.Spec.SecretRef, source.Spec.CertConfigMap = name, name
 	return &source, nil

@@ -21,13 +21,10 @@ import (
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/test/glances"
@@ -71,21 +68,7 @@ func newSystem(t *testing.T) *system {
 	t.Helper()
 	s := &system{glance: glances.NewFake(t), sources: backendtest.NewSources(t), images: map[string]*backend.Image{}, always: true}
 	s.now.Store(1_800_000_000)
-	scheme := apiruntime.NewScheme()
-	must(t, cdiv1beta1.AddToScheme(scheme))
-	must(t, corev1.AddToScheme(scheme))
-	s.client = fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&cdiv1beta1.DataVolume{}).WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			s.writes.Add(1)
-			object.SetUID(types.UID(uuid.NewString()))
-			object.SetCreationTimestamp(metav1.Now())
-			return c.Create(ctx, object, options...)
-		},
-		Delete: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.DeleteOption) error {
-			s.writes.Add(1)
-			return c.Delete(ctx, object, options...)
-		},
-	}).Build()
+	s.client = backendtest.Counted(backendtest.NewAPIServer(t), func() { s.writes.Add(1) })
 	s.keys = &copies.Keys{Read: func() ([]byte, error) { return []byte("private"), nil }, Now: s.time}
 	server := &copies.Server{Keys: s.keys, Now: s.time, Find: s.find}
 	s.web = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

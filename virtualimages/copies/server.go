@@ -25,9 +25,10 @@ type Store interface {
 
 // The limits of readers.
 const (
-	// MaxReaders and maxOfImage bound the requests in progress, altogether and for one image.
-	MaxReaders = 64
-	maxOfImage = 16
+	// MaxReaders, maxOfNamespace and maxOfImage bound the requests in progress: altogether, of one namespace and for one image.
+	MaxReaders     = 64
+	maxOfNamespace = 32
+	maxOfImage     = 16
 	// stall bounds the time without a byte, in both directions.
 	stall = time.Minute
 	// known is how long an image is known to be copied.
@@ -48,11 +49,15 @@ type Server struct {
 	Find func(ctx context.Context, namespace, name, id string) (*backend.Image, Store, error)
 	Now  func() time.Time
 
-	mu      sync.Mutex
-	readers map[string]int
+	mu sync.Mutex
+	// readers are the requests in progress by the identifiers of images, and by namespaces.
+	readers map[reader]int
 	all     int
 	found   map[string]found
 }
+
+// reader is an image or a namespace; the other field is empty.
+type reader struct{ id, namespace string }
 
 type found struct {
 	image *backend.Image
@@ -78,36 +83,39 @@ func (s *Server) Route(r *http.Request) http.Handler {
 		return nil
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !s.enter(id) {
+		if !s.enter(namespace, id) {
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, "too many readers", http.StatusServiceUnavailable)
 			return
 		}
-		defer s.leave(id)
+		defer s.leave(namespace, id)
 		s.serve(w, r, namespace, name, id)
 	})
 }
 
-func (s *Server) enter(id string) bool {
+func (s *Server) enter(namespace, id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.readers == nil {
-		s.readers = map[string]int{}
+		s.readers = map[reader]int{}
 	}
-	if s.all >= MaxReaders || s.readers[id] >= maxOfImage {
+	if s.all >= MaxReaders || s.readers[reader{namespace: namespace}] >= maxOfNamespace || s.readers[reader{id: id}] >= maxOfImage {
 		return false
 	}
 	s.all++
-	s.readers[id]++
+	s.readers[reader{namespace: namespace}]++
+	s.readers[reader{id: id}]++
 	return true
 }
 
-func (s *Server) leave(id string) {
+func (s *Server) leave(namespace, id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.all--
-	if s.readers[id]--; s.readers[id] == 0 {
-		delete(s.readers, id)
+	for _, r := range []reader{{namespace: namespace}, {id: id}} {
+		if s.readers[r]--; s.readers[r] == 0 {
+			delete(s.readers, r)
+		}
 	}
 }
 

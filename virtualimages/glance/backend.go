@@ -29,6 +29,7 @@ const (
 	ReasonNoChecksum     = "ChecksumUnsupported"
 	ReasonInvalid        = "GlanceRejects"
 	ReasonUnsupportedURL = "SourceNotPermitted"
+	ReasonNoUploads      = "UploadUnsupported"
 )
 
 // Visibility says who can use an image.
@@ -113,6 +114,9 @@ func (b *Backend) observed(s *situation) virtualimages.Observation {
 func (b *Backend) Ensure(ctx context.Context, image *backend.Image) (virtualimages.Observation, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.Timeout)
 	defer cancel()
+	if image.Spec.Upload != nil {
+		return virtualimages.Observation{State: virtualimages.Failed, Reason: ReasonNoUploads, Permanent: true, Message: "files are uploaded only to classes that store images in the cluster: in OpenStack, who may upload this image may also delete those of other namespaces"}, nil
+	}
 	if b.WebDownload && b.direct(image) && image.Spec.Checksum != "" {
 		return virtualimages.Observation{State: virtualimages.Failed, Reason: ReasonNoChecksum, Permanent: true, Message: "Glance reads the source itself and cannot compare its checksum: remove spec.checksum"}, nil
 	}

@@ -607,6 +607,42 @@ func TestSoakGlance(t *testing.T) {
 	remove(t, b, image)
 }
 
+// TestSoakMembers is why files are not uploaded to Glance: with its own policies, who may upload the file of an image must be a
+// member of the project of Virtward's account, and each member may delete the images of all namespaces.
+func TestSoakMembers(t *testing.T) {
+	if os.Getenv("VIRTWARD_SOAK") == "" {
+		t.Skip("it takes a while: set VIRTWARD_SOAK")
+	}
+	endpoint := glances.StartStrict(t)
+	account := func(user, project, roles string) *cloud {
+		return &cloud{endpoint: endpoint, web: web(t), headers: map[string]string{"X-Identity-Status": "Confirmed", "X-User-Id": user, "X-Project-Id": project, "X-Roles": roles}}
+	}
+	virtward, stranger, member := account("virtward", "images", "admin,member,reader"), account("stranger", "shop", "member,reader"), account("member", "images", "member,reader")
+	b, _ := virtward.backend(t)
+	other := virtward.image("/disk", func(i *backend.Image) { i.Namespace = "other" })
+	until(t, b, other, virtualimages.Ready)
+	waiting := virtward.image("", func(i *backend.Image) { i.Spec.Src, i.Spec.Upload = "", &v1alpha1.VirtualImageUpload{} })
+	if o, err := b.Ensure(t.Context(), waiting); err != nil || o.State != virtualimages.Failed || !o.Permanent || o.Reason != glance.ReasonNoUploads {
+		t.Errorf("%+v, %v", o, err)
+	}
+	status, _ := virtward.call(t, http.MethodPost, "images", "application/json", fmt.Sprintf(`{"id": %q, "name": "waiting", "disk_format": "raw", "container_format": "bare", "visibility": "public"}`, waiting.ID))
+	if status != http.StatusCreated {
+		t.Fatal(status)
+	}
+	for _, test := range []struct {
+		name string
+		as   *cloud
+		want int
+	}{{"an account of another project", stranger, http.StatusForbidden}, {"a member of the project", member, http.StatusNoContent}} {
+		if status, _ := test.as.call(t, http.MethodPut, "images/"+waiting.ID+"/stage", "application/octet-stream", "data"); status != test.want {
+			t.Errorf("%s stages the file: %d", test.name, status)
+		}
+		if status, _ := test.as.call(t, http.MethodDelete, "images/"+other.ID, "", ""); status != test.want {
+			t.Errorf("%s deletes the image of another namespace: %d", test.name, status)
+		}
+	}
+}
+
 // resident is the memory of this process in kB, without its binary.
 func resident(t *testing.T) int {
 	t.Helper()

@@ -20,7 +20,8 @@ const MaxName = 63
 // UID of the VirtualImage.
 const LabelImage = "kupenstack.io/virtual-image-uid"
 
-// VirtualImage is an image of a disk. Virtward imports it from a URL, once.
+// VirtualImage is an image of a disk. Virtward imports it from a URL, or a user
+// uploads it, once.
 // The image cannot be changed, and it is not deleted while virtual machines
 // use it.
 //
@@ -50,6 +51,9 @@ type VirtualImage struct {
 
 // VirtualImageSpec has the source and the form of an image.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.src) != has(self.upload)",fieldPath=".src",message="set either src or upload"
+// +kubebuilder:validation:XValidation:rule="!has(self.upload) || !has(self.checksum) && !has(self.secretRef) && !has(self.certConfigMap)",fieldPath=".upload",message="checksum, secretRef and certConfigMap are only for src"
+// +kubebuilder:validation:XValidation:rule="has(self.upload) == has(oldSelf.upload)",fieldPath=".upload",message="cannot be changed: create another VirtualImage"
 // +kubebuilder:validation:XValidation:rule="has(self.containerFormat) == has(oldSelf.containerFormat) && (!has(self.containerFormat) || self.containerFormat == oldSelf.containerFormat)",fieldPath=".containerFormat",message="cannot be changed: create another VirtualImage"
 // +kubebuilder:validation:XValidation:rule="has(self.minDisk) == has(oldSelf.minDisk) && (!has(self.minDisk) || self.minDisk == oldSelf.minDisk)",fieldPath=".minDisk",message="cannot be changed: create another VirtualImage"
 // +kubebuilder:validation:XValidation:rule="has(self.minRam) == has(oldSelf.minRam) && (!has(self.minRam) || self.minRam == oldSelf.minRam)",fieldPath=".minRam",message="cannot be changed: create another VirtualImage"
@@ -60,14 +64,22 @@ type VirtualImage struct {
 // +kubebuilder:validation:XValidation:rule="has(self.storage) == has(oldSelf.storage) && (!has(self.storage) || self.storage == oldSelf.storage)",fieldPath=".storage",message="cannot be changed: create another VirtualImage"
 // +kubebuilder:validation:XValidation:rule="has(self.clusterCopy) == has(oldSelf.clusterCopy) && (!has(self.clusterCopy) || self.clusterCopy == oldSelf.clusterCopy)",fieldPath=".clusterCopy",message="cannot be changed: create another VirtualImage"
 type VirtualImageSpec struct {
-	// URL that the image is imported from, with the scheme http or https.
+	// URL that the image is imported from, with the scheme http or https. Each
+	// image has either src or upload.
 	//
+	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="isURL(self) && url(self).getScheme() in ['http', 'https'] && url(self).getHostname() != ''",message="must be a URL such as https://example.com/disk.qcow2"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^[^/]*//[^/?#]*@')",message="must not contain credentials: use secretRef"
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: create another VirtualImage"
-	Src string `json:"src"`
+	Src string `json:"src,omitempty"`
+
+	// The image has no URL: a user uploads the file, with kubectl virtward image
+	// upload.
+	//
+	// +optional
+	Upload *VirtualImageUpload `json:"upload,omitempty"`
 
 	// Format of the disk.
 	//
@@ -138,6 +150,9 @@ type VirtualImageSpec struct {
 	// +optional
 	ClusterCopy ClusterCopy `json:"clusterCopy,omitempty"`
 }
+
+// VirtualImageUpload is an image that a user uploads. It has no fields.
+type VirtualImageUpload struct{}
 
 // ClusterCopy says whether an image is copied into the cluster.
 //

@@ -15,7 +15,8 @@ var GroupVersion = schema.GroupVersion{Group: "policy.virtward.io", Version: "v1
 
 // AddToScheme adds the kinds of this package to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &RuleSettings{}, &RuleSettingsList{}, &VirtualMachineDefaults{}, &VirtualMachineDefaultsList{}, &VirtualMachinePolicy{}, &VirtualMachinePolicyList{})
+	scheme.AddKnownTypes(GroupVersion, &RuleSettings{}, &RuleSettingsList{}, &VirtualMachineDefaults{}, &VirtualMachineDefaultsList{}, &VirtualMachinePolicy{}, &VirtualMachinePolicyList{},
+		&VirtualMachinePolicyException{}, &VirtualMachinePolicyExceptionList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -155,7 +155,8 @@ type VirtualMachinePolicySpec struct {
 	// Where the policy is enforced in addition to Virtward's webhook. APIServer
 	// exports it as a ValidatingAdmissionPolicy, which the API server evaluates
 	// even while Virtward is down. The policy must be in CEL and must not read
-	// vm, provenance, platform, instancetype, preference, requester or rollout.
+	// vm, provenance, platform, instancetype, preference, requester, rollout or
+	// references.
 	// status.exportNotes lists the differences.
 	//
 	// +optional
@@ -180,14 +181,19 @@ type PolicyMatch struct {
 	// +kubebuilder:validation:MaxItems=4
 	Kinds []PolicyKind `json:"kinds,omitempty"`
 
-	// Operations. Deletions are never evaluated. On an update, a pre-existing
-	// violation is only a warning.
+	// Operations. On an update, a pre-existing violation is only a warning. On
+	// DELETE, object is null, oldObject is the object, and vm is computed from
+	// it. The garbage collector, the deletion of a namespace and KubeVirt's own
+	// accounts are exempt. An update that adds or changes an owner of the object
+	// is evaluated as DELETE too, because the garbage collector deletes the
+	// object with its owner. Deletions of VirtualMachineTemplates are not
+	// evaluated.
 	//
 	// +optional
 	// +listType=set
 	// +kubebuilder:default={CREATE,UPDATE}
 	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:MaxItems=3
 	Operations []PolicyOperation `json:"operations,omitempty"`
 
 	// Labels of the namespaces. Without a selector, all namespaces match. Users
@@ -351,7 +357,7 @@ type PolicyValidation struct {
 	// with metadata and spec; object, oldObject, request, params,
 	// namespaceObject, authorizer and variables, as in a
 	// ValidatingAdmissionPolicy; and provenance, platform, instancetype,
-	// preference, requester and rollout.
+	// preference, requester, rollout and references.
 	//
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=8192
@@ -467,13 +473,14 @@ const (
 
 // PolicyOperation is an operation on an object.
 //
-// +kubebuilder:validation:Enum=CREATE;UPDATE
+// +kubebuilder:validation:Enum=CREATE;UPDATE;DELETE
 type PolicyOperation string
 
 // The operations.
 const (
 	PolicyCreate PolicyOperation = "CREATE"
 	PolicyUpdate PolicyOperation = "UPDATE"
+	PolicyDelete PolicyOperation = "DELETE"
 )
 
 // PolicyArchitecture is an architecture that KubeVirt supports.

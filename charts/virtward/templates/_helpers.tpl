@@ -94,8 +94,25 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 
 {{/*
+The rules of ClusterRoles for the objects that policies read through references, by the plural names in the value. The class
+of a volume is read from its claim or its DataVolume.
+*/}}
+{{- define "virtward.referenceRules" -}}
+{{- $groups := dict "networkattachmentdefinitions" "k8s.cni.cncf.io" "persistentvolumeclaims" "" "datavolumes" "cdi.kubevirt.io" "datasources" "cdi.kubevirt.io" "storageclasses" "storage.k8s.io" "configmaps" "" }}
+{{- $kinds := .Values.policies.references }}
+{{- if has "storageclasses" $kinds }}
+{{- $kinds = concat $kinds (list "persistentvolumeclaims" "datavolumes") | uniq }}
+{{- end }}
+{{- range $kinds }}
+- apiGroups: [{{ get $groups . | quote }}]
+  resources: [{{ if eq . "networkattachmentdefinitions" }}network-attachment-definitions{{ else }}{{ . }}{{ end }}]
+  verbs: [get]
+{{- end }}
+{{- end }}
+
+{{/*
 Returns "true" if the policies of the library can be created, or nothing. The API server accepts a policy after it has
-the kind, and calls the webhook for it. The first release installs both, so the second release creates the policies.
+the kind, and calls the webhook for it. The first release installs both, so a Job creates the policies of that release.
 Without a cluster, as in helm template, the API versions of the command line apply.
 */}}
 {{- define "virtward.libraryReady" -}}
@@ -159,4 +176,25 @@ The namespace of KubeVirt's accounts: that of the value, else of the KubeVirt re
 {{- end }}
 {{- end }}
 {{- default "kubevirt" $namespace }}
+{{- end }}
+
+{{/* The rule for VirtualMachinePolicyExceptions, and for the guard that checks their authors. */}}
+{{- define "virtward.exceptionRules" -}}
+{{- if .Values.policies.exceptions.enabled }}
+# Exceptions of policies. They are active while the guard that checks their authors is.
+- apiGroups: [policy.virtward.io]
+  resources: [virtualmachinepolicyexceptions]
+  verbs: [list, watch]
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  resourceNames: [virtward-policy-exceptions]
+  verbs: [list, watch]
+{{- end }}
+{{- end }}
+
+{{/* The flag for VirtualMachinePolicyExceptions. */}}
+{{- define "virtward.exceptionFlag" -}}
+{{- if .Values.policies.exceptions.enabled }}
+- --policy-exception-max-days={{ int .Values.policies.exceptions.maxDays }}
+{{- end }}
 {{- end }}

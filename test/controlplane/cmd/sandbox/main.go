@@ -19,12 +19,15 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/policies/library"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/simulators"
 )
 
 type arguments struct {
 	simulate, install, audit bool
+	// library is the enforcement of the library's policies; empty installs none.
+	library string
 }
 
 func main() {
@@ -43,6 +46,7 @@ func parse(words []string) arguments {
 	set.BoolVar(&a.simulate, "kubevirt", true, "simulate KubeVirt: its admission, and VMIs made from VMs")
 	set.BoolVar(&a.install, "virtward", true, "install the chart and run all processes of Virtward")
 	set.BoolVar(&a.audit, "audit", false, "write the API server's audit log")
+	set.StringVar(&a.library, "library", "", "install all policies of the library with this enforcement: Audit, Warn or Deny")
 	_ = set.Parse(words) // exits by itself
 	return a
 }
@@ -73,7 +77,7 @@ func run(ctx context.Context, a arguments, out io.Writer) (err error) {
 		}
 	}
 	if a.install {
-		if err := install(ctx, cluster); err != nil {
+		if err := install(ctx, cluster, a.library); err != nil {
 			return fmt.Errorf("installing virtward: %w", err)
 		}
 	}
@@ -103,8 +107,17 @@ func startStorage(ctx context.Context, cluster *controlplane.ControlPlane) (stop
 }
 
 // install installs the chart, and runs all of its processes. VirtualImages can also come from web servers on this machine.
-func install(ctx context.Context, cluster *controlplane.ControlPlane) error {
+func install(ctx context.Context, cluster *controlplane.ControlPlane, enforcement string) error {
+	policies := map[string]any{}
+	if enforcement != "" {
+		for _, entry := range library.All() {
+			policies[entry.Name] = map[string]any{"enforcement": enforcement}
+		}
+	}
 	values := map[string]any{
+		"library":   map[string]any{"policies": policies},
+		"policies":  map[string]any{"references": []any{"configmaps", "datasources", "datavolumes", "networkattachmentdefinitions", "persistentvolumeclaims", "storageclasses"}},
+		"audit":     map[string]any{"reports": map[string]any{"installCRDs": true}},
 		"templates": map[string]any{"mode": "manage"}, "images": map[string]any{"enabled": true},
 		"virtualImages": map[string]any{"enabled": true, "sources": map[string]any{"networks": []any{"127.0.0.0/8"}}},
 	}
@@ -116,7 +129,10 @@ func install(ctx context.Context, cluster *controlplane.ControlPlane) error {
 			return err
 		}
 	}
-	return nil
+	if len(policies) == 0 {
+		return nil
+	}
+	return cluster.RunJob(ctx, controlplane.VirtwardNamespace, "virtward-library")
 }
 
 // images are commands that create nodes and a catalog.
@@ -143,6 +159,12 @@ func hints(out io.Writer, cluster *controlplane.ControlPlane, a arguments, took 
 	fmt.Fprintf(out, "The sandbox is up after %s. There are no nodes: pods do not run, and VMs only seem to.\n\n", took.Round(100*time.Millisecond))
 	fmt.Fprintf(out, "  export KUBECONFIG=%s\n", cluster.Kubeconfig())
 	fmt.Fprintf(out, "  %s get kubevirts,vms,vmis --all-namespaces\n\n", kubectl)
+	if a.library != "" {
+		fmt.Fprintf(out, "The %d policies of the library have the enforcement %s. A moment later, reports are there:\n\n", len(library.All()), a.library)
+		fmt.Fprintf(out, "  %s get virtualmachinepolicies\n", kubectl)
+		fmt.Fprintf(out, "  %s apply -f examples/instancetype-u1-medium.yaml -f examples/preference-fedora.yaml -f examples/vm-fedora.yaml\n", kubectl)
+		fmt.Fprintf(out, "  %s get reports.openreports.io --all-namespaces\n\n", kubectl)
+	}
 	if a.install {
 		fmt.Fprintf(out, "Golden images need nodes. A node without a kubelet will do:\n\n%s\n", images(kubectl))
 		fmt.Fprintf(out, "A VirtualImage is imported from a URL, here from a web server on this machine; CDI's import is simulated:\n\n%s\n", namedImages)

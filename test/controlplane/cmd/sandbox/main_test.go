@@ -33,7 +33,7 @@ func TestTheSandboxStaysUpUntilInterrupted(t *testing.T) {
 	ctx, interrupt := context.WithCancel(t.Context())
 	defer interrupt()
 	out, ended := &output{}, make(chan error, 1)
-	go func() { ended <- run(ctx, parse([]string{"-audit"}), out) }()
+	go func() { ended <- run(ctx, parse([]string{"-audit", "-library", "Audit"}), out) }()
 
 	kubeconfig := regexp.MustCompile(`export KUBECONFIG=(\S+)`)
 	deadline := time.After(time.Minute)
@@ -50,7 +50,7 @@ func TestTheSandboxStaysUpUntilInterrupted(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the printed kubeconfig: %v", err)
 	}
-	for _, want := range []string{"The sandbox is up after", "bin/sandbox/kubectl get", "kubectl-virtward image create", "audit.log"} {
+	for _, want := range []string{"The sandbox is up after", "bin/sandbox/kubectl get", "kubectl-virtward image create", "audit.log", "policies of the library have the enforcement Audit"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not print %q:\n%s", want, out)
 		}

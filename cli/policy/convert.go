@@ -1,0 +1,139 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/policies/convert"
+	"github.com/virtward/virtward/texts"
+)
+
+// convertOptions are the flags of policy convert.
+type convertOptions struct {
+	program options.Program
+	sources options.Sources
+	output  string
+}
+
+func convertCommand(program options.Program) *cobra.Command {
+	o := &convertOptions{program: program, sources: options.NewSources(), output: options.OutputYAML}
+	outputs := []string{options.OutputYAML, options.OutputJSON}
+	cmd := &cobra.Command{
+		Use:   "convert -f FILE ...",
+		Short: "Convert ValidatingAdmissionPolicies and Kyverno's ValidatingPolicies",
+		Long: `Convert ValidatingAdmissionPolicies and Kyverno's ValidatingPolicies into VirtualMachinePolicies.
+
+convert reads policies with their bindings, parameters and exceptions, and prints a VirtualMachinePolicy for each policy
+and binding. A part without an equivalent is a comment at its place, and a warning.
+
+The exit code is 0 if all policies are converted completely, 1 if not, and 2 for a wrong command line.`,
+		Example: program.Examples(`  # Convert the policies of a directory
+  PROGRAM policy convert -f policies > converted.yaml
+
+  # Convert the policies of the cluster
+  kubectl get validatingadmissionpolicies,validatingadmissionpolicybindings -o yaml | PROGRAM policy convert -f -`),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return options.Usagef("unknown argument %q: use -f for files%s", args[0], options.SeeHelp(cmd))
+			}
+			if !o.sources.HasFiles() {
+				return options.Usagef("add a file with -f%s", options.SeeHelp(cmd))
+			}
+			if err := o.sources.ValidateFiles(cmd); err != nil {
+				return err
+			}
+			return options.OneOf("output", o.output, outputs)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context()) },
+	}
+	o.sources.AddFileFlags(cmd, "the policies")
+	cmd.Flags().StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs, ", "))
+	options.CompleteFlags(cmd, map[string][]string{"output": outputs})
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+func (o *convertOptions) run(ctx context.Context) error {
+	found, err := o.sources.ReadComplete(ctx, options.Once(o.program.Streams.In))
+	if err != nil {
+		return err
+	}
+	env, err := cel.NewEnvironment()
+	if err != nil {
+		return err
+	}
+	objects := make([]*unstructured.Unstructured, len(found))
+	for i := range found {
+		objects[i] = found[i].Object
+	}
+	results := convert.Convert(env, objects)
+	if err := o.print(results); err != nil {
+		return err
+	}
+	converted, incomplete := 0, 0
+	for i := range results {
+		r := &results[i]
+		if r.Policy != nil {
+			converted++
+		}
+		if !r.Complete() {
+			incomplete++
+		}
+		o.warn(found[r.Index].Location(), r)
+	}
+	switch {
+	case incomplete > 0:
+		return fmt.Errorf("%s and %s not converted completely", counted(converted, "policy is written", "policies are written"), counted(incomplete, "object is", "objects are"))
+	case converted == 0:
+		return fmt.Errorf("%s: no policy to convert", o.sources.Names())
+	}
+	return nil
+}
+
+// warn writes the notes of a result to standard error: those about lost parts as warnings.
+func (o *convertOptions) warn(location string, r *convert.Result) {
+	for _, n := range r.Notes {
+		level, field := "note", ""
+		if n.Lost {
+			level = "warning"
+		}
+		if n.Field != "" {
+			field = n.Field + ": "
+		}
+		fmt.Fprintln(o.program.Streams.ErrOut, texts.OneLine(fmt.Sprintf("%s: %s: %s: %s%s", level, location, r.Source, field, n.Message)))
+	}
+}
+
+// print writes the policies.
+func (o *convertOptions) print(results []convert.Result) error {
+	out := o.program.Streams.Out
+	if o.output == options.OutputJSON {
+		return texts.WriteJSON(out, struct {
+			Results []convert.Result `json:"results"`
+		}{append([]convert.Result{}, results...)})
+	}
+	printed := false
+	for i := range results {
+		if results[i].Policy == nil && results[i].Complete() { // an object that was skipped
+			continue
+		}
+		text, err := results[i].YAML()
+		if err != nil {
+			return err
+		}
+		if printed {
+			fmt.Fprintln(out, "---")
+		}
+		printed = true
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

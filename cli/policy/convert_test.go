@@ -1,0 +1,102 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/virtward/virtward/cli/clitest"
+)
+
+const nativeCap = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: cap}
+spec:
+  matchConstraints:
+    resourceRules:
+    - {apiGroups: [kubevirt.io], apiVersions: [v1], operations: [CREATE], resources: [virtualmachines]}
+  validations:
+  - {expression: "object.spec.template.spec.domain.?cpu.?cores.orValue(1) <= 4", message: at most 4 cores}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: cap}
+spec: {policyName: cap, validationActions: [Deny]}
+`
+
+const convertedCap = `# Converted from ValidatingAdmissionPolicy cap with the binding cap.
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata:
+  name: cap
+spec:
+  enforcement: Deny
+  failurePolicy: Fail
+  match:
+    kinds:
+    - VirtualMachine
+    operations:
+    - CREATE
+  validations:
+  - expression: object.spec.template.spec.domain.?cpu.?cores.orValue(1) <= 4
+    message: at most 4 cores
+    fieldPath: spec.template.spec.domain.cpu.cores
+`
+
+// TestPolicyConvert shows the exit codes and the output.
+func TestPolicyConvert(t *testing.T) {
+	annotated := strings.Replace(nativeCap, "  validations:", "  auditAnnotations: [{key: a, valueExpression: \"'b'\"}]\n  validations:", 1)
+	commented := strings.Replace(convertedCap, "  validations:", "  # NOT CONVERTED: the audit annotation a has no equivalent: every violation is in the audit annotations\n  # of Virtward\n  validations:", 1)
+	for _, c := range []struct {
+		name, file string
+		args       []string
+		want       clitest.Result
+	}{
+		{"completely", nativeCap, []string{"-f", "x.yaml"}, clitest.Result{Out: convertedCap}},
+		{"with a part that has no equivalent", annotated, []string{"-f", "."}, clitest.Result{
+			Code: clitest.ExitFailed, Out: commented,
+			ErrOut: "warning: x.yaml: document 1: ValidatingAdmissionPolicy cap with the binding cap: spec.validations: the audit annotation a has no equivalent: every violation is in the audit annotations of Virtward\n" +
+				"error: 1 policy is written and 1 object is not converted completely\n",
+		}},
+		{"another engine", "apiVersion: kyverno.io/v1\nkind: ClusterPolicy\nmetadata: {name: a}\n", []string{"-f", "x.yaml"}, clitest.Result{
+			Code: clitest.ExitFailed,
+			Out:  "# Converted from ClusterPolicy a.\n# NOT CONVERTED: policies in patterns are not converted: docs/from-kyverno.md has the same patterns as\n# VirtualMachinePolicies\n",
+			ErrOut: "warning: x.yaml: document 1: ClusterPolicy a: policies in patterns are not converted: docs/from-kyverno.md has the same patterns as VirtualMachinePolicies\n" +
+				"error: 0 policies are written and 1 object is not converted completely\n",
+		}},
+		{"no policy", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n", []string{"-f", "x.yaml"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: "note: x.yaml: document 1: ConfigMap a: skipped: it is not a policy\nerror: x.yaml: no policy to convert\n",
+		}},
+		{"no file", nativeCap, nil, clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: add a file with -f: see kubectl virtward policy convert --help\n"}},
+		{"an argument", nativeCap, []string{"x.yaml"}, clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: unknown argument \"x.yaml\": use -f for files: see kubectl virtward policy convert --help\n"}},
+		{"an unknown output", nativeCap, []string{"-f", "x.yaml", "-o", "toml"}, clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: unknown output \"toml\": the known ones are yaml, json\n"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inFolder(t, map[string]string{"x.yaml": c.file})
+			if diff := cmp.Diff(c.want, clitest.Call(t, "", append([]string{"policy", "convert"}, c.args...)...)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("as JSON", func(t *testing.T) {
+		var report struct {
+			Results []struct {
+				Source string
+				Policy struct{ Metadata struct{ Name string } }
+			}
+		}
+		got := clitest.Call(t, nativeCap, "policy", "convert", "-f", "-", "-o", "json")
+		clitest.Decode(t, json.Unmarshal, got.Out, &report)
+		if len(report.Results) != 1 || report.Results[0].Policy.Metadata.Name != "cap" {
+			t.Errorf("%+v", report)
+		}
+	})
+	t.Run("the result is valid", func(t *testing.T) {
+		inFolder(t, map[string]string{"policy.yaml": convertedCap})
+		if got := clitest.Call(t, "", "policy", "lint", "policy.yaml"); got.Code != clitest.ExitOK {
+			t.Errorf("%+v", got)
+		}
+	})
+}

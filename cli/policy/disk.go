@@ -1,0 +1,110 @@
+package policy
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/manifests"
+)
+
+// disk is the file system, with names as on the command line: absolute, or relative to the current directory, also with
+// .. in them. It also has what was read before: standard input, URLs and kustomizations.
+type disk map[string][]byte
+
+// Open implements fs.FS.
+func (d disk) Open(name string) (fs.File, error) {
+	if data, known := d[name]; known {
+		return memory{path.Base(name), bytes.NewReader(data), int64(len(data))}, nil
+	}
+	return os.Open(name)
+}
+
+// rendered begins the name of the file of a kustomization.
+const rendered = "kustomization "
+
+// isPath reports whether a name is one of the file system.
+func isPath(name string) bool {
+	return name != manifests.Name(manifests.Stdin) && !manifests.IsURL(name) && !strings.HasPrefix(name, rendered)
+}
+
+// memory is a file that was read before.
+type memory struct {
+	name string
+	*bytes.Reader
+	size int64
+}
+
+// The methods of fs.File and fs.FileInfo.
+func (m memory) Stat() (fs.FileInfo, error) { return m, nil }
+func (m memory) Close() error               { return nil }
+func (m memory) Name() string               { return m.name }
+func (m memory) Size() int64                { return m.size }
+func (m memory) Mode() fs.FileMode          { return 0o400 }
+func (m memory) ModTime() time.Time         { return time.Time{} }
+func (m memory) IsDir() bool                { return false }
+func (m memory) Sys() any                   { return nil }
+
+// paths are the files that lint and test read: arguments, and the flags of kubectl.
+type paths struct {
+	arguments []string
+	sources   options.Sources
+}
+
+// addFlags adds --filename and --kustomize. Directories are read with their subdirectories, so --recursive changes nothing.
+func (p *paths) addFlags(cmd *cobra.Command, words string) {
+	p.sources.AddFileFlags(cmd, words)
+	cmd.Flags().Lookup("recursive").Usage = "Read subdirectories, which is the default here"
+}
+
+// validate requires a file.
+func (p *paths) validate(cmd *cobra.Command, arguments []string, what string) error {
+	p.arguments = arguments
+	switch {
+	case len(arguments) == 0 && !p.sources.HasFiles():
+		return options.Usagef("add a file or a directory with %s: see %s --help", what, cmd.CommandPath())
+	case len(arguments) > 0 && p.sources.HasFiles():
+		return options.Usagef("name files as arguments or with -f or -k, not both%s", options.SeeHelp(cmd))
+	}
+	return p.sources.ValidateFiles(cmd)
+}
+
+// open returns the file system and the names in it.
+func (p *paths) open(ctx context.Context, stdin io.Reader) (disk, []string, error) {
+	d := disk{}
+	var names []string
+	for _, name := range append(p.arguments, p.sources.Filenames...) {
+		var err error
+		shown := manifests.Name(name)
+		switch {
+		case name == manifests.Stdin:
+			d[shown], err = io.ReadAll(io.LimitReader(stdin, manifests.MaxFile+1))
+		case manifests.IsURL(name):
+			d[shown], err = manifests.Fetch(ctx, name)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		names = append(names, shown)
+	}
+	if dir := p.sources.Kustomize; dir != "" {
+		text, err := options.Render(dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		name := rendered + dir
+		if d[name], err = io.ReadAll(text); err != nil {
+			return nil, nil, err
+		}
+		names = append(names, name)
+	}
+	return d, names, nil
+}

@@ -1,0 +1,332 @@
+package policy
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"sigs.k8s.io/yaml"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/cli/explanation"
+	"github.com/virtward/virtward/cli/options"
+	"github.com/virtward/virtward/evaluator/offline"
+	"github.com/virtward/virtward/manifests"
+	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policies/inspect"
+	"github.com/virtward/virtward/texts"
+)
+
+// evalOptions are the flags of policy eval.
+type evalOptions struct {
+	program  options.Program
+	sources  options.Sources
+	language string
+	output   string
+	// name selects one of several virtual machines, policy a policy with parameters and variables.
+	name, policy string
+	params       string
+	old          string
+	user         string
+	groups       []string
+}
+
+// outputText is the output for people.
+const outputText = "text"
+
+func evalCommand(program options.Program) *cobra.Command {
+	o := &evalOptions{program: program, sources: options.NewSources(), language: inspect.CEL, output: outputText, user: "eval"}
+	outputs := []string{outputText, options.OutputJSON}
+	cmd := &cobra.Command{
+		Use:   "eval [EXPRESSION] -f FILE",
+		Short: "Show the value of an expression for a virtual machine, and of each of its parts",
+		Long: `Show the value of an expression for a virtual machine, and of each of its parts.
+
+eval computes the documents that policies read, such as vm, object, instancetype and platform, as explain does. It evaluates
+the expression with the budget of a policy, and prints its value, its type, its cost, and the values of its parts. With
+--policy, the expression can also read the params and the variables of a policy of the files or of the cluster.
+
+Without an expression, eval reads expressions from standard input: one from each line, or in a terminal, with a history, and
+completion of names by Tab.
+
+The exit code is 1 if an expression has no value because of an error.`,
+		Example: program.Examples(`  # Show the memory that a virtual machine will have
+  PROGRAM policy eval vm.spec.domain.memory.guest -f vm.yaml
+
+  # Find out why a policy denies it
+  PROGRAM policy eval 'quantity(variables.memory).compareTo(quantity(params.limit)) <= 0' -f vm.yaml -f policy.yaml --policy memory-limit
+
+  # Try expressions in a terminal
+  PROGRAM policy eval -f vm.yaml --from-cluster`),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return options.Usagef("write the expression as one argument, in quotes%s", options.SeeHelp(cmd))
+			}
+			if len(o.sources.Filenames) == 0 {
+				return options.Usagef("add a file with a virtual machine with -f%s", options.SeeHelp(cmd))
+			}
+			if err := options.OneOf("language", o.language, inspect.Languages()); err != nil {
+				return err
+			}
+			if err := options.OneOf("output", o.output, outputs); err != nil {
+				return err
+			}
+			return o.sources.ValidateFacts()
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
+	}
+	options.AddClusterFlags(cmd, o.sources.Config, ", for --from-cluster", "Namespace of objects that name none")
+	o.sources.AddFactsFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&o.sources.Filenames, "filename", "f", nil, "Files and directories with the virtual machine, and objects that it refers to; - is standard input")
+	flags.StringSliceVar(&o.sources.Instancetypes, "instancetype", nil, "Files with instancetypes, or other objects that virtual machines refer to")
+	flags.StringSliceVar(&o.sources.Preferences, "preference", nil, "Files with preferences, or other objects that virtual machines refer to")
+	flags.BoolVar(&o.sources.FromCluster, "from-cluster", false, "Read the configuration, and objects that the files lack, from the cluster")
+	flags.StringVar(&o.language, "language", o.language, "Language of the expression: "+strings.Join(inspect.Languages(), ", "))
+	flags.StringVar(&o.name, "name", "", "Name of the virtual machine, if there are several")
+	flags.StringVar(&o.policy, "policy", "", "Policy whose params and variables the expression can read")
+	flags.StringVar(&o.params, "params", "", "Values of params, as a YAML or JSON object")
+	flags.StringVar(&o.old, "old-filename", "", "File with the object before an update, which the expression reads as oldObject")
+	flags.StringVar(&o.user, "requester", o.user, "Name of the user who sends the request")
+	flags.StringSliceVar(&o.groups, "requester-group", nil, "Groups of the user who sends the request")
+	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(outputs, ", "))
+	options.CompleteFlags(cmd, map[string][]string{"language": inspect.Languages(), "output": outputs})
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+func (o *evalOptions) run(ctx context.Context, args []string) error {
+	s, err := o.session(ctx)
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		return s.show(ctx, args[0])
+	}
+	if in, ok := o.program.Streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+		return s.terminal(ctx, in)
+	}
+	return s.lines(ctx)
+}
+
+// lines evaluates the lines of standard input.
+func (s *session) lines(ctx context.Context) error {
+	lines := bufio.NewScanner(io.LimitReader(s.program.Streams.In, manifests.MaxFile))
+	var failed error
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); line != "" {
+			failed = errors.Join(failed, s.show(ctx, line))
+		}
+	}
+	return errors.Join(failed, lines.Err())
+}
+
+// session is a virtual machine, and what expressions can read of it.
+type session struct {
+	*evalOptions
+
+	evaluator *offline.Evaluator
+	subject   manifests.Document
+	old       *manifests.Document
+	inspector *inspect.Inspector
+	// matching is a policy that matches the virtual machine.
+	matching *policies.Policy
+}
+
+// session reads the files, and the cluster if the flags select it.
+func (o *evalOptions) session(ctx context.Context) (*session, error) {
+	stdin := options.Once(o.program.Streams.In)
+	files, err := o.sources.ReadFiles(ctx, stdin)
+	if err != nil {
+		return nil, err
+	}
+	if err := explanation.UnreadableError(explanation.Unreadables(files.Unreadable)); err != nil {
+		return nil, err
+	}
+	s := &session{evalOptions: o}
+	if s.subject, err = o.choose(files.Subjects); err != nil {
+		return nil, err
+	}
+	if o.old != "" {
+		found, err := manifests.ReadAll(ctx, []string{o.old}, false, stdin)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) != 1 || found[0].Object.GroupVersionKind() != s.subject.Object.GroupVersionKind() {
+			return nil, fmt.Errorf("%s: must have one object, of the kind of the virtual machine", o.old)
+		}
+		s.old = &found[0]
+	}
+	var cluster *offline.Cluster
+	if o.sources.FromCluster {
+		if cluster, err = options.Connect(o.sources.Config); err != nil {
+			return nil, err
+		}
+	}
+	facts, err := o.sources.ReadFacts(ctx, files, cluster, stdin)
+	if err != nil {
+		return nil, err
+	}
+	if facts, err = o.sources.Assume(facts); err != nil {
+		return nil, err
+	}
+	if s.evaluator, err = offline.New(ctx, files, cluster, facts, o.sources.Namespace(cluster)); err != nil {
+		return nil, err
+	}
+	return s, s.prepare()
+}
+
+// choose returns the virtual machine to evaluate expressions on.
+func (o *evalOptions) choose(all []manifests.Document) (manifests.Document, error) {
+	var found []manifests.Document
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Object.GetName())
+		if o.name == "" || d.Object.GetName() == o.name {
+			found = append(found, d)
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return manifests.Document{}, fmt.Errorf("%s: no virtual machine", o.sources.Names())
+	case len(found) == 0:
+		return manifests.Document{}, fmt.Errorf("%s: no virtual machine %q: there are %s", o.sources.Names(), o.name, texts.Shorten(strings.Join(names, ", "), 200))
+	case len(found) > 1:
+		return manifests.Document{}, options.Usagef("%s: there are %d virtual machines: choose one with --name: %s", o.sources.Names(), len(found), texts.Shorten(strings.Join(names, ", "), 200))
+	}
+	return found[0], nil
+}
+
+// prepare compiles the variables, and a policy that matches the virtual machine.
+func (s *session) prepare() error {
+	env, err := cel.NewEnvironment()
+	if err != nil {
+		return err
+	}
+	kind := s.subject.Object.GetKind()
+	in := inspect.Options{Kind: kind}
+	if s.policy != "" {
+		policy := s.evaluator.Policies().Find(s.policy)
+		if policy == nil {
+			return fmt.Errorf("there is no valid policy %q in the files, nor in the cluster with --from-cluster", s.policy)
+		}
+		in.Params, in.Variables = policy.Params(), policy.Spec().Variables
+	}
+	if s.params != "" {
+		in.Params = nil
+		if err := yaml.Unmarshal([]byte(s.params), &in.Params); err != nil || in.Params == nil {
+			return options.Usagef("--params must be a YAML or JSON object")
+		}
+	}
+	inspector, problems := inspect.New(env, in)
+	if inspector == nil {
+		return fmt.Errorf("the variables of the policy: %s", problems[0])
+	}
+	matching := &policyv1alpha1.VirtualMachinePolicy{}
+	matching.Name = "eval"
+	matching.Spec.Enforcement = policyv1alpha1.PolicyAudit
+	matching.Spec.Match.Kinds = []policyv1alpha1.PolicyKind{policyv1alpha1.PolicyKind(kind)}
+	matching.Spec.Validations = []policyv1alpha1.PolicyValidation{{Expression: "true", Message: "eval"}}
+	s.inspector = inspector
+	s.matching, _ = policies.Compile(env, matching, nil)
+	if s.matching.Broken() != "" {
+		return fmt.Errorf("policies are not evaluated on a %s", kind)
+	}
+	return nil
+}
+
+// evaluate evaluates an expression.
+func (s *session) evaluate(ctx context.Context, expression string) (r *inspect.Result, err error) {
+	err = s.documents(ctx, func(d *cel.Documents) {
+		if s.language == inspect.Rego {
+			r = s.inspector.Rego(expression, d)
+			return
+		}
+		r = s.inspector.CEL(expression, d)
+	})
+	return r, err
+}
+
+// documents hands the documents to a function, with a request.
+func (s *session) documents(ctx context.Context, use func(*cel.Documents)) error {
+	var failed error
+	err := s.evaluator.Observe(ctx, s.subject, s.matching, func(d *cel.Documents) {
+		own := *d
+		own.Requester = s.user
+		own.Request.Operation = string(policyv1alpha1.PolicyCreate)
+		own.Request.UserInfo = authenticationv1.UserInfo{Username: s.user, Groups: s.groups}
+		if s.old != nil && d.Object != nil {
+			own.Request.Operation = string(policyv1alpha1.PolicyUpdate)
+			old := reflect.New(reflect.TypeOf(d.Object).Elem())
+			if _, failed = manifests.Decode(s.old.Object.Object, old.Interface()); failed != nil {
+				return
+			}
+			own.OldObject = old.Interface()
+		}
+		use(&own)
+	})
+	return errors.Join(err, failed)
+}
+
+// show evaluates an expression, and prints the result.
+func (s *session) show(ctx context.Context, expression string) error {
+	r, err := s.evaluate(ctx, expression)
+	if err != nil {
+		return err
+	}
+	if s.output == options.OutputJSON {
+		err = texts.WriteJSON(s.program.Streams.Out, r)
+	} else {
+		_, err = io.WriteString(s.program.Streams.Out, describe(r, s.language))
+	}
+	if err == nil && len(r.Problems) > 0 {
+		err = errors.New("the expression has no value")
+	}
+	return err
+}
+
+// maxShown bounds a value that is shown in a line, in bytes.
+const maxShown = 2000
+
+// describe returns a result for people: the value, and its parts as a tree; or what is wrong, and where.
+func describe(r *inspect.Result, language string) string {
+	var out strings.Builder
+	for _, p := range r.Problems {
+		out.WriteString("error: " + texts.OneLine(p.Message) + "\n")
+		if lines := strings.Split(r.Expression, "\n"); p.Line > 0 && p.Line <= len(lines) {
+			line := []rune(strings.ReplaceAll(lines[p.Line-1], "\t", " "))
+			fmt.Fprintf(&out, "    %s\n    %s^\n", texts.OneLine(string(line)), strings.Repeat(" ", max(0, min(p.Column-1, len(line)))))
+		}
+	}
+	unit := "units"
+	if language == inspect.Rego {
+		unit = "steps"
+	}
+	switch {
+	case len(r.Problems) > 0:
+	case r.Undefined:
+		fmt.Fprintf(&out, "undefined (cost: %d %s)\n", r.Cost, unit)
+	default:
+		fmt.Fprintf(&out, "%s (%s, cost: %d %s)\n", texts.Shorten(string(r.Value), maxShown), r.Type, r.Cost, unit)
+	}
+	for _, part := range r.Parts {
+		value := texts.Shorten(string(part.Value), maxShown)
+		switch {
+		case part.Error != "":
+			value = "error: " + texts.OneLine(part.Error)
+		case part.Undefined:
+			value = "undefined"
+		}
+		fmt.Fprintf(&out, "  %s%s = %s\n", strings.Repeat("  ", part.Depth), texts.OneLine(part.Expression), value)
+	}
+	return out.String()
+}

@@ -1,0 +1,128 @@
+package policy_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/virtward/virtward/cli/clitest"
+	"github.com/virtward/virtward/policies/advice"
+	"github.com/virtward/virtward/policies/inspect"
+)
+
+const evalVM = `apiVersion: kubevirt.io/v1
+kind: VirtualMachine
+metadata: {name: db, namespace: shop, labels: {app: db}}
+spec:
+  runStrategy: Always
+  template: {spec: {domain: {memory: {guest: 4Gi}, cpu: {cores: 2}, devices: {}}}}
+`
+
+const evalPolicy = `---
+apiVersion: policy.virtward.io/v1alpha1
+kind: VirtualMachinePolicy
+metadata: {name: cap}
+spec:
+  enforcement: Deny
+  params: {values: {limit: 2Gi}}
+  variables: [{name: memory, expression: vm.spec.domain.memory.guest}]
+  validations: [{expression: "true", message: m, fieldPath: spec.domain.memory.guest}]
+`
+
+// steps is the cost of a Rego expression, which depends on the size of the documents.
+var steps = regexp.MustCompile(`cost: [1-9][0-9]* steps`)
+
+// TestPolicyEval shows values, parts and errors.
+func TestPolicyEval(t *testing.T) {
+	failed := "error: the expression has no value\n"
+	for _, c := range []struct {
+		name string
+		args []string
+		want clitest.Result
+	}{
+		{"a value", []string{"vm.spec.domain.memory.guest"}, clitest.Result{Out: "\"4Gi\" (string, cost: 5 units)\n"}},
+		{"parts", []string{"quantity(variables.memory).compareTo(quantity(params.limit)) <= 0", "--policy", "cap"}, clitest.Result{Out: `false (bool, cost: 13 units)
+  quantity(variables.memory).compareTo(quantity(params.limit)) = 1
+    quantity(variables.memory) = "4Gi"
+      variables.memory = "4Gi"
+    quantity(params.limit) = "2Gi"
+      params.limit = "2Gi"
+`}},
+		{"params", []string{"params.a[0]", "--params", "{a: [x]}"}, clitest.Result{Out: "\"x\" (dyn, cost: 3 units)\n  params.a = [\"x\"]\n"}},
+		{"the requester", []string{"request.userInfo.groups + [requester]", "--requester", "ann", "--requester-group", "a,b"}, clitest.Result{Out: "[\"a\",\"b\",\"ann\"] (list(string), cost: 15 units)\n  request.userInfo.groups = [\"a\",\"b\"]\n"}},
+		{"an update", []string{"oldObject.spec.runStrategy + request.operation", "--old-filename", "old.yaml"}, clitest.Result{Out: "\"HaltedUPDATE\" (string, cost: 7 units)\n  oldObject.spec.runStrategy = \"Halted\"\n  request.operation = \"UPDATE\"\n"}},
+		{"an error of the compiler", []string{"vm.spec.domain.memory.gest"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: failed,
+			Out: "error: undefined field 'gest'; did you mean 'guest'?\n    vm.spec.domain.memory.gest\n                         ^\n",
+		}},
+		{"an error of the evaluation", []string{"1 == 1 && object.metadata.labels['x'] == ''"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: failed,
+			Out: "error: no such key: x\n    1 == 1 && object.metadata.labels['x'] == ''\n                                    ^\n  1 == 1 = true\n  object.metadata.labels[\"x\"] == \"\" = error: no such key: x\n    object.metadata.labels[\"x\"] = error: no such key: x\n      object.metadata.labels = {\"app\":\"db\"}\n",
+		}},
+		{"a budget", []string{"[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a+b+c+d+e+f > 0))))))"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: failed, Out: "error: the expression is too expensive: it costs more than 1000000 units\n",
+		}},
+		{"Rego", []string{"--language", "rego", `units.parse_bytes(input.vm.spec.domain.memory.guest) > units.parse_bytes(input.params.limit)`, "--policy", "cap"}, clitest.Result{Out: `true (boolean, cost: N steps)
+  units.parse_bytes(input.vm.spec.domain.memory.guest) = 4294967296
+    input.vm.spec.domain.memory.guest = "4Gi"
+  units.parse_bytes(input.params.limit) = 2147483648
+    input.params.limit = "2Gi"
+`}},
+		{"undefined", []string{"--language", "rego", "input.object.metadata.labels.nothing"}, clitest.Result{Out: "undefined (cost: N steps)\n"}},
+		{"an error of Rego", []string{"--language", "rego", "input.vm.spec.domain.memory.gest > 1"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: failed,
+			Out: "error: input.vm.spec.domain.memory has no gest; it has guest, hugepages, maxGuest, reservedOverhead\n    input.vm.spec.domain.memory.gest > 1\n    ^\n  input.vm.spec.domain.memory.gest = error: input.vm.spec.domain.memory has no gest; it has guest, hugepages, maxGuest, reservedOverhead\n",
+		}},
+		{"a policy that does not exist", []string{"1", "--policy", "other"}, clitest.Result{Code: clitest.ExitFailed, ErrOut: "error: there is no valid policy \"other\" in the files, nor in the cluster with --from-cluster\n"}},
+		{"two expressions", []string{"1", "2"}, clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: write the expression as one argument, in quotes: see kubectl virtward policy eval --help\n"}},
+		{"an unknown language", []string{"1", "--language", "go"}, clitest.Result{Code: clitest.ExitUsage, ErrOut: "error: unknown language \"go\": the known ones are cel, rego\n"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inFolder(t, map[string]string{"vm.yaml": evalVM + evalPolicy, "old.yaml": strings.Replace(evalVM, "Always", "Halted", 1)})
+			got := clitest.Call(t, "", append([]string{"policy", "eval", "-f", "vm.yaml"}, c.args...)...)
+			got.Out = steps.ReplaceAllString(got.Out, "cost: N steps")
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	t.Run("lines", func(t *testing.T) {
+		inFolder(t, map[string]string{"vm.yaml": evalVM})
+		got := clitest.Call(t, "vm.metadata.name\n\n1 +\nplatform.hypervisor\n", "policy", "eval", "-f", "vm.yaml", "-o", "json")
+		var values []string
+		for decoder := json.NewDecoder(strings.NewReader(got.Out)); decoder.More(); {
+			var r inspect.Result
+			if err := decoder.Decode(&r); err != nil {
+				t.Fatal(err)
+			}
+			values = append(values, string(r.Value))
+		}
+		if diff := cmp.Diff([]string{`"db"`, "", `"kvm"`}, values); diff != "" || got.Code != clitest.ExitFailed {
+			t.Errorf("code %d (-want +got):\n%s", got.Code, diff)
+		}
+	})
+	t.Run("fields that can be absent", func(t *testing.T) {
+		inFolder(t, map[string]string{"vm.yaml": evalVM})
+		var lines strings.Builder
+		for _, field := range advice.Absent() {
+			lines.WriteString("vm.spec.?" + strings.ReplaceAll(field, ".", ".?") + ".hasValue() || false\n")
+		}
+		got := clitest.Call(t, lines.String(), "policy", "eval", "-f", "vm.yaml")
+		if absent := strings.Count(got.Out, "false (bool, cost: "); got.Code != clitest.ExitOK || absent != len(advice.Absent()) {
+			t.Errorf("%d of %d fields are absent of a small virtual machine: code %d, %s%s", absent, len(advice.Absent()), got.Code, got.Out, got.ErrOut)
+		}
+	})
+	t.Run("several virtual machines", func(t *testing.T) {
+		inFolder(t, map[string]string{"vm.yaml": evalVM + "---\n" + strings.Replace(evalVM, "name: db", "name: web", 1)})
+		got := clitest.Call(t, "", "policy", "eval", "-f", "vm.yaml", "vm.metadata.name")
+		if got.Code != clitest.ExitUsage || got.ErrOut != "error: vm.yaml: there are 2 virtual machines: choose one with --name: db, web\n" {
+			t.Errorf("%+v", got)
+		}
+		if got = clitest.Call(t, "", "policy", "eval", "-f", "vm.yaml", "--name", "web", "vm.metadata.name"); got.Out != "\"web\" (string, cost: 3 units)\n" {
+			t.Errorf("%+v", got)
+		}
+	})
+}

@@ -1,0 +1,135 @@
+package convert
+
+import (
+	"slices"
+	"strings"
+
+	celast "github.com/google/cel-go/common/ast"
+
+	"github.com/virtward/virtward/policies/export"
+)
+
+// expression returns an expression for the policy. It changes only if it reads a ConfigMap.
+func (d *draft) expression(text, at string) string {
+	if !d.data {
+		return text
+	}
+	changed, err := export.WithoutMember(text, "params", "data")
+	if err != nil {
+		d.note(true, at, "the parameters cannot be found in it: %v", err)
+		return text
+	}
+	return changed
+}
+
+// pointers say what to use for a name that only Kyverno has.
+var pointers = map[string]string{
+	"resource":              "Virtward has no lookups; vm has the fields of the instancetype and the preference, namespaceObject has the namespace",
+	"globalContext":         "Virtward has no lookups: use params with a ConfigMap",
+	"http":                  "policies make no calls",
+	"image":                 "use virtward.image, see docs/policies.md",
+	"images":                "vm.spec.volumes has the containerDisks; use virtward.image, see docs/policies.md",
+	"getImageData":          "policies do not read registries",
+	"verifyImageSignatures": "Virtward does not verify signatures",
+	"generator":             "Virtward does not create objects",
+	"exceptions":            "exceptions are applied before the policy is evaluated",
+	"user":                  "use request.userInfo",
+	"time":                  "policies have no clock",
+	"x509":                  "policies do not read certificates",
+}
+
+// pointer returns what to use instead of what a compiler does not know; empty if that is unknown.
+func pointer(message string) string {
+	_, name, found := strings.Cut(message, "undeclared reference to '")
+	if !found {
+		return ""
+	}
+	name, _, _ = strings.Cut(name, "'")
+	name, _, _ = strings.Cut(name, ".")
+	if advice := pointers[name]; advice != "" {
+		return ": " + advice
+	}
+	return ""
+}
+
+// path is the steps to a field of the object.
+type path []string
+
+// fieldsOf returns the fields of the object that an expression reads, also through variables.
+func (d *draft) fieldsOf(text string) []path {
+	tree, err := export.Tree(text)
+	if err != nil {
+		return nil
+	}
+	var found []path
+	d.collect(tree.Expr(), &found)
+	return found
+}
+
+// collect adds the longest paths below a node.
+func (d *draft) collect(node celast.Expr, found *[]path) {
+	if steps, root := export.Chain(node); root != "" {
+		switch {
+		case root == "object":
+			*found = append(*found, steps)
+		case root == "variables" && len(steps) > 0:
+			for _, p := range d.paths[steps[0]] {
+				*found = append(*found, slices.Concat(p, steps[1:]))
+			}
+		}
+		return
+	}
+	for _, child := range children(node) {
+		d.collect(child, found)
+	}
+}
+
+// children returns the nodes below a node.
+func children(node celast.Expr) []celast.Expr {
+	switch node.Kind() {
+	case celast.SelectKind:
+		return []celast.Expr{node.AsSelect().Operand()}
+	case celast.CallKind:
+		call := node.AsCall()
+		if call.IsMemberFunction() {
+			return append([]celast.Expr{call.Target()}, call.Args()...)
+		}
+		return call.Args()
+	case celast.ListKind:
+		return node.AsList().Elements()
+	case celast.MapKind:
+		var all []celast.Expr
+		for _, entry := range node.AsMap().Entries() {
+			all = append(all, entry.AsMapEntry().Key(), entry.AsMapEntry().Value())
+		}
+		return all
+	case celast.ComprehensionKind:
+		c := node.AsComprehension()
+		return []celast.Expr{c.IterRange(), c.AccuInit(), c.LoopCondition(), c.LoopStep(), c.Result()}
+	}
+	return nil
+}
+
+// common returns the field that all paths have in common; empty if that is the whole spec, or a key that no path can
+// have.
+func common(paths []path) string {
+	if len(paths) == 0 {
+		return ""
+	}
+	shared := paths[0]
+	for _, p := range paths[1:] {
+		n := 0
+		for n < min(len(shared), len(p)) && shared[n] == p[n] {
+			n++
+		}
+		shared = shared[:n]
+	}
+	// Labels and annotations have keys with dots, which a path would need in brackets.
+	if i := slices.IndexFunc(shared, func(step string) bool { return strings.ContainsAny(step, "./ []") }); i >= 0 {
+		shared = shared[:i]
+	}
+	if len(shared) < 2 || shared[0] != "spec" && shared[0] != "metadata" {
+		return ""
+	}
+	return strings.Join(shared, ".")
+}

@@ -1,0 +1,224 @@
+package convert
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/texts"
+)
+
+// original is a policy with one binding, in the form of native policies.
+type original struct {
+	index       int
+	kind, name  string
+	annotations map[string]string
+	spec        admissionregistrationv1.ValidatingAdmissionPolicySpec
+	// binding is empty if the policy needs none, and bound is false if it has none among the files.
+	binding     admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec
+	bindingName string
+	bound       bool
+	// several reports whether the policy has other bindings.
+	several bool
+	// conditions are those of exceptions.
+	conditions []policyv1alpha1.PolicyCondition
+	notes      []Note
+}
+
+func (o *original) source() string {
+	text := o.kind + " " + o.name
+	if o.bindingName != "" {
+		text += " with the binding " + o.bindingName
+	}
+	return text
+}
+
+// policyName returns the name of the original; of several bindings, each has its own.
+func (o *original) policyName() string {
+	if o.several {
+		return o.bindingName
+	}
+	return o.name
+}
+
+// valid returns a name that a policy can have.
+func valid(name string) string {
+	if len(name) <= policyv1alpha1.MaxPolicyNameLength && len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	kept := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+	const hash = 8
+	sum := sha256.Sum256([]byte(name))
+	kept = strings.Trim(kept[:min(len(kept), policyv1alpha1.MaxPolicyNameLength-hash-1)], "-")
+	return strings.TrimPrefix(kept+"-"+hex.EncodeToString(sum[:])[:hash], "-")
+}
+
+func (o *original) lost(field, format string, values ...any) {
+	o.notes = append(o.notes, Note{Field: field, Message: fmt.Sprintf(format, values...), Lost: true})
+}
+
+func (o *original) differs(field, message string) {
+	o.notes = append(o.notes, Note{Field: field, Message: message})
+}
+
+// unknown notes fields that the converter does not know.
+func (o *original) unknown(fields []string) {
+	for _, field := range fields {
+		o.lost("spec", "the field %s is unknown, and is not converted", texts.Shorten(field, maxQuoted))
+	}
+}
+
+// native converts a ValidatingAdmissionPolicy, once for each binding.
+func (c *converter) native(i int, object *unstructured.Unstructured) {
+	one := original{index: i, kind: object.GetKind(), name: object.GetName(), annotations: object.GetAnnotations()}
+	unknown, err := decode(object, &one.spec)
+	if err != nil {
+		c.leave(i, object, true, "it cannot be read: "+err.Error())
+		return
+	}
+	one.unknown(unknown)
+	bindings := c.files.bindings(one.name)
+	if len(bindings) == 0 {
+		one.differs("spec.enforcement", "there is no binding among the files, so the original denies nothing: choose Deny, Warn or Audit")
+		if one.spec.ParamKind != nil {
+			one.lost("spec", "parameters are named by a binding, and there is none among the files")
+		}
+		c.add(&one)
+		return
+	}
+	for _, binding := range bindings {
+		o := one
+		o.notes, o.several, o.bound, o.bindingName = append([]Note(nil), one.notes...), len(bindings) > 1, true, binding.GetName()
+		unknown, err := decode(binding, &o.binding)
+		if err != nil {
+			c.leave(i, binding, true, "it cannot be read: "+err.Error())
+			continue
+		}
+		o.unknown(unknown)
+		c.add(&o)
+	}
+}
+
+// kyvernoSpec has the fields of Kyverno's ValidatingPolicies that native policies do not have.
+type kyvernoSpec struct {
+	admissionregistrationv1.ValidatingAdmissionPolicySpec `json:",inline"`
+
+	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions,omitempty"`
+	Evaluation        struct {
+		Mode      string `json:"mode,omitempty"`
+		Admission struct {
+			Enabled *bool `json:"enabled,omitempty"`
+		} `json:"admission,omitempty"`
+		Background struct {
+			Enabled *bool `json:"enabled,omitempty"`
+		} `json:"background,omitempty"`
+	} `json:"evaluation,omitempty"`
+	Autogen struct {
+		ValidatingAdmissionPolicy struct {
+			Enabled *bool `json:"enabled,omitempty"`
+		} `json:"validatingAdmissionPolicy,omitempty"`
+		// PodControllers generates rules for the kinds that create pods. None of them is a virtual machine.
+		PodControllers map[string]any `json:"podControllers,omitempty"`
+	} `json:"autogen,omitempty"`
+	WebhookConfiguration struct {
+		TimeoutSeconds *int64 `json:"timeoutSeconds,omitempty"`
+	} `json:"webhookConfiguration,omitempty"`
+}
+
+// kyverno converts a ValidatingPolicy of Kyverno, with its exceptions.
+func (c *converter) kyverno(i int, object *unstructured.Unstructured) {
+	o := &original{index: i, kind: object.GetKind(), name: object.GetName(), annotations: object.GetAnnotations(), bound: true}
+	var spec kyvernoSpec
+	unknown, err := decode(object, &spec)
+	if err != nil {
+		c.leave(i, object, true, "it cannot be read: "+err.Error())
+		return
+	}
+	o.unknown(unknown)
+	o.spec, o.binding.ValidationActions = spec.ValidatingAdmissionPolicySpec, spec.ValidationActions
+	if len(spec.ValidationActions) == 0 {
+		o.binding.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}
+	}
+	off := func(enabled *bool) bool { return enabled != nil && !*enabled }
+	if spec.Evaluation.Mode != "" && spec.Evaluation.Mode != "Kubernetes" {
+		o.lost("spec", "spec.evaluation.mode is %s: Virtward evaluates only objects of the cluster", texts.Shorten(spec.Evaluation.Mode, maxQuoted))
+	}
+	if off(spec.Evaluation.Admission.Enabled) {
+		o.binding.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Audit}
+		o.differs("spec.enforcement", "spec.evaluation.admission is not enabled: Audit has the same effect")
+	}
+	if off(spec.Evaluation.Background.Enabled) {
+		o.differs("spec", "spec.evaluation.background is not enabled: the audit of Virtward evaluates every policy that it can")
+	}
+	if enabled := spec.Autogen.ValidatingAdmissionPolicy.Enabled; enabled != nil && *enabled {
+		o.differs("spec", "for a ValidatingAdmissionPolicy beside the webhook, add exportTo: [APIServer]; see docs/export.md")
+	}
+	if spec.WebhookConfiguration.TimeoutSeconds != nil {
+		o.differs("spec", "spec.webhookConfiguration is not converted: all policies have the timeout of the webhook")
+	}
+	if kindOf(object) == kyvernoNamespaced {
+		if o.spec.MatchConstraints == nil {
+			o.spec.MatchConstraints = &admissionregistrationv1.MatchResources{}
+		}
+		o.spec.MatchConstraints.NamespaceSelector = both(o.spec.MatchConstraints.NamespaceSelector,
+			&metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: object.GetNamespace()}})
+	}
+	c.exceptions(o, kindOf(object).Kind)
+	c.add(o)
+}
+
+// kyvernoExceptionSpec is an exception of Kyverno's policies in CEL.
+type kyvernoExceptionSpec struct {
+	PolicyRefs []struct {
+		Name string `json:"name"`
+		Kind string `json:"kind,omitempty"`
+	} `json:"policyRefs"`
+	MatchConditions []admissionregistrationv1.MatchCondition `json:"matchConditions,omitempty"`
+}
+
+// exceptions adds a condition for each exception of a policy.
+func (c *converter) exceptions(o *original, kind string) {
+	for _, object := range c.files.objects {
+		if kindOf(object) != kyvernoException {
+			continue
+		}
+		var spec kyvernoExceptionSpec
+		unknown, err := decode(object, &spec)
+		for _, ref := range spec.PolicyRefs {
+			if ref.Name != o.name || ref.Kind != "" && ref.Kind != kind {
+				continue
+			}
+			name := texts.Shorten(object.GetName(), maxQuoted)
+			if err != nil || len(unknown) > 0 || len(spec.MatchConditions) == 0 {
+				o.lost("spec.match", "the exception %s has more than matchConditions, and is not converted: see docs/from-kyverno.md", name)
+				continue
+			}
+			var all []string
+			for _, condition := range spec.MatchConditions {
+				all = append(all, bracketed(condition.Expression))
+			}
+			o.conditions = append(o.conditions, policyv1alpha1.PolicyCondition{Name: valid("not-" + object.GetName()), Expression: "!" + bracketed(strings.Join(all, " && "))})
+		}
+	}
+}
+
+// bracketed puts an expression in brackets. It may end with a comment.
+func bracketed(text string) string {
+	if strings.Contains(text, "//") {
+		return "(" + text + "\n)"
+	}
+	return "(" + text + ")"
+}

@@ -1,0 +1,298 @@
+package policies
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time" //nolint:depguard // the time comes in as a value; there is no clock here
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	kubeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	v1 "kubevirt.io/api/core/v1"
+
+	"github.com/virtward/virtward/api/apikinds"
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/validators"
+)
+
+// MaxExceptions bounds the active exceptions of a namespace. The oldest ones are active.
+const MaxExceptions = 100
+
+// ExpiresSoon is how long before the end of an exception users get warnings.
+const ExpiresSoon = 7 * 24 * time.Hour
+
+// maxReason bounds the reason of an exception in messages, in bytes.
+const maxReason = 256
+
+// ExceptionTerms decide which exceptions are active.
+type ExceptionTerms struct {
+	// Trusted reports that the exceptions are active without a guard: those of files.
+	Trusted bool
+	// GuardedSince is the time since which the guard checks the authors of exceptions; zero if it does not.
+	GuardedSince time.Time
+	// MaxDuration bounds the time from now until an exception ends; 0 for no bound.
+	MaxDuration time.Duration
+}
+
+// Exceptions are all VirtualMachinePolicyExceptions. They are immutable and safe for concurrent use; nil for none.
+type Exceptions struct {
+	terms ExceptionTerms
+	// namespaces have the exceptions by namespace, the oldest first.
+	namespaces map[string][]exception
+}
+
+type exception struct {
+	object *policyv1alpha1.VirtualMachinePolicyException
+	// selector is nil if the exception names its virtual machines.
+	selector labels.Selector
+	// invalid is why it cannot be active; empty if it can.
+	invalid string
+}
+
+// NewExceptions indexes exceptions. The objects are shared: do not change them.
+func NewExceptions(terms ExceptionTerms, objects ...*policyv1alpha1.VirtualMachinePolicyException) *Exceptions {
+	x := &Exceptions{terms: terms, namespaces: map[string][]exception{}}
+	for _, object := range objects {
+		x.namespaces[object.Namespace] = append(x.namespaces[object.Namespace], newException(object))
+	}
+	for _, all := range x.namespaces {
+		slices.SortFunc(all, func(a, b exception) int { return age(a.object, b.object) })
+	}
+	return x
+}
+
+// age orders exceptions by age, then by name.
+func age(a, b *policyv1alpha1.VirtualMachinePolicyException) int {
+	if order := a.CreationTimestamp.Compare(b.CreationTimestamp.Time); order != 0 {
+		return order
+	}
+	return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
+}
+
+func newException(object *policyv1alpha1.VirtualMachinePolicyException) exception {
+	e, spec := exception{object: object}, &object.Spec
+	if (spec.Selector == nil) == (len(spec.VirtualMachines) == 0) {
+		e.invalid = "exactly one of spec.virtualMachines and spec.selector is required"
+		return e
+	}
+	if spec.Selector == nil {
+		return e
+	}
+	errs := validators.CheckSelector(spec.Selector, field.NewPath("spec", "selector"))
+	if len(errs) == 0 {
+		var err error
+		if e.selector, err = metav1.LabelSelectorAsSelector(spec.Selector); err == nil {
+			return e
+		}
+		errs = field.ErrorList{field.Invalid(field.NewPath("spec", "selector"), field.OmitValueType{}, err.Error())}
+	}
+	e.invalid = texts.Shorten(errs[0].Error(), maxReason)
+	return e
+}
+
+// CheckException returns what keeps a new exception from having an effect at a time.
+func CheckException(object *policyv1alpha1.VirtualMachinePolicyException, maxDuration time.Duration, now time.Time) field.ErrorList {
+	var errs field.ErrorList
+	e, spec := newException(object), field.NewPath("spec")
+	if e.invalid != "" {
+		errs = append(errs, field.Invalid(spec, field.OmitValueType{}, e.invalid))
+	}
+	end, path := object.Spec.Expires.Time, spec.Child("expires")
+	switch {
+	case !now.Before(end):
+		errs = append(errs, field.Invalid(path, text(end), "must be in the future"))
+	case maxDuration > 0 && end.Sub(now) > maxDuration:
+		errs = append(errs, field.Invalid(path, text(end), fmt.Sprintf("must be at most %d days in the future", maxDuration/(24*time.Hour))))
+	}
+	return errs
+}
+
+// ExceptionState is whether an exception is active at a time, and why.
+type ExceptionState struct {
+	Object *policyv1alpha1.VirtualMachinePolicyException
+	Active bool
+	// Reason is one of the reasons of the condition Active, and Message explains it.
+	Reason, Message string
+	// Next is the time of the next change of the state without a change of the exception; zero if there is none.
+	Next time.Time
+}
+
+// States returns the states of all exceptions at a time, by namespace and age.
+func (x *Exceptions) States(now time.Time) []ExceptionState {
+	if x == nil {
+		return nil
+	}
+	var states []ExceptionState
+	for _, namespace := range slices.Sorted(maps.Keys(x.namespaces)) {
+		x.each(namespace, now, func(_ *exception, s ExceptionState) { states = append(states, s) })
+	}
+	return states
+}
+
+// State returns the state of one exception at a time; found is false if there is none of the name.
+func (x *Exceptions) State(namespace, name string, now time.Time) (state ExceptionState, found bool) {
+	if x != nil {
+		x.each(namespace, now, func(e *exception, s ExceptionState) {
+			if e.object.Name == name {
+				state, found = s, true
+			}
+		})
+	}
+	return state, found
+}
+
+// each calls a function with the exceptions of a namespace and their states.
+func (x *Exceptions) each(namespace string, now time.Time, do func(*exception, ExceptionState)) {
+	active, all := 0, x.namespaces[namespace]
+	for i := range all {
+		state := x.terms.state(&all[i], now)
+		if state.Active {
+			if active++; active > MaxExceptions {
+				state.Active, state.Reason = false, policyv1alpha1.ExceptionReasonTooMany
+				state.Message = fmt.Sprintf("the namespace has %d older active exceptions", MaxExceptions)
+			}
+		}
+		do(&all[i], state)
+	}
+}
+
+// state returns the state of one exception.
+func (t *ExceptionTerms) state(e *exception, now time.Time) ExceptionState {
+	end := e.object.Spec.Expires.Time
+	s := ExceptionState{Object: e.object}
+	inactive := func(reason, format string, args ...any) ExceptionState {
+		s.Reason, s.Message = reason, fmt.Sprintf(format, args...)
+		return s
+	}
+	switch {
+	case !t.Trusted && t.GuardedSince.IsZero():
+		return inactive(policyv1alpha1.ExceptionReasonNotPermitted, "the guard of exceptions is missing or switched off: no exception is active")
+	case !t.Trusted && !e.object.CreationTimestamp.After(t.GuardedSince):
+		return inactive(policyv1alpha1.ExceptionReasonNotPermitted,
+			"created before %s, when the guard of exceptions became active: delete the exception and create it again", text(t.GuardedSince))
+	case len(e.object.Spec.Policies) == 0: // the cache has no memory for it
+		return inactive(policyv1alpha1.ExceptionReasonTooMany, "the exceptions of the cluster are too large together")
+	case e.invalid != "":
+		return inactive(policyv1alpha1.ExceptionReasonInvalid, "%s", e.invalid)
+	case !now.Before(end):
+		return inactive(policyv1alpha1.ExceptionReasonExpired, "expired at %s", text(end))
+	case t.MaxDuration > 0 && end.Sub(now) > t.MaxDuration:
+		s.Next = end.Add(-t.MaxDuration)
+		return inactive(policyv1alpha1.ExceptionReasonTooLong, "spec.expires is more than %d days in the future", t.MaxDuration/(24*time.Hour))
+	}
+	s.Active = true
+	if end.Sub(now) <= ExpiresSoon {
+		s.Next, s.Reason, s.Message = end, policyv1alpha1.ExceptionReasonExpiring, "ends at "+text(end)+"; a restart afterwards is denied"
+		return s
+	}
+	s.Next, s.Reason, s.Message = end.Add(-ExpiresSoon), policyv1alpha1.ExceptionReasonActive, "active until "+text(end)
+	return s
+}
+
+func text(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// SelectsLabels reports whether an exception of a namespace selects virtual machines by their labels.
+func (x *Exceptions) SelectsLabels(namespace string) bool {
+	return x != nil && slices.ContainsFunc(x.namespaces[namespace], func(e exception) bool { return e.selector != nil })
+}
+
+// Active returns the number of active exceptions of a namespace at a time.
+func (x *Exceptions) Active(namespace string, now time.Time) int {
+	active := 0
+	if x != nil {
+		x.each(namespace, now, func(_ *exception, s ExceptionState) {
+			if s.Active {
+				active++
+			}
+		})
+	}
+	return active
+}
+
+// Possible reports whether an exception can become active: there is a guard, or none is required.
+func (x *Exceptions) Possible() bool {
+	return x != nil && (x.terms.Trusted || !x.terms.GuardedSince.IsZero())
+}
+
+// of returns the exemptions of an object, by policy. Of several exceptions, the one that ends last is used.
+func (x *Exceptions) of(s *subject) map[string]*validators.Exemption {
+	if x == nil || len(x.namespaces[s.namespace]) == 0 {
+		return nil
+	}
+	name, set, ok := s.machine()
+	if !ok {
+		return nil
+	}
+	found := map[string]*validators.Exemption{}
+	x.each(s.namespace, s.now, func(e *exception, state ExceptionState) {
+		if !state.Active || !e.covers(name, set) {
+			return
+		}
+		spec := &e.object.Spec
+		for _, policy := range spec.Policies {
+			if other := found[policy]; other == nil || other.Until.Before(spec.Expires.Time) {
+				found[policy] = &validators.Exemption{
+					Exception: e.object.Name, Until: spec.Expires.Time,
+					Soon: state.Reason == policyv1alpha1.ExceptionReasonExpiring, Reason: texts.Shorten(spec.Reason, maxReason),
+				}
+			}
+		}
+	})
+	return found
+}
+
+// covers reports whether an exception is for a virtual machine.
+func (e *exception) covers(name string, set labels.Set) bool {
+	if e.selector != nil {
+		return e.selector.Matches(set)
+	}
+	return name != "" && slices.Contains(e.object.Spec.VirtualMachines, name)
+}
+
+// machine returns the name and the labels of the virtual machine that the object is, or that controls the instance. ok is
+// false for other objects. An instance whose name is not that of its virtual machine was not created by KubeVirt. A virtual
+// machine whose name the API server generates has no name yet.
+func (s *subject) machine() (name string, set labels.Set, ok bool) {
+	d := s.documents
+	object := metaOf(d.Object)
+	if object == nil { // a deletion
+		object = metaOf(d.OldObject)
+	}
+	if object == nil || d.Kind != string(policyv1alpha1.PolicyVirtualMachine) && d.Kind != string(policyv1alpha1.PolicyVirtualMachineInstance) {
+		return "", nil, false
+	}
+	name = firstOf(object.GetName(), d.Request.Name)
+	owner := OwningMachine(object)
+	if d.Kind == string(policyv1alpha1.PolicyVirtualMachine) || owner == nil {
+		return name, s.labels, true
+	}
+	return name, labels.Set(d.OwnerLabels), name == owner.Name
+}
+
+// OwningMachine returns the reference of an instance to the VirtualMachine that controls it; nil if there is none.
+func OwningMachine(object metav1.Object) *metav1.OwnerReference {
+	owner := metav1.GetControllerOf(object)
+	if owner == nil || owner.Kind != apikinds.VirtualMachine {
+		return nil
+	}
+	if version, err := kubeschema.ParseGroupVersion(owner.APIVersion); err != nil || version.Group != v1.GroupVersion.Group {
+		return nil
+	}
+	return owner
+}
+
+// exempted turns the findings of an exempted policy into ones that only reports show.
+func exempted(findings []validators.Finding, by *validators.Exemption) []validators.Finding {
+	if by == nil {
+		return findings
+	}
+	for i := range findings {
+		if !IsSkipped(&findings[i]) {
+			findings[i].Severity, findings[i].Exempted = validators.Audit, by
+		}
+	}
+	return findings
+}

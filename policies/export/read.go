@@ -1,0 +1,127 @@
+package export
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode"
+
+	celgo "github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+)
+
+// today parses expressions of native policies as a current API server does.
+var today = sync.OnceValues(func() (*celgo.Env, error) {
+	return environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Env(environment.NewExpressions)
+})
+
+// Kinds returns the kinds that native policies and VirtualMachinePolicies can match, in the order of documentation.
+func Kinds() []policyv1alpha1.PolicyKind {
+	return []policyv1alpha1.PolicyKind{policyv1alpha1.PolicyVirtualMachine, policyv1alpha1.PolicyVirtualMachineInstance, policyv1alpha1.PolicyVirtualMachinePool}
+}
+
+// Resource returns a kind of Kinds in the terms of the API server.
+func Resource(kind policyv1alpha1.PolicyKind) (group string, versions []string, name string) {
+	r := resources[kind]
+	return r.group, r.versions, r.name
+}
+
+// List returns a list of strings in CEL.
+func List(texts []string) string { return quotedList(texts) }
+
+// Tree returns the syntax tree of an expression.
+func Tree(text string) (*ast.AST, error) {
+	env, err := today()
+	if err != nil {
+		return nil, err
+	}
+	e, err := parse(env, text)
+	if err != nil {
+		return nil, err
+	}
+	return e.ast, nil
+}
+
+// Chain returns the fields that a node selects one after the other, and the name that it begins with; the name is empty
+// if it begins with something else. Optional selections and keys of maps that are written as texts count as fields.
+func Chain(node ast.Expr) (steps []string, root string) {
+	switch node.Kind() {
+	case ast.IdentKind:
+		return nil, node.AsIdent()
+	case ast.SelectKind:
+		if steps, root = Chain(node.AsSelect().Operand()); root != "" {
+			return append(steps, node.AsSelect().FieldName()), root
+		}
+	case ast.CallKind:
+		call := node.AsCall()
+		if name := call.FunctionName(); name != operators.OptSelect && name != operators.Index && name != operators.OptIndex {
+			return nil, ""
+		}
+		if key, ok := call.Args()[1].AsLiteral().(types.String); ok {
+			if steps, root = Chain(call.Args()[0]); root != "" {
+				return append(steps, string(key)), root
+			}
+		}
+	}
+	return nil, ""
+}
+
+// WithoutMember returns an expression that reads the members of a name where it read those of one of its members:
+// params.data.limit becomes params.limit. Where it reads the member itself, a map with the member replaces the name.
+// Comparisons of the name do not change.
+func WithoutMember(text, name, member string) (string, error) {
+	env, err := today()
+	if err != nil {
+		return "", err
+	}
+	e, err := parse(env, text)
+	if err != nil {
+		return "", err
+	}
+	var changes []edit
+	for _, r := range e.reads {
+		if r.name != name {
+			continue
+		}
+		start := e.memberAfter(r.stop)
+		end := start + len([]rune(member))
+		switch {
+		case start > 0 && e.has(start, member) && strings.ContainsRune(".[", e.next(end)):
+			changes = append(changes, edit{r.stop, end, ""})
+		case e.next(r.stop) == '.' || e.next(r.stop) == '[':
+			changes = append(changes, edit{r.start, r.stop, fmt.Sprintf("{%s: %s}", quoted(member), name)})
+		}
+	}
+	return e.edited(changes), nil
+}
+
+// Untyped returns an expression whose compiler does not know the types of the object and the old object, as in a native
+// policy.
+func Untyped(text string) (string, error) {
+	env, err := today()
+	if err != nil {
+		return "", err
+	}
+	e, err := parse(env, text)
+	if err != nil {
+		return "", err
+	}
+	return e.rewritten(substitution{names: map[string]replacement{
+		nameObject: {"dyn(" + nameObject + ")", nameObject}, nameOldObject: {"dyn(" + nameOldObject + ")", nameOldObject},
+	}})
+}
+
+// next returns the first rune from a position on that is no space; 0 at the end.
+func (e *expression) next(at int) rune {
+	for ; at < len(e.text); at++ {
+		if !unicode.IsSpace(e.text[at]) {
+			return e.text[at]
+		}
+	}
+	return 0
+}

@@ -1,0 +1,41 @@
+package export_test
+
+import (
+	"testing"
+
+	"github.com/virtward/virtward/policies/export"
+)
+
+func TestWithoutMember(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"params.data.limit == '1'", "params.limit == '1'"},
+		{"has(params.data.limit) && params . data['a b'] == 'x'", "has(params.limit) && params['a b'] == 'x'"},
+		{"has(params.data)", `has({"data": params}.data)`},
+		{"params != null && 'a' in params.data", `params != null && 'a' in {"data": params}.data`},
+		{"params.?data.?limit.orValue('')", `{"data": params}.?data.?limit.orValue('')`},
+		{"params.metadata.name", `{"data": params}.metadata.name`},
+		{"params.dataset.x", `{"data": params}.dataset.x`},
+		{"[1].all(params, params == 1) && 'params.data.x' != ''", "[1].all(params, params == 1) && 'params.data.x' != ''"},
+		{"'ü' + params.data.x", "'ü' + params.x"},
+		{"object.params.data.x", "object.params.data.x"},
+	} {
+		if got, err := export.WithoutMember(c.text, "params", "data"); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+	if _, err := export.WithoutMember("params.", "params", "data"); err == nil {
+		t.Error("an expression with an error is accepted")
+	}
+}
+
+func TestUntyped(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"object.spec != oldObject.spec", "dyn(object).spec != dyn(oldObject).spec"},
+		{"[1].all(object, object == 1)", "[1].all(object, object == 1)"},
+		{"variables.object.spec", "variables.object.spec"},
+	} {
+		if got, err := export.Untyped(c.text); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.text, got, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package virtualimages
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/test/controlplane"
+)
+
+// metrics: the process has the metrics that the page of operations lists, and no others of its own.
+func (f *fixture) metrics(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operations.md")
+	must(t, err)
+	var listed []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(virtward_virtual_image[a-z_]*)").FindAllStringSubmatch(string(page), -1) {
+		listed = append(listed, row[1])
+	}
+	slices.Sort(listed)
+	if len(listed) != 7 {
+		t.Fatalf("the page lists %v", listed)
+	}
+	f.eventually(t, "metrics", func() error {
+		text, err := f.scrape(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, line := range []string{
+			`virtward_virtual_images{class="cluster",state="Failed"} `, `virtward_virtual_image_imports_total{class="cluster",result="imported"} `,
+			`virtward_virtual_image_import_failures_total{class="cluster",reason="FormatMismatch"} `, `virtward_virtual_image_import_seconds_count{class="cluster"} `,
+		} {
+			if !strings.Contains(text, "\n"+line) || strings.Contains(text, "\n"+line+"0\n") && !strings.Contains(line, "Failed") {
+				return fmt.Errorf("no %s in\n%s", line, text)
+			}
+		}
+		var found []string
+		for _, name := range regexp.MustCompile(`(?m)^# TYPE (virtward_virtual_image[a-z_]*) `).FindAllStringSubmatch(text, -1) {
+			found = append(found, name[1])
+		}
+		if slices.Sort(found); !slices.Equal(found, listed) {
+			return fmt.Errorf("the metrics are %v, the page lists %v", found, listed)
+		}
+		return nil
+	})
+}
+
+// scrape reads the metrics of the process.
+func (f *fixture) scrape(ctx context.Context) (string, error) {
+	deployment := &appsv1.Deployment{}
+	if err := f.Client().Get(ctx, client.ObjectKey{Namespace: controlplane.VirtwardNamespace, Name: controlplane.VirtwardVirtualImages}, deployment); err != nil {
+		return "", err
+	}
+	for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+		if port.Name != "metrics" {
+			continue
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d/metrics", port.ContainerPort), nil)
+		if err != nil {
+			return "", err
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return "", err
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		return string(text), err
+	}
+	return "", fmt.Errorf("the Deployment %s has no port for metrics", deployment.Name)
+}
