@@ -74,23 +74,9 @@ a token is from an older release: it stays until the controller replaces it.
 {{- end }}
 {{- end }}
 
-{{/* One Secret for each provider, so that a change of the provider never reuses the Secret of the other. */}}
-{{- define "virtward.secret" -}}
-{{- if eq .Values.certificates.provider "self" }}virtward-webhook-cert{{ else }}virtward-webhook-tls{{ end }}
-{{- end }}
-
-{{- define "virtward.selector" -}}
-app.kubernetes.io/name: virtward
-app.kubernetes.io/instance: {{ .Release.Name }}
-app.kubernetes.io/component: webhook
-{{- end }}
-
+{{/* The labels of the objects that belong to no other component. */}}
 {{- define "virtward.labels" -}}
-{{ include "virtward.selector" . }}
-app.kubernetes.io/part-of: virtward
-app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- include "virtward.componentLabels" (list . "webhook") }}
 {{- end }}
 
 {{/*
@@ -118,12 +104,6 @@ Without a cluster, as in helm template, the API versions of the command line app
 {{- define "virtward.libraryReady" -}}
 {{- if .Capabilities.APIVersions.Has "policy.virtward.io/v1alpha1/VirtualMachinePolicy" }}
 {{- if or .Release.IsUpgrade (not (lookup "v1" "Namespace" "" "kube-system")) }}true{{ end }}
-{{- end }}
-{{- end }}
-
-{{- define "virtward.image" -}}
-{{- with .Values.image }}
-{{- if .digest }}{{ .repository }}@{{ .digest }}{{ else }}{{ .repository }}:{{ default $.Chart.AppVersion .tag }}{{ end }}
 {{- end }}
 {{- end }}
 
@@ -192,9 +172,7 @@ The namespace of KubeVirt's accounts: that of the value, else of the KubeVirt re
 {{- end }}
 {{- end }}
 
-{{/* The flag for VirtualMachinePolicyExceptions. */}}
-{{- define "virtward.exceptionFlag" -}}
-{{- if .Values.policies.exceptions.enabled }}
-- --policy-exception-max-days={{ int .Values.policies.exceptions.maxDays }}
-{{- end }}
+{{/* Returns "true" if CDI copies images from Virtward, or nothing. */}}
+{{- define "virtward.copiesServer" -}}
+{{- if and .Values.virtualImages.enabled .Values.virtualImages.copies.enabled }}true{{ end }}
 {{- end }}
