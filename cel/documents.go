@@ -24,8 +24,8 @@ type Documents struct {
 	// VM is the effective VM: name, namespace, labels and annotations as the VMI will have them, and the
 	// completed spec. Its status is not read.
 	VM *v1.VirtualMachineInstance
-	// OwnerLabels are the labels of the VirtualMachine that controls an instance, as far as they are known. Expressions do
-	// not read them.
+	// OwnerLabels are the labels of the VirtualMachine that controls an instance; nil if they are not known, or if there
+	// is none. Only exceptions of policies read them.
 	OwnerLabels map[string]string
 	// Request is the admission request. Without an Operation there is none, as in an audit: then only kind,
 	// resource, name and namespace can be read of it.

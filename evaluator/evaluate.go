@@ -3,6 +3,7 @@ package evaluator
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -204,9 +205,10 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 	return in, nil
 }
 
-// ownerLabels reads the labels of the virtual machine that controls an instance, if an exception selects by them.
+// ownerLabels reads the labels of the virtual machine that controls an instance, if its namespace has exceptions. They are
+// nil if there is no such virtual machine: users choose the owners of instances that they create.
 func (e *evaluation) ownerLabels(ctx context.Context, m machine) (map[string]string, error) {
-	if m.vmi == nil || m.container != nil || !e.active.Policies.Exceptions().SelectsLabels(e.request.Namespace) {
+	if m.vmi == nil || m.container != nil || !e.active.Policies.Exceptions().Has(e.request.Namespace) {
 		return nil, nil
 	}
 	owner := policies.OwningMachine(m.vmi)
@@ -217,7 +219,9 @@ func (e *evaluation) ownerLabels(ctx context.Context, m machine) (map[string]str
 	if err != nil || found == nil || found.GetUID() != owner.UID {
 		return nil, err
 	}
-	return found.GetLabels(), nil
+	known := map[string]string{}
+	maps.Copy(known, found.GetLabels())
+	return known, nil
 }
 
 // gather reads the objects that a machine points at, as far as policies read them.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time" //nolint:depguard // the time comes in as a value; there is no clock here
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -194,10 +195,8 @@ func (t *ExceptionTerms) state(e *exception, now time.Time) ExceptionState {
 
 func text(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// SelectsLabels reports whether an exception of a namespace selects virtual machines by their labels.
-func (x *Exceptions) SelectsLabels(namespace string) bool {
-	return x != nil && slices.ContainsFunc(x.namespaces[namespace], func(e exception) bool { return e.selector != nil })
-}
+// Has reports whether a namespace has exceptions.
+func (x *Exceptions) Has(namespace string) bool { return x != nil && len(x.namespaces[namespace]) > 0 }
 
 // Active returns the number of active exceptions of a namespace at a time.
 func (x *Exceptions) Active(namespace string, now time.Time) int {
@@ -217,9 +216,25 @@ func (x *Exceptions) Possible() bool {
 	return x != nil && (x.terms.Trusted || !x.terms.GuardedSince.IsZero())
 }
 
+// Exemptable reports whether an exception can exempt an object of a kind from a finding: it is a violation of a policy that
+// the API server does not enforce too.
+func (s *Set) Exemptable(kind string, f *validators.Finding) bool {
+	name, ofPolicy := strings.CutPrefix(f.Rule, RulePrefix)
+	if !ofPolicy || IsEvaluationError(f) || !exempts(kind) || !s.Exceptions().Possible() {
+		return false
+	}
+	p := s.Find(name)
+	return p != nil && !slices.Contains(p.spec.ExportTo, policyv1alpha1.PolicyExportAPIServer)
+}
+
+// exempts reports whether exceptions apply to objects of a kind.
+func exempts(kind string) bool {
+	return kind == string(policyv1alpha1.PolicyVirtualMachine) || kind == string(policyv1alpha1.PolicyVirtualMachineInstance)
+}
+
 // of returns the exemptions of an object, by policy. Of several exceptions, the one that ends last is used.
 func (x *Exceptions) of(s *subject) map[string]*validators.Exemption {
-	if x == nil || len(x.namespaces[s.namespace]) == 0 {
+	if !x.Has(s.namespace) {
 		return nil
 	}
 	name, set, ok := s.machine()
@@ -253,15 +268,15 @@ func (e *exception) covers(name string, set labels.Set) bool {
 }
 
 // machine returns the name and the labels of the virtual machine that the object is, or that controls the instance. ok is
-// false for other objects. An instance whose name is not that of its virtual machine was not created by KubeVirt. A virtual
-// machine whose name the API server generates has no name yet.
+// false for other objects. An instance was not created by KubeVirt if its virtual machine does not exist or has another name.
+// A virtual machine whose name the API server generates has no name yet.
 func (s *subject) machine() (name string, set labels.Set, ok bool) {
 	d := s.documents
 	object := metaOf(d.Object)
 	if object == nil { // a deletion
 		object = metaOf(d.OldObject)
 	}
-	if object == nil || d.Kind != string(policyv1alpha1.PolicyVirtualMachine) && d.Kind != string(policyv1alpha1.PolicyVirtualMachineInstance) {
+	if object == nil || !exempts(d.Kind) {
 		return "", nil, false
 	}
 	name = firstOf(object.GetName(), d.Request.Name)
@@ -269,7 +284,7 @@ func (s *subject) machine() (name string, set labels.Set, ok bool) {
 	if d.Kind == string(policyv1alpha1.PolicyVirtualMachine) || owner == nil {
 		return name, s.labels, true
 	}
-	return name, labels.Set(d.OwnerLabels), name == owner.Name
+	return name, labels.Set(d.OwnerLabels), name == owner.Name && d.OwnerLabels != nil
 }
 
 // OwningMachine returns the reference of an instance to the VirtualMachine that controls it; nil if there is none.

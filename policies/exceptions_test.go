@@ -99,7 +99,7 @@ func TestExceptionsMatch(t *testing.T) {
 	vm := func(name, generateName string, labels map[string]string) *v1.VirtualMachine {
 		return &v1.VirtualMachine{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, GenerateName: generateName, Labels: labels}}
 	}
-	legacy := map[string]string{"tier": "legacy"}
+	legacy, none := map[string]string{"tier": "legacy"}, map[string]string{}
 	for name, tc := range map[string]struct {
 		exception *policyv1alpha1.VirtualMachinePolicyException
 		object    metav1.Object
@@ -117,13 +117,15 @@ func TestExceptionsMatch(t *testing.T) {
 		"a VM by its labels, whose name is generated":    {excepted(labelled), vm("", "x-", legacy), nil, true},
 		"a VM with other labels":                         {excepted(labelled), vm("x", "", map[string]string{"tier": "new"}), nil, false},
 		"an empty selector":                              {excepted(selecting(metav1.LabelSelector{})), vm("x", "", nil), nil, true},
-		"the instance of the VM":                         {excepted(), owned("legacy", "kubevirt.io/v1", "legacy"), nil, true},
-		"the instance of the VM, of an older version":    {excepted(), owned("legacy", "kubevirt.io/v1alpha3", "legacy"), nil, true},
-		"an instance that claims to be of the VM":        {excepted(), owned("evil", "kubevirt.io/v1", "legacy"), nil, false},
-		"an instance of another VM":                      {excepted(), owned("legacy", "kubevirt.io/v1", "other"), nil, false},
+		"the instance of the VM":                         {excepted(), owned("legacy", "kubevirt.io/v1", "legacy"), none, true},
+		"the instance of the VM, of an older version":    {excepted(), owned("legacy", "kubevirt.io/v1alpha3", "legacy"), none, true},
+		"an instance that claims to be of the VM":        {excepted(), owned("evil", "kubevirt.io/v1", "legacy"), none, false},
+		"an instance of another VM":                      {excepted(), owned("legacy", "kubevirt.io/v1", "other"), none, false},
+		"an instance of a VM that does not exist":        {excepted(), owned("legacy", "kubevirt.io/v1", "legacy"), nil, false},
+		"an instance of no VM, and an empty selector":    {excepted(selecting(metav1.LabelSelector{})), owned("x", "kubevirt.io/v1", "x"), nil, false},
 		"an instance without VM":                         {excepted(), owned("legacy", "", ""), nil, true},
 		"an instance of a VM of another group":           {excepted(), owned("evil", "example.com/v1", "legacy"), nil, false},
-		"the labels of the VM count, not the instance's": {excepted(ofInstances), owned("x", "kubevirt.io/v1", "x"), nil, false},
+		"the labels of the VM count, not the instance's": {excepted(ofInstances), owned("x", "kubevirt.io/v1", "x"), none, false},
 		"the labels of the VM of an instance":            {excepted(labelled), owned("x", "kubevirt.io/v1", "x"), legacy, true},
 		"labels of a VM that is not this one's":          {excepted(labelled), owned("evil", "kubevirt.io/v1", "x"), legacy, false},
 		"the labels of an instance without VM":           {excepted(ofInstances), owned("x", "", ""), nil, true},
@@ -235,5 +237,34 @@ func TestCheckException(t *testing.T) {
 				t.Errorf("want %q, got %q", tc.want, got)
 			}
 		})
+	}
+}
+
+// Exemptable tells when a denial can offer an exception.
+func TestExemptable(t *testing.T) {
+	caps := compile(t, "caps", `{enforcement: Deny, validations: [{expression: "false", message: never}]}`)
+	exported := compile(t, "exported", `{enforcement: Deny, exportTo: [APIServer], validations: [{expression: "false", message: never}]}`)
+	set := policies.NewSet("", caps, exported)
+	on := policies.NewExceptions(guarded)
+	for name, tc := range map[string]struct {
+		exceptions *policies.Exceptions
+		kind       string
+		finding    validators.Finding
+		want       bool
+	}{
+		"a violation by a VM":               {on, "VirtualMachine", validators.Finding{Rule: "policy/caps"}, true},
+		"a violation by an instance":        {on, "VirtualMachineInstance", validators.Finding{Rule: "policy/caps"}, true},
+		"a pool":                            {on, "VirtualMachinePool", validators.Finding{Rule: "policy/caps"}, false},
+		"a built-in rule":                   {on, "VirtualMachine", validators.Finding{Rule: "caps"}, false},
+		"an evaluation error":               {on, "VirtualMachine", validators.Finding{Rule: "policy/caps", EvaluationError: policies.ReasonFailed}, false},
+		"a policy that is gone":             {on, "VirtualMachine", validators.Finding{Rule: "policy/gone"}, false},
+		"enforced by the API server too":    {on, "VirtualMachine", validators.Finding{Rule: "policy/exported"}, false},
+		"exceptions are switched off":       {nil, "VirtualMachine", validators.Finding{Rule: "policy/caps"}, false},
+		"the guard of exceptions is gone":   {policies.NewExceptions(policies.ExceptionTerms{}), "VirtualMachine", validators.Finding{Rule: "policy/caps"}, false},
+		"exceptions of files need no guard": {policies.NewExceptions(policies.ExceptionTerms{Trusted: true}), "VirtualMachine", validators.Finding{Rule: "policy/caps"}, true},
+	} {
+		if got := set.Exempting(tc.exceptions).Exemptable(tc.kind, &tc.finding); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }

@@ -23,8 +23,9 @@ const maxText = 1 << 10
 // maxAnnotation bounds the value of an audit annotation, in bytes.
 const maxAnnotation = 10 << 10
 
-// answerTo turns findings into the response: denied with all causes, or allowed with warnings.
-func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Finding, warnings []string) *admissionv1.AdmissionResponse {
+// answerTo turns findings into the response: denied with all causes, or allowed with warnings. The policies have the
+// exceptions that can be requested.
+func answerTo(request *admissionv1.AdmissionRequest, set *policies.Set, findings []validators.Finding, warnings []string) *admissionv1.AdmissionResponse {
 	var denied, warned, audited, skipped, exempted []validators.Finding
 	for _, f := range findings {
 		switch {
@@ -50,7 +51,7 @@ func answerTo(request *admissionv1.AdmissionRequest, findings []validators.Findi
 	}
 	response := &admissionv1.AdmissionResponse{Allowed: len(denied) == 0, Warnings: bounded(warnings, len(warned)-len(shown))}
 	if len(denied) > 0 {
-		response.Result = rejection(request, denied)
+		response.Result = rejection(request, set, denied)
 	}
 	response.AuditAnnotations = annotations(append(denied, warned...), audited, skipped, exempted)
 	return response
@@ -90,8 +91,9 @@ func annotations(shown, audited, skipped, exempted []validators.Finding) map[str
 	return all
 }
 
-// rejection returns the Status that the API server also sends for an object that violates its schema: 422 with causes.
-func rejection(request *admissionv1.AdmissionRequest, denied []validators.Finding) *metav1.Status {
+// rejection returns the Status that the API server also sends for an object that violates its schema: 422 with causes. The
+// last cause of a policy from which the object can be exempted says so.
+func rejection(request *admissionv1.AdmissionRequest, set *policies.Set, denied []validators.Finding) *metav1.Status {
 	more := len(denied) - maxCauses
 	if more > 0 {
 		denied = denied[:maxCauses]
@@ -100,10 +102,13 @@ func rejection(request *admissionv1.AdmissionRequest, denied []validators.Findin
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 		Details: &metav1.StatusDetails{Group: request.Kind.Group, Kind: request.Kind.Kind, Name: request.Name, UID: ""},
 	}
-	lines := make([]string, 0, len(denied)+1)
+	lines, exemptable := make([]string, 0, len(denied)+1), lastExemptable(set, request.Kind.Kind, denied)
 	for i := range denied {
 		f := &denied[i]
 		text := shortened(f.Message())
+		if i == exemptable {
+			text += " " + ExceptionRemedy
+		}
 		if i == len(denied)-1 && more > 0 {
 			text += fmt.Sprintf(" (and %d more findings, which kubectl virtward explain shows)", more)
 		}

@@ -16,6 +16,20 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
+// ExceptionRemedy is said once in a denial by policies that have exceptions.
+const ExceptionRemedy = "Exceptions are possible: kubectl explain vmpolex."
+
+// lastExemptable returns the index of the last finding of a policy from which an exception can exempt an object of a kind;
+// -1 without one.
+func lastExemptable(set *policies.Set, kind string, denied []validators.Finding) int {
+	for i := len(denied) - 1; i >= 0; i-- {
+		if set.Exemptable(kind, &denied[i]) {
+			return i
+		}
+	}
+	return -1
+}
+
 var exceptionKind = apikinds.PolicyExceptions.GroupKind()
 
 // exempterWanted returns the user who is recorded as the author of the spec of an exception.

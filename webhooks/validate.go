@@ -120,7 +120,7 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	if err := e.within(examine); err != nil {
 		return v.failed(request, err), verdictFailed
 	}
-	response := answerTo(request, e.findings, e.warnings)
+	response := answerTo(request, e.snapshot.Policies(), e.findings, e.warnings)
 	v.Metrics.found(request.Kind.Kind, e.findings)
 	if response.Allowed {
 		return response, verdictAllowed

@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/admissionpolicies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/webhooks"
 )
 
 // The guard of exceptions, and the message to a user without the verb.
@@ -123,6 +124,12 @@ var _ = Describe("VirtualMachinePolicyExceptions", Serial, Ordered, func() {
 		Expect(change(ctx, user, e, func() { e.Labels = map[string]string{"team": "shop"} })).To(Succeed())
 	})
 
+	It("are offered in a denial", func(ctx SpecContext) {
+		user, _ := userOf("alice")
+		causes := detailed(user.Create(ctx, called("legacy", nil), client.DryRunAll))
+		Expect(causes).To(HaveExactElements(HaveField("Message", HaveSuffix("[virtward/policy/two] "+webhooks.ExceptionRemedy))))
+	})
+
 	It("exempt the VM, its instance and no other", func(ctx SpecContext) {
 		e := exceptionOf("granted", "two", "legacy")
 		Expect(exempter.Create(ctx, e)).To(Succeed())
@@ -142,6 +149,9 @@ var _ = Describe("VirtualMachinePolicyExceptions", Serial, Ordered, func() {
 			return admin.Get(ctx, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachineInstance{})
 		}).WithContext(ctx).WithTimeout(patience).Should(Succeed(), "KubeVirt starts the VM")
 		Expect(answer(ctx, instanceOf(vm, "evil"), "alice")).To(HaveExactElements(deniedInVM), "the name is not that of the VM")
+		forged := instanceOf(vm, "legacy")
+		forged.OwnerReferences[0].UID = "forged"
+		Expect(answer(ctx, forged, "alice")).To(HaveExactElements(deniedInVM), "there is no VM of this UID")
 
 		By("deleting the exception")
 		Expect(exempter.Delete(ctx, e)).To(Succeed())

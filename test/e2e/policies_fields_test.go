@@ -24,6 +24,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/webhooks"
 )
 
 // policed is the namespace that the policies of these specs are for, so that others do not meet them.
@@ -90,12 +91,13 @@ func answer(ctx context.Context, object client.Object, user string, groups ...st
 	return findingsOf(c.Create(ctx, object.DeepCopyObject().(client.Object), client.DryRunAll), heard)
 }
 
+// findingsOf returns the causes of a rejection, without the offer of an exception, then the warnings.
 func findingsOf(err error, heard *recordedWarnings) []string {
 	GinkgoHelper()
 	var all []string
 	if err != nil {
 		for _, cause := range detailed(err) {
-			all = append(all, fmt.Sprintf("%s %s: %s", cause.Type, cause.Field, cause.Message))
+			all = append(all, fmt.Sprintf("%s %s: %s", cause.Type, cause.Field, strings.TrimSuffix(cause.Message, " "+webhooks.ExceptionRemedy)))
 		}
 	}
 	for _, text := range heard.texts {
