@@ -179,8 +179,8 @@ func (c *checking) permission(at string, p *Permission) {
 }
 
 func (c *checking) expect(at string, e *Expect) {
-	if e.Verdict == "" && e.Violations == nil && e.Message == "" && e.Field == "" && !e.Error {
-		c.wrong(at, "must have a verdict, violations, a message, a field or an error")
+	if e.Verdict == "" && e.Violations == nil && e.Message == "" && e.Field == "" && e.Exempted == nil && !e.Error {
+		c.wrong(at, "must have a verdict, violations, a message, a field, exempted policies or an error")
 	}
 	if e.Verdict != "" {
 		c.wrong(at+".verdict", oneOf(e.Verdict, Denied, Warned, Allowed))

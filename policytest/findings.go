@@ -21,10 +21,14 @@ func (f Findings) MarshalJSON() ([]byte, error) {
 		Message     string              `json:"message"`
 		Error       bool                `json:"error,omitempty"`
 		PreExisting bool                `json:"preExisting,omitempty"`
+		Exempted    string              `json:"exempted,omitempty"` // the name of the exception
 	}
 	all := make([]finding, len(f))
 	for i := range f {
-		all[i] = finding{f[i].Rule, f[i].Severity, f[i].Error.Field, f[i].Text(), policies.IsEvaluationError(&f[i]), f[i].PreExisting}
+		all[i] = finding{f[i].Rule, f[i].Severity, f[i].Error.Field, f[i].Text(), policies.IsEvaluationError(&f[i]), f[i].PreExisting, ""}
+		if by := f[i].Exempted; by != nil {
+			all[i].Exempted = by.Exception
+		}
 	}
 	return texts.JSON(all)
 }
@@ -33,7 +37,11 @@ func (f Findings) MarshalJSON() ([]byte, error) {
 func (f Findings) Lines() []string {
 	lines := make([]string, len(f))
 	for i := range f {
-		lines[i] = fmt.Sprintf("%s: %s: %s [virtward/%s]", strings.ToLower(string(f[i].Severity)), f[i].Error.Field, f[i].Text(), f[i].Rule)
+		word := strings.ToLower(string(f[i].Severity))
+		if f[i].Exempted != nil {
+			word = "exempted"
+		}
+		lines[i] = fmt.Sprintf("%s: %s: %s [virtward/%s]", word, f[i].Error.Field, f[i].Text(), f[i].Rule)
 	}
 	return lines
 }

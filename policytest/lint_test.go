@@ -95,7 +95,7 @@ spec:
 			"b.yaml:1:1: apiVersion: policy.virtward.io/v9 must be policy.virtward.io/v1alpha1 lint/readable",
 			"c.yaml:1:1: document 1: line 1: did not find expected key lint/readable",
 			"s.yaml:10:5: tests[0].cases[1].name: must not be empty lint/readable",
-			"s.yaml:10:5: tests[0].cases[1].expect: must have a verdict, violations, a message, a field or an error lint/readable",
+			"s.yaml:10:5: tests[0].cases[1].expect: must have a verdict, violations, a message, a field, exempted policies or an error lint/readable",
 		}},
 		{"what surrounds a document that cannot be read", map[string]string{
 			"all.yaml": "# " + goodSuite + "---\n: {\n---\n" + documented + "---\n" + strings.Replace(documented, "name: good", "name: other", 1),

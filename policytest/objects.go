@@ -26,6 +26,8 @@ func typeOf(kind schema.GroupKind) any {
 		return &policyv1alpha1.RuleSettings{}
 	case apikinds.VirtualMachineDefaults:
 		return &policyv1alpha1.VirtualMachineDefaults{}
+	case apikinds.VirtualMachinePolicyException:
+		return &policyv1alpha1.VirtualMachinePolicyException{}
 	case apikinds.Namespace:
 		return &corev1.Namespace{}
 	case apikinds.ConfigMap:
@@ -43,6 +45,7 @@ func around() []schema.GroupKind {
 	kinds := []schema.GroupKind{
 		{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.RuleSettings},
 		{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachineDefaults},
+		{Group: policyv1alpha1.GroupVersion.Group, Kind: apikinds.VirtualMachinePolicyException},
 		{Group: v1.GroupVersion.Group, Kind: apikinds.KubeVirt},
 		{Group: v1.GroupVersion.Group, Kind: apikinds.VirtualMachineInstance},
 		{Kind: apikinds.Namespace},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/virtward/virtward/diagnostics"
@@ -206,9 +207,12 @@ func (e *Expect) Compare(findings []validators.Finding) []string {
 	if e.Violations != nil && len(findings) != *e.Violations {
 		reasons = append(reasons, fmt.Sprintf("violations: expected %d, got %d", *e.Violations, len(findings)))
 	}
+	if got := exemptedIn(findings); e.Exempted != nil && !slices.Equal(got, slices.Compact(slices.Sorted(slices.Values(e.Exempted)))) {
+		reasons = append(reasons, fmt.Sprintf("exempted: expected %s, got %s", listed(e.Exempted), listed(got)))
+	}
 	failed := ""
 	for i := range findings {
-		if policies.IsEvaluationError(&findings[i]) && failed == "" {
+		if findings[i].Exempted == nil && policies.IsEvaluationError(&findings[i]) && failed == "" {
 			failed = findings[i].Text()
 		}
 	}
@@ -222,6 +226,25 @@ func (e *Expect) Compare(findings []validators.Finding) []string {
 		reasons = append(reasons, text)
 	}
 	return reasons
+}
+
+// exemptedIn returns the policies from which exceptions exempt the object, sorted.
+func exemptedIn(findings []validators.Finding) []string {
+	var names []string
+	for i := range findings {
+		if findings[i].Exempted != nil {
+			names = append(names, strings.TrimPrefix(findings[i].Rule, policies.RulePrefix))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }
 
 // place compares message and field.

@@ -78,13 +78,17 @@ func (s *Situation) configMap(namespace, name string) (map[string]string, bool) 
 	return nil, false
 }
 
-// evaluate returns what the policies and the rules find in a situation. The notes name references that are missing: a
-// cluster accepts that.
+// evaluate returns what the policies and the rules find in a situation. The notes name references that are missing, which a
+// cluster accepts, and exceptions that are not active.
 func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) (findings []validators.Finding, notes []string, err error) {
 	if s.unchanged() {
 		return nil, []string{"the update changes neither the spec nor labels, annotations or owners: the API server does not call the webhooks"}, nil
 	}
-	evaluates, err := j.evaluatorFor(s, set)
+	exceptions, notes, err := exceptionsOf(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	evaluates, err := j.evaluatorFor(s, set.Exempting(exceptions))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -108,7 +112,7 @@ func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) 
 	if limit := (*field.Error)(nil); result.Unreadable != nil && !errors.As(result.Unreadable, &limit) {
 		return nil, nil, result.Unreadable // an API server rejects it before
 	}
-	return result.Findings, result.Warnings, nil
+	return result.Findings, append(notes, result.Warnings...), nil
 }
 
 // unchanged reports whether the match conditions of the chart exclude an update.
@@ -126,7 +130,7 @@ func (s *Situation) references() (*references.Memory, error) {
 	var found []*unstructured.Unstructured
 	for _, object := range s.Objects {
 		switch object.GetKind() {
-		case apikinds.KubeVirt, apikinds.Namespace, apikinds.RuleSettings, apikinds.VirtualMachineDefaults:
+		case apikinds.KubeVirt, apikinds.Namespace, apikinds.RuleSettings, apikinds.VirtualMachineDefaults, apikinds.VirtualMachinePolicyException:
 		default:
 			found = append(found, object)
 		}
@@ -181,6 +185,31 @@ func siteOf(s *Situation) (*mutators.Site, error) {
 		return nil, errors.New(notes[0])
 	}
 	return site, nil
+}
+
+// exceptionsOf returns the exceptions of policies of the situation, as if a user created them who may. The notes name those
+// that are not active. An invalid one is an error.
+func exceptionsOf(s *Situation) (exceptions *policies.Exceptions, notes []string, err error) {
+	objects, err := decodedAs[policyv1alpha1.VirtualMachinePolicyException](s, apikinds.VirtualMachinePolicyException)
+	if err != nil {
+		return nil, nil, err
+	}
+	given := make([]*policyv1alpha1.VirtualMachinePolicyException, len(objects))
+	for i := range objects {
+		given[i] = &objects[i]
+		given[i].Namespace = cmp.Or(given[i].Namespace, s.Namespace.Name)
+	}
+	exceptions = policies.NewExceptions(policies.ExceptionTerms{Trusted: true}, given...)
+	for _, state := range exceptions.States(s.Now) {
+		text := fmt.Sprintf("%s %s is not active: %s", apikinds.VirtualMachinePolicyException, state.Object.Name, state.Message)
+		switch {
+		case state.Reason == policyv1alpha1.ExceptionReasonInvalid:
+			return nil, nil, errors.New(text)
+		case !state.Active:
+			notes = append(notes, text)
+		}
+	}
+	return exceptions, notes, nil
 }
 
 func decodedAs[T any](s *Situation, kind string) ([]T, error) {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/platform"
@@ -73,7 +74,7 @@ func (s *Suite) Situation(test, one int) (*Situation, error) {
 	if c.Now != nil {
 		situation.Now = c.Now.Time
 	} else if name := situation.expiring(); name != "" {
-		return nil, s.problem(inCase, fmt.Sprintf("the policy %s has an exception that expires: set now, the time of the case", name))
+		return nil, s.problem(inCase, name+" expires: set now, the time of the case")
 	}
 	return situation, nil
 }
@@ -81,14 +82,18 @@ func (s *Suite) Situation(test, one int) (*Situation, error) {
 // start is the time of cases without now. It is fixed, so that outcomes do not depend on the day.
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// expiring returns the name of a policy whose outcome depends on the time: it has an exception for the object, which
-// expires.
+// expiring names an exception for the object whose effect depends on the time.
 func (s *Situation) expiring() string {
+	for _, object := range s.Objects {
+		if kind := object.GroupVersionKind().GroupKind(); kind == apikinds.PolicyExceptions.GroupKind() && cmp.Or(object.GetNamespace(), s.Namespace.Name) == s.Namespace.Name {
+			return fmt.Sprintf("%s %s", kind.Kind, object.GetName())
+		}
+	}
 	for _, p := range s.Policies {
 		if slices.ContainsFunc(p.Spec.Exceptions, func(e policyv1alpha1.PolicyException) bool {
 			return e.Expires != nil && policies.Covers(&e, s.Object.GetNamespace(), cmp.Or(s.Object.GetName(), s.Object.GetGenerateName()))
 		}) {
-			return p.Name
+			return fmt.Sprintf("an exception of the policy %s", p.Name)
 		}
 	}
 	return ""

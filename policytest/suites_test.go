@@ -130,7 +130,7 @@ func TestLoadErrors(t *testing.T) {
 		{"names twice", cases + "  - {name: a, expect: {error: true}}\n  - {name: a, expect: {error: true}}\n", []string{`s.yaml:10:6: tests[0].cases[1].name: "a" is the name of another one`}},
 		{"a name of two lines", cases + "  - {name: \"a\\nb\", expect: {error: true}}\n", []string{"s.yaml:9:6: tests[0].cases[0].name: must be one line"}},
 		{"no object", strings.Replace(cases, "base: vm.yaml", "params: {}", 1) + "  - {name: a, expect: {error: true}}\n", []string{"s.yaml:9:5: tests[0].cases[0]: must have an object, if the test has no base"}},
-		{"nothing is expected", cases + "  - {name: a, expect: {}}\n", []string{"s.yaml:9:15: tests[0].cases[0].expect: must have a verdict, violations, a message, a field or an error"}},
+		{"nothing is expected", cases + "  - {name: a, expect: {}}\n", []string{"s.yaml:9:15: tests[0].cases[0].expect: must have a verdict, violations, a message, a field, exempted policies or an error"}},
 		{"an unknown verdict", cases + "  - {name: a, expect: {verdict: deny}}\n", []string{`s.yaml:9:24: tests[0].cases[0].expect.verdict: "deny" must be one of denied, warned, allowed`}},
 		{"fewer than none", cases + "  - {name: a, expect: {violations: -1}}\n", []string{"s.yaml:9:24: tests[0].cases[0].expect.violations: must be 0 or more"}},
 		{"no regular expression", cases + "  - {name: a, expect: {message: '('}}\n", []string{"s.yaml:9:24: tests[0].cases[0].expect.message: must be a regular expression: missing closing ): `(`"}},

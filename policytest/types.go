@@ -119,6 +119,9 @@ type Expect struct {
 	// both, they are of one finding.
 	Message string `json:"message,omitempty"`
 	Field   string `json:"field,omitempty"`
+	// Exempted are the names of the policies with findings from which VirtualMachinePolicyExceptions exempt the object. An
+	// empty list expects none.
+	Exempted []string `json:"exempted,omitempty"`
 	// Error expects an evaluation error of a policy. Otherwise, an evaluation error fails the case.
 	Error bool `json:"error,omitempty"`
 }

@@ -56,8 +56,8 @@ or -A explains all objects of a type with these labels, or of all namespaces.
 -f also reads http and https, up to 16 MiB in 30 seconds. -k renders a kustomization as kubectl does. It can read remote
 resources.
 
-RuleSettings, VirtualMachineDefaults and VirtualMachinePolicies apply too, from the files and from the cluster if it is
-read. For them, the files can have Namespaces, and ConfigMaps with parameters. Policies that read the request are skipped,
+RuleSettings, VirtualMachineDefaults, VirtualMachinePolicies and their exceptions apply too, from the files and from the cluster
+if it is read. For them, the files can have Namespaces, and ConfigMaps with parameters. Policies that read the request are skipped,
 and a note names them.
 
 Of a VirtualMachineTemplate, explain shows the virtual machine that it makes with its defaults, or with the values of -p. What

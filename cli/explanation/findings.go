@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsjson "sigs.k8s.io/json"
@@ -53,17 +54,32 @@ type Document struct {
 	Layer string `json:"layer,omitempty"`
 	// Effective is the field in the effective object, if Field is the one that determines it.
 	Effective string `json:"effective,omitempty"`
+	// Exempted is the exception that exempts the object from the policy.
+	Exempted *Exempted `json:"exempted,omitempty"`
 	// Line and Column are from 1.
 	Line   int `json:"line,omitempty"`
 	Column int `json:"column,omitempty"`
 }
 
+// Exempted is the JSON form of an exception for an object.
+type Exempted struct {
+	// Exception is the name of the VirtualMachinePolicyException, in the namespace of the object.
+	Exception string `json:"exception"`
+	// Until is its end, and Reason why it exists.
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason"`
+}
+
 // Document returns the JSON form.
 func (f Finding) Document() Document {
-	return Document{
+	document := Document{
 		Rule: f.Rule, Severity: f.Severity, Field: f.Error.Field, Type: string(f.Error.Type), Value: valueOf(f.Error),
 		Message: f.Text(), Remedy: f.Remedy, Layer: f.Layer, Effective: f.Effective, Line: f.Line, Column: f.Column,
 	}
+	if by := f.Exempted; by != nil {
+		document.Exempted = &Exempted{Exception: by.Exception, Until: by.Until.UTC(), Reason: by.Reason}
+	}
+	return document
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -103,12 +119,14 @@ func (e *Explanation) Summary() string {
 	}
 }
 
-// Kind returns the word for a finding: rejected, warning, or audit.
+// Kind returns the word for a finding: rejected, warning, audit, or exempted.
 func (f Finding) Kind() string {
-	switch f.Severity {
-	case validators.Deny:
+	switch {
+	case f.Exempted != nil:
+		return "exempted"
+	case f.Severity == validators.Deny:
 		return "rejected"
-	case validators.Audit:
+	case f.Severity == validators.Audit:
 		return "audit"
 	}
 	return "warning"

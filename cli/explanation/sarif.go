@@ -40,8 +40,12 @@ func (f Finding) Result(object Object, file string) sarif.Result {
 	if f.Remedy != "" {
 		text += "\n" + Printable(f.Remedy)
 	}
-	return sarif.Result{
+	result := sarif.Result{
 		Rule: f.Rule, Remedy: f.Remedy, Severity: f.Severity, Text: text, Name: Printable(object.String() + " " + f.Error.Field),
 		File: file, Line: f.Line, Column: f.Column,
 	}
+	if f.Exempted != nil {
+		result.Suppression = Printable(f.Exempted.String())
+	}
+	return result
 }

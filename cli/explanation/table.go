@@ -74,7 +74,11 @@ func (e *Explanation) findingTable(w io.Writer, fields []string) error {
 	fmt.Fprintln(columns, "\nFIELD\tRULE\tSEVERITY\tMESSAGE")
 	for i := range fields {
 		f := e.Findings[i]
-		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", Printable(fields[i]), f.Rule, f.Severity, f.Short())
+		severity := string(f.Severity)
+		if f.Exempted != nil {
+			severity = "Exempted"
+		}
+		fmt.Fprintf(columns, "%s\t%s\t%s\t%s\n", Printable(fields[i]), f.Rule, severity, f.Short())
 		if f.Remedy != "" {
 			fmt.Fprintf(columns, "\t\t\t%s\n", Printable(f.Remedy))
 		}

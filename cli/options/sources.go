@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -44,15 +45,19 @@ type Sources struct {
 	KubeVirtVersion string
 	// UnknownFields is one of UnknownFieldsModes.
 	UnknownFields string
+	// ExceptionDays is the policies.exceptions.maxDays of the chart, for exceptions of files.
+	ExceptionDays int
 	// Strict makes unknown objects an error.
 	Strict   bool
 	Settings platform.Settings
 	Config   *genericclioptions.ConfigFlags
 }
 
+const day = 24 * time.Hour
+
 // NewSources returns sources without any file.
 func NewSources() Sources {
-	return Sources{Config: genericclioptions.NewConfigFlags(true), UnknownFields: unknownFieldsError}
+	return Sources{Config: genericclioptions.NewConfigFlags(true), UnknownFields: unknownFieldsError, ExceptionDays: int(offline.DefaultMaxException / day)}
 }
 
 // AddFactsFlags adds the flags for the facts.
@@ -66,6 +71,7 @@ func (s *Sources) AddFactsFlags(cmd *cobra.Command) {
 	flags.StringVar(&s.KubeVirtVersion, "kubevirt-version", "", "Assume this version of KubeVirt, whose schemas validate files: "+strings.Join(schemas.Minors(), ", "))
 	flags.BoolVar(&s.Strict, "strict", false, "Fail if an object that a virtual machine refers to is unknown: not in the files, without a cluster")
 	flags.StringVar(&s.UnknownFields, "unknown-fields", s.UnknownFields, "What a field is that the schema does not have: "+strings.Join(UnknownFieldsModes(), ", "))
+	flags.IntVar(&s.ExceptionDays, "exception-max-days", s.ExceptionDays, "Assume that a VirtualMachinePolicyException of a file ends within these days, as policies.exceptions.maxDays of the Helm chart; 0 for no bound")
 	CompleteFlags(cmd, map[string][]string{
 		"kubevirt-version": schemas.Minors(),
 		"unknown-fields":   UnknownFieldsModes(),
@@ -90,8 +96,14 @@ func (s *Sources) ValidateFacts() error {
 	if err := OneOf("mode of --unknown-fields", s.UnknownFields, UnknownFieldsModes()); err != nil {
 		return err
 	}
+	if s.ExceptionDays < 0 || s.ExceptionDays > maxExceptionDays {
+		return Usagef("--exception-max-days %d: must be from 0 to %d", s.ExceptionDays, maxExceptionDays)
+	}
 	return Hypervisor(s.Hypervisor)
 }
+
+// maxExceptionDays is the maximum of --exception-max-days, as in the schema of the chart's values.
+const maxExceptionDays = 3650
 
 // UnknownError returns an error about unknown objects with --strict, or nil. Each text names the object that refers to it.
 func (s *Sources) UnknownError(unknown []string) error {
@@ -109,6 +121,7 @@ func (s *Sources) NewEvaluator(ctx context.Context, files *offline.Files, cluste
 	if s.KubeVirtVersion != "" && s.KubeVirtVersion != facts.KubeVirtVersion {
 		facts = facts.WithKubeVirtVersion(s.KubeVirtVersion)
 	}
+	files.MaxException = time.Duration(s.ExceptionDays) * day
 	w, err := offline.New(ctx, files, cluster, facts, s.Namespace(cluster))
 	if err == nil && s.UnknownFields == unknownFieldsWarn {
 		w.UnknownFields = validators.Warn

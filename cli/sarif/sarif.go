@@ -55,12 +55,18 @@ type (
 		Tags []string `json:"tags"`
 	}
 	result struct {
-		RuleID        string     `json:"ruleId"`
-		RuleIndex     int        `json:"ruleIndex"`
-		Level         string     `json:"level"`
-		Message       text       `json:"message"`
-		Locations     []location `json:"locations"`
-		BaselineState Baseline   `json:"baselineState,omitempty"`
+		RuleID        string        `json:"ruleId"`
+		RuleIndex     int           `json:"ruleIndex"`
+		Level         string        `json:"level"`
+		Message       text          `json:"message"`
+		Locations     []location    `json:"locations"`
+		BaselineState Baseline      `json:"baselineState,omitempty"`
+		Suppressions  []suppression `json:"suppressions,omitempty"`
+	}
+	suppression struct {
+		Kind          string `json:"kind"`
+		Status        string `json:"status"`
+		Justification string `json:"justification"`
 	}
 	location struct {
 		PhysicalLocation *physicalLocation `json:"physicalLocation,omitempty"`
@@ -97,6 +103,8 @@ type Result struct {
 	Line, Column int
 	// Baseline compares the result with another run; empty without one.
 	Baseline Baseline
+	// Suppression says why the result has no effect; empty if it has one.
+	Suppression string
 }
 
 // Baseline is the state of a result compared with another run.
@@ -137,10 +145,14 @@ func (r *Report) Add(found Result) {
 	if found.File != "" && found.Line > 0 {
 		at.PhysicalLocation = &physicalLocation{artifactLocation{uriOf(found.File)}, region{found.Line, found.Column}}
 	}
-	r.run.Results = append(r.run.Results, result{
+	added := result{
 		RuleID: found.Rule, RuleIndex: index, Level: levelOf(found.Severity), Message: text{found.Text}, Locations: []location{at},
 		BaselineState: found.Baseline,
-	})
+	}
+	if found.Suppression != "" { // an object outside the file decides on it
+		added.Suppressions = []suppression{{Kind: "external", Status: "accepted", Justification: found.Suppression}}
+	}
+	r.run.Results = append(r.run.Results, added)
 }
 
 // Write writes the log.

@@ -3,11 +3,13 @@ package offline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/virtward/virtward/api/apikinds"
@@ -22,6 +24,8 @@ var Resources = map[string]schema.GroupVersionResource{
 	apikinds.RuleSettings:           policyv1alpha1.GroupVersion.WithResource("rulesettings"),
 	apikinds.VirtualMachineDefaults: policyv1alpha1.GroupVersion.WithResource("virtualmachinedefaults"),
 	apikinds.VirtualMachinePolicy:   policyv1alpha1.GroupVersion.WithResource("virtualmachinepolicies"),
+
+	apikinds.VirtualMachinePolicyException: apikinds.PolicyExceptions.GroupVersionResource(),
 }
 
 // IsConfiguration reports whether an object is of one of these kinds, in any version.
@@ -45,28 +49,14 @@ func objectsOf[T any](all []configured[T]) []T {
 	return objects
 }
 
-// readConfigured reads the objects of a kind: those of the files, as if they were applied, and then those of the
-// cluster, if there is one. The notes of the evaluator name objects that are skipped. An object of a file that cannot be
-// read also replaces that of the cluster.
-func readConfigured[T any](ctx context.Context, w *Evaluator, kind string, files []manifests.Document, cluster *Cluster) (all []configured[T]) {
-	names := map[string]bool{}
-	for _, d := range files {
-		if d.Object.GetKind() != kind {
-			continue
-		}
-		read := configured[T]{document: d}
-		names[d.Object.GetName()] = true
-		unknown, err := decodeConfigured(d, &read.object)
-		if err != nil {
-			w.Unreadable = append(w.Unreadable, d.Unreadable(err))
-			continue
-		}
-		all, w.Notes = append(all, read), append(w.Notes, unknown...)
-	}
+// readConfigured reads the objects of a cluster-wide kind: those of the files, as if they were applied, and then those of the
+// cluster, if there is one. The notes of the evaluator name objects that are skipped.
+func readConfigured[T any](ctx context.Context, w *Evaluator, kind string, files []manifests.Document, cluster *Cluster) []configured[T] {
+	all, given := readGiven[T](w, kind, files, (*unstructured.Unstructured).GetName)
 	if cluster == nil {
 		return all
 	}
-	listed, err := cluster.listConfigured(ctx, kind)
+	listed, err := cluster.listConfigured(ctx, kind, metav1.NamespaceAll)
 	if apierrors.IsForbidden(err) {
 		w.forbidden = append(w.forbidden, kind)
 		return all
@@ -75,10 +65,33 @@ func readConfigured[T any](ctx context.Context, w *Evaluator, kind string, files
 		w.Notes = append(w.Notes, fmt.Sprintf("%s are not considered: %v", kind, err))
 		return all
 	}
-	for _, d := range listed {
-		if names[d.Object.GetName()] {
+	listed = slices.DeleteFunc(listed, func(d manifests.Document) bool { return given[d.Object.GetName()] })
+	return append(all, readListed[T](w, kind, listed)...)
+}
+
+// readGiven reads the objects of files of a kind, and returns their keys. An object that cannot be read also replaces that of
+// the cluster.
+func readGiven[T any](w *Evaluator, kind string, files []manifests.Document, key func(*unstructured.Unstructured) string) (all []configured[T], given map[string]bool) {
+	given = map[string]bool{}
+	for _, d := range files {
+		if d.Object.GetKind() != kind {
 			continue
 		}
+		read := configured[T]{document: d}
+		given[key(d.Object)] = true
+		unknown, err := decodeConfigured(d, &read.object)
+		if err != nil {
+			w.Unreadable = append(w.Unreadable, d.Unreadable(err))
+			continue
+		}
+		all, w.Notes = append(all, read), append(w.Notes, unknown...)
+	}
+	return all, given
+}
+
+// readListed reads the objects of a cluster. Notes name those that cannot be read.
+func readListed[T any](w *Evaluator, kind string, listed []manifests.Document) (all []configured[T]) {
+	for _, d := range listed {
 		read := configured[T]{document: d}
 		if _, err := manifests.Decode(d.Object.Object, &read.object); err != nil {
 			w.Notes = append(w.Notes, fmt.Sprintf("%s %s is not considered: %v", kind, d.Object.GetName(), err))
@@ -116,9 +129,9 @@ func decodeConfigured(d manifests.Document, into any) (notes []string, err error
 	return notes, nil
 }
 
-// listConfigured lists the objects of a kind; there are none in a cluster without Virtward.
-func (c *Cluster) listConfigured(ctx context.Context, kind string) ([]manifests.Document, error) {
-	list, err := c.Client.Resource(Resources[kind]).List(ctx, metav1.ListOptions{})
+// listConfigured lists the objects of a kind, of a namespace or of all; there are none in a cluster without Virtward.
+func (c *Cluster) listConfigured(ctx context.Context, kind, namespace string) ([]manifests.Document, error) {
+	list, err := c.Client.Resource(Resources[kind]).Namespace(namespace).List(ctx, metav1.ListOptions{})
 	switch {
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
 		return nil, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,6 +29,10 @@ type Files struct {
 	ConfigMaps    []manifests.Document
 	Namespaces    []*unstructured.Unstructured
 	References    []*unstructured.Unstructured
+	// Now is the time of the evaluations; zero for the present.
+	Now time.Time
+	// MaxException bounds the time until an exception of the files ends; 0 for no bound.
+	MaxException time.Duration
 	// Without are the names of policies to leave out, of files and of the cluster.
 	Without  []string
 	Notes    []string
@@ -41,7 +46,7 @@ type Files struct {
 
 // Sort sorts documents by their purpose.
 func Sort(all *manifests.Content) *Files {
-	s := &Files{Unreadable: slices.Clone(all.Unreadable), given: map[[3]string]bool{}}
+	s := &Files{Unreadable: slices.Clone(all.Unreadable), MaxException: DefaultMaxException, given: map[[3]string]bool{}}
 	for _, d := range all.Documents {
 		if err := s.add(d); err != nil {
 			s.Unreadable = append(s.Unreadable, d.Unreadable(err))
@@ -157,7 +162,7 @@ func (w *Evaluator) Wrong(ctx context.Context, all []manifests.Document) (found 
 // OverlaidBy returns the objects of files as they are after others are applied. The objects to evaluate stay.
 func (s *Files) OverlaidBy(with *Files) *Files {
 	return &Files{
-		Subjects: s.Subjects, Beside: s.Beside,
+		Subjects: s.Subjects, Beside: s.Beside, Now: s.Now, MaxException: s.MaxException,
 		Configuration: overlaid(s.Configuration, with.Configuration, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
 		ConfigMaps:    overlaid(s.ConfigMaps, with.ConfigMaps, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
 		Namespaces:    overlaid(s.Namespaces, with.Namespaces, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }),

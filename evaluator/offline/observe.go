@@ -3,7 +3,6 @@ package offline
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/manifests"
@@ -24,7 +23,7 @@ func (w *Evaluator) Observe(ctx context.Context, d manifests.Document, policy *p
 	one.policies = &policySource{Set: set}
 	made.Facts, made.Configuration, one.Evaluator = &one, &one, &made
 	var err error
-	if one.snapshot, err = made.Snapshot(time.Now()); err != nil {
+	if one.snapshot, err = made.Snapshot(w.now); err != nil {
 		return err
 	}
 	if _, err := one.evaluate(ctx, d, 0, one.snapshot.Evaluate); err != nil {

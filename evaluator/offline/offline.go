@@ -57,6 +57,7 @@ type Evaluator struct {
 	// forbidden are the kinds of configuration that the user may not list.
 	forbidden []string
 	schemas   *schemaSource
+	now       time.Time
 	// online reports that a cluster has the objects that the files lack.
 	online bool
 }
@@ -64,7 +65,10 @@ type Evaluator struct {
 // New returns an evaluator. It reads configuration and objects from the files, as if they were applied, and then from
 // the cluster, if there is one.
 func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Facts, namespace string) (*Evaluator, error) {
-	w := &Evaluator{facts: facts, DefaultNamespace: namespace, namespaces: newNamespaces(files.Namespaces, cluster)}
+	w := &Evaluator{facts: facts, DefaultNamespace: namespace, now: files.Now, namespaces: newNamespaces(files.Namespaces, cluster)}
+	if w.now.IsZero() {
+		w.now = time.Now()
+	}
 	memory, err := references.NewMemory(namespace, files.References...)
 	if err != nil {
 		return nil, err
@@ -82,12 +86,13 @@ func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Fa
 	if err := w.readPolicies(ctx, files, cluster); err != nil {
 		return nil, err
 	}
+	w.readExceptions(ctx, files, cluster)
 	w.noteForbidden()
 	if err := w.readSchemas(ctx, files, cluster); err != nil {
 		return nil, err
 	}
 	w.Evaluator = &evaluator.Evaluator{Pipeline: effective.NewPipeline(w.registry), Facts: w, Configuration: w, References: objects, Decode: decode, VirtualImages: true}
-	w.snapshot, err = w.Evaluator.Snapshot(time.Now())
+	w.snapshot, err = w.Evaluator.Snapshot(w.now)
 	return w, err
 }
 
