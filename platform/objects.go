@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -23,6 +24,8 @@ import (
 type readable struct {
 	schema.GroupVersionResource
 
+	// clusterWide kinds have no namespace.
+	clusterWide bool
 	// watched kinds are read from a watch. They are cluster-wide, and only admins write them.
 	watched bool
 	// large kinds have objects of up to the API server's limit.
@@ -38,15 +41,15 @@ type readable struct {
 // resources has the kinds that a virtual machine can refer to, and the one that changes it for a user.
 var resources = map[schema.GroupKind]readable{
 	apikinds.Instancetypes.GroupKind():           {GroupVersionResource: apikinds.Instancetypes.GroupVersionResource(), reference: true},
-	apikinds.ClusterInstancetypes.GroupKind():    {GroupVersionResource: apikinds.ClusterInstancetypes.GroupVersionResource(), watched: true, reference: true},
+	apikinds.ClusterInstancetypes.GroupKind():    {GroupVersionResource: apikinds.ClusterInstancetypes.GroupVersionResource(), clusterWide: true, watched: true, reference: true},
 	apikinds.Preferences.GroupKind():             {GroupVersionResource: apikinds.Preferences.GroupVersionResource(), reference: true},
-	apikinds.ClusterPreferences.GroupKind():      {GroupVersionResource: apikinds.ClusterPreferences.GroupVersionResource(), watched: true, reference: true},
+	apikinds.ClusterPreferences.GroupKind():      {GroupVersionResource: apikinds.ClusterPreferences.GroupVersionResource(), clusterWide: true, watched: true, reference: true},
 	apikinds.Presets.GroupKind():                 {GroupVersionResource: apikinds.Presets.GroupVersionResource(), reference: true},
 	apikinds.DataSources.GroupKind():             {GroupVersionResource: apikinds.DataSources.GroupVersionResource()},
 	apikinds.VirtualImages.GroupKind():           {GroupVersionResource: apikinds.VirtualImages.GroupVersionResource()},
 	apikinds.DataVolumes.GroupKind():             {GroupVersionResource: apikinds.DataVolumes.GroupVersionResource()},
 	apikinds.PersistentVolumeClaims.GroupKind():  {GroupVersionResource: apikinds.PersistentVolumeClaims.GroupVersionResource()},
-	apikinds.StorageClasses.GroupKind():          {GroupVersionResource: apikinds.StorageClasses.GroupVersionResource()},
+	apikinds.StorageClasses.GroupKind():          {GroupVersionResource: apikinds.StorageClasses.GroupVersionResource(), clusterWide: true},
 	apikinds.NetworkAttachments.GroupKind():      {GroupVersionResource: apikinds.NetworkAttachments.GroupVersionResource()},
 	apikinds.ConfigMaps.GroupKind():              {GroupVersionResource: apikinds.ConfigMaps.GroupVersionResource(), metadata: true},
 	apikinds.VolumeSnapshots.GroupKind():         {GroupVersionResource: apikinds.VolumeSnapshots.GroupVersionResource()},
@@ -58,6 +61,15 @@ var resources = map[schema.GroupKind]readable{
 	apikinds.SnapshotContents.GroupKind():        {GroupVersionResource: apikinds.SnapshotContents.GroupVersionResource(), large: true},
 	apikinds.Rollouts.GroupKind():                {GroupVersionResource: apikinds.Rollouts.GroupVersionResource()},
 	apikinds.ControllerRevisions.GroupKind():     {GroupVersionResource: apikinds.ControllerRevisions.GroupVersionResource(), immutable: true},
+}
+
+// IsClusterWide reports whether objects of a kind have no namespace.
+func IsClusterWide(kind schema.GroupKind) bool { return resources[kind].clusterWide }
+
+// CanExist reports whether an object of a kind can have a namespace and a name. Users write both. For a path that is not that
+// of an object, the API server answers as for a kind that it does not serve.
+func CanExist(kind schema.GroupKind, namespace, name string) bool {
+	return len(validation.IsDNS1123Subdomain(name)) == 0 && (IsClusterWide(kind) || len(validation.IsDNS1123Label(namespace)) == 0)
 }
 
 // Objects reads the objects that virtual machines refer to. Cluster-wide kinds, which only admins write, are read from
@@ -147,7 +159,7 @@ func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 			return found, err
 		}
 	}
-	if o.isAbsent(r) {
+	if o.isAbsent(r) || !CanExist(kind, namespace, name) {
 		return nil, apierrors.NewNotFound(r.GroupResource(), name)
 	}
 	key := strings.Join([]string{r.Group, r.Resource, namespace, name}, "/")

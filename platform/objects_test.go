@@ -171,13 +171,33 @@ func TestNamesAreNotPaths(t *testing.T) {
 	}
 	for _, name := range []string{"../secrets/a", "a/status", "..", ".", "a%2f..", ""} {
 		for _, namespace := range []string{"default", "../../../../api/v1/namespaces/kube-system"} {
-			if _, err := objects.Get(t.Context(), claimKind, namespace, name); err == nil {
-				t.Errorf("%q in %q is found", name, namespace)
+			if _, err := objects.Get(t.Context(), claimKind, namespace, name); !apierrors.IsNotFound(err) {
+				t.Errorf("%q in %q: error %v, want NotFound", name, namespace, err)
 			}
 		}
 	}
 	if len(sent.sent) != 0 {
 		t.Errorf("requests were sent: %v", sent.sent)
+	}
+}
+
+// TestNoNamespaceIsNoKind: without a namespace, the path is none of the kind, and the API server does not know it. Networks of
+// a VM can be written so. Other objects of the kind must still be found.
+func TestNoNamespaceIsNoKind(t *testing.T) {
+	preset(t, "named", "a")
+	config, sent := countedConfig(t)
+	objects, err := platform.NewObjects(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := objects.Get(t.Context(), presetKind, "", "a"); !apierrors.IsNotFound(err) {
+		t.Errorf("error %v, want NotFound", err)
+	}
+	if len(sent.sent) != 0 {
+		t.Errorf("requests were sent: %v", sent.sent)
+	}
+	if _, err := objects.Get(t.Context(), presetKind, "named", "a"); err != nil {
+		t.Error(err)
 	}
 }
 

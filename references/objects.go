@@ -15,6 +15,7 @@ import (
 	instancetypeapi "kubevirt.io/api/instancetype"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/platform"
 )
 
 // Objects is where objects are found. Callers do not change what they get.
@@ -104,7 +105,7 @@ func (m *Memory) add(defaultNamespace string, obj *unstructured.Unstructured) er
 	kind := obj.GroupVersionKind().GroupKind()
 	at := address{kind: kind, namespace: obj.GetNamespace(), name: obj.GetName()}
 	switch {
-	case clusterWide(kind):
+	case platform.IsClusterWide(kind):
 		at.namespace = ""
 	case at.namespace == "":
 		at.namespace = defaultNamespace
@@ -116,12 +117,6 @@ func (m *Memory) add(defaultNamespace string, obj *unstructured.Unstructured) er
 	list := address{kind: at.kind, namespace: at.namespace}
 	m.lists[list] = append(m.lists[list], obj)
 	return nil
-}
-
-// clusterWide tells the cluster-wide ones among Kinds.
-func clusterWide(kind schema.GroupKind) bool {
-	return kind == apikinds.StorageClasses.GroupKind() || kind.Group == instancetypeapi.GroupName &&
-		(kind.Kind == apikinds.VirtualMachineClusterInstancetype || kind.Kind == apikinds.VirtualMachineClusterPreference)
 }
 
 // Get implements Objects.
@@ -136,13 +131,13 @@ func (m *Memory) Get(_ context.Context, kind schema.GroupVersionKind, namespace,
 // Given are objects beside which a cluster may have others. It never reports that an object does not exist.
 type Given struct{ *Memory }
 
-// Get implements Objects. The error of an object that was not given is ErrNotGiven.
+// Get implements Objects. The error of an object that was not given is ErrNotGiven, unless no object can have the name.
 func (g Given) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
 	obj, err := g.Memory.Get(ctx, kind, namespace, name)
-	if err != nil {
+	if err != nil && platform.CanExist(kind.GroupKind(), namespace, name) {
 		return nil, ErrNotGiven
 	}
-	return obj, nil
+	return obj, err
 }
 
 // List implements Objects; the objects are sorted by their names.
