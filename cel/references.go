@@ -71,12 +71,15 @@ type SourceReference struct {
 	Source string `json:"source"`
 }
 
-// StorageClassReference is a StorageClass. It has no name if the cluster's default applies.
+// StorageClassReference is the StorageClass of a volume. It has no name if the cluster's default applies, and if the volume does
+// not exist.
 type StorageClassReference struct {
 	Reference `json:",inline"`
 
-	Provisioner string            `json:"provisioner"`
-	Parameters  map[string]string `json:"parameters"`
+	// ClusterDefault reports whether the cluster's default applies.
+	ClusterDefault bool              `json:"clusterDefault"`
+	Provisioner    string            `json:"provisioner"`
+	Parameters     map[string]string `json:"parameters"`
 }
 
 // Causes of an error of an expression that reads references, for errors.Is.
@@ -214,5 +217,5 @@ func referencesType(words *apicel.DeclType) *apicel.DeclType {
 	return objectType("References",
 		list("networkAttachmentDefinitions", "NetworkReference", field("config", text), field("types", words), field("vlans", apicel.NewListType(apicel.IntType, hintItems))),
 		list("persistentVolumeClaims", "VolumeReference", volume...), list("dataVolumes", "VolumeReference", volume...), list("dataSources", "SourceReference", field("source", text)),
-		list("storageClasses", "StorageClassReference", field("provisioner", text), field("parameters", texts)), list("configMaps", "Reference"))
+		list("storageClasses", "StorageClassReference", field("clusterDefault", apicel.BoolType), field("provisioner", text), field("parameters", texts)), list("configMaps", "Reference"))
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	v1 "kubevirt.io/api/core/v1"
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
@@ -22,9 +23,11 @@ const (
 	// MaxGathered bounds the objects that are read, and maxMetadata the bytes of the labels and the annotations of each.
 	MaxGathered = 64
 	maxMetadata = 8 << 10
-	// maxConfig bounds the configuration of a network, and MaxGatheredBytes the bytes of all objects together.
+	// maxConfig bounds the configuration of a network, and MaxGatheredBytes the bytes of all elements together, each of which
+	// has elementBytes besides its texts. Two fields can point at one object.
 	maxConfig        = 16 << 10
 	MaxGatheredBytes = 256 << 10
+	elementBytes     = 256
 	// gatherTimeout bounds the time of all reads.
 	gatherTimeout = time.Second
 )
@@ -52,7 +55,15 @@ type Gathered struct {
 func Gather(ctx context.Context, objects Objects, kinds []string, namespace string, spec *v1.VirtualMachineInstanceSpec, templates []v1.DataVolumeTemplateSpec) Gathered {
 	ctx, cancel := context.WithTimeout(ctx, gatherTimeout)
 	defer cancel()
-	g := &gathering{ctx: ctx, objects: objects, namespace: namespace, spec: spec, templates: templates}
+	g := &gathering{
+		ctx: ctx, objects: objects, namespace: namespace, spec: spec, templates: templates, made: map[string]*v1.DataVolumeTemplateSpec{},
+		read: map[address]*unstructured.Unstructured{}, volumes: map[string]cel.VolumeReference{},
+	}
+	for i := range templates {
+		if _, taken := g.made[templates[i].Name]; !taken {
+			g.made[templates[i].Name] = &templates[i]
+		}
+	}
 	g.found.References = cel.NewReferences()
 	for _, step := range []struct {
 		list string
@@ -76,16 +87,21 @@ func Gather(ctx context.Context, objects Objects, kinds []string, namespace stri
 	return g.found
 }
 
-// gathering reads the objects of one machine.
+// gathering reads the objects of one machine. It reads each object once, so that all lists agree.
 type gathering struct {
 	ctx       context.Context
 	objects   Objects
 	namespace string
 	spec      *v1.VirtualMachineInstanceSpec
 	templates []v1.DataVolumeTemplateSpec
+	// made are the templates by the names of their DataVolumes, and volumes are those that were converted.
+	made    map[string]*v1.DataVolumeTemplateSpec
+	volumes map[string]cel.VolumeReference
+	// read are the objects that were read; nil if they do not exist.
+	read map[address]*unstructured.Unstructured
 
-	found       Gathered
-	reads, size int
+	found Gathered
+	bytes int
 }
 
 func (g *gathering) networks() error {
@@ -98,22 +114,25 @@ func (g *gathering) networks() error {
 		if !qualified {
 			namespace, name = g.namespace, multus.NetworkName
 		}
-		object, reference, err := g.read(apikinds.NetworkAttachments, namespace, name, fmt.Sprintf("spec.networks[%d].multus.networkName", i))
+		object, reference, err := g.get(apikinds.NetworkAttachments, namespace, name, fmt.Sprintf("spec.networks[%d].multus.networkName", i))
 		if err != nil {
 			return err
 		}
 		network := cel.NetworkReference{Reference: reference, Types: []string{}, VLANs: []int64{}}
 		if object != nil {
-			if err := g.network(&network, object); err != nil {
+			if err := fillNetwork(&network, object); err != nil {
 				return err
 			}
+		}
+		if err := g.weigh(&reference, len(network.Config)+8*len(network.VLANs)); err != nil {
+			return err
 		}
 		g.found.NetworkAttachmentDefinitions = append(g.found.NetworkAttachmentDefinitions, network)
 	}
 	return nil
 }
 
-func (g *gathering) network(network *cel.NetworkReference, object *unstructured.Unstructured) error {
+func fillNetwork(network *cel.NetworkReference, object *unstructured.Unstructured) error {
 	network.Config, _, _ = unstructured.NestedString(object.Object, "spec", "config")
 	if len(network.Config) > maxConfig {
 		return unknown(network.Path, "the configuration of the network is larger than %d bytes", maxConfig)
@@ -123,17 +142,43 @@ func (g *gathering) network(network *cel.NetworkReference, object *unstructured.
 		return unknown(network.Path, "the configuration of the network cannot be read: %.100v", err)
 	}
 	network.Types, network.VLANs = types, vlans
-	return g.weigh(network.Path, len(network.Config)+8*len(vlans))
+	return nil
 }
 
-// claims reads the volumes that exist: PersistentVolumeClaims, and those of DataVolumes, which have the same names.
-func (g *gathering) claims() error {
+// pointer is a field that names a PersistentVolumeClaim, or a DataVolume, whose claim has the same name.
+type pointer struct {
+	name, path   string
+	isDataVolume bool
+}
+
+// pointers returns the fields that name claims.
+func (g *gathering) pointers() []pointer {
+	var found []pointer
 	for i := range g.spec.Volumes {
-		name, at := claimOf(&g.spec.Volumes[i])
-		if name == "" {
-			continue
+		at := fmt.Sprintf("spec.volumes[%d].", i)
+		switch volume := &g.spec.Volumes[i]; {
+		case volume.PersistentVolumeClaim != nil:
+			found = append(found, pointer{volume.PersistentVolumeClaim.ClaimName, at + "persistentVolumeClaim.claimName", false})
+		case volume.DataVolume != nil:
+			found = append(found, pointer{volume.DataVolume.Name, at + "dataVolume.name", true})
+		case volume.Ephemeral != nil && volume.Ephemeral.PersistentVolumeClaim != nil:
+			found = append(found, pointer{volume.Ephemeral.PersistentVolumeClaim.ClaimName, at + "ephemeral.persistentVolumeClaim.claimName", false})
+		case volume.MemoryDump != nil:
+			found = append(found, pointer{volume.MemoryDump.ClaimName, at + "memoryDump.claimName", false})
 		}
-		claim, err := g.claim(name, fmt.Sprintf("spec.volumes[%d].%s", i, at))
+	}
+	for i := range g.spec.UtilityVolumes {
+		found = append(found, pointer{g.spec.UtilityVolumes[i].ClaimName, fmt.Sprintf("spec.utilityVolumes[%d].claimName", i), false})
+	}
+	return slices.DeleteFunc(found, func(p pointer) bool { return p.name == "" })
+}
+
+func (g *gathering) claims() error {
+	for _, p := range g.pointers() {
+		claim, err := g.claim(p)
+		if err == nil {
+			err = g.weigh(&claim.Reference, 0)
+		}
 		if err != nil {
 			return err
 		}
@@ -142,46 +187,25 @@ func (g *gathering) claims() error {
 	return nil
 }
 
-func claimOf(volume *v1.Volume) (name, at string) {
-	switch {
-	case volume.PersistentVolumeClaim != nil:
-		return volume.PersistentVolumeClaim.ClaimName, "persistentVolumeClaim.claimName"
-	case volume.DataVolume != nil:
-		return volume.DataVolume.Name, "dataVolume.name"
-	}
-	return "", ""
-}
-
-func (g *gathering) claim(name, path string) (cel.VolumeReference, error) {
-	object, reference, err := g.read(apikinds.PersistentVolumeClaims, g.namespace, name, path)
+func (g *gathering) claim(p pointer) (cel.VolumeReference, error) {
+	object, reference, err := g.get(apikinds.PersistentVolumeClaims, g.namespace, p.name, p.path)
 	claim := cel.VolumeReference{Reference: reference, AccessModes: []string{}}
 	if object != nil {
-		fill(&claim, object, "spec")
+		fill(&claim, object.Object, "spec")
 	}
 	return claim, err
 }
 
 // dataVolumes reads the DataVolumes of volumes. Those that the VM creates are as its templates say.
 func (g *gathering) dataVolumes() error {
-	for i := range g.spec.Volumes {
-		if g.spec.Volumes[i].DataVolume == nil {
+	for _, p := range g.pointers() {
+		if !p.isDataVolume {
 			continue
 		}
-		name, path := g.spec.Volumes[i].DataVolume.Name, fmt.Sprintf("spec.volumes[%d].dataVolume.name", i)
-		if template := g.template(name); template != nil {
-			volume := cel.VolumeReference{
-				Reference:   cel.Reference{Name: name, Namespace: g.namespace, Path: path, Found: true, Labels: template.Labels, Annotations: template.Annotations},
-				AccessModes: []string{},
-			}
-			fields, err := fieldsOf(&template.Spec)
-			if err != nil {
-				return unknown(path, "the DataVolume cannot be read")
-			}
-			fillDataVolume(&volume, fields)
-			g.found.DataVolumes = append(g.found.DataVolumes, volume)
-			continue
+		volume, err := g.dataVolume(p)
+		if err == nil {
+			err = g.weigh(&volume.Reference, 0)
 		}
-		volume, err := g.dataVolume(name, path)
 		if err != nil {
 			return err
 		}
@@ -190,8 +214,13 @@ func (g *gathering) dataVolumes() error {
 	return nil
 }
 
-func (g *gathering) dataVolume(name, path string) (cel.VolumeReference, error) {
-	object, reference, err := g.read(apikinds.DataVolumes, g.namespace, name, path)
+func (g *gathering) dataVolume(p pointer) (cel.VolumeReference, error) {
+	if template := g.made[p.name]; template != nil {
+		volume, err := g.templated(template, p.path)
+		volume.Path = p.path
+		return volume, err
+	}
+	object, reference, err := g.get(apikinds.DataVolumes, g.namespace, p.name, p.path)
 	volume := cel.VolumeReference{Reference: reference, AccessModes: []string{}}
 	if object != nil {
 		fillDataVolume(&volume, object.Object)
@@ -199,13 +228,22 @@ func (g *gathering) dataVolume(name, path string) (cel.VolumeReference, error) {
 	return volume, err
 }
 
-func (g *gathering) template(name string) *v1.DataVolumeTemplateSpec {
-	for i := range g.templates {
-		if g.templates[i].Name == name {
-			return &g.templates[i]
-		}
+// templated returns the DataVolume that a template describes.
+func (g *gathering) templated(template *v1.DataVolumeTemplateSpec, path string) (cel.VolumeReference, error) {
+	if volume, known := g.volumes[template.Name]; known {
+		return volume, nil
 	}
-	return nil
+	volume := cel.VolumeReference{Reference: referenceTo(g.namespace, template.Name, path), AccessModes: []string{}}
+	if err := describe(&volume.Reference, template.Labels, template.Annotations); err != nil {
+		return volume, err
+	}
+	fields, err := fieldsOf(&template.Spec)
+	if err != nil {
+		return volume, unknown(path, "the DataVolume cannot be read")
+	}
+	fillDataVolume(&volume, fields)
+	g.volumes[template.Name] = volume
+	return volume, nil
 }
 
 func (g *gathering) dataSources() error {
@@ -218,7 +256,10 @@ func (g *gathering) dataSources() error {
 		if from.Namespace != nil && *from.Namespace != "" {
 			namespace = *from.Namespace
 		}
-		object, reference, err := g.read(apikinds.DataSources, namespace, from.Name, fmt.Sprintf("spec.dataVolumeTemplates[%d].spec.sourceRef", i))
+		object, reference, err := g.get(apikinds.DataSources, namespace, from.Name, fmt.Sprintf("spec.dataVolumeTemplates[%d].spec.sourceRef", i))
+		if err == nil {
+			err = g.weigh(&reference, 0)
+		}
 		if err != nil {
 			return err
 		}
@@ -231,7 +272,8 @@ func (g *gathering) dataSources() error {
 	return nil
 }
 
-// storageClasses reads the classes of volumes: of those that exist, and of those that the VM creates.
+// storageClasses reads the classes of volumes: of those that the VM creates, and of those that exist. The class of a volume
+// that does not exist is an element without a name: the volume can be created later with any class.
 func (g *gathering) storageClasses() error {
 	for i := range g.templates {
 		spec, class := &g.templates[i].Spec, (*string)(nil)
@@ -246,22 +288,20 @@ func (g *gathering) storageClasses() error {
 		if class != nil {
 			name = *class
 		}
-		if err := g.storageClass(name, path); err != nil {
+		if err := g.storageClass(name, name == "", path); err != nil {
 			return err
 		}
 	}
-	for i := range g.spec.Volumes {
-		name, at := claimOf(&g.spec.Volumes[i])
-		path := fmt.Sprintf("spec.volumes[%d].%s", i, at)
-		if name == "" || g.spec.Volumes[i].DataVolume != nil && g.template(name) != nil {
+	for _, p := range g.pointers() {
+		if p.isDataVolume && g.made[p.name] != nil {
 			continue
 		}
-		volume, err := g.claim(name, path)
-		if err == nil && !volume.Found && g.spec.Volumes[i].DataVolume != nil {
-			volume, err = g.dataVolume(name, path)
+		volume, err := g.claim(p)
+		if err == nil && !volume.Found && p.isDataVolume {
+			volume, err = g.dataVolume(p)
 		}
-		if err == nil && volume.Found {
-			err = g.storageClass(volume.StorageClassName, path)
+		if err == nil {
+			err = g.storageClass(volume.StorageClassName, volume.Found && volume.StorageClassName == "", p.path)
 		}
 		if err != nil {
 			return err
@@ -270,24 +310,20 @@ func (g *gathering) storageClasses() error {
 	return nil
 }
 
-func (g *gathering) storageClass(name, path string) error {
-	class := cel.StorageClassReference{Reference: cel.Reference{Path: path}}
-	if name != "" {
-		object, reference, err := g.read(apikinds.StorageClasses, "", name, path)
-		if err != nil {
-			return err
-		}
-		class.Reference = reference
-		if object != nil {
-			class.Provisioner, _, _ = unstructured.NestedString(object.Object, "provisioner")
-			class.Parameters, _, _ = unstructured.NestedStringMap(object.Object, "parameters")
-			if err := g.weigh(path, sizeOf(class.Parameters)); err != nil {
-				return err
-			}
+func (g *gathering) storageClass(name string, isDefault bool, path string) error {
+	object, reference, err := g.get(apikinds.StorageClasses, "", name, path)
+	if err != nil {
+		return err
+	}
+	class := cel.StorageClassReference{Reference: reference, ClusterDefault: isDefault, Parameters: map[string]string{}}
+	if object != nil {
+		class.Provisioner, _, _ = unstructured.NestedString(object.Object, "provisioner")
+		if parameters, found, _ := unstructured.NestedStringMap(object.Object, "parameters"); found {
+			class.Parameters = parameters
 		}
 	}
-	if class.Parameters == nil {
-		class.Parameters = map[string]string{}
+	if err := g.weigh(&reference, sizeOf(class.Parameters)); err != nil {
+		return err
 	}
 	g.found.StorageClasses = append(g.found.StorageClasses, class)
 	return nil
@@ -304,7 +340,10 @@ func (g *gathering) configMaps() error {
 		default:
 			continue
 		}
-		_, reference, err := g.read(apikinds.ConfigMaps, g.namespace, name, fmt.Sprintf("spec.volumes[%d].%s", i, at))
+		_, reference, err := g.get(apikinds.ConfigMaps, g.namespace, name, fmt.Sprintf("spec.volumes[%d].%s", i, at))
+		if err == nil {
+			err = g.weigh(&reference, 0)
+		}
 		if err != nil {
 			return err
 		}
@@ -313,43 +352,65 @@ func (g *gathering) configMaps() error {
 	return nil
 }
 
-// read reads an object; nil if it does not exist. The error means that it is unknown. Its text does not depend on why an
-// object cannot be read.
-func (g *gathering) read(kind apikinds.Resource, namespace, name, path string) (*unstructured.Unstructured, cel.Reference, error) {
-	reference := cel.Reference{Name: name, Namespace: namespace, Path: path, Labels: map[string]string{}, Annotations: map[string]string{}}
+// referenceTo returns a reference to an object that is not found.
+func referenceTo(namespace, name, path string) cel.Reference {
+	return cel.Reference{Name: name, Namespace: namespace, Path: path, Labels: map[string]string{}, Annotations: map[string]string{}}
+}
+
+// get returns an object, and the reference to it; the object is nil if it does not exist. The error means that it is unknown. Its
+// text does not depend on why an object cannot be read.
+func (g *gathering) get(kind apikinds.Resource, namespace, name, path string) (*unstructured.Unstructured, cel.Reference, error) {
+	reference := referenceTo(namespace, name, path)
 	if name == "" {
 		return nil, reference, nil
 	}
-	if g.reads++; g.reads > MaxGathered {
-		return nil, reference, unknown(path, "the virtual machine points at more than %d objects", MaxGathered)
+	at := address{kind.GroupKind(), namespace, name}
+	object, known := g.read[at]
+	if !known {
+		if len(g.read) == MaxGathered {
+			return nil, reference, unknown(path, "the virtual machine points at more than %d objects", MaxGathered)
+		}
+		found, err := g.objects.Get(g.ctx, kind.GroupVersionKind, namespace, name)
+		switch {
+		case errors.Is(err, ErrNotGiven):
+			if !slices.Contains(g.found.NotGiven, path) {
+				g.found.NotGiven = append(g.found.NotGiven, path)
+			}
+			return nil, reference, fmt.Errorf("%w: %s", cel.ErrReferenceNotGiven, path)
+		case err != nil && !absent(err):
+			return nil, reference, unknown(path, "the object cannot be read now")
+		}
+		if err == nil {
+			object = found
+		}
+		g.read[at] = object
 	}
-	object, err := g.objects.Get(g.ctx, kind.GroupVersionKind, namespace, name)
-	switch {
-	case errors.Is(err, ErrNotGiven):
-		g.found.NotGiven = append(g.found.NotGiven, path)
-		return nil, reference, fmt.Errorf("%w: %s", cel.ErrReferenceNotGiven, path)
-	case absent(err):
+	if object == nil {
 		return nil, reference, nil
-	case err != nil:
-		return nil, reference, unknown(path, "the object cannot be read now")
 	}
+	return object, reference, describe(&reference, object.GetLabels(), object.GetAnnotations())
+}
+
+// describe adds the metadata of an object that exists.
+func describe(reference *cel.Reference, labels, annotations map[string]string) error {
 	reference.Found = true
-	maps.Copy(reference.Labels, object.GetLabels())
-	for key, value := range object.GetAnnotations() {
-		if key != "kubectl.kubernetes.io/last-applied-configuration" {
+	maps.Copy(reference.Labels, labels)
+	for key, value := range annotations {
+		if key != corev1.LastAppliedConfigAnnotation {
 			reference.Annotations[key] = value
 		}
 	}
-	size := sizeOf(reference.Labels) + sizeOf(reference.Annotations)
-	if size > maxMetadata {
-		return nil, reference, unknown(path, "labels and annotations of the object are larger than %d bytes", maxMetadata)
+	if sizeOf(reference.Labels)+sizeOf(reference.Annotations) > maxMetadata {
+		return unknown(reference.Path, "labels and annotations of the object are larger than %d bytes", maxMetadata)
 	}
-	return object, reference, g.weigh(path, size)
+	return nil
 }
 
-func (g *gathering) weigh(path string, bytes int) error {
-	if g.size += bytes; g.size > MaxGatheredBytes {
-		return unknown(path, "all objects together are larger than %d bytes", MaxGatheredBytes)
+// weigh adds an element to the bytes of all.
+func (g *gathering) weigh(r *cel.Reference, more int) error {
+	g.bytes += elementBytes + len(r.Name) + len(r.Namespace) + len(r.Path) + sizeOf(r.Labels) + sizeOf(r.Annotations) + more
+	if g.bytes > MaxGatheredBytes {
+		return unknown(r.Path, "all objects together are larger than %d bytes", MaxGatheredBytes)
 	}
 	return nil
 }
@@ -372,7 +433,7 @@ func fillDataVolume(volume *cel.VolumeReference, object map[string]any) {
 	if _, found, _ := unstructured.NestedMap(object, "spec", "pvc"); found {
 		at = "pvc"
 	}
-	fill(volume, &unstructured.Unstructured{Object: object}, "spec", at)
+	fill(volume, object, "spec", at)
 	if volume.Source = onlyKey(object, "spec", "source"); volume.Source == "" {
 		kind, _, _ := unstructured.NestedString(object, "spec", "sourceRef", "kind")
 		volume.Source = kind
@@ -380,14 +441,14 @@ func fillDataVolume(volume *cel.VolumeReference, object map[string]any) {
 }
 
 // fill reads the fields of a claim at a path.
-func fill(volume *cel.VolumeReference, object *unstructured.Unstructured, path ...string) {
+func fill(volume *cel.VolumeReference, object map[string]any, path ...string) {
 	at := func(more ...string) []string { return slices.Concat(path, more) }
-	volume.StorageClassName, _, _ = unstructured.NestedString(object.Object, at("storageClassName")...)
-	if modes, found, _ := unstructured.NestedStringSlice(object.Object, at("accessModes")...); found {
+	volume.StorageClassName, _, _ = unstructured.NestedString(object, at("storageClassName")...)
+	if modes, found, _ := unstructured.NestedStringSlice(object, at("accessModes")...); found {
 		volume.AccessModes = modes
 	}
-	volume.VolumeMode, _, _ = unstructured.NestedString(object.Object, at("volumeMode")...)
-	size, _, _ := unstructured.NestedFieldNoCopy(object.Object, at("resources", "requests", "storage")...)
+	volume.VolumeMode, _, _ = unstructured.NestedString(object, at("volumeMode")...)
+	size, _, _ := unstructured.NestedFieldNoCopy(object, at("resources", "requests", "storage")...)
 	if size != nil {
 		volume.Size = canonical(fmt.Sprint(size))
 	}

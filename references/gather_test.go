@@ -106,7 +106,6 @@ func TestGather(t *testing.T) {
 	blue := labelled(at("lab", "blue", "spec.networks[1].multus.networkName", true), "tier", "lab")
 	blue.Annotations = map[string]string{"note": "a"}
 	root := at("lab", "root", "spec.volumes[1].dataVolume.name", true)
-	root.Labels, root.Annotations = nil, nil
 	fast := func(path string) cel.StorageClassReference {
 		return cel.StorageClassReference{Reference: labelled(at("", "fast", path, true), "tier", "gold"), Provisioner: "csi", Parameters: map[string]string{"pool": "ssd"}}
 	}
@@ -129,7 +128,7 @@ func TestGather(t *testing.T) {
 		DataSources: []cel.SourceReference{{Reference: at("images", "fedora", "spec.dataVolumeTemplates[0].spec.sourceRef", true), Source: "snapshot"}},
 		StorageClasses: []cel.StorageClassReference{
 			fast("spec.dataVolumeTemplates[0].spec.storage.storageClassName"),
-			{Reference: cel.Reference{Path: "spec.dataVolumeTemplates[1].spec.storage.storageClassName"}, Parameters: none},
+			{Reference: at("", "", "spec.dataVolumeTemplates[1].spec.storage.storageClassName", false), ClusterDefault: true, Parameters: none},
 			fast("spec.volumes[0].persistentVolumeClaim.claimName"),
 			{Reference: at("", "slow", "spec.volumes[2].dataVolume.name", false), Parameters: none},
 		},
@@ -137,6 +136,80 @@ func TestGather(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.References); diff != "" {
 		t.Errorf("references (-want +got):\n%s", diff)
+	}
+}
+
+// Each field that names a claim points at it.
+func TestGatherClaims(t *testing.T) {
+	named := corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}
+	spec := &v1.VirtualMachineInstanceSpec{
+		Volumes: []v1.Volume{
+			{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: named}}},
+			{VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "data"}}},
+			{VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{PersistentVolumeClaim: &named}}},
+			{VolumeSource: v1.VolumeSource{MemoryDump: &v1.MemoryDumpVolumeSource{PersistentVolumeClaimVolumeSource: v1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: named}}}},
+			{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{}}},
+		},
+		UtilityVolumes: []v1.UtilityVolume{{PersistentVolumeClaimVolumeSource: named}},
+	}
+	objects := &counting{Objects: memoryOf(t, gatheredObjects)}
+	got := Gather(t.Context(), objects, []string{listClaims, listStorageClasses}, "lab", spec, nil)
+	want := []string{
+		"spec.volumes[0].persistentVolumeClaim.claimName", "spec.volumes[1].dataVolume.name", "spec.volumes[2].ephemeral.persistentVolumeClaim.claimName",
+		"spec.volumes[3].memoryDump.claimName", "spec.utilityVolumes[0].claimName",
+	}
+	var claims, classes []string
+	for _, c := range got.PersistentVolumeClaims {
+		claims = append(claims, c.Path)
+		if !c.Found || c.Name != "data" {
+			t.Errorf("%s: found %v, name %q", c.Path, c.Found, c.Name)
+		}
+	}
+	for _, c := range got.StorageClasses {
+		classes = append(classes, c.Path)
+	}
+	if diff := cmp.Diff([][]string{want, want}, [][]string{claims, classes}); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+	if objects.reads != 2 {
+		t.Errorf("%d reads of one claim and one class, not 2", objects.reads)
+	}
+}
+
+// No object can have these names, so it is known that there is none, also without a cluster.
+func TestGatherImpossibleNames(t *testing.T) {
+	spec := &v1.VirtualMachineInstanceSpec{}
+	for _, name := range []string{"/blue", "blue/", "a/b/c", "Blue", "../blue", strings.Repeat("a", 300)} {
+		spec.Networks = append(spec.Networks, v1.Network{NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: name}}})
+	}
+	got := Gather(t.Context(), Given{memoryOf(t, gatheredObjects)}, []string{listNetworks}, "lab", spec, nil)
+	if err := got.Of([]string{listNetworks}); err != nil || len(got.NetworkAttachmentDefinitions) != len(spec.Networks) {
+		t.Fatalf("%d networks, %v", len(got.NetworkAttachmentDefinitions), err)
+	}
+	for _, n := range got.NetworkAttachmentDefinitions {
+		if n.Found {
+			t.Errorf("%s is found", n.Path)
+		}
+	}
+}
+
+// The class of a volume that does not exist is not known: it is not the default of the cluster.
+func TestGatherClassesOfMissingVolumes(t *testing.T) {
+	spec := &v1.VirtualMachineInstanceSpec{Volumes: []v1.Volume{
+		{VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "gone"}}},
+		{VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "unnamed"}}},
+	}}
+	const unnamed = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: unnamed, namespace: lab}, spec: {accessModes: [ReadWriteOnce]}}"
+	got := Gather(t.Context(), memoryOf(t, unnamed), []string{listStorageClasses}, "lab", spec, nil)
+	var isDefault []bool
+	for _, c := range got.StorageClasses {
+		isDefault = append(isDefault, c.ClusterDefault)
+		if c.Found || c.Name != "" {
+			t.Errorf("%s: found %v, name %q", c.Path, c.Found, c.Name)
+		}
+	}
+	if diff := cmp.Diff([]bool{false, true}, isDefault); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -207,24 +280,37 @@ spec: {config: '{"type":"` + strings.Repeat("a", size) + `"}'}`
 		}
 		return spec
 	}
+	template := v1.DataVolumeTemplateSpec{Spec: cdiv1beta1.DataVolumeSpec{Storage: &cdiv1beta1.StorageSpec{}}}
+	template.Name = "root"
+	described := *template.DeepCopy()
+	described.Annotations = map[string]string{"a": strings.Repeat("a", maxMetadata)}
+	volumes := &v1.VirtualMachineInstanceSpec{}
+	for range 2000 {
+		volumes.Volumes = append(volumes.Volumes, v1.Volume{VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "root"}}})
+	}
 	for name, c := range map[string]struct {
-		spec    *v1.VirtualMachineInstanceSpec
-		objects string
-		list    string
-		want    string
+		spec      *v1.VirtualMachineInstanceSpec
+		objects   string
+		list      string
+		want      string
+		templates []v1.DataVolumeTemplateSpec
 	}{
-		"many objects": {many, "{apiVersion: v1, kind: List, items: []}", listConfigMaps, "the virtual machine points at more than 64 objects"},
+		"many volumes of one template": {volumes, "{apiVersion: v1, kind: List, items: []}", listDataVolumes, "all objects together are larger than 262144 bytes", []v1.DataVolumeTemplateSpec{template}},
+		"a template with large metadata": {
+			volumes, "{apiVersion: v1, kind: List, items: []}", listDataVolumes, "labels and annotations of the object are larger than 8192 bytes", []v1.DataVolumeTemplateSpec{described},
+		},
+		"many objects": {many, "{apiVersion: v1, kind: List, items: []}", listConfigMaps, "the virtual machine points at more than 64 objects", nil},
 		"large metadata": {
 			many, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c-0, namespace: lab, annotations: {a: "` + strings.Repeat("a", maxMetadata) + `"}}}`, listConfigMaps,
-			"labels and annotations of the object are larger than 8192 bytes",
+			"labels and annotations of the object are larger than 8192 bytes", nil,
 		},
-		"a large configuration": {networks(1), network(maxConfig), listNetworks, "the configuration of the network is larger than 16384 bytes"},
-		"large configurations":  {networks(20), network(maxConfig - 100), listNetworks, "all objects together are larger than 262144 bytes"},
-		"no configuration":      {networks(1), strings.Replace(network(1), `{"type`, `{"vlan":"a","type`, 1), listNetworks, "the configuration of the network cannot be read: a VLAN is not a number from 0 to 4094"},
+		"a large configuration": {networks(1), network(maxConfig), listNetworks, "the configuration of the network is larger than 16384 bytes", nil},
+		"large configurations":  {networks(20), network(maxConfig - 100), listNetworks, "all objects together are larger than 262144 bytes", nil},
+		"no configuration":      {networks(1), strings.Replace(network(1), `{"type`, `{"vlan":"a","type`, 1), listNetworks, "the configuration of the network cannot be read: a VLAN is not a number from 0 to 4094", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := &counting{Objects: memoryOf(t, c.objects)}
-			err := Gather(t.Context(), objects, []string{c.list}, "lab", c.spec, nil).Of([]string{c.list})
+			err := Gather(t.Context(), objects, []string{c.list}, "lab", c.spec, c.templates).Of([]string{c.list})
 			if err == nil || !strings.HasSuffix(err.Error(), c.want) {
 				t.Errorf("the error is %v, not %s", err, c.want)
 			}
