@@ -262,10 +262,7 @@ func (p *Policies) compileAlone(read policyRead, found parameters) (*policies.Po
 	}
 	resolve := func(string, string) (map[string]string, bool) { return found.data, found.found }
 	compiled, all := policies.Compile(p.options.Environment, read.Object, resolve, problems...)
-	if missing := policies.WithoutReferences(compiled, p.options.References); len(missing) > 0 {
-		return policies.Compile(p.options.Environment, read.Object, resolve, slices.Concat(problems, missing)...)
-	}
-	return compiled, all
+	return policies.WithReferences(compiled, p.options.References, all)
 }
 
 // parametersOf are the parameters that a policy has in a ConfigMap, if it names one.

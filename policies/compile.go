@@ -31,7 +31,9 @@ type Policy struct {
 	params     params
 	evaluator  Evaluator
 	// broken is why the policy cannot be evaluated; empty if it can.
-	broken      string
+	broken string
+	// notEnabled says which kinds of referenced objects the policy reads, but Virtward may not; empty if there are none.
+	notEnabled  string
 	unauditable []string
 	// readsRequest reports whether the policy reads what only a request has.
 	readsRequest bool
@@ -78,9 +80,9 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	return p.finish(slices.Concat(problems, p.doubtfulKinds(), p.doubtfulDeletions()))
 }
 
-// WithoutReferences returns the problem of a policy that reads kinds of referenced objects which Virtward may not read; none
-// if it reads only enabled ones. enabled are plural names of resources.
-func WithoutReferences(p *Policy, enabled []string) []diagnostics.Problem {
+// WithReferences returns a compiled policy as it is if Virtward may read only some kinds of referenced objects, with its problems.
+// A policy that reads others cannot be evaluated. enabled are plural names of resources.
+func WithReferences(p *Policy, enabled []string, problems []diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	var missing []string
 	for _, kind := range p.references {
 		if !slices.Contains(enabled, strings.ToLower(kind)) {
@@ -88,12 +90,12 @@ func WithoutReferences(p *Policy, enabled []string) []diagnostics.Problem {
 		}
 	}
 	if len(missing) == 0 {
-		return nil
+		return p, problems
 	}
-	return []diagnostics.Problem{{
-		Field: "spec", Message: fmt.Sprintf("the policy reads references.%s, which are not enabled: add %s to the chart's value policies.references",
-			strings.Join(missing, " and references."), strings.ToLower(strings.Join(missing, ", "))),
-	}}
+	without := *p
+	without.notEnabled = fmt.Sprintf("the policy reads references.%s, which are not enabled: add %s to the chart's value policies.references",
+		strings.Join(missing, " and references."), strings.ToLower(strings.Join(missing, ", ")))
+	return without.finish(append([]diagnostics.Problem{{Field: "spec", Message: without.notEnabled}}, problems...))
 }
 
 // LeftOut returns a policy that is not compiled, with the reason as its problem. It is broken.
@@ -341,6 +343,10 @@ func (p *Policy) Broken() string { return p.broken }
 
 // ParamsMissing returns why the parameters of the policy do not exist; empty if they do, or if it has none.
 func (p *Policy) ParamsMissing() string { return p.params.missing }
+
+// NotEnabled returns which kinds of referenced objects the policy reads, but Virtward may not; empty if there are none. The policy
+// is broken then.
+func (p *Policy) NotEnabled() string { return p.notEnabled }
 
 // Params returns the parameters; nil if there are none. They are shared: do not change them.
 func (p *Policy) Params() map[string]any { return p.params.value }

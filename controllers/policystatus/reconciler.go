@@ -120,15 +120,21 @@ func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMa
 	return part
 }
 
-// tell creates an event if the policy started or stopped to compile.
+// tell creates an event if the policy started or stopped to compile, or to be enabled.
 func (r *Reconciler) tell(before *policyv1alpha1.VirtualMachinePolicy, now *policyv1alpha1.VirtualMachinePolicyStatus) {
-	was := meta.FindStatusCondition(before.Status.Conditions, policyv1alpha1.PolicyCompiled)
-	is := meta.FindStatusCondition(now.Conditions, policyv1alpha1.PolicyCompiled)
-	broke := was != nil && was.Status == metav1.ConditionFalse
-	switch {
-	case is.Status == metav1.ConditionFalse && (!broke || was.Message != is.Message):
-		r.Tell(before, corev1.EventTypeWarning, is.Reason, is.Message)
-	case is.Status == metav1.ConditionTrue && broke:
-		r.Tell(before, corev1.EventTypeNormal, is.Reason, is.Message)
+	for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
+		was, is := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(now.Conditions, kind)
+		switch {
+		case failed(is) && (!failed(was) || was.Message != is.Message):
+			r.Tell(before, corev1.EventTypeWarning, is.Reason, is.Message)
+		case is.Status == metav1.ConditionTrue && failed(was):
+			r.Tell(before, corev1.EventTypeNormal, is.Reason, is.Message)
+		}
 	}
+}
+
+// failed reports whether a condition is false because of the policy itself or of the chart's values. Ready is false too if the
+// policy does not compile, of which Compiled tells.
+func failed(c *metav1.Condition) bool {
+	return c != nil && c.Status == metav1.ConditionFalse && (c.Type == policyv1alpha1.PolicyCompiled || c.Reason == policyv1alpha1.PolicyReasonReferencesNotEnabled)
 }

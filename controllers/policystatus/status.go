@@ -71,7 +71,7 @@ func condition(s state, generation int64, now time.Time) metav1.Condition {
 }
 
 func compiled(c *configcache.Compiled) state {
-	if diagnostics.Broken(c.Problems) {
+	if diagnostics.Broken(c.Problems) && c.Policy.NotEnabled() == "" {
 		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompileFailed, diagnostics.Summary(c.Problems), metav1.ConditionFalse}
 	}
 	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompiled, "the policy is valid", metav1.ConditionTrue}
@@ -81,6 +81,8 @@ func ready(c *configcache.Compiled) state {
 	s := state{kind: policyv1alpha1.PolicyReady, status: metav1.ConditionFalse}
 	missing := c.Policy.ParamsMissing()
 	switch {
+	case c.Policy.NotEnabled() != "":
+		s.reason, s.message = policyv1alpha1.PolicyReasonReferencesNotEnabled, c.Policy.NotEnabled()+": "+onError(c)
 	case diagnostics.Broken(c.Problems):
 		s.reason, s.message = policyv1alpha1.PolicyReasonCompileFailed, "the policy cannot be evaluated: "+onError(c)
 	case missing != "":

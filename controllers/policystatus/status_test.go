@@ -34,6 +34,12 @@ var (
 
 const inOrder = `validations: [{expression: "vm.spec.domain.cpu.cores < 8u", message: many, fieldPath: spec.domain.cpu.cores}]`
 
+const notEnabled = "the policy reads references.configMaps, which are not enabled: add configmaps to the chart's value policies.references"
+
+func reading(kind string) string {
+	return `validations: [{expression: "references.` + kind + `.size() == 0", message: none, messageExpression: "'none'"}]`
+}
+
 func compile(t *testing.T, spec string) configcache.Compiled {
 	t.Helper()
 	env, err := environment()
@@ -45,6 +51,7 @@ func compile(t *testing.T, spec string) configcache.Compiled {
 		t.Fatal(err)
 	}
 	c.Policy, c.Problems = policies.Compile(env, c.Object, nil)
+	c.Policy, c.Problems = policies.WithReferences(c.Policy, []string{"storageclasses"}, c.Problems)
 	return c
 }
 
@@ -95,6 +102,11 @@ func TestPlan(t *testing.T) {
 		}},
 		"skipped without its parameters": {`enforcement: Deny, params: {parameterNotFoundAction: Allow, configMap: {namespace: site, name: caps}}, ` + inOrder, []string{
 			compiledWell, "Ready False ParamsMissing 3: there is no ConfigMap site/caps: the policy is skipped (parameterNotFoundAction: Allow)", "by [Webhook]",
+		}},
+		"with references that are enabled": {`enforcement: Audit, ` + reading("storageClasses"), []string{compiledWell, active, "by []"}},
+		"with references that are not enabled": {`enforcement: Deny, ` + reading("configMaps"), []string{
+			compiledWell, "Ready False ReferencesNotEnabled 3: " + notEnabled + ": every matching request is denied (failurePolicy: Fail)",
+			"problem spec:0:0 " + notEnabled, "not audited: the policy is invalid: spec: " + notEnabled, "by [Webhook]",
 		}},
 		"broken": {`enforcement: Deny, ` + broken, []string{
 			"Compiled False CompileFailed 3: " + undefined, "Ready False CompileFailed 3: the policy cannot be evaluated: every matching request is denied (failurePolicy: Fail)", "by [Webhook]",
@@ -315,6 +327,7 @@ func TestOthersAndTransitions(t *testing.T) {
 func TestEventsOnTransitions(t *testing.T) {
 	b := newBench(t, nil)
 	good, bad := compile(t, "enforcement: Deny, "+inOrder), compile(t, `enforcement: Deny, validations: [{expression: "nothing", message: x}]`)
+	off := compile(t, "enforcement: Deny, "+reading("configMaps"))
 	for i, step := range []struct {
 		policy configcache.Compiled
 		want   string
@@ -323,6 +336,9 @@ func TestEventsOnTransitions(t *testing.T) {
 		{bad, "p Warning CompileFailed: spec.validations[0].expression:1:1:"},
 		{bad, ""},
 		{good, "p Normal Compiled: the policy is valid"},
+		{off, "p Warning ReferencesNotEnabled: " + notEnabled},
+		{off, ""},
+		{good, "p Normal Ready: the policy is active"},
 	} {
 		b.all, b.events = []configcache.Compiled{step.policy}, nil
 		b.Reconciler = New(b.Options) // as if another replica led

@@ -56,7 +56,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		bare, err := controlplane.Start(ctx, controlplane.Options{CRDs: []*apiextensionsv1.CustomResourceDefinition{}})
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(func() { Expect(bare.Stop()).To(Succeed()) })
-		webhook, err := bare.InstallVirtward(ctx, nil, controlplane.Workload{})
+		webhook, err := bare.InstallVirtward(ctx, map[string]any{"policies": map[string]any{"references": []string{"datasources"}}}, controlplane.Workload{})
 		Expect(err).NotTo(HaveOccurred())
 		controller := bare.VirtwardControllerProcess()
 
@@ -148,6 +148,14 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		Expect(yaml.Unmarshal([]byte(`{apiVersion: policy.virtward.io/v1alpha1, kind: VirtualMachinePolicy, metadata: {name: bare}, spec: {
 			enforcement: Deny, match: {kinds: [VirtualMachine]}, validations: [{expression: "quantity(vm.spec.domain.memory.guest).compareTo(quantity('8Gi')) <= 0", message: at most 8Gi}]}}`), &policy.Object)).To(Succeed())
 		Expect(user.Create(ctx, policy)).To(Succeed())
+		sources := &unstructured.Unstructured{}
+		Expect(yaml.Unmarshal([]byte(`{apiVersion: policy.virtward.io/v1alpha1, kind: VirtualMachinePolicy, metadata: {name: sources}, spec: {enforcement: Deny, match: {kinds: [VirtualMachine]},
+			validations: [{expression: "references.dataSources.all(s, s.found && s.source == 'pvc')", message: the golden image must be a claim}]}}`), &sources.Object)).To(Succeed())
+		Expect(user.Create(ctx, sources)).To(Succeed())
+		eventually(func(g Gomega, ctx context.Context) {
+			_, err := apply(ctx, golden())
+			g.Expect(err).To(MatchError(ContainSubstring("the golden image must be a claim [virtward/policy/sources]")))
+		})
 
 		define("virtualmachineclusterinstancetypes", "virtualmachineclusterpreferences", "virtualmachineinstancetypes", "virtualmachinepreferences")
 		preference := preferring("e2e.bare", "")
@@ -164,7 +172,10 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		Expect(user.Create(ctx, kv)).To(Succeed())
 
 		define("datasources")
-		Expect(user.Create(ctx, &cdiv1beta1.DataSource{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fedora", Labels: map[string]string{references.ArchitectureLabel: "arm64"}}})).To(Succeed())
+		Expect(user.Create(ctx, &cdiv1beta1.DataSource{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "fedora", Labels: map[string]string{references.ArchitectureLabel: "arm64"}},
+			Spec:       cdiv1beta1.DataSourceSpec{Source: cdiv1beta1.DataSourceSource{PVC: &cdiv1beta1.DataVolumeSourcePVC{Namespace: "default", Name: "fedora"}}},
+		})).To(Succeed())
 		define("virtualmachinepools", "virtualmachineinstancereplicasets", "virtualmachinesnapshots", "virtualmachinerestores", "virtualmachineclones", "virtualmachineinstancepresets")
 
 		By("finding each at work")

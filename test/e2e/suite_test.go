@@ -77,7 +77,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	virtward, err = cluster.InstallVirtward(ctx, map[string]any{
 		"templates": map[string]any{"mode": "manage"},
-		"policies":  map[string]any{"references": []string{"networkattachmentdefinitions", "persistentvolumeclaims", "datavolumes", "storageclasses"}},
+		"policies":  map[string]any{"references": []string{"networkattachmentdefinitions", "persistentvolumeclaims", "datavolumes", "storageclasses", "configmaps"}}, // not datasources
 	}, controlplane.Workload{})
 	Expect(err).NotTo(HaveOccurred())
 

@@ -702,6 +702,8 @@ const (
 	PolicyReasonCompileFailed = "CompileFailed"
 	// PolicyReasonParamsMissing means that the ConfigMap with the parameters does not exist.
 	PolicyReasonParamsMissing = "ParamsMissing"
+	// PolicyReasonReferencesNotEnabled means that the policy reads objects of a kind that Virtward may not read.
+	PolicyReasonReferencesNotEnabled = "ReferencesNotEnabled"
 	// PolicyReasonNotExportable means that the API server cannot evaluate the policy.
 	PolicyReasonNotExportable = "NotExportable"
 	// PolicyReasonNameTaken means that another object has the name of the exported policy or of its binding.
