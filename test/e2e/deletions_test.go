@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -136,4 +137,62 @@ validations:
 		Expect(client.IgnoreNotFound(alice.Delete(ctx, vm))).To(Succeed())
 		Expect(cluster.Metric(ctx, "apiserver_admission_webhook_fail_open_count", labels)).To(BeNumerically(">", before))
 	})
+
+	It("are denied while the webhook is dead and fails closed, except those by the system", func(ctx SpecContext) {
+		uncalled := MatchError(ContainSubstring(`failed calling webhook "` + deletionCheck + `"`))
+		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "owner-while-dead", Namespace: "default"}}
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "deleted-while-dead"}}
+		Expect(admin.Create(ctx, owner)).To(Succeed())
+		Expect(admin.Create(ctx, namespace)).To(Succeed())
+		reference := []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}}
+		vm, owned := protected(ctx), protected(ctx)
+		Expect(change(ctx, admin, owned, func() { owned.OwnerReferences = reference })).To(Succeed())
+		inNamespace := build.VMOf(build.VMI("kept").Namespace(namespace.Name)).Obj()
+		exempt := build.VMOf(build.VMI("kept-exempt").Namespace("kube-system")).Obj()
+		for _, other := range []*kubevirtv1.VirtualMachine{inNamespace, exempt} {
+			other.Labels = map[string]string{"e2e/keep": "true"}
+			Expect(admin.Create(ctx, other)).To(Succeed())
+		}
+
+		failClosed(ctx, deletionCheck)
+		virtward.Kill()
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(virtward.Start(ctx)).To(Succeed())
+			awaitChecks(ctx)
+		})
+		Eventually(func(ctx context.Context) error { return alice.Delete(ctx, vm, client.DryRunAll) }).
+			WithContext(ctx).WithTimeout(30 * time.Second).Should(uncalled)
+		Expect(alice.Delete(ctx, vm)).To(uncalled)
+		Expect(admin.Delete(ctx, vm)).To(uncalled)
+		Expect(controllerAccount(ctx).Delete(ctx, vm, client.DryRunAll)).To(uncalled, "by KubeVirt")
+		Expect(change(ctx, alice, vm, func() { vm.OwnerReferences = reference })).To(uncalled)
+		Expect(change(ctx, alice, vm, func() { vm.Finalizers = []string{"e2e/finalizer"} })).To(Succeed())
+		Expect(change(ctx, alice, vm, func() { vm.Finalizers = nil })).To(Succeed())
+
+		Expect(admin.Delete(ctx, owner)).To(Succeed())
+		Expect(admin.Delete(ctx, namespace)).To(Succeed())
+		Expect(admin.Delete(ctx, exempt)).To(Succeed())
+		for _, other := range []*kubevirtv1.VirtualMachine{owned, inNamespace, exempt} {
+			Eventually(stored).WithContext(ctx).WithArguments(other).WithTimeout(60*time.Second).Should(gone, other.Name)
+		}
+		Expect(stored(ctx, vm)).To(Succeed())
+	}, NodeTimeout(3*time.Minute))
 })
+
+// failClosed sets the failurePolicy of a validating webhook to Fail until the end of the spec, as the chart's values do.
+func failClosed(ctx context.Context, name string) {
+	GinkgoHelper()
+	set := func(ctx context.Context, policy admissionregistrationv1.FailurePolicyType) {
+		GinkgoHelper()
+		configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: checks}}
+		Expect(change(ctx, admin, configuration, func() {
+			for i := range configuration.Webhooks {
+				if configuration.Webhooks[i].Name == name {
+					configuration.Webhooks[i].FailurePolicy = &policy
+				}
+			}
+		})).To(Succeed())
+	}
+	set(ctx, admissionregistrationv1.Fail)
+	DeferCleanup(func(ctx SpecContext) { set(ctx, admissionregistrationv1.Ignore) })
+}
