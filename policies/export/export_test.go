@@ -63,7 +63,9 @@ func exported(t testing.TB, name, spec string) *export.Native {
 	return native
 }
 
-func TestExport(t *testing.T) {
+// eachPolicy runs a test for the spec of each policy in the test data.
+func eachPolicy(t *testing.T, test func(t *testing.T, name, spec string)) {
+	t.Helper()
 	files, err := filepath.Glob("testdata/policies/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d policies, %v", len(files), err)
@@ -75,32 +77,38 @@ func TestExport(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			native := exported(t, name, string(spec))
-			checkNative(t, native)
-			compileToday(t, native)
-			var texts []string
-			for _, part := range []any{native.Policy, native.Binding, map[string]any{"notes": native.Notes, "until": native.Until}} {
-				text, err := yaml.Marshal(part)
-				if err != nil {
-					t.Fatal(err)
-				}
-				texts = append(texts, string(text))
-			}
-			got, golden := strings.Join(texts, "---\n"), filepath.Join("testdata", "goldens", name+".yaml")
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
+			test(t, name, string(spec))
+		})
+	}
+}
+
+func TestExport(t *testing.T) {
+	eachPolicy(t, func(t *testing.T, name, spec string) {
+		native := exported(t, name, spec)
+		checkNative(t, native)
+		compileToday(t, native)
+		var texts []string
+		for _, part := range []any{native.Policy, native.Binding, map[string]any{"notes": native.Notes, "until": native.Until}} {
+			text, err := yaml.Marshal(part)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("-want +got:\n%s", diff)
+			texts = append(texts, string(text))
+		}
+		got, golden := strings.Join(texts, "---\n"), filepath.Join("testdata", "goldens", name+".yaml")
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	})
 }
 
 // TestOriginal: a native policy leads back to a policy that is exported to the same native policy.
@@ -109,43 +117,32 @@ func TestOriginal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("testdata/policies/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d policies, %v", len(files), err)
-	}
-	for _, file := range files {
-		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
-		t.Run(name, func(t *testing.T) {
-			spec, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
+	eachPolicy(t, func(t *testing.T, name, spec string) {
+		before := compile(t, name, spec)
+		policy := &policyv1alpha1.VirtualMachinePolicy{Spec: *before.Spec().DeepCopy()}
+		policy.Name, policy.Spec.Exceptions = name, nil
+		before, _ = policies.Compile(env, policy, nil)
+		native, problems := export.Export(before, cluster, noon)
+		if len(problems) > 0 {
+			t.Fatal(problems)
+		}
+		found, ok := export.Original(env, &native.Policy.Spec, native.Policy.Name, policy.Spec.Enforcement)
+		if !ok {
+			t.Fatalf("no policy is found for\n%+v", native.Policy.Spec)
+		}
+		if len(found.Spec.Validations) != len(policy.Spec.Validations) || len(found.Spec.Variables) != len(policy.Spec.Variables) {
+			t.Fatalf("%d validations and %d variables", len(found.Spec.Validations), len(found.Spec.Variables))
+		}
+		for i := range policy.Spec.Validations {
+			if diff := cmp.Diff(strings.TrimSpace(policy.Spec.Validations[i].Expression), strings.TrimSpace(found.Spec.Validations[i].Expression)); diff != "" {
+				t.Errorf("validation %d (-want +got):\n%s", i, diff)
 			}
-			before := compile(t, name, string(spec))
-			policy := &policyv1alpha1.VirtualMachinePolicy{Spec: *before.Spec().DeepCopy()}
-			policy.Name, policy.Spec.Exceptions = name, nil
-			before, _ = policies.Compile(env, policy, nil)
-			native, problems := export.Export(before, cluster, noon)
-			if len(problems) > 0 {
-				t.Fatal(problems)
-			}
-			found, ok := export.Original(env, &native.Policy.Spec, native.Policy.Name, policy.Spec.Enforcement)
-			if !ok {
-				t.Fatalf("no policy is found for\n%+v", native.Policy.Spec)
-			}
-			if len(found.Spec.Validations) != len(policy.Spec.Validations) || len(found.Spec.Variables) != len(policy.Spec.Variables) {
-				t.Fatalf("%d validations and %d variables", len(found.Spec.Validations), len(found.Spec.Variables))
-			}
-			for i := range policy.Spec.Validations {
-				if diff := cmp.Diff(strings.TrimSpace(policy.Spec.Validations[i].Expression), strings.TrimSpace(found.Spec.Validations[i].Expression)); diff != "" {
-					t.Errorf("validation %d (-want +got):\n%s", i, diff)
-				}
-			}
-			native.Policy.Spec.MatchConstraints.MatchPolicy = new(admissionregistrationv1.Exact)
-			if _, ok := export.Original(env, &native.Policy.Spec, native.Policy.Name, policy.Spec.Enforcement); ok {
-				t.Error("a changed native policy has an original")
-			}
-		})
-	}
+		}
+		native.Policy.Spec.MatchConstraints.MatchPolicy = new(admissionregistrationv1.Exact)
+		if _, ok := export.Original(env, &native.Policy.Spec, native.Policy.Name, policy.Spec.Enforcement); ok {
+			t.Error("a changed native policy has an original")
+		}
+	})
 }
 
 // TestNamespacesThatTheWebhooksDoNotSee tests that the native policy excludes them too, each once.
