@@ -3,7 +3,6 @@ package attack
 import (
 	"context"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -34,7 +33,7 @@ func enforce(ctx context.Context, name, spec string, probe client.Object) {
 	Expect(admin.Create(ctx, policy)).To(Succeed())
 	Eventually(func(ctx context.Context) error {
 		return mallory.Create(ctx, probe.DeepCopyObject().(client.Object), client.DryRunAll)
-	}).WithContext(ctx).WithTimeout(10 * time.Second).Should(MatchError(ContainSubstring("[virtward/policy/" + name + "]")))
+	}).WithContext(ctx).Should(MatchError(ContainSubstring("[virtward/policy/" + name + "]")))
 }
 
 // sized is a VM of mallory's with an amount of memory.

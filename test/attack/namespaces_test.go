@@ -80,7 +80,7 @@ func creates(ctx context.Context, user client.Client, namespace string) time.Dur
 	GinkgoHelper()
 	Eventually(func(ctx context.Context) error {
 		return user.Create(ctx, impossible("probe", namespace), client.DryRunAll)
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("[virtward/arm64-bios]")))
+	}).WithContext(ctx).Should(MatchError(ContainSubstring("[virtward/arm64-bios]")))
 	var took []time.Duration
 	for i := range 300 {
 		vm := build.VMOf(build.Typical(fmt.Sprintf("tenant-%d", i)).Namespace(namespace)).Obj()

@@ -40,7 +40,7 @@ deny contains "matched" if regex.match("(a|b)*c$", input.vm.metadata.annotations
 		})
 		By("waiting for a policy that was created after them")
 		enforce(ctx, "attack-active", `{enforcement: Deny, match: {kinds: [VirtualMachine]}, validations: [{expression: "object.metadata.name != 'forbidden'", message: it is forbidden}]}`, sized("forbidden", "1Gi"))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("cannot make Virtward exceed the chart's memory limit with the contents of virtual machines", func(ctx SpecContext) {
 		inflated := []string{

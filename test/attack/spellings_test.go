@@ -3,7 +3,6 @@ package attack
 import (
 	"context"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -24,7 +23,7 @@ func enforceFromLibrary(ctx context.Context, name string, probe *unstructured.Un
 	Expect(admin.Create(ctx, policy)).To(Succeed())
 	Eventually(func(ctx context.Context) error {
 		return mallory.Create(ctx, probe.DeepCopy(), client.DryRunAll)
-	}).WithContext(ctx).WithTimeout(10 * time.Second).Should(MatchError(ContainSubstring("[virtward/policy/" + name + "]")))
+	}).WithContext(ctx).Should(MatchError(ContainSubstring("[virtward/policy/" + name + "]")))
 }
 
 // The objects of mallory, each with a part that the attacks vary.

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/simulators"
@@ -71,6 +72,7 @@ func runSpecs(t *testing.T) {
 	t.Helper()
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(await.Patience)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go machine.watch(ctx)
@@ -178,7 +180,7 @@ func awaitWebhooks(ctx context.Context) {
 		g.Expect(alice.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Spec.Domain.CPU).NotTo(BeNil(), "it is not completed")
 		g.Expect(alice.Create(ctx, impossible("probe", quiet), client.DryRunAll)).To(MatchError(ContainSubstring("[virtward/arm64-bios]")))
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // impossible returns a VM that can never run: it sets a BIOS on arm64.
@@ -236,8 +238,8 @@ func cleanUp(object client.Object) {
 				return errors.New("it is still there")
 			}
 			return client.IgnoreNotFound(err)
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
-	}, NodeTimeout(30*time.Second))
+		}).WithContext(ctx).Should(Succeed())
+	}, NodeTimeout(3*time.Minute))
 }
 
 // post sends a body as a user, and returns the answer.

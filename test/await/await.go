@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// patience is how long anything may take.
-const patience = 30 * time.Second
+// Patience is how long a test waits for what another process does. It is long: it costs time only if a test fails, and a busy
+// machine needs it.
+const Patience = time.Minute
 
 // Until waits until a check has no error. After a timeout, it fails the test with the last error.
 func Until(t testing.TB, check func() error) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(Patience)
 	for {
 		err := check()
 		if err == nil {

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -370,7 +371,7 @@ func (i *installation) checked() map[string]client.Object {
 func (i *installation) eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(i.ctx, 50*time.Millisecond, 10*time.Second, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(i.ctx, 50*time.Millisecond, await.Patience, true, func(context.Context) (bool, error) {
 		last = do()
 		return last == nil, nil
 	})

@@ -23,6 +23,7 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/crds"
 )
 
@@ -256,7 +257,7 @@ func eventuallyGone(t *testing.T, c *ControlPlane, object client.Object) {
 
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(await.Patience)
 	for {
 		err := check(t.Context())
 		if err == nil {

@@ -126,7 +126,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 	}
 	soon := func(ctx context.Context, check func(g Gomega, ctx context.Context)) {
 		GinkgoHelper()
-		Eventually(check).WithContext(ctx).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+		Eventually(check).WithContext(ctx).WithPolling(100 * time.Millisecond).Should(Succeed())
 	}
 	report := func(g Gomega, ctx context.Context, namespace string) *openreports.Report {
 		GinkgoHelper()
@@ -218,7 +218,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		Expect(status.Auditable).To(HaveValue(BeTrue()))
 		Expect(status.EnforcedBy).To(ConsistOf(policyv1alpha1.PolicyByWebhook))
 		Expect(status.EstimatedCost).To(HaveValue(BeNumerically(">", 0)))
-		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments(namespace, "PolicyViolation", "expanded").
+		Eventually(events).WithContext(ctx).WithArguments(namespace, "PolicyViolation", "expanded").
 			Should(HaveLen(1), "the violation is new to the leader")
 		Expect(events(ctx, namespace, "PolicyViolation", "expanded")[0].Message).To(HavePrefix(
 			"spec.instancetype.name: Invalid value: \"16Gi\": there are 16Gi of memory, at most 8Gi are allowed (VirtualMachineClusterInstancetype audited-16g sets domain.memory.guest by its spec.memory.guest) [virtward/policy/audited-memory]"))
@@ -238,7 +238,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			g.Expect(r.Results[0].Description).To(ContainSubstring("there are 16Gi of memory, at most 8Gi are allowed"))
 			g.Expect([]string{string(r.Results[0].Severity), r.Results[0].Category, r.Results[0].Source}).To(Equal([]string{"high", "resources", "virtward"}))
 		})
-		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments(namespace, "PolicyViolation", "large").Should(HaveLen(1))
+		Eventually(events).WithContext(ctx).WithArguments(namespace, "PolicyViolation", "large").Should(HaveLen(1))
 		Expect(events(ctx, namespace, "PolicyViolation", "expanded")).To(HaveLen(1), "a known violation has no second event")
 	})
 
@@ -352,7 +352,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 					"expression": "vm.spec.domain.memmory.guest != ''", "message": "no memory",
 				}}, "spec", "validations")).To(Succeed())
 			})
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			status, err := statusOf(ctx, "audited-broken")
 			g.Expect(err).NotTo(HaveOccurred())
@@ -371,7 +371,7 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 			g.Expect(status.Violations).To(BeNil())
 			g.Expect(resultsOf(r)).To(ContainElement("warn audited-memory VirtualMachine/expanded spec.instancetype.name"))
 		})
-		Eventually(events).WithContext(ctx).WithTimeout(10*time.Second).WithArguments("default", "CompileFailed", "audited-broken").Should(HaveLen(1))
+		Eventually(events).WithContext(ctx).WithArguments("default", "CompileFailed", "audited-broken").Should(HaveLen(1))
 		Expect(admin.Delete(ctx, broken)).To(Succeed())
 		soon(ctx, func(g Gomega, ctx context.Context) {
 			g.Expect(report(g, ctx, namespace).Summary).To(Equal(openreports.ReportSummary{Pass: 2, Warn: 1}))

@@ -70,7 +70,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 		Eventually(func(g Gomega, ctx context.Context) {
 			g.Expect(bare.Client().List(ctx, installed)).To(Succeed())
 			g.Expect(installed.Items).To(BeEmpty())
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(webhook.Restart(ctx)).To(Succeed(), "it is ready without definitions")
 		Expect(controller.Restart(ctx)).To(Succeed(), "it is ready without definitions")
 		before := []int{webhook.PID(), controller.PID()}
@@ -92,7 +92,7 @@ var _ = Describe("A cluster without KubeVirt", func() {
 				Eventually(func() error {
 					_, err := user.RESTMapper().RESTMapping(schema.GroupKind{Group: definition.Spec.Group, Kind: definition.Spec.Names.Kind})
 					return err
-				}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+				}).WithContext(ctx).Should(Succeed())
 			}
 		}
 		// apply applies something, dry, and returns the warnings.

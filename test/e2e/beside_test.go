@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -75,7 +74,7 @@ func (i *installation) awaitCalls(ctx context.Context) {
 		g.Expect(i.admin.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
 		g.Expect(vmi.Spec.Domain.Machine).NotTo(BeNil(), "it is not completed")
 		g.Expect(i.admin.Create(ctx, build.VMOf(impossibly("probe")).Obj(), client.DryRunAll)).To(MatchError(ContainSubstring("[virtward/arm64-bios]")))
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // failedCalls is how often the API server could not call one of our webhooks.

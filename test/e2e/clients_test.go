@@ -68,7 +68,7 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		Expect(i.plane.RestartAPIServer(ctx, "--admission-control-config-file="+filepath.Join(folder, "admission.yaml"))).To(Succeed())
 		i.awaitCalls(ctx)
 		Expect(i.replica.handshake(tls.VersionTLS13)).To(Succeed(), "clients need no certificate yet")
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("are required once the values are set", func(ctx SpecContext) {
 		By("step 4: the values of the chart")
@@ -81,7 +81,7 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		failed := i.failedCalls(ctx)
 		i.awaitCalls(ctx)
 		Expect(i.failedCalls(ctx)).To(Equal(failed))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	DescribeTable("end the handshake of other clients", func(ctx SpecContext, of func() []tls.Certificate, alert, alert12 string) {
 		Expect(i.replica.handshake(tls.VersionTLS13, of()...)).To(MatchError(ContainSubstring(alert)))
@@ -144,7 +144,7 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		failed = i.failedCalls(ctx)
 		i.awaitCalls(ctx)
 		Expect(i.failedCalls(ctx)).To(Equal(failed))
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("keep the CA before if the ConfigMap holds none", func(ctx SpecContext) {
 		setCA(ctx, i, configMap, "no certificate")
@@ -155,7 +155,7 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		Expect(i.replica.handshake(tls.VersionTLS13, second.issue("api-server"))).To(Succeed())
 		Expect(i.replica.handshake(tls.VersionTLS13)).To(MatchError(ContainSubstring(noCertificate)))
 		i.awaitCalls(ctx)
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(3*time.Minute))
 })
 
 // documentedFiles are the YAML files that docs/operations.md shows under "Client certificates".

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -55,7 +54,7 @@ var _ = Describe("A VMI that a user applies", func() {
 		Expect(alice.Create(ctx, vmi)).To(Succeed())
 		Eventually(func() map[string]string {
 			return auditAnnotations("audited")
-		}).WithTimeout(10 * time.Second).Should(And(
+		}).Should(And(
 			HaveKeyWithValue(webhook+"/layers", "base,amd64,finalize"),
 			HaveKeyWithValue(webhook+"/hypervisor", "kvm/amd64"),
 			HaveKey(HavePrefix("mutation.webhook.admission.k8s.io/round_1_index_")),
@@ -125,7 +124,7 @@ var _ = Describe("A VM that a user applies", func() {
 			g.Expect(alice.Create(ctx, dry, client.DryRunAll)).To(Succeed())
 			g.Expect(dry.Spec.Template.Spec.Domain.Machine).NotTo(BeNil())
 			g.Expect(dry.Spec.Template.Spec.Domain.Machine.Type).To(Equal("pc-q35-9.2"))
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(alice.Create(ctx, vm)).To(Succeed())
 
 		spec := vm.Spec.Template.Spec
@@ -137,7 +136,7 @@ var _ = Describe("A VM that a user applies", func() {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
 		Eventually(func(ctx context.Context) error {
 			return alice.Get(ctx, client.ObjectKeyFromObject(vm), vmi)
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(vmi.Spec.Domain.CPU.Cores).To(BeEquivalentTo(2))
 		Expect(vmi.Spec.Domain.CPU.Sockets).To(BeEquivalentTo(1))
 		Expect(vmi.Spec.Domain.CPU.MaxSockets).To(BeEquivalentTo(4))
@@ -162,7 +161,7 @@ var _ = Describe("A VM that a user applies", func() {
 			vm.Spec.Template.Spec.Domain.Machine = nil
 			kubevirt.API.Forget()
 			return alice.Update(ctx, vm)
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		updates := 0
 		for _, call := range kubevirt.API.Calls() {
 			if call.Webhook != "virtualmachines-mutator.kubevirt.io" || call.Name != "updated" || call.User != "alice" {

@@ -51,7 +51,7 @@ validations:
 		cleanUp(policy)
 		probe := protected(ctx)
 		Eventually(func(ctx context.Context) error { return alice.Delete(ctx, probe, client.DryRunAll) }).
-			WithContext(ctx).WithTimeout(30 * time.Second).Should(MatchError(ContainSubstring(why)))
+			WithContext(ctx).Should(MatchError(ContainSubstring(why)))
 	})
 
 	It("by kubectl are denied with the reason", func(ctx SpecContext) {
@@ -77,7 +77,7 @@ validations:
 		}
 		vm := protected(ctx)
 		Expect(admin.Delete(ctx, vm)).To(Succeed())
-		Eventually(stored).WithContext(ctx).WithArguments(vm).WithTimeout(30 * time.Second).Should(gone)
+		Eventually(stored).WithContext(ctx).WithArguments(vm).Should(gone)
 	})
 
 	It("of all objects are denied for each of them", func(ctx SpecContext) {
@@ -92,7 +92,7 @@ validations:
 		Expect(change(ctx, alice, vm, func() { delete(vm.Labels, "e2e/collected") })).To(Succeed())
 		Expect(all()).To(Succeed())
 		Expect(stored(ctx, vm)).To(Succeed())
-		Eventually(stored).WithContext(ctx).WithArguments(plain).WithTimeout(30 * time.Second).Should(gone)
+		Eventually(stored).WithContext(ctx).WithArguments(plain).Should(gone)
 	})
 
 	It("through an owner that its deleter adds are denied, and others are not", func(ctx SpecContext) {
@@ -107,7 +107,7 @@ validations:
 		Expect(change(ctx, admin, byAdmin, func() { byAdmin.OwnerReferences = reference })).To(Succeed())
 
 		Expect(admin.Delete(ctx, owner)).To(Succeed())
-		Eventually(stored).WithContext(ctx).WithArguments(byAdmin).WithTimeout(60 * time.Second).Should(gone)
+		Eventually(stored).WithContext(ctx).WithArguments(byAdmin).Should(gone)
 		Expect(stored(ctx, vm)).To(Succeed())
 	})
 
@@ -118,7 +118,7 @@ validations:
 		vm.Labels = map[string]string{"e2e/keep": "true"}
 		Expect(admin.Create(ctx, vm)).To(Succeed())
 		Expect(admin.Delete(ctx, namespace)).To(Succeed())
-		Eventually(stored).WithContext(ctx).WithArguments(vm).WithTimeout(60 * time.Second).Should(gone)
+		Eventually(stored).WithContext(ctx).WithArguments(vm).Should(gone)
 	})
 
 	It("are admitted while the webhook is dead, and owners too", func(ctx SpecContext) {
@@ -161,7 +161,7 @@ validations:
 			awaitChecks(ctx)
 		})
 		Eventually(func(ctx context.Context) error { return alice.Delete(ctx, vm, client.DryRunAll) }).
-			WithContext(ctx).WithTimeout(30 * time.Second).Should(uncalled)
+			WithContext(ctx).Should(uncalled)
 		Expect(alice.Delete(ctx, vm)).To(uncalled)
 		Expect(admin.Delete(ctx, vm)).To(uncalled)
 		Expect(controllerAccount(ctx).Delete(ctx, vm, client.DryRunAll)).To(uncalled, "by KubeVirt")
@@ -173,7 +173,7 @@ validations:
 		Expect(admin.Delete(ctx, namespace)).To(Succeed())
 		Expect(admin.Delete(ctx, exempt)).To(Succeed())
 		for _, other := range []*kubevirtv1.VirtualMachine{owned, inNamespace, exempt} {
-			Eventually(stored).WithContext(ctx).WithArguments(other).WithTimeout(60*time.Second).Should(gone, other.Name)
+			Eventually(stored).WithContext(ctx).WithArguments(other).Should(gone, other.Name)
 		}
 		Expect(stored(ctx, vm)).To(Succeed())
 	}, NodeTimeout(3*time.Minute))

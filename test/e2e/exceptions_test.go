@@ -24,9 +24,6 @@ const (
 	needsExempt     = exceptionsGuard + "exception-exempt: spec.policies: you need the verb exempt on virtualmachinepolicies.policy.virtward.io/"
 )
 
-// patience is how long these specs wait for an effect.
-const patience = 30 * time.Second
-
 // getting waits until alice gets these findings for an object, and no others.
 func getting(ctx context.Context, object client.Object, findings ...string) {
 	GinkgoHelper()
@@ -34,7 +31,7 @@ func getting(ctx context.Context, object client.Object, findings ...string) {
 	if len(findings) > 0 {
 		want = HaveExactElements(findings)
 	}
-	Eventually(func(ctx context.Context) []string { return answer(ctx, object, "alice") }).WithContext(ctx).WithTimeout(patience).Should(want)
+	Eventually(func(ctx context.Context) []string { return answer(ctx, object, "alice") }).WithContext(ctx).Should(want)
 }
 
 // becoming waits until the status of an exception has a reason.
@@ -44,7 +41,7 @@ func becoming(ctx context.Context, e *policyv1alpha1.VirtualMachinePolicyExcepti
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(e), e)).To(Succeed())
 		g.Expect(e.Status.Conditions).To(ConsistOf(And(
 			HaveField("Type", policyv1alpha1.ExceptionActive), HaveField("Status", status), HaveField("Reason", reason))))
-	}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // exceptionOf exempts VMs of the policed namespace from a policy.
@@ -103,7 +100,7 @@ var _ = Describe("VirtualMachinePolicyExceptions", Serial, Ordered, func() {
 		time.Sleep(time.Until(guard.CreationTimestamp.Add(12 * time.Second)))
 		Eventually(func(ctx context.Context) error {
 			return exempter.Create(ctx, exceptionOf("allowed", "two", "any"), client.DryRunAll)
-		}).WithContext(ctx).WithTimeout(patience).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		enforce(ctx, "two", two)
 		getting(ctx, called("legacy", nil), denied)
 	})
@@ -147,7 +144,7 @@ var _ = Describe("VirtualMachinePolicyExceptions", Serial, Ordered, func() {
 		cleanUp(vm)
 		Eventually(func(ctx context.Context) error {
 			return admin.Get(ctx, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachineInstance{})
-		}).WithContext(ctx).WithTimeout(patience).Should(Succeed(), "KubeVirt starts the VM")
+		}).WithContext(ctx).Should(Succeed(), "KubeVirt starts the VM")
 		Expect(answer(ctx, instanceOf(vm, "evil"), "alice")).To(HaveExactElements(deniedInVM), "the name is not that of the VM")
 		forged := instanceOf(vm, "legacy")
 		forged.OwnerReferences[0].UID = "forged"
@@ -216,13 +213,13 @@ var _ = Describe("VirtualMachinePolicyExceptions", Serial, Ordered, func() {
 		getting(ctx, called("legacy", nil), denied)
 		user, _ := userOf("alice")
 		unguarded := exceptionOf("unguarded", "two", "legacy")
-		Eventually(func(ctx context.Context) error { return user.Create(ctx, unguarded) }).WithContext(ctx).WithTimeout(patience).Should(Succeed())
+		Eventually(func(ctx context.Context) error { return user.Create(ctx, unguarded) }).WithContext(ctx).Should(Succeed())
 		cleanUp(unguarded)
 		guard.ResourceVersion, guard.UID = "", ""
 		Expect(admin.Create(ctx, guard)).To(Succeed())
 		Eventually(func(ctx context.Context) error {
 			return user.Create(ctx, exceptionOf("guarded", "two", "legacy"), client.DryRunAll)
-		}).WithContext(ctx).WithTimeout(patience).Should(MatchError(ContainSubstring(needsExempt + "two")))
+		}).WithContext(ctx).Should(MatchError(ContainSubstring(needsExempt + "two")))
 		Expect(answer(ctx, called("legacy", nil), "alice")).To(HaveExactElements(denied))
 	})
 })

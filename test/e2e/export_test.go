@@ -29,7 +29,7 @@ validations: [{expression: "object.spec.runStrategy != 'Always'", message: not a
 	// soon waits for a result of the export process, which has the permissions of its account.
 	soon := func(ctx context.Context, check func(g Gomega, ctx context.Context)) {
 		GinkgoHelper()
-		Eventually(check).WithContext(ctx).WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+		Eventually(check).WithContext(ctx).WithPolling(100 * time.Millisecond).Should(Succeed())
 	}
 	// natives are how many native policies have our label.
 	natives := func(g Gomega, ctx context.Context) int {

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -50,7 +49,7 @@ var _ = Describe("The KubeVirt resource", Serial, Ordered, func() {
 			g.Expect(warned.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
 			g.Expect(vmi.Spec.Domain.CPU.Model).To(Equal("host-model"), "KubeVirt's own defaults")
 			g.Expect(warnings.texts).To(ContainElement(platform.NoKubeVirtWarning))
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 
 		again := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"configuration": map[string]any{"cpuModel": "Nehalem"}}}}
 		again.SetGroupVersionKind(kubeVirtKind)
@@ -90,5 +89,5 @@ func eventuallyModel(ctx context.Context, model string) {
 		vmi := build.VMI("model").Obj()
 		g.Expect(alice.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
 		g.Expect(vmi.Spec.Domain.CPU.Model).To(Equal(model))
-	}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }

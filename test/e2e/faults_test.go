@@ -80,7 +80,7 @@ func (l *load) stop() {
 func (l *load) more(ctx context.Context, n int64) {
 	GinkgoHelper()
 	from := l.applied.Load()
-	Eventually(func() int64 { return l.applied.Load() - from }).WithContext(ctx).WithTimeout(30 * time.Second).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", n))
+	Eventually(func() int64 { return l.applied.Load() - from }).WithContext(ctx).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", n))
 }
 
 var _ = Describe("Under load", Serial, func() {
@@ -88,7 +88,7 @@ var _ = Describe("Under load", Serial, func() {
 		l := startLoad(3)
 		l.more(ctx, 50)
 		virtward.Kill()
-		Eventually(l.unchecked.Load).WithContext(ctx).WithTimeout(20 * time.Second).Should(BeNumerically(">", 20))
+		Eventually(l.unchecked.Load).WithContext(ctx).Should(BeNumerically(">", 20))
 		Expect(virtward.Start(ctx)).To(Succeed())
 		l.more(ctx, 50)
 

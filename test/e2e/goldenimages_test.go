@@ -55,7 +55,7 @@ var _ = Describe("Catalogs of golden images", Serial, func() {
 		second := func() error {
 			return admin.Create(ctx, catalogOf("second", "["+imageNamed("arm-cron", "fedora-arm64", daily)+"]"), client.DryRunAll)
 		}
-		Eventually(func(context.Context) error { return second() }).WithContext(ctx).WithTimeout(10 * time.Second).Should(SatisfyAll(
+		Eventually(func(context.Context) error { return second() }).WithContext(ctx).Should(SatisfyAll(
 			Satisfy(apierrors.IsInvalid), MatchError(ContainSubstring(`the catalog "first" uses the DataSource "fedora-arm64"`))))
 
 		By("keeping the namespace")
@@ -66,8 +66,8 @@ var _ = Describe("Catalogs of golden images", Serial, func() {
 
 		By("releasing the names with the catalog")
 		Expect(admin.Delete(ctx, first.DeepCopy())).To(Succeed())
-		Eventually(func(context.Context) error { return second() }).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
-	}, NodeTimeout(time.Minute))
+		Eventually(func(context.Context) error { return second() }).WithContext(ctx).Should(Succeed())
+	}, NodeTimeout(3*time.Minute))
 
 	It("decide the architecture of VMs", func(ctx SpecContext) {
 		for name, labels := range map[string]map[string]string{"arch-fedora": nil, "arch-fedora-arm64": {v1alpha1.ArchitectureLabel: "arm64"}} {
@@ -114,8 +114,8 @@ var _ = Describe("Catalogs of golden images", Serial, func() {
 			user, heard := listen(rest.CopyConfig(adminConfig(g)))
 			g.Expect(user.Create(ctx, clones("arm64"), client.DryRunAll)).To(Succeed())
 			g.Expect(heard.texts).To(ContainElement(ContainSubstring("no node for virtual machines has this architecture; nodes have amd64")))
-		}).WithContext(ctx).WithTimeout(15 * time.Second).Should(Succeed())
-	}, NodeTimeout(time.Minute))
+		}).WithContext(ctx).Should(Succeed())
+	}, NodeTimeout(3*time.Minute))
 })
 
 // adminConfig is the configuration of an admin.

@@ -34,12 +34,12 @@ var _ = Describe("A VM that is applied before the objects that it refers to", fu
 		install(ctx, sized("e2e.late"), preference)
 		Eventually(func(g Gomega, ctx context.Context) { // the watches of virtward catch up
 			g.Expect(warned.Create(ctx, renamed(vm, "another"), client.DryRunAll)).To(MatchError(ContainSubstring("[virtward/arm64-disk-bus]")))
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		heard.texts = nil
 		Expect(change(ctx, warned, vm, func() { vm.Spec.RunStrategy = new(kubevirtv1.RunStrategyAlways) })).To(Succeed())
 		Expect(heard.texts).To(ContainElement(And(HavePrefix("spec.preference.name: "), ContainSubstring("(pre-existing: tolerated on update"), ContainSubstring("[virtward/arm64-disk-bus]"))))
 
-		Eventually(func(ctx context.Context) []corev1.Event { return eventsOn(ctx, vm) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(ContainElement(And(
+		Eventually(func(ctx context.Context) []corev1.Event { return eventsOn(ctx, vm) }).WithContext(ctx).Should(ContainElement(And(
 			HaveField("Reason", simulators.ReasonFailedCreate), HaveField("Type", corev1.EventTypeWarning), HaveField("Source.Component", "virtualmachine-controller"),
 			HaveField("Message", And(
 				HavePrefix("Error creating virtual machine instance: "),
@@ -55,9 +55,9 @@ var _ = Describe("A VM that is applied before the objects that it refers to", fu
 		vmi := &kubevirtv1.VirtualMachineInstance{}
 		Eventually(func(ctx context.Context) error { // virt-controller tries again less and less often
 			return alice.Get(ctx, client.ObjectKeyFromObject(vm), vmi)
-		}).WithContext(ctx).WithTimeout(60 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(vmi.Spec.Domain.Devices.Disks[0].Disk.Bus).To(Equal(kubevirtv1.DiskBusVirtio))
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("gets no event of Virtward, even if a rejected object names it as its owner", func(ctx SpecContext) {
 		vm := build.VM("unreported").Obj()

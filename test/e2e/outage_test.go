@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -33,7 +32,7 @@ var _ = Describe("While the webhook is dead", Serial, Ordered, func() {
 			cleanUp(vm)
 			Expect(alice.Create(ctx, vm)).To(Succeed())
 		}
-		Eventually(phase).WithContext(ctx).WithArguments(running).WithTimeout(20 * time.Second).Should(Equal(kubevirtv1.Running))
+		Eventually(phase).WithContext(ctx).WithArguments(running).Should(Equal(kubevirtv1.Running))
 		rules = settings("outage", setting{Rule: "arm64-disk-bus", Severity: policyv1alpha1.Warn})
 		Expect(admin.Create(ctx, rules)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(admin.Delete(ctx, rules))).To(Succeed()) })
@@ -108,7 +107,7 @@ var _ = Describe("While the webhook is dead", Serial, Ordered, func() {
 		for _, vm := range []*kubevirtv1.VirtualMachine{halted, running} {
 			Eventually(func(ctx context.Context) error {
 				return alice.Get(ctx, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachine{})
-			}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Satisfy(apierrors.IsNotFound))
+			}).WithContext(ctx).Should(Satisfy(apierrors.IsNotFound))
 			Expect(alice.Get(ctx, client.ObjectKeyFromObject(vm), &kubevirtv1.VirtualMachineInstance{})).To(Satisfy(apierrors.IsNotFound))
 		}
 	})
@@ -118,7 +117,7 @@ var _ = Describe("While the webhook is dead", Serial, Ordered, func() {
 		vm := build.VM("outage-over").RunStrategy(kubevirtv1.RunStrategyAlways).Obj()
 		cleanUp(vm)
 		Expect(alice.Create(ctx, vm)).To(Succeed())
-		Eventually(phase).WithContext(ctx).WithArguments(vm).WithTimeout(20 * time.Second).Should(Equal(kubevirtv1.Running))
+		Eventually(phase).WithContext(ctx).WithArguments(vm).Should(Equal(kubevirtv1.Running))
 		Expect(causes(alice.Create(ctx, impossible("outage-over")))).To(HaveLen(2))
 	})
 })

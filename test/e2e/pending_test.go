@@ -117,7 +117,7 @@ var _ = Describe("Pending changes", Serial, func() {
 		process, port := runRollouts(ctx)
 		soon := func(check func(g Gomega)) {
 			GinkgoHelper()
-			Eventually(check).WithContext(ctx).WithTimeout(20 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+			Eventually(check).WithContext(ctx).WithPolling(100 * time.Millisecond).Should(Succeed())
 		}
 		vm := build.VMOf(build.Typical("pending").With(func(spec *kubevirtv1.VirtualMachineInstanceSpec) {
 			spec.Domain.Firmware = &kubevirtv1.Firmware{UUID: "11111111-2222-4333-8444-555555555555"}
@@ -216,7 +216,7 @@ var _ = Describe("Pending changes", Serial, func() {
 var _ = Describe("Pending changes of VMs that KubeVirt runs", Serial, func() {
 	soon := func(ctx context.Context, check func(g Gomega)) {
 		GinkgoHelper()
-		Eventually(check).WithContext(ctx).WithTimeout(30 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
+		Eventually(check).WithContext(ctx).WithPolling(100 * time.Millisecond).Should(Succeed())
 	}
 
 	It("follow the instance, the KubeVirt resource and instancetypes", func(ctx SpecContext) {
@@ -289,7 +289,7 @@ var _ = Describe("Pending changes of VMs that KubeVirt runs", Serial, func() {
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(admin.DeleteAllOf(ctx, &kubevirtv1.VirtualMachine{}, client.InNamespace("default"), client.MatchingLabels{label: "1"})).To(Succeed())
 			Expect(admin.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace("default"), client.MatchingLabels{label: "1"})).To(Succeed())
-		}, NodeTimeout(time.Minute))
+		}, NodeTimeout(3*time.Minute))
 		begun := time.Now()
 		Expect(parallel.Each(ctx, count, func(i int) error { return startMany(ctx, controller, fmt.Sprintf("many-%03d", i), label) })).To(Succeed())
 		created := time.Since(begun)
@@ -421,5 +421,5 @@ var _ = Describe("The KubeVirt resource", Serial, func() {
 		Expect(virtward.Stop()).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(virtward.Start(ctx)).To(Succeed()); awaitChecks(ctx) })
 		Expect(warnings(`{"vmRolloutStrategy":"Stage"}`)).To(BeEmpty())
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 })

@@ -81,7 +81,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())
 		policy.Object["spec"].(map[string]any)["failurePolicy"] = "Ignore"
 		Expect(admin.Update(ctx, policy)).To(Succeed())
-		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).WithTimeout(soon).Should(
+		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).Should(
 			HaveExactElements(tooMany, And(HavePrefix("warning: spec: "), ContainSubstring(why), ContainSubstring("[virtward/policy/endless]"))))
 	},
 		Entry("in CEL", func(enforcement string) string {
@@ -102,7 +102,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		Expect(admin.Get(ctx, client.ObjectKey{Name: checks}, configuration)).To(Succeed())
 		Expect(admin.Delete(ctx, configuration)).To(Succeed())
 		policy := policyWith("stale", validation("vm.spec.domain.memroy == ''")())
-		Eventually(func(ctx context.Context) error { return admin.Create(ctx, policy) }).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		Eventually(func(ctx context.Context) error { return admin.Create(ctx, policy) }).WithContext(ctx).Should(Succeed())
 		cleanUp(policy)
 		configuration.SetResourceVersion("")
 		configuration.SetUID("")
@@ -120,8 +120,8 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		lenient.Object["spec"].(map[string]any)["enforcement"] = "Audit"
 		Expect(user.Patch(ctx, lenient, client.MergeFrom(labelled))).To(Succeed())
 		Expect(heard.texts).To(HaveExactElements(ContainSubstring("(pre-existing: tolerated on update, denied on create) [virtward/policy-compiles]")))
-		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(2)), "alice") }).WithContext(ctx).WithTimeout(soon).Should(BeEmpty())
-	}, NodeTimeout(time.Minute))
+		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(2)), "alice") }).WithContext(ctx).Should(BeEmpty())
+	}, NodeTimeout(3*time.Minute))
 })
 
 // validation is the spec of a policy that denies by one expression.

@@ -45,7 +45,7 @@ func preparePoliced(ctx context.Context) {
 	Eventually(func(ctx context.Context) error { // the API server learns of rights a moment later
 		user, _ := userOf("alice")
 		return user.Create(ctx, machine(), client.DryRunAll)
-	}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // policyWith returns a VirtualMachinePolicy with a spec in YAML. Without a match, it is for the policed namespace.
@@ -129,7 +129,7 @@ func eventuallyAnswers(ctx context.Context, object client.Object, what any, user
 	if len(users) == 0 {
 		users = []string{"alice"}
 	}
-	Eventually(func(ctx context.Context) []string { return answer(ctx, object, users[0], users[1:]...) }).WithContext(ctx).WithTimeout(soon).Should(HaveExactElements(what))
+	Eventually(func(ctx context.Context) []string { return answer(ctx, object, users[0], users[1:]...) }).WithContext(ctx).Should(HaveExactElements(what))
 }
 
 var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
@@ -162,7 +162,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		vm := build.VMOf(build.VMI("started").Namespace(policed).Topology(1, 4, 1)).RunStrategy(kubevirtv1.RunStrategyAlways).Obj()
 		Expect(admin.Create(ctx, vm)).To(Succeed(), "no policy is about VMs")
 		cleanUp(vm)
-		Eventually(func(ctx context.Context) []corev1.Event { return eventsOn(ctx, vm) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(ContainElement(And(
+		Eventually(func(ctx context.Context) []corev1.Event { return eventsOn(ctx, vm) }).WithContext(ctx).Should(ContainElement(And(
 			HaveField("Reason", simulators.ReasonFailedCreate),
 			HaveField("Message", ContainSubstring("spec.domain.cpu.cores: Invalid value: 4: at most two cores [virtward/policy/two]")),
 		)))
@@ -221,7 +221,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 			patch := client.MergeFrom(vm)
 			return findingsOf(c.Patch(ctx, changed, patch, client.DryRunAll), heard)
 		}
-		Eventually(func() []string { return update("alice") }).WithTimeout(soon).Should(HaveExactElements(tooMany))
+		Eventually(func() []string { return update("alice") }).Should(HaveExactElements(tooMany))
 		Expect(update("jane")).To(BeEmpty())
 		Expect(update("erin", "trusted")).To(BeEmpty())
 		Expect(answer(ctx, machine(cpus(4)), "alice")).To(BeEmpty(), "a creation")
@@ -233,7 +233,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		for i := range want {
 			elements[i] = want[i]
 		}
-		Eventually(func(ctx context.Context) []string { return answer(ctx, object, "jane", "devs") }).WithContext(ctx).WithTimeout(soon).Should(HaveExactElements(elements...))
+		Eventually(func(ctx context.Context) []string { return answer(ctx, object, "jane", "devs") }).WithContext(ctx).Should(HaveExactElements(elements...))
 	},
 		Entry("with variables, a message in CEL, a reason, and a remedy",
 			`{enforcement: Deny, remedy: Ask for less., variables: [{name: cpu, expression: vm.spec.domain.cpu}, {name: all, expression: variables.cpu.cores * variables.cpu.sockets}],
@@ -271,7 +271,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 			g.Expect(heard.texts).To(BeEmpty())
 			g.Expect(auditAnnotations(vm.Name)).To(And(
 				HaveKeyWithValue(machineCheck+"/policies-audit", "policy/silent"), Not(HaveKey(machineCheck+"/findings"))))
-		}).WithContext(ctx).WithTimeout(soon).WithPolling(200 * time.Millisecond).Should(Succeed())
+		}).WithContext(ctx).WithPolling(200 * time.Millisecond).Should(Succeed())
 	})
 
 	It("end their exceptions", func(ctx SpecContext) {
@@ -283,7 +283,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		if time.Now().Before(ends.Add(-time.Second)) { // the time is kept in seconds
 			Expect(answer(ctx, exempt, "alice")).To(BeEmpty())
 		}
-		Eventually(func(ctx context.Context) []string { return answer(ctx, exempt, "alice") }).WithContext(ctx).WithTimeout(6 * time.Second).Should(HaveExactElements(tooMany))
+		Eventually(func(ctx context.Context) []string { return answer(ctx, exempt, "alice") }).WithContext(ctx).Should(HaveExactElements(tooMany))
 	})
 
 	It("follow the ConfigMap of their parameters", func(ctx SpecContext) {
@@ -316,7 +316,7 @@ var _ = Describe("VirtualMachinePolicies", Serial, Ordered, func() {
 		Expect(change(ctx, admin, policy, func() { // the controller writes its status too
 			Expect(unstructured.SetNestedField(policy.Object, "Allow", "spec", "params", "parameterNotFoundAction")).To(Succeed())
 		})).To(Succeed())
-		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).WithTimeout(soon).Should(BeEmpty())
+		Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).Should(BeEmpty())
 
 		Expect(findingsOf(admin.Create(ctx, policyWith("elsewhere", fmt.Sprintf(limited, "default", "Deny"))), heard)[0]).To(HavePrefix(
 			"FieldValueInvalid spec.params.configMap.namespace: Invalid value: ConfigMaps of namespace default are not read, only those of virtward-system: the value policies.paramsNamespaces of the chart lists the namespaces"))

@@ -29,8 +29,8 @@ var _ = Describe("Very many VirtualMachinePolicies", Serial, func() {
 		}
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(admin.DeleteAllOf(ctx, created[0], client.MatchingLabels{"e2e": "many"})).To(Succeed())
-			Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).WithTimeout(10 * time.Second).Should(BeEmpty())
-		}, NodeTimeout(30*time.Second))
+			Eventually(func(ctx context.Context) []string { return answer(ctx, machine(cpus(4)), "alice") }).WithContext(ctx).Should(BeEmpty())
+		}, NodeTimeout(3*time.Minute))
 		started := time.Now()
 		writers, wctx := errgroup.WithContext(ctx)
 		writers.SetLimit(8)
@@ -43,7 +43,7 @@ var _ = Describe("Very many VirtualMachinePolicies", Serial, func() {
 			causes := answer(ctx, machine(cpus(4)), "alice")
 			g.Expect(causes).To(HaveLen(50))
 			g.Expect(causes[49]).To(HaveSuffix("(and 450 more findings, which kubectl virtward explain shows)"))
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		AddReportEntry("stored, and active after that", stored.Sub(started).String()+", "+time.Since(stored).String())
 		Expect(answer(ctx, machine(cpus(2)), "alice")).To(BeEmpty())
 		Expect(answer(ctx, machine(cpus(599)), "alice")[0]).To(ContainSubstring("policy"), "the last of them")
@@ -52,7 +52,7 @@ var _ = Describe("Very many VirtualMachinePolicies", Serial, func() {
 		Expect(virtward.Restart(ctx)).To(Succeed())
 		awaitChecks(ctx)
 		Expect(answer(ctx, machine(cpus(4)), "alice")).To(HaveLen(50))
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 })
 
 var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func() {
@@ -109,7 +109,7 @@ var _ = Describe("A VirtualMachinePolicy that changes under load", Serial, func(
 		Expect(callers.Wait()).To(Succeed())
 		Expect(seen).To(HaveLen(5), "16Gi and 6Gi meet both values: %v", seen)
 		AddReportEntry("verdicts", seen)
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(3*time.Minute))
 })
 
 // rejectedWith returns the messages of a rejection. Any other error is returned as its text.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -45,7 +44,7 @@ var _ = Describe("References in policies", Serial, Ordered, func() {
 	// answers waits for the findings of a dry run.
 	answers := func(ctx context.Context, vm *kubevirtv1.VirtualMachine, what gomegatypes.GomegaMatcher) {
 		GinkgoHelper()
-		Eventually(func(ctx context.Context) []string { return answer(ctx, vm, "alice") }).WithContext(ctx).WithTimeout(30 * time.Second).Should(what)
+		Eventually(func(ctx context.Context) []string { return answer(ctx, vm, "alice") }).WithContext(ctx).Should(what)
 	}
 
 	BeforeAll(func(ctx SpecContext) { preparePoliced(ctx) })
@@ -171,7 +170,7 @@ validations:
 		without(ctx, &admissionregistrationv1.ValidatingWebhookConfiguration{}, checks)
 		Eventually(func(ctx context.Context) error {
 			return change(ctx, admin, policy, func() { policy.Object["spec"] = policyWith("sources", spec).Object["spec"] })
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Eventually(func(g Gomega, ctx context.Context) {
 			status, err := statusOf(ctx, "sources")
 			g.Expect(err).NotTo(HaveOccurred())
@@ -181,6 +180,6 @@ validations:
 			g.Expect(ready.Status).To(Equal(metav1.ConditionFalse))
 			g.Expect(ready.Reason).To(Equal(policyv1alpha1.PolicyReasonReferencesNotEnabled))
 			g.Expect(ready.Message).To(Equal(why + ": every matching request is denied (failurePolicy: Fail)"))
-		}).WithContext(ctx).WithTimeout(30 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	})
 })

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -28,7 +27,7 @@ var _ = Describe("A new VMI", func() {
 		Eventually(func(g Gomega, ctx context.Context) { // the API server notices it a moment later
 			rejected = alice.Create(ctx, build.VMI("uncompleted").Disk("root", "").Obj(), client.DryRunAll)
 			g.Expect(rejected).To(MatchError(ContainSubstring("[virtward/vmi-complete]")))
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		lacking := []string{
 			"spec.domain.cpu.cores", "spec.domain.cpu.maxSockets", "spec.domain.cpu.model", "spec.domain.cpu.sockets", "spec.domain.cpu.threads",
 			"spec.domain.devices.disks[0].disk.bus", "spec.domain.devices.interfaces", "spec.domain.features.acpi.enabled",

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -95,7 +94,7 @@ var _ = Describe("Objects that a VM refers to", func() {
 		By("applying it for good")
 		cleanUp(vm)
 		Expect(alice.Create(ctx, vm)).To(Succeed())
-		Eventually(func() map[string]string { return auditAnnotations("golden") }).WithTimeout(10 * time.Second).Should(And(
+		Eventually(func() map[string]string { return auditAnnotations("golden") }).Should(And(
 			HaveKeyWithValue(webhook+"/hypervisor", "kvm/arm64"),
 			HaveKeyWithValue(webhook+"/layers", "datasource/images/fedora,arm64"),
 		))
@@ -124,7 +123,7 @@ func eventuallyPersists(ctx context.Context, vm *kubevirtv1.VirtualMachine, arch
 		g.Expect(seen.Spec.Template.Spec.Domain.Machine.Type).To(Equal(machine))
 		g.Expect(seen.Spec.Template.Spec.Domain.CPU).To(BeNil(), "what can be computed is not persisted in a VM")
 		g.Expect(heard.texts).To(BeEmpty())
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // install creates objects, and deletes them at the end of the spec.

@@ -59,18 +59,18 @@ var _ = Describe("Two replicas on a fresh Secret", Serial, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(<-started).To(Succeed())
 		for _, r := range []replica{first, second} {
-			Eventually(r.ready).WithContext(ctx).WithTimeout(30 * time.Second).Should(Succeed())
+			Eventually(r.ready).WithContext(ctx).Should(Succeed())
 		}
 		fresh := secretOf(ctx, pair)
 		for _, r := range []replica{first, second} {
-			Eventually(r.served).WithContext(ctx).WithTimeout(10 * time.Second).Should(Equal(leafOf(fresh)))
+			Eventually(r.served).WithContext(ctx).Should(Equal(leafOf(fresh)))
 		}
 
 		By("waiting until the first rotation has ended, and for a fight that does not come")
 		Eventually(func(ctx context.Context) map[string][]byte {
 			fresh = secretOf(ctx, pair)
 			return fresh.Data
-		}).WithContext(ctx).WithTimeout(20 * time.Second).ShouldNot(HaveKey(certificates.PreviousTokenKey))
+		}).WithContext(ctx).ShouldNot(HaveKey(certificates.PreviousTokenKey))
 		Consistently(func(ctx context.Context) string {
 			return secretOf(ctx, pair).ResourceVersion
 		}).WithContext(ctx).WithTimeout(3 * time.Second).WithPolling(200 * time.Millisecond).Should(Equal(fresh.ResourceVersion))
@@ -88,14 +88,14 @@ var _ = Describe("Two replicas on a fresh Secret", Serial, func() {
 				g.Expect(r.served()).To(Equal(leafOf(rotated)))
 				g.Expect(r.ready(ctx)).To(Succeed())
 			}
-		}).WithContext(ctx).WithTimeout(30 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 
 		By("sending user data, in an object that is completed and in one that cannot be decoded")
 		Eventually(func(g Gomega, ctx context.Context) {
 			vmi := withUserData("secretive")
 			g.Expect(pair.Client().Create(ctx, vmi, client.DryRunAll)).To(Succeed())
 			g.Expect(vmi.Spec.Domain.Machine).NotTo(BeNil())
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		broken := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
 			"metadata": map[string]any{"name": "undecodable", "namespace": "default"},

@@ -45,10 +45,10 @@ var _ = Describe("An API server that restarts during a rotation, under load", Se
 			}
 		})).To(Succeed())
 		Eventually(func(ctx context.Context) bool { return when(before, secretOf(ctx, i.plane)) }).
-			WithContext(ctx).WithTimeout(30 * time.Second).WithPolling(10 * time.Millisecond).Should(BeTrue())
+			WithContext(ctx).WithPolling(10 * time.Millisecond).Should(BeTrue())
 		Expect(i.plane.StopAPIServer()).To(Succeed())
 		away := l.away.Load()
-		Eventually(l.away.Load).WithContext(ctx).WithTimeout(20*time.Second).Should(BeNumerically(">", away), "the load meets no API server")
+		Eventually(l.away.Load).WithContext(ctx).Should(BeNumerically(">", away), "the load meets no API server")
 		Expect(i.webhook.PID()).NotTo(BeZero(), "the webhook serves on without an API server")
 		Expect(i.plane.StartAPIServer(ctx)).To(Succeed())
 
@@ -96,7 +96,7 @@ func (i *installation) rotated(ctx context.Context) {
 			g.Expect(config.CABundle).To(Equal(data[certificates.AuthorityKey]))
 			g.Expect(*config.Service.Path).To(HaveSuffix("/" + string(data[certificates.TokenKey])))
 		}
-	}).WithContext(ctx).WithTimeout(60 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // mixedLoad creates, as dry runs, valid VMIs and invalid VMs and VMIs, until it is stopped.
@@ -191,7 +191,7 @@ func (l *mixedLoad) more(ctx context.Context, n int64) {
 	GinkgoHelper()
 	admitted, denied := l.admitted.Load(), l.denied.Load()
 	Eventually(func() int64 { return min(l.admitted.Load()-admitted, l.denied.Load()-denied) }).
-		WithContext(ctx).WithTimeout(30 * time.Second).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", n))
+		WithContext(ctx).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", n))
 }
 
 func (l *mixedLoad) stop() {

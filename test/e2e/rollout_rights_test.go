@@ -72,10 +72,10 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 		users["roll-viewer"] = clientOf("roll-viewer")
 		Eventually(func(ctx context.Context) error {
 			return users["roll-none"].Create(ctx, rolloutOf("probe", paused), client.DryRunAll)
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("rollout-patch: ")))
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("rollout-patch: ")))
 		Eventually(func(ctx context.Context) error {
 			return users["roll-operator"].Create(ctx, rolloutOf("probe", paused), client.DryRunAll)
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	})
 
 	It("are those of their authors", func(ctx SpecContext) {
@@ -130,7 +130,7 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 			To(MatchError(ContainSubstring("rollout-status: ")), "not even an admin writes statuses")
 		Expect(users["roll-viewer"].Delete(ctx, rollout.DeepCopy())).To(Satisfy(apierrors.IsForbidden))
 		Expect(users["roll-none"].Delete(ctx, rollout.DeepCopy())).To(Succeed())
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("do not suffice for a spec that cannot be carried out", func(ctx SpecContext) {
 		err := users["roll-operator"].Create(ctx, rolloutOf("invalid", `{selector: {}, patch: {runStrategy: Always, template: {spec: {domain: {cpu: {socket: 4}}}}}, windows: [{schedule: "0 25 * * *", duration: 1h, timeZone: Mars/Base}]}`))
@@ -163,7 +163,7 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 		rollout := rolloutOf("leaver", "{selector: {matchLabels: {rolled: leaver}}, patch: {template: {spec: {subdomain: changed}}}, allow: [Live, Restart], strategy: {partition: 100%}}")
 		cleanUp(rollout)
 		leaver := clientOf("roll-leaver")
-		Eventually(func(ctx context.Context) error { return leaver.Create(ctx, rollout) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		Eventually(func(ctx context.Context) error { return leaver.Create(ctx, rollout) }).WithContext(ctx).Should(Succeed())
 		degraded := func(g Gomega, ctx context.Context) string {
 			object := &v1alpha1.VirtualMachineRollout{}
 			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(rollout), object)).To(Succeed())
@@ -173,7 +173,7 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 			}
 			return condition.Reason + ": " + condition.Message
 		}
-		Eventually(degraded).WithContext(ctx).WithTimeout(30 * time.Second).Should(HavePrefix(v1alpha1.ReasonHealthy))
+		Eventually(degraded).WithContext(ctx).Should(HavePrefix(v1alpha1.ReasonHealthy))
 
 		By("taking the permission to restart away")
 		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "vms-of-roll-leaver"}}
@@ -184,7 +184,7 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 			": the requester roll-leaver is not permitted to update virtualmachines/restart.subresources.kubevirt.io"))
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(vm), vm)).To(Succeed())
 		Expect(vm.Spec.Template.Spec.Subdomain).To(BeEmpty())
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("are verified while the webhook that records the requester is away", func(ctx SpecContext) {
 		without(ctx, &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration"}}, webhook)
@@ -194,7 +194,7 @@ var _ = Describe("The rights of rollouts", Serial, Ordered, func() {
 		for _, object := range []*unstructured.Unstructured{forged, plain} {
 			Eventually(func(ctx context.Context) error {
 				return users["roll-operator"].Create(ctx, object.DeepCopy(), client.DryRunAll)
-			}).WithContext(ctx).WithTimeout(20*time.Second).Should(SatisfyAll(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("rollout-requester: "))), object.GetName())
+			}).WithContext(ctx).Should(SatisfyAll(Satisfy(apierrors.IsForbidden), MatchError(ContainSubstring("rollout-requester: "))), object.GetName())
 		}
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(3*time.Minute))
 })

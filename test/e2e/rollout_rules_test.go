@@ -60,13 +60,13 @@ var _ = Describe("A change of a running VM", func() {
 			row := &rolloutRows[i]
 			It(fmt.Sprintf("%s: %s", row.rule, row.what), func(ctx SpecContext) {
 				row.check(ctx, fmt.Sprintf("row-%02d", i))
-			}, NodeTimeout(time.Minute))
+			}, NodeTimeout(3*time.Minute))
 		}
-		It("volume-request: a volume of virtctl addvolume", volumeRequest, NodeTimeout(time.Minute))
-		It("waits for a restart under the strategy Stage", underStage, NodeTimeout(time.Minute))
-		It("waits for a restart while the feature gate of hotplugged volumes is closed", withGatesClosed, NodeTimeout(time.Minute))
-		It("reaches the guest with the migration that KubeVirt starts", migratedByKubeVirt, NodeTimeout(2*time.Minute))
-		It("shuts the guest down if KubeVirt evicts it", evictedByKubeVirt, NodeTimeout(time.Minute))
+		It("volume-request: a volume of virtctl addvolume", volumeRequest, NodeTimeout(3*time.Minute))
+		It("waits for a restart under the strategy Stage", underStage, NodeTimeout(3*time.Minute))
+		It("waits for a restart while the feature gate of hotplugged volumes is closed", withGatesClosed, NodeTimeout(3*time.Minute))
+		It("reaches the guest with the migration that KubeVirt starts", migratedByKubeVirt, NodeTimeout(3*time.Minute))
+		It("shuts the guest down if KubeVirt evicts it", evictedByKubeVirt, NodeTimeout(3*time.Minute))
 	})
 })
 
@@ -105,7 +105,7 @@ func awaitPlanned(ctx context.Context, vm *kubevirtv1.VirtualMachine, reached fu
 		live := &kubevirtv1.VirtualMachine{}
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(vm), live)).To(Succeed())
 		g.Expect(reached(vmi)).To(BeTrue(), "the VM has %+v, the instance %+v", live.Status, vmi.Status)
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 	Expect(planOf(ctx, "", "vm/"+vm.Name).Changes).To(BeEmpty())
 }
 
@@ -124,7 +124,7 @@ func configureRollouts(ctx context.Context, strategy kubevirtv1.VMRolloutStrateg
 		configure(ctx, configuration, platform.KVM)
 		eventuallyModel(ctx, model)
 	}
-	DeferCleanup(func(ctx SpecContext) { set(ctx, "host-model", nil, nil) }, NodeTimeout(30*time.Second))
+	DeferCleanup(func(ctx SpecContext) { set(ctx, "host-model", nil, nil) }, NodeTimeout(3*time.Minute))
 	set(ctx, "Haswell", map[string]any{"cpuModel": "Haswell", "vmRolloutStrategy": string(strategy)}, methods)
 }
 
@@ -139,7 +139,7 @@ func underStage(ctx SpecContext) {
 	Expect(planned.Fields(rollouts.Restart)).To(ConsistOf(sockets, guest))
 	Expect(planned.Fields(rollouts.LiveOnMigration)).To(ConsistOf(inSpec+"domain.devices.interfaces[blue]", inSpec+"networks[blue]"))
 	Expect(apply(ctx, vm)).To(HaveExactElements(HavePrefix("The rollout strategy of the cluster is Stage. These changes take effect when the VM restarts: " + sockets + ", " + guest + ", ")))
-	Eventually(func(ctx context.Context) error { return agrees(ctx, vm, planned) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	Eventually(func(ctx context.Context) error { return agrees(ctx, vm, planned) }).WithContext(ctx).Should(Succeed())
 }
 
 // withGatesClosed plans hotpluggable volumes in a cluster that ignores them: by its own gate, or by the one of virtctl.
@@ -151,7 +151,7 @@ func withGatesClosed(ctx SpecContext) {
 		DeferCleanup(func(ctx SpecContext) {
 			configure(ctx, nil, platform.KVM)
 			eventuallyModel(ctx, "host-model")
-		}, NodeTimeout(30*time.Second))
+		}, NodeTimeout(3*time.Minute))
 		configure(ctx, map[string]any{"cpuModel": model, "developerConfiguration": configuration}, platform.KVM)
 		eventuallyModel(ctx, model)
 		vm := runningVM("row-gate-" + strings.ToLower(model))
@@ -162,7 +162,7 @@ func withGatesClosed(ctx SpecContext) {
 		planned := planOf(ctx, manifestOf(vm), "-f", "-")
 		Expect(planned.Fields(rollouts.Restart)).To(ConsistOf(inSpec+"domain.devices.disks[data]", inSpec+"volumes[data]"))
 		Expect(apply(ctx, vm)).To(ContainElement(ContainSubstring("The feature gate DeclarativeHotplugVolumes of the cluster is off, or HotplugVolumes is on")))
-		Eventually(func(ctx context.Context) error { return agrees(ctx, vm, planned) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		Eventually(func(ctx context.Context) error { return agrees(ctx, vm, planned) }).WithContext(ctx).Should(Succeed())
 	}
 }
 
@@ -277,7 +277,7 @@ func (row *rolloutRow) check(ctx context.Context, name string) {
 	}
 
 	By("comparing with what KubeVirt does")
-	Eventually(func(ctx context.Context) error { return agrees(ctx, vm, planned) }).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	Eventually(func(ctx context.Context) error { return agrees(ctx, vm, planned) }).WithContext(ctx).Should(Succeed())
 }
 
 // apply applies a VM as its owner, and returns the warnings.
@@ -329,7 +329,7 @@ func awaitRunning(ctx context.Context, vm *kubevirtv1.VirtualMachine) {
 		g.Expect(vmi.Status.Phase).To(Equal(kubevirtv1.Running))
 		g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(vm), live)).To(Succeed())
 		g.Expect(live.Status.Ready).To(BeTrue())
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // agrees compares a plan with the VM and its instance after KubeVirt's controllers have seen the change.
@@ -402,7 +402,7 @@ func applying(change edit, wait func(*kubevirtv1.VirtualMachineInstance) bool) f
 		Eventually(func(ctx context.Context) bool {
 			vmi := &kubevirtv1.VirtualMachineInstance{}
 			return admin.Get(ctx, client.ObjectKeyFromObject(vm), vmi) == nil && wait(vmi)
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(BeTrue())
+		}).WithContext(ctx).Should(BeTrue())
 	}
 }
 
@@ -421,6 +421,6 @@ func cleanUpClaim(claim *corev1.PersistentVolumeClaim) {
 				return err
 			}
 			return errors.New("it exists")
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
-	}, NodeTimeout(30*time.Second))
+		}).WithContext(ctx).Should(Succeed())
+	}, NodeTimeout(3*time.Minute))
 }

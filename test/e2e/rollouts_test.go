@@ -32,7 +32,7 @@ var _ = Describe("A VM that runs", func() {
 		heard.texts = nil
 		Expect(change(ctx, user, vm, func() { vm.Spec.Template.Spec.Subdomain = "sub" })).To(Succeed())
 		Expect(heard.texts).To(HaveEach("spec.template.spec.subdomain: takes effect when the VM restarts. KubeVirt applies this field only when the VM starts."))
-	}, NodeTimeout(time.Minute))
+	}, NodeTimeout(3*time.Minute))
 })
 
 // started makes a VM one that runs, as KubeVirt's controllers do: with an instance, and a revision of its start.

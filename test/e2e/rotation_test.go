@@ -36,27 +36,27 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		before, beforeToken, authority := served(ctx), token(ctx), certificateSecret(ctx).Data[certificates.AuthorityKey]
 		By("taking the server's pair out of the Secret, so that it is made again under the same CA")
 		takeOut(ctx, certificates.CertificateKey, certificates.PrivateKey)
-		Eventually(served).WithContext(ctx).WithTimeout(20 * time.Second).ShouldNot(Equal(before))
-		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).WithTimeout(30 * time.Second).
+		Eventually(served).WithContext(ctx).ShouldNot(Equal(before))
+		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).
 			Should(ConsistOf("/mutate/"+token(ctx), "/validate/"+token(ctx)))
 		Expect(token(ctx)).NotTo(Equal(beforeToken))
 		Expect(certificateSecret(ctx).Data[certificates.AuthorityKey]).To(Equal(authority))
 		ends(ctx)
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("of the CA", func(ctx SpecContext) {
 		l = startLoad(3)
 		l.more(ctx, 50)
 		authority, before := certificateSecret(ctx).Data[certificates.AuthorityKey], served(ctx)
 		takeOut(ctx, certificates.AuthorityPrivateKey)
-		Eventually(func(ctx context.Context) [][]byte { return bundlesOf(ctx) }).WithContext(ctx).WithTimeout(20*time.Second).
+		Eventually(func(ctx context.Context) [][]byte { return bundlesOf(ctx) }).WithContext(ctx).
 			Should(HaveEach(And(ContainSubstring(string(bytes.TrimSpace(authority))), WithTransform(func(b []byte) int { return bytes.Count(b, []byte("BEGIN CERT")) }, Equal(2)))),
 				"both CAs are trusted meanwhile")
-		Eventually(served).WithContext(ctx).WithTimeout(20 * time.Second).ShouldNot(Equal(before))
+		Eventually(served).WithContext(ctx).ShouldNot(Equal(before))
 		ends(ctx)
 		Expect(bundlesOf(ctx)).To(HaveEach(Equal(certificateSecret(ctx).Data[certificates.AuthorityKey])), "only the new CA is trusted afterwards")
 		Expect(certificateSecret(ctx).Data[certificates.AuthorityKey]).NotTo(Equal(authority))
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("from a release whose paths have no token", func(ctx SpecContext) {
 		controller := cluster.VirtwardControllerProcess()
@@ -68,10 +68,10 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		l.more(ctx, 50)
 		By("starting the controller of the new release")
 		Expect(controller.Start(ctx)).To(Succeed())
-		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).WithTimeout(30 * time.Second).
+		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).
 			Should(HaveEach(MatchRegexp("^/(mutate|validate)/[a-z0-9]{26}$")))
 		ends(ctx)
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("by another leader, while the first is killed in the middle of it", func(ctx SpecContext) {
 		controller := cluster.VirtwardControllerProcess()
@@ -79,13 +79,13 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		l.more(ctx, 50)
 		before, secret := served(ctx), token(ctx)
 		takeOut(ctx, certificates.CertificateKey, certificates.PrivateKey)
-		Eventually(served).WithContext(ctx).WithTimeout(20 * time.Second).ShouldNot(Equal(before))
+		Eventually(served).WithContext(ctx).ShouldNot(Equal(before))
 		controller.Kill()
 		l.more(ctx, 50)
 		By("serving on without a controller, and starting another")
 		Expect(pathsOf(ctx)).To(HaveEach(HaveSuffix(secret)), "the paths are not written yet")
 		Expect(controller.Start(ctx)).To(Succeed())
-		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).WithTimeout(60 * time.Second).
+		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).
 			Should(HaveEach(HaveSuffix(token(ctx))))
 		ends(ctx)
 	}, NodeTimeout(3*time.Minute))
@@ -102,7 +102,7 @@ var _ = Describe("A webhook configuration that comes back", Serial, func() {
 			configuration.Webhooks[i].ClientConfig.CABundle, configuration.Webhooks[i].ClientConfig.Service.Path = nil, nil
 		}
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
-		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).WithTimeout(10 * time.Second).
+		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).
 			Should(ConsistOf("/mutate/"+token(ctx), "/validate/"+token(ctx)))
 		awaitChecks(ctx)
 	})
@@ -116,7 +116,7 @@ func rotated(ctx context.Context) {
 		g.Expect(data).To(HaveKey(certificates.TokenKey))
 		g.Expect(data).NotTo(Or(HaveKey(certificates.PreviousTokenKey), HaveKey(certificates.PreviousAuthorityKey)))
 		g.Expect(bundlesOf(ctx)).To(HaveEach(Equal(data[certificates.AuthorityKey])))
-	}).WithContext(ctx).WithTimeout(60 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // takeOut removes keys of the Secret.

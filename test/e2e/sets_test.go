@@ -109,12 +109,12 @@ var _ = Describe("Objects with a template of virtual machines", func() {
 		set, made := replicaSet("old-replicas", sata("old")), pool("v1beta1", "old-pool", sata("old"))
 		for _, object := range []client.Object{set, made} {
 			cleanUp(object)
-			Eventually(func(ctx context.Context) error { return alice.Create(ctx, object) }).WithContext(ctx).WithTimeout(soon).Should(Succeed())
+			Eventually(func(ctx context.Context) error { return alice.Create(ctx, object) }).WithContext(ctx).Should(Succeed())
 		}
 		remove(ctx)
 		Eventually(func(ctx context.Context) error {
 			return alice.Create(ctx, replicaSet("new-replicas", sata("new")), client.DryRunAll)
-		}).WithContext(ctx).WithTimeout(soon).Should(MatchError(ContainSubstring("[virtward/arm64-disk-bus]")))
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("[virtward/arm64-disk-bus]")))
 		user, heard := listening("alice")
 		Expect(change(ctx, user, set, func() { set.Spec.Template.Spec.Hostname = "other" })).To(Succeed())
 		Expect(change(ctx, user, made, func() {

@@ -71,7 +71,7 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 			trial := other.DeepCopy()
 			g.Expect(alice.Create(ctx, trial, client.DryRunAll)).To(Succeed())
 			g.Expect(trial.Spec.Template.Spec.NodeSelector).To(HaveKeyWithValue("pool", "vms"))
-		}).WithContext(ctx).WithTimeout(10 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(alice.Create(ctx, other)).To(Succeed())
 		Expect(other.Spec.Template.Spec.Domain.CPU).To(BeNil())
 		Expect(other.Spec.Template.Spec.SchedulerName).To(BeEmpty(), "an instancetype may say one tomorrow")
@@ -92,11 +92,11 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 		vmi := &kubevirtv1.VirtualMachineInstance{}
 		Eventually(func(ctx context.Context) error {
 			return alice.Get(ctx, client.ObjectKeyFromObject(vm), vmi)
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 		Expect(vmi.Spec.SchedulerName).To(Equal("house"))
 		Expect(vmi.Spec.NodeSelector).To(BeEmpty(), "its VM has none")
 		Expect(vmi.Spec.Tolerations).To(HaveLen(1), "those of its VM")
-	}, NodeTimeout(2*time.Minute))
+	}, NodeTimeout(3*time.Minute))
 
 	It("are active a moment after they change, and VMs do not change when they are deleted", func(ctx SpecContext) {
 		object := give(ctx, "passing", `{schedulerName: first, tolerations: [{key: vms, operator: Exists}]}`, func(vmi *kubevirtv1.VirtualMachineInstance) bool {
@@ -150,7 +150,7 @@ var _ = Describe("VirtualMachineDefaults", Serial, func() {
 		Expect(admin.Create(ctx, binding)).To(Succeed())
 		Eventually(func(ctx context.Context) error {
 			return clientOf("erin").Create(ctx, object.DeepCopy(), client.DryRunAll)
-		}).WithContext(ctx).WithTimeout(soon).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	})
 
 	It("are in the output of explain with a cluster", func(ctx SpecContext) {
@@ -185,7 +185,7 @@ spec:
 			g.Expect(strings.Count(given.output+given.errors, "note: ")).To(Equal(1), given.output)
 			g.Expect(given.output).To(ContainSubstring("note: RuleSettings, VirtualMachineDefaults, VirtualMachinePolicy of the cluster are not considered: you may not list them"))
 			g.Expect(given.output).NotTo(ContainSubstring("site/shown"))
-		}).WithContext(ctx).WithTimeout(soon).Should(Succeed())
+		}).WithContext(ctx).Should(Succeed())
 	})
 })
 
@@ -196,5 +196,5 @@ func soonAsked(ctx context.Context, as func(*kubevirtv1.VirtualMachineInstance) 
 		vmi := build.VMI("asking").Obj()
 		g.Expect(alice.Create(ctx, vmi, client.DryRunAll)).To(Succeed())
 		g.Expect(as(vmi)).To(BeTrue())
-	}).WithContext(ctx).WithTimeout(soon).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/crds"
@@ -47,6 +48,7 @@ var (
 func TestE2E(t *testing.T) {
 	log.SetLogger(GinkgoLogr)
 	RegisterFailHandler(Fail)
+	SetDefaultEventuallyTimeout(await.Patience)
 	RunSpecs(t, "Virtward on a real API server")
 }
 
@@ -168,7 +170,7 @@ func awaitChecks(ctx context.Context) {
 		g.Expect(alice.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Spec.Domain.CPU).NotTo(BeNil(), "it is not completed")
 		g.Expect(alice.Create(ctx, impossible("probe"), client.DryRunAll)).To(MatchError(ContainSubstring("[virtward/arm64-bios]")))
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // cleanUp deletes an object at the end of the spec, and waits until it is gone.
@@ -177,6 +179,6 @@ func cleanUp(object client.Object) {
 		Expect(client.IgnoreNotFound(admin.Delete(ctx, object))).To(Succeed())
 		Eventually(func(ctx context.Context) error {
 			return admin.Get(ctx, client.ObjectKeyFromObject(object), object)
-		}).WithContext(ctx).WithTimeout(20 * time.Second).Should(MatchError(ContainSubstring("not found")))
-	}, NodeTimeout(30*time.Second))
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("not found")))
+	}, NodeTimeout(3*time.Minute))
 }

@@ -31,6 +31,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policytest"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/test/simulators/liveupdates"
@@ -91,7 +92,7 @@ func letLeaveOut(ctx context.Context, names ...string) {
 			return slices.DeleteFunc(conditions, func(c admissionregistrationv1.MatchCondition) bool { return c.Name == condition })
 		})
 		awaitChecks(ctx)
-	}, NodeTimeout(30*time.Second))
+	}, NodeTimeout(3*time.Minute))
 	change(ctx, func(name string, conditions []admissionregistrationv1.MatchCondition) []admissionregistrationv1.MatchCondition {
 		return append(conditions, admissionregistrationv1.MatchCondition{Name: condition, Expression: fmt.Sprintf(
 			`!has(request.userInfo.extra) || !('%[1]s' in request.userInfo.extra) || !('%[2]s' in request.userInfo.extra['%[1]s'])`, leftOut, name)})
@@ -102,7 +103,7 @@ func letLeaveOut(ctx context.Context, names ...string) {
 		g.Expect(unasked.Create(ctx, probe, client.DryRunAll)).To(Succeed())
 		g.Expect(probe.Spec.Domain.CPU).To(BeNil(), "it is completed")
 		g.Expect(unasked.Create(ctx, impossible("probe"), client.DryRunAll)).To(Succeed())
-	}).WithContext(ctx).WithTimeout(20 * time.Second).Should(Succeed())
+	}).WithContext(ctx).Should(Succeed())
 }
 
 // leavingOut returns the configuration of an admin whose requests exclude some webhooks.
@@ -363,7 +364,7 @@ func (s *scene) remove(ctx context.Context, object *unstructured.Unstructured) e
 	if err := at.Delete(ctx, object.GetName(), metav1.DeleteOptions{}); err != nil {
 		return client.IgnoreNotFound(err)
 	}
-	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+	return wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, await.Patience, true, func(ctx context.Context) (bool, error) {
 		left, err := at.Get(ctx, object.GetName(), metav1.GetOptions{})
 		if err == nil && len(left.GetFinalizers()) > 0 {
 			_, err = at.Patch(ctx, object.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -429,7 +430,7 @@ func (s *scene) await(ctx context.Context, facts *platform.Facts) {
 		heard.texts = nil
 		_ = user.Create(ctx, probe.DeepCopy(), client.DryRunAll) // the policies of the stage may reject it
 		return heard.texts
-	}).WithContext(ctx).WithTimeout(10 * time.Second).WithPolling(10 * time.Millisecond).Should(ContainElement(HaveSuffix(want)))
+	}).WithContext(ctx).WithPolling(10 * time.Millisecond).Should(ContainElement(HaveSuffix(want)))
 }
 
 // stageKey identifies the stage of a situation, apart from namespaces and permissions.

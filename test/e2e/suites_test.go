@@ -27,6 +27,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/policytest"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/validators"
 )
@@ -54,7 +55,7 @@ var _ = Describe("The suites of policies", Serial, Ordered, func() {
 		started := time.Now()
 		stages := stagesFor(trials)
 		scene := newScene()
-		DeferCleanup(func(ctx SpecContext) { scene.clear(ctx) }, NodeTimeout(time.Minute))
+		DeferCleanup(func(ctx SpecContext) { scene.clear(ctx) }, NodeTimeout(3*time.Minute))
 		var differ []string
 		for _, s := range stages {
 			scene.set(ctx, s)
@@ -247,11 +248,7 @@ func (t *trial) stored() *unstructured.Unstructured {
 
 // soon sends a case until the answer is that of the suite. It returns the difference if it does not become so.
 func (t *trial) soon(ctx context.Context) (differs string, err error) {
-	patience := soon
-	if ofOthers(t.situation.May) {
-		patience += 10 * time.Second // what others may do is remembered that long
-	}
-	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, patience, true, func(context.Context) (same bool, err error) {
+	err = wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, await.Patience, true, func(context.Context) (same bool, err error) {
 		differs, err = t.now(ctx) // whose context would end in the midst of an answer
 		return differs == "", err
 	})

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"os"
 	"strings"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -27,7 +26,7 @@ var _ = Describe("A rejection", func() {
 		}).Obj()
 		Expect(causes(alice.Create(ctx, vmi))).To(HaveLen(2))
 
-		Eventually(func() map[string]string { return auditAnnotations("traced") }).WithTimeout(10 * time.Second).Should(
+		Eventually(func() map[string]string { return auditAnnotations("traced") }).Should(
 			HaveKeyWithValue(machineCheck+"/findings", "arm64-bios,arm64-disk-bus"))
 		log, err := os.ReadFile(virtward.Log())
 		Expect(err).NotTo(HaveOccurred())

@@ -20,10 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/test/await"
 )
-
-// patience bounds every wait for the API server to notice a definition or a policy.
-const patience = 30 * time.Second
 
 func TestGuards(t *testing.T) {
 	cases, err := admissionpolicies.Cases()
@@ -244,10 +242,10 @@ func (c *cluster) remove(object *unstructured.Unstructured) {
 
 func (c *cluster) await(what string, done func() bool) {
 	c.t.Helper()
-	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, patience, true,
+	err := wait.PollUntilContextTimeout(context.Background(), 50*time.Millisecond, await.Patience, true,
 		func(context.Context) (bool, error) { return done(), nil })
 	if err != nil {
-		c.t.Fatalf("waited %s in vain for %s", patience, what)
+		c.t.Fatalf("waited %s in vain for %s", await.Patience, what)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/crds"
 )
 
@@ -41,7 +42,7 @@ func sspResource() *unstructured.Unstructured {
 func (f *fixture) conditionOf(t *testing.T, kind string, status metav1.ConditionStatus, reason string) *v1alpha1.GoldenImageCatalog {
 	t.Helper()
 	catalog := &v1alpha1.GoldenImageCatalog{}
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		must(t, f.client.Get(t.Context(), client.ObjectKey{Name: "site"}, catalog))
 		if c := meta.FindStatusCondition(catalog.Status.Conditions, kind); c != nil && c.Status == status && c.Reason == reason && c.ObservedGeneration == catalog.Generation {
 			return catalog

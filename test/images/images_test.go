@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/simulators"
 )
@@ -109,7 +110,7 @@ func isReady(source *cdiv1beta1.DataSource) bool {
 func (f *fixture) becomes(t *testing.T, want ...string) {
 	t.Helper()
 	var diff string
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		got, err := f.state(t.Context())
 		must(t, err)
 		if diff = cmp.Diff(want, got); diff == "" {
@@ -231,7 +232,7 @@ func TestGoldenImages(t *testing.T) {
 
 	t.Log("nothing is written when nothing changes")
 	before, diff := f.versions(t), "never"
-	for deadline := time.Now().Add(30 * time.Second); diff != "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(await.Patience); diff != "" && time.Now().Before(deadline); {
 		time.Sleep(5 * time.Second)
 		after := f.versions(t)
 		diff, before = cmp.Diff(before, after), after
@@ -245,7 +246,7 @@ func TestGoldenImages(t *testing.T) {
 func (f *fixture) condition(t *testing.T, differs func(*v1alpha1.Image) string) {
 	t.Helper()
 	var texts []string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		catalog := &v1alpha1.GoldenImageCatalog{}
 		must(t, f.client.Get(t.Context(), client.ObjectKey{Name: "site"}, catalog))
 		texts = nil

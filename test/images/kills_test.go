@@ -23,6 +23,7 @@ import (
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers/goldenimages"
 	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/planes"
@@ -46,7 +47,7 @@ func (f *fixture) drive(t *testing.T, r *goldenimages.Reconciler, c *kills.Conne
 	t.Helper()
 	var got []string
 	calm := 0
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline) && !c.Dead(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline) && !c.Dead(); time.Sleep(10 * time.Millisecond) {
 		before := len(c.Writes())
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "site"}}); err != nil && !errors.Is(err, kills.Err) {
 			t.Fatal(err)

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/test/await"
 )
 
 // registry is the registry of go-containerregistry, on loopback. It needs the credentials me and secret for private images.
@@ -200,7 +201,7 @@ func (f *fixture) documentedMetrics(t *testing.T) {
 		}
 	}
 	var exposed map[string]string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline) && !maps.Equal(documented, exposed); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline) && !maps.Equal(documented, exposed); time.Sleep(200 * time.Millisecond) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 		must(t, err)
 		response, err := http.DefaultClient.Do(request)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/test/await"
 )
 
 const (
@@ -122,7 +123,7 @@ func (f *fixture) of(t *testing.T, image string) []string {
 func (f *fixture) imageBecomes(t *testing.T, image string, want ...string) {
 	t.Helper()
 	var diff string
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if diff = cmp.Diff(want, f.of(t, image)); diff == "" {
 			return
 		}
@@ -179,7 +180,7 @@ func (f *fixture) nodesBecome(t *testing.T, want ...string) {
 		return strings.Join(words, " ")
 	}
 	var diff string
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		catalog := &v1alpha1.GoldenImageCatalog{}
 		must(t, f.client.Get(t.Context(), client.ObjectKey{Name: "site"}, catalog))
 		n := catalog.Status.Nodes

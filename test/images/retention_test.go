@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -23,7 +24,7 @@ func (f *fixture) stored(t *testing.T, want ...string) {
 	t.Helper()
 	var diff string
 	var seen []string
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(200 * time.Millisecond) {
 		claims, volumes := &corev1.PersistentVolumeClaimList{}, &cdiv1beta1.DataVolumeList{}
 		must(t, f.client.List(t.Context(), claims, client.InNamespace(namespace)))
 		must(t, f.client.List(t.Context(), volumes, client.InNamespace(namespace)))
@@ -119,7 +120,7 @@ func TestRetentionNone(t *testing.T) {
 // cronsHave waits until all crons have something.
 func (f *fixture) cronsHave(t *testing.T, has func(*cdiv1beta1.DataImportCron) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		crons := &cdiv1beta1.DataImportCronList{}
 		must(t, f.client.List(t.Context(), crons, client.InNamespace(namespace)))
 		if len(crons.Items) == 2 && has(&crons.Items[0]) && has(&crons.Items[1]) {

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
@@ -53,7 +54,7 @@ func (f *fixture) as(t *testing.T, user string, rules ...string) client.Client {
 // eventually waits until a condition holds.
 func (f *fixture) eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if holds() {
 			return
 		}

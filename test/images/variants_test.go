@@ -17,6 +17,7 @@ import (
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/test/await"
 )
 
 const shop = "shop"
@@ -54,7 +55,7 @@ func (f *fixture) variants(t *testing.T) []string {
 func (f *fixture) variantsBecome(t *testing.T, want ...string) {
 	t.Helper()
 	var diff string
-	for deadline := time.Now().Add(40 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if diff = cmp.Diff(want, f.variants(t)); diff == "" {
 			return
 		}
@@ -67,7 +68,7 @@ func (f *fixture) variantsBecome(t *testing.T, want ...string) {
 func (f *fixture) event(t *testing.T, name, reason, text string) {
 	t.Helper()
 	var seen []string
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		events := &corev1.EventList{}
 		must(t, f.client.List(t.Context(), events, client.InNamespace(shop)))
 		seen = nil

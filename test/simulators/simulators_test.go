@@ -24,6 +24,7 @@ import (
 	instancetypev1beta1 "kubevirt.io/api/instancetype/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -65,7 +66,7 @@ func key(name string) client.ObjectKey { return client.ObjectKey{Namespace: "def
 
 func eventually(t *testing.T, what string, check func(context.Context) error) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(await.Patience)
 	for {
 		err := check(t.Context())
 		if err == nil {

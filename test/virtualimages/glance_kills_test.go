@@ -17,6 +17,7 @@ import (
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
 	controller "github.com/virtward/virtward/controllers/virtualimages"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/glances"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/virtualimages"
@@ -82,7 +83,7 @@ func (f *stored) phase(t *testing.T, image *v1alpha1.VirtualImage, at int, lost 
 	for _, c := range []*kills.Connection{{Left: at, Lost: lost}, {Left: -1}} {
 		r, end := f.process(t, c)
 		complete := false
-		for deadline := time.Now().Add(60 * time.Second); !complete && !c.Dead(); <-time.After(20 * time.Millisecond) {
+		for deadline := time.Now().Add(await.Patience); !complete && !c.Dead(); <-time.After(20 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("killed at %d, lost %t: %+v", at, lost, image.Status)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/controllers/pages"
 	controller "github.com/virtward/virtward/controllers/virtualimages"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
@@ -59,7 +60,7 @@ func (f *fixture) reconciler(t *testing.T, c *kills.Connection) *controller.Reco
 func (f *fixture) drive(t *testing.T, r *controller.Reconciler, c *kills.Connection, name string, done func(*v1alpha1.VirtualImage) bool) {
 	t.Helper()
 	var image *v1alpha1.VirtualImage
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}); err != nil && !errors.Is(err, kills.Err) {
 			t.Fatal(err)
 		}

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
@@ -195,7 +196,7 @@ func (f *fixture) image(t *testing.T, name, src string, change func(*v1alpha1.Vi
 func (f *fixture) eventually(t *testing.T, what string, do func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
 		if err = do(); err == nil {
 			return
 		}
@@ -233,12 +234,15 @@ func (f *fixture) gone(t *testing.T, image *v1alpha1.VirtualImage) {
 		}
 		return client.IgnoreNotFound(err)
 	})
-	volumes, sources := &cdiv1beta1.DataVolumeList{}, &cdiv1beta1.DataSourceList{}
-	must(t, f.Client().List(t.Context(), volumes, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelImage: string(image.UID)}))
-	must(t, f.Client().List(t.Context(), sources, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelImage: string(image.UID)}))
-	if len(volumes.Items)+len(sources.Items) > 0 {
-		t.Errorf("%d DataVolumes and %d DataSources are left", len(volumes.Items), len(sources.Items))
-	}
+	f.eventually(t, "the collection of objects of image "+image.Name, func() error { // the garbage collector deletes them after the image
+		volumes, sources := &cdiv1beta1.DataVolumeList{}, &cdiv1beta1.DataSourceList{}
+		must(t, f.Client().List(t.Context(), volumes, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelImage: string(image.UID)}))
+		must(t, f.Client().List(t.Context(), sources, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelImage: string(image.UID)}))
+		if len(volumes.Items)+len(sources.Items) > 0 {
+			return fmt.Errorf("%d DataVolumes and %d DataSources are left", len(volumes.Items), len(sources.Items))
+		}
+		return nil
+	})
 }
 
 // machine creates a virtual machine that clones an image.

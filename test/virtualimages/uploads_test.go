@@ -143,7 +143,7 @@ func (u *uploader) rights(t *testing.T) {
 
 func (u *uploader) life(t *testing.T) {
 	path, sum := file(t, "fedora", 3)
-	got := u.call(t.Context(), "uploaded", "--file", path, "--wait", "--timeout", "60s", "--checksum", sum)
+	got := u.call(t.Context(), "uploaded", "--file", path, "--wait", "--timeout", "5m", "--checksum", sum)
 	if got.code != 0 || got.out != "virtualimage.kupenstack.io/uploaded ready (5.37gb)\n" || !strings.Contains(got.errOut, "Uploading: 100% of ") || !strings.Contains(got.errOut, sum) {
 		t.Fatalf("%+v", got)
 	}
