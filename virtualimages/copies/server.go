@@ -25,10 +25,10 @@ type Store interface {
 
 // The limits of readers.
 const (
-	// MaxReaders, maxOfNamespace and maxOfImage bound the requests in progress: altogether, of one namespace and for one image.
-	MaxReaders     = 64
-	maxOfNamespace = 32
-	maxOfImage     = 16
+	// MaxReaders and maxOfImage bound the requests in progress: altogether, and for one image. A namespace has at most half of
+	// what the others leave.
+	MaxReaders = 64
+	maxOfImage = 16
 	// stall bounds the time without a byte, in both directions.
 	stall = time.Minute
 	// known is how long an image is known to be copied.
@@ -99,7 +99,8 @@ func (s *Server) enter(namespace, id string) bool {
 	if s.readers == nil {
 		s.readers = map[reader]int{}
 	}
-	if s.all >= MaxReaders || s.readers[reader{namespace: namespace}] >= maxOfNamespace || s.readers[reader{id: id}] >= maxOfImage {
+	own := s.readers[reader{namespace: namespace}]
+	if left := MaxReaders - (s.all - own); own >= (left+1)/2 || s.readers[reader{id: id}] >= maxOfImage {
 		return false
 	}
 	s.all++

@@ -1,6 +1,9 @@
 package copies
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestReadersOfANamespace: the readers of one namespace leave places for others, however many images it has.
 func TestReadersOfANamespace(t *testing.T) {
@@ -16,7 +19,7 @@ func TestReadersOfANamespace(t *testing.T) {
 		}
 	}
 	if s.enter("team", "c") {
-		t.Errorf("more than %d readers of one namespace", maxOfNamespace)
+		t.Errorf("more than %d readers of one namespace", MaxReaders/2)
 	}
 	if !s.enter("other", "d") {
 		t.Error("another namespace has no place")
@@ -35,5 +38,19 @@ func TestReadersOfANamespace(t *testing.T) {
 	}
 	if s.all != 0 || len(s.readers) != 0 {
 		t.Errorf("%d readers are left: %v", s.all, s.readers)
+	}
+}
+
+// TestReadersOfManyNamespaces: namespaces that take all they can leave places for others.
+func TestReadersOfManyNamespaces(t *testing.T) {
+	s := &Server{}
+	for i, want := range []int{32, 16, 8, 4, 2, 1} {
+		namespace, got := fmt.Sprint("team-", i), 0
+		for s.enter(namespace, fmt.Sprint(namespace, got/maxOfImage)) {
+			got++
+		}
+		if got != want {
+			t.Errorf("%s has %d readers, want %d", namespace, got, want)
+		}
 	}
 }
