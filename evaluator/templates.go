@@ -23,8 +23,8 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// templateVM is the path of the VM in a VirtualMachineTemplate.
-var templateVM = field.NewPath("spec", "virtualMachine")
+// TemplateVM is the path of the VM in a VirtualMachineTemplate.
+const TemplateVM = "spec.virtualMachine"
 
 // MaxRenderedValues bounds the objects and lists that values of parameters add to the VM of a template, so that the VM
 // takes little more memory than its template.
@@ -54,7 +54,7 @@ func ofTemplate(o metav1.Object, values map[string]string) machine {
 		return m
 	}
 	m.vm.Namespace = template.Namespace
-	m.container = &effective.Container{Kind: Template.Kind, Object: template, Template: templateVM}
+	m.container = &effective.Container{Kind: Template.Kind, Object: template, Template: field.NewPath("spec", "virtualMachine")}
 	m.unknown = previewed.Unknown
 	return m
 }
@@ -75,9 +75,9 @@ func formOf(object any) map[string]any {
 // inTemplate moves a finding on the VM to the template.
 func inTemplate(f validators.Finding) validators.Finding {
 	moved := *f.Error
-	moved.Field = templateVM.String() + "." + moved.Field
+	moved.Field = TemplateVM + "." + moved.Field
 	if f.Error = &moved; f.Effective != "" {
-		f.Effective = templateVM.String() + "." + f.Effective
+		f.Effective = TemplateVM + "." + f.Effective
 	}
 	return f
 }
@@ -163,7 +163,7 @@ func dependsOn(f *validators.Finding, unknown []string) bool {
 		return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 	}
 	for _, path := range []string{f.Error.Field, f.Where()} {
-		path = strings.TrimPrefix(path, templateVM.String()+".")
+		path = strings.TrimPrefix(path, TemplateVM+".")
 		if slices.ContainsFunc(unknown, func(u string) bool { return within(path, u) || within(u, path) }) {
 			return true
 		}

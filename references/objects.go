@@ -102,21 +102,41 @@ func (m *Memory) add(defaultNamespace string, obj *unstructured.Unstructured) er
 	if obj.GetKind() == "" || obj.GetName() == "" {
 		return fmt.Errorf("an object needs apiVersion, kind and metadata.name; this one is kind %q, name %q", obj.GetKind(), obj.GetName())
 	}
-	kind := obj.GroupVersionKind().GroupKind()
-	at := address{kind: kind, namespace: obj.GetNamespace(), name: obj.GetName()}
-	switch {
-	case platform.IsClusterWide(kind):
-		at.namespace = ""
-	case at.namespace == "":
-		at.namespace = defaultNamespace
-	}
+	at := addressOf(defaultNamespace, obj)
 	if _, taken := m.objects[at]; taken {
-		return fmt.Errorf("%s %s is given twice", kind.Kind, strings.TrimPrefix(at.namespace+"/"+at.name, "/"))
+		return fmt.Errorf("%s %s is given twice", at.kind.Kind, strings.TrimPrefix(at.namespace+"/"+at.name, "/"))
 	}
 	m.objects[at] = obj
 	list := address{kind: at.kind, namespace: at.namespace}
 	m.lists[list] = append(m.lists[list], obj)
 	return nil
+}
+
+// addressOf returns the address of an object.
+func addressOf(defaultNamespace string, obj *unstructured.Unstructured) address {
+	at := address{kind: obj.GroupVersionKind().GroupKind(), namespace: obj.GetNamespace(), name: obj.GetName()}
+	switch {
+	case platform.IsClusterWide(at.kind):
+		at.namespace = ""
+	case at.namespace == "":
+		at.namespace = defaultNamespace
+	}
+	return at
+}
+
+// Repeated returns the indices of the objects that NewMemory rejects, each with that of the first one with its kind,
+// namespace and name.
+func Repeated(defaultNamespace string, objects []*unstructured.Unstructured) map[int]int {
+	first, repeated := map[address]int{}, map[int]int{}
+	for i, obj := range objects {
+		at := addressOf(defaultNamespace, obj)
+		if earlier, taken := first[at]; taken {
+			repeated[i] = earlier
+			continue
+		}
+		first[at] = i
+	}
+	return repeated
 }
 
 // Get implements Objects.

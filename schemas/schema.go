@@ -20,11 +20,19 @@ type Schema struct {
 	// values validates single values, and rules runs the schema's CEL rules; rules is nil without any.
 	values func() (validation.SchemaValidator, error)
 	rules  func() *cel.Validator
-	// namespaced kinds have objects in namespaces. Those with a status subresource ignore the status at create.
-	namespaced, status bool
-	// replicas is the path of the number of replicas; empty without a scale subresource.
-	replicas string
+	// definition has the names and the scope of the kind, without versions.
+	definition   apiextensionsv1.CustomResourceDefinitionSpec
+	subresources *apiextensionsv1.CustomResourceSubresources
 }
+
+// Plural returns the plural name of the kind.
+func (s *Schema) Plural() string { return s.definition.Names.Plural }
+
+// namespaced reports whether the objects of the kind are in namespaces.
+func (s *Schema) namespaced() bool { return s.definition.Scope == apiextensionsv1.NamespaceScoped }
+
+// ignoresStatus reports whether the API server ignores the status at create, because it is a subresource.
+func (s *Schema) ignoresStatus() bool { return s.subresources != nil && s.subresources.Status != nil }
 
 // New returns the schema of a version of a definition, or that of its first version if it does not have this one.
 func New(definition *apiextensionsv1.CustomResourceDefinitionSpec, version string) (*Schema, error) {
@@ -51,19 +59,13 @@ func New(definition *apiextensionsv1.CustomResourceDefinitionSpec, version strin
 	if err := defaulting.PruneDefaults(structural); err != nil {
 		return nil, err
 	}
-	s := &Schema{
-		structural: structural, namespaced: definition.Scope == apiextensionsv1.NamespaceScoped,
+	return &Schema{
+		structural: structural, subresources: served.Subresources,
+		definition: apiextensionsv1.CustomResourceDefinitionSpec{Group: definition.Group, Names: definition.Names, Scope: definition.Scope},
 		values: sync.OnceValues(func() (validation.SchemaValidator, error) {
 			v, _, err := validation.NewSchemaValidator(internal.OpenAPIV3Schema)
 			return v, err
 		}),
 		rules: sync.OnceValue(func() *cel.Validator { return cel.NewValidator(structural, true, celconfig.PerCallLimit) }),
-	}
-	if sub := served.Subresources; sub != nil {
-		s.status = sub.Status != nil
-		if sub.Scale != nil {
-			s.replicas = sub.Scale.SpecReplicasPath
-		}
-	}
-	return s, nil
+	}, nil
 }

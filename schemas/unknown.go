@@ -81,8 +81,11 @@ type search struct {
 	found []Unknown
 }
 
+// full reports whether no more fields are searched. Suggestions for them would cost time.
+func (w *search) full() bool { return len(w.found) >= MaxUnknown }
+
 func (w *search) value(value any, at level) {
-	if len(w.found) >= MaxUnknown {
+	if w.full() {
 		return
 	}
 	switch v := value.(type) {
@@ -97,6 +100,9 @@ func (w *search) value(value any, at level) {
 			}
 		}
 		for i := range v {
+			if w.full() {
+				return
+			}
 			elements.path, elements.steps = fieldpath.Indexed(at.path, i, ""), append(slices.Clip(at.steps), "")
 			w.value(v[i], elements)
 		}
@@ -107,6 +113,9 @@ func (w *search) value(value any, at level) {
 func (w *search) fields(object map[string]any, at level) {
 	preserves := at.node != nil && at.node.XPreserveUnknownFields
 	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if w.full() {
+			return
+		}
 		if at.node != nil && at.node.XEmbeddedResource && ofType(name) {
 			continue
 		}
@@ -120,14 +129,8 @@ func (w *search) fields(object map[string]any, at level) {
 			child.node, child.path = at.node.AdditionalProperties.Structural, fieldpath.Keyed(at.path, texts.Shorten(name, maxStep))
 			w.value(object[name], child)
 		case !preserves && (!ofType(name) || at.path != ""):
-			w.add(Unknown{Path: child.path, steps: child.steps, Meant: meant(name, &at, object)})
+			w.found = append(w.found, Unknown{Path: child.path, steps: child.steps, Meant: meant(name, &at, object)})
 		}
-	}
-}
-
-func (w *search) add(u Unknown) {
-	if len(w.found) < MaxUnknown {
-		w.found = append(w.found, u)
 	}
 }
 
@@ -136,8 +139,11 @@ func (w *search) metadata(value any) {
 	fields, _ := value.(map[string]any)
 	of := reflect.TypeFor[metav1.ObjectMeta]()
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if w.full() {
+			return
+		}
 		if _, known := fieldpath.FieldOf(of, name); !known {
-			w.add(Unknown{Path: joined("metadata", name), steps: []string{"metadata", name}, Meant: texts.Closest(name, fieldpath.NamesOf(of))})
+			w.found = append(w.found, Unknown{Path: joined("metadata", name), steps: []string{"metadata", name}, Meant: texts.Closest(name, fieldpath.NamesOf(of))})
 		}
 	}
 }

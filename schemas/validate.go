@@ -30,26 +30,52 @@ func (s *Schema) prepared(object map[string]any) map[string]any {
 	pruning.Prune(object, s.structural, true)
 	defaulting.PruneNonNullableNullsWithoutDefaults(object, s.structural)
 	defaulting.Default(object, s.structural)
-	if s.status {
+	if s.ignoresStatus() {
 		delete(object, "status")
 	}
 	return object
 }
 
+// MaxValues bounds the values of an object that is validated: each can have errors, which are sorted out later. Objects that an
+// API server stores have far fewer.
+const MaxValues = 100_000
+
+// values counts the values of an object, and stops above a bound.
+func values(value any, most int) (n int) {
+	switch v := value.(type) {
+	case map[string]any:
+		for _, child := range v {
+			if n += values(child, most-n); n > most {
+				break
+			}
+		}
+	case []any:
+		for i := range v {
+			if n += values(v[i], most-n); n > most {
+				break
+			}
+		}
+	}
+	return n + 1
+}
+
 // Validate returns the errors of the API server for an object, without those of its metadata. old is the object before an
 // update, or nil: rules that compare the two are skipped then.
 func (s *Schema) Validate(ctx context.Context, object, old map[string]any) (field.ErrorList, error) {
-	values, err := s.values()
+	validator, err := s.values()
 	if err != nil {
 		return nil, fmt.Errorf("the schema: %w", err)
+	}
+	if values(object, MaxValues) > MaxValues || values(old, MaxValues) > MaxValues {
+		return field.ErrorList{{Type: field.ErrorTypeTooMany, BadValue: field.OmitValueType{}, Detail: fmt.Sprintf("must have at most %d values", MaxValues)}}, nil
 	}
 	object = s.prepared(object)
 	var errs field.ErrorList
 	if old != nil {
 		old = s.prepared(old)
-		errs = validation.ValidateCustomResourceUpdate(nil, object, old, values)
+		errs = validation.ValidateCustomResourceUpdate(nil, object, old, validator)
 	} else {
-		errs = validation.ValidateCustomResource(nil, object, values)
+		errs = validation.ValidateCustomResource(nil, object, validator)
 	}
 	errs = append(errs, s.validateReplicas(object)...)
 	errs = append(errs, objectmeta.Validate(ctx, nil, object, s.structural, false)...)
@@ -78,10 +104,10 @@ func blocks(errs field.ErrorList) bool {
 
 // validateReplicas validates the number that the scale subresource reads.
 func (s *Schema) validateReplicas(object map[string]any) field.ErrorList {
-	if s.replicas == "" {
+	if s.subresources == nil || s.subresources.Scale == nil {
 		return nil
 	}
-	path := strings.TrimPrefix(s.replicas, ".")
+	path := strings.TrimPrefix(s.subresources.Scale.SpecReplicasPath, ".")
 	replicas, _, err := unstructured.NestedInt64(object, strings.Split(path, ".")...)
 	switch {
 	case err != nil: // the type is an error of the schema
@@ -94,23 +120,17 @@ func (s *Schema) validateReplicas(object map[string]any) field.ErrorList {
 	return nil
 }
 
-// Missing is a required field that an object does not have.
-type Missing struct {
-	Path string
-	// Filled reports whether KubeVirt's types fill it with an empty object.
-	Filled bool
-}
-
-// Missing returns the required objects, lists and quantities that an object does not have as its author wrote it, sorted by
-// path. KubeVirt's mutating webhook rejects it for them. A missing text, number or truth value is its zero value there.
-func (s *Schema) Missing(object map[string]any) []Missing {
-	var found []Missing
+// Missing returns the paths of the required objects, lists and quantities that an object does not have as its author wrote it,
+// sorted. KubeVirt's mutating webhook rejects it for them, before its types would fill them. A missing text, number or truth
+// value is its zero value there.
+func (s *Schema) Missing(object map[string]any) []string {
+	var found []string
 	missing(s.prepared(object), s.structural, "", &found)
-	slices.SortFunc(found, func(a, b Missing) int { return strings.Compare(a.Path, b.Path) })
+	slices.Sort(found)
 	return found
 }
 
-func missing(value any, node *structuralschema.Structural, path string, found *[]Missing) {
+func missing(value any, node *structuralschema.Structural, path string, found *[]string) {
 	if node == nil || len(*found) >= maxErrors {
 		return
 	}
@@ -119,7 +139,7 @@ func missing(value any, node *structuralschema.Structural, path string, found *[
 		if node.ValueValidation != nil {
 			for _, name := range node.ValueValidation.Required {
 				if property := node.Properties[name]; v[name] == nil && !scalar(&property) {
-					*found = append(*found, Missing{Path: joined(path, name), Filled: property.Type == "object"})
+					*found = append(*found, joined(path, name))
 				}
 			}
 		}
@@ -158,7 +178,7 @@ func (s *Schema) ValidateMetadata(object map[string]any, defaultNamespace string
 		meta = &metav1.ObjectMeta{}
 	}
 	switch {
-	case !s.namespaced:
+	case !s.namespaced():
 		meta.Namespace = ""
 	case meta.Namespace == "":
 		meta.Namespace = defaultNamespace
@@ -166,7 +186,7 @@ func (s *Schema) ValidateMetadata(object map[string]any, defaultNamespace string
 	if meta.Name == "" && meta.GenerateName != "" { // the API server appends random characters
 		meta.Name = meta.GenerateName + "xxxxx"
 	}
-	return bounded(apimachineryvalidation.ValidateObjectMeta(meta, s.namespaced, apimachineryvalidation.NameIsDNSSubdomain, path))
+	return bounded(apimachineryvalidation.ValidateObjectMeta(meta, s.namespaced(), apimachineryvalidation.NameIsDNSSubdomain, path))
 }
 
 // plain describes an error of the decoder without its prefix.

@@ -101,7 +101,8 @@ func TestExplainErrors(t *testing.T) {
 		{name: "in a list", stdin: head + "spec: {template: {spec: {volumes: [{name: a}, {name: [b]}]}}}\n", want: "standard input: document 1: VirtualMachine a: spec.template.spec.volumes[1].name: is a list where a text is expected"},
 		{name: "instancetype", stdin: head + "spec: {template: {}}\n---\napiVersion: instancetype.kubevirt.io/v1beta1\nkind: VirtualMachineInstancetype\nmetadata: {name: i}\nspec: {cpu: {guest: -1}}\n", want: "standard input: document 2: VirtualMachineInstancetype i: spec.cpu.guest: is the number -1 where a whole number from 0 up is expected"},
 		{name: "reference without a name", stdin: head + "---\napiVersion: v1\nkind: PersistentVolumeClaim\n", want: "standard input: document 2: PersistentVolumeClaim must have metadata.name"},
-		{name: "reference twice", stdin: head + strings.Repeat("---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: p}\n", 2), want: "standard input: document 3: PersistentVolumeClaim p is given twice"},
+		{name: "two references of a name", stdin: head + "---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: p}\n---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: p, namespace: default, labels: {a: b}}\n", want: "standard input: document 3: PersistentVolumeClaim p differs from that of standard input: document 2: give it once"},
+		{name: "two settings of a name", stdin: head + clitest.RuleSettings("s", "Warn", "") + clitest.RuleSettings("s", "Off", ""), want: "standard input: document 3: RuleSettings s differs from that of standard input: document 2: give it once"},
 		{name: "not a reference", stdin: head, args: []string{"--instancetype", "../testdata/vmi.yaml"}, want: "../testdata/vmi.yaml: document 1: VirtualMachineInstance plain: virtual machines do not refer to objects of this kind"},
 		{name: "not a KubeVirt", stdin: head, args: []string{"--kubevirt", "../testdata/vmi.yaml"}, want: "../testdata/vmi.yaml: document 1: VirtualMachineInstance plain is not a KubeVirt object of kubevirt.io"},
 		{name: "two KubeVirts", stdin: head + strings.Repeat("---\napiVersion: kubevirt.io/v1\nkind: KubeVirt\n", 2), want: "standard input: document 3: must be the only KubeVirt object, but standard input: document 2 is one too"},
@@ -173,7 +174,7 @@ func TestTableFits(t *testing.T) {
 func TestRejectionErrors(t *testing.T) {
 	const one = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {runStrategy: Always}\n"
 	const two = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {runStrategy: Sometimes}\n"
-	const none = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: b}\nspec: {domain: {memory: {guest: 1Gi}}}\n"
+	const none = "apiVersion: kubevirt.io/v1\nkind: VirtualMachineInstance\nmetadata: {name: b}\nspec: {domain: {memory: {guest: 1Gi}, devices: {}}}\n"
 	for _, c := range []struct{ name, stdin, want string }{
 		{"one", one, "standard input: document 1: VirtualMachine default/a is rejected: a finding at spec.template"},
 		{"two", two + "---\n" + none, "standard input: document 1: VirtualMachine default/a is rejected: 2 findings, the first one at spec.runStrategy"},
@@ -235,7 +236,7 @@ spec:
 
 // TestWarningsDoNotFail shows a deprecated field, without an error.
 func TestWarningsDoNotFail(t *testing.T) {
-	const vm = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {running: true, template: {spec: {domain: {memory: {guest: 1Gi}}}}}\n"
+	const vm = "apiVersion: kubevirt.io/v1\nkind: VirtualMachine\nmetadata: {name: a}\nspec: {running: true, template: {spec: {domain: {memory: {guest: 1Gi}, devices: {}}}}}\n"
 	got := clitest.Call(t, vm, "explain", "-f", "-")
 	const want = "# warning: spec.running: Invalid value: true: is deprecated: use spec.runStrategy: Always [virtward/vm-running-deprecated]\n"
 	if got.Code != clitest.ExitOK || got.ErrOut != "" || !strings.Contains(got.Out, want) {

@@ -6,7 +6,10 @@ import (
 	"strings"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/openapi/cached"
+	"k8s.io/client-go/openapi3"
 	"k8s.io/client-go/rest"
 
 	"github.com/virtward/virtward/evaluator/offline"
@@ -36,7 +39,12 @@ func Connect(flags *genericclioptions.ConfigFlags) (*offline.Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	return &offline.Cluster{Client: client, Objects: objects, Namespace: namespace}, nil
+	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+	}
+	published := openapi3.NewRoot(cached.NewClient(discoverer.OpenAPIV3()))
+	return &offline.Cluster{Client: client, Objects: objects, OpenAPI: published, Namespace: namespace}, nil
 }
 
 // namesCluster returns an error if neither the flags nor a kubeconfig name a cluster: client-go would try localhost.

@@ -32,8 +32,22 @@ func (s *Sources) AddRecursiveFlag(cmd *cobra.Command) {
 
 // AddSelectionFlags adds --selector and --require-objects.
 func (s *Sources) AddSelectionFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", "Select objects by their labels: key=value, key!=value, key in (a,b)")
+	s.AddSelectorFlag(cmd, "Select objects by their labels")
 	cmd.Flags().BoolVar(&s.RequireObjects, "require-objects", false, "Fail if there is no virtual machine; without it, a note says so")
+}
+
+// AddSelectorFlag adds --selector. The words say what it selects.
+func (s *Sources) AddSelectorFlag(cmd *cobra.Command, words string) {
+	cmd.Flags().StringVarP(&s.Selector, "selector", "l", "", words+": key=value, key!=value, key in (a,b)")
+}
+
+// Labels returns the selector of --selector, which ValidateFiles has checked.
+func (s *Sources) Labels() labels.Selector {
+	selector, err := labels.Parse(s.Selector)
+	if err != nil {
+		return labels.Nothing()
+	}
+	return selector
 }
 
 // ValidateFiles rejects combinations of flags that kubectl rejects too, and a selector with an error.
@@ -79,26 +93,31 @@ func (s *Sources) ReadComplete(ctx context.Context, stdin io.Reader) ([]manifest
 
 // Select removes virtual machines, and objects that are validated like them, whose labels the selector does not match.
 // References and configuration stay.
-func (s *Sources) Select(files *offline.Files) error {
-	selector, err := labels.Parse(s.Selector)
-	if err != nil || selector.Empty() {
-		return err
-	}
-	other := func(d manifests.Document) bool { return !selector.Matches(labels.Set(d.Object.GetLabels())) }
-	files.Subjects, files.Beside = slices.DeleteFunc(files.Subjects, other), slices.DeleteFunc(files.Beside, other)
-	return nil
+func (s *Sources) Select(files *offline.Files) {
+	files.Subjects, files.Beside = s.Selected(files.Subjects), s.Selected(files.Beside)
+}
+
+// Selected returns the documents whose labels the selector matches.
+func (s *Sources) Selected(all []manifests.Document) []manifests.Document {
+	selector := s.Labels()
+	return slices.DeleteFunc(all, func(d manifests.Document) bool { return !selector.Matches(labels.Set(d.Object.GetLabels())) })
 }
 
 // NoObjects returns a note for files without a virtual machine, or an error with --require-objects.
 func (s *Sources) NoObjects(purpose string) (note string, err error) {
-	note = fmt.Sprintf("%s: no virtual machine to %s, and no object that creates one or that one refers to", s.Names(), purpose)
-	if s.Selector != "" {
-		note += fmt.Sprintf(", with the labels %q", s.Selector)
-	}
+	note = fmt.Sprintf("%s: no virtual machine to %s, and no object that creates one or that one refers to%s", s.Names(), purpose, s.WithLabels())
 	if s.RequireObjects {
 		return "", errors.New(note)
 	}
 	return note, nil
+}
+
+// WithLabels is the end of a message about objects that are not there; empty without a selector.
+func (s *Sources) WithLabels() string {
+	if s.Selector == "" {
+		return ""
+	}
+	return fmt.Sprintf(", with the labels %q", s.Selector)
 }
 
 // Render renders a kustomization as kubectl kustomize does: it reads files below its directory only, starts no plugin,

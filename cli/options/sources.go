@@ -69,17 +69,27 @@ func (s *Sources) AddFactsFlags(cmd *cobra.Command) {
 	flags.StringVar((*string)(&s.Settings.RolloutStrategy), "rollout-strategy", "", "Assume this if the KubeVirt object has no vmRolloutStrategy: "+strings.Join(RolloutStrategies(), ", ")+" (LiveUpdate if empty)")
 	flags.StringVar(&s.Settings.MSHVCPUModel, "mshv-cpu-model", "", "CPU model of amd64 guests on mshv, as in the values of the Helm chart: auto, none or a model")
 	flags.StringVar(&s.KubeVirtVersion, "kubevirt-version", "", "Assume this version of KubeVirt, whose schemas validate files: "+strings.Join(schemas.Minors(), ", "))
-	flags.BoolVar(&s.Strict, "strict", false, "Fail if an object that a virtual machine refers to is unknown: not in the files, without a cluster")
-	flags.StringVar(&s.UnknownFields, "unknown-fields", s.UnknownFields, "What a field is that the schema does not have: "+strings.Join(UnknownFieldsModes(), ", "))
+	s.AddSchemaFlags(cmd, "Fail if an object that a virtual machine refers to is unknown: not in the files, without a cluster")
 	flags.IntVar(&s.ExceptionDays, "exception-max-days", s.ExceptionDays, "Assume that a VirtualMachinePolicyException of a file ends within these days, as policies.exceptions.maxDays of the Helm chart; 0 for no bound")
 	CompleteFlags(cmd, map[string][]string{
 		"kubevirt-version": schemas.Minors(),
-		"unknown-fields":   UnknownFieldsModes(),
 		"hypervisor":       platform.HypervisorNames(),
 		"arch":             Architectures(),
 		"rollout-strategy": RolloutStrategies(),
 		"mshv-cpu-model":   {"auto", "none"},
 	})
+}
+
+// AddSchemaFlags adds --strict, with its description, and --unknown-fields.
+func (s *Sources) AddSchemaFlags(cmd *cobra.Command, strictUsage string) {
+	cmd.Flags().BoolVar(&s.Strict, "strict", false, strictUsage)
+	cmd.Flags().StringVar(&s.UnknownFields, "unknown-fields", unknownFieldsError, "What a field is that the schema does not have: "+strings.Join(UnknownFieldsModes(), ", "))
+	CompleteFlags(cmd, map[string][]string{"unknown-fields": UnknownFieldsModes()})
+}
+
+// ValidateSchemas rejects other modes of unknown fields.
+func (s *Sources) ValidateSchemas() error {
+	return OneOf("mode of --unknown-fields", s.UnknownFields, UnknownFieldsModes())
 }
 
 // ValidateFacts rejects flags with values that no cluster has.
@@ -93,7 +103,7 @@ func (s *Sources) ValidateFacts() error {
 	if _, known := schemas.MinorOf(s.KubeVirtVersion); s.KubeVirtVersion != "" && !known {
 		return OneOf("version of KubeVirt", s.KubeVirtVersion, schemas.Minors())
 	}
-	if err := OneOf("mode of --unknown-fields", s.UnknownFields, UnknownFieldsModes()); err != nil {
+	if err := s.ValidateSchemas(); err != nil {
 		return err
 	}
 	if s.ExceptionDays < 0 || s.ExceptionDays > maxExceptionDays {
@@ -121,12 +131,16 @@ func (s *Sources) NewEvaluator(ctx context.Context, files *offline.Files, cluste
 	if s.KubeVirtVersion != "" && s.KubeVirtVersion != facts.KubeVirtVersion {
 		facts = facts.WithKubeVirtVersion(s.KubeVirtVersion)
 	}
-	files.MaxException = time.Duration(s.ExceptionDays) * day
-	w, err := offline.New(ctx, files, cluster, facts, s.Namespace(cluster))
-	if err == nil && s.UnknownFields == unknownFieldsWarn {
-		w.UnknownFields = validators.Warn
+	files.MaxException, files.UnknownFields = time.Duration(s.ExceptionDays)*day, s.UnknownFieldsSeverity()
+	return offline.New(ctx, files, cluster, facts, s.Namespace(cluster))
+}
+
+// UnknownFieldsSeverity returns the severity of unknown fields.
+func (s *Sources) UnknownFieldsSeverity() validators.Severity {
+	if s.UnknownFields == unknownFieldsWarn {
+		return validators.Warn
 	}
-	return w, err
+	return validators.Deny
 }
 
 // Names returns the names of the files, for messages.
@@ -148,9 +162,7 @@ func (s *Sources) ReadFiles(ctx context.Context, stdin io.Reader) (*offline.File
 		return nil, err
 	}
 	files := offline.Sort(all)
-	if err := s.Select(files); err != nil {
-		return nil, err
-	}
+	s.Select(files)
 	referenced, err := manifests.ReadEach(ctx, slices.Concat(s.Instancetypes, s.Preferences), s.Recursive, stdin)
 	if err != nil {
 		return nil, err

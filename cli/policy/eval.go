@@ -179,7 +179,7 @@ func (o *evalOptions) session(ctx context.Context) (*session, error) {
 	if facts, err = o.sources.Assume(facts); err != nil {
 		return nil, err
 	}
-	if s.evaluator, err = offline.New(ctx, files, cluster, facts, o.sources.Namespace(cluster)); err != nil {
+	if s.evaluator, err = o.sources.NewEvaluator(ctx, files, cluster, facts); err != nil {
 		return nil, err
 	}
 	return s, s.prepare()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/validators"
@@ -52,7 +53,7 @@ func objectsOf[T any](all []configured[T]) []T {
 // readConfigured reads the objects of a cluster-wide kind: those of the files, as if they were applied, and then those of the
 // cluster, if there is one. The notes of the evaluator name objects that are skipped.
 func readConfigured[T any](ctx context.Context, w *Evaluator, kind string, files []manifests.Document, cluster *Cluster) []configured[T] {
-	all, given := readGiven[T](w, kind, files, (*unstructured.Unstructured).GetName)
+	all, given := readGiven[T](ctx, w, kind, files, (*unstructured.Unstructured).GetName)
 	if cluster == nil {
 		return all
 	}
@@ -71,20 +72,19 @@ func readConfigured[T any](ctx context.Context, w *Evaluator, kind string, files
 
 // readGiven reads the objects of files of a kind, and returns their keys. An object that cannot be read also replaces that of
 // the cluster.
-func readGiven[T any](w *Evaluator, kind string, files []manifests.Document, key func(*unstructured.Unstructured) string) (all []configured[T], given map[string]bool) {
+func readGiven[T any](ctx context.Context, w *Evaluator, kind string, files []manifests.Document, key func(*unstructured.Unstructured) string) (all []configured[T], given map[string]bool) {
 	given = map[string]bool{}
-	for _, d := range files {
-		if d.Object.GetKind() != kind {
-			continue
-		}
+	files = slices.DeleteFunc(slices.Clone(files), func(d manifests.Document) bool { return d.Object.GetKind() != kind })
+	for _, d := range w.once(files) {
 		read := configured[T]{document: d}
 		given[key(d.Object)] = true
-		unknown, err := decodeConfigured(d, &read.object)
-		if err != nil {
+		if err := decodeConfigured(d, &read.object); err != nil {
 			w.Unreadable = append(w.Unreadable, d.Unreadable(err))
 			continue
 		}
-		all, w.Notes = append(all, read), append(w.Notes, unknown...)
+		if w.valid(ctx, d) {
+			all = append(all, read)
+		}
 	}
 	return all, given
 }
@@ -112,21 +112,45 @@ func (w *Evaluator) noteForbidden() {
 // ReaderRole is the ClusterRole of the chart for readers of the configuration.
 const ReaderRole = "virtward-policies-view"
 
-// decodeConfigured reads an object of a file; the notes name unknown fields.
-func decodeConfigured(d manifests.Document, into any) (notes []string, err error) {
+// decodeConfigured reads an object of a file.
+func decodeConfigured(d manifests.Document, into any) error {
 	kind := d.Object.GroupVersionKind()
 	if kind.Version != policyv1alpha1.GroupVersion.Version {
 		err := fmt.Errorf("%s is not a version that Virtward serves %s in: use %s", d.Object.GetAPIVersion(), kind.Kind, policyv1alpha1.GroupVersion)
-		return nil, &manifests.FieldError{Path: "apiVersion", Err: err}
+		return &manifests.FieldError{Path: "apiVersion", Err: err}
 	}
-	named := kind.Kind + " " + d.Object.GetName()
-	if notes, err = manifests.Decode(d.Object.Object, into); err != nil {
-		return nil, fmt.Errorf("%s: %w", named, err)
+	if _, err := manifests.Decode(d.Object.Object, into); err != nil {
+		return fmt.Errorf("%s: %w", titled(d), err)
 	}
-	for i := range notes {
-		notes[i] = d.Location() + ": " + named + ": " + notes[i]
+	return nil
+}
+
+// titled returns the kind and the name of a document's object.
+func titled(d manifests.Document) string { return d.Object.GetKind() + " " + d.Object.GetName() }
+
+// maxInvalid is the number of errors that are listed of a document with an invalid object.
+const maxInvalid = 10
+
+// valid validates an object of a file that is not evaluated itself, with its schema. An invalid one is unreadable: an API
+// server rejects it. Notes have the warnings.
+func (w *Evaluator) valid(ctx context.Context, d manifests.Document) bool {
+	result := &evaluator.Result{}
+	if err := w.schemas.Validate(ctx, w.written(d), result); err != nil {
+		w.Unreadable = append(w.Unreadable, d.Unreadable(fmt.Errorf("%s: %w", titled(d), err)))
+		return false
 	}
-	return notes, nil
+	errs := 0
+	for i := range result.Findings {
+		f := &result.Findings[i]
+		switch {
+		case f.Severity != validators.Deny:
+			w.Notes = append(w.Notes, fmt.Sprintf("%s: %s: %v", d.Location(), titled(d), f.Error))
+		case errs < maxInvalid:
+			w.Unreadable = append(w.Unreadable, d.Unreadable(fmt.Errorf("%s: %w", titled(d), f.Error)))
+			errs++
+		}
+	}
+	return errs == 0
 }
 
 // listConfigured lists the objects of a kind, of a namespace or of all; there are none in a cluster without Virtward.

@@ -7,6 +7,7 @@ package offline
 
 import (
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/openapi3"
 
 	"github.com/virtward/virtward/references"
 )
@@ -18,6 +19,8 @@ const SourceCluster = "cluster"
 type Cluster struct {
 	Client  dynamic.Interface
 	Objects references.Objects
+	// OpenAPI has the schemas that the API server publishes for all users; nil without any.
+	OpenAPI openapi3.Root
 	// Namespace is the namespace of objects that name none.
 	Namespace string
 }

@@ -39,7 +39,7 @@ type exceptionReading struct {
 // Notes name the ones that are not active.
 func (w *Evaluator) readExceptions(ctx context.Context, files *Files, cluster *Cluster) {
 	r := &exceptionReading{Evaluator: w, files: files, sources: map[string]manifests.Document{}}
-	all, given := readGiven[policyv1alpha1.VirtualMachinePolicyException](w, apikinds.VirtualMachinePolicyException, files.Configuration, w.keyOf)
+	all, given := readGiven[policyv1alpha1.VirtualMachinePolicyException](ctx, w, apikinds.VirtualMachinePolicyException, files.Configuration, w.keyOf)
 	if cluster != nil && len(w.policies.Policies()) > 0 {
 		listed := slices.DeleteFunc(w.listExceptions(ctx, cluster, files), func(d manifests.Document) bool { return given[w.keyOf(d.Object)] })
 		all = append(all, readListed[policyv1alpha1.VirtualMachinePolicyException](w, apikinds.VirtualMachinePolicyException, listed)...)

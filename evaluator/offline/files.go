@@ -16,6 +16,7 @@ import (
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/references"
+	"github.com/virtward/virtward/validators"
 )
 
 // Files are the documents of files, by their purpose.
@@ -27,26 +28,27 @@ type Files struct {
 	KubeVirts     []manifests.Document
 	Configuration []manifests.Document
 	ConfigMaps    []manifests.Document
-	Namespaces    []*unstructured.Unstructured
-	References    []*unstructured.Unstructured
+	Namespaces    []manifests.Document
+	References    []manifests.Document
+	// Skipped are the objects of other kinds. Those of Virtward are validated.
+	Skipped []manifests.Document
 	// Now is the time of the evaluations; zero for the present.
 	Now time.Time
 	// MaxException bounds the time until an exception of the files ends; 0 for no bound.
 	MaxException time.Duration
+	// UnknownFields is Warn if fields that no schema has are warnings; otherwise they deny the object.
+	UnknownFields validators.Severity
 	// Without are the names of policies to leave out, of files and of the cluster.
 	Without  []string
 	Notes    []string
 	Warnings []string
 	// Unreadable are the documents that cannot be read. The others are evaluated.
 	Unreadable []manifests.Unreadable
-
-	// given are the references.
-	given map[[3]string]bool
 }
 
 // Sort sorts documents by their purpose.
 func Sort(all *manifests.Content) *Files {
-	s := &Files{Unreadable: slices.Clone(all.Unreadable), MaxException: DefaultMaxException, given: map[[3]string]bool{}}
+	s := &Files{Unreadable: slices.Clone(all.Unreadable), MaxException: DefaultMaxException}
 	for _, d := range all.Documents {
 		if err := s.add(d); err != nil {
 			s.Unreadable = append(s.Unreadable, d.Unreadable(err))
@@ -72,16 +74,16 @@ func (s *Files) add(d manifests.Document) error {
 	case IsConfiguration(kind):
 		s.Configuration = append(s.Configuration, d)
 	case isConfigMap(kind):
-		s.ConfigMaps, s.References = append(s.ConfigMaps, d), append(s.References, d.Object) // a VM can use it too
+		s.ConfigMaps, s.References = append(s.ConfigMaps, d), append(s.References, d) // a VM can use it too
 	case kind.Group == "" && kind.Kind == apikinds.Namespace:
-		s.Namespaces = append(s.Namespaces, d.Object)
+		s.Namespaces = append(s.Namespaces, d)
 	case IsReference(kind):
 		return s.addReference(kind, d)
 	default:
 		if err := misspelt(kind); err != nil {
 			return err
 		}
-		s.Notes = append(s.Notes, skippedNote(d))
+		s.Skipped, s.Notes = append(s.Skipped, d), append(s.Notes, skippedNote(d))
 	}
 	return nil
 }
@@ -95,11 +97,7 @@ func (s *Files) addReference(kind schema.GroupVersionKind, d manifests.Document)
 	if err != nil {
 		return err
 	}
-	if s.given[identity(d.Object)] {
-		return fmt.Errorf("%s %s is given twice", kind.Kind, d.Object.GetName())
-	}
-	s.given[identity(d.Object)] = true
-	s.References, s.Warnings = append(s.References, d.Object), append(s.Warnings, warnings...)
+	s.References, s.Warnings = append(s.References, d), append(s.Warnings, warnings...)
 	if evaluator.Evaluates(kind.GroupKind()) {
 		s.Beside = append(s.Beside, d)
 	}
@@ -162,21 +160,22 @@ func (w *Evaluator) Wrong(ctx context.Context, all []manifests.Document) (found 
 // OverlaidBy returns the objects of files as they are after others are applied. The objects to evaluate stay.
 func (s *Files) OverlaidBy(with *Files) *Files {
 	return &Files{
-		Subjects: s.Subjects, Beside: s.Beside, Now: s.Now, MaxException: s.MaxException,
-		Configuration: overlaid(s.Configuration, with.Configuration, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
-		ConfigMaps:    overlaid(s.ConfigMaps, with.ConfigMaps, func(d manifests.Document) *unstructured.Unstructured { return d.Object }),
-		Namespaces:    overlaid(s.Namespaces, with.Namespaces, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }),
-		References:    overlaid(s.References, with.References, func(o *unstructured.Unstructured) *unstructured.Unstructured { return o }),
+		Subjects: s.Subjects, Beside: s.Beside, Now: s.Now, MaxException: s.MaxException, UnknownFields: s.UnknownFields,
+		Configuration: overlaid(s.Configuration, with.Configuration),
+		ConfigMaps:    overlaid(s.ConfigMaps, with.ConfigMaps),
+		Namespaces:    overlaid(s.Namespaces, with.Namespaces),
+		References:    overlaid(s.References, with.References),
+		Skipped:       slices.Concat(s.Skipped, with.Skipped),
 	}
 }
 
 // overlaid returns the documents above, and those below of another kind or name.
-func overlaid[T any](below, above []T, object func(T) *unstructured.Unstructured) []T {
+func overlaid(below, above []manifests.Document) []manifests.Document {
 	replaced := map[[3]string]bool{}
-	for _, t := range above {
-		replaced[identity(object(t))] = true
+	for _, d := range above {
+		replaced[identity(d.Object)] = true
 	}
-	return slices.Concat(above, slices.DeleteFunc(slices.Clone(below), func(t T) bool { return replaced[identity(object(t))] }))
+	return slices.Concat(above, slices.DeleteFunc(slices.Clone(below), func(d manifests.Document) bool { return replaced[identity(d.Object)] }))
 }
 
 // identity returns the kind, the namespace and the name of an object.

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/virtward/virtward/manifests"
 )
 
 // namespaces reads Namespaces: from files, as if they were applied, and then from the cluster, if there is one. It is
@@ -24,10 +26,10 @@ type namespaces struct {
 	failed map[string]error
 }
 
-func newNamespaces(files []*unstructured.Unstructured, cluster *Cluster) *namespaces {
+func newNamespaces(files []manifests.Document, cluster *Cluster) *namespaces {
 	n := &namespaces{cluster: cluster, known: map[string]*corev1.Namespace{}, failed: map[string]error{}}
-	for _, object := range files {
-		n.known[object.GetName()] = metadataOf(object)
+	for _, d := range files {
+		n.known[d.Object.GetName()] = metadataOf(d.Object)
 	}
 	return n
 }

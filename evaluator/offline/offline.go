@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsjson "sigs.k8s.io/json"
@@ -47,17 +48,16 @@ type Evaluator struct {
 	Former *platform.Facts
 	// Values are values for the parameters of VirtualMachineTemplates.
 	Values map[string]string
-	// UnknownFields is Warn if fields that no schema has are warnings; otherwise they deny the object.
-	UnknownFields validators.Severity
 	// Notes name configuration that has no effect here.
 	Notes []string
 	// Unreadable are the documents of files with configuration that cannot be read.
 	Unreadable []manifests.Unreadable
 
 	// forbidden are the kinds of configuration that the user may not list.
-	forbidden []string
-	schemas   *schemaSource
-	now       time.Time
+	forbidden     []string
+	schemas       *Schemas
+	unknownFields validators.Severity
+	now           time.Time
 	// online reports that a cluster has the objects that the files lack.
 	online bool
 }
@@ -65,11 +65,21 @@ type Evaluator struct {
 // New returns an evaluator. It reads configuration and objects from the files, as if they were applied, and then from
 // the cluster, if there is one.
 func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Facts, namespace string) (*Evaluator, error) {
-	w := &Evaluator{facts: facts, DefaultNamespace: namespace, now: files.Now, namespaces: newNamespaces(files.Namespaces, cluster)}
+	w := &Evaluator{facts: facts, DefaultNamespace: namespace, unknownFields: files.UnknownFields, now: files.Now}
 	if w.now.IsZero() {
 		w.now = time.Now()
 	}
-	memory, err := references.NewMemory(namespace, files.References...)
+	w.namespaces = newNamespaces(w.once(files.Namespaces), cluster)
+	if err := w.readSchemas(ctx, files, cluster); err != nil {
+		return nil, err
+	}
+	var referred []*unstructured.Unstructured
+	for _, d := range w.once(files.References) {
+		if evaluator.Evaluates(d.Object.GroupVersionKind().GroupKind()) || w.valid(ctx, d) {
+			referred = append(referred, d.Object)
+		}
+	}
+	memory, err := references.NewMemory(namespace, referred...)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +98,8 @@ func New(ctx context.Context, files *Files, cluster *Cluster, facts *platform.Fa
 	}
 	w.readExceptions(ctx, files, cluster)
 	w.noteForbidden()
-	if err := w.readSchemas(ctx, files, cluster); err != nil {
-		return nil, err
+	for _, d := range files.Skipped {
+		w.valid(ctx, d)
 	}
 	w.Evaluator = &evaluator.Evaluator{Pipeline: effective.NewPipeline(w.registry), Facts: w, Configuration: w, References: objects, Decode: decode, VirtualImages: true}
 	w.snapshot, err = w.Evaluator.Snapshot(w.now)
@@ -141,22 +151,27 @@ func (w *Evaluator) evaluate(ctx context.Context, d manifests.Document, stage ev
 		return nil, result.Unreadable
 	}
 	if d.Source != SourceCluster && result.Unreadable == nil {
-		if err := w.validate(ctx, d, result); err != nil {
+		if err := w.schemas.Validate(ctx, w.written(d), result); err != nil {
 			return nil, err
 		}
 	}
 	return result, nil
 }
 
-// readSchemas finds the schemas of the documents to evaluate.
+// written is a document as its author wrote it.
+func (w *Evaluator) written(d manifests.Document) Written {
+	return Written{Object: d.Object.Object, Namespace: w.DefaultNamespace, UnknownFields: w.unknownFields}
+}
+
+// readSchemas finds the schemas of the documents.
 func (w *Evaluator) readSchemas(ctx context.Context, files *Files, cluster *Cluster) error {
 	var notes []string
-	w.schemas, notes = newSchemaSource(w.facts.KubeVirtVersion)
+	w.schemas, notes = NewSchemas(w.facts.KubeVirtVersion)
 	w.Notes = append(w.Notes, notes...)
 	if cluster == nil {
 		return nil
 	}
-	note, err := w.schemas.readInstalled(ctx, cluster, slices.Concat(files.Subjects, files.Beside))
+	note, err := w.schemas.readInstalled(ctx, cluster, slices.Concat(files.Subjects, files.References, files.Configuration, files.Skipped))
 	if note != "" {
 		w.Notes = append(w.Notes, note)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 )
 
@@ -25,9 +26,15 @@ func (w *Evaluator) Unknown(ctx context.Context, result *evaluator.Result) []str
 	if w.Evaluator.References == nil || w.online {
 		return nil
 	}
-	u := &unknowns{ctx: ctx, objects: w.Evaluator.References, namespace: result.Namespace}
+	return Unknown(ctx, w.Evaluator.References, result)
+}
+
+// Unknown returns the objects that an evaluated virtual machine refers to and that are not among the given ones, each with its
+// field. The objects answer ErrNotGiven for those.
+func Unknown(ctx context.Context, objects references.Objects, result *evaluator.Result) []string {
+	u := &unknowns{ctx: ctx, objects: objects, namespace: result.Namespace}
 	for _, r := range result.References {
-		if r.State == effective.Unknown {
+		if r.State != effective.Found {
 			u.add(r.Field, cmp.Or(r.Kind, "object that is inferred from a volume"), r.Name)
 		}
 	}
@@ -50,9 +57,12 @@ func (u *unknowns) add(field, kind, name string) {
 	}
 }
 
-// given reports whether the files have an object.
+// given reports whether the files have an object. An empty namespace is that of the virtual machine.
 func (u *unknowns) given(kind schema.GroupVersionKind, namespace, name string) bool {
-	_, err := u.objects.Get(u.ctx, kind, cmp.Or(namespace, u.namespace), name)
+	if namespace = cmp.Or(namespace, u.namespace); platform.IsClusterWide(kind.GroupKind()) {
+		namespace = ""
+	}
+	_, err := u.objects.Get(u.ctx, kind, namespace, name)
 	return !errors.Is(err, references.ErrNotGiven)
 }
 
@@ -74,10 +84,24 @@ func (u *unknowns) ofMachine(verdict *effective.Verdict) {
 	}
 	if verdict.Spec != nil {
 		u.volumes(verdict.Spec.Volumes, prefix+path, made)
+		u.networks(verdict.Spec.Networks, prefix+path)
 	}
 }
 
-// templates adds the sources of DataVolume templates. The VM makes the volumes of these names itself.
+func (u *unknowns) networks(all []v1.Network, path string) {
+	for i := range all {
+		if all[i].Multus == nil {
+			continue
+		}
+		namespace, name, qualified := strings.Cut(all[i].Multus.NetworkName, "/")
+		if !qualified {
+			namespace, name = "", namespace
+		}
+		u.require(fmt.Sprintf("%s.networks[%d].multus.networkName", path, i), apikinds.NetworkAttachments, namespace, name)
+	}
+}
+
+// templates adds the sources and the StorageClasses of DataVolume templates. The VM makes the volumes of these names itself.
 func (u *unknowns) templates(all []v1.DataVolumeTemplateSpec, prefix string, made map[string]bool) {
 	for i := range all {
 		made[all[i].Name] = true
@@ -91,6 +115,12 @@ func (u *unknowns) templates(all []v1.DataVolumeTemplateSpec, prefix string, mad
 		}
 		if source := all[i].Spec.Source; source != nil && source.PVC != nil {
 			u.require(field+".source.pvc.name", apikinds.PersistentVolumeClaims, source.PVC.Namespace, source.PVC.Name)
+		}
+		if storage := all[i].Spec.Storage; storage != nil && storage.StorageClassName != nil {
+			u.require(field+".storage.storageClassName", apikinds.StorageClasses, "", *storage.StorageClassName)
+		}
+		if claim := all[i].Spec.PVC; claim != nil && claim.StorageClassName != nil {
+			u.require(field+".pvc.storageClassName", apikinds.StorageClasses, "", *claim.StorageClassName)
 		}
 	}
 }

@@ -7,26 +7,40 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	sigsjson "sigs.k8s.io/json"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/fieldpath"
-	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/schemas"
+	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/validators"
 )
 
-// validate adds the findings of the API server's own validation to the result of an object of a file.
-func (w *Evaluator) validate(ctx context.Context, d manifests.Document, result *evaluator.Result) error {
-	kind := d.Object.GroupVersionKind()
-	found, installed, err := w.schemas.find(kind)
+// Written is an object as its author wrote it.
+type Written struct {
+	Object map[string]any
+	// Old is the object before an update, or nil.
+	Old map[string]any
+	// Namespace is the namespace of objects that name none.
+	Namespace string
+	// UnknownFields is Warn if fields that the schema does not have are warnings; otherwise they deny the object.
+	UnknownFields validators.Severity
+}
+
+// Validate adds the findings of the API server's own validation to the result of an object, or to an empty one. It adds none
+// for a kind without a schema.
+func (s *Schemas) Validate(ctx context.Context, w Written, result *evaluator.Result) error {
+	kind := (&unstructured.Unstructured{Object: w.Object}).GroupVersionKind()
+	found, installed, err := s.find(kind)
 	if err != nil || found == nil {
 		return err
 	}
-	v := &validation{Evaluator: w, schema: found, installed: installed, kind: kind, object: d.Object.Object, result: result}
-	if err := v.unknownFields(); err != nil {
+	v := &validation{Schemas: s, Written: w, schema: found, kind: kind, result: result}
+	if err := v.unknownFields(installed); err != nil {
 		return err
 	}
 	if err := v.values(ctx); err != nil {
@@ -39,41 +53,68 @@ func (w *Evaluator) validate(ctx context.Context, d manifests.Document, result *
 
 // validation is the validation of one object.
 type validation struct {
-	*Evaluator
+	*Schemas
+	Written
 
-	schema    *schemas.Schema
-	installed bool
-	kind      schema.GroupVersionKind
-	// object is the object as it was written, and result that of its evaluation.
-	object   map[string]any
+	schema *schemas.Schema
+	kind   schema.GroupVersionKind
+	// result is that of the object's evaluation.
 	result   *evaluator.Result
 	findings []validators.Finding
 }
 
-// unknownFields adds a finding for each field that the schema does not have. It replaces the warning about the same field.
-func (v *validation) unknownFields() error {
-	for _, u := range v.schema.Unknown(v.object) {
-		severity, detail := validators.Deny, "is not a field of "+v.kind.Kind
+// unknownFields adds a finding for each field that the schema does not have, also in the virtual machine of a template, which
+// the schema of templates does not describe.
+func (v *validation) unknownFields(installed bool) error {
+	if err := v.unknownIn(v.Object, v.schema, v.kind, installed, ""); err != nil {
+		return err
+	}
+	if v.kind.GroupKind() != evaluator.Template {
+		return nil
+	}
+	at := evaluator.TemplateVM
+	value, _ := fieldpath.Get(v.Object, fieldpath.Split(at))
+	made, _ := value.(map[string]any)
+	kind := apikinds.VirtualMachines.GroupVersionKind
+	found, installed, err := v.find(kind)
+	if err != nil || found == nil {
+		return err
+	}
+	return v.unknownIn(made, found, kind, installed, at+".")
+}
+
+// unknownIn adds the unknown fields of an object at a path. Each replaces the warning about the same field, and adds its
+// suggestion to the finding of rendering a template.
+func (v *validation) unknownIn(object map[string]any, of *schemas.Schema, kind schema.GroupVersionKind, installed bool, path string) error {
+	for _, u := range of.Unknown(object) {
+		severity, detail, meant := validators.Deny, "is not a field of "+kind.Kind, ""
 		if v.UnknownFields == validators.Warn {
 			severity = validators.Warn
 		}
-		if !v.installed {
-			minors, err := v.schemas.havingField(v.kind, u)
+		if !installed {
+			minors, err := v.havingField(kind, u)
 			if err != nil {
 				return err
 			}
 			if len(minors) > 0 {
 				severity = validators.Warn
-				detail += fmt.Sprintf(" in KubeVirt %s; KubeVirt %s has it", v.schemas.embedded.Minor(), strings.Join(minors, ", "))
+				detail += fmt.Sprintf(" in KubeVirt %s; KubeVirt %s has it", v.embedded.Minor(), strings.Join(minors, ", "))
 			}
 		}
 		if u.Meant != "" {
-			detail += ": did you mean " + u.Meant + "?"
+			meant = ": did you mean " + u.Meant + "?"
+		}
+		u.Path = path + u.Path
+		v.result.Warnings = slices.DeleteFunc(v.result.Warnings, func(text string) bool { return text == "unknown field "+u.Path })
+		if known := v.undefinedAt(u.Path); known != nil {
+			completed := *known.Error
+			completed.Detail += meant
+			known.Error = &completed
+			continue
 		}
 		v.add(validators.RuleUnknownField, severity, validators.RemedyUnknownField, &field.Error{
-			Type: field.ErrorTypeForbidden, Field: u.Path, BadValue: field.OmitValueType{}, Detail: detail,
+			Type: field.ErrorTypeForbidden, Field: u.Path, BadValue: field.OmitValueType{}, Detail: detail + meant,
 		})
-		v.result.Warnings = slices.DeleteFunc(v.result.Warnings, func(text string) bool { return text == "unknown field "+u.Path })
 	}
 	return nil
 }
@@ -81,7 +122,7 @@ func (v *validation) unknownFields() error {
 // values adds the errors about values. The API server validates what the mutating webhooks return, so a virtual machine is
 // validated as KubeVirt completes it.
 func (v *validation) values(ctx context.Context) error {
-	for _, err := range v.schema.ValidateMetadata(v.object, v.DefaultNamespace) {
+	for _, err := range v.schema.ValidateMetadata(v.Object, v.Namespace) {
 		v.addValue(err)
 	}
 	mutated, err := v.mutated()
@@ -89,27 +130,20 @@ func (v *validation) values(ctx context.Context) error {
 		return err
 	}
 	if mutated == nil {
-		mutated = v.object
+		mutated = v.Object
 	}
-	errs, err := v.schema.Validate(ctx, mutated, nil)
+	errs, err := v.schema.Validate(ctx, mutated, v.Old)
 	if err != nil {
 		return err
 	}
 	for _, err := range errs {
 		v.addValue(err)
 	}
-	if v.completes() {
-		for _, m := range v.schema.Missing(v.object) {
-			err := &field.Error{Type: field.ErrorTypeRequired, Field: m.Path, BadValue: "", Detail: "KubeVirt's webhook rejects an object without it"}
-			if m.Filled && v.deniedAt(m.Path) {
-				continue
-			}
-			if m.Filled {
-				v.add(validators.RuleSchema, validators.Warn, validators.RemedySchema, err)
-			} else {
-				v.addValue(err)
-			}
-		}
+	if !v.completes() {
+		return nil
+	}
+	for _, path := range v.schema.Missing(v.Object) {
+		v.addValue(&field.Error{Type: field.ErrorTypeRequired, Field: path, BadValue: "", Detail: "KubeVirt's webhook rejects an object without it"})
 	}
 	return nil
 }
@@ -124,7 +158,7 @@ func (v *validation) completes() bool {
 // did not write, any second reason: such a value follows from others.
 func (v *validation) addValue(err *field.Error) {
 	steps := fieldpath.Split(err.Field)
-	_, present := fieldpath.Get(v.object, steps)
+	_, present := fieldpath.Get(v.Object, steps)
 	written := present == len(steps) || err.Type == field.ErrorTypeRequired
 	same := func(f validators.Finding) bool {
 		return f.Severity == validators.Deny && (!written || f.Error.Field == err.Field || f.Effective == err.Field)
@@ -134,11 +168,15 @@ func (v *validation) addValue(err *field.Error) {
 	}
 }
 
-// deniedAt reports whether a finding denies the object for a field.
-func (v *validation) deniedAt(path string) bool {
-	return slices.ContainsFunc(slices.Concat(v.result.Findings, v.findings), func(f validators.Finding) bool {
-		return f.Severity == validators.Deny && f.Error.Field == path
+// undefinedAt returns the finding of rendering a template about an unknown field, or nil.
+func (v *validation) undefinedAt(path string) *validators.Finding {
+	i := slices.IndexFunc(v.result.Findings, func(f validators.Finding) bool {
+		return f.Rule == templates.RuleUnknownField && f.Error.Field == path
 	})
+	if i < 0 {
+		return nil
+	}
+	return &v.result.Findings[i]
 }
 
 // mutated returns a virtual machine as KubeVirt's mutating webhook returns it, or nil for an object that it does not change.
