@@ -20,20 +20,29 @@ func unmarshal(data []byte, into any) error {
 // decode reads a document into a value of its Go type. An unknown field is a problem: a misspelled one would change
 // what is tested.
 func decode(d manifests.Document, into any) []Problem {
-	unknown, err := manifests.Decode(d.Object.Object, into)
+	unknown, err := decodeKnown(d, into)
+	if err != nil {
+		return []Problem{*err}
+	}
+	return unknown
+}
+
+// decodeKnown reads the known fields of a document into a value of its Go type, and returns the unknown ones.
+func decodeKnown(d manifests.Document, into any) (unknown []Problem, wrong *Problem) {
+	fields, err := manifests.Decode(d.Object.Object, into)
 	if err != nil {
 		field, message, named := strings.Cut(err.Error(), ": ")
 		if !named || strings.ContainsAny(field, " \"") {
 			field, message = "", err.Error()
 		}
-		return []Problem{at(d, field, message)}
+		problem := at(d, field, message)
+		return nil, &problem
 	}
-	problems := make([]Problem, 0, len(unknown))
-	for _, text := range unknown {
+	for _, text := range fields {
 		field := strings.TrimPrefix(text, "unknown field ")
-		problems = append(problems, at(d, field, "unknown field"+meant(reflect.TypeOf(into), field)))
+		unknown = append(unknown, at(d, field, "unknown field"+meant(reflect.TypeOf(into), field)))
 	}
-	return problems
+	return unknown, nil
 }
 
 // meant suggests a field of a type for the last step of a path; it is empty if no field is similar.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	k8slabels "k8s.io/apimachinery/pkg/labels"
+
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/manifests"
@@ -56,7 +58,7 @@ func LintRules() []LintRule {
 		{LintPrefix + advice.CheckNull, "Absent fields are not compared with null", "Use has(), or hasValue() for an optional.", true},
 		{LintPrefix + advice.CheckAbsent, "Fields that can be absent are tested", "Read the field with .?, or test it with has().", true},
 		{LintPrefix + advice.CheckOldObject, "The old object is not read at creation", "Write oldObject == null || before it, or match only UPDATE.", true},
-		{LintValid, "RuleSettings and VirtualMachineDefaults are valid", "Correct the field.", false},
+		{LintValid, "Objects satisfy their schemas, and RuleSettings and VirtualMachineDefaults are valid", "Correct the field.", false},
 		{LintEffect, "Entries of RuleSettings have an effect", "Remove the entry, or change its severity.", true},
 		{LintDefaults, "Defaults pass the built-in rules", "Change the default, or the match of the VirtualMachineDefaults.", true},
 	}
@@ -65,7 +67,7 @@ func LintRules() []LintRule {
 // Policies are the policies of some files and directories, and the problems of those that cannot be read.
 type Policies struct {
 	all []written
-	// configuration are RuleSettings and VirtualMachineDefaults.
+	// configuration are RuleSettings, VirtualMachineDefaults and VirtualMachinePolicyExceptions.
 	configuration []manifests.Document
 	suites        []*Suite
 	// Problems are the problems of policies and suites that cannot be read.
@@ -75,8 +77,16 @@ type Policies struct {
 // Len returns the number of policies that could be read.
 func (p *Policies) Len() int { return len(p.all) }
 
-// Others returns the number of RuleSettings and VirtualMachineDefaults.
+// Others returns the number of RuleSettings, VirtualMachineDefaults and VirtualMachinePolicyExceptions.
 func (p *Policies) Others() int { return len(p.configuration) }
+
+// Select removes objects whose labels the selector does not match. Problems of those that cannot be read stay.
+func (p *Policies) Select(selector k8slabels.Selector) {
+	p.all = slices.DeleteFunc(p.all, func(w written) bool { return !selector.Matches(k8slabels.Set(w.policy.Labels)) })
+	p.configuration = slices.DeleteFunc(p.configuration, func(d manifests.Document) bool {
+		return !selector.Matches(k8slabels.Set(d.Object.GetLabels()))
+	})
+}
 
 // LoadPolicies reads the policies and the suites of files, and of all files below directories.
 func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
@@ -101,7 +111,7 @@ func LoadPolicies(fsys fs.FS, paths ...string) *Policies {
 
 // linted are the kinds that lint reads, besides suites.
 func linted() []string {
-	return []string{apikinds.VirtualMachinePolicy, apikinds.RuleSettings, apikinds.VirtualMachineDefaults}
+	return []string{apikinds.VirtualMachinePolicy, apikinds.RuleSettings, apikinds.VirtualMachineDefaults, apikinds.VirtualMachinePolicyException}
 }
 
 // file reads the policies and the suites of a file.
@@ -150,6 +160,7 @@ func (j *Runner) Lint(p *Policies) []Problem {
 			}
 			problems = append(problems, problem)
 		}
+		problems = append(problems, j.invalid(w.document, problems)...)
 		if other, twice := names[w.policy.Name]; twice && w.policy.Name != "" {
 			problem := at(w.document, "metadata.name", fmt.Sprintf("the policy %s has the same name: names of policies must be unique", other))
 			problem.Rule = LintReadable
@@ -168,7 +179,8 @@ func (j *Runner) Lint(p *Policies) []Problem {
 		}
 	}
 	for _, d := range p.configuration {
-		problems = append(problems, j.lintConfiguration(d)...)
+		found := j.lintConfiguration(d)
+		problems = append(problems, append(found, j.invalid(d, found)...)...)
 	}
 	slices.SortStableFunc(problems, func(a, b Problem) int {
 		if c := strings.Compare(a.File, b.File); c != 0 {

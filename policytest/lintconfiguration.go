@@ -14,6 +14,8 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/evaluator/offline"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/mutators"
 	"github.com/virtward/virtward/platform"
@@ -21,23 +23,45 @@ import (
 	"github.com/virtward/virtward/validators"
 )
 
-// lintConfiguration returns the problems of a RuleSettings or a VirtualMachineDefaults.
+// lintConfiguration returns the problems of an object that is not a policy, without those that its schema finds.
 func (j *Runner) lintConfiguration(d manifests.Document) []Problem {
 	if version := d.Object.GetAPIVersion(); version != policyv1alpha1.GroupVersion.String() {
 		return []Problem{at(d, "apiVersion", fmt.Sprintf("%s must be %s", version, policyv1alpha1.GroupVersion)).under(LintReadable)}
 	}
-	if d.Object.GetKind() == apikinds.RuleSettings {
+	switch d.Object.GetKind() {
+	case apikinds.RuleSettings:
 		settings := &policyv1alpha1.RuleSettings{}
 		if problems := unreadable(d, settings); len(problems) > 0 {
 			return problems
 		}
 		return j.lintSettings(d, settings)
+	case apikinds.VirtualMachineDefaults:
+		defaults := &policyv1alpha1.VirtualMachineDefaults{}
+		if problems := unreadable(d, defaults); len(problems) > 0 {
+			return problems
+		}
+		return j.lintDefaults(d, defaults)
 	}
-	defaults := &policyv1alpha1.VirtualMachineDefaults{}
-	if problems := unreadable(d, defaults); len(problems) > 0 {
-		return problems
+	return unreadable(d, &policyv1alpha1.VirtualMachinePolicyException{})
+}
+
+// invalid returns the values of an object that its schema excludes, without those that other problems are about. An object
+// that cannot be read has none: that is its problem.
+func (j *Runner) invalid(d manifests.Document, known []Problem) (problems []Problem) {
+	found, _ := j.schemas.of("")
+	result := &evaluator.Result{}
+	if err := found.Validate(context.Background(), offline.Written{Object: d.Object.Object, Namespace: defaultNamespace}, result); err != nil {
+		return []Problem{at(d, "", err.Error()).under(LintValid)}
 	}
-	return j.lintDefaults(d, defaults)
+	of := at(d, "", "").File
+	for i := range result.Findings {
+		f := &result.Findings[i]
+		same := func(p Problem) bool { return p.File == of && p.Field == f.Error.Field }
+		if f.Rule == validators.RuleSchema && !slices.ContainsFunc(known, same) {
+			problems = append(problems, at(d, f.Error.Field, f.Text()).under(LintValid))
+		}
+	}
+	return problems
 }
 
 // unreadable decodes an object, and returns its problems.
@@ -49,8 +73,8 @@ func unreadable(d manifests.Document, into any) []Problem {
 	return problems
 }
 
-// invalid returns field errors as problems.
-func invalid(d manifests.Document, errs field.ErrorList) []Problem {
+// invalidValues returns field errors as problems.
+func invalidValues(d manifests.Document, errs field.ErrorList) []Problem {
 	var problems []Problem
 	for _, err := range errs {
 		problems = append(problems, at(d, err.Field, err.ErrorBody()).under(LintValid))
@@ -61,7 +85,7 @@ func invalid(d manifests.Document, errs field.ErrorList) []Problem {
 // lintSettings returns entries that are invalid, and entries without an effect.
 func (j *Runner) lintSettings(d manifests.Document, settings *policyv1alpha1.RuleSettings) []Problem {
 	if errs := validators.CheckSettings(j.rules, settings); len(errs) > 0 {
-		return invalid(d, errs)
+		return invalidValues(d, errs)
 	}
 	own := map[string]validators.Severity{}
 	for i := range j.rules {
@@ -92,7 +116,7 @@ func (j *Runner) lintSettings(d manifests.Document, settings *policyv1alpha1.Rul
 // defaults.
 func (j *Runner) lintDefaults(d manifests.Document, defaults *policyv1alpha1.VirtualMachineDefaults) []Problem {
 	if _, errs := mutators.NewSiteDefaults(defaults); len(errs) > 0 {
-		return invalid(d, errs)
+		return invalidValues(d, errs)
 	}
 	var problems []Problem
 	reported := map[string]bool{}
@@ -121,14 +145,14 @@ func (j *Runner) lintDefaults(d manifests.Document, defaults *policyv1alpha1.Vir
 
 // denied returns the findings of built-in rules that deny.
 func (j *Runner) denied(s *Situation) (map[string]bool, error) {
-	findings, _, err := j.evaluate(context.Background(), s, policies.NewSet("virtward-system"))
+	result, err := j.evaluate(context.Background(), s, policies.NewSet("virtward-system"))
 	if err != nil {
 		return nil, err
 	}
 	found := map[string]bool{}
-	for i := range findings {
-		if findings[i].Severity == validators.Deny {
-			found[fmt.Sprintf("%s [virtward/%s]", findings[i].Text(), findings[i].Rule)] = true
+	for i := range result.Findings {
+		if f := &result.Findings[i]; f.Severity == validators.Deny {
+			found[fmt.Sprintf("%s [virtward/%s]", f.Text(), f.Rule)] = true
 		}
 	}
 	return found, nil

@@ -100,8 +100,8 @@ func (s *Suite) around(field string, sources []Source) ([]manifests.Document, er
 				return nil, at(d, "metadata", "must have a name")
 			}
 			if typed := typeOf(kind.GroupKind()); typed != nil {
-				if problems := decode(d, typed); len(problems) > 0 {
-					return nil, problems[0]
+				if _, wrong := decodeKnown(d, typed); wrong != nil {
+					return nil, *wrong
 				}
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
@@ -24,6 +26,12 @@ type Options struct {
 	Trace bool
 	// Coverage adds what of the policies the cases evaluated.
 	Coverage bool
+	// UnknownFields is Warn if fields that no schema has are notes; otherwise they fail the case.
+	UnknownFields validators.Severity
+	// Strict fails cases whose virtual machine refers to an object that the suite does not have.
+	Strict bool
+	// Policies selects tests by the labels of their policies; nil selects all.
+	Policies labels.Selector
 }
 
 // Status is the status of a case.
@@ -42,7 +50,7 @@ const (
 func (j *Runner) Run(ctx context.Context, all []*Suite, options Options) *Report {
 	r := &runner{
 		Runner: j, options: options, report: &Report{}, compiled: map[string]*policies.Policy{},
-		observer: &observer{trace: options.Trace, coverage: options.Coverage},
+		validated: map[validated][]validators.Finding{}, observer: &observer{trace: options.Trace, coverage: options.Coverage},
 	}
 	for _, s := range all {
 		if r.ended || ctx.Err() != nil {
@@ -62,7 +70,9 @@ type runner struct {
 	observer *observer
 	// compiled caches policies without problems, by their names and specs.
 	compiled map[string]*policies.Policy
-	ended    bool
+	// validated caches what the schemas find wrong in objects of the cluster.
+	validated map[validated][]validators.Finding
+	ended     bool
 }
 
 func (r *runner) suite(ctx context.Context, s *Suite) {
@@ -71,9 +81,22 @@ func (r *runner) suite(ctx context.Context, s *Suite) {
 		if r.ended || ctx.Err() != nil {
 			break
 		}
-		outcome.Tests = append(outcome.Tests, r.test(ctx, s, i))
+		if r.selects(s, i) {
+			outcome.Tests = append(outcome.Tests, r.test(ctx, s, i))
+		}
 	}
 	r.report.Suites = append(r.report.Suites, outcome)
+}
+
+// selects reports whether a test has a policy with the labels, or policies that cannot be read.
+func (r *runner) selects(s *Suite, i int) bool {
+	if r.options.Policies == nil || r.options.Policies.Empty() {
+		return true
+	}
+	read, err := s.policies(index("tests", i)+".policies", s.Tests[i].Policies)
+	return err != nil || slices.ContainsFunc(read, func(w written) bool {
+		return r.options.Policies.Matches(labels.Set(w.policy.Labels))
+	})
 }
 
 func (r *runner) test(ctx context.Context, s *Suite, i int) TestOutcome {
@@ -116,22 +139,33 @@ func (r *runner) one(ctx context.Context, s *Suite, test, one int) (outcome Case
 		return outcome.broken(problems[0])
 	}
 	set, watch := r.observer.watch(situation, compiled, policies.NewSet("", compiled...))
-	findings, notes, err := r.evaluate(ctx, situation, set)
+	result, err := r.evaluate(ctx, situation, set)
 	if err != nil {
 		return outcome.broken(s.problem(at, err.Error()))
 	}
-	outcome.Notes, outcome.Traces = notes, watch.all()
+	invalid, notes, err := r.validate(ctx, situation, c.Checks, result)
+	if err != nil {
+		return outcome.broken(s.problem(at, err.Error()))
+	}
+	outcome.Notes, outcome.Traces = slices.Concat(result.Warnings, notes), watch.all()
+	for _, p := range invalid {
+		if p.Warning {
+			outcome.Notes = append(outcome.Notes, p.Place()+": "+p.Text())
+		} else {
+			outcome.Reasons = append(outcome.Reasons, p.String())
+		}
+	}
 	for i := range situation.written {
 		r.report.evaluated = append(r.report.evaluated, situation.written[i].key())
 	}
-	for i := range findings {
-		if c.Checks || strings.HasPrefix(findings[i].Rule, policies.RulePrefix) {
-			outcome.Findings = append(outcome.Findings, findings[i])
+	for i := range result.Findings {
+		if c.Checks || strings.HasPrefix(result.Findings[i].Rule, policies.RulePrefix) {
+			outcome.Findings = append(outcome.Findings, result.Findings[i])
 		}
 	}
 	outcome.Verdict = VerdictOf(outcome.Findings)
 	outcome.Status = Passed
-	if outcome.Reasons = c.Expect.Compare(outcome.Findings); len(outcome.Reasons) > 0 {
+	if outcome.Reasons = append(outcome.Reasons, c.Expect.Compare(outcome.Findings)...); len(outcome.Reasons) > 0 {
 		outcome.Status = Failed
 	}
 	return outcome

@@ -38,6 +38,7 @@ type Runner struct {
 	environment *cel.Environment
 	pipeline    *effective.Pipeline
 	rules       validators.Table
+	schemas     *schemaSets
 }
 
 // NewRunner returns a runner, which takes some tens of milliseconds. An error is a defect of Virtward.
@@ -50,7 +51,7 @@ func NewRunner() (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Runner{environment, effective.NewPipeline(registry), registry.Rules()}, nil
+	return &Runner{environment, effective.NewPipeline(registry), registry.Rules(), &schemaSets{}}, nil
 }
 
 // problem returns a problem of a policy with its position in the file.
@@ -78,41 +79,42 @@ func (s *Situation) configMap(namespace, name string) (map[string]string, bool) 
 	return nil, false
 }
 
-// evaluate returns what the policies and the rules find in a situation. The notes name references that are missing, which a
+// evaluate returns what the policies and the rules find in a situation. The warnings name references that are missing, which a
 // cluster accepts, and exceptions that are not active.
-func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) (findings []validators.Finding, notes []string, err error) {
+func (j *Runner) evaluate(ctx context.Context, s *Situation, set *policies.Set) (*evaluator.Result, error) {
 	if s.unchanged() {
-		return nil, []string{"the update changes neither the spec nor labels, annotations or owners: the API server does not call the webhooks"}, nil
+		return &evaluator.Result{Warnings: []string{"the update changes neither the spec nor labels, annotations or owners: the API server does not call the webhooks"}}, nil
 	}
 	exceptions, notes, err := exceptionsOf(s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	evaluates, err := j.evaluatorFor(s, set.Exempting(exceptions))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	request, err := requestOf(s)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	snapshot, err := evaluates.Snapshot(s.Now)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if s.Running {
 		if err := s.run(ctx, evaluates, snapshot, &request); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	result, err := snapshot.Evaluate(ctx, request)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if limit := (*field.Error)(nil); result.Unreadable != nil && !errors.As(result.Unreadable, &limit) {
-		return nil, nil, result.Unreadable // an API server rejects it before
+		return nil, result.Unreadable // an API server rejects it before
 	}
-	return result.Findings, append(notes, result.Warnings...), nil
+	result.Warnings = append(notes, result.Warnings...)
+	return result, nil
 }
 
 // unchanged reports whether the match conditions of the chart exclude an update.

@@ -47,6 +47,8 @@ type Situation struct {
 
 	written []written
 	around  []manifests.Document
+	// document and oldDocument are those of Object and Old, before patches.
+	document, oldDocument manifests.Document
 }
 
 // Situation reads a case. The error is a Problem.

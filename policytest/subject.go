@@ -29,6 +29,7 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 	if err != nil {
 		return err
 	}
+	situation.document = from
 	if situation.Object, err = s.patched(inCase+".patches", from.Object, c.Patches); err != nil {
 		return err
 	}
@@ -46,6 +47,7 @@ func (s *Suite) readSubject(situation *Situation, inTest, inCase string, t *Test
 			return err
 		}
 	}
+	situation.oldDocument = from
 	if situation.Old, err = s.patched(inCase+".oldPatches", from.Object, c.OldPatches); err != nil {
 		return err
 	}
@@ -106,8 +108,7 @@ func (s *Suite) patched(field string, object *unstructured.Unstructured, patches
 	return &unstructured.Unstructured{Object: fields}, nil
 }
 
-// evaluated rejects objects of kinds that policies do not evaluate, and unknown fields: the API server drops them, so
-// that the case would be about another object.
+// evaluated rejects objects of kinds that policies do not evaluate, and those that cannot be read.
 func (s *Suite) evaluated(from manifests.Document, object *unstructured.Unstructured) error {
 	from.Object = object
 	kind := object.GroupVersionKind()
@@ -118,8 +119,8 @@ func (s *Suite) evaluated(from manifests.Document, object *unstructured.Unstruct
 	if !slices.Contains(info.Versions, kind.Version) {
 		return at(from, "apiVersion", fmt.Sprintf("%s must be %s for %s", object.GetAPIVersion(), info.GroupVersion(), kind.Kind))
 	}
-	if problems := decode(from, reflect.New(info.Type).Interface()); len(problems) > 0 {
-		return problems[0]
+	if _, wrong := decodeKnown(from, reflect.New(info.Type).Interface()); wrong != nil {
+		return *wrong
 	}
 	return nil
 }

@@ -69,6 +69,7 @@ rejected now.`,
 	}
 	o.addApplyFlags(cmd)
 	o.AddFileFlags(cmd, "the policies")
+	o.AddSelectorFlag(cmd, "Apply only policies with these labels")
 	cmd.ValidArgsFunction = cobra.NoFileCompletions
 	return cmd
 }
@@ -111,8 +112,8 @@ func (o *applyOptions) runApply(ctx context.Context) error {
 		why := cmp.Or(offline.ForeignPolicy(d.Object.GroupVersionKind()), "it is not a policy")
 		fmt.Fprintln(o.Streams.ErrOut, texts.OneLine(fmt.Sprintf("note: %s: skipped %s %s: %s", d.Location(), d.Object.GetKind(), d.Object.GetName(), why)))
 	}
-	if len(found) == 0 {
-		return fmt.Errorf("%s: no %s to apply", o.Names(), apikinds.VirtualMachinePolicy)
+	if found = o.Selected(found); len(found) == 0 {
+		return fmt.Errorf("%s: no %s to apply%s", o.Names(), apikinds.VirtualMachinePolicy, o.WithLabels())
 	}
 	files.Configuration = found
 	words := "-f " + strings.Join(o.Filenames, ", -f ")

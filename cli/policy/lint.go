@@ -50,6 +50,7 @@ The exit code is 0 without errors; 1 with errors, or with warnings and --strict;
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.lint(cmd.Context()) },
 	}
 	o.paths.addFlags(cmd, "the policies")
+	o.paths.sources.AddSelectorFlag(cmd, "Lint only objects with these labels; files that cannot be read are errors nevertheless")
 	flags := cmd.Flags()
 	flags.BoolVar(&o.strict, "strict", false, "Fail on warnings too")
 	flags.StringVarP(&o.output, "output", "o", o.output, "What to print: "+strings.Join(lintOutputs(), ", "))
@@ -74,6 +75,7 @@ func (o *lintOptions) lint(ctx context.Context) error {
 		return err
 	}
 	read := policytest.LoadPolicies(files, names...)
+	read.Select(o.paths.sources.Labels())
 	problems := runner.Lint(read)
 	if read.Len()+read.Others() == 0 && len(problems) == 0 {
 		return options.Usagef("%s: no VirtualMachinePolicy was found: explain -f evaluates virtual machines, and policy convert converts policies of other engines", strings.Join(names, ", "))

@@ -48,6 +48,12 @@ A suite is a file of the kind Suite. Its tests have policies, the objects of a c
 a request, and the expected outcome. For a directory, test runs all suites below it. It evaluates as a cluster does, but
 accesses none.
 
+The schemas of KubeVirt and of Virtward validate the objects of a case, after KubeVirt's defaults: the version is that of the
+KubeVirt object among them, or the newest. A field that they do not have, or an invalid value, fails the case. With --strict,
+an object fails it that the virtual machine refers to and that the suite does not have.
+
+-l selects tests by the labels of their policies: suites have no labels.
+
 The exit code is 0 if all cases pass; 1 if a case fails; and 2 for a wrong command line, or if a case cannot be evaluated,
 for example because a file is missing or a policy does not compile.`,
 		Example: program.Examples(`  # Run all suites below a directory
@@ -65,6 +71,8 @@ for example because a file is missing or a policy does not compile.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.test(cmd.Context()) },
 	}
 	o.paths.addFlags(cmd, "the suites")
+	o.paths.sources.AddSelectorFlag(cmd, "Run only tests of policies with these labels")
+	o.paths.sources.AddSchemaFlags(cmd, "Fail cases whose virtual machine refers to an object that the suite does not have")
 	flags := cmd.Flags()
 	flags.StringVar(&o.run, "run", "", "Run only cases whose names match this regular expression: TEST, or TEST/CASE")
 	flags.BoolVarP(&o.verbose, "verbose", "v", false, "Show all cases, with their findings")
@@ -82,6 +90,9 @@ func (o *testOptions) validate(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if err := options.OneOf("output", o.output, testOutputs()); err != nil {
+		return err
+	}
+	if err := o.paths.sources.ValidateSchemas(); err != nil {
 		return err
 	}
 	_, err := selection(o.run)
@@ -116,7 +127,10 @@ func (o *testOptions) test(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report := runner.Run(ctx, all, policytest.Options{Select: chosen, FailFast: o.failFast, Trace: o.trace, Coverage: o.coverage})
+	report := runner.Run(ctx, all, policytest.Options{
+		Select: chosen, FailFast: o.failFast, Trace: o.trace, Coverage: o.coverage,
+		UnknownFields: o.paths.sources.UnknownFieldsSeverity(), Strict: o.paths.sources.Strict, Policies: o.paths.sources.Labels(),
+	})
 	if err := ctx.Err(); err != nil {
 		return err
 	}
