@@ -39,7 +39,6 @@ func TestExceptionsOfFiles(t *testing.T) {
 		{name: "longer than the chart permits", exception: exceptionFor("cap", shop, inDays(91)), word: "rejected", note: "must be at most 90 days in the future"},
 		{name: "longer, where the chart permits it", exception: exceptionFor("cap", shop, inDays(91)), args: []string{"--exception-max-days", "365"}, word: "exempted"},
 		{name: "longer, without a bound", exception: exceptionFor("cap", shop, inDays(9000)), args: []string{"--exception-max-days", "0"}, word: "exempted"},
-		{name: "for no virtual machine", exception: strings.Replace(exceptionFor("cap", shop, soon), "virtualMachines: [a], ", "", 1), word: "rejected", note: named + "is not active: spec: Invalid value: exactly one of spec.virtualMachines and spec.selector is required"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := clitest.Call(t, clitest.VM+clitest.MemoryPolicy("Deny", "")+c.exception, append([]string{"explain", "-f", "-"}, c.args...)...)

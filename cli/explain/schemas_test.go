@@ -55,6 +55,7 @@ func TestObjectsThatAreNotEvaluatedAreValidated(t *testing.T) {
 		{"a field of defaults", document(policy, "VirtualMachineDefaults", "{template: {schedulerName: s}, matches: {}}"), "VirtualMachineDefaults x: spec.matches: Forbidden: is not a field of VirtualMachineDefaults: did you mean match?"},
 		{"a value of settings", document(policy, "RuleSettings", "{rules: [{rule: arm64-disk-bus, severity: Never}]}"), `RuleSettings x: spec.rules[0].severity: Unsupported value: "Never"`},
 		{"a field of an exception", document(policy, "VirtualMachinePolicyException", "{policy: [a]}"), "VirtualMachinePolicyException x: spec.policy: Forbidden: is not a field of VirtualMachinePolicyException: did you mean policies?"},
+		{"an exception for no virtual machine", document(policy, "VirtualMachinePolicyException", "{policies: [a], reason: b, expires: '2040-01-01T00:00:00Z'}"), "VirtualMachinePolicyException x: spec: Invalid value: exactly one of virtualMachines and selector is required"},
 		{"a field of a rollout", document(rollout, "VirtualMachineRollout", "{slector: {}}"), "VirtualMachineRollout x: spec.slector: Forbidden: is not a field of VirtualMachineRollout: did you mean selector?"},
 		{"a field of a catalog", document(catalog, "GoldenImageCatalog", "{multyArch: true}"), "GoldenImageCatalog x: spec.multyArch: Forbidden: is not a field of GoldenImageCatalog: did you mean multiArch?"},
 		{"a field of an image", document(image, "VirtualImage", "{srcc: a}"), "VirtualImage x: spec.srcc: Forbidden: is not a field of VirtualImage: did you mean src?"},
