@@ -128,7 +128,7 @@ func (x *Exceptions) States(now time.Time) []ExceptionState {
 	}
 	var states []ExceptionState
 	for _, namespace := range slices.Sorted(maps.Keys(x.namespaces)) {
-		x.each(namespace, now, func(_ *exception, s ExceptionState) { states = append(states, s) })
+		x.each(namespace, now, func(e *exception, reason string) { states = append(states, x.terms.state(e, reason)) })
 	}
 	return states
 }
@@ -136,60 +136,82 @@ func (x *Exceptions) States(now time.Time) []ExceptionState {
 // State returns the state of one exception at a time; found is false if there is none of the name.
 func (x *Exceptions) State(namespace, name string, now time.Time) (state ExceptionState, found bool) {
 	if x != nil {
-		x.each(namespace, now, func(e *exception, s ExceptionState) {
+		x.each(namespace, now, func(e *exception, reason string) {
 			if e.object.Name == name {
-				state, found = s, true
+				state, found = x.terms.state(e, reason), true
 			}
 		})
 	}
 	return state, found
 }
 
-// each calls a function with the exceptions of a namespace and their states.
-func (x *Exceptions) each(namespace string, now time.Time, do func(*exception, ExceptionState)) {
+// each calls a function with the exceptions of a namespace and the reasons of their states.
+func (x *Exceptions) each(namespace string, now time.Time, do func(e *exception, reason string)) {
 	active, all := 0, x.namespaces[namespace]
 	for i := range all {
-		state := x.terms.state(&all[i], now)
-		if state.Active {
+		reason := x.terms.reason(&all[i], now)
+		if isActive(reason) {
 			if active++; active > MaxExceptions {
-				state.Active, state.Reason = false, policyv1alpha1.ExceptionReasonTooMany
-				state.Message = fmt.Sprintf("the namespace has %d older active exceptions", MaxExceptions)
+				reason = policyv1alpha1.ExceptionReasonTooMany
 			}
 		}
-		do(&all[i], state)
+		do(&all[i], reason)
 	}
 }
 
-// state returns the state of one exception.
-func (t *ExceptionTerms) state(e *exception, now time.Time) ExceptionState {
-	end := e.object.Spec.Expires.Time
-	s := ExceptionState{Object: e.object}
-	inactive := func(reason, format string, args ...any) ExceptionState {
-		s.Reason, s.Message = reason, fmt.Sprintf(format, args...)
-		return s
-	}
+func isActive(reason string) bool {
+	return reason == policyv1alpha1.ExceptionReasonActive || reason == policyv1alpha1.ExceptionReasonExpiring
+}
+
+// reason returns the reason of the state of one exception.
+func (t *ExceptionTerms) reason(e *exception, now time.Time) string {
+	left := e.object.Spec.Expires.Sub(now)
 	switch {
-	case !t.Trusted && t.GuardedSince.IsZero():
-		return inactive(policyv1alpha1.ExceptionReasonNotPermitted, "the guard of exceptions is missing or switched off: no exception is active")
-	case !t.Trusted && !e.object.CreationTimestamp.After(t.GuardedSince):
-		return inactive(policyv1alpha1.ExceptionReasonNotPermitted,
-			"created before %s, when the guard of exceptions became active: delete the exception and create it again", text(t.GuardedSince))
-	case len(e.object.Spec.Policies) == 0: // the cache has no memory for it
-		return inactive(policyv1alpha1.ExceptionReasonTooMany, "the exceptions of the cluster are too large together")
+	case !t.Trusted && (t.GuardedSince.IsZero() || !e.object.CreationTimestamp.After(t.GuardedSince)):
+		return policyv1alpha1.ExceptionReasonNotPermitted
+	case e.omitted():
+		return policyv1alpha1.ExceptionReasonTooMany
 	case e.invalid != "":
-		return inactive(policyv1alpha1.ExceptionReasonInvalid, "%s", e.invalid)
-	case !now.Before(end):
-		return inactive(policyv1alpha1.ExceptionReasonExpired, "expired at %s", text(end))
-	case t.MaxDuration > 0 && end.Sub(now) > t.MaxDuration:
-		s.Next = end.Add(-t.MaxDuration)
-		return inactive(policyv1alpha1.ExceptionReasonTooLong, "spec.expires is more than %d days in the future", t.MaxDuration/(24*time.Hour))
+		return policyv1alpha1.ExceptionReasonInvalid
+	case left <= 0:
+		return policyv1alpha1.ExceptionReasonExpired
+	case t.MaxDuration > 0 && left > t.MaxDuration:
+		return policyv1alpha1.ExceptionReasonTooLong
+	case left <= ExpiresSoon:
+		return policyv1alpha1.ExceptionReasonExpiring
 	}
-	s.Active = true
-	if end.Sub(now) <= ExpiresSoon {
-		s.Next, s.Reason, s.Message = end, policyv1alpha1.ExceptionReasonExpiring, "ends at "+text(end)+"; a restart afterwards is denied"
-		return s
+	return policyv1alpha1.ExceptionReasonActive
+}
+
+// omitted reports whether the cache left the spec out, because there is no memory for it.
+func (e *exception) omitted() bool { return len(e.object.Spec.Policies) == 0 }
+
+// state explains a reason, and when it changes.
+func (t *ExceptionTerms) state(e *exception, reason string) ExceptionState {
+	end := e.object.Spec.Expires.Time
+	s := ExceptionState{Object: e.object, Active: isActive(reason), Reason: reason}
+	switch reason {
+	case policyv1alpha1.ExceptionReasonActive:
+		s.Next, s.Message = end.Add(-ExpiresSoon), "active until "+text(end)
+	case policyv1alpha1.ExceptionReasonExpiring:
+		s.Next, s.Message = end, "ends at "+text(end)+"; a restart afterwards is denied"
+	case policyv1alpha1.ExceptionReasonExpired:
+		s.Message = "expired at " + text(end)
+	case policyv1alpha1.ExceptionReasonTooLong:
+		s.Next, s.Message = end.Add(-t.MaxDuration), fmt.Sprintf("spec.expires is more than %d days in the future", t.MaxDuration/(24*time.Hour))
+	case policyv1alpha1.ExceptionReasonInvalid:
+		s.Message = e.invalid
+	case policyv1alpha1.ExceptionReasonTooMany:
+		s.Message = fmt.Sprintf("the namespace has %d older active exceptions", MaxExceptions)
+		if e.omitted() {
+			s.Message = "the exceptions of the cluster are too large together"
+		}
+	case policyv1alpha1.ExceptionReasonNotPermitted:
+		s.Message = "the guard of exceptions is missing or switched off: no exception is active"
+		if !t.GuardedSince.IsZero() {
+			s.Message = fmt.Sprintf("created before %s, when the guard of exceptions became active: delete the exception and create it again", text(t.GuardedSince))
+		}
 	}
-	s.Next, s.Reason, s.Message = end.Add(-ExpiresSoon), policyv1alpha1.ExceptionReasonActive, "active until "+text(end)
 	return s
 }
 
@@ -202,8 +224,8 @@ func (x *Exceptions) Has(namespace string) bool { return x != nil && len(x.names
 func (x *Exceptions) Active(namespace string, now time.Time) int {
 	active := 0
 	if x != nil {
-		x.each(namespace, now, func(_ *exception, s ExceptionState) {
-			if s.Active {
+		x.each(namespace, now, func(_ *exception, reason string) {
+			if isActive(reason) {
 				active++
 			}
 		})
@@ -242,8 +264,8 @@ func (x *Exceptions) of(s *subject) map[string]*validators.Exemption {
 		return nil
 	}
 	found := map[string]*validators.Exemption{}
-	x.each(s.namespace, s.now, func(e *exception, state ExceptionState) {
-		if !state.Active || !e.covers(name, set) {
+	x.each(s.namespace, s.now, func(e *exception, reason string) {
+		if !isActive(reason) || !e.covers(name, set) {
 			return
 		}
 		spec := &e.object.Spec
@@ -251,7 +273,7 @@ func (x *Exceptions) of(s *subject) map[string]*validators.Exemption {
 			if other := found[policy]; other == nil || other.Until.Before(spec.Expires.Time) {
 				found[policy] = &validators.Exemption{
 					Exception: e.object.Name, Until: spec.Expires.Time,
-					Soon: state.Reason == policyv1alpha1.ExceptionReasonExpiring, Reason: texts.Shorten(spec.Reason, maxReason),
+					Soon: reason == policyv1alpha1.ExceptionReasonExpiring, Reason: texts.Shorten(spec.Reason, maxReason),
 				}
 			}
 		}
