@@ -53,6 +53,7 @@ func TestPolicies(t *testing.T) {
 	for i, each := range exceptions {
 		t.Run(each.Name, func(t *testing.T) { c.evaluateException(t, i, each) })
 	}
+	t.Run("each policy of an exception is checked", c.eachExempted)
 	t.Run("type checking of the guard of exceptions", func(t *testing.T) { c.typeChecks(t, admissionpolicies.PolicyExceptions) })
 	t.Run("a name that the server makes", c.generatedName)
 	t.Run("a delete of all", c.deleteCollection)
@@ -72,6 +73,7 @@ func newPolicyCluster(t *testing.T) *policyCluster {
 		"cleaner":          {Resources: []string{"virtualmachinepolicies"}, Verbs: []string{"deletecollection"}},
 		"status-writer":    {Resources: []string{"virtualmachinepolicies/status"}, Verbs: []string{"update", "patch"}},
 		"exempter-of-all":  {Resources: []string{"virtualmachinepolicies"}, Verbs: []string{policyv1alpha1.VerbExempt}},
+		"exempter-of-16":   {Resources: []string{"virtualmachinepolicies"}, Verbs: []string{policyv1alpha1.VerbExempt}, ResourceNames: numbered(16)},
 	} {
 		rule.APIGroups = []string{policyv1alpha1.GroupVersion.Group}
 		c.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule}})

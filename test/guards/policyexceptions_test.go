@@ -2,6 +2,7 @@ package guards
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ func (c *policyCluster) exceptionCases(t *testing.T) []admissionpolicies.PolicyE
 	c.user(t, "writer", "exception-writer")
 	c.user(t, "exempter", "exception-writer", "exempter-of-all")
 	c.user(t, "exempter-of-caps", "exception-writer", "exempter-of-caps")
+	c.user(t, "exempter-of-16", "exception-writer", "exempter-of-16")
 	for i := range cases {
 		if cases[i].Old != nil {
 			c.create(t, exceptionOf(i, cases[i].Old, "exempter"))
@@ -47,12 +49,35 @@ func exceptionOf(i int, content *admissionpolicies.PolicyExceptionContent, user 
 	return e
 }
 
+// numbered returns the names of policies that cases count: policy-0, policy-1 and so on.
+func numbered(count int) []string {
+	names := make([]string, count)
+	for i := range names {
+		names[i] = fmt.Sprintf("policy-%d", i)
+	}
+	return names
+}
+
+// eachExempted denies an exception of sixteen policies if the verb is missing for one of them, at any place.
+func (c *policyCluster) eachExempted(t *testing.T) {
+	const user = "exempter-of-16"
+	create := func(policies []string) error {
+		return c.users[user].Create(t.Context(), exceptionOf(0, &admissionpolicies.PolicyExceptionContent{Policies: policies, By: user}, user), client.DryRunAll)
+	}
+	if err := create(numbered(16)); err != nil {
+		t.Fatalf("the verb for all sixteen does not count: %v", err)
+	}
+	for i := range 16 {
+		policies := numbered(16)
+		policies[i] = "other"
+		expectFrom(t, admissionpolicies.PolicyExceptions, "virtualmachinepolicyexceptions", create(policies), "case-0",
+			"exception-exempt: spec.policies: you need the verb exempt on virtualmachinepolicies.policy.virtward.io/other")
+	}
+}
+
 // apply sets what a case says of an exception.
 func apply(e *policyv1alpha1.VirtualMachinePolicyException, content *admissionpolicies.PolicyExceptionContent, user string) {
-	e.Spec.Policies = append([]string{}, content.Policies...)
-	for i := range content.Count {
-		e.Spec.Policies = append(e.Spec.Policies, fmt.Sprintf("policy-%d", i))
-	}
+	e.Spec.Policies = slices.Concat(content.Policies, numbered(content.Count))
 	if content.Reason != "" {
 		e.Spec.Reason = content.Reason
 	}
