@@ -55,14 +55,14 @@ func (t *Trigger) SourceAfter(keys func() []reconcile.Request, delay time.Durati
 }
 
 // Keys are the requests for the active policies, and for others of which a reconciler remembers something.
-func Keys(active []configcache.Compiled, remembered []string) []reconcile.Request {
+func Keys(active []configcache.Compiled, remembered []types.NamespacedName) []reconcile.Request {
 	requests := make([]reconcile.Request, 0, len(active))
 	for i := range active {
 		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: active[i].Object.Name}})
 	}
-	for _, name := range remembered {
-		if configcache.Named(active, name) == nil {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: name}})
+	for _, key := range remembered {
+		if configcache.Named(active, key.Name) == nil {
+			requests = append(requests, reconcile.Request{NamespacedName: key})
 		}
 	}
 	return requests

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -95,7 +96,7 @@ func names(requests []reconcile.Request) []string {
 }
 
 func TestKeys(t *testing.T) {
-	got := names(controllers.Keys(many("a", "c", "e"), []string{"b", "c", "f"}))
+	got := names(controllers.Keys(many("a", "c", "e"), []types.NamespacedName{{Name: "b"}, {Name: "c"}, {Name: "f"}}))
 	if diff := cmp.Diff([]string{"a", "c", "e", "b", "f"}, got); diff != "" {
 		t.Errorf("keys (-want +got):\n%s", diff)
 	}

@@ -73,6 +73,7 @@ var (
 	VirtualMachineInstances = resource(kubeVirtGroup, "v1", VirtualMachineInstance, "virtualmachineinstances")
 	Migrations              = resource(kubeVirtGroup, "v1", VirtualMachineInstanceMigration, "virtualmachineinstancemigrations")
 	Rollouts                = resource("rollout.virtward.io", "v1alpha1", VirtualMachineRollout, "virtualmachinerollouts")
+	Policies                = resource("policy.virtward.io", "v1alpha1", VirtualMachinePolicy, "virtualmachinepolicies")
 	PolicyExceptions        = resource("policy.virtward.io", "v1alpha1", VirtualMachinePolicyException, "virtualmachinepolicyexceptions")
 	ReplicaSets             = resource(kubeVirtGroup, "v1", VirtualMachineInstanceReplicaSet, "virtualmachineinstancereplicasets")
 	Presets                 = resource(kubeVirtGroup, "v1", VirtualMachineInstancePreset, "virtualmachineinstancepresets")

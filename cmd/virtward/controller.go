@@ -171,7 +171,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	}
 	exceptions := exceptionstatus.New(exceptionstatus.Options{
 		Client: state.client, Exceptions: state.exceptions.Current, Clock: clock.RealClock{},
-		Ended: func() { auditor.Ask("an exception changed") },
+		Changed: func() { auditor.Ask("an exception changed") },
 		Tell: func(exception *policyv1alpha1.VirtualMachinePolicyException, kind, reason, message string) {
 			events.recorder.Event(&corev1.ObjectReference{
 				APIVersion: policyv1alpha1.GroupVersion.String(), Kind: apikinds.VirtualMachinePolicyException,
@@ -194,7 +194,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 	if err := o.addWatches(mgr, config, reader, auditor); err != nil {
 		return err
 	}
-	if err := errors.Join(statuses.SetupWithManager(mgr), exceptions.SetupWithManager(mgr)); err != nil {
+	if err := errors.Join(statuses.SetupWithManager(mgr), exceptions.SetupWithManager(mgr), metrics.Registry.Register(exceptionstatus.Metrics(state.exceptions.Current, clock.RealClock{}))); err != nil {
 		return err
 	}
 	if err := auditor.SetupWithManager(mgr); err != nil {

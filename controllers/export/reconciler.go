@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -58,7 +56,7 @@ type Reconciler struct {
 	Options
 
 	trigger *controllers.Trigger
-	store   *statuses.Store
+	store   *statuses.Policies
 
 	mu sync.Mutex
 	// made are the exported policies by name, so that unchanged policies are not exported again.
@@ -67,7 +65,7 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.New(options.Dynamic, Owner), made: map[string]memo{}}
+	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.OfPolicies(options.Dynamic, Owner), made: map[string]memo{}}
 }
 
 // Cached returns the objects that the manager's cache must hold for the Reconciler: those with Virtward's label.
@@ -105,7 +103,10 @@ func (r *Reconciler) Changed() { r.trigger.Fire() }
 // keys returns the active policies and those that were deleted since.
 func (r *Reconciler) keys() []reconcile.Request {
 	r.mu.Lock()
-	remembered := append(slices.Collect(maps.Keys(r.made)), r.store.Names()...)
+	remembered := r.store.Keys()
+	for name := range r.made {
+		remembered = append(remembered, types.NamespacedName{Name: name})
+	}
 	r.mu.Unlock()
 	return controllers.Keys(r.Policies(), remembered)
 }
@@ -199,7 +200,7 @@ func (r *Reconciler) apply(ctx context.Context, steps []step) error {
 
 // status writes this controller's part of the status.
 func (r *Reconciler) status(ctx context.Context, c *configcache.Compiled, o *outcome, now time.Time) error {
-	_, _, err := r.store.Keep(ctx, c.Object, statuses.Part{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
+	_, _, err := r.store.Keep(ctx, c.Object, statuses.PolicyPart{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
 		return o.status(c, before, now)
 	}})
 	return err
@@ -225,7 +226,7 @@ func (r *Reconciler) export(c *configcache.Compiled, now time.Time) memo {
 }
 
 func (r *Reconciler) forget(name string) {
-	r.store.Forget(name)
+	r.store.Forget(types.NamespacedName{Name: name})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.made, name)

@@ -39,7 +39,7 @@ type Reconciler struct {
 	Options
 
 	trigger *controllers.Trigger
-	store   *statuses.Store
+	store   *statuses.Policies
 
 	mu      sync.Mutex
 	counted Counted
@@ -47,7 +47,7 @@ type Reconciler struct {
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.New(options.Client, Owner)}
+	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.OfPolicies(options.Client, Owner)}
 }
 
 // SetupWithManager adds the Reconciler to a manager, in the replica that leads.
@@ -71,7 +71,7 @@ func (r *Reconciler) Audited(violations map[string]int, at time.Time) {
 
 // keys returns the active policies and those that were deleted since their status was written.
 func (r *Reconciler) keys() []reconcile.Request {
-	return controllers.Keys(r.Policies(), r.store.Names())
+	return controllers.Keys(r.Policies(), r.store.Keys())
 }
 
 // idle is the interval of reconciliations without a change; a clock that was set back is noticed within it.
@@ -81,14 +81,14 @@ const idle = time.Hour
 func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	policy := configcache.Named(r.Policies(), request.Name)
 	if policy == nil {
-		r.store.Forget(request.Name)
+		r.store.Forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	r.mu.Lock()
 	counted := r.counted
 	r.mu.Unlock()
 	now := r.Clock.Now()
-	before, status, err := r.store.Keep(ctx, policy.Object, statuses.Part{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
+	before, status, err := r.store.Keep(ctx, policy.Object, statuses.PolicyPart{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
 		return Plan(policy, counted, before, now)
 	}})
 	if err != nil {

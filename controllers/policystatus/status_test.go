@@ -287,7 +287,7 @@ func TestStatusIsWrittenWhenItChanges(t *testing.T) {
 	wrote("the stored policy is older than the one active", 0)
 	b.all = nil
 	wrote("the policy is gone", 0)
-	if names := b.store.Names(); len(names) > 0 {
+	if names := b.store.Keys(); len(names) > 0 {
 		t.Errorf("it remembers %q, which are gone", names)
 	}
 }

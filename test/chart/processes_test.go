@@ -146,7 +146,7 @@ func TestCommonImages(t *testing.T) {
 func TestAlert(t *testing.T) {
 	var rules []any
 	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true") {
-		if rule, is := object.(*unstructured.Unstructured); is && rule.GetKind() == "PrometheusRule" {
+		if rule, is := object.(*unstructured.Unstructured); is && rule.GetKind() == "PrometheusRule" && rule.GetName() == "virtward-rollouts" {
 			groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")
 			must(t, err)
 			rules = groups[0].(map[string]any)["rules"].([]any)
@@ -204,25 +204,30 @@ func TestRegistries(t *testing.T) {
 	}
 }
 
-// TestImageAlerts holds that the metrics of the alerts about images exist, and that the page of operations has the alerts.
-func TestImageAlerts(t *testing.T) {
+// TestAlerts holds that the metrics of the alerts of a process exist, and that the page of operations has the alerts.
+func TestAlerts(t *testing.T) {
 	for _, of := range []struct {
-		value, folder string
-		alerts        int
-	}{{"images.enabled=true", "goldenimages", 6}, {"virtualImages.enabled=true", "virtualimages", 5}} {
-		t.Run(of.folder, func(t *testing.T) { imageAlerts(t, of.value, of.folder, of.alerts) })
+		value, rule, folder string
+		alerts              int
+	}{
+		{"images.enabled=true", "virtward-images", "goldenimages", 6},
+		{"virtualImages.enabled=true", "virtward-virtualimages", "virtualimages", 5},
+		{"policies.exceptions.enabled=true", "virtward-policies", "exceptionstatus", 2},
+		{"policies.exceptions.enabled=false", "virtward-policies", "exceptionstatus", 0},
+	} {
+		t.Run(of.value, func(t *testing.T) { alertsOf(t, of.value, of.rule, of.folder, of.alerts) })
 	}
 }
 
-func imageAlerts(t *testing.T, value, folder string, alerts int) {
+func alertsOf(t *testing.T, value, name, folder string, alerts int) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
 	must(t, err)
 	source, err := os.ReadFile(filepath.Join(root, "controllers", folder, "metrics.go"))
 	must(t, err)
 	count := 0
-	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true", value, "rollouts.enabled=false") {
+	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true", value) {
 		rule, is := object.(*unstructured.Unstructured)
-		if !is || rule.GetKind() != "PrometheusRule" {
+		if !is || rule.GetKind() != "PrometheusRule" || rule.GetName() != name {
 			continue
 		}
 		groups, _, err := unstructured.NestedSlice(rule.Object, "spec", "groups")

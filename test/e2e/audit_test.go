@@ -242,6 +242,35 @@ var _ = Describe("The audit", Serial, Ordered, func() {
 		Expect(events(ctx, namespace, "PolicyViolation", "expanded")).To(HaveLen(1), "a known violation has no second event")
 	})
 
+	It("reports an exempted VM as skipped until its exception is gone", func(ctx SpecContext) {
+		without := []string{
+			"warn audited-memory VirtualMachine/expanded spec.instancetype.name",
+			"warn audited-memory VirtualMachine/large spec.template.spec.domain.memory.guest",
+		}
+		exception := exceptionOf("granted", "audited-memory", "large")
+		exception.Namespace = namespace
+		guardIsOlder(ctx)
+		cleanUp(exception)
+		Expect(admin.Create(ctx, exception)).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			r := report(g, ctx, namespace)
+			g.Expect(resultsOf(r)).To(Equal([]string{without[0], strings.Replace(without[1], "warn", "skip", 1)}))
+			g.Expect(r.Summary).To(Equal(openreports.ReportSummary{Pass: 1, Warn: 1, Skip: 1}))
+			g.Expect(r.Results[1].Description).To(ContainSubstring("exempted until " + exception.Spec.Expires.UTC().Format(time.RFC3339) + " by VirtualMachinePolicyException granted: year's end"))
+			g.Expect(violations(g, ctx, metricsPort, "audited-memory")).To(Equal(1.0))
+			g.Expect(gauge(g, ctx, metricsPort, "virtward_policy_exceptions", map[string]string{"state": policyv1alpha1.ExceptionReasonActive})).To(Equal(1.0))
+			g.Expect(gauge(g, ctx, metricsPort, "virtward_policy_exceptions", nil)).To(Equal(1.0))
+			g.Expect(admin.Get(ctx, client.ObjectKeyFromObject(exception), exception)).To(Succeed())
+			g.Expect(exception.Status.Policies).To(Equal("audited-memory"))
+		})
+		Expect(admin.Delete(ctx, exception)).To(Succeed())
+		soon(ctx, func(g Gomega, ctx context.Context) {
+			g.Expect(resultsOf(report(g, ctx, namespace))).To(Equal(without))
+			g.Expect(violations(g, ctx, metricsPort, "audited-memory")).To(Equal(2.0))
+			g.Expect(gauge(g, ctx, metricsPort, "virtward_policy_exceptions", nil)).To(Equal(0.0))
+		})
+	})
+
 	It("does not change a report of another source, and counts it in a metric", func(ctx SpecContext) {
 		foreign := &openreports.Report{ObjectMeta: metav1.ObjectMeta{Namespace: quiet, Name: reports.Name}, Source: "another"}
 		Expect(reporter.Create(ctx, foreign)).To(Succeed())

@@ -44,6 +44,15 @@ func becoming(ctx context.Context, e *policyv1alpha1.VirtualMachinePolicyExcepti
 	}).WithContext(ctx).Should(Succeed())
 }
 
+// guardIsOlder waits until the guard is older than a new exception.
+func guardIsOlder(ctx context.Context) {
+	GinkgoHelper()
+	By("waiting until the guard is older than an exception")
+	guard := &admissionregistrationv1.ValidatingAdmissionPolicy{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: admissionpolicies.PolicyExceptions}, guard)).To(Succeed())
+	time.Sleep(time.Until(guard.CreationTimestamp.Add(12 * time.Second)))
+}
+
 // exceptionOf exempts VMs of the policed namespace from a policy.
 func exceptionOf(name, policy string, machines ...string) *policyv1alpha1.VirtualMachinePolicyException {
 	return &policyv1alpha1.VirtualMachinePolicyException{
@@ -94,10 +103,7 @@ var _ = Describe("VirtualMachinePolicyExceptions", Serial, Ordered, func() {
 			DeferCleanup(func(ctx SpecContext) { Expect(admin.Delete(ctx, object)).To(Succeed()) })
 		}
 		exempter, _ = userOf("bob")
-		By("waiting until the guard is older than an exception")
-		guard := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-		Expect(admin.Get(ctx, client.ObjectKey{Name: admissionpolicies.PolicyExceptions}, guard)).To(Succeed())
-		time.Sleep(time.Until(guard.CreationTimestamp.Add(12 * time.Second)))
+		guardIsOlder(ctx)
 		Eventually(func(ctx context.Context) error {
 			return exempter.Create(ctx, exceptionOf("allowed", "two", "any"), client.DryRunAll)
 		}).WithContext(ctx).Should(Succeed())

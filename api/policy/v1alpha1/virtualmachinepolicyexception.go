@@ -23,11 +23,11 @@ const AnnotationExemptedBy = "policy.virtward.io/exempted-by"
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=virtualmachinepolicyexceptions,singular=virtualmachinepolicyexception,scope=Namespaced,shortName=vmpolex,categories=virtward
-// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.spec.policies`
+// +kubebuilder:printcolumn:name="Policies",type=string,JSONPath=`.status.policies`
+// +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].reason`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expires`
-// +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Active")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.spec.reason`
 type VirtualMachinePolicyException struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -121,12 +121,26 @@ const (
 	ExceptionReasonInvalid = "Invalid"
 )
 
+// ExceptionReasons returns all reasons.
+func ExceptionReasons() []string {
+	return []string{
+		ExceptionReasonActive, ExceptionReasonExpiring, ExceptionReasonExpired, ExceptionReasonNotPermitted, ExceptionReasonTooLong, ExceptionReasonTooMany,
+		ExceptionReasonInvalid,
+	}
+}
+
 // VirtualMachinePolicyExceptionStatus is the observed state of an exception.
 type VirtualMachinePolicyExceptionStatus struct {
 	// Generation of the spec that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// The first policy, and the number of the others, for kubectl get.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Policies string `json:"policies,omitempty"`
 
 	// Conditions. Active is True while the exception has an effect.
 	//
