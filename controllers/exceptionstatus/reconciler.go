@@ -30,7 +30,7 @@ type Options struct {
 	Tell func(exception *policyv1alpha1.VirtualMachinePolicyException, kind, reason, message string)
 	// Changed is called after a transition: the results of the audit change.
 	Changed func()
-	Clock clock.PassiveClock
+	Clock   clock.PassiveClock
 }
 
 // Reconciler writes the statuses. Create it with New; only one runs in a cluster, in the leader.
