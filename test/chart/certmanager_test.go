@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -72,7 +73,7 @@ func TestSoakCertManager(t *testing.T) {
 	for _, name := range []string{caCertificate, webhookCertificate, apiCertificate} {
 		c.await(t, "issue of "+name, func() error { return c.isIssued(name, 1) })
 	}
-	c.await(t, "injection", c.injected)
+	c.await(t, "injection of the CA", c.injected)
 	c.await(t, "the aggregated API", c.available)
 	issued := time.Since(began)
 
@@ -96,6 +97,7 @@ func TestSoakCertManager(t *testing.T) {
 			t.Errorf("the certificate %s has the old CA", name)
 		}
 	}
+	c.await(t, "injection of the renewed CA", c.injected)
 	l.passes(t, 100)
 	l.end(t)
 	t.Logf("certificates in use after %s; %d virtual machines created, %d denied and %d calls of the aggregated API in %s, with 3 renewals of each serving certificate and one of the CA",
@@ -290,6 +292,25 @@ func (c *certManaged) injected() error {
 	for i := range validating.Webhooks {
 		if !bytes.Equal(validating.Webhooks[i].ClientConfig.CABundle, webhook.Data["ca.crt"]) {
 			return fmt.Errorf("validating webhook %s has another bundle", validating.Webhooks[i].Name)
+		}
+	}
+	return c.injectedIntoAPI()
+}
+
+// injectedIntoAPI returns an error while the bundle of an APIService is not that of its certificate.
+func (c *certManaged) injectedIntoAPI() error {
+	server := &corev1.Secret{}
+	if err := c.client.Get(c.ctx, client.ObjectKey{Namespace: namespace, Name: "virtward-apiserver-tls"}, server); err != nil {
+		return err
+	}
+	for _, version := range []string{"v1alpha1", "v1beta1"} {
+		service, err := c.apiService(version + ".subresources.template.kubevirt.io")
+		if err != nil {
+			return err
+		}
+		encoded, _, _ := unstructured.NestedString(service.Object, "spec", "caBundle")
+		if encoded != base64.StdEncoding.EncodeToString(server.Data["ca.crt"]) {
+			return fmt.Errorf("APIService %s has another bundle", service.GetName())
 		}
 	}
 	return nil
