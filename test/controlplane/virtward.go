@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// stopTimeout is how long virtward may take to end by itself.
-const stopTimeout = 10 * time.Second
+// stopTimeout is how long virtward may take to end by itself: the default of a pod.
+const stopTimeout = 30 * time.Second
 
 // Workload names a Deployment to run on this machine, and its options.
 type Workload struct {
