@@ -21,7 +21,6 @@ import (
 
 const (
 	outputWide = "wide"
-	outputName = "name"
 	// manager is the field manager of the writes.
 	manager = "kubectl-virtward"
 	// page is the number of images that are read together.

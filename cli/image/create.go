@@ -9,18 +9,10 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/texts"
-)
-
-// The values of --dry-run.
-const (
-	dryRunNone   = "none"
-	dryRunClient = "client"
-	dryRunServer = "server"
 )
 
 // create has the flags of image create.
@@ -35,7 +27,7 @@ type create struct {
 }
 
 func newCreate(program options.Program) *cobra.Command {
-	c := &create{program: program, Sources: options.NewSources(), dryRun: dryRunNone}
+	c := &create{program: program, Sources: options.NewSources(), dryRun: options.DryRunNone}
 	cmd := &cobra.Command{
 		Use:   "create NAME --src URL",
 		Short: "Create a VirtualImage, which is imported from a URL",
@@ -72,10 +64,12 @@ func (c *create) addCommon(cmd *cobra.Command) {
 	flags.StringVar(&c.dryRun, "dry-run", c.dryRun, "none, client (print the object), or server (let the API server check it)")
 	flags.StringVarP(&c.output, "output", "o", "", "What to print: "+strings.Join(createOutputs(), ", "))
 	options.AddClusterFlags(cmd, c.Config, "", "Namespace of the image")
-	options.CompleteFlags(cmd, map[string][]string{"output": createOutputs(), "dry-run": {dryRunNone, dryRunClient, dryRunServer}})
+	options.CompleteFlags(cmd, map[string][]string{"output": createOutputs(), "dry-run": options.DryRuns()})
 }
 
-func createOutputs() []string { return []string{options.OutputYAML, options.OutputJSON, outputName} }
+func createOutputs() []string {
+	return []string{options.OutputYAML, options.OutputJSON, options.OutputName}
+}
 
 func (c *create) validate(cmd *cobra.Command, args []string) error {
 	if err := c.specFlags.validate(cmd, args, c.src); err != nil && c.src != "" {
@@ -95,17 +89,17 @@ func (c *create) validateCommon() error {
 	switch {
 	case c.timeout < 0:
 		return options.Usagef("--timeout %s: must not be negative", c.timeout)
-	case c.wait && c.dryRun != dryRunNone:
+	case c.wait && c.dryRun != options.DryRunNone:
 		return options.Usagef("--wait and --dry-run exclude each other: nothing is imported")
 	}
 	if err := options.OptionalOneOf("output", c.output, createOutputs()); err != nil {
 		return err
 	}
-	return options.OneOf("value of --dry-run", c.dryRun, []string{dryRunNone, dryRunClient, dryRunServer})
+	return options.OneOf("value of --dry-run", c.dryRun, options.DryRuns())
 }
 
 func (c *create) run(ctx context.Context) error {
-	if c.dryRun == dryRunClient {
+	if c.dryRun == options.DryRunClient {
 		namespace, _, err := c.Config.ToRawKubeConfigLoader().Namespace()
 		if err != nil {
 			return fmt.Errorf("reading the kubeconfig: %w", err)
@@ -125,7 +119,7 @@ func (c *create) run(ctx context.Context) error {
 		return err
 	}
 	if !c.wait {
-		return c.print(created, map[string]string{dryRunServer: " (server dry run)"}[c.dryRun])
+		return c.print(created, map[string]string{options.DryRunServer: " (server dry run)"}[c.dryRun])
 	}
 	w := newWatcher(in, created, c.program.Streams, c.timeout)
 	image, err := w.run(ctx)
@@ -142,7 +136,7 @@ func (c *create) create(ctx context.Context, in *connected) (*unstructured.Unstr
 		return nil, err
 	}
 	how := metav1.CreateOptions{FieldManager: manager, FieldValidation: metav1.FieldValidationStrict}
-	if c.dryRun == dryRunServer {
+	if c.dryRun == options.DryRunServer {
 		how.DryRun = []string{metav1.DryRunAll}
 	}
 	created, err := in.Create(ctx, object, how)
@@ -173,25 +167,11 @@ func sized(image *v1alpha1.VirtualImage) string {
 	return " (" + texts.OneLine(image.Status.Size) + ")"
 }
 
-func nameOf(name string) string { return "virtualimage.kupenstack.io/" + texts.OneLine(name) }
+const resourceName = "virtualimage.kupenstack.io"
 
-// printed writes an object in a form of kubectl.
+func nameOf(name string) string { return resourceName + "/" + texts.OneLine(name) }
+
+// printed writes an image in a form of kubectl.
 func printed(program options.Program, object *unstructured.Unstructured, output, done string) error {
-	out := program.Streams.Out
-	object.SetManagedFields(nil)
-	switch output {
-	case options.OutputJSON:
-		return texts.WriteJSON(out, object.Object)
-	case options.OutputYAML:
-		data, err := yaml.Marshal(object.Object)
-		if err != nil {
-			return err
-		}
-		_, err = out.Write(data)
-		return err
-	case outputName:
-		done = ""
-	}
-	_, err := fmt.Fprintln(out, strings.TrimSpace(nameOf(object.GetName())+" "+done))
-	return err
+	return options.WriteObject(program.Streams.Out, object, output, resourceName, done)
 }

@@ -29,7 +29,7 @@ type upload struct {
 }
 
 func newUpload(program options.Program) *cobra.Command {
-	u := &upload{create: create{program: program, Sources: options.NewSources(), dryRun: dryRunNone}}
+	u := &upload{create: create{program: program, Sources: options.NewSources(), dryRun: options.DryRunNone}}
 	u.specFlags.uploaded = true
 	cmd := &cobra.Command{
 		Use:   "upload NAME --file FILE",
@@ -143,7 +143,7 @@ func (u *upload) run(ctx context.Context) error {
 	if err := u.verify(file); err != nil {
 		return err
 	}
-	if u.dryRun != dryRunNone {
+	if u.dryRun != options.DryRunNone {
 		return u.create.run(ctx)
 	}
 	in, err := connect(&u.Sources)

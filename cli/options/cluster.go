@@ -3,6 +3,7 @@ package options
 import (
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -18,6 +19,15 @@ import (
 
 // Connect returns a client of the cluster that the flags select.
 func Connect(flags *genericclioptions.ConfigFlags) (*offline.Cluster, error) {
+	return connect(flags, rest.NoWarnings{}) // users cannot change that a kind is deprecated
+}
+
+// ConnectWarning is Connect for commands that write objects. It writes the warnings of the API server.
+func ConnectWarning(flags *genericclioptions.ConfigFlags, w io.Writer) (*offline.Cluster, error) {
+	return connect(flags, rest.NewWarningWriter(w, rest.WarningWriterOptions{Deduplicate: true}))
+}
+
+func connect(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandler) (*offline.Cluster, error) {
 	config, err := flags.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
@@ -25,8 +35,8 @@ func Connect(flags *genericclioptions.ConfigFlags) (*offline.Cluster, error) {
 	if err := namesCluster(flags, config); err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = 50, 300        // as kubectl
-	config.WarningHandler = rest.NoWarnings{} // users cannot change that a kind is deprecated
+	config.QPS, config.Burst = 50, 300 // as kubectl
+	config.WarningHandler = warnings
 	namespace, _, err := flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)

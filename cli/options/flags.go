@@ -23,7 +23,18 @@ const (
 	OutputSARIF    = "sarif"
 	OutputMarkdown = "markdown"
 	OutputGitHub   = "github"
+	OutputName     = "name"
 )
+
+// Values of --dry-run of commands that create an object.
+const (
+	DryRunNone   = "none"
+	DryRunClient = "client"
+	DryRunServer = "server"
+)
+
+// DryRuns are the values of --dry-run.
+func DryRuns() []string { return []string{DryRunNone, DryRunClient, DryRunServer} }
 
 // Values of --unknown-fields.
 const (

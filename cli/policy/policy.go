@@ -14,7 +14,7 @@ func NewCommand(program options.Program) *cobra.Command {
 		Long: `Write, test and apply policies for virtual machines.
 
 A VirtualMachinePolicy evaluates virtual machines as they will run. These commands evaluate as Virtward's webhooks do.
-Only apply and install access a cluster.`,
+Only apply, install and exempt access a cluster.`,
 		Args: options.OnlySubcommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -26,6 +26,7 @@ Only apply and install access a cluster.`,
 		evalCommand(program),
 		applyCommand(program),
 		installCommand(program),
+		exemptCommand(program),
 	)
 	return cmd
 }
