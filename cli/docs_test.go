@@ -125,7 +125,23 @@ apiVersion: instancetype.kubevirt.io/v1beta1
 kind: VirtualMachineClusterInstancetype
 metadata: {name: u1}
 spec: {cpu: {guest: 1}, memory: {guest: MEMORY}}
+---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: office, namespace: shop}
+spec: {config: '{"type": "bridge", "vlan": 7}'}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: slow, namespace: shop}
+spec: {storageClassName: slow, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: slow, labels: {tier: bronze}}
+provisioner: csi.example.com
 `
+	onClaim := replacing("volumes: [", "volumes: [{name: b, persistentVolumeClaim: {claimName: slow}}, ")
 	good := strings.NewReplacer("NAME", "good", "MEMORY", "2Gi").Replace(vm)
 	// Each change violates one policy of the pages.
 	violations := map[string]func(string) string{
@@ -137,6 +153,8 @@ spec: {cpu: {guest: 1}, memory: {guest: MEMORY}}
 		"repositories":      replacing("quay.io/containerdisks", "quay.io/other"),
 		"limits":            replacing("2Gi", "17Gi"),
 		"no-host-devices":   replacing("devices: {}", "devices: {gpus: [{name: g, deviceName: example.com/g}]}"),
+		"lab-vlans":         replacing("devices: {}}", "devices: {interfaces: [{name: lab, bridge: {}}]}}, networks: [{name: lab, multus: {networkName: office}}]"),
+		"gold-storage":      onClaim, "shared-volumes": onClaim, "storage-tier": onClaim,
 		// They are for updates, deletions and namespaces with a label: their suites are elsewhere.
 		"owner-is-fixed": nil, "protected": nil, "always-running": nil,
 	}

@@ -135,10 +135,13 @@ func again(t testing.TB, r *convert.Result) {
 	}
 }
 
+// public has the patterns of public policies: originals, and the policies and suites beside them.
+const public = "../../examples/converted"
+
 // TestPublic converts the patterns of public policies: completely, to the policy beside the original, which passes its
 // suite. Another test compares the verdicts with those of an API server.
 func TestPublic(t *testing.T) {
-	originals, err := filepath.Glob("testdata/public/*/original.yaml")
+	originals, err := filepath.Glob(public + "/*/original.yaml")
 	if err != nil || len(originals) < 10 {
 		t.Fatalf("%d originals, %v", len(originals), err)
 	}
@@ -162,7 +165,7 @@ func TestPublic(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	suites, problems := policytest.Load(os.DirFS("testdata/public"), ".")
+	suites, problems := policytest.Load(os.DirFS(public), ".")
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}
@@ -202,7 +205,7 @@ func TestComments(t *testing.T) {
 
 // FuzzConvert: no object makes converting panic. Each result has a policy or a note, and complete policies compile.
 func FuzzConvert(f *testing.F) {
-	for _, pattern := range []string{"testdata/cases/*.yaml", "testdata/public/*/original.yaml"} {
+	for _, pattern := range []string{"testdata/cases/*.yaml", public + "/*/original.yaml"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			f.Fatalf("%d files, %v", len(files), err)

@@ -68,7 +68,7 @@ var _ = Describe("The suites of policies", Serial, Ordered, func() {
 		Expect(differ).To(BeEmpty(), "%d of %d cases differ:\n%s", len(differ), len(trials), strings.Join(differ, "\n"))
 		Expect(float64(len(trials))).To(BeNumerically(">=", leastCompared*float64(total)), "compared of %d; not:\n%s", total, strings.Join(skipped, "\n"))
 	},
-		Entry("of the library, the examples and converted policies", NodeTimeout(5*time.Minute), 440, "policies/library", "examples/policy", "policies/convert/testdata/public"),
+		Entry("of the library, the examples and converted policies", NodeTimeout(5*time.Minute), 440, "policies/library", "examples/policy", "examples/converted"),
 		Entry("of all that a suite can say", NodeTimeout(5*time.Minute), 50, "test/e2e/testdata/suites"),
 	)
 })

@@ -20,7 +20,7 @@ import (
 )
 
 // originals has policies of other engines, each with the policy that it is converted to, and its suite.
-const originals = repository + "/policies/convert/testdata/public"
+const originals = repository + "/examples/converted"
 
 // definitions returns the definitions of KubeVirt and CDI, and that of the parameters of an original.
 func definitions(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
