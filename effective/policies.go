@@ -156,11 +156,22 @@ func ofRunning(in Input, changes, atRunTime []provenance.Change) []provenance.Ch
 // withoutGiven removes run-time values inside of what an instancetype or a preference gave: findings about them are at the
 // field that names it.
 func withoutGiven(atRunTime, changes []provenance.Change) []provenance.Change {
+	given := map[string]bool{}
+	for i := range changes {
+		if strings.HasPrefix(changes[i].Layer, "instancetype/") || strings.HasPrefix(changes[i].Layer, "preference/") {
+			given[changes[i].Path] = true
+		}
+	}
+	if len(given) == 0 {
+		return atRunTime
+	}
 	return slices.DeleteFunc(atRunTime, func(value provenance.Change) bool {
-		return slices.ContainsFunc(changes, func(c provenance.Change) bool {
-			given := strings.HasPrefix(c.Layer, "instancetype/") || strings.HasPrefix(c.Layer, "preference/")
-			return given && fieldpath.Within(value.Path, c.Path)
-		})
+		for end := range len(value.Path) {
+			if next := value.Path[end]; (next == '.' || next == '[') && given[value.Path[:end]] {
+				return true
+			}
+		}
+		return given[value.Path]
 	})
 }
 

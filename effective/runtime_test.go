@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/effective"
@@ -44,6 +45,8 @@ func TestPoliciesReadValuesAtRunTime(t *testing.T) {
 	efi.Spec.Domain.CPU = &v1.CPU{Sockets: 2}
 	efi.Spec.Domain.Devices.TPM = &v1.TPMDevice{}
 	efi.Spec.Domain.Devices.AutoattachSerialConsole = new(false)
+	efi.Spec.Domain.Devices.Disks = []v1.Disk{{Name: "a", Shareable: new(true)}, {Name: "b"}}
+	efi.Spec.Volumes = []v1.Volume{{Name: "a", VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("1Gi")}}}, {Name: "b", VolumeSource: v1.VolumeSource{EmptyDisk: &v1.EmptyDiskSource{Capacity: resource.MustParse("1Gi")}}}}
 	vm := build.VM("db.shop").Obj()
 	vm.Spec.Template.Spec = *efi.Spec.DeepCopy()
 	for expression, want := range map[string]bool{
@@ -57,6 +60,12 @@ func TestPoliciesReadValuesAtRunTime(t *testing.T) {
 		"vm.spec.terminationGracePeriodSeconds == 30":                                                         true,
 		"vm.spec.hostname == 'db'":                                                                            true,
 		"vm.spec.domain.devices.interfaces.all(i, i.model == 'virtio')":                                       true,
+		"vm.spec.domain.devices.interfaces.all(i, i.state == 'up')":                                           true,
+		"vm.spec.domain.devices.disks.map(d, d.shareable) == [true, false]":                                   true,
+		"vm.spec.domain.devices.disks.exists(d, d.dedicatedIOThread)":                                         false,
+		"vm.spec.domain.devices.tpm.enabled && !vm.spec.domain.devices.autoattachInputDevice":                 true,
+		"vm.spec.domain.devices.useVirtioTransitional":                                                        false,
+		"vm.spec.domain.devices.video.type == 'bochs'":                                                        true,
 		"vm.spec.domain.devices.networkInterfaceMultiqueue || vm.spec.domain.devices.blockMultiQueue":         false,
 	} {
 		t.Run(expression, func(t *testing.T) {
@@ -66,6 +75,32 @@ func TestPoliciesReadValuesAtRunTime(t *testing.T) {
 				if found := violated(t, in, expression, ""); (len(found) == 0) != want {
 					t.Errorf("%s: %v", name, found)
 				}
+			}
+		})
+	}
+}
+
+// The video device depends on the architecture and the firmware, and on the author.
+func TestVideoAtRunTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*v1.VirtualMachineInstanceSpec)
+		want   string
+	}{
+		"a BIOS": {func(*v1.VirtualMachineInstanceSpec) {}, "vga"},
+		"EFI": {func(s *v1.VirtualMachineInstanceSpec) {
+			s.Domain.Firmware = &v1.Firmware{Bootloader: &v1.Bootloader{EFI: &v1.EFI{SecureBoot: new(false)}}}
+		}, "bochs"},
+		"arm64":    {func(s *v1.VirtualMachineInstanceSpec) { s.Architecture = "arm64" }, "virtio"},
+		"s390x":    {func(s *v1.VirtualMachineInstanceSpec) { s.Architecture = "s390x" }, "virtio"},
+		"a choice": {func(s *v1.VirtualMachineInstanceSpec) { s.Domain.Devices.Video = &v1.VideoDevice{Type: "ramfb"} }, "ramfb"},
+		"none":     {func(s *v1.VirtualMachineInstanceSpec) { s.Domain.Devices.AutoattachGraphicsDevice = new(false) }, "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			vmi := build.VMI("db").Memory("1Gi").Obj()
+			c.change(&vmi.Spec)
+			if found := violated(t, effective.Input{VM: build.VMOf(build.VMI("db").With(func(s *v1.VirtualMachineInstanceSpec) { *s = vmi.Spec })).Obj()},
+				"vm.spec.domain.devices.?video.?type.orValue('none') == '"+c.want+"'", ""); len(found) > 0 {
+				t.Error(found)
 			}
 		})
 	}

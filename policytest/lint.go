@@ -11,6 +11,7 @@ import (
 
 	"github.com/virtward/virtward/api/apikinds"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/manifests"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/advice"
@@ -171,7 +172,7 @@ func (j *Runner) Lint(p *Policies) []Problem {
 			continue
 		}
 		problems = append(problems, doubts(w)...)
-		for _, a := range advice.Of(compiled.Spec()) {
+		for _, a := range advice.Of(compiled.Spec(), effective.AlwaysSet()) {
 			problems = append(problems, w.problem(a.Problem).under(LintPrefix+a.Check))
 		}
 		if !tested[w.key()] {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/virtward/virtward/cli/clitest"
-	"github.com/virtward/virtward/policies/advice"
+	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies/inspect"
 )
 
@@ -104,15 +104,11 @@ func TestPolicyEval(t *testing.T) {
 			t.Errorf("code %d (-want +got):\n%s", got.Code, diff)
 		}
 	})
-	t.Run("fields that can be absent", func(t *testing.T) {
+	t.Run("fields that are never absent", func(t *testing.T) {
 		inFolder(t, map[string]string{"vm.yaml": evalVM})
-		var lines strings.Builder
-		for _, field := range advice.Absent() {
-			lines.WriteString("vm.spec.?" + strings.ReplaceAll(field, ".", ".?") + ".hasValue() || false\n")
-		}
-		got := clitest.Call(t, lines.String(), "policy", "eval", "-f", "vm.yaml")
-		if absent := strings.Count(got.Out, "false (bool, cost: "); got.Code != clitest.ExitOK || absent != len(advice.Absent()) {
-			t.Errorf("%d of %d fields are absent of a small virtual machine: code %d, %s%s", absent, len(advice.Absent()), got.Code, got.Out, got.ErrOut)
+		got := clitest.Call(t, "vm.spec."+strings.Join(effective.AlwaysSet(), "\nvm.spec.")+"\n", "policy", "eval", "-f", "vm.yaml")
+		if values := strings.Count(got.Out, ", cost: "); got.Code != clitest.ExitOK || values != len(effective.AlwaysSet()) {
+			t.Errorf("%d of %d fields have a value: code %d, %s%s", values, len(effective.AlwaysSet()), got.Code, got.Out, got.ErrOut)
 		}
 	})
 	t.Run("several virtual machines", func(t *testing.T) {

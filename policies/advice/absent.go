@@ -1,29 +1,36 @@
 package advice
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 
 	celast "github.com/google/cel-go/common/ast"
+	v1 "kubevirt.io/api/core/v1"
 
+	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/policies/export"
 )
 
 // CheckAbsent is the name of the check of fields that can be absent.
 const CheckAbsent = "absent-field"
 
-// Absent returns fields of vm.spec that virtual machines have only if their authors, instancetypes, preferences or defaults
-// set them. It is not complete. A test compares it with a small virtual machine.
-func Absent() []string {
-	return []string{
-		"accessCredentials", "affinity", "dnsConfig", "dnsPolicy", "livenessProbe", "nodeSelector", "priorityClassName", "readinessProbe",
-		"schedulerName", "startStrategy", "subdomain", "tolerations", "topologySpreadConstraints",
-		"domain.chassis", "domain.cpu.dedicatedCpuPlacement", "domain.cpu.features", "domain.cpu.isolateEmulatorThread", "domain.cpu.numa",
-		"domain.cpu.realtime", "domain.devices.clientPassthrough", "domain.devices.filesystems", "domain.devices.gpus",
-		"domain.devices.hostDevices", "domain.devices.inputs", "domain.devices.rng", "domain.devices.sound", "domain.devices.tpm",
-		"domain.devices.watchdog", "domain.features.hyperv", "domain.features.kvm", "domain.features.smm", "domain.ioThreadsPolicy",
-		"domain.launchSecurity", "domain.memory.hugepages",
+// canBeAbsent returns the first steps of a path below vm.spec that lead to a field which can be absent; nil if there is none. always
+// are the fields that are never absent.
+func canBeAbsent(steps, always []string) []string {
+	t := reflect.TypeFor[v1.VirtualMachineInstanceSpec]()
+	for i, step := range steps {
+		f, known := fieldpath.FieldOf(t, step)
+		if !known {
+			return nil
+		}
+		path := strings.Join(steps[:i+1], ".")
+		isAlways := slices.ContainsFunc(always, func(set string) bool { return fieldpath.Within(set, path) })
+		if t = f.Type; f.OmitEmpty && t.Kind() != reflect.Struct && !isAlways {
+			return steps[:i+1]
+		}
 	}
+	return nil
 }
 
 // absentFields finds reads of fields that can be absent. If an expression of the policy tests one, or reads it as an
@@ -38,11 +45,11 @@ func absentFields(p *policy, e *expression) {
 		if root != "vm" || len(steps) < 2 || steps[0] != "spec" {
 			return
 		}
-		field := strings.Join(steps[1:], ".")
-		if !slices.Contains(Absent(), field) || warned[field] || p.tests(steps) {
+		absent := canBeAbsent(steps[1:], p.always)
+		if len(absent) != len(steps)-1 || warned[strings.Join(absent, ".")] || p.tests(steps) {
 			return
 		}
-		warned[field] = true
+		warned[strings.Join(absent, ".")] = true
 		last := len(steps) - 1
 		p.warn(e, node, "vm.%s can be absent, and reading it fails then: use vm.%s.?%s, or has()", strings.Join(steps, "."), strings.Join(steps[:last], "."), steps[last])
 	})

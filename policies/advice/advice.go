@@ -41,6 +41,8 @@ type policy struct {
 	spec *policyv1alpha1.VirtualMachinePolicySpec
 	// params are the values of the policy; nil if they are not known.
 	params map[string]any
+	// always are the fields below vm.spec that are never absent.
+	always []string
 	// conditions are the expressions of match.matchConditions.
 	conditions []*expression
 	// variables are the expressions of variables, by name.
@@ -56,9 +58,10 @@ type expression struct {
 	tree  *celast.AST
 }
 
-// Of returns the advice about a policy. Expressions that cannot be parsed are skipped.
-func Of(spec *policyv1alpha1.VirtualMachinePolicySpec) []diagnostics.Advice {
-	p := &policy{spec: spec, variables: map[string]*expression{}}
+// Of returns the advice about a policy. Expressions that cannot be parsed are skipped. always are the fields below vm.spec that each
+// virtual machine has, of those that its type can leave out.
+func Of(spec *policyv1alpha1.VirtualMachinePolicySpec, always []string) []diagnostics.Advice {
+	p := &policy{spec: spec, always: always, variables: map[string]*expression{}}
 	if spec.Params != nil && spec.Params.Values != nil {
 		if err := json.Unmarshal(spec.Params.Values.Raw, &p.params); err != nil {
 			p.params = nil

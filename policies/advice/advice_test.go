@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies/advice"
 )
 
@@ -23,7 +24,7 @@ func adviceOn(t *testing.T, text string) []string {
 		t.Fatalf("%v in\n%s", err, text)
 	}
 	var lines []string
-	for _, a := range advice.Of(&spec) {
+	for _, a := range advice.Of(&spec, effective.AlwaysSet()) {
 		lines = append(lines, fmt.Sprintf("%s %s:%d:%d: %s", a.Check, a.Field, a.Line, a.Column, a.Message))
 	}
 	return lines
@@ -86,6 +87,10 @@ func TestCEL(t *testing.T) {
 		{"a field that is tested", "!has(vm.spec.domain.cpu.numa) || has(vm.spec.domain.cpu.numa.guestMappingPassthrough)", "", nil},
 		{"an optional field", "vm.spec.?nodeSelector.orValue({}).size() == 0", "", nil},
 		{"a field that is tested elsewhere", "vm.spec.tolerations.size() > 0", "match: {matchConditions: [{name: tolerant, expression: has(vm.spec.tolerations)}]}", nil},
+		{"a list that can be empty", "vm.spec.volumes.all(v, has(v.containerDisk))", "", []string{
+			"absent-field spec.validations[0].expression:1:8: vm.spec.volumes can be absent, and reading it fails then: use vm.spec.?volumes, or has()",
+		}},
+		{"fields that are never absent", "vm.spec.domain.cpu.cores * vm.spec.domain.cpu.sockets <= 4 && vm.spec.architecture == 'amd64' && vm.spec.domain.devices.autoattachVSOCK", "", nil},
 		{"a field of the object", "object.spec.template.spec.nodeSelector.size() == 0", "", nil},
 		{"what does not parse", "vm.", "", nil},
 	} {
@@ -168,7 +173,7 @@ func TestLibrary(t *testing.T) {
 		if err := yaml.Unmarshal(data, &policy); err != nil {
 			t.Fatal(err)
 		}
-		for _, a := range advice.Of(&policy.Spec) {
+		for _, a := range advice.Of(&policy.Spec, effective.AlwaysSet()) {
 			t.Errorf("%s: %s: %s:%d: %s", file, a.Check, a.Field, a.Line, a.Message)
 		}
 	}
