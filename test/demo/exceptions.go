@@ -88,7 +88,11 @@ func (s *show) isExempt(ctx context.Context) error {
 	if err := s.key("").doesAll(ctx, s.alice, create); err != nil {
 		return err
 	}
-	return s.doesAll(ctx, s.bob, "kubectl get vmpolex -n lab")
+	const list = "kubectl get vmpolex -n lab"
+	if err := s.awaitOutput(ctx, s.bob, list, "Active"); err != nil {
+		return err
+	}
+	return s.doesAll(ctx, s.bob, list)
 }
 
 // isProtected shows a policy for deletions.

@@ -2,6 +2,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -159,6 +163,40 @@ var _ = Describe("VirtualMachinePolicyExceptions", Serial, Ordered, func() {
 		By("deleting the exception")
 		Expect(exempter.Delete(ctx, e)).To(Succeed())
 		getting(ctx, called("legacy", nil), denied)
+	})
+
+	It("are created, explained and audited by kubectl virtward", func(ctx SpecContext) {
+		run := func(args ...string) []byte {
+			GinkgoHelper()
+			output, err := exec.CommandContext(ctx, cluster.Binary("kubectl-virtward"), append(args, "-n", policed, "--kubeconfig", cluster.Kubeconfig())...).Output()
+			Expect(err).NotTo(HaveOccurred(), "%s", output)
+			return output
+		}
+		type exempted struct {
+			Exempted struct{ Exception, Reason string }
+		}
+		var explained struct{ Findings []exempted }
+		var audited struct{ Violations []exempted }
+		want := exempted{}
+		want.Exempted.Exception, want.Exempted.Reason = "called-two", "year's end"
+
+		created := exceptionOf("called-two", "two", "called")
+		cleanUp(created)
+		Expect(string(run("policy", "exempt", "two", "vm/called", "--for", "30d", "--reason", "year's end"))).To(Equal("virtualmachinepolicyexception.policy.virtward.io/called-two created\n"))
+		becoming(ctx, created, metav1.ConditionTrue, policyv1alpha1.ExceptionReasonActive)
+		vm := called("called", nil)
+		written, err := json.Marshal(vm)
+		Expect(err).NotTo(HaveOccurred())
+		file := filepath.Join(GinkgoT().TempDir(), "vm.json")
+		Expect(os.WriteFile(file, written, 0o600)).To(Succeed())
+		Expect(json.Unmarshal(run("explain", "--from-cluster", "-f", file, "-o", "json"), &explained)).To(Succeed())
+		Expect(explained.Findings).To(ContainElement(want))
+
+		getting(ctx, vm)
+		Expect(admin.Create(ctx, vm)).To(Succeed())
+		cleanUp(vm)
+		Expect(json.Unmarshal(run("audit", "-o", "json"), &audited)).To(Succeed())
+		Expect(audited.Violations).To(ContainElement(want))
 	})
 
 	It("select VMs by their labels, and instances by those of their VM", func(ctx SpecContext) {
