@@ -89,7 +89,7 @@ var kinds = []kind{
 		scopes: validators.OnSet, present: presentReplicaSet, machine: ofReplicaSet,
 	},
 	{
-		GroupKind: Pool, resource: apikinds.Pools.Plural, versions: []string{"v1beta1"}, namespaced: true, typ: reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
+		GroupKind: Pool, resource: apikinds.Pools.Plural, versions: poolVersions, namespaced: true, typ: reflect.TypeFor[poolv1beta1.VirtualMachinePool](),
 		scopes: validators.OnSet, present: presentPool, machine: ofPool,
 	},
 	{
@@ -122,6 +122,7 @@ var kinds = []kind{
 var (
 	kubeVirtVersions     = []string{"v1", "v1alpha3"}
 	instancetypeVersions = []string{"v1beta1", "v1"}
+	poolVersions         = []string{"v1beta1", "v1alpha1"}
 )
 
 // find returns the entry of a kind, or nil if the kind is not evaluated.
