@@ -46,6 +46,17 @@ func TestLint(t *testing.T) {
 		{"what is valid", map[string]string{"good.yaml": documented, "s.yaml": goodSuite}, nil},
 		{"what is not tested", map[string]string{"good.yaml": documented}, []string{"good.yaml:3:12: warning: metadata.name: no suite in these files has a case for this policy lint/tested"}},
 		{"what is skipped is not tested", map[string]string{"good.yaml": documented, "s.yaml": goodSuite[:len(goodSuite)-2] + ", skip: true}\n"}, []string{"good.yaml:3:12: warning: metadata.name: no suite in these files has a case for this policy lint/tested"}},
+		{"what its schema excludes", map[string]string{"good.yaml": strings.Replace(documented, "{name: good}", "{name: good, finalizers: [a b]}", 1), "s.yaml": goodSuite}, []string{
+			`good.yaml:3:24: metadata.finalizers: Invalid value: "a b": name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') lint/valid`,
+		}},
+		{"an exception", map[string]string{"e.yaml": "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicyException\nmetadata: {name: e}\nspec: {policies: [a], virtualMachines: [b], reason: c, expires: '2040-01-01T00:00:00Z'}\n"}, nil},
+		{"an exception for no virtual machine", map[string]string{"e.yaml": "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicyException\nmetadata: {name: e}\nspec: {policies: [a], reason: c, expires: '2040-01-01T00:00:00Z'}\n"}, []string{
+			"e.yaml:4:1: spec: Invalid value: exactly one of virtualMachines and selector is required lint/valid",
+		}},
+		{"an unknown field of an exception", map[string]string{"e.yaml": "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicyException\nmetadata: {name: e}\nspec: {policies: [a], virtualMachines: [b], reason: c, expire: '2040-01-01T00:00:00Z'}\n"}, []string{
+			"e.yaml:4:1: spec.expires: Required value lint/valid",
+			"e.yaml:4:56: spec.expire: unknown field: did you mean expires? lint/readable",
+		}},
 		{"what says nothing of itself", map[string]string{"good.yaml": "apiVersion: policy.virtward.io/v1alpha1\nkind: VirtualMachinePolicy\nmetadata: {name: good}\nspec:\n  enforcement: Deny\n  exceptions: [{names: [a], reason: x}]\n  validations:\n  - {expression: 'true', messageExpression: '\"x\"'}\n", "s.yaml": goodSuite}, []string{
 			"good.yaml:4:1: warning: spec.title: should be set: lists and reports show it lint/documented",
 			"good.yaml:4:1: warning: spec.description: should be set: it explains the purpose of the policy lint/documented",

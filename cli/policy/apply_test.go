@@ -23,6 +23,9 @@ func TestPolicyApplyErrors(t *testing.T) {
 		{clitest.VM, []string{"-f", "-"}, clitest.ExitFailed, "standard input: no VirtualMachinePolicy to apply"},
 		{clitest.MemoryPolicy("Deny", ""), []string{"-f", "-"}, clitest.ExitFailed, "the cluster has no VirtualMachinePolicy: Virtward is not installed there"},
 		{clitest.Policy("cap", "enforcement: 7"), []string{"-f", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachinePolicy cap: spec.enforcement: is the number 7 where a text is expected: nothing was applied"},
+		{clitest.MemoryPolicy("Deny", ""), []string{"-f", "-", "-l", "team=a"}, clitest.ExitFailed, `standard input: no VirtualMachinePolicy to apply, with the labels "team=a"`},
+		{clitest.MemoryPolicy("Deny", ""), []string{"-f", "-", "-l", "team!=a"}, clitest.ExitFailed, "the cluster has no VirtualMachinePolicy: Virtward is not installed there"},
+		{clitest.Policy("cap", "enforcement: deny, validations: [{expression: 'true', message: m}]"), []string{"-f", "-"}, clitest.ExitFailed, `standard input: document 1: VirtualMachinePolicy cap: spec.enforcement: Unsupported value: "deny": supported values: "Deny", "Warn", "Audit": nothing was applied`},
 		{strings.Replace(clitest.MemoryPolicy("Deny", ""), "vm.spec", "vn.spec", 1), []string{"-f", "-"}, clitest.ExitFailed, "standard input: document 1: VirtualMachinePolicy cap is broken: nothing was applied"},
 	} {
 		t.Run(c.want, func(t *testing.T) {

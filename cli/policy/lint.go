@@ -78,7 +78,7 @@ func (o *lintOptions) lint(ctx context.Context) error {
 	read.Select(o.paths.sources.Labels())
 	problems := runner.Lint(read)
 	if read.Len()+read.Others() == 0 && len(problems) == 0 {
-		return options.Usagef("%s: no VirtualMachinePolicy was found: explain -f evaluates virtual machines, and policy convert converts policies of other engines", strings.Join(names, ", "))
+		return options.Usagef("%s: no VirtualMachinePolicy was found%s: explain -f evaluates virtual machines, and policy convert converts policies of other engines", strings.Join(names, ", "), o.paths.sources.WithLabels())
 	}
 	if err := o.write(o.program.Streams.Out, problems); err != nil {
 		return err

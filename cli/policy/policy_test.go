@@ -116,6 +116,17 @@ func TestPolicyTest(t *testing.T) {
 			Code: clitest.ExitUsage, Out: "ok      t/s.yaml  cap: 2 passed\nBROKEN  t/z.yaml:17:14: tests[0].cases[1].expect.verdict: \"VERDICT\" must be one of denied, warned, allowed\n",
 			ErrOut: "error: 1 file or suite cannot be run, the first one t/z.yaml:17:14\n",
 		}},
+		{"an object of a case is invalid", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": strings.Replace(good, "- name: small", "- name: small\n    patches: [{op: add, path: /spec/runStrat, value: a}]", 1)}, []string{"t"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: "error: 1 of 2 cases failed\n",
+			Out: "--- FAILED: cap/small (t/s.yaml:13)\n    t/s.yaml:11:5: spec.runStrat: Forbidden: is not a field of VirtualMachine: did you mean runStrategy? [virtward/unknown-field]\nFAILED  t/s.yaml  cap: 1 passed, 1 failed\n",
+		}},
+		{"an unknown field is a note", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": strings.Replace(good, "- name: small", "- name: small\n    patches: [{op: add, path: /spec/runStrat, value: a}]", 1)}, []string{"t", "--unknown-fields", "warn"}, clitest.Result{Out: "ok      t/s.yaml  cap: 2 passed\n"}},
+		{"an object is unknown", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": strings.Replace(good, "- name: small", "- name: small\n    patches: [{op: add, path: /spec/preference, value: {name: a}}]", 1)}, []string{"t", "--strict"}, clitest.Result{
+			Code: clitest.ExitFailed, ErrOut: "error: 1 of 2 cases failed\n",
+			Out: "--- FAILED: cap/small (t/s.yaml:13)\n    t/s.yaml:11:5: spec.preference: VirtualMachineClusterPreference a is not among the objects\n    note: spec.preference: there is no VirtualMachineClusterPreference a; the VM is evaluated without it, and what it determines is checked when the VM starts\nFAILED  t/s.yaml  cap: 1 passed, 1 failed\n",
+		}},
+		{"policies with a label", map[string]string{"policy.yaml": strings.Replace(capPolicy, "{name: cap}", "{name: cap, labels: {team: a}}", 1), "t/s.yaml": good}, []string{"t", "-l", "team=a"}, clitest.Result{Out: "ok      t/s.yaml  cap: 2 passed\n"}},
+		{"no policies with a label", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": bad}, []string{"t", "-l", "team=a"}, clitest.Result{Code: clitest.ExitUsage, Out: "empty   t/s.yaml  cap: no cases\n", ErrOut: "error: no case was run\n"}},
 		{"a policy is not tested", map[string]string{"policy.yaml": capPolicy, "t/s.yaml": good, "t/other.yaml": strings.Replace(capPolicy, "name: cap", "name: other", 1)}, []string{"t", "--require-tests"}, clitest.Result{
 			Code: clitest.ExitFailed, Out: "ok      t/s.yaml  cap: 2 passed\nUNTESTED t/other.yaml:3:12: no case was run for the policy other\n", ErrOut: "error: 1 policy is without a case\n",
 		}},
@@ -236,6 +247,7 @@ func TestPolicyFiles(t *testing.T) {
 		{[]string{"lint", "-"}, "standard input:3:12: " + untested},
 		{[]string{"lint", "-f", "-", "-o", "github"}, "::warning title=lint/tested::standard input metadata.name: metadata.name: no suite"},
 		{[]string{"lint", "-k", "."}, untested},
+		{[]string{"lint", "-f", "policy.yaml", "-l", "team!=a"}, "policy.yaml:3:12: " + untested},
 		{[]string{"test", "-f", "t"}, "ok      t/s.yaml  cap: 2 passed\n"},
 		{[]string{"test", "-f", "t/s.yaml", "-R"}, "ok      t/s.yaml  cap: 2 passed\n"},
 	} {
@@ -259,6 +271,9 @@ func TestPolicyWrongCalls(t *testing.T) {
 		{[]string{"lint"}, "add a file or a directory with policies: see kubectl virtward policy lint --help"},
 		{[]string{"lint", "a", "-o", "yaml"}, `unknown output "yaml": the known ones are table, json, sarif, github`},
 		{[]string{"lint", "../rules"}, "../rules: no VirtualMachinePolicy was found: explain -f evaluates virtual machines, and policy convert converts policies of other engines"},
+		{[]string{"lint", "../rules", "-l", "a=b"}, `../rules: no VirtualMachinePolicy was found, with the labels "a=b": explain -f evaluates virtual machines, and policy convert converts policies of other engines`},
+		{[]string{"lint", "a", "-l", "a b"}, "--selector: unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"},
+		{[]string{"test", "a", "--unknown-fields", "ignore"}, `unknown mode of --unknown-fields "ignore": the known ones are error, warn`},
 		{[]string{"new"}, "add the name of one policy: see kubectl virtward policy new --help"},
 		{[]string{"new", "a"}, "add a language, --cel or --rego: see kubectl virtward policy new --help"},
 		{[]string{"new", "a", "--cel", "--rego"}, "add a language, --cel or --rego: see kubectl virtward policy new --help"},

@@ -66,7 +66,10 @@ func (s *Schemas) readInstalled(ctx context.Context, cluster *Cluster, documents
 			read = cluster.published
 			found, err = read(ctx, embedded, kind)
 		}
-		if err != nil {
+		switch {
+		case apierrors.IsForbidden(err):
+			return fmt.Sprintf("the schemas of KubeVirt %s are used: you may not read those of the cluster", s.embedded.Minor()), nil
+		case err != nil:
 			return fmt.Sprintf("the schemas of KubeVirt %s are used: those of the cluster cannot be read: %v", s.embedded.Minor(), err), nil
 		}
 		s.installed[kind] = found

@@ -52,6 +52,7 @@ func TestControlPlane(t *testing.T) {
 	t.Run("an old version is served and warns", func(t *testing.T) { testLegacyVersion(t, c) })
 	t.Run("the variant carries the seed's list", func(t *testing.T) { testSeedVariant(t, c) })
 	t.Run("the offline validation agrees with the schemas", func(t *testing.T) { testSchemas(t, c) })
+	t.Run("the schemas of the cluster decide", func(t *testing.T) { testInstalledSchemas(t, c) })
 	t.Run("metrics are summed", func(t *testing.T) { testMetric(t, c) })
 	t.Run("a restarted API server has its port and its objects", func(t *testing.T) { testAPIServerRestart(t, c) })
 	t.Run("a stop leaves nothing", func(t *testing.T) { testStop(t, c) })
