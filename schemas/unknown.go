@@ -47,9 +47,12 @@ func (s *Schema) Unknown(object map[string]any) []Unknown {
 }
 
 // Has reports whether the schema has an unknown field of another schema.
-func (s *Schema) Has(u Unknown) bool {
+func (s *Schema) Has(u Unknown) bool { return s.Declares(u.steps) }
+
+// Declares reports whether the schema has a field, by its steps: the names of fields, and any steps for elements and keys.
+func (s *Schema) Declares(steps []string) bool {
 	node := s.structural
-	for _, step := range u.steps {
+	for _, step := range steps {
 		if node = below(node, step); node == nil {
 			return false
 		}

@@ -43,6 +43,7 @@ func (s *Schemas) Validate(ctx context.Context, w Written, result *evaluator.Res
 	if err := v.unknownFields(installed); err != nil {
 		return err
 	}
+	v.newFields()
 	if err := v.values(ctx); err != nil {
 		return err
 	}
@@ -61,6 +62,22 @@ type validation struct {
 	// result is that of the object's evaluation.
 	result   *evaluator.Result
 	findings []validators.Finding
+	// added are the steps of fields that the schema has, and KubeVirt's types in this program do not.
+	added [][]string
+}
+
+const unknownField = "unknown field "
+
+// newFields finds the fields that a later KubeVirt in the cluster has, and removes the warnings about them.
+func (v *validation) newFields() {
+	v.result.Warnings = slices.DeleteFunc(v.result.Warnings, func(text string) bool {
+		path, unknown := strings.CutPrefix(text, unknownField)
+		steps := fieldpath.Split(path)
+		if unknown = unknown && v.schema.Declares(steps); unknown {
+			v.added = append(v.added, steps)
+		}
+		return unknown
+	})
 }
 
 // unknownFields adds a finding for each field that the schema does not have, also in the virtual machine of a template, which
@@ -105,7 +122,7 @@ func (v *validation) unknownIn(object map[string]any, of *schemas.Schema, kind s
 			meant = ": did you mean " + u.Meant + "?"
 		}
 		u.Path = path + u.Path
-		v.result.Warnings = slices.DeleteFunc(v.result.Warnings, func(text string) bool { return text == "unknown field "+u.Path })
+		v.result.Warnings = slices.DeleteFunc(v.result.Warnings, func(text string) bool { return text == unknownField+u.Path })
 		if known := v.undefinedAt(u.Path); known != nil {
 			completed := *known.Error
 			completed.Detail += meant
@@ -196,6 +213,14 @@ func (v *validation) mutated() (map[string]any, error) {
 	var fields map[string]any
 	if err := sigsjson.UnmarshalCaseSensitivePreserveInts(data, &fields); err != nil {
 		return nil, fmt.Errorf("encoding the completed object: %w", err)
+	}
+	for _, steps := range v.added { // a type without the field drops it
+		last := len(steps) - 1
+		value, _ := fieldpath.Get(v.Object, steps)
+		around, _ := fieldpath.Get(fields, steps[:last])
+		if object, ok := around.(map[string]any); ok {
+			object[steps[last]] = value
+		}
 	}
 	return fields, nil
 }
