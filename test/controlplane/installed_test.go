@@ -61,7 +61,7 @@ func testInstalledSchemas(t *testing.T, c *ControlPlane) {
 	readers := map[string][]string{
 		"definitions": {"--kubeconfig", c.Kubeconfig()},
 		"published":   {"--kubeconfig", alice},
-		"neither":     {"--kubeconfig", c.Kubeconfig(), "--as", "nobody", "--as-group", "system:unauthenticated"},
+		"neither":     {"--kubeconfig", c.Kubeconfig(), "--as", "stranger", "--as-group", "system:unauthenticated"},
 	}
 	explain := func(reader, value string) clitest.Result {
 		vm := plainVM + "      " + siteField + ": " + value + "\n"
