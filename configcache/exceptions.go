@@ -85,7 +85,12 @@ func NewExceptions(client dynamic.Interface, maxDuration time.Duration, onChange
 func (x *Exceptions) watch(w *watchedKind, informer cache.SharedIndexInformer) error {
 	*w = watchedKind{informer, &atomic.Bool{}}
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { x.signal() }, UpdateFunc: func(any, any) { x.signal() }, DeleteFunc: func(any) { x.signal() },
+		AddFunc: func(any) { x.signal() }, DeleteFunc: func(any) { x.signal() },
+		UpdateFunc: func(before, after any) {
+			if !sameSpec(before, after) {
+				x.signal()
+			}
+		},
 	})
 	return errors.Join(err, informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *cache.Reflector, err error) {
 		if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
@@ -94,6 +99,14 @@ func (x *Exceptions) watch(w *watchedKind, informer cache.SharedIndexInformer) e
 		}
 		cache.DefaultWatchErrorHandler(ctx, reflector, err)
 	}))
+}
+
+// sameSpec reports whether two objects are an exception before and after a change of its status or its metadata, such as those
+// of the controller that writes the statuses.
+func sameSpec(before, after any) bool {
+	a, _ := before.(*keptException)
+	b, _ := after.(*keptException)
+	return a != nil && b != nil && a.UID == b.UID && a.Generation == b.Generation && a.cost == b.cost
 }
 
 // withoutStatus removes what nothing reads.
