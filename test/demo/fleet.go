@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/virtward/virtward/test/simulators"
@@ -74,14 +75,22 @@ func (s *show) pausesAtFailure(ctx context.Context) error {
 	if err := s.doesAll(ctx, s.alice, "kubectl apply -f "+rolloutFile); err != nil {
 		return err
 	}
-	s.prose("First, web-0 is changed as the canary. After three seconds, the others follow, one at a time. KubeVirt repeats the migration of web-4, until the rollout gives up after 20 seconds:")
+	s.prose("First, web-0 is changed as the canary. After three seconds, the others follow, one at a time:")
+	if err := s.key("").showsProgress(ctx, 1); err != nil {
+		return err
+	}
+	s.tour.prose("The others follow, until web-4 fails for 20 seconds:")
+	if err := s.showsProgress(ctx, 4); err != nil {
+		return err
+	}
+	s.prose("KubeVirt repeats the migration of web-4, until the rollout gives up after 20 seconds:")
 	if err := s.awaitPhase(ctx, "Paused"); err != nil {
 		return err
 	}
 	if err := s.awaitOutput(ctx, s.alice, `kubectl get vmrollout larger -o jsonpath={.status.conditions[?(@.type=="Paused")].reason}`, "PausedByFailures"); err != nil {
 		return err
 	}
-	output, err := s.key("").does(ctx, s.alice, "kubectl get vmrollout larger")
+	output, err := s.key("^larger").does(ctx, s.alice, "kubectl get vmrollout larger")
 	if err != nil {
 		return err
 	}
@@ -105,12 +114,27 @@ func (s *show) pausesAtFailure(ctx context.Context) error {
 	return nil
 }
 
+// showsProgress waits until the rollout has changed some VMs, and shows it.
+func (s *show) showsProgress(ctx context.Context, changed int) error {
+	const done = "kubectl get vmrollout larger -o jsonpath={.status.counts.done}"
+	if err := await(ctx, func(ctx context.Context) (string, error) {
+		output, err := s.call(ctx, s.alice, done)
+		if n, _ := strconv.Atoi(output); n >= changed { // it is empty before the first one
+			return "", nil
+		}
+		return fmt.Sprintf("%d VMs are changed: %s", changed, output), err
+	}); err != nil {
+		return err
+	}
+	return s.doesAll(ctx, s.alice, "kubectl get vmrollout larger")
+}
+
 // awaitPhase waits until the rollout has a phase. Several VMs migrate one after the other: on a busy machine, that takes
 // longer than one wait.
 func (s *show) awaitPhase(ctx context.Context, phase string) error {
 	var err error
 	for range 3 {
-		if err = s.awaitOutput(ctx, s.alice, "kubectl get vmrollout larger -o jsonpath={.status.phase}", phase); err == nil {
+		if err = s.awaitOutput(ctx, s.alice, `kubectl get vmrollout larger -o jsonpath={.status.phase}:{.status.conditions[?(@.type=="Progressing")].message}`, phase+":"); err == nil {
 			break
 		}
 	}
@@ -129,7 +153,8 @@ func (s *show) resumes(ctx context.Context) error {
 	if err := s.awaitPhase(ctx, "Complete"); err != nil {
 		return err
 	}
-	if err := s.key("").doesAll(ctx, s.alice, "kubectl get vmrollout larger"); err != nil {
+	s.tour.prose("Alice resumes the rollout:")
+	if err := s.key("^larger").doesAll(ctx, s.alice, "kubectl get vmrollout larger"); err != nil {
 		return err
 	}
 	guests, err := s.does(ctx, s.alice, "kubectl get vmi -l app=web -o custom-columns=NAME:.metadata.name,GUEST:.status.memory.guestCurrent")

@@ -68,7 +68,7 @@ func chapters() []chapter {
 		},
 		{
 			title: "A rollout over ten VMs", tell: fleetRollout, needs: []int{7},
-			story: "One VM after the other gets more memory. The rollout pauses at a failure, and Alice resumes it:",
+			story: "Ten VMs get more memory, one of them first:",
 		},
 		{
 			title: "A policy of the admin", tell: policies, needs: []int{6},
