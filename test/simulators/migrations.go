@@ -2,6 +2,7 @@ package simulators
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -127,7 +128,23 @@ var nextMigrationPhase = map[kubevirtv1.VirtualMachineInstanceMigrationPhase]kub
 // migrationReconciler is virt-controller's and virt-handler's part for migrations.
 type migrationReconciler struct {
 	controller, handler client.Client
+	live                client.Reader
 	pacer               *pacer
+}
+
+// read reads the VMI of a migration, which can be absent. The cache can be older than the phase of the migration.
+func (r *migrationReconciler) read(ctx context.Context, migration *kubevirtv1.VirtualMachineInstanceMigration, vmi *kubevirtv1.VirtualMachineInstance) error {
+	key := client.ObjectKey{Namespace: migration.Namespace, Name: migration.Spec.VMIName}
+	err := r.controller.Get(ctx, key, vmi)
+	if err == nil && migration.Status.Phase == kubevirtv1.MigrationRunning && !isOf(migration, vmi) {
+		err = r.live.Get(ctx, key, vmi)
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// isOf reports whether a VMI has the state of a migration.
+func isOf(migration *kubevirtv1.VirtualMachineInstanceMigration, vmi *kubevirtv1.VirtualMachineInstance) bool {
+	return vmi.Status.MigrationState != nil && vmi.Status.MigrationState.MigrationUID == migration.UID
 }
 
 // Reconcile sets the next phase of a migration, and what it makes of its VMI.
@@ -141,14 +158,10 @@ func (r *migrationReconciler) Reconcile(ctx context.Context, request ctrl.Reques
 	}
 	key := client.ObjectKey{Namespace: migration.Namespace, Name: migration.Spec.VMIName}
 	vmi, vm := &kubevirtv1.VirtualMachineInstance{}, &kubevirtv1.VirtualMachine{}
-	if err := r.controller.Get(ctx, key, vmi); client.IgnoreNotFound(err) != nil {
+	if err := errors.Join(r.read(ctx, migration, vmi), client.IgnoreNotFound(r.controller.Get(ctx, key, vm))); err != nil {
 		return ctrl.Result{}, err
 	}
-	if err := r.controller.Get(ctx, key, vm); client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, err
-	}
-	phase := nextMigrationPhase[migration.Status.Phase]
-	own := vmi.Status.MigrationState != nil && vmi.Status.MigrationState.MigrationUID == migration.UID
+	phase, own := nextMigrationPhase[migration.Status.Phase], isOf(migration, vmi)
 	why, fails := requested(vm, MigrationFails)
 	_, gone := requested(vm, NodeGone)
 	switch {
@@ -174,8 +187,7 @@ func (r *migrationReconciler) Reconcile(ctx context.Context, request ctrl.Reques
 
 // migrate changes the VMI before its migration gets a phase.
 func (r *migrationReconciler) migrate(ctx context.Context, migration *kubevirtv1.VirtualMachineInstanceMigration, vmi *kubevirtv1.VirtualMachineInstance, phase kubevirtv1.VirtualMachineInstanceMigrationPhase) error {
-	state := vmi.Status.MigrationState
-	own := state != nil && state.MigrationUID == migration.UID
+	state, own := vmi.Status.MigrationState, isOf(migration, vmi)
 	switch {
 	case phase == kubevirtv1.MigrationPending && controllerutil.AddFinalizer(migration, kubevirtv1.VirtualMachineInstanceMigrationFinalizer):
 		if migration.Labels == nil {
@@ -207,7 +219,7 @@ func otherNode(name string) string {
 // end fails a migration, and frees its VMI.
 func (r *migrationReconciler) end(ctx context.Context, migration *kubevirtv1.VirtualMachineInstanceMigration, vmi *kubevirtv1.VirtualMachineInstance, why string) error {
 	var state *kubevirtv1.VirtualMachineInstanceMigrationState
-	if vmi != nil && vmi.Status.MigrationState != nil && vmi.Status.MigrationState.MigrationUID == migration.UID {
+	if vmi != nil && isOf(migration, vmi) {
 		state = vmi.Status.MigrationState
 		if state.EndTimestamp == nil {
 			state.EndTimestamp, state.Failed, state.Completed, state.FailureReason = new(metav1.Now()), true, true, why

@@ -99,7 +99,7 @@ func StartVirtController(ctx context.Context, c *controlplane.ControlPlane, expa
 			Complete(&vmiReconciler{controller: manager.GetClient(), live: manager.GetAPIReader(), handler: handler, pacer: pacer}),
 		ctrl.NewControllerManagedBy(manager).For(&kubevirtv1.VirtualMachineInstanceMigration{}).
 			Watches(&kubevirtv1.VirtualMachineInstance{}, queue.EnqueueRequestsFromMapFunc(migrationsOf(manager.GetClient()))).
-			Complete(&migrationReconciler{controller: manager.GetClient(), handler: handler, pacer: pacer}),
+			Complete(&migrationReconciler{controller: manager.GetClient(), handler: handler, live: manager.GetAPIReader(), pacer: pacer}),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("simulating virt-controller: %w", err)
