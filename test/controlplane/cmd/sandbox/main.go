@@ -154,16 +154,30 @@ const namedImages = `  mkdir -p bin/disks && truncate -s 64M bin/disks/empty.raw
   bin/kubectl-virtward image usage
 `
 
+// policies are commands for the policies of the library.
+func policies(out io.Writer, kubectl, enforcement string) {
+	fmt.Fprintf(out, "The %d policies of the library have the enforcement %s:\n\n", len(library.All()), enforcement)
+	fmt.Fprintf(out, "  %s get virtualmachinepolicies\n", kubectl)
+	fmt.Fprintf(out, "  %s apply -f examples/instancetype-u1-medium.yaml -f examples/preference-fedora.yaml -f examples/vm-fedora.yaml\n\n", kubectl)
+	if enforcement == "Deny" {
+		fmt.Fprintf(out, "They deny this VM. With an exception for the policies that the answer names, it is admitted (docs/policy-exceptions.md):\n\n")
+		fmt.Fprintf(out, "  bin/kubectl-virtward policy exempt POLICY ... vm/fedora --for 30d --reason trying\n\n")
+		return
+	}
+	fmt.Fprintf(out, "A moment later, there is a report:\n\n")
+	fmt.Fprintf(out, "  %s get reports.openreports.io --all-namespaces\n\n", kubectl)
+}
+
 func hints(out io.Writer, cluster *controlplane.ControlPlane, a arguments, took time.Duration) {
 	kubectl := filepath.Dir(cluster.Binary("sandbox")) + "/sandbox/kubectl"
 	fmt.Fprintf(out, "The sandbox is up after %s. There are no nodes: pods do not run, and VMs only seem to.\n\n", took.Round(100*time.Millisecond))
 	fmt.Fprintf(out, "  export KUBECONFIG=%s\n", cluster.Kubeconfig())
 	fmt.Fprintf(out, "  %s get kubevirts,vms,vmis --all-namespaces\n\n", kubectl)
-	if a.library != "" {
-		fmt.Fprintf(out, "The %d policies of the library have the enforcement %s. A moment later, reports are there:\n\n", len(library.All()), a.library)
-		fmt.Fprintf(out, "  %s get virtualmachinepolicies\n", kubectl)
-		fmt.Fprintf(out, "  %s apply -f examples/instancetype-u1-medium.yaml -f examples/preference-fedora.yaml -f examples/vm-fedora.yaml\n", kubectl)
-		fmt.Fprintf(out, "  %s get reports.openreports.io --all-namespaces\n\n", kubectl)
+	fmt.Fprintf(out, "You are an admin. This makes alice a user who can edit VMs; add --as alice to a command:\n\n")
+	fmt.Fprintf(out, "  %s create role vm-author --verb '*' --resource virtualmachines.kubevirt.io\n", kubectl)
+	fmt.Fprintf(out, "  %s create rolebinding alice --role vm-author --user alice\n\n", kubectl)
+	if a.install && a.library != "" {
+		policies(out, kubectl, a.library)
 	}
 	if a.install {
 		fmt.Fprintf(out, "Golden images need nodes. A node without a kubelet will do:\n\n%s\n", images(kubectl))

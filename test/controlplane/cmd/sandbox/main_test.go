@@ -50,7 +50,7 @@ func TestTheSandboxStaysUpUntilInterrupted(t *testing.T) {
 	if _, err := os.Stat(path); err != nil {
 		t.Errorf("the printed kubeconfig: %v", err)
 	}
-	for _, want := range []string{"The sandbox is up after", "bin/sandbox/kubectl get", "kubectl-virtward image create", "audit.log", "policies of the library have the enforcement Audit"} {
+	for _, want := range []string{"The sandbox is up after", "bin/sandbox/kubectl get", "kubectl-virtward image create", "audit.log", "create rolebinding alice", "policies of the library have the enforcement Audit", "get reports.openreports.io"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("it does not print %q:\n%s", want, out)
 		}
@@ -61,5 +61,16 @@ func TestTheSandboxStaysUpUntilInterrupted(t *testing.T) {
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {
 		t.Errorf("after the end %s is there (%v)", path, err)
+	}
+}
+
+// TestPolicies: the commands agree with what the enforcement does.
+func TestPolicies(t *testing.T) {
+	for enforcement, want := range map[string]string{"Deny": "policy exempt POLICY", "Warn": "get reports.openreports.io"} {
+		out := &output{}
+		policies(out, "kubectl", enforcement)
+		if !strings.Contains(out.String(), "enforcement "+enforcement) || !strings.Contains(out.String(), want) {
+			t.Errorf("it does not print %q:\n%s", want, out)
+		}
 	}
 }
