@@ -54,7 +54,7 @@ ends by itself. kubectl get vmpolex shows whether it is active.
 You need the verb exempt on each policy, and permission to create virtualmachinepolicyexceptions in the namespace. Without
 them, print the exception with --dry-run=client -o yaml, and ask an admin to apply it.`,
 		Example: program.Examples(`  # Exempt a virtual machine from a policy for a month
-  PROGRAM policy exempt memory-limit vm/analytics -n reporting --for 30d --reason "the reports of the year's end need 32Gi"
+  PROGRAM policy exempt memory-limit vm/analytics -n finance --for 30d --reason "the reports of the year's end need 32Gi"
 
   # Print the exception, and change nothing
   PROGRAM policy exempt memory-limit vm/analytics --for 30d --reason "year's end" --dry-run=client -o yaml`),
