@@ -27,7 +27,10 @@ func decode(d manifests.Document, into any) []Problem {
 	return unknown
 }
 
-// decodeKnown reads the known fields of a document into a value of its Go type, and returns the unknown ones.
+// maxUnknownFields bounds the unknown fields of a document that are reported. The position of each is searched in the file.
+const maxUnknownFields = 100
+
+// decodeKnown reads the known fields of a document into a value of its Go type, and returns the unknown ones, up to a bound.
 func decodeKnown(d manifests.Document, into any) (unknown []Problem, wrong *Problem) {
 	fields, err := manifests.Decode(d.Object.Object, into)
 	if err != nil {
@@ -38,7 +41,7 @@ func decodeKnown(d manifests.Document, into any) (unknown []Problem, wrong *Prob
 		problem := at(d, field, message)
 		return nil, &problem
 	}
-	for _, text := range fields {
+	for _, text := range fields[:min(len(fields), maxUnknownFields)] {
 		field := strings.TrimPrefix(text, "unknown field ")
 		unknown = append(unknown, at(d, field, "unknown field"+meant(reflect.TypeOf(into), field)))
 	}

@@ -117,7 +117,7 @@ func linted() []string {
 
 // file reads the policies and the suites of a file.
 func (p *Policies) file(read *files, name string, named bool) {
-	if !named && !slices.ContainsFunc(append(linted(), Kind), func(kind string) bool { return read.mentions(name, kind) }) {
+	if !named && !read.mentions(name, append(linted(), Kind)) {
 		return
 	}
 	found, problems := read.parts(name)

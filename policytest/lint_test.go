@@ -37,6 +37,19 @@ tests:
   - {name: a, expect: {verdict: denied}}
 `
 
+// TestUnknownFieldsAreBounded: a search for the position of each of these fields would take minutes.
+func TestUnknownFieldsAreBounded(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(documented)
+	for i := range 100_000 {
+		fmt.Fprintf(&text, "  field%d: 1\n", i)
+	}
+	read := policytest.LoadPolicies(files(map[string]string{"p.yaml": text.String()}), ".")
+	if found := evaluate(t).Lint(read); len(found) != 100 || found[0].Rule != policytest.LintReadable {
+		t.Errorf("%d problems", len(found))
+	}
+}
+
 func TestLint(t *testing.T) {
 	for _, c := range []struct {
 		name  string

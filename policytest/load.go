@@ -165,7 +165,7 @@ func (f *files) directory(name string) ([]manifests.Document, error) {
 // suites reads the suites of a file. If the file was not named itself, it may be of any format, such as the template of
 // a chart.
 func (f *files) suites(name string, named bool) ([]*Suite, []Problem) {
-	if !named && !f.mentions(name, Kind) {
+	if !named && !f.mentions(name, []string{Kind}) {
 		return nil, nil
 	}
 	found, problems := f.parts(name)
@@ -187,15 +187,16 @@ func (f *files) suitesOf(name string, found []manifests.Document) (suites []*Sui
 	return suites, problems
 }
 
-// mentions reports whether a file could have an object of a kind of Virtward.
-func (f *files) mentions(name, kind string) bool {
+// mentions reports whether a file could have an object of one of these kinds of Virtward.
+func (f *files) mentions(name string, kinds []string) bool {
 	file, err := f.fsys.Open(name)
 	if err != nil {
 		return true // reading it reports the error
 	}
 	defer file.Close()
 	data, err := io.ReadAll(io.LimitReader(file, maxSuite))
-	return err != nil || bytes.Contains(data, []byte(kind)) && bytes.Contains(data, []byte(policyv1alpha1.GroupVersion.Group))
+	return err != nil || bytes.Contains(data, []byte(policyv1alpha1.GroupVersion.Group)) &&
+		slices.ContainsFunc(kinds, func(kind string) bool { return bytes.Contains(data, []byte(kind)) })
 }
 
 // newSuite decodes a suite. It returns nil if there are problems.
