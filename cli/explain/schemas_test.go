@@ -73,6 +73,16 @@ func TestObjectsThatAreNotEvaluatedAreValidated(t *testing.T) {
 	}
 }
 
+// TestErrorsOfOneDocumentAreCounted: each is an entry, and the summary names the document once.
+func TestErrorsOfOneDocumentAreCounted(t *testing.T) {
+	policy := strings.Replace(clitest.MemoryPolicy("Deny", ""), "enforcement:", "enforcment: a, remedi: b, enforcement:", 1)
+	got := clitest.Call(t, clitest.VM+policy, "explain", "-f", "-", "-o", "table")
+	const want = "standard input: document 2: VirtualMachinePolicy cap: spec.enforcment: Forbidden: is not a field of VirtualMachinePolicy: did you mean enforcement?"
+	if got.ErrOut != "error: "+want+", and 1 more\n" || strings.Count(got.Out, "unreadable: ") != 2 {
+		t.Errorf("errors %q in\n%s", got.ErrOut, got.Out)
+	}
+}
+
 // TestTheSameObjectTwice: an equal object is a note.
 func TestTheSameObjectTwice(t *testing.T) {
 	for _, text := range []string{

@@ -71,15 +71,21 @@ func Messages(all []Unreadable) []string {
 	return lines
 }
 
-// UnreadableError returns an error that summarizes what cannot be read, or nil.
+// UnreadableError returns an error that summarizes what cannot be read, or nil. An invalid document has several errors.
 func UnreadableError(all []Unreadable) error {
-	switch len(all) {
-	case 0:
-		return nil
-	case 1:
-		return errors.New(all[0].String())
+	documents := map[string]bool{}
+	for i := range all {
+		documents[all[i].Source] = true
 	}
-	return fmt.Errorf("%d documents cannot be read, the first one %s", len(all), all[0])
+	switch {
+	case len(all) == 0:
+		return nil
+	case len(all) == 1:
+		return errors.New(all[0].String())
+	case len(documents) == 1:
+		return fmt.Errorf("%s, and %d more", all[0], len(all)-1)
+	}
+	return fmt.Errorf("%d documents cannot be read, the first one %s", len(documents), all[0])
 }
 
 // ruleUnreadable is the rule of documents that cannot be read, in reports that require one.
