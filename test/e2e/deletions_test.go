@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/webhooks"
 )
 
 var _ = Describe("Deletions", Serial, Ordered, func() {
@@ -58,7 +59,7 @@ validations:
 		vm, before := protected(ctx), scrape(ctx)
 		got := kubectl(ctx, "alice", "", "delete", "vm", vm.Name)
 		Expect(got.code).To(Equal(1))
-		Expect(got.errors).To(Equal("The VirtualMachine \"" + vm.Name + "\" is invalid: " + why + "\n"))
+		Expect(got.errors).To(Equal("The VirtualMachine \"" + vm.Name + "\" is invalid: " + why + " " + webhooks.ExceptionRemedy + "\n"))
 		Expect(stored(ctx, vm)).To(Succeed())
 		labels := map[string]string{"webhook": "validate", "kind": "VirtualMachine", "operation": "DELETE", "verdict": "denied"}
 		const requests = "virtward_admission_requests_total"
