@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
@@ -90,8 +91,10 @@ var (
 	ErrReferenceNotGiven = fmt.Errorf("%w: not in the files", ErrUnknownReference)
 )
 
-// ReferenceKinds returns the names of the lists, sorted.
-func ReferenceKinds() []string {
+// ReferenceKinds returns the names of the lists, sorted. The list is shared: do not change it.
+func ReferenceKinds() []string { return referenceKinds() }
+
+var referenceKinds = sync.OnceValue(func() []string {
 	var names []string
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[References]()) {
 		if name := f.Tag.Get("json"); name != "-" {
@@ -100,7 +103,7 @@ func ReferenceKinds() []string {
 	}
 	slices.Sort(names)
 	return names
-}
+})
 
 // Of returns why one of some kinds is not known; nil if all are. Without references, none is.
 func (r *References) Of(kinds []string) error {

@@ -130,6 +130,9 @@ func holds(object map[string]any, path string) bool {
 
 // findUnset marks the findings that quote the zero value of a field that the author did not write.
 func (v *Verdict) findUnset(in Input) {
+	if len(v.Findings) == 0 {
+		return
+	}
 	asWritten := sync.OnceValue(func() map[string]any {
 		document := map[string]any{}
 		if len(in.Raw) > 0 && sigsjson.UnmarshalCaseSensitivePreserveInts(in.Raw, &document) == nil {

@@ -83,7 +83,7 @@ func TestDeletion(t *testing.T) {
 		{"that an object selector selects by a missing label", strings.Replace(keep, "operations:", "objectSelector: {matchExpressions: [{key: keep, operator: DoesNotExist}]}, operations:", 1), of(t, VirtualMachine, kept("db"), deleting, from("alice")), nil},
 		{
 			"with options", `{enforcement: Deny, match: {kinds: [VirtualMachine], operations: [DELETE]}, validations: [{expression: "request.options.?propagationPolicy.orValue('') != 'Orphan'", message: no orphans}]}`,
-			of(t, VirtualMachine, kept("db"), deleting, func(r *Request) { r.Options = map[string]any{"propagationPolicy": "Orphan"} }),
+			of(t, VirtualMachine, kept("db"), deleting, func(r *Request) { r.Options = []byte(`{"propagationPolicy": "Orphan"}`) }),
 			[]string{"Deny policy/keep spec"},
 		},
 		{"for Rego", keepByRego, of(t, VirtualMachine, kept("db"), deleting, from("alice")), []string{denied}},

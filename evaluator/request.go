@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	sigsjson "sigs.k8s.io/json"
 
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
@@ -49,8 +50,8 @@ type Request struct {
 	// Requester is the user name for rules; empty for the name of User.
 	Requester string
 	DryRun    bool
-	// Options are those of the operation; nil if they are unknown.
-	Options map[string]any
+	// Options are those of the operation in JSON; nil if they are unknown. Only policies read them.
+	Options []byte
 	// Authorizer reports what users may do; nil makes policies fail that use it.
 	Authorizer authorizer.UnconditionalAuthorizer
 	Observer   Observer
@@ -121,6 +122,18 @@ func (r *Request) requester() string {
 func (r *Request) forPolicies() cel.Request {
 	return cel.Request{
 		Operation: string(r.Operation), Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
-		Name: r.Name, Namespace: r.Namespace, UserInfo: r.User, DryRun: r.DryRun, Options: r.Options,
+		Name: r.Name, Namespace: r.Namespace, UserInfo: r.User, DryRun: r.DryRun, Options: r.options(),
 	}
+}
+
+// maxOptions bounds the options of a request that policies can read, in bytes. Larger ones are unknown to policies.
+const maxOptions = 8 << 10
+
+// options returns the options of the operation; nil if they are unknown.
+func (r *Request) options() map[string]any {
+	var options map[string]any
+	if len(r.Options) == 0 || len(r.Options) > maxOptions || sigsjson.UnmarshalCaseSensitivePreserveInts(r.Options, &options) != nil {
+		return nil
+	}
+	return options
 }

@@ -3,9 +3,7 @@ package webhooks
 import (
 	"reflect"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	sigsjson "sigs.k8s.io/json"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/evaluator"
@@ -28,7 +26,7 @@ func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 	r := e.request
 	evaluation := evaluator.Request{
 		Object: r.Object.Raw, OldObject: r.OldObject.Raw, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
-		Namespace: r.Namespace, Name: r.Name, Operation: r.Operation, Stage: stage, User: r.UserInfo, DryRun: dryRun(r), Options: optionsOf(r),
+		Namespace: r.Namespace, Name: r.Name, Operation: r.Operation, Stage: stage, User: r.UserInfo, DryRun: dryRun(r), Options: r.Options.Raw,
 		Observer: evaluator.Observer{Policies: e.evaluating, Gone: e.gone, Hurry: e.hurry},
 	}
 	if requester, acts := e.requester(); acts {
@@ -38,21 +36,6 @@ func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 		evaluation.Authorizer = e.authorizer
 	}
 	return evaluation
-}
-
-// maxOptions bounds the options of a request that policies can read, in bytes. Larger ones are unknown to policies.
-const maxOptions = 8 << 10
-
-// optionsOf returns the options of a request; nil if they are unknown.
-func optionsOf(request *admissionv1.AdmissionRequest) map[string]any {
-	if len(request.Options.Raw) > maxOptions {
-		return nil
-	}
-	var options map[string]any
-	if sigsjson.UnmarshalCaseSensitivePreserveInts(request.Options.Raw, &options) != nil {
-		return nil
-	}
-	return options
 }
 
 // decoded returns the object of a request. ok is false if there is nothing to evaluate: the object cannot be read, which

@@ -70,6 +70,7 @@ func wellKept() effective.Input {
 		CPU: instancetypev1beta1.CPUInstancetype{Guest: 2}, Memory: instancetypev1beta1.MemoryInstancetype{Guest: resource.MustParse("4Gi")},
 	}}
 	in.Preference = &instancetypes.Preference{Kind: apikinds.VirtualMachineClusterPreference, Name: "linux"}
+	in.Gathered = cel.NewReferences()
 	in.Request = cel.Request{Operation: "CREATE", Name: vm.Name, Namespace: vm.Namespace, UserInfo: authenticationv1.UserInfo{Username: "alice"}}
 	return in
 }
