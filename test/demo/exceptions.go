@@ -2,11 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/apikinds"
 )
 
 // protectionFile is the policy of the library that protects VMs from deletion.
@@ -77,6 +84,9 @@ func (s *show) isExempt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.guardIsActive(ctx); err != nil {
+		return err
+	}
 	if err := s.doesAll(ctx, s.bob, "kubectl apply -f "+file); err != nil {
 		return err
 	}
@@ -93,6 +103,22 @@ func (s *show) isExempt(ctx context.Context) error {
 		return err
 	}
 	return s.doesAll(ctx, s.bob, list)
+}
+
+// guardIsActive waits until the guard of exceptions is active on all API servers. An exception that is older is not active.
+func (s *show) guardIsActive(ctx context.Context) error {
+	policy, binding := &admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}
+	key := client.ObjectKey{Name: admissionpolicies.PolicyExceptions}
+	return await(ctx, func(ctx context.Context) (string, error) {
+		if err := errors.Join(s.cluster.Client().Get(ctx, key, policy), s.cluster.Client().Get(ctx, key, binding)); err != nil {
+			return "", err
+		}
+		since := admissionpolicies.ActiveSince(apikinds.PolicyExceptions.GroupVersionResource().GroupResource(), policy, binding)
+		if since.IsZero() || time.Since(since) < 2*time.Second { // creations have whole seconds
+			return "the guard of exceptions is not active yet", nil
+		}
+		return "", nil
+	})
 }
 
 // isProtected shows a policy for deletions.
