@@ -548,3 +548,54 @@ func TestReaders(t *testing.T) {
 		}
 	}
 }
+
+// TestReadersEnd: a request in progress ends with its token and with the copy, however slowly it reads.
+func TestReadersEnd(t *testing.T) {
+	for name, end := range map[string]func(*system){
+		"the token expires": func(s *system) { s.now.Add(3 * 3600) },
+		"the copy ends": func(s *system) {
+			s.mu.Lock()
+			clear(s.images)
+			s.mu.Unlock()
+			s.now.Add(10)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t)
+			b, kill := s.start(t)
+			defer kill()
+			s.idle = true
+			image := s.image("large", nil)
+			for o := s.until(t, b, image, virtualimages.Importing); !strings.Contains(o.Message, "CDI imports"); o = s.until(t, b, image, virtualimages.Importing) {
+				<-time.After(10 * time.Millisecond)
+			}
+			dv, half, rest := s.volume(t, image), make([]byte, 1<<20), make(chan struct{})
+			s.glance.SetFault(func(w http.ResponseWriter, r *http.Request, _ int) bool {
+				if strings.HasSuffix(r.URL.Path, "/file") {
+					w.Header().Set("Content-Length", fmt.Sprint(2*len(half)))
+					_, _ = w.Write(half)
+					_ = http.NewResponseController(w).Flush()
+					<-rest
+					_, _ = w.Write(half)
+					return true
+				}
+				return false
+			})
+			c, user, password := s.importer(t, dv)
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, dv.Spec.Source.HTTP.URL, nil)
+			must(t, err)
+			request.SetBasicAuth(user, password)
+			response, err := c.Do(request)
+			must(t, err)
+			defer response.Body.Close()
+			if _, err := io.ReadFull(response.Body, half[:len(half)/2]); err != nil || response.StatusCode != http.StatusOK {
+				t.Fatalf("%s: %v", response.Status, err)
+			}
+			end(s)
+			close(rest)
+			if n, err := io.Copy(io.Discard, response.Body); err == nil {
+				t.Errorf("%d bytes are read after the end", n)
+			}
+		})
+	}
+}

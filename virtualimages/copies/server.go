@@ -31,7 +31,7 @@ const (
 	maxOfImage = 16
 	// stall bounds the time without a byte, in both directions.
 	stall = time.Minute
-	// known is how long an image is known to be copied.
+	// known is how long an image is known to be copied, and how often a request in progress looks.
 	known = 5 * time.Second
 	// maxKnown bounds the images that are known.
 	maxKnown = 1000
@@ -79,7 +79,11 @@ func (s *Server) Route(r *http.Request) http.Handler {
 	namespace, name, id := parts[2], parts[3], parts[4]
 	user, password, _ := r.BasicAuth()
 	keys, err := s.Keys.current()
-	if err != nil || !verify(keys, user, password, namespace, name, id, s.Now()) {
+	if err != nil {
+		return nil
+	}
+	expires, valid := verify(keys, user, password, namespace, name, id, s.Now())
+	if !valid {
 		return nil
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,8 +93,18 @@ func (s *Server) Route(r *http.Request) http.Handler {
 			return
 		}
 		defer s.leave(namespace, id)
-		s.serve(w, r, namespace, name, id)
+		s.serve(w, r, namespace, name, id, expires)
 	})
+}
+
+// ended reports whether a request in progress has lost its permission: its token has expired, or the copy has ended. So a
+// reader that takes one byte after another does not keep its place.
+func (s *Server) ended(ctx context.Context, namespace, name, id string, expires time.Time) bool {
+	if !s.Now().Before(expires) {
+		return true
+	}
+	_, _, err := s.find(ctx, namespace, name, id)
+	return errors.Is(err, ErrNotCopied)
 }
 
 func (s *Server) enter(namespace, id string) bool {
@@ -142,7 +156,7 @@ func (s *Server) find(ctx context.Context, namespace, name, id string) (*backend
 	return image, store, nil
 }
 
-func (s *Server) serve(w http.ResponseWriter, r *http.Request, namespace, name, id string) {
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, namespace, name, id string, expires time.Time) {
 	image, store, err := s.find(r.Context(), namespace, name, id)
 	switch {
 	case errors.Is(err, ErrNotCopied):
@@ -174,14 +188,28 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, namespace, name, 
 		http.Error(w, "only one range is supported", http.StatusRequestedRangeNotSatisfiable)
 		return
 	}
-	stream(w, r, store, image, part)
+	stream(w, r, store, image, part, s.each(known, func() bool { return s.ended(r.Context(), namespace, name, id, expires) }))
+}
+
+// each returns a function that calls another one at most once in each interval, and is false between its calls.
+func (s *Server) each(interval time.Duration, check func() bool) func() bool {
+	last := s.Now()
+	return func() bool {
+		now := s.Now()
+		if now.Sub(last) < interval {
+			return false
+		}
+		last = now
+		return check()
+	}
 }
 
 // onePart is a range with a start.
 var onePart = regexp.MustCompile(`^bytes=\d{1,18}-\d{0,18}$`)
 
-// stream copies an image, or a part of it. An answer that breaks off ends the connection, so that it is not taken for complete.
-func stream(w http.ResponseWriter, r *http.Request, store Store, image *backend.Image, part string) {
+// stream copies an image, or a part of it, until ended. An answer that breaks off ends the connection, so that it is not taken
+// for complete.
+func stream(w http.ResponseWriter, r *http.Request, store Store, image *backend.Image, part string, ended func() bool) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	stalled := time.AfterFunc(stall, cancel)
@@ -216,7 +244,7 @@ func stream(w http.ResponseWriter, r *http.Request, store Store, image *backend.
 		if errors.Is(err, io.EOF) && left <= 0 {
 			return
 		}
-		if err != nil {
+		if err != nil || ended() {
 			panic(http.ErrAbortHandler)
 		}
 	}

@@ -29,19 +29,19 @@ func (g Grant) sign(key []byte) (user, password string) {
 	return user, base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// verify reports whether credentials are those of a grant for an image, with one of the keys.
-func verify(keys [][]byte, user, password, namespace, name, id string, now time.Time) bool {
-	expires, err := strconv.ParseInt(user, 10, 64)
-	if err != nil || !now.Before(time.Unix(expires, 0)) {
-		return false
+// verify reports whether credentials are those of a grant for an image, with one of the keys, and when the grant expires.
+func verify(keys [][]byte, user, password, namespace, name, id string, now time.Time) (expires time.Time, valid bool) {
+	seconds, err := strconv.ParseInt(user, 10, 64)
+	if expires = time.Unix(seconds, 0); err != nil || !now.Before(expires) {
+		return time.Time{}, false
 	}
-	g, valid := Grant{Namespace: namespace, Name: name, ID: id, Expires: time.Unix(expires, 0)}, false
+	g := Grant{Namespace: namespace, Name: name, ID: id, Expires: expires}
 	for _, key := range keys {
 		if _, want := g.sign(key); hmac.Equal([]byte(want), []byte(password)) {
 			valid = true
 		}
 	}
-	return valid
+	return expires, valid
 }
 
 // keyAge is the age of a key at which it is read again.

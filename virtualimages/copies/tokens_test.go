@@ -35,7 +35,7 @@ func TestTokens(t *testing.T) {
 		"a user that is no time":  {[][]byte{key}, "admin", password, "team", "fedora", "1234", at, false},
 		"password with more text": {[][]byte{key}, user, password + "A", "team", "fedora", "1234", at, false},
 	} {
-		if got := verify(test.keys, test.user, test.password, test.namespace, test.name, test.id, test.now); got != test.want {
+		if _, got := verify(test.keys, test.user, test.password, test.namespace, test.name, test.id, test.now); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
