@@ -150,6 +150,8 @@ func configure(dir string, port int, permitted []string) (string, error) {
 	return file, nil
 }
 
+// configuration lets Glance read the sources of the tests. Since the corrections of CVE-2026-71196, it reads loopback addresses
+// only if they are allowed by name.
 const configuration = `[DEFAULT]
 bind_host = 127.0.0.1
 bind_port = PORT
@@ -174,6 +176,7 @@ enforce_new_defaults = false
 work_dir = DIR/tasks
 [import_filtering_opts]
 allowed_ports = []
+allowed_hosts = [127.0.0.1]
 `
 
 // ready waits until Glance answers.
