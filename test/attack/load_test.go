@@ -23,12 +23,19 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// What an innocent user does: so many creates beside each attack, and before the first of them, some at a time.
+// What an innocent user does: so many creates before the first attack, some at a time.
 const (
-	innocentCreates = 2000
 	idleCreates     = 600
 	innocentWorkers = 3
 )
+
+// innocentCreates are the creates beside each attack. The percentiles of a soak need more of them.
+func innocentCreates() int64 {
+	if soaking() {
+		return 2000
+	}
+	return 800
+}
 
 // acceptable is the 99th percentile of a create during an attack that a soak accepts. It also accepts three times that of
 // an idle cluster.
@@ -47,14 +54,14 @@ func beside(ctx context.Context, attack func() (end func() string)) {
 	GinkgoHelper()
 	before, began := cpuTime(virtward.PID()), time.Now()
 	end := attack()
-	p99 := served(ctx, innocentCreates)
+	p99 := served(ctx, innocentCreates())
 	busy, lasted := cpuTime(virtward.PID())-before, time.Since(began)
 	figures := fmt.Sprintf("p99 of a create: idle %s, attacked %s; attack: %s in %s; the webhook: %.1f cores, VmHWM %d MiB",
 		idle.Round(time.Millisecond), p99.Round(time.Millisecond), end(), lasted.Round(time.Second), busy.Seconds()/lasted.Seconds(), peak(virtward.PID())>>20)
 	if soaking() {
 		unchecked(ctx, func() {
 			end := attack()
-			without := served(ctx, innocentCreates)
+			without := served(ctx, innocentCreates())
 			figures += fmt.Sprintf("; p99 with the webhooks off for the attacker %s; attack: %s", without.Round(time.Millisecond), end())
 		})
 	}

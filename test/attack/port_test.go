@@ -149,7 +149,7 @@ var _ = Describe("The webhook's port", Serial, timed, func() {
 		GinkgoHelper()
 		probes := probed(d.health)
 		end := attack()
-		p99 := served(ctx, innocentCreates)
+		p99 := served(ctx, innocentCreates())
 		end()
 		slowest := probes()
 		memory := peak(virtward.PID())
