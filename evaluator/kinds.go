@@ -154,6 +154,16 @@ type KindInfo struct {
 	Type reflect.Type
 }
 
+// Resources returns the resource in each version, in the order in which readers try them: not every cluster serves the first
+// one.
+func (k *KindInfo) Resources() []schema.GroupVersionResource {
+	all := make([]schema.GroupVersionResource, len(k.Versions))
+	for i, version := range k.Versions {
+		all[i] = k.Resource.GroupResource().WithVersion(version)
+	}
+	return all
+}
+
 // Kinds returns the kinds that are evaluated, virtual machines first.
 func Kinds() []KindInfo {
 	infos := make([]KindInfo, len(kinds))

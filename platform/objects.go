@@ -28,6 +28,8 @@ type readable struct {
 	clusterWide bool
 	// watched kinds are read from a watch. They are cluster-wide, and only admins write them.
 	watched bool
+	// older is a version for clusters that do not serve the one of the resource; empty for none.
+	older string
 	// large kinds have objects of up to the API server's limit.
 	large bool
 	// reference kinds have objects of up to MaxReference.
@@ -56,7 +58,7 @@ var resources = map[schema.GroupKind]readable{
 	apikinds.VirtualMachineInstances.GroupKind(): {GroupVersionResource: apikinds.VirtualMachineInstances.GroupVersionResource(), large: true},
 	apikinds.VirtualMachines.GroupKind():         {GroupVersionResource: apikinds.VirtualMachines.GroupVersionResource(), large: true},
 	apikinds.ReplicaSets.GroupKind():             {GroupVersionResource: apikinds.ReplicaSets.GroupVersionResource(), large: true},
-	apikinds.Pools.GroupKind():                   {GroupVersionResource: apikinds.Pools.GroupVersionResource(), large: true},
+	apikinds.Pools.GroupKind():                   {GroupVersionResource: apikinds.Pools.GroupVersionResource(), older: "v1alpha1", large: true},
 	apikinds.Snapshots.GroupKind():               {GroupVersionResource: apikinds.Snapshots.GroupVersionResource()},
 	apikinds.SnapshotContents.GroupKind():        {GroupVersionResource: apikinds.SnapshotContents.GroupVersionResource(), large: true},
 	apikinds.Rollouts.GroupKind():                {GroupVersionResource: apikinds.Rollouts.GroupVersionResource()},
@@ -180,6 +182,9 @@ func (o *Objects) Get(ctx context.Context, gvk schema.GroupVersionKind, namespac
 	defer done()
 	answer, evaluated := r.bounds()
 	object, size, err := o.reader.object(ctx, r.GroupVersionResource, namespace, name, answer, evaluated, r.metadata)
+	if r.older != "" && notServed(err) {
+		object, size, err = o.reader.object(ctx, r.GroupResource().WithVersion(r.older), namespace, name, answer, evaluated, r.metadata)
+	}
 	if err != nil {
 		return nil, o.failed(r, key, err)
 	}

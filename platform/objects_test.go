@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/test/await"
 )
@@ -384,6 +385,24 @@ func TestReadyReportsTheSameError(t *testing.T) {
 	for range 50 {
 		if again := objects.Ready(); fmt.Sprint(again) != fmt.Sprint(first) {
 			t.Fatalf("%v\nand then %v", first, again)
+		}
+	}
+}
+
+// TestPoolsOfOlderClusters: KubeVirt 1.6 serves pools in the older version only.
+func TestPoolsOfOlderClusters(t *testing.T) {
+	const older, newer = "/apis/pool.kubevirt.io/v1alpha1/namespaces/shop/virtualmachinepools/web", "/apis/pool.kubevirt.io/v1beta1/namespaces/shop/virtualmachinepools/web"
+	for path, requests := range map[string]map[string]int{newer: {newer: 1}, older: {newer: 1, older: 1}} {
+		objects, reads := recorded(t, map[string]string{path: `{"metadata":{"name":"web"},"spec":{"replicas":2}}`})
+		found, err := objects.Get(t.Context(), apikinds.Pools.GroupVersionKind, "shop", "web")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if replicas, _, _ := unstructured.NestedInt64(found.Object, "spec", "replicas"); replicas != 2 {
+			t.Errorf("%v", found.Object)
+		}
+		if diff := cmp.Diff(requests, reads); diff != "" {
+			t.Errorf("reads (-want +got):\n%s", diff)
 		}
 	}
 }

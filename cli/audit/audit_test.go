@@ -144,6 +144,14 @@ const (
 	capPath  = "../testdata/caps.yaml"
 )
 
+// A pool as KubeVirt 1.6 serves it: in this version only.
+const (
+	olderPools = "/apis/pool.kubevirt.io/v1alpha1/virtualmachinepools"
+	olderPool  = `{"apiVersion":"pool.kubevirt.io/v1alpha1","kind":"VirtualMachinePool","metadata":{"name":"web","namespace":"shop"},"spec":{
+		"selector":{"matchLabels":{"app":"web"}},"virtualMachineTemplate":{"metadata":{"labels":{"app":"web"}},
+		"spec":{"runStrategy":"Always","template":{"metadata":{"labels":{"app":"web"}},"spec":{"domain":{"devices":{},"memory":{"guest":"1Gi"}}}}}}}}`
+)
+
 func vmsOf(namespace string) string {
 	return "/apis/kubevirt.io/v1/namespaces/" + namespace + "/virtualmachines"
 }
@@ -184,6 +192,18 @@ func TestAuditOfTheCluster(t *testing.T) {
 		{
 			name: "no right to list namespaces", objects: map[string]string{vmsPath: clitest.Forbidden, "/api/v1/namespaces": clitest.Forbidden},
 			evaluated: 3, row: "2 new, 0 gone, 0 stay", code: clitest.ExitFailed, want: []string{"virtualmachines are evaluated only in the namespace shop: you may not"},
+		},
+		{
+			name: "pools of KubeVirt 1.6", objects: map[string]string{olderPools: listOf("VirtualMachinePool", olderPool)},
+			evaluated: 5, row: "3 new, 0 gone, 0 stay", code: clitest.ExitFailed,
+		},
+		{
+			name: "pools of KubeVirt 1.6, without the right to list them everywhere", objects: map[string]string{
+				"/apis/pool.kubevirt.io/v1beta1/virtualmachinepools": clitest.Forbidden, olderPools: clitest.Forbidden,
+				"/apis/pool.kubevirt.io/v1alpha1/namespaces/lab/virtualmachinepools":  listOf("VirtualMachinePool"),
+				"/apis/pool.kubevirt.io/v1alpha1/namespaces/shop/virtualmachinepools": listOf("VirtualMachinePool", olderPool),
+			},
+			evaluated: 5, row: "3 new, 0 gone, 0 stay", code: clitest.ExitFailed,
 		},
 		{
 			name: "what cannot be evaluated", objects: map[string]string{

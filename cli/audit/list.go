@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,21 +24,18 @@ import (
 // pageSize is the number of virtual machines that are read and evaluated together.
 const pageSize = 250
 
-// auditedResources are the resources that are audited. Every KubeVirt has the first two.
-func auditedResources() []schema.GroupVersionResource {
-	var all []schema.GroupVersionResource
-	for _, info := range evaluator.Kinds() {
-		if info.GroupKind() != evaluator.Preset {
-			all = append(all, info.Resource)
-		}
-	}
-	return all
+// audited are the kinds that are audited. Every KubeVirt has the first two.
+func audited() []evaluator.KindInfo {
+	return slices.DeleteFunc(evaluator.Kinds(), func(info evaluator.KindInfo) bool { return info.GroupKind() == evaluator.Preset })
 }
 
-// optional reports whether a cluster with KubeVirt may lack a resource.
-func optional(resource schema.GroupVersionResource) bool {
-	return resource.Resource != "virtualmachines" && resource.Resource != "virtualmachineinstances"
+// optional reports whether a cluster with KubeVirt may lack a kind.
+func optional(info *evaluator.KindInfo) bool {
+	return info.GroupKind() != evaluator.VirtualMachine && info.GroupKind() != evaluator.VirtualMachineInstance
 }
+
+// isAbsent reports whether an error says that the cluster does not serve a resource.
+func isAbsent(err error) bool { return apierrors.IsNotFound(err) || meta.IsNoMatchError(err) }
 
 // listing lists and evaluates all virtual machines of a cluster, page by page.
 type listing struct {
@@ -55,19 +53,16 @@ type listing struct {
 // all lists the virtual machines of a namespace, or of all namespaces. If the user may not list them in all namespaces,
 // it lists each namespace. It returns an error if nothing can be listed.
 func (l *listing) all(ctx context.Context, namespace string) error {
-	for _, resource := range auditedResources() {
-		err := l.pages(ctx, resource, namespace)
-		if apierrors.IsForbidden(err) && namespace == "" {
-			err = l.each(ctx, resource, err)
-		}
+	for _, info := range audited() {
+		err := l.versions(ctx, &info, namespace)
 		switch {
 		case apierrors.IsForbidden(err):
-			l.notes = append(l.notes, fmt.Sprintf("%s are not evaluated: %v", resource.Resource, err))
-		case optional(resource) && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)): // not every KubeVirt has it
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			return fmt.Errorf("listing %s: the cluster has no KubeVirt: %w", resource.Resource, err)
+			l.notes = append(l.notes, fmt.Sprintf("%s are not evaluated: %v", info.Resource.Resource, err))
+		case optional(&info) && isAbsent(err): // not every KubeVirt has it
+		case isAbsent(err):
+			return fmt.Errorf("listing %s: the cluster has no KubeVirt: %w", info.Resource.Resource, err)
 		case err != nil:
-			return fmt.Errorf("listing %s: %w", resource.Resource, err)
+			return fmt.Errorf("listing %s: %w", info.Resource.Resource, err)
 		default:
 			l.listed++
 		}
@@ -76,6 +71,20 @@ func (l *listing) all(ctx context.Context, namespace string) error {
 		return errors.New(l.notes[0])
 	}
 	return nil
+}
+
+// versions lists the objects of a kind in the first version that the cluster serves.
+func (l *listing) versions(ctx context.Context, info *evaluator.KindInfo, namespace string) (err error) {
+	for _, resource := range info.Resources() {
+		err = l.pages(ctx, resource, namespace)
+		if apierrors.IsForbidden(err) && namespace == "" {
+			err = l.each(ctx, resource, err)
+		}
+		if !isAbsent(err) {
+			break
+		}
+	}
+	return err
 }
 
 // each lists the virtual machines of each namespace, or of the current one if the user may not list namespaces. It

@@ -6,10 +6,12 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/virtward/virtward/controllers/auditresults"
 	"github.com/virtward/virtward/controllers/pages"
+	"github.com/virtward/virtward/evaluator"
 )
 
 // Stored reads the objects.
@@ -36,15 +38,24 @@ func NewAPI(reader *pages.Reader) *API { return &API{reader: reader, limits: map
 
 // Page implements Stored.
 func (a *API) Page(ctx context.Context, kind Kind, from string) ([]pages.Object, string, error) {
-	page, err := a.reader.Page(ctx, pages.List{Resource: kind.GroupVersionResource, Form: pages.JSON}, from, a.limit(kind.Resource, 0))
-	if apierrors.IsNotFound(err) {
-		return nil, "", nil
+	for _, resource := range kind.versions() {
+		page, err := a.reader.Page(ctx, pages.List{Resource: resource, Form: pages.JSON}, from, a.limit(kind.Resource, 0))
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		a.limit(kind.Resource, page.Limit)
+		return page.Objects, page.Next, nil
 	}
-	if err != nil {
-		return nil, "", err
-	}
-	a.limit(kind.Resource, page.Limit)
-	return page.Objects, page.Next, nil
+	return nil, "", nil
+}
+
+// versions returns the resource of a kind in the versions that a cluster can serve.
+func (k Kind) versions() []schema.GroupVersionResource {
+	info, _ := evaluator.Info(k.GroupVersionKind.GroupKind())
+	return info.Resources()
 }
 
 // limit sets the limit of a resource, and returns the previous one.
@@ -59,11 +70,16 @@ func (a *API) limit(resource string, next int) (before int) {
 
 // Get implements Stored.
 func (a *API) Get(ctx context.Context, kind Kind, key auditresults.Key) (*pages.Object, error) {
-	object, err := a.reader.Get(ctx, kind.GroupVersionResource, key.Namespace, key.Name)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s/%s: %w", key.Kind, key.Namespace, key.Name, err)
+	for _, resource := range kind.versions() {
+		object, err := a.reader.Get(ctx, resource, key.Namespace, key.Name)
+		if err != nil {
+			return nil, fmt.Errorf("reading %s %s/%s: %w", key.Kind, key.Namespace, key.Name, err)
+		}
+		if object != nil {
+			return object, nil
+		}
 	}
-	return object, nil
+	return nil, nil
 }
 
 // errTooLarge is the error of an object that is not read.
