@@ -71,8 +71,11 @@ The exit code is 1 if an expression has no value because of an error.`,
 			if len(args) > 1 {
 				return options.Usagef("write the expression as one argument, in quotes%s", options.SeeHelp(cmd))
 			}
-			if len(o.sources.Filenames) == 0 {
+			if !o.sources.HasFiles() {
 				return options.Usagef("add a file with a virtual machine with -f%s", options.SeeHelp(cmd))
+			}
+			if err := o.sources.ValidateFiles(cmd); err != nil {
+				return err
 			}
 			if err := options.OneOf("language", o.language, inspect.Languages()); err != nil {
 				return err
@@ -85,9 +88,9 @@ The exit code is 1 if an expression has no value because of an error.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	options.AddClusterFlags(cmd, o.sources.Config, ", for --from-cluster", "Namespace of objects that name none")
+	o.sources.AddFileFlags(cmd, "the virtual machine, and objects that it refers to")
 	o.sources.AddFactsFlags(cmd)
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&o.sources.Filenames, "filename", "f", nil, "Files and directories with the virtual machine, and objects that it refers to; - is standard input")
 	flags.StringSliceVar(&o.sources.Instancetypes, "instancetype", nil, "Files with instancetypes, or other objects that virtual machines refer to")
 	flags.StringSliceVar(&o.sources.Preferences, "preference", nil, "Files with preferences, or other objects that virtual machines refer to")
 	flags.BoolVar(&o.sources.FromCluster, "from-cluster", false, "Read the configuration, and objects that the files lack, from the cluster")
@@ -109,10 +112,15 @@ func (o *evalOptions) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+	return options.JoinErrors(s.read(ctx, args), s.unreadable)
+}
+
+// read evaluates the expression of the arguments, or those of standard input.
+func (s *session) read(ctx context.Context, args []string) error {
 	if len(args) == 1 {
 		return s.show(ctx, args[0])
 	}
-	if in, ok := o.program.Streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
+	if in, ok := s.program.Streams.In.(*os.File); ok && term.IsTerminal(int(in.Fd())) {
 		return s.terminal(ctx, in)
 	}
 	return s.lines(ctx)
@@ -136,8 +144,10 @@ type session struct {
 
 	evaluator *offline.Evaluator
 	subject   manifests.Document
-	old       *manifests.Document
-	inspector *inspect.Inspector
+	// unreadable is the error of other documents, which are not evaluated.
+	unreadable error
+	old        *manifests.Document
+	inspector  *inspect.Inspector
 	// matching is a policy that matches the virtual machine.
 	matching *policies.Policy
 }
@@ -149,12 +159,9 @@ func (o *evalOptions) session(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := explanation.UnreadableError(explanation.Unreadables(files.Unreadable)); err != nil {
-		return nil, err
-	}
-	s := &session{evalOptions: o}
+	s := &session{evalOptions: o, unreadable: explanation.UnreadableError(explanation.Unreadables(files.Unreadable))}
 	if s.subject, err = o.choose(files.Subjects); err != nil {
-		return nil, err
+		return nil, options.JoinErrors(err, s.unreadable)
 	}
 	if o.old != "" {
 		found, err := manifests.ReadAll(ctx, []string{o.old}, false, stdin)

@@ -121,4 +121,24 @@ func TestPolicyEval(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 	})
+	t.Run("a document that cannot be read", func(t *testing.T) {
+		inFolder(t, map[string]string{"vm.yaml": evalVM + "---\n[\n", "broken.yaml": "["})
+		got := clitest.Call(t, "", "policy", "eval", "-f", "vm.yaml", "vm.metadata.name")
+		if got.Code != clitest.ExitFailed || got.Out != "\"db\" (string, cost: 3 units)\n" || !strings.Contains(got.ErrOut, "vm.yaml: document 2: ") {
+			t.Errorf("%+v", got)
+		}
+		if got = clitest.Call(t, "", "policy", "eval", "-f", "broken.yaml", "1"); got.Code != clitest.ExitFailed || !strings.HasPrefix(got.ErrOut, "error: broken.yaml: no virtual machine; broken.yaml: ") {
+			t.Errorf("%+v", got)
+		}
+	})
+	t.Run("a kustomization", func(t *testing.T) {
+		inFolder(t, map[string]string{"vm.yaml": evalVM, "kustomization.yaml": "resources: [vm.yaml]\nnamePrefix: test-\n"})
+		if got := clitest.Call(t, "", "policy", "eval", "-k", ".", "vm.metadata.name"); got.Out != "\"test-db\" (string, cost: 3 units)\n" {
+			t.Errorf("%+v", got)
+		}
+		want := "error: -f and -k exclude each other: see kubectl virtward policy eval --help\n"
+		if got := clitest.Call(t, "", "policy", "eval", "-k", ".", "-f", "vm.yaml", "1"); got.Code != clitest.ExitUsage || got.ErrOut != want {
+			t.Errorf("%+v", got)
+		}
+	})
 }
