@@ -84,7 +84,7 @@ func (s *show) enforces(ctx context.Context) error {
 	}
 	s.prose("A new VM is rejected, at the field with which Alice chose the memory:")
 	return s.key("").isRejected(ctx, s.alice, "kubectl create -f "+analyticsFile+" --namespace lab",
-		`"analytics" is invalid`, "spec.instancetype.name: "+tooLarge, "[virtward/policy/memory-limit] Choose a smaller instancetype, or ask the platform team for an exception.")
+		`"analytics" is invalid`, "spec.instancetype.name: "+tooLarge, "[virtward/policy/memory-limit] Choose a smaller instancetype. Exceptions are possible: kubectl explain vmpolex.")
 }
 
 // reports shows the reports of the audit.
