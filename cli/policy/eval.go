@@ -58,7 +58,7 @@ the expression with the budget of a policy, and prints its value, its type, its 
 Without an expression, eval reads expressions from standard input: one from each line, or in a terminal, with a history, and
 completion of names by Tab.
 
-The exit code is 1 if an expression has no value because of an error.`,
+The exit code is 1 if an expression has no value because of an error, or if a document cannot be read.`,
 		Example: program.Examples(`  # Show the memory that a virtual machine will have
   PROGRAM policy eval vm.spec.domain.memory.guest -f vm.yaml
 

@@ -31,14 +31,21 @@ type API struct {
 	mu sync.Mutex
 	// limits are the numbers of objects of a kind that fit into a page, by the sizes of previous ones.
 	limits map[string]int
+	// served are the versions in which kinds were listed, by resource.
+	served map[string]schema.GroupVersionResource
 }
 
 // NewAPI reads through a reader, which can be shared.
-func NewAPI(reader *pages.Reader) *API { return &API{reader: reader, limits: map[string]int{}} }
+func NewAPI(reader *pages.Reader) *API {
+	return &API{reader: reader, limits: map[string]int{}, served: map[string]schema.GroupVersionResource{}}
+}
 
 // Page implements Stored.
 func (a *API) Page(ctx context.Context, kind Kind, from string) ([]pages.Object, string, error) {
-	for _, resource := range kind.versions() {
+	if from == "" {
+		a.forget(kind)
+	}
+	for _, resource := range a.versions(kind) {
 		page, err := a.reader.Page(ctx, pages.List{Resource: resource, Form: pages.JSON}, from, a.limit(kind.Resource, 0))
 		if apierrors.IsNotFound(err) {
 			continue
@@ -47,15 +54,34 @@ func (a *API) Page(ctx context.Context, kind Kind, from string) ([]pages.Object,
 			return nil, "", err
 		}
 		a.limit(kind.Resource, page.Limit)
+		a.remember(kind, resource)
 		return page.Objects, page.Next, nil
 	}
 	return nil, "", nil
 }
 
-// versions returns the resource of a kind in the versions that a cluster can serve.
-func (k Kind) versions() []schema.GroupVersionResource {
-	info, _ := evaluator.Info(k.GroupVersionKind.GroupKind())
+// versions returns the resource of a kind in the version of its last list, or in all that a cluster can serve.
+func (a *API) versions(kind Kind) []schema.GroupVersionResource {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if served, ok := a.served[kind.Resource]; ok {
+		return []schema.GroupVersionResource{served}
+	}
+	info, _ := evaluator.Info(kind.GroupVersionKind.GroupKind())
 	return info.Resources()
+}
+
+// remember keeps the version of a list; forget lets the next list search for it again, because an upgrade of KubeVirt changes it.
+func (a *API) remember(kind Kind, served schema.GroupVersionResource) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.served[kind.Resource] = served
+}
+
+func (a *API) forget(kind Kind) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.served, kind.Resource)
 }
 
 // limit sets the limit of a resource, and returns the previous one.
@@ -70,7 +96,7 @@ func (a *API) limit(resource string, next int) (before int) {
 
 // Get implements Stored.
 func (a *API) Get(ctx context.Context, kind Kind, key auditresults.Key) (*pages.Object, error) {
-	for _, resource := range kind.versions() {
+	for _, resource := range a.versions(kind) {
 		object, err := a.reader.Get(ctx, resource, key.Namespace, key.Name)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s %s/%s: %w", key.Kind, key.Namespace, key.Name, err)

@@ -18,7 +18,9 @@ import (
 func TestVersions(t *testing.T) {
 	for _, served := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(served, func(t *testing.T) {
+			requests := 0
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				requests++
 				w.Header().Set("Content-Type", "application/json")
 				pool := fmt.Sprintf(`{"apiVersion":"pool.kubevirt.io/%s","kind":"VirtualMachinePool","metadata":{"namespace":"shop","name":"web"}}`, served)
 				switch r.URL.Path {
@@ -42,9 +44,13 @@ func TestVersions(t *testing.T) {
 				if err != nil || next != "" {
 					t.Fatalf("%s: %q, %v", kind.Kind, next, err)
 				}
+				requests = 0
 				object, err := api.Get(t.Context(), kind, key)
 				if err != nil {
 					t.Fatal(err)
+				}
+				if len(listed) > 0 && requests != 1 {
+					t.Errorf("%d requests for an object in the version of the list", requests)
 				}
 				if kind.GroupVersionKind.GroupKind() != evaluator.Pool {
 					if len(listed) > 0 || object != nil {
