@@ -107,7 +107,7 @@ func TestRulesStop(t *testing.T) {
 					t.Fatalf("%d bytes of text: %.200s", n, err.Error())
 				}
 			}
-			if took > time.Second {
+			if took > 30*time.Second { // milliseconds if nothing else runs
 				t.Errorf("it takes %v", took)
 			}
 			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 16 { // what sorts or indexes a list takes as much again as the list

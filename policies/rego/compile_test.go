@@ -147,7 +147,7 @@ func TestCompileIsBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
 			_, issues := Compile("test.rego", test.module)
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > patience {
 				t.Errorf("it took %s", took)
 			}
 			if len(issues) == 0 || issues[0].Message != test.want {
@@ -176,7 +176,7 @@ func TestCompileTakesTenThousandLines(t *testing.T) {
 	if len(issues) > 0 {
 		t.Fatal(issues)
 	}
-	if took := time.Since(start); took > 5*time.Second {
+	if took := time.Since(start); took > patience {
 		t.Errorf("it took %s", took)
 	}
 	violations, err := compiled.Eval(input(t, map[string]any{"params": map[string]any{"n": 777}}), Limits{})

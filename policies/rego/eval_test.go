@@ -205,7 +205,7 @@ func TestEvalIsBounded(t *testing.T) {
 			before := allocated()
 			start := time.Now()
 			_, err := module.Eval(in, Limits{})
-			if took := time.Since(start); took > 5*time.Second {
+			if took := time.Since(start); took > patience {
 				t.Errorf("it took %s", took)
 			}
 			if grown := allocated() - before; grown > 1<<30 {
@@ -243,7 +243,7 @@ func TestEvalStops(t *testing.T) {
 			if !errors.As(err, &limit) || limit.Module != "test.rego" || err.Error() != test.want {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
-			if took := time.Since(start); took > 2*time.Second {
+			if took := time.Since(start); took > patience {
 				t.Errorf("it took %s", took)
 			}
 		})

@@ -9,8 +9,8 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// patience is how long one module may take to be compiled or evaluated, on a machine that is busy fuzzing.
-const patience = 20 * time.Second
+// patience is how long one module may take to be compiled or evaluated, on a machine that is busy. Milliseconds if nothing else runs.
+const patience = 30 * time.Second
 
 func soon(t *testing.T, what string, do func()) {
 	t.Helper()

@@ -154,6 +154,9 @@ func (p *planner) hold(i int, reason string) {
 	}
 }
 
+// isHeld reports whether hold has set the state.
+func isHeld(s *v1alpha1.MachineStatus) bool { return inProgress(s.State) && s.Since == nil }
+
 func (p *planner) whyClosed() string {
 	if p.opens.IsZero() {
 		return "no window of the rollout opens"

@@ -277,6 +277,39 @@ func TestNoMachines(t *testing.T) {
 	}
 }
 
+// TestHeld: the window closed between the change and the restart of one virtual machine. The rollout waits until every
+// virtual machine that it has begun waits, even for a day.
+func TestHeld(t *testing.T) {
+	const waits = "waits for the window that opens at 2026-11-21T22:00:00Z"
+	for name, s := range map[string]struct {
+		other   fleet.Machine
+		phase   v1alpha1.Phase
+		message string
+	}{
+		"another waits":          {machine("b", fleet.NeedsRestart), v1alpha1.PhaseWaiting, "a: " + waits},
+		"another is done":        {machine("b", fleet.NeedsNothing), v1alpha1.PhaseWaiting, "a: " + waits},
+		"another can be changed": {machine("b", fleet.NeedsLive), v1alpha1.PhaseProgressing, "2 virtual machines are being changed, 0 are left"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := machine("a", fleet.NeedsRestart)
+			held.Marked, held.Outcome.Patched = true, true
+			s.other.Marked = s.other.Outcome.Needs == fleet.NeedsNothing
+			in := &fleet.Input{Rollout: begun(v1alpha1.StateRestarting), Machines: []fleet.Machine{held, s.other}, Now: noon}
+			at("0 22 * * *")(in)
+			atOnce(2)(&in.Rollout.Spec)
+			in.Rollout.Status.Change = fleet.Digest(&in.Rollout.Spec)
+			d := fleet.Next(in)
+			progressing := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProgressing)
+			if d.Status.Phase != s.phase || progressing.Status != metav1.ConditionTrue || progressing.Message != s.message {
+				t.Errorf("%s: %+v", d.Status.Phase, progressing)
+			}
+			if reason := reasonOf(&d, "a"); d.Status.Counts.Restarting != 1 || reason != waits {
+				t.Errorf("%+v: %s", d.Status.Counts, reason)
+			}
+		})
+	}
+}
+
 // at is a window of an hour.
 func at(schedule string) func(*fleet.Input) {
 	return func(in *fleet.Input) {

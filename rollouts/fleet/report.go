@@ -60,7 +60,7 @@ type result struct {
 }
 
 func (p *planner) outcome(changing int32, reason, message string) result {
-	c := &p.decision.Status.Counts
+	c, held := &p.decision.Status.Counts, p.held()
 	o := result{reason: reason, message: message}
 	if c.Failed > 0 {
 		o.degraded = v1alpha1.ReasonFailed
@@ -82,7 +82,7 @@ func (p *planner) outcome(changing int32, reason, message string) result {
 		o.phase, o.pausedBy, o.degraded = v1alpha1.PhasePaused, reason, reason
 	case reason != "" && reason != v1alpha1.ReasonWaiting:
 		o.phase, o.pausedBy = v1alpha1.PhasePaused, reason
-	case changing > 0 || c.Waiting == 0:
+	case changing > held || c.Waiting+held == 0:
 		o.phase, o.reason, o.message = v1alpha1.PhaseProgressing, v1alpha1.ReasonRollingOut, fmt.Sprintf("%d virtual machines are being changed, %d are left", changing, c.Pending+c.Waiting)
 	default:
 		o.phase, o.reason, o.message = v1alpha1.PhaseWaiting, v1alpha1.ReasonWaiting, cmp.Or(message, p.firstWaiting())
@@ -130,9 +130,20 @@ func (p *planner) whyDegraded(o *result) string {
 	return o.message
 }
 
+// held counts the virtual machines whose change has begun, and whose next step has to wait.
+func (p *planner) held() int32 {
+	count := int32(0)
+	for i := range p.states {
+		if isHeld(&p.states[i]) {
+			count++
+		}
+	}
+	return count
+}
+
 func (p *planner) firstWaiting() string {
 	for i := range p.states {
-		if s := &p.states[i]; s.State == v1alpha1.StateWaiting {
+		if s := &p.states[i]; s.State == v1alpha1.StateWaiting || isHeld(s) {
 			return s.Name + ": " + s.Reason
 		}
 	}

@@ -29,11 +29,9 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 
 	DescribeTable("is rejected when it is applied, with the place of each mistake", func(ctx SpecContext, spec func() string, want ...any) {
 		user, heard := listen(cluster.Config())
-		started := time.Now()
 		err := user.Create(ctx, policyWith("wrong", spec()))
 		Expect(err).To(HaveOccurred())
 		Expect(findingsOf(err, heard)).To(HaveExactElements(want...))
-		Expect(time.Since(started)).To(BeNumerically("<", 3*time.Second), "the API server waits no longer")
 	},
 		Entry("a field that there is not", validation("vm.spec.domain.memroy.guest == '1Gi'"),
 			HavePrefix("FieldValueInvalid spec.validations[0].expression: Invalid value: 1:15: undefined field 'memroy'; did you mean 'memory'? [virtward/policy-compiles] ")),
@@ -73,9 +71,7 @@ var _ = Describe("A VirtualMachinePolicy that is no good", Serial, func() {
 		enforce(ctx, "fine", fine)
 		policy := enforce(ctx, "endless", spec("Deny"))
 		eventuallyAnswers(ctx, machine(cpus(2)), And(HavePrefix("InternalError spec: Internal error: the policy cannot be evaluated: "), ContainSubstring(why), HaveSuffix(" [virtward/policy/endless]"+remedy)))
-		started := time.Now()
 		Expect(answer(ctx, machine(cpus(4)), "alice")).To(HaveExactElements(ContainSubstring("[virtward/policy/endless]"), tooMany))
-		Expect(time.Since(started)).To(BeNumerically("<", 3*time.Second))
 
 		By("only warning, once it is to be ignored")
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(policy), policy)).To(Succeed())

@@ -30,6 +30,7 @@ import (
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/policies/export"
 	"github.com/virtward/virtward/policytest"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/validators"
 )
@@ -226,21 +227,18 @@ func machine(name string) *unstructured.Unstructured {
 // have read the labels of the namespace or the permissions yet.
 func (e *exports) compare(t *testing.T, i int, s *situation) {
 	e.prepare(t, i, s)
-	deadline := time.Now().Add(3 * time.Second)
-	for {
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		denied, err := e.send(t, s, s.Object)
 		if denied == s.denied {
 			return
 		}
-		if time.Now().Before(deadline) {
-			time.Sleep(100 * time.Millisecond)
-			continue
-		}
-		if s.Old != nil && s.denied && e.before(t, s) {
+		if time.Since(began) > 3*time.Second && s.Old != nil && s.denied && e.before(t, s) {
 			t.Logf("a violation that grows: rejected by the webhook, and let through by the API server")
 			return
 		}
-		t.Fatalf("the webhook denies: %v; the API server denies: %v, %v\n%s", s.denied, denied, err, describe(s.native))
+		if time.Since(began) > await.Patience {
+			t.Fatalf("the webhook denies: %v; the API server denies: %v, %v\n%s", s.denied, denied, err, describe(s.native))
+		}
 	}
 }
 

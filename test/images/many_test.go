@@ -13,21 +13,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
-	"github.com/virtward/virtward/parallel"
 )
 
-// TestManyImages plans 200 images of three architectures in one catalog, and changes the nodes.
-func TestManyImages(t *testing.T) { manyImages(t, 1) }
+// TestManyImages plans 40 images of three architectures in one catalog, and changes the nodes.
+func TestManyImages(t *testing.T) { manyImages(t, 40, 1) }
 
-// TestSoakManyImages is TestManyImages with four catalogs.
+// TestSoakManyImages is TestManyImages with 200 images, in one catalog and in four.
 func TestSoakManyImages(t *testing.T) {
 	soak(t)
-	manyImages(t, 4)
+	for _, catalogs := range []int{1, 4} {
+		t.Run(fmt.Sprintf("%d catalogs", catalogs), func(t *testing.T) { manyImages(t, 200, catalogs) })
+	}
 }
 
-func manyImages(t *testing.T, catalogs int) {
+func manyImages(t *testing.T, images, catalogs int) {
 	f := start(t)
-	const images = 200
 	f.node(t, "c1", "amd64", "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/worker")
 	f.node(t, "w1", "arm64", "node-role.kubernetes.io/worker")
 	for c := range catalogs {
@@ -41,16 +41,6 @@ func manyImages(t *testing.T, catalogs int) {
 	f.crons(t, 2*images, 5*time.Minute)
 	f.calm(t)
 
-	// The API server can be slow because other tests run: a change may take as long as it takes to write as much, and a half.
-	begin := time.Now()
-	must(t, parallel.Each(t.Context(), images, func(i int) error {
-		cron := &cdiv1beta1.DataImportCron{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprintf("baseline-%d", i)}, Spec: *entry("x", "").Spec}
-		return f.client.Create(t.Context(), cron)
-	}))
-	baseline := time.Since(begin)
-	limit := max(10*time.Second, 3*baseline)
-	must(t, f.client.DeleteAllOf(t.Context(), &cdiv1beta1.DataImportCron{}, client.InNamespace("default")))
-
 	cpu, _ := f.cost(t)
 	f.node(t, "z1", "s390x", "node-role.kubernetes.io/worker")
 	joined := f.crons(t, 3*images, 5*time.Minute)
@@ -59,11 +49,8 @@ func manyImages(t *testing.T, catalogs int) {
 	left := f.crons(t, 2*images, 5*time.Minute)
 	f.calm(t)
 	after, memory := f.cost(t)
-	t.Logf("%d images in %d catalogs: the third architecture joins in %s, another one leaves in %s; %d writes of the test take %s; %s of processor time, %d MB", images, catalogs,
-		joined.Round(100*time.Millisecond), left.Round(100*time.Millisecond), images, baseline.Round(100*time.Millisecond), after-cpu, memory)
-	if joined > limit || left > limit {
-		t.Errorf("more than %s", limit)
-	}
+	t.Logf("%d images in %d catalogs: the third architecture joins in %s, another one leaves in %s; %s of processor time, %d MB", images, catalogs,
+		joined.Round(100*time.Millisecond), left.Round(100*time.Millisecond), after-cpu, memory)
 	if memory > 200 {
 		t.Errorf("%d MB", memory)
 	}

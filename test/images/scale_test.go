@@ -51,18 +51,17 @@ func (f *fixture) cdiVersions(t *testing.T) map[string]string {
 	return versions
 }
 
-// TestFlappingNodes lets 1,000 nodes come and go, and change their labels, taints and readiness. No object of CDI is written.
-func TestFlappingNodes(t *testing.T) { flappingNodes(t, 10*time.Second) }
+// TestFlappingNodes lets 200 nodes come and go, and change their labels, taints and readiness. No object of CDI is written.
+func TestFlappingNodes(t *testing.T) { flappingNodes(t, 200, 300) }
 
-// TestSoakFlappingNodes is TestFlappingNodes for a minute.
+// TestSoakFlappingNodes is TestFlappingNodes with more nodes and changes.
 func TestSoakFlappingNodes(t *testing.T) {
 	soak(t)
-	flappingNodes(t, time.Minute)
+	flappingNodes(t, 1000, 6000)
 }
 
-func flappingNodes(t *testing.T, duration time.Duration) {
+func flappingNodes(t *testing.T, count, changes int) {
 	f := start(t)
-	const count = 1000
 	architectures := []string{"amd64", "arm64", "s390x"}
 	create := func(i int) error {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%04d", i), Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}
@@ -82,7 +81,7 @@ func flappingNodes(t *testing.T, duration time.Duration) {
 	f.conditionOf(t, "Ready", metav1.ConditionTrue, "Imported")
 	f.calm(t)
 
-	before, changes := f.cdiVersions(t), 0
+	before, begin := f.cdiVersions(t), time.Now()
 	cpu, _ := f.cost(t)
 	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same changes each time
 	patch := func(i int, text string) {
@@ -90,11 +89,11 @@ func flappingNodes(t *testing.T, duration time.Duration) {
 		must(t, client.IgnoreNotFound(f.client.Patch(t.Context(), node, client.RawPatch(types.MergePatchType, []byte(text)))))
 	}
 	most := 0
-	for begin := time.Now(); time.Since(begin) < duration; changes++ {
+	for change := range changes {
 		i := random.IntN(count)
 		switch random.IntN(4) {
 		case 0:
-			patch(i, fmt.Sprintf(`{"metadata":{"labels":{"flap":"%d"}}}`, changes))
+			patch(i, fmt.Sprintf(`{"metadata":{"labels":{"flap":"%d"}}}`, change))
 		case 1:
 			patch(i, `{"spec":{"unschedulable":true,"taints":[{"key":"dedicated","effect":"NoSchedule"}]}}`)
 		case 2:
@@ -103,7 +102,7 @@ func flappingNodes(t *testing.T, duration time.Duration) {
 			must(t, client.IgnoreNotFound(f.client.Delete(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%04d", i)}})))
 			must(t, create(i))
 		}
-		if changes%50 == 0 {
+		if change%50 == 0 {
 			_, memory := f.cost(t)
 			most = max(most, memory)
 		}
@@ -112,12 +111,9 @@ func flappingNodes(t *testing.T, duration time.Duration) {
 		t.Errorf("written while nodes flap (-before +after):\n%s", diff)
 	}
 	after, _ := f.cost(t)
-	t.Logf("%d changes of %d nodes in %s: %s of processor time, at most %d MB", changes, count, duration, after-cpu, most)
-	if changes < 100 {
-		t.Errorf("only %d changes", changes)
-	}
-	if after-cpu > duration/2 || most > 150 {
-		t.Errorf("%s of processor time in %s, %d MB", after-cpu, duration, most)
+	t.Logf("%d changes of %d nodes in %s: %s of processor time, at most %d MB", changes, count, time.Since(begin).Round(time.Second), after-cpu, most)
+	if most > 150 {
+		t.Errorf("%d MB", most)
 	}
 }
 

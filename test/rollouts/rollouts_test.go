@@ -229,17 +229,19 @@ func (f *fixture) canary(t *testing.T) {
 // window: it closes midway. What has begun is completed, and the others wait for the next one.
 func (f *fixture) window(t *testing.T) {
 	f.namespace(t, "window", 3)
+	f.annotate(t, "window", "vm000", simulators.NeverReady, "the disk is slow")
 	w := f.watch(t, "window")
 	now := f.clock.Now().UTC()
 	r := f.rollout(t, "window", "grace", patch(needsRestart, 70), func(spec *v1alpha1.VirtualMachineRolloutSpec) {
 		spec.Windows = []v1alpha1.Window{{Schedule: fmt.Sprintf("%d %d * * *", now.Minute(), now.Hour()), Duration: metav1.Duration{Duration: 2 * time.Hour}}}
 	})
 	controller := f.controller(t, &kills.Connection{Left: -1})
-	f.drive(t, controller, r, func() bool { return r.Status.Counts.Restarting == 1 })
-	f.clock.add(3 * time.Hour) // a step that takes longer than its timeout fails: the restart is observed before
+	f.drive(t, controller, r, func() bool { return r.Status.Counts.Verifying == 1 })
+	f.clock.add(3 * time.Hour) // a step that takes longer than its timeout fails
 	f.edit(t, r, func(spec *v1alpha1.VirtualMachineRolloutSpec) {
 		spec.Health.Timeout = &metav1.Duration{Duration: 10 * time.Hour}
 	})
+	f.annotate(t, "window", "vm000", simulators.NeverReady, "")
 	f.until(t, controller, r, v1alpha1.PhaseWaiting)
 	if state, reason := of(r, "vm002"); state != v1alpha1.StateWaiting || !strings.HasPrefix(reason, "waits for the window that opens at ") || r.Status.Counts.Done != 1 {
 		t.Errorf("%s: %s, %+v", state, reason, r.Status.Counts)
