@@ -326,9 +326,10 @@ func (p *plan) claimed(source *cdiv1beta1.DataSource) *cdiv1beta1.DataSource {
 	return changed
 }
 
-// manual reports whether a DataSource of the catalog has a claim or a snapshot that no cron imported.
+// manual reports whether a DataSource of the catalog has a claim or a snapshot that no cron imported. CDI has found it, or
+// not looked yet.
 func (p *plan) manual(source *cdiv1beta1.DataSource) bool {
-	return source != nil && p.owns(source) && ready(source) && source.Labels[CronLabel] == "" && pointsTo(source) == "" && source.Spec.Source != (cdiv1beta1.DataSourceSource{})
+	return source != nil && p.owns(source) && (ready(source) || !examined(source)) && source.Labels[CronLabel] == "" && pointsTo(source) == "" && source.Spec.Source != (cdiv1beta1.DataSourceSource{})
 }
 
 // copied is the DataSource of the default architecture, with the source of the one without a suffix.
@@ -538,6 +539,11 @@ func ready(source *cdiv1beta1.DataSource) bool {
 	return source != nil && slices.ContainsFunc(source.Status.Conditions, func(c cdiv1beta1.DataSourceCondition) bool {
 		return c.Type == cdiv1beta1.DataSourceReady && c.Status == corev1.ConditionTrue
 	})
+}
+
+// examined reports whether CDI has said if a DataSource is ready.
+func examined(source *cdiv1beta1.DataSource) bool {
+	return slices.ContainsFunc(source.Status.Conditions, func(c cdiv1beta1.DataSourceCondition) bool { return c.Type == cdiv1beta1.DataSourceReady })
 }
 
 // pointsTo returns the DataSource that a pointer names.

@@ -3,6 +3,7 @@ package chart
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -99,10 +101,34 @@ func renderFor(t *testing.T, kinds []string, values ...string) []client.Object {
 	for _, kind := range kinds {
 		args = append(args, "--api-versions", kind)
 	}
-	output, err := helm(t, args...)
-	if err != nil {
-		t.Fatalf("helm template %v: %v\n%s", values, err, output)
+	one, _ := rendered.LoadOrStore(strings.Join(args, "\x00"), &rendering{})
+	r := one.(*rendering) //nolint:forcetypeassert // nothing else is stored
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.objects == nil {
+		output, err := helm(t, args...)
+		if err != nil {
+			t.Fatalf("helm template %v: %v\n%s", values, err, output)
+		}
+		r.objects = decodeAll(t, output)
 	}
+	objects := make([]client.Object, len(r.objects))
+	for i, object := range r.objects {
+		objects[i], _ = object.DeepCopyObject().(client.Object)
+	}
+	return objects
+}
+
+// rendered are the renderings so far, by Helm's arguments: most tests begin with the same ones.
+var rendered sync.Map
+
+type rendering struct {
+	mu      sync.Mutex
+	objects []client.Object
+}
+
+func decodeAll(t *testing.T, output string) []client.Object {
+	t.Helper()
 	var objects []client.Object
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(output)))
 	for {
@@ -154,7 +180,11 @@ func types() map[string]client.Object {
 func decode(t *testing.T, document []byte) client.Object {
 	t.Helper()
 	untyped := &unstructured.Unstructured{}
-	if err := yaml.UnmarshalStrict(document, &untyped.Object); err != nil {
+	text, err := yaml.YAMLToJSONStrict(document)
+	if err == nil {
+		err = json.Unmarshal(text, &untyped.Object)
+	}
+	if err != nil {
 		t.Fatalf("%v in:\n%s", err, document)
 	}
 	if len(untyped.Object) == 0 { // a template that renders only comments
@@ -164,7 +194,9 @@ func decode(t *testing.T, document []byte) client.Object {
 	if !known {
 		return untyped
 	}
-	if err := yaml.UnmarshalStrict(document, typed); err != nil {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(typed); err != nil {
 		t.Fatalf("%s %s: %v in:\n%s", untyped.GetKind(), untyped.GetName(), err, document)
 	}
 	return typed
