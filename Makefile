@@ -16,7 +16,7 @@ VERSION ?= $(or $(shell GIT_OPTIONAL_LOCKS=0 git describe --tags --always --dirt
 
 # Number of packages that are tested in parallel. Some start an API server each, and wait for more than half of the time.
 TEST_PARALLEL ?= 3
-TEST_TIMEOUT  ?= 15m
+TEST_TIMEOUT  ?= 25m
 FUZZTIME      ?= 60s
 BENCHCOUNT    ?= 6
 SOAK          ?= 1h

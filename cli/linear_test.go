@@ -63,7 +63,7 @@ func TestWorkIsLinear(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		return float64(after.Mallocs - before.Mallocs)
 	}
-	small, large := file(300), file(600)
+	small, large := file(150), file(300)
 	for _, args := range []string{"explain -o yaml -f", "explain -o json -f", "explain -o table -f", "explain -o sarif -f", "explain -o junit -f", "audit -o table -f", "audit -o sarif -f"} {
 		words := strings.Fields(args)
 		work(append(words, small)...) // warm up caches

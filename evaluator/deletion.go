@@ -97,7 +97,7 @@ func (s *Snapshot) undeletable(r *Request, err error) validators.Finding {
 // ownership evaluates an update that adds or changes owners as the deletion of the object before the update: the garbage
 // collector deletes an object without one of its owners, and policies are not evaluated then.
 func (s *Snapshot) ownership(ctx context.Context, k *kind, r *Request, d decoded, result *Result) error {
-	if d.wasUnreadable || !ownersChange(r, d) {
+	if !ownersChange(r, d) {
 		return nil
 	}
 	deletion := *r
@@ -121,7 +121,8 @@ func (s *Snapshot) ownership(ctx context.Context, k *kind, r *Request, d decoded
 func rawOwners(object []byte) string { return gjson.GetBytes(object, ownerField).Raw }
 
 // ownersChange reports whether an update leaves an object with owners that are not those of before. Without owners, the
-// garbage collector does not delete it. Not all references of a long list are decoded, so any change of it counts.
+// garbage collector does not delete it. Not all references of a long list are decoded, so any change of it counts. An object
+// that could not be read is taken for one without owners.
 func ownersChange(r *Request, d decoded) bool {
 	if decodelimits.ManyOwners(rawOwners(r.Object)) || decodelimits.ManyOwners(rawOwners(r.OldObject)) {
 		return true

@@ -154,6 +154,12 @@ func TestDeletionOfUnreadable(t *testing.T) {
 		if allowed := f.evaluate(t, owned).Allowed(); allowed == (len(c.want) > 0 && strings.HasPrefix(c.want[0], "Deny")) {
 			t.Errorf("%s: an update of the owners is allowed: %v", c.policy, allowed)
 		}
+		mended := *vm.DeepCopy()
+		mended.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "gone", UID: "a"}}
+		both := of(t, VirtualMachine, &mended, at(Admitted), by(admissionv1.Update), from("alice"), func(r *Request) { r.OldObject = broken })
+		if allowed := f.evaluate(t, both).Allowed(); allowed == (len(c.want) > 0 && strings.HasPrefix(c.want[0], "Deny")) {
+			t.Errorf("%s: an update that mends the object and adds an owner is allowed: %v", c.policy, allowed)
+		}
 	}
 }
 
