@@ -49,7 +49,7 @@ func helm(t *testing.T, args ...string) (string, error) {
 	home := t.TempDir()
 	command := exec.Command(binary, args...)
 	command.Dir = root
-	command.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(home, "none")}
+	command.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "KUBECONFIG=" + filepath.Join(home, "none"), "GOGC=400"}
 	var output, complaints bytes.Buffer
 	command.Stdout, command.Stderr = &output, &complaints
 	err = command.Run()

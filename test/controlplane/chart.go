@@ -53,7 +53,7 @@ func (c *ControlPlane) UninstallChart(ctx context.Context, chart Chart) error {
 // helm runs Helm with the admin's kubeconfig and without the user's own configuration.
 func (c *ControlPlane) helm(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, c.binary("tools", "helm"), args...)
-	cmd.Env = append(c.environment(), "KUBECONFIG="+c.Kubeconfig())
+	cmd.Env = append(c.environment(), frugal, "KUBECONFIG="+c.Kubeconfig())
 	if output, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("helm %s: %w\n%s", args[0], err, strings.TrimSpace(string(output)))
 	}

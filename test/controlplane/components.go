@@ -172,11 +172,14 @@ func (c *ControlPlane) run(name string, args []string) (*process, error) {
 		name: name,
 		path: c.binary("sandbox", name),
 		args: args,
-		env:  append(c.environment(), "GOGC=400"), // there is memory, and the machine has few cores
+		env:  append(c.environment(), frugal),
 		dir:  c.home.path,
 		log:  c.home.file(name + ".log"),
 	})
 }
+
+// frugal is for the programs of others: there is memory, and the machine has few cores.
+const frugal = "GOGC=400"
 
 // environment of every child, without the user's configuration.
 func (c *ControlPlane) environment() []string {

@@ -280,7 +280,7 @@ var _ = Describe("Pending changes of VMs that KubeVirt runs", Serial, func() {
 	}, NodeTimeout(3*time.Minute))
 
 	It("are bounded in memory", func(ctx SpecContext) {
-		count := 60
+		count := 30
 		if os.Getenv("VIRTWARD_SOAK") != "" {
 			count = 500
 		}

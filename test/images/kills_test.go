@@ -47,7 +47,7 @@ func (f *fixture) drive(t *testing.T, r *goldenimages.Reconciler, c *kills.Conne
 	t.Helper()
 	var got []string
 	calm := 0
-	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline) && !c.Dead(); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(await.Patience); time.Now().Before(deadline) && !c.Dead(); time.Sleep(40 * time.Millisecond) {
 		before := len(c.Writes())
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: "site"}}); err != nil && !errors.Is(err, kills.Err) {
 			t.Fatal(err)
@@ -99,8 +99,8 @@ func (f *fixture) copiedLabels(ctx context.Context) (string, error) {
 // write, before it or after it with its answer lost, and another controller goes on. The end is the same, nothing is left
 // over, and the DataSource without a suffix is ready all the time.
 //
-// Each part leaves out two of three writes, which TestSoakKilledBetweenWrites has.
-func TestKilledBetweenWrites(t *testing.T) { killedBetweenWrites(t, 3) }
+// Each part leaves out four of five writes, which TestSoakKilledBetweenWrites has.
+func TestKilledBetweenWrites(t *testing.T) { killedBetweenWrites(t, 5) }
 
 // TestSoakKilledBetweenWrites kills the controller at every write.
 func TestSoakKilledBetweenWrites(t *testing.T) {

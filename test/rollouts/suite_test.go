@@ -262,7 +262,7 @@ func (f *fixture) until(t testing.TB, c *rollout.Reconciler, r *v1alpha1.Virtual
 
 func (f *fixture) drive(t testing.TB, c *rollout.Reconciler, r *v1alpha1.VirtualMachineRollout, done func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		err := f.step(t, c, r)
 		if done() {
@@ -271,7 +271,7 @@ func (f *fixture) drive(t testing.TB, c *rollout.Reconciler, r *v1alpha1.Virtual
 		if time.Now().After(deadline) {
 			t.Fatalf("%s: %+v, %v", r.Name, r.Status, err)
 		}
-		<-time.After(20 * time.Millisecond)
+		<-time.After(40 * time.Millisecond)
 	}
 }
 
