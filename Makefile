@@ -107,7 +107,7 @@ fuzz: ## Fuzz every fuzz test for a minute each (FUZZTIME=60s)
 
 .PHONY: soak
 soak: build sandbox-binaries $(BIN)/sandbox/cert-manager $(BIN)/tools/helm ## Run long tests: those named TestSoak…, others that are cut short otherwise, and fuzzing (SOAK=1h)
-	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^(TestSoak.*|TestE2E|TestNulls|TestCombinations)$$' ./test/...
+	VIRTWARD_SOAK=$(SOAK) go test -count=1 -v -p 1 -timeout 24h -run '^(TestSoak.*|TestE2E|TestNulls|TestCombinations|TestRollouts|TestCaptures|TestExportsAgree)$$' ./test/...
 	.ci/fuzz $(SOAK)
 
 ##@ The source

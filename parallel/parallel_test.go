@@ -102,7 +102,7 @@ func TestBounded(t *testing.T) {
 		select {
 		case <-arrived:
 			return nil
-		case <-time.After(10 * time.Second):
+		case <-time.After(30 * time.Second):
 			return errors.New("the others do not start")
 		}
 	}); err != nil {

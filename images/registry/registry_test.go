@@ -107,7 +107,7 @@ func (s *server) pushIndex(t *testing.T, to string, platforms ...string) v1.Hash
 }
 
 func options() *source.Options {
-	return &source.Options{Sources: loopback, Insecure: true, Timeout: 2 * time.Second}
+	return &source.Options{Sources: loopback, Insecure: true, Timeout: 30 * time.Second}
 }
 
 // get reads with options of the test and its patience.

@@ -23,18 +23,15 @@ import (
 	"github.com/virtward/virtward/test/build"
 )
 
-// What an innocent user does: so many creates before the first attack, some at a time.
-const (
-	idleCreates     = 600
-	innocentWorkers = 3
-)
+// innocentWorkers are the creates of an innocent user at a time.
+const innocentWorkers = 3
 
-// innocentCreates are the creates beside each attack. The percentiles of a soak need more of them.
+// innocentCreates are the creates before the first attack, and beside each. The percentiles of a soak need more of them.
 func innocentCreates() int64 {
 	if soaking() {
 		return 2000
 	}
-	return 800
+	return 300
 }
 
 // acceptable is the 99th percentile of a create during an attack that a soak accepts. It also accepts three times that of

@@ -115,7 +115,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	awaitWebhooks(ctx)
 
 	By("measuring a create without an attack")
-	idle = served(ctx, idleCreates)
+	idle = served(ctx, innocentCreates())
 }, NodeTimeout(3*time.Minute))
 
 // grant gives a user permissions in a namespace.

@@ -280,10 +280,8 @@ var _ = Describe("Pending changes of VMs that KubeVirt runs", Serial, func() {
 	}, NodeTimeout(3*time.Minute))
 
 	It("are bounded in memory", func(ctx SpecContext) {
-		count := 30
-		if os.Getenv("VIRTWARD_SOAK") != "" {
-			count = 500
-		}
+		leaveToSoak()
+		const count = 500
 		const label = "pending-many"
 		controller := controllerAccount(ctx)
 		DeferCleanup(func(ctx SpecContext) {

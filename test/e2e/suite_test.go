@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -44,6 +45,17 @@ var (
 	admin client.Client
 	alice client.Client
 )
+
+// soak runs all specs, with all their cases.
+var soak = os.Getenv("VIRTWARD_SOAK") != ""
+
+// leaveToSoak skips a spec that is one of many of its kind, or takes a while.
+func leaveToSoak() {
+	GinkgoHelper()
+	if !soak {
+		Skip("it takes a while: set VIRTWARD_SOAK")
+	}
+}
 
 func TestE2E(t *testing.T) {
 	log.SetLogger(GinkgoLogr)

@@ -59,7 +59,7 @@ var _ = Describe("The suites of policies", Serial, Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) { scene.clear(ctx) }, NodeTimeout(3*time.Minute))
 		var differ []string
 		for i, s := range stages {
-			if i%every != 0 && os.Getenv("VIRTWARD_SOAK") == "" {
+			if i%every != 0 && !soak {
 				continue
 			}
 			compared += len(s.trials)

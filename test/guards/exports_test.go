@@ -88,6 +88,9 @@ func TestExportsAgree(t *testing.T) {
 	}
 	e.active(t)
 	for i, each := range slices.Concat(own, ofLibrary, converted) {
+		if isLibrary := i >= len(own) && i < len(own)+len(ofLibrary); isLibrary && i%3 != 0 && os.Getenv("VIRTWARD_SOAK") == "" {
+			continue // make soak has all of the library
+		}
 		t.Run(each.name, func(t *testing.T) { e.compare(t, i, &each) })
 	}
 	t.Logf("%d cases of testdata, %d of the library, %d of originals, %d native policies", len(own), len(ofLibrary), len(converted), len(e.natives))

@@ -99,8 +99,8 @@ func (f *fixture) copiedLabels(ctx context.Context) (string, error) {
 // write, before it or after it with its answer lost, and another controller goes on. The end is the same, nothing is left
 // over, and the DataSource without a suffix is ready all the time.
 //
-// Each part leaves out four of five writes, which TestSoakKilledBetweenWrites has.
-func TestKilledBetweenWrites(t *testing.T) { killedBetweenWrites(t, 5) }
+// Each part leaves out six of seven writes, which TestSoakKilledBetweenWrites has.
+func TestKilledBetweenWrites(t *testing.T) { killedBetweenWrites(t, 7) }
 
 // TestSoakKilledBetweenWrites kills the controller at every write.
 func TestSoakKilledBetweenWrites(t *testing.T) {

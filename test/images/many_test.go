@@ -15,10 +15,7 @@ import (
 	"github.com/virtward/virtward/api/image/v1alpha1"
 )
 
-// TestManyImages plans 40 images of three architectures in one catalog, and changes the nodes.
-func TestManyImages(t *testing.T) { manyImages(t, 40, 1) }
-
-// TestSoakManyImages is TestManyImages with 200 images, in one catalog and in four.
+// TestSoakManyImages plans 200 images of three architectures, in one catalog and in four, and changes the nodes.
 func TestSoakManyImages(t *testing.T) {
 	soak(t)
 	for _, catalogs := range []int{1, 4} {

@@ -556,7 +556,7 @@ func TestAnswers(t *testing.T) {
 			c := &cloud{endpoint: f.URL + "/", web: web(t)}
 			b, _ := c.backend(t)
 			o := until(t, b, c.image("/disk"), s.want.State)
-			for deadline := time.Now().Add(10 * time.Second); o.Reason != s.want.Reason && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(30 * time.Second); o.Reason != s.want.Reason && time.Now().Before(deadline); {
 				o = until(t, b, c.image("/disk"), s.want.State)
 			}
 			if o.Done, o.Total, o.InBytes = 0, 0, false; o != s.want {

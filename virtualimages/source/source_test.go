@@ -39,9 +39,12 @@ func checksumOf(data []byte) string {
 
 var loopback = &virtualimages.Sources{Networks: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}}
 
+// patience is more than any server of these tests needs, on a machine that is busy.
+const patience = 30 * time.Second
+
 func newClient(t *testing.T, change func(*Options)) *Client {
 	t.Helper()
-	options := Options{Sources: loopback, Timeout: 2 * time.Second, Stall: 500 * time.Millisecond}
+	options := Options{Sources: loopback, Timeout: patience, Stall: patience}
 	if change != nil {
 		change(&options)
 	}
@@ -209,7 +212,11 @@ func TestServers(t *testing.T) {
 		}, ReasonServerError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := fetch(newClient(t, nil), serve(t, test.handler), "")
+			_, err := fetch(newClient(t, func(o *Options) {
+				if test.reason == ReasonStalled {
+					o.Stall = 500 * time.Millisecond
+				}
+			}), serve(t, test.handler), "")
 			if reasonOf(err) != test.reason || strings.Contains(err.Error(), "127.0.0") || strings.Contains(err.Error(), "169.254") {
 				t.Errorf("%s: %v, want %s", reasonOf(err), err, test.reason)
 			}
