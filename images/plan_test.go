@@ -529,7 +529,7 @@ func TestSequences(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // the same sequences each time
 		c := newCluster(t, catalogOf(image("fedora", "amd64,arm64"), image("debian", "-")), clusters[0]...)
-		c.slow = int(seed/2%3) * 5 //nolint:gosec // it is small
+		c.slow = int(seed/2%3) * 5
 		none := seed%2 == 1
 		if none {
 			temporarily(&c.Catalog.Spec.DataImportCronTemplates[0])
