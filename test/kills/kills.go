@@ -25,8 +25,14 @@ type Connection struct {
 
 	inner  http.RoundTripper
 	mu     sync.Mutex
-	writes []string
+	writes []write
 	dead   bool
+}
+
+// write is a method and a path, and whether the server rejected it.
+type write struct {
+	text    string
+	rejected bool
 }
 
 // Wrap makes the connection use a transport. It is for rest.Config.Wrap.
@@ -82,7 +88,7 @@ func (c *Connection) pass(request *http.Request, inner http.RoundTripper) (*http
 	}
 	response, err := inner.RoundTrip(request)
 	c.Left--
-	c.writes = append(c.writes, request.Method+" "+request.URL.Path)
+	c.writes = append(c.writes, write{request.Method + " " + request.URL.Path, err == nil && response.StatusCode >= http.StatusBadRequest})
 	if c.Left == 0 && c.Lost && err == nil {
 		c.dead = true
 		return nil, errors.Join(Err, response.Body.Close())
@@ -99,7 +105,22 @@ func (c *Connection) Dead() bool {
 
 // Writes are the methods and paths of the writes, in their order.
 func (c *Connection) Writes() []string {
+	return c.texts(func(write) bool { return true })
+}
+
+// Accepted are those of Writes that the server did not reject, such as for a conflict.
+func (c *Connection) Accepted() []string {
+	return c.texts(func(w write) bool { return !w.rejected })
+}
+
+func (c *Connection) texts(wanted func(write) bool) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return append([]string(nil), c.writes...)
+	var texts []string
+	for _, w := range c.writes {
+		if wanted(w) {
+			texts = append(texts, w.text)
+		}
+	}
+	return texts
 }

@@ -44,9 +44,14 @@ func must(t testing.TB, err error) {
 }
 
 // count counts the writes to virtual machines and migrations: not those of the status of the rollout.
-func count(c *kills.Connection) int {
+func count(c *kills.Connection) int { return countOf(c.Writes()) }
+
+// accepted is count without what the API server rejected: KubeVirt can change a virtual machine at the same time.
+func accepted(c *kills.Connection) int { return countOf(c.Accepted()) }
+
+func countOf(writes []string) int {
 	count := 0
-	for _, write := range c.Writes() {
+	for _, write := range writes {
 		if !strings.Contains(write, "virtualmachinerollouts") {
 			count++
 		}
