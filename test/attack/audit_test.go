@@ -26,6 +26,7 @@ import (
 	"github.com/virtward/virtward/controllers/reports"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // The VMs that are to fill the audit's memory, each with annotations of 250 kB: the API server takes 256 kB. A soak
@@ -41,7 +42,7 @@ const mostAudit = 192 << 20
 
 // stored is how many VMs the specs make.
 func stored() int {
-	if soaking() {
+	if soak.On() {
 		return heavySoak
 	}
 	return heavy

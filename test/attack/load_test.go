@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // innocentWorkers are the creates of an innocent user at a time.
@@ -28,7 +29,7 @@ const innocentWorkers = 3
 
 // innocentCreates are the creates before the first attack, and beside each. The percentiles of a soak need more of them.
 func innocentCreates() int64 {
-	if soaking() {
+	if soak.On() {
 		return 2000
 	}
 	return 300
@@ -41,9 +42,6 @@ const acceptable = 100 * time.Millisecond
 // idle is the 99th percentile of a create without an attack.
 var idle time.Duration
 
-// soaking reports whether the specs run for long, and verify figures.
-func soaking() bool { return os.Getenv("VIRTWARD_SOAK") != "" }
-
 // beside measures the creates of an innocent user while an attack lasts, none of which may fail. A soak also measures
 // them beside the same attack with Virtward's webhooks switched off for the attacker: that is what the API server itself
 // spends on the attack. attack starts the attack, and returns what ends it and says how it went.
@@ -55,7 +53,7 @@ func beside(ctx context.Context, attack func() (end func() string)) {
 	busy, lasted := cpuTime(virtward.PID())-before, time.Since(began)
 	figures := fmt.Sprintf("p99 of a create: idle %s, attacked %s; attack: %s in %s; the webhook: %.1f cores, VmHWM %d MiB",
 		idle.Round(time.Millisecond), p99.Round(time.Millisecond), end(), lasted.Round(time.Second), busy.Seconds()/lasted.Seconds(), peak(virtward.PID())>>20)
-	if soaking() {
+	if soak.On() {
 		unchecked(ctx, func() {
 			end := attack()
 			without := served(ctx, innocentCreates())
@@ -64,7 +62,7 @@ func beside(ctx context.Context, attack func() (end func() string)) {
 	}
 	AddReportEntry("figures", figures)
 	Expect(peak(virtward.PID())).To(BeNumerically("<", containerLimit))
-	if soaking() {
+	if soak.On() {
 		Expect(p99).To(BeNumerically("<=", max(3*idle, acceptable)), figures)
 	}
 }

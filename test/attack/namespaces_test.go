@@ -15,6 +15,7 @@ import (
 
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // How many namespaces a cluster has, each with 20 labels and annotations of 2 kB.
@@ -40,7 +41,7 @@ func crowd(i int) *corev1.Namespace {
 var _ = Describe("A cluster of many namespaces", Serial, timed, func() {
 	It("fits into the memory of both processes, and slows neither their start nor a create", func(ctx SpecContext) {
 		count := namespaces
-		if soaking() {
+		if soak.On() {
 			count = namespacesSoak
 		}
 		large, err := controlplane.Start(ctx, controlplane.Options{})
@@ -68,7 +69,7 @@ var _ = Describe("A cluster of many namespaces", Serial, timed, func() {
 			peak(webhook.PID())>>20, peak(controller.PID())>>20, arriving[0], arriving[1]))
 		Expect(peak(webhook.PID())).To(BeNumerically("<", containerLimit))
 		Expect(peak(controller.PID())).To(BeNumerically("<", controllerLimit))
-		if soaking() {
+		if soak.On() {
 			Expect(many).To(BeNumerically("<=", max(3*few, acceptable)))
 		}
 	}, NodeTimeout(nodeTimeout))

@@ -25,6 +25,7 @@ import (
 	"github.com/virtward/virtward/certificates"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // endpoint is the webhook's port for a client without an account.
@@ -156,7 +157,7 @@ var _ = Describe("The webhook's port", Serial, timed, func() {
 		figures := fmt.Sprintf("p99 of a create: idle %s, attacked %s; slowest probe %s; VmHWM %d MiB", idle, p99, slowest, memory>>20)
 		AddReportEntry("figures", figures)
 		Expect(memory).To(BeNumerically("<", containerLimit))
-		if soaking() {
+		if soak.On() {
 			Expect(p99).To(BeNumerically("<=", max(3*idle, acceptable)), figures)
 		}
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // The namespaces of the attacker, mallory, and of an innocent user, alice.
@@ -53,7 +54,7 @@ var (
 )
 
 func TestAttack(t *testing.T) {
-	if soaking() {
+	if soak.On() {
 		t.Skip("TestSoakAttack runs the same specs")
 	}
 	runSpecs(t)
@@ -62,9 +63,7 @@ func TestAttack(t *testing.T) {
 // TestSoakAttack runs the specs with more objects, measures the API server's own cost of each attack, and verifies the
 // bounds of the figures. No other load may run on the machine.
 func TestSoakAttack(t *testing.T) {
-	if !soaking() {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	runSpecs(t)
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // perNamespace is the number of machines in a namespace.
@@ -219,9 +220,7 @@ func BenchmarkAudit10000(b *testing.B) {
 // TestSoakAudit shows how an audit grows with the number of objects: two rounds of each, the second of which finds
 // the ledger full.
 func TestSoakAudit(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	const most = 300 // MB, at 10,000 objects
 	set := twenty(t)
 	var table bytes.Buffer

@@ -36,6 +36,7 @@ import (
 
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // The certificates of the chart with provider cert-manager.
@@ -57,9 +58,7 @@ type certManaged struct {
 // virtual machines are created all the time: no request fails, and none passes without the webhooks. The renewed CA has the key of
 // the one before, so bundles of both verify the serving certificates of both.
 func TestSoakCertManager(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	started, err := controlplane.Start(t.Context(), controlplane.Options{})
 	must(t, err)
 	log.SetLogger(logr.Discard())

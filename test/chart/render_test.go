@@ -27,6 +27,7 @@ import (
 
 	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // kubeVirtMutator is the name of KubeVirt's own configuration.
@@ -225,7 +226,7 @@ func TestCombinations(t *testing.T) {
 	}
 	combinations := [][]string{filled()}
 	for n := range 1 << len(switches) {
-		if !designed(n) && os.Getenv("VIRTWARD_SOAK") == "" {
+		if !designed(n) && !soak.On() {
 			continue
 		}
 		var combination []string
@@ -1264,7 +1265,7 @@ func TestNulls(t *testing.T) {
 	nodes(&paths, "", chartValues(t))
 	slices.Sort(paths)
 	for i, path := range paths {
-		if i%3 != 0 && os.Getenv("VIRTWARD_SOAK") == "" {
+		if i%3 != 0 && !soak.On() {
 			continue // make soak takes away every value
 		}
 		t.Run(path, func(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/virtward/virtward/test/soak"
 )
 
 // readable is the number of words of the tour that can be read in four minutes.
@@ -70,9 +72,7 @@ func checkChapters(t *testing.T, form, text string) {
 
 // TestSoakChapters shows each chapter by itself, after the chapters that it needs.
 func TestSoakChapters(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("set VIRTWARD_SOAK to run it")
-	}
+	soak.Only(t)
 	for i, c := range chapters() {
 		t.Run(strconv.Itoa(i+1), func(t *testing.T) {
 			var full strings.Builder

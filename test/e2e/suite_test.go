@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"os"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/crds"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // Names of our webhooks, in the API server's metrics, audit annotations and rejections.
@@ -46,13 +46,10 @@ var (
 	alice client.Client
 )
 
-// soak runs all specs, with all their cases.
-var soak = os.Getenv("VIRTWARD_SOAK") != ""
-
 // leaveToSoak skips a spec that is one of many of its kind, or takes a while.
 func leaveToSoak() {
 	GinkgoHelper()
-	if !soak {
+	if !soak.On() {
 		Skip("it takes a while: set VIRTWARD_SOAK")
 	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -59,7 +60,7 @@ var _ = Describe("The suites of policies", Serial, Ordered, func() {
 		DeferCleanup(func(ctx SpecContext) { scene.clear(ctx) }, NodeTimeout(3*time.Minute))
 		var differ []string
 		for i, s := range stages {
-			if i%every != 0 && !soak {
+			if i%every != 0 && !soak.On() {
 				continue
 			}
 			compared += len(s.trials)

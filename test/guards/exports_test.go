@@ -32,6 +32,7 @@ import (
 	"github.com/virtward/virtward/policytest"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/validators"
 )
 
@@ -88,7 +89,7 @@ func TestExportsAgree(t *testing.T) {
 	}
 	e.active(t)
 	for i, each := range slices.Concat(own, ofLibrary, converted) {
-		if isLibrary := i >= len(own) && i < len(own)+len(ofLibrary); isLibrary && i%3 != 0 && os.Getenv("VIRTWARD_SOAK") == "" {
+		if isLibrary := i >= len(own) && i < len(own)+len(ofLibrary); isLibrary && i%3 != 0 && !soak.On() {
 			continue // make soak has all of the library
 		}
 		t.Run(each.name, func(t *testing.T) { e.compare(t, i, &each) })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +27,7 @@ import (
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -104,16 +104,8 @@ func TestKilledBetweenWrites(t *testing.T) { killedBetweenWrites(t, 7) }
 
 // TestSoakKilledBetweenWrites kills the controller at every write.
 func TestSoakKilledBetweenWrites(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	killedBetweenWrites(t, 1)
-}
-
-// soak skips a test that takes a while.
-func soak(t *testing.T) {
-	t.Helper()
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
 }
 
 // killedBetweenWrites kills the controller at one of so many writes.

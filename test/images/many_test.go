@@ -13,11 +13,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // TestSoakManyImages plans 200 images of three architectures, in one catalog and in four, and changes the nodes.
 func TestSoakManyImages(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	for _, catalogs := range []int{1, 4} {
 		t.Run(fmt.Sprintf("%d catalogs", catalogs), func(t *testing.T) { manyImages(t, 200, catalogs) })
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/parallel"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // cost is what the process used so far: processor time, and anonymous memory in MB.
@@ -56,7 +57,7 @@ func TestFlappingNodes(t *testing.T) { flappingNodes(t, 200, 300) }
 
 // TestSoakFlappingNodes is TestFlappingNodes with more nodes and changes.
 func TestSoakFlappingNodes(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	flappingNodes(t, 1000, 6000)
 }
 

@@ -31,7 +31,7 @@ type Connection struct {
 
 // write is a method and a path, and whether the server rejected it.
 type write struct {
-	text    string
+	text     string
 	rejected bool
 }
 

@@ -2,7 +2,6 @@ package rollouts
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -19,10 +18,8 @@ import (
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/soak"
 )
-
-// soak has every case.
-var soak = os.Getenv("VIRTWARD_SOAK") != ""
 
 // TestRollouts carries rollouts out on a real API server, whatever happens meanwhile.
 func TestRollouts(t *testing.T) {
@@ -93,7 +90,7 @@ func (f *fixture) killed(t *testing.T, namespace string, machines int, limit int
 	turn := 0
 	for at := range writes {
 		for _, lost := range []bool{false, true} {
-			if turn++; lost && at == 0 || turn%3 != 0 && !soak {
+			if turn++; lost && at == 0 || turn%3 != 0 && !soak.On() {
 				continue
 			}
 			w := f.watch(t, namespace)
@@ -465,9 +462,7 @@ func TestFleet(t *testing.T) { fleet(t, 60) }
 
 // TestSoakFleet is TestFleet with 200 virtual machines.
 func TestSoakFleet(t *testing.T) {
-	if !soak {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	fleet(t, 200)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/planes"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/soak"
 )
 
 const (
@@ -32,9 +33,7 @@ const (
 
 // TestSoakRollout restarts a fleet with the process of the chart.
 func TestSoakRollout(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	machines := soakMachines
 	if text := os.Getenv("VIRTWARD_SOAK_MACHINES"); text != "" {
 		var err error

@@ -34,6 +34,7 @@ import (
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // TestCaptures captures VMs on a real API server, whatever happens meanwhile.
@@ -164,7 +165,7 @@ func (f *fixture) killed(t *testing.T) {
 	turn := 0
 	for at := range writes {
 		for _, lost := range []bool{false, true} {
-			if turn++; lost && at == 0 || turn%3 != 0 && os.Getenv("VIRTWARD_SOAK") == "" { // make soak has every turn
+			if turn++; lost && at == 0 || turn%3 != 0 && !soak.On() { // make soak has every turn
 				continue
 			}
 			request := f.request(t, fmt.Sprintf("kill-%d-%v", at, lost), "kill")

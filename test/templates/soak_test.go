@@ -13,6 +13,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // soakCaptures is the number of captures at the same time.
@@ -20,9 +21,7 @@ const soakCaptures = 200
 
 // TestSoakCaptures captures VMs at once, with the process of the chart. Each capture is whole, and nothing else is left.
 func TestSoakCaptures(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	f := newFixture(t)
 	_, err := f.InstallVirtward(t.Context(), map[string]any{"templates": map[string]any{"mode": "manage"}}, controlplane.Workload{})
 	must(t, err)
@@ -53,9 +52,7 @@ func TestSoakCaptures(t *testing.T) {
 
 // TestSoakTemplates has 500 templates of 100 kB in the cluster. The process keeps their names only.
 func TestSoakTemplates(t *testing.T) {
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
+	soak.Only(t)
 	f := newFixture(t)
 	_, err := f.InstallVirtward(t.Context(), map[string]any{"templates": map[string]any{"mode": "manage"}}, controlplane.Workload{})
 	must(t, err)

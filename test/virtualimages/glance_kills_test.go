@@ -20,6 +20,7 @@ import (
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/glances"
 	"github.com/virtward/virtward/test/kills"
+	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/cdi"
@@ -139,7 +140,7 @@ func TestKilledAtGlance(t *testing.T) { killedAtGlance(t, 5) }
 
 // TestSoakKilledAtGlance kills the controller before and after each of its writes and calls of Glance.
 func TestSoakKilledAtGlance(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	killedAtGlance(t, 1)
 }
 

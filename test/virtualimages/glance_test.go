@@ -33,6 +33,7 @@ import (
 	"github.com/virtward/virtward/test/controlplane"
 	"github.com/virtward/virtward/test/glances"
 	"github.com/virtward/virtward/test/simulators"
+	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/virtualimages"
 )
 
@@ -454,7 +455,7 @@ func (f *openstack) outage(t *testing.T) { f.outageOf(t, 0) }
 
 // TestSoakGlanceOutage: Glance does not answer for ten minutes.
 func TestSoakGlanceOutage(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	lasts := 10 * time.Minute
 	if text := os.Getenv("VIRTWARD_OUTAGE"); text != "" {
 		var err error

@@ -22,6 +22,7 @@ import (
 	controller "github.com/virtward/virtward/controllers/virtualimages"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/kills"
+	"github.com/virtward/virtward/test/soak"
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
 	"github.com/virtward/virtward/virtualimages/cdi"
@@ -109,7 +110,7 @@ func TestKilledBetweenWrites(t *testing.T) { killedBetweenWrites(t, 3) }
 
 // TestSoakKilledBetweenWrites kills the controller at every write.
 func TestSoakKilledBetweenWrites(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	killedBetweenWrites(t, 1)
 }
 

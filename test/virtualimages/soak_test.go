@@ -14,25 +14,19 @@ import (
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
 	"github.com/virtward/virtward/test/controlplane"
+	"github.com/virtward/virtward/test/soak"
 )
-
-func soak(t *testing.T) {
-	t.Helper()
-	if os.Getenv("VIRTWARD_SOAK") == "" {
-		t.Skip("it takes a while: set VIRTWARD_SOAK")
-	}
-}
 
 // TestSoakRace deletes 1,000 images, and creates a virtual machine for each.
 func TestSoakRace(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	f := startWaiting(t, map[string]any{"limits": map[string]any{"imagesPerNamespace": 0, "bytesPerNamespace": "0", "imports": 400}}, 40*time.Second, func(*controlplane.ControlPlane) {})
 	f.race(t, 1000)
 }
 
 // TestSoakMany creates 500 images at once, in ten namespaces. No more than the limit are imported at the same time.
 func TestSoakMany(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	const images, namespaces, limit, most = 500, 10, 20, 100_000
 	f := start(t, map[string]any{"limits": map[string]any{"imagesPerNamespace": 100, "bytesPerNamespace": "1Ti", "imports": limit}})
 	url := f.web.serve("many.qcow2", qcow2(1<<30))

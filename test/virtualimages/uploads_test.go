@@ -30,6 +30,7 @@ import (
 
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/test/simulators/uploads"
+	"github.com/virtward/virtward/test/soak"
 )
 
 // uploader calls the command as a user.
@@ -284,7 +285,7 @@ func (u *uploader) interrupted(t *testing.T) {
 
 // TestSoakUpload uploads 2 GiB with the built command, and watches its memory.
 func TestSoakUpload(t *testing.T) {
-	soak(t)
+	soak.Only(t)
 	const size, most = 2 << 30, 80_000
 	u := start(t, nil).uploader(t)
 	u.user(t, "uploader", "virtward-virtualimages-edit", "cdi", "cdi-uploads")
