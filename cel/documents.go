@@ -59,6 +59,14 @@ type Documents struct {
 	seen seen
 }
 
+// OutOfTime reports that there is no time left for policies that do not deny.
+func (d *Documents) OutOfTime() bool {
+	if d.Hurry != nil {
+		return d.Hurry()
+	}
+	return d.Gone != nil && d.Gone()
+}
+
 // Subject returns the object that the request is about: OldObject in a deletion.
 func (d *Documents) Subject() any {
 	if d.Object == nil {

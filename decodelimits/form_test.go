@@ -120,3 +120,23 @@ func FuzzForm(f *testing.F) {
 		}
 	})
 }
+
+func TestBrackets(t *testing.T) {
+	many := strings.Repeat("[{},", 200)
+	for object, want := range map[string]int{
+		``: 0, `{}`: 1, `{"a":[{}]}`: 3,
+		`{"{[":"{"}`: 4, // a few are not looked at
+		many:         400,
+		`["` + strings.Repeat("{", 5000) + `",` + many:                     401,
+		`["` + strings.Repeat(`\"{`, 5000) + `",` + many:                   401,
+		`["` + strings.Repeat(`\\`, 5000) + `",` + many:                    401,
+		many + `"` + strings.Repeat("{", 5000):                             400, // a text that does not end
+		many + `"` + strings.Repeat("{", 5000) + `\`:                       400,
+		strings.Repeat("{", 5000):                                          5000,
+		`["` + strings.Repeat("]", 5000) + `",` + strings.Repeat("{", 256): 257,
+	} {
+		if got := decodelimits.Brackets([]byte(object)); got != want {
+			t.Errorf("%.20s…: %d, want %d", object, got, want)
+		}
+	}
+}

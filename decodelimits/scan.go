@@ -226,8 +226,23 @@ func ofControllers(references []byte) []byte {
 	return []byte("[" + strings.Join(found, ",") + "]")
 }
 
-// Brackets is the most objects and lists that there can be in some JSON: those that begin in strings count too, which
-// makes it as fast as memory.
+// fewBrackets are so few that it does not matter how many of them are in texts.
+const fewBrackets = 256
+
+// Brackets returns the number of objects and lists in JSON. Brackets in texts do not count, unless there are only a few.
 func Brackets(object []byte) int {
-	return bytes.Count(object, []byte("{")) + bytes.Count(object, []byte("["))
+	n := bytes.Count(object, []byte("{")) + bytes.Count(object, []byte("["))
+	if n <= fewBrackets {
+		return n
+	}
+	n = 0
+	for i := 0; i < len(object); i++ {
+		switch object[i] {
+		case '{', '[':
+			n++
+		case '"':
+			i = ClosingQuote(object, i+1)
+		}
+	}
+	return n
 }

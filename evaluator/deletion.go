@@ -32,6 +32,11 @@ func (e *Evaluator) Deletable(kind, user string) bool {
 	return deletable(e.Facts.Facts(), user)
 }
 
+// DeniesUndecided reports whether a policy denies deletions of a kind that cannot be evaluated.
+func (e *Evaluator) DeniesUndecided(kind policyv1alpha1.PolicyKind) bool {
+	return e.Configuration != nil && e.Configuration.Active().Policies.DeniesUnreadable(kind)
+}
+
 // deletable reports whether deletions by a user are never evaluated.
 func deletable(facts *platform.Facts, user string) bool {
 	return policies.DeletesForSystem(user) || facts != nil && facts.ByKubeVirt(user)

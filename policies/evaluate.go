@@ -103,6 +103,9 @@ func (v *validations) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationEr
 	activation, budget := v.scope.Activation(c.Documents), c.spare.Share(cel.PolicyLimit)
 	for i := range v.all {
 		one := &v.all[i]
+		if c.spare != nil && c.Documents.OutOfTime() {
+			return nil, []EvaluationError{{one.path + ".expression", errNoTime}}
+		}
 		holds, err := one.expression.Eval(activation, budget)
 		if err != nil {
 			errs = append(errs, EvaluationError{one.path + ".expression", err})
@@ -117,6 +120,9 @@ func (v *validations) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationEr
 	}
 	return violations, errs
 }
+
+// errNoTime ends a policy that does not deny.
+var errNoTime = errors.New("there was no time")
 
 // text returns the message of a violation: the result of messageExpression or, with a note, message.
 func (v *assertion) text(activation *cel.Activation, budget *cel.Budget) string {

@@ -44,13 +44,10 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		return []validators.Finding{p.evaluationError(s, EvaluationError{configMapPath.String(), fmt.Errorf("%s", p.params.missing)}, ReasonParameters)}
 	}
 	spare := s.spare
-	switch hurry := s.documents.Hurry; {
+	switch {
 	case p.denies():
 		spare = nil
-	case spare.Exhausted():
-		return []validators.Finding{p.skipped(s)}
-	case hurry != nil && hurry():
-		spare.Spend(spareLimit) // the remaining policies are skipped too
+	case p.ends(s):
 		return []validators.Finding{p.skipped(s)}
 	}
 	defer p.lend(s.documents)()
@@ -62,13 +59,13 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		return nil
 	}
 	if len(errs) > 0 {
-		if spare != nil && spare.Exhausted() {
+		if p.ends(s) {
 			return []validators.Finding{p.skipped(s)}
 		}
 		return bounded(p.evaluationErrors(s, errs), 0, "")
 	}
 	violations, errs := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in, spare: spare})
-	if len(errs) > 0 && spare != nil && spare.Exhausted() {
+	if len(errs) > 0 && p.ends(s) {
 		return []validators.Finding{p.skipped(s)}
 	}
 	k := p.kinds[policyv1alpha1.PolicyKind(s.documents.Kind)]
@@ -80,6 +77,11 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		}
 	}
 	return bounded(append(findings, p.evaluationErrors(s, errs)...), more, unreported)
+}
+
+// ends reports whether a policy that does not deny is skipped: the budget of these policies is exhausted, or there is no time.
+func (p *Policy) ends(s *subject) bool {
+	return !p.denies() && (s.spare.Exhausted() || s.documents.OutOfTime())
 }
 
 // lend sets the policy's parameters in the documents, and returns the function that removes them.

@@ -46,6 +46,7 @@ func (m *module) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) 
 	}
 	limits := rego.Limits{Violations: maxViolations, Gone: c.Documents.Gone}
 	if c.spare != nil {
+		limits.Gone = c.Documents.OutOfTime
 		limits.Steps = max(1, min(rego.DefaultSteps(), int(c.spare.Left()/unitsPerStep))) //nolint:gosec // far below the bound
 		limits.Left = max(1, int(c.spare.Memory()))                                       //nolint:gosec // far below the bound
 	}

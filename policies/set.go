@@ -234,7 +234,7 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 			if p.denies() != denies {
 				continue
 			}
-			if d := subject.documents; d.Gone != nil && d.Gone() {
+			if d := subject.documents; denies && d.Gone != nil && d.Gone() {
 				return nil
 			}
 			findings = append(findings, exempted(p.evaluate(subject, input), exemptions[p.name])...)

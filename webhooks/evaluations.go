@@ -1,71 +1,10 @@
 package webhooks
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"time"
-
-	"golang.org/x/sync/semaphore"
-
-	"github.com/virtward/virtward/policies"
 )
-
-// EvaluationMemory bounds the memory of all policy evaluations in progress, in bytes. RequestMemory bounds the bodies of
-// requests.
-const (
-	EvaluationMemory = 64 << 20
-	RequestMemory    = maxInFlight
-)
-
-// An evaluation of an object of some ten kilobytes is small. A part of the memory is reserved for small evaluations, so
-// that they do not wait for large ones.
-const (
-	smallEvaluation = 8 << 20
-	smallMemory     = 16 << 20
-	largeMemory     = EvaluationMemory - smallMemory
-)
-
-// evaluations bounds the memory of policy evaluations. An evaluation waits for memory until the API server's timeout.
-type evaluations struct {
-	small, large *semaphore.Weighted
-	metrics      *Metrics
-}
-
-func newEvaluations(metrics *Metrics) *evaluations {
-	return &evaluations{small: semaphore.NewWeighted(smallMemory), large: semaphore.NewWeighted(largeMemory), metrics: metrics}
-}
-
-var errNoMemory = errors.New("too many policies are being evaluated at once")
-
-// begin reserves memory to evaluate policies on an object of a number of bytes. Call done to release it.
-func (e *evaluations) begin(ctx context.Context, object int) (done func(), err error) {
-	memory, weight := e.large, min(policies.Memory(object), largeMemory)
-	if weight <= smallEvaluation {
-		if memory = e.small; !memory.TryAcquire(weight) {
-			memory = e.large
-		}
-		if memory == e.small || memory.TryAcquire(weight) {
-			return e.reserved(memory, weight), nil
-		}
-		memory = e.small
-	}
-	e.metrics.waiting.Inc()
-	defer e.metrics.waiting.Dec()
-	if err := memory.Acquire(ctx, weight); err != nil {
-		e.metrics.rejected.Inc()
-		return nil, errNoMemory
-	}
-	return e.reserved(memory, weight), nil
-}
-
-func (e *evaluations) reserved(memory *semaphore.Weighted, weight int64) (done func()) {
-	e.metrics.evaluating.Add(float64(weight))
-	return func() {
-		memory.Release(weight)
-		e.metrics.evaluating.Sub(float64(weight))
-	}
-}
 
 // Bounds of the API server's timeout, which it sends with each call (?timeout=3s).
 const (
@@ -82,14 +21,84 @@ func timeoutOf(r *http.Request) time.Duration {
 	return min(timeout, maxTimeout)
 }
 
-// errTooLate is the error after the timeout of the caller. The findings may be incomplete then.
+// patience returns the part of a timeout in which a request waits for others: two thirds. The rest is for its evaluation,
+// or for the answer that there was no time.
+func patience(timeout time.Duration) time.Duration { return timeout * 2 / 3 }
+
+// errTooLate is the error if the timeout of the caller passed before all policies that deny were evaluated.
 var errTooLate = errors.New("the evaluation took longer than the API server's timeout")
 
-// gone reports whether the timeout of the caller has passed.
-func (e *examination) gone() bool { return e.ctx.Err() != nil }
+// progress is that of the evaluation of policies of one request.
+type progress struct {
+	// failed is why policies that deny are not evaluated; nil while they are.
+	failed error
+	// endTurn ends the turn of the evaluation, which began at began; nil outside of one.
+	endTurn func()
+	began   time.Time
+}
+
+// evaluating takes memory and a turn for the policies, and measures their duration. Without memory, no policy is evaluated:
+// the request fails.
+func (e *examination) evaluating() (done func()) {
+	nothing := func() {}
+	if e.progress.failed != nil {
+		return nothing
+	}
+	e.Metrics.waiting.Inc()
+	bytes, free, err := e.limits.evaluate(e.waiting, e.holder, objectSize(e.request))
+	if err == nil {
+		if err = e.takeTurn(); err != nil {
+			free()
+		}
+	}
+	e.Metrics.waiting.Dec()
+	if err != nil {
+		e.Metrics.rejected.Inc()
+		e.progress.failed = err
+		return nothing
+	}
+	e.Metrics.evaluating.Add(float64(bytes))
+	started := e.Clock.Now()
+	return func() {
+		e.Metrics.evaluated.Observe(e.Clock.Since(started).Seconds())
+		e.progress.end()
+		free()
+		e.Metrics.evaluating.Sub(float64(bytes))
+	}
+}
+
+func (e *examination) takeTurn() (err error) {
+	if e.progress.endTurn, err = e.limits.turns.Take(e.waiting, e.holder, 1); err != nil {
+		e.progress.endTurn = nil
+		return err
+	}
+	e.progress.began = e.Clock.Now()
+	return nil
+}
+
+func (p *progress) end() {
+	if p.endTurn != nil {
+		p.endTurn()
+		p.endTurn = nil
+	}
+}
+
+// gone reports whether the evaluation of policies ends. It is called before each policy that denies, and gives the turn to
+// the request of another namespace that has waited for it.
+func (e *examination) gone() bool {
+	p := e.progress
+	if p.failed == nil && e.ctx.Err() != nil {
+		p.failed = errTooLate
+	}
+	if p.failed == nil && p.endTurn != nil && e.limits.turns.Contended(e.holder, 1, p.began) {
+		p.end()
+		p.failed = e.takeTurn()
+	}
+	return p.failed != nil
+}
 
 // hurry reports whether half of the timeout has passed. Policies that do not deny are skipped then.
 func (e *examination) hurry() bool {
 	deadline, known := e.ctx.Deadline()
-	return known && e.Clock.Now().Add(deadline.Sub(e.began)/2).After(deadline)
+	return e.progress.failed != nil || e.ctx.Err() != nil || known && e.Clock.Now().Add(deadline.Sub(e.began)/2).After(deadline)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
@@ -52,31 +53,31 @@ func TestEvaluationMemoryFitsIntoTheMemoryLimit(t *testing.T) {
 }
 
 // TestEvaluationsShareMemory fills the memory with large evaluations. Small ones still get some, and another large one
-// waits until its timeout.
+// waits until its time ends.
 func TestEvaluationsShareMemory(t *testing.T) {
-	v := newValidator(t)
-	e := v.evaluations
+	limits := NewLimits()
+	begin := func(object int) (func(), error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		_, done, err := limits.evaluate(ctx, "team", object)
+		return done, err
+	}
 	const large, small = 1 << 20, 2 << 10
 	var release []func()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		done, err := e.begin(ctx, large)
-		cancel()
+		done, err := begin(large)
 		if err != nil {
-			if !errors.Is(err, errNoMemory) {
+			if !errors.Is(err, platform.ErrBusy) {
 				t.Fatal(err)
 			}
 			break
 		}
 		release = append(release, done)
 	}
-	if len(release) == 0 || testutil.ToFloat64(e.metrics.rejected) != 1 || testutil.ToFloat64(e.metrics.waiting) != 0 {
-		t.Errorf("%d large evaluations got memory, %v were rejected", len(release), testutil.ToFloat64(e.metrics.rejected))
+	if len(release) == 0 {
+		t.Error("no large evaluation gets memory")
 	}
-	if held := testutil.ToFloat64(e.metrics.evaluating); held > EvaluationMemory || held < largeMemory/2 {
-		t.Errorf("they hold %v bytes", held)
-	}
-	done, err := e.begin(t.Context(), small)
+	done, err := begin(small)
 	if err != nil {
 		t.Fatalf("a small evaluation gets no memory: %v", err)
 	}
@@ -84,42 +85,113 @@ func TestEvaluationsShareMemory(t *testing.T) {
 	for _, done := range release {
 		done()
 	}
-	if held := testutil.ToFloat64(e.metrics.evaluating); held != 0 {
-		t.Errorf("%v bytes were not released", held)
-	}
-	if done, err = e.begin(t.Context(), large); err != nil {
+	if done, err = begin(large); err != nil {
 		t.Fatalf("there is no memory although all was released: %v", err)
 	}
 	done()
 }
 
-// TestEvaluationWithoutMemoryFails verifies that a request without memory is answered with 503.
+// TestEvaluationWithoutMemoryFails verifies that a request without memory is answered with 429, that one of another namespace
+// is evaluated, and that nothing is held or counted afterwards.
 func TestEvaluationWithoutMemoryFails(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
-	for v.evaluations.small.TryAcquire(1 << 20) {
+	evaluate := func(namespace string) string {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		answer, err := v.Review(ctx, reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("9Gi")).Obj(), func(r *admissionv1.AdmissionRequest) { r.Namespace = namespace }))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(answer)
 	}
-	for v.evaluations.large.TryAcquire(1 << 20) {
+	for name, limit := range map[string]*platform.Shares{"memory": v.Limits.evaluations.small, "turns": v.Limits.turns} {
+		t.Run(name, func(t *testing.T) {
+			greedy, err := limit.Take(t.Context(), " namespace greedy", limit.Total())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if limit == v.Limits.evaluations.small { // small requests also use what large ones leave
+				large, err := v.Limits.evaluations.large.Take(t.Context(), " namespace greedy", largeMemory)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer large()
+			}
+			before := testutil.ToFloat64(v.Metrics.rejected)
+			if answer := evaluate("greedy"); !strings.Contains(answer, `"code":429`) || !strings.Contains(answer, `"retryAfterSeconds":1`) || !strings.Contains(answer, "try again: virtward is busy with other requests, many of them of") {
+				t.Errorf("answer %s", answer)
+			}
+			if after := testutil.ToFloat64(v.Metrics.rejected); after != before+1 {
+				t.Errorf("%v were rejected, %v before", after, before)
+			}
+			if answer := evaluate("other"); !strings.Contains(answer, `"code":422`) {
+				t.Errorf("another namespace: %s", answer)
+			}
+			greedy()
+			if answer := evaluate("greedy"); !strings.Contains(answer, `"code":422`) {
+				t.Errorf("afterwards: %s", answer)
+			}
+		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	answer, err := v.Review(ctx, reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
-	if err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "try again: too many policies are being evaluated at once") {
-		t.Errorf("answer %s, %v", answer, err)
+	if waiting, held := testutil.ToFloat64(v.Metrics.waiting), testutil.ToFloat64(v.Metrics.evaluating); waiting != 0 || held != 0 {
+		t.Errorf("%v wait, %v bytes are held", waiting, held)
 	}
 }
 
-// TestEvaluationAfterTheTimeoutFails verifies that a late evaluation is answered with 503.
+// TestEvaluationAfterTheTimeoutFails verifies that an evaluation whose denying policies are late is answered with 429.
 func TestEvaluationAfterTheTimeoutFails(t *testing.T) {
 	v := newValidator(t)
 	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	answer, err := v.Review(ctx, reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory("9Gi")).Obj()))
-	busy := errors.Is(err, platform.ErrBusy) // there was no memory to decode it
-	if !busy && (err != nil || !strings.Contains(string(answer), `"code":503`) || !strings.Contains(string(answer), "the evaluation took longer than the API server's timeout")) {
+	if err != nil || !strings.Contains(string(answer), `"code":429`) || !strings.Contains(string(answer), "try again") {
 		t.Errorf("answer %s, %v", answer, err)
 	}
+}
+
+// TestCompleteVerdictsAreAnswered has a deadline that passes after the policies that deny: the verdict stands, and the others
+// are skipped.
+func TestCompleteVerdictsAreAnswered(t *testing.T) {
+	v := newValidator(t)
+	under(t, v, fmt.Sprintf(memoryCap, "Deny", "8Gi"), fmt.Sprintf(memoryCap, "Audit", "8Gi"), "{enforcement: Warn, rego: {module: \"package c\\ndeny contains \\\"endless\\\" if { some a in numbers.range(1, 500); some b in numbers.range(1, 500); a * b < 0 }\"}}")
+	for memory, want := range map[string]string{"4Gi": "true ", "9Gi": "false "} {
+		ctx, cancel := context.WithCancel(t.Context())
+		request, err := decodeReview(reviewOf(t, apikinds.VirtualMachine, build.VMOf(build.VMI("db").Memory(memory)).Obj()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The deadline passes when the first policy that does not deny begins.
+		v.Metrics.skipped.Reset()
+		deadline := &endingContext{Context: ctx, cancel: cancel, after: 1}
+		response, _ := v.respond(deadline, reviewFor(v, request))
+		if got := fmt.Sprint(response.Allowed, " ", response.AuditAnnotations["policies-skipped"]); got != want+"policy/b,policy/c" {
+			t.Errorf("%s: %s, %+v", memory, got, response.Result)
+		}
+		cancel()
+	}
+}
+
+// endingContext is a context that ends after it was asked a number of times whether it has.
+type endingContext struct {
+	context.Context
+
+	cancel func()
+	after  int
+	asked  int
+}
+
+func (e *endingContext) Err() error {
+	if e.asked++; e.asked > e.after {
+		e.cancel()
+	}
+	return e.Context.Err()
+}
+
+// reviewFor is a request as the handler of a Validator passes it.
+func reviewFor(v *Validator, request *admissionv1.AdmissionRequest) *review {
+	return &review{request: request, holder: holderOf("", request), limits: v.Limits, waits: time.Now().Add(time.Minute)}
 }
 
 // slow is a clock whose first reading is in the past.
@@ -148,7 +220,7 @@ func TestNonDenyingPoliciesAreSkippedAfterHalfOfTheTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.Clock = &slow{ago: ago}
-		response, _ := v.respond(ctx, request)
+		response, _ := v.respond(ctx, reviewFor(v, request))
 		return fmt.Sprint(response.Allowed, response.Warnings), response.AuditAnnotations["policies-skipped"]
 	}
 	for _, tc := range []struct {

@@ -76,7 +76,7 @@ func TestCatalogsAreValidated(t *testing.T) {
 			if c.old != nil {
 				request.Operation, request.OldObject.Raw = admissionv1.Update, catalogNamed(t, "site", c.old...)
 			}
-			response, _ := v.respond(t.Context(), request)
+			response, _ := v.respond(t.Context(), reviewFor(v, request))
 			var got []string
 			if response.Result != nil && response.Result.Details != nil {
 				for _, cause := range response.Result.Details.Causes {
@@ -151,9 +151,9 @@ func TestCommonImagesAreCompared(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			response, _ := v.respond(t.Context(), &admissionv1.AdmissionRequest{
+			response, _ := v.respond(t.Context(), reviewFor(v, &admissionv1.AdmissionRequest{
 				Kind: metav1.GroupVersionKind(v1alpha1.GroupVersion.WithKind(v1alpha1.Kind)), Operation: admissionv1.Create, Name: "site", Object: runtime.RawExtension{Raw: raw},
-			})
+			}))
 			var got []string
 			if response.Result != nil && response.Result.Details != nil {
 				for _, cause := range response.Result.Details.Causes {

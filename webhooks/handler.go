@@ -8,114 +8,35 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime"
 	"runtime/debug"
 	"time"
 
 	"github.com/go-logr/logr"
-	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	sigsjson "sigs.k8s.io/json"
 
-	"github.com/virtward/virtward/api/apikinds"
-	"github.com/virtward/virtward/decodelimits"
-	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/webhooks/serving"
 )
 
-// Bounds of requests. The API server accepts objects of about 3 MB, and the review of an update has two. The bytes in
-// memory at once are bounded too, and so is the time to send a body and to receive the response: the API server's timeout
-// is a few seconds.
+// Bounds of the time to send a body and to receive the answer.
 const (
-	maxReview    = 7 << 20
-	maxInFlight  = 8 << 20
 	sendTimeout  = 2 * time.Second
 	writeTimeout = 5 * time.Second
-	// A body reserves memory in chunks while it arrives. The first one has firstChunk bytes, and each next one is twice as
-	// large, up to chunk. So a client that sends slowly reserves little.
-	firstChunk = 4 << 10
-	chunk      = 64 << 10
-	// A body is large if its Content-Length is more than largeBody or unknown. Large bodies together get at most
-	// largeBodies of maxInFlight.
-	largeBody   = 64 << 10
-	largeBodies = maxInFlight - 768<<10
+	// maxDrained bounds what is read, and not kept, of a body that is not evaluated. A client that is still sending when it
+	// gets its answer may take the connection for broken.
+	maxDrained = 2 * maxReview
 )
 
-// The memory of requests, in bytes. A body is kept three times: as received, in a buffer that grows, and as the raw
-// objects in it.
-const (
-	// MaxBodies bounds the bodies of all requests.
-	MaxBodies = 3 * maxInFlight
-	// MaxDecoded bounds the decoded objects of all requests, by an estimate: perByte for each byte of JSON, and perValue
-	// for each object and list. A few bytes of JSON can become a struct of a kilobyte, which is copied.
-	MaxDecoded = 40 << 20
-	perByte    = 3
-	perValue   = 2 << 10
-	// perTemplate is for the virtual machine that is rendered, at most 1.5 MiB in a buffer that grows, and for its two
-	// evaluations, each with at most evaluator.MaxRenderedValues more objects and lists than the template.
-	perTemplate = 8 << 20
-)
-
-// Limits bound the memory of the requests in progress, for all webhooks that share it, and the cores that large requests
-// use.
-type Limits struct {
-	bytes, large *semaphore.Weighted
-	decoded      *platform.Shares
-	// turns has one unit for each core. A large request takes one, and the requests of one namespace get at most half of
-	// them, so that small requests of other namespaces do not wait.
-	turns *platform.Shares
-}
-
-// NewLimits returns Limits for a few requests of the largest size.
-func NewLimits() *Limits {
-	return &Limits{
-		bytes: semaphore.NewWeighted(maxInFlight), large: semaphore.NewWeighted(largeBodies),
-		decoded: platform.NewShares(MaxDecoded), turns: platform.NewShares(int64(max(2, runtime.GOMAXPROCS(0)))),
-	}
-}
-
-// bodyMemory is the memory that the body of one request reserves.
-type bodyMemory struct {
-	*Limits
-	large bool
-	held  int64
-}
-
-// grow reserves more memory. It waits until the context ends, and returns ErrBusy then.
-func (b *bodyMemory) grow(ctx context.Context, amount int64) error {
-	if b.large {
-		if err := b.Limits.large.Acquire(ctx, amount); err != nil {
-			return platform.ErrBusy
-		}
-	}
-	if err := b.bytes.Acquire(ctx, amount); err != nil {
-		if b.large {
-			b.Limits.large.Release(amount)
-		}
-		return platform.ErrBusy
-	}
-	b.held += amount
-	return nil
-}
-
-func (b *bodyMemory) release() {
-	b.bytes.Release(b.held)
-	if b.large {
-		b.Limits.large.Release(b.held)
-	}
-}
-
-// decodedSize returns the most memory that the objects of a request take. An object with too many values is not decoded.
-func decodedSize(request *admissionv1.AdmissionRequest) int64 {
-	total := int64(0)
-	for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
-		total += int64(perByte*len(raw) + perValue*min(decodelimits.Brackets(raw), decodelimits.MaxValues))
-	}
-	if request.Kind.Kind == apikinds.VirtualMachineTemplate {
-		total += perTemplate
-	}
-	return total
+// review is a request under way.
+type review struct {
+	request *admissionv1.AdmissionRequest
+	// holder is the name of its shares of limits.
+	holder string
+	limits *Limits
+	// waits is when it stops waiting for others.
+	waits time.Time
 }
 
 // handler decodes HTTP requests into admission requests, and encodes the responses.
@@ -123,120 +44,248 @@ type handler struct {
 	// name of the webhook in metrics and the log: mutate or validate.
 	name string
 	// answer returns the response, and the verdict for the metrics.
-	answer  func(context.Context, *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string)
-	metrics *Metrics
-	log     logr.Logger
-	clock   clock.PassiveClock
-	limits  *Limits
+	answer func(context.Context, *review) (*admissionv1.AdmissionResponse, string)
+	// early returns the response to a request that is not evaluated by its head, and nil for others; nil for none.
+	early func(head *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
+	// refuse returns the response to a request that cannot be evaluated, by its head.
+	refuse func(head *admissionv1.AdmissionRequest, why *refusal) *admissionv1.AdmissionResponse
+	// punctual answers when the patience ends, without waiting for an evaluation.
+	punctual bool
+	metrics  *Metrics
+	log      logr.Logger
+	clock    clock.PassiveClock
+	limits   *Limits
 }
 
-// ServeHTTP answers one AdmissionReview. It answers 400 if the body is not an AdmissionReview, 413 if it is too large,
-// and 503 if there is no memory for it before the timeout.
+// ServeHTTP answers one AdmissionReview. A request that is not evaluated, because it is too large, malformed or one too many,
+// is answered in an AdmissionReview too: an HTTP error is a failed call, which is admitted if the webhook fails open. Only a
+// body without the uid of a request is answered with 400.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer h.recover(w)
+	began, timeout := h.clock.Now(), timeoutOf(r)
+	a := &arrival{handler: h, http: r, waits: began.Add(patience(timeout)), arrives: began.Add(min(sendTimeout, patience(timeout)))}
 	controller := http.NewResponseController(w)
 	_ = errors.Join( // not every writer supports deadlines
-		controller.SetReadDeadline(h.clock.Now().Add(sendTimeout)),
-		controller.SetWriteDeadline(h.clock.Now().Add(writeTimeout)))
-
-	memory := &bodyMemory{Limits: h.limits, large: r.ContentLength < 0 || r.ContentLength > largeBody}
-	defer memory.release()
-	body, err := h.read(r.Context(), memory, http.MaxBytesReader(w, r.Body, maxReview), r.ContentLength)
-	if errors.Is(err, platform.ErrBusy) {
-		h.busy(w, err)
-		return
-	}
-	if err != nil {
-		h.malformed(w, err)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), timeoutOf(r))
+		controller.SetReadDeadline(a.arrives),
+		controller.SetWriteDeadline(began.Add(writeTimeout)))
+	ctx, cancel := context.WithDeadline(r.Context(), began.Add(timeout))
 	defer cancel()
-	answer, err := h.Review(ctx, body)
-	if errors.Is(err, platform.ErrBusy) {
-		h.busy(w, err)
-		return
-	}
+	answer, err := a.answer(ctx)
 	if err != nil {
-		h.malformed(w, err)
+		h.metrics.count(h.name, "none", "none", verdictMalformed)
+		h.log.V(1).Info("answered a request that is not an AdmissionReview", "reason", err.Error())
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write(answer) // the client is gone if this fails
 }
 
-// busy answers a request for which there is no memory. The caller may send it again.
-func (h *handler) busy(w http.ResponseWriter, err error) {
-	h.metrics.count(h.name, "none", "none", verdictBusy)
-	w.Header().Set("Retry-After", "1")
-	http.Error(w, err.Error(), http.StatusServiceUnavailable)
+// arrival is a request that arrives.
+type arrival struct {
+	*handler
+
+	http *http.Request
+	// arrives is when its body must have arrived, waits when it stops waiting for others.
+	arrives, waits time.Time
+
+	// head identifies it; nil until it is known.
+	head   *admissionv1.AdmissionRequest
+	holder string
+	limits *Limits
+	body   []byte
+	// ignored is the response to a request that is answered by its head.
+	ignored *admissionv1.AdmissionResponse
+	// release returns the memory of the body; nil for none.
+	release func()
 }
 
-// read reads a body. It reserves memory for the bytes that have arrived and for the next chunk, not for the announced
-// length.
-func (h *handler) read(ctx context.Context, memory *bodyMemory, body io.Reader, announced int64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+// answer returns the encoded response. The error says that the body is not an AdmissionReview, so that it cannot be answered
+// with one.
+func (a *arrival) answer(ctx context.Context) (answer []byte, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			answer, err = a.panicked(a.head, cause)
+		}
+	}()
+	err = a.receive(ctx)
+	if a.head == nil {
+		return nil, err
+	}
+	serving.Received(a.http.Context())
+	var why *refusal
+	switch {
+	case errors.As(err, &why):
+	case err != nil: // the connection is broken
+		return nil, err
+	case a.ignored != nil:
+		return a.encode(a.head, a.ignored, verdictIgnored, a.clock.Now())
+	case !a.punctual:
+		defer a.free()
+		return a.evaluate(ctx, a.body, a.review())
+	default:
+		return a.evaluateInTime(ctx)
+	}
+	defer a.free()
+	_, _ = io.CopyN(io.Discard, a.http.Body, maxDrained)
+	return a.refused(a.head, why)
+}
+
+func (a *arrival) free() {
+	if a.release != nil {
+		a.release()
+	}
+}
+
+func (a *arrival) review() *review {
+	return &review{request: a.head, holder: a.holder, limits: a.limits, waits: a.waits}
+}
+
+// evaluateInTime returns the response of the evaluation, or a refusal when the patience ends. The evaluation ends soon after
+// its context.
+func (a *arrival) evaluateInTime(ctx context.Context) ([]byte, error) {
+	type response struct {
+		body []byte
+		err  error
+	}
+	evaluated := make(chan response, 1)
+	go func() {
+		defer a.free()
+		body, err := a.evaluate(ctx, a.body, a.review())
+		evaluated <- response{body, err}
+	}()
+	timer := time.NewTimer(a.waits.Sub(a.clock.Now()))
+	defer timer.Stop()
+	select {
+	case r := <-evaluated:
+		return r.body, r.err
+	case <-timer.C:
+		return a.refused(a.head, busy(errTooLate))
+	}
+}
+
+// receive reads the head of the body, and the rest once there is memory for it, unless the head suffices for an answer. The error is a refusal if the request can be answered.
+func (a *arrival) receive(ctx context.Context) error {
+	size := a.http.ContentLength
+	beginning := make([]byte, serving.HeadBytes)
+	if size >= 0 && size < serving.HeadBytes {
+		beginning = beginning[:size]
+	}
+	n, err := io.ReadFull(a.http.Body, beginning)
+	ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	beginning = beginning[:n]
+	if a.head = headOf(beginning); a.head == nil {
+		return noHead(beginning)
+	}
+	a.holder, a.limits = holderOf(a.http.RemoteAddr, a.head), a.handler.limits
+	if a.early != nil {
+		a.ignored = a.early(a.head)
+	}
+	switch {
+	case a.ignored != nil:
+		_, _ = io.CopyN(io.Discard, a.http.Body, maxDrained)
+		return nil
+	case size == int64(n) || size < 0 && ended:
+		a.body = beginning
+		return nil
+	case err != nil:
+		return busy(fmt.Errorf("the review did not arrive in time: %w", err))
+	case size > maxReview:
+		return tooLarge()
+	}
+	return a.receiveRest(ctx, beginning, size)
+}
+
+// noHead says why a body has no head.
+func noHead(body []byte) error {
+	_, err := decodeReview(body)
+	if err == nil || len(body) >= serving.HeadBytes {
+		return fmt.Errorf("the body has no request with a uid before its byte %d", serving.HeadBytes)
+	}
+	return err
+}
+
+// receiveRest reads the rest of a body. An unknown size is negative.
+func (a *arrival) receiveRest(ctx context.Context, beginning []byte, size int64) (err error) {
+	if size < 0 {
+		size = maxReview
+	}
+	a.limits = a.limits.of(size)
+	waiting, cancel := context.WithDeadline(ctx, a.arrives)
 	defer cancel()
-	var all bytes.Buffer
-	if announced > 0 && announced < chunk {
-		all.Grow(int(announced) + bytes.MinRead)
+	if a.release, err = a.limits.body(waiting, a.holder, size); err != nil {
+		return busy(err)
 	}
-	for next := int64(firstChunk); ; next = min(2*next, chunk) {
-		if err := memory.grow(ctx, next); err != nil {
-			return nil, err
-		}
-		_, err := io.CopyN(&all, body, next)
-		if errors.Is(err, io.EOF) {
-			return all.Bytes(), nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	all := bytes.NewBuffer(beginning)
+	if _, err := all.ReadFrom(io.LimitReader(a.http.Body, size-int64(len(beginning))+1)); err != nil {
+		return busy(fmt.Errorf("the review did not arrive in time: %w", err))
 	}
+	if int64(all.Len()) > size {
+		return tooLarge()
+	}
+	a.body = all.Bytes()
+	return nil
 }
 
-func (h *handler) malformed(w http.ResponseWriter, err error) {
-	h.metrics.count(h.name, "none", "none", verdictMalformed)
-	h.log.V(1).Info("answered a request that is not an AdmissionReview", "reason", err.Error())
-	code := http.StatusBadRequest
-	var tooLarge *http.MaxBytesError
-	if errors.As(err, &tooLarge) {
-		code = http.StatusRequestEntityTooLarge
-	}
-	http.Error(w, err.Error(), code)
-}
-
-// recover answers 500 if the evaluation panics, so that one request does not end the process.
-func (h *handler) recover(w http.ResponseWriter) {
-	if cause := recover(); cause != nil {
-		h.metrics.count(h.name, "none", "none", verdictFailed)
-		h.log.Error(fmt.Errorf("%v", cause), "a request caused a panic", "stack", string(debug.Stack()))
-		http.Error(w, "virtward failed on this request: see its log", http.StatusInternalServerError)
-	}
-}
-
-// Review answers an encoded AdmissionReview. The error is ErrBusy, or says why the body is not an AdmissionReview.
+// Review answers an encoded AdmissionReview. The error says why the body is not an AdmissionReview.
 func (h *handler) Review(ctx context.Context, body []byte) ([]byte, error) {
-	started := h.clock.Now()
-	request, err := decodeReview(body)
-	if err != nil {
-		return nil, err
+	head := headOf(body)
+	if head == nil {
+		return nil, noHead(body)
 	}
-	waiting, cancel := context.WithTimeout(ctx, sendTimeout)
+	waits, known := ctx.Deadline()
+	if !known {
+		waits = h.clock.Now().Add(patience(maxTimeout))
+	}
+	return h.evaluate(ctx, body, &review{request: head, holder: holderOf("", head), limits: h.limits.of(int64(len(body))), waits: waits})
+}
+
+// evaluate answers an encoded AdmissionReview, of which r has the head. A panic fails this request only.
+func (h *handler) evaluate(ctx context.Context, body []byte, r *review) (answer []byte, err error) {
+	started, head := h.clock.Now(), r.request
+	defer func() {
+		if cause := recover(); cause != nil {
+			answer, err = h.panicked(head, cause)
+		}
+	}()
+	waiting, cancel := context.WithDeadline(ctx, r.waits)
 	defer cancel()
-	release, err := h.limits.decoded.Take(waiting, request.Namespace, decodedSize(request))
+	release, err := r.limits.decode(waiting, r.holder, decodedSize(body, head.Kind.Kind))
 	if err != nil {
-		return nil, err
+		return h.refused(head, busy(err))
 	}
 	defer release()
-	if len(body) > largeBody {
-		endTurn, err := h.limits.turns.Take(waiting, request.Namespace, 1)
-		if err != nil {
-			return nil, err
-		}
-		defer endTurn()
+	if r.request, err = decodeReview(body); err == nil && !sameRequest(head, r.request) {
+		err = errors.New("the body has a field of the request twice")
 	}
-	response, verdict := h.answer(ctx, request)
+	if err != nil {
+		return h.refused(head, malformed(err))
+	}
+	response, verdict := h.answer(ctx, r)
+	return h.encode(r.request, response, verdict, started)
+}
+
+// panicked answers a request that caused a panic, so that the others are not affected.
+func (h *handler) panicked(head *admissionv1.AdmissionRequest, cause any) ([]byte, error) {
+	h.log.Error(fmt.Errorf("%v", cause), "a request caused a panic", "stack", string(debug.Stack()))
+	if head == nil {
+		return nil, errPanic
+	}
+	return h.refused(head, unavailable(errPanic))
+}
+
+// sameRequest reports whether a request is the one of a head.
+func sameRequest(head, request *admissionv1.AdmissionRequest) bool {
+	return head.UID == request.UID && head.Namespace == request.Namespace && head.Operation == request.Operation && head.Kind == request.Kind && head.SubResource == request.SubResource
+}
+
+// refused returns the encoded response to a request that is not evaluated.
+func (h *handler) refused(head *admissionv1.AdmissionRequest, why *refusal) ([]byte, error) {
+	h.log.V(1).Info("refused", "kind", head.Kind.Kind, "namespace", head.Namespace, "name", head.Name, "operation", head.Operation, "uid", head.UID, "reason", why.message)
+	return h.encode(head, h.refuse(head, why), why.verdict, h.clock.Now())
+}
+
+// encode encodes the response to a request, and counts it.
+func (h *handler) encode(request *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse, verdict string, started time.Time) ([]byte, error) {
 	response.UID = request.UID
 	answer, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},

@@ -48,11 +48,12 @@ func NewMutator(m Mutator) *Mutator {
 	if m.Limits == nil {
 		m.Limits = NewLimits()
 	}
-	m.handler = &handler{name: "mutate", answer: m.respond, metrics: m.Metrics, log: m.Log, clock: m.Clock, limits: m.Limits}
+	m.handler = &handler{name: "mutate", answer: m.respond, refuse: m.refuse, metrics: m.Metrics, log: m.Log, clock: m.Clock, limits: m.Limits}
 	return &m
 }
 
-func (m *Mutator) respond(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
+func (m *Mutator) respond(ctx context.Context, r *review) (*admissionv1.AdmissionResponse, string) {
+	request := r.request
 	written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update
 	if groupKind(request) == rolloutKind && written && request.SubResource == "" {
 		return m.recordRequester(request)

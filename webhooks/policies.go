@@ -19,12 +19,6 @@ func dryRun(request *admissionv1.AdmissionRequest) bool {
 	return request.DryRun != nil && *request.DryRun
 }
 
-// evaluating measures the duration of the policies.
-func (e *examination) evaluating() (done func()) {
-	started := e.Clock.Now()
-	return func() { e.Metrics.evaluated.Observe(e.Clock.Since(started).Seconds()) }
-}
-
 // virtualMachinePolicy rejects a policy that cannot be evaluated. A pre-existing problem is a warning, so that a policy
 // that no longer compiles can still be disabled.
 func (e *examination) virtualMachinePolicy() error {

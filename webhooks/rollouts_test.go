@@ -68,7 +68,7 @@ func TestRequesterIsRecorded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := rolloutRequest(c.old, c.object)
-			response, _ := NewMutator(Mutator{}).respond(t.Context(), request)
+			response, _ := NewMutator(Mutator{}).respond(t.Context(), &review{request: request})
 			if !response.Allowed || len(response.Warnings) > 0 || (response.Patch == nil) != c.unchanged {
 				t.Fatalf("%+v", response)
 			}
@@ -100,7 +100,7 @@ func TestRequesterIsRecorded(t *testing.T) {
 func TestRequesterWithManyGroups(t *testing.T) {
 	request := rolloutRequest("", `{"metadata":{"name":"r"},"spec":{"selector":{}}}`)
 	request.UserInfo.Groups = []string{strings.Repeat("x", v1alpha1.MaxRequester)}
-	response, verdict := NewMutator(Mutator{}).respond(t.Context(), request)
+	response, verdict := NewMutator(Mutator{}).respond(t.Context(), &review{request: request})
 	const want = "virtward could not record the requester: the user, its groups and its extra values have more than 16384 bytes"
 	if !response.Allowed || response.Patch != nil || verdict != verdictFailed || len(response.Warnings) != 1 || response.Warnings[0] != want {
 		t.Errorf("%s: %+v", verdict, response)

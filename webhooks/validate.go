@@ -9,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/utils/clock"
 	kubevirtv1 "kubevirt.io/api/core/v1"
@@ -20,15 +19,20 @@ import (
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/images"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
 
-// ValidatePath is the path of the Validator.
-const ValidatePath = "/validate"
+// The paths of the Validator: of deletions and changes of owners, and of all other requests.
+const (
+	ValidatePath  = "/validate"
+	DeletionsPath = "/deletions"
+)
 
 // Validator denies requests whose virtual machines could never run or violate a policy, also in templates and references
-// of VMs. It answers 503 if it cannot evaluate a request now, because it cannot read from the cluster.
+// of VMs. It denies a request that it cannot evaluate now with 503, because it cannot read from the cluster, or with 429,
+// because other requests have all memory. Clients send such a request again.
 type Validator struct {
 	// Evaluator evaluates virtual machines, and the objects that they are created from.
 	Evaluator *evaluator.Evaluator
@@ -64,7 +68,9 @@ type Validator struct {
 	Limits *Limits
 
 	*handler
-	evaluations *evaluations
+	// Deletions answers deletions and changes of owners, on a port of its own: with its own limits, and in time, as the
+	// failurePolicy of the policies says.
+	Deletions http.Handler
 }
 
 // NewValidator returns a Validator that can serve requests.
@@ -72,12 +78,23 @@ func NewValidator(v Validator) *Validator {
 	if v.Limits == nil {
 		v.Limits = NewLimits()
 	}
-	v.evaluations = newEvaluations(v.Metrics)
-	v.handler = &handler{name: "validate", answer: v.respond, metrics: v.Metrics, log: v.Log, clock: v.Clock, limits: v.Limits}
+	v.handler = &handler{name: "validate", answer: v.respond, early: v.ignored, refuse: v.refuse, metrics: v.Metrics, log: v.Log, clock: v.Clock, limits: v.Limits}
+	deletions := *v.handler
+	deletions.refuse, deletions.punctual, deletions.limits = v.refuseDeletion, true, NewDeletionLimits(v.Limits)
+	v.Deletions = &deletions
 	return &v
 }
 
-func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
+// ignored admits a request that is not evaluated whatever its object is.
+func (v *Validator) ignored(head *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+	if head.Operation != admissionv1.Delete || !v.deletable(head) {
+		return nil
+	}
+	return &admissionv1.AdmissionResponse{Allowed: true}
+}
+
+func (v *Validator) respond(ctx context.Context, r *review) (*admissionv1.AdmissionResponse, string) {
+	request := r.request
 	if request.Operation == admissionv1.Delete && v.deletable(request) {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}
@@ -92,7 +109,9 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 		defer end()
 		ctx = reading
 	}
-	e := &examination{Validator: v, ctx: ctx, began: v.Clock.Now(), request: request, authorizer: &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: ctx}}
+	waiting, cancel := context.WithDeadline(ctx, r.waits)
+	defer cancel()
+	e := &examination{Validator: v, review: r, ctx: ctx, waiting: waiting, began: v.Clock.Now(), request: request, progress: &progress{}, authorizer: &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: ctx}}
 	defer e.authorizer.close()
 	if request.SubResource == subresourceScale {
 		set, err := v.scaled(e)
@@ -100,7 +119,7 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 		case errors.Is(err, errConflict):
 			return conflict(err), verdictDenied
 		case err != nil:
-			return v.failed(request, err), verdictFailed
+			return v.failed(request, err)
 		case set == nil:
 			return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 		}
@@ -112,13 +131,13 @@ func (v *Validator) respond(ctx context.Context, request *admissionv1.AdmissionR
 	}
 	var err error
 	if e.snapshot, err = v.Evaluator.Snapshot(e.began); err != nil {
-		return v.failed(request, err), verdictFailed
+		return v.failed(request, err)
 	}
 	if err := e.findRollout(); err != nil {
-		return v.failed(request, err), verdictFailed
+		return v.failed(request, err)
 	}
 	if err := e.within(examine); err != nil {
-		return v.failed(request, err), verdictFailed
+		return v.failed(request, err)
 	}
 	response := answerTo(request, e.snapshot.Policies(), e.findings, e.warnings)
 	v.Metrics.found(request.Kind.Kind, e.findings)
@@ -136,23 +155,31 @@ func (v *Validator) deletable(request *admissionv1.AdmissionRequest) bool {
 	return request.SubResource != "" || !evaluator.Evaluates(groupKind(request)) || v.Evaluator.Deletable(request.Kind.Kind, request.UserInfo.Username)
 }
 
-// failed returns the response to a request that cannot be evaluated now: 503, so that the client sends it again.
-func (v *Validator) failed(request *admissionv1.AdmissionRequest, err error) *admissionv1.AdmissionResponse {
+// failed returns the response to a request that cannot be evaluated now: 429 or 503, so that the client sends it again. Of
+// deletions, the policies decide.
+func (v *Validator) failed(request *admissionv1.AdmissionRequest, err error) (*admissionv1.AdmissionResponse, string) {
+	why := unavailable(err)
+	if errors.Is(err, platform.ErrBusy) || errors.Is(err, errTooLate) {
+		why = busy(err)
+	}
 	v.Log.Error(err, "denied a request that could not be evaluated", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
-	return &admissionv1.AdmissionResponse{Result: &metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-		Message: "virtward could not check this object, try again: " + err.Error(),
-	}}
+	if request.Operation == admissionv1.Delete {
+		return v.refuseDeletion(request, why), why.verdict
+	}
+	return why.response(), why.verdict
 }
 
 // examination is that of one request.
 type examination struct {
 	*Validator
+	*review
 
-	ctx      context.Context
-	began    time.Time
-	request  *admissionv1.AdmissionRequest
-	snapshot *evaluator.Snapshot
+	// waiting ends when the request stops waiting for others, before ctx.
+	ctx, waiting context.Context
+	began        time.Time
+	request      *admissionv1.AdmissionRequest
+	progress     *progress
+	snapshot     *evaluator.Snapshot
 	// authorizer is unused if the Validator has none.
 	authorizer *requestAuthorizer
 	// ofRollout is the requester of the rollout that sends the request; nil if no rollout does.
@@ -162,22 +189,12 @@ type examination struct {
 	warnings []string
 }
 
-// within examines the object once there is memory for the policies.
+// within examines the object. A verdict of all policies that deny is complete, also if the others took too long.
 func (e *examination) within(examine func(*examination) error) error {
-	if len(e.snapshot.Policies().Policies()) > 0 {
-		done, err := e.evaluations.begin(e.ctx, max(len(e.request.Object.Raw), len(e.request.OldObject.Raw)))
-		if err != nil {
-			return err
-		}
-		defer done()
-	}
 	if err := examine(e); err != nil {
 		return err
 	}
-	if e.gone() {
-		return errTooLate
-	}
-	return nil
+	return e.progress.failed
 }
 
 // updates reports whether the request is an update.

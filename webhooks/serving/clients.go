@@ -77,7 +77,6 @@ func (c *Clients) Configure(config *tls.Config) {
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		current := base.Clone()
 		current.ClientCAs = c.pool.Load()
-		current.NextProtos = []string{"h2", "http/1.1"}
 		return current, nil
 	}
 }

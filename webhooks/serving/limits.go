@@ -10,31 +10,47 @@ type Limits struct {
 	ProveWithin time.Duration
 	// HeaderBytes bounds the headers of a request.
 	HeaderBytes int
-	// Streams bounds the requests in progress on one HTTP/2 connection.
+	// Streams bounds the requests in progress on one HTTP/2 connection; 0 serves HTTP/1.1 only.
 	Streams int
+	// Single closes a connection after its first response. So a client that does not read its responses keeps one of them,
+	// and not a queue.
+	Single bool
+	// WriteWithin is the time from the end of the headers of a request to the end of its response.
+	WriteWithin time.Duration
 }
 
-// WebhookLimits returns the limits of the webhooks. An API server opens another connection if all streams are in use.
+// WebhookLimits returns the limits of the webhooks. An API server calls a webhook that is a Service over HTTP/1.1, so each
+// call in progress is a connection. It keeps 25 of them when they are idle.
 func WebhookLimits() Limits {
-	return Limits{Connections: 64, Unproven: 64, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Streams: 16}
+	return Limits{Connections: 512, Unproven: 320, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, WriteWithin: requestTimeout}
+}
+
+// DeletionLimits returns the limits of the port for deletions.
+func DeletionLimits() Limits {
+	return Limits{Connections: 128, Unproven: 64, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, WriteWithin: requestTimeout}
 }
 
 // SideLimits returns the limits of the probes and the metrics, for a kubelet and a few scrapers.
 func SideLimits() Limits {
-	return Limits{Connections: 16, Unproven: 16, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Streams: 4}
+	return Limits{Connections: 16, Unproven: 16, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Single: true, WriteWithin: 2 * time.Second}
 }
 
 // CopyLimits returns the limits of the server of images. An importer of CDI has a few connections.
 func CopyLimits() Limits {
-	return Limits{Connections: 64, Unproven: 64, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Streams: 4}
+	return Limits{Connections: 64, Unproven: 64, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Streams: 4, WriteWithin: requestTimeout}
 }
+
+// HeadBytes is the size of the beginning of a body that a handler may read without a bound of its own.
+const HeadBytes = 16 << 10
 
 // The memory of connections and streams, in bytes, rounded up. HTTP/2 allows at least 64 KiB of unread bodies for a
 // connection, and keeps a body in chunks of up to 16 KiB.
 const (
 	// connectionBytes is the state of TLS with one record in and one out (2 × 17 KiB), the buffers of net/http
-	// (2 × 4 KiB), a frame in and one out (2 × 16 KiB), the tables of HPACK (2 × 4 KiB) and two stacks (2 × 8 KiB).
-	connectionBytes = 98 << 10
+	// (2 × 4 KiB) and two stacks (2 × 8 KiB).
+	connectionBytes = 58 << 10
+	// multiplexBytes is what HTTP/2 needs besides: a frame in and one out (2 × 16 KiB), and the tables of HPACK (2 × 4 KiB).
+	multiplexBytes = 40 << 10
 	// receiveBytes is the size of the unread bodies of all streams of a connection.
 	receiveBytes = 64 << 10
 	// streamBytes is a stack, a partly filled chunk of the body and the request itself, without its headers.
@@ -48,16 +64,21 @@ const (
 )
 
 // WorstCase returns the most memory of the connections at once, in bytes, without the memory of handlers. An unproven
-// connection has no streams: a wrong path is answered before its body is read.
+// connection has no body: a wrong path is answered before its body is read.
 func (l Limits) WorstCase() int64 {
 	header := int64(l.HeaderBytes + headerOverhead)
-	unproven := int64(connectionBytes) + header
-	proven := int64(connectionBytes+receiveBytes) + int64(l.Streams)*(streamBytes+header)
+	unproven, proven := connectionBytes+header, connectionBytes+header+HeadBytes
+	if l.Streams > 0 {
+		unproven += multiplexBytes
+		proven = connectionBytes + multiplexBytes + receiveBytes + int64(l.Streams)*(streamBytes+header)
+	}
 	return int64(l.Unproven)*unproven + int64(l.Connections)*proven
 }
 
 // WorstCase returns the most memory of the connections of all servers of the webhook process at once, in bytes.
-func WorstCase() int64 { return WebhookLimits().WorstCase() + 2*SideLimits().WorstCase() }
+func WorstCase() int64 {
+	return WebhookLimits().WorstCase() + DeletionLimits().WorstCase() + 2*SideLimits().WorstCase()
+}
 
 // Timeouts of a request. A handler may set shorter ones.
 const (
@@ -65,6 +86,8 @@ const (
 	requestTimeout = 10 * time.Second
 	// idleTimeout closes a connection without requests. The API server keeps connections for 90 seconds.
 	idleTimeout = 90 * time.Second
+	// placeTimeout is how long a request waits for a place among the connections.
+	placeTimeout = time.Second
 	// pingTimeout closes an HTTP/2 connection whose peer does not answer.
 	pingTimeout = 15 * time.Second
 )

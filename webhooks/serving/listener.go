@@ -2,6 +2,7 @@ package serving
 
 import (
 	"container/list"
+	"context"
 	"net"
 	"sync"
 	"time"
@@ -18,12 +19,14 @@ type listener struct {
 	mu       sync.Mutex
 	unproven *list.List // of *conn, the oldest first
 	proven   map[*conn]struct{}
+	// ended receives a value when a request has ended, for one that waits for a place.
+	ended chan struct{}
 }
 
 func newListener(inner net.Listener, name string, limits Limits, metrics *Metrics) *listener {
 	return &listener{
 		Listener: inner, name: name, limits: limits, metrics: metrics, now: time.Now,
-		unproven: list.New(), proven: map[*conn]struct{}{},
+		unproven: list.New(), proven: map[*conn]struct{}{}, ended: make(chan struct{}, 1),
 	}
 }
 
@@ -38,6 +41,8 @@ type conn struct {
 	// active counts its requests in progress; used is when the last one began or ended.
 	active int
 	used   time.Time
+	// receiving tells that the body of its request has not been received completely.
+	receiving bool
 }
 
 // Accept returns the next connection. It closes the oldest unproven one if there are too many.
@@ -96,46 +101,87 @@ func (c *conn) tooSlow() {
 }
 
 // begin counts a request for a valid path. If there are too many proven connections, it closes the one that has been
-// idle for longest. If all have requests, it returns false, and the caller closes this connection.
-func (c *conn) begin() bool {
+// idle for longest. If all have requests, it waits a moment for one to end, and then closes the one that has been sending its
+// body for longest. It returns false if there is none, and the caller closes this connection.
+func (c *conn) begin(ctx context.Context) bool {
+	l := c.owner
+	if c.enter(false) {
+		return true
+	}
+	c.slow.Stop() // its path is valid
+	patience := time.NewTimer(placeTimeout)
+	defer patience.Stop()
+	for {
+		select {
+		case <-l.ended:
+			if c.enter(false) {
+				return true
+			}
+		case <-patience.C:
+			if c.enter(true) {
+				return true
+			}
+			l.metrics.rejected.WithLabelValues(l.name, reasonFull).Inc()
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// enter gives a connection a place among the proven ones, if there is one or if one can be closed. force also closes one that
+// is sending a body.
+func (c *conn) enter(force bool) bool {
 	l := c.owner
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.place != nil {
 		if len(l.proven) >= l.limits.Connections {
-			idle := l.longestIdle()
-			if idle == nil {
-				l.metrics.rejected.WithLabelValues(l.name, reasonFull).Inc()
+			victim := l.longest(func(other *conn) bool { return other.active == 0 })
+			if victim == nil && force {
+				victim = l.longest(func(other *conn) bool { return other.receiving })
+			}
+			if victim == nil {
 				return false
 			}
-			delete(l.proven, idle)
-			_ = idle.Conn.Close() // it has no request
+			delete(l.proven, victim)
+			_ = victim.Conn.Close() // it has no request, or a slow one
 		}
 		l.forget(c.place)
 		l.proven[c] = struct{}{}
 		l.count()
 	}
 	c.active++
-	c.used = l.now()
+	c.used, c.receiving = l.now(), true
 	return true
 }
 
-// longestIdle returns the proven connection that has been idle for longest, or nil if all have requests.
-func (l *listener) longestIdle() *conn {
+// longest returns the proven connection of a kind whose request began or ended first; nil if there is none.
+func (l *listener) longest(kind func(*conn) bool) *conn {
 	var found *conn
 	for c := range l.proven {
-		if c.active == 0 && (found == nil || c.used.Before(found.used)) {
+		if kind(c) && (found == nil || c.used.Before(found.used)) {
 			found = c
 		}
 	}
 	return found
 }
 
+func (c *conn) received() {
+	c.owner.mu.Lock()
+	defer c.owner.mu.Unlock()
+	c.receiving = false
+}
+
 func (c *conn) end() {
 	c.owner.mu.Lock()
 	defer c.owner.mu.Unlock()
 	c.active--
-	c.used = c.owner.now()
+	c.used, c.receiving = c.owner.now(), false
+	select {
+	case c.owner.ended <- struct{}{}:
+	default:
+	}
 }
 
 // Close implements net.Conn.
@@ -148,5 +194,9 @@ func (c *conn) Close() error {
 	delete(l.proven, c)
 	l.count()
 	l.mu.Unlock()
+	select {
+	case l.ended <- struct{}{}:
+	default:
+	}
 	return c.Conn.Close()
 }

@@ -40,19 +40,31 @@ func Listen(o Options) (*manager.Server, error) {
 	served := &manager.Server{Name: o.Name, Server: newServer(o), Listener: bounded, ShutdownTimeout: &o.ShutdownTimeout}
 	if o.TLS != nil {
 		config := o.TLS.Clone()
-		config.NextProtos = []string{"h2", "http/1.1"}
+		config.NextProtos = o.Limits.protocols()
 		served.Listener = tls.NewListener(bounded, config)
 	}
 	return served, nil
 }
 
+// protocols are the names of the protocols for the TLS handshake.
+func (l Limits) protocols() []string {
+	if l.Streams == 0 {
+		return []string{"http/1.1"}
+	}
+	return []string{"h2", "http/1.1"}
+}
+
 func newServer(o Options) *http.Server {
-	return &http.Server{
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(o.Limits.Streams > 0)
+	server := &http.Server{
+		Protocols:                    protocols,
 		Handler:                      &router{name: o.Name, route: o.Route, metrics: o.Metrics},
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTimeout,
 		ReadTimeout:                  requestTimeout,
-		WriteTimeout:                 requestTimeout,
+		WriteTimeout:                 o.Limits.WriteWithin,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               o.Limits.HeaderBytes,
 		// Any client can cause failing handshakes, so these lines are only for debugging.
@@ -72,6 +84,8 @@ func newServer(o Options) *http.Server {
 			WriteByteTimeout:              requestTimeout,
 		},
 	}
+	server.SetKeepAlivesEnabled(!o.Limits.Single)
+	return server
 }
 
 // connKey is the key of a request's connection in its context.
@@ -102,13 +116,20 @@ func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	if c, ok := request.Context().Value(connKey{}).(*conn); ok && c != nil {
-		if !c.begin() {
+		if !c.begin(request.Context()) {
 			reject(w, http.StatusServiceUnavailable)
 			return
 		}
 		defer c.end()
 	}
 	handler.ServeHTTP(w, request)
+}
+
+// Received tells that the body of a request was received. Before that, the connection is closed if others need its place.
+func Received(ctx context.Context) {
+	if c, ok := ctx.Value(connKey{}).(*conn); ok && c != nil {
+		c.received()
+	}
 }
 
 // reject answers with only a status, and closes the connection: net/http would read the body otherwise.
