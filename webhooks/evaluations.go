@@ -45,7 +45,7 @@ func (e *examination) evaluating() (done func()) {
 		return nothing
 	}
 	e.Metrics.waiting.Inc()
-	bytes, free, err := e.limits.evaluate(e.waiting, e.holder, objectSize(e.request))
+	bytes, free, err := e.limits.evaluate(e.ctx, e.holder, objectSize(e.request))
 	if err == nil {
 		if err = e.takeTurn(); err != nil {
 			free()
@@ -68,7 +68,7 @@ func (e *examination) evaluating() (done func()) {
 }
 
 func (e *examination) takeTurn() (err error) {
-	if e.progress.endTurn, err = e.limits.turns.Take(e.waiting, e.holder, 1); err != nil {
+	if e.progress.endTurn, err = e.limits.turns.Take(e.ctx, e.holder, 1); err != nil {
 		e.progress.endTurn = nil
 		return err
 	}
@@ -87,7 +87,7 @@ func (p *progress) end() {
 // the request of another namespace that has waited for it.
 func (e *examination) gone() bool {
 	p := e.progress
-	if p.failed == nil && e.ctx.Err() != nil {
+	if p.failed == nil && e.whole.Err() != nil {
 		p.failed = errTooLate
 	}
 	if p.failed == nil && p.endTurn != nil && e.limits.turns.Contended(e.holder, 1, p.began) {
@@ -99,6 +99,6 @@ func (e *examination) gone() bool {
 
 // hurry reports whether half of the timeout has passed. Policies that do not deny are skipped then.
 func (e *examination) hurry() bool {
-	deadline, known := e.ctx.Deadline()
-	return e.progress.failed != nil || e.ctx.Err() != nil || known && e.Clock.Now().Add(deadline.Sub(e.began)/2).After(deadline)
+	deadline, known := e.whole.Deadline()
+	return e.progress.failed != nil || e.whole.Err() != nil || known && e.Clock.Now().Add(deadline.Sub(e.began)/2).After(deadline)
 }

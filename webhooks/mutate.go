@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admission/v1"
@@ -68,15 +69,15 @@ func (m *Mutator) respond(ctx context.Context, r *review) (*admissionv1.Admissio
 	if kind := groupKind(request); kind != evaluator.VirtualMachine && kind != evaluator.VirtualMachineInstance {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
 	}
-	response, verdict := m.completed(ctx, request)
+	response, verdict := m.completed(ctx, r)
 	m.withoutProvenance(request, response)
 	return response, verdict
 }
 
 // completed returns the response with the patch that completes an object.
-func (m *Mutator) completed(ctx context.Context, request *admissionv1.AdmissionRequest) (*admissionv1.AdmissionResponse, string) {
-	response := &admissionv1.AdmissionResponse{Allowed: true}
-	result, err := m.complete(ctx, request)
+func (m *Mutator) completed(ctx context.Context, r *review) (*admissionv1.AdmissionResponse, string) {
+	request, response := r.request, &admissionv1.AdmissionResponse{Allowed: true}
+	result, err := m.complete(ctx, r.request, r.waits)
 	if errors.Is(err, references.ErrPresets) {
 		response.Warnings = []string{"virtward did not complete this object: " + err.Error()}
 		return response, verdictUnchanged
@@ -123,11 +124,13 @@ func (m *Mutator) passed(request *admissionv1.AdmissionRequest, response *admiss
 
 // complete computes the missing fields. It ignores a deletion timestamp: at creation, only the user can have set it, and
 // the API server drops it later.
-func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRequest) (*evaluator.Result, error) {
+func (m *Mutator) complete(ctx context.Context, request *admissionv1.AdmissionRequest, waits time.Time) (*evaluator.Result, error) {
 	snapshot, err := m.Evaluator.Snapshot(m.Clock.Now())
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithDeadline(ctx, waits)
+	defer cancel()
 	if m.Reading != nil {
 		reading, end := m.Reading(ctx, request.Namespace)
 		defer end()

@@ -104,14 +104,14 @@ func (v *Validator) respond(ctx context.Context, r *review) (*admissionv1.Admiss
 	if groupKind(request) == kubeVirtKind {
 		return v.kubeVirt(ctx, request)
 	}
-	if v.Reading != nil {
-		reading, end := v.Reading(ctx, request.Namespace)
-		defer end()
-		ctx = reading
-	}
 	waiting, cancel := context.WithDeadline(ctx, r.waits)
 	defer cancel()
-	e := &examination{Validator: v, review: r, ctx: ctx, waiting: waiting, began: v.Clock.Now(), request: request, progress: &progress{}, authorizer: &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: ctx}}
+	if v.Reading != nil {
+		reading, end := v.Reading(waiting, request.Namespace)
+		defer end()
+		waiting = reading
+	}
+	e := &examination{Validator: v, review: r, ctx: waiting, whole: ctx, began: v.Clock.Now(), request: request, progress: &progress{}, authorizer: &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: waiting}}
 	defer e.authorizer.close()
 	if request.SubResource == subresourceScale {
 		set, err := v.scaled(e)
@@ -174,11 +174,11 @@ type examination struct {
 	*Validator
 	*review
 
-	// waiting ends when the request stops waiting for others, before ctx.
-	ctx, waiting context.Context
-	began        time.Time
-	request      *admissionv1.AdmissionRequest
-	progress     *progress
+	// ctx ends when the request stops waiting, for others and for what it reads. whole ends with the timeout of the caller.
+	ctx, whole context.Context
+	began      time.Time
+	request    *admissionv1.AdmissionRequest
+	progress   *progress
 	snapshot     *evaluator.Snapshot
 	// authorizer is unused if the Validator has none.
 	authorizer *requestAuthorizer

@@ -51,7 +51,7 @@ func (o *certificateOptions) reconcilers(namespace string) []certificates.Option
 	if o.secret != "" {
 		webhook := common
 		webhook.Secret, webhook.Service, webhook.Mutating, webhook.Validating = o.secret, o.service, o.mutating, o.validating
-		webhook.MutatePath, webhook.ValidatePath = webhooks.MutatePath, webhooks.ValidatePath
+		webhook.MutatePath, webhook.ValidatePath, webhook.DeletionsPath = webhooks.MutatePath, webhooks.ValidatePath, webhooks.DeletionsPath
 		all = append(all, webhook)
 	}
 	if o.serverSecret != "" {

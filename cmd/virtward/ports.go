@@ -43,7 +43,7 @@ func newPorts(log logr.Logger) (*ports, error) {
 }
 
 // addPorts adds the servers of the webhooks, the probes and the metrics to the manager.
-func (o *webhookOptions) addPorts(mgr manager.Manager, p *ports, handlers map[string]http.Handler) error {
+func (o *webhookOptions) addPorts(mgr manager.Manager, p *ports, h *handlers) error {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: p.certificate.GetCertificate}
 	if o.clientCA != "" {
 		clients, err := serving.NewClients(o.clientCA, o.clientNames, p.log)
@@ -55,11 +55,13 @@ func (o *webhookOptions) addPorts(mgr manager.Manager, p *ports, handlers map[st
 			return err
 		}
 	}
-	if err := p.add(mgr, serving.Options{
-		Name: "webhook", Address: fmt.Sprintf(":%d", o.port), TLS: config, Limits: serving.WebhookLimits(),
-		Route: serving.ByToken(p.tokens, handlers),
-	}); err != nil {
-		return err
+	for _, server := range []serving.Options{
+		{Name: "webhook", Address: fmt.Sprintf(":%d", o.port), TLS: config, Limits: serving.WebhookLimits(), Route: serving.ByToken(p.tokens, h.webhooks)},
+		{Name: "deletions", Address: fmt.Sprintf(":%d", o.deletionsPort), TLS: config, Limits: serving.DeletionLimits(), Route: serving.ByToken(p.tokens, h.deletions)},
+	} {
+		if err := p.add(mgr, server); err != nil {
+			return err
+		}
 	}
 	return p.addSide(mgr, o.healthAddress, o.metricsAddress)
 }

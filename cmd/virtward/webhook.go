@@ -43,7 +43,8 @@ const (
 type webhookOptions struct {
 	process
 	assumptions
-	port int
+	port          int
+	deletionsPort int
 
 	certificates         string
 	certDir              string
@@ -75,6 +76,7 @@ trust its certificate.`,
 func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	o.process.addFlags(flags)
 	flags.IntVar(&o.port, "webhook-port", 9443, "port on which the webhooks are served")
+	flags.IntVar(&o.deletionsPort, "deletions-port", 9444, "port on which the webhook of deletions is served")
 	flags.StringVar(&o.certificates, "cert-provider", certificatesSelf, "provider of the serving certificate: self (a Secret that the controller writes) or files (in --cert-dir, for example from cert-manager)")
 	flags.StringVar(&o.certDir, "cert-dir", "/tmp/virtward-certificates", "directory of the serving certificate, with --cert-provider=files")
 	flags.StringVar(&o.certSecret, "cert-secret", "virtward-webhook-cert", "Secret with the serving certificate and the tokens of the paths, with --cert-provider=self")
@@ -95,6 +97,8 @@ func (o *webhookOptions) validate() error {
 		return errors.New("--client-name requires --client-ca-file")
 	case o.port < 1 || o.port > 65535:
 		return fmt.Errorf("--webhook-port is %d: it must be within 1 and 65535", o.port)
+	case o.deletionsPort < 1 || o.deletionsPort > 65535 || o.deletionsPort == o.port:
+		return fmt.Errorf("--deletions-port is %d: it must be within 1 and 65535, and not the port of the other webhooks", o.deletionsPort)
 	}
 	if err := o.assumptions.validate(); err != nil {
 		return err
@@ -216,7 +220,10 @@ func readTokens(file string) ([]string, error) {
 	return tokens, nil
 }
 
-func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p *ports, log logr.Logger) (map[string]http.Handler, error) {
+// handlers are those of the ports, by path.
+type handlers struct{ webhooks, deletions map[string]http.Handler }
+
+func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p *ports, log logr.Logger) (*handlers, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
@@ -271,5 +278,9 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	})
 	maps.Copy(p.ready, state.ready())
 	p.ready["catalogs"] = catalogs.Ready
-	return map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator}, nil
+	return &handlers{
+		webhooks: map[string]http.Handler{webhooks.MutatePath: mutator, webhooks.ValidatePath: validator},
+		// While the chart is upgraded, the configuration has the former path for a moment.
+		deletions: map[string]http.Handler{webhooks.DeletionsPath: validator.Deletions, webhooks.ValidatePath: validator.Deletions},
+	}, nil
 }

@@ -40,7 +40,7 @@ func TestWorstCaseMemory(t *testing.T) {
 	}
 	total := int64(0)
 	for name, bytes := range map[string]int64{
-		"at rest": atRest, "policies": policies, "bodies": webhooks.MaxBodies, "decoded objects": webhooks.MaxDecoded,
+		"at rest": atRest, "policies": policies, "bodies": webhooks.MaxBodies, "deletions": webhooks.MaxDeletions, "decoded objects": webhooks.MaxDecoded,
 		"evaluations": webhooks.EvaluationMemory, "objects that are read": platform.MaxReads, "cached objects": platform.MaxCached, "decisions of SubjectAccessReviews": webhooks.MaxDecisions,
 		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces, "ConfigMaps of parameters": configcache.MaxParameters, "names of golden images": configcache.MaxClaims, "exceptions of policies": configcache.MaxExceptions, "connections": serving.WorstCase(),
 	} {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,7 +41,7 @@ type webhookConfigurations[T any] interface {
 // targets are those that exist.
 func (r *Reconciler) targets(ctx context.Context) ([]target, error) {
 	client := r.Client.AdmissionregistrationV1()
-	mutating, err := read(ctx, client.MutatingWebhookConfigurations(), r.Mutating, r.MutatePath, func(object *admissionregistrationv1.MutatingWebhookConfiguration) (string, []hook) {
+	mutating, err := read(ctx, client.MutatingWebhookConfigurations(), r.Mutating, r.mutatePath, func(object *admissionregistrationv1.MutatingWebhookConfiguration) (string, []hook) {
 		var hooks []hook
 		for i := range object.Webhooks {
 			hooks = append(hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
@@ -50,7 +51,7 @@ func (r *Reconciler) targets(ctx context.Context) ([]target, error) {
 	if err != nil {
 		return nil, err
 	}
-	validating, err := read(ctx, client.ValidatingWebhookConfigurations(), r.Validating, r.ValidatePath, func(object *admissionregistrationv1.ValidatingWebhookConfiguration) (string, []hook) {
+	validating, err := read(ctx, client.ValidatingWebhookConfigurations(), r.Validating, r.validatePath, func(object *admissionregistrationv1.ValidatingWebhookConfiguration) (string, []hook) {
 		var hooks []hook
 		for i := range object.Webhooks {
 			hooks = append(hooks, hook{object.Webhooks[i].Name, object.Webhooks[i].ClientConfig})
@@ -64,9 +65,9 @@ func (r *Reconciler) targets(ctx context.Context) ([]target, error) {
 	return slices.Concat(mutating, validating, services), err
 }
 
-// read reads one configuration. It is none if there is no such object, or no name. path is that of its webhooks, without a
-// token.
-func read[T any](ctx context.Context, client webhookConfigurations[T], name, path string, hooksOf func(*T) (version string, hooks []hook)) ([]target, error) {
+// read reads one configuration. It is none if there is no such object, or no name. path is that of a webhook by
+// its name, without a token.
+func read[T any](ctx context.Context, client webhookConfigurations[T], name string, path func(webhook string) string, hooksOf func(*T) (version string, hooks []hook)) ([]target, error) {
 	if name == "" {
 		return nil, nil
 	}
@@ -96,6 +97,19 @@ func pathOf(h hook) string {
 	return *h.client.Service.Path
 }
 
+// validatePath is the path of a validating webhook, without a token: that of deletions has its own.
+func (r *Reconciler) validatePath(webhook string) string {
+	if strings.HasPrefix(webhook, deletions) {
+		return r.DeletionsPath
+	}
+	return r.ValidatePath
+}
+
+func (r *Reconciler) mutatePath(string) string { return r.MutatePath }
+
+// deletions begins the name of the webhook of deletions.
+const deletions = "deletions."
+
 // operation is one of a JSON patch.
 type operation struct {
 	Op    string `json:"op"`
@@ -105,7 +119,7 @@ type operation struct {
 
 // hookChanges are what webhooks lack: the CA bundle and the path, and nothing else. A webhook that calls a URL is not
 // Virtward's.
-func hookChanges(state certificates.State, webhookPath string, hooks []hook) []operation {
+func hookChanges(state certificates.State, path func(webhook string) string, hooks []hook) []operation {
 	bundle := certificates.Bundle(state.Data)
 	if len(bundle) == 0 || len(state.Data[certificates.TokenKey]) == 0 {
 		return nil
@@ -116,14 +130,14 @@ func hookChanges(state certificates.State, webhookPath string, hooks []hook) []o
 			continue
 		}
 		at, present := fmt.Sprintf("/webhooks/%d", i), pathOf(h)
-		path := state.Path(webhookPath, present)
-		if bytes.Equal(h.client.CABundle, bundle) && path == present {
+		wanted := state.Path(path(h.name), present)
+		if bytes.Equal(h.client.CABundle, bundle) && wanted == present {
 			continue
 		}
 		changes = append(changes,
 			operation{"test", at + "/name", h.name},
 			operation{"add", at + "/clientConfig/caBundle", bundle},
-			operation{"add", at + "/clientConfig/service/path", path})
+			operation{"add", at + "/clientConfig/service/path", wanted})
 	}
 	return changes
 }

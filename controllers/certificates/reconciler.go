@@ -41,8 +41,8 @@ type Options struct {
 	Mutating, Validating string
 	// APIServices are the names of the APIServices. One that does not exist, or names another Service, is left out.
 	APIServices []string
-	// MutatePath and ValidatePath are the paths without their token.
-	MutatePath, ValidatePath string
+	// MutatePath, ValidatePath and DeletionsPath are the paths without their token.
+	MutatePath, ValidatePath, DeletionsPath string
 	// Settle is how long a rotation waits until all clients have noticed a step.
 	Settle time.Duration
 	// Interval is how often the certificates are looked at without a change.

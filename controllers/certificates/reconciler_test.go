@@ -252,7 +252,7 @@ func (i *installation) run(t *testing.T, kill int) {
 		Settle: settle, Interval: time.Hour, Clock: i.clock, Log: logr.Discard(), APIServices: i.apiServices,
 	}
 	if len(i.apiServices) == 0 {
-		options.Mutating, options.Validating, options.MutatePath, options.ValidatePath = mutating, validating, "/mutate", "/validate"
+		options.Mutating, options.Validating, options.MutatePath, options.ValidatePath, options.DeletionsPath = mutating, validating, "/mutate", "/validate", "/deletions"
 	}
 	reconciler := New(options)
 	for range 50 {

@@ -500,6 +500,9 @@ func TestValidator(t *testing.T) {
 	}
 	for i := range want { // what they have in common
 		want[i].ClientConfig.Service = &admissionv1.ServiceReference{Namespace: namespace, Name: "virtward-webhook", Port: new(int32(8443))}
+		if want[i].Name == "deletions.validate.virtward.io" {
+			want[i].ClientConfig.Service.Port = new(int32(9444))
+		}
 		want[i].MatchPolicy, want[i].FailurePolicy = new(admissionv1.Equivalent), new(admissionv1.Fail)
 		want[i].TimeoutSeconds, want[i].SideEffects = new(int32(3)), new(admissionv1.SideEffectClassNone)
 		want[i].AdmissionReviewVersions = []string{"v1"}
@@ -623,6 +626,7 @@ func TestArguments(t *testing.T) {
 		{name: "defaults", want: []string{
 			"webhook",
 			"--webhook-port=9443",
+			"--deletions-port=9444",
 			"--health-address=:8081",
 			"--metrics-address=:8080",
 			"--cert-provider=self",
@@ -639,12 +643,13 @@ func TestArguments(t *testing.T) {
 			name: "everything else",
 			values: []string{
 				certManager, `facts={"rolloutStrategy":"Stage","mshvCPUModel":"EPYC-v3"}`, `log={"level":"debug","format":"text"}`,
-				"webhook.port=10250", "policies.exceptions.maxDays=7", "metrics.port=9090", "health.port=9091", "checks.enabled=false",
+				"webhook.port=10250", "webhook.deletionsPort=10251", "policies.exceptions.maxDays=7", "metrics.port=9090", "health.port=9091", "checks.enabled=false",
 				`webhook.clientCertificates={"configMap":"clients","names":["api-server"]}`,
 			},
 			want: []string{
 				"webhook",
 				"--webhook-port=10250",
+				"--deletions-port=10251",
 				"--health-address=:9091",
 				"--metrics-address=:9090",
 				"--cert-provider=files",
@@ -679,16 +684,29 @@ func TestPorts(t *testing.T) {
 	for _, port := range container.Ports {
 		ports[port.Name] = port.ContainerPort
 	}
-	if diff := cmp.Diff(map[string]int32{"webhook": 10250, "metrics": 9090, "health": 8081}, ports); diff != "" {
+	if diff := cmp.Diff(map[string]int32{"webhook": 10250, "deletions": 9444, "metrics": 9090, "health": 8081}, ports); diff != "" {
 		t.Errorf("container ports (-want +got):\n%s", diff)
 	}
-	want := map[string]corev1.ServicePort{
-		"virtward-webhook":         {Name: "webhook", Port: 8443, TargetPort: intstr.FromString("webhook")},
-		"virtward-webhook-metrics": {Name: "metrics", Port: 9090, TargetPort: intstr.FromString("metrics")},
+	want := map[string][]corev1.ServicePort{
+		"virtward-webhook":         {{Name: "webhook", Port: 8443, TargetPort: intstr.FromString("webhook")}, {Name: "deletions", Port: 9444, TargetPort: intstr.FromString("deletions")}},
+		"virtward-webhook-metrics": {{Name: "metrics", Port: 9090, TargetPort: intstr.FromString("metrics")}},
 	}
 	for _, service := range every[*corev1.Service](objects) {
-		if diff := cmp.Diff([]corev1.ServicePort{want[service.Name]}, service.Spec.Ports); diff != "" {
+		if diff := cmp.Diff(want[service.Name], service.Spec.Ports); diff != "" {
 			t.Errorf("Service %s (-want +got):\n%s", service.Name, diff)
+		}
+	}
+}
+
+// TestPortsDiffer verifies that the ports of deletions are not those of the other requests.
+func TestPortsDiffer(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]string{
+		`webhook={"servicePort":8443,"deletionsServicePort":8443}`: "webhook.servicePort and webhook.deletionsServicePort must differ",
+		`webhook={"port":9444}`: "webhook.port and webhook.deletionsPort must differ",
+	} {
+		if output, err := helm(t, "template", release, folder, "--set-json", value); err == nil || !strings.Contains(output, want) {
+			t.Errorf("%s: %v %s", value, err, output)
 		}
 	}
 }
@@ -844,7 +862,11 @@ func TestPathTokens(t *testing.T) {
 		t.Errorf("the path is %s", got)
 	}
 	for _, webhook := range only[*admissionv1.ValidatingWebhookConfiguration](t, objects).Webhooks {
-		if got := *webhook.ClientConfig.Service.Path; got != "/validate/"+first {
+		want := "/validate/" + first
+		if webhook.Name == "deletions.validate.virtward.io" {
+			want = "/deletions/" + first
+		}
+		if got := *webhook.ClientConfig.Service.Path; got != want {
 			t.Errorf("the path of %s is %s", webhook.Name, got)
 		}
 	}
@@ -1059,8 +1081,11 @@ func writes(rule rbacv1.PolicyRule) []string {
 }
 
 func TestNetworkPolicy(t *testing.T) {
-	ports := func(name string) []networkingv1.NetworkPolicyPort {
-		return []networkingv1.NetworkPolicyPort{{Port: new(intstr.FromString(name)), Protocol: new(corev1.ProtocolTCP)}}
+	ports := func(names ...string) (all []networkingv1.NetworkPolicyPort) {
+		for _, name := range names {
+			all = append(all, networkingv1.NetworkPolicyPort{Port: new(intstr.FromString(name)), Protocol: new(corev1.ProtocolTCP)})
+		}
+		return all
 	}
 	from := func(namespaces ...string) []networkingv1.NetworkPolicyPeer {
 		return []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
@@ -1071,9 +1096,9 @@ func TestNetworkPolicy(t *testing.T) {
 		values string
 		want   []networkingv1.NetworkPolicyIngressRule
 	}{
-		{`networkPolicy={}`, []networkingv1.NetworkPolicyIngressRule{{Ports: ports("webhook")}, {Ports: ports("metrics"), From: from("monitoring")}}},
+		{`networkPolicy={}`, []networkingv1.NetworkPolicyIngressRule{{Ports: ports("webhook", "deletions")}, {Ports: ports("metrics"), From: from("monitoring")}}},
 		{`networkPolicy={"apiServerCIDRs":["10.0.0.0/24"],"metricsNamespaces":[]}`, []networkingv1.NetworkPolicyIngressRule{
-			{Ports: ports("webhook"), From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/24"}}}},
+			{Ports: ports("webhook", "deletions"), From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/24"}}}},
 		}},
 	} {
 		got := only[*networkingv1.NetworkPolicy](t, render(t, c.values)).Spec.Ingress

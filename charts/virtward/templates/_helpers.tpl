@@ -69,7 +69,7 @@ a token is from an older release: it stays until the controller replaces it.
 {{- $there := lookup "admissionregistration.k8s.io/v1" (printf "%sWebhookConfiguration" (index . 1)) "" (index . 2) | default dict }}
 {{- $hooks := dig "webhooks" (list) $there }}
 {{- if $hooks }}
-{{- if eq (dig "clientConfig" "service" "path" "" (first $hooks)) (index . 3) }}{{ index . 3 }}{{ end }}
+{{- if eq (dig "clientConfig" "service" "path" "" (first $hooks)) "/validate" "/mutate" }}{{ index . 3 }}{{ end }}
 {{- end }}
 {{- end }}
 {{- end }}

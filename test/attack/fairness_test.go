@@ -1,0 +1,248 @@
+package attack
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kubevirtv1 "kubevirt.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/virtward/virtward/test/build"
+	"github.com/virtward/virtward/test/soak"
+)
+
+// A user with many requests at once, in one namespace or in many. The API server calls a webhook over HTTP/1.1, with a
+// connection for each request.
+
+// tries is how often a protected VM is deleted beside each attack.
+func tries() int64 {
+	if soak.On() {
+		return 500
+	}
+	return 60
+}
+
+// failOpen is the metric of the API server for calls of a webhook that failed and were admitted.
+const failOpen = "apiserver_admission_webhook_fail_open_count"
+
+// worstOf are requests that cost the most for their size, in a namespace.
+func worstOf(namespace string) []sent {
+	GinkgoHelper()
+	path := "/apis/kubevirt.io/v1/namespaces/" + namespace + "/virtualmachines?dryRun=All"
+	inNamespace := func(vm *kubevirtv1.VirtualMachine) *kubevirtv1.VirtualMachine {
+		vm.Namespace = namespace
+		return vm
+	}
+	brackets := func(n int) map[string]string { return map[string]string{"text": strings.Repeat("{", n)} }
+	references := inNamespace(build.VM("references").Obj())
+	references.Annotations = brackets(5_000)
+	for i := range 30 {
+		name := fmt.Sprintf("unknown-%d", i)
+		spec := &references.Spec.Template.Spec
+		spec.Volumes = append(spec.Volumes, kubevirtv1.Volume{Name: name, VolumeSource: kubevirtv1.VolumeSource{
+			PersistentVolumeClaim: &kubevirtv1.PersistentVolumeClaimVolumeSource{PersistentVolumeClaimVolumeSource: corev1.PersistentVolumeClaimVolumeSource{ClaimName: name}},
+		}})
+		spec.Domain.Devices.Disks = append(spec.Domain.Devices.Disks, kubevirtv1.Disk{Name: name})
+		spec.Networks = append(spec.Networks, kubevirtv1.Network{Name: name, NetworkSource: kubevirtv1.NetworkSource{Multus: &kubevirtv1.MultusNetwork{NetworkName: name}}})
+		spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, kubevirtv1.Interface{Name: name, InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{Bridge: &kubevirtv1.InterfaceBridge{}}})
+	}
+	inferred := inNamespace(build.VM("inferred").Obj())
+	inferred.Spec.Template.Spec.Domain.Memory = nil
+	inferred.Spec.Instancetype = &kubevirtv1.InstancetypeMatcher{Kind: "VirtualMachineInstancetype", Name: "unknown"}
+	inferred.Spec.Preference = &kubevirtv1.PreferenceMatcher{Kind: "VirtualMachinePreference", Name: "unknown"}
+	values := inNamespace(build.VM("values").Obj())
+	values.Spec.DataVolumeTemplates = make([]kubevirtv1.DataVolumeTemplateSpec, 500)
+	requests := make([]sent, 0, 3)
+	for _, vm := range []*kubevirtv1.VirtualMachine{references, inferred, values} {
+		requests = append(requests, request(path, vm))
+	}
+	return requests
+}
+
+// crush sends requests of a user, many at once, without a pause, until end is called. end returns how often each status was
+// answered. What is sent is bounded by what is answered.
+func crush(user string, atOnce int, requests []sent) (end func() string) {
+	GinkgoHelper()
+	attacker := rawClient(user)
+	var mu sync.Mutex
+	answers := map[int]int{}
+	var next atomic.Int64
+	stop := keep(atOnce, 0, func(ctx context.Context) {
+		one, status := requests[int(next.Add(1))%len(requests)], 0
+		attacker.Post().MaxRetries(0).RequestURI(one.path).SetHeader("Content-Type", "application/json").Body(one.body).Do(ctx).StatusCode(&status)
+		if ctx.Err() == nil {
+			mu.Lock()
+			answers[status]++
+			mu.Unlock()
+		}
+	})
+	return func() string {
+		stop()
+		Expect(answers).NotTo(Or(BeEmpty(), HaveKey(0)), "the attack did not reach the API server")
+		return fmt.Sprintf("answers by status %v", answers)
+	}
+}
+
+var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
+	const trudy = "trudy"
+	var kept *kubevirtv1.VirtualMachine
+
+	BeforeAll(func(ctx SpecContext) {
+		By("letting trudy create virtual machines in all namespaces")
+		role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: trudy}, Rules: []rbacv1.PolicyRule{{APIGroups: []string{"kubevirt.io"}, Resources: []string{"virtualmachines"}, Verbs: []string{"create"}}}}
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: trudy}, Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: trudy}}}
+		Expect(admin.Create(ctx, role)).To(Succeed())
+		Expect(admin.Create(ctx, binding)).To(Succeed())
+		cleanUp(role)
+		cleanUp(binding)
+
+		By("protecting a virtual machine from deletion")
+		policy := object(`{apiVersion: policy.virtward.io/v1alpha1, kind: VirtualMachinePolicy, metadata: {name: attack-keep}, spec: {enforcement: Deny, match: {kinds: [VirtualMachine], operations: [DELETE]}, validations: [{expression: "oldObject.metadata.?labels.orValue({})[?'keep'].orValue('') != 'true'", message: it is kept}]}}`)
+		cleanUp(policy)
+		Expect(admin.Create(ctx, policy)).To(Succeed())
+		kept = build.VM("kept").Obj()
+		kept.Labels = map[string]string{"keep": "true"}
+		cleanUp(kept)
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(change(ctx, admin, kept, func() { kept.Labels = nil })).To(Succeed())
+		})
+		Expect(alice.Create(ctx, kept)).To(Succeed())
+		Eventually(func(ctx context.Context) error { return alice.Delete(ctx, kept, client.DryRunAll) }).WithContext(ctx).Should(MatchError(ContainSubstring("it is kept")))
+	}, NodeTimeout(3*time.Minute))
+
+	// protected deletes the VM again and again, until end is called, which returns how often it was denied by the policy, and
+	// how often because there was no time. No deletion succeeds.
+	protected := func() (end func() (denied, undecided int64)) {
+		var denied, undecided, lost atomic.Int64
+		var unexpected atomic.Value
+		deleter := rawClient("alice")
+		path := "/apis/kubevirt.io/v1/namespaces/" + quiet + "/virtualmachines/" + kept.Name + "?dryRun=All"
+		stop := keep(2, 0, func(ctx context.Context) {
+			began := time.Now()
+			err := deleter.Delete().MaxRetries(0).RequestURI(path).Do(ctx).Error()
+			switch {
+			case ctx.Err() != nil:
+			case err == nil && !machine.stopped(began):
+				lost.Add(1)
+			case err == nil:
+			case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "it is kept"):
+				denied.Add(1)
+			case apierrors.IsTooManyRequests(err):
+				undecided.Add(1)
+			default:
+				unexpected.Store(err.Error())
+			}
+		})
+		return func() (int64, int64) {
+			GinkgoHelper()
+			Eventually(denied.Load).WithTimeout(4 * time.Minute).Should(BeNumerically(">=", tries()))
+			stop()
+			Expect(lost.Load()).To(BeZero(), "deletions of a protected virtual machine")
+			Expect(unexpected.Load()).To(BeNil())
+			return denied.Load(), undecided.Load()
+		}
+	}
+
+	for _, c := range []struct {
+		namespaces, atOnce int
+		soak               bool
+	}{{1, 130, false}, {3, 200, false}, {50, 200, true}} {
+		It(fmt.Sprintf("%d of %d namespaces delay and fail nobody else, and do not remove the protection of deletions", c.atOnce, c.namespaces), func(ctx SpecContext) {
+			if c.soak && !soak.On() {
+				Skip("only in soaks")
+			}
+			var requests []sent
+			for i := range c.namespaces {
+				namespace := attacked
+				if i > 0 {
+					namespace = fmt.Sprintf("%s-%d", attacked, i)
+					Expect(cluster.EnsureNamespace(ctx, namespace)).To(Succeed())
+				}
+				requests = append(requests, worstOf(namespace)...)
+			}
+			before, err := cluster.Metric(ctx, failOpen, map[string]string{"name": "deletions.validate.virtward.io"})
+			Expect(err).NotTo(HaveOccurred())
+			beside(ctx, func() func() string {
+				attack, deletions := crush(trudy, c.atOnce, requests), protected()
+				return func() string {
+					denied, undecided := deletions()
+					return fmt.Sprintf("%s; deletions of a protected VM: %d denied by the policy, %d for want of time", attack(), denied, undecided)
+				}
+			})
+			Expect(cluster.Metric(ctx, failOpen, map[string]string{"name": "deletions.validate.virtward.io"})).To(Equal(before), "calls for deletions failed")
+		}, NodeTimeout(nodeTimeout))
+	}
+
+	It("of a client that knows the path of the webhook delay and fail nobody", func(ctx SpecContext) {
+		d := findEndpoint(ctx)
+		vm, err := json.Marshal(build.VM("forged").Obj())
+		Expect(err).NotTo(HaveOccurred())
+		body := fmt.Sprintf(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"kubevirt.io","version":"v1","kind":"VirtualMachine"},"namespace":%q,"operation":"CREATE","userInfo":{"username":"alice"},"object":%s}}`, quiet, vm)
+		head, _, _ := strings.Cut(body, `"object"`)
+		probes := probed(d.health)
+		var answered atomic.Int64
+		ends := []func(){
+			// As many as there are connections, which send the head of a review, and no object.
+			keep(300, time.Second, func(ctx context.Context) {
+				c, err := d.dial(ctx)
+				if err != nil {
+					return
+				}
+				_, _ = fmt.Fprintf(c, "POST /validate/%s?timeout=30s HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n%s", d.token, head)
+				held(ctx, c)
+			}),
+			// Some that send whole reviews in the name of another namespace.
+			keep(20, 0, func(ctx context.Context) {
+				caller := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: d.config.Clone()}}
+				request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+d.address+"/validate/"+d.token, strings.NewReader(body))
+				if err != nil {
+					return
+				}
+				if response, err := caller.Do(request); err == nil {
+					_ = response.Body.Close()
+					answered.Add(1)
+				}
+			}),
+		}
+		p99 := served(ctx, innocentCreates())
+		for _, end := range ends {
+			end()
+		}
+		AddReportEntry("figures", fmt.Sprintf("p99 of a create: idle %s, attacked %s; %d forged reviews answered; slowest probe %s", idle, p99, answered.Load(), probes()))
+		Expect(answered.Load()).To(BeNumerically(">", 0))
+	}, NodeTimeout(nodeTimeout))
+
+	It("for probes and metrics, whose answers nobody reads, do not delay a kubelet", func(ctx SpecContext) {
+		d := findEndpoint(ctx)
+		probes := probed(d.health)
+		end := keep(60, 20*time.Millisecond, func(ctx context.Context) {
+			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(d.health, "http://"))
+			if err != nil {
+				return
+			}
+			_ = c.SetDeadline(time.Now().Add(3 * time.Second))
+			_, _ = c.Write([]byte(strings.Repeat("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n", 2_000)))
+			select {
+			case <-ctx.Done():
+			case <-time.After(2 * time.Second):
+			}
+			_ = c.Close()
+		})
+		served(ctx, innocentCreates())
+		end()
+		AddReportEntry("figures", fmt.Sprintf("slowest probe %s", probes()))
+	}, NodeTimeout(nodeTimeout))
+})
