@@ -21,6 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -59,7 +60,10 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		documented := documentedFiles()
 		Expect(documented).To(HaveLen(2))
 		port := i.chart.Values["webhook"].(map[string]any)["servicePort"].(int)
-		kubeconfig := strings.ReplaceAll(documented[0], "virtward-system.svc", "virtward-system.svc:"+strconv.Itoa(port))
+		deletions := i.chart.Values["webhook"].(map[string]any)["deletionsServicePort"].(int)
+		kubeconfig := strings.NewReplacer(
+			"virtward-system.svc:9444", "virtward-system.svc:"+strconv.Itoa(deletions), "virtward-system.svc", "virtward-system.svc:"+strconv.Itoa(port),
+		).Replace(documented[0])
 		Expect(kubeconfig).To(ContainSubstring("virtward-webhook.virtward-system.svc:"))
 		for name, content := range map[string]string{"kubeconfig": kubeconfig, "admission.yaml": documented[1]} {
 			content = strings.ReplaceAll(content, "/etc/kubernetes/virtward", folder)
@@ -77,6 +81,11 @@ var _ = Describe("Client certificates", Serial, Ordered, func() {
 		i.install(ctx)
 		i.roll(ctx)
 		Expect(i.webhook.Args()).To(ContainElements(HavePrefix("--client-ca-file="), Equal("--client-name=api-server")))
+		By("deleting, on the port of deletions")
+		vm := build.VM("deleted").Obj()
+		Expect(i.admin.Create(ctx, vm)).To(Succeed())
+		Expect(i.admin.Delete(ctx, vm)).To(Succeed())
+		Expect(i.plane.Metric(ctx, "apiserver_admission_webhook_fail_open_count", map[string]string{"name": "deletions.validate.virtward.io"})).To(BeZero())
 		i.awaitCalls(ctx)
 		failed := i.failedCalls(ctx)
 		i.awaitCalls(ctx)
