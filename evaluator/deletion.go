@@ -32,8 +32,8 @@ func (e *Evaluator) Deletable(kind, user string) bool {
 	return deletable(e.Facts.Facts(), user)
 }
 
-// DeniesUndecided reports whether a policy denies deletions of a kind that cannot be evaluated.
-func (e *Evaluator) DeniesUndecided(kind policyv1alpha1.PolicyKind) bool {
+// DeniesUnevaluated reports whether a policy denies deletions of a kind that cannot be evaluated.
+func (e *Evaluator) DeniesUnevaluated(kind policyv1alpha1.PolicyKind) bool {
 	return e.Configuration != nil && e.Configuration.Active().Policies.DeniesUnreadable(kind)
 }
 

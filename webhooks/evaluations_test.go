@@ -151,7 +151,7 @@ func TestEvaluationAfterTheTimeoutFails(t *testing.T) {
 	}
 }
 
-// TestCompleteVerdictsAreAnswered has a deadline that passes after the policies that deny: the verdict stands, and the others
+// TestCompleteVerdictsAreAnswered has a deadline that passes after the policies that deny: the verdict is answered, and the others
 // are skipped.
 func TestCompleteVerdictsAreAnswered(t *testing.T) {
 	v := newValidator(t)

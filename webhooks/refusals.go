@@ -70,7 +70,7 @@ func (v *Validator) refuse(head *admissionv1.AdmissionRequest, why *refusal) *ad
 // refuseDeletion denies a deletion, or a change of owners, that is not evaluated, if a policy denies deletions that it
 // cannot evaluate.
 func (v *Validator) refuseDeletion(head *admissionv1.AdmissionRequest, why *refusal) *admissionv1.AdmissionResponse {
-	if !v.Evaluator.DeniesUndecided(policyv1alpha1.PolicyKind(head.Kind.Kind)) {
+	if !v.Evaluator.DeniesUnevaluated(policyv1alpha1.PolicyKind(head.Kind.Kind)) {
 		return admitted("check", why)
 	}
 	return why.response()

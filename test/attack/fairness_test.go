@@ -125,8 +125,8 @@ var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
 
 	// protected deletes the VM again and again, until end is called, which returns how often it was denied by the policy, and
 	// how often because there was no time. No deletion succeeds.
-	protected := func() (end func() (denied, undecided int64)) {
-		var denied, undecided, lost atomic.Int64
+	protected := func() (end func() (denied, unevaluated int64)) {
+		var denied, unevaluated, lost atomic.Int64
 		var unexpected atomic.Value
 		deleter := rawClient("alice")
 		path := "/apis/kubevirt.io/v1/namespaces/" + quiet + "/virtualmachines/" + kept.Name + "?dryRun=All"
@@ -141,7 +141,7 @@ var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
 			case apierrors.IsInvalid(err) && strings.Contains(err.Error(), "it is kept"):
 				denied.Add(1)
 			case apierrors.IsTooManyRequests(err):
-				undecided.Add(1)
+				unevaluated.Add(1)
 			default:
 				unexpected.Store(err.Error())
 			}
@@ -152,7 +152,7 @@ var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
 			stop()
 			Expect(lost.Load()).To(BeZero(), "deletions of a protected virtual machine")
 			Expect(unexpected.Load()).To(BeNil())
-			return denied.Load(), undecided.Load()
+			return denied.Load(), unevaluated.Load()
 		}
 	}
 
@@ -178,8 +178,8 @@ var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
 			beside(ctx, func() func() string {
 				attack, deletions := crush(trudy, c.atOnce, requests), protected()
 				return func() string {
-					denied, undecided := deletions()
-					return fmt.Sprintf("%s; deletions of a protected VM: %d denied by the policy, %d for want of time", attack(), denied, undecided)
+					denied, unevaluated := deletions()
+					return fmt.Sprintf("%s; deletions of a protected VM: %d denied by the policy, %d for want of time", attack(), denied, unevaluated)
 				}
 			})
 			Expect(cluster.Metric(ctx, failOpen, map[string]string{"name": "deletions.validate.virtward.io"})).To(Equal(before), "calls for deletions failed")
