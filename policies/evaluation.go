@@ -53,6 +53,9 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		spare.Spend(spareLimit) // the remaining policies are skipped too
 		return []validators.Finding{p.skipped(s)}
 	}
+	if spare != nil && len(p.references) > 0 {
+		s.documents.ReadMore()
+	}
 	defer p.lend(s.documents)()
 	if s.observe != nil {
 		s.observe(p, s.documents)
