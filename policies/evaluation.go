@@ -53,9 +53,6 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		spare.Spend(spareLimit) // the remaining policies are skipped too
 		return []validators.Finding{p.skipped(s)}
 	}
-	if spare != nil && len(p.references) > 0 {
-		s.documents.ReadMore()
-	}
 	defer p.lend(s.documents)()
 	if s.observe != nil {
 		s.observe(p, s.documents)
@@ -85,8 +82,12 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	return bounded(append(findings, p.evaluationErrors(s, errs)...), more, unreported)
 }
 
-// lend sets the policy's parameters in the documents, and returns the function that removes them.
+// lend sets the policy's parameters in the documents, and returns the function that removes them. If the policy does not
+// deny, it also reads what only such policies read.
 func (p *Policy) lend(d *cel.Documents) func() {
+	if !p.denies() && len(p.references) > 0 {
+		d.ReadMore()
+	}
 	before := d.Params
 	d.Params = nil
 	if p.params.value != nil {

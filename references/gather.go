@@ -69,7 +69,6 @@ type Gathering struct {
 	found *cel.References
 	// list is the one that is being read.
 	list struct {
-		ctx     context.Context
 		objects map[address]bool
 		bytes   int
 	}
@@ -132,7 +131,7 @@ func (g *Gathering) Gather(ctx context.Context, lists []string, within time.Dura
 // step reads one list.
 type step struct {
 	list string
-	read func() error
+	read func(context.Context) error
 }
 
 // steps are the lists in their order. Those of volumes follow each other, and share objects.
@@ -150,8 +149,8 @@ func (g *Gathering) steps() []step {
 func (g *Gathering) one(ctx context.Context, s step, deadline time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	g.list.ctx, g.list.objects, g.list.bytes = ctx, map[address]bool{}, 0
-	return s.read()
+	g.list.objects, g.list.bytes = map[address]bool{}, 0
+	return s.read(ctx)
 }
 
 // source is a kind of objects, and how an element of a list is made of one. The second result says why that is not possible.
@@ -163,17 +162,17 @@ type source struct {
 
 // get returns what is known of an object, and the reference to it. The error means that it is unknown. Its text does not
 // depend on why an object cannot be read.
-func (g *Gathering) get(from source, namespace, name, path string) (*element, cel.Reference, error) {
-	return g.describe(from, namespace, name, path, true)
+func (g *Gathering) get(ctx context.Context, from source, namespace, name, path string) (*element, cel.Reference, error) {
+	return g.describe(ctx, from, namespace, name, path, true)
 }
 
 // content returns what is known of an object, except for its labels and annotations.
-func (g *Gathering) content(from source, namespace, name, path string) (*element, error) {
-	e, _, err := g.describe(from, namespace, name, path, false)
+func (g *Gathering) content(ctx context.Context, from source, namespace, name, path string) (*element, error) {
+	e, _, err := g.describe(ctx, from, namespace, name, path, false)
 	return e, err
 }
 
-func (g *Gathering) describe(from source, namespace, name, path string, described bool) (*element, cel.Reference, error) {
+func (g *Gathering) describe(ctx context.Context, from source, namespace, name, path string, described bool) (*element, cel.Reference, error) {
 	reference := referenceTo(namespace, name, path)
 	if name == "" {
 		return &element{}, reference, nil
@@ -184,7 +183,7 @@ func (g *Gathering) describe(from source, namespace, name, path string, describe
 	}
 	e := g.read[at]
 	if e == nil || described && !e.described {
-		object, err := g.objects.Get(g.list.ctx, from.GroupVersionKind, namespace, name)
+		object, err := g.objects.Get(ctx, from.GroupVersionKind, namespace, name)
 		switch {
 		case errors.Is(err, ErrNotGiven):
 			if !slices.Contains(g.NotGiven, path) {

@@ -1,6 +1,7 @@
 package references
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 	"github.com/virtward/virtward/cel"
 )
 
-func (g *Gathering) networks() error {
+func (g *Gathering) networks(ctx context.Context) error {
 	for i := range g.spec.Networks {
 		multus := g.spec.Networks[i].Multus
 		if multus == nil {
@@ -23,7 +24,7 @@ func (g *Gathering) networks() error {
 		if !qualified {
 			namespace, name = g.namespace, multus.NetworkName
 		}
-		e, reference, err := g.get(networkSource, namespace, name, fmt.Sprintf("spec.networks[%d].multus.networkName", i))
+		e, reference, err := g.get(ctx, networkSource, namespace, name, fmt.Sprintf("spec.networks[%d].multus.networkName", i))
 		if err != nil {
 			return err
 		}
@@ -96,9 +97,9 @@ func (g *Gathering) pointers() []pointer {
 	return slices.DeleteFunc(found, func(p pointer) bool { return p.name == "" })
 }
 
-func (g *Gathering) claims() error {
+func (g *Gathering) claims(ctx context.Context) error {
 	for _, p := range g.pointers() {
-		e, reference, err := g.get(claimSource, g.namespace, p.name, p.path)
+		e, reference, err := g.get(ctx, claimSource, g.namespace, p.name, p.path)
 		if err != nil {
 			return err
 		}
@@ -122,12 +123,12 @@ func (e *element) volume(reference cel.Reference) cel.VolumeReference {
 }
 
 // dataVolumes reads the DataVolumes of volumes. Those that the VM creates are as its templates say.
-func (g *Gathering) dataVolumes() error {
+func (g *Gathering) dataVolumes(ctx context.Context) error {
 	for _, p := range g.pointers() {
 		if !p.isDataVolume {
 			continue
 		}
-		volume, err := g.dataVolume(p)
+		volume, err := g.dataVolume(ctx, p)
 		if err == nil {
 			err = g.weigh(&volume.Reference, weightOfVolume(&volume))
 		}
@@ -139,13 +140,13 @@ func (g *Gathering) dataVolumes() error {
 	return nil
 }
 
-func (g *Gathering) dataVolume(p pointer) (cel.VolumeReference, error) {
+func (g *Gathering) dataVolume(ctx context.Context, p pointer) (cel.VolumeReference, error) {
 	if template := g.made[p.name]; template != nil {
 		volume, err := g.templated(template, p.path)
 		volume.Path = p.path
 		return volume, err
 	}
-	e, reference, err := g.get(dataVolumeSource, g.namespace, p.name, p.path)
+	e, reference, err := g.get(ctx, dataVolumeSource, g.namespace, p.name, p.path)
 	if err != nil {
 		return cel.VolumeReference{}, err
 	}
@@ -177,7 +178,7 @@ func (g *Gathering) templated(template *v1.DataVolumeTemplateSpec, path string) 
 	return volume, nil
 }
 
-func (g *Gathering) dataSources() error {
+func (g *Gathering) dataSources(ctx context.Context) error {
 	for i := range g.templates {
 		from := g.templates[i].Spec.SourceRef
 		if from == nil || !strings.EqualFold(from.Kind, apikinds.DataSource) {
@@ -187,7 +188,7 @@ func (g *Gathering) dataSources() error {
 		if from.Namespace != nil && *from.Namespace != "" {
 			namespace = *from.Namespace
 		}
-		e, reference, err := g.get(dataSourceSource, namespace, from.Name, fmt.Sprintf("spec.dataVolumeTemplates[%d].spec.sourceRef", i))
+		e, reference, err := g.get(ctx, dataSourceSource, namespace, from.Name, fmt.Sprintf("spec.dataVolumeTemplates[%d].spec.sourceRef", i))
 		if err == nil {
 			err = g.weigh(&reference, 0)
 		}
@@ -203,7 +204,7 @@ func (g *Gathering) dataSources() error {
 
 // storageClasses reads the classes of volumes: of those that the VM creates, and of those that exist. The class of a volume
 // that does not exist is an element without a name: the volume can be created later with any class.
-func (g *Gathering) storageClasses() error {
+func (g *Gathering) storageClasses(ctx context.Context) error {
 	for i := range g.templates {
 		spec, class := &g.templates[i].Spec, (*string)(nil)
 		path := fmt.Sprintf("spec.dataVolumeTemplates[%d].spec", i)
@@ -217,7 +218,7 @@ func (g *Gathering) storageClasses() error {
 		if class != nil {
 			name = *class
 		}
-		if err := g.storageClass(name, name == "", path); err != nil {
+		if err := g.storageClass(ctx, name, name == "", path); err != nil {
 			return err
 		}
 	}
@@ -225,23 +226,23 @@ func (g *Gathering) storageClasses() error {
 		if p.isDataVolume && g.made[p.name] != nil {
 			continue
 		}
-		volume, err := g.content(claimSource, g.namespace, p.name, p.path)
+		volume, err := g.content(ctx, claimSource, g.namespace, p.name, p.path)
 		if err == nil && !volume.found && p.isDataVolume {
-			volume, err = g.content(dataVolumeSource, g.namespace, p.name, p.path)
+			volume, err = g.content(ctx, dataVolumeSource, g.namespace, p.name, p.path)
 		}
 		if err != nil {
 			return err
 		}
 		class := volume.volume(cel.Reference{}).StorageClassName
-		if err := g.storageClass(class, volume.found && class == "", p.path); err != nil {
+		if err := g.storageClass(ctx, class, volume.found && class == "", p.path); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (g *Gathering) storageClass(name string, isDefault bool, path string) error {
-	e, reference, err := g.get(storageClassSource, "", name, path)
+func (g *Gathering) storageClass(ctx context.Context, name string, isDefault bool, path string) error {
+	e, reference, err := g.get(ctx, storageClassSource, "", name, path)
 	if err != nil {
 		return err
 	}
@@ -269,7 +270,7 @@ func storageClassOf(object *unstructured.Unstructured) (any, string) {
 	return class, ""
 }
 
-func (g *Gathering) configMaps() error {
+func (g *Gathering) configMaps(ctx context.Context) error {
 	for i := range g.spec.Volumes {
 		var name, at string
 		switch volume := &g.spec.Volumes[i]; {
@@ -280,7 +281,7 @@ func (g *Gathering) configMaps() error {
 		default:
 			continue
 		}
-		_, reference, err := g.get(configMapSource, g.namespace, name, fmt.Sprintf("spec.volumes[%d].%s", i, at))
+		_, reference, err := g.get(ctx, configMapSource, g.namespace, name, fmt.Sprintf("spec.volumes[%d].%s", i, at))
 		if err == nil {
 			err = g.weigh(&reference, 0)
 		}
