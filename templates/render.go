@@ -30,6 +30,11 @@ import (
 const (
 	maxRendered = 3 << 19
 	maxDepth    = 200
+	// maxPath bounds a path in a finding, and maxPathName each name in it, in bytes. Keys of Kubernetes have at most 317.
+	maxPath     = 2 << 10
+	maxPathName = 320
+	// maxUnknown bounds the paths of what depends on values that are not known.
+	maxUnknown = 5000
 	// maxReplaced bounds the bytes of all replacements, also of those that are not written because a field takes no text.
 	maxReplaced = 4 * maxRendered
 )
@@ -128,15 +133,21 @@ const (
 // at is the path of what is written, in the template.
 func (r *renderer) at() string { return pathOf(r.path) }
 
+// pathOf is a path as text. Users choose the names and the depth, so both are bounded.
 func pathOf(path []step) string {
 	var b strings.Builder
 	b.WriteString(virtualMachineAt)
 	for _, s := range path {
+		name := texts.Shorten(s.name, maxPathName)
+		if b.Len()+len(name) > maxPath {
+			b.WriteString("…")
+			break
+		}
 		switch s.kind {
 		case fieldStep:
-			b.WriteString("." + s.name)
+			b.WriteString("." + name)
 		case keyStep:
-			b.WriteString("[" + s.name + "]")
+			b.WriteString("[" + name + "]")
 		case indexStep:
 			b.WriteString("[" + strconv.Itoa(s.index) + "]")
 		}
@@ -232,10 +243,10 @@ func (w *references) walk(node any) {
 	}
 	switch n := node.(type) {
 	case map[string]any:
-		for key, child := range n {
+		for _, key := range slices.Sorted(maps.Keys(n)) {
 			w.text(key)
 			w.path = append(w.path, step{name: key})
-			w.walk(child)
+			w.walk(n[key])
 			w.path = w.path[:len(w.path)-1]
 		}
 	case []any:
@@ -258,7 +269,7 @@ func (w *references) text(text string) {
 	}
 	for _, name := range namesIn(text) {
 		w.used[name] = true
-		if !w.declared[name] {
+		if !w.declared[name] && len(w.undefined) < maxFindings {
 			w.undefined[use{name, pathOf(w.path)}] = true
 		}
 	}
@@ -495,7 +506,7 @@ func (r *renderer) key(written string) (key string, replaced, ok bool) {
 			return "", true, false
 		}
 		r.keyOf(v)
-		parsed, err := parseJSON(v.text)
+		parsed, err := v.parse()
 		if err != nil {
 			return v.text, true, true
 		}
@@ -517,11 +528,22 @@ func (r *renderer) key(written string) (key string, replaced, ok bool) {
 	return text, true, known
 }
 
-// isUnknown notes that a value is not known of what is written.
-func (r *renderer) isUnknown() { r.unknown = append(r.unknown, r.at()) }
+// isUnknown notes that a value is not known of what is written. Of very many values, nothing is known of the rest.
+func (r *renderer) isUnknown() {
+	switch n := len(r.unknown); {
+	case n < maxUnknown:
+		r.unknown = append(r.unknown, r.at())
+	case n == maxUnknown:
+		r.unknown = append(r.unknown, virtualMachineAt+".metadata", virtualMachineAt+".spec")
+	}
+}
 
 // keyOf reports a given value that decides the name of a field.
 func (r *renderer) keyOf(v *value) {
+	if v.isKey {
+		return
+	}
+	v.isKey = true
 	if v.given && v.parameter.Type != v1beta1.ParameterObject && len(v.parameter.Enum) == 0 {
 		r.restrict(RuleAddsFields, v, "it decides the name of a field")
 	}
@@ -529,16 +551,26 @@ func (r *renderer) keyOf(v *value) {
 
 // restrict denies a given value where templates must be approved, and warns of it elsewhere.
 func (r *renderer) restrict(rule string, v *value, detail string) {
-	severity := validators.Warn
-	if r.options.Approved {
-		severity = validators.Deny
-	}
 	for i := range r.findings {
 		if f := &r.findings[i]; f.Rule == rule && f.Error.Field == v.at {
 			return
 		}
 	}
+	severity := validators.Warn
+	if r.options.Approved {
+		severity = validators.Deny
+	}
 	r.add(rule, severity, invalid(v.at, texts.Shorten(v.text, maxShown), detail))
+}
+
+// Restrict makes those findings of a render deny that would deny with Options.Approved. So a template is rendered once if
+// it becomes known after the render that the template must be approved.
+func Restrict(findings []validators.Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.Rule == RuleAddsFields || f.Rule == RuleLineBreak {
+			f.Severity = validators.Deny
+		}
+	}
 }
 
 // replace counts a replacement, and reports whether the bound allows it.
@@ -602,6 +634,10 @@ func (r *renderer) string(written string, s *shape, literal bool) {
 
 // lineOf reports a given value that adds lines to a text.
 func (r *renderer) lineOf(v *value) {
+	if v.isLine {
+		return
+	}
+	v.isLine = true
 	if v.given && !v.constrained() && strings.ContainsAny(v.text, "\n\r\u0085\u2028\u2029") {
 		r.restrict(RuleLineBreak, v, "it has a line break")
 	}
@@ -618,7 +654,7 @@ func (r *renderer) whole(name string, s *shape) {
 	if !r.replace(v) {
 		return
 	}
-	parsed, err := parseBounded(v.text)
+	parsed, err := v.parse()
 	if tooMany, ok := errors.AsType[*field.Error](err); ok && json.Valid([]byte(v.text)) {
 		r.deny(RuleTooLarge, &field.Error{Type: tooMany.Type, Field: v.at, BadValue: tooMany.BadValue, Detail: tooMany.Detail})
 		return
