@@ -77,7 +77,7 @@ func (r *renderer) run(spec *v1beta1.VirtualMachineTemplateSpec, given map[strin
 	tree := r.parse(spec.VirtualMachine)
 	w := newReferences(spec.Parameters)
 	if tree != nil {
-		w.walk(tree)
+		w.walkAll(tree)
 	}
 	r.values = (&resolver{report: r.report, given: given, random: r.options.Random, partial: partial, numbers: w.numbers}).resolve(spec.Parameters)
 	r.checkReferences(w, spec)
@@ -224,6 +224,8 @@ type references struct {
 	// undefined are the references to others.
 	undefined map[use]bool
 	path      []step
+	// inOrder makes walk visit the members of objects in the order of their names.
+	inOrder bool
 }
 
 func newReferences(parameters []v1beta1.Parameter) *references {
@@ -237,17 +239,30 @@ func newReferences(parameters []v1beta1.Parameter) *references {
 // use is a reference to a parameter, and where it is.
 type use struct{ name, at string }
 
+// walkAll walks a whole tree. If it refers to too many parameters that do not exist, the first ones in the order of names are
+// noted, so that the same template has the same findings.
+func (w *references) walkAll(tree any) {
+	if w.walk(tree); len(w.undefined) >= maxFindings {
+		w.inOrder = true
+		clear(w.undefined)
+		w.walk(tree)
+	}
+}
+
 func (w *references) walk(node any) {
 	if len(w.path) > maxDepth {
 		return
 	}
 	switch n := node.(type) {
 	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(n)) {
-			w.text(key)
-			w.path = append(w.path, step{name: key})
-			w.walk(n[key])
-			w.path = w.path[:len(w.path)-1]
+		if w.inOrder {
+			for _, key := range slices.Sorted(maps.Keys(n)) {
+				w.member(key, n[key])
+			}
+			return
+		}
+		for key, child := range n {
+			w.member(key, child)
 		}
 	case []any:
 		for i, child := range n {
@@ -261,6 +276,13 @@ func (w *references) walk(node any) {
 		}
 		w.text(n)
 	}
+}
+
+func (w *references) member(key string, child any) {
+	w.text(key)
+	w.path = append(w.path, step{name: key})
+	w.walk(child)
+	w.path = w.path[:len(w.path)-1]
 }
 
 func (w *references) text(text string) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
@@ -95,6 +96,22 @@ func TestPathsAreBounded(t *testing.T) {
 				t.Errorf("%d findings", findings)
 			}
 		})
+	}
+}
+
+// A template has the same findings each time, also if it has too many.
+func TestUndefinedInOrder(t *testing.T) {
+	var members []string
+	for i := range 3 * maxFindings {
+		members = append(members, fmt.Sprintf(`"k%d":"${P%d}"`, i, i))
+	}
+	spec := templateWith(`{"metadata":{"annotations":{` + strings.Join(members, ",") + `}}}`)
+	_, first := Render(spec, nil, Options{Random: source()})
+	for range 5 {
+		_, again := Render(spec, nil, Options{Random: source()})
+		if diff := cmp.Diff(first, again); diff != "" {
+			t.Fatalf("findings (-first +again):\n%s", diff)
+		}
 	}
 }
 
