@@ -114,7 +114,7 @@ func TestSlowReaders(t *testing.T) {
 						t.Errorf("the reader ends after %v", time.Since(began))
 					}
 				}()
-				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
 				stream(slow{httptest.NewRecorder(), c.reader}, r, endless{pause: c.store}, &backend.Image{}, "", func() bool { return time.Since(began) >= patience })
 			})
 		})
