@@ -47,11 +47,11 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 		return nil, err
 	}
 	defer end()
-	approved, digest, err := templates.Approved(template)
+	review, err := a.review(ctx, template)
 	if err != nil {
-		return nil, unrenderable(template.Name, err)
+		return nil, err
 	}
-	review := reviewOf(template, digest, approved)
+	digest := review.Digest
 	review.SetGroupVersionKind(a.version.WithKind("TemplateReview"))
 	dry := len(options.DryRun) > 0
 	if dry && given.Digest == "" {
@@ -76,6 +76,19 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 	audit.AddAuditAnnotation(ctx, digestAuditAnnotation, digest)
 	review.Approved, review.Approval = true, approval
 	return review, nil
+}
+
+// review computes what an approver must know of a template.
+func (s *storage) review(ctx context.Context, template *v1beta1.VirtualMachineTemplate) (review *subresources.TemplateReview, err error) {
+	err = s.memory.compute(ctx, func() error {
+		approved, digest, err := templates.Approved(template)
+		if err != nil {
+			return unrenderable(template.Name, err)
+		}
+		review = reviewOf(template, digest, approved)
+		return nil
+	})
+	return review, err
 }
 
 // reviewOf is what an approver must know of a template.
@@ -184,11 +197,10 @@ func (r *revoking) Create(ctx context.Context, name string, object runtime.Objec
 	if len(given.Message) > maxText {
 		return nil, unprocessable(name, []metav1.StatusCause{{Type: metav1.CauseType(field.ErrorTypeTooLong), Field: "message", Message: fmt.Sprintf("it must have at most %d bytes", maxText)}})
 	}
-	approved, digest, err := templates.Approved(template)
+	review, err := r.review(ctx, template)
 	if err != nil {
-		return nil, unrenderable(template.Name, err)
+		return nil, err
 	}
-	review := reviewOf(template, digest, approved)
 	review.SetGroupVersionKind(r.version.WithKind("TemplateReview"))
 	if len(options.DryRun) > 0 {
 		return review, nil
@@ -203,7 +215,7 @@ func (r *revoking) Create(ctx context.Context, name string, object runtime.Objec
 		return nil, err
 	}
 	r.Events.Event(template, corev1.EventTypeNormal, v1beta1.ReasonRevoked, texts.ShortenCharacters(message, maxText-24))
-	audit.AddAuditAnnotation(ctx, digestAuditAnnotation, digest)
+	audit.AddAuditAnnotation(ctx, digestAuditAnnotation, review.Digest)
 	review.Approved, review.Approval = false, nil
 	return review, nil
 }

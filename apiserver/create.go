@@ -16,6 +16,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/texts"
+	"github.com/virtward/virtward/validators"
 )
 
 // digestAuditAnnotation is the digest of the template, in an audit event.
@@ -27,11 +28,17 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 	if template.DeletionTimestamp != nil {
 		return apierrors.NewConflict(templateResource, template.Name, fmt.Errorf("the template is being deleted"))
 	}
-	approved, digest, err := templates.Approved(template)
-	if err != nil {
-		return unrenderable(template.Name, err)
+	drawn := &draft{}
+	if err := p.memory.compute(ctx, func() (err error) {
+		if drawn.approved, drawn.digest, err = templates.Approved(template); err != nil {
+			return unrenderable(template.Name, err)
+		}
+		drawn.rendered, drawn.findings = templates.Render(&template.Spec, given.Parameters, templates.Options{Random: p.Random})
+		return nil
+	}); err != nil {
+		return err
 	}
-	rendered, err := p.renderFor(ctx, template, given, approved, digest)
+	rendered, err := p.admit(ctx, template, given, drawn)
 	if err != nil {
 		return err
 	}
@@ -39,7 +46,7 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 	if err := p.authorizeClones(ctx, vm); err != nil {
 		return err
 	}
-	annotate(ctx, vm, template, digest)
+	annotate(ctx, vm, template, drawn.digest)
 	created, err := p.Cluster.CreateVirtualMachine(ctx, vm, metav1.CreateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})
 	if err != nil {
 		return asAnswer(err, "create the VirtualMachine")
@@ -49,13 +56,22 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 	return nil
 }
 
-// renderFor renders a template for its target namespace, which a value can choose and in which the user must be allowed to
-// create VirtualMachines. Where approval is required, it renders with the restrictions of approved templates.
-func (p *processing) renderFor(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions, approved bool, digest string) (*templates.Rendered, error) {
-	rendered, findings := templates.Render(&template.Spec, given.Parameters, templates.Options{Random: p.Random})
+// draft is a rendered template, before it is known where its VirtualMachine is created.
+type draft struct {
+	approved bool
+	digest   string
+	// rendered is nil if a finding denies it.
+	rendered *templates.Rendered
+	findings []validators.Finding
+}
+
+// admit finds the target namespace of a VirtualMachine, which a value can choose and in which the user must be allowed to
+// create VirtualMachines. Where approval is required, the restrictions of approved templates apply.
+func (p *processing) admit(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions, d *draft) (*templates.Rendered, error) {
+	rendered := d.rendered
 	if rendered == nil {
-		warn(ctx, findings)
-		return nil, invalid(template.Name, findings)
+		warn(ctx, d.findings)
+		return nil, invalid(template.Name, d.findings)
 	}
 	target, err := targetOf(template, rendered.VirtualMachine.Namespace, given.TargetNamespace)
 	if err != nil {
@@ -69,21 +85,16 @@ func (p *processing) renderFor(ctx context.Context, template *v1beta1.VirtualMac
 			return nil, err
 		}
 	}
-	required, err := p.requireApproval(ctx, template, target, approved, digest)
+	required, err := p.requireApproval(ctx, template, target, d.approved, d.digest)
 	if err != nil {
 		return nil, err
 	}
 	if required {
-		again, err := p.render(ctx, template, given, true)
-		if err != nil {
-			return nil, err
-		}
-		rendered = again
-		if rendered.VirtualMachine.Namespace != "" && rendered.VirtualMachine.Namespace != target { // a generated namespace
-			return nil, apierrors.NewBadRequest("the namespace of the VirtualMachine must not be generated where templates must be approved")
-		}
-	} else {
-		warn(ctx, findings)
+		templates.Restrict(d.findings)
+	}
+	warn(ctx, d.findings)
+	if templates.Denied(d.findings) {
+		return nil, invalid(template.Name, d.findings)
 	}
 	rendered.VirtualMachine.Namespace = target
 	return rendered, nil

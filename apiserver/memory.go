@@ -6,23 +6,25 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	goruntime "runtime"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/platform"
 )
 
 // The bounds of the memory of all requests in progress, in bytes. docs/memory.md adds them up.
 const (
 	// MaxSmallBodies and MaxLargeBodies bound what is kept of bodies. Large ones have a pool of their own, so that small ones
 	// do not wait for them.
-	MaxSmallBodies = 8 << 20
+	MaxSmallBodies = 16 << 20
 	MaxLargeBodies = 40 << 20
 	// MaxTemplates bounds the templates that are being read.
 	MaxTemplates = maxReads * templateMemory
@@ -52,19 +54,36 @@ const (
 	maxObjects        = 5500
 )
 
-// memory bounds the memory of requests in progress. A request that gets none is answered with 429.
+// memory bounds the memory and the processor time of requests in progress. A request that gets none is answered with 429. All
+// amounts are shared by namespaces, so that the requests of one do not block others.
 type memory struct {
-	smallBodies, largeBodies, reads, smallRenders, largeRenders *semaphore.Weighted
+	// places are for requests that are authorized.
+	places                                   *platform.Parts
+	smallBodies, largeBodies                 *platform.Parts
+	reads, smallRenders, largeRenders, turns *platform.Shares
 	// bodies arrive, and requests wait for memory, within these times.
 	bodyTimeout, wait time.Duration
 }
 
-func newMemory() *memory {
+// newMemory returns the bounds of a server that processes a number of requests at the same time. Those that are not authorized
+// yet have a quarter of them.
+func newMemory(inFlight int) *memory {
 	return &memory{
-		smallBodies: semaphore.NewWeighted(MaxSmallBodies), largeBodies: semaphore.NewWeighted(MaxLargeBodies), reads: semaphore.NewWeighted(maxReads),
-		smallRenders: semaphore.NewWeighted(MaxSmallRenders), largeRenders: semaphore.NewWeighted(MaxLargeRenders),
-		bodyTimeout: bodyTimeout, wait: memoryTimeout,
+		places: platform.NewParts(int64(max(1, inFlight-inFlight/4))), smallBodies: platform.NewParts(MaxSmallBodies), largeBodies: platform.NewParts(MaxLargeBodies),
+		reads: platform.NewShares(maxReads), smallRenders: platform.NewShares(MaxSmallRenders), largeRenders: platform.NewShares(MaxLargeRenders),
+		turns: platform.NewShares(int64(max(2, goruntime.GOMAXPROCS(0)))), bodyTimeout: bodyTimeout, wait: memoryTimeout,
 	}
+}
+
+// holderOf returns who shares with others what a request needs: its namespace, or its user.
+func holderOf(ctx context.Context) string {
+	if info, ok := request.RequestInfoFrom(ctx); ok && info.Namespace != "" {
+		return "namespace " + info.Namespace
+	}
+	if user, ok := request.UserFrom(ctx); ok {
+		return "user " + user.GetName()
+	}
+	return ""
 }
 
 // busy is the answer to a request that gets no memory.
@@ -75,13 +94,24 @@ func busy() error {
 var errBusy = errors.New("no memory")
 
 // acquire waits for memory. Call release to give it back.
-func (m *memory) acquire(ctx context.Context, from *semaphore.Weighted, weight int64) (release func(), err error) {
+func (m *memory) acquire(ctx context.Context, from *platform.Shares, weight int64) (release func(), err error) {
+	holder := holderOf(ctx)
 	ctx, cancel := context.WithTimeout(ctx, m.wait)
 	defer cancel()
-	if err := from.Acquire(ctx, weight); err != nil {
+	if release, err = from.Take(ctx, holder, weight); err != nil {
 		return nil, busy()
 	}
-	return func() { from.Release(weight) }, nil
+	return release, nil
+}
+
+// compute calls a function that needs processor time, such as that of a render, when it is the request's turn.
+func (m *memory) compute(ctx context.Context, f func() error) error {
+	release, err := m.acquire(ctx, m.turns, 1)
+	if err != nil {
+		return err
+	}
+	defer release()
+	return f()
 }
 
 // held is the memory that a request has until it is answered.
@@ -127,9 +157,16 @@ func (m *memory) bodies(next http.Handler, codecs runtime.NegotiatedSerializer) 
 			next.ServeHTTP(w, r) // a body that is too large is answered without being read
 			return
 		}
+		holder := holderOf(r.Context())
+		leave, ok := m.places.TryTake(holder, 1)
+		if !ok {
+			responsewriters.ErrorNegotiated(busy(), codecs, subresources.V1Beta1, w, r)
+			return
+		}
+		defer leave()
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Now().Add(m.bodyTimeout)) // without it, the timeout of the request applies
-		body, release, err := m.read(r.Body)
+		body, release, err := m.read(r.Body, holder)
 		defer release()
 		if err != nil {
 			if errors.Is(err, errBusy) {
@@ -149,22 +186,33 @@ func (m *memory) bodies(next http.Handler, codecs runtime.NegotiatedSerializer) 
 }
 
 // read reads a body up to one byte more than the largest one, which the server rejects.
-func (m *memory) read(from io.Reader) (body []byte, release func(), err error) {
-	pool, reserved := m.smallBodies, int64(0)
-	release = func() { pool.Release(reserved) }
+func (m *memory) read(from io.Reader, holder string) (body []byte, release func(), err error) {
+	var releases []func()
+	release = func() {
+		for _, each := range releases {
+			each()
+		}
+		releases = nil
+	}
+	reserve := func(pool *platform.Parts, bytes int) bool {
+		done, ok := pool.TryTake(holder, bodyCopies*int64(bytes))
+		if ok {
+			releases = append(releases, done)
+		}
+		return ok
+	}
+	pool := m.smallBodies
 	limited := io.LimitReader(from, MaxRequestBody+1)
 	for {
 		if pool == m.smallBodies && len(body)+bodyChunk > smallBody {
-			pool.Release(reserved)
-			pool = m.largeBodies
-			if !pool.TryAcquire(reserved) {
-				return nil, func() {}, errBusy
+			release()
+			if pool = m.largeBodies; !reserve(pool, len(body)) {
+				return nil, release, errBusy
 			}
 		}
-		if !pool.TryAcquire(bodyCopies * bodyChunk) {
+		if !reserve(pool, bodyChunk) {
 			return nil, release, errBusy
 		}
-		reserved += bodyCopies * bodyChunk
 		start := len(body)
 		body = append(body, make([]byte, bodyChunk)...)
 		n, err := io.ReadFull(limited, body[start:])

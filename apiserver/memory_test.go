@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,18 +37,19 @@ import (
 
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/platform"
 )
 
 // backend is a cluster with one template. It encodes and decodes objects as a client does.
 type backend struct {
 	template []byte
 	// read is called for each template that is read.
-	read func()
+	read func(namespace string)
 }
 
-func (b *backend) Template(context.Context, string, string) (*v1beta1.VirtualMachineTemplate, error) {
+func (b *backend) Template(_ context.Context, namespace, _ string) (*v1beta1.VirtualMachineTemplate, error) {
 	if b.read != nil {
-		b.read()
+		b.read(namespace)
 	}
 	template := &v1beta1.VirtualMachineTemplate{}
 	return template, json.Unmarshal(bytes.Clone(b.template), template)
@@ -109,7 +111,13 @@ const at = "/apis/" + subresources.Group + "/v1beta1/namespaces/a/virtualmachine
 
 func post(t *testing.T, s *httptest.Server, subresource string, body io.Reader) (code int, header http.Header) {
 	t.Helper()
-	response, err := s.Client().Post(s.URL+at+subresource, "application/json", body)
+	return postTo(t, s, "a", subresource, body)
+}
+
+// postTo sends a request of a namespace.
+func postTo(t *testing.T, s *httptest.Server, namespace, subresource string, body io.Reader) (code int, header http.Header) {
+	t.Helper()
+	response, err := s.Client().Post(s.URL+strings.Replace(at, "/a/", "/"+namespace+"/", 1)+subresource, "application/json", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +175,7 @@ func TestRenderMemory(t *testing.T) {
 			if err := json.Unmarshal(tc.template, template); err != nil {
 				t.Fatal(err)
 			}
-			s := serve(t, &backend{template: tc.template}, newMemory())
+			s := serve(t, &backend{template: tc.template}, newMemory(defaultInFlight))
 			post(t, s, "create", bytes.NewReader(body)) // what is made once
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -183,40 +191,210 @@ func TestRenderMemory(t *testing.T) {
 	}
 }
 
-// TestBusy holds that a request without memory is answered with 429, and that memory is given back.
-func TestBusy(t *testing.T) {
-	m := newMemory()
-	m.wait = 50 * time.Millisecond
-	started, proceed := make(chan struct{}, 100), make(chan struct{})
-	cluster := &backend{template: templateOf(t, minimal, ""), read: func() { started <- struct{}{}; <-proceed }}
-	s := serve(t, cluster, m)
-	var group sync.WaitGroup
-	for range maxReads {
-		group.Go(func() {
-			if code, _ := post(t, s, "create", strings.NewReader("{}")); code != http.StatusCreated {
-				t.Errorf("a request with memory is answered with %d", code)
+// returned reports what is not given back.
+func (m *memory) returned(ctx context.Context) error {
+	soon, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for name, shares := range map[string]struct {
+		*platform.Shares
+
+		total int64
+	}{"reads": {m.reads, maxReads}, "small renders": {m.smallRenders, MaxSmallRenders}, "large renders": {m.largeRenders, MaxLargeRenders}} {
+		for _, half := range []string{"one", "other"} {
+			release, err := shares.Take(soon, half, shares.total/2)
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
 			}
+			defer release()
+		}
+	}
+	for name, parts := range map[string]struct {
+		*platform.Parts
+
+		total int64
+	}{"places": {m.places, defaultInFlight * 3 / 4}, "small bodies": {m.smallBodies, MaxSmallBodies}, "large bodies": {m.largeBodies, MaxLargeBodies}} {
+		release, ok := parts.TryTake("one", parts.total/2)
+		for !ok && soon.Err() == nil { // the answer arrives before the end of the handler
+			runtime.Gosched()
+			release, ok = parts.TryTake("one", parts.total/2)
+		}
+		if !ok {
+			return fmt.Errorf("%s are not given back", name)
+		}
+		release()
+	}
+	return nil
+}
+
+// TestBusy holds that requests of a namespace whose reads are not answered get 429 above its part, that other namespaces are
+// served meanwhile, and that everything is given back.
+func TestBusy(t *testing.T) {
+	const most = (defaultInFlight*3/4 + 1) / 2 // places of one namespace
+	m := newMemory(defaultInFlight)
+	started, proceed := make(chan struct{}, 1000), make(chan struct{})
+	cluster := &backend{template: templateOf(t, minimal, ""), read: func(namespace string) {
+		if namespace == "a" {
+			started <- struct{}{}
+			<-proceed
+		}
+	}}
+	m.wait = time.Hour // only places decide
+	s := serve(t, cluster, m)
+	codes := make(chan int, 1000)
+	var group sync.WaitGroup
+	for range 2 * most {
+		group.Go(func() {
+			code, header := post(t, s, "create", strings.NewReader("{}"))
+			if code == http.StatusTooManyRequests && header.Get("Retry-After") != "1" {
+				t.Errorf("Retry-After is %q", header.Get("Retry-After"))
+			}
+			codes <- code
 		})
 	}
-	for range maxReads {
+	for range maxReads / 2 {
 		<-started
 	}
-	if code, header := post(t, s, "create", strings.NewReader("{}")); code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" {
-		t.Errorf("answered with %d, Retry-After %q", code, header.Get("Retry-After"))
+	for range most { // those above the part are answered while the reads hang
+		if code := <-codes; code != http.StatusTooManyRequests {
+			t.Errorf("a request above the part of its namespace is answered with %d", code)
+		}
+	}
+	for i := range 20 {
+		for _, subresource := range []string{"create", "process"} {
+			if code, _ := postTo(t, s, fmt.Sprintf("n%d", i), subresource, strings.NewReader("{}")); code != http.StatusCreated {
+				t.Errorf("%s of another namespace is answered with %d", subresource, code)
+			}
+		}
 	}
 	close(proceed)
 	group.Wait()
+	close(codes)
+	for code := range codes {
+		if code != http.StatusCreated {
+			t.Errorf("a request with a place is answered with %d", code)
+		}
+	}
+	if err := m.returned(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWait holds that a request that gets no memory in time is answered with 429.
+func TestWait(t *testing.T) {
+	m := newMemory(defaultInFlight)
+	m.wait = 50 * time.Millisecond
+	release, err := m.smallRenders.Take(t.Context(), "namespace a", MaxSmallRenders/2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, &backend{template: templateOf(t, minimal, "")}, m)
+	if code, header := post(t, s, "create", strings.NewReader("{}")); code != http.StatusTooManyRequests || header.Get("Retry-After") != "1" {
+		t.Errorf("answered with %d, Retry-After %q", code, header.Get("Retry-After"))
+	}
+	release()
 	if code, _ := post(t, s, "create", strings.NewReader("{}")); code != http.StatusCreated {
 		t.Errorf("afterwards: %d", code)
 	}
-	if !m.reads.TryAcquire(maxReads) || !m.smallRenders.TryAcquire(MaxSmallRenders) || !m.smallBodies.TryAcquire(MaxSmallBodies) || !m.largeBodies.TryAcquire(MaxLargeBodies) {
-		t.Error("some memory is not given back")
+	if err := m.returned(t.Context()); err != nil {
+		t.Error(err)
 	}
+}
+
+// TestDeadlines holds that each call to the API server ends, also if it is never answered.
+func TestDeadlines(t *testing.T) {
+	for name, c := range map[string]struct {
+		call func(context.Context, Cluster) error
+		want time.Duration
+	}{
+		"template":   {func(ctx context.Context, c Cluster) error { _, err := c.Template(ctx, "a", "b"); return err }, readTimeout},
+		"namespace":  {func(ctx context.Context, c Cluster) error { _, err := c.Namespace(ctx, "a"); return err }, readTimeout},
+		"DataSource": {func(ctx context.Context, c Cluster) error { _, err := c.DataSource(ctx, "a", "b"); return err }, readTimeout},
+		"VirtualMachine": {func(ctx context.Context, c Cluster) error {
+			_, err := c.CreateVirtualMachine(ctx, nil, metav1.CreateOptions{})
+			return err
+		}, createTimeout},
+		"status": {func(ctx context.Context, c Cluster) error { return c.WriteApproval(ctx, nil, nil, metav1.Condition{}) }, statusTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				err := c.call(t.Context(), timed{silent{}})
+				if took := time.Since(began); took != c.want {
+					t.Errorf("it took %v, not %v", took, c.want)
+				}
+				if !apierrors.IsTimeout(err) {
+					t.Errorf("the error is %v", err)
+				}
+			})
+		})
+	}
+}
+
+// silent never answers.
+type silent struct{}
+
+func (silent) Template(ctx context.Context, _, _ string) (*v1beta1.VirtualMachineTemplate, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silent) Namespace(ctx context.Context, _ string) (*corev1.Namespace, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silent) DataSource(ctx context.Context, _, _ string) (*cdiv1beta1.DataSource, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silent) CreateVirtualMachine(ctx context.Context, _ *kubevirtv1.VirtualMachine, _ metav1.CreateOptions) (*kubevirtv1.VirtualMachine, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (silent) WriteApproval(ctx context.Context, _ *v1beta1.VirtualMachineTemplate, _ *v1beta1.TemplateApproval, _ metav1.Condition) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestAuthorizing holds that one user whose permissions are not answered leaves room for others.
+func TestAuthorizing(t *testing.T) {
+	const places = 50
+	waiting, proceed := make(chan struct{}, places), make(chan struct{})
+	f := &fair{places: platform.NewParts(places), Authorizer: authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetUser().GetName() == "mallory" {
+			waiting <- struct{}{}
+			<-proceed
+		}
+		return authorizer.DecisionAllow, "", nil
+	})}
+	of := func(name string) authorizer.Attributes {
+		return authorizer.AttributesRecord{User: &user.DefaultInfo{Name: name}}
+	}
+	var group sync.WaitGroup
+	for range places / 2 {
+		group.Go(func() { _, _, _ = f.Authorize(t.Context(), of("mallory")) })
+	}
+	for range places / 2 {
+		<-waiting
+	}
+	if decision, _, err := f.Authorize(t.Context(), of("mallory")); decision != authorizer.DecisionNoOpinion || err == nil {
+		t.Errorf("one more of the user: %v, %v", decision, err)
+	}
+	if decision := f.ConditionsAwareAuthorize(t.Context(), of("mallory")); decision.IsAllow() {
+		t.Error("one more of the user is allowed")
+	}
+	if decision, _, err := f.Authorize(t.Context(), of("alice")); decision != authorizer.DecisionAllow {
+		t.Errorf("another user: %v, %v", decision, err)
+	}
+	close(proceed)
+	group.Wait()
 }
 
 // TestBodies holds that large bodies, and clients that send them slowly, do not take the memory of others.
 func TestBodies(t *testing.T) {
-	m := newMemory()
+	m := newMemory(defaultInFlight)
 	m.bodyTimeout = 500 * time.Millisecond
 	s := serve(t, &backend{template: templateOf(t, minimal, "")}, m)
 	large := []byte(`{"parameters":{"A":"` + strings.Repeat("a", MaxRequestBody) + `"}}`)
@@ -226,9 +404,10 @@ func TestBodies(t *testing.T) {
 	if code, _ := post(t, s, "process", io.MultiReader(bytes.NewReader(large))); code != http.StatusRequestEntityTooLarge {
 		t.Errorf("a body that is too large, without its length: %d", code)
 	}
-	if !m.largeBodies.TryAcquire(MaxLargeBodies) {
-		t.Fatal("memory is not given back")
+	if err := m.returned(t.Context()); err != nil {
+		t.Fatal(err)
 	}
+	release, _ := m.largeBodies.TryTake("namespace a", MaxLargeBodies/2)
 	middle := []byte(`{"parameters":{"A":"` + strings.Repeat("a", 100<<10) + `"}}`)
 	if code, _ := post(t, s, "process", bytes.NewReader(middle)); code != http.StatusTooManyRequests {
 		t.Errorf("a large body without memory: %d", code)
@@ -236,7 +415,10 @@ func TestBodies(t *testing.T) {
 	if code, _ := post(t, s, "process", strings.NewReader("{}")); code != http.StatusCreated {
 		t.Errorf("a small body beside large ones: %d", code)
 	}
-	m.largeBodies.Release(MaxLargeBodies)
+	if code, _ := postTo(t, s, "b", "process", bytes.NewReader(middle)); code != http.StatusCreated && code != http.StatusUnprocessableEntity {
+		t.Errorf("a large body of another namespace: %d", code)
+	}
+	release()
 
 	connection, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {
@@ -256,10 +438,8 @@ func TestBodies(t *testing.T) {
 	if err == nil && answer.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("a slow body: %s", answer.Status)
 	}
-	soon, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	if m.smallBodies.Acquire(soon, MaxSmallBodies) != nil { // it is given back after the answer
-		t.Error("a slow body keeps its memory")
+	if err := m.returned(t.Context()); err != nil { // it is given back after the answer
+		t.Error(err)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/randomness"
 )
 
@@ -55,10 +56,15 @@ func NewOptions(programVersion string) *Options {
 	serving.BindPort = 6443
 	serving.HTTP2MaxStreamsPerConnection = maxStreams
 	serving.ServerCert.CertDirectory = ""
+	authorization := options.NewDelegatingAuthorizationOptions()
+	authorization.WithClientTimeout(authorizationTimeout)
+	retries := *options.DefaultAuthWebhookRetryBackoff()
+	retries.Steps = authorizationTries
+	authorization.WithCustomRetryBackoff(retries)
 	features := options.NewFeatureOptions()
 	features.EnableProfiling, features.EnablePriorityAndFairness = false, false // kube-apiserver is fair to users; MaxInFlight bounds the memory
 	return &Options{
-		SecureServing: serving.WithLoopback(), Authentication: options.NewDelegatingAuthenticationOptions(), Authorization: options.NewDelegatingAuthorizationOptions(),
+		SecureServing: serving.WithLoopback(), Authentication: options.NewDelegatingAuthenticationOptions(), Authorization: authorization,
 		Audit: options.NewAuditOptions(), Features: features, CoreAPI: options.NewCoreAPIOptions(), Admission: options.NewAdmissionOptions(),
 		MaxInFlight: defaultInFlight, Version: programVersion,
 	}
@@ -118,7 +124,7 @@ func (o *Options) Run(ctx context.Context) error {
 	events := newRecorder(typed.CoreV1())
 	defer events.stop()
 	services := &Services{
-		Cluster: cluster, Authorizer: config.Authorization.Authorizer, Random: randomness.Source{}, Events: events, Clock: clock.RealClock{}, RequireApproval: o.RequireApproval,
+		Cluster: timed{cluster}, Authorizer: config.Authorization.Authorizer, Random: randomness.Source{}, Events: events, Clock: clock.RealClock{}, RequireApproval: o.RequireApproval,
 	}
 	if err := Install(server, scheme, codecs, services); err != nil {
 		return err
@@ -140,6 +146,7 @@ func (o *Options) apply(config *genericapiserver.RecommendedConfig) error {
 	if err := o.Authorization.ApplyTo(&config.Authorization); err != nil {
 		return fmt.Errorf("authorization: %w", err)
 	}
+	config.Authorization.Authorizer = &fair{config.Authorization.Authorizer, platform.NewParts(int64(max(1, o.MaxInFlight/4)))}
 	if err := o.Audit.ApplyTo(&config.Config); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/validators"
 )
 
 // parent is the resource of the subresources, which is not served.
@@ -115,7 +116,7 @@ func (p *processing) Create(ctx context.Context, name string, object runtime.Obj
 
 // process renders a template into the answer.
 func (p *processing) process(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions, answer *subresources.ProcessedVirtualMachineTemplate) error {
-	rendered, err := p.render(ctx, template, given, false)
+	rendered, err := p.render(ctx, template, given)
 	if err != nil {
 		return err
 	}
@@ -127,8 +128,15 @@ func (p *processing) process(ctx context.Context, template *v1beta1.VirtualMachi
 }
 
 // render renders a template with the given values, and sends its warnings.
-func (p *processing) render(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions, approved bool) (*templates.Rendered, error) {
-	rendered, findings := templates.Render(&template.Spec, given.Parameters, templates.Options{Random: p.Random, Approved: approved})
+func (p *processing) render(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions) (*templates.Rendered, error) {
+	var rendered *templates.Rendered
+	var findings []validators.Finding
+	if err := p.memory.compute(ctx, func() error {
+		rendered, findings = templates.Render(&template.Spec, given.Parameters, templates.Options{Random: p.Random})
+		return nil
+	}); err != nil {
+		return nil, err
+	}
 	warn(ctx, findings)
 	if rendered == nil {
 		return nil, invalid(template.Name, findings)

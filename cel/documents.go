@@ -47,6 +47,9 @@ type Documents struct {
 	Rollout Rollout
 	// References are the objects that the VM points at; nil if they are not known.
 	References *References
+	// MoreReferences reads the objects that only policies which do not deny read, and returns them with those of
+	// References; nil if there are none, or if they were read. See ReadMore.
+	MoreReferences func() *References
 	// Params are the parameters of the policy, as JSON decodes them; nil if there are none.
 	Params any
 	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.
@@ -73,6 +76,13 @@ func (d *Documents) Subject() any {
 		return d.OldObject
 	}
 	return d.Object
+}
+
+// ReadMore reads the objects of MoreReferences, once. It is for policies that do not deny, after all that do.
+func (d *Documents) ReadMore() {
+	if d.MoreReferences != nil {
+		d.References, d.MoreReferences, d.seen.references = d.MoreReferences(), nil, nil
+	}
 }
 
 // Request is what an expression knows of an admission request.

@@ -43,8 +43,11 @@ type Input struct {
 	Raw []byte
 	// Running is the VMI that runs from the VM, as far as it is known.
 	Running *v1.VirtualMachineInstance
-	// Gathered are the objects that the machine points at, for policies that read them.
-	Gathered *cel.References
+	// Gathered are the objects that the machine points at, for policies that read them; GatherMore returns them with those
+	// that only policies which do not deny read. It is called if such a policy is evaluated, after all policies that deny;
+	// nil for none.
+	Gathered   *cel.References
+	GatherMore func() *cel.References
 	// Rollout is what an update of a running VM changes, for policies.
 	Rollout cel.Rollout
 	// Requester is the user name of the requester, with its extra attributes; empty if there is none.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/effective"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/references"
@@ -20,6 +22,9 @@ import (
 
 // Evaluate evaluates an object with all rules and policies. It skips an object of a kind that is not in the table.
 func (s *Snapshot) Evaluate(ctx context.Context, r Request) (*Result, error) {
+	if r.apart == nil {
+		r.apart = &apart{r.apartTimeout()}
+	}
 	result := &Result{}
 	k := find(r.groupKind())
 	if k == nil {
@@ -224,26 +229,59 @@ func (e *evaluation) ownerLabels(ctx context.Context, m machine) (map[string]str
 	return known, nil
 }
 
-// gather reads the objects that a machine points at, as far as policies read them.
+// gather reads the objects that a machine points at, as far as policies that deny read them. What only other policies read
+// is read when they are evaluated.
 func (e *evaluation) gather(ctx context.Context, m machine, in *effective.Input) {
 	kind, operation := policyv1alpha1.PolicyKind(e.kind.Kind), policyv1alpha1.PolicyOperation(e.request.Operation)
-	kinds := e.active.Policies.References(kind, operation)
-	if len(kinds) == 0 {
+	denying, others := e.active.Policies.References(kind, operation)
+	if len(denying)+len(others) == 0 {
 		return
 	}
-	var found references.Gathered
+	spec, templates := &v1.VirtualMachineInstanceSpec{}, []v1.DataVolumeTemplateSpec(nil)
 	if m.vmi != nil {
-		found = references.Gather(ctx, e.evaluator.References, kinds, e.request.Namespace, &m.vmi.Spec, nil)
+		spec = &m.vmi.Spec
 	} else if m.vm.Spec.Template != nil {
-		found = references.Gather(ctx, e.evaluator.References, kinds, e.request.Namespace, &m.vm.Spec.Template.Spec, m.vm.Spec.DataVolumeTemplates)
+		spec, templates = &m.vm.Spec.Template.Spec, m.vm.Spec.DataVolumeTemplates
 	}
-	in.Gathered = found.References
+	gathering := references.NewGathering(e.evaluator.References, e.request.Namespace, spec, templates)
+	in.Gathered = gathering.Gather(ctx, denying, references.GatherTimeout)
+	e.noteUnknown(gathering, 0)
+	if len(others) == 0 {
+		return
+	}
+	in.GatherMore = func() *cel.References {
+		known := len(gathering.NotGiven)
+		defer e.noteUnknown(gathering, known)
+		return e.request.apart.gather(ctx, gathering, others)
+	}
+}
+
+// noteUnknown adds references to objects that are not in the files to the result, from the index of the first.
+func (e *evaluation) noteUnknown(gathering *references.Gathering, first int) {
 	if e.ofOld {
 		return
 	}
-	for _, at := range found.NotGiven {
+	for _, at := range gathering.NotGiven[first:] {
 		e.result.References = append(e.result.References, effective.Reference{Field: at, State: effective.Unknown})
 	}
+}
+
+// apart is the time that is left of apartTimeout in one request, and in the evaluations that are part of it.
+type apart struct{ left time.Duration }
+
+// apartTimeout returns the time for what only policies that do not deny read. No request waits for an audit.
+func (r *Request) apartTimeout() time.Duration {
+	if r.Operation == "" {
+		return references.GatherTimeout
+	}
+	return references.ApartTimeout
+}
+
+// gather reads what only policies that do not deny read.
+func (a *apart) gather(ctx context.Context, gathering *references.Gathering, lists []string) *cel.References {
+	began := time.Now()
+	defer func() { a.left -= time.Since(began) }()
+	return gathering.Gather(ctx, lists, max(0, a.left))
 }
 
 // written reads what the completion of a machine needs: facts and references.
@@ -301,6 +339,7 @@ func (e *evaluation) before(ctx context.Context, d decoded) func() (effective.In
 	return func() (effective.Input, error) {
 		e.ofOld = true
 		in, err := e.input(ctx, was, e.request.OldObject)
+		in.Hurry = func() bool { return true } // findings of policies that do not deny change nothing
 		if was.container == nil {
 			in.OldVMI = in.VMI
 		}

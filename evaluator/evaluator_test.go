@@ -72,19 +72,29 @@ func newFixture(t testing.TB, objects ...*unstructured.Unstructured) *fixture {
 // policy makes one policy active, with a spec in YAML.
 func (f *fixture) policy(t testing.TB, name, spec string) {
 	t.Helper()
+	f.policies(t, map[string]string{name: spec})
+}
+
+// policies makes policies active, by their names, each with a spec in YAML.
+func (f *fixture) policies(t testing.TB, specs map[string]string) {
+	t.Helper()
 	environment, err := cel.NewEnvironment()
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := yaml.UnmarshalStrict([]byte(spec), &object.Spec); err != nil {
-		t.Fatal(err)
+	var all []*policies.Policy
+	for name, spec := range specs {
+		object := &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := yaml.UnmarshalStrict([]byte(spec), &object.Spec); err != nil {
+			t.Fatal(err)
+		}
+		compiled, problems := policies.Compile(environment, object, nil)
+		if diagnostics.Broken(problems) {
+			t.Fatal(problems)
+		}
+		all = append(all, compiled)
 	}
-	compiled, problems := policies.Compile(environment, object, nil)
-	if diagnostics.Broken(problems) {
-		t.Fatal(problems)
-	}
-	set := policies.NewSet("", compiled)
+	set := policies.NewSet("", all...)
 	f.live.GetPolicies = func() *policies.Set { return set }
 }
 

@@ -60,6 +60,9 @@ type Request struct {
 	Former *platform.Facts
 	// Values are values for the parameters of a VirtualMachineTemplate.
 	Values map[string]string
+
+	// apart is the time for what only policies that do not deny read; Evaluate sets it.
+	apart *apart
 }
 
 // Observer has callbacks of an evaluation. Each function may be nil.

@@ -84,8 +84,12 @@ func (p *Policy) ends(s *subject) bool {
 	return !p.denies() && (s.spare.Exhausted() || s.documents.OutOfTime())
 }
 
-// lend sets the policy's parameters in the documents, and returns the function that removes them.
+// lend sets the policy's parameters in the documents, and returns the function that removes them. If the policy does not
+// deny, it also reads what only such policies read.
 func (p *Policy) lend(d *cel.Documents) func() {
+	if !p.denies() && len(p.references) > 0 {
+		d.ReadMore()
+	}
 	before := d.Params
 	d.Params = nil
 	if p.params.value != nil {

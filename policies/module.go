@@ -85,6 +85,8 @@ func (m *module) EstimatedCost() uint64 { return 0 }
 // for the parameters. It belongs to one goroutine.
 type input struct {
 	shared *rego.Input
+	// references are those of shared.
+	references *cel.References
 }
 
 func (in *input) of(d *cel.Documents) (*rego.Input, error) {
@@ -93,7 +95,10 @@ func (in *input) of(d *cel.Documents) (*rego.Input, error) {
 		if err != nil {
 			return nil, err
 		}
-		in.shared = made
+		in.shared, in.references = made, d.References
+	}
+	if in.references != d.References { // more were read
+		in.shared, in.references = in.shared.With("references", d.References), d.References
 	}
 	return in.shared.With("params", d.Params), nil
 }

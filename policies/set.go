@@ -18,8 +18,9 @@ type Set struct {
 	// readsNamespaces reports whether one of the policies reads the namespace of the object.
 	readsNamespaces bool
 	index           map[question][]*Policy
-	// references are the kinds of referenced objects that policies read.
-	references map[question][]string
+	// references are the kinds of referenced objects that policies which deny read, and others those that only other
+	// policies read.
+	references, others map[question][]string
 	// observe is nil except in tests of policies.
 	observe Observer
 	// exceptions are nil for none.
@@ -47,7 +48,7 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 	for _, p := range policies {
 		byName[p.name] = p
 	}
-	s := &Set{namespace: namespace, index: map[question][]*Policy{}, references: map[question][]string{}}
+	s := &Set{namespace: namespace, index: map[question][]*Policy{}, references: map[question][]string{}, others: map[question][]string{}}
 	for _, name := range slices.Sorted(maps.Keys(byName)) {
 		p := byName[name]
 		s.policies = append(s.policies, p)
@@ -56,13 +57,26 @@ func NewSet(namespace string, policies ...*Policy) *Set {
 			for _, operation := range p.matcher.operations {
 				q := question{kind, operation}
 				s.index[q] = append(s.index[q], p)
-				if len(p.references) > 0 {
-					s.references[q] = slices.Compact(slices.Sorted(slices.Values(append(s.references[q], p.references...))))
-				}
 			}
 		}
 	}
+	for q, policies := range s.index {
+		s.references[q] = referencesOf(policies, true)
+		s.others[q] = slices.DeleteFunc(referencesOf(policies, false), func(kind string) bool { return slices.Contains(s.references[q], kind) })
+	}
 	return s
+}
+
+// referencesOf returns the kinds of referenced objects that policies read, sorted: those that deny, or the others.
+func referencesOf(policies []*Policy, denies bool) []string {
+	var kinds []string
+	for _, p := range policies {
+		if p.denies() == denies {
+			kinds = append(kinds, p.references...)
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
 }
 
 // Exempting returns the same policies with exceptions.
@@ -84,15 +98,17 @@ func (s *Set) Exceptions() *Exceptions {
 }
 
 // References returns the kinds of referenced objects that policies read of a kind of objects, for an operation; the audit
-// has none. Others need not be gathered.
-func (s *Set) References(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) []string {
+// has none. denying are those that policies which deny read, and others those that only other policies read. The rest need not
+// be gathered.
+func (s *Set) References(kind policyv1alpha1.PolicyKind, operation policyv1alpha1.PolicyOperation) (denying, others []string) {
 	if s == nil {
-		return nil
+		return nil, nil
 	}
 	if operation == "" {
 		operation = policyv1alpha1.PolicyCreate
 	}
-	return s.references[question{kind, operation}]
+	q := question{kind, operation}
+	return s.references[q], s.others[q]
 }
 
 // Policies returns the policies, sorted by name. The list is shared: do not change it.

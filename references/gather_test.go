@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +97,7 @@ func memoryOf(t *testing.T, text string) *Memory {
 
 func TestGather(t *testing.T) {
 	spec, templates := pointing()
-	got := Gather(t.Context(), memoryOf(t, gatheredObjects), cel.ReferenceKinds(), "lab", spec, templates)
+	got := gather(t, memoryOf(t, gatheredObjects), cel.ReferenceKinds(), "lab", spec, templates)
 	none := map[string]string{}
 	at := func(namespace, name, path string, found bool) cel.Reference {
 		return cel.Reference{Name: name, Namespace: namespace, Path: path, Found: found, Labels: none, Annotations: none}
@@ -139,6 +142,20 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// lists are what was gathered, and the fields that point at objects which are not in the files.
+type lists struct {
+	*cel.References
+
+	notGiven []string
+}
+
+// gather reads some lists, with time for all of them.
+func gather(t *testing.T, objects Objects, kinds []string, namespace string, spec *v1.VirtualMachineInstanceSpec, templates []v1.DataVolumeTemplateSpec) lists {
+	t.Helper()
+	g := NewGathering(objects, namespace, spec, templates)
+	return lists{g.Gather(t.Context(), kinds, time.Minute), g.NotGiven}
+}
+
 // Each field that names a claim points at it.
 func TestGatherClaims(t *testing.T) {
 	named := corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}
@@ -153,7 +170,7 @@ func TestGatherClaims(t *testing.T) {
 		UtilityVolumes: []v1.UtilityVolume{{PersistentVolumeClaimVolumeSource: named}},
 	}
 	objects := &counting{Objects: memoryOf(t, gatheredObjects)}
-	got := Gather(t.Context(), objects, []string{listClaims, listStorageClasses}, "lab", spec, nil)
+	got := gather(t, objects, []string{listClaims, listStorageClasses}, "lab", spec, nil)
 	want := []string{
 		"spec.volumes[0].persistentVolumeClaim.claimName", "spec.volumes[1].dataVolume.name", "spec.volumes[2].ephemeral.persistentVolumeClaim.claimName",
 		"spec.volumes[3].memoryDump.claimName", "spec.utilityVolumes[0].claimName",
@@ -182,7 +199,7 @@ func TestGatherImpossibleNames(t *testing.T) {
 	for _, name := range []string{"/blue", "blue/", "a/b/c", "Blue", "../blue", strings.Repeat("a", 300)} {
 		spec.Networks = append(spec.Networks, v1.Network{NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: name}}})
 	}
-	got := Gather(t.Context(), Given{memoryOf(t, gatheredObjects)}, []string{listNetworks}, "lab", spec, nil)
+	got := gather(t, Given{memoryOf(t, gatheredObjects)}, []string{listNetworks}, "lab", spec, nil)
 	if err := got.Of([]string{listNetworks}); err != nil || len(got.NetworkAttachmentDefinitions) != len(spec.Networks) {
 		t.Fatalf("%d networks, %v", len(got.NetworkAttachmentDefinitions), err)
 	}
@@ -200,7 +217,7 @@ func TestGatherClassesOfMissingVolumes(t *testing.T) {
 		{VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: "unnamed"}}},
 	}}
 	const unnamed = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: unnamed, namespace: lab}, spec: {accessModes: [ReadWriteOnce]}}"
-	got := Gather(t.Context(), memoryOf(t, unnamed), []string{listStorageClasses}, "lab", spec, nil)
+	got := gather(t, memoryOf(t, unnamed), []string{listStorageClasses}, "lab", spec, nil)
 	var isDefault []bool
 	for _, c := range got.StorageClasses {
 		isDefault = append(isDefault, c.ClusterDefault)
@@ -234,7 +251,7 @@ func TestGatherUnknown(t *testing.T) {
 	spec, templates := pointing()
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "persistentvolumeclaims"}, "data", errors.New("no"))
 	objects := &counting{Objects: memoryOf(t, gatheredObjects), failed: map[string]error{"PersistentVolumeClaim": forbidden, "DataSource": ErrNotGiven}}
-	got := Gather(t.Context(), objects, []string{listClaims, listDataSources, listConfigMaps}, "lab", spec, templates)
+	got := gather(t, objects, []string{listClaims, listDataSources, listConfigMaps}, "lab", spec, templates)
 	if objects.reads != 3 {
 		t.Errorf("%d reads, not 3", objects.reads)
 	}
@@ -256,7 +273,7 @@ func TestGatherUnknown(t *testing.T) {
 	if !errors.Is(got.Of([]string{listDataSources}), cel.ErrReferenceNotGiven) || errors.Is(got.Of([]string{listClaims}), cel.ErrReferenceNotGiven) {
 		t.Error("only the DataSource is not in the files")
 	}
-	if diff := cmp.Diff([]string{"spec.dataVolumeTemplates[0].spec.sourceRef"}, got.NotGiven); diff != "" {
+	if diff := cmp.Diff([]string{"spec.dataVolumeTemplates[0].spec.sourceRef"}, got.notGiven); diff != "" {
 		t.Errorf("not given (-want +got):\n%s", diff)
 	}
 }
@@ -295,22 +312,22 @@ spec: {config: '{"type":"` + strings.Repeat("a", size) + `"}'}`
 		want      string
 		templates []v1.DataVolumeTemplateSpec
 	}{
-		"many volumes of one template": {volumes, "{apiVersion: v1, kind: List, items: []}", listDataVolumes, "all objects together are larger than 262144 bytes", []v1.DataVolumeTemplateSpec{template}},
+		"many volumes of one template": {volumes, "{apiVersion: v1, kind: List, items: []}", listDataVolumes, "the list is larger than 98304 bytes", []v1.DataVolumeTemplateSpec{template}},
 		"a template with large metadata": {
 			volumes, "{apiVersion: v1, kind: List, items: []}", listDataVolumes, "labels and annotations of the object are larger than 8192 bytes", []v1.DataVolumeTemplateSpec{described},
 		},
-		"many objects": {many, "{apiVersion: v1, kind: List, items: []}", listConfigMaps, "the virtual machine points at more than 64 objects", nil},
+		"many objects": {many, "{apiVersion: v1, kind: List, items: []}", listConfigMaps, "the virtual machine points at more than 64 objects for this list", nil},
 		"large metadata": {
 			many, `{apiVersion: v1, kind: ConfigMap, metadata: {name: c-0, namespace: lab, annotations: {a: "` + strings.Repeat("a", maxMetadata) + `"}}}`, listConfigMaps,
 			"labels and annotations of the object are larger than 8192 bytes", nil,
 		},
 		"a large configuration": {networks(1), network(maxConfig), listNetworks, "the configuration of the network is larger than 16384 bytes", nil},
-		"large configurations":  {networks(20), network(maxConfig - 100), listNetworks, "all objects together are larger than 262144 bytes", nil},
+		"large configurations":  {networks(20), network(maxConfig - 100), listNetworks, "the list is larger than 98304 bytes", nil},
 		"no configuration":      {networks(1), strings.Replace(network(1), `{"type`, `{"vlan":"a","type`, 1), listNetworks, "the configuration of the network cannot be read: a VLAN is not a number from 0 to 4094", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := &counting{Objects: memoryOf(t, c.objects)}
-			err := Gather(t.Context(), objects, []string{c.list}, "lab", c.spec, c.templates).Of([]string{c.list})
+			err := gather(t, objects, []string{c.list}, "lab", c.spec, c.templates).Of([]string{c.list})
 			if err == nil || !strings.HasSuffix(err.Error(), c.want) {
 				t.Errorf("the error is %v, not %s", err, c.want)
 			}
@@ -318,5 +335,125 @@ spec: {config: '{"type":"` + strings.Repeat("a", size) + `"}'}`
 				t.Errorf("%d reads", objects.reads)
 			}
 		})
+	}
+}
+
+// fullSpec points at 64 objects of each kind that it names.
+func fullSpec(number int) (*v1.VirtualMachineInstanceSpec, []v1.DataVolumeTemplateSpec) {
+	spec, templates := &v1.VirtualMachineInstanceSpec{}, []v1.DataVolumeTemplateSpec(nil)
+	for i := range number {
+		name := fmt.Sprintf("o-%d", i)
+		spec.Networks = append(spec.Networks, v1.Network{NetworkSource: v1.NetworkSource{Multus: &v1.MultusNetwork{NetworkName: name}}})
+		spec.Volumes = append(spec.Volumes, v1.Volume{VolumeSource: v1.VolumeSource{DataVolume: &v1.DataVolumeSource{Name: name}}},
+			v1.Volume{VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: name}}}})
+		template := v1.DataVolumeTemplateSpec{Spec: cdiv1beta1.DataVolumeSpec{SourceRef: &cdiv1beta1.DataVolumeSourceRef{Kind: "DataSource", Name: name}, Storage: &cdiv1beta1.StorageSpec{}}}
+		template.Name = "t-" + name
+		templates = append(templates, template)
+	}
+	return spec, templates
+}
+
+// What is known of a list does not depend on the other lists that are read, and on their order.
+func TestGatherIndependentLists(t *testing.T) {
+	spec, templates := fullSpec(MaxGathered)
+	broken, _ := fullSpec(MaxGathered + 1)
+	spec.Networks = broken.Networks
+	pointed, more := pointing()
+	for name, c := range map[string]struct {
+		spec      *v1.VirtualMachineInstanceSpec
+		templates []v1.DataVolumeTemplateSpec
+	}{"a full machine with too many networks": {spec, templates}, "all kinds": {pointed, more}} {
+		memory := memoryOf(t, gatheredObjects)
+		together := gather(t, memory, cel.ReferenceKinds(), "lab", c.spec, c.templates)
+		for _, list := range cel.ReferenceKinds() {
+			t.Run(name+"/"+list, func(t *testing.T) {
+				first := gather(t, memory, []string{list}, "lab", c.spec, c.templates)
+				steps := NewGathering(memory, "lab", c.spec, c.templates)
+				others := slices.DeleteFunc(slices.Clone(cel.ReferenceKinds()), func(k string) bool { return k == list })
+				before := steps.Gather(t.Context(), others, time.Minute)
+				after := steps.Gather(t.Context(), []string{list}, time.Minute)
+				if err := before.Of([]string{list}); err == nil || !strings.HasSuffix(err.Error(), "no policy reads them") {
+					t.Errorf("the references of before have the list: %v", err)
+				}
+				for what, got := range map[string]*cel.References{"first": first.References, "last": after} {
+					if diff := cmp.Diff(elementsOf(together.References, list), elementsOf(got, list)); diff != "" {
+						t.Errorf("%s (-together +%s):\n%s", what, what, diff)
+					}
+				}
+			})
+		}
+	}
+}
+
+// elementsOf returns what an expression sees of a list.
+func elementsOf(r *cel.References, list string) any {
+	if err := r.Of([]string{list}); err != nil {
+		return err.Error()
+	}
+	return map[string]any{
+		listNetworks: r.NetworkAttachmentDefinitions, listClaims: r.PersistentVolumeClaims, listDataVolumes: r.DataVolumes,
+		listDataSources: r.DataSources, listStorageClasses: r.StorageClasses, listConfigMaps: r.ConfigMaps,
+	}[list]
+}
+
+// stuck are objects of which those of one kind are never answered.
+type stuck struct {
+	Objects
+
+	kind  string
+	reads map[string]int
+}
+
+func (s *stuck) Get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	s.reads[kind.Kind]++
+	if kind.Kind == s.kind {
+		<-ctx.Done()
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return s.Objects.Get(ctx, kind, namespace, name)
+}
+
+// Reads that are never answered take the part of their own list, and the time of all together is bounded.
+func TestGatherTime(t *testing.T) {
+	for kind, list := range map[string]string{
+		"NetworkAttachmentDefinition": listNetworks, "PersistentVolumeClaim": listClaims, "DataVolume": listDataVolumes, "DataSource": listDataSources,
+		"StorageClass": listStorageClasses, "ConfigMap": listConfigMaps,
+	} {
+		t.Run(list, func(t *testing.T) {
+			memory := memoryOf(t, gatheredObjects)
+			spec, templates := pointing()
+			synctest.Test(t, func(t *testing.T) {
+				objects := &stuck{Objects: memory, kind: kind, reads: map[string]int{}}
+				began := time.Now()
+				got := NewGathering(objects, "lab", spec, templates).Gather(t.Context(), cel.ReferenceKinds(), GatherTimeout)
+				if took := time.Since(began); took > GatherTimeout {
+					t.Errorf("it took %v", took)
+				}
+				for _, other := range cel.ReferenceKinds() {
+					needed := other == list || other == listStorageClasses && (list == listClaims || list == listDataVolumes)
+					if err := got.Of([]string{other}); (err != nil) != needed {
+						t.Errorf("%s: %v", other, err)
+					}
+				}
+			})
+		})
+	}
+}
+
+// An object is read once for all lists, also if they are read later.
+func TestGatherMore(t *testing.T) {
+	spec, templates := pointing()
+	objects := &counting{Objects: memoryOf(t, gatheredObjects)}
+	g := NewGathering(objects, "lab", spec, templates)
+	g.Gather(t.Context(), []string{listClaims, listDataVolumes}, time.Minute)
+	before := objects.reads
+	got := g.Gather(t.Context(), []string{listStorageClasses, listClaims}, time.Minute)
+	if more := objects.reads - before; more != 2 {
+		t.Errorf("%d reads of two StorageClasses", more)
+	}
+	if err := got.Of([]string{listClaims, listDataVolumes, listStorageClasses}); err != nil || len(got.PersistentVolumeClaims) != 3 {
+		t.Errorf("%d claims, %v", len(got.PersistentVolumeClaims), err)
 	}
 }

@@ -24,6 +24,10 @@ const (
 	maxClassLength = 255
 	// maxGenerated bounds a generated value, in bytes.
 	maxGenerated = 4096
+	// maxDrawn bounds the characters of all generated values of a render, and maxDraws how often one is drawn until it is a
+	// number. The characters that are drawn again count too.
+	maxDrawn = 1 << 18
+	maxDraws = 100
 )
 
 // generator is a compiled expression: literal texts and classes, in their order.
@@ -75,7 +79,19 @@ func compileGenerator(expression string) (generator, *generatorFault) {
 	if total > maxGenerated {
 		return nil, &generatorFault{RuleLengthOutOfRange, fmt.Errorf("the classes have %d characters together, at most %d are allowed", total, maxGenerated)}
 	}
+	if total = g.length(); total > maxGenerated {
+		return nil, &generatorFault{RuleLengthOutOfRange, fmt.Errorf("the value has %d bytes, at most %d are allowed", total, maxGenerated)}
+	}
 	return g, nil
+}
+
+// length is the length of a value, in bytes.
+func (g generator) length() int {
+	length := 0
+	for i := range g {
+		length += len(g[i].literal) + g[i].length
+	}
+	return length
 }
 
 // classAt is the class with its length at the start of a text, [a-z]{8}, and how many bytes it takes; 0 if there is none.
@@ -191,20 +207,6 @@ func (g generator) generate(random Random) string {
 		}
 	}
 	return b.String()
-}
-
-// maxDraws bounds how often a value is drawn until it is a number.
-const maxDraws = 100
-
-// generateNumber draws a value for ${{NAME}}. Digits with a leading zero are no number in JSON: they are drawn again, so
-// that chance does not decide whether the template can be rendered.
-func (g generator) generateNumber(random Random) (value string) {
-	for range maxDraws {
-		if value = g.generate(random); !hasLeadingZero(value) {
-			return value
-		}
-	}
-	return value
 }
 
 func hasLeadingZero(text string) bool {

@@ -1,8 +1,11 @@
 package templates
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -28,6 +31,24 @@ type value struct {
 	at    string
 	// unknown: it is required, and has no value yet.
 	unknown bool
+	// isKey and isLine: it was checked as a part of a key, and of a text. A template can refer to it very often.
+	isKey, isLine bool
+	// parsed is the text as JSON, or the error, once it was needed.
+	parsed *parsed
+}
+
+type parsed struct {
+	value any
+	err   error
+}
+
+// parse reads the value as JSON: see parseBounded. The result is shared: do not change it.
+func (v *value) parse() (any, error) {
+	if v.parsed == nil {
+		v.parsed = &parsed{}
+		v.parsed.value, v.parsed.err = parseBounded(v.text)
+	}
+	return v.parsed.value, v.parsed.err
 }
 
 // constrained reports whether the parameter says which values are allowed.
@@ -58,6 +79,8 @@ type resolver struct {
 	numbers map[string]bool
 	// matched bounds the time for the patterns: the sizes of the patterns, each multiplied by the bytes of its value.
 	matched int
+	// drawn counts the characters of generated values.
+	drawn int
 }
 
 // resolve returns the values by the names of the parameters.
@@ -145,10 +168,22 @@ func (r *resolver) generate(i int, p *v1beta1.Parameter) string {
 		r.deny(fault.rule, invalid(parameterAt(i, "from"), p.From, fault.err.Error()))
 		return ""
 	}
-	if r.numbers[p.Name] {
-		return g.generateNumber(r.random)
+	return r.draw(i, g, r.numbers[p.Name])
+}
+
+// draw draws a value. One for ${{NAME}} must be a number: digits with a leading zero are none in JSON, and are drawn again,
+// so that chance does not decide whether the template can be rendered.
+func (r *resolver) draw(i int, g generator, number bool) (value string) {
+	for range maxDraws {
+		if r.drawn += g.length(); r.drawn > maxDrawn {
+			r.deny(RuleTooLarge, &field.Error{Type: field.ErrorTypeTooLong, Field: parameterAt(i, "from"), BadValue: "", Detail: fmt.Sprintf("the generated values have more than %d characters together", maxDrawn)})
+			return ""
+		}
+		if value = g.generate(r.random); !number || !hasLeadingZero(value) {
+			break
+		}
 	}
-	return g.generate(r.random)
+	return value
 }
 
 // constraint is what a parameter allows.
@@ -209,8 +244,7 @@ func (c *constraint) checkType(text string) error {
 			return fmt.Errorf("it must be true or false")
 		}
 	case v1beta1.ParameterObject:
-		parsed, err := parseBounded(text)
-		if err != nil || !isComposite(parsed) {
+		if !isObject(text) {
 			return fmt.Errorf("it must be a list or an object in JSON")
 		}
 	case v1beta1.ParameterInteger:
@@ -219,6 +253,12 @@ func (c *constraint) checkType(text string) error {
 		return c.checkQuantity(text)
 	}
 	return nil
+}
+
+// isObject reports whether a text is a list or an object in JSON, with a bounded number of values. An enum can have very many.
+func isObject(text string) bool {
+	data := bytes.TrimSpace([]byte(text))
+	return len(data) > 0 && (data[0] == '{' || data[0] == '[') && json.Valid(data) && decodelimits.Object(data, reflect.TypeFor[any]()) == nil
 }
 
 // maxIntegerDigits bounds integers: those of Kubernetes have 19 digits.

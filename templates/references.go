@@ -32,7 +32,7 @@ func split(text string) []segment {
 	if at < 0 {
 		return []segment{{text: text}}
 	}
-	var segments []segment
+	segments := make([]segment, 0, 2*strings.Count(text, "${")+1)
 	from := 0
 	for at >= 0 {
 		if at > from {

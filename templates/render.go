@@ -30,6 +30,11 @@ import (
 const (
 	maxRendered = 3 << 19
 	maxDepth    = 200
+	// maxPath bounds a path in a finding, and maxPathName each name in it, in bytes. Keys of Kubernetes have at most 317.
+	maxPath     = 2 << 10
+	maxPathName = 320
+	// maxUnknown bounds the paths of what depends on values that are not known.
+	maxUnknown = 5000
 	// maxReplaced bounds the bytes of all replacements, also of those that are not written because a field takes no text.
 	maxReplaced = 4 * maxRendered
 )
@@ -72,7 +77,7 @@ func (r *renderer) run(spec *v1beta1.VirtualMachineTemplateSpec, given map[strin
 	tree := r.parse(spec.VirtualMachine)
 	w := newReferences(spec.Parameters)
 	if tree != nil {
-		w.walk(tree)
+		w.walkAll(tree)
 	}
 	r.values = (&resolver{report: r.report, given: given, random: r.options.Random, partial: partial, numbers: w.numbers}).resolve(spec.Parameters)
 	r.checkReferences(w, spec)
@@ -128,15 +133,21 @@ const (
 // at is the path of what is written, in the template.
 func (r *renderer) at() string { return pathOf(r.path) }
 
+// pathOf is a path as text. Users choose the names and the depth, so both are bounded.
 func pathOf(path []step) string {
 	var b strings.Builder
 	b.WriteString(virtualMachineAt)
 	for _, s := range path {
+		name := texts.Shorten(s.name, maxPathName)
+		if b.Len()+len(name) > maxPath {
+			b.WriteString("…")
+			break
+		}
 		switch s.kind {
 		case fieldStep:
-			b.WriteString("." + s.name)
+			b.WriteString("." + name)
 		case keyStep:
-			b.WriteString("[" + s.name + "]")
+			b.WriteString("[" + name + "]")
 		case indexStep:
 			b.WriteString("[" + strconv.Itoa(s.index) + "]")
 		}
@@ -213,6 +224,8 @@ type references struct {
 	// undefined are the references to others.
 	undefined map[use]bool
 	path      []step
+	// inOrder makes walk visit the members of objects in the order of their names.
+	inOrder bool
 }
 
 func newReferences(parameters []v1beta1.Parameter) *references {
@@ -226,17 +239,30 @@ func newReferences(parameters []v1beta1.Parameter) *references {
 // use is a reference to a parameter, and where it is.
 type use struct{ name, at string }
 
+// walkAll walks a whole tree. If it refers to too many parameters that do not exist, the first ones in the order of names are
+// noted, so that the same template has the same findings.
+func (w *references) walkAll(tree any) {
+	if w.walk(tree); len(w.undefined) >= maxFindings {
+		w.inOrder = true
+		clear(w.undefined)
+		w.walk(tree)
+	}
+}
+
 func (w *references) walk(node any) {
 	if len(w.path) > maxDepth {
 		return
 	}
 	switch n := node.(type) {
 	case map[string]any:
+		if w.inOrder {
+			for _, key := range slices.Sorted(maps.Keys(n)) {
+				w.member(key, n[key])
+			}
+			return
+		}
 		for key, child := range n {
-			w.text(key)
-			w.path = append(w.path, step{name: key})
-			w.walk(child)
-			w.path = w.path[:len(w.path)-1]
+			w.member(key, child)
 		}
 	case []any:
 		for i, child := range n {
@@ -252,13 +278,20 @@ func (w *references) walk(node any) {
 	}
 }
 
+func (w *references) member(key string, child any) {
+	w.text(key)
+	w.path = append(w.path, step{name: key})
+	w.walk(child)
+	w.path = w.path[:len(w.path)-1]
+}
+
 func (w *references) text(text string) {
 	if !strings.Contains(text, "${") {
 		return
 	}
 	for _, name := range namesIn(text) {
 		w.used[name] = true
-		if !w.declared[name] {
+		if !w.declared[name] && len(w.undefined) < maxFindings {
 			w.undefined[use{name, pathOf(w.path)}] = true
 		}
 	}
@@ -495,7 +528,7 @@ func (r *renderer) key(written string) (key string, replaced, ok bool) {
 			return "", true, false
 		}
 		r.keyOf(v)
-		parsed, err := parseJSON(v.text)
+		parsed, err := v.parse()
 		if err != nil {
 			return v.text, true, true
 		}
@@ -517,11 +550,22 @@ func (r *renderer) key(written string) (key string, replaced, ok bool) {
 	return text, true, known
 }
 
-// isUnknown notes that a value is not known of what is written.
-func (r *renderer) isUnknown() { r.unknown = append(r.unknown, r.at()) }
+// isUnknown notes that a value is not known of what is written. Of very many values, nothing is known of the rest.
+func (r *renderer) isUnknown() {
+	switch n := len(r.unknown); {
+	case n < maxUnknown:
+		r.unknown = append(r.unknown, r.at())
+	case n == maxUnknown:
+		r.unknown = append(r.unknown, virtualMachineAt+".metadata", virtualMachineAt+".spec")
+	}
+}
 
 // keyOf reports a given value that decides the name of a field.
 func (r *renderer) keyOf(v *value) {
+	if v.isKey {
+		return
+	}
+	v.isKey = true
 	if v.given && v.parameter.Type != v1beta1.ParameterObject && len(v.parameter.Enum) == 0 {
 		r.restrict(RuleAddsFields, v, "it decides the name of a field")
 	}
@@ -529,16 +573,26 @@ func (r *renderer) keyOf(v *value) {
 
 // restrict denies a given value where templates must be approved, and warns of it elsewhere.
 func (r *renderer) restrict(rule string, v *value, detail string) {
-	severity := validators.Warn
-	if r.options.Approved {
-		severity = validators.Deny
-	}
 	for i := range r.findings {
 		if f := &r.findings[i]; f.Rule == rule && f.Error.Field == v.at {
 			return
 		}
 	}
+	severity := validators.Warn
+	if r.options.Approved {
+		severity = validators.Deny
+	}
 	r.add(rule, severity, invalid(v.at, texts.Shorten(v.text, maxShown), detail))
+}
+
+// Restrict makes those findings of a render deny that would deny with Options.Approved. So a template is rendered once if
+// it becomes known after the render that the template must be approved.
+func Restrict(findings []validators.Finding) {
+	for i := range findings {
+		if f := &findings[i]; f.Rule == RuleAddsFields || f.Rule == RuleLineBreak {
+			f.Severity = validators.Deny
+		}
+	}
 }
 
 // replace counts a replacement, and reports whether the bound allows it.
@@ -602,6 +656,10 @@ func (r *renderer) string(written string, s *shape, literal bool) {
 
 // lineOf reports a given value that adds lines to a text.
 func (r *renderer) lineOf(v *value) {
+	if v.isLine {
+		return
+	}
+	v.isLine = true
 	if v.given && !v.constrained() && strings.ContainsAny(v.text, "\n\r\u0085\u2028\u2029") {
 		r.restrict(RuleLineBreak, v, "it has a line break")
 	}
@@ -618,7 +676,7 @@ func (r *renderer) whole(name string, s *shape) {
 	if !r.replace(v) {
 		return
 	}
-	parsed, err := parseBounded(v.text)
+	parsed, err := v.parse()
 	if tooMany, ok := errors.AsType[*field.Error](err); ok && json.Valid([]byte(v.text)) {
 		r.deny(RuleTooLarge, &field.Error{Type: tooMany.Type, Field: v.at, BadValue: tooMany.BadValue, Detail: tooMany.Detail})
 		return

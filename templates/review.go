@@ -133,11 +133,10 @@ func FindUncovered(spec *v1beta1.VirtualMachineTemplateSpec) []Uncovered {
 			}
 		})
 	}
-	eachKey(parsed, virtualMachineAt, func(path string) {
-		if len(found) < maxUncovered {
-			found = append(found, Uncovered{Path: path, Reason: "a parameter chooses the name of the field"})
-		}
-	})
+	names := &keys{more: func() bool { return len(found) < maxUncovered }, do: func(path string) {
+		found = append(found, Uncovered{Path: path, Reason: "a parameter chooses the name of the field"})
+	}}
+	names.find(parsed)
 	slices.SortFunc(found, func(a, b Uncovered) int { return strings.Compare(a.Path, b.Path) })
 	return found
 }
@@ -169,21 +168,38 @@ func each(value any, at string, path []string, do func(at string, value any)) {
 	}
 }
 
-// eachKey calls do for each key of a map that refers to a parameter.
-func eachKey(value any, at string, do func(at string)) {
+// keys finds the keys of maps that refer to a parameter. Paths are made only for these: users choose their length.
+type keys struct {
+	path []step
+	// more reports whether further paths are wanted.
+	more func() bool
+	do   func(at string)
+}
+
+func (k *keys) find(value any) {
+	if !k.more() {
+		return
+	}
 	switch v := value.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			path := at + "." + key
-			if hasReference(key) {
-				path = at + "[" + texts.Shorten(key, maxShown) + "]"
-				do(path)
+			s := step{name: key}
+			chosen := hasReference(key)
+			if chosen {
+				s = step{name: texts.Shorten(key, maxShown), kind: keyStep}
 			}
-			eachKey(v[key], path, do)
+			k.path = append(k.path, s)
+			if chosen && k.more() {
+				k.do(pathOf(k.path))
+			}
+			k.find(v[key])
+			k.path = k.path[:len(k.path)-1]
 		}
 	case []any:
 		for i, element := range v {
-			eachKey(element, fmt.Sprintf("%s[%d]", at, i), do)
+			k.path = append(k.path, step{index: i, kind: indexStep})
+			k.find(element)
+			k.path = k.path[:len(k.path)-1]
 		}
 	}
 }

@@ -128,6 +128,15 @@ func (a *agenda) next(now time.Time) (t task, wait time.Duration) {
 	return t, wait
 }
 
+// singles returns the objects to evaluate again, and forgets them.
+func (a *agenda) singles() []auditresults.Key {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	keys := slices.SortedFunc(maps.Keys(a.keys), auditresults.Key.Compare)
+	clear(a.keys)
+	return keys
+}
+
 // notAfter corrects the times if the clock was set back: no past event is later than now.
 func (a *agenda) notAfter(now time.Time) {
 	for _, past := range []*time.Time{&a.since, &a.latest, &a.began, &a.keysSince} {

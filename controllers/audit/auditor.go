@@ -23,6 +23,8 @@ type Auditor struct {
 	// complete reports whether a whole round has ended and was published.
 	complete bool
 	figures  Figures
+	// published is when the results were last published in a round.
+	published time.Time
 	// fresh are new violations without an event, at most maxEvents; dropped is the number of further ones.
 	fresh   []auditresults.Held
 	dropped int
@@ -164,7 +166,11 @@ func (a *Auditor) evaluate(ctx context.Context, t task) error {
 		return nil // what changes before the first round has ended is evaluated in it
 	}
 	began := a.Clock.Now()
-	conditions, err := a.at(began)
+	spare := spareTime
+	if !t.round {
+		spare = spareOfChanged
+	}
+	conditions, err := a.now(a.Clock, spare)
 	if err != nil {
 		return err
 	}
@@ -172,12 +178,37 @@ func (a *Auditor) evaluate(ctx context.Context, t task) error {
 		return conditions.again(ctx, a.Stored, t.keys, a.ledger, a.found)
 	}
 	a.agenda.ends(a.nextExpiry(began))
-	if err := conditions.round(ctx, a.Stored, a.ledger, a.found); err != nil {
+	a.published = began
+	if err := conditions.round(ctx, a.Stored, a.ledger, a.found, a.between); err != nil {
 		return err
 	}
 	a.figures.Ended = a.Clock.Now()
 	a.figures.Took, a.everything = a.figures.Ended.Sub(began), true
 	return nil
+}
+
+// publishEvery is how often a round that takes long is interrupted to publish what it found, and to evaluate objects that
+// changed meanwhile. So a namespace with very many objects does not delay the Reports of the others.
+const publishEvery = time.Minute
+
+// between publishes while a round is evaluated. What fails is repeated at the end of the round.
+func (a *Auditor) between(ctx context.Context) {
+	if !a.complete || a.Clock.Since(a.published) < publishEvery {
+		return
+	}
+	keys := a.agenda.singles()
+	err := a.evaluate(ctx, task{keys: keys})
+	if err != nil {
+		for _, key := range keys {
+			a.agenda.changed(key, a.Clock.Now())
+		}
+	} else {
+		err = a.publish(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		a.Log.Error(err, "publishing during an audit failed and will be repeated at its end")
+	}
+	a.published = a.Clock.Now()
 }
 
 // nextExpiry returns when the next exception expires; zero if none does.

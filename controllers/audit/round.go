@@ -51,8 +51,8 @@ type evaluated struct {
 }
 
 // round evaluates all existing objects. At the end, the results of deleted objects are removed. After an error, the
-// results so far are kept, and none is removed. found is called for every fresh violation.
-func (c *conditions) round(ctx context.Context, stored Stored, into *auditresults.Ledger, found func(auditresults.Held)) error {
+// results so far are kept, and none is removed. found is called for every fresh violation, and between after every page.
+func (c *conditions) round(ctx context.Context, stored Stored, into *auditresults.Ledger, found func(auditresults.Held), between func(context.Context)) error {
 	into.Begin()
 	for _, kind := range Kinds() {
 		for from, more := "", true; more; {
@@ -60,9 +60,13 @@ func (c *conditions) round(ctx context.Context, stored Stored, into *auditresult
 			if err != nil {
 				return err
 			}
+			if err := c.renew(); err != nil {
+				return err
+			}
 			if err := c.page(ctx, kind, objects, into, found); err != nil {
 				return err
 			}
+			between(ctx)
 			if more = next != ""; more && next == from {
 				return fmt.Errorf("listing %s: a page follows itself", kind.Resource)
 			}

@@ -300,7 +300,7 @@ func asWritten(t *testing.T, env *cel.Environment, s *policytest.Situation) []st
 	} else if vm.Spec.Template != nil {
 		spec = &vm.Spec.Template.Spec
 	}
-	d.References = references.Gather(t.Context(), memory, cel.ReferenceKinds(), s.Namespace.Name, spec, vm.Spec.DataVolumeTemplates).References
+	d.References = references.NewGathering(memory, s.Namespace.Name, spec, vm.Spec.DataVolumeTemplates).Gather(t.Context(), cel.ReferenceKinds(), references.GatherTimeout)
 	if d.VM == nil {
 		d.VM = &v1.VirtualMachineInstance{ObjectMeta: vm.Spec.Template.ObjectMeta, Spec: vm.Spec.Template.Spec}
 		d.VM.Name, d.VM.Namespace = vm.Name, vm.Namespace

@@ -131,6 +131,33 @@ validations:
 		}
 	})
 
+	It("of one list are known beside a policy that reads too many of another one", func(ctx SpecContext) {
+		enforce(ctx, "known-claims", `
+enforcement: Deny
+match: {kinds: [VirtualMachine]}
+validations:
+  - {expression: "references.persistentVolumeClaims.all(c, c.found)", message: a claim is missing, fieldPath: vm.spec.volumes}`)
+		many := using("missing")
+		for i := range 100 {
+			name := fmt.Sprintf("n%d", i)
+			spec := &many.Spec.Template.Spec
+			spec.Networks = append(spec.Networks, kubevirtv1.Network{Name: name, NetworkSource: kubevirtv1.NetworkSource{Multus: &kubevirtv1.MultusNetwork{NetworkName: name}}})
+			spec.Domain.Devices.Interfaces = append(spec.Domain.Devices.Interfaces, kubevirtv1.Interface{Name: name, InterfaceBindingMethod: kubevirtv1.InterfaceBindingMethod{Bridge: &kubevirtv1.InterfaceBridge{}}})
+		}
+		missing := ContainSubstring("a claim is missing [virtward/policy/known-claims]")
+		answers(ctx, many, ConsistOf(missing))
+		const networks = `
+enforcement: %s
+match: {kinds: [VirtualMachine]}
+validations:
+  - {expression: "references.networkAttachmentDefinitions.all(n, n.found)", message: a network is missing, fieldPath: vm.spec.networks}`
+		enforce(ctx, "warned-networks", fmt.Sprintf(networks, "Warn"))
+		tooMany := ContainSubstring("the virtual machine points at more than 64 objects for this list")
+		answers(ctx, many, ConsistOf(missing, And(tooMany, ContainSubstring("[virtward/policy/warned-networks]"))))
+		enforce(ctx, "known-networks", fmt.Sprintf(networks, "Deny"))
+		answers(ctx, many, ConsistOf(missing, And(tooMany, ContainSubstring("warned-networks")), And(tooMany, HavePrefix("InternalError spec"), ContainSubstring("known-networks"))))
+	})
+
 	It("that Virtward has no right to read cannot be evaluated", func(ctx SpecContext) {
 		const spec = `
 failurePolicy: %s

@@ -31,6 +31,11 @@ const (
 	maxOfImage = 16
 	// stall bounds the time without a byte, in both directions.
 	stall = time.Minute
+	// leastBytes is what a reader takes at least in a stall, if the server waits for it for half of that time. A reader that
+	// takes a little now and then would keep its place until its token ends.
+	leastBytes = 1 << 20
+	// findTimeout bounds the time to find out whether an image is being copied.
+	findTimeout = 10 * time.Second
 	// known is how long an image is known to be copied, and how often a request in progress looks.
 	known = 5 * time.Second
 	// maxKnown bounds the images that are known.
@@ -143,6 +148,8 @@ func (s *Server) find(ctx context.Context, namespace, name, id string) (*backend
 	if ok && now.Before(f.until) {
 		return f.image, f.store, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, findTimeout)
+	defer cancel()
 	image, store, err := s.Find(ctx, namespace, name, id)
 	if err != nil {
 		return nil, nil, err
@@ -230,14 +237,18 @@ func stream(w http.ResponseWriter, r *http.Request, store Store, image *backend.
 	_ = control.SetReadDeadline(time.Time{})            // the server ends requests that take long
 	_ = control.SetWriteDeadline(time.Now().Add(stall)) // as above
 	w.WriteHeader(response.StatusCode)
-	left := response.ContentLength
+	left, taken := response.ContentLength, newPace()
 	for {
 		n, err := response.Body.Read(buffer)
 		if n > 0 {
 			stalled.Reset(stall)
-			_ = control.SetWriteDeadline(time.Now().Add(stall)) // as above
+			began := time.Now()
+			_ = control.SetWriteDeadline(began.Add(stall)) // as above
 			if _, err := w.Write(buffer[:n]); err != nil {
 				return
+			}
+			if !taken.keeps(n, time.Since(began)) {
+				panic(http.ErrAbortHandler)
 			}
 			left -= int64(n)
 		}
@@ -248,4 +259,25 @@ func stream(w http.ResponseWriter, r *http.Request, store Store, image *backend.
 			panic(http.ErrAbortHandler)
 		}
 	}
+}
+
+// pace is how fast a reader takes an image.
+type pace struct {
+	since   time.Time
+	bytes   int
+	blocked time.Duration
+}
+
+func newPace() *pace { return &pace{since: time.Now()} }
+
+// keeps notes bytes, and how long the reader let the server wait for them. It returns false if the reader is too slow.
+func (p *pace) keeps(bytes int, blocked time.Duration) bool {
+	p.bytes += bytes
+	p.blocked += blocked
+	if time.Since(p.since) < stall {
+		return true
+	}
+	fast := p.bytes >= leastBytes || p.blocked < stall/2
+	*p = pace{since: time.Now()}
+	return fast
 }

@@ -1,0 +1,42 @@
+package platform
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Several holders that take all they get leave something for another one.
+func TestParts(t *testing.T) {
+	p := NewParts(64)
+	var taken []int
+	var releases []func()
+	for holder := range 7 {
+		n := 0
+		for {
+			release, ok := p.TryTake(fmt.Sprint(holder), 1)
+			if !ok {
+				break
+			}
+			releases = append(releases, release)
+			n++
+		}
+		taken = append(taken, n)
+	}
+	if diff := cmp.Diff([]int{32, 16, 8, 4, 2, 1, 1}, taken); diff != "" {
+		t.Errorf("taken (-want +got):\n%s", diff)
+	}
+	if _, ok := p.TryTake("none", 1); ok {
+		t.Error("more than the total is taken")
+	}
+	for _, release := range releases {
+		release()
+	}
+	if p.all != 0 || len(p.taken) != 0 {
+		t.Errorf("%d are not returned: %v", p.all, p.taken)
+	}
+	if _, ok := p.TryTake("one", 33); ok {
+		t.Error("one holder gets more than half")
+	}
+}
