@@ -30,7 +30,9 @@ func (o *outcomes) Record(one policies.Outcome) {
 const costly = `[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, a + b + c + d + e + f > 0))))))`
 
 func TestRecorder(t *testing.T) {
-	failing := func(field, reason string) []policies.Failure { return []policies.Failure{{Field: field, Reason: reason}} }
+	failing := func(field, reason string) []policies.Failure {
+		return []policies.Failure{{Field: field, Reason: reason}}
+	}
 	const first = "spec.validations[0].expression"
 	for name, c := range map[string]struct {
 		spec string
