@@ -35,6 +35,7 @@ var portValues = []struct {
 	keys    []string // share one port
 }{
 	{[]string{"webhook"}, []string{"port", "servicePort"}},
+	{[]string{"webhook"}, []string{"policyCountsPort"}},
 	{[]string{"metrics"}, []string{"port"}},
 	{[]string{"health"}, []string{"port"}},
 	{[]string{"controller"}, []string{"metricsPort"}},
