@@ -135,7 +135,7 @@ func evaluated(c *configcache.Compiled, e *Evaluations, before *policyv1alpha1.V
 		slices.Sort(failed)
 		return state{
 			policyv1alpha1.PolicyEvaluated, policyv1alpha1.PolicyReasonEvaluationErrors,
-			"evaluations failed: " + strings.Join(failed, ", ") + ": status.errors has the counts; kubectl virtward vet --from-cluster shows the error for one virtual machine",
+			"evaluations failed: " + strings.Join(failed, ", ") + ": status.errors has the counts; kubectl virtward explain --from-cluster shows the error for one virtual machine",
 			metav1.ConditionFalse,
 		}
 	case e.Known && e.Read, found != nil && found.Status == metav1.ConditionTrue && found.ObservedGeneration == c.Object.Generation:

@@ -148,7 +148,7 @@ func TestEvaluated(t *testing.T) {
 		"the webhooks do not answer now": {Evaluations{Known: true}, before(3), succeeded},
 		"no errors":                      {counted(), statusWith(), succeeded},
 		"errors, sorted by field": {counted(failedOf(second, 9, 0), failedOf(first, 1, 0)), before(3), "False EvaluationErrors 3: evaluations failed: " + first + " (failed), " + second +
-			" (failed): status.errors has the counts; kubectl virtward vet --from-cluster shows the error for one virtual machine"},
+			" (failed): status.errors has the counts; kubectl virtward explain --from-cluster shows the error for one virtual machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compiled := compile(t, "enforcement: Warn, "+inOrder)

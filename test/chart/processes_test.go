@@ -212,8 +212,8 @@ func TestAlerts(t *testing.T) {
 	}{
 		{"images.enabled=true", "virtward-images", "controllers/goldenimages", 6},
 		{"virtualImages.enabled=true", "virtward-virtualimages", "controllers/virtualimages", 5},
-		{"policies.exceptions.enabled=true", "virtward-policies", "controllers/exceptionstatus controllers/policystatus controllers/policycounts webhooks", 5},
-		{"policies.exceptions.enabled=false", "virtward-policies", "controllers/policystatus controllers/policycounts webhooks", 3},
+		{"policies.exceptions.enabled=true", "virtward-policies", "controllers/exceptionstatus controllers/policystatus controllers/policycounts", 4},
+		{"policies.exceptions.enabled=false", "virtward-policies", "controllers/policystatus controllers/policycounts", 2},
 	} {
 		t.Run(of.value, func(t *testing.T) { alertsOf(t, of.value, of.rule, of.folders, of.alerts) })
 	}

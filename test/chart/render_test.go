@@ -719,8 +719,8 @@ func TestSelectors(t *testing.T) {
 	for _, spread := range deployment.Spec.Template.Spec.TopologySpreadConstraints {
 		selectors["spread over "+spread.TopologyKey] = spread.LabelSelector.MatchLabels
 	}
-	if len(selectors) != 7 {
-		t.Errorf("%d selectors, not 7", len(selectors))
+	if len(selectors) != 8 {
+		t.Errorf("%d selectors, not 8", len(selectors))
 	}
 	for name, selector := range selectors {
 		if diff := cmp.Diff(want, selector); diff != "" {
@@ -1076,7 +1076,7 @@ func TestNetworkPolicy(t *testing.T) {
 		}}}}
 	}
 	controller := networkingv1.NetworkPolicyIngressRule{Ports: ports("policy-counts"), From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
-		"app.kubernetes.io/name": "virtward", "app.kubernetes.io/instance": "release", "app.kubernetes.io/component": "controller",
+		"app.kubernetes.io/name": "virtward", "app.kubernetes.io/instance": "virtward", "app.kubernetes.io/component": "controller",
 	}}}}}
 	for _, c := range []struct {
 		values string
