@@ -83,7 +83,7 @@ func (s *Source) counts(yield func(Policy) bool) {
 		if c.Tally == nil {
 			continue
 		}
-		counts := c.Tally.counts()
+		counts := c.Tally.Counts()
 		counts.UID, counts.Generation = c.UID, c.Generation
 		if len(counts.Failures) > 0 && !yield(counts) {
 			return

@@ -115,8 +115,8 @@ func with(set []uint64, hash uint64) []uint64 {
 	return set
 }
 
-// counts returns the counts, with the failures sorted.
-func (t *Tally) counts() Policy {
+// Counts returns the counts, with the failures sorted.
+func (t *Tally) Counts() Policy {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	failures := slices.Clone(t.failures)

@@ -50,7 +50,7 @@ func TestTally(t *testing.T) {
 			for _, o := range c.outcomes {
 				tally.Record(o)
 			}
-			if diff := cmp.Diff(c.want, tally.counts()); diff != "" {
+			if diff := cmp.Diff(c.want, tally.Counts()); diff != "" {
 				t.Errorf("counts (-want +got):\n%s", diff)
 			}
 		})
@@ -68,7 +68,7 @@ func TestTallyIsBounded(t *testing.T) {
 		}
 		tally.Record(policies.Outcome{At: noon, Namespace: fmt.Sprint(i), Failures: failures, Overrun: true})
 	}
-	got := tally.counts()
+	got := tally.Counts()
 	total := int64(0)
 	for _, f := range got.Failures {
 		total += f.Count
@@ -93,14 +93,14 @@ func TestTallyInParallel(t *testing.T) {
 			for i := range each {
 				tally.Record(policies.Outcome{At: noon, Namespace: fmt.Sprint(w), Failures: []policies.Failure{failure("spec", policies.ReasonSkipped)}})
 				if i%100 == 0 {
-					tally.counts()
+					tally.Counts()
 				}
 			}
 		})
 	}
 	group.Wait()
 	want := Policy{Evaluations: writers * each, Namespaces: writers, Failures: []Failure{{"spec", policies.ReasonSkipped, writers * each, noon.Unix(), noon.Unix()}}}
-	if diff := cmp.Diff(want, tally.counts()); diff != "" {
+	if diff := cmp.Diff(want, tally.Counts()); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
 }
