@@ -201,17 +201,24 @@ func (p *Policy) validate(now int64) error {
 		return errors.New("the counts have an invalid number of failures")
 	}
 	for i := range p.Failures {
-		f := &p.Failures[i]
-		if !fieldForm.MatchString(f.Field) || !slices.Contains(policies.FailureReasons(), f.Reason) {
-			return errors.New("the counts have an invalid failure")
-		}
-		if i > 0 && compare(p.Failures[i-1], *f) >= 0 {
+		if i > 0 && compare(p.Failures[i-1], p.Failures[i]) >= 0 {
 			return errors.New("the counts have failures that are not sorted")
 		}
-		if f.Count < 1 || f.Count > mostCount || f.First < 0 || f.First > f.Last {
-			return errors.New("the counts have an invalid count")
+		if err := p.Failures[i].validate(now); err != nil {
+			return err
 		}
-		f.First, f.Last = min(f.First, now), min(f.Last, now)
 	}
+	return nil
+}
+
+// validate also sets times after now to now.
+func (f *Failure) validate(now int64) error {
+	switch {
+	case !fieldForm.MatchString(f.Field) || !slices.Contains(policies.FailureReasons(), f.Reason):
+		return errors.New("the counts have an invalid failure")
+	case f.Count < 1 || f.Count > mostCount || f.First < 0 || f.First > f.Last:
+		return errors.New("the counts have an invalid count")
+	}
+	f.First, f.Last = min(f.First, now), min(f.Last, now)
 	return nil
 }

@@ -35,8 +35,8 @@ type Failure struct {
 	Field, Reason string
 	// Counted is the number of failures since this process reads them.
 	Counted int64
-	// Standing is the sum of what the processes report, each since its start.
-	Standing int64
+	// Reported is the sum of what the processes report, each since its start.
+	Reported int64
 	// First and Last are the times of the first and the last failure, in seconds since 1970.
 	First, Last int64
 }
@@ -62,7 +62,7 @@ type Counts struct {
 //
 // The counts of a process only grow until it ends, and another process has another instance. So what is new in a Report
 // is the difference to the Report before. An earlier leader may have counted the first Report of a process that is older
-// than the Ledger: nothing of it is new, and Standing keeps what was counted while no leader read.
+// than the Ledger: nothing of it is new, and Reported keeps what was counted while no leader read.
 type Ledger struct {
 	// begun is the time of the first read, in seconds since 1970; 0 before it.
 	begun    int64
@@ -196,7 +196,7 @@ func (l *Ledger) counts() map[Key]Count {
 				continue
 			}
 			namespaces, overrun = max(namespaces, p.Namespaces), max(overrun, p.OverrunNamespaces)
-			stand(failures, p.Failures)
+			add(failures, p.Failures)
 		}
 		one := Count{Exceeds: s.intervals >= overrunIntervals && s.overruns >= leastOverruns && 2*overrun > namespaces}
 		for _, f := range failures {
@@ -212,8 +212,8 @@ func (l *Ledger) counts() map[Key]Count {
 	return all
 }
 
-// stand adds what a process reports.
-func stand(failures map[name]*Failure, reported []policycounts.Failure) {
+// add adds what a process reports.
+func add(failures map[name]*Failure, reported []policycounts.Failure) {
 	for i := range reported {
 		r := &reported[i]
 		at := name{r.Field, r.Reason}
@@ -222,7 +222,7 @@ func stand(failures map[name]*Failure, reported []policycounts.Failure) {
 			f = &Failure{Field: r.Field, Reason: r.Reason}
 			failures[at] = f
 		}
-		f.Standing += r.Count
+		f.Reported += r.Count
 		if f.First == 0 || r.First < f.First {
 			f.First = r.First
 		}

@@ -31,8 +31,8 @@ func TestFailures(t *testing.T) {
 	type reads [][]policycounts.Report
 	for name, c := range map[string]struct {
 		reads reads
-		// counted and standing are those after the last read, at second 1000 and so on.
-		counted, standing int64
+		// counted and reported are those after the last read, at second 1000 and so on.
+		counted, reported int64
 	}{
 		"an earlier leader may have counted a process":         {reads{{failing("a", 1, 5)}}, 0, 5},
 		"what a process counts later":                          {reads{{failing("a", 1, 5)}, {failing("a", 1, 7)}}, 2, 7},
@@ -53,8 +53,8 @@ func TestFailures(t *testing.T) {
 				now++
 			}
 			f := got[policy].Failures
-			if len(f) != 1 || f[0].Counted != c.counted || f[0].Standing != c.standing || f[0].Field != expression || f[0].Reason != policies.ReasonLimit {
-				t.Errorf("failures %+v, want %d counted and %d standing", f, c.counted, c.standing)
+			if len(f) != 1 || f[0].Counted != c.counted || f[0].Reported != c.reported || f[0].Field != expression || f[0].Reason != policies.ReasonLimit {
+				t.Errorf("failures %+v, want %d counted and %d reported", f, c.counted, c.reported)
 			}
 		})
 	}

@@ -128,15 +128,15 @@ var errNoBundle = errors.New("it has no CA bundle yet")
 
 // roots returns the CA bundles of the webhook configuration.
 func (r *Replicas) roots(ctx context.Context) (*x509.CertPool, error) {
-	found, err := r.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, r.Configuration, metav1.GetOptions{})
+	configuration, err := r.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(ctx, r.Configuration, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading the CA bundle of %s: %w", r.Configuration, err)
 	}
-	roots, any := x509.NewCertPool(), false
-	for i := range found.Webhooks {
-		any = roots.AppendCertsFromPEM(found.Webhooks[i].ClientConfig.CABundle) || any
+	roots, found := x509.NewCertPool(), false
+	for i := range configuration.Webhooks {
+		found = roots.AppendCertsFromPEM(configuration.Webhooks[i].ClientConfig.CABundle) || found
 	}
-	if !any {
+	if !found {
 		return nil, fmt.Errorf("reading the CA bundle of %s: %w", r.Configuration, errNoBundle)
 	}
 	return roots, nil

@@ -207,7 +207,7 @@ func TestReader(t *testing.T) {
 	for range 2 {
 		r.Once(t.Context())
 	}
-	if len(got) != 1 || !got[0].Read || len(got[0].Policies[policy].Failures) != 1 || got[0].Policies[policy].Failures[0].Standing != 2 {
+	if len(got) != 1 || !got[0].Read || len(got[0].Policies[policy].Failures) != 1 || got[0].Policies[policy].Failures[0].Reported != 2 {
 		t.Fatalf("counts %+v", got)
 	}
 	fail()

@@ -79,7 +79,7 @@ func merge(merged map[errorKey]*policyv1alpha1.PolicyEvaluationError, e *Evaluat
 			base = e.Base[j].Count
 		}
 	}
-	count := max(base+f.Counted, f.Standing)
+	count := max(base+f.Counted, f.Reported)
 	first, last := metav1.Unix(f.First, 0).Rfc3339Copy(), metav1.Unix(f.Last, 0).Rfc3339Copy()
 	one := merged[key]
 	if one == nil {

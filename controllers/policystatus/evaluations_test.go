@@ -48,8 +48,8 @@ func statusWith(errors ...policyv1alpha1.PolicyEvaluationError) *policyv1alpha1.
 	return s
 }
 
-func failedOf(field string, counted, standing int64) policycounts.Failure {
-	return policycounts.Failure{Field: field, Reason: policies.ReasonFailed, Counted: counted, Standing: standing, First: ago(2 * time.Minute), Last: ago(0)}
+func failedOf(field string, counted, reported int64) policycounts.Failure {
+	return policycounts.Failure{Field: field, Reason: policies.ReasonFailed, Counted: counted, Reported: reported, First: ago(2 * time.Minute), Last: ago(0)}
 }
 
 func TestErrors(t *testing.T) {
@@ -249,9 +249,9 @@ func TestKilledWhileItCounts(t *testing.T) {
 				b.all = []configcache.Compiled{compile(t, "enforcement: Audit, "+inOrder)}
 				leader := -1 // the step at which the leader began: it counts what is new since then
 				for i, c := range steps {
-					c.Failures = []policycounts.Failure{failedOf(first, c.Failures[0].Standing, c.Failures[0].Standing)}
+					c.Failures = []policycounts.Failure{failedOf(first, c.Failures[0].Reported, c.Failures[0].Reported)}
 					if leader >= 0 {
-						c.Failures[0].Counted -= steps[leader].Failures[0].Standing
+						c.Failures[0].Counted -= steps[leader].Failures[0].Reported
 					}
 					if i == step && written {
 						b.lose = errors.New("killed")

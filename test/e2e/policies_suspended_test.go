@@ -37,7 +37,7 @@ var _ = Describe("Evaluation errors of policies", Serial, Ordered, func() {
 				Labels: map[string]string{discoveryv1.LabelServiceName: "virtward-webhook-policy-counts"},
 			},
 			AddressType: discoveryv1.AddressTypeIPv4,
-			Ports:       []discoveryv1.EndpointPort{{Name: new("policy-counts"), Port: new(int32(countsPort()))}}, //nolint:gosec // a port
+			Ports:       []discoveryv1.EndpointPort{{Name: new("policy-counts"), Port: new(countsPort())}},
 			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address}}},
 		}
 		cleanUp(slice)
@@ -183,13 +183,13 @@ var _ = Describe("Evaluation errors of policies", Serial, Ordered, func() {
 })
 
 // countsPort is the port at which the webhook serves its counts.
-func countsPort() int {
+func countsPort() int32 {
 	GinkgoHelper()
 	for _, argument := range virtward.Args() {
 		if rest, found := strings.CutPrefix(argument, "--policy-counts-address=:"); found {
-			port, err := strconv.Atoi(rest)
+			port, err := strconv.ParseInt(rest, 10, 32)
 			Expect(err).NotTo(HaveOccurred())
-			return port
+			return int32(port)
 		}
 	}
 	Fail("the webhook serves no counts")
