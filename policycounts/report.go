@@ -41,7 +41,7 @@ type Report struct {
 type Policy struct {
 	UID        types.UID `json:"uid"`
 	Generation int64     `json:"generation"`
-	// Evaluations is the number of evaluations on ordinary objects, and Overruns of those in which the policy exceeded its
+	// Evaluations is the number of evaluations on ordinary objects, without those that were skipped, and Overruns of those in which the policy exceeded its
 	// units.
 	Evaluations int64 `json:"evaluations"`
 	Overruns    int64 `json:"overruns"`

@@ -20,7 +20,7 @@ const instance = "0b6f3f2e-8f5c-4a53-9d0e-7a4d6a3b8c11"
 func failing(expressions int) *Tally {
 	tally := NewTally()
 	for i := range expressions {
-		tally.Record(policies.Outcome{At: noon, Namespace: "a", Failures: []policies.Failure{failure(fmt.Sprintf("spec.validations[%d].messageExpression", i), policies.ReasonParameters)}})
+		tally.Record(policies.Outcome{At: noon, Namespace: "a", Failures: []policies.Failure{failure(fmt.Sprintf("spec.validations[%d].messageExpression", i), policies.ReasonFailed)}})
 	}
 	return tally
 }
@@ -41,7 +41,7 @@ func TestReport(t *testing.T) {
 	}
 	fields := func(n int) (all []Failure) {
 		for i := range n {
-			all = append(all, Failure{fmt.Sprintf("spec.validations[%d].messageExpression", i), policies.ReasonParameters, 1, noon.Unix(), noon.Unix()})
+			all = append(all, Failure{fmt.Sprintf("spec.validations[%d].messageExpression", i), policies.ReasonFailed, 1, noon.Unix(), noon.Unix()})
 		}
 		return all
 	}
@@ -94,7 +94,7 @@ func TestReadRejects(t *testing.T) {
 		"more namespaces with overruns":  {`"overrunNamespaces":0`, `"overrunNamespaces":2`, "number of namespaces"},
 		"a field that is a text":         {`spec.validations[0]`, `spec.<b>secret</b>`, "invalid failure"},
 		"a field of a value":             {`spec.validations[0].messageExpression`, `metadata.name`, "invalid failure"},
-		"an unknown reason":              {`"parameters"`, `"db of tenant"`, "invalid failure"},
+		"an unknown reason":              {`"failed"`, `"db of tenant"`, "invalid failure"},
 		"failures twice":                 {`validations[1]`, `validations[0]`, "not sorted"},
 		"a negative count":               {count, strings.Replace(count, "1", "-1", 1), "invalid count"},
 		"times in the wrong order":       {count, `"count":1,"first":1772625601,"last":1772625600`, "invalid count"},

@@ -62,7 +62,7 @@ func (t *Tally) Record(o policies.Outcome) {
 	for i := range o.Failures {
 		t.fail(o.Failures[i].Field, o.Failures[i].Reason, o.At)
 	}
-	if o.Large {
+	if o.Large || skipped(o.Failures) {
 		return
 	}
 	t.evaluations++
@@ -71,6 +71,16 @@ func (t *Tally) Record(o policies.Outcome) {
 		t.overruns++
 		t.overrun = with(t.overrun, namespace)
 	}
+}
+
+// skipped reports whether a policy was not evaluated: it does not count as an evaluation within its limits.
+func skipped(failures []policies.Failure) bool {
+	for i := range failures {
+		if reason := failures[i].Reason; reason != policies.ReasonSkipped && reason != policies.ReasonParameters {
+			return false
+		}
+	}
+	return len(failures) > 0
 }
 
 // fail counts a failure. The caller holds the lock.

@@ -40,6 +40,10 @@ func TestTally(t *testing.T) {
 				{second, policies.ReasonFailed, 1, noon.Unix() + 60, noon.Unix() + 60},
 			}},
 		},
+		"a policy that is skipped is not evaluated": {
+			[]policies.Outcome{{At: noon, Namespace: "a", Failures: []policies.Failure{failure("spec", policies.ReasonSkipped)}}, {Namespace: "b"}},
+			Policy{Evaluations: 1, Namespaces: 1, Failures: []Failure{{"spec", policies.ReasonSkipped, 1, noon.Unix(), noon.Unix()}}},
+		},
 		"large objects count as failures only": {
 			[]policies.Outcome{{At: noon, Namespace: "a", Large: true, Failures: []policies.Failure{failure(first, policies.ReasonLimit)}, Overrun: true}},
 			Policy{Failures: []Failure{{first, policies.ReasonLimit, 1, noon.Unix(), noon.Unix()}}},
@@ -91,7 +95,7 @@ func TestTallyInParallel(t *testing.T) {
 	for w := range writers {
 		group.Go(func() {
 			for i := range each {
-				tally.Record(policies.Outcome{At: noon, Namespace: fmt.Sprint(w), Failures: []policies.Failure{failure("spec", policies.ReasonSkipped)}})
+				tally.Record(policies.Outcome{At: noon, Namespace: fmt.Sprint(w), Failures: []policies.Failure{failure("spec", policies.ReasonFailed)}})
 				if i%100 == 0 {
 					tally.Counts()
 				}
@@ -99,7 +103,7 @@ func TestTallyInParallel(t *testing.T) {
 		})
 	}
 	group.Wait()
-	want := Policy{Evaluations: writers * each, Namespaces: writers, Failures: []Failure{{"spec", policies.ReasonSkipped, writers * each, noon.Unix(), noon.Unix()}}}
+	want := Policy{Evaluations: writers * each, Namespaces: writers, Failures: []Failure{{"spec", policies.ReasonFailed, writers * each, noon.Unix(), noon.Unix()}}}
 	if diff := cmp.Diff(want, tally.Counts()); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
