@@ -39,6 +39,7 @@ const (
 	RuleSettings             = "virtward-rule-settings"
 	Policies                 = "virtward-policies"
 	PolicyExceptions         = "virtward-policy-exceptions"
+	PolicyStatus             = "virtward-policy-status"
 	Accounts                 = "virtward-accounts"
 	Rollouts                 = "virtward-rollouts"
 	RolloutStatus            = "virtward-rollout-status"

@@ -84,6 +84,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-policies of virtward-policies: Deny",
 		"ValidatingAdmissionPolicy virtward-policy-exceptions",
 		"ValidatingAdmissionPolicyBinding virtward-policy-exceptions of virtward-policy-exceptions: Deny",
+		"ValidatingAdmissionPolicy virtward-policy-status",
+		"ValidatingAdmissionPolicyBinding virtward-policy-status of virtward-policy-status: Deny",
 		"ValidatingAdmissionPolicy virtward-rollout-status",
 		"ValidatingAdmissionPolicyBinding virtward-rollout-status of virtward-rollout-status: Deny",
 		"ValidatingAdmissionPolicy virtward-rollouts",

@@ -58,6 +58,8 @@ type Documents struct {
 	Gone func() bool
 	// Hurry tells that there is no time left for policies that do not deny; nil for never.
 	Hurry func() bool
+	// Large reports whether the object is larger than an ordinary one. No expression reads it.
+	Large bool
 
 	seen seen
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -18,6 +19,7 @@ import (
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
+	"github.com/virtward/virtward/policycounts"
 )
 
 // virtualMachinePolicies is the resource that holds the admin's policies.
@@ -33,6 +35,8 @@ type PoliciesOptions struct {
 	References []string
 	// Environment is shared by all policies.
 	Environment *cel.Environment
+	// Count reports whether the evaluations of policies are counted.
+	Count bool
 }
 
 // Policies keeps the admin's policies compiled by watching the VirtualMachinePolicies and the ConfigMaps of their
@@ -56,6 +60,10 @@ type Compiled struct {
 	Object   *policyv1alpha1.VirtualMachinePolicy
 	Policy   *policies.Policy
 	Problems []diagnostics.Problem
+	// Suspended reports whether the policy is not evaluated, because it exceeded its units again and again.
+	Suspended bool
+	// Tally counts the evaluations; nil if they are not counted.
+	Tally *policycounts.Tally
 }
 
 // compiledPolicies are all of them.
@@ -68,6 +76,8 @@ type compiledPolicies struct {
 type policyRead struct {
 	Object *policyv1alpha1.VirtualMachinePolicy
 	Unread []diagnostics.Problem
+	// Suspended is what the status says of this generation.
+	Suspended bool
 }
 
 // memo is a compiled policy, and what it was compiled from.
@@ -112,6 +122,19 @@ func (p *Policies) Compiled() []Compiled {
 		return c.all
 	}
 	return nil
+}
+
+// Counted returns the active policies with their Tallies; nil until they have been read for the first time.
+func (p *Policies) Counted() []policycounts.Counted {
+	if p.watched.Current() == nil {
+		return nil
+	}
+	all := p.Compiled()
+	counted := make([]policycounts.Counted, 0, len(all))
+	for i := range all {
+		counted = append(counted, policycounts.Counted{UID: all[i].Object.UID, Generation: all[i].Object.Generation, Tally: all[i].Tally})
+	}
+	return counted
 }
 
 // Compile compiles a policy that is not active, with the parameters that there are now.
@@ -162,8 +185,16 @@ func overBudget(all []*policyv1alpha1.VirtualMachinePolicy) map[string]bool {
 // age.
 func stripPolicy(read policyRead) policyRead {
 	o := read.Object
+	read.Suspended = suspended(o)
 	read.Object = &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Generation: o.Generation, CreationTimestamp: o.CreationTimestamp}, Spec: o.Spec}
 	return read
+}
+
+// suspended reports whether the status suspends the policy as it is. A suspension is for one generation: a change of the
+// spec ends it. A policy that denies is never suspended, whatever its status says.
+func suspended(o *policyv1alpha1.VirtualMachinePolicy) bool {
+	found := meta.FindStatusCondition(o.Status.Conditions, policyv1alpha1.PolicySuspended)
+	return policies.CanSuspend(&o.Spec) && found != nil && found.Status == metav1.ConditionTrue && found.ObservedGeneration == o.Generation
 }
 
 // readPolicy decodes a policy, field by field if necessary. A field that cannot be decoded is left out, and the policy
@@ -218,7 +249,10 @@ func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string
 		m := p.remember(before, objects[i], out[objects[i].Object.Name])
 		p.known[objects[i].Object.Name] = m
 		changed = changed || m.compiled.Policy != before[objects[i].Object.Name].compiled.Policy || m.read.Object != before[objects[i].Object.Name].read.Object
-		all, active = append(all, m.compiled), append(active, m.compiled.Policy)
+		all = append(all, m.compiled)
+		if !m.compiled.Suspended {
+			active = append(active, m.compiled.Policy)
+		}
 		if why := m.compiled.Policy.Broken(); why != "" {
 			notes = append(notes, fmt.Sprintf("VirtualMachinePolicy %s: %s", objects[i].Object.Name, why))
 		}
@@ -233,14 +267,19 @@ func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string
 func (p *Policies) remember(before map[string]memo, read policyRead, leftOut bool) memo {
 	m := memo{read: read, parameters: p.parametersOf(read.Object), leftOut: leftOut}
 	was, known := before[read.Object.Name]
-	if known && was.parameters.equal(m.parameters) && was.leftOut == leftOut && equality.Semantic.DeepEqual(was.read.Unread, read.Unread) &&
+	recount := p.options.Count && known && (was.read.Object.UID != read.Object.UID || was.read.Object.Generation != read.Object.Generation)
+	if known && !recount && was.parameters.equal(m.parameters) && was.leftOut == leftOut && equality.Semantic.DeepEqual(was.read.Unread, read.Unread) &&
 		equality.Semantic.DeepEqual(was.read.Object.Spec, read.Object.Spec) {
 		m.compiled = was.compiled
-		m.compiled.Object = read.Object
+		m.compiled.Object, m.compiled.Suspended = read.Object, read.Suspended
 		return m
 	}
-	m.compiled.Object = read.Object
+	m.compiled.Object, m.compiled.Suspended = read.Object, read.Suspended
 	m.compiled.Policy, m.compiled.Problems = p.compileWith(read, m.parameters, leftOut)
+	if p.options.Count { // with the parameters, the results change: so do the counts
+		m.compiled.Tally = policycounts.NewTally()
+		m.compiled.Policy = policies.Recorded(m.compiled.Policy, m.compiled.Tally)
+	}
 	return m
 }
 

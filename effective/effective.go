@@ -78,6 +78,8 @@ type Input struct {
 	// Gone tells that the request was canceled, so that what policies find does not matter, and Hurry that
 	// there is no time left for those that do not deny; nil for never.
 	Gone, Hurry func() bool
+	// Large reports whether the object is larger than an ordinary one: see policies.OrdinaryBytes.
+	Large bool
 	// OwnerLabels are the labels of the VirtualMachine that controls a VMI; nil if they are not known, or if there is
 	// none.
 	OwnerLabels map[string]string

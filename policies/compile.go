@@ -41,6 +41,8 @@ type Policy struct {
 	readsNamespace bool
 	// references are the kinds of referenced objects that the policy reads, sorted.
 	references []string
+	// recorder receives the outcomes of evaluations; nil for none.
+	recorder Recorder
 }
 
 // namespaceObject is the name of the document with the namespace of the object.

@@ -29,6 +29,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	defer func() {
 		if cause := recover(); cause != nil { // a panic in a library must not affect the other policies
 			findings = []validators.Finding{p.evaluationError(s, EvaluationError{"spec", fmt.Errorf("evaluating it failed: %v", cause)}, ReasonFailed)}
+			p.record(s, false, Failure{"spec", ReasonFailed})
 		}
 	}()
 	if !p.matcher.matches(s) {
@@ -41,6 +42,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		if p.params.skip {
 			return nil
 		}
+		p.record(s, false, Failure{configMapPath.String(), ReasonParameters})
 		return []validators.Finding{p.evaluationError(s, EvaluationError{configMapPath.String(), fmt.Errorf("%s", p.params.missing)}, ReasonParameters)}
 	}
 	spare := s.spare
@@ -48,8 +50,10 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	case p.denies():
 		spare = nil
 	case p.ends(s):
+		p.record(s, false, Failure{"spec", ReasonSkipped})
 		return []validators.Finding{p.skipped(s)}
 	}
+	own := hasShare(spare)
 	defer p.lend(s.documents)()
 	if s.observe != nil {
 		s.observe(p, s.documents)
@@ -59,12 +63,14 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		return nil
 	}
 	if len(errs) > 0 {
+		p.recordErrors(s, own, errs)
 		if p.ends(s) {
 			return []validators.Finding{p.skipped(s)}
 		}
 		return bounded(p.evaluationErrors(s, errs), 0, "")
 	}
 	violations, errs := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in, spare: spare})
+	p.recordErrors(s, own, errs)
 	if len(errs) > 0 && p.ends(s) {
 		return []validators.Finding{p.skipped(s)}
 	}

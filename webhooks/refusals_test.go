@@ -89,9 +89,11 @@ func TestRefusals(t *testing.T) {
 			b = bytes.Replace(b, []byte(`"request":{`), []byte(`"request":{"namespace":"elsewhere",`), 1)
 			return bytes.NewReader(b), int64(len(b))
 		}, want: http.StatusBadRequest},
-		"too large":     {body: func(b []byte) (io.Reader, int64) { return padded(b, maxReview+1), maxReview + 1 }, want: http.StatusRequestEntityTooLarge},
-		"without end":   {body: func(b []byte) (io.Reader, int64) { return padded(b, 3*maxReview), -1 }, want: http.StatusRequestEntityTooLarge},
-		"not completed": {body: func(b []byte) (io.Reader, int64) { return io.MultiReader(padded(b, 20_000), iotest.ErrReader(errors.New("timeout"))), 30_000 }, want: busy, retry: true},
+		"too large":   {body: func(b []byte) (io.Reader, int64) { return padded(b, maxReview+1), maxReview + 1 }, want: http.StatusRequestEntityTooLarge},
+		"without end": {body: func(b []byte) (io.Reader, int64) { return padded(b, 3*maxReview), -1 }, want: http.StatusRequestEntityTooLarge},
+		"not completed": {body: func(b []byte) (io.Reader, int64) {
+			return io.MultiReader(padded(b, 20_000), iotest.ErrReader(errors.New("timeout"))), 30_000
+		}, want: busy, retry: true},
 		"a broken head": {body: func(b []byte) (io.Reader, int64) {
 			return io.MultiReader(bytes.NewReader(b[:len(b)-10]), iotest.ErrReader(errors.New("timeout"))), int64(len(b))
 		}, want: busy, retry: true},

@@ -179,7 +179,7 @@ type examination struct {
 	began      time.Time
 	request    *admissionv1.AdmissionRequest
 	progress   *progress
-	snapshot     *evaluator.Snapshot
+	snapshot   *evaluator.Snapshot
 	// authorizer is unused if the Validator has none.
 	authorizer *requestAuthorizer
 	// ofRollout is the requester of the rollout that sends the request; nil if no rollout does.

@@ -68,7 +68,7 @@ func (p *process) clusterState(config *rest.Config, assumed platform.Settings, l
 	if s.defaults, err = configcache.NewDefaults(client, s.notify("defaults", logChange(log.WithName("defaults"), apikinds.VirtualMachineDefaults, "defaults", "site"))); err != nil {
 		return nil, err
 	}
-	policies := configcache.PoliciesOptions{Namespace: p.namespace, ParamsNamespaces: p.paramsNamespaces, References: p.policyReferences}
+	policies := configcache.PoliciesOptions{Namespace: p.namespace, ParamsNamespaces: p.paramsNamespaces, References: p.policyReferences, Count: p.countsPolicies}
 	if len(policies.ParamsNamespaces) == 0 {
 		policies.ParamsNamespaces = []string{p.namespace}
 	}

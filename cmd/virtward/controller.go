@@ -62,11 +62,13 @@ type controllerOptions struct {
 	pace         audit.Pace
 	reports      bool
 	certificates certificateOptions
+	counts       countOptions
 	limit        auditresults.Limits
 }
 
 func controllerCommand() *cobra.Command {
 	o := &controllerOptions{}
+	o.countsPolicies = true
 	cmd := &cobra.Command{
 		Use:   "controller",
 		Short: "Audit existing objects, and manage the statuses of policies and the certificates of the webhooks",
@@ -91,13 +93,14 @@ func (o *controllerOptions) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.pace.Least, "audit-min-interval", 30*time.Second, "shortest time between two audits of all objects, even if policies and instancetypes change more often")
 	flags.DurationVar(&o.pace.Quiet, "audit-delay", 2*time.Second, "delay after the last change before the changed objects are audited")
 	o.certificates.addFlags(flags)
+	o.counts.addFlags(flags)
 	flags.BoolVar(&o.reports, "reports", true, "write a Report for each namespace if the cluster has OpenReports")
 	flags.IntVar(&o.limit.PerNamespace, "audit-max-results", 200, fmt.Sprintf("maximum number of results in the Report of a namespace, at most %d; its summary counts all results", mostResults))
 	flags.IntVar(&o.limit.PerSource, "audit-max-results-per-policy", 20, "maximum number of results of one policy in the Report of a namespace")
 }
 
 func (o *controllerOptions) validate() error {
-	if err := errors.Join(o.leader.validate(), o.assumptions.validate()); err != nil {
+	if err := errors.Join(o.leader.validate(), o.assumptions.validate(), o.counts.validate()); err != nil {
 		return err
 	}
 	switch {
@@ -198,6 +201,9 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 		return err
 	}
 	if err := auditor.SetupWithManager(mgr); err != nil {
+		return err
+	}
+	if err := o.addCounts(mgr, typed, state.policies, statuses, log.WithName("policycounts")); err != nil {
 		return err
 	}
 	// Without certificates the webhooks do not serve, so their reconciler does not wait for the audit.

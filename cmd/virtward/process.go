@@ -24,6 +24,8 @@ type process struct {
 	paramsNamespaces []string
 	exceptionDays    int
 	policyReferences []string
+	// countsPolicies reports whether the process counts evaluations of policies. It is no flag.
+	countsPolicies bool
 }
 
 func (p *process) addFlags(flags *pflag.FlagSet) {

@@ -54,10 +54,12 @@ type webhookOptions struct {
 	clientCA             string
 	clientNames          []string
 	commonImages         string
+	countsAddress        string
 }
 
 func webhookCommand() *cobra.Command {
 	o := &webhookOptions{}
+	o.countsPolicies = true
 	cmd := &cobra.Command{
 		Use:   "webhook",
 		Short: "Serve the admission webhooks, which complete and validate virtual machines",
@@ -86,6 +88,7 @@ func (o *webhookOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.clientCA, "client-ca-file", "", "CA of the client certificates that the webhooks require; without it, clients need no certificate")
 	flags.StringSliceVar(&o.clientNames, "client-name", nil, "accepted common names of client certificates, with --client-ca-file; by default all")
 	flags.StringVar(&o.commonImages, "common-images", "", "file with the common images of golden image catalogs, whose names other images must not use")
+	flags.StringVar(&o.countsAddress, "policy-counts-address", "0", "address at which the controller reads how often policies fail, with the certificate of the webhooks; 0 for none")
 	o.assumptions.addFlags(flags)
 }
 
@@ -250,6 +253,9 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	state.nodeArchitectures = catalogs.NodeArchitectures
 	evaluates, limits := state.evaluator(), webhooks.NewLimits()
 	evaluates.VirtualImages = true
+	if err := serveCounts(mgr, p, o.countsAddress, newPolicyCounts(state.policies)); err != nil {
+		return nil, err
+	}
 	mutator := webhooks.NewMutator(webhooks.Mutator{
 		Evaluator: evaluates,
 		Reading:   state.objects.Begin,

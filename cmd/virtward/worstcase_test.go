@@ -10,6 +10,7 @@ import (
 	"github.com/virtward/virtward/cmd/internal/startup"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/platform"
+	"github.com/virtward/virtward/policycounts"
 	"github.com/virtward/virtward/webhooks"
 	"github.com/virtward/virtward/webhooks/serving"
 )
@@ -19,6 +20,7 @@ import (
 const (
 	atRest   = 20 << 20
 	policies = 200 * 150 << 10
+	counts   = 200 * policycounts.TallyBytes
 )
 
 // TestWorstCaseMemory adds up the memory bounds of the webhooks; docs/memory.md has the table. The sum must not exceed
@@ -40,7 +42,7 @@ func TestWorstCaseMemory(t *testing.T) {
 	}
 	total := int64(0)
 	for name, bytes := range map[string]int64{
-		"at rest": atRest, "policies": policies, "bodies": webhooks.MaxBodies, "deletions": webhooks.MaxDeletions, "decoded objects": webhooks.MaxDecoded,
+		"at rest": atRest, "policies": policies, "counts of policies": counts, "bodies": webhooks.MaxBodies, "deletions": webhooks.MaxDeletions, "decoded objects": webhooks.MaxDecoded,
 		"evaluations": webhooks.EvaluationMemory, "objects that are read": platform.MaxReads, "cached objects": platform.MaxCached, "decisions of SubjectAccessReviews": webhooks.MaxDecisions,
 		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces, "ConfigMaps of parameters": configcache.MaxParameters, "names of golden images": configcache.MaxClaims, "exceptions of policies": configcache.MaxExceptions, "connections": serving.WorstCase(),
 	} {

@@ -18,6 +18,7 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
 	"github.com/virtward/virtward/controllers"
+	"github.com/virtward/virtward/controllers/policycounts"
 	"github.com/virtward/virtward/controllers/statuses"
 )
 
@@ -43,11 +44,20 @@ type Reconciler struct {
 
 	mu      sync.Mutex
 	counted Counted
+	// counts are nil until they have been read. bases are the errors in the statuses when counting began, by name.
+	counts *policycounts.Counts
+	bases  map[string]base
+}
+
+// base has the errors of one generation of a policy.
+type base struct {
+	key    policycounts.Key
+	errors []policyv1alpha1.PolicyEvaluationError
 }
 
 // New returns a Reconciler.
 func New(options Options) *Reconciler {
-	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.OfPolicies(options.Client, Owner)}
+	return &Reconciler{Options: options, trigger: controllers.NewTrigger(), store: statuses.OfPolicies(options.Client, Owner), bases: map[string]base{}}
 }
 
 // SetupWithManager adds the Reconciler to a manager, in the replica that leads.
@@ -69,6 +79,34 @@ func (r *Reconciler) Audited(violations map[string]int, at time.Time) {
 	r.Changed()
 }
 
+// Counted sets the counts of evaluations.
+func (r *Reconciler) Counted(counts policycounts.Counts) {
+	r.mu.Lock()
+	r.counts = &counts
+	r.mu.Unlock()
+	r.Changed()
+}
+
+// evaluations returns the counts of a policy. The first status that is planned with is the base.
+func (r *Reconciler) evaluations(policy *configcache.Compiled, before *policyv1alpha1.VirtualMachinePolicyStatus) Evaluations {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := policycounts.Key{UID: policy.Object.UID, Generation: policy.Object.Generation}
+	known, ok := r.bases[policy.Object.Name]
+	if !ok || known.key != key {
+		known = base{key: key}
+		if before.ObservedGeneration == key.Generation {
+			known.errors = before.Errors
+		}
+		r.bases[policy.Object.Name] = known
+	}
+	e := Evaluations{Known: r.counts != nil, Base: known.errors}
+	if r.counts != nil {
+		e.Read, e.Count = r.counts.Read, r.counts.Policies[key]
+	}
+	return e
+}
+
 // keys returns the active policies and those that were deleted since their status was written.
 func (r *Reconciler) keys() []reconcile.Request {
 	return controllers.Keys(r.Policies(), r.store.Keys())
@@ -82,6 +120,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	policy := configcache.Named(r.Policies(), request.Name)
 	if policy == nil {
 		r.store.Forget(request.NamespacedName)
+		r.mu.Lock()
+		delete(r.bases, request.Name)
+		r.mu.Unlock()
 		return reconcile.Result{}, nil
 	}
 	r.mu.Lock()
@@ -89,7 +130,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	r.mu.Unlock()
 	now := r.Clock.Now()
 	before, status, err := r.store.Keep(ctx, policy.Object, statuses.PolicyPart{Own: own, Plan: func(before *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
-		return Plan(policy, counted, before, now)
+		return Plan(policy, counted, r.evaluations(policy, before), before, now)
 	}})
 	if err != nil {
 		return reconcile.Result{}, fmt.Errorf("the status of VirtualMachinePolicy %s: %w", request.Name, err)
@@ -107,7 +148,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMachinePolicyStatus {
 	part := s.DeepCopy()
 	part.Conditions = nil
-	for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
+	for _, kind := range conditions {
 		if found := meta.FindStatusCondition(s.Conditions, kind); found != nil {
 			part.Conditions = append(part.Conditions, *found)
 		}
@@ -120,21 +161,38 @@ func own(s *policyv1alpha1.VirtualMachinePolicyStatus) *policyv1alpha1.VirtualMa
 	return part
 }
 
-// tell creates an event if the policy started or stopped to compile, or to be enabled.
+// tell creates an event if the policy started or stopped to compile, to be enabled, to be evaluated, or to be suspended.
 func (r *Reconciler) tell(before *policyv1alpha1.VirtualMachinePolicy, now *policyv1alpha1.VirtualMachinePolicyStatus) {
-	for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
+	for _, kind := range conditions {
 		was, is := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(now.Conditions, kind)
 		switch {
 		case failed(is) && (!failed(was) || was.Message != is.Message):
 			r.Tell(before, corev1.EventTypeWarning, is.Reason, is.Message)
-		case is.Status == metav1.ConditionTrue && failed(was):
+		case succeeded(is) && failed(was):
 			r.Tell(before, corev1.EventTypeNormal, is.Reason, is.Message)
 		}
 	}
 }
 
-// failed reports whether a condition is false because of the policy itself or of the chart's values. Ready is false too if the
-// policy does not compile, of which Compiled tells.
+// failed reports whether a condition is that of a failure of the policy itself or of the chart's values. Ready is false too
+// if the policy does not compile or is suspended, which other conditions report.
 func failed(c *metav1.Condition) bool {
-	return c != nil && c.Status == metav1.ConditionFalse && (c.Type == policyv1alpha1.PolicyCompiled || c.Reason == policyv1alpha1.PolicyReasonReferencesNotEnabled)
+	if c == nil {
+		return false
+	}
+	switch c.Type {
+	case policyv1alpha1.PolicySuspended:
+		return c.Status == metav1.ConditionTrue
+	case policyv1alpha1.PolicyReady:
+		return c.Status == metav1.ConditionFalse && c.Reason == policyv1alpha1.PolicyReasonReferencesNotEnabled
+	}
+	return c.Status == metav1.ConditionFalse
+}
+
+// succeeded reports whether a condition has its good status.
+func succeeded(c *metav1.Condition) bool {
+	if c.Type == policyv1alpha1.PolicySuspended {
+		return c.Status == metav1.ConditionFalse
+	}
+	return c.Status == metav1.ConditionTrue
 }

@@ -13,6 +13,7 @@ import (
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/configcache"
+	"github.com/virtward/virtward/controllers/policycounts"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/texts"
 )
@@ -25,24 +26,41 @@ type Counted struct {
 	At time.Time
 }
 
+// Evaluations has the counts of the evaluations of a policy.
+type Evaluations struct {
+	policycounts.Count
+
+	// Known reports whether counts were read since this process leads, and Read whether a webhook has been read.
+	Known, Read bool
+	// Base are the errors in the status when this process began to count.
+	Base []policyv1alpha1.PolicyEvaluationError
+}
+
 // stale is the most that the time of the last audit in a status can be behind while the count does not change.
 const stale = 10 * time.Minute
 
+// conditions are those that this controller writes.
+var conditions = []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady, policyv1alpha1.PolicyEvaluated, policyv1alpha1.PolicySuspended}
+
 // Plan returns the status of a policy, given the current one. It is pure.
-func Plan(c *configcache.Compiled, counted Counted, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
+func Plan(c *configcache.Compiled, counted Counted, evaluations Evaluations, before *policyv1alpha1.VirtualMachinePolicyStatus, now time.Time) *policyv1alpha1.VirtualMachinePolicyStatus {
 	s := &policyv1alpha1.VirtualMachinePolicyStatus{ObservedGeneration: c.Object.Generation}
-	for _, kind := range []string{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReady} {
+	for _, kind := range conditions {
 		if found := meta.FindStatusCondition(before.Conditions, kind); found != nil {
 			s.Conditions = append(s.Conditions, *found)
 		}
 	}
-	meta.SetStatusCondition(&s.Conditions, condition(compiled(c), c.Object.Generation, now))
-	meta.SetStatusCondition(&s.Conditions, condition(ready(c), c.Object.Generation, now))
+	suspended := suspension(c, &evaluations, before)
+	suspends := suspended.status == metav1.ConditionTrue
+	s.EvaluationErrors, s.Errors = failures(&evaluations, before, c.Object.Generation, suspends, now)
+	for _, state := range []state{compiled(c), ready(c, suspends), evaluated(c, &evaluations, before, s.Errors), suspended} {
+		meta.SetStatusCondition(&s.Conditions, condition(state, c.Object.Generation, now))
+	}
 	s.Problems = problems(c, now)
 	if cost := c.Policy.EstimatedCost(); cost > 0 {
 		s.EstimatedCost = ptr.To(int64(min(cost, math.MaxInt64)))
 	}
-	if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit { // Audit denies nothing
+	if c.Policy.Spec().Enforcement != policyv1alpha1.PolicyAudit && !suspends { // Audit denies nothing
 		s.EnforcedBy = []policyv1alpha1.PolicyEnforcer{policyv1alpha1.PolicyByWebhook}
 	}
 	why := c.Policy.Unauditable()
@@ -50,7 +68,9 @@ func Plan(c *configcache.Compiled, counted Counted, before *policyv1alpha1.Virtu
 	for _, reason := range why[:min(len(why), maxReasons)] {
 		s.NotAuditable = append(s.NotAuditable, texts.Shorten(reason, maxReason))
 	}
-	s.Violations, s.LastAudit = count(c, counted, before)
+	if !suspends { // the audit does not evaluate it
+		s.Violations, s.LastAudit = count(c, counted, before)
+	}
 	return s
 }
 
@@ -77,7 +97,7 @@ func compiled(c *configcache.Compiled) state {
 	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompiled, "the policy is valid", metav1.ConditionTrue}
 }
 
-func ready(c *configcache.Compiled) state {
+func ready(c *configcache.Compiled, suspended bool) state {
 	s := state{kind: policyv1alpha1.PolicyReady, status: metav1.ConditionFalse}
 	missing := c.Policy.ParamsMissing()
 	switch {
@@ -87,6 +107,8 @@ func ready(c *configcache.Compiled) state {
 		s.reason, s.message = policyv1alpha1.PolicyReasonCompileFailed, "the policy cannot be evaluated: "+onError(c)
 	case missing != "":
 		s.reason, s.message = policyv1alpha1.PolicyReasonParamsMissing, missing+": "+withoutParams(c)
+	case suspended:
+		s.reason, s.message = policyv1alpha1.PolicyReasonSuspended, "the policy is not evaluated: see the condition Suspended"
 	default:
 		s.status, s.reason, s.message = metav1.ConditionTrue, policyv1alpha1.PolicyReasonReady, "the policy is active"
 	}

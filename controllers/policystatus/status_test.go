@@ -55,10 +55,13 @@ func compile(t *testing.T, spec string) configcache.Compiled {
 	return c
 }
 
-// said is a status in a few lines, for tables.
+// said is a status in a few lines, for tables, without its evaluations: see evaluations_test.go.
 func said(s *policyv1alpha1.VirtualMachinePolicyStatus) []string {
 	var lines []string
 	for _, c := range s.Conditions {
+		if c.Type == policyv1alpha1.PolicyEvaluated || c.Type == policyv1alpha1.PolicySuspended {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("%s %s %s %d: %s", c.Type, c.Status, c.Reason, c.ObservedGeneration, c.Message))
 	}
 	for _, p := range s.Problems {
@@ -120,7 +123,7 @@ func TestPlan(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			compiled := compile(t, c.spec)
-			s := Plan(&compiled, Counted{}, &policyv1alpha1.VirtualMachinePolicyStatus{}, now)
+			s := Plan(&compiled, Counted{}, Evaluations{}, &policyv1alpha1.VirtualMachinePolicyStatus{}, now)
 			got := said(s)
 			if strings.HasPrefix(name, "broken") { // what is wrong in words is the compiler's
 				if len(s.Problems) < 2 || s.Problems[0].Field != "spec.validations[0].expression" || s.Problems[0].Line != 1 || s.Problems[0].Column != 8 {
@@ -143,7 +146,7 @@ func TestProblemsAreBounded(t *testing.T) {
 	for i := range 60 {
 		compiled.Problems = append(compiled.Problems, diagnostics.Problem{Field: "spec", Message: fmt.Sprint(i), Warning: i < 59})
 	}
-	got := Plan(&compiled, Counted{}, &policyv1alpha1.VirtualMachinePolicyStatus{}, now).Problems
+	got := Plan(&compiled, Counted{}, Evaluations{}, &policyv1alpha1.VirtualMachinePolicyStatus{}, now).Problems
 	if len(got) != policyv1alpha1.MaxPolicyProblems || got[0].Message != "59" || got[0].Warning || got[1].Message != "0" {
 		t.Errorf("%d problems, the first %+v and %+v", len(got), got[0], got[1])
 	}
@@ -174,7 +177,7 @@ func TestCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			compiled := compile(t, "enforcement: Deny, "+c.spec)
-			got := Plan(&compiled, c.counted, c.before, now)
+			got := Plan(&compiled, c.counted, Evaluations{}, c.before, now)
 			if diff := cmp.Diff([]any{c.want.Violations, c.want.LastAudit}, []any{got.Violations, got.LastAudit}); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}

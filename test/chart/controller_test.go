@@ -78,7 +78,7 @@ func TestControllerArguments(t *testing.T) {
 			"--mshv-cpu-model=auto", "--audit-interval=1h", "--audit-min-interval=30s", "--audit-max-results=200", "--audit-max-results-per-policy=20",
 			"--cert-secret=virtward-webhook-cert", "--service-name=virtward-webhook",
 			"--mutating-webhook-configuration=mutate.virtward.io", "--validating-webhook-configuration=validate.virtward.io",
-			"--apiserver-cert-secret=virtward-apiserver-cert", "--apiserver-service-name=virtward-apiserver", "--reports=true", "--log-level=info", "--log-format=json",
+			"--apiserver-cert-secret=virtward-apiserver-cert", "--apiserver-service-name=virtward-apiserver", "--reports=true", "--policy-counts-service=virtward-webhook-policy-counts", "--log-level=info", "--log-format=json",
 		}},
 		{"everything", []string{
 			certManager, `controller={"metricsPort":9090,"healthPort":9091}`, `webhook.exemptNamespaces=["infra","lab"]`, `policies={"paramsNamespaces":["params"],"export":{"enabled":false}}`,
@@ -87,7 +87,7 @@ func TestControllerArguments(t *testing.T) {
 		}, []string{
 			"controller", "--health-address=:9091", "--metrics-address=:9090", "--namespace=$(POD_NAMESPACE)", "--exempt-namespace=infra", "--exempt-namespace=lab",
 			"--params-namespace=params", "--policy-exception-max-days=90", "--rollout-strategy=Stage", "--mshv-cpu-model=none", "--audit-interval=2h", "--audit-min-interval=1m",
-			"--audit-max-results=300", "--audit-max-results-per-policy=30", "--reports=false", "--log-level=debug", "--log-format=text",
+			"--audit-max-results=300", "--audit-max-results-per-policy=30", "--reports=false", "--policy-counts-service=virtward-webhook-policy-counts", "--log-level=debug", "--log-format=text",
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

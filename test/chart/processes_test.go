@@ -207,23 +207,27 @@ func TestRegistries(t *testing.T) {
 // TestAlerts holds that the metrics of the alerts of a process exist, and that the page of operations has the alerts.
 func TestAlerts(t *testing.T) {
 	for _, of := range []struct {
-		value, rule, folder string
-		alerts              int
+		value, rule, folders string
+		alerts               int
 	}{
-		{"images.enabled=true", "virtward-images", "goldenimages", 6},
-		{"virtualImages.enabled=true", "virtward-virtualimages", "virtualimages", 5},
-		{"policies.exceptions.enabled=true", "virtward-policies", "exceptionstatus", 2},
-		{"policies.exceptions.enabled=false", "virtward-policies", "exceptionstatus", 0},
+		{"images.enabled=true", "virtward-images", "controllers/goldenimages", 6},
+		{"virtualImages.enabled=true", "virtward-virtualimages", "controllers/virtualimages", 5},
+		{"policies.exceptions.enabled=true", "virtward-policies", "controllers/exceptionstatus controllers/policystatus controllers/policycounts", 4},
+		{"policies.exceptions.enabled=false", "virtward-policies", "controllers/policystatus controllers/policycounts", 2},
 	} {
-		t.Run(of.value, func(t *testing.T) { alertsOf(t, of.value, of.rule, of.folder, of.alerts) })
+		t.Run(of.value, func(t *testing.T) { alertsOf(t, of.value, of.rule, of.folders, of.alerts) })
 	}
 }
 
-func alertsOf(t *testing.T, value, name, folder string, alerts int) {
+func alertsOf(t *testing.T, value, name, folders string, alerts int) {
 	page, err := os.ReadFile(filepath.Join(root, "docs", "operations.md"))
 	must(t, err)
-	source, err := os.ReadFile(filepath.Join(root, "controllers", folder, "metrics.go"))
-	must(t, err)
+	var source []byte
+	for _, folder := range strings.Fields(folders) {
+		part, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(folder), "metrics.go"))
+		must(t, err)
+		source = append(source, part...)
+	}
 	count := 0
 	for _, object := range renderFor(t, nil, "metrics.prometheusRule.enabled=true", value) {
 		rule, is := object.(*unstructured.Unstructured)

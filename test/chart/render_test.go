@@ -89,6 +89,7 @@ func TestObjects(t *testing.T) {
 		"RoleBinding virtward-webhook-params",
 		"Service virtward-webhook",
 		"Service virtward-webhook-metrics",
+		"Service virtward-webhook-policy-counts",
 		"Deployment virtward-webhook",
 		"MutatingWebhookConfiguration mutate.virtward.io",
 		"ValidatingWebhookConfiguration validate.virtward.io",
@@ -112,6 +113,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-policies",
 		"ValidatingAdmissionPolicy virtward-policy-exceptions",
 		"ValidatingAdmissionPolicyBinding virtward-policy-exceptions",
+		"ValidatingAdmissionPolicy virtward-policy-status",
+		"ValidatingAdmissionPolicyBinding virtward-policy-status",
 		"ValidatingAdmissionPolicy virtward-rollout-status",
 		"ValidatingAdmissionPolicyBinding virtward-rollout-status",
 		"ValidatingAdmissionPolicy virtward-rollouts",
@@ -165,6 +168,8 @@ func TestObjects(t *testing.T) {
 			"ValidatingAdmissionPolicyBinding virtward-policies",
 			"ValidatingAdmissionPolicy virtward-policy-exceptions",
 			"ValidatingAdmissionPolicyBinding virtward-policy-exceptions",
+			"ValidatingAdmissionPolicy virtward-policy-status",
+			"ValidatingAdmissionPolicyBinding virtward-policy-status",
 		}},
 		{name: "no guard of the accounts", values: []string{"guards.accounts.enabled=false"}, less: []string{
 			"ValidatingAdmissionPolicy virtward-accounts",
@@ -629,6 +634,7 @@ func TestArguments(t *testing.T) {
 			"--deletions-port=9444",
 			"--health-address=:8081",
 			"--metrics-address=:8080",
+			"--policy-counts-address=:9445",
 			"--cert-provider=self",
 			"--cert-secret=virtward-webhook-cert",
 			"--mutating-webhook-configuration=mutate.virtward.io",
@@ -643,7 +649,7 @@ func TestArguments(t *testing.T) {
 			name: "everything else",
 			values: []string{
 				certManager, `facts={"rolloutStrategy":"Stage","mshvCPUModel":"EPYC-v3"}`, `log={"level":"debug","format":"text"}`,
-				"webhook.port=10250", "webhook.deletionsPort=10251", "policies.exceptions.maxDays=7", "metrics.port=9090", "health.port=9091", "checks.enabled=false",
+				"webhook.port=10250", "webhook.deletionsPort=10251", "webhook.policyCountsPort=9446", "policies.exceptions.maxDays=7", "metrics.port=9090", "health.port=9091", "checks.enabled=false",
 				`webhook.clientCertificates={"configMap":"clients","names":["api-server"]}`,
 			},
 			want: []string{
@@ -652,6 +658,7 @@ func TestArguments(t *testing.T) {
 				"--deletions-port=10251",
 				"--health-address=:9091",
 				"--metrics-address=:9090",
+				"--policy-counts-address=:9446",
 				"--cert-provider=files",
 				"--cert-dir=/var/run/virtward/certificates",
 				"--path-tokens-file=/var/run/virtward/paths/tokens",
@@ -678,18 +685,19 @@ func TestArguments(t *testing.T) {
 
 // The ports of the webhook configuration, the Service, the container and the flag are equal.
 func TestPorts(t *testing.T) {
-	objects := render(t, `webhook={"port":10250,"servicePort":8443}`, "metrics.port=9090")
+	objects := render(t, `webhook={"port":10250,"servicePort":8443,"policyCountsPort":9445}`, "metrics.port=9090")
 	container := only[*appsv1.Deployment](t, objects).Spec.Template.Spec.Containers[0]
 	ports := map[string]int32{}
 	for _, port := range container.Ports {
 		ports[port.Name] = port.ContainerPort
 	}
-	if diff := cmp.Diff(map[string]int32{"webhook": 10250, "deletions": 9444, "metrics": 9090, "health": 8081}, ports); diff != "" {
+	if diff := cmp.Diff(map[string]int32{"webhook": 10250, "deletions": 9444, "policy-counts": 9445, "metrics": 9090, "health": 8081}, ports); diff != "" {
 		t.Errorf("container ports (-want +got):\n%s", diff)
 	}
 	want := map[string][]corev1.ServicePort{
-		"virtward-webhook":         {{Name: "webhook", Port: 8443, TargetPort: intstr.FromString("webhook")}, {Name: "deletions", Port: 9444, TargetPort: intstr.FromString("deletions")}},
-		"virtward-webhook-metrics": {{Name: "metrics", Port: 9090, TargetPort: intstr.FromString("metrics")}},
+		"virtward-webhook":               {{Name: "webhook", Port: 8443, TargetPort: intstr.FromString("webhook")}, {Name: "deletions", Port: 9444, TargetPort: intstr.FromString("deletions")}},
+		"virtward-webhook-policy-counts": {{Name: "policy-counts", Port: 9445, TargetPort: intstr.FromString("policy-counts")}},
+		"virtward-webhook-metrics":       {{Name: "metrics", Port: 9090, TargetPort: intstr.FromString("metrics")}},
 	}
 	for _, service := range every[*corev1.Service](objects) {
 		if diff := cmp.Diff(want[service.Name], service.Spec.Ports); diff != "" {
@@ -729,8 +737,8 @@ func TestSelectors(t *testing.T) {
 	for _, spread := range deployment.Spec.Template.Spec.TopologySpreadConstraints {
 		selectors["spread over "+spread.TopologyKey] = spread.LabelSelector.MatchLabels
 	}
-	if len(selectors) != 7 {
-		t.Errorf("%d selectors, not 7", len(selectors))
+	if len(selectors) != 8 {
+		t.Errorf("%d selectors, not 8", len(selectors))
 	}
 	for name, selector := range selectors {
 		if diff := cmp.Diff(want, selector); diff != "" {
@@ -1092,13 +1100,16 @@ func TestNetworkPolicy(t *testing.T) {
 			{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces},
 		}}}}
 	}
+	controller := networkingv1.NetworkPolicyIngressRule{Ports: ports("policy-counts"), From: []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{
+		"app.kubernetes.io/name": "virtward", "app.kubernetes.io/instance": "virtward", "app.kubernetes.io/component": "controller",
+	}}}}}
 	for _, c := range []struct {
 		values string
 		want   []networkingv1.NetworkPolicyIngressRule
 	}{
-		{`networkPolicy={}`, []networkingv1.NetworkPolicyIngressRule{{Ports: ports("webhook", "deletions")}, {Ports: ports("metrics"), From: from("monitoring")}}},
+		{`networkPolicy={}`, []networkingv1.NetworkPolicyIngressRule{{Ports: ports("webhook", "deletions")}, controller, {Ports: ports("metrics"), From: from("monitoring")}}},
 		{`networkPolicy={"apiServerCIDRs":["10.0.0.0/24"],"metricsNamespaces":[]}`, []networkingv1.NetworkPolicyIngressRule{
-			{Ports: ports("webhook", "deletions"), From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/24"}}}},
+			{Ports: ports("webhook", "deletions"), From: []networkingv1.NetworkPolicyPeer{{IPBlock: &networkingv1.IPBlock{CIDR: "10.0.0.0/24"}}}}, controller,
 		}},
 	} {
 		got := only[*networkingv1.NetworkPolicy](t, render(t, c.values)).Spec.Ingress

@@ -36,6 +36,7 @@ var portValues = []struct {
 }{
 	{[]string{"webhook"}, []string{"port", "servicePort"}},
 	{[]string{"webhook"}, []string{"deletionsPort", "deletionsServicePort"}},
+	{[]string{"webhook"}, []string{"policyCountsPort"}},
 	{[]string{"metrics"}, []string{"port"}},
 	{[]string{"health"}, []string{"port"}},
 	{[]string{"controller"}, []string{"metricsPort"}},

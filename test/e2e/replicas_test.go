@@ -116,7 +116,7 @@ type replica struct{ webhook, health int }
 // another returns the ports of a second replica, and the flags for them. The replica has its own files, like a pod.
 func another(c *controlplane.ControlPlane) (replica, []string) {
 	GinkgoHelper()
-	var ports [4]int
+	var ports [5]int
 	for i := range ports {
 		port, err := c.TakePort()
 		Expect(err).NotTo(HaveOccurred())
@@ -127,6 +127,7 @@ func another(c *controlplane.ControlPlane) (replica, []string) {
 		"--health-address=:" + strconv.Itoa(ports[1]),
 		"--metrics-address=:" + strconv.Itoa(ports[2]),
 		"--deletions-port=" + strconv.Itoa(ports[3]),
+		"--policy-counts-address=:" + strconv.Itoa(ports[4]),
 	}
 }
 

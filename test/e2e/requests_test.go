@@ -129,6 +129,12 @@ func scrape(ctx context.Context) exposition {
 		}
 	}
 	Expect(address).NotTo(BeEmpty(), "%v", virtward.Args())
+	return scrapeAt(ctx, address)
+}
+
+// scrapeAt reads the metrics of a process.
+func scrapeAt(ctx context.Context, address string) exposition {
+	GinkgoHelper()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	Expect(err).NotTo(HaveOccurred())
 	response, err := http.DefaultClient.Do(request)

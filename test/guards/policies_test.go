@@ -63,6 +63,7 @@ func TestPolicies(t *testing.T) {
 	t.Run("the largest objects", c.largest)
 	t.Run("kubectl", c.kubectl)
 	t.Run("type checking", func(t *testing.T) { c.typeChecks(t, admissionpolicies.Policies) })
+	t.Run("type checking of the guard of statuses", func(t *testing.T) { c.typeChecks(t, admissionpolicies.PolicyStatus) })
 }
 
 func newPolicyCluster(t *testing.T) *policyCluster {
@@ -82,7 +83,9 @@ func newPolicyCluster(t *testing.T) *policyCluster {
 	c.user(t, "enforcer", "policy-author", "policy-enforcer")
 	c.user(t, "enforcer-of-caps", "policy-author", "enforcer-of-caps")
 	c.user(t, "cleaner", "policy-author", "cleaner")
-	c.user(t, "status-writer", "policy-author", "status-writer")
+	for _, user := range []string{"status-writer", statusController, statusExport, statusImposter} {
+		c.user(t, user, "policy-author", "status-writer")
+	}
 	c.user(t, "reader", "policy-author")
 	if err := c.EnsureNamespace(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
@@ -207,13 +210,32 @@ func (c *policyCluster) owner(t *testing.T) {
 	}
 }
 
-// status verifies that the status can be written without the verb, and that this does not change the spec.
+// The accounts that write statuses, and one with the name of another namespace.
+const (
+	statusController = "system:serviceaccount:virtward-system:virtward-controller"
+	statusExport     = "system:serviceaccount:virtward-system:virtward-export"
+	statusImposter   = "system:serviceaccount:shop:virtward-controller"
+)
+
+// status verifies that only Virtward's accounts write the status, that they need no verb, and that this does not change the
+// spec.
 func (c *policyCluster) status(t *testing.T) {
 	object := policy("stated", denying())
 	c.create(t, object)
 	object.Spec.Enforcement = policyv1alpha1.PolicyWarn
 	object.Status.Violations = new(int64(3))
-	if err := c.users["status-writer"].Status().Update(t.Context(), object); err != nil {
+	for _, user := range []string{"status-writer", statusImposter} {
+		if err := c.users[user].Status().Update(t.Context(), object.DeepCopy()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "policy-status: status: only Virtward's controllers write the statuses of policies") {
+			t.Errorf("%s: %v", user, err)
+		}
+	}
+	for _, user := range []string{statusExport, statusController} {
+		if err := c.users[user].Status().Update(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		object.Spec.Enforcement = policyv1alpha1.PolicyWarn
+	}
+	if err := c.admin.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 		t.Fatal(err)
 	}
 	if object.Spec.Enforcement != policyv1alpha1.PolicyDeny || object.Status.Violations == nil || *object.Status.Violations != 3 {

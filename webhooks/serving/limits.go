@@ -35,6 +35,11 @@ func SideLimits() Limits {
 	return Limits{Connections: 16, Unproven: 16, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Single: true, WriteWithin: 2 * time.Second}
 }
 
+// CountLimits returns the limits of the counts of policies, for one reader.
+func CountLimits() Limits {
+	return Limits{Connections: 2, Unproven: 4, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Single: true, WriteWithin: 5 * time.Second}
+}
+
 // CopyLimits returns the limits of the server of images. An importer of CDI has a few connections.
 func CopyLimits() Limits {
 	return Limits{Connections: 64, Unproven: 64, ProveWithin: 5 * time.Second, HeaderBytes: 4 << 10, Streams: 4, WriteWithin: requestTimeout}
@@ -77,7 +82,7 @@ func (l Limits) WorstCase() int64 {
 
 // WorstCase returns the most memory of the connections of all servers of the webhook process at once, in bytes.
 func WorstCase() int64 {
-	return WebhookLimits().WorstCase() + DeletionLimits().WorstCase() + 2*SideLimits().WorstCase()
+	return WebhookLimits().WorstCase() + DeletionLimits().WorstCase() + 2*SideLimits().WorstCase() + CountLimits().WorstCase()
 }
 
 // Timeouts of a request. A handler may set shorter ones.

@@ -15,7 +15,7 @@ import (
 
 // Options describe a server.
 type Options struct {
-	// Name of the server in metrics and the log: webhook, health or metrics.
+	// Name of the server in metrics and the log: webhook, health, metrics or policy-counts.
 	Name string
 	// Address to listen on, such as :9443.
 	Address string

@@ -28,6 +28,7 @@ const MaxPolicyNameLength = 63
 // +kubebuilder:printcolumn:name="Severity",type=string,JSONPath=`.spec.severity`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Violations",type=integer,JSONPath=`.status.violations`
+// +kubebuilder:printcolumn:name="Errors",type=integer,JSONPath=`.status.evaluationErrors`
 // +kubebuilder:printcolumn:name="Category",type=string,JSONPath=`.spec.category`,priority=1
 // +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.spec.title`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -571,8 +572,11 @@ type VirtualMachinePolicyStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions of the policy. Compiled: all expressions compile. Ready: the
-	// policy is compiled, has its parameters and is active. Exported: the API
-	// server enforces the exported policy.
+	// policy is compiled, has its parameters and is active. Evaluated: no
+	// evaluation failed in the last 24 hours. Suspended: the policy is not
+	// evaluated, because it exceeded its limits again and again; a change of the
+	// spec resumes it. A policy whose enforcement is Deny is never suspended.
+	// Exported: the API server enforces the exported policy.
 	//
 	// +optional
 	// +listType=map
@@ -630,7 +634,54 @@ type VirtualMachinePolicyStatus struct {
 	//
 	// +optional
 	LastAudit *metav1.Time `json:"lastAudit,omitempty"`
+
+	// Number of evaluations of this generation that failed, in requests and in
+	// audits. An expression that has not failed for 24 hours no longer counts.
+	//
+	// +optional
+	EvaluationErrors *int64 `json:"evaluationErrors,omitempty"`
+
+	// Expressions that failed, those with the most failures first; at most 8.
+	// They have no objects and no values, because all users read policies.
+	//
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Errors []PolicyEvaluationError `json:"errors,omitempty"`
 }
+
+// PolicyEvaluationError is an expression of a policy that failed.
+type PolicyEvaluationError struct {
+	// Path of the field. For example: spec.validations[0].expression, or spec
+	// for the whole policy.
+	//
+	// +kubebuilder:validation:MaxLength=256
+	Field string `json:"field"`
+
+	// Why it failed.
+	Reason PolicyErrorReason `json:"reason"`
+
+	// Number of evaluations in which it failed.
+	Count int64 `json:"count"`
+
+	// Time of the first failure.
+	Since metav1.Time `json:"since"`
+
+	// Time of the last failure. It is updated at least every 5 minutes.
+	Last metav1.Time `json:"last"`
+}
+
+// PolicyErrorReason is why an expression failed. failed: its evaluation is an
+// error. limit: the policy exceeds its limits. references: objects that the
+// virtual machine refers to are not known. parameters: the parameters do not
+// exist. skipped: the policy does not deny, and policies before it used up the
+// time or the cost that such policies share.
+//
+// +kubebuilder:validation:Enum=failed;limit;references;parameters;skipped
+type PolicyErrorReason string
+
+// MaxPolicyErrors bounds the errors in a status, as in its definition.
+const MaxPolicyErrors = 8
 
 // PolicyProblem is an error in a policy, or a warning about it.
 type PolicyProblem struct {
@@ -685,6 +736,11 @@ const (
 	PolicyReady = "Ready"
 	// PolicyCompiled reports whether all expressions compile.
 	PolicyCompiled = "Compiled"
+	// PolicyEvaluated reports whether all recent evaluations succeeded.
+	PolicyEvaluated = "Evaluated"
+	// PolicySuspended reports whether the policy is not evaluated, because it
+	// exceeded its limits again and again.
+	PolicySuspended = "Suspended"
 	// PolicyExported reports whether the API server enforces the exported
 	// policy.
 	PolicyExported = "Exported"
@@ -698,6 +754,18 @@ const (
 	PolicyReasonReady = "Ready"
 	// PolicyReasonExported is the reason of Exported if it is true.
 	PolicyReasonExported = "Exported"
+	// PolicyReasonNoErrors is the reason of Evaluated if it is true.
+	PolicyReasonNoErrors = "NoErrors"
+	// PolicyReasonEvaluationErrors means that evaluations failed. status.errors lists the expressions.
+	PolicyReasonEvaluationErrors = "EvaluationErrors"
+	// PolicyReasonNoCounts means that the counts of evaluations have not been read yet.
+	PolicyReasonNoCounts = "NoCounts"
+	// PolicyReasonWithinLimits is the reason of Suspended if it is false.
+	PolicyReasonWithinLimits = "WithinLimits"
+	// PolicyReasonExceedsLimits means that a policy exceeded its limits again and again.
+	PolicyReasonExceedsLimits = "ExceedsLimits"
+	// PolicyReasonSuspended is the reason of Ready for a suspended policy.
+	PolicyReasonSuspended = "Suspended"
 	// PolicyReasonCompileFailed means that the policy does not compile. status.problems lists the errors.
 	PolicyReasonCompileFailed = "CompileFailed"
 	// PolicyReasonParamsMissing means that the ConfigMap with the parameters does not exist.
