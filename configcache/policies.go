@@ -10,7 +10,6 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -185,16 +184,9 @@ func overBudget(all []*policyv1alpha1.VirtualMachinePolicy) map[string]bool {
 // age.
 func stripPolicy(read policyRead) policyRead {
 	o := read.Object
-	read.Suspended = suspended(o)
+	read.Suspended = policies.Suspended(o)
 	read.Object = &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Generation: o.Generation, CreationTimestamp: o.CreationTimestamp}, Spec: o.Spec}
 	return read
-}
-
-// suspended reports whether the status suspends the policy as it is. A suspension is for one generation: a change of the
-// spec ends it. A policy that denies is never suspended, whatever its status says.
-func suspended(o *policyv1alpha1.VirtualMachinePolicy) bool {
-	found := meta.FindStatusCondition(o.Status.Conditions, policyv1alpha1.PolicySuspended)
-	return policies.CanSuspend(&o.Spec) && found != nil && found.Status == metav1.ConditionTrue && found.ObservedGeneration == o.Generation
 }
 
 // readPolicy decodes a policy, field by field if necessary. A field that cannot be decoded is left out, and the policy

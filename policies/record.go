@@ -4,6 +4,9 @@ import (
 	"errors"
 	"time" //nolint:depguard // the time comes in as a value; there is no clock here
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 )
@@ -56,6 +59,13 @@ func Recorded(p *Policy, recorder Recorder) *Policy {
 // CanSuspend reports whether a policy can be suspended: one that denies never is.
 func CanSuspend(spec *policyv1alpha1.VirtualMachinePolicySpec) bool {
 	return spec.Enforcement == policyv1alpha1.PolicyWarn || spec.Enforcement == policyv1alpha1.PolicyAudit
+}
+
+// Suspended reports whether its status suspends a policy as it is. A suspension is for one generation: a change of the
+// spec ends it. A policy that denies is never suspended, whatever its status says.
+func Suspended(policy *policyv1alpha1.VirtualMachinePolicy) bool {
+	found := meta.FindStatusCondition(policy.Status.Conditions, policyv1alpha1.PolicySuspended)
+	return CanSuspend(&policy.Spec) && found != nil && found.Status == metav1.ConditionTrue && found.ObservedGeneration == policy.Generation
 }
 
 // hasShare reports whether a policy begins with its share of the common budget, so that an overrun is its own.

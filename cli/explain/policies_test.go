@@ -76,6 +76,12 @@ const listedPolicy = `{"apiVersion":"policy.virtward.io/v1alpha1","kind":"Virtua
 	"spec":{"enforcement":"Deny","match":{"namespaceSelector":{"matchLabels":{"team":"a"}}},"params":{"configMap":{"namespace":"lab","name":"caps"}},
 	"validations":[{"expression":"quantity(vm.spec.domain.memory.guest).isLessThan(quantity(params.memory))","message":"too much","fieldPath":"spec.domain.memory.guest"}]}}]}`
 
+// suspendedPolicy is that list with a status that suspends the policy.
+func suspendedPolicy(enforcement string) string {
+	return strings.NewReplacer(`"Deny"`, `"`+enforcement+`"`, `"metadata":{"name":"cap"}`, `"metadata":{"name":"cap","generation":2},
+		"status":{"conditions":[{"type":"Suspended","status":"True","reason":"ExceedsLimits","message":"m","observedGeneration":2,"lastTransitionTime":"2026-03-04T05:06:07Z"}]}`).Replace(listedPolicy)
+}
+
 func TestPoliciesOfTheCluster(t *testing.T) {
 	whole := map[string]string{
 		policiesPath: listedPolicy,
@@ -96,6 +102,8 @@ func TestPoliciesOfTheCluster(t *testing.T) {
 		{name: "parameters that may not be read", path: capsPath, body: clitest.Forbidden, note: "# note: VirtualMachinePolicy cap: not considered: you may not read the ConfigMaps with their parameters\n"},
 		{name: "policies that may not be read", path: policiesPath, body: clitest.Forbidden, note: "# note: VirtualMachinePolicy of the cluster are not considered: you may not list them: an admin can grant the ClusterRole virtward-policies-view, or set policies.readers of the chart\n"},
 		{name: "a policy of another form", path: policiesPath, body: strings.Replace(listedPolicy, `"Deny"`, "7", 1), note: "# note: VirtualMachinePolicy cap is not considered: spec.enforcement: is the number 7 where a text is expected\n"},
+		{name: "a suspended policy", path: policiesPath, body: suspendedPolicy("Warn"), word: "warning", note: "# note: VirtualMachinePolicy cap is suspended: the cluster does not evaluate it\n"},
+		{name: "a policy that denies is not suspended", path: policiesPath, body: suspendedPolicy("Deny"), word: "rejected"},
 		{name: "a namespace that does not exist yet", path: shopPath},
 		{name: "a namespace that may not be read", path: shopPath, body: clitest.Forbidden, note: "# warning: policies can read only the name of the namespace shop: you may not\n"},
 	} {
@@ -112,7 +120,7 @@ func TestPoliciesOfTheCluster(t *testing.T) {
 			if word, _ := wordOf(got.Out, "policy/cap"); word != c.word {
 				t.Errorf("the finding is %q, want %q; errors %q", word, c.word, got.ErrOut)
 			}
-			if found := strings.Contains(got.Out, "considered: ") || strings.Contains(got.Out, "policies can read only"); found != (c.note != "") || !strings.Contains(got.Out, c.note) {
+			if found := strings.Contains(got.Out, "considered: ") || strings.Contains(got.Out, "policies can read only") || strings.Contains(got.Out, "is suspended"); found != (c.note != "") || !strings.Contains(got.Out, c.note) {
 				t.Errorf("want %q in\n%s", c.note, got.Out)
 			}
 		})

@@ -78,6 +78,9 @@ func (j *policySource) compile(all []configured[policyv1alpha1.VirtualMachinePol
 		if p.Broken() != "" && all[i].document.Source != SourceCluster {
 			j.broken = append(j.broken, fmt.Sprintf("%s: %s %s", all[i].document.Location(), apikinds.VirtualMachinePolicy, p.Name()))
 		}
+		if all[i].document.Source == SourceCluster && policies.Suspended(&all[i].object) {
+			notes = append(notes, fmt.Sprintf("%s %s is suspended: the cluster does not evaluate it", apikinds.VirtualMachinePolicy, p.Name()))
+		}
 		compiled, notes = append(compiled, p), append(notes, skipped(&all[i], p, problems)...)
 	}
 	if len(forbidden) > 0 {
