@@ -45,14 +45,14 @@ func (m *module) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) 
 		return nil, []EvaluationError{{moduleField, err}}
 	}
 	limits := rego.Limits{Violations: maxViolations, Gone: c.Documents.Gone}
+	limits.Steps = max(1, min(rego.DefaultSteps(), int(c.budget.Left()/unitsPerStep))) //nolint:gosec // far below the bound
 	if c.spare != nil {
-		limits.Steps = max(1, min(rego.DefaultSteps(), int(c.spare.Left()/unitsPerStep))) //nolint:gosec // far below the bound
-		limits.Left = max(1, int(c.spare.Memory()))                                       //nolint:gosec // far below the bound
+		limits.Left = max(1, int(c.spare.Memory())) //nolint:gosec // far below the bound
 	}
 	violations, spent, err := m.compiled.Measure(in, limits)
+	c.budget.Spend(uint64(spent.Steps) * unitsPerStep) //nolint:gosec // no count is negative
 	if c.spare != nil {
-		c.spare.Spend(uint64(spent.Steps) * unitsPerStep) //nolint:gosec // no count is negative
-		c.spare.Take(uint64(spent.Bytes))                 //nolint:gosec // no count is negative
+		c.spare.Take(uint64(spent.Bytes)) //nolint:gosec // no count is negative
 	}
 	if err != nil {
 		return nil, []EvaluationError{{moduleField, err}}
@@ -84,6 +84,8 @@ func (m *module) EstimatedCost() uint64 { return 0 }
 // for the parameters. It belongs to one goroutine.
 type input struct {
 	shared *rego.Input
+	// object and vm are the bytes of the JSON of the object and of the effective VM; 0 until they are needed.
+	object, vm int
 }
 
 func (in *input) of(d *cel.Documents) (*rego.Input, error) {
