@@ -155,8 +155,8 @@ func (b *Budget) running() uint64 {
 // budgetName is the name by which calls find the budget of the evaluation. No expression can say it.
 const budgetName = "@budget"
 
-func budgetOf(frame *interpreter.ExecutionFrame) *Budget {
-	found, _ := frame.ResolveName(budgetName)
+func budgetOf(vars interpreter.Activation) *Budget {
+	found, _ := vars.ResolveName(budgetName)
 	b, _ := found.(*Budget)
 	return b
 }
@@ -180,9 +180,7 @@ func (e *Environment) meter(ast *celast.AST, t *tariff, literals patterns) inter
 			}
 		}
 		if t.keys[i.ID()] && !isConst(made) && textual(ast, i.ID()) {
-			if _, twice := made.(*payingKey); !twice {
-				made = &payingKey{made}
-			}
+			made = payingForKey(made)
 		}
 		return made, nil
 	}
@@ -220,18 +218,59 @@ func (s *payingStep) Eval(vars interpreter.Activation) ref.Val {
 	return s.Exec(interpreter.AsFrame(vars))
 }
 
-// payingKey is a key of a map, which is hashed.
+// payingForKey charges for a key of a map, which is hashed. What is a chain of fields stays one.
+func payingForKey(key interpreter.InterpretableV2) interpreter.InterpretableV2 {
+	switch key := key.(type) {
+	case *payingKey, *payingField:
+		return key
+	case interpreter.InterpretableAttribute:
+		return &payingField{key}
+	}
+	return &payingKey{key}
+}
+
+// payingField is a key of a map that is a chain of fields.
+type payingField struct {
+	interpreter.InterpretableAttribute
+}
+
+// Exec implements InterpretableV2.
+func (f *payingField) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	key := f.InterpretableAttribute.Exec(frame)
+	payForKey(frame, key, f.ID())
+	return key
+}
+
+// Eval implements Interpretable.
+func (f *payingField) Eval(vars interpreter.Activation) ref.Val {
+	return f.Exec(interpreter.AsFrame(vars))
+}
+
+// Resolve implements Attribute.
+func (f *payingField) Resolve(vars interpreter.Activation) (any, error) {
+	key, err := f.InterpretableAttribute.Resolve(vars)
+	if err == nil {
+		payForKey(vars, f.Adapter().NativeToValue(key), f.ID())
+	}
+	return key, err
+}
+
+func payForKey(vars interpreter.Activation, key ref.Val, id int64) {
+	if types.IsUnknownOrError(key) {
+		return
+	}
+	if units := keying(key, ExpressionLimit); units > 0 {
+		budgetOf(vars).pay(units, id, "")
+	}
+}
+
+// payingKey is a key of a map.
 type payingKey struct{ interpreter.InterpretableV2 }
 
 // Exec implements InterpretableV2.
 func (k *payingKey) Exec(frame *interpreter.ExecutionFrame) ref.Val {
 	key := k.InterpretableV2.Exec(frame)
-	if types.IsUnknownOrError(key) {
-		return key
-	}
-	if units := keying(key, ExpressionLimit); units > 0 {
-		budgetOf(frame).pay(units, k.ID(), "")
-	}
+	payForKey(frame, key, k.ID())
 	return key
 }
 

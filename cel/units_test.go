@@ -3,16 +3,17 @@ package cel
 import (
 	"fmt"
 	"maps"
-	"os"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"golang.org/x/sys/unix"
+
+	"github.com/virtward/virtward/test/cputime"
+	"github.com/virtward/virtward/test/soak"
 )
 
 func TestEveryFunctionHasACharge(t *testing.T) {
@@ -41,39 +42,6 @@ func TestEveryFunctionHasACharge(t *testing.T) {
 }
 
 var sink any
-
-// cpu is the CPU time of the process.
-func cpu() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now); err != nil {
-		panic(err)
-	}
-	return time.Duration(now.Nano())
-}
-
-// timed is the CPU time of a call, in nanoseconds.
-func timed(f func(), reps int) (best float64) {
-	defer func() { _ = recover() }()
-	for i := range reps {
-		n := 1
-		for {
-			begin := cpu()
-			for range n {
-				f()
-			}
-			took := cpu() - begin
-			if took > 300*time.Microsecond {
-				each := float64(took) / float64(n)
-				if i == 0 || each < best {
-					best = each
-				}
-				break
-			}
-			n *= 4
-		}
-	}
-	return best
-}
 
 func hostileTexts() []ref.Val {
 	var all []ref.Val
@@ -133,8 +101,6 @@ func values() []ref.Val {
 	return all
 }
 
-var kinds = map[types.Kind]func(ref.Val) bool{}
-
 func fitsKind(v ref.Val, want *types.Type) bool {
 	switch want.Kind() {
 	case types.DynKind, types.AnyKind, types.TypeParamKind:
@@ -150,110 +116,67 @@ func fitsKind(v ref.Val, want *types.Type) bool {
 	return v.Type().TypeName() == want.TypeName()
 }
 
-func TestMeasure(t *testing.T) {
+// TestSoakCallsAreTime calls every function with arguments of all kinds and sizes, and holds its time against its charge.
+func TestSoakCallsAreTime(t *testing.T) {
+	soak.Only(t)
 	e, err := NewEnvironment()
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := values()
-	// values that functions make
-	call := func(name string, args ...ref.Val) ref.Val {
-		for _, o := range e.base.Functions()[name].OverloadDecls() {
-			if len(o.ArgTypes()) == len(args) {
-				op := e.operation(name, o.ID(), len(args))
-				if v := op(args...); !types.IsError(v) {
-					return v
-				}
-			}
-		}
-		return nil
-	}
-	for _, name := range []string{"quantity", "semver", "url", "ip", "cidr", "virtward.image", "virtward.url", "timestamp", "duration", "optional.of"} {
-		for _, s := range hostileTexts() {
-			if name == "quantity" && length(s) > 9000 || length(s) > 9000 && name == "optional.of" {
-				continue
-			}
-			if name == "quantity" && quantifying([]ref.Val{s}, 1000000) > 1000000 {
-				continue
-			}
-			if v := call(name, s); v != nil {
-				all = append(all, v)
-			}
-		}
-	}
-	for _, n := range []string{"format.uri", "format.dns1123Subdomain", "format.uuid", "format.date", "format.qualifiedName", "format.labelValue", "format.byte", "format.datetime"} {
-		op := e.bindings[n]
-		all = append(all, op.Function())
-	}
-	only := os.Getenv("ONLY")
+	all := append(values(), constructed(e)...)
 	for _, name := range slices.Sorted(maps.Keys(e.base.Functions())) {
-		if only != "" && !slices.Contains(strings.Fields(only), name) {
-			continue
-		}
-		worst, what, worstUnits, worstNs := 0.0, "", uint64(0), 0.0
-		c := charges[name]
 		for _, o := range e.base.Functions()[name].OverloadDecls() {
-			n := len(o.ArgTypes())
-			if n == 0 || name == "matches" || name == "find" || name == "findAll" {
-				continue
+			operation := e.operation(name, o.ID(), len(o.ArgTypes()))
+			if operation == nil || len(o.ArgTypes()) == 0 || slices.Contains(named("matches find findAll _[_] cel.@mapInsert"), name) {
+				continue // patterns, keys and insertions are charged elsewhere
 			}
-			op := e.operation(name, o.ID(), n)
-			if op == nil {
-				continue
-			}
-			cands := make([][]ref.Val, n)
-			for i, at := range o.ArgTypes() {
-				for _, v := range all {
-					if fitsKind(v, at) {
-						cands[i] = append(cands[i], v)
+			t.Run(o.ID(), func(t *testing.T) {
+				draw := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same ones each time
+				for range 200 {
+					args := make([]ref.Val, len(o.ArgTypes()))
+					for i, of := range o.ArgTypes() {
+						fitting := slices.DeleteFunc(slices.Clone(all), func(v ref.Val) bool { return !fitsKind(v, of) })
+						if len(fitting) == 0 {
+							return
+						}
+						args[i] = fitting[draw.IntN(len(fitting))]
+					}
+					c, most := charges[name], uint64(ExpressionLimit)
+					units := max(c.call, 1)
+					if c.work != nil {
+						units += c.work(args, most)
+					}
+					if units <= most/10 {
+						cputime.Check(t, units, func() {
+							defer func() { _ = recover() }() // as run does
+							sink = operation(args...)
+						})
 					}
 				}
+			})
+		}
+	}
+}
+
+// constructed are values that functions return.
+func constructed(e *Environment) []ref.Val {
+	var all []ref.Val
+	for _, name := range named("quantity semver url ip cidr virtward.image virtward.url timestamp duration optional.of") {
+		for _, text := range hostileTexts() {
+			if length(text) > 9000 || name == "quantity" && quantifying([]ref.Val{text}, ExpressionLimit) > ExpressionLimit {
+				continue
 			}
-			combos := 1
-			for i := range cands {
-				combos *= len(cands[i])
-			}
-			tried := 0
-			for k := 0; k < combos && tried < 250; k++ {
-				args := make([]ref.Val, n)
-				x := k
-				if combos > 250 {
-					x = (k * 7919) % combos
-				}
-				for i := range args {
-					args[i] = cands[i][x%len(cands[i])]
-					x /= len(cands[i])
-				}
-				if n == 2 && k < 2*len(cands[0]) && k < 125 && name != operators.Equals {
-					// diagonal
-				}
-				units := c.call
-				if c.work != nil {
-					units += c.work(args, 1_000_000)
-				}
-				if units > 100_000 {
-					continue
-				}
-				tried++
-				ns := timed(func() { sink = op(args...) }, 1)
-				r := ns / float64(units*UnitNanoseconds)
-				if r > worst {
-					ns = timed(func() { sink = op(args...) }, 3)
-					r = ns / float64(units*UnitNanoseconds)
-				}
-				if r > worst {
-					worst, worstUnits, worstNs = r, units, ns
-					what = o.ID()
-					for _, a := range args {
-						d := fmt.Sprintf("%.30v", a)
-						if len(d) > 40 {
-							d = d[:40]
-						}
-						what += fmt.Sprintf(" | %s %q len=%d items=%d", a.Type().TypeName(), d, length(a), items(a, 0))
+			for _, o := range e.base.Functions()[name].OverloadDecls() {
+				if operation := e.operation(name, o.ID(), 1); operation != nil && len(o.ArgTypes()) == 1 {
+					if v := operation(text); !types.IsError(v) {
+						all = append(all, v)
 					}
 				}
 			}
 		}
-		fmt.Printf("%6.2f %-30s units=%d ns=%.0f %s\n", worst, name, worstUnits, worstNs, what)
 	}
+	for _, name := range named("format.uri format.dns1123Subdomain format.uuid format.date format.qualifiedName format.labelValue format.byte") {
+		all = append(all, e.bindings[name].Function())
+	}
+	return all
 }

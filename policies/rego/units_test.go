@@ -1,115 +1,18 @@
 package rego
 
 import (
+	"errors"
 	"fmt"
-	"math/rand/v2"
-	"os"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/topdown"
-	"golang.org/x/sys/unix"
+	"github.com/virtward/virtward/test/cputime"
 )
 
-func cpu() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now); err != nil {
-		panic(err)
-	}
-	return time.Duration(now.Nano())
-}
-
-func timed(f func(), reps int) (best float64) {
-	defer func() { _ = recover() }()
-	for i := range reps {
-		n := 1
-		for {
-			begin := cpu()
-			for range n {
-				f()
-			}
-			took := cpu() - begin
-			if took > 200*time.Microsecond {
-				each := float64(took) / float64(n)
-				if i == 0 || each < best {
-					best = each
-				}
-				break
-			}
-			n *= 4
-		}
-	}
-	return best
-}
-
-func TestMeasureBuiltins(t *testing.T) {
-	arguments := hostile()
-	guards := guarded()
-	for _, name := range pure() {
-		call := topdown.GetBuiltin(name)
-		if call == nil || name == "internal.print" || name == "print" || name == "trace" {
-			continue
-		}
-		if only := os.Getenv("ONLY"); only != "" && !slices.Contains(strings.Fields(only), name) {
-			continue
-		}
-		arity := ast.BuiltinMap[name].Decl.Arity()
-		fitting := make([][]*ast.Term, arity)
-		for j, of := range ast.BuiltinMap[name].Decl.FuncArgs().Args {
-			fitting[j] = slices.DeleteFunc(slices.Clone(arguments), func(term *ast.Term) bool { return !fits(term, of) })
-		}
-		draw := rand.New(rand.NewPCG(1, 2))
-		worst, what, wsteps, wns := 0.0, "", 0, 0.0
-		for i := range 200 * arity {
-			operands := make([]*ast.Term, arity)
-			for j := range operands {
-				from := fitting[j]
-				if len(from) == 0 {
-					from = arguments
-				}
-				operands[j] = from[draw.IntN(len(from))]
-				if arity == 1 {
-					operands[j] = from[i%len(from)]
-				}
-			}
-			steps, rejected := 1, false
-			if check := guards[name]; check != nil {
-				for next := func() (charge, error) { return check(operands) }; next != nil && !rejected; {
-					c, err := next()
-					steps += c.work + max(c.keeps, c.takes)/madePerStep
-					next, rejected = c.then, err != nil || steps > 50_000
-				}
-			}
-			if rejected {
-				continue
-			}
-			f := func() {
-				_ = call(topdown.BuiltinContext{Context: t.Context()}, operands, func(*ast.Term) error { return nil })
-			}
-			ns := timed(f, 1)
-			if ns/float64(steps*1000) > worst {
-				ns = timed(f, 3)
-			}
-			if r := ns / float64(steps*1000); r > worst {
-				worst, wsteps, wns = r, steps, ns
-				what = ""
-				for _, o := range operands {
-					d := fmt.Sprintf("%.40v", o)
-					if len(d) > 50 {
-						d = d[:50]
-					}
-					what += fmt.Sprintf(" | %s (%d)", d, weight(o))
-				}
-			}
-		}
-		fmt.Printf("%6.2f %-30s steps=%d ns=%.0f %s\n", worst, name, wsteps, wns, what)
-	}
-}
-
-func regoCostly() map[string]string {
+// costly are modules that cost as much as they can for what they are charged.
+func costly() map[string]string {
 	r := "r := numbers.range(1, 100)\n"
 	d := func(body string) string { return r + "deny contains \"a\" if { " + body + " }" }
 	return map[string]string{
@@ -216,7 +119,9 @@ func regoCostly() map[string]string {
 	}
 }
 
-func TestMeasureModules(t *testing.T) {
+// TestStepsAreTime evaluates modules that cost as much as they can for what they are charged, and holds their CPU time
+// against the charge.
+func TestStepsAreTime(t *testing.T) {
 	docs := map[string]any{
 		"params": map[string]any{
 			"long": strings.Repeat("a", 100_000), "other": strings.Repeat("a", 99_999) + "b", "medium": strings.Repeat("a", 1000), "short": strings.Repeat("a,", 100) + "a",
@@ -226,26 +131,30 @@ func TestMeasureModules(t *testing.T) {
 	spec := map[string]any{"domain": map[string]any{"devices": map[string]any{"disks": []any{map[string]any{"name": "a", "disk": map[string]any{"bus": "virtio"}}, map[string]any{"name": "b", "disk": map[string]any{"bus": "sata"}}}}, "cpu": map[string]any{"cores": 4}}, "volumes": []any{map[string]any{"name": "a"}}}
 	docs["vm"] = map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec}
 	docs["object"] = map[string]any{"metadata": map[string]any{"name": "x"}, "spec": spec}
-	for name, body := range regoCostly() {
-		if only := os.Getenv("ONLY"); only != "" && !strings.Contains(name, only) {
-			continue
+	modules := costly()
+	for _, name := range slices.Sorted(maps.Keys(modules)) {
+		t.Run(name, func(t *testing.T) {
+			module := mustCompile(t, "package a\n"+modules[name])
+			in := input(t, docs)
+			_, spent, err := module.Measure(in, Limits{})
+			if limit := (*LimitError)(nil); err != nil && !errors.As(err, &limit) && name != "with" {
+				t.Fatal(err)
+			}
+			cputime.Check(t, uint64(spent.Steps*StepUnits), func() { _, _, _ = module.Measure(in, Limits{}) }) //nolint:gosec // no count is negative
+		})
+	}
+}
+
+// TestElementsAreSteps holds that the elements of a reference with a variable are charged, which the evaluator looks at
+// without a step.
+func TestElementsAreSteps(t *testing.T) {
+	for _, body := range []string{
+		"q[_] == -1", "some a in q; q[_] == -a", "some i; [q, q][i][_] == -1", "some x in q; x < 0", "some k; {\"a\": q, \"b\": q}[k][_] == -1",
+	} {
+		module := mustCompile(t, "package a\nq := numbers.range(1, 1000)\ndeny contains \"a\" if { "+body+" }")
+		_, spent, _ := module.Measure(input(t, nil), Limits{})
+		if least := 250; spent.Steps < least {
+			t.Errorf("%s: %d steps, want at least %d", body, spent.Steps, least)
 		}
-		m, issues := Compile("a", "package a\n"+body)
-		if m == nil {
-			fmt.Printf("BAD %s %v\n", name, issues)
-			continue
-		}
-		in := input(t, docs)
-		var spent Spent
-		var err error
-		run := func() { _, spent, err = m.Measure(in, Limits{}) }
-		run()
-		ns := timed(run, 2)
-		msg := "ok"
-		if err != nil {
-			msg = err.Error()
-			msg = msg[:min(len(msg), 120)]
-		}
-		fmt.Printf("%6.2f %-28s steps=%d ms=%.2f %s\n", ns/float64(spent.Steps*1000), name, spent.Steps, ns/1e6, msg)
 	}
 }
