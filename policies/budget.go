@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/fieldpath"
 )
@@ -34,14 +35,23 @@ type denying struct {
 	share, later uint64
 }
 
+// evaluationsOf is how often the policies are evaluated for one request: on a template with two sets of values.
+func evaluationsOf(d *cel.Documents) uint64 {
+	if d.Kind == string(policyv1alpha1.PolicyVirtualMachineTemplate) {
+		return 2
+	}
+	return 1
+}
+
 func newDenying(s *subject, policies []*Policy) *denying {
-	d := &denying{subject: s, budget: cel.NewBudgetOf(denyLimit, math.MaxInt64)}
+	total := denyLimit / evaluationsOf(s.documents)
+	d := &denying{subject: s, budget: cel.NewBudgetOf(total, math.MaxInt64)}
 	for _, p := range policies {
 		if p.denies() && p.matcher.matches(s) {
 			d.later++
 		}
 	}
-	d.share = denyLimit / 2 / max(d.later, 1)
+	d.share = total / 2 / max(d.later, 1)
 	return d
 }
 

@@ -218,7 +218,7 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 	if subject.namespace == kubeSystem || subject.namespace == s.namespace && s.namespace != "" {
 		return nil
 	}
-	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit, spareMemory)
+	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit/evaluationsOf(subject.documents), spareMemory)
 	denying := newDenying(subject, policies)
 	var findings []validators.Finding
 	input, exemptions := &input{}, s.exceptions.of(subject)
