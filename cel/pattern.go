@@ -47,7 +47,7 @@ func countStates(e *syntax.Regexp) uint64 {
 	case syntax.OpLiteral:
 		total += uint64(len(e.Rune))
 	case syntax.OpCharClass:
-		total += uint64(bits.Len(uint(len(e.Rune)))) // a search among the ranges
+		total += uint64(bits.Len32(uint32(len(e.Rune)))) //nolint:gosec // a search among the ranges, of which there are few
 	}
 	for _, sub := range e.Sub {
 		total += countStates(sub)
@@ -203,7 +203,7 @@ func findAll(b *Budget, p *pattern, args []ref.Val, id int64) ref.Val {
 		if last {
 			limit = wanted
 		}
-		b.pay(product(each, uint64(limit)), id, "findAll")
+		b.pay(product(each, uint64(max(limit, 0))), id, "findAll")
 		if found := p.expression.FindAllString(text, limit); last || len(found) < limit {
 			return types.NewStringList(types.DefaultTypeAdapter, found)
 		}

@@ -55,7 +55,8 @@ func functionClasses() []functionClass {
 	return []functionClass{
 		{
 			named("!_ -_ _%_ _*_ _-_ _/_ @not_strictly_false __not_strictly_false__ dyn type optional.of optional.none optional.ofNonZeroValue hasValue value or orValue"),
-			charge{call: 2}, "",
+			charge{call: 2},
+			"",
 		},
 		{named("first last"), charge{call: 5}, ""},
 		{named("_&&_ _||_ _?_:_"), charge{call: 5}, "an error in a part is built, and may be dropped"},
@@ -88,7 +89,8 @@ func functionClasses() []functionClass {
 		{named("duration timestamp"), charge{20, perBytes(1)}, "and 1 for each byte of text"},
 		{
 			named("getDate getDayOfMonth getDayOfWeek getDayOfYear getFullYear getHours getMilliseconds getMinutes getMonth getSeconds"),
-			charge{5, zoned}, "and 1000 for a time zone, which is read from a file",
+			charge{5, zoned},
+			"and 1000 for a time zone, which is read from a file",
 		},
 		{named("matches find findAll"), charge{10, nil}, "and 1 for each 2 states of the pattern and 4 bytes, and 4 for each state and 8 for each byte of a computed pattern"},
 		{named("quantity isQuantity"), charge{15, quantifying}, "and 1 for each 4 bytes of text, and the square of 1/64 of them"},
@@ -98,14 +100,16 @@ func functionClasses() []functionClass {
 		{named("ip cidr isIP isCIDR ip.isCanonical containsIP containsCIDR"), charge{20, perBytes(1)}, "and 1 for each byte of text"},
 		{
 			named("family masked prefixLength isGlobalUnicast isLinkLocalMulticast isLinkLocalUnicast isLoopback isUnspecified"),
-			charge{3, nil}, "",
+			charge{3, nil},
+			"",
 		},
 		{named("url isURL"), charge{20, perBytes(1)}, "and 1 for each byte of text"},
 		{named("getEscapedPath getHost getHostname getPort getScheme"), charge{5, urls(8)}, "and 1 for each 8 bytes of the URL"},
 		{named("getQuery"), charge{20, urls(1)}, "and 1 for each byte of the URL"},
 		{
 			named("format.byte format.date format.datetime format.uri format.uuid format.labelValue format.qualifiedName format.dns1035Label format.dns1035LabelPrefix format.dns1123Label format.dns1123LabelPrefix format.dns1123Subdomain format.dns1123SubdomainPrefix"),
-			charge{2, nil}, "",
+			charge{2, nil},
+			"",
 		},
 		{named("format.named"), charge{20, nil}, ""},
 		{named("validate"), charge{50, validating}, "and 2 for each byte of text"},
@@ -115,7 +119,8 @@ func functionClasses() []functionClass {
 		{named("allowed reason error errored"), charge{3, nil}, ""},
 		{
 			[]string{functionImage, functionIsImage, functionURL, functionIsURL},
-			charge{60, addressing}, "and 4 for each byte of text, of the first 1 KiB",
+			charge{60, addressing},
+			"and 4 for each byte of text, of the first 1 KiB",
 		},
 	}
 }
@@ -429,7 +434,7 @@ func isInt64(q apicel.Quantity) bool {
 // versionLength is what the identifiers of a version cost.
 func versionLength(v apicel.Semver) uint64 {
 	total := len(v.Pre) + len(v.Build)
-	return uint64(total) //nolint:gosec // a length is not negative
+	return uint64(total)
 }
 
 func urls(bytes uint64) work {
@@ -443,19 +448,19 @@ func urls(bytes uint64) work {
 
 func urlLength(u apicel.URL) uint64 {
 	n := len(u.Host) + len(u.Path) + len(u.RawPath) + len(u.RawQuery)
-	return uint64(n) //nolint:gosec // a length is not negative
+	return uint64(n)
 }
 
 // validating matches a text with the pattern of a format.
 func validating(args []ref.Val, _ uint64) uint64 {
-	const byte = 2
-	return product(lengths(args), byte)
+	const each = 2
+	return product(lengths(args), each)
 }
 
 // addressing reads an image or a URL: no byte beyond the limit is read.
 func addressing(args []ref.Val, _ uint64) uint64 {
-	const byte = 4
-	return product(min(lengths(args), addresses.MaxText), byte)
+	const each = 4
+	return product(min(lengths(args), addresses.MaxText), each)
 }
 
 // adding makes a text as long as both, or a list of both. The list that a macro fills grows in place.

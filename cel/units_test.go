@@ -62,19 +62,19 @@ func hostileLists() []ref.Val {
 	a := types.DefaultTypeAdapter
 	var all []ref.Val
 	for _, n := range []int{0, 1, 10, 300, 3000} {
-		ints, words, longs, nested, maps_, doubles, durations, optionals, mixed, bools := []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}
+		ints, words, longs, nested, entries, doubles, durations, optionals, mixed, bools := []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}, []ref.Val{}
 		for i := range n {
 			k := (i * 7919) % (n + 1)
 			ints, words = append(ints, types.Int(k)), append(words, types.String(fmt.Sprint("w", k)))
 			longs = append(longs, types.String(strings.Repeat("p", 300)+fmt.Sprint(k)))
 			nested = append(nested, types.NewRefValList(a, []ref.Val{types.Int(k), types.Int(1)}))
-			maps_ = append(maps_, types.NewRefValMap(a, map[ref.Val]ref.Val{types.String("a"): types.Int(k), types.String("b"): types.Int(2)}))
+			entries = append(entries, types.NewRefValMap(a, map[ref.Val]ref.Val{types.String("a"): types.Int(k), types.String("b"): types.Int(2)}))
 			doubles, durations = append(doubles, types.Double(float64(k)+0.1)), append(durations, types.Duration{Duration: time.Duration(k)})
 			optionals = append(optionals, types.OptionalOf(types.Int(k)))
 			mixed = append(mixed, []ref.Val{types.Int(k), types.String(fmt.Sprint(k)), types.Double(k)}[i%3])
 			bools = append(bools, types.Bool(i%2 == 0))
 		}
-		for _, l := range [][]ref.Val{ints, words, longs, nested, maps_, doubles, durations, optionals, mixed, bools} {
+		for _, l := range [][]ref.Val{ints, words, longs, nested, entries, doubles, durations, optionals, mixed, bools} {
 			all = append(all, types.NewRefValList(a, l))
 		}
 	}

@@ -94,7 +94,7 @@ func (in *input) value(object any, ofVM bool, path string, budget *cel.Budget) (
 	case reflect.Struct, reflect.Map, reflect.Slice, reflect.Array, reflect.Interface:
 		size = in.size(object, ofVM)
 	}
-	if !budget.Spend(uint64(size / encodedPerUnit)) { //nolint:gosec // no size is negative
+	if !budget.Spend(uint64(size / encodedPerUnit)) {
 		return value{}, false, fmt.Errorf("%w: its messages have values that are too large", cel.ErrBudget)
 	}
 	found, ok := plain(at)

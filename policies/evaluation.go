@@ -75,12 +75,17 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	if len(errs) > 0 && !p.denies() && s.spare.Exhausted() {
 		return []validators.Finding{p.skipped(s)}
 	}
+	return p.findings(s, c, violations, errs)
+}
+
+// findings returns the findings of violations and errors.
+func (p *Policy) findings(s *subject, c *Case, violations []diagnostics.Violation, errs []EvaluationError) (findings []validators.Finding) {
 	k := p.kinds[policyv1alpha1.PolicyKind(s.documents.Kind)]
 	more, unreported := 0, ""
 	for i := range violations {
 		unreported += violations[i].Sum
 		if more += violations[i].More; violations[i].More == 0 {
-			found, err := p.finding(s.documents, k, &violations[i], in, budget)
+			found, err := p.finding(s.documents, k, &violations[i], c.input, c.budget)
 			if err != nil {
 				errs = append(errs, EvaluationError{fieldOf(&violations[i]), err})
 				continue

@@ -3,21 +3,21 @@
 package cputime
 
 import (
+	"runtime"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Of returns the CPU time of the process, garbage collection included.
 func Of(tb testing.TB) time.Duration {
 	tb.Helper()
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &now); err != nil {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
 		tb.Fatal(err)
 	}
-	return time.Duration(now.Nano())
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 // referenceUnits is what reference takes, in units.
@@ -38,16 +38,13 @@ func reference() int {
 	return total + len(kept)
 }
 
-// sink keeps results, so that calls are not optimized away.
-var sink int
-
 // Ratio returns how many units a function takes for each unit that it is charged: the least of some repetitions, each
 // compared with the least of the reference.
 func Ratio(tb testing.TB, charged uint64, f func(), repetitions int) float64 {
 	tb.Helper()
 	var least, unit time.Duration
 	for range repetitions {
-		unit = lower(unit, each(tb, func() { sink = reference() }))
+		unit = lower(unit, each(tb, func() { runtime.KeepAlive(reference()) }))
 		least = lower(least, each(tb, f))
 	}
 	return float64(least) * referenceUnits / (float64(unit) * float64(max(charged, 1)))
@@ -63,7 +60,7 @@ func lower(a, b time.Duration) time.Duration {
 // each is the time of one call, of so many that they take a while.
 func each(tb testing.TB, f func()) time.Duration {
 	tb.Helper()
-	const while = 200 * time.Microsecond
+	const while = 500 * time.Microsecond
 	for n := 1; ; n *= 4 {
 		begin := Of(tb)
 		for range n {
