@@ -279,6 +279,20 @@ func TestUnitsAreTime(t *testing.T) {
 	}
 }
 
+// TestChainsOfOptionalMacros holds that a chain that repeats itself is rejected before it is compiled.
+func TestChainsOfOptionalMacros(t *testing.T) {
+	s, _ := costlyScope(t)
+	for _, macro := range []string{".optMap(x, x)", ".optFlatMap(x, optional.of(x))"} {
+		p, issues := s.Compile("optional.of(1)"+strings.Repeat(macro, 20)+".hasValue()", Bool)
+		if p != nil || len(issues) != 1 || !strings.Contains(issues[0].Message, "has 20 calls of optMap and optFlatMap: at most 5") {
+			t.Errorf("%s: %v", macro, issues)
+		}
+		if p, issues := s.Compile("optional.of(1)"+strings.Repeat(macro, MaxOptionalMacros)+".hasValue()", Bool); p == nil {
+			t.Errorf("%s: %v", macro, issues)
+		}
+	}
+}
+
 // TestEachCallIsChargedBefore holds that calls that cost nearly as much as an expression may do not add up.
 func TestEachCallIsChargedBefore(t *testing.T) {
 	s, d := costlyScope(t)
