@@ -70,12 +70,6 @@ func addressFunction(name string, result *celgo.Type, read func(string) ref.Val)
 
 func overload(function string) string { return function + "_string" }
 
-// addressCost is what reading a text takes: 0.2 µs for each byte at most, and no byte beyond the limit is read.
-func addressCost(length uint64) uint64 {
-	const perByte, call = 2, 20
-	return call + perByte*min(length, addresses.MaxText)
-}
-
 // isAddressFunction reports whether a function is one of these.
 func isAddressFunction(name string) bool {
 	switch name {

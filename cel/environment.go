@@ -7,6 +7,7 @@ import (
 
 	celgo "github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/interpreter"
 	"k8s.io/apimachinery/pkg/util/version"
 	apicel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
@@ -60,6 +61,7 @@ type Environment struct {
 	// variables are those with the same type in every scope.
 	variables map[string]*apicel.DeclType
 	bindings  map[string]*functions.Overload
+	functions interpreter.Dispatcher
 	patterns  *recent
 }
 
@@ -104,6 +106,9 @@ func NewEnvironment() (*Environment, error) {
 		e.variables[v.name] = v.declared
 	}
 	if e.bindings, err = bindings(base); err != nil {
+		return nil, fmt.Errorf("reading the functions of CEL: %w", err)
+	}
+	if e.functions, err = e.dispatcher(); err != nil {
 		return nil, fmt.Errorf("reading the functions of CEL: %w", err)
 	}
 	return e, nil

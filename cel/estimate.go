@@ -5,6 +5,8 @@ import (
 	"github.com/google/cel-go/common/types"
 	apicel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
+
+	"github.com/virtward/virtward/addresses"
 )
 
 // Cost is an estimate in the units of ExpressionLimit.
@@ -76,5 +78,6 @@ func (s sizes) EstimateCallCost(function, _ string, _ *checker.AstNode, args []c
 	if size := s.EstimateSize(args[0]); size != nil {
 		longest = size.Max
 	}
-	return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: addressCost(0), Max: addressCost(longest)}}
+	call := charges[function].call
+	return &checker.CallEstimate{CostEstimate: checker.CostEstimate{Min: call, Max: call + min(longest, addresses.MaxText)}}
 }

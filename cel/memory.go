@@ -1,15 +1,10 @@
 package cel
 
 import (
-	"unicode/utf8"
-
-	celast "github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 )
 
 // The cost of CEL counts steps, and not what they leave in memory: a unit may pay for one byte or for a hundred. So the
@@ -35,27 +30,27 @@ type memory func(args []ref.Val) uint64
 // makes are the functions that return something large, or that allocate much to compute their result. A test requires
 // that every function of the environment is either in this table or in that of small functions.
 var makes = map[string]memory{
-	operators.Add:           added,
+	operators.Add:           sum,
 	"split":                 func(args []ref.Val) uint64 { return parts(args) * perElement },
 	"charAt":                runes,
 	"indexOf":               runes,
 	"lastIndexOf":           runes,
 	"substring":             runes,
 	"reverse":               runes,
-	"lowerAscii":            lengths,
-	"upperAscii":            lengths,
+	"lowerAscii":            runes,
+	"upperAscii":            runes,
 	"strings.quote":         func(args []ref.Val) uint64 { return 4 * lengths(args) },
 	"string":                lengths,
 	"bytes":                 lengths,
-	"join":                  func(args []ref.Val) uint64 { return 2 * charsPerUnit * joining(args, ExpressionLimit) },
-	"replace":               func(args []ref.Val) uint64 { return 2 * charsPerUnit * replacing(args, ExpressionLimit) },
-	"format":                func(args []ref.Val) uint64 { return 2 * charsPerUnit * formatting(args, ExpressionLimit) },
+	"join":                  func(args []ref.Val) uint64 { return 2 * joined(args, MemoryLimit) },
+	"replace":               func(args []ref.Val) uint64 { return 2 * (length(args[0]) + replaced(args)) },
+	"format":                func(args []ref.Val) uint64 { return 2 * formatted(args, MemoryLimit) },
 	"find":                  nothing,
 	"findAll":               nothing,
 	"sort":                  elementsOf,
 	"@sortByAssociatedKeys": elementsOf,
 	"distinct":              elementsOf,
-	"flatten":               func(args []ref.Val) uint64 { return weigh(args[0], ExpressionLimit) * perElement },
+	"flatten":               func(args []ref.Val) uint64 { return weigh(args[0], MemoryLimit) * perElement },
 	"slice":                 elementsOf,
 	"lists.range":           func(args []ref.Val) uint64 { n, _ := args[0].(types.Int); return uint64(max(n, 0)) * perElement },
 	"cel.@mapInsert":        func([]ref.Val) uint64 { return perEntry },
@@ -113,24 +108,19 @@ var small = map[string]bool{
 	"trim": true, "type": true, "unwrapOpt": true, "value": true,
 }
 
-// added is a text as long as both, or a list that a macro fills. A sum of other lists refers to them.
-func added(args []ref.Val) uint64 {
-	if _, filling := args[0].(traits.MutableLister); filling && len(args) > 1 {
-		return items(args[1], ExpressionLimit) * perElement
+// sum is a text or a list as long as both, or a list that a macro fills.
+func sum(args []ref.Val) uint64 {
+	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {
+		added := items(args[1], MemoryLimit)
+		if _, filling := list.(traits.MutableLister); !filling {
+			added += items(list, MemoryLimit)
+		}
+		return added * perElement
 	}
 	return lengths(args) + perText
 }
 
 func nothing([]ref.Val) uint64 { return 0 }
-
-// lengths are those of all texts among the arguments.
-func lengths(args []ref.Val) uint64 {
-	total := uint64(0)
-	for _, arg := range args {
-		total += length(arg)
-	}
-	return total
-}
 
 // quoting is an error that quotes the text.
 func quoting(args []ref.Val) uint64 { return 8 * lengths(args) }
@@ -140,22 +130,9 @@ func runes(args []ref.Val) uint64 { return perRune*lengths(args) + elementsOf(ar
 
 func elementsOf(args []ref.Val) uint64 {
 	if list, ok := args[0].(traits.Lister); ok {
-		return items(list, ExpressionLimit) * perElement
+		return items(list, MemoryLimit) * perElement
 	}
 	return 0
-}
-
-// parts is how many parts a text has between separators.
-func parts(args []ref.Val) uint64 {
-	text, _ := args[0].(types.String)
-	if len(args) < 2 {
-		return 0
-	}
-	separator, _ := args[1].(types.String)
-	if separator == "" {
-		return uint64(utf8.RuneCountInString(string(text))) //nolint:gosec // a count is not negative
-	}
-	return uint64(len(text)/len(separator)) + 1
 }
 
 // made is what a result takes.
@@ -164,107 +141,9 @@ func made(result ref.Val) uint64 {
 	case types.String, types.Bytes:
 		return length(v) + perText
 	case traits.Lister:
-		return items(v, ExpressionLimit)*perElement + perValue
+		return items(v, MemoryLimit)*perElement + perValue
 	case traits.Mapper:
-		return items(v, ExpressionLimit)*perEntry + perValue
+		return items(v, MemoryLimit)*perEntry + perValue
 	}
 	return perValue
-}
-
-// budgetName is the name by which calls find the budget of the evaluation. No expression can say it.
-const budgetName = "@budget"
-
-func budgetOf(frame *interpreter.ExecutionFrame) *Budget {
-	found, _ := frame.ResolveName(budgetName)
-	b, _ := found.(*Budget)
-	return b
-}
-
-// errMemory is the result of what takes too much memory.
-func errMemory(id int64) ref.Val {
-	return types.LabelErrNode(id, types.WrapErr(errTooMuch))
-}
-
-// payingCall is a call that is charged in bytes.
-type payingCall struct {
-	interpreter.InterpretableCall
-
-	takes     memory
-	operation functions.FunctionOp
-}
-
-// Exec implements InterpretableV2.
-func (c *payingCall) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	args := c.Args()
-	values := make([]ref.Val, len(args))
-	for i, arg := range args {
-		if values[i] = arg.Exec(frame); types.IsUnknownOrError(values[i]) {
-			return values[i]
-		}
-	}
-	budget := budgetOf(frame)
-	if !budget.take(c.takes(values)) {
-		return errMemory(c.ID())
-	}
-	result := types.LabelErrNode(c.ID(), c.operation(values...))
-	if c.grows() || budget.take(made(result)) {
-		return result
-	}
-	return errMemory(c.ID())
-}
-
-// grows tells that the result is what was there already, with something added, which is charged before.
-func (c *payingCall) grows() bool {
-	return c.Function() == operators.Add || c.Function() == "cel.@mapInsert"
-}
-
-// Eval implements Interpretable.
-func (c *payingCall) Eval(vars interpreter.Activation) ref.Val {
-	return c.Exec(interpreter.AsFrame(vars))
-}
-
-// payingConstructor is a list or a map that is written out, and charged in bytes.
-type payingConstructor struct {
-	interpreter.InterpretableConstructor
-}
-
-// Exec implements InterpretableV2.
-func (c *payingConstructor) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	each := uint64(perElement)
-	if c.Type() == types.MapType {
-		each = perEntry / 2
-	}
-	if !budgetOf(frame).take(perValue + each*uint64(len(c.InitVals()))) {
-		return errMemory(c.ID())
-	}
-	return c.InterpretableConstructor.Exec(frame)
-}
-
-// Eval implements Interpretable.
-func (c *payingConstructor) Eval(vars interpreter.Activation) ref.Val {
-	return c.Exec(interpreter.AsFrame(vars))
-}
-
-// paying is a call or a constructor that is charged in bytes, or what it was. operation is what the call does.
-func (e *Environment) paying(ast *celast.AST, i interpreter.InterpretableV2, operation functions.FunctionOp) interpreter.InterpretableV2 {
-	switch v := i.(type) {
-	case interpreter.InterpretableConstructor:
-		for _, part := range v.InitVals() {
-			if _, constant := part.(interpreter.InterpretableConst); !constant {
-				return &payingConstructor{v}
-			}
-		}
-	case interpreter.InterpretableCall:
-		takes, ok := makes[v.Function()]
-		if !ok || len(v.Args()) == 0 || !large(ast, v) {
-			return i
-		}
-		if operation == nil {
-			if operation = e.operation(v); operation == nil {
-				return i
-			}
-		}
-		return &payingCall{InterpretableCall: v, takes: takes, operation: operation}
-	}
-	return i
 }

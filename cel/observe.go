@@ -34,15 +34,16 @@ type Part struct {
 func (p *Program) Observe(a *Activation) []Part {
 	a.budget = NewBudget()
 	if _, err := p.eval(a); errors.Is(err, ErrExpensive) || errors.Is(err, ErrBudget) {
-		return nil // the library does not count costs while it keeps results: what was bounded once is bounded again
+		return nil
 	}
-	run, err := p.scope.main.env.Program(p.ast,
+	a.budget = NewBudget()
+	observed, err := p.scope.main.env.Program(p.ast,
 		celgo.EvalOptions(celgo.OptTrackState),
-		celgo.CustomDecoratorV2(p.scope.environment.guard(p.ast.NativeRep(), p.scope.environment.newPatterns())))
+		celgo.CustomDecoratorV2(p.scope.environment.meter(p.ast.NativeRep(), p.tariff, p.scope.environment.newPatterns())))
 	if err != nil {
 		return nil
 	}
-	_, details, _ := run.Eval(a)
+	_, details, _ := observed.Eval(a)
 	if details == nil || details.State() == nil {
 		return nil
 	}

@@ -1,11 +1,11 @@
 package cel
 
 import (
+	"math/bits"
 	"regexp"
 	"regexp/syntax"
 	"strings"
 
-	"github.com/google/cel-go/common/functions"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
@@ -31,16 +31,31 @@ func compilePattern(text string) (pattern, error) {
 	return pattern{expression, states}, err
 }
 
+// statesOf counts the states of a pattern without compiling it.
 func statesOf(text string) (uint64, error) {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return 0, err
 	}
-	program, err := syntax.Compile(parsed.Simplify())
-	if err != nil {
-		return 0, err
+	return countStates(parsed), nil
+}
+
+func countStates(e *syntax.Regexp) uint64 {
+	const around = 2 // the states of an operator
+	total := uint64(around)
+	switch e.Op {
+	case syntax.OpLiteral:
+		total += uint64(len(e.Rune))
+	case syntax.OpCharClass:
+		total += uint64(bits.Len32(uint32(len(e.Rune)))) //nolint:gosec // a search among the ranges, of which there are few
 	}
-	return uint64(len(program.Inst)), nil
+	for _, sub := range e.Sub {
+		total += countStates(sub)
+	}
+	if e.Op == syntax.OpRepeat {
+		total = product(total, uint64(max(e.Min, e.Max, 1)))
+	}
+	return total
 }
 
 // patterns are those of a program.
@@ -77,34 +92,68 @@ func (r *recent) compiled(text string) (pattern, error) {
 	return made, err
 }
 
-// states of a pattern, which is compiled for it if it is no literal.
-func (p patterns) states(text string) uint64 {
-	if known, ok := p.literals[text]; ok {
-		return known.states
+// computed is a pattern that is no literal. It is parsed and compiled once in the evaluation of a policy, which is charged
+// then.
+func (p patterns) computed(b *Budget, id int64, function, text string) (pattern, error) {
+	if b != nil {
+		if known, ok := b.patterns[text]; ok {
+			return known, nil
+		}
 	}
-	made, err := p.others.compiled(text)
+	b.pay(product(uint64(len(text)), parseUnits), id, function)
+	states, err := statesOf(text)
 	if err != nil {
-		return 0 // and there was no match
+		return pattern{}, err
 	}
-	return made.states + uint64(len(text))/charsPerUnit // compiling it took time as well
+	b.pay(product(states, stateUnits), id, function)
+	b.payMemory(product(states, perState), id)
+	made, err := p.others.compiled(text)
+	if err == nil && b != nil {
+		if b.patterns == nil {
+			b.patterns = map[string]pattern{}
+		}
+		b.patterns[text] = made
+	}
+	return made, err
 }
 
-// matchWork is what one match of a text takes.
+// What patterns cost.
+const (
+	parseUnits = 8  // to parse a byte
+	stateUnits = 10 // to compile a state
+	perState   = 256
+	// A unit matches so many bytes with so many states.
+	bytesPerMatch, statesPerMatch = 8, 2
+)
+
+// matchWork is what one match of a text costs.
 func matchWork(text, states uint64) uint64 {
-	const perUnit = 4
-	return product(text/charsPerUnit+1, states/perUnit+1)
+	return product(text/bytesPerMatch+1, states/statesPerMatch+1)
 }
 
-// matching is the implementation of a function that takes a pattern as its second argument; nil for others.
-func (p patterns) matching(call interpreter.InterpretableCall) (functions.FunctionOp, error) {
-	var result func(*pattern, string, []ref.Val) ref.Val
-	switch call.Function() {
+// matched is the operation of a function that takes a pattern as its second argument.
+type matched func(b *Budget, p *pattern, args []ref.Val) ref.Val
+
+// matching is the implementation of a call with a pattern; nil for others.
+func (p patterns) matching(call interpreter.InterpretableCall) (func(*Budget, []ref.Val) ref.Val, error) {
+	var result matched
+	id, function := call.ID(), call.Function()
+	once := func(b *Budget, p *pattern, text types.String) {
+		b.pay(matchWork(length(text), p.states), id, function)
+	}
+	switch function {
 	case "matches":
-		result = func(p *pattern, text string, _ []ref.Val) ref.Val { return types.Bool(p.expression.MatchString(text)) }
+		result = func(b *Budget, p *pattern, args []ref.Val) ref.Val {
+			once(b, p, args[0].(types.String))
+			return types.Bool(p.expression.MatchString(string(args[0].(types.String))))
+		}
 	case "find":
-		result = func(p *pattern, text string, _ []ref.Val) ref.Val { return types.String(p.expression.FindString(text)) }
+		result = func(b *Budget, p *pattern, args []ref.Val) ref.Val {
+			once(b, p, args[0].(types.String))
+			return types.String(p.expression.FindString(string(args[0].(types.String))))
+		}
 	case "findAll":
-		result = findAll
+		result = func(b *Budget, p *pattern, args []ref.Val) ref.Val { return findAll(b, p, args, id) }
 	default:
 		return nil, nil //nolint:nilnil // most functions are others
 	}
@@ -117,8 +166,8 @@ func (p patterns) matching(call interpreter.InterpretableCall) (functions.Functi
 			p.literals[string(text)] = compiled
 		}
 	}
-	return func(args ...ref.Val) ref.Val {
-		text, ok := args[0].(types.String)
+	return func(b *Budget, args []ref.Val) ref.Val {
+		_, ok := args[0].(types.String)
 		written, alsoOK := args[1].(types.String)
 		if !ok || !alsoOK {
 			return types.NoSuchOverloadErr()
@@ -126,22 +175,20 @@ func (p patterns) matching(call interpreter.InterpretableCall) (functions.Functi
 		compiled, known := p.literals[string(written)]
 		if !known {
 			if len(written) > MaxExpression {
-				return tooLarge(call.Function())
+				return tooLarge(function)
 			}
 			var err error
-			if compiled, err = p.others.compiled(string(written)); err != nil {
+			if compiled, err = p.computed(b, id, function, string(written)); err != nil {
 				return types.WrapErr(err)
 			}
 		}
-		if matchWork(length(text), compiled.states) > ExpressionLimit {
-			return tooLarge(call.Function())
-		}
-		return result(&compiled, string(text), args)
+		return result(b, &compiled, args)
 	}, nil
 }
 
-// findAll finds as many matches as the limit of an expression allows; more are an error.
-func findAll(p *pattern, text string, args []ref.Val) ref.Val {
+// findAll looks for twice as many matches again and again, because each may read the whole text, and is charged before.
+func findAll(b *Budget, p *pattern, args []ref.Val, id int64) ref.Val {
+	text := string(args[0].(types.String))
 	wanted := -1
 	if len(args) > 2 {
 		n, ok := args[2].(types.Int)
@@ -150,32 +197,15 @@ func findAll(p *pattern, text string, args []ref.Val) ref.Val {
 		}
 		wanted = int(n)
 	}
-	allowed := int(ExpressionLimit / matchWork(uint64(len(text)), p.states)) //nolint:gosec // a million at most
-	ask := wanted
-	if ask < 0 || ask > allowed {
-		ask = allowed + 1
+	each := matchWork(uint64(len(text)), p.states)
+	for limit := 1; ; limit *= 2 {
+		last := wanted >= 0 && limit >= wanted
+		if last {
+			limit = wanted
+		}
+		b.pay(product(each, uint64(max(limit, 0))), id, "findAll")
+		if found := p.expression.FindAllString(text, limit); last || len(found) < limit {
+			return types.NewStringList(types.DefaultTypeAdapter, found)
+		}
 	}
-	found := p.expression.FindAllString(text, ask)
-	if len(found) > allowed {
-		return tooLarge("findAll")
-	}
-	return types.NewStringList(types.DefaultTypeAdapter, found)
-}
-
-// charge is what a call with a pattern took.
-func (p patterns) charge(args []ref.Val, result ref.Val) uint64 {
-	if len(args) < 2 {
-		return 1
-	}
-	written, ok := args[1].(types.String)
-	if !ok || len(written) > MaxExpression {
-		return 1
-	}
-	times := uint64(1)
-	if types.IsError(result) {
-		times = 0
-	} else if _, all := result.(interface{ Size() ref.Val }); all && result.Type() == types.ListType {
-		times += items(result, ExpressionLimit)
-	}
-	return product(matchWork(length(args[0]), p.states(string(written))), times) + 1
 }

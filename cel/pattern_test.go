@@ -27,9 +27,9 @@ func TestPatterns(t *testing.T) {
 		"params.text.find(params.broken)":      "error parsing regexp: missing closing ): `(`",
 		"params.text.matches(1)":               "no such overload",
 		"params.long.matches('^x+$')":          "true",
-		"params.long.findAll('x').size()":      "the expression is too expensive: the arguments of findAll are too large",
+		"params.long.findAll('x').size()":      "the expression is too expensive: it costs more than 1000000 units, in findAll",
 		"params.long.findAll('x', 5).size()":   "5",
-		"params.long.matches(params.dear)":     "the expression is too expensive: the arguments of matches are too large",
+		"params.long.matches(params.dear)":     "the policy is too expensive: it takes more than 4194304 bytes of memory",
 		"params.text.matches(params.long)":     "the expression is too expensive: the arguments of matches are too large",
 	} {
 		expression = strings.Replace(expression, "matches(1)", "matches(dyn(1))", 1)

@@ -5,21 +5,21 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	celgo "github.com/google/cel-go/cel"
 	celast "github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// The limits are Kubernetes'. The unit is a step of the evaluation; a million of them take about 0.1 s.
+// The limits of the expressions of a policy, in units of 0.1 µs of CPU.
 const (
 	// ExpressionLimit is what one expression may cost.
-	ExpressionLimit = celconfig.PerCallLimit
+	ExpressionLimit = 1_000_000
 	// PolicyLimit is what the expressions of one policy may cost together.
-	PolicyLimit = celconfig.RuntimeCELCostBudget
+	PolicyLimit = 2_000_000
 )
 
 // maxResult is how many values a result of any type may consist of.
@@ -27,7 +27,7 @@ const maxResult = 10_000
 
 // Causes of an Error, for errors.Is.
 var (
-	// ErrExpensive says that an expression cost more than ExpressionLimit.
+	// ErrExpensive says that an expression costs more than ExpressionLimit.
 	ErrExpensive = errors.New("the expression is too expensive")
 	// ErrBudget says that the expressions of a policy together cost more than its budget.
 	ErrBudget = errors.New("the policy is too expensive")
@@ -73,13 +73,21 @@ type Budget struct {
 	kept uint64
 	// whole is what this is a share of; nil if it stands for itself.
 	whole *Budget
+	// floor is what is left when the running expression has cost as much as it may.
+	floor uint64
+	// allowed is what the policy could spend at the beginning, in units.
+	allowed uint64
+	// patterns are those that were computed and compiled.
+	patterns map[string]pattern
 }
 
 // NewBudget allows as much as Kubernetes allows a policy.
 func NewBudget() *Budget { return NewBudgetOf(PolicyLimit, MemoryLimit) }
 
 // NewBudgetOf allows so many units and bytes.
-func NewBudgetOf(units, bytes uint64) *Budget { return &Budget{left: units, memory: bytes} }
+func NewBudgetOf(units, bytes uint64) *Budget {
+	return &Budget{left: units, memory: bytes, allowed: units}
+}
 
 // Share is a budget of so many units, and of the memory of one policy, or of what is left if that is less. What is spent
 // of it is taken off this one too. A share of nothing stands for itself.
@@ -87,7 +95,8 @@ func (b *Budget) Share(units uint64) *Budget {
 	if b == nil {
 		return NewBudgetOf(units, MemoryLimit)
 	}
-	return &Budget{left: min(units, b.left), memory: min(MemoryLimit, b.memory), whole: b}
+	units = min(units, b.left)
+	return &Budget{left: units, memory: min(MemoryLimit, b.memory), whole: b, allowed: units}
 }
 
 // Left is what may still be spent, in units.
@@ -119,9 +128,6 @@ func (b *Budget) Take(bytes uint64) bool {
 	return enough
 }
 
-// take is Take; without a budget, as when constants are computed, there is no limit.
-func (b *Budget) take(bytes uint64) bool { return b == nil || b.Take(bytes) }
-
 // Program is a compiled expression. It is immutable and safe for concurrent use.
 type Program struct {
 	scope      *Scope
@@ -129,8 +135,9 @@ type Program struct {
 	expression string
 	ast        *celgo.Ast
 	want       Result
-	run        celgo.Program
+	planned    interpreter.InterpretableV2
 	reads      map[string]bool
+	tariff     *tariff
 	// fields are the documents of which it reads fields, itself or through variables, without a look at whether they are
 	// null.
 	fields map[string]bool
@@ -138,13 +145,12 @@ type Program struct {
 
 func (s *Scope) program(expression string, ast *celgo.Ast, want Result) (*Program, error) {
 	literals := s.environment.newPatterns()
-	run, err := s.main.env.Program(ast,
-		celgo.CostTracking(&costs{literals: literals}),
-		celgo.CustomDecoratorV2(s.environment.guard(ast.NativeRep(), literals)))
+	tariff := tariffOf(ast.NativeRep())
+	planned, err := s.main.plan(s.environment.functions, ast.NativeRep(), s.environment.meter(ast.NativeRep(), tariff, literals))
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{scope: s, expression: expression, ast: ast, want: want, run: run, reads: map[string]bool{}}
+	p := &Program{scope: s, expression: expression, ast: ast, want: want, planned: planned, tariff: tariff, reads: map[string]bool{}}
 	p.read(ast.NativeRep())
 	p.readReferences(ast.NativeRep())
 	p.fields = p.unguarded(ast.NativeRep())
@@ -250,29 +256,63 @@ func (p *Program) Eval(a *Activation, budget *Budget) (any, error) {
 }
 
 func (p *Program) eval(a *Activation) (ref.Val, error) {
-	if a.budget.Exhausted() {
-		return nil, p.failed(ErrBudget)
+	b := a.budget
+	if b.Exhausted() {
+		return nil, p.failed(b.exhausted())
 	}
-	memory, kept := a.budget.memory, a.budget.kept
-	v, details, err := p.run.Eval(a)
+	memory, kept, left, floor := b.memory, b.kept, b.left, b.floor
+	b.floor = left - min(left, ExpressionLimit)
+	v, err := p.paid(a)
 	if p.name != "" {
-		a.budget.kept = kept + memory - a.budget.memory
+		b.kept = kept + memory - b.memory
 	}
-	cost := uint64(ExpressionLimit)
-	if details != nil && details.ActualCost() != nil {
-		cost = min(*details.ActualCost(), ExpressionLimit)
+	spent := left - b.left
+	if b.whole != nil {
+		b.whole.Spend(spent)
 	}
-	enough := a.budget.Spend(cost)
-	if a.budget.memory == 0 { // whatever an expression makes of an error in a part of it
-		return nil, p.failed(errTooMuch)
-	}
+	b.floor = floor - min(floor, spent) // what a variable costs is not on the account of the expression that reads it
 	if err != nil {
 		return nil, p.failed(err)
 	}
-	if !enough {
-		return nil, p.failed(ErrBudget)
-	}
 	return v, nil
+}
+
+// paid evaluates the program on the budget of the activation.
+func (p *Program) paid(a *Activation) (ref.Val, error) {
+	b := a.budget
+	if !b.begin(p.tariff.whole) {
+		b.left = b.floor
+		return nil, b.tooMuch(nil)
+	}
+	return run(p.planned, a)
+}
+
+// tooMuch is the error of an evaluation that ended early, at a call or without one.
+func (b *Budget) tooMuch(why *stop) error {
+	var err error
+	switch {
+	case why != nil && why.memory:
+		err = errTooMuch
+	case b.left > 0:
+		err = fmt.Errorf("%w: it costs more than %d units", ErrExpensive, ExpressionLimit)
+	default:
+		err = b.exhausted()
+	}
+	if why == nil {
+		return err
+	}
+	if why.function != "" {
+		err = fmt.Errorf("%w, in %s", err, strings.Trim(why.function, "_@"))
+	}
+	return types.LabelErrNode(why.id, types.WrapErr(err)).(*types.Err)
+}
+
+// exhausted is the error of a policy that has spent what it may.
+func (b *Budget) exhausted() error {
+	if b.memory == 0 {
+		return errTooMuch
+	}
+	return fmt.Errorf("%w: it may cost %d units for this object; use fewer loops and shorter texts, or match fewer objects", ErrBudget, b.allowed)
 }
 
 // failed is the error of this program, with the place where it happened.
@@ -281,9 +321,6 @@ func (p *Program) failed(err error) error {
 		return inner // a variable's own
 	}
 	result := &Error{Expression: p.expression, Variable: p.name, Err: err}
-	if cancelled := (interpreter.EvalCancelledError{}); errors.As(err, &cancelled) {
-		result.Err = fmt.Errorf("%w: it costs more than %d units", ErrExpensive, ExpressionLimit)
-	}
 	if at := (*types.Err)(nil); errors.As(err, &at) && at.NodeID() > 0 {
 		place := p.ast.NativeRep().SourceInfo().GetStartLocation(at.NodeID())
 		if place.Line() > 0 {

@@ -22,6 +22,9 @@ import (
 const (
 	// MaxExpression is the length of an expression in bytes.
 	MaxExpression = 16 << 10
+	// MaxOptionalMacros is how many calls of optMap and optFlatMap an expression may have: each repeats what it is called on, so
+	// that a chain of them doubles with each.
+	MaxOptionalMacros = 5
 	// MaxIssues is how many issues are reported of one expression.
 	MaxIssues = 10
 )
@@ -306,6 +309,9 @@ func fieldNames(t *apicel.DeclType) []string {
 func (s *Scope) Compile(expression string, want Result) (*Program, []diagnostics.Problem) {
 	if len(expression) > MaxExpression {
 		return nil, []diagnostics.Problem{{Message: fmt.Sprintf("the expression has %d bytes: at most %d", len(expression), MaxExpression)}}
+	}
+	if n := strings.Count(expression, "optMap") + strings.Count(expression, "optFlatMap"); n > MaxOptionalMacros {
+		return nil, []diagnostics.Problem{{Message: fmt.Sprintf("the expression has %d calls of optMap and optFlatMap: at most %d; use variables", n, MaxOptionalMacros)}}
 	}
 	ast, issues := s.main.check(expression)
 	if len(issues) > 0 {

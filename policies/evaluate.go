@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
-
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
@@ -36,7 +34,9 @@ type Case struct {
 	Documents *cel.Documents
 
 	input *input
-	// spare is the budget that the policies that do not deny share; nil for a policy that denies.
+	// budget is what the policy may spend.
+	budget *cel.Budget
+	// spare has the memory that the policies that do not deny share; nil for a policy that denies.
 	spare *cel.Budget
 }
 
@@ -100,7 +100,7 @@ func scopeOptions(spec *policyv1alpha1.VirtualMachinePolicySpec, p *params, vari
 func (v *validations) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) {
 	var violations []diagnostics.Violation
 	var errs []EvaluationError
-	activation, budget := v.scope.Activation(c.Documents), c.spare.Share(cel.PolicyLimit)
+	activation, budget := v.scope.Activation(c.Documents), c.budget
 	for i := range v.all {
 		one := &v.all[i]
 		if c.spare != nil && c.Documents.OutOfTime() {
@@ -240,12 +240,12 @@ func compileConditions(env *cel.Environment, spec *policyv1alpha1.VirtualMachine
 }
 
 // hold reports whether all conditions are true. If one is false, the errors of the others do not matter.
-func (c *conditions) hold(d *cel.Documents, spare *cel.Budget) (bool, []EvaluationError) {
+func (c *conditions) hold(d *cel.Documents, budget *cel.Budget) (bool, []EvaluationError) {
 	if c == nil {
 		return true, nil
 	}
 	var errs []EvaluationError
-	activation, budget := c.scope.Activation(d), spare.Share(celconfig.RuntimeCELCostBudgetMatchConditions)
+	activation := c.scope.Activation(d)
 	for i := range c.all {
 		holds, err := c.all[i].program.Eval(activation, budget)
 		switch {

@@ -45,20 +45,20 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		p.record(s, false, Failure{configMapPath.String(), ReasonParameters})
 		return []validators.Finding{p.evaluationError(s, EvaluationError{configMapPath.String(), fmt.Errorf("%s", p.params.missing)}, ReasonParameters)}
 	}
-	spare := s.spare
 	switch {
 	case p.denies():
-		spare = nil
 	case p.ends(s):
 		p.record(s, false, Failure{"spec", ReasonSkipped})
 		return []validators.Finding{p.skipped(s)}
 	}
-	own := hasShare(spare)
+	own := !p.denies() && hasShare(s.spare)
+	budget := s.budget.Share(cel.PolicyLimit)
+	budget.Spend(policyUnits)
 	defer p.lend(s.documents)()
 	if s.observe != nil {
 		s.observe(p, s.documents)
 	}
-	applies, errs := p.conditions.hold(s.documents, spare)
+	applies, errs := p.conditions.hold(s.documents, budget)
 	if !applies {
 		return nil
 	}
@@ -69,17 +69,31 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		}
 		return bounded(p.evaluationErrors(s, errs), 0, "")
 	}
-	violations, errs := p.evaluator.Evaluate(&Case{Documents: s.documents, input: in, spare: spare})
+	c := &Case{Documents: s.documents, input: in, budget: budget}
+	if !p.denies() {
+		c.spare = s.spare
+	}
+	violations, errs := p.evaluator.Evaluate(c)
 	p.recordErrors(s, own, errs)
 	if len(errs) > 0 && p.ends(s) {
 		return []validators.Finding{p.skipped(s)}
 	}
+	return p.findings(s, c, violations, errs)
+}
+
+// findings returns the findings of violations and errors.
+func (p *Policy) findings(s *subject, c *Case, violations []diagnostics.Violation, errs []EvaluationError) (findings []validators.Finding) {
 	k := p.kinds[policyv1alpha1.PolicyKind(s.documents.Kind)]
 	more, unreported := 0, ""
 	for i := range violations {
 		unreported += violations[i].Sum
 		if more += violations[i].More; violations[i].More == 0 {
-			findings = append(findings, p.finding(s.documents, k, &violations[i]))
+			found, err := p.finding(s.documents, k, &violations[i], c.input, c.budget)
+			if err != nil {
+				errs = append(errs, EvaluationError{fieldOf(&violations[i]), err})
+				continue
+			}
+			findings = append(findings, found)
 		}
 	}
 	return bounded(append(findings, p.evaluationErrors(s, errs)...), more, unreported)
@@ -136,35 +150,36 @@ func rank(s validators.Severity) int {
 }
 
 // finding returns the finding of a violation, at a field of the object.
-func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation) validators.Finding {
+// The budget pays for the value.
+func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation, in *input, budget *cel.Budget) (validators.Finding, error) {
 	found := validators.Finding{Rule: p.Rule(), Severity: p.severity(v.Warn), Remedy: p.spec.Remedy}
 	if v.Field == "" {
 		found.Error = &field.Error{Type: causeType(v.Reason, field.ErrorTypeForbidden), Field: "spec", BadValue: field.OmitValueType{}, Detail: message(v.Message)}
-		return found
+		return found, nil
 	}
 	at := k.place(texts.Shorten(v.Field, diagnostics.MaxField))
-	var value any
-	var there bool
+	object, path, ofVM := d.Subject(), at.path, false
 	if inVM := k.effective(at); inVM != "" && d.VM != nil {
-		value, there = valueAt(d.VM, inVM)
+		object, path, ofVM = d.VM, inVM, true
 		found.Layer = layerAtRunTime(d, inVM)
-	} else {
-		value, there = valueAt(d.Subject(), at.path)
 	}
-	found.Error = &field.Error{Field: at.path, BadValue: value, Detail: message(v.Message)}
-	raw, long := value.(json.RawMessage)
-	if !there || long {
-		found.Error.BadValue = field.OmitValueType{}
-		if long {
-			found.Extent = sum(raw)
-		}
+	value, there, err := in.value(object, ofVM, path, budget)
+	if err != nil {
+		return found, err
 	}
+	found.Error = &field.Error{Field: at.path, BadValue: value.shown, Detail: message(v.Message)}
+	found.Extent = value.extent
 	natural := field.ErrorTypeInvalid
 	if !there {
 		natural = field.ErrorTypeRequired
 	}
 	found.Error.Type = causeType(v.Reason, natural)
-	return found
+	return found, nil
+}
+
+// fieldOf names what is not evaluated completely.
+func fieldOf(v *diagnostics.Violation) string {
+	return "the value of " + texts.Shorten(v.Field, diagnostics.MaxField)
 }
 
 // layerAtRunTime returns the layer of a value that KubeVirt uses at run time; empty for other fields.
@@ -265,7 +280,7 @@ func (p *Policy) failed(s *subject, text, reason string) validators.Finding {
 	return validators.Finding{
 		Rule: p.Rule(), Severity: p.severity(p.spec.FailurePolicy == policyv1alpha1.PolicyIgnore), Remedy: errorRemedy,
 		Error:  &field.Error{Type: field.ErrorTypeInternal, Field: "spec", BadValue: field.OmitValueType{}, Detail: message(text)},
-		Extent: extentOf(s.documents), EvaluationError: reason,
+		Extent: extentOf(s), EvaluationError: reason,
 	}
 }
 
@@ -275,8 +290,16 @@ func IsEvaluationError(f *validators.Finding) bool { return f.EvaluationError !=
 // IsSkipped reports whether a finding says that its policy was skipped.
 func IsSkipped(f *validators.Finding) bool { return f.EvaluationError == ReasonSkipped }
 
-// extentOf returns a hash of the effective VM.
-func extentOf(d *cel.Documents) string {
+// extentOf returns a hash of the effective VM. It is computed once for an object.
+func extentOf(s *subject) string {
+	if s.extent == nil {
+		made := extentOfVM(s.documents)
+		s.extent = &made
+	}
+	return *s.extent
+}
+
+func extentOfVM(d *cel.Documents) string {
 	if d.VM == nil {
 		return ""
 	}

@@ -38,8 +38,12 @@ type subject struct {
 	user       string
 	groups     []string
 	byKubeVirt bool
-	// spare is the budget that the policies that do not deny share; nil for no limit.
+	// spare is the budget that the policies that do not deny share.
 	spare *cel.Budget
+	// budget is the budget of the policy that is evaluated.
+	budget *cel.Budget
+	// extent is the hash of the effective VM; nil until it is needed.
+	extent *string
 	// observe is called for each policy; nil for none.
 	observe Observer
 }

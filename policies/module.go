@@ -20,9 +20,6 @@ type module struct {
 
 const moduleField = "spec.rego.module"
 
-// unitsPerStep is the number of CEL units that take as long as a step of Rego.
-const unitsPerStep = 3
-
 func compileModule(name string, spec *policyv1alpha1.VirtualMachinePolicySpec) (Evaluator, []diagnostics.Problem) {
 	var kinds []string
 	for _, kind := range spec.Match.Kinds {
@@ -45,15 +42,15 @@ func (m *module) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationError) 
 		return nil, []EvaluationError{{moduleField, err}}
 	}
 	limits := rego.Limits{Violations: maxViolations, Gone: c.Documents.Gone}
+	limits.Steps = max(1, min(rego.DefaultSteps(), int(c.budget.Left()/rego.StepUnits))) //nolint:gosec // far below the bound
 	if c.spare != nil {
 		limits.Gone = c.Documents.OutOfTime
-		limits.Steps = max(1, min(rego.DefaultSteps(), int(c.spare.Left()/unitsPerStep))) //nolint:gosec // far below the bound
-		limits.Left = max(1, int(c.spare.Memory()))                                       //nolint:gosec // far below the bound
+		limits.Left = max(1, int(c.spare.Memory())) //nolint:gosec // far below the bound
 	}
 	violations, spent, err := m.compiled.Measure(in, limits)
+	c.budget.Spend(uint64(spent.Steps) * rego.StepUnits) //nolint:gosec // no count is negative
 	if c.spare != nil {
-		c.spare.Spend(uint64(spent.Steps) * unitsPerStep) //nolint:gosec // no count is negative
-		c.spare.Take(uint64(spent.Bytes))                 //nolint:gosec // no count is negative
+		c.spare.Take(uint64(spent.Bytes)) //nolint:gosec // no count is negative
 	}
 	if err != nil {
 		return nil, []EvaluationError{{moduleField, err}}
@@ -87,6 +84,8 @@ type input struct {
 	shared *rego.Input
 	// references are those of shared.
 	references *cel.References
+	// object and vm are the bytes of the JSON of the object and of the effective VM; 0 until they are needed.
+	object, vm int
 }
 
 func (in *input) of(d *cel.Documents) (*rego.Input, error) {

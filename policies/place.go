@@ -170,24 +170,6 @@ func orObject(path string) string {
 	return path
 }
 
-// valueAt returns the value at a path of an object; ok is false if there is none. Strings, numbers and booleans are
-// returned as such, other values as JSON.
-func valueAt(object any, path string) (value any, ok bool) {
-	v := reflect.ValueOf(object)
-	for _, step := range fieldpath.Split(path) {
-		if v = fieldpath.StepValue(v, step); !v.IsValid() {
-			return nil, false
-		}
-	}
-	if v.IsZero() { // absent, as in JSON: a field that can be present and zero is a pointer
-		return nil, false
-	}
-	if v = fieldpath.Indirect(v); !v.IsValid() {
-		return nil, false
-	}
-	return plain(v)
-}
-
 // plain returns a value without its Go type.
 func plain(v reflect.Value) (any, bool) {
 	if !v.CanInterface() {

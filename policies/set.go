@@ -33,14 +33,6 @@ type question struct {
 	operation policyv1alpha1.PolicyOperation
 }
 
-// The budget that the policies that do not deny share, in one request or for one object of an audit, in units of CEL
-// and in bytes. It is a few tenths of a second, and more than hundreds of policies need. Users with the enforce verb
-// can deny every request. The budget keeps other users from delaying requests and audits with many or costly policies.
-const (
-	spareLimit  = cel.PolicyLimit / 5
-	spareMemory = 4 * cel.MemoryLimit
-)
-
 // NewSet indexes policies. No policy applies to namespace, which is Virtward's own. If two policies have the same name,
 // the later one is used.
 func NewSet(namespace string, policies ...*Policy) *Set {
@@ -242,7 +234,8 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 	if subject.namespace == kubeSystem || subject.namespace == s.namespace && s.namespace != "" {
 		return nil
 	}
-	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit, spareMemory)
+	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit/evaluationsOf(subject.documents), spareMemory)
+	denying := newDenying(subject, policies)
 	var findings []validators.Finding
 	input, exemptions := &input{}, s.exceptions.of(subject)
 	for _, denies := range []bool{true, false} { // policies that deny are evaluated first
@@ -252,6 +245,9 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 			}
 			if d := subject.documents; denies && d.Gone != nil && d.Gone() {
 				return nil
+			}
+			if subject.budget = subject.spare; denies {
+				subject.budget = denying.next(p)
 			}
 			findings = append(findings, exempted(p.evaluate(subject, input), exemptions[p.name])...)
 		}

@@ -352,3 +352,34 @@ func TestDocumentsMayLackAnything(t *testing.T) {
 		t.Errorf("findings %q about a kind that no policy evaluates", said(found))
 	}
 }
+
+// TestACostlyPolicyDoesNotTakeTheSharesOfOthers holds that policies that deny are bounded together, and that each keeps its
+// share, wherever it is in the order of their names.
+func TestACostlyPolicyDoesNotTakeTheSharesOfOthers(t *testing.T) {
+	const endless = "validations: [{expression: \"lists.range(900).all(a, lists.range(900).all(b, a + b >= 0))\", message: m}]"
+	const endlessInRego = "rego: {module: \"package p\\ndeny contains \\\"m\\\" if { some i in numbers.range(1, 1000); some j in numbers.range(1, 1000); i * j < 0 }\"}"
+	const cheap = "validations: [{expression: \"lists.range(20).all(a, a >= 0)\", message: m}]"
+	const cheapInRego = "rego: {module: \"package p\\ndeny contains \\\"m\\\" if { some i in numbers.range(1, 20); i < 0 }\"}"
+	var all []*policies.Policy
+	for i := range 20 {
+		all = append(all, compile(t, fmt.Sprintf("a-%02d-endless", i), "enforcement: Deny\n"+endless), compile(t, fmt.Sprintf("b-%02d-endless", i), "enforcement: Deny\n"+endlessInRego),
+			compile(t, fmt.Sprintf("a-%02d-cheap", i), "enforcement: Deny\n"+cheap), compile(t, fmt.Sprintf("c-%02d-cheap", i), "enforcement: Deny\n"+cheapInRego))
+	}
+	set := policies.NewSet("", all...)
+	first := set.Evaluate(vm(t, build.VMI("db")), noon)
+	failed := map[string]bool{}
+	for i := range first {
+		if first[i].EvaluationError != policies.ReasonLimit || first[i].Severity != validators.Deny {
+			t.Errorf("%s: %s", first[i].Rule, first[i].Error.Detail)
+		}
+		failed[first[i].Rule] = true
+	}
+	for _, p := range all {
+		if costly := strings.HasSuffix(p.Name(), "endless"); failed[p.Rule()] != costly {
+			t.Errorf("%s exceeds its budget: %t, want %t", p.Name(), failed[p.Rule()], costly)
+		}
+	}
+	if second := set.Evaluate(vm(t, build.VMI("db")), noon); !slices.Equal(said(first), said(second)) {
+		t.Errorf("findings differ: %q and %q", said(first), said(second))
+	}
+}

@@ -17,6 +17,7 @@ const (
 	takeName   = guardPrefix + "take"
 	sameName   = guardPrefix + "same"
 	modifyName = guardPrefix + "modify"
+	eachName   = guardPrefix + "each"
 )
 
 // What a value that a rule makes takes, in bytes: each part of a list or an object that is written out, an element of a
@@ -49,6 +50,12 @@ func accounting() map[string]*topdown.Builtin {
 		takeName: {[]types.Type{types.N}, func(operands []*ast.Term) (charge, error) {
 			n, _ := integer(operands, 0)
 			return charge{keeps: int(n)}, nil
+		}},
+		eachName: {[]types.Type{types.A, types.N}, func(operands []*ast.Term) (charge, error) {
+			depth, _ := integer(operands, 1)
+			elements := 0
+			enumerated(operands[0], int(depth), &elements)
+			return charge{work: elements / enumeratedPerStep}, nil
 		}},
 		modifyName: {[]types.Type{types.N}, func(operands []*ast.Term) (charge, error) {
 			n, _ := integer(operands, 0)
@@ -132,6 +139,9 @@ func (a *accountant) expression(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Ex
 	}
 	terms, ok := expr.Terms.([]*ast.Term)
 	if !ok {
+		if term, ok := expr.Terms.(*ast.Term); ok {
+			before = append(before, a.enumerating(term, seen, expr)...)
+		}
 		return append(before, expr)
 	}
 	parts := 0
@@ -153,8 +163,9 @@ func (a *accountant) equality(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr
 		before = append(before, take(perPart*parts, expr.Location))
 	}
 	if simple(left, seen) || simple(right, seen) {
-		return append(before, expr)
+		return append(append(before, a.enumeratingEquality(left, right, seen, expr)...), expr)
 	}
+	before = append(before, a.enumeratingEquality(left, right, seen, expr)...)
 	operands := [2]*ast.Term{left, right}
 	pattern := false
 	for i, operand := range operands {
@@ -183,6 +194,82 @@ func (a *accountant) equality(expr *ast.Expr, seen map[ast.Var]bool) []*ast.Expr
 		return all
 	}
 	return []*ast.Expr{placed(ast.NewExpr(&ast.Not{Body: numbered(all), Location: expr.Location}), expr.Location)}
+}
+
+// enumeratedPerStep are the elements that are looked at in one step.
+const enumeratedPerStep = 4
+
+// enumeratingEquality charges for a reference whose elements are compared with the other side. If the other side is a
+// variable without a value, each element is followed by a step.
+func (a *accountant) enumeratingEquality(left, right *ast.Term, seen map[ast.Var]bool, expr *ast.Expr) []*ast.Expr {
+	var all []*ast.Expr
+	for _, pair := range [][2]*ast.Term{{left, right}, {right, left}} {
+		if v, ok := pair[1].Value.(ast.Var); ok && !seen[v] && open(pair[0], seen) < 2 {
+			continue
+		}
+		all = append(all, a.enumerating(pair[0], seen, expr)...)
+	}
+	return all
+}
+
+// open counts the variables without a value in a reference.
+func open(term *ast.Term, seen map[ast.Var]bool) int {
+	ref, ok := term.Value.(ast.Ref)
+	if !ok {
+		return 0
+	}
+	count := 0
+	for _, part := range ref[1:] {
+		if unbound(part, seen) {
+			count++
+		}
+	}
+	return count
+}
+
+func unbound(part *ast.Term, seen map[ast.Var]bool) bool {
+	found := false
+	ast.WalkVars(part, func(v ast.Var) bool { found = found || !seen[v]; return found })
+	return found
+}
+
+// enumerating charges for the elements of a reference with variables that have no value.
+func (a *accountant) enumerating(term *ast.Term, seen map[ast.Var]bool, expr *ast.Expr) []*ast.Expr {
+	ref, ok := term.Value.(ast.Ref)
+	if !ok || expr.Negated {
+		return nil
+	}
+	for i, part := range ref {
+		if i == 0 || !unbound(part, seen) {
+			continue
+		}
+		a.variables++
+		name := ast.VarTerm(fmt.Sprintf("__charged%d__", a.variables)).SetLocation(term.Location)
+		assigned := placed(ast.Equality.Expr(name, ast.NewTerm(ref[:i:i]).SetLocation(term.Location)), expr.Location)
+		assigned.With = expr.With
+		return []*ast.Expr{assigned, charging(eachName, expr.Location, name, ast.IntNumberTerm(len(ref)-i))}
+	}
+	return nil
+}
+
+// enumerated counts the elements of a value down to a depth.
+func enumerated(term *ast.Term, depth int, total *int) {
+	if depth == 0 || *total > maxWeight {
+		return
+	}
+	within := func(element *ast.Term) bool {
+		*total++
+		enumerated(element, depth-1, total)
+		return *total > maxWeight
+	}
+	switch v := term.Value.(type) {
+	case *ast.Array:
+		v.Until(within)
+	case ast.Set:
+		v.Until(within)
+	case ast.Object:
+		v.Until(func(_, value *ast.Term) bool { return within(value) })
+	}
 }
 
 // valued are the variables of a pattern that have a value.

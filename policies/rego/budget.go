@@ -21,7 +21,7 @@ type Limits struct {
 
 // The defaults. A policy on a VM of a hundred disks takes some thousand steps and some ten kilobytes.
 const (
-	defaultSteps      = 300_000
+	defaultSteps      = 100_000
 	defaultViolations = 100
 	// baseBytes and bytesPerByte make DefaultBytes.
 	baseBytes    = 4 << 20
@@ -67,20 +67,26 @@ type GoneError struct{}
 
 func (GoneError) Error() string { return "the request was canceled" }
 
-// What one step pays for, in bytes. A step takes about 0.3 µs.
+// StepUnits is the CPU time of a step, in units of the package cel: 1 µs. The charges are measured: TestStepsAreTime.
+const StepUnits = 10
+
+// What one step pays for, in bytes.
 const (
 	// readPerStep are bytes that a function looks at.
 	readPerStep = 1 << 10
 	// comparedPerStep are bytes of values that are compared, element by element.
 	comparedPerStep = 256
 	// madePerStep are bytes of memory that a function takes.
-	madePerStep = 128
+	madePerStep = 256
 	// hashedPerStep are bytes of the longest string: every step may hash one.
 	hashedPerStep = 16 << 10
 )
 
 // modifiedPerByte is what changing a document takes, for each byte of all that a module reads.
 const modifiedPerByte = 2
+
+// withSteps are what each change of a document costs besides.
+const withSteps = 20
 
 // lookEvery is how many steps pass between two calls of Gone.
 const lookEvery = 256
@@ -137,7 +143,7 @@ func (b *budget) charge(c charge) bool {
 		return false
 	}
 	if c.documents > 0 {
-		c.takes, c.work = times(c.documents, modifiedPerByte*b.documents), times(c.documents, b.documents/convertedPerStep)
+		c.takes, c.work = times(c.documents, modifiedPerByte*b.documents), times(c.documents, withSteps+b.documents/convertedPerStep)
 	}
 	if b.bytes+max(c.keeps, c.takes) > b.limits.Bytes {
 		b.exceeded = fmt.Sprintf("%d bytes of memory", b.limits.Bytes)

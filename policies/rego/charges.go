@@ -43,15 +43,15 @@ func classes() []class {
 		},
 		{
 			[]string{"plus", "div", "rem", "abs", "ceil", "floor", "round", "format_int", "bits.and", "bits.negate", "bits.or", "bits.rsh", "bits.xor", "mul", "to_number", "units.parse", "units.parse_bytes"},
-			numbers, "nothing for numbers of up to 40 digits together; else 32 × size, and 64 bytes for each digit; numbers of more than 1000 digits, exponents included, and texts of more than 100 characters are rejected", "arithmetic is exact",
+			numbers, "8 steps for numbers of up to 40 digits together; else 32 × size, and 64 bytes for each digit; numbers of more than 1000 digits, exponents included, and texts of more than 100 characters are rejected", "arithmetic is exact",
 		},
-		{[]string{"bits.lsh"}, shift, "as other numbers; shifts of more than 1024 bits are rejected", "the result has as many bits more"},
+		{[]string{"bits.lsh"}, shift, "as other numbers, and a step for each 64 bits; shifts of more than 1024 bits are rejected", "the result has as many bits more"},
 		{[]string{"numbers.range"}, span, "256 bytes for each number; more than 100,000 are rejected", "each is a value of its own"},
 		{[]string{"numbers.range_step"}, spanInSteps, "256 bytes for each number; more than 100,000 are rejected", "each is a value of its own"},
 		{[]string{"product"}, product, "16 bytes for each digit; more than 10,000 digits together are rejected", "the result has as many"},
 		{[]string{"sum"}, sizes(0, 32, readPerStep/8), "32 × size while it runs", "each number is read"},
 		{
-			[]string{"count", "max", "min", "contains", "endswith", "startswith", "strings.count", "trim", "trim_left", "trim_prefix", "trim_right", "trim_space", "trim_suffix", "crypto.hmac.equal", "crypto.md5", "crypto.sha1", "crypto.sha256", "array.slice"},
+			[]string{"count", "max", "min", "contains", "endswith", "startswith", "trim", "trim_left", "trim_prefix", "trim_right", "trim_space", "trim_suffix", "crypto.hmac.equal", "crypto.md5", "crypto.sha1", "crypto.sha256", "array.slice"},
 			sizes(0, 0, readPerStep/2), "a step for each 512 bytes of size", "they read their arguments, and make nothing, or a part of them that is not copied",
 		},
 		{
@@ -59,13 +59,14 @@ func classes() []class {
 			sizes(0, 20, readPerStep/16), "20 × size while they run, and a step for each 64 bytes", "the answer is small, what they need to find it is not",
 		},
 		{
-			[]string{"lower", "upper", "strings.reverse", "substring", "indexof", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse", "sort"},
+			[]string{"strings.count", "lower", "upper", "strings.reverse", "substring", "indexof", "glob.quote_meta", "base64.decode", "base64.encode", "base64url.decode", "base64url.encode", "base64url.encode_no_pad", "hex.decode", "hex.encode", "urlquery.encode", "urlquery.decode", "array.concat", "array.flatten", "array.reverse", "sort"},
 			sizes(8, 0, readPerStep/16), "8 × size", "the result is at most three times as large, and is copied once or twice",
 		},
 		{
-			[]string{"and", "or", "minus", "union", "intersection", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove", "graph.reachable", "internal.template_string", "urlquery.encode_object"},
+			[]string{"and", "or", "union", "intersection", "object.keys", "object.union", "object.union_n", "object.remove", "object.filter", "json.filter", "json.remove", "graph.reachable", "internal.template_string", "urlquery.encode_object"},
 			sizes(16, 0, readPerStep/16), "16 × size", "a set or an object keeps a hash and an order of its elements",
 		},
+		{[]string{"minus"}, difference, "16 × size, or as other numbers", "a set keeps a hash and an order of its elements"},
 		{[]string{"json.marshal", "uri.parse"}, sizes(32, 0, readPerStep/16), "32 × size", "a text has up to six bytes for one, and an error quotes it"},
 		{[]string{"json.patch"}, patched, "16 × size for each operation", "each may copy the value"},
 		{[]string{"json.marshal_with_options"}, indented, "16 × size, and the indent for each value at its depth", "every value is on its own line"},
@@ -86,8 +87,8 @@ func classes() []class {
 		{[]string{"regex.split"}, matchedAll, "as regex.match, and 192 × size for each group of the pattern and one", "each character may become a value for each group"},
 		{[]string{"regex.find_n", "regex.find_all_string_submatch_n"}, matchedAll, "as regex.match, and 192 × size for each group of the pattern and one", "each character may become a value for each group"},
 		{[]string{"glob.match"}, globbed, "512 × the pattern, 32 × the text, and a step for each 64 characters, to the power of the texts between its wildcards", "it tries every place of each text"},
-		{[]string{"time.add_date", "time.clock", "time.date", "time.diff", "time.weekday"}, zones, "1 KiB; the time zone of the process (Local) is rejected", "the result is a few numbers"},
-		{[]string{"time.format"}, timeFormatted, "8 × size", "a layout may repeat its parts"},
+		{[]string{"time.add_date", "time.clock", "time.date", "time.diff", "time.weekday"}, zones, "1 KiB, and 150 steps for a time zone; the time zone of the process (Local) is rejected", "the result is a few numbers"},
+		{[]string{"time.format"}, timeFormatted, "8 × size, and 150 steps for a time zone", "a layout may repeat its parts"},
 		{[]string{"time.parse_ns"}, layout, "32 × size; abbreviations of time zones (MST) are rejected", "an error quotes the text"},
 		{[]string{"time.parse_rfc3339_ns", "time.parse_duration_ns"}, sizes(0, 32, readPerStep/8), "32 × size while they run", "an error quotes the text"},
 	}

@@ -63,20 +63,23 @@ type Spent struct {
 	Bytes int
 }
 
-// Measure is Eval, and tells what it took. Every module pays for the conversion of the documents that it reads, though
-// it is made once for all: what a module costs does not depend on others.
+// Measure is Eval, and tells what it took. The conversion of the documents is not charged, because it is made once for all
+// modules, and their size is bounded; a module pays for its own documents, such as its parameters.
 func (m *Module) Measure(input *Input, limits Limits) ([]diagnostics.Violation, Spent, error) {
 	in, size, err := input.term(m.documents)
 	if err != nil {
 		return nil, Spent{}, fmt.Errorf("the Rego of %s was not evaluated: %w", m.name, err)
 	}
 	budget := newBudget(limits.withDefaults(size.bytes), size)
-	if !budget.work(size.bytes / convertedPerStep) {
+	if !budget.work(evaluationSteps + input.ownBytes()/convertedPerStep) {
 		return nil, Spent{Steps: budget.steps}, &LimitError{Module: m.name, Limit: budget.exceeded}
 	}
 	violations, err := m.run(in, budget, nil, nil)
 	return violations, Spent{Steps: min(budget.steps, budget.limits.Steps), Bytes: budget.bytes}, err
 }
+
+// evaluationSteps are what each evaluation of a module costs.
+const evaluationSteps = 50
 
 // convertedPerStep are the bytes of a document whose conversion takes as long as a step.
 const convertedPerStep = 64

@@ -77,9 +77,20 @@ func numbers(operands []*ast.Term) (charge, error) {
 		}
 	}
 	if digits <= shortDigits {
-		return charge{}, nil
+		return charge{work: numberSteps}, nil
 	}
-	return charge{keeps: 64*digits + 32*weight(operands...), work: digits / 8}, nil
+	return charge{keeps: 64*digits + 32*weight(operands...), work: numberSteps + digits/8}, nil
+}
+
+// numberSteps are the steps of exact arithmetic with short numbers.
+const numberSteps = 8
+
+// difference is that of two numbers or of two sets.
+func difference(operands []*ast.Term) (charge, error) {
+	if _, ok := operands[0].Value.(ast.Number); ok {
+		return numbers(operands)
+	}
+	return sizes(16, 0, readPerStep/16)(operands)
 }
 
 // shortDigits are those of numbers whose sum, product and so on are small.
@@ -123,10 +134,14 @@ func product(operands []*ast.Term) (charge, error) {
 }
 
 func shift(operands []*ast.Term) (charge, error) {
-	if by, ok := integer(operands, 1); !ok || by > maxShift {
+	by, ok := integer(operands, 1)
+	if !ok || by > maxShift {
 		return charge{}, fmt.Errorf("it shifts by %v bits: at most %d", operands[1], maxShift)
 	}
-	return numbers(operands)
+	const perStep = 64
+	c, err := numbers(operands)
+	c.work += int(max(by, 0)) / perStep
+	return c, err
 }
 
 func span(operands []*ast.Term) (charge, error) { return numbersBetween(operands, 1) }
@@ -403,14 +418,29 @@ func zones(operands []*ast.Term) (charge, error) {
 	}
 	c, err := numbers(operands)
 	c.keeps += 1 << 10
+	c.work += zoneSteps(operands)
 	return c, err
+}
+
+// zoneSteps are what time zones cost, which are read from files.
+func zoneSteps(operands []*ast.Term) int {
+	const zone = 150
+	total := 0
+	for _, operand := range operands {
+		if v, ok := operand.Value.(*ast.Array); ok && v.Len() > 1 {
+			if name, ok := v.Elem(1).Value.(ast.String); ok && name != "" && name != "UTC" {
+				total += zone
+			}
+		}
+	}
+	return total
 }
 
 func timeFormatted(operands []*ast.Term) (charge, error) {
 	if _, err := zones(operands); err != nil {
 		return charge{}, err
 	}
-	return charge{keeps: times(copied, weight(operands...))}, nil
+	return charge{keeps: times(copied, weight(operands...)), work: zoneSteps(operands)}, nil
 }
 
 // layout rejects abbreviations of time zones: what they mean depends on the zone of the process.

@@ -185,3 +185,17 @@ func wideNumber(text string) bool {
 	wide, _ := scan(text)
 	return wide
 }
+
+// ownBytes are the bytes of JSON of the documents that were converted for this Input only.
+func (in *Input) ownBytes() int {
+	if in.parent == nil {
+		return 0
+	}
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	total := 0
+	for _, document := range in.converted {
+		total += document.bytes
+	}
+	return total
+}
