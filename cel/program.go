@@ -298,7 +298,7 @@ func (b *Budget) tooMuch(why *stop) error {
 	default:
 		err = b.exhausted()
 	}
-	if why == nil {
+	if why == nil || why.function == "" && !why.memory { // a step of a loop, which says nothing about the cause
 		return err
 	}
 	if why.function != "" {
