@@ -54,6 +54,8 @@ type Documents struct {
 	Params any
 	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.
 	Authorizer authorizer.UnconditionalAuthorizer
+	// OnlyDenying leaves out the policies that do not deny.
+	OnlyDenying bool
 	// Gone reports whether the request was canceled, so that the result does not matter; nil for never.
 	Gone func() bool
 	// Hurry tells that there is no time left for policies that do not deny; nil for never.

@@ -75,6 +75,8 @@ type Input struct {
 	// Evaluating is called before the policies are evaluated, and its result after that, so that the caller can measure
 	// the time; nil if the caller does not.
 	Evaluating func() (done func())
+	// OnlyDenying leaves out the policies that do not deny.
+	OnlyDenying bool
 	// Gone tells that the request was canceled, so that what policies find does not matter, and Hurry that
 	// there is no time left for those that do not deny; nil for never.
 	Gone, Hurry func() bool

@@ -20,7 +20,7 @@ func (p *Pipeline) EvaluateUpdate(in Input, before func() (Input, error)) (*Verd
 	if err != nil {
 		return nil, err
 	}
-	old.Hurry = func() bool { return true } // of policies, only the findings of those that deny matter
+	old.OnlyDenying = true // the findings of other policies change nothing
 	was, err := p.Evaluate(old)
 	if err != nil {
 		return nil, err

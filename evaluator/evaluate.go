@@ -339,7 +339,6 @@ func (e *evaluation) before(ctx context.Context, d decoded) func() (effective.In
 	return func() (effective.Input, error) {
 		e.ofOld = true
 		in, err := e.input(ctx, was, e.request.OldObject)
-		in.Hurry = func() bool { return true } // findings of policies that do not deny change nothing
 		if was.container == nil {
 			in.OldVMI = in.VMI
 		}

@@ -51,7 +51,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 		p.record(s, false, Failure{"spec", ReasonSkipped})
 		return []validators.Finding{p.skipped(s)}
 	}
-	own := !p.denies() && hasShare(s.spare)
+	own := p.denies() || hasShare(s.spare)
 	budget := s.budget.Share(cel.PolicyLimit)
 	budget.Spend(policyUnits)
 	defer p.lend(s.documents)()

@@ -70,7 +70,7 @@ func Suspended(policy *policyv1alpha1.VirtualMachinePolicy) bool {
 
 // hasShare reports whether a policy begins with its share of the common budget, so that an overrun is its own.
 func hasShare(spare *cel.Budget) bool {
-	return spare == nil || spare.Left() >= spareLimit/2 && spare.Memory() >= spareMemory/2
+	return spare.Left() >= spareLimit/2 && spare.Memory() >= spareMemory/2
 }
 
 // record reports an evaluation of the policy. own reports whether it began with its share of the budget.

@@ -87,7 +87,7 @@ func TestRecorder(t *testing.T) {
 
 // Policies that are skipped because others used up the shared budget are not the ones that exceed it.
 func TestOverrunsOfTheSharedBudget(t *testing.T) {
-	cheaper := strings.NewReplacer("[1,2,3,4,5,6,7,8,9,10].all(f", "[1].all(f", "[1,2,3,4,5,6,7,8,9,10].all(e", "[1].all(e").Replace(costly)
+	cheaper := strings.NewReplacer("[1,2,3,4,5,6,7,8,9,10].all(f", "[1].all(f", "[1,2,3,4,5,6,7,8,9,10].all(e", "[1].all(e", "[1,2,3,4,5,6,7,8,9,10].all(d", "[1].all(d").Replace(costly)
 	part := `{enforcement: Audit, validations: [{expression: "` + cheaper + `", message: m}]}`
 	recorders := map[string]*outcomes{}
 	var all []*policies.Policy

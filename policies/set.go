@@ -240,7 +240,7 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 	input, exemptions := &input{}, s.exceptions.of(subject)
 	for _, denies := range []bool{true, false} { // policies that deny are evaluated first
 		for _, p := range policies {
-			if p.denies() != denies {
+			if p.denies() != denies || !denies && subject.documents.OnlyDenying {
 				continue
 			}
 			if d := subject.documents; denies && d.Gone != nil && d.Gone() {
