@@ -101,7 +101,7 @@ func (s *Shares) Take(ctx context.Context, name string, amount int64) (release f
 	return func() { s.release(name, h, w, began) }, nil
 }
 
-// TryTake takes an amount if it is free and nobody waits for it.
+// TryTake takes an amount if it is free and no request waits for it.
 func (s *Shares) TryTake(name string, amount int64) (release func(), ok bool) {
 	s.mu.Lock()
 	h := s.holders[name]

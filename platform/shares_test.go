@@ -177,7 +177,7 @@ func TestSharesContended(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if s.Contended("long", 1, began) {
-			t.Error("nobody waits")
+			t.Error("no request waits")
 		}
 		go func() {
 			release, err := s.Take(t.Context(), "new", 1)

@@ -173,7 +173,7 @@ func TestCompleteVerdictsAreAnswered(t *testing.T) {
 	}
 }
 
-// endingContext is a context that ends after it was asked a number of times whether it has.
+// endingContext is a context that ends after a number of calls of Err.
 type endingContext struct {
 	context.Context
 

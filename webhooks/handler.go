@@ -47,8 +47,8 @@ type handler struct {
 	answer func(context.Context, *review) (*admissionv1.AdmissionResponse, string)
 	// early returns the response to a request that is not evaluated by its head, and nil for others; nil for none.
 	early func(head *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
-	// refuse returns the response to a request that cannot be evaluated, by its head.
-	refuse func(head *admissionv1.AdmissionRequest, why *refusal) *admissionv1.AdmissionResponse
+	// unevaluated returns the response to a request that cannot be evaluated, by its head.
+	unevaluated func(head *admissionv1.AdmissionRequest, why *failure) *admissionv1.AdmissionResponse
 	// punctual answers when the patience ends, without waiting for an evaluation.
 	punctual bool
 	metrics  *Metrics
@@ -112,7 +112,7 @@ func (a *arrival) answer(ctx context.Context) (answer []byte, err error) {
 		return nil, err
 	}
 	serving.Received(a.http.Context())
-	var why *refusal
+	var why *failure
 	switch {
 	case errors.As(err, &why):
 	case err != nil: // the connection is broken
@@ -127,7 +127,7 @@ func (a *arrival) answer(ctx context.Context) (answer []byte, err error) {
 	}
 	defer a.free()
 	_, _ = io.CopyN(io.Discard, a.http.Body, maxDrained)
-	return a.refused(a.head, why)
+	return a.answerUnevaluated(a.head, why)
 }
 
 func (a *arrival) free() {
@@ -140,7 +140,7 @@ func (a *arrival) review() *review {
 	return &review{request: a.head, holder: a.holder, limits: a.limits, waits: a.waits}
 }
 
-// evaluateInTime returns the response of the evaluation, or a refusal when the patience ends. The evaluation ends soon after
+// evaluateInTime returns the response of the evaluation, or a failure when the patience ends. The evaluation ends soon after
 // its context.
 func (a *arrival) evaluateInTime(ctx context.Context) ([]byte, error) {
 	type response struct {
@@ -159,11 +159,12 @@ func (a *arrival) evaluateInTime(ctx context.Context) ([]byte, error) {
 	case r := <-evaluated:
 		return r.body, r.err
 	case <-timer.C:
-		return a.refused(a.head, busy(errTooLate))
+		return a.answerUnevaluated(a.head, busy(errTooLate))
 	}
 }
 
-// receive reads the head of the body, and the rest once there is memory for it, unless the head suffices for an answer. The error is a refusal if the request can be answered.
+// receive reads the head of the body, and the rest once there is memory for it, unless the head suffices for an answer. The error is a
+// failure if the request can be answered.
 func (a *arrival) receive(ctx context.Context) error {
 	size := a.http.ContentLength
 	beginning := make([]byte, serving.HeadBytes)
@@ -251,14 +252,14 @@ func (h *handler) evaluate(ctx context.Context, body []byte, r *review) (answer 
 	defer cancel()
 	release, err := r.limits.decode(waiting, r.holder, decodedSize(body, head.Kind.Kind))
 	if err != nil {
-		return h.refused(head, busy(err))
+		return h.answerUnevaluated(head, busy(err))
 	}
 	defer release()
 	if r.request, err = decodeReview(body); err == nil && !sameRequest(head, r.request) {
 		err = errors.New("the body has a field of the request twice")
 	}
 	if err != nil {
-		return h.refused(head, malformed(err))
+		return h.answerUnevaluated(head, malformed(err))
 	}
 	response, verdict := h.answer(ctx, r)
 	return h.encode(r.request, response, verdict, started)
@@ -270,7 +271,7 @@ func (h *handler) panicked(head *admissionv1.AdmissionRequest, cause any) ([]byt
 	if head == nil {
 		return nil, errPanic
 	}
-	return h.refused(head, unavailable(errPanic))
+	return h.answerUnevaluated(head, unavailable(errPanic))
 }
 
 // sameRequest reports whether a request is the one of a head.
@@ -278,10 +279,10 @@ func sameRequest(head, request *admissionv1.AdmissionRequest) bool {
 	return head.UID == request.UID && head.Namespace == request.Namespace && head.Operation == request.Operation && head.Kind == request.Kind && head.SubResource == request.SubResource
 }
 
-// refused returns the encoded response to a request that is not evaluated.
-func (h *handler) refused(head *admissionv1.AdmissionRequest, why *refusal) ([]byte, error) {
-	h.log.V(1).Info("refused", "kind", head.Kind.Kind, "namespace", head.Namespace, "name", head.Name, "operation", head.Operation, "uid", head.UID, "reason", why.message)
-	return h.encode(head, h.refuse(head, why), why.verdict, h.clock.Now())
+// answerUnevaluated returns the encoded response to a request that is not evaluated.
+func (h *handler) answerUnevaluated(head *admissionv1.AdmissionRequest, why *failure) ([]byte, error) {
+	h.log.V(1).Info("not evaluated", "kind", head.Kind.Kind, "namespace", head.Namespace, "name", head.Name, "operation", head.Operation, "uid", head.UID, "reason", why.message)
+	return h.encode(head, h.unevaluated(head, why), why.verdict, h.clock.Now())
 }
 
 // encode encodes the response to a request, and counts it.

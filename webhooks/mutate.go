@@ -49,7 +49,7 @@ func NewMutator(m Mutator) *Mutator {
 	if m.Limits == nil {
 		m.Limits = NewLimits()
 	}
-	m.handler = &handler{name: "mutate", answer: m.respond, refuse: m.refuse, metrics: m.Metrics, log: m.Log, clock: m.Clock, limits: m.Limits}
+	m.handler = &handler{name: "mutate", answer: m.respond, unevaluated: m.unevaluated, metrics: m.Metrics, log: m.Log, clock: m.Clock, limits: m.Limits}
 	return &m
 }
 

@@ -231,7 +231,7 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// FuzzHead holds that a head is what decoding the whole body finds, or that the request is refused.
+// FuzzHead holds that a head is what decoding the whole body finds, or that the request is rejected.
 func FuzzHead(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"kind":"VirtualMachine"},"namespace":"a","operation":"CREATE","namespace":"b"}}`))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"},"request":{"uid":"2"}}`))

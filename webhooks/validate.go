@@ -78,9 +78,9 @@ func NewValidator(v Validator) *Validator {
 	if v.Limits == nil {
 		v.Limits = NewLimits()
 	}
-	v.handler = &handler{name: "validate", answer: v.respond, early: v.ignored, refuse: v.refuse, metrics: v.Metrics, log: v.Log, clock: v.Clock, limits: v.Limits}
+	v.handler = &handler{name: "validate", answer: v.respond, early: v.ignored, unevaluated: v.unevaluated, metrics: v.Metrics, log: v.Log, clock: v.Clock, limits: v.Limits}
 	deletions := *v.handler
-	deletions.refuse, deletions.punctual, deletions.limits = v.refuseDeletion, true, NewDeletionLimits(v.Limits)
+	deletions.unevaluated, deletions.punctual, deletions.limits = v.unevaluatedDeletion, true, NewDeletionLimits(v.Limits)
 	v.Deletions = &deletions
 	return &v
 }
@@ -164,7 +164,7 @@ func (v *Validator) failed(request *admissionv1.AdmissionRequest, err error) (*a
 	}
 	v.Log.Error(err, "denied a request that could not be evaluated", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 	if request.Operation == admissionv1.Delete {
-		return v.refuseDeletion(request, why), why.verdict
+		return v.unevaluatedDeletion(request, why), why.verdict
 	}
 	return why.response(), why.verdict
 }

@@ -160,7 +160,7 @@ var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
 		namespaces, atOnce int
 		soak               bool
 	}{{1, 130, false}, {3, 200, false}, {50, 200, true}} {
-		It(fmt.Sprintf("%d of %d namespaces delay and fail nobody else, and do not remove the protection of deletions", c.atOnce, c.namespaces), func(ctx SpecContext) {
+		It(fmt.Sprintf("%d of %d namespaces do not delay or fail those of others, and do not remove the protection of deletions", c.atOnce, c.namespaces), func(ctx SpecContext) {
 			if c.soak && !soak.On() {
 				Skip("only in soaks")
 			}
@@ -186,7 +186,7 @@ var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
 		}, NodeTimeout(nodeTimeout))
 	}
 
-	It("of a client that knows the path of the webhook delay and fail nobody", func(ctx SpecContext) {
+	It("of a client that knows the path of the webhook do not delay or fail those of users", func(ctx SpecContext) {
 		d := findEndpoint(ctx)
 		vm, err := json.Marshal(build.VM("forged").Obj())
 		Expect(err).NotTo(HaveOccurred())
@@ -225,7 +225,7 @@ var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
 		Expect(answered.Load()).To(BeNumerically(">", 0))
 	}, NodeTimeout(nodeTimeout))
 
-	It("for probes and metrics, whose answers nobody reads, do not delay a kubelet", func(ctx SpecContext) {
+	It("for probes and metrics, whose answers are not read, do not delay a kubelet", func(ctx SpecContext) {
 		d := findEndpoint(ctx)
 		probes := probed(d.health)
 		end := keep(60, 20*time.Millisecond, func(ctx context.Context) {

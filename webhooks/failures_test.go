@@ -56,9 +56,9 @@ func respondTo(t *testing.T, h http.Handler, body io.Reader, length int64) *admi
 	return review.Response
 }
 
-// TestRefusals holds that requests which are not evaluated are answered inside of the review, as the webhook and the policies
+// TestUnevaluated holds that requests which are not evaluated are answered inside of the review, as the webhook and the policies
 // say.
-func TestRefusals(t *testing.T) {
+func TestUnevaluated(t *testing.T) {
 	const (
 		busy        = http.StatusTooManyRequests
 		unavailable = http.StatusServiceUnavailable
