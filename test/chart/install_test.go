@@ -86,8 +86,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 46 {
-		t.Errorf("configurations of admission: %v, not 46", got)
+	if got := i.labelled(t); len(got) != 48 {
+		t.Errorf("configurations of admission: %v, not 48", got)
 	}
 }
 
@@ -182,8 +182,8 @@ func (i *installation) unchecked(t *testing.T) {
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 46 {
-		t.Errorf("configurations of admission: %v, not 46", got)
+	if got := i.labelled(t); len(got) != 48 {
+		t.Errorf("configurations of admission: %v, not 48", got)
 	}
 }
 
@@ -385,8 +385,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 46 {
-		t.Errorf("configurations of admission: %v, not 46", got)
+	if got := i.labelled(t); len(got) != 48 {
+		t.Errorf("configurations of admission: %v, not 48", got)
 	}
 }
 
