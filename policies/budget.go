@@ -29,8 +29,7 @@ const (
 // denying is the budget of the policies that deny. Each has a guaranteed share, so that only a policy that needs more can
 // run out, and the other half is for those that do, in the order of their names. The result does not depend on time.
 type denying struct {
-	subject *subject
-	budget  *cel.Budget
+	budget *cel.Budget
 	// share is guaranteed to each policy, and later are the policies that were not evaluated yet.
 	share, later uint64
 }
@@ -43,23 +42,15 @@ func evaluationsOf(d *cel.Documents) uint64 {
 	return 1
 }
 
-func newDenying(s *subject, policies []*Policy) *denying {
+// newDenying returns the budget of a number of policies.
+func newDenying(s *subject, policies int) *denying {
 	total := denyLimit / evaluationsOf(s.documents)
-	d := &denying{subject: s, budget: cel.NewBudgetOf(total, math.MaxInt64)}
-	for _, p := range policies {
-		if p.denies() && p.matcher.matches(s) {
-			d.later++
-		}
-	}
-	d.share = total / 2 / max(d.later, 1)
-	return d
+	count := uint64(max(policies, 0))
+	return &denying{budget: cel.NewBudgetOf(total, math.MaxInt64), share: total / 2 / max(count, 1), later: count}
 }
 
 // next returns the budget of the next policy: what is left, without the shares of those after it.
-func (d *denying) next(p *Policy) *cel.Budget {
-	if !p.matcher.matches(d.subject) {
-		return d.budget
-	}
+func (d *denying) next() *cel.Budget {
 	d.later--
 	return d.budget.Share(d.budget.Left() - min(d.budget.Left(), d.later*d.share))
 }

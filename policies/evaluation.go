@@ -24,7 +24,7 @@ const maxViolations = 20
 // errorRemedy is the remedy of a finding about a policy that could not be evaluated.
 const errorRemedy = "Ask an admin of the cluster to fix the policy."
 
-// evaluate evaluates the policy on an object of one of its kinds.
+// evaluate evaluates the policy on an object that it matches.
 func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding) {
 	defer func() {
 		if cause := recover(); cause != nil { // a panic in a library must not affect the other policies
@@ -32,9 +32,6 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 			p.record(s, false, Failure{"spec", ReasonFailed})
 		}
 	}()
-	if !p.matcher.matches(s) {
-		return nil
-	}
 	if p.broken != "" {
 		return []validators.Finding{p.failed(s, p.broken, ReasonBroken)}
 	}

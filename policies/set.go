@@ -235,23 +235,34 @@ func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Fin
 		return nil
 	}
 	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit/evaluationsOf(subject.documents), spareMemory)
-	denying := newDenying(subject, policies)
+	deny, others := matching(subject, policies)
+	budget := newDenying(subject, len(deny))
 	var findings []validators.Finding
 	input, exemptions := &input{}, s.exceptions.of(subject)
-	for _, denies := range []bool{true, false} { // policies that deny are evaluated first
-		for _, p := range policies {
-			if p.denies() != denies || !denies && subject.documents.OnlyDenying {
-				continue
-			}
-			if d := subject.documents; denies && d.Gone != nil && d.Gone() {
-				return nil
-			}
-			if subject.budget = subject.spare; denies {
-				subject.budget = denying.next(p)
-			}
-			findings = append(findings, exempted(p.evaluate(subject, input), exemptions[p.name])...)
+	for i, p := range slices.Concat(deny, others) { // policies that deny are evaluated first
+		denies := i < len(deny)
+		if d := subject.documents; denies && d.Gone != nil && d.Gone() {
+			return nil
 		}
+		if subject.budget = subject.spare; denies {
+			subject.budget = budget.next()
+		}
+		findings = append(findings, exempted(p.evaluate(subject, input), exemptions[p.name])...)
 	}
 	validators.Sort(findings)
 	return findings
+}
+
+// matching returns the policies that match, those that deny and the others.
+func matching(s *subject, policies []*Policy) (deny, others []*Policy) {
+	for _, p := range policies {
+		switch denies := p.denies(); {
+		case !denies && s.documents.OnlyDenying || !p.matcher.matches(s):
+		case denies:
+			deny = append(deny, p)
+		default:
+			others = append(others, p)
+		}
+	}
+	return deny, others
 }
