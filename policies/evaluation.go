@@ -61,7 +61,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	}
 	if len(errs) > 0 {
 		p.recordErrors(s, own, errs)
-		if p.ends(s) {
+		if p.ended(s, own) {
 			return []validators.Finding{p.skipped(s)}
 		}
 		return bounded(p.evaluationErrors(s, errs), 0, "")
@@ -72,7 +72,7 @@ func (p *Policy) evaluate(s *subject, in *input) (findings []validators.Finding)
 	}
 	violations, errs := p.evaluator.Evaluate(c)
 	p.recordErrors(s, own, errs)
-	if len(errs) > 0 && p.ends(s) {
+	if len(errs) > 0 && p.ended(s, own) {
 		return []validators.Finding{p.skipped(s)}
 	}
 	return p.findings(s, c, violations, errs)
@@ -99,6 +99,12 @@ func (p *Policy) findings(s *subject, c *Case, violations []diagnostics.Violatio
 // ends reports whether a policy that does not deny is skipped: the budget of these policies is exhausted, or there is no time.
 func (p *Policy) ends(s *subject) bool {
 	return !p.denies() && (s.spare.Exhausted() || s.documents.OutOfTime())
+}
+
+// ended reports whether errors of a policy are those of others: there was no time, or others had used most of the budget. A
+// policy that began with its share exceeds it itself.
+func (p *Policy) ended(s *subject, own bool) bool {
+	return p.ends(s) && (!own || s.documents.OutOfTime())
 }
 
 // lend sets the policy's parameters in the documents, and returns the function that removes them. If the policy does not

@@ -139,7 +139,7 @@ var _ = Describe("A body that is not an AdmissionReview", func() {
 			`{`:                          "400 the body is not an AdmissionReview: unexpected end of JSON input",
 			`[]`:                         "400 the body is not an AdmissionReview: json: cannot unmarshal array into Go value of type v1.AdmissionReview",
 			`{"kind":"Pod"}`:             `400 the body is "" "Pod", not an AdmissionReview of admission.k8s.io/v1`,
-			strings.Repeat("x", 7<<20+1): "413 http: request body too large",
+			strings.Repeat("x", 7<<20+1): "400 the body has no request with a uid before its byte 16384",
 		} {
 			request, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+address+"/mutate/"+token(ctx), strings.NewReader(body))
 			Expect(err).NotTo(HaveOccurred())

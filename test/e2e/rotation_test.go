@@ -38,7 +38,7 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		takeOut(ctx, certificates.CertificateKey, certificates.PrivateKey)
 		Eventually(served).WithContext(ctx).ShouldNot(Equal(before))
 		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).
-			Should(ConsistOf("/mutate/"+token(ctx), "/validate/"+token(ctx)))
+			Should(ConsistOf("/mutate/"+token(ctx), "/validate/"+token(ctx), "/deletions/"+token(ctx)))
 		Expect(token(ctx)).NotTo(Equal(beforeToken))
 		Expect(certificateSecret(ctx).Data[certificates.AuthorityKey]).To(Equal(authority))
 		ends(ctx)
@@ -69,7 +69,7 @@ var _ = Describe("A rotation under load costs no call", Serial, func() {
 		By("starting the controller of the new release")
 		Expect(controller.Start(ctx)).To(Succeed())
 		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).
-			Should(HaveEach(MatchRegexp("^/(mutate|validate)/[a-z0-9]{26}$")))
+			Should(HaveEach(MatchRegexp("^/(mutate|validate|deletions)/[a-z0-9]{26}$")))
 		ends(ctx)
 	}, NodeTimeout(3*time.Minute))
 
@@ -103,7 +103,7 @@ var _ = Describe("A webhook configuration that comes back", Serial, func() {
 		}
 		Expect(admin.Create(ctx, configuration)).To(Succeed())
 		Eventually(func(ctx context.Context) []string { return pathsOf(ctx) }).WithContext(ctx).
-			Should(ConsistOf("/mutate/"+token(ctx), "/validate/"+token(ctx)))
+			Should(ConsistOf("/mutate/"+token(ctx), "/validate/"+token(ctx), "/deletions/"+token(ctx)))
 		awaitChecks(ctx)
 	})
 })
