@@ -296,7 +296,7 @@ var _ = Describe("Many requests at once", Serial, Ordered, timed, func() {
 	It("for probes and metrics, whose answers are not read, do not delay a kubelet", func(ctx SpecContext) {
 		d := findEndpoint(ctx)
 		probes := probed(d.health)
-		end := keep(60, 20*time.Millisecond, func(ctx context.Context) {
+		end := keep(12, 100*time.Millisecond, func(ctx context.Context) {
 			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", strings.TrimPrefix(d.health, "http://"))
 			if err != nil {
 				return

@@ -91,6 +91,8 @@ const (
 	requestTimeout = 10 * time.Second
 	// idleTimeout closes a connection without requests. The API server keeps connections for 90 seconds.
 	idleTimeout = 90 * time.Second
+	// settleTime is how long a connection without a request stays open, so that its last response reaches the client.
+	settleTime = 100 * time.Millisecond
 	// placeTimeout is how long a request waits for a place among the connections.
 	placeTimeout = time.Second
 	// pingTimeout closes an HTTP/2 connection whose peer does not answer.

@@ -117,6 +117,10 @@ func (c *conn) begin(ctx context.Context) bool {
 			if c.enter(false) {
 				return true
 			}
+		case <-time.After(settleTime):
+			if c.enter(false) {
+				return true
+			}
 		case <-patience.C:
 			if c.enter(true) {
 				return true
@@ -137,7 +141,8 @@ func (c *conn) enter(force bool) bool {
 	defer l.mu.Unlock()
 	if c.place != nil {
 		if len(l.proven) >= l.limits.Connections {
-			victim := l.longest(func(other *conn) bool { return other.active == 0 })
+			settled := l.now().Add(-settleTime)
+			victim := l.longest(func(other *conn) bool { return other.active == 0 && other.used.Before(settled) })
 			if victim == nil && force {
 				victim = l.longest(func(other *conn) bool { return other.receiving })
 			}
