@@ -24,8 +24,12 @@ import (
 	"github.com/virtward/virtward/test/soak"
 )
 
-// innocentWorkers are the creates of an innocent user at a time.
-const innocentWorkers = 3
+// innocentWorkers are the creates of an innocent user at a time, crowdWorkers those beside an attack that the API server can
+// hardly serve, where each takes long.
+const (
+	innocentWorkers = 3
+	crowdWorkers    = 12
+)
 
 // innocentCreates are the creates before the first attack, and beside each. The percentiles of a soak need more of them.
 func innocentCreates() int64 {
@@ -47,15 +51,15 @@ var idle time.Duration
 // spends on the attack. attack starts the attack, and returns what ends it and says how it went.
 func beside(ctx context.Context, attack func() (end func() string)) {
 	GinkgoHelper()
-	besideCreates(ctx, innocentCreates(), attack)
+	besideCreates(ctx, innocentWorkers, innocentCreates(), attack)
 }
 
-// besideCreates is beside with a number of creates.
-func besideCreates(ctx context.Context, creates int64, attack func() (end func() string)) {
+// besideCreates is beside with a number of creates, so many of them at a time.
+func besideCreates(ctx context.Context, workers int, creates int64, attack func() (end func() string)) {
 	GinkgoHelper()
 	before, began := cpuTime(virtward.PID()), time.Now()
 	end := attack()
-	p99 := served(ctx, creates)
+	p99 := servedBy(ctx, workers, creates)
 	busy, lasted := cpuTime(virtward.PID())-before, time.Since(began)
 	figures := fmt.Sprintf("p99 of a create: idle %s, attacked %s; attack: %s in %s; the webhook: %.1f cores, VmHWM %d MiB",
 		idle.Round(time.Millisecond), p99.Round(time.Millisecond), end(), lasted.Round(time.Second), busy.Seconds()/lasted.Seconds(), peak(virtward.PID())>>20)
@@ -63,7 +67,7 @@ func besideCreates(ctx context.Context, creates int64, attack func() (end func()
 	if soak.On() {
 		unchecked(ctx, func() {
 			end := attack()
-			without := served(ctx, creates)
+			without := servedBy(ctx, workers, creates)
 			allowed = max(allowed, without*13/10)
 			figures += fmt.Sprintf("; p99 with the webhooks off for the attacker %s; attack: %s", without.Round(time.Millisecond), end())
 		})
@@ -79,7 +83,13 @@ func besideCreates(ctx context.Context, creates int64, attack func() (end func()
 // of what a create takes.
 func served(ctx context.Context, creates int64) time.Duration {
 	GinkgoHelper()
-	l := startLoad(innocentWorkers)
+	return servedBy(ctx, innocentWorkers, creates)
+}
+
+// servedBy is served with so many creates at a time.
+func servedBy(ctx context.Context, workers int, creates int64) time.Duration {
+	GinkgoHelper()
+	l := startLoad(workers)
 	l.until(ctx, creates)
 	return l.stop()
 }
@@ -143,7 +153,7 @@ func (l *load) note(took time.Duration, err error) {
 // until waits until the load has applied a number of VMs since it began.
 func (l *load) until(ctx context.Context, n int64) {
 	GinkgoHelper()
-	Eventually(l.applied.Load).WithContext(ctx).WithTimeout(4 * time.Minute).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", n))
+	Eventually(l.applied.Load).WithContext(ctx).WithTimeout(nodeTimeout).WithPolling(10 * time.Millisecond).Should(BeNumerically(">=", n))
 }
 
 // stop ends the load, in which no create may fail, and returns the 99th percentile of the duration of a create.

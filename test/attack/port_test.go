@@ -95,10 +95,12 @@ func keep(workers int, pause time.Duration, do func(ctx context.Context)) (end f
 			}
 		})
 	}
-	return func() {
+	end = func() {
 		cancel()
 		done.Wait()
 	}
+	DeferCleanup(end) // of a spec that fails
+	return end
 }
 
 // held keeps an attacker's connection open until the server or the end of the attack closes it.
