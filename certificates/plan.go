@@ -33,8 +33,9 @@ const (
 	// AuthorityLifetime and PairLifetime are the validity of new certificates.
 	AuthorityLifetime = 10 * 365 * 24 * time.Hour
 	PairLifetime      = 365 * 24 * time.Hour
-	// Backdate is the time by which a certificate is valid earlier, for clocks that are slow.
-	Backdate = time.Hour
+	// Backdate is the time by which a certificate is valid earlier. A certificate that a controller creates whose clock is fast
+	// is valid for others, and one whose clock is slow does not replace a certificate of others.
+	Backdate = 2 * 365 * 24 * time.Hour
 )
 
 // State is the input of a plan.

@@ -69,7 +69,7 @@ func (p parameters) equal(other parameters) bool {
 // half of it, so that they cannot use up the memory of the others.
 const MaxParameters = 6 << 20
 
-// A read of a ConfigMap may take readTimeout. One that failed is repeated after readRetry.
+// A read of a ConfigMap, or of a policy, may take readTimeout. One that failed is repeated after readRetry.
 const (
 	readTimeout = 5 * time.Second
 	readRetry   = 10 * time.Second

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/boundedwatch"
 	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/policies"
@@ -46,7 +49,10 @@ type Policies struct {
 	*watched[policyRead, compiledPolicies]
 
 	options    PoliciesOptions
+	client     dynamic.Interface
 	parameters *configMaps
+	// memory bounds the stored policies that do not deny.
+	memory *boundedwatch.Budget
 	// known are the policies as they were compiled last, by name.
 	known map[string]memo
 	// last is what they made together.
@@ -59,6 +65,8 @@ type Compiled struct {
 	Object   *policyv1alpha1.VirtualMachinePolicy
 	Policy   *policies.Policy
 	Problems []diagnostics.Problem
+	// Size is that of the spec, as policies.Size counts it.
+	Size int
 	// Suspended reports whether the policy is not evaluated, because it exceeded its units again and again.
 	Suspended bool
 	// Tally counts the evaluations; nil if they are not counted.
@@ -77,6 +85,15 @@ type policyRead struct {
 	Unread []diagnostics.Problem
 	// Suspended is what the status says of this generation.
 	Suspended bool
+	// Size is that of the spec, as policies.Size counts it.
+	Size int
+	// Unkept reports whether there was no memory for the spec: Object has only its enforcement.
+	Unkept bool
+}
+
+// complete reports whether the object has its spec, of this generation.
+func (r *policyRead) complete(of policyRead) bool {
+	return !r.Unkept && r.Object.UID == of.Object.UID && r.Object.Generation == of.Object.Generation
 }
 
 // memo is a compiled policy, and what it was compiled from.
@@ -91,7 +108,7 @@ type memo struct {
 // NewPolicies prepares a watcher. onChange, if not nil, is called with each change of what is active, the first
 // included, and with each error.
 func NewPolicies(client dynamic.Interface, options PoliciesOptions, onChange func(Change)) (*Policies, error) {
-	p := &Policies{options: options}
+	p := &Policies{options: options, client: client, memory: boundedwatch.NewBudget(MaxPolicies)}
 	var err error
 	if p.parameters, err = newConfigMaps(client, options.ParamsNamespaces, func() { p.recompile() }); err != nil {
 		return nil, err
@@ -100,7 +117,9 @@ func NewPolicies(client dynamic.Interface, options PoliciesOptions, onChange fun
 		kind:     "VirtualMachinePolicies",
 		resource: virtualMachinePolicies,
 		read:     func(fields map[string]any) (policyRead, error) { return readPolicy(fields), nil },
-		strip:    stripPolicy,
+		strip:    p.strip,
+		memory:   p.memory,
+		cost:     policyRead.bytes,
 		unread:   p.parameters.unread,
 		compile:  p.compileAll,
 	}, onChange)
@@ -138,13 +157,14 @@ func (p *Policies) Counted() []policycounts.Counted {
 
 // Compile compiles a policy that is not active, with the parameters that there are now.
 func (p *Policies) Compile(object *policyv1alpha1.VirtualMachinePolicy) (*policies.Policy, []diagnostics.Problem) {
-	all := []*policyv1alpha1.VirtualMachinePolicy{object}
+	read := policyRead{Object: object, Size: policies.Size(&object.Spec)}
+	all := []policyRead{read}
 	for _, c := range p.Compiled() {
 		if c.Object.Name != object.Name {
-			all = append(all, c.Object)
+			all = append(all, policyRead{Object: c.Object, Size: c.Size})
 		}
 	}
-	return p.compileWith(policyRead{Object: object}, p.parametersOf(object), overBudget(all)[object.Name])
+	return p.compileWith(read, p.parametersOf(object), overBudget(all)[object.Name])
 }
 
 // maxSizes bounds the policies that do not deny, all together, in bytes as policies.Size counts them. Large clusters have
@@ -158,35 +178,92 @@ var errOverBudget = diagnostics.Problem{
 }
 
 // overBudget returns the names of the policies that exceed maxSizes: the youngest ones that do not deny.
-func overBudget(all []*policyv1alpha1.VirtualMachinePolicy) map[string]bool {
-	spare := slices.DeleteFunc(slices.Clone(all), func(o *policyv1alpha1.VirtualMachinePolicy) bool {
-		return o.Spec.Enforcement == policyv1alpha1.PolicyDeny
+func overBudget(all []policyRead) map[string]bool {
+	spare := slices.DeleteFunc(slices.Clone(all), func(r policyRead) bool {
+		return r.Object.Spec.Enforcement == policyv1alpha1.PolicyDeny
 	})
-	slices.SortFunc(spare, func(a, b *policyv1alpha1.VirtualMachinePolicy) int {
-		if a.CreationTimestamp.IsZero() != b.CreationTimestamp.IsZero() { // it is to be created
-			return cmp.Compare(b.CreationTimestamp.Unix(), a.CreationTimestamp.Unix())
+	slices.SortFunc(spare, func(a, b policyRead) int {
+		if a.Object.CreationTimestamp.IsZero() != b.Object.CreationTimestamp.IsZero() { // it is to be created
+			return cmp.Compare(b.Object.CreationTimestamp.Unix(), a.Object.CreationTimestamp.Unix())
 		}
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(a.Object.CreationTimestamp.Compare(b.Object.CreationTimestamp.Time), cmp.Compare(a.Object.Name, b.Object.Name))
 	})
 	left, out := maxSizes, map[string]bool{}
-	for _, o := range spare {
-		size := policies.Size(&o.Spec)
-		if size > left {
-			out[o.Name] = true
+	for _, r := range spare {
+		if r.Size > left {
+			out[r.Object.Name] = true
 			continue
 		}
-		left -= size
+		left -= r.Size
 	}
 	return out
 }
 
-// stripPolicy removes what compiling a policy does not depend on, except the generation, which the status needs, and the
-// age.
-func stripPolicy(read policyRead) policyRead {
+// MaxPolicies bounds the stored policies that do not deny, in bytes: those that are compiled, and others that exceed
+// maxSizes and become active when older ones are deleted. Of more of them, only the metadata is stored.
+const MaxPolicies = 6 << 20
+
+// strip removes what compiling a policy does not depend on, except the generation, which the status needs, and the age. It
+// also removes the spec if there is no memory for it.
+func (p *Policies) strip(read policyRead) policyRead {
 	o := read.Object
-	read.Suspended = policies.Suspended(o)
+	read.Suspended, read.Size = policies.Suspended(o), policies.Size(&o.Spec)
 	read.Object = &policyv1alpha1.VirtualMachinePolicy{ObjectMeta: metav1.ObjectMeta{Name: o.Name, UID: o.UID, Generation: o.Generation, CreationTimestamp: o.CreationTimestamp}, Spec: o.Spec}
+	if o.Spec.Enforcement != policyv1alpha1.PolicyDeny && !p.memory.Take(o.Name, read.bytes()) {
+		read.Unkept = true
+		read.Object.Spec = policyv1alpha1.VirtualMachinePolicySpec{Enforcement: o.Spec.Enforcement}
+	}
 	return read
+}
+
+// bytes returns what counts against MaxPolicies.
+func (r policyRead) bytes() int64 {
+	if r.Unkept || r.Object.Spec.Enforcement == policyv1alpha1.PolicyDeny {
+		return 0
+	}
+	return int64(policies.Bytes(&r.Object.Spec))
+}
+
+// complete reads the specs of policies that were not kept and are to be compiled. They are at most maxSizes bytes. A
+// read that failed is repeated after readRetry.
+func (p *Policies) complete(objects []policyRead, out map[string]bool) []policyRead {
+	complete := slices.Clone(objects)
+	for i, read := range objects {
+		if !read.Unkept || out[read.Object.Name] {
+			continue
+		}
+		if was, known := p.known[read.Object.Name]; known && was.read.complete(read) {
+			complete[i] = was.read
+			complete[i].Suspended = read.Suspended
+			continue
+		}
+		found, err := p.fetch(read)
+		if err != nil {
+			time.AfterFunc(readRetry, p.recompile)
+			read.Unread = []diagnostics.Problem{{Field: "spec", Message: "it cannot be read: " + err.Error()}}
+			found = read
+		}
+		complete[i] = found
+	}
+	return complete
+}
+
+// fetch reads a policy from the API server, in at most readTimeout.
+func (p *Policies) fetch(of policyRead) (policyRead, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
+	defer cancel()
+	object, err := p.client.Resource(virtualMachinePolicies).Get(ctx, of.Object.Name, metav1.GetOptions{})
+	if err != nil {
+		return policyRead{}, err
+	}
+	read := readPolicy(object.Object)
+	read.Suspended, read.Size = of.Suspended, of.Size
+	if !read.complete(of) {
+		return policyRead{}, errors.New("it has changed meanwhile")
+	}
+	read.Object.ObjectMeta = of.Object.ObjectMeta
+	read.Object.Status = policyv1alpha1.VirtualMachinePolicyStatus{}
+	return read, nil
 }
 
 // readPolicy decodes a policy, field by field if necessary. A field that cannot be decoded is left out, and the policy
@@ -226,17 +303,14 @@ func readField(name string, value any, spec *policyv1alpha1.VirtualMachinePolicy
 
 // compileAll compiles what changed.
 func (p *Policies) compileAll(objects []policyRead) (*compiledPolicies, []string) {
+	out := overBudget(objects)
+	objects = p.complete(objects, out)
 	p.parameters.want(objects) // before any of them is read, so that later changes are noticed
 	before, changed := p.known, p.last == nil || len(p.known) != len(objects)
 	p.known = make(map[string]memo, len(objects))
 	all := make([]Compiled, 0, len(objects))
 	active := make([]*policies.Policy, 0, len(objects))
 	var notes []string
-	named := make([]*policyv1alpha1.VirtualMachinePolicy, len(objects))
-	for i := range objects {
-		named[i] = objects[i].Object
-	}
-	out := overBudget(named)
 	for i := range objects {
 		m := p.remember(before, objects[i], out[objects[i].Object.Name])
 		p.known[objects[i].Object.Name] = m
@@ -266,7 +340,7 @@ func (p *Policies) remember(before map[string]memo, read policyRead, leftOut boo
 		m.compiled.Object, m.compiled.Suspended = read.Object, read.Suspended
 		return m
 	}
-	m.compiled.Object, m.compiled.Suspended = read.Object, read.Suspended
+	m.compiled.Object, m.compiled.Suspended, m.compiled.Size = read.Object, read.Suspended, read.Size
 	m.compiled.Policy, m.compiled.Problems = p.compileWith(read, m.parameters, leftOut)
 	if p.options.Count { // with the parameters, the results change: so do the counts
 		m.compiled.Tally = policycounts.NewTally()

@@ -310,6 +310,66 @@ func TestThereIsRoomForSoMuch(t *testing.T) {
 	})
 }
 
+// Of the stored policies that do not deny, the specs of only so many are kept. Which of them are compiled depends only on their
+// age: the oldest ones are, in any order of names, and their specs are read.
+func TestManyLargePoliciesAreNotKept(t *testing.T) {
+	const many, compiled = 60, 12
+	var selector strings.Builder
+	for i := range 32 {
+		fmt.Fprintf(&selector, "{key: example.com/k%d, operator: NotIn, values: [", i)
+		for j := range 256 {
+			fmt.Fprintf(&selector, "%s-%d,", strings.Repeat("v", 40), j)
+		}
+		selector.WriteString("]},")
+	}
+	var objects []runtime.Object
+	want := []string{}
+	for i := range many {
+		policy := policyObject(t, fmt.Sprintf("p-%02d", i), `{enforcement: Audit, match: {namespaceSelector: {matchExpressions: [`+selector.String()+`]}}, validations: [{expression: "1 > 2", message: never, fieldPath: spec}]}`)
+		policy.SetCreationTimestamp(metav1.NewTime(time.Date(2026, 1, 2, 3, 4, many-i, 0, time.UTC))) // the last name is the oldest
+		objects = append(objects, policy)
+		if i >= many-compiled {
+			want = append(want, policy.GetName())
+		}
+	}
+	p, client := fakePolicies(t, objects...)
+	await.Run(t, p.Run)
+	await.Until(t, p.Ready)
+	evaluated := func() (names []string) {
+		for _, c := range p.Compiled() {
+			if c.Policy.Broken() == "" {
+				names = append(names, c.Object.Name)
+			}
+		}
+		return names
+	}
+	if diff := cmp.Diff(want, evaluated()); diff != "" {
+		t.Errorf("compiled (-want +got):\n%s", diff)
+	}
+	if used := p.memory.Used(); used == 0 || used > MaxPolicies {
+		t.Errorf("the specs that are kept have %d bytes", used)
+	}
+	kept := 0
+	for _, stored := range p.informer.GetStore().List() {
+		if !stored.(*entry[policyRead]).object.Unkept {
+			kept++
+		}
+	}
+	if kept < 10 || kept >= many-compiled {
+		t.Fatalf("%d specs are kept: the test needs some, and none of the oldest", kept)
+	}
+	if err := client.Delete(t.Context(), "p-59", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	want = append([]string{fmt.Sprintf("p-%02d", many-compiled-1)}, want[:compiled-1]...)
+	await.Until(t, func() error {
+		if diff := cmp.Diff(want, evaluated()); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+}
+
 // A thousand changes at once are compiled a few times, and not a thousand times.
 func TestManyPoliciesAtOnceAreCompiledTogether(t *testing.T) {
 	const many = 90 // what the client can hold

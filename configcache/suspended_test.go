@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/virtward/virtward/boundedwatch"
 	"github.com/virtward/virtward/test/await"
 )
 
@@ -96,14 +97,14 @@ func TestSuspensionIsWatched(t *testing.T) {
 
 // A policy that was deleted and created again begins to count again, although its spec and its generation are the same.
 func TestAnotherPolicyOfTheSameNameIsCountedByItself(t *testing.T) {
-	p := &Policies{options: policiesOptions(t)}
+	p := &Policies{options: policiesOptions(t), memory: boundedwatch.NewBudget(MaxPolicies)}
 	p.options.Count = true
 	p.parameters = &configMaps{}
 	read := func(uid types.UID, generation int64) policyRead {
 		object := policyObject(t, "p", `{enforcement: Warn, validations: [{expression: "1 > 2", message: never, fieldPath: spec}]}`)
 		object.SetUID(uid)
 		object.SetGeneration(generation)
-		return stripPolicy(readPolicy(object.Object))
+		return p.strip(readPolicy(object.Object))
 	}
 	first := p.remember(nil, read("u-1", 1), false)
 	known := map[string]memo{"p": first}

@@ -41,6 +41,10 @@ type compiler[Object, Compiled any] struct {
 	read func(map[string]any) (Object, error)
 	// strip removes what compile does not read.
 	strip func(Object) Object
+	// memory bounds the objects; nil for no bound. strip takes memory, and removes what does not fit. cost returns the bytes of
+	// what strip leaves.
+	memory *boundedwatch.Budget
+	cost   func(Object) int64
 	// unread returns an error while objects that they refer to have not been read; nil if they refer to none.
 	unread func() error
 	// compile also returns what has no effect. It is never called concurrently, and can return its previous result
@@ -73,7 +77,11 @@ type entry[Object any] struct {
 
 	object Object
 	err    error
+	bytes  int64
 }
+
+// Cost implements boundedwatch.Sized.
+func (e *entry[Object]) Cost() int64 { return e.bytes }
 
 // active is what was compiled and what it was made from.
 type active[Object, Compiled any] struct {
@@ -108,6 +116,10 @@ func newWatched[Object, Compiled any](client dynamic.Interface, c compiler[Objec
 		},
 		DeleteFunc: func(any) { w.exists(true) },
 	})
+	if c.memory != nil {
+		_, bounded := w.informer.AddEventHandler(c.memory.Handler())
+		err = errors.Join(err, bounded)
+	}
 	err = errors.Join(err, w.informer.SetTransform(w.keepEntry), w.informer.SetWatchErrorHandlerWithContext(w.watchFailed))
 	if err != nil {
 		return nil, fmt.Errorf("watching %s: %w", c.kind, err)
@@ -270,6 +282,9 @@ func (w *watched[Object, Compiled]) keepEntry(obj any) (any, error) {
 		return kept, nil
 	}
 	kept.object = w.strip(object)
+	if w.cost != nil {
+		kept.bytes = w.cost(kept.object)
+	}
 	return kept, nil
 }
 

@@ -2,6 +2,7 @@ package policies
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time" //nolint:depguard // the time comes in as a value; there is no clock here
@@ -113,11 +114,15 @@ func (p *Policy) unread(problems []diagnostics.Problem) (*Policy, []diagnostics.
 	return p.finish(problems)
 }
 
-// Size returns the size of a policy in bytes: its expressions, its module, its values and their schema, and a constant
-// for the rest. The compiled policy needs up to a hundred times as much memory.
+// Size returns the size of a policy in bytes: its expressions, its module, its values and their schema, an eighth of its other
+// texts, and a constant for the rest. The compiled policy needs up to a hundred times as much memory.
 func Size(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
-	const rest = 512
-	bytes := rest + expressionBytes(spec)
+	const (
+		rest = 512
+		// shrunk is what other texts, such as messages and the values of selectors, take less than expressions.
+		shrunk = 8
+	)
+	bytes := expressionBytes(spec)
 	if spec.Rego != nil {
 		bytes += len(spec.Rego.Module)
 	}
@@ -128,7 +133,50 @@ func Size(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
 			}
 		}
 	}
-	return bytes
+	return rest + bytes + (Bytes(spec)-bytes)/shrunk
+}
+
+// Bytes returns the bytes of all texts of a policy.
+func Bytes(spec *policyv1alpha1.VirtualMachinePolicySpec) int {
+	return textBytes(reflect.ValueOf(spec))
+}
+
+// textBytes returns the bytes of the texts in a value of an API type, the keys of maps included, and wordBytes for each element
+// of a list.
+func textBytes(v reflect.Value) int {
+	const wordBytes = 16
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return 0
+		}
+		return textBytes(v.Elem())
+	case reflect.String:
+		return v.Len()
+	case reflect.Struct:
+		bytes := 0
+		for i := range v.NumField() {
+			bytes += textBytes(v.Field(i))
+		}
+		return bytes
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 { // JSON
+			return v.Len()
+		}
+		bytes := wordBytes * v.Len()
+		for i := range v.Len() {
+			bytes += textBytes(v.Index(i))
+		}
+		return bytes
+	case reflect.Map:
+		bytes := wordBytes * v.Len()
+		for entries := v.MapRange(); entries.Next(); {
+			bytes += textBytes(entries.Key()) + textBytes(entries.Value())
+		}
+		return bytes
+	default:
+		return 0
+	}
 }
 
 // maxExpressions bounds the expressions of a policy together, in bytes. Compiling them takes up to a second and ten

@@ -40,7 +40,7 @@ func TestWorstCaseMemoryOfRollouts(t *testing.T) {
 	for name, bytes := range map[string]int64{
 		"idle": idle, "policies": policies, "pending changes": pending.WorstCase(), "rollouts": rollout.WorstCase(), "objects that are read": platform.MaxReads, "cached objects": platform.MaxCached,
 		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces,
-		"ConfigMaps of parameters": configcache.MaxParameters, "exceptions of policies": configcache.MaxExceptions, "lists": 2 * pages.MaxBytes,
+		"ConfigMaps of parameters": configcache.MaxParameters, "exceptions of policies": configcache.MaxExceptions, "policies that do not deny": configcache.MaxPolicies, "lists": 2 * pages.MaxBytes,
 	} {
 		t.Logf("%-45s %4d MiB", name, bytes>>20)
 		total += bytes

@@ -39,7 +39,7 @@ func TestWorstCaseMemoryOfTemplates(t *testing.T) {
 	}
 	const idle = 30 << 20
 	total := idle + policies + capture.WorstCase() + controllertemplates.WorstCase() + platform.MaxReads + platform.MaxCached + 2*platform.MaxClusterWide +
-		configcache.MaxNamespaces + configcache.MaxParameters + 2*pages.MaxBytes
+		configcache.MaxNamespaces + configcache.MaxParameters + configcache.MaxPolicies + 2*pages.MaxBytes
 	limit := values.Templates.Controller.Resources.Limits.Memory.Value()
 	t.Logf("%d MiB of %d", total>>20, limit>>20)
 	if total > limit/100*startup.MemoryPercent {

@@ -44,7 +44,7 @@ func TestWorstCaseMemory(t *testing.T) {
 	for name, bytes := range map[string]int64{
 		"at rest": atRest, "policies": policies, "counts of policies": counts, "bodies": webhooks.MaxBodies, "deletions": webhooks.MaxDeletions, "decoded objects": webhooks.MaxDecoded,
 		"evaluations": webhooks.EvaluationMemory, "objects that are read": platform.MaxReads, "cached objects": platform.MaxCached, "decisions of SubjectAccessReviews": webhooks.MaxDecisions,
-		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces, "ConfigMaps of parameters": configcache.MaxParameters, "names of golden images": configcache.MaxClaims, "exceptions of policies": configcache.MaxExceptions, "connections": serving.WorstCase(),
+		"cluster-wide instancetypes and preferences": 2 * platform.MaxClusterWide, "metadata of namespaces": configcache.MaxNamespaces, "ConfigMaps of parameters": configcache.MaxParameters, "names of golden images": configcache.MaxClaims, "exceptions of policies": configcache.MaxExceptions, "policies that do not deny": configcache.MaxPolicies, "connections": serving.WorstCase(),
 	} {
 		t.Logf("%-45s %4d MiB", name, bytes>>20)
 		total += bytes

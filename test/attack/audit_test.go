@@ -194,6 +194,39 @@ var _ = Describe("The audit", Serial, Ordered, timed, func() {
 		Eventually(audited).WithContext(ctx).WithTimeout(3 * time.Minute).Should(BeNumerically(">=", stored()))
 	}, NodeTimeout(5*time.Minute))
 
+	It("of 50,000 virtual machines with policies that cost as much as they can does not delay or fail requests, and ends", func(ctx SpecContext) {
+		if !soak.On() {
+			Skip("only in soaks")
+		}
+		const many = 50_000
+		By("storing them")
+		if controller != nil {
+			Expect(controller.Stop()).To(Succeed())
+		}
+		each(many, func(i int) error {
+			vm := build.VMOf(build.VMI(fmt.Sprintf("many-%05d", i)).Namespace(attacked)).Obj()
+			vm.Spec.RunStrategy = new(kubevirtv1.RunStrategyHalted)
+			return mallory.Create(ctx, vm)
+		})
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(admin.DeleteAllOf(ctx, &kubevirtv1.VirtualMachine{}, client.InNamespace(attacked))).To(Succeed())
+		}, NodeTimeout(10*time.Minute))
+		for i := range 20 {
+			policy := object(fmt.Sprintf(`{apiVersion: policy.virtward.io/v1alpha1, kind: VirtualMachinePolicy, metadata: {name: attack-audit-%d}, spec: {enforcement: Audit, match: {kinds: [VirtualMachine]}, validations: [{expression: "lists.range(20000).all(i, '%%s %%d %%f'.format(['a', i, 1.5]) != '')", message: m}]}}`, i))
+			cleanUp(policy)
+			Expect(admin.Create(ctx, policy)).To(Succeed())
+		}
+		By("auditing them, beside creates")
+		start(ctx)
+		began, busy := time.Now(), cpuTime(controller.PID())
+		p99 := served(ctx, innocentCreates())
+		Eventually(audited).WithContext(ctx).WithTimeout(25 * time.Minute).Should(BeNumerically(">=", many))
+		AddReportEntry("figures", fmt.Sprintf("p99 of a create: idle %s, beside the audit %s; the audit took %s, %s of CPU; the controller's peak %d MiB",
+			idle.Round(time.Millisecond), p99.Round(time.Millisecond), time.Since(began).Round(time.Second), (cpuTime(controller.PID())-busy).Round(time.Second), peak(controller.PID())>>20))
+		Expect(peak(controller.PID())).To(BeNumerically("<", controllerLimit))
+		Expect(p99).To(BeNumerically("<=", max(3*idle, acceptable)))
+	}, NodeTimeout(40*time.Minute))
+
 	AfterAll(func(ctx SpecContext) {
 		each(stored(), func(i int) error {
 			vm := build.VMOf(build.VMI(fmt.Sprintf("heavy-%04d", i)).Namespace(attacked)).Obj()

@@ -36,6 +36,7 @@ var (
 	big           = `{validations: [` + strings.Repeat(`{message: m, expression: "vm == null", fieldPath: vm.metadata}, {message: m, expression: "vm == null", fieldPath: vm.spec},`, 10) + `]}`
 	failing       = `{validations: [` + strings.Repeat(`{message: m, expression: "int(vm.metadata.annotations['text']) == 1"},`, 10) + `]}`
 	nothing       = `{validations: [{message: m, expression: "vm != null"}]}`
+	selectors     = `{match: {namespaceSelector: {matchExpressions: [` + strings.Repeat(`{key: example.com/team, operator: NotIn, values: [a, b, c, d, e, f, g, h]},`, 32) + `]}}, validations: [{message: m, expression: "vm != null"}]}`
 	steps         = regoOf("some a in r; some b in r; some c in r; some d in r; some e in r; a + b + c + d + e < 0")
 	hashes        = regoOf("some a in r; some b in r; some c in r; some d in r; x := {a, b, c, d, input.vm.metadata.annotations.text}; count(x) < 0")
 	comparisons   = regoOf("some a in r; some b in r; some c in r; some d in r; input.object.spec == input.vm.spec; d < 0")
@@ -94,6 +95,7 @@ func worstSets() map[string]worstSet {
 		"values":             {specs: []string{big}, count: 50, large: 1 << 20, enforcement: deny, want: limit},
 		"failing":            {specs: []string{failing}, count: 50, large: 1 << 20, enforcement: deny, want: limit},
 		"many":               {specs: []string{nothing, nothingInRego}, count: 1000},
+		"selectors":          {specs: []string{selectors}, count: 1000},
 	}
 }
 

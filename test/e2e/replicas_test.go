@@ -111,7 +111,7 @@ var _ = Describe("Two replicas on a fresh Secret", Serial, func() {
 })
 
 // replica has the ports of a virtward process.
-type replica struct{ webhook, health int }
+type replica struct{ webhook, health, deletions int }
 
 // another returns the ports of a second replica, and the flags for them. The replica has its own files, like a pod.
 func another(c *controlplane.ControlPlane) (replica, []string) {
@@ -122,7 +122,7 @@ func another(c *controlplane.ControlPlane) (replica, []string) {
 		Expect(err).NotTo(HaveOccurred())
 		ports[i] = port
 	}
-	return replica{webhook: ports[0], health: ports[1]}, []string{
+	return replica{webhook: ports[0], health: ports[1], deletions: ports[3]}, []string{
 		"--webhook-port=" + strconv.Itoa(ports[0]),
 		"--health-address=:" + strconv.Itoa(ports[1]),
 		"--metrics-address=:" + strconv.Itoa(ports[2]),
