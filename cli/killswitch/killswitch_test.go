@@ -207,8 +207,8 @@ func TestDisableDryRun(t *testing.T) {
 	if err := b.Disable(t.Context(), "a test"); err != nil {
 		t.Fatal(err)
 	}
-	want := `MutatingWebhookConfiguration mutate.virtward.io: would be switched off
-ValidatingWebhookConfiguration validate.virtward.io: would be switched off
+	want := `ValidatingWebhookConfiguration validate.virtward.io: would be switched off
+MutatingWebhookConfiguration mutate.virtward.io: would be switched off
 ValidatingAdmissionPolicy virtward-exported: would be switched off
 ValidatingAdmissionPolicy virtward-policies: would be switched off
 `
@@ -231,10 +231,10 @@ func TestDisableGoesOn(t *testing.T) {
 	if err == nil || err.Error() != "some objects of Virtward are not off: see above" {
 		t.Errorf("error %v", err)
 	}
-	want := `MutatingWebhookConfiguration mutate.virtward.io: switched off
-ValidatingAdmissionPolicy virtward-exported: switched off
+	want := `ValidatingAdmissionPolicy virtward-exported: switched off
 ValidatingAdmissionPolicy virtward-policies: switched off
 error: ValidatingWebhookConfiguration validate.virtward.io: validatingwebhookconfigurations.admissionregistration.k8s.io "validate.virtward.io" is forbidden: jane may not
+error: each MutatingWebhookConfiguration stays as it is: with only one of the two switched off, new instances would be denied as incomplete
 `
 	if diff := cmp.Diff(want, b.printed()); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
@@ -261,6 +261,46 @@ func TestDisableWithoutList(t *testing.T) {
 	} {
 		if !strings.Contains(b.out.String()+b.errOut.String(), want) {
 			t.Errorf("it does not say %q, but:\n%s%s", want, &b.out, &b.errOut)
+		}
+	}
+}
+
+// A process that ends in the middle leaves no state in which the checks are on and the completion is off; the next one ends it.
+func TestSwitchEndsInTheMiddle(t *testing.T) {
+	for after := range 5 {
+		for _, way := range []string{"disable", "enable"} {
+			b := newBench(t, installation()...)
+			do, other := func() error { return b.Disable(t.Context(), "no replica starts") }, func() error { return b.Enable(t.Context()) }
+			if way == "enable" {
+				do, other = other, do
+			}
+			if err := other(); err != nil {
+				t.Fatal(err)
+			}
+			writes, ended := 0, true
+			b.fake.PrependReactor("update", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				if writes++; ended && writes > after {
+					return true, nil, errors.New("the process ended")
+				}
+				return false, nil, nil
+			})
+			if err := do(); err == nil && after < 4 {
+				t.Fatalf("%s, %d writes: it does not end in the middle", way, after)
+			}
+			off := func(name string) bool {
+				off, all := disabled(&unstructured.Unstructured{Object: b.snapshot(t)[name].(map[string]any)})
+				return off == all
+			}
+			if off("MutatingWebhookConfiguration mutate.virtward.io") && !off("ValidatingWebhookConfiguration validate.virtward.io") {
+				t.Errorf("%s, %d writes: the checks are on, and nothing completes instances", way, after)
+			}
+			ended = false
+			if err := do(); err != nil {
+				t.Errorf("%s, %d writes: it cannot be ended: %v", way, after, err)
+			}
+			if got := off("ValidatingWebhookConfiguration validate.virtward.io"); got != (way == "disable") {
+				t.Errorf("%s, %d writes: off is %t at the end", way, after, got)
+			}
 		}
 	}
 }

@@ -54,15 +54,28 @@ func (s *Switch) report(err error) { fmt.Fprintln(s.ErrOut, "error: "+texts.OneL
 type admissionKind struct {
 	kind     string
 	resource schema.GroupVersionResource
+	webhook  bool
 }
 
 func admissionKinds() []admissionKind {
 	resource := admissionv1.SchemeGroupVersion.WithResource
 	return []admissionKind{
-		{"MutatingWebhookConfiguration", resource("mutatingwebhookconfigurations")},
-		{"ValidatingWebhookConfiguration", resource("validatingwebhookconfigurations")},
-		{"ValidatingAdmissionPolicy", resource("validatingadmissionpolicies")},
+		{"MutatingWebhookConfiguration", resource("mutatingwebhookconfigurations"), true},
+		{"ValidatingWebhookConfiguration", resource("validatingwebhookconfigurations"), true},
+		{"ValidatingAdmissionPolicy", resource("validatingadmissionpolicies"), false},
 	}
+}
+
+// The orders in which kinds change, so that an end in the middle does no harm: while the webhook that validates is on and the one
+// that completes is off, every new instance is denied as incomplete.
+func offOrder() []admissionKind {
+	kinds := admissionKinds()
+	return []admissionKind{kinds[1], kinds[0], kinds[2]}
+}
+
+func onOrder() []admissionKind {
+	kinds := admissionKinds()
+	return []admissionKind{kinds[2], kinds[0], kinds[1]}
 }
 
 // disabledNote is the content of the annotation, as JSON.
@@ -78,7 +91,7 @@ func (s *Switch) Disable(ctx context.Context, reason string) error {
 	if err != nil {
 		return err
 	}
-	err = s.each(ctx, turn{word: "off", do: func(object *unstructured.Unstructured) bool { return turnOff(object, string(note)) }})
+	err = s.each(ctx, turn{word: "off", kinds: offOrder(), do: func(object *unstructured.Unstructured) bool { return turnOff(object, string(note)) }})
 	if err != nil || s.DryRun {
 		return err
 	}
@@ -91,7 +104,7 @@ On again: %s enable
 
 // Enable removes what Disable adds.
 func (s *Switch) Enable(ctx context.Context) error {
-	if err := s.each(ctx, turn{word: "on", do: turnOn}); err != nil || s.DryRun {
+	if err := s.each(ctx, turn{word: "on", kinds: onOrder(), do: turnOn}); err != nil || s.DryRun {
 		return err
 	}
 	if _, err := fmt.Fprintln(s.Out, "Virtward is on. It takes effect within seconds."); err != nil {
@@ -103,21 +116,28 @@ func (s *Switch) Enable(ctx context.Context) error {
 	return nil
 }
 
-// turn is a change of an object. do reports whether the object changed.
+// turn is a change of all objects, kind by kind. do reports whether the object changed.
 type turn struct {
-	word string
-	do   func(*unstructured.Unstructured) bool
+	word  string
+	kinds []admissionKind
+	do    func(*unstructured.Unstructured) bool
 }
 
-// each changes all objects of Virtward, prints a line for each, and continues after a failure.
+// each changes all objects of Virtward, prints a line for each, and continues after a failure. But a webhook configuration stays as
+// it is if the change of one of the kind before it failed.
 func (s *Switch) each(ctx context.Context, turn turn) error {
-	found, failed := 0, 0
-	for _, kind := range admissionKinds() {
+	found, failed, webhooks := 0, 0, 0
+	for _, kind := range turn.kinds {
+		before := failed
+		if webhooks > 0 && kind.webhook {
+			failed++
+			s.report(fmt.Errorf("each %s stays as it is: with only one of the two switched %s, new instances would be denied as incomplete", kind.kind, turn.word))
+			continue
+		}
 		objects, err := s.list(ctx, kind)
 		if err != nil {
 			failed++
 			s.report(err)
-			continue
 		}
 		for i := range objects {
 			found++
@@ -128,6 +148,9 @@ func (s *Switch) each(ctx context.Context, turn turn) error {
 				continue
 			}
 			fmt.Fprintf(s.Out, "%s %s: %s\n", kind.kind, objects[i].GetName(), s.outcome(turn.word, changed))
+		}
+		if kind.webhook {
+			webhooks += failed - before
 		}
 	}
 	switch {
