@@ -99,11 +99,11 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	everything := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	grant(ctx, "mallory", attacked,
 		rbacv1.PolicyRule{APIGroups: []string{"kubevirt.io"}, Verbs: everything, Resources: []string{
-			"virtualmachines", "virtualmachineinstances", "virtualmachineinstancereplicasets", "virtualmachineinstancereplicasets/scale", "virtualmachineinstancepresets",
+			"virtualmachines", "virtualmachineinstances", "virtualmachineinstancereplicasets", "virtualmachineinstancereplicasets/scale", "virtualmachineinstancepresets", "virtualmachineinstancemigrations",
 		}},
 		rbacv1.PolicyRule{APIGroups: []string{"pool.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachinepools", "virtualmachinepools/scale"}},
 		rbacv1.PolicyRule{APIGroups: []string{"instancetype.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachineinstancetypes", "virtualmachinepreferences"}},
-		rbacv1.PolicyRule{APIGroups: []string{"snapshot.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachinesnapshots", "virtualmachinerestores"}},
+		rbacv1.PolicyRule{APIGroups: []string{"snapshot.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachinesnapshots", "virtualmachinesnapshotcontents", "virtualmachinerestores"}},
 		rbacv1.PolicyRule{APIGroups: []string{"clone.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachineclones"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: everything, Resources: []string{"persistentvolumeclaims"}},
 	)
