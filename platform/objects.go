@@ -79,7 +79,7 @@ func CanExist(kind schema.GroupKind, namespace, name string) bool {
 // of them would keep the objects of all users in memory.
 type Objects struct {
 	reader  *reader
-	shares  *Shares
+	shares  readShares
 	watches map[schema.GroupKind]*clusterWide
 	cache   *objectCache
 }
@@ -90,7 +90,7 @@ func NewObjects(config *rest.Config) (*Objects, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Objects{reader: reader, shares: NewShares(MaxReads), cache: newObjectCache(MaxCached, clock.RealClock{})}, nil
+	return &Objects{reader: reader, shares: newReadShares(), cache: newObjectCache(MaxCached, clock.RealClock{})}, nil
 }
 
 // NewWatchedObjects returns Objects with watches of the cluster-wide kinds. They are used once Run has synced them.

@@ -31,12 +31,15 @@ const (
 	// maxList bounds the JSON of a list, and maxListed its objects.
 	maxList   = 1 << 20
 	maxListed = 100
-	// MaxReads bounds the memory of the decoded objects of all requests. A request reserves reserveSmall of it, and
-	// reserveLarge once it reads a large object. A small object has at most maxSmallValues objects and lists, and a large
-	// one at most decodelimits.MaxValues, so the decoded object fits into the reservation.
-	MaxReads     = 24 << 20
-	reserveSmall = 2 << 20
-	reserveLarge = 12 << 20
+	// MaxReads bounds the memory of the decoded objects of all requests: maxSmallReads and maxLargeReads. A request reserves
+	// reserveSmall of the first for all small objects, and up to reserveLarge of the second once it reads a larger one. A small
+	// object has at most maxSmallValues objects and lists, and a large one at most decodelimits.MaxValues, so the decoded object
+	// fits into the reservation.
+	MaxReads      = maxSmallReads + maxLargeReads
+	maxSmallReads = 16 << 20
+	maxLargeReads = 24 << 20
+	reserveSmall  = 2 << 20
+	reserveLarge  = 12 << 20
 	// reserveTyped is for a running instance and the spec that it was started with. Both have at most maxTypedValues
 	// objects and lists, which need more memory in their Go types.
 	reserveTyped = 4 << 20
@@ -49,45 +52,77 @@ const (
 // ErrTooLarge is the error for an object that is too large to be read.
 var ErrTooLarge = errors.New("it is too large to be read")
 
+// readShares is the memory of all reads. Small and larger objects have memory of their own: a request that has reserved memory for
+// small objects waits for more, and the requests that it waits for do not wait for memory for small objects.
+type readShares struct{ small, large *Shares }
+
+func newReadShares() readShares {
+	return readShares{small: NewShares(maxSmallReads), large: NewShares(maxLargeReads)}
+}
+
 // session is the memory that the reads of one request reserve. Only one goroutine at a time uses it.
 type session struct {
-	shares    *Shares
+	shares    readShares
 	namespace string
-	reserved  int64
-	releases  []func()
+	small     reservation
+	large     reservation
+}
+
+// reservation is memory of one of the two, in bytes.
+type reservation struct {
+	bytes   int64
+	release func()
+}
+
+// take reserves bytes. It never waits while it has a smaller reservation: what was read with that is garbage by now.
+func (r *reservation) take(ctx context.Context, shares *Shares, namespace string, bytes int64) error {
+	if bytes <= r.bytes {
+		return nil
+	}
+	r.end()
+	release, err := shares.Take(ctx, namespace, bytes)
+	if err != nil {
+		return err
+	}
+	r.bytes, r.release = bytes, release
+	return nil
+}
+
+func (r *reservation) end() {
+	if r.release != nil {
+		r.release()
+	}
+	*r = reservation{}
 }
 
 type sessionKey struct{}
 
 // begin adds a session for a request of a namespace to a context.
-func begin(ctx context.Context, shares *Shares, namespace string) (context.Context, func()) {
+func begin(ctx context.Context, shares readShares, namespace string) (context.Context, func()) {
 	s := &session{shares: shares, namespace: namespace}
 	return context.WithValue(ctx, sessionKey{}, s), s.end
 }
 
 // reserve reserves memory for a read, in the session of the context. Without a session, done releases it.
-func reserve(ctx context.Context, shares *Shares, bytes int64) (done func(), err error) {
+func reserve(ctx context.Context, shares readShares, bytes int64) (done func(), err error) {
 	s, ok := ctx.Value(sessionKey{}).(*session)
 	done = func() {}
 	if !ok {
 		s = &session{shares: shares}
 		done = s.end
 	}
-	if missing := bytes - s.reserved; missing > 0 { // earlier objects are garbage by now, or small
-		release, err := shares.Take(ctx, s.namespace, missing)
-		if err != nil {
-			return nil, err
-		}
-		s.releases, s.reserved = append(s.releases, release), bytes
+	switch {
+	case bytes > reserveSmall:
+		err = s.large.take(ctx, s.shares.large, s.namespace, bytes)
+	case s.large.bytes == 0:
+		err = s.small.take(ctx, s.shares.small, s.namespace, bytes)
 	}
-	return done, nil
+	return done, err
 }
 
 func (s *session) end() {
-	for _, release := range s.releases {
-		release()
-	}
-	s.releases, s.reserved = nil, 0
+	s.small.end()
+	s.large.end()
 }
 
 // reader reads objects of bounded size from the API server.

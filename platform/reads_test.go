@@ -1,7 +1,10 @@
 package platform
 
 import (
+	"context"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -9,30 +12,56 @@ import (
 )
 
 func TestSessionReservesUntilItsEnd(t *testing.T) {
-	s := NewShares(MaxReads)
+	s := newReadShares()
 	ctx, end := begin(t.Context(), s, "a")
-	for _, bytes := range []int64{reserveSmall, reserveSmall, reserveLarge, reserveSmall} {
+	for _, bytes := range []int64{reserveSmall, reserveSmall, reserveTyped, reserveLarge, reserveSmall} {
 		done, err := reserve(ctx, s, bytes)
 		if err != nil {
 			t.Fatal(err)
 		}
 		done()
 	}
-	if s.free > MaxReads-reserveLarge {
-		t.Error("what was read does not count any more")
-	}
-	if s.free < MaxReads-reserveLarge {
-		t.Error("what was read counts more than once")
+	if small, large := maxSmallReads-s.small.free, maxLargeReads-s.large.free; small != reserveSmall || large != reserveLarge {
+		t.Errorf("reserved %d and %d bytes: each read counts once, until the end", small, large)
 	}
 	end()
-	done, err := reserve(t.Context(), s, reserveLarge) // without a session
-	if err != nil {
-		t.Fatal(err)
+	for _, bytes := range []int64{reserveSmall, reserveLarge} {
+		done, err := reserve(t.Context(), s, bytes) // without a session
+		if err != nil {
+			t.Fatal(err)
+		}
+		done()
 	}
-	done()
-	if s.free != MaxReads {
+	if s.small.free != maxSmallReads || s.large.free != maxLargeReads {
 		t.Error("a read without a session holds on to what it read")
 	}
+}
+
+// Many requests of one namespace that first read a small object and then larger ones do not wait for each other's memory for ever.
+func TestReadsOfOneNamespaceDoNotBlockEachOther(t *testing.T) {
+	s := newReadShares()
+	var group sync.WaitGroup
+	ready := make(chan struct{})
+	for range 40 {
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			ctx, end := begin(ctx, s, "a")
+			defer end()
+			<-ready
+			for _, bytes := range []int64{reserveSmall, reserveTyped, ReserveMachine, reserveLarge} {
+				done, err := reserve(ctx, s, bytes)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer done()
+				runtime.Gosched()
+			}
+		})
+	}
+	close(ready)
+	group.Wait()
 }
 
 func TestObjectCache(t *testing.T) {
