@@ -29,6 +29,7 @@ type ports struct {
 	certificate *webhooks.Certificate
 	tokens      *serving.Tokens
 	metrics     *serving.Metrics
+	drain       serving.Drain
 	// ready has the conditions of readiness, by name.
 	ready map[string]func() error
 	log   logr.Logger
@@ -54,6 +55,10 @@ func (o *webhookOptions) addPorts(mgr manager.Manager, p *ports, h *handlers) er
 		if err := mgr.Add(everywhere(clients.Run)); err != nil {
 			return err
 		}
+	}
+	// The manager ends this before it shuts the servers down.
+	if err := mgr.Add(everywhere(p.drain.Run)); err != nil {
+		return err
 	}
 	for _, server := range []serving.Options{
 		{Name: "webhook", Address: fmt.Sprintf(":%d", o.port), TLS: config, Limits: serving.WebhookLimits(), Route: serving.ByToken(p.tokens, h.webhooks)},
@@ -86,7 +91,7 @@ func (p *ports) addSide(mgr manager.Manager, health, measured string) error {
 }
 
 func (p *ports) add(mgr manager.Manager, o serving.Options) error {
-	o.Metrics, o.Log, o.ShutdownTimeout = p.metrics, p.log.WithValues("server", o.Name), drainTimeout
+	o.Metrics, o.Drain, o.Log, o.ShutdownTimeout = p.metrics, &p.drain, p.log.WithValues("server", o.Name), drainTimeout
 	server, err := serving.Listen(o)
 	if err != nil {
 		return err

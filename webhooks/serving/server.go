@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,8 +27,25 @@ type Options struct {
 	Limits  Limits
 	Metrics *Metrics
 	Log     logr.Logger
+	// Drain is nil for a server that closes its idle connections at once when it shuts down.
+	Drain *Drain
 	// ShutdownTimeout bounds the time of requests in progress when the server shuts down.
 	ShutdownTimeout time.Duration
+}
+
+// Drain moves clients to other servers before a server shuts down. A client can send a request into a connection that the
+// server closes in the same moment. net/http sends GET again, but not POST: a call of a webhook fails.
+type Drain struct{ begun atomic.Bool }
+
+// drainTime is how long connections are closed with an answer. A connection without a request in this time is rarely used.
+const drainTime = time.Second
+
+// Run closes each connection with its next answer once the context ends, and returns when the servers can shut down.
+func (d *Drain) Run(ctx context.Context) error {
+	<-ctx.Done()
+	d.begun.Store(true)
+	time.Sleep(drainTime)
+	return nil
 }
 
 // Listen opens the port, and returns the server, which a manager runs.
@@ -60,7 +78,7 @@ func newServer(o Options) *http.Server {
 	protocols.SetHTTP2(o.Limits.Streams > 0)
 	server := &http.Server{
 		Protocols:                    protocols,
-		Handler:                      &router{name: o.Name, route: o.Route, metrics: o.Metrics},
+		Handler:                      &router{name: o.Name, route: o.Route, metrics: o.Metrics, drain: o.Drain},
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTimeout,
 		ReadTimeout:                  requestTimeout,
@@ -105,10 +123,14 @@ type router struct {
 	name    string
 	route   func(*http.Request) http.Handler
 	metrics *Metrics
+	drain   *Drain
 }
 
 // ServeHTTP answers a wrong path with 404, before the body is read.
 func (r *router) ServeHTTP(w http.ResponseWriter, request *http.Request) {
+	if r.drain != nil && r.drain.begun.Load() {
+		w.Header().Set("Connection", "close")
+	}
 	handler := r.route(request)
 	if handler == nil {
 		r.metrics.wrong.WithLabelValues(r.name).Inc()

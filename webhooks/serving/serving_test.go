@@ -455,3 +455,43 @@ func (a authority) issue(t *testing.T, name string, usage x509.ExtKeyUsage) tls.
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
+
+// TestDrain verifies that a client loses no request of a server that ends: it is told to connect again before.
+func TestDrain(t *testing.T) {
+	metrics, err := NewMetrics(prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain := &Drain{}
+	made, err := Listen(Options{
+		Name: "test", Address: "127.0.0.1:0", Limits: small, Metrics: metrics, Log: logr.Discard(), Drain: drain, ShutdownTimeout: time.Second,
+		Route: ByPath(map[string]http.Handler{"/known": http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	await.Run(t, made.Start)
+	s := server{address: made.Listener.Addr().String()}
+	c := s.dial(t)
+	for range 2 {
+		if got := get(t, c, "/known"); got != http.StatusOK {
+			t.Fatalf("a request is answered %d", got)
+		}
+	}
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- drain.Run(ctx) }()
+	end()
+	for !drain.begun.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	if got := get(t, c, "/known"); got != http.StatusOK || !closed(t, c) {
+		t.Errorf("a request of a server that ends is answered %d, and the connection is kept", got)
+	}
+	if got := get(t, s.dial(t), "/known"); got != http.StatusOK {
+		t.Errorf("a new connection is answered %d", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
