@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,16 +41,23 @@ type secretKeys struct {
 	// newKey draws a key.
 	newKey func() []byte
 
-	// changing lets one change of this replica happen at a time.
-	changing sync.Mutex
+	// changing has one element while a change of this replica is in progress.
+	changing chan struct{}
+}
+
+func newSecretKeys(secrets typedcorev1.SecretInterface, newKey func() []byte) *secretKeys {
+	return &secretKeys{secrets: secrets, newKey: newKey, changing: make(chan struct{}, 1)}
 }
 
 // Read implements Keys.
 func (k *secretKeys) Read(ctx context.Context) (*approvals.Keyring, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	secret, keys, err := k.get(ctx)
-	if err != nil || !k.needsKey(secret, keys) {
+	requested := false
+	keys, err := limit(ctx, readTimeout, "send the keys of approvals", func(ctx context.Context) (*approvals.Keyring, error) {
+		secret, keys, err := k.get(ctx)
+		requested = err == nil && k.needsKey(secret, keys)
+		return keys, err
+	})
+	if err != nil || !requested {
 		return keys, err
 	}
 	return k.Change(ctx, func(*approvals.Keyring) {})
@@ -59,12 +65,19 @@ func (k *secretKeys) Read(ctx context.Context) (*approvals.Keyring, error) {
 
 // Change implements Keys.
 func (k *secretKeys) Change(ctx context.Context, change func(*approvals.Keyring)) (*approvals.Keyring, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
-	defer cancel()
-	k.changing.Lock()
-	defer k.changing.Unlock()
-	var keys *approvals.Keyring
-	err := retry.RetryOnConflict(conflicts, func() error {
+	return limit(ctx, statusTimeout, "store the keys of approvals", func(ctx context.Context) (*approvals.Keyring, error) {
+		select {
+		case k.changing <- struct{}{}:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		defer func() { <-k.changing }()
+		return k.change(ctx, change)
+	})
+}
+
+func (k *secretKeys) change(ctx context.Context, change func(*approvals.Keyring)) (keys *approvals.Keyring, err error) {
+	err = retry.RetryOnConflict(conflicts, func() error {
 		secret, current, err := k.get(ctx)
 		if err != nil {
 			return err
@@ -82,10 +95,7 @@ func (k *secretKeys) Change(ctx context.Context, change func(*approvals.Keyring)
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return keys, nil
+	return keys, err
 }
 
 // needsKey reports whether a key is to be added.
@@ -119,8 +129,11 @@ func keysError(action string, err error) error {
 
 // keysAnswer is an error of the keys as the answer to a user.
 func keysAnswer(err error) error {
-	if apierrors.IsConflict(err) {
+	switch {
+	case apierrors.IsConflict(err):
 		return busy()
+	case apierrors.IsTimeout(err):
+		return err
 	}
 	return apierrors.NewInternalError(err)
 }

@@ -141,7 +141,7 @@ func (o *Options) Run(ctx context.Context) error {
 	defer events.stop()
 	services := &Services{
 		Cluster: timed{cluster}, Authorizer: config.Authorization.Authorizer, Random: randomness.Source{}, Events: events, Clock: clock.RealClock{}, RequireApproval: o.RequireApproval,
-		Keys: &secretKeys{secrets: typed.CoreV1().Secrets(o.Namespace), newKey: func() []byte { return randomness.Source{}.Bytes(approvals.KeyBytes) }},
+		Keys: newSecretKeys(typed.CoreV1().Secrets(o.Namespace), func() []byte { return randomness.Source{}.Bytes(approvals.KeyBytes) }),
 	}
 	if err := Install(server, scheme, codecs, services); err != nil {
 		return err
