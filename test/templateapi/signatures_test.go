@@ -197,7 +197,7 @@ func (f *fixture) rotated(t *testing.T) {
 	f.approve(f.Config(), "catalogue", "rotated", "SELECTOR")
 	before := f.read("catalogue", "rotated").Status.Approval
 	f.change(map[string]any{"metadata": map[string]any{"annotations": map[string]any{apiserver.RotateAnnotation: "true"}}})
-	f.admitted("rotated", "rotated")
+	f.admitted("rotated", "still-valid")
 	if keys := f.keys(); keys.Annotations[apiserver.RotateAnnotation] != "" || len(keys.Data["key.1"]) == 0 || len(keys.Data["key.2"]) == 0 {
 		t.Errorf("annotations %v, %d data", keys.Annotations, len(keys.Data))
 	}
