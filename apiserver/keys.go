@@ -3,6 +3,7 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,11 @@ type secretKeys struct {
 
 	// changing has one element while a change of this replica is in progress.
 	changing chan struct{}
+
+	mu sync.Mutex
+	// read are the keys of a version of the Secret, so that requests do not parse the same version again. They never change.
+	read    *approvals.Keyring
+	version string
 }
 
 func newSecretKeys(secrets typedcorev1.SecretInterface, newKey func() []byte) *secretKeys {
@@ -53,7 +59,11 @@ func newSecretKeys(secrets typedcorev1.SecretInterface, newKey func() []byte) *s
 func (k *secretKeys) Read(ctx context.Context) (*approvals.Keyring, error) {
 	requested := false
 	keys, err := limit(ctx, readTimeout, "send the keys of approvals", func(ctx context.Context) (*approvals.Keyring, error) {
-		secret, keys, err := k.get(ctx)
+		secret, err := k.get(ctx)
+		if err != nil {
+			return nil, err
+		}
+		keys, err := k.parsed(secret)
 		requested = err == nil && k.needsKey(secret, keys)
 		return keys, err
 	})
@@ -78,7 +88,11 @@ func (k *secretKeys) Change(ctx context.Context, change func(*approvals.Keyring)
 
 func (k *secretKeys) change(ctx context.Context, change func(*approvals.Keyring)) (keys *approvals.Keyring, err error) {
 	err = retry.RetryOnConflict(conflicts, func() error {
-		secret, current, err := k.get(ctx)
+		secret, err := k.get(ctx)
+		if err != nil {
+			return err
+		}
+		current, err := parse(secret)
 		if err != nil {
 			return err
 		}
@@ -104,16 +118,34 @@ func (k *secretKeys) needsKey(secret *corev1.Secret, keys *approvals.Keyring) bo
 	return keys.Empty() || requested
 }
 
-func (k *secretKeys) get(ctx context.Context) (*corev1.Secret, *approvals.Keyring, error) {
+func (k *secretKeys) get(ctx context.Context) (*corev1.Secret, error) {
 	secret, err := k.secrets.Get(ctx, ApprovalKeys, metav1.GetOptions{})
 	if err != nil {
-		return nil, nil, keysError("read", err)
+		return nil, keysError("read", err)
 	}
+	return secret, nil
+}
+
+// parsed returns the keys of a Secret, which callers share.
+func (k *secretKeys) parsed(secret *corev1.Secret) (*approvals.Keyring, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.version == "" || k.version != secret.ResourceVersion {
+		read, err := parse(secret)
+		if err != nil {
+			return nil, err
+		}
+		k.read, k.version = read, secret.ResourceVersion
+	}
+	return k.read, nil
+}
+
+func parse(secret *corev1.Secret) (*approvals.Keyring, error) {
 	keys, err := approvals.Parse(secret.Data)
 	if err != nil {
-		return nil, nil, keysError("read", err)
+		return nil, keysError("read", err)
 	}
-	return secret, keys, nil
+	return keys, nil
 }
 
 // keysError says what an admin can do. No user can see the Secret, so the message has nothing of its content.

@@ -109,7 +109,7 @@ func TestEnded(t *testing.T) {
 	if err := keys.Verify("last", last); !errors.Is(err, approvals.ErrEnded) {
 		t.Errorf("at the bound: %v", err)
 	}
-	if size := len(keys.Data()["ended"]); size > 200<<10 {
+	if size := len(keys.Data()["ended"]); size > 64<<10 {
 		t.Errorf("%d bytes", size)
 	}
 }

@@ -19,7 +19,7 @@ const (
 	// maxKeys bounds the keys that are accepted at the same time.
 	maxKeys = 8
 	// MaxEnded bounds the templates of which the end of approvals is known. The longest unchanged ones are forgotten.
-	MaxEnded = 5000
+	MaxEnded = 2000
 )
 
 // The keys of the Secret's data.
