@@ -114,8 +114,10 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 		want    string
 	}{
 		"no Secret": {[]kruntime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: ApprovalKeys}}}, "the Secret virtward-approval-keys is missing, and helm upgrade creates it"},
-		"no key": {[]kruntime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: release, Name: ApprovalKeys}, Data: map[string][]byte{"key.1": []byte("hunter2")}}},
-			"in the Secret virtward-approval-keys: data[key.1]: it must be 32 bytes"},
+		"no key": {
+			[]kruntime.Object{&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: release, Name: ApprovalKeys}, Data: map[string][]byte{"key.1": []byte("hunter2")}}},
+			"in the Secret virtward-approval-keys: data[key.1]: it must be 32 bytes",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, _ := newKeys(t, tc.objects...)

@@ -196,8 +196,10 @@ func TestApprove(t *testing.T) {
 		"an object":        {"", uncovered, answer{}, []string{"-y"}, 1, "Approved: no; ann approved another digest at 2026-05-01 10:00", "error: the parameters EXTRA can add fields to the virtual machine: acknowledge them with --acknowledge-objects\n", ""},
 		"acknowledged":     {"", uncovered, answer{201, uncovered}, []string{"-y", "--acknowledge-objects"}, 0, "An approval does not cover:\nspec.virtualMachine.spec.instancetype   it has no revisionName\n", "approved the template templates/fedora\n", `{"digest":"sha256:aaaa","objectParameters":["EXTRA"]}`},
 		"unsigned": {
-			"", review + `,"approval":{"digest":"sha256:aaaa","approvedBy":"ann","approvedAt":"2026-05-01T10:00:00Z"},"reason":"the approval does not count: it has no signature"}`, answer{201, review + "}"},
-			[]string{"-y"}, 0, "Approved: no; the approval does not count: it has no signature\n", "approved the template templates/fedora\n", `{"digest":"sha256:aaaa"}`,
+			"", review + `,"approval":{"digest":"sha256:aaaa","approvedBy":"ann","approvedAt":"2026-05-01T10:00:00Z"},"reason":"the approval does not count: it has no signature"}`,
+			answer{201, review + "}"},
+			[]string{"-y"},
+			0, "Approved: no; the approval does not count: it has no signature\n", "approved the template templates/fedora\n", `{"digest":"sha256:aaaa"}`,
 		},
 		"it has changed": {"", review + "}", answer{409, conflict}, []string{"-y"}, 1, shown, "error: the template has changed since the review: review it again: approve: the digest is sha256:bbbb\n", `{"digest":"sha256:aaaa"}`},
 		"as JSON":        {"", uncovered, answer{}, []string{"--review", "-o", "json"}, 0, `"digest": "sha256:aaaa"`, "", ""},

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -24,6 +23,9 @@ var (
 	// ErrEnded: the approval was revoked, or another one replaced it.
 	ErrEnded = errors.New("it was revoked or replaced before")
 )
+
+// timeFormat is that of the API: seconds, in UTC.
+const timeFormat = "2006-01-02T15:04:05Z"
 
 // version begins a signature: VERSION.SEQUENCE.MAC.
 const version = "v1"
@@ -90,7 +92,7 @@ func parseSignature(signature string) (sequence uint64, mac string, ok bool) {
 func sum(key []byte, template types.UID, approval *v1beta1.TemplateApproval, sequence uint64) string {
 	mac := hmac.New(sha256.New, key)
 	for _, part := range []string{
-		"virtward template approval " + version, string(template), approval.Digest, approval.ApprovedBy, approval.ApprovedAt.UTC().Format(time.RFC3339),
+		"virtward template approval " + version, string(template), approval.Digest, approval.ApprovedBy, approval.ApprovedAt.UTC().Format(timeFormat),
 		approval.Message, strconv.FormatUint(sequence, 10),
 	} {
 		_, _ = fmt.Fprintf(mac, "%d:%s,", len(part), part) // a hash returns no error
