@@ -188,12 +188,12 @@ func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) 
 		in.Fault = &virtualimages.Fault{Reason: "ClassNotFound", Message: fmt.Sprintf("there is no class %q: an admin configures virtualImages.classes", in.Class)}
 		return in, nil, nil
 	}
-	if image.DeletionTimestamp == nil {
+	if image.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(image.Status.Conditions, v1alpha1.ConditionImported) { // what is imported is not imported again
 		missing, err := r.Guards.Missing(ctx, image)
 		if err != nil {
 			return nil, nil, err
 		}
-		if missing != "" { // what is imported stays
+		if missing != "" {
 			in.Fault = &virtualimages.Fault{Reason: guarded.Reason, Message: missing}
 			return in, store, nil
 		}
