@@ -52,7 +52,7 @@ func (f *fixture) unguarded(t *testing.T) {
 		t.Helper()
 		request := f.request(t, name, "secret")
 		f.until(t, request, v1beta1.RequestProgressing, metav1.ConditionFalse, guarded.Reason)
-		if c := f.condition(t, request, v1beta1.RequestProgressing); !strings.Contains(c.Message, want) {
+		if c := f.condition(t, request, v1beta1.RequestCompleted); !strings.Contains(c.Message, want) {
 			t.Errorf("%s: %+v", name, c)
 		}
 		if intermediate, result := f.left(t, request); len(intermediate)+len(result) > 0 {
