@@ -83,9 +83,19 @@ func Objects() ([]*unstructured.Unstructured, error) { return ObjectsFor(Default
 // ObjectsFor is Objects for other namespaces, which must be names. Sources of VirtualImages are all public hosts,
 // and their only class is cluster, which stores them in the cluster.
 func ObjectsFor(namespaces Namespaces) ([]*unstructured.Unstructured, error) {
+	return objectsFor(namespaces, "manage")
+}
+
+// ObservingObjects is Objects for a cluster in which another component serves VM templates.
+func ObservingObjects() ([]*unstructured.Unstructured, error) {
+	return objectsFor(DefaultNamespaces, "observe")
+}
+
+func objectsFor(namespaces Namespaces, templatesMode string) ([]*unstructured.Unstructured, error) {
 	replace := strings.NewReplacer(
 		"VIRTWARD_NAMESPACE", namespaces.Virtward, "KUBEVIRT_NAMESPACE", namespaces.KubeVirt, "VIRTUAL_IMAGE_HOSTS", "", "VIRTUAL_IMAGE_NETWORKS", "",
 		"VIRTUAL_IMAGE_DEFAULT_CLASS", "cluster", "VIRTUAL_IMAGE_UPLOAD_CLASSES", "cluster",
+		"TEMPLATES_MODE", templatesMode,
 	)
 	var objects []*unstructured.Unstructured
 	err := eachFile(manifests, "*.yaml", func(content []byte) error {

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,7 @@ import (
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/templates/approvals"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -64,37 +66,54 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 		return review, nil
 	}
 	approval := &v1beta1.TemplateApproval{Digest: digest, ApprovedBy: requester(ctx), ApprovedAt: metav1.NewTime(a.Clock.Now()), Message: given.Message}
-	template.Status.Approval, template.ResourceVersion = approval, "" // the digest was compared; another status does not matter
-	condition, err := templates.ApprovalCondition(template)
+	keys, err := a.sign(ctx, template, approval)
 	if err != nil {
-		return nil, apierrors.NewInternalError(err)
+		return nil, keysAnswer(err)
 	}
-	if err := a.write(ctx, template, approval, condition); err != nil {
+	template.Status.Approval, template.ResourceVersion = approval, "" // the digest was compared; another status does not matter
+	if err := a.write(ctx, template, approval, templates.ApprovalCondition(template, digest, keys)); err != nil {
 		return nil, err
 	}
 	a.Events.Event(template, corev1.EventTypeNormal, v1beta1.ReasonApproved, fmt.Sprintf("%s approved the digest %s", approval.ApprovedBy, digest))
 	audit.AddAuditAnnotation(ctx, digestAuditAnnotation, digest)
-	review.Approved, review.Approval = true, approval
+	review.Approved, review.Approval, review.Reason = true, approval, ""
 	return review, nil
+}
+
+// sign signs an approval. It ends all approvals of the template before, so that a copy of one never counts again.
+func (a *approving) sign(ctx context.Context, template *v1beta1.VirtualMachineTemplate, approval *v1beta1.TemplateApproval) (*approvals.Keyring, error) {
+	var err error
+	keys, changeErr := a.Keys.Change(ctx, func(keys *approvals.Keyring) {
+		keys.End(template.UID)
+		approval.Signature, err = keys.Sign(template.UID, approval)
+	})
+	return keys, errors.Join(err, changeErr)
 }
 
 // review computes what an approver must know of a template.
 func (s *storage) review(ctx context.Context, template *v1beta1.VirtualMachineTemplate) (review *subresources.TemplateReview, err error) {
+	keys, err := s.Keys.Read(ctx)
+	if err != nil {
+		return nil, keysAnswer(err)
+	}
 	err = s.memory.compute(ctx, func() error {
-		approved, digest, err := templates.Approved(template)
+		digest, err := templates.Digest(template)
 		if err != nil {
 			return unrenderable(template.Name, err)
 		}
-		review = reviewOf(template, digest, approved)
+		review = reviewOf(template, digest, templates.ApprovalCondition(template, digest, keys))
 		return nil
 	})
 	return review, err
 }
 
 // reviewOf is what an approver must know of a template.
-func reviewOf(template *v1beta1.VirtualMachineTemplate, digest string, approved bool) *subresources.TemplateReview {
+func reviewOf(template *v1beta1.VirtualMachineTemplate, digest string, approved metav1.Condition) *subresources.TemplateReview {
 	review := &subresources.TemplateReview{
-		TemplateRef: reference(template), Digest: digest, Approved: approved, Approval: template.Status.Approval, ObjectParameters: templates.ObjectParameters(&template.Spec),
+		TemplateRef: reference(template), Digest: digest, Approved: approved.Status == metav1.ConditionTrue, Approval: template.Status.Approval, ObjectParameters: templates.ObjectParameters(&template.Spec),
+	}
+	if !review.Approved && review.Approval != nil {
+		review.Reason = approved.Message
 	}
 	for _, u := range templates.FindUncovered(&template.Spec) {
 		review.Uncovered = append(review.Uncovered, subresources.Uncovered{Path: u.Path, Reason: u.Reason})
@@ -165,11 +184,17 @@ func (s *storage) refresh(ctx context.Context, template *v1beta1.VirtualMachineT
 	if present == nil {
 		return
 	}
-	condition, err := templates.ApprovalCondition(template)
-	if err != nil || condition.Status == present.Status {
+	keys, err := s.Keys.Read(ctx)
+	if err != nil {
 		return
 	}
-	_ = s.write(ctx, template, template.Status.Approval, condition)
+	digest, err := templates.Digest(template)
+	if err != nil {
+		return
+	}
+	if condition := templates.ApprovalCondition(template, digest, keys); outdated(present, condition, template.Status.Approval) {
+		_ = s.write(ctx, template, template.Status.Approval, condition)
+	}
 }
 
 // revoking is the storage of revoke.
@@ -211,11 +236,14 @@ func (r *revoking) Create(ctx context.Context, name string, object runtime.Objec
 	}
 	condition := metav1.Condition{Type: v1beta1.TemplateApproved, Status: metav1.ConditionFalse, Reason: v1beta1.ReasonRevoked, Message: message, ObservedGeneration: template.Generation}
 	template.ResourceVersion = "" // whatever the template is
+	if _, err := r.Keys.Change(ctx, func(keys *approvals.Keyring) { keys.End(template.UID) }); err != nil {
+		return nil, keysAnswer(err)
+	}
 	if err := r.write(ctx, template, nil, condition); err != nil {
 		return nil, err
 	}
 	r.Events.Event(template, corev1.EventTypeNormal, v1beta1.ReasonRevoked, texts.ShortenCharacters(message, maxText-24))
 	audit.AddAuditAnnotation(ctx, digestAuditAnnotation, review.Digest)
-	review.Approved, review.Approval = false, nil
+	review.Approved, review.Approval, review.Reason = false, nil, ""
 	return review, nil
 }

@@ -49,6 +49,15 @@ func (l *liveCluster) Template(ctx context.Context, namespace, name string) (*v1
 	return template, nil
 }
 
+// Templates implements Cluster.
+func (l *liveCluster) Templates(ctx context.Context, limit int64, from string) (page []v1beta1.VirtualMachineTemplate, next string, err error) {
+	list := &v1beta1.VirtualMachineTemplateList{}
+	if err := l.client.List(ctx, list, client.Limit(limit), client.Continue(from)); err != nil {
+		return nil, "", err
+	}
+	return list.Items, list.Continue, nil
+}
+
 // Namespace implements Cluster.
 func (l *liveCluster) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	namespace := &corev1.Namespace{}
@@ -77,7 +86,7 @@ func (l *liveCluster) CreateVirtualMachine(ctx context.Context, vm *kubevirtv1.V
 }
 
 // WriteApproval implements Cluster by server-side apply. Applying a status without the approval would keep the fields that
-// another manager owns too, so a patch removes them before.
+// another manager owns too, so a patch removes them before. A template with a resourceVersion has no approval to remove then.
 func (l *liveCluster) WriteApproval(ctx context.Context, template *v1beta1.VirtualMachineTemplate, approval *v1beta1.TemplateApproval, condition metav1.Condition) error {
 	owner := client.FieldOwner(v1beta1.ApprovalFieldOwner)
 	status := v1beta1.VirtualMachineTemplateStatus{Conditions: []metav1.Condition{condition}, Approval: approval}
@@ -91,7 +100,7 @@ func (l *liveCluster) WriteApproval(ctx context.Context, template *v1beta1.Virtu
 	object.SetName(template.Name)
 	object.SetUID(template.UID)
 	object.SetResourceVersion(template.ResourceVersion)
-	if approval == nil {
+	if approval == nil && template.ResourceVersion == "" {
 		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": template.UID}, "status": map[string]any{"approval": nil}})
 		if err != nil {
 			return err

@@ -30,7 +30,7 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 	}
 	drawn := &draft{}
 	if err := p.memory.compute(ctx, func() (err error) {
-		if drawn.approved, drawn.digest, err = templates.Approved(template); err != nil {
+		if drawn.digest, err = templates.Digest(template); err != nil {
 			return unrenderable(template.Name, err)
 		}
 		drawn.rendered, drawn.findings = templates.Render(&template.Spec, given.Parameters, templates.Options{Random: p.Random})
@@ -58,8 +58,7 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 
 // draft is a rendered template, before it is known where its VirtualMachine is created.
 type draft struct {
-	approved bool
-	digest   string
+	digest string
 	// rendered is nil if a finding denies it.
 	rendered *templates.Rendered
 	findings []validators.Finding
@@ -85,7 +84,7 @@ func (p *processing) admit(ctx context.Context, template *v1beta1.VirtualMachine
 			return nil, err
 		}
 	}
-	required, err := p.requireApproval(ctx, template, target, d.approved, d.digest)
+	required, err := p.requireApproval(ctx, template, target, d.digest)
 	if err != nil {
 		return nil, err
 	}

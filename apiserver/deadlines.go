@@ -50,6 +50,15 @@ func (t timed) Template(ctx context.Context, namespace, name string) (*v1beta1.V
 	})
 }
 
+// Templates implements Cluster.
+func (t timed) Templates(ctx context.Context, count int64, from string) (page []v1beta1.VirtualMachineTemplate, next string, err error) {
+	page, err = limit(ctx, readTimeout, "send templates", func(ctx context.Context) (page []v1beta1.VirtualMachineTemplate, err error) {
+		page, next, err = t.Cluster.Templates(ctx, count, from)
+		return page, err
+	})
+	return page, next, err
+}
+
 // Namespace implements Cluster.
 func (t timed) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	return limit(ctx, readTimeout, "send the namespace", func(ctx context.Context) (*corev1.Namespace, error) { return t.Cluster.Namespace(ctx, name) })

@@ -236,12 +236,17 @@ func (m *memory) template(ctx context.Context, read func() (*v1beta1.VirtualMach
 	if template, err = read(); err != nil {
 		return nil, nil, err
 	}
-	weight, pool := renderMemory(&template.Spec, given), m.largeRenders
+	release, err = m.reserve(ctx, &template.Spec, given)
+	return template, release, err
+}
+
+// reserve reserves the memory to render a template. Call release when it is not needed any more.
+func (m *memory) reserve(ctx context.Context, spec *v1beta1.VirtualMachineTemplateSpec, given map[string]string) (release func(), err error) {
+	weight, pool := renderMemory(spec, given), m.largeRenders
 	if weight <= smallRender {
 		pool = m.smallRenders
 	}
-	release, err = m.acquire(ctx, pool, weight)
-	return template, release, err
+	return m.acquire(ctx, pool, weight)
 }
 
 // The memory of a render, for each byte of the VirtualMachine and for each of its objects and lists. A test measures it.

@@ -59,6 +59,10 @@ func (b *backend) Namespace(_ context.Context, name string) (*corev1.Namespace, 
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
 }
 
+func (b *backend) Templates(context.Context, int64, string) (page []v1beta1.VirtualMachineTemplate, next string, err error) {
+	return nil, "", nil
+}
+
 func (b *backend) DataSource(context.Context, string, string) (*cdiv1beta1.DataSource, error) {
 	return nil, apierrors.NewNotFound(templateResource, "none")
 }
@@ -99,6 +103,7 @@ func serve(t *testing.T, cluster Cluster, m *memory) *httptest.Server {
 	services := &Services{
 		Cluster: cluster, Authorizer: config.Authorization.Authorizer, Random: rand.New(rand.NewPCG(1, 2)), Clock: clock.RealClock{}, memory: m, //nolint:gosec // a test
 	}
+	services.Keys, _ = newKeys(t)
 	if err := Install(server, scheme, codecs, services); err != nil {
 		t.Fatal(err)
 	}
@@ -307,6 +312,7 @@ func TestDeadlines(t *testing.T) {
 		want time.Duration
 	}{
 		"template":   {func(ctx context.Context, c Cluster) error { _, err := c.Template(ctx, "a", "b"); return err }, readTimeout},
+		"templates":  {func(ctx context.Context, c Cluster) error { _, _, err := c.Templates(ctx, 1, ""); return err }, readTimeout},
 		"namespace":  {func(ctx context.Context, c Cluster) error { _, err := c.Namespace(ctx, "a"); return err }, readTimeout},
 		"DataSource": {func(ctx context.Context, c Cluster) error { _, err := c.DataSource(ctx, "a", "b"); return err }, readTimeout},
 		"VirtualMachine": {func(ctx context.Context, c Cluster) error {
@@ -336,6 +342,11 @@ type silent struct{}
 func (silent) Template(ctx context.Context, _, _ string) (*v1beta1.VirtualMachineTemplate, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+func (silent) Templates(ctx context.Context, _ int64, _ string) (page []v1beta1.VirtualMachineTemplate, next string, err error) {
+	<-ctx.Done()
+	return nil, "", ctx.Err()
 }
 
 func (silent) Namespace(ctx context.Context, _ string) (*corev1.Namespace, error) {

@@ -41,7 +41,9 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 				"approvedBy": *spec.StringProperty().WithDescription("The user who approved it."),
 				"approvedAt": *spec.DateTimeProperty().WithDescription("When it was approved."),
 				"message":    *spec.StringProperty().WithDescription("The approver's reason."),
+				"signature":  *spec.StringProperty().WithDescription("The signature of Virtward's API server for this approval of this template."),
 			}).WithDescription("The last approval. It is valid only if it has the digest of the review."),
+			"reason": *spec.StringProperty().WithDescription("Why the last approval is not valid, and what to do."),
 			"uncovered": *spec.ArrayProperty(structure(map[string]spec.Schema{
 				"path":   *spec.StringProperty().WithDescription("The field, such as spec.virtualMachine.spec.instancetype."),
 				"reason": *spec.StringProperty().WithDescription("Why an approval does not cover it."),

@@ -23,7 +23,11 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/randomness"
+	"github.com/virtward/virtward/templates/approvals"
 )
+
+// defaultCheckInterval is the time between two checks of all approvals.
+const defaultCheckInterval = 5 * time.Minute
 
 // The bounds of the requests that are processed at the same time.
 const (
@@ -42,6 +46,10 @@ type Options struct {
 	Admission      *options.AdmissionOptions
 	// RequireApproval: VirtualMachines are created from approved templates only, in every namespace.
 	RequireApproval bool
+	// Namespace has the Secret with the keys of approvals.
+	Namespace string
+	// CheckInterval is the time between two checks of all approvals.
+	CheckInterval time.Duration
 	// MaxInFlight bounds the requests that are processed at the same time. More are answered with 429.
 	MaxInFlight int
 	// ShutdownDelay is the time for which the server serves after a signal to end, while it is not ready.
@@ -66,7 +74,7 @@ func NewOptions(programVersion string) *Options {
 	return &Options{
 		SecureServing: serving.WithLoopback(), Authentication: options.NewDelegatingAuthenticationOptions(), Authorization: authorization,
 		Audit: options.NewAuditOptions(), Features: features, CoreAPI: options.NewCoreAPIOptions(), Admission: options.NewAdmissionOptions(),
-		MaxInFlight: defaultInFlight, Version: programVersion,
+		MaxInFlight: defaultInFlight, CheckInterval: defaultCheckInterval, Version: programVersion,
 	}
 }
 
@@ -79,6 +87,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Features.AddFlags(flags)
 	o.CoreAPI.AddFlags(flags)
 	flags.BoolVar(&o.RequireApproval, "require-approval", false, "create VirtualMachines from approved templates only, in every namespace; without it, only in namespaces with the label "+v1beta1.ApprovedOnlyLabel)
+	flags.StringVar(&o.Namespace, "namespace", "", "namespace of the Secret "+ApprovalKeys+", which has the keys that sign approvals")
+	flags.DurationVar(&o.CheckInterval, "approval-check-interval", o.CheckInterval, "time between two checks of all approvals, which correct the conditions of templates and sign approvals of old keys again")
 	flags.IntVar(&o.MaxInFlight, "max-requests-in-flight", o.MaxInFlight, fmt.Sprintf("maximum number of requests that are processed at the same time, at most %d; more are answered with 429", mostInFlight))
 	flags.DurationVar(&o.ShutdownDelay, "shutdown-delay-duration", 0, "time for which the server serves after a signal to end, until clients know that it is not ready")
 }
@@ -94,6 +104,12 @@ func (o *Options) Validate() error {
 	}
 	if o.MaxInFlight < 1 || o.MaxInFlight > mostInFlight {
 		all = append(all, fmt.Errorf("--max-requests-in-flight is %d: it must be within 1 and %d", o.MaxInFlight, mostInFlight))
+	}
+	if o.Namespace == "" {
+		all = append(all, errors.New("--namespace is required: the keys of approvals are in its Secret "+ApprovalKeys))
+	}
+	if o.CheckInterval <= 0 {
+		all = append(all, fmt.Errorf("--approval-check-interval is %s: it must be positive", o.CheckInterval))
 	}
 	if o.ShutdownDelay < 0 {
 		all = append(all, fmt.Errorf("--shutdown-delay-duration is %s: it must not be negative", o.ShutdownDelay))
@@ -125,10 +141,12 @@ func (o *Options) Run(ctx context.Context) error {
 	defer events.stop()
 	services := &Services{
 		Cluster: timed{cluster}, Authorizer: config.Authorization.Authorizer, Random: randomness.Source{}, Events: events, Clock: clock.RealClock{}, RequireApproval: o.RequireApproval,
+		Keys: newSecretKeys(typed.CoreV1().Secrets(o.Namespace), func() []byte { return randomness.Source{}.Bytes(approvals.KeyBytes) }),
 	}
 	if err := Install(server, scheme, codecs, services); err != nil {
 		return err
 	}
+	go (&upkeep{storage: storage{Services: services}}).run(ctx, o.CheckInterval)
 	return server.PrepareRun().RunWithContext(ctx)
 }
 

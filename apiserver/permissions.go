@@ -8,12 +8,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/texts"
 )
 
@@ -25,7 +27,7 @@ const maxName = 63
 
 // requireApproval reports whether the target namespace takes VirtualMachines of approved templates only. The error denies
 // a template that is not approved, or is not from a namespace that the target trusts.
-func (p *processing) requireApproval(ctx context.Context, template *v1beta1.VirtualMachineTemplate, target string, approved bool, digest string) (bool, error) {
+func (p *processing) requireApproval(ctx context.Context, template *v1beta1.VirtualMachineTemplate, target, digest string) (bool, error) {
 	namespace, err := p.Cluster.Namespace(ctx, target)
 	if err != nil {
 		return false, asReadAnswer(err, "read the namespace")
@@ -39,7 +41,12 @@ func (p *processing) requireApproval(ctx context.Context, template *v1beta1.Virt
 		return true, forbidden(template.Name, fmt.Sprintf("namespace %s does not trust templates of namespace %s; it trusts: %s",
 			target, template.Namespace, texts.Shorten(strings.Join(append([]string{target}, trusted...), ", "), maxWarning/2)))
 	}
-	if approved {
+	keys, err := p.Keys.Read(ctx)
+	if err != nil {
+		return true, keysAnswer(err)
+	}
+	condition := templates.ApprovalCondition(template, digest, keys)
+	if condition.Status == metav1.ConditionTrue {
 		return true, nil
 	}
 	where := "this cluster requires approved templates"
@@ -47,8 +54,11 @@ func (p *processing) requireApproval(ctx context.Context, template *v1beta1.Virt
 		where = fmt.Sprintf("namespace %s requires approved templates", target)
 	}
 	state := fmt.Sprintf("template %s/%s is not approved", template.Namespace, template.Name)
-	if template.Status.Approval != nil {
+	switch {
+	case condition.Reason == v1beta1.ReasonChanged:
 		state = fmt.Sprintf("template %s/%s changed after its approval", template.Namespace, template.Name)
+	case condition.Reason != v1beta1.ReasonNotApproved:
+		state += ": " + condition.Message
 	}
 	return true, forbidden(template.Name, fmt.Sprintf("%s, and %s; an approver must approve the digest %s", where, state, digest))
 }

@@ -21,6 +21,7 @@ type Services struct {
 	Random     templates.Random
 	Events     Events
 	Clock      clock.PassiveClock
+	Keys       Keys
 	// RequireApproval: VirtualMachines are created from approved templates only, in every namespace.
 	RequireApproval bool
 
@@ -31,12 +32,15 @@ type Services struct {
 // The errors are those of the API server.
 type Cluster interface {
 	Template(ctx context.Context, namespace, name string) (*v1beta1.VirtualMachineTemplate, error)
+	// Templates is a page of all templates, from its beginning or from next of the page before. next is empty after the last
+	// page.
+	Templates(ctx context.Context, limit int64, from string) (page []v1beta1.VirtualMachineTemplate, next string, err error)
 	Namespace(ctx context.Context, name string) (*corev1.Namespace, error)
 	DataSource(ctx context.Context, namespace, name string) (*cdiv1beta1.DataSource, error)
 	CreateVirtualMachine(ctx context.Context, vm *kubevirtv1.VirtualMachine, options metav1.CreateOptions) (*kubevirtv1.VirtualMachine, error)
-	// WriteApproval writes status.approval and the condition Approved of a template. Without an approval it removes the
-	// present one. A template that was deleted and created again is a conflict. If the template has a resourceVersion, so is
-	// one that changed.
+	// WriteApproval writes status.approval and the condition Approved of a template. A template that was deleted and created
+	// again is a conflict. If the template has a resourceVersion, so is one that changed. Without an approval and without a
+	// resourceVersion, it removes the present approval.
 	WriteApproval(ctx context.Context, template *v1beta1.VirtualMachineTemplate, approval *v1beta1.TemplateApproval, condition metav1.Condition) error
 }
 

@@ -1,6 +1,7 @@
 package templates_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/templates"
+	"github.com/virtward/virtward/templates/approvals"
 )
 
 // specOf is the spec of a template with a VirtualMachine in YAML.
@@ -87,6 +89,10 @@ func TestFindUncoveredBound(t *testing.T) {
 }
 
 func TestApproved(t *testing.T) {
+	keys := &approvals.Keyring{}
+	if err := keys.Add(bytes.Repeat([]byte("k"), approvals.KeyBytes)); err != nil {
+		t.Fatal(err)
+	}
 	template := func(change func(*v1beta1.VirtualMachineTemplate)) *v1beta1.VirtualMachineTemplate {
 		made := &v1beta1.VirtualMachineTemplate{ObjectMeta: metav1.ObjectMeta{UID: types.UID("a"), Generation: 3}, Spec: *specOf(t, "spec: {runStrategy: Halted}")}
 		digest, err := templates.Digest(made)
@@ -94,6 +100,9 @@ func TestApproved(t *testing.T) {
 			t.Fatal(err)
 		}
 		made.Status.Approval = &v1beta1.TemplateApproval{Digest: digest, ApprovedBy: "ann"}
+		if made.Status.Approval.Signature, err = keys.Sign(made.UID, made.Status.Approval); err != nil {
+			t.Fatal(err)
+		}
 		change(made)
 		return made
 	}
@@ -109,21 +118,28 @@ func TestApproved(t *testing.T) {
 			t.Spec.Parameters = []v1beta1.Parameter{{Name: "A", Value: "b"}}
 		}, metav1.ConditionFalse, "Changed"},
 		"another machine":      {func(v *v1beta1.VirtualMachineTemplate) { v.Spec = *specOf(t, "spec: {runStrategy: Always}") }, metav1.ConditionFalse, "Changed"},
-		"created again":        {func(t *v1beta1.VirtualMachineTemplate) { t.UID = "b" }, metav1.ConditionFalse, "Changed"},
+		"created again":        {func(t *v1beta1.VirtualMachineTemplate) { t.UID = "b" }, metav1.ConditionFalse, "SignatureInvalid"},
+		"without a signature":  {func(t *v1beta1.VirtualMachineTemplate) { t.Status.Approval.Signature = "" }, metav1.ConditionFalse, "NotSigned"},
+		"unsigned and changed": {func(t *v1beta1.VirtualMachineTemplate) { t.Status.Approval.Signature, t.Spec.Message = "", "new" }, metav1.ConditionFalse, "NotSigned"},
+		"another approver":     {func(t *v1beta1.VirtualMachineTemplate) { t.Status.Approval.ApprovedBy = "mallory" }, metav1.ConditionFalse, "SignatureInvalid"},
+		"the digest of another spec": {func(v *v1beta1.VirtualMachineTemplate) {
+			v.Spec = *specOf(t, "spec: {runStrategy: Always}")
+			v.Status.Approval.Digest, _ = templates.Digest(v)
+		}, metav1.ConditionFalse, "SignatureInvalid"},
 		"without any approval": {func(t *v1beta1.VirtualMachineTemplate) { t.Status.Approval = nil }, metav1.ConditionFalse, "NotApproved"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed := template(tc.change)
-			approved, _, err := templates.Approved(changed)
+			digest, err := templates.Digest(changed)
 			if err != nil {
 				t.Fatal(err)
 			}
-			condition, err := templates.ApprovalCondition(changed)
-			if err != nil {
-				t.Fatal(err)
+			condition := templates.ApprovalCondition(changed, digest, keys)
+			if condition.Status != tc.status || condition.Reason != tc.reason || condition.ObservedGeneration != 3 {
+				t.Errorf("condition %+v", condition)
 			}
-			if approved != (tc.status == metav1.ConditionTrue) || condition.Status != tc.status || condition.Reason != tc.reason || condition.ObservedGeneration != 3 {
-				t.Errorf("approved %t, condition %+v", approved, condition)
+			if again := strings.Contains(condition.Message, "kubectl virtward template approve"); again != (tc.reason == "NotSigned" || tc.reason == "SignatureInvalid") {
+				t.Errorf("the message says what to do: %t: %s", again, condition.Message)
 			}
 		})
 	}

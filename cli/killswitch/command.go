@@ -40,8 +40,8 @@ webhooks of Virtward, to its guards, and to the ValidatingAdmissionPolicies that
 has the user, the time and the reason. It changes nothing else. enable removes both; an upgrade with Helm keeps them.
 
 The guards of VirtualMachineRollouts stay active, so no rollout can be created or continued meanwhile: a rollout acts for the
-user that these guards verify. The guards of GoldenImageCatalogs and of VirtualImages stay active too. KubeVirt's own webhooks stay
-active, and running virtual machines do not change. disable requires permission to list, get and update
+user that these guards verify. The guards of GoldenImageCatalogs, of VirtualImages and of VM templates stay active too, so approved-only
+namespaces stay closed. KubeVirt's own webhooks stay active, and running virtual machines do not change. disable requires permission to list, get and update
 mutatingwebhookconfigurations, validatingwebhookconfigurations and validatingadmissionpolicies.
 
 The exit code is 1 if an object could not be changed.`,

@@ -193,6 +193,46 @@ func (b *bench) isOff(t *testing.T) {
 	}
 }
 
+// The guards that stay active are shown. Disable does not change them, and Enable switches on what an earlier release switched
+// off.
+func TestGuardsThatStayActive(t *testing.T) {
+	var guards []runtime.Object
+	labels := map[string]string{"app.kubernetes.io/part-of": "virtward"}
+	for _, name := range admissionpolicies.StayActive() {
+		off := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+		if name == admissionpolicies.TemplateStatus {
+			off.Spec.MatchConditions = []admissionv1.MatchCondition{{Name: admissionpolicies.Disabled, Expression: never}}
+		}
+		guards = append(guards, off)
+	}
+	b := newBench(t, installation(guards...)...)
+	before := b.snapshot(t)
+	if err := b.Disable(t.Context(), "a test"); err != nil {
+		t.Fatal(err)
+	}
+	after := b.snapshot(t)
+	for _, name := range admissionpolicies.StayActive() {
+		if diff := cmp.Diff(before["ValidatingAdmissionPolicy "+name], after["ValidatingAdmissionPolicy "+name]); diff != "" {
+			t.Errorf("%s (-before +after):\n%s", name, diff)
+		}
+	}
+	for _, name := range []string{
+		admissionpolicies.TemplateApprovedOnly, admissionpolicies.TemplateCapture, admissionpolicies.TemplateNamespaces, admissionpolicies.TemplateProvenance,
+		admissionpolicies.TemplateRequestLabels, admissionpolicies.TemplateStatus,
+	} {
+		if strings.Contains(b.out.String(), name) {
+			t.Errorf("disable changes %s:\n%s", name, &b.out)
+		}
+	}
+	b.printed()
+	if err := b.Enable(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.printed(); !strings.Contains(got, "ValidatingAdmissionPolicy virtward-template-status: switched on\n") {
+		t.Errorf("enable leaves a guard off:\n%s", got)
+	}
+}
+
 // A dry run asks the API server with its own dry run, everywhere.
 func TestDisableDryRun(t *testing.T) {
 	b := newBench(t, installation()...)

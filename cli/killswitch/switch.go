@@ -91,7 +91,8 @@ func (s *Switch) Disable(ctx context.Context, reason string) error {
 	if err != nil {
 		return err
 	}
-	err = s.each(ctx, turn{word: "off", kinds: offOrder(), do: func(object *unstructured.Unstructured) bool { return turnOff(object, string(note)) }})
+	off := func(object *unstructured.Unstructured) bool { return turnOff(object, string(note)) }
+	err = s.each(ctx, turn{word: "off", kinds: offOrder(), do: off, keeps: admissionpolicies.StayActive()})
 	if err != nil || s.DryRun {
 		return err
 	}
@@ -116,11 +117,12 @@ func (s *Switch) Enable(ctx context.Context) error {
 	return nil
 }
 
-// turn is a change of all objects, kind by kind. do reports whether the object changed.
+// turn is a change of all objects, kind by kind. do reports whether the object changed. keeps names objects that do not change.
 type turn struct {
 	word  string
 	kinds []admissionKind
 	do    func(*unstructured.Unstructured) bool
+	keeps []string
 }
 
 // each changes all objects of Virtward, prints a line for each, and continues after a failure. But a webhook configuration stays as
@@ -141,6 +143,9 @@ func (s *Switch) each(ctx context.Context, turn turn) error {
 		}
 		for i := range objects {
 			found++
+			if slices.Contains(turn.keeps, objects[i].GetName()) {
+				continue
+			}
 			changed, err := s.change(ctx, kind, objects[i].GetName(), turn)
 			if err != nil {
 				failed++
@@ -162,7 +167,8 @@ func (s *Switch) each(ctx context.Context, turn turn) error {
 	return nil
 }
 
-// list returns the objects of Virtward of a kind that can be switched off, sorted by name.
+// list returns the objects of Virtward of a kind, sorted by name. An earlier release may have switched off objects that stay
+// active now.
 func (s *Switch) list(ctx context.Context, kind admissionKind) ([]unstructured.Unstructured, error) {
 	var all []unstructured.Unstructured
 	for _, selector := range []string{partOfVirtward, madeByVirtward} {
@@ -172,9 +178,6 @@ func (s *Switch) list(ctx context.Context, kind admissionKind) ([]unstructured.U
 		}
 		all = append(all, list.Items...)
 	}
-	all = slices.DeleteFunc(all, func(object unstructured.Unstructured) bool {
-		return slices.Contains(admissionpolicies.StayActive(), object.GetName())
-	})
 	name := func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) }
 	slices.SortStableFunc(all, name)
 	return slices.CompactFunc(all, func(a, b unstructured.Unstructured) bool { return name(a, b) == 0 }), nil

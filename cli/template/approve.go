@@ -190,8 +190,10 @@ func (a *approval) print(ctx context.Context, review *subresources.TemplateRevie
 	switch approved := review.Approval; {
 	case review.Approved && approved != nil:
 		fmt.Fprintf(out, "Approved: by %s at %s\n", texts.OneLine(approved.ApprovedBy), approved.ApprovedAt.UTC().Format("2006-01-02 15:04"))
-	case approved != nil:
+	case approved != nil && approved.Digest != review.Digest:
 		fmt.Fprintf(out, "Approved: no; %s approved another digest at %s\n", texts.OneLine(approved.ApprovedBy), approved.ApprovedAt.UTC().Format("2006-01-02 15:04"))
+	case review.Reason != "":
+		fmt.Fprintf(out, "Approved: no; %s\n", texts.OneLine(review.Reason))
 	default:
 		fmt.Fprintln(out, "Approved: no")
 	}

@@ -195,9 +195,15 @@ func TestApprove(t *testing.T) {
 		"approved already": {"", strings.Replace(review, "false", "true", 1) + "}", answer{}, []string{"-y"}, 0, "", "the template templates/fedora is approved already\n", ""},
 		"an object":        {"", uncovered, answer{}, []string{"-y"}, 1, "Approved: no; ann approved another digest at 2026-05-01 10:00", "error: the parameters EXTRA can add fields to the virtual machine: acknowledge them with --acknowledge-objects\n", ""},
 		"acknowledged":     {"", uncovered, answer{201, uncovered}, []string{"-y", "--acknowledge-objects"}, 0, "An approval does not cover:\nspec.virtualMachine.spec.instancetype   it has no revisionName\n", "approved the template templates/fedora\n", `{"digest":"sha256:aaaa","objectParameters":["EXTRA"]}`},
-		"it has changed":   {"", review + "}", answer{409, conflict}, []string{"-y"}, 1, shown, "error: the template has changed since the review: review it again: approve: the digest is sha256:bbbb\n", `{"digest":"sha256:aaaa"}`},
-		"as JSON":          {"", uncovered, answer{}, []string{"--review", "-o", "json"}, 0, `"digest": "sha256:aaaa"`, "", ""},
-		"a long message":   {"", "", answer{}, []string{"--message", strings.Repeat("a", 1025)}, 2, "", "error: --message: must have at most 1024 bytes, and has 1025\n", ""},
+		"unsigned": {
+			"", review + `,"approval":{"digest":"sha256:aaaa","approvedBy":"ann","approvedAt":"2026-05-01T10:00:00Z"},"reason":"the approval does not count: it has no signature"}`,
+			answer{201, review + "}"},
+			[]string{"-y"},
+			0, "Approved: no; the approval does not count: it has no signature\n", "approved the template templates/fedora\n", `{"digest":"sha256:aaaa"}`,
+		},
+		"it has changed": {"", review + "}", answer{409, conflict}, []string{"-y"}, 1, shown, "error: the template has changed since the review: review it again: approve: the digest is sha256:bbbb\n", `{"digest":"sha256:aaaa"}`},
+		"as JSON":        {"", uncovered, answer{}, []string{"--review", "-o", "json"}, 0, `"digest": "sha256:aaaa"`, "", ""},
+		"a long message": {"", "", answer{}, []string{"--message", strings.Repeat("a", 1025)}, 2, "", "error: --message: must have at most 1024 bytes, and has 1025\n", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScripted(t, map[string][]answer{
@@ -254,19 +260,35 @@ func TestList(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			template.Status.Approval = &v1beta1.TemplateApproval{Digest: digest}
-			template.Status.Conditions = []metav1.Condition{{Type: v1beta1.TemplateReady, Status: metav1.ConditionTrue, Reason: "Ready"}}
+			template.Status.Approval = &v1beta1.TemplateApproval{Digest: digest, Signature: "v1.1.a"}
+			template.Status.Conditions = []metav1.Condition{
+				{Type: v1beta1.TemplateReady, Status: metav1.ConditionTrue, Reason: "Ready"}, {Type: v1beta1.TemplateApproved, Status: metav1.ConditionTrue, Reason: "Approved"},
+			}
 			if edited {
 				template.Spec.Message = "new"
 				template.Status.Conditions[0].Status, template.Status.Conditions[0].Reason = metav1.ConditionFalse, "VolumeMissing"
 			}
 		}
 	}
+	// A forged approval has no signature, or the API server says that its signature is not valid.
+	unsigned := func(template *v1beta1.VirtualMachineTemplate) {
+		approved(false)(template)
+		template.Status.Approval.Signature = ""
+	}
+	forged := func(template *v1beta1.VirtualMachineTemplate) {
+		approved(false)(template)
+		template.Status.Conditions[1].Status, template.Status.Conditions[1].Reason = metav1.ConditionFalse, v1beta1.ReasonSignatureInvalid
+	}
 	listOf := func(next string, items ...string) answer {
 		return answer{http.StatusOK, `{"apiVersion":"template.kubevirt.io/v1beta1","kind":"VirtualMachineTemplateList","metadata":{"continue":"` + next + `"},"items":[` + strings.Join(items, ",") + `]}`}
 	}
 	page := func() map[string][]answer {
 		return map[string][]answer{"GET " + templatePath: {listOf("more", templateObject(t, "fedora", approved(false)), templateObject(t, "rhel", approved(true))), listOf("", templateObject(t, "win", nil))}}
+	}
+	const untrusted = "NAME READY APPROVED REQUIRED DESCRIPTION fedora True False (NotSigned) NAME rhel True False (SignatureInvalid) NAME"
+	two := map[string][]answer{"GET " + templatePath: {listOf("", templateObject(t, "fedora", unsigned), templateObject(t, "rhel", forged))}}
+	if got := newScripted(t, two).call(t, "", "list"); got.Code != 0 || strings.Join(strings.Fields(got.Out), " ") != untrusted {
+		t.Errorf("code %d, output:\n%s\nerrors %s", got.Code, got.Out, got.ErrOut)
 	}
 	const table = "NAME READY APPROVED REQUIRED DESCRIPTION fedora True True NAME rhel False (VolumeMissing) False (changed) NAME win Unknown False NAME"
 	if got := newScripted(t, page()).call(t, "", "list"); got.Code != 0 || strings.Join(strings.Fields(got.Out), " ") != table {

@@ -39,7 +39,7 @@ func newList(program options.Program) *cobra.Command {
 		Short: "List the templates, and whether they are ready and approved",
 		Long: `List the templates, and whether they are ready and approved.
 
-A template is approved if its digest is the approved one: an edit ends the approval. The table names the parameters that need
+A template is approved if its digest is the approved one, and if Virtward signed the approval: an edit ends it. The table names the parameters that need
 a value.`,
 		Example: program.Examples(`  # List the templates of all namespaces
   PROGRAM template list -A
@@ -146,19 +146,29 @@ func readyOf(template *v1beta1.VirtualMachineTemplate) string {
 	}
 }
 
-// approvedOf reports whether the approval is for the spec as it is.
+// approvedOf reports whether the approval is for the spec as it is. Only Virtward's API server can verify its signature, so
+// the condition says whether it is valid.
 func approvedOf(template *v1beta1.VirtualMachineTemplate) string {
-	if template.Status.Approval == nil {
+	approval := template.Status.Approval
+	if approval == nil {
 		return "False"
 	}
+	if approval.Signature == "" {
+		return "False (" + v1beta1.ReasonNotSigned + ")"
+	}
 	digest, err := templates.Digest(template)
+	c := meta.FindStatusCondition(template.Status.Conditions, v1beta1.TemplateApproved)
 	switch {
 	case err != nil:
 		return "Unknown"
-	case digest == template.Status.Approval.Digest:
-		return "True"
+	case digest != approval.Digest:
+		return "False (changed)"
+	case c == nil:
+		return "Unknown"
+	case c.Status != metav1.ConditionTrue && c.Reason != v1beta1.ReasonChanged: // it can have another spec than before
+		return texts.OneLine("False (" + c.Reason + ")")
 	}
-	return "False (changed)"
+	return "True"
 }
 
 // requiredOf are the parameters without a value.

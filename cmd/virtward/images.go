@@ -20,10 +20,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	templatev1beta1 "github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/goldenimages"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/variants"
 	"github.com/virtward/virtward/images"
 	"github.com/virtward/virtward/virtualimages"
@@ -103,6 +105,7 @@ func (o *imagesOptions) addTo(ctx context.Context, mgr manager.Manager, config *
 	registries := &virtualimages.Sources{Hosts: o.hosts, Networks: networks}
 	keeps := goldenimages.New(goldenimages.Options{
 		Client: c.direct, Nodes: mgr.GetCache(), Pages: c.reader, Clock: clock.RealClock{}, Common: common,
+		Guards:    &guarded.Guards{Reader: c.direct, All: admissionpolicies.CatalogGuards()},
 		Manifests: goldenimages.NewManifests(ctx, c.direct, registries, o.interval, clock.RealClock{}),
 		Tell: func(catalog *imagev1alpha1.GoldenImageCatalog, kind, reason, message string) {
 			c.tell(imagev1alpha1.GroupVersion, "GoldenImageCatalog", catalog, kind, reason, message)

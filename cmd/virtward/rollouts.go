@@ -18,8 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
 	rolloutv1alpha1 "github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/controllers/pending"
 	"github.com/virtward/virtward/controllers/rollout"
@@ -148,6 +150,7 @@ func (o *rolloutsOptions) addRollouts(mgr manager.Manager, config *rest.Config, 
 	}
 	carries := rollout.New(rollout.Options{
 		Client: c.direct, Pages: reader, Objects: state.objects, Evaluator: state.evaluator(), Ready: allReady(state.ready()),
+		Guards:     &guarded.Guards{Reader: c.direct, All: admissionpolicies.RolloutGuards()},
 		Authorizer: rollout.Reviews{Client: c.direct}, Restarter: rollout.Subresources{Client: c.typed.CoreV1().RESTClient()},
 		Interval: observed, Metrics: measured, Clock: clock.RealClock{},
 		Tell: func(r *rolloutv1alpha1.VirtualMachineRollout, kind, reason, message string) {

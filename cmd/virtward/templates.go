@@ -20,9 +20,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/capture"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/ownership"
 	controllertemplates "github.com/virtward/virtward/controllers/templates"
 )
@@ -142,7 +144,7 @@ func (o *templatesOptions) addCapture(mgr manager.Manager, state *clusterState, 
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	return capture.New(capture.Options{
-		Client: c.direct, Expander: &capture.LiveExpander{Objects: state.objects, Begin: state.objects.Begin}, Deadlines: o.deadlines, Metrics: measured, Clock: clock.RealClock{},
+		Client: c.direct, Expander: &capture.LiveExpander{Objects: state.objects, Begin: state.objects.Begin}, Deadlines: o.deadlines, Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.CaptureGuards()}, Metrics: measured, Clock: clock.RealClock{},
 		Tell: func(request *v1beta1.VirtualMachineTemplateRequest, kind, reason, message string) {
 			c.tell(v1beta1.GroupVersion, "VirtualMachineTemplateRequest", request, kind, reason, message)
 		},

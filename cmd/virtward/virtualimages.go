@@ -22,7 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	kupenstackv1alpha1 "github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/virtualimages"
 	plans "github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
@@ -105,7 +107,7 @@ func (o *virtualImagesOptions) addTo(ctx context.Context, mgr manager.Manager, c
 	settings.Admission = o.admission
 	options := virtualimages.Options{
 		Client: c.direct, Pages: c.reader, Cluster: string(system.UID), Classes: map[string]backend.Backend{}, Default: config.DefaultClass, ClassNames: slices.Sorted(maps.Keys(config.Classes)),
-		Limits: config.Bounds(), Settings: settings, Clock: clock.RealClock{},
+		Guards: &guarded.Guards{Reader: c.direct, All: admissionpolicies.VirtualImageGuards()}, Limits: config.Bounds(), Settings: settings, Clock: clock.RealClock{},
 		Tell: func(image *kupenstackv1alpha1.VirtualImage, kind, reason, message string) {
 			c.tell(kupenstackv1alpha1.GroupVersion, kupenstackv1alpha1.Kind, image, kind, reason, message)
 		},

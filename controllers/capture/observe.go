@@ -32,6 +32,8 @@ type observed struct {
 	expanded *kubevirtv1.VirtualMachineSpec
 	// fault is why the content cannot become a template.
 	fault *capture.Error
+	// unguarded says why the request is not trusted; empty if it is.
+	unguarded string
 	// leftovers are the DataVolumes with the label of the request. They are read if the volumes are not known.
 	leftovers []metav1.PartialObjectMetadata
 	// unwatched: changes of the objects are not reported, so they are read at an interval.
@@ -51,6 +53,11 @@ func (r *Reconciler) observe(ctx context.Context, request *v1beta1.VirtualMachin
 	}
 	if isCompleted(request) {
 		return o, nil
+	}
+	if !isFailed(request) && request.DeletionTimestamp == nil {
+		if o.unguarded, err = r.Guards.Missing(ctx, request); err != nil {
+			return nil, err
+		}
 	}
 	if o.snapshot, err = get(ctx, r, request.Spec.VirtualMachineRef.Namespace, capture.SnapshotName(request), &snapshotv1beta1.VirtualMachineSnapshot{}); err != nil {
 		return nil, err

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/templates/capture"
 	"github.com/virtward/virtward/texts"
 )
@@ -72,6 +73,9 @@ func (o *observed) plan(limits Deadlines) decision {
 	}
 	if message := invalid(o.request); message != "" {
 		return failed(v1beta1.ReasonInvalidConfiguration, message)
+	}
+	if o.unguarded != "" {
+		return failed(guarded.Reason, o.unguarded)
 	}
 	if o.template != nil && !o.isOwnTemplate() {
 		return failed(v1beta1.ReasonNameTaken, fmt.Sprintf("VirtualMachineTemplate %s exists, and is not of this request: use another templateName", named(o.template)))

@@ -12,6 +12,7 @@ import (
 	cdiv1beta1 "kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/templates/capture"
 )
 
@@ -91,6 +92,8 @@ func TestPlan(t *testing.T) {
 		reason string
 	}{
 		"new":                          {started(without), "updating golden", v1beta1.ReasonSnapshotting},
+		"not guarded":                  {started(without, func(o *observed) { o.unguarded = "no guard" }), "", guarded.Reason},
+		"not guarded any more":         {started(snapshotted, func(o *observed) { o.unguarded = "no guard" }), "", guarded.Reason},
 		"no snapshot":                  {started(), "creating " + capture.SnapshotName(started().request), v1beta1.ReasonSnapshotting},
 		"snapshot waits":               {started(snapshotted, func(o *observed) { o.snapshot.Status = nil }), "", v1beta1.ReasonSnapshotting},
 		"snapshot is late":             {started(snapshotted, later(time.Minute), func(o *observed) { o.snapshot.Status = nil }), "", v1beta1.ReasonDeadlineExceeded},

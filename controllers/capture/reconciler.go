@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/dependents"
+	"github.com/virtward/virtward/controllers/guarded"
 )
 
 // Options configure a Reconciler.
@@ -24,6 +25,8 @@ type Options struct {
 	Expander Expander
 	// Deadlines bound the steps.
 	Deadlines Deadlines
+	// Guards must have been active since a request was created: they check what its author is permitted to capture.
+	Guards *guarded.Guards
 	// Tell creates an event on a request, with its type, reason and message.
 	Tell func(request *v1beta1.VirtualMachineTemplateRequest, kind, reason, message string)
 	// Metrics count captures; nil for none.

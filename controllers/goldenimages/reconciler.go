@@ -14,6 +14,7 @@ import (
 
 	"github.com/virtward/virtward/api/image/v1alpha1"
 	"github.com/virtward/virtward/controllers"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/images"
 )
@@ -29,6 +30,8 @@ type Options struct {
 	Nodes client.Reader
 	// Pages reads lists in pages.
 	Pages *pages.Reader
+	// Guards must have been active since a catalog was created: they check what its author is permitted to import.
+	Guards *guarded.Guards
 	// Common are the images of catalogs that have the common images.
 	Common []v1alpha1.DataImportCronTemplate
 	// Manifests reads the manifests of images, for catalogs with verifyManifest.
@@ -105,6 +108,13 @@ func (r *Reconciler) plan(ctx context.Context, catalog *v1alpha1.GoldenImageCata
 	}
 	if err != nil {
 		return 0, err
+	}
+	missing, err := r.Guards.Missing(ctx, catalog)
+	if err != nil {
+		return 0, err
+	}
+	if missing != "" {
+		return waiting, r.writeStatus(ctx, in, incomplete(in, guarded.Reason, errors.New(missing)))
 	}
 	result := images.Plan(in)
 	done := result.Done(catalog)

@@ -66,6 +66,14 @@ func permissionFor(verb fleet.Verb, namespace, name string) authorizationv1.Reso
 // authorize reads the requester, and finds out whether the requester has all permissions that the rollout uses.
 func (r *Reconciler) authorize(ctx context.Context, o *observed) error {
 	rollout := o.input.Rollout
+	missing, err := r.Guards.Missing(ctx, rollout)
+	if err != nil {
+		return err
+	}
+	if missing != "" {
+		o.input.NotAuthorized = "the requester is not verified: " + missing
+		return nil
+	}
 	requester, err := v1alpha1.RequesterOf(rollout)
 	if err != nil {
 		o.input.NotAuthorized = fmt.Sprintf("the requester is unknown: %s", err)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/platform"
@@ -36,7 +37,9 @@ type Options struct {
 	// Evaluator evaluates virtual machines with the change.
 	Evaluator  *evaluator.Evaluator
 	Authorizer Authorizer
-	Restarter  Restarter
+	// Guards must have been active since a rollout was created: they verify the requester, for whom it acts.
+	Guards    *guarded.Guards
+	Restarter Restarter
 	// Ready returns nil once the configuration is known. Nothing is written before.
 	Ready func() error
 	// Interval is the time between two observations of a rollout that changes virtual machines. It grows with their number.

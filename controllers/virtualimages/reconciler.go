@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/virtward/virtward/api/kupenstack/v1alpha1"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/controllers/pages"
 	"github.com/virtward/virtward/virtualimages"
 	"github.com/virtward/virtward/virtualimages/backend"
@@ -33,6 +34,8 @@ type Options struct {
 	Client client.Client
 	// Pages reads lists in pages.
 	Pages *pages.Reader
+	// Guards must have been active since an image was created: they check what its author is permitted to import.
+	Guards *guarded.Guards
 	// Cluster is the UID of the namespace kube-system.
 	Cluster string
 	// Classes are the backends by the names of their classes, and Default the class of images that name none.
@@ -184,6 +187,16 @@ func (r *Reconciler) observe(ctx context.Context, image *v1alpha1.VirtualImage) 
 	if store == nil {
 		in.Fault = &virtualimages.Fault{Reason: "ClassNotFound", Message: fmt.Sprintf("there is no class %q: an admin configures virtualImages.classes", in.Class)}
 		return in, nil, nil
+	}
+	if image.DeletionTimestamp == nil && !meta.IsStatusConditionTrue(image.Status.Conditions, v1alpha1.ConditionImported) { // what is imported is not imported again
+		missing, err := r.Guards.Missing(ctx, image)
+		if err != nil {
+			return nil, nil, err
+		}
+		if missing != "" {
+			in.Fault = &virtualimages.Fault{Reason: guarded.Reason, Message: missing}
+			return in, store, nil
+		}
 	}
 	if image.DeletionTimestamp == nil && image.Status.SizeBytes == 0 {
 		fault, err := r.check(ctx, image)

@@ -25,8 +25,11 @@ func TestAPIServerObjects(t *testing.T) {
 		"Deployment virtward-apiserver",
 		"NetworkPolicy virtward-apiserver",
 		"PodDisruptionBudget virtward-apiserver",
+		"Role virtward-apiserver",
+		"RoleBinding virtward-apiserver", // of the keys of approvals, and that in kube-system
 		"RoleBinding virtward-apiserver",
 		"Secret virtward-apiserver-cert",
+		"Secret virtward-approval-keys",
 		"Service virtward-apiserver",
 		"ServiceAccount virtward-apiserver",
 	}
@@ -72,11 +75,11 @@ func TestAPIServerArguments(t *testing.T) {
 		want   []string
 		image  string
 	}{
-		{"defaults", nil, slices.Concat([]string{"--secure-port=6443"}, common, []string{"--log-level=info", "--log-format=json"}), "virtward/virtward-apiserver:0.1.0"},
+		{"defaults", nil, slices.Concat([]string{"--namespace=$(POD_NAMESPACE)", "--secure-port=6443"}, common, []string{"--log-level=info", "--log-format=json"}), "virtward/virtward-apiserver:0.1.0"},
 		{
 			"everything",
 			[]string{`templates={"requireApproval":true,"server":{"port":7443,"auditPolicyConfigMap":"audit","image":{"tag":"v2"}}}`, `log={"level":"debug","format":"text"}`},
-			slices.Concat([]string{"--secure-port=7443"}, common, []string{
+			slices.Concat([]string{"--namespace=$(POD_NAMESPACE)", "--secure-port=7443"}, common, []string{
 				"--require-approval", "--audit-policy-file=/var/run/virtward/audit/policy.yaml", "--audit-log-path=-", "--log-level=debug", "--log-format=text",
 			}), "virtward/virtward-apiserver:v2",
 		},
@@ -137,7 +140,8 @@ func TestAPIServerPods(t *testing.T) {
 	}
 }
 
-// The server writes VirtualMachines, approvals and events, and nothing else. It reads no Secret and no ConfigMap.
+// The server writes VirtualMachines, approvals and events, and nothing else. Of Secrets and ConfigMaps, it reads and writes only the
+// Secret with the keys of approvals, which the chart creates without data and keeps after an uninstall.
 func TestAPIServerRights(t *testing.T) {
 	var list []string
 	for _, rule := range only[*rbacv1.ClusterRole](t, renderAPIServer(t)).Rules {
@@ -156,6 +160,17 @@ func TestAPIServerRights(t *testing.T) {
 	slices.Sort(list)
 	if diff := cmp.Diff([]string{"create events", "create virtualmachines", "patch events", "patch virtualmachinetemplates/status"}, list); diff != "" {
 		t.Errorf("it may write (-want +got):\n%s", diff)
+	}
+	want := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{"virtward-approval-keys"}, Verbs: []string{"get", "update"}}}
+	if diff := cmp.Diff(want, only[*rbacv1.Role](t, renderAPIServer(t)).Rules); diff != "" {
+		t.Errorf("in its namespace (-want +got):\n%s", diff)
+	}
+	for _, object := range renderAPIServer(t) {
+		if secret, isSecret := object.(*corev1.Secret); isSecret && secret.Name == "virtward-approval-keys" {
+			if len(secret.Data)+len(secret.StringData) > 0 || secret.Annotations["helm.sh/resource-policy"] != "keep" {
+				t.Errorf("the Secret has %d entries and the annotations %v", len(secret.Data), secret.Annotations)
+			}
+		}
 	}
 	params := only[*rbacv1.ClusterRole](t, renderAPIServer(t, `templates.server.paramResources=[{"apiGroup":"example.org","resource":"limits"}]`))
 	if !slices.ContainsFunc(params.Rules, func(r rbacv1.PolicyRule) bool {

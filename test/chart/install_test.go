@@ -391,8 +391,11 @@ func (i *installation) switchOn(t *testing.T) {
 }
 
 func (i *installation) uninstall(t *testing.T) {
+	keys := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "virtward-approval-keys"}}
+	must(t, i.client.Patch(i.ctx, keys, client.RawPatch(apitypes.MergePatchType, []byte(`{"stringData":{"key.1":"kept"}}`))))
 	must(t, i.controlPlane.UninstallChart(i.ctx, controlplane.Chart{Release: release, Namespace: namespace}))
 	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "kept"}, ruleSettings("kept")))
+	i.keepsApprovalKeys(t)
 	if got := i.labelled(t); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
@@ -402,6 +405,17 @@ func (i *installation) uninstall(t *testing.T) {
 func (i *installation) reinstall(t *testing.T) {
 	i.install(t, nil)
 	must(t, i.client.Get(i.ctx, client.ObjectKey{Name: "kept"}, ruleSettings("kept")))
+	i.keepsApprovalKeys(t)
+}
+
+// keepsApprovalKeys fails unless approvals of before count still.
+func (i *installation) keepsApprovalKeys(t *testing.T) {
+	t.Helper()
+	keys := &corev1.Secret{}
+	must(t, i.client.Get(i.ctx, client.ObjectKey{Namespace: namespace, Name: "virtward-approval-keys"}, keys))
+	if string(keys.Data["key.1"]) != "kept" {
+		t.Errorf("the keys of approvals are %d entries", len(keys.Data))
+	}
 }
 
 func ruleSettings(name string) *unstructured.Unstructured {

@@ -1,6 +1,7 @@
 package chart
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -144,14 +146,32 @@ func (m *modes) isObserving(t *testing.T) {
 		}
 	}
 	got := strings.Join(m.labelled(t), "\n")
-	for _, guard := range []string{"status", "capture", "request-labels"} {
+	for _, guard := range []string{"capture", "request-labels"} {
 		if strings.Contains(got, "virtward-template-"+guard) {
 			t.Errorf("the guard %s would deny virt-template's controllers", guard)
 		}
 	}
+	m.guardsStatuses(t)
 	if !strings.Contains(got, "virtward-template-approved-only") {
 		t.Error("approved-only namespaces are open")
 	}
+}
+
+// guardsStatuses fails unless virt-template's controllers can write statuses, and no user the condition Approved.
+func (m *modes) guardsStatuses(t *testing.T) {
+	t.Helper()
+	write := func(condition string) error {
+		template := untyped("template.kubevirt.io/v1beta1", "VirtualMachineTemplate", "kept")
+		template.SetNamespace(metav1.NamespaceDefault)
+		status := `{"status":{"conditions":[{"type":"` + condition + `","status":"True","reason":"Tested","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`
+		return m.client.Status().Patch(m.ctx, template, client.RawPatch(apitypes.MergePatchType, []byte(status)), client.DryRunAll)
+	}
+	await.Until(t, func() error {
+		if err := write(v1beta1.TemplateApproved); err == nil || !strings.Contains(err.Error(), "template-status-approval: ") {
+			return fmt.Errorf("a user approves: %w", err)
+		}
+		return write(v1beta1.TemplateReady)
+	})
 }
 
 // isManagedBy fails unless a manager has all objects of templates, the APIServices call its Service, and the template is

@@ -44,14 +44,14 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-template-namespaces",
 		"ValidatingAdmissionPolicy virtward-template-provenance",
 		"ValidatingAdmissionPolicyBinding virtward-template-provenance",
+		"ValidatingAdmissionPolicy virtward-template-status",
+		"ValidatingAdmissionPolicyBinding virtward-template-status",
 	}
 	managed := []string{ // the others
 		"ValidatingAdmissionPolicy virtward-template-capture",
 		"ValidatingAdmissionPolicyBinding virtward-template-capture",
 		"ValidatingAdmissionPolicy virtward-template-request-labels",
 		"ValidatingAdmissionPolicyBinding virtward-template-request-labels",
-		"ValidatingAdmissionPolicy virtward-template-status",
-		"ValidatingAdmissionPolicyBinding virtward-template-status",
 	}
 	common := append([]string{
 		"NetworkPolicy virtward-webhook",

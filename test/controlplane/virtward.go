@@ -65,7 +65,7 @@ func (c *ControlPlane) RunVirtward(ctx context.Context, workload Workload) (*Vir
 		v.end()
 		return nil, err
 	}
-	return v, nil
+	return v, c.awaitGuards(ctx, deployment.Name)
 }
 
 func (c *ControlPlane) deployment(ctx context.Context, workload Workload) (*appsv1.Deployment, error) {

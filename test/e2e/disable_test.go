@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -96,6 +97,22 @@ var _ = Describe("kubectl virtward disable", Serial, Ordered, func() {
 		forged := rolloutOf("off-forged", "{selector: {}, paused: true}")
 		forged.SetAnnotations(map[string]string{v1alpha1.AnnotationRequester: `{"username":"admin","groups":["system:masters"]}`})
 		Expect(admin.Create(ctx, forged, client.DryRunAll)).To(MatchError(ContainSubstring("rollout-requester: ")))
+	})
+
+	It("leaves the guards active without which state would be trusted that no guard has checked", func(ctx SpecContext) {
+		guards := &admissionv1.ValidatingAdmissionPolicyList{}
+		Expect(admin.List(ctx, guards, client.MatchingLabels{"app.kubernetes.io/part-of": "virtward"})).To(Succeed())
+		on := map[string]bool{}
+		for i := range guards.Items {
+			on[guards.Items[i].Name] = !slices.ContainsFunc(guards.Items[i].Spec.MatchConditions, func(c admissionv1.MatchCondition) bool { return c.Name == admissionpolicies.Disabled })
+		}
+		for _, name := range []string{
+			admissionpolicies.TemplateApprovedOnly, admissionpolicies.TemplateNamespaces, admissionpolicies.TemplateProvenance, admissionpolicies.TemplateStatus,
+			admissionpolicies.Rollouts, admissionpolicies.PolicyExceptions,
+		} {
+			Expect(on).To(HaveKeyWithValue(name, true))
+		}
+		Expect(on).To(HaveKeyWithValue(admissionpolicies.Policies, false))
 	})
 
 	It("shows the reason, the user and the time", func(ctx SpecContext) {

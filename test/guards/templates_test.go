@@ -41,6 +41,11 @@ func TestTemplateGuards(t *testing.T) {
 		}
 		tables[table] = cases
 	}
+	observed, err := admissionpolicies.TemplateCases("template-status-observe")
+	must(t, err)
+	for i := range observed {
+		c.prepare(t, &observed[i], fmt.Sprintf("observed-%d", i))
+	}
 	c.guard(t)
 	for _, table := range templateTables {
 		t.Run(table, func(t *testing.T) {
@@ -51,6 +56,36 @@ func TestTemplateGuards(t *testing.T) {
 		})
 	}
 	t.Run("the largest objects", c.largest)
+	t.Run("template-status-observe", func(t *testing.T) {
+		c.observe(t)
+		for _, each := range observed {
+			t.Run(each.Name, func(t *testing.T) { expectTemplate(t, c.send(t, &each), admissionpolicies.TemplateStatus, each.Denied) })
+		}
+		c.typeChecks(t, admissionpolicies.TemplateStatus)
+	})
+}
+
+// observe replaces the guard of statuses by that of a cluster in which another component serves templates.
+func (c *templateCluster) observe(t *testing.T) {
+	t.Helper()
+	objects, err := admissionpolicies.ObservingObjects()
+	must(t, err)
+	for _, object := range objects {
+		if object.GetKind() != "ValidatingAdmissionPolicy" || object.GetName() != admissionpolicies.TemplateStatus {
+			continue
+		}
+		present := untypedOf(object.GetAPIVersion(), object.GetKind(), "", object.GetName())
+		must(t, c.admin.Get(t.Context(), client.ObjectKeyFromObject(present), present))
+		present.Object["spec"] = object.Object["spec"]
+		must(t, c.admin.Update(t.Context(), present))
+	}
+	probe := untypedOf("template.kubevirt.io/v1beta1", "VirtualMachineTemplate", "elsewhere", "probe")
+	probe.Object["spec"] = map[string]any{"virtualMachine": map[string]any{"spec": map[string]any{}}}
+	c.create(t, probe)
+	ready := []byte(`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"Tested","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`)
+	eventually(t, "the guard to observe", func() bool {
+		return c.users["owner"].Status().Patch(t.Context(), probe.DeepCopy(), client.RawPatch(types.MergePatchType, ready)) == nil
+	})
 }
 
 // templateCluster has the definitions of KubeVirt, CDI and templates, and the users of the cases.

@@ -5,8 +5,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/test/controlplane"
 )
 
@@ -49,5 +52,20 @@ func TestUpgradeAndRollback(t *testing.T) {
 	f.becomes(t, "cron fedora-cron-amd64", "cron fedora-cron-arm64", "source fedora -> fedora-amd64 ready", "source fedora-amd64 ready", "source fedora-arm64 ready")
 	if was := f.interrupted.Load(); was != nil {
 		t.Errorf("the DataSource fedora was not ready: %s", *was)
+	}
+
+	t.Log("without the guard")
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: admissionpolicies.GoldenImageCatalogs}}
+	must(t, f.client.Delete(t.Context(), binding))
+	state, err := f.state(t.Context())
+	must(t, err)
+	catalog := f.conditionOf(t, "Ready", metav1.ConditionTrue, "Imported")
+	catalog.Spec.DataImportCronTemplates = append(catalog.Spec.DataImportCronTemplates, entry("smuggled", "amd64"))
+	must(t, f.client.Update(t.Context(), catalog))
+	f.conditionOf(t, "Ready", metav1.ConditionFalse, guarded.Reason)
+	after, err := f.state(t.Context())
+	must(t, err)
+	if diff := cmp.Diff(state, after); diff != "" {
+		t.Errorf("a catalog that no guard has checked (-before +after):\n%s", diff)
 	}
 }

@@ -15,7 +15,9 @@ import (
 	kubevirtv1 "kubevirt.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/test/kills"
 	"github.com/virtward/virtward/test/simulators"
 	"github.com/virtward/virtward/test/soak"
@@ -40,6 +42,7 @@ func TestRollouts(t *testing.T) {
 	t.Run("run strategies", f.strategies)
 	t.Run("what is pending", f.pending)
 	t.Run("rights", f.rights)
+	t.Run("unguarded", f.unguarded)
 	t.Run("invalid", f.invalid)
 	t.Run("time to live", f.timeToLive)
 }
@@ -420,6 +423,22 @@ func (f *fixture) rights(t *testing.T) {
 			t.Errorf("%s: %s, writes %q", reason, message, c.Writes())
 		}
 		must(t, f.Client().Delete(t.Context(), r))
+	}
+}
+
+// unguarded: a rollout that could be written without its guards acts for no user, whatever requester it names.
+func (f *fixture) unguarded(t *testing.T) {
+	f.namespace(t, "unguarded", 1)
+	c := &kills.Connection{Left: -1}
+	controller := f.controller(t, c)
+	controller.Guards = &guarded.Guards{Reader: f.Client(), All: admissionpolicies.RolloutGuards()}
+	r := f.rollout(t, "unguarded", "forged", patch(needsRestart, 33))
+	f.drive(t, controller, r, func() bool {
+		reason, message := condition(r, v1alpha1.ConditionPaused)
+		return reason == v1alpha1.ReasonNotAuthorized && strings.Contains(message, "the requester is not verified: the ValidatingAdmissionPolicy virtward-rollouts, which checks the permissions of authors, is not active")
+	})
+	if count(c) != 0 {
+		t.Errorf("writes %q", c.Writes())
 	}
 }
 

@@ -277,7 +277,7 @@ func (f *fixture) enforcement(t *testing.T) {
 	f.must(f.templates().Create(t.Context(), again))
 	again.Status = approved.Status
 	f.unguarded(func() error { return f.templates().Status().Update(t.Context(), again) })
-	denied("created again", "again", "changed after its approval")
+	denied("created again", "again", "its signature is not valid for this template and this approval")
 	if err := f.into(user, "catalogue/enforced", "absent", map[string]string{"NAME": "a"}); !apierrors.IsForbidden(err) {
 		t.Errorf("a namespace without permission, which does not exist: %v", err)
 	}

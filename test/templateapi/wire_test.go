@@ -161,7 +161,7 @@ func (f *fixture) send(t *testing.T, web *http.Client, r wireRequest, version, d
 }
 
 // volatile is what differs from run to run.
-var volatile = regexp.MustCompile(`sha256:[0-9a-f]{64}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|"resourceVersion": "\d+"|scheme.go:\d+`)
+var volatile = regexp.MustCompile(`"signature": "[^"]*"|sha256:[0-9a-f]{64}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|"resourceVersion": "\d+"|scheme.go:\d+`)
 
 // stable is an answer in indented JSON without what differs from run to run.
 func stable(answer []byte) string {
@@ -184,6 +184,8 @@ func stable(answer []byte) string {
 		switch {
 		case strings.HasPrefix(text, "sha256:"):
 			return "DIGEST"
+		case strings.HasPrefix(text, `"signature"`):
+			return `"signature": "SIGNATURE"`
 		case strings.HasPrefix(text, `"resourceVersion"`):
 			return `"resourceVersion": "N"`
 		case strings.HasPrefix(text, "scheme.go"):

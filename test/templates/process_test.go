@@ -10,10 +10,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/api/template/v1beta1"
+	"github.com/virtward/virtward/controllers/guarded"
 	"github.com/virtward/virtward/templates"
 	"github.com/virtward/virtward/test/await"
 	"github.com/virtward/virtward/test/controlplane"
@@ -36,6 +39,30 @@ func TestProcess(t *testing.T) {
 	t.Run("capture", f.captures)
 	t.Run("ready", f.ready)
 	t.Run("tutorial", f.tutorial)
+	t.Run("without its guard", f.unguarded) // the last one: nothing is captured afterwards
+}
+
+// unguarded: a request that no guard has checked captures nothing, also after the guard is back.
+func (f *fixture) unguarded(t *testing.T) {
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	must(t, f.Client().Get(t.Context(), client.ObjectKey{Name: admissionpolicies.TemplateCapture}, binding))
+	must(t, f.Client().Delete(t.Context(), binding))
+	f.machine(t, "secret", "secret-root")
+	denied := func(name, want string) {
+		t.Helper()
+		request := f.request(t, name, "secret")
+		f.until(t, request, v1beta1.RequestProgressing, metav1.ConditionFalse, guarded.Reason)
+		if c := f.condition(t, request, v1beta1.RequestCompleted); !strings.Contains(c.Message, want) {
+			t.Errorf("%s: %+v", name, c)
+		}
+		if intermediate, result := f.left(t, request); len(intermediate)+len(result) > 0 {
+			t.Errorf("%s: left %q, %q", name, intermediate, result)
+		}
+	}
+	denied("unguarded", "virtward-template-capture, which checks the permissions of authors, is not active")
+	binding.ResourceVersion, binding.UID = "", ""
+	must(t, f.Client().Create(t.Context(), binding))
+	denied("too-early", "it can have been written without a check of its author's permissions")
 }
 
 // captures: the seed's commands work, and the template renders without values.

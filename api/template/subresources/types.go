@@ -152,6 +152,11 @@ type TemplateReview struct {
 	// +optional
 	Approval *v1beta1.TemplateApproval `json:"approval,omitempty"`
 
+	// Why the last approval is not valid, and what to do.
+	//
+	// +optional
+	Reason string `json:"reason,omitempty"`
+
 	// What an approval does not cover: what the template refers to and others
 	// can change.
 	//

@@ -194,6 +194,14 @@ const (
 	ReasonRevoked = "Revoked"
 	// ReasonNotApproved: there is no approval.
 	ReasonNotApproved = "NotApproved"
+	// ReasonNotSigned: the approval has no signature, so it does not count.
+	ReasonNotSigned = "NotSigned"
+	// ReasonSignatureInvalid: the signature of the approval is not valid, so
+	// the approval does not count.
+	ReasonSignatureInvalid = "SignatureInvalid"
+	// ReasonEnded: the approval was revoked or replaced before, and is written
+	// again, so it does not count.
+	ReasonEnded = "Ended"
 )
 
 // ApprovalFieldOwner owns status.approval and the condition Approved.
@@ -209,7 +217,8 @@ type VirtualMachineTemplateStatus struct {
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 
-	// The last approval. It is valid only for the spec that has its digest.
+	// The last approval. It is valid only for the spec that has its digest,
+	// and only with a signature of Virtward's API server.
 	//
 	// +optional
 	Approval *TemplateApproval `json:"approval,omitempty"`
@@ -248,6 +257,13 @@ type TemplateApproval struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
+
+	// The signature of Virtward's API server for this approval of this
+	// template. An approval without a valid one does not count.
+	//
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Signature string `json:"signature,omitempty"`
 }
 
 // TemplateVolume is a volume that a template depends on.

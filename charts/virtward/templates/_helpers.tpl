@@ -172,6 +172,17 @@ The namespace of KubeVirt's accounts: that of the value, else of the KubeVirt re
 {{- end }}
 {{- end }}
 
+{{/*
+The rule for the guards of objects for whose authors a process acts. It acts only if they have been active since the object
+was created. The arguments are the names of the guards.
+*/}}
+{{- define "virtward.guardRules" -}}
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingadmissionpolicies, validatingadmissionpolicybindings]
+  resourceNames: [{{ join ", " . }}]
+  verbs: [get]
+{{- end }}
+
 {{/* Returns "true" if CDI copies images from Virtward, or nothing. */}}
 {{- define "virtward.copiesServer" -}}
 {{- if and .Values.virtualImages.enabled .Values.virtualImages.copies.enabled }}true{{ end }}

@@ -31,6 +31,7 @@ import (
 	"github.com/virtward/virtward/api/template/subresources"
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/apiserver"
+	"github.com/virtward/virtward/templates/approvals"
 )
 
 // WireCase is a request to the aggregated API: a line of wire.jsonl.
@@ -105,7 +106,7 @@ func NewWire() (*Wire, error) {
 		return nil, err
 	}
 	if err := apiserver.Install(server, scheme, codecs, &apiserver.Services{
-		Cluster: w, Authorizer: config.Authorization.Authorizer, Random: rand.New(rand.NewPCG(1, 2)), Clock: clock.RealClock{}, //nolint:gosec // a test
+		Cluster: w, Keys: w, Authorizer: config.Authorization.Authorizer, Random: rand.New(rand.NewPCG(1, 2)), Clock: clock.RealClock{}, //nolint:gosec // a test
 	}); err != nil {
 		return nil, err
 	}
@@ -137,6 +138,19 @@ func (w *Wire) Template(_ context.Context, namespace, name string) (*v1beta1.Vir
 // Namespace implements apiserver.Cluster: no namespace of the cases is approved-only.
 func (w *Wire) Namespace(_ context.Context, name string) (*corev1.Namespace, error) {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, nil
+}
+
+// Templates implements apiserver.Cluster. No request lists templates.
+func (w *Wire) Templates(context.Context, int64, string) (page []v1beta1.VirtualMachineTemplate, next string, err error) {
+	return nil, "", errors.New("the cases list no templates")
+}
+
+// Read implements apiserver.Keys. virt-template has no approvals.
+func (w *Wire) Read(context.Context) (*approvals.Keyring, error) { return &approvals.Keyring{}, nil }
+
+// Change implements apiserver.Keys.
+func (w *Wire) Change(context.Context, func(*approvals.Keyring)) (*approvals.Keyring, error) {
+	return nil, errors.New("the cases have no approvals")
 }
 
 // DataSource implements apiserver.Cluster: the cases have none, and virt-template reads none.
