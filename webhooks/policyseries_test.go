@@ -36,8 +36,8 @@ func allFindings(rule string) []validators.Finding {
 	return []validators.Finding{finding, skipped, failed, exempted}
 }
 
-// named returns the series with the name of a rule or a policy: METRIC NAME.
-func named(t *testing.T, registry *prometheus.Registry) []string {
+// seriesNames returns the series with the name of a rule or a policy: METRIC NAME.
+func seriesNames(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
@@ -73,7 +73,7 @@ func TestSeriesEndWithTheirPolicy(t *testing.T) {
 		t.Helper()
 		all := slices.Concat(append(want, []string{"findings_total disk-bus"})...)
 		slices.Sort(all)
-		if diff := cmp.Diff(all, named(t, registry)); diff != "" {
+		if diff := cmp.Diff(all, seriesNames(t, registry)); diff != "" {
 			t.Errorf("series (-want +got):\n%s", diff)
 		}
 	}
@@ -116,7 +116,7 @@ func TestSeriesAreBoundedWithoutScrapes(t *testing.T) {
 		t.Errorf("%d policies have series", len(m.series.known))
 	}
 	m.series.mu.Unlock()
-	if left := named(t, registry); len(left) > 0 {
+	if left := seriesNames(t, registry); len(left) > 0 {
 		t.Errorf("series of deleted policies: %v", left)
 	}
 }
