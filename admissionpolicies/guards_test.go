@@ -233,7 +233,7 @@ func TestPolicyWords(t *testing.T) {
 		t.Errorf("the failure policy is %s: a guard that fails must not let anything pass", failure)
 	}
 	validations, _, err := unstructured.NestedSlice(policy.Object, "spec", "validations")
-	if err != nil || len(validations) != 2 {
+	if err != nil || len(validations) != 3 {
 		t.Fatalf("%d validations, %v", len(validations), err)
 	}
 	expression := validations[0].(map[string]any)["expression"].(string)

@@ -33,9 +33,9 @@ func TestHostileAPIServer(t *testing.T) {
 		"texts":   {http.StatusInternalServerError, "\x1b[2J it failed \x9b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			visible := 0
+			shown := 0
 			for _, args := range [][]string{
-				{"audit"}, {"audit", "-o", "yaml"}, {"audit", "-o", "json"}, {"explain", "db"}, {"explain", "db", "-o", "yaml"}, {"status"}, {"template", "list"}, {"template", "process", "fedora"},
+				{"audit"}, {"audit", "-o", "yaml"}, {"audit", "-o", "json"}, {"explain", "vm/db"}, {"explain", "vm/db", "-o", "yaml"}, {"status"}, {"template", "list"}, {"template", "process", "fedora"},
 				{"images", "list"}, {"images", "status"}, {"image", "list"}, {"rollout", "status", "db"}, {"rollout", "diff", "db"}, {"policy", "exempt", "db"}, {"__complete", "explain", ""}, {"__complete", "template", "process", ""},
 			} {
 				got := clitest.Call(t, "", append(slices.Clone(args), "--kubeconfig", hostileServer(t, answer.code, answer.body))...)
@@ -44,11 +44,11 @@ func TestHostileAPIServer(t *testing.T) {
 						t.Errorf("%v: the %s has control characters: %.300q", args, stream, text[max(0, i):])
 					}
 				}
-				if strings.Contains(got.Out+got.ErrOut, `\u001b`) {
-					visible++
+				if strings.Contains(got.Out+got.ErrOut, "[2J") {
+					shown++
 				}
 			}
-			if visible == 0 { // otherwise this test shows nothing
+			if shown == 0 && name != "texts" { // otherwise this test shows nothing; client-go does not show the text of an error
 				t.Error("no command shows what the server sends")
 			}
 		})
@@ -85,7 +85,7 @@ func TestRedirectedAPIServer(t *testing.T) {
 	}))
 	defer other.Close()
 	for _, code := range []int{http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
-		for _, args := range [][]string{{"explain", "db"}, {"audit"}, {"template", "process", "fedora"}, {"rollout", "status", "db"}} {
+		for _, args := range [][]string{{"explain", "vm/db"}, {"audit"}, {"template", "process", "fedora"}, {"rollout", "status", "db"}} {
 			server := httptest.NewServer(http.RedirectHandler(other.URL, code))
 			kubeconfig := filepath.Join(t.TempDir(), "config")
 			text := fmt.Sprintf("apiVersion: v1\nkind: Config\ncurrent-context: c\nclusters: [{name: c, cluster: {server: '%s'}}]\ncontexts: [{name: c, context: {cluster: c, user: u, namespace: shop}}]\nusers: [{name: u, user: {token: secret}}]\n", server.URL)

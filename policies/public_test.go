@@ -65,7 +65,7 @@ func TestValuesOfConfigMapsArePrivate(t *testing.T) {
 		"too large":         {"{type: string}", strings.Repeat(value, 20_000)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			policy := read(t, "p", fmt.Sprintf("enforcement: Audit\nparams: {configMap: {namespace: a, name: b}, schema: {type: object, properties: {k: %s}}}\nvalidations: [{expression: 'true', message: m}]", c.schema))
+			policy := read(t, "p", fmt.Sprintf("enforcement: Audit\nparams: {configMap: {namespace: a, name: b}, schema: {type: object, properties: {k: %s}}}\nvalidations: [{expression: 'true', message: m, fieldPath: spec.domain}]", c.schema))
 			compiled, problems := policies.Compile(env(t), policy, func(string, string) (map[string]string, bool) { return map[string]string{"k": c.data}, true })
 			if !diagnostics.Broken(problems) {
 				t.Fatalf("problems %v", problems)
