@@ -191,7 +191,7 @@ type PolicyCase struct {
 	Name string `json:"name"`
 	// User sends the request: an author may write policies, an enforcer holds the verb besides, and an
 	// enforcer-of-caps holds it for the policy of the name caps only. A reader is an author who may get the
-	// ConfigMap shop/limits.
+	// ConfigMap shop/limits, and a reviewer one who may create SubjectAccessReviews.
 	User string `json:"user"`
 	// Object is the name of the policy, where it matters.
 	Object string `json:"object,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -232,7 +233,7 @@ func TestPolicyWords(t *testing.T) {
 		t.Errorf("the failure policy is %s: a guard that fails must not let anything pass", failure)
 	}
 	validations, _, err := unstructured.NestedSlice(policy.Object, "spec", "validations")
-	if err != nil || len(validations) != 2 {
+	if err != nil || len(validations) != 3 {
 		t.Fatalf("%d validations, %v", len(validations), err)
 	}
 	expression := validations[0].(map[string]any)["expression"].(string)
@@ -382,5 +383,33 @@ func literal(t *testing.T, expression string, into any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(strings.ReplaceAll(expression, "'", `"`)), into); err != nil {
 		t.Fatalf("%s is not a literal: %v", expression, err)
+	}
+}
+
+// TestExpressionsOfPolicies lists the fields of a policy that are expressions in CEL. The guard of policies searches each for authorizer,
+// and cases/policies.yaml has a case for each: a new one needs both.
+func TestExpressionsOfPolicies(t *testing.T) {
+	var expressions []string
+	var walk func(of reflect.Type, path string)
+	walk = func(of reflect.Type, path string) {
+		for of.Kind() == reflect.Pointer || of.Kind() == reflect.Slice {
+			of = of.Elem()
+		}
+		if of.Kind() != reflect.Struct || !strings.HasPrefix(of.PkgPath(), "github.com/virtward/") {
+			return
+		}
+		for _, f := range reflect.VisibleFields(of) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if f.Type.Kind() == reflect.String && strings.HasSuffix(strings.ToLower(name), "expression") {
+				expressions = append(expressions, path+"."+name)
+			}
+			walk(f.Type, path+"."+name)
+		}
+	}
+	walk(reflect.TypeFor[policyv1alpha1.VirtualMachinePolicySpec](), "spec")
+	slices.Sort(expressions)
+	want := []string{"spec.match.matchConditions.expression", "spec.validations.expression", "spec.validations.messageExpression", "spec.variables.expression"}
+	if diff := cmp.Diff(want, expressions); diff != "" {
+		t.Errorf("expressions (-want +got):\n%s", diff)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/virtward/virtward/api/template/subresources"
@@ -23,7 +22,7 @@ import (
 	"github.com/virtward/virtward/texts"
 )
 
-// maxText bounds the name of an approver and the message of an approval, in bytes.
+// maxText bounds the message of an approval, in bytes.
 const maxText = 1024
 
 // approving is the storage of approve.
@@ -43,6 +42,10 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 	given, ok := object.(*subresources.ApproveOptions)
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body must be an ApproveOptions, not a %T", object))
+	}
+	approver, err := requester(ctx, name)
+	if err != nil {
+		return nil, err
 	}
 	template, end, err := a.begin(ctx, name, object, nil, validate)
 	if err != nil {
@@ -65,7 +68,7 @@ func (a *approving) Create(ctx context.Context, name string, object runtime.Obje
 	if dry {
 		return review, nil
 	}
-	approval := &v1beta1.TemplateApproval{Digest: digest, ApprovedBy: requester(ctx), ApprovedAt: metav1.NewTime(a.Clock.Now()), Message: given.Message}
+	approval := &v1beta1.TemplateApproval{Digest: digest, ApprovedBy: approver, ApprovedAt: metav1.NewTime(a.Clock.Now()), Message: given.Message}
 	keys, err := a.sign(ctx, template, approval)
 	if err != nil {
 		return nil, keysAnswer(err)
@@ -154,15 +157,6 @@ func checkApproval(template *v1beta1.VirtualMachineTemplate, given *subresources
 	return nil
 }
 
-// requester is the name of the user.
-func requester(ctx context.Context) string {
-	user, ok := request.UserFrom(ctx)
-	if !ok {
-		return ""
-	}
-	return texts.Shorten(user.GetName(), maxText)
-}
-
 // write writes an approval, or removes it, together with the condition.
 func (s *storage) write(ctx context.Context, template *v1beta1.VirtualMachineTemplate, approval *v1beta1.TemplateApproval, condition metav1.Condition) error {
 	condition.LastTransitionTime = metav1.NewTime(s.Clock.Now())
@@ -214,6 +208,10 @@ func (r *revoking) Create(ctx context.Context, name string, object runtime.Objec
 	if !ok {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the body must be a RevokeOptions, not a %T", object))
 	}
+	revoker, err := requester(ctx, name)
+	if err != nil {
+		return nil, err
+	}
 	template, end, err := r.begin(ctx, name, object, nil, validate)
 	if err != nil {
 		return nil, err
@@ -230,7 +228,7 @@ func (r *revoking) Create(ctx context.Context, name string, object runtime.Objec
 	if len(options.DryRun) > 0 {
 		return review, nil
 	}
-	message := requester(ctx) + " revoked the approval"
+	message := revoker + " revoked the approval"
 	if given.Message != "" {
 		message += ": " + given.Message
 	}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/audit"
-	"k8s.io/apiserver/pkg/endpoints/request"
 	kubevirtv1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/template/subresources"
@@ -27,6 +26,10 @@ const digestAuditAnnotation = "template.virtward.io/digest"
 func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachineTemplate, given *subresources.ProcessOptions, options *metav1.CreateOptions, answer *subresources.ProcessedVirtualMachineTemplate) error {
 	if template.DeletionTimestamp != nil {
 		return apierrors.NewConflict(templateResource, template.Name, fmt.Errorf("the template is being deleted"))
+	}
+	user, err := requester(ctx, template.Name)
+	if err != nil {
+		return err
 	}
 	drawn := &draft{}
 	if err := p.memory.compute(ctx, func() (err error) {
@@ -46,7 +49,7 @@ func (p *processing) create(ctx context.Context, template *v1beta1.VirtualMachin
 	if err := p.authorizeClones(ctx, vm); err != nil {
 		return err
 	}
-	annotate(ctx, vm, template, drawn.digest)
+	annotate(ctx, vm, template, drawn.digest, user)
 	created, err := p.Cluster.CreateVirtualMachine(ctx, vm, metav1.CreateOptions{DryRun: options.DryRun, FieldManager: options.FieldManager})
 	if err != nil {
 		return asAnswer(err, "create the VirtualMachine")
@@ -113,16 +116,13 @@ func targetOf(template *v1beta1.VirtualMachineTemplate, rendered, requested stri
 	return requested, nil
 }
 
-// annotate notes where a VirtualMachine is from, in its annotations and in the audit event.
-func annotate(ctx context.Context, vm *kubevirtv1.VirtualMachine, template *v1beta1.VirtualMachineTemplate, digest string) {
+// annotate notes where a VirtualMachine is from and who requested it, in its annotations and in the audit event.
+func annotate(ctx context.Context, vm *kubevirtv1.VirtualMachine, template *v1beta1.VirtualMachineTemplate, digest, requester string) {
 	if vm.Annotations == nil {
 		vm.Annotations = map[string]string{}
 	}
 	vm.Annotations[subresources.TemplateAnnotation] = template.Namespace + "/" + template.Name
 	vm.Annotations[subresources.DigestAnnotation] = digest
-	delete(vm.Annotations, subresources.RequesterAnnotation)
-	if user, ok := request.UserFrom(ctx); ok {
-		vm.Annotations[subresources.RequesterAnnotation] = texts.Shorten(user.GetName(), maxWarning)
-	}
+	vm.Annotations[subresources.RequesterAnnotation] = requester
 	audit.AddAuditAnnotation(ctx, digestAuditAnnotation, digest)
 }

@@ -53,7 +53,8 @@ type Documents struct {
 	// Params are the parameters of the policy, as JSON decodes them; nil if there are none.
 	Params any
 	// Authorizer answers what Request.UserInfo may do. Without one an expression that asks is in error.
-	Authorizer authorizer.UnconditionalAuthorizer
+	// AuthorizerApart is that of policies that do not deny; nil for Authorizer..
+	Authorizer, AuthorizerApart authorizer.UnconditionalAuthorizer
 	// OnlyDenying leaves out the policies that do not deny.
 	OnlyDenying bool
 	// Gone reports whether the request was canceled, so that the result does not matter; nil for never.

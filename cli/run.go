@@ -24,6 +24,7 @@ const (
 // Run executes a command line and returns the exit code. The first argument is the name of the program. The version is
 // that of the program.
 func Run(ctx context.Context, version string, args []string, streams genericiooptions.IOStreams) (code int) {
+	streams.Out, streams.ErrOut = options.NewPrintable(streams.Out), options.NewPrintable(streams.ErrOut)
 	defer func() {
 		if cause := recover(); cause != nil {
 			report(streams.ErrOut, fmt.Errorf("this is a bug in kubectl-virtward: please report it with the input: %v", cause))
@@ -60,7 +61,10 @@ func withHint(err error) error {
 	return err
 }
 
+// maxError bounds an error, in bytes. A cluster or a file can make it longer.
+const maxError = 64 << 10
+
 // report writes an error as one line.
 func report(w io.Writer, err error) {
-	fmt.Fprintln(w, "error: "+texts.OneLine(err.Error()))
+	fmt.Fprintln(w, "error: "+texts.OneLine(texts.Shorten(err.Error(), maxError)))
 }

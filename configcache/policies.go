@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -140,6 +141,12 @@ func (p *Policies) Compiled() []Compiled {
 		return c.all
 	}
 	return nil
+}
+
+// Exists reports whether there is a policy of a name, suspended or not.
+func (p *Policies) Exists(name string) bool {
+	_, found := slices.BinarySearchFunc(p.Compiled(), name, func(c Compiled, name string) int { return strings.Compare(c.Object.Name, name) })
+	return found
 }
 
 // Counted returns the active policies with their Tallies; nil until they have been read for the first time.

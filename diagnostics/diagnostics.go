@@ -32,7 +32,30 @@ type Problem struct {
 	Message string `json:"message"`
 	// Warning reports whether the policy works in spite of the problem.
 	Warning bool `json:"warning,omitempty"`
+	// Private reports whether the field or the message has values of a ConfigMap: others read it than policies.
+	Private bool `json:"-"`
 }
+
+// private is the message of a private problem.
+const private = "its values do not fit spec.params.schema, or are too large: they are not shown here, because others read policies than ConfigMaps; write the policy again to see them"
+
+// Public returns problems for those who read policies: without values of ConfigMaps.
+func Public(problems []Problem) []Problem {
+	var public []Problem
+	for _, p := range problems {
+		if p.Private {
+			p = Problem{Field: privateField, Message: private, Warning: p.Warning}
+			if slices.Contains(public, p) {
+				continue
+			}
+		}
+		public = append(public, p)
+	}
+	return public
+}
+
+// privateField is the field of private problems.
+const privateField = "spec.params.configMap"
 
 // String returns the problem in one line: FIELD:LINE:COLUMN: MESSAGE, without the parts that are empty.
 func (p Problem) String() string {
@@ -111,8 +134,11 @@ func Summary(problems []Problem) string {
 // Violation is what a policy reports about an object, in the terms of the policy's author.
 type Violation struct {
 	Message string
-	// Field is a path in vm or in the object; empty for the whole object.
-	Field string
+	// Literal is the message that the author of the policy wrote; empty if it is only computed.
+	Literal string
+	// Field is a path in vm or in the object; empty for the whole object. Computed reports whether the policy computed it.
+	Field    string
+	Computed bool
 	// Reason is the type of the cause; empty for the default.
 	Reason policyv1alpha1.PolicyReason
 	// Warn reports whether it is a warning at most.

@@ -69,7 +69,8 @@ type Input struct {
 	// Namespace is that of the object, for policies; nil if nothing is known of it but its name.
 	Namespace *corev1.Namespace
 	// Authorizer reports to policies what the requester may do. Without one, policies that need it cannot be evaluated.
-	Authorizer authorizer.UnconditionalAuthorizer
+	// AuthorizerApart is that of policies that do not deny; nil for Authorizer.
+	Authorizer, AuthorizerApart authorizer.UnconditionalAuthorizer
 	// Now is the time at which exceptions of policies expire or not.
 	Now time.Time
 	// Evaluating is called before the policies are evaluated, and its result after that, so that the caller can measure

@@ -197,7 +197,7 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 	}
 	if len(e.active.Policies.Policies()) > 0 {
 		in.Policies, in.Namespace, in.Now, in.Evaluating = e.active.Policies, e.around.namespace, e.now, r.Observer.Policies
-		in.Gone, in.Hurry, in.Authorizer = r.Observer.Gone, r.Observer.Hurry, r.Authorizer
+		in.Gone, in.Hurry, in.Authorizer, in.AuthorizerApart = r.Observer.Gone, r.Observer.Hurry, r.Authorizer, r.AuthorizerApart
 		in.Request, in.Large = r.forPolicies(), max(len(r.Object), len(r.OldObject)) > policies.OrdinaryBytes
 		if in.OwnerLabels, err = e.ownerLabels(ctx, m); err != nil {
 			return in, err

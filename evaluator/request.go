@@ -54,7 +54,9 @@ type Request struct {
 	Options []byte
 	// Authorizer reports what users may do; nil makes policies fail that use it.
 	Authorizer authorizer.UnconditionalAuthorizer
-	Observer   Observer
+	// AuthorizerApart is that of policies that do not deny; nil for Authorizer.
+	AuthorizerApart authorizer.UnconditionalAuthorizer
+	Observer        Observer
 	// Former are the facts when a stored VM was created; nil if they are those of the snapshot. The defaults of the
 	// snapshot replace those of Former.
 	Former *platform.Facts

@@ -235,6 +235,6 @@ func (s *Snapshot) asVM(ctx context.Context, r *Request, vm *v1.VirtualMachine, 
 	}
 	return s.Evaluate(ctx, Request{
 		Object: raw, Kind: metav1.GroupVersionKind(apikinds.VirtualMachines.GroupVersionKind), Resource: metav1.GroupVersionResource(apikinds.VirtualMachines.GroupVersionResource()),
-		Namespace: namespace, Name: vm.Name, User: r.User, Requester: r.Requester, Authorizer: r.Authorizer, Observer: r.Observer,
+		Namespace: namespace, Name: vm.Name, User: r.User, Requester: r.Requester, Authorizer: r.Authorizer, AuthorizerApart: r.AuthorizerApart, Observer: r.Observer,
 	})
 }

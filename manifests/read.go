@@ -71,7 +71,7 @@ func ReadEach(ctx context.Context, names []string, recursive bool, stdin io.Read
 	found := make([]*Content, len(files))
 	var bytes atomic.Int64
 	err = parallel.Each(ctx, len(files), func(i int) (err error) {
-		found[i], err = readNamed(ctx, files[i], stdin, &bytes)
+		found[i], err = readNamed(ctx, files[i].name, files[i].directory, stdin, &bytes)
 		return err
 	})
 	if err != nil {
@@ -85,12 +85,15 @@ func ReadEach(ctx context.Context, names []string, recursive bool, stdin io.Read
 	return all, nil
 }
 
+// listed is a file, and the directory in which it was found; empty for a file of the command line.
+type listed struct{ name, directory string }
+
 // expandAll lists the files of names.
-func expandAll(names []string, recursive bool) ([]string, error) {
-	var files []string
+func expandAll(names []string, recursive bool) ([]listed, error) {
+	var files []listed
 	for _, name := range names {
 		if name == Stdin || IsURL(name) {
-			files = append(files, name)
+			files = append(files, listed{name: name})
 			continue
 		}
 		more, err := expand(name, recursive)
@@ -102,8 +105,8 @@ func expandAll(names []string, recursive bool) ([]string, error) {
 	return files, nil
 }
 
-// readNamed reads a file, a URL, or standard input. bytes is the size of all files that were read.
-func readNamed(ctx context.Context, name string, stdin io.Reader, bytes *atomic.Int64) (*Content, error) {
+// readNamed reads a file, a URL, or standard input. directory is that of a listed file. bytes is the size of all files that were read.
+func readNamed(ctx context.Context, name, directory string, stdin io.Reader, bytes *atomic.Int64) (*Content, error) {
 	if name == Stdin {
 		return read(ctx, Document{Source: Name(name)}, stdin, bytes)
 	}
@@ -116,7 +119,7 @@ func readNamed(ctx context.Context, name string, stdin io.Reader, bytes *atomic.
 		return read(ctx, Document{Source: shown(name)}, body, bytes)
 	}
 	in := Document{Source: name, File: name}
-	file, err := os.Open(name)
+	file, err := openFound(name, directory)
 	if err != nil {
 		return unreadableFile(in, err), nil
 	}
@@ -136,15 +139,15 @@ func Name(file string) string {
 }
 
 // expand returns a file, or the files of a directory.
-func expand(name string, recursive bool) ([]string, error) {
+func expand(name string, recursive bool) ([]listed, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, unreadable(name, err)
 	}
 	if !info.IsDir() {
-		return []string{name}, nil
+		return []listed{{name: name}}, nil
 	}
-	var files []string
+	var files []listed
 	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -152,7 +155,7 @@ func expand(name string, recursive bool) ([]string, error) {
 		case entry.IsDir() && path != name && !recursive:
 			return fs.SkipDir
 		case !entry.IsDir() && isManifest(path):
-			files = append(files, path)
+			files = append(files, listed{path, name})
 		}
 		return nil
 	})
@@ -175,15 +178,6 @@ func isManifest(path string) bool {
 		return true
 	}
 	return false
-}
-
-// Open opens a file for reading.
-func Open(name string) (*os.File, error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, unreadable(name, err)
-	}
-	return file, nil
 }
 
 // unreadable returns an error with the name of the file, and without that of the system call.

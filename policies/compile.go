@@ -71,7 +71,7 @@ func Compile(env *cel.Environment, policy *policyv1alpha1.VirtualMachinePolicy, 
 	problems = append(problems, more...)
 	var errs field.ErrorList
 	p.params, errs = readParams(p.spec.Params, resolve)
-	problems = append(problems, problemsOf(errs)...)
+	problems = append(problems, problemsOfParams(errs)...)
 	problems = append(problems, p.doubtfulFields()...)
 	if bytes := expressionBytes(p.spec); bytes > maxExpressions {
 		return p.finish(append(problems, diagnostics.Problem{Field: "spec", Message: fmt.Sprintf("the expressions have %d bytes together: at most %d", bytes, maxExpressions)}))
@@ -223,7 +223,7 @@ func assumed(match *policyv1alpha1.PolicyMatch) {
 func (p *Policy) finish(problems []diagnostics.Problem) (*Policy, []diagnostics.Problem) {
 	problems = distinct(problems)
 	if diagnostics.Broken(problems) {
-		p.broken = "the policy is invalid: " + diagnostics.Summary(problems)
+		p.broken = "the policy is invalid: " + diagnostics.Summary(diagnostics.Public(problems))
 		p.conditions, p.evaluator = nil, nil
 	}
 	p.unauditable, p.readsRequest = p.whyNotAuditable(), len(p.whatReadsRequest()) > 0

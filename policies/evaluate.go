@@ -115,7 +115,7 @@ func (v *validations) Evaluate(c *Case) ([]diagnostics.Violation, []EvaluationEr
 			continue
 		}
 		if holds != true {
-			violations = append(violations, diagnostics.Violation{Message: one.text(activation, budget), Field: one.spec.FieldPath, Reason: one.spec.Reason})
+			violations = append(violations, diagnostics.Violation{Message: one.text(activation, budget), Literal: one.spec.Message, Field: one.spec.FieldPath, Reason: one.spec.Reason})
 		}
 	}
 	return violations, errs

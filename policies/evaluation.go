@@ -108,17 +108,20 @@ func (p *Policy) ended(s *subject, own bool) bool {
 }
 
 // lend sets the policy's parameters in the documents, and returns the function that removes them. If the policy does not
-// deny, it also reads what only such policies read.
+// deny, it also reads what only such policies read, and lends it their authorizer.
 func (p *Policy) lend(d *cel.Documents) func() {
 	if !p.denies() && len(p.references) > 0 {
 		d.ReadMore()
 	}
-	before := d.Params
+	params, authorizer := d.Params, d.Authorizer
 	d.Params = nil
 	if p.params.value != nil {
 		d.Params = p.params.value
 	}
-	return func() { d.Params = before }
+	if !p.denies() && d.AuthorizerApart != nil {
+		d.Authorizer = d.AuthorizerApart
+	}
+	return func() { d.Params, d.Authorizer = params, authorizer }
 }
 
 // bounded returns the first findings in their order, those that deny first if there are too many. more is the number of
@@ -158,6 +161,7 @@ func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation, in
 	found := validators.Finding{Rule: p.Rule(), Severity: p.severity(v.Warn), Remedy: p.spec.Remedy}
 	if v.Field == "" {
 		found.Error = &field.Error{Type: causeType(v.Reason, field.ErrorTypeForbidden), Field: "spec", BadValue: field.OmitValueType{}, Detail: message(v.Message)}
+		found.Public = p.public(found.Error.Type, v)
 		return found, nil
 	}
 	at := k.place(texts.Shorten(v.Field, diagnostics.MaxField))
@@ -177,7 +181,22 @@ func (p *Policy) finding(d *cel.Documents, k *kind, v *diagnostics.Violation, in
 		natural = field.ErrorTypeRequired
 	}
 	found.Error.Type = causeType(v.Reason, natural)
+	found.Public = p.public(found.Error.Type, v)
+	found.PrivateField = v.Computed && !there
 	return found, nil
+}
+
+// public returns the text of a violation without values: the message that the author wrote, or the title of the policy.
+func (p *Policy) public(kind field.ErrorType, v *diagnostics.Violation) string {
+	text := v.Literal
+	if text == "" {
+		text = "the object violates the policy"
+		if p.spec.Title != "" {
+			text += ": " + p.spec.Title
+		}
+		text += " (the message has values: kubectl virtward audit shows it)"
+	}
+	return kind.String() + ": " + message(text)
 }
 
 // fieldOf names what is not evaluated completely.
@@ -266,7 +285,22 @@ func (p *Policy) evaluationError(s *subject, e EvaluationError, reason string) v
 		}
 		return found
 	}
-	return p.failed(s, fmt.Sprintf("the policy cannot be evaluated: %s: %v", e.Field, e.Err), reason)
+	found := p.failed(s, fmt.Sprintf("the policy cannot be evaluated: %s: %v", e.Field, e.Err), reason)
+	if reason == ReasonFailed || !strings.HasPrefix(e.Field, specField) { // other errors have numbers and paths
+		found.Public = fmt.Sprintf("%s: the policy cannot be evaluated: %s (the error has values: kubectl virtward audit shows it)", field.ErrorTypeInternal, publicField(e.Field))
+	}
+	return found
+}
+
+// specField begins the fields of policies.
+const specField = "spec"
+
+// publicField returns a field of the policy. A module in Rego can compute others.
+func publicField(of string) string {
+	if strings.HasPrefix(of, specField) {
+		return of
+	}
+	return specField
 }
 
 // denies reports whether a violation denies the request.

@@ -21,6 +21,23 @@ func (f *Finding) Message() string {
 	return message
 }
 
+// PublicText is Text for what is stored outside of the object: Reports, Events and statuses. Others read these than the object, so a
+// policy cannot write values into them, neither of the object nor of what its expressions read besides.
+func (f *Finding) PublicText() string {
+	if f.Public == "" {
+		return f.Text()
+	}
+	return f.Public + f.notes()
+}
+
+// PublicField is the field for the same places: that of the error, unless a policy could write values into it.
+func (f *Finding) PublicField() string {
+	if f.PrivateField {
+		return "spec"
+	}
+	return f.Error.Field
+}
+
 // Text is what is wrong, without the rule and the remedy: the type, the value, the detail, and where the value
 // comes from.
 func (f *Finding) Text() string {
@@ -36,6 +53,11 @@ func (f *Finding) Text() string {
 		}
 		text += " (filled by " + f.Layer + ")"
 	}
+	return text + f.notes()
+}
+
+// notes are about the severity of a finding.
+func (f *Finding) notes() (text string) {
 	if f.PreExisting {
 		text += " (pre-existing: tolerated on update, denied on create)"
 	}

@@ -137,6 +137,11 @@ type Finding struct {
 	// Extent distinguishes a finding from a worse one at the same field, if Error has no value: a hash of the field. It
 	// is never shown.
 	Extent string
+	// Public is the text for places that others read than the object, such as Reports: what the author of a policy wrote, without values
+	// of any object. It is empty for rules of Virtward, whose texts quote the field that they are about, and nothing else.
+	Public string
+	// PrivateField reports whether the field is a text that a policy computed, and no field of the object.
+	PrivateField bool
 	// EvaluationError is why a policy could not be evaluated: one of the Reason constants of package policies. It is
 	// empty if the finding is about the object.
 	EvaluationError string

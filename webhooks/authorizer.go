@@ -19,6 +19,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/utils/clock"
+
+	"github.com/virtward/virtward/references"
 )
 
 const (
@@ -32,8 +34,10 @@ const (
 	// cache, which take less than half a kilobyte.
 	MaxDecisions = maxDecisions * (maxReason + 512)
 	// authorizationTimeout bounds the time that all SubjectAccessReviews of one request take together. It is shorter than
-	// the timeout of the webhook.
+	// the timeout of the webhook. The reviews of policies that do not deny have apartTimeout instead: these policies are
+	// evaluated after all that deny, and every user with the right to write policies can write one.
 	authorizationTimeout = time.Second
+	apartTimeout         = references.ApartTimeout
 )
 
 // reviewBackoff is the backoff between attempts of one SubjectAccessReview. All attempts fit into authorizationTimeout.
@@ -189,27 +193,23 @@ func labelSelector(requirements k8slabels.Requirements) *authorizationv1.LabelSe
 	return selector
 }
 
-// requestAuthorizer bounds the time that the checks of one request take together.
+// requestAuthorizer bounds the time that checks of one request take together. Only the time of the checks counts, not that between
+// them. It belongs to one goroutine.
 type requestAuthorizer struct {
 	authorizer.UnconditionalAuthorizer
 
-	// request is the context of the request. limited, derived from it, begins with the first check.
-	request, limited context.Context
-	cancel           context.CancelFunc
+	// request is the context of the request, and left the time that is left.
+	request context.Context
+	left    time.Duration
 }
 
 // Authorize calls the authorizer with the context of the request. It ignores the context of the caller, because CEL
-// passes none.
+// passes none. Without time, only the cache answers.
 func (r *requestAuthorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
-	if r.limited == nil {
-		r.limited, r.cancel = context.WithTimeout(r.request, authorizationTimeout)
-	}
-	return r.UnconditionalAuthorizer.Authorize(r.limited, attributes)
-}
-
-// close cancels the checks in progress.
-func (r *requestAuthorizer) close() {
-	if r.cancel != nil {
-		r.cancel()
-	}
+	limited, cancel := context.WithTimeout(r.request, r.left)
+	defer cancel()
+	began := time.Now()
+	decision, reason, err := r.UnconditionalAuthorizer.Authorize(limited, attributes)
+	r.left -= time.Since(began)
+	return decision, reason, err
 }

@@ -196,32 +196,49 @@ func TestLabelSelectorWithoutAnExpressibleRequirement(t *testing.T) {
 	}
 }
 
-// All checks of a request together take less time than the timeout of the webhook.
+// All checks of a request together take less time than the timeout of the webhook. Those of policies that do not deny take a quarter
+// of it, and none of the time of policies that deny.
 func TestAuthorizationTimeout(t *testing.T) {
-	v := newValidator(t)
-	var deadlines []time.Time
-	v.Authorizer = authorizerFunc(func(ctx context.Context) error {
-		deadline, _ := ctx.Deadline()
-		deadlines = append(deadlines, deadline)
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	under(t, v, `{enforcement: Deny, validations: [{message: m, fieldPath: spec.domain, expression: "['a', 'b', 'c'].exists(v, authorizer.group('g').resource('r').check(v).allowed())"}]}`)
-	started := time.Now()
-	response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj()))
-	if response.Allowed || len(deadlines) != 3 {
-		t.Fatalf("allowed %v after %d checks", response.Allowed, len(deadlines))
-	}
-	for _, deadline := range deadlines {
-		if deadline != deadlines[0] || deadline.Before(started.Add(authorizationTimeout)) || deadline.After(time.Now().Add(authorizationTimeout)) {
-			t.Errorf("a check ends at %s, the first one at %s; the request began at %s", deadline, deadlines[0], started)
-		}
+	const policy = `{enforcement: %s, validations: [{message: m, fieldPath: spec.domain, expression: "['a', 'b', 'c'].exists(v, authorizer.group('g').resource('%s').check(v).allowed())"}]}`
+	for name, c := range map[string]struct {
+		policies []string
+		// want are the times of the first checks, by the resource that they are about. checks is the number of all.
+		want    map[string]time.Duration
+		checks  int
+		allowed bool
+	}{
+		"a policy that denies": {policies: []string{"Deny"}, want: map[string]time.Duration{"Deny0": authorizationTimeout}, checks: 3},
+		"a policy that warns":  {policies: []string{"Warn"}, want: map[string]time.Duration{"Warn0": apartTimeout}, checks: 3, allowed: true},
+		"a policy that audits": {policies: []string{"Audit"}, want: map[string]time.Duration{"Audit0": apartTimeout}, checks: 3, allowed: true},
+		"several":              {policies: []string{"Audit", "Warn", "Deny", "Warn"}, want: map[string]time.Duration{"Deny2": authorizationTimeout, "Audit0": apartTimeout}, checks: 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, first, checks := newValidator(t), map[string]time.Duration{}, 0
+			v.Authorizer = authorizerFunc(func(ctx context.Context, attributes authorizer.Attributes) error {
+				deadline, _ := ctx.Deadline()
+				if left := time.Until(deadline); left > 0 {
+					first[attributes.GetResource()] = left.Round(apartTimeout)
+				}
+				checks++
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			var specs []string
+			for i, enforcement := range c.policies {
+				specs = append(specs, fmt.Sprintf(policy, enforcement, fmt.Sprintf("%s%d", enforcement, i)))
+			}
+			under(t, v, specs...)
+			response := evaluated(t, v, reviewOf(t, apikinds.VirtualMachine, build.VM("db").Obj()))
+			if diff := cmp.Diff(c.want, first); diff != "" || checks != c.checks || response.Allowed != c.allowed {
+				t.Errorf("allowed %v, %d checks, with these times (-want +got):\n%s", response.Allowed, checks, diff)
+			}
+		})
 	}
 }
 
 // authorizerFunc returns NoOpinion and an error.
-type authorizerFunc func(context.Context) error
+type authorizerFunc func(context.Context, authorizer.Attributes) error
 
-func (f authorizerFunc) Authorize(ctx context.Context, _ authorizer.Attributes) (authorizer.Decision, string, error) {
-	return authorizer.DecisionNoOpinion, "", f(ctx)
+func (f authorizerFunc) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionNoOpinion, "", f(ctx, a)
 }

@@ -33,7 +33,7 @@ func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 		evaluation.User = requester
 	}
 	if e.Authorizer != nil {
-		evaluation.Authorizer = e.authorizer
+		evaluation.Authorizer, evaluation.AuthorizerApart = e.authorizer, e.authorizerApart
 	}
 	return evaluation
 }

@@ -9,6 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
+	"github.com/virtward/virtward/evaluator"
+	"github.com/virtward/virtward/platform"
 )
 
 // failure is why a request is not evaluated.
@@ -24,10 +26,13 @@ type failure struct {
 func (r *failure) Error() string { return r.message }
 
 // response returns a response that denies.
-func (r *failure) response() *admissionv1.AdmissionResponse {
-	status := &metav1.Status{Status: metav1.StatusFailure, Code: r.code, Reason: r.reason, Message: "virtward cannot check this object: " + r.message}
+func (r *failure) response() *admissionv1.AdmissionResponse { return r.denial("check") }
+
+// denial returns a response that denies. what is what Virtward did not do: check, or complete.
+func (r *failure) denial(what string) *admissionv1.AdmissionResponse {
+	status := &metav1.Status{Status: metav1.StatusFailure, Code: r.code, Reason: r.reason, Message: "virtward cannot " + what + " this object: " + r.message}
 	if r.retry {
-		status.Message = "virtward could not check this object, try again: " + r.message
+		status.Message = "virtward could not " + what + " this object, try again: " + r.message
 		status.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	}
 	return &admissionv1.AdmissionResponse{Result: status}
@@ -76,9 +81,44 @@ func (v *Validator) unevaluatedDeletion(head *admissionv1.AdmissionRequest, why 
 	return why.response()
 }
 
-// unevaluated admits a request that is not completed.
-func (m *Mutator) unevaluated(_ *admissionv1.AdmissionRequest, why *failure) *admissionv1.AdmissionResponse {
+// unevaluated admits a request that is not completed. It denies one that would be denied later in any case, with an error about the
+// object instead of the cause: clients send it again.
+func (m *Mutator) unevaluated(head *admissionv1.AdmissionRequest, why *failure) *admissionv1.AdmissionResponse {
+	if why.retry && (required(head) || why.verdict == verdictBusy && m.copied(head)) {
+		return why.denial("complete")
+	}
 	return admitted("complete", why)
+}
+
+// required reports whether a request is denied later if the Mutator does not change it: an instance without its defaults by the
+// Validator, and a rollout or an exception without its author by a guard.
+func required(head *admissionv1.AdmissionRequest) bool {
+	creates := head.Operation == admissionv1.Create
+	switch groupKind(head) {
+	case evaluator.VirtualMachineInstance:
+		return creates && head.SubResource == ""
+	case rolloutKind, exceptionKind:
+		return (creates || head.Operation == admissionv1.Update) && head.SubResource == ""
+	}
+	return false
+}
+
+// copied reports whether KubeVirt creates a virtual machine. A guard denies it if the Mutator does not remove the annotations of a
+// template from it.
+func (m *Mutator) copied(head *admissionv1.AdmissionRequest) bool {
+	if groupKind(head) != evaluator.VirtualMachine || head.Operation != admissionv1.Create || head.SubResource != "" {
+		return false
+	}
+	facts := m.Evaluator.Facts.Facts()
+	return facts != nil && facts.ByKubeVirt(head.UserInfo.Username)
+}
+
+// failureOf returns why a request cannot be evaluated now.
+func failureOf(err error) *failure {
+	if errors.Is(err, platform.ErrBusy) || errors.Is(err, errTooLate) {
+		return busy(err)
+	}
+	return unavailable(err)
 }
 
 // admitted returns a response that admits, with a warning of what Virtward did not do.

@@ -150,6 +150,51 @@ func padded(body []byte, size int) io.Reader {
 	return io.MultiReader(bytes.NewReader(body), bytes.NewReader(bytes.Repeat([]byte(" "), size-len(body))))
 }
 
+// TestBusyMutator holds that a mutator which is busy says so, also where a later webhook or guard would deny the request with another
+// reason: an instance without its defaults, a rollout or an exception without its author, and a copy by KubeVirt with the
+// annotations of a template. It admits other requests with a warning.
+func TestBusyMutator(t *testing.T) {
+	const kubevirt = "system:serviceaccount:kubevirt:kubevirt-controller"
+	vmi := reviewOf(t, apikinds.VirtualMachineInstance, build.VMI("db").Obj())
+	of := func(kind string, change ...func(*admissionv1.AdmissionRequest)) []byte {
+		return reviewOf(t, kind, json.RawMessage(`{"metadata":{"name":"a"},"spec":{}}`), change...)
+	}
+	in := func(group string, operation admissionv1.Operation) func(*admissionv1.AdmissionRequest) {
+		return func(r *admissionv1.AdmissionRequest) { r.Kind.Group, r.Operation = group, operation }
+	}
+	for name, c := range map[string]struct {
+		body   []byte
+		denied bool
+	}{
+		"an instance":                      {vmi, true},
+		"an update of an instance":         {of(apikinds.VirtualMachineInstance, in("kubevirt.io", admissionv1.Update)), false},
+		"a rollout":                        {of(rolloutKind.Kind, in(rolloutKind.Group, admissionv1.Create)), true},
+		"an update of a rollout":           {of(rolloutKind.Kind, in(rolloutKind.Group, admissionv1.Update)), true},
+		"a status of a rollout":            {of(rolloutKind.Kind, in(rolloutKind.Group, admissionv1.Update), func(r *admissionv1.AdmissionRequest) { r.SubResource = "status" }), false},
+		"an exception":                     {of(exceptionKind.Kind, in(exceptionKind.Group, admissionv1.Create)), true},
+		"a virtual machine":                {of(apikinds.VirtualMachine, by("alice")), false},
+		"a virtual machine of KubeVirt":    {of(apikinds.VirtualMachine, by(kubevirt)), true},
+		"of an account with the same name": {of(apikinds.VirtualMachine, by("system:serviceaccount:shop:kubevirt-controller")), false},
+		"a kind that is not completed":     {of("VirtualMachineInstanceMigration"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMutator(t)
+			fill(t, m.limits)
+			response := respondTo(t, m, bytes.NewReader(c.body), int64(len(c.body)))
+			if !c.denied {
+				if !response.Allowed || len(response.Warnings) != 1 || !strings.HasPrefix(response.Warnings[0], "virtward did not complete this object: virtward is busy") {
+					t.Errorf("%+v", response)
+				}
+				return
+			}
+			if response.Allowed || response.Result.Code != http.StatusTooManyRequests || response.Result.Details.RetryAfterSeconds != 1 ||
+				!strings.HasPrefix(response.Result.Message, "virtward could not complete this object, try again: virtward is busy") {
+				t.Errorf("%+v", response)
+			}
+		})
+	}
+}
+
 // fill takes all memory of decoded objects, for other requests.
 func fill(t *testing.T, l *Limits) {
 	t.Helper()

@@ -1,6 +1,8 @@
 package webhooks
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"net"
 
 	"github.com/tidwall/gjson"
@@ -16,28 +18,42 @@ func headOf(beginning []byte) *admissionv1.AdmissionRequest {
 	if !request.IsObject() && request.Raw == "" {
 		return nil
 	}
-	text := func(path string) string { return identity(request.Get(path).String()) }
+	text := func(path string) string { return identity(request.Get(path)) }
 	head := &admissionv1.AdmissionRequest{
 		UID:       types.UID(text("uid")),
 		Kind:      metav1.GroupVersionKind{Group: text("kind.group"), Version: text("kind.version"), Kind: text("kind.kind")},
 		Namespace: text("namespace"), Name: text("name"), Operation: admissionv1.Operation(text("operation")), SubResource: text("subResource"),
 	}
-	head.UserInfo.Username = text("userInfo.username")
+	head.UserInfo.Username = userOf(request.Get("userInfo.username"))
 	if head.UID == "" {
 		return nil
 	}
 	return head
 }
 
-// maxIdentity bounds each text of a head, in bytes. A longer one is no name of Kubernetes.
+// maxIdentity bounds each text of a head, in bytes. A longer one is no name of Kubernetes, except for that of a user.
 const maxIdentity = 1 << 10
 
-func identity(text string) string {
-	if len(text) > maxIdentity {
+// identity returns a text that identifies a request; empty for none, and for one that is too long. It is never shortened: the
+// beginning of a name could be another name.
+func identity(text gjson.Result) string {
+	if len(text.Str) > maxIdentity || !complete(text) {
 		return ""
 	}
-	return text
+	return text.String()
 }
+
+// userOf returns the name of a user. A longer one than maxIdentity is replaced by its digest, which is no name of a user, so that such
+// users do not share anything. It is empty if the body ends in it.
+func userOf(name gjson.Result) string {
+	if len(name.Str) > maxIdentity && complete(name) {
+		return fmt.Sprintf("%x", sha256.Sum256([]byte(name.Str)))
+	}
+	return identity(name)
+}
+
+// complete reports whether a body does not end in a text.
+func complete(text gjson.Result) bool { return text.Type != gjson.String || gjson.Valid(text.Raw) }
 
 // holderOf returns the name under which a request shares memory and time: that of its namespace, or of its user for a
 // cluster-wide object. A client that is not the API server has shares of its own, whatever namespace it names.

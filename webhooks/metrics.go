@@ -1,7 +1,6 @@
 package webhooks
 
 import (
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +23,9 @@ const (
 	verdictBusy      = "busy"
 )
 
+// labelPolicy is the label with the name of a policy.
+const labelPolicy = "policy"
+
 // Metrics of the webhooks.
 type Metrics struct {
 	requests *prometheus.CounterVec
@@ -33,6 +35,8 @@ type Metrics struct {
 	evaluated prometheus.Histogram
 	// exempted counts the objects for which an exception admitted a violation.
 	evaluationErrors, skipped, exempted *prometheus.CounterVec
+	// series are those of findings, evaluationErrors, skipped and exempted.
+	series *policySeries
 	// waiting counts the evaluations that wait for memory, evaluating has the memory of those in progress, and rejected
 	// counts those that got none.
 	waiting, evaluating prometheus.Gauge
@@ -42,8 +46,9 @@ type Metrics struct {
 	reviewHits prometheus.Counter
 }
 
-// NewMetrics registers the metrics. Each scrape calls factsAge, certificateExpiry and reads.
-func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, certificateExpiry func() time.Time, reads func() platform.CacheStats) (*Metrics, error) {
+// NewMetrics registers the metrics. Each scrape calls factsAge, certificateExpiry and reads. The series of a policy end when exists
+// no longer reports it; nil keeps them.
+func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, certificateExpiry func() time.Time, reads func() platform.CacheStats, exists func(policy string) bool) (*Metrics, error) {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_admission_requests_total",
@@ -66,15 +71,15 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 		evaluationErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_policy_errors_total",
 			Help: "Evaluation errors of a policy, by reason: broken (it does not compile), parameters (they are missing), limit (it exceeds its budget), failed.",
-		}, []string{"policy", "reason"}),
+		}, []string{labelPolicy, "reason"}),
 		skipped: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_policy_skipped_total",
 			Help: "Objects for which a policy that does not deny was skipped: the budget shared by such policies was exhausted, or half of the timeout had passed.",
-		}, []string{"policy"}),
+		}, []string{labelPolicy}),
 		exempted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "virtward_policy_exempted_total",
 			Help: "Findings of a policy without an effect, because a VirtualMachinePolicyException exempts the virtual machine.",
-		}, []string{"policy"}),
+		}, []string{labelPolicy}),
 		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "virtward_policy_evaluations_waiting",
 			Help: "Requests that wait for memory to evaluate policies.",
@@ -97,14 +102,15 @@ func NewMetrics(registry prometheus.Registerer, factsAge func() time.Duration, c
 			Help: "Checks of policies that use authorizer, answered from the cache.",
 		}),
 	}
+	m.series = &policySeries{exists: exists, known: map[string]bool{}}
 	collectors := []prometheus.Collector{
 		m.requests,
 		m.duration,
-		m.findings,
+		m.series.vector(m.findings, "rule", policies.RulePrefix),
 		m.evaluated,
-		m.evaluationErrors,
-		m.skipped,
-		m.exempted,
+		m.series.vector(m.evaluationErrors, labelPolicy, ""),
+		m.series.vector(m.skipped, labelPolicy, ""),
+		m.series.vector(m.exempted, labelPolicy, ""),
 		m.waiting,
 		m.evaluating,
 		m.rejected,
@@ -149,19 +155,23 @@ func (m *Metrics) observe(webhook, kind, operation, verdict string, took time.Du
 func (m *Metrics) found(kind string, findings []validators.Finding) {
 	for i := range findings {
 		f := &findings[i]
-		policy := strings.TrimPrefix(f.Rule, policies.RulePrefix)
-		if policies.IsSkipped(f) {
-			m.skipped.WithLabelValues(policy).Inc()
-			continue
-		}
-		if f.Exempted != nil {
-			m.exempted.WithLabelValues(policy).Inc()
-			continue
-		}
-		m.findings.WithLabelValues(f.Rule, kind, string(f.Severity)).Inc()
-		if policies.IsEvaluationError(f) {
-			m.evaluationErrors.WithLabelValues(policy, f.EvaluationError).Inc()
-		}
+		m.series.count(f.Rule, func(policy string) { m.finding(kind, policy, f) })
+	}
+}
+
+// finding counts a finding of a rule or of a policy.
+func (m *Metrics) finding(kind, policy string, f *validators.Finding) {
+	switch {
+	case policies.IsSkipped(f):
+		m.skipped.WithLabelValues(policy).Inc()
+		return
+	case f.Exempted != nil:
+		m.exempted.WithLabelValues(policy).Inc()
+		return
+	}
+	m.findings.WithLabelValues(f.Rule, kind, string(f.Severity)).Inc()
+	if policies.IsEvaluationError(f) {
+		m.evaluationErrors.WithLabelValues(policy, f.EvaluationError).Inc()
 	}
 }
 

@@ -26,8 +26,9 @@ const MutatePath = "/mutate"
 const maxPatch = 1 << 20
 
 // Mutator completes virtual machines when they are created, and records the
-// authors of rollouts and of exceptions of policies. It allows every well-formed request: an object that it cannot
-// complete is admitted unchanged, with a warning.
+// authors of rollouts and of exceptions of policies. An object that it cannot complete is admitted unchanged, with a warning.
+// It denies, with 429 or 503, only what would be denied later in any case because it is not complete: then clients see the cause,
+// and send the request again.
 type Mutator struct {
 	// Evaluator completes virtual machines.
 	Evaluator *evaluator.Evaluator
@@ -87,6 +88,11 @@ func (m *Mutator) completed(ctx context.Context, r *review) (*admissionv1.Admiss
 	}
 	if err == nil {
 		err = m.patch(request, result, response)
+	}
+	if err != nil && required(request) {
+		m.Log.Error(err, "denied an object that could not be completed", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
+		why := failureOf(err)
+		return why.denial("complete"), why.verdict
 	}
 	if err != nil {
 		m.Log.Error(err, "admitted an object without completion", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -35,7 +36,7 @@ func newMutator(t testing.TB) *Mutator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
+	metrics, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,22 +162,49 @@ func TestIgnoredRequests(t *testing.T) {
 	}
 }
 
+// An object that cannot be completed now is admitted with a warning, unless it would be denied later because it is not complete.
 func TestFailuresAreWarnings(t *testing.T) {
-	noFacts := newMutator(t)
-	live(noFacts.Evaluator).GetFacts = func() *platform.Facts { return nil }
-	noCluster := newMutator(t)
-	noCluster.Evaluator.References = failing{errors.New("connection refused")}
-	for name, test := range map[string]struct {
-		mutator *Mutator
-		want    string
+	noFacts := func(m *Mutator) { live(m.Evaluator).GetFacts = func() *platform.Facts { return nil } }
+	noCluster := func(m *Mutator) { m.Evaluator.References = failing{errors.New("connection refused")} }
+	noMemory := func(m *Mutator) { m.Evaluator.References = failing{fmt.Errorf("reading: %w", platform.ErrBusy)} }
+	refers := build.VMOf(build.VMI("db")).Instancetype("u1.medium").Obj()
+	for name, c := range map[string]struct {
+		with   func(*Mutator)
+		kind   string
+		object any
+		// code is that of a denial; 0 for a warning.
+		code int32
+		want string
 	}{
-		"no facts yet":           {noFacts, "virtward could not complete this object: the KubeVirt resource has not been read yet"},
-		"an unreachable cluster": {noCluster, "virtward could not complete this object: listing VirtualMachineInstancePresets in default: connection refused"},
+		"no facts yet, of a VM":               {with: noFacts, kind: apikinds.VirtualMachine, object: refers, want: "virtward could not complete this object: the KubeVirt resource has not been read yet"},
+		"an unreachable cluster, of a VM":     {with: noCluster, kind: apikinds.VirtualMachine, object: refers, want: "connection refused"},
+		"no facts yet, of a VMI":              {with: noFacts, kind: apikinds.VirtualMachineInstance, object: build.VMI("db").Obj(), code: http.StatusServiceUnavailable, want: "virtward could not complete this object, try again: the KubeVirt resource has not been read yet"},
+		"an unreachable cluster, of a VMI":    {with: noCluster, kind: apikinds.VirtualMachineInstance, object: build.VMI("db").Obj(), code: http.StatusServiceUnavailable, want: "virtward could not complete this object, try again: listing VirtualMachineInstancePresets in default: connection refused"},
+		"no memory to read objects, of a VMI": {with: noMemory, kind: apikinds.VirtualMachineInstance, object: build.VMI("db").Obj(), code: http.StatusTooManyRequests, want: "virtward could not complete this object, try again: listing VirtualMachineInstancePresets in default: reading: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := answerOf(t, test.mutator, reviewOf(t, apikinds.VirtualMachineInstance, build.VMI("db").Obj()))
-			if diff := cmp.Diff([]string{test.want}, response.Warnings); diff != "" || response.Patch != nil {
-				t.Errorf("patch %s; warnings (-want +got):\n%s", response.Patch, diff)
+			m := newMutator(t)
+			c.with(m)
+			data, err := m.Review(t.Context(), reviewOf(t, c.kind, c.object))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var review admissionv1.AdmissionReview
+			if err := json.Unmarshal(data, &review); err != nil {
+				t.Fatal(err)
+			}
+			response := review.Response
+			if response.UID != "1" || response.Allowed != (c.code == 0) || response.Patch != nil {
+				t.Fatalf("answer %s", data)
+			}
+			if c.code == 0 {
+				if len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], c.want) {
+					t.Errorf("warnings %q, want %q", response.Warnings, c.want)
+				}
+				return
+			}
+			if response.Result.Code != c.code || !strings.HasPrefix(response.Result.Message, c.want) || response.Result.Details == nil || response.Result.Details.RetryAfterSeconds != 1 {
+				t.Errorf("status %+v, want %d %q", response.Result, c.code, c.want)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -205,9 +206,15 @@ func TestLargeRequestsAreBounded(t *testing.T) {
 // TestHolders verifies whose shares a request uses.
 func TestHolders(t *testing.T) {
 	namespaced := `{"kind":"AdmissionReview","request":{"uid":"1","kind":{"group":"kubevirt.io","version":"v1","kind":"VirtualMachine"},"name":"db","namespace":"team","operation":"DELETE","userInfo":{"username":"alice","groups":["a"]},"object":{"namespace":"x","met`
+	longUser := func(end string) string {
+		return strings.NewReplacer(`"namespace":"team",`, "", "alice", strings.Repeat("u", 1100)+end).Replace(namespaced)
+	}
 	for name, c := range map[string]struct{ peer, body, want string }{
 		"a namespace":                     {"10.0.0.1:5", namespaced, "10.0.0.1 namespace team"},
 		"a user":                          {"[fd00::1]:5", strings.Replace(namespaced, `"namespace":"team",`, "", 1), "fd00::1 user alice"},
+		"a user with a long name":         {"10.0.0.1:5", longUser("1"), "10.0.0.1 user " + fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Repeat("u", 1100)+"1")))},
+		"another one, longer by a letter": {"10.0.0.1:5", longUser("12"), "10.0.0.1 user " + fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Repeat("u", 1100)+"12")))},
+		"a user whose name is cut off":    {"10.0.0.1:5", strings.Replace(namespaced, `"namespace":"team",`, "", 1)[:strings.Index(namespaced, "alice")-len(`"namespace":"team",`)+3], "10.0.0.1 user "},
 		"another address":                 {"elsewhere", namespaced, "elsewhere namespace team"},
 		"a name that is too long":         {"10.0.0.1:5", strings.Replace(namespaced, "team", strings.Repeat("t", maxIdentity+1), 1), "10.0.0.1 user alice"},
 		"no uid":                          {"10.0.0.1:5", strings.Replace(namespaced, `"uid":"1",`, "", 1), ""},
@@ -236,7 +243,7 @@ func FuzzHead(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","kind":{"kind":"VirtualMachine"},"namespace":"a","operation":"CREATE","namespace":"b"}}`))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1"},"request":{"uid":"2"}}`))
 	f.Add([]byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"\u0075id":"1","namespace":"\ud800"}}`))
-	v, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
+	v, err := NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} }, nil)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -19,7 +19,6 @@ import (
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/images"
-	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/validators"
 )
@@ -111,8 +110,9 @@ func (v *Validator) respond(ctx context.Context, r *review) (*admissionv1.Admiss
 		defer end()
 		waiting = reading
 	}
-	e := &examination{Validator: v, review: r, ctx: waiting, whole: ctx, began: v.Clock.Now(), request: request, progress: &progress{}, authorizer: &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: waiting}}
-	defer e.authorizer.close()
+	e := &examination{Validator: v, review: r, ctx: waiting, whole: ctx, began: v.Clock.Now(), request: request, progress: &progress{}}
+	e.authorizer = &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: waiting, left: authorizationTimeout}
+	e.authorizerApart = &requestAuthorizer{UnconditionalAuthorizer: v.Authorizer, request: waiting, left: apartTimeout}
 	if request.SubResource == subresourceScale {
 		set, err := v.scaled(e)
 		switch {
@@ -158,10 +158,7 @@ func (v *Validator) deletable(request *admissionv1.AdmissionRequest) bool {
 // failed returns the response to a request that cannot be evaluated now: 429 or 503, so that the client sends it again. Of
 // deletions, the policies decide.
 func (v *Validator) failed(request *admissionv1.AdmissionRequest, err error) (*admissionv1.AdmissionResponse, string) {
-	why := unavailable(err)
-	if errors.Is(err, platform.ErrBusy) || errors.Is(err, errTooLate) {
-		why = busy(err)
-	}
+	why := failureOf(err)
 	v.Log.Error(err, "denied a request that could not be evaluated", "kind", request.Kind.Kind, "namespace", request.Namespace, "name", request.Name)
 	if request.Operation == admissionv1.Delete {
 		return v.unevaluatedDeletion(request, why), why.verdict
@@ -180,8 +177,8 @@ type examination struct {
 	request    *admissionv1.AdmissionRequest
 	progress   *progress
 	snapshot   *evaluator.Snapshot
-	// authorizer is unused if the Validator has none.
-	authorizer *requestAuthorizer
+	// authorizer is for policies that deny, and authorizerApart for the others. They are unused if the Validator has none.
+	authorizer, authorizerApart *requestAuthorizer
 	// ofRollout is the requester of the rollout that sends the request; nil if no rollout does.
 	ofRollout *authenticationv1.UserInfo
 

@@ -47,7 +47,7 @@ func replay(names []string, sources string) (*reports, error) {
 		golden:    golden.NewReport(),
 	}
 	for _, name := range files {
-		if err := r.replayFile(name); err != nil {
+		if err := r.replayFile(name.file, name.directory); err != nil {
 			return nil, err
 		}
 	}
@@ -57,18 +57,21 @@ func replay(names []string, sources string) (*reports, error) {
 	return r, nil
 }
 
+// caseFile is a file, and the directory in which it was found; empty for a file of the command line.
+type caseFile struct{ file, directory string }
+
 // casesIn are the files, and those of directories and their subdirectories whose names end with .jsonl.
-func casesIn(names []string) ([]string, error) {
-	var files []string
+func casesIn(names []string) ([]caseFile, error) {
+	var files []caseFile
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if err != nil || !info.IsDir() {
-			files = append(files, name) // manifests.Open has the better error
+			files = append(files, caseFile{file: name}) // manifests.OpenFound has the better error
 			continue
 		}
 		err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && !entry.IsDir() && filepath.Ext(path) == ".jsonl" {
-				files = append(files, path)
+				files = append(files, caseFile{path, name})
 			}
 			return err
 		})
@@ -79,8 +82,8 @@ func casesIn(names []string) ([]string, error) {
 	return files, nil
 }
 
-func (r *reports) replayFile(name string) error {
-	file, err := manifests.Open(name)
+func (r *reports) replayFile(name, directory string) error {
+	file, err := manifests.OpenFound(name, directory)
 	if err != nil {
 		return err
 	}

@@ -28,9 +28,9 @@ func ConnectWarning(flags *genericclioptions.ConfigFlags, w io.Writer) (*offline
 }
 
 func connect(flags *genericclioptions.ConfigFlags, warnings rest.WarningHandler) (*offline.Cluster, error) {
-	config, err := flags.ToRESTConfig()
+	config, err := RESTConfig(flags)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, err
 	}
 	if err := namesCluster(flags, config); err != nil {
 		return nil, err

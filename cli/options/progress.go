@@ -31,6 +31,7 @@ const progressPause = 500 * time.Millisecond
 
 // NewProgress writes to standard error, if that is a terminal.
 func NewProgress(w io.Writer) *Progress {
+	w = Unwrapped(w)
 	file, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return &Progress{}
@@ -49,7 +50,7 @@ func (p *Progress) Step(what string, all int) {
 		return
 	}
 	p.last, p.shown = time.Now(), true
-	fmt.Fprintf(p.w, "\r\x1b[K%d of %d %s", p.done, all, what)
+	fmt.Fprintf(p.w, "\r\x1b[K%d of %d %s", p.done, all, Printable(what))
 }
 
 // IsTerminal reports whether the line is shown.
@@ -63,7 +64,7 @@ func (p *Progress) Line(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shown = true
-	fmt.Fprint(p.w, "\r\x1b[K"+texts.ShortenCharacters(text, p.width()))
+	fmt.Fprint(p.w, "\r\x1b[K"+texts.ShortenCharacters(Printable(text), p.width()))
 }
 
 // width is the number of columns. A line of the full width would wrap.

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,15 +19,63 @@ import (
 )
 
 // disk is the file system, with names as on the command line: absolute, or relative to the current directory, also with
-// .. in them. It also has what was read before: standard input, URLs and kustomizations.
-type disk map[string][]byte
+// .. in them. Files that the command line does not name, but a suite or a symbolic link does, are read only inside of its directories:
+// see manifests.Inside.
+type disk struct {
+	// read has what was read before: standard input, URLs and kustomizations.
+	read map[string][]byte
+	// named are the names of the command line.
+	named map[string]bool
+	// directories are those that other names must be inside of.
+	directories []string
+}
+
+// newDisk returns a disk for the names of the command line.
+func newDisk(names []string) *disk {
+	d := &disk{read: map[string][]byte{}, named: map[string]bool{}, directories: []string{repositoryOf(".")}}
+	for _, name := range names {
+		if name == manifests.Stdin || manifests.IsURL(name) {
+			continue
+		}
+		d.named[name] = true
+		directory := name
+		if info, err := os.Stat(name); err == nil && !info.IsDir() {
+			directory = filepath.Dir(name)
+		}
+		d.directories = append(d.directories, directory, repositoryOf(directory))
+	}
+	return d
+}
+
+// repositoryOf returns the root of the git repository of a directory, or the directory if there is none.
+func repositoryOf(directory string) string {
+	absolute, err := filepath.Abs(directory)
+	if err != nil {
+		return directory
+	}
+	for root := absolute; ; root = filepath.Dir(root) {
+		if _, err := os.Stat(filepath.Join(root, ".git")); err == nil {
+			return root
+		}
+		if root == filepath.Dir(root) {
+			return directory
+		}
+	}
+}
 
 // Open implements fs.FS.
-func (d disk) Open(name string) (fs.File, error) {
-	if data, known := d[name]; known {
+func (d *disk) Open(name string) (fs.File, error) {
+	if data, known := d.read[name]; known {
 		return memory{path.Base(name), bytes.NewReader(data), int64(len(data))}, nil
 	}
-	return os.Open(name)
+	if d.named[name] {
+		return os.Open(name)
+	}
+	file, err := manifests.Inside(name, d.directories...)
+	if err != nil {
+		return nil, err
+	}
+	return os.Open(file)
 }
 
 // rendered begins the name of the file of a kustomization.
@@ -78,17 +128,18 @@ func (p *paths) validate(cmd *cobra.Command, arguments []string, what string) er
 }
 
 // open returns the file system and the names in it.
-func (p *paths) open(ctx context.Context, stdin io.Reader) (disk, []string, error) {
-	d := disk{}
+func (p *paths) open(ctx context.Context, stdin io.Reader) (*disk, []string, error) {
+	given := slices.Concat(p.arguments, p.sources.Filenames)
+	d := newDisk(given)
 	var names []string
-	for _, name := range append(p.arguments, p.sources.Filenames...) {
+	for _, name := range given {
 		var err error
 		shown := manifests.Name(name)
 		switch {
 		case name == manifests.Stdin:
-			d[shown], err = io.ReadAll(io.LimitReader(stdin, manifests.MaxFile+1))
+			d.read[shown], err = io.ReadAll(io.LimitReader(stdin, manifests.MaxFile+1))
 		case manifests.IsURL(name):
-			d[shown], err = manifests.Fetch(ctx, name)
+			d.read[shown], err = manifests.Fetch(ctx, name)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -101,7 +152,7 @@ func (p *paths) open(ctx context.Context, stdin io.Reader) (disk, []string, erro
 			return nil, nil, err
 		}
 		name := rendered + dir
-		if d[name], err = io.ReadAll(text); err != nil {
+		if d.read[name], err = io.ReadAll(text); err != nil {
 			return nil, nil, err
 		}
 		names = append(names, name)

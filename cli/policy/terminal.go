@@ -16,6 +16,7 @@ import (
 	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/cel"
+	"github.com/virtward/virtward/cli/options"
 	"github.com/virtward/virtward/fieldpath"
 	"github.com/virtward/virtward/policies/inspect"
 )
@@ -30,7 +31,7 @@ func (s *session) terminal(ctx context.Context, in *os.File) error {
 	t := term.NewTerminal(struct {
 		io.Reader
 		io.Writer
-	}{in, s.program.Streams.Out}, "")
+	}{in, options.Unwrapped(s.program.Streams.Out)}, "")
 	if width, height, err := term.GetSize(int(in.Fd())); err == nil {
 		_ = t.SetSize(width, height)
 	}
@@ -83,7 +84,7 @@ func (s *session) loop(ctx context.Context, t *term.Terminal) error {
 			if err != nil {
 				return err
 			}
-			fmt.Fprint(t, describe(r, s.language))
+			fmt.Fprint(t, options.Printable(describe(r, s.language)))
 		}
 	}
 }

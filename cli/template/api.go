@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/virtward/virtward/api/template/subresources"
+	"github.com/virtward/virtward/cli/options"
 )
 
 // api calls the subresources of templates.
@@ -22,9 +23,9 @@ type api struct {
 
 // newAPI returns a client of the cluster that the flags select. Its warnings go to w.
 func newAPI(flags *genericclioptions.ConfigFlags, namespace string, w io.Writer) (*api, error) {
-	config, err := flags.ToRESTConfig()
+	config, err := options.RESTConfig(flags)
 	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
+		return nil, err
 	}
 	config.WarningHandler = rest.NewWarningWriter(w, rest.WarningWriterOptions{})
 	config.GroupVersion = &schema.GroupVersion{Group: subresources.Group, Version: subresources.V1Beta1.Version}

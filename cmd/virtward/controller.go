@@ -219,7 +219,7 @@ func (o *controllerOptions) addControllers(mgr manager.Manager, config *rest.Con
 }
 
 func (o *controllerOptions) auditor(mgr manager.Manager, config *rest.Config, reader *pages.Reader, state *clusterState, events *events, statuses *policystatus.Reconciler, log logr.Logger) (*audit.Auditor, error) {
-	measured, err := audit.NewMetrics(metrics.Registry)
+	measured, err := audit.NewMetrics(metrics.Registry, state.policies.Exists)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}

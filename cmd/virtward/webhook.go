@@ -238,7 +238,7 @@ func (o *webhookOptions) addWebhooks(mgr manager.Manager, config *rest.Config, p
 	if err := state.addTo(mgr); err != nil {
 		return nil, err
 	}
-	measured, err := webhooks.NewMetrics(metrics.Registry, state.facts.Age, p.certificate.Expiry, state.objects.Statistics)
+	measured, err := webhooks.NewMetrics(metrics.Registry, state.facts.Age, p.certificate.Expiry, state.objects.Statistics, state.policies.Exists)
 	if err != nil {
 		return nil, fmt.Errorf("registering metrics: %w", err)
 	}

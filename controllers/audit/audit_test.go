@@ -220,7 +220,7 @@ func (s *scene) lead(t testing.TB) {
 	}
 	facts := platform.Defaults(platform.Settings{})
 	s.registry = prometheus.NewRegistry()
-	measured, err := NewMetrics(s.registry)
+	measured, err := NewMetrics(s.registry, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +378,7 @@ func TestEventsAreForWhatIsNew(t *testing.T) {
 		s.events = nil
 	}
 	s.round(t)
-	if want := `prod/old spec.template.spec.domain.memory.guest: Invalid value: "9Gi": too much [virtward/policy/cap]`; len(s.events) != 1 || s.events[0] != want {
+	if want := `prod/old spec.template.spec.domain.memory.guest: Invalid value: too much [virtward/policy/cap]`; len(s.events) != 1 || s.events[0] != want {
 		t.Errorf("events %q, want %q", s.events, want)
 	}
 	s.events = nil

@@ -149,7 +149,7 @@ func resultsOf(findings []validators.Finding) []auditresults.Result {
 	for i := range findings {
 		f := &findings[i]
 		name, policy := strings.CutPrefix(f.Rule, policies.RulePrefix)
-		r := auditresults.Result{Source: auditresults.Source{Name: name, BuiltIn: !policy}, Field: shortened(f.Error.Field), Message: shortened(f.Text()), Remedy: shortened(f.Remedy)}
+		r := auditresults.Result{Source: auditresults.Source{Name: name, BuiltIn: !policy}, Field: shortened(f.PublicField()), Message: shortened(f.PublicText()), Remedy: shortened(f.Remedy)}
 		switch {
 		case f.Exempted != nil:
 			r.Outcome = auditresults.Exempt

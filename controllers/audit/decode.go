@@ -29,7 +29,9 @@ func unreadable(err error) auditresults.Result {
 	}
 	var named *field.Error
 	if errors.As(err, &named) {
-		result.Field, result.Message = shortened(named.Field), shortened(named.ErrorBody())
+		without := *named
+		without.BadValue = field.OmitValueType{} // others read Reports than objects
+		result.Field, result.Message = shortened(named.Field), shortened(without.ErrorBody())
 	}
 	return result
 }

@@ -36,7 +36,9 @@ type RuleFigure struct {
 // Metrics of the audit. A replica that does not lead has none.
 type Metrics struct {
 	figures atomic.Pointer[Figures]
-	failed  prometheus.Counter
+	// exists reports whether a policy still exists: its values end with it, and not with the next audit.
+	exists func(policy string) bool
+	failed prometheus.Counter
 }
 
 var (
@@ -56,9 +58,9 @@ var (
 		"Namespaces without a Report of Virtward, because another component owns the Report of that name.", nil, nil)
 )
 
-// NewMetrics registers the metrics.
-func NewMetrics(registry prometheus.Registerer) (*Metrics, error) {
-	m := &Metrics{failed: prometheus.NewCounter(prometheus.CounterOpts{
+// NewMetrics registers the metrics. A policy has values while exists reports it; nil reports any.
+func NewMetrics(registry prometheus.Registerer, exists func(policy string) bool) (*Metrics, error) {
+	m := &Metrics{exists: exists, failed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "virtward_audit_failures_total",
 		Help: "Audits that failed, or whose results could not be published. They are retried.",
 	})}
@@ -86,6 +88,9 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 	for i := range f.Policies {
 		p := &f.Policies[i]
+		if m.exists != nil && !m.exists(p.Name) {
+			continue
+		}
 		gauge(descViolations, float64(p.Violating), p.Name, p.Severity, p.Enforcement)
 		gauge(descErrors, float64(p.Errors), p.Name)
 	}

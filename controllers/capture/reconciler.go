@@ -15,6 +15,7 @@ import (
 	"github.com/virtward/virtward/api/template/v1beta1"
 	"github.com/virtward/virtward/controllers/dependents"
 	"github.com/virtward/virtward/controllers/guarded"
+	"github.com/virtward/virtward/policies"
 )
 
 // Options configure a Reconciler.
@@ -159,7 +160,7 @@ func (r *Reconciler) denied(ctx context.Context, o *observed, d *decision, err e
 	}
 	switch {
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
-		rejected := failed(v1beta1.ReasonRejected, err.Error())
+		rejected := failed(v1beta1.ReasonRejected, policies.PublicError(err))
 		return r.finish(ctx, o, &rejected)
 	case apierrors.IsForbidden(err), apierrors.IsNotFound(err):
 		return r.blocked(ctx, o, d, err)
@@ -173,10 +174,10 @@ const firstAttempt, lastAttempt = 2 * time.Second, 2 * time.Minute
 // blocked says what is denied, and tries again until the deadline of the step.
 func (r *Reconciler) blocked(ctx context.Context, o *observed, d *decision, err error) (reconcile.Result, error) {
 	if !d.deadline.IsZero() && !o.now.Before(d.deadline) {
-		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), err))
+		late := failed(v1beta1.ReasonDeadlineExceeded, fmt.Sprintf("it took longer than %s: %s", d.deadline.Sub(d.since), policies.PublicError(err)))
 		return r.finish(ctx, o, &late)
 	}
-	d.progress = working(v1beta1.ReasonBlocked, err.Error())
+	d.progress = working(v1beta1.ReasonBlocked, policies.PublicError(err))
 	if err := r.applyStatus(ctx, o, &d.progress); err != nil {
 		return reconcile.Result{}, err
 	}

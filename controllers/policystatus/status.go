@@ -3,7 +3,6 @@ package policystatus
 import (
 	"fmt"
 	"math"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -92,7 +91,7 @@ func condition(s state, generation int64, now time.Time) metav1.Condition {
 
 func compiled(c *configcache.Compiled) state {
 	if diagnostics.Broken(c.Problems) && c.Policy.NotEnabled() == "" {
-		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompileFailed, diagnostics.Summary(c.Problems), metav1.ConditionFalse}
+		return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompileFailed, diagnostics.Summary(diagnostics.Public(c.Problems)), metav1.ConditionFalse}
 	}
 	return state{policyv1alpha1.PolicyCompiled, policyv1alpha1.PolicyReasonCompiled, "the policy is valid", metav1.ConditionTrue}
 }
@@ -134,9 +133,10 @@ func withoutParams(c *configcache.Compiled) string {
 	return onError(c)
 }
 
-// problems returns the problems of compiling the policy, and its expired exceptions.
+// problems returns the problems of compiling the policy, and its expired exceptions. They have no values of a ConfigMap: others read
+// statuses than ConfigMaps.
 func problems(c *configcache.Compiled, now time.Time) []policyv1alpha1.PolicyProblem {
-	all := slices.Clone(c.Problems)
+	all := diagnostics.Public(c.Problems)
 	exceptions := c.Policy.Spec().Exceptions
 	for _, i := range c.Policy.Expired(now) {
 		all = append(all, diagnostics.Problem{

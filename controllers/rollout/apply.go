@@ -16,6 +16,7 @@ import (
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
 	"github.com/virtward/virtward/parallel"
+	"github.com/virtward/virtward/policies"
 	"github.com/virtward/virtward/rollouts/fleet"
 	"github.com/virtward/virtward/texts"
 )
@@ -97,7 +98,7 @@ func (r *Reconciler) remember(rollout *v1alpha1.VirtualMachineRollout, errs []er
 	failures := map[string]string{}
 	for _, err := range errs {
 		if f := (failedAction{}); errors.As(err, &f) && !errors.Is(f.cause, errChanged) {
-			failures[f.action.Machine] = texts.Shorten(f.cause.Error(), maxFailure)
+			failures[f.action.Machine] = texts.Shorten(policies.PublicError(f.cause), maxFailure)
 		}
 	}
 	r.mu.Lock()
@@ -192,7 +193,7 @@ func (r *Reconciler) reject(rollout *v1alpha1.VirtualMachineRollout, record *vmR
 		return
 	}
 	if k, ok := o.known[record.name]; ok {
-		k.outcome.Denied = []v1alpha1.Finding{{VirtualMachine: record.name, Message: texts.Shorten(err.Error(), 512)}}
+		k.outcome.Denied = []v1alpha1.Finding{{VirtualMachine: record.name, Message: texts.Shorten(policies.PublicError(err), 512)}}
 		o.known[record.name] = k
 	}
 }

@@ -319,7 +319,7 @@ func (r *Reconciler) denied(ctx context.Context, snapshot *evaluator.Snapshot, r
 			continue
 		}
 		findings = append(findings, v1alpha1.Finding{
-			VirtualMachine: name, Field: texts.Shorten(f.Error.Field, 256), Message: texts.Shorten(f.Text(), 512), Rule: texts.Shorten(f.Rule, 253),
+			VirtualMachine: name, Field: texts.Shorten(f.PublicField(), 256), Message: texts.Shorten(f.PublicText(), 512), Rule: texts.Shorten(f.Rule, 253),
 		})
 		if len(findings) == maxFindings {
 			break

@@ -58,7 +58,7 @@ func (f *found) ready(spec *v1beta1.VirtualMachineTemplateSpec) metav1.Condition
 func denialsOf(findings []validators.Finding) (messages []string) {
 	for i := range findings {
 		if f := &findings[i]; f.Severity == validators.Deny {
-			messages = append(messages, texts.Shorten(f.Error.Field+": "+f.Text(), maxQuoted))
+			messages = append(messages, texts.Shorten(f.PublicField()+": "+f.PublicText(), maxQuoted))
 		}
 	}
 	return messages

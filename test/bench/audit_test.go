@@ -133,7 +133,7 @@ func auditor(tb testing.TB, set *policies.Set, stored audit.Stored, to *written)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	measured, err := audit.NewMetrics(prometheus.NewRegistry())
+	measured, err := audit.NewMetrics(prometheus.NewRegistry(), nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

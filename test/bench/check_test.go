@@ -96,7 +96,7 @@ func validator(tb testing.TB) *webhooks.Validator {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
+	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} }, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func mutator(tb testing.TB) *webhooks.Mutator {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
+	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} }, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -110,6 +110,25 @@ func TestLibraryIsOff(t *testing.T) {
 	}
 }
 
+// The Job may create SubjectAccessReviews only if a policy uses authorizer: the guard of policies requires it of authors.
+func TestLibraryRights(t *testing.T) {
+	for chosen, want := range map[string]bool{"memory-cap": false, "mac-address-permission": true} {
+		found, asks := false, false
+		for _, role := range every[*rbacv1.ClusterRole](render(t, fmt.Sprintf(`library.policies={"%s":{}}`, chosen))) {
+			if role.Name != "virtward-library" {
+				continue
+			}
+			found = true
+			for _, rule := range role.Rules {
+				asks = asks || slices.Contains(rule.Resources, "subjectaccessreviews")
+			}
+		}
+		if !found || asks != want {
+			t.Errorf("%s: a role %v, that may create SubjectAccessReviews %v, want %v", chosen, found, asks, want)
+		}
+	}
+}
+
 // The values choose the enforcement, and replace single parameters.
 func TestLibraryValues(t *testing.T) {
 	got := installedPolicies(t, renderFor(t, policyKind, `library.policies={

@@ -168,7 +168,7 @@ func openFrontEnds(t *testing.T) *frontEnds {
 		t.Fatal(problems)
 	}
 	set, facts := policies.NewSet("", compiled), platform.Defaults(platform.Settings{})
-	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} })
+	metrics, err := webhooks.NewMetrics(prometheus.NewRegistry(), func() time.Duration { return 0 }, func() time.Time { return time.Time{} }, func() platform.CacheStats { return platform.CacheStats{} }, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func (f *frontEnds) audited(t *testing.T, object []byte) (all []string, ok bool)
 	if !slices.ContainsFunc(audit.Kinds(), func(k audit.Kind) bool { return k.Kind == kind }) {
 		return nil, false
 	}
-	measured, err := audit.NewMetrics(prometheus.NewRegistry())
+	measured, err := audit.NewMetrics(prometheus.NewRegistry(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

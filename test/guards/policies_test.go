@@ -83,6 +83,10 @@ func newPolicyCluster(t *testing.T) *policyCluster {
 	c.user(t, "enforcer", "policy-author", "policy-enforcer")
 	c.user(t, "enforcer-of-caps", "policy-author", "enforcer-of-caps")
 	c.user(t, "cleaner", "policy-author", "cleaner")
+	c.create(t, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reviewer"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"},
+	}}})
+	c.user(t, "reviewer", "policy-author", "reviewer")
 	for _, user := range []string{"status-writer", statusController, statusExport, statusImposter} {
 		c.user(t, user, "policy-author", "status-writer")
 	}

@@ -101,6 +101,7 @@ func TestApproval(t *testing.T) {
 	f.ensure(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "secluded", Labels: map[string]string{v1beta1.ApprovedOnlyLabel: "true"}}})
 	t.Run("approving", f.approving)
 	t.Run("permission to approve", f.approvers)
+	t.Run("names of users", f.userNames)
 	t.Run("enforcement", f.enforcement)
 	t.Run("trusted namespaces", f.trusted)
 	t.Run("given values", f.restrictions)
@@ -220,6 +221,37 @@ func (f *fixture) into(config *rest.Config, template, target string, values map[
 	namespace, name, _ := strings.Cut(template, "/")
 	_, err := f.post(config, namespace, name, subresources.Create, &subresources.ProcessOptions{Parameters: values, TargetNamespace: target}, "")
 	return err
+}
+
+// userNames holds that a user whose name cannot be stored as it is neither creates, approves nor revokes anything: policies would compare
+// the beginning of the name.
+func (f *fixture) userNames(t *testing.T) {
+	f.t = t
+	f.make("catalogue", "names", reviewed)
+	digest := f.approve(f.Config(), "catalogue", "names", "SELECTOR").Digest
+	named := func(name string) *rest.Config {
+		config := rest.CopyConfig(f.Config())
+		config.Impersonate = rest.ImpersonationConfig{UserName: name, Groups: []string{"system:masters"}}
+		return config
+	}
+	longest, longer := strings.Repeat("u", 1011)+"@example.com", strings.Repeat("u", 1088)+"@example.com"
+	if err := f.into(named(longest[:1023]), "catalogue/names", "private", map[string]string{"NAME": "longest"}); err != nil {
+		t.Errorf("the longest name: %v", err)
+	}
+	if vm := f.machine("private", "longest"); vm == nil || vm.Annotations[subresources.RequesterAnnotation] != longest[:1023] {
+		t.Errorf("created %+v", vm)
+	}
+	if err := f.into(named(longer), "catalogue/names", "private", map[string]string{"NAME": "longer"}); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "user.name: your user name has 1100 bytes") || f.machine("private", "longer") != nil {
+		t.Errorf("create: %v", err)
+	}
+	for subresource, options := range map[string]any{subresources.Approve: subresources.ApproveOptions{Digest: digest, ObjectParameters: []string{"SELECTOR"}}, subresources.Revoke: subresources.RevokeOptions{}} {
+		if _, err := f.review(named(longer), "catalogue", "names", subresource, options, false); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "user.name: your user name has 1100 bytes") {
+			t.Errorf("%s: %v", subresource, err)
+		}
+	}
+	if approval := f.read("catalogue", "names").Status.Approval; approval == nil || strings.HasPrefix(approval.ApprovedBy, "u") {
+		t.Errorf("the approval is now %+v", approval)
+	}
 }
 
 // enforcement holds that nothing but the approved spec makes a VirtualMachine where approval is required.
