@@ -12,9 +12,10 @@ const Disabled = "virtward.io/disabled"
 
 // StayActive are the policies that kubectl virtward disable leaves active. Otherwise a user could record another user as the
 // requester of a rollout, and the rollout would act for that user; a catalog of golden images, a template with variants or a
-// VirtualImage would act for users without its rights; and exceptions of users without the verb would be active afterwards.
+// VirtualImage would act for users without its rights; a restore would be evaluated for another user; and exceptions of users
+// without the verb would be active afterwards.
 func StayActive() []string {
-	return []string{PolicyExceptions, Rollouts, RolloutStatus, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies}
+	return []string{PolicyExceptions, Rollouts, RolloutStatus, CopyAuthors, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies}
 }
 
 // KeepDisabled is what is wanted of the match conditions of a policy, and the one that switches it off if those that

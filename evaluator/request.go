@@ -49,7 +49,10 @@ type Request struct {
 	User authenticationv1.UserInfo
 	// Requester is the user name for rules; empty for the name of User.
 	Requester string
-	DryRun    bool
+	// Author is the user for whom KubeVirt creates or restores a virtual machine, for policies that read the request; nil if
+	// that is not to be known.
+	Author *cel.Author
+	DryRun bool
 	// Options are those of the operation in JSON; nil if they are unknown. Only policies read them.
 	Options []byte
 	// Authorizer reports what users may do; nil makes policies fail that use it.

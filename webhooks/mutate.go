@@ -26,7 +26,7 @@ const MutatePath = "/mutate"
 const maxPatch = 1 << 20
 
 // Mutator completes virtual machines when they are created, and records the
-// authors of rollouts and of exceptions of policies. It allows every well-formed request: an object that it cannot
+// authors of rollouts, of restores, of clones and of exceptions of policies. It allows every well-formed request: an object that it cannot
 // complete is admitted unchanged, with a warning.
 type Mutator struct {
 	// Evaluator completes virtual machines.
@@ -62,6 +62,9 @@ func (m *Mutator) respond(ctx context.Context, r *review) (*admissionv1.Admissio
 	if groupKind(request) == exceptionKind && written && request.SubResource == "" {
 		wants, err := exempterWanted(request)
 		return m.record(request, policyv1alpha1.AnnotationExemptedBy, wants, err)
+	}
+	if kind := groupKind(request); (kind == restoreKind || kind == cloneKind) && written && request.SubResource == "" {
+		return m.recordAuthor(ctx, request, r.waits)
 	}
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored
