@@ -1,6 +1,7 @@
 package evaluator
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	v1 "kubevirt.io/api/core/v1"
 
 	"github.com/virtward/virtward/api/apikinds"
 	"github.com/virtward/virtward/api/copies"
@@ -109,17 +111,34 @@ func (e *evaluation) requesterPolicies(ctx context.Context, m machine, d decoded
 
 // asMade evaluates what a maker makes as if the author of the maker created it.
 func (e *evaluation) asMade(ctx context.Context, maker *Maker, made metav1.Object) (*Result, error) {
+	create := *e.request
+	if vmi, ok := made.(*v1.VirtualMachineInstance); ok {
+		made, create.maker = e.owned(vmi), e.request
+	}
 	raw, err := json.Marshal(made)
 	if err != nil {
 		return nil, err
 	}
 	k := find(maker.Makes)
-	create := *e.request
 	create.Object, create.OldObject, create.Operation, create.SubResource, create.Stage = raw, nil, admissionv1.Create, "", Written
 	create.Kind = metav1.GroupVersionKind{Group: k.Group, Version: k.versions[0], Kind: k.Kind}
 	create.Resource = metav1.GroupVersionResource{Group: k.Group, Version: k.versions[0], Resource: k.resource}
 	create.Name = made.GetName()
 	return e.Evaluate(ctx, create)
+}
+
+// owned returns an instance as KubeVirt creates it for the object.
+func (e *evaluation) owned(template *v1.VirtualMachineInstance) *v1.VirtualMachineInstance {
+	meta := metav1.PartialObjectMetadata{}
+	_ = DecodeStored(e.request.Object, &meta) // it was readable before
+	vmi := template.DeepCopy()
+	vmi.Name, vmi.GenerateName = "", cmp.Or(e.request.Name, meta.Name, meta.GenerateName)
+	controls := true
+	vmi.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: e.kind.WithVersion(e.kind.versions[0]).GroupVersion().String(), Kind: e.kind.Kind,
+		Name: cmp.Or(e.request.Name, meta.Name), UID: meta.UID, Controller: &controls, BlockOwnerDeletion: &controls,
+	}}
+	return vmi
 }
 
 // object returns the virtual machine or the instance.

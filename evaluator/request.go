@@ -64,6 +64,9 @@ type Request struct {
 	// Values are values for the parameters of a VirtualMachineTemplate.
 	Values map[string]string
 
+	// maker is the request for the object that an instance is made from; nil for others. Policies see its kind and its resource
+	// as those of the request, to distinguish its author from a user who creates an instance.
+	maker *Request
 	// apart is the time for what only policies that do not deny read; Evaluate sets it.
 	apart *apart
 }
@@ -126,8 +129,12 @@ func (r *Request) requester() string {
 
 // forPolicies returns the request for policies.
 func (r *Request) forPolicies() cel.Request {
+	of := r
+	if r.maker != nil {
+		of = r.maker
+	}
 	return cel.Request{
-		Operation: string(r.Operation), Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
+		Operation: string(r.Operation), Kind: of.Kind, Resource: of.Resource, SubResource: r.SubResource,
 		Name: r.Name, Namespace: r.Namespace, UserInfo: r.User, DryRun: r.DryRun, Options: r.options(),
 	}
 }

@@ -56,6 +56,13 @@ func newCopyCluster(t *testing.T) *copyCluster {
 	t.Helper()
 	definitions, err := crds.All()
 	must(t, err)
+	for _, definition := range definitions {
+		if group := definition.Spec.Group; group == "snapshot.kubevirt.io" || group == "clone.kubevirt.io" { // as KubeVirt's operator does
+			older := definition.Spec.Versions[0].DeepCopy()
+			older.Name, older.Storage = "v1alpha1", false
+			definition.Spec.Versions = append(definition.Spec.Versions, *older)
+		}
+	}
 	started, err := controlplane.Start(t.Context(), controlplane.Options{CRDs: definitions})
 	must(t, err)
 	t.Cleanup(func() { must(t, started.Stop()) })
