@@ -103,7 +103,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		}},
 		rbacv1.PolicyRule{APIGroups: []string{"pool.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachinepools", "virtualmachinepools/scale"}},
 		rbacv1.PolicyRule{APIGroups: []string{"instancetype.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachineinstancetypes", "virtualmachinepreferences"}},
-		rbacv1.PolicyRule{APIGroups: []string{"snapshot.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachinesnapshots", "virtualmachinerestores"}},
+		rbacv1.PolicyRule{APIGroups: []string{"snapshot.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachinesnapshots", "virtualmachinesnapshotcontents", "virtualmachinerestores"}},
 		rbacv1.PolicyRule{APIGroups: []string{"clone.kubevirt.io"}, Verbs: everything, Resources: []string{"virtualmachineclones"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Verbs: everything, Resources: []string{"persistentvolumeclaims"}},
 	)
