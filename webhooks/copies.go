@@ -110,7 +110,6 @@ func (e *examination) clone() error {
 	}
 	if slices.Contains(patches, removal("metadata/annotations", copies.AnnotationRestore)) {
 		e.undetermined(field.NewPath("spec", "annotationFilters"), "the filters remove the annotation "+copies.AnnotationRestore+", by which its author is found")
-		return nil
 	}
 	patched, err := patchedVM(vm, patches)
 	if err != nil {
@@ -364,8 +363,9 @@ func filtered(values map[string]string, filters []string) (map[string]bool, erro
 	return kept, nil
 }
 
-// hides rejects patches after which the author of the virtual machine cannot be found. By its annotation, KubeVirt finds the
-// virtual machine of a restore again, and Virtward finds the restore. An owner makes it look like one of a pool.
+// hides reports patches after which the author of the virtual machine cannot be found. By its annotation, KubeVirt finds the
+// virtual machine of a restore again, and Virtward finds the restore: such a patch is rejected, and the result is true. An owner
+// makes it look like one of a pool.
 func (e *examination) hides(patches []string) bool {
 	operations, err := jsonpatch.DecodePatch([]byte("[" + strings.Join(patches, ",") + "]"))
 	if err != nil {
@@ -382,7 +382,7 @@ func (e *examination) hides(patches []string) bool {
 			return true
 		case changes(operation, "ownerReferences", ""):
 			e.undetermined(at, "the patches change metadata.ownerReferences, by which the virtual machines of a pool are known")
-			return true
+			return false
 		}
 	}
 	return false
