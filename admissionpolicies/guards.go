@@ -262,6 +262,8 @@ type TemplateCase struct {
 	SubResource string `json:"subResource,omitempty"`
 	// Denied is what the guard says; empty when the request is allowed.
 	Denied string `json:"denied,omitempty"`
+	// Or is what another guard may say instead: of several that deny, the API server names one.
+	Or string `json:"or,omitempty"`
 }
 
 // TemplateCases returns the table of cases of a guard of VM templates, by the name of its file.
