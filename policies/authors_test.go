@@ -50,8 +50,10 @@ rego:
 		"the author of a user's VM":    {inCEL, jane, func(d *cel.Documents) { d.Requester, d.Request.UserInfo.Username = "eve", "eve" }, []string{denied}},
 		"another operation":            {"match: {operations: [UPDATE]}\n" + inCEL, mallory, nil, nil},
 		"a policy without the request": {never, mallory, nil, []string{"Deny spec.template.spec.domain: Invalid value: never [virtward/policy/p]"}},
-		"an author, and a condition on the request": {"match: {matchConditions: [{name: a, expression: \"request.userInfo.username == 'mallory'\"}]}\n" + never, mallory, nil,
-			[]string{"Deny spec.template.spec.domain: Invalid value: never [virtward/policy/p]"}},
+		"an author, and a condition on the request": {
+			"match: {matchConditions: [{name: a, expression: \"request.userInfo.username == 'mallory'\"}]}\n" + never, mallory, nil,
+			[]string{"Deny spec.template.spec.domain: Invalid value: never [virtward/policy/p]"},
+		},
 		"a restore in place": {"match: {operations: [UPDATE]}\n" + inCEL, mallory, func(d *cel.Documents) { d.Request.Operation, d.OldObject = "UPDATE", d.Object }, []string{denied}},
 	} {
 		t.Run(name, func(t *testing.T) {

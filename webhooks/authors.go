@@ -90,7 +90,7 @@ func (r *copyReader) source(name string) (copies.Source, error) {
 func (r *copyReader) recordOf(object *unstructured.Unstructured) (record copies.Record, why string, err error) {
 	record, unreadable := copies.RecordOf(object.GetAnnotations())
 	if unreadable != nil {
-		return record, unreadable.Error(), nil
+		return record, unreadable.Error(), nil //nolint:nilerr // the text has the error
 	}
 	since, err := r.guardedSince(object)
 	switch {
@@ -129,7 +129,7 @@ func guardObject[T any](r *copyReader, kind references.Kind) (*T, error) {
 	}
 	decoded := new(T)
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(found.Object, decoded) != nil {
-		return nil, nil
+		return nil, nil //nolint:nilerr // it is of another form, so it does not count
 	}
 	return decoded, nil
 }
