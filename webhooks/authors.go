@@ -311,7 +311,7 @@ func (e *examination) authorOf(mark string) (user authenticationv1.UserInfo, why
 	case err != nil:
 		return user, "", err
 	case record.Content == "" || record.Snapshot == "":
-		return user, of + "its snapshot was not ready when it was created", nil
+		return user, of + "its snapshot was not ready, or too large, when it was created", nil
 	case record.Source != source:
 		return user, of + "its snapshot has changed since it was created", nil
 	}

@@ -153,7 +153,7 @@ func TestRestoredMachinesAreEvaluatedForTheirAuthor(t *testing.T) {
 		"without a guard":                  {restored(t, "1Gi", mark), ordered(jane), nil, snapshotted, ofRestore("the guard virtward-copy-authors does not exist, or does not deny")},
 		"without the binding of the guard": {restored(t, "1Gi", mark), ordered(jane), guarded[:1], snapshotted, ofRestore("the guard virtward-copy-authors does not exist, or does not deny")},
 		"older than the guard":             {restored(t, "1Gi", mark), ordered(jane), guardOfAuthors(t, before.Add(24*time.Hour)), snapshotted, ofRestore("it was created before the guard virtward-copy-authors")},
-		"of a snapshot that was not ready": {restored(t, "1Gi", mark), ordered(`{"username":"jane"}`), guarded, snapshotted, ofRestore("its snapshot was not ready when it was created")},
+		"of a snapshot that was not ready": {restored(t, "1Gi", mark), ordered(`{"username":"jane"}`), guarded, snapshotted, ofRestore("its snapshot was not ready, or too large, when it was created")},
 		"of another snapshot":              {restored(t, "1Gi", mark), ordered(jane), guarded, bySnapshot(setting("other", "metadata", "uid")), ofRestore("its snapshot has changed since it was created")},
 		"of another content":               {restored(t, "1Gi", mark), ordered(jane), guarded, byContent(setting("other", "spec", "source", "virtualMachine", "metadata", "name")), ofRestore("its snapshot has changed since it was created")},
 		"of a snapshot that is gone":       {restored(t, "1Gi", mark), ordered(jane), guarded, nil, ofRestore("its snapshot has changed since it was created")},
