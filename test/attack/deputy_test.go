@@ -189,11 +189,13 @@ var _ = Describe("KubeVirt as a deputy", Serial, timed, func() {
 		again := object(ofSource)
 		Expect(mallory.Create(ctx, again)).To(Succeed())
 		take(ctx, again, "weekly-content-3", "1Gi")
-		Eventually(func(ctx context.Context) error {
-			return change(ctx, kubevirt, existing, func() {
-				existing.Annotations = marked("back", "1Gi", restore).Annotations
-				existing.Spec = sized("back", "2Gi").Spec
-			})
+		Eventually(func(ctx context.Context) error { // an object that was read is kept for a second
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(existing), existing); err != nil {
+				return err
+			}
+			existing.Annotations = marked("back", "1Gi", restore).Annotations
+			existing.Spec = sized("back", "2Gi").Spec
+			return kubevirt.Update(ctx, existing, client.DryRunAll)
 		}).WithContext(ctx).Should(MatchError(ContainSubstring("its snapshot has changed since it was created")))
 	})
 
