@@ -86,8 +86,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 48 {
-		t.Errorf("configurations of admission: %v, not 48", got)
+	if got := i.labelled(t); len(got) != 52 {
+		t.Errorf("configurations of admission: %v, not 52", got)
 	}
 }
 
