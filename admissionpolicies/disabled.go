@@ -12,12 +12,12 @@ const Disabled = "virtward.io/disabled"
 
 // StayActive are the policies that kubectl virtward disable leaves active. Otherwise a user could record another user as the
 // requester of a rollout, and the rollout would act for that user; a catalog of golden images, a template with variants or a
-// VirtualImage would act for users without its rights; exceptions of users without the verb would be active afterwards; and
-// approved-only namespaces would have virtual machines that no approved template describes, and captures of virtual machines
-// that their authors cannot read.
+// VirtualImage would act for users without its rights; a restore would be evaluated for another user; exceptions of users
+// without the verb would be active afterwards; and approved-only namespaces would have virtual machines that no approved template
+// describes, and captures of virtual machines that their authors cannot read.
 func StayActive() []string {
 	return []string{
-		PolicyExceptions, Rollouts, RolloutStatus, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies,
+		PolicyExceptions, Rollouts, RolloutStatus, CopyAuthors, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies,
 		TemplateApprovedOnly, TemplateCapture, TemplateNamespaces, TemplateProvenance, TemplateRequestLabels, TemplateStatus,
 	}
 }

@@ -43,6 +43,8 @@ const (
 	Accounts                 = "virtward-accounts"
 	Rollouts                 = "virtward-rollouts"
 	RolloutStatus            = "virtward-rollout-status"
+	CopyAuthors              = "virtward-copy-authors"
+	SnapshotContents         = "virtward-snapshot-contents"
 	GoldenImageCatalogs      = "virtward-golden-image-catalogs"
 	GoldenImageDeletes       = "virtward-golden-image-deletes"
 	GoldenImagePointers      = "virtward-golden-image-pointers"
@@ -270,6 +272,8 @@ type TemplateCase struct {
 	SubResource string `json:"subResource,omitempty"`
 	// Denied is what the guard says; empty when the request is allowed.
 	Denied string `json:"denied,omitempty"`
+	// Or is what another guard may say instead: of several that deny, the API server names one.
+	Or string `json:"or,omitempty"`
 }
 
 // TemplateCases returns the table of cases of a guard of VM templates, by the name of its file.
@@ -297,6 +301,33 @@ type RolloutCase struct {
 	// Denied is what the guards say; empty when the request is allowed.
 	Denied string `json:"denied,omitempty"`
 }
+
+// CopyCase is one request for a VirtualMachineRestore, a VirtualMachineClone or a VirtualMachineSnapshotContent, and the answer of
+// its guard.
+type CopyCase struct {
+	Name string `json:"name"`
+	// User sends the request: see test/guards.
+	User string `json:"user"`
+	// Kind is restore, clone or content: restore if empty. Version is that of the request: v1beta1 if empty.
+	Kind    string `json:"kind,omitempty"`
+	Version string `json:"version,omitempty"`
+	// Old is the value of the spec before the request, which another user wrote; without it the request is a create.
+	Old string `json:"old,omitempty"`
+	// New is that of the request; without it the spec stays.
+	New string `json:"new,omitempty"`
+	// Record is what the request records: self, or the name of another user, or kept; empty for no annotation, and otherwise the
+	// text of the annotation. In a text, SELF is the record of the user without its first bracket.
+	Record string `json:"record,omitempty"`
+	// Unrecorded says that the object has no record before the request.
+	Unrecorded bool `json:"unrecorded,omitempty"`
+	// Delete says that the request deletes the object.
+	Delete bool `json:"delete,omitempty"`
+	// Denied is what the guard says; empty when the request is allowed.
+	Denied string `json:"denied,omitempty"`
+}
+
+// CopyCases returns the table of cases of the guards of restores, clones and the contents of snapshots.
+func CopyCases() ([]CopyCase, error) { return table[CopyCase]("cases/copies.yaml") }
 
 // RolloutCases returns the table of cases of the guards of VirtualMachineRollouts.
 func RolloutCases() ([]RolloutCase, error) { return table[RolloutCase]("cases/rollouts.yaml") }

@@ -67,6 +67,8 @@ func TestObjects(t *testing.T) {
 	want := []string{
 		"ValidatingAdmissionPolicy virtward-accounts",
 		"ValidatingAdmissionPolicyBinding virtward-accounts of virtward-accounts: Deny",
+		"ValidatingAdmissionPolicy virtward-copy-authors",
+		"ValidatingAdmissionPolicyBinding virtward-copy-authors of virtward-copy-authors: Deny",
 		"ValidatingAdmissionPolicy virtward-golden-image-catalogs",
 		"ValidatingAdmissionPolicyBinding virtward-golden-image-catalogs of virtward-golden-image-catalogs: Deny",
 		"ValidatingAdmissionPolicy virtward-golden-image-deletes",
@@ -93,6 +95,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-rollouts of virtward-rollouts: Deny",
 		"ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicyBinding virtward-rule-settings of virtward-rule-settings: Deny",
+		"ValidatingAdmissionPolicy virtward-snapshot-contents",
+		"ValidatingAdmissionPolicyBinding virtward-snapshot-contents of virtward-snapshot-contents: Deny",
 		"ValidatingAdmissionPolicy virtward-template-approved-only",
 		"ValidatingAdmissionPolicyBinding virtward-template-approved-only of virtward-template-approved-only: Deny",
 		"ValidatingAdmissionPolicy virtward-template-capture",

@@ -43,6 +43,9 @@ type Documents struct {
 	Facts *platform.Facts
 	// Requester is the name of the requester; empty if there is none.
 	Requester string
+	// Author is the user for whom KubeVirt sends the request; nil if that is not to be known, as for the virtual machines of
+	// a pool. No expression reads it: see As.
+	Author *Author
 	// Rollout is what an update of a running VM changes.
 	Rollout Rollout
 	// References are the objects that the VM points at; nil if they are not known.
@@ -65,6 +68,20 @@ type Documents struct {
 	Large bool
 
 	seen seen
+}
+
+// Author is the user for whom KubeVirt creates or changes a virtual machine.
+type Author struct {
+	User authenticationv1.UserInfo
+	// Unknown says why the user is not known; empty if it is.
+	Unknown string
+}
+
+// As returns the documents of the same request, as if a user sent it.
+func (d *Documents) As(user authenticationv1.UserInfo) *Documents {
+	as := *d
+	as.Request.UserInfo, as.Requester, as.Author, as.seen.request = user, user.Username, nil, nil
+	return &as
 }
 
 // OutOfTime reports that there is no time left for policies that do not deny.

@@ -53,6 +53,8 @@ type Input struct {
 	// Requester is the user name of the requester, with its extra attributes; empty if there is none.
 	Requester      string
 	RequesterExtra map[string][]string
+	// Author is the user for whom KubeVirt sends the request, for policies; nil if that is not to be known.
+	Author *cel.Author
 	// Severities are those of rules which differ from the rules' own.
 	Severities validators.Severities
 

@@ -70,7 +70,7 @@ func documents(in Input, v *Verdict) *cel.Documents {
 	vm, atRunTime := completed(running(in, v))
 	atRunTime = withoutGiven(atRunTime, ofInstance(in, v.Changes))
 	d := &cel.Documents{
-		VM: vm, Request: in.Request, Namespace: in.Namespace, Facts: in.Facts, Requester: in.Requester, Rollout: in.Rollout, References: in.Gathered, MoreReferences: in.GatherMore, Authorizer: in.Authorizer, AuthorizerApart: in.AuthorizerApart,
+		VM: vm, Request: in.Request, Namespace: in.Namespace, Facts: in.Facts, Requester: in.Requester, Author: in.Author, Rollout: in.Rollout, References: in.Gathered, MoreReferences: in.GatherMore, Authorizer: in.Authorizer, AuthorizerApart: in.AuthorizerApart,
 		Provenance: ofRunning(in, v.Changes, atRunTime), AtRunTime: atRunTime, Gone: in.Gone, Hurry: in.Hurry, Large: in.Large, OnlyDenying: in.OnlyDenying, OwnerLabels: in.OwnerLabels,
 	}
 	switch {

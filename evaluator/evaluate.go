@@ -185,7 +185,7 @@ func (e *evaluation) input(ctx context.Context, m machine, raw []byte) (effectiv
 	}
 	r := e.request
 	in.Site, in.Severities, in.NodeArchitectures = e.around.site, e.around.severitiesAt(r.Stage), e.active.NodeArchitectures
-	in.Requester, in.RequesterExtra = r.requester(), extraOf(r)
+	in.Requester, in.RequesterExtra, in.Author = r.requester(), extraOf(r), r.Author
 	in.PostMutation = m.container == nil && (r.Stage != Written || r.Operation == admissionv1.Update)
 	if m.container == nil {
 		in.Raw = raw

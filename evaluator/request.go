@@ -49,7 +49,10 @@ type Request struct {
 	User authenticationv1.UserInfo
 	// Requester is the user name for rules; empty for the name of User.
 	Requester string
-	DryRun    bool
+	// Author is the user for whom KubeVirt creates or restores a virtual machine, for policies that read the request; nil if
+	// that is not to be known.
+	Author *cel.Author
+	DryRun bool
 	// Options are those of the operation in JSON; nil if they are unknown. Only policies read them.
 	Options []byte
 	// Authorizer reports what users may do; nil makes policies fail that use it.
@@ -63,6 +66,9 @@ type Request struct {
 	// Values are values for the parameters of a VirtualMachineTemplate.
 	Values map[string]string
 
+	// maker is the request for the object that an instance is made from; nil for others. Policies see its kind and its resource
+	// as those of the request, to distinguish its author from a user who creates an instance.
+	maker *Request
 	// apart is the time for what only policies that do not deny read; Evaluate sets it.
 	apart *apart
 }
@@ -125,8 +131,12 @@ func (r *Request) requester() string {
 
 // forPolicies returns the request for policies.
 func (r *Request) forPolicies() cel.Request {
+	of := r
+	if r.maker != nil {
+		of = r.maker
+	}
 	return cel.Request{
-		Operation: string(r.Operation), Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
+		Operation: string(r.Operation), Kind: of.Kind, Resource: of.Resource, SubResource: r.SubResource,
 		Name: r.Name, Namespace: r.Namespace, UserInfo: r.User, DryRun: r.DryRun, Options: r.options(),
 	}
 }

@@ -40,7 +40,7 @@ type readable struct {
 	immutable bool
 }
 
-// resources has the kinds that a virtual machine can refer to, and the one that changes it for a user.
+// resources has the kinds that a virtual machine can refer to, those that make or change it for a user, and the guards of these.
 var resources = map[schema.GroupKind]readable{
 	apikinds.Instancetypes.GroupKind():           {GroupVersionResource: apikinds.Instancetypes.GroupVersionResource(), reference: true},
 	apikinds.ClusterInstancetypes.GroupKind():    {GroupVersionResource: apikinds.ClusterInstancetypes.GroupVersionResource(), clusterWide: true, watched: true, reference: true},
@@ -61,6 +61,10 @@ var resources = map[schema.GroupKind]readable{
 	apikinds.Pools.GroupKind():                   {GroupVersionResource: apikinds.Pools.GroupVersionResource(), older: "v1alpha1", large: true},
 	apikinds.Snapshots.GroupKind():               {GroupVersionResource: apikinds.Snapshots.GroupVersionResource()},
 	apikinds.SnapshotContents.GroupKind():        {GroupVersionResource: apikinds.SnapshotContents.GroupVersionResource(), large: true},
+	apikinds.Restores.GroupKind():                {GroupVersionResource: apikinds.Restores.GroupVersionResource()},
+	apikinds.Clones.GroupKind():                  {GroupVersionResource: apikinds.Clones.GroupVersionResource()},
+	apikinds.AdmissionPolicies.GroupKind():       {GroupVersionResource: apikinds.AdmissionPolicies.GroupVersionResource(), clusterWide: true},
+	apikinds.AdmissionBindings.GroupKind():       {GroupVersionResource: apikinds.AdmissionBindings.GroupVersionResource(), clusterWide: true},
 	apikinds.Rollouts.GroupKind():                {GroupVersionResource: apikinds.Rollouts.GroupVersionResource()},
 	apikinds.ControllerRevisions.GroupKind():     {GroupVersionResource: apikinds.ControllerRevisions.GroupVersionResource(), immutable: true},
 }

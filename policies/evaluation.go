@@ -321,6 +321,16 @@ func (p *Policy) failed(s *subject, text, reason string) validators.Finding {
 	}
 }
 
+// authorRemedy is the remedy of a finding about an author who is not known.
+const authorRemedy = "Create the VirtualMachineRestore or the VirtualMachineClone again."
+
+// authorless returns the finding of a policy that reads the request, if the author of a restore or a clone is not known.
+func (p *Policy) authorless(s *subject, why string) validators.Finding {
+	found := p.failed(s, "the policy reads the request, and the author of the virtual machine is not known: "+why, ReasonFailed)
+	found.Remedy = authorRemedy
+	return found
+}
+
 // IsEvaluationError reports whether a finding is about a policy that could not be evaluated, and not about the object.
 func IsEvaluationError(f *validators.Finding) bool { return f.EvaluationError != "" }
 

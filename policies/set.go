@@ -137,9 +137,10 @@ func (s *Set) Find(name string) *Policy {
 //
 // KubeVirt's own accounts create what users ask for, and must be able to complete it. An instance that they create is
 // evaluated by every policy. A virtual machine, which they create from a pool, a snapshot or another virtual machine,
-// is evaluated by the policies that do not read the request: its requester is checked when the pool, the restore or the
-// clone is created. Their updates of virtual machines are never denied, and findings appear only in reports. Their
-// updates of other objects are not evaluated.
+// is evaluated by the policies that do not read the request. Those that read it are evaluated when a user writes the pool,
+// the restore or the clone; and again with the Author of a restore or a clone, when KubeVirt creates the virtual machine or
+// restores it. Other findings on their updates of virtual machines appear only in reports. Their updates of other objects are
+// not evaluated.
 func (s *Set) Evaluate(d *cel.Documents, now time.Time) []validators.Finding {
 	q := question{policyv1alpha1.PolicyKind(d.Kind), policyv1alpha1.PolicyOperation(d.Request.Operation)}
 	if q.operation == "" {
@@ -156,7 +157,9 @@ func (s *Set) Evaluate(d *cel.Documents, now time.Time) []validators.Finding {
 	}
 	subject := newSubject(d, now, false)
 	if subject.byKubeVirt {
-		return s.evaluateKubeVirt(subject, q)
+		findings := s.evaluateKubeVirt(subject, q)
+		validators.Sort(findings)
+		return findings
 	}
 	return s.evaluateAll(subject, s.index[q])
 }
@@ -167,15 +170,43 @@ func (s *Set) evaluateKubeVirt(subject *subject, q question) []validators.Findin
 	case q.operation == policyv1alpha1.PolicyCreate && q.kind == policyv1alpha1.PolicyVirtualMachineInstance:
 		return s.evaluateAll(subject, s.index[q])
 	case q.operation == policyv1alpha1.PolicyCreate:
-		return s.evaluateAll(subject, withoutRequest(s.index[q]))
+		return append(s.evaluateAll(subject, withoutRequest(s.index[q])), s.evaluateAuthor(subject, q)...)
 	case q.operation == policyv1alpha1.PolicyUpdate && q.kind == policyv1alpha1.PolicyVirtualMachine:
 		findings := s.evaluateAll(subject, withoutRequest(s.index[q]))
 		for i := range findings {
 			findings[i].Severity = validators.Audit
 		}
-		return findings
+		return append(findings, s.evaluateAuthor(subject, q)...)
 	}
 	return nil
+}
+
+// evaluateAuthor evaluates the policies that read the request as if the author of a restore or a clone sent it. If the author
+// is not known, those that deny cannot be evaluated.
+func (s *Set) evaluateAuthor(subject *subject, q question) []validators.Finding {
+	author := subject.documents.Author
+	if author == nil {
+		return nil
+	}
+	readers := slices.DeleteFunc(slices.Clone(s.index[q]), func(p *Policy) bool { return !p.readsRequest })
+	if author.Unknown == "" {
+		return s.evaluateAll(newSubject(subject.documents.As(author.User), subject.now, false), readers)
+	}
+	if s.exempt(subject.namespace) {
+		return nil
+	}
+	deny, _ := matching(subject, readers)
+	exemptions := s.exceptions.of(subject)
+	var findings []validators.Finding
+	for _, p := range deny {
+		findings = append(findings, exempted([]validators.Finding{p.authorless(subject, author.Unknown)}, exemptions[p.name])...)
+	}
+	return findings
+}
+
+// exempt reports whether no policy applies to a namespace.
+func (s *Set) exempt(namespace string) bool {
+	return namespace == kubeSystem || namespace == s.namespace && s.namespace != ""
 }
 
 // withoutRequest returns the policies that do not read the request.
@@ -231,7 +262,7 @@ func (s *Set) Audit(d *cel.Documents, now time.Time) []validators.Finding {
 }
 
 func (s *Set) evaluateAll(subject *subject, policies []*Policy) []validators.Finding {
-	if subject.namespace == kubeSystem || subject.namespace == s.namespace && s.namespace != "" {
+	if s.exempt(subject.namespace) {
 		return nil
 	}
 	subject.observe, subject.spare = s.observe, cel.NewBudgetOf(spareLimit/evaluationsOf(subject.documents), spareMemory)

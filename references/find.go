@@ -13,13 +13,16 @@ import (
 // Kind is a kind of objects that Find reads.
 type Kind = schema.GroupVersionKind
 
-// The kinds that others are made of: sets that are scaled, and virtual machines that are restored or cloned.
+// The kinds that others are made of: sets that are scaled, virtual machines that are restored or cloned, and what restores and
+// clones them.
 var (
 	VirtualMachine  = apikinds.VirtualMachines.GroupVersionKind
 	ReplicaSet      = apikinds.ReplicaSets.GroupVersionKind
 	Pool            = apikinds.Pools.GroupVersionKind
 	Snapshot        = apikinds.Snapshots.GroupVersionKind
 	SnapshotContent = apikinds.SnapshotContents.GroupVersionKind
+	Restore         = apikinds.Restores.GroupVersionKind
+	Clone           = apikinds.Clones.GroupVersionKind
 )
 
 // Find reads an object; nil if there is none. The object is shared: do not change it. The error means that the

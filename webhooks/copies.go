@@ -21,16 +21,16 @@ import (
 	snapshotv1beta1 "kubevirt.io/api/snapshot/v1beta1"
 
 	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/copies"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/evaluator"
-	"github.com/virtward/virtward/platform"
 	"github.com/virtward/virtward/references"
 	"github.com/virtward/virtward/validators"
 )
 
 // From a VirtualMachineRestore or a VirtualMachineClone, KubeVirt creates or changes a VM, with patches of the author.
-// KubeVirt's account sends that VM, so its author is known only here. Therefore the VM is evaluated here as if the author
-// sent it. The VM is evaluated again when KubeVirt sends it.
+// KubeVirt's account sends that VM, so the VM is evaluated here as if the author sent it. When KubeVirt sends it, it is
+// evaluated again, with the recorded author.
 
 // Bounds of the patches of one object.
 const (
@@ -47,6 +47,9 @@ const (
 func (e *examination) restore() error {
 	object, ok := decoded[snapshotv1beta1.VirtualMachineRestore](e)
 	if !ok || e.snapshot.Facts().ByKubeVirt(e.request.UserInfo.Username) || !isVM(&object.Spec.Target) {
+		return nil
+	}
+	if e.hides(object.Spec.Patches) {
 		return nil
 	}
 	at := field.NewPath("spec", "virtualMachineSnapshotName")
@@ -102,6 +105,12 @@ func (e *examination) clone() error {
 		e.undetermined(field.NewPath("spec"), err.Error())
 		return nil
 	}
+	if e.hides(slices.Concat(identities(&object.Spec, vm), object.Spec.Patches)) {
+		return nil
+	}
+	if slices.Contains(patches, removal("metadata/annotations", copies.AnnotationRestore)) {
+		e.undetermined(field.NewPath("spec", "annotationFilters"), "the filters remove the annotation "+copies.AnnotationRestore+", by which its author is found")
+	}
 	patched, err := patchedVM(vm, patches)
 	if err != nil {
 		e.undetermined(field.NewPath("spec"), err.Error())
@@ -134,18 +143,9 @@ func (e *examination) cloned(source *corev1.TypedLocalObjectReference) (map[stri
 
 // snapshotted returns the virtual machine of a snapshot, or nil and the reason if it is not known yet.
 func (e *examination) snapshotted(name string) (map[string]any, string, error) {
-	const notReady = "the snapshot does not exist, or is not ready"
-	snapshot, err := e.find(references.Snapshot, name)
-	if snapshot == nil || err != nil {
-		return nil, notReady, err
-	}
-	content, found, _ := unstructured.NestedString(snapshot.Object, "status", "virtualMachineSnapshotContentName")
-	if !found || content == "" {
-		return nil, notReady, nil
-	}
-	stored, err := e.find(references.SnapshotContent, content)
+	_, stored, err := e.copies().content(name)
 	if stored == nil || err != nil {
-		return nil, notReady, err
+		return nil, "the snapshot does not exist, or is not ready", err
 	}
 	vm, found, err := unstructured.NestedMap(stored.Object, "spec", "source", "virtualMachine")
 	if !found || err != nil {
@@ -156,18 +156,11 @@ func (e *examination) snapshotted(name string) (map[string]any, string, error) {
 
 // find reads an object of the request's namespace. It returns nil if the object does not exist or is too large.
 func (e *examination) find(kind references.Kind, name string) (*unstructured.Unstructured, error) {
-	if name == "" {
-		return nil, nil
-	}
-	found, err := references.Find(e.ctx, e.Evaluator.References, kind, e.request.Namespace, name)
-	if errors.Is(err, platform.ErrTooLarge) {
-		return nil, nil
-	}
-	return found, err
+	return e.copies().find(kind, name)
 }
 
 // undetermined adds a finding: the resulting VM cannot be evaluated yet. The finding denies only if an active policy
-// reads the request, because the requester is no longer known when KubeVirt creates the VM.
+// reads the request: it would deny the VM that KubeVirt creates, because the record of the author is not complete.
 func (e *examination) undetermined(at *field.Path, why string) {
 	finding := validators.Finding{
 		Rule: validators.RuleCopy, Severity: validators.Warn, Remedy: validators.RemedyCopy,
@@ -273,23 +266,9 @@ func inPlace(target *unstructured.Unstructured, source map[string]any) *unstruct
 }
 
 // patchesOf returns the patches that KubeVirt applies for a clone: new identities, and the removal of labels and
-// annotations. Like KubeVirt, it inserts values without escaping, so a value may add operations.
+// annotations.
 func patchesOf(clone *clonev1beta1.VirtualMachineCloneSpec, vm *unstructured.Unstructured) ([]string, error) {
-	var patches []string
-	interfaces, _, _ := unstructured.NestedSlice(vm.Object, "spec", "template", "spec", "domain", "devices", "interfaces")
-	for i := range interfaces {
-		fields, _ := interfaces[i].(map[string]any)
-		name, _ := fields["name"].(string)
-		patches = append(patches, replaceWith(fmt.Sprintf("/spec/template/spec/domain/devices/interfaces/%d/macAddress", i), clone.NewMacAddresses[name]))
-	}
-	if _, found, _ := unstructured.NestedMap(vm.Object, "spec", "template", "spec", "domain", "firmware"); found {
-		serial := ""
-		if clone.NewSMBiosSerial != nil {
-			serial = *clone.NewSMBiosSerial
-		}
-		patches = append(patches, replaceWith("/spec/template/spec/domain/firmware/serial", serial),
-			replaceWith("/spec/template/spec/domain/firmware/uuid", ""))
-	}
+	patches := identities(clone, vm)
 	for _, selected := range []struct {
 		filters []string
 		path    []string
@@ -309,11 +288,36 @@ func patchesOf(clone *clonev1beta1.VirtualMachineCloneSpec, vm *unstructured.Uns
 		}
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if !kept[key] {
-				patches = append(patches, fmt.Sprintf(`{"op":"remove","path":"/%s/%s"}`, strings.Join(selected.path, "/"), escape.Replace(key)))
+				patches = append(patches, removal(strings.Join(selected.path, "/"), key))
 			}
 		}
 	}
 	return append(patches, clone.Patches...), nil
+}
+
+func removal(path, key string) string {
+	return fmt.Sprintf(`{"op":"remove","path":"/%s/%s"}`, path, escape.Replace(key))
+}
+
+// identities returns the patches that give a clone new identities. Like KubeVirt, it inserts values without escaping, so a value
+// may add operations.
+func identities(clone *clonev1beta1.VirtualMachineCloneSpec, vm *unstructured.Unstructured) []string {
+	var patches []string
+	interfaces, _, _ := unstructured.NestedSlice(vm.Object, "spec", "template", "spec", "domain", "devices", "interfaces")
+	for i := range interfaces {
+		fields, _ := interfaces[i].(map[string]any)
+		name, _ := fields["name"].(string)
+		patches = append(patches, replaceWith(fmt.Sprintf("/spec/template/spec/domain/devices/interfaces/%d/macAddress", i), clone.NewMacAddresses[name]))
+	}
+	if _, found, _ := unstructured.NestedMap(vm.Object, "spec", "template", "spec", "domain", "firmware"); found {
+		serial := ""
+		if clone.NewSMBiosSerial != nil {
+			serial = *clone.NewSMBiosSerial
+		}
+		patches = append(patches, replaceWith("/spec/template/spec/domain/firmware/serial", serial),
+			replaceWith("/spec/template/spec/domain/firmware/uuid", ""))
+	}
+	return patches
 }
 
 func replaceWith(path, value string) string {
@@ -358,6 +362,57 @@ func filtered(values map[string]string, filters []string) (map[string]bool, erro
 	}
 	return kept, nil
 }
+
+// hides reports patches after which the author of the virtual machine cannot be found. By its annotation, KubeVirt finds the
+// virtual machine of a restore again, and Virtward finds the restore: such a patch is rejected, and the result is true. An owner
+// makes it look like one of a pool.
+func (e *examination) hides(patches []string) bool {
+	operations, err := jsonpatch.DecodePatch([]byte("[" + strings.Join(patches, ",") + "]"))
+	if err != nil {
+		return false // KubeVirt applies no invalid patches
+	}
+	at := field.NewPath("spec", "patches")
+	for _, operation := range operations {
+		switch {
+		case changes(operation, "annotations", copies.AnnotationRestore):
+			e.findings = append(e.findings, validators.Finding{
+				Rule: validators.RuleCopy, Severity: validators.Deny, Remedy: validators.RemedyCopy,
+				Error: field.Forbidden(at, "patches must not change the annotation "+copies.AnnotationRestore+", by which KubeVirt finds the virtual machine of a restore"),
+			})
+			return true
+		case changes(operation, "ownerReferences", ""):
+			e.undetermined(at, "the patches change metadata.ownerReferences, by which the virtual machines of a pool are known")
+			return false
+		}
+	}
+	return false
+}
+
+// changes reports whether an operation of a patch changes an entry of a field of the metadata, or an object around it; any
+// entry if key is empty. KubeVirt reads the names of fields in any case.
+func changes(operation jsonpatch.Operation, name, key string) bool {
+	within := func(pointer string) bool {
+		segments := strings.Split(pointer, "/")[1:]
+		for i, fieldName := range []string{"metadata", name} {
+			if i == len(segments) {
+				return true
+			}
+			if !strings.EqualFold(unescape.Replace(segments[i]), fieldName) {
+				return false
+			}
+		}
+		return len(segments) == 2 || key == "" || unescape.Replace(segments[2]) == key
+	}
+	path, err := operation.Path()
+	if err != nil || operation.Kind() == "test" {
+		return false
+	}
+	from, err := operation.From()
+	return within(path) || operation.Kind() == "move" && err == nil && within(from)
+}
+
+// unescape reads a segment of a JSON pointer.
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
 // patchedVM applies patches as KubeVirt does, and bounds the result.
 func patchedVM(vm *unstructured.Unstructured, patches []string) (*unstructured.Unstructured, error) {

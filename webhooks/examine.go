@@ -26,7 +26,7 @@ func (e *examination) evaluationOf(stage evaluator.Stage) evaluator.Request {
 	r := e.request
 	evaluation := evaluator.Request{
 		Object: r.Object.Raw, OldObject: r.OldObject.Raw, Kind: r.Kind, Resource: r.Resource, SubResource: r.SubResource,
-		Namespace: r.Namespace, Name: r.Name, Operation: r.Operation, Stage: stage, User: r.UserInfo, DryRun: dryRun(r), Options: r.Options.Raw,
+		Namespace: r.Namespace, Name: r.Name, Operation: r.Operation, Stage: stage, User: r.UserInfo, DryRun: dryRun(r), Options: r.Options.Raw, Author: e.author,
 		Observer: evaluator.Observer{Policies: e.evaluating, Gone: e.gone, Hurry: e.hurry},
 	}
 	if requester, acts := e.requester(); acts {

@@ -26,9 +26,9 @@ const MutatePath = "/mutate"
 const maxPatch = 1 << 20
 
 // Mutator completes virtual machines when they are created, and records the
-// authors of rollouts and of exceptions of policies. An object that it cannot complete is admitted unchanged, with a warning.
-// It denies, with 429 or 503, only what would be denied later in any case because it is not complete: then clients see the cause,
-// and send the request again.
+// authors of rollouts, of restores, of clones and of exceptions of policies. An object that it cannot complete is admitted
+// unchanged, with a warning. It denies, with 429 or 503, only what would be denied later in any case because it is not complete:
+// then clients see the cause, and send the request again.
 type Mutator struct {
 	// Evaluator completes virtual machines.
 	Evaluator *evaluator.Evaluator
@@ -63,6 +63,9 @@ func (m *Mutator) respond(ctx context.Context, r *review) (*admissionv1.Admissio
 	if groupKind(request) == exceptionKind && written && request.SubResource == "" {
 		wants, err := exempterWanted(request)
 		return m.record(request, policyv1alpha1.AnnotationExemptedBy, wants, err)
+	}
+	if kind := groupKind(request); (kind == restoreKind || kind == cloneKind) && written && request.SubResource == "" {
+		return m.recordAuthor(ctx, request, r.waits)
 	}
 	if request.Operation != admissionv1.Create || request.SubResource != "" {
 		return &admissionv1.AdmissionResponse{Allowed: true}, verdictIgnored

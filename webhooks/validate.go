@@ -16,6 +16,7 @@ import (
 	imagev1alpha1 "github.com/virtward/virtward/api/image/v1alpha1"
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 	"github.com/virtward/virtward/api/rollout/v1alpha1"
+	"github.com/virtward/virtward/cel"
 	"github.com/virtward/virtward/diagnostics"
 	"github.com/virtward/virtward/evaluator"
 	"github.com/virtward/virtward/images"
@@ -133,7 +134,7 @@ func (v *Validator) respond(ctx context.Context, r *review) (*admissionv1.Admiss
 	if e.snapshot, err = v.Evaluator.Snapshot(e.began); err != nil {
 		return v.failed(request, err)
 	}
-	if err := e.findRollout(); err != nil {
+	if err := errors.Join(e.findRollout(), e.findAuthor()); err != nil {
 		return v.failed(request, err)
 	}
 	if err := e.within(examine); err != nil {
@@ -181,6 +182,8 @@ type examination struct {
 	authorizer, authorizerApart *requestAuthorizer
 	// ofRollout is the requester of the rollout that sends the request; nil if no rollout does.
 	ofRollout *authenticationv1.UserInfo
+	// author is the user for whom KubeVirt creates or restores a virtual machine; nil if that is not to be known.
+	author *cel.Author
 
 	findings []validators.Finding
 	warnings []string

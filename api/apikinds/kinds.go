@@ -16,6 +16,7 @@ const (
 	VirtualMachineRestore            = "VirtualMachineRestore"
 	VirtualMachineSnapshot           = "VirtualMachineSnapshot"
 	VirtualMachineSnapshotContent    = "VirtualMachineSnapshotContent"
+	VirtualMachineClone              = "VirtualMachineClone"
 
 	VirtualMachineInstancetype        = "VirtualMachineInstancetype"
 	VirtualMachineClusterInstancetype = "VirtualMachineClusterInstancetype"
@@ -63,6 +64,8 @@ const (
 	kubeVirtGroup     = "kubevirt.io"
 	instancetypeGroup = "instancetype.kubevirt.io"
 	snapshotGroup     = "snapshot.kubevirt.io"
+	cloneGroup        = "clone.kubevirt.io"
+	admissionGroup    = "admissionregistration.k8s.io"
 	importerGroup     = "cdi.kubevirt.io"
 )
 
@@ -81,6 +84,8 @@ var (
 	Templates               = resource("template.kubevirt.io", "v1beta1", VirtualMachineTemplate, "virtualmachinetemplates")
 	Snapshots               = resource(snapshotGroup, "v1beta1", VirtualMachineSnapshot, "virtualmachinesnapshots")
 	SnapshotContents        = resource(snapshotGroup, "v1beta1", VirtualMachineSnapshotContent, "virtualmachinesnapshotcontents")
+	Restores                = resource(snapshotGroup, "v1beta1", VirtualMachineRestore, "virtualmachinerestores")
+	Clones                  = resource(cloneGroup, "v1beta1", VirtualMachineClone, "virtualmachineclones")
 
 	Instancetypes        = resource(instancetypeGroup, "v1beta1", VirtualMachineInstancetype, "virtualmachineinstancetypes")
 	ClusterInstancetypes = resource(instancetypeGroup, "v1beta1", VirtualMachineClusterInstancetype, "virtualmachineclusterinstancetypes")
@@ -97,6 +102,8 @@ var (
 	StorageClasses         = resource("storage.k8s.io", "v1", StorageClass, "storageclasses")
 	NetworkAttachments     = resource("k8s.cni.cncf.io", "v1", "NetworkAttachmentDefinition", "network-attachment-definitions")
 	VolumeSnapshots        = resource("snapshot.storage.k8s.io", "v1", VolumeSnapshot, "volumesnapshots")
+	AdmissionPolicies      = resource(admissionGroup, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
+	AdmissionBindings      = resource(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings")
 )
 
 func resource(group, version, kind, plural string) Resource {

@@ -214,7 +214,11 @@ func kindsOf(t *testing.T, suite *policytest.Suite) []policyv1alpha1.PolicyKind 
 			if err != nil {
 				t.Fatal(err)
 			}
-			if kind := policyv1alpha1.PolicyKind(situation.Object.GetKind()); !slices.Contains(kinds, kind) {
+			kind := policyv1alpha1.PolicyKind(situation.Object.GetKind())
+			if situation.Object.GetKind() == apikinds.VirtualMachineInstanceReplicaSet { // policies are evaluated on its instances
+				kind = policyv1alpha1.PolicyVirtualMachineInstance
+			}
+			if !slices.Contains(kinds, kind) {
 				kinds = append(kinds, kind)
 			}
 		}
@@ -253,6 +257,9 @@ func TestEffective(t *testing.T) {
 					situation, err := suite.Situation(i, n)
 					if err != nil {
 						t.Fatal(err)
+					}
+					if situation.Object.GetKind() == apikinds.VirtualMachineInstanceReplicaSet {
+						continue // policies are evaluated on its instances
 					}
 					if wrong := len(asWritten(t, env, situation)) > 0; wrong != (c.Expect.Verdict == policytest.Denied) {
 						different = c.Name

@@ -3,9 +3,11 @@ package attack
 import (
 	"context"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +15,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/virtward/virtward/admissionpolicies"
+	"github.com/virtward/virtward/api/apikinds"
+	"github.com/virtward/virtward/api/copies"
 	"github.com/virtward/virtward/test/build"
 	"github.com/virtward/virtward/test/simulators"
 )
@@ -48,6 +53,49 @@ const (
 	bobOnly   = `{enforcement: Deny, match: {kinds: [VirtualMachine]}, validations: [{expression: "requester == 'bob' || quantity(vm.spec.domain.memory.guest).compareTo(quantity('4Gi')) <= 0", message: only bob gets more than 4Gi}]}`
 )
 
+// take makes a snapshot ready, with a content that has a VM with an amount of memory, as KubeVirt does.
+func take(ctx context.Context, snapshot *unstructured.Unstructured, name, memory string) *unstructured.Unstructured {
+	GinkgoHelper()
+	made := contentOf(name, snapshot.GetName(), memory)
+	cleanUp(made)
+	Expect(accountOf(ctx, simulators.ControllerAccount).Create(ctx, made)).To(Succeed())
+	Expect(change(ctx, admin, snapshot, func() {})).To(Succeed())
+	Expect(unstructured.SetNestedField(snapshot.Object, name, "status", "virtualMachineSnapshotContentName")).To(Succeed())
+	Expect(admin.Status().Update(ctx, snapshot)).To(Succeed())
+	return made
+}
+
+func contentOf(name, snapshot, memory string) *unstructured.Unstructured {
+	return object("{apiVersion: snapshot.kubevirt.io/v1beta1, kind: VirtualMachineSnapshotContent, metadata: {name: " + name + ", namespace: mallory}, spec: {virtualMachineSnapshotName: " + snapshot + ", source: {virtualMachine: {metadata: {name: source}, spec: {runStrategy: Always, template: {spec: {domain: {devices: {}, memory: {guest: " + memory + "}}}}}}}}}")
+}
+
+// marked is a VM that KubeVirt creates for a restore.
+func marked(name, memory string, restore client.Object) *kubevirtv1.VirtualMachine {
+	vm := sized(name, memory)
+	vm.Annotations = map[string]string{copies.AnnotationRestore: restore.GetName() + "-" + string(restore.GetUID())}
+	return vm
+}
+
+// authorsAreGuarded waits until records of authors count: the guard exists for some seconds.
+func authorsAreGuarded(ctx context.Context) {
+	GinkgoHelper()
+	policy, binding := &admissionregistrationv1.ValidatingAdmissionPolicy{}, &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	Expect(admin.Get(ctx, client.ObjectKey{Name: admissionpolicies.CopyAuthors}, policy)).To(Succeed())
+	Expect(admin.Get(ctx, client.ObjectKey{Name: admissionpolicies.CopyAuthors}, binding)).To(Succeed())
+	since := admissionpolicies.ActiveSince(apikinds.Restores.GroupVersionResource().GroupResource(), policy, binding)
+	Expect(since.IsZero()).To(BeFalse())
+	Eventually(func() bool { return time.Now().After(since.Add(time.Second)) }).Should(BeTrue())
+}
+
+// author is the recorded author of a restore or a clone.
+func author(ctx context.Context, of client.Object) string {
+	GinkgoHelper()
+	Expect(admin.Get(ctx, client.ObjectKeyFromObject(of), of)).To(Succeed())
+	record, err := copies.RecordOf(of.GetAnnotations())
+	Expect(err).NotTo(HaveOccurred())
+	return record.Username
+}
+
 var _ = Describe("KubeVirt as a deputy", Serial, timed, func() {
 	It("does not restore or clone a VM past a policy for VMs", func(ctx SpecContext) {
 		enforce(ctx, "deputy-cap", memoryCap, sized("probe", "8Gi"))
@@ -81,17 +129,122 @@ var _ = Describe("KubeVirt as a deputy", Serial, timed, func() {
 		cleanUp(snapshot)
 		Expect(mallory.Create(ctx, snapshot)).To(Succeed())
 		Expect(admin.Get(ctx, client.ObjectKeyFromObject(small), small)).To(Succeed())
-		content := object("{apiVersion: snapshot.kubevirt.io/v1beta1, kind: VirtualMachineSnapshotContent, metadata: {name: nightly-content, namespace: mallory}, spec: {virtualMachineSnapshotName: nightly, source: {virtualMachine: {metadata: {name: source}, spec: {runStrategy: Always, template: {spec: {domain: {devices: {}, memory: {guest: 1Gi}}}}}}}}}")
-		cleanUp(content)
-		Expect(admin.Create(ctx, content)).To(Succeed())
-		Expect(change(ctx, admin, snapshot, func() {})).To(Succeed())
-		Expect(unstructured.SetNestedField(snapshot.Object, "nightly-content", "status", "virtualMachineSnapshotContentName")).To(Succeed())
-		Expect(admin.Status().Update(ctx, snapshot)).To(Succeed())
+		take(ctx, snapshot, "nightly-content", "1Gi")
 		Eventually(func(ctx context.Context) []string {
 			return causes(mallory.Create(ctx, object(restore), client.DryRunAll))
 		}).WithContext(ctx).Should(
 			ConsistOf("spec.patches policy/deputy-bob"))
 		Expect(mallory.Create(ctx, object(strings.Replace(restore, larger, "", 1)), client.DryRunAll)).To(Succeed())
+	})
+
+	It("does not restore what changed after the author was evaluated", func(ctx SpecContext) {
+		authorsAreGuarded(ctx)
+		kubevirt := accountOf(ctx, simulators.ControllerAccount)
+		small := sized("source", "1Gi")
+		cleanUp(small)
+		Expect(mallory.Create(ctx, small)).To(Succeed())
+		enforce(ctx, "restored-bob", bobOnly, sized("probe", "8Gi"))
+		const ofSource = "{apiVersion: snapshot.kubevirt.io/v1beta1, kind: VirtualMachineSnapshot, metadata: {name: weekly, namespace: mallory}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: source}}}"
+		snapshot := object(ofSource)
+		cleanUp(snapshot)
+		Expect(mallory.Create(ctx, snapshot)).To(Succeed())
+		content := take(ctx, snapshot, "weekly-content", "1Gi")
+
+		By("editing the content, or creating it again")
+		larger := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"source":{"virtualMachine":{"spec":{"template":{"spec":{"domain":{"memory":{"guest":"8Gi"}}}}}}}}}`))
+		Expect(mallory.Patch(ctx, content.DeepCopy(), larger)).To(MatchError(ContainSubstring("snapshot-content: spec: only KubeVirt")))
+		Expect(mallory.Create(ctx, contentOf("weekly-content-2", "weekly", "8Gi"))).To(MatchError(ContainSubstring("snapshot-content: metadata.name: only KubeVirt")))
+
+		By("ordering a restore, which records its author")
+		restore := object("{apiVersion: snapshot.kubevirt.io/v1beta1, kind: VirtualMachineRestore, metadata: {name: weekly-back, namespace: mallory}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: back}, virtualMachineSnapshotName: weekly}}")
+		cleanUp(restore)
+		Eventually(func(ctx context.Context) error { return mallory.Create(ctx, restore) }).WithContext(ctx).Should(Succeed())
+		Expect(author(ctx, restore)).To(Equal("mallory"))
+		for _, record := range []string{`null`, `"{\"username\":\"bob\"}"`} {
+			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"copy.virtward.io/author":`+record+`}}}`))
+			Expect(mallory.Patch(ctx, restore.DeepCopy(), patch)).To(Succeed(), "the mutating webhook keeps the record")
+			Expect(author(ctx, restore)).To(Equal("mallory"))
+		}
+
+		By("creating the VM as virt-controller")
+		Eventually(func(ctx context.Context) error {
+			return kubevirt.Create(ctx, marked("back", "1Gi", restore), client.DryRunAll)
+		}).WithContext(ctx).Should(Succeed())
+		Expect(causes(kubevirt.Create(ctx, marked("back", "8Gi", restore)))).To(ConsistOf("spec policy/restored-bob"))
+		Expect(kubevirt.Create(ctx, sized("back", "1Gi"))).To(MatchError(ContainSubstring("the author of the virtual machine is not known")))
+		Expect(kubevirt.Create(ctx, marked("other", "1Gi", restore))).To(MatchError(ContainSubstring("its target is another object")))
+
+		By("restoring in place")
+		existing := sized("back", "1Gi")
+		cleanUp(existing)
+		Expect(mallory.Create(ctx, existing)).To(Succeed())
+		Expect(causes(change(ctx, kubevirt, existing, func() {
+			existing.Annotations = marked("back", "1Gi", restore).Annotations
+			existing.Spec = sized("back", "8Gi").Spec
+		}))).To(ConsistOf("spec policy/restored-bob"))
+
+		By("taking another snapshot of the same name")
+		Expect(admin.Patch(ctx, snapshot.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
+		Expect(mallory.Delete(ctx, snapshot.DeepCopy())).To(Succeed())
+		again := object(ofSource)
+		Expect(mallory.Create(ctx, again)).To(Succeed())
+		take(ctx, again, "weekly-content-3", "1Gi")
+		Eventually(func(ctx context.Context) error { // an object that was read is kept for a second
+			if err := admin.Get(ctx, client.ObjectKeyFromObject(existing), existing); err != nil {
+				return err
+			}
+			existing.Annotations = marked("back", "1Gi", restore).Annotations
+			existing.Spec = sized("back", "2Gi").Spec
+			return kubevirt.Update(ctx, existing, client.DryRunAll)
+		}).WithContext(ctx).Should(MatchError(ContainSubstring("its snapshot has changed since it was created")))
+	})
+
+	It("evaluates the author of a clone when KubeVirt restores it", func(ctx SpecContext) {
+		authorsAreGuarded(ctx)
+		kubevirt := accountOf(ctx, simulators.ControllerAccount)
+		small := sized("source", "1Gi")
+		cleanUp(small)
+		Expect(mallory.Create(ctx, small)).To(Succeed())
+		enforce(ctx, "cloned-bob", bobOnly, sized("probe", "8Gi"))
+		clone := object("{apiVersion: clone.kubevirt.io/v1beta1, kind: VirtualMachineClone, metadata: {name: copied, namespace: mallory}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: source}, target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: copy}}}")
+		cleanUp(clone)
+		Expect(mallory.Create(ctx, clone)).To(Succeed())
+		Expect(author(ctx, clone)).To(Equal("mallory"))
+
+		By("taking the snapshot of the clone, and restoring it, as virt-controller")
+		snapshot := object("{apiVersion: snapshot.kubevirt.io/v1beta1, kind: VirtualMachineSnapshot, metadata: {name: tmp-snapshot, namespace: mallory}, spec: {source: {apiGroup: kubevirt.io, kind: VirtualMachine, name: source}}}")
+		cleanUp(snapshot)
+		Expect(kubevirt.Create(ctx, snapshot)).To(Succeed())
+		take(ctx, snapshot, "tmp-content", "1Gi")
+		const target = ", namespace: mallory}, spec: {target: {apiGroup: kubevirt.io, kind: VirtualMachine, name: copy}, virtualMachineSnapshotName: tmp-snapshot}}"
+		restore := object("{apiVersion: snapshot.kubevirt.io/v1beta1, kind: VirtualMachineRestore, metadata: {name: tmp-restore" + target)
+		controls := true
+		restore.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "clone.kubevirt.io/v1beta1", Kind: "VirtualMachineClone", Name: clone.GetName(), UID: clone.GetUID(), Controller: &controls}})
+		cleanUp(restore)
+		Expect(kubevirt.Create(ctx, restore)).To(Succeed())
+		Expect(author(ctx, restore)).To(Equal("mallory"))
+		Eventually(func(ctx context.Context) error {
+			return kubevirt.Create(ctx, marked("copy", "1Gi", restore), client.DryRunAll)
+		}).WithContext(ctx).Should(Succeed())
+		Expect(causes(kubevirt.Create(ctx, marked("copy", "8Gi", restore)))).To(ConsistOf("spec policy/cloned-bob"))
+
+		By("restoring without a clone")
+		unowned := object("{apiVersion: snapshot.kubevirt.io/v1beta1, kind: VirtualMachineRestore, metadata: {name: tmp-restore-2" + target)
+		cleanUp(unowned)
+		Expect(kubevirt.Create(ctx, unowned)).To(Succeed())
+		Expect(kubevirt.Create(ctx, marked("copy", "1Gi", unowned))).To(MatchError(ContainSubstring("the annotation copy.virtward.io/author is missing")))
+	})
+
+	It("does not create instances of a set that a policy on the requester denies", func(ctx SpecContext) {
+		enforce(ctx, "set-bob", strings.NewReplacer("[VirtualMachine]", "[VirtualMachine, VirtualMachineInstance]", "requester == 'bob'", "requester == 'bob' || requester in platform.kubeVirtUsers").Replace(bobOnly), sized("probe", "8Gi"))
+		const set = "{apiVersion: kubevirt.io/v1, kind: VirtualMachineInstanceReplicaSet, metadata: {name: instances, namespace: mallory}, spec: {replicas: 1, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {domain: {devices: {}, memory: {guest: 8Gi}}}}}}"
+		Expect(causes(mallory.Create(ctx, object(set)))).To(ConsistOf("spec.template.spec policy/set-bob"))
+		small := object(strings.Replace(set, "8Gi", "1Gi", 1))
+		cleanUp(small)
+		Expect(mallory.Create(ctx, small)).To(Succeed())
+		grows := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"template":{"spec":{"domain":{"memory":{"guest":"8Gi"}}}}}}`))
+		Expect(causes(mallory.Patch(ctx, small.DeepCopy(), grows))).To(ConsistOf("spec.template.spec policy/set-bob"))
+		Expect(mallory.Patch(ctx, small.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"replicas":2}}`)))).To(Succeed())
 	})
 
 	It("does not create VMs of a pool that a policy on the requester denies", func(ctx SpecContext) {

@@ -86,8 +86,8 @@ func (i *installation) installs(t *testing.T) {
 	}}
 	must(t, i.client.Create(i.ctx, restricted))
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 48 {
-		t.Errorf("configurations of admission: %v, not 48", got)
+	if got := i.labelled(t); len(got) != 52 {
+		t.Errorf("configurations of admission: %v, not 52", got)
 	}
 }
 
@@ -177,13 +177,13 @@ func (i *installation) upgradeKeepsCertificate(t *testing.T) {
 // unchecked installs everything but the checks.
 func (i *installation) unchecked(t *testing.T) {
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": false}})
-	if got := i.labelled(t); len(got) != 47 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
+	if got := i.labelled(t); len(got) != 51 || slices.Contains(got, "ValidatingWebhookConfiguration validate.virtward.io") {
 		t.Errorf("configurations of admission: %v, not all but the checks", got)
 	}
 	i.admits(t)
 	i.install(t, map[string]any{"checks": map[string]any{"enabled": true}})
-	if got := i.labelled(t); len(got) != 48 {
-		t.Errorf("configurations of admission: %v, not 48", got)
+	if got := i.labelled(t); len(got) != 52 {
+		t.Errorf("configurations of admission: %v, not 52", got)
 	}
 }
 
@@ -343,10 +343,11 @@ func (i *installation) switchOff(t *testing.T) {
 	i.run(t, filepath.Join(root, "bin", "sandbox", "kubectl"), words[1:]...)
 	// The policies stay, and do nothing without their bindings.
 	want := []string{
-		"ValidatingAdmissionPolicy virtward-accounts",
+		"ValidatingAdmissionPolicy virtward-accounts", "ValidatingAdmissionPolicy virtward-copy-authors",
 		"ValidatingAdmissionPolicy virtward-golden-image-catalogs", "ValidatingAdmissionPolicy virtward-golden-image-deletes", "ValidatingAdmissionPolicy virtward-golden-image-pointers", "ValidatingAdmissionPolicy virtward-golden-image-status", "ValidatingAdmissionPolicy virtward-golden-image-templates",
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-policy-exceptions", "ValidatingAdmissionPolicy virtward-policy-status", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
+		"ValidatingAdmissionPolicy virtward-snapshot-contents",
 		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-namespaces",
 		"ValidatingAdmissionPolicy virtward-template-provenance", "ValidatingAdmissionPolicy virtward-template-request-labels", "ValidatingAdmissionPolicy virtward-template-status",
 		"ValidatingAdmissionPolicy virtward-virtual-image-copies", "ValidatingAdmissionPolicy virtward-virtual-image-status", "ValidatingAdmissionPolicy virtward-virtual-images",
@@ -385,8 +386,8 @@ func (i *installation) settle(t *testing.T) { must(t, i.client.Create(i.ctx, rul
 
 func (i *installation) switchOn(t *testing.T) {
 	i.install(t, nil)
-	if got := i.labelled(t); len(got) != 48 {
-		t.Errorf("configurations of admission: %v, not 48", got)
+	if got := i.labelled(t); len(got) != 52 {
+		t.Errorf("configurations of admission: %v, not 52", got)
 	}
 }
 

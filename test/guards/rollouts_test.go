@@ -102,10 +102,12 @@ func newRolloutCluster(t *testing.T) *rolloutCluster {
 	return c
 }
 
+// quotedName is the name of a user that contains JSON.
+const quotedName = `o"perator\","groups":["system:masters"],"x":"<é>&`
+
 // impersonated adds users with unusual names, and with extra values.
 func (c *rolloutCluster) impersonated(t *testing.T) {
-	const quoted = `o"perator\","groups":["system:masters"],"x":"<é>&`
-	for _, name := range []string{quoted, "scoped"} {
+	for _, name := range []string{quotedName, "scoped"} {
 		for _, namespace := range []string{"shop", "approved"} {
 			c.create(t, &rbacv1.RoleBinding{
 				ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("impersonated-%d", len(name))},
@@ -114,8 +116,14 @@ func (c *rolloutCluster) impersonated(t *testing.T) {
 			})
 		}
 	}
+	c.unusual(t)
+}
+
+// unusual adds the clients and the records of these users.
+func (c *rolloutCluster) unusual(t *testing.T) {
+	t.Helper()
 	extra := map[string][]string{"example.org/scopes": {"vms:patch", `a"b\c`}, "other": {}, "zone": {"1"}}
-	c.users["quoted"] = c.as(t, rest.ImpersonationConfig{UserName: quoted, UID: `u"1`, Groups: []string{`g"],"extra":{"a`, "system:authenticated"}})
+	c.users["quoted"] = c.as(t, rest.ImpersonationConfig{UserName: quotedName, UID: `u"1`, Groups: []string{`g"],"extra":{"a`, "system:authenticated"}})
 	c.users["scoped"] = c.as(t, rest.ImpersonationConfig{UserName: "scoped", Groups: []string{"system:authenticated"}, Extra: extra})
 	for _, user := range []string{"quoted", "scoped"} {
 		c.records[user] = c.record(t, c.users[user])
