@@ -18,7 +18,7 @@ const Disabled = "virtward.io/disabled"
 func StayActive() []string {
 	return []string{
 		PolicyExceptions, Rollouts, RolloutStatus, CopyAuthors, GoldenImageCatalogs, GoldenImageDeletes, GoldenImageStatus, GoldenImageTemplates, VirtualImages, VirtualImageStatus, VirtualImageCopies,
-		TemplateApprovedOnly, TemplateCapture, TemplateNamespaces, TemplateProvenance, TemplateRequestLabels, TemplateStatus,
+		TemplateApprovedOnly, TemplateCapture, TemplateClusterKinds, TemplateNamespaces, TemplateProvenance, TemplateRequestLabels, TemplateStatus,
 	}
 }
 

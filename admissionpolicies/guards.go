@@ -17,9 +17,9 @@ import (
 	policyv1alpha1 "github.com/virtward/virtward/api/policy/v1alpha1"
 )
 
-// The guard of the RuleSettings names the rules that it guards, and the chart is a package of its own, so it
-// has a copy of the guards.
-//go:generate go run ./gen
+// The guard of the RuleSettings names the rules that it guards, and that of approved-only namespaces the kinds. The chart is a
+// package of its own, so it has a copy of the guards.
+//go:generate go run ./gen ../docs/template-approval.md
 //go:generate sh -c "cp *.yaml ../charts/virtward/guards/"
 
 //go:embed *.yaml
@@ -52,6 +52,7 @@ const (
 	GoldenImageTemplates     = "virtward-golden-image-templates"
 	TemplateApprovedOnly     = "virtward-template-approved-only"
 	TemplateCapture          = "virtward-template-capture"
+	TemplateClusterKinds     = "virtward-template-cluster-kinds"
 	TemplateNamespaces       = "virtward-template-namespaces"
 	TemplateProvenance       = "virtward-template-provenance"
 	TemplateRequestLabels    = "virtward-template-request-labels"

@@ -101,6 +101,8 @@ func TestObjects(t *testing.T) {
 		"ValidatingAdmissionPolicyBinding virtward-template-approved-only of virtward-template-approved-only: Deny",
 		"ValidatingAdmissionPolicy virtward-template-capture",
 		"ValidatingAdmissionPolicyBinding virtward-template-capture of virtward-template-capture: Deny",
+		"ValidatingAdmissionPolicy virtward-template-cluster-kinds",
+		"ValidatingAdmissionPolicyBinding virtward-template-cluster-kinds of virtward-template-cluster-kinds: Deny",
 		"ValidatingAdmissionPolicy virtward-template-namespaces",
 		"ValidatingAdmissionPolicyBinding virtward-template-namespaces of virtward-template-namespaces: Deny",
 		"ValidatingAdmissionPolicy virtward-template-provenance",

@@ -3,6 +3,8 @@ package schemas
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -68,4 +70,9 @@ func New(definition *apiextensionsv1.CustomResourceDefinitionSpec, version strin
 		}),
 		rules: sync.OnceValue(func() *cel.Validator { return cel.NewValidator(structural, true, celconfig.PerCallLimit) }),
 	}, nil
+}
+
+// FieldsOf returns the names of the fields of a field of the objects, sorted.
+func (s *Schema) FieldsOf(name string) []string {
+	return slices.Sorted(maps.Keys(s.structural.Properties[name].Properties))
 }

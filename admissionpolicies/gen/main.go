@@ -8,33 +8,52 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/virtward/virtward/admissionpolicies"
 	"github.com/virtward/virtward/hypervisors"
 )
 
-// guard is the file that is rewritten; go generate runs where it is.
+// guard is the file that has the ids of rules; go generate runs where it is.
 const guard = "rule-settings.yaml"
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "generating the guard of the RuleSettings:", err)
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: gen PAGE")
+		os.Exit(2)
+	}
+	if err := run(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "generating the guards:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	content, err := os.ReadFile(guard)
-	if err != nil {
-		return err
-	}
+// run writes the ids of rules, and the table of kinds into the guard of approved-only namespaces and into its page.
+func run(page string) error {
 	ids, err := securityRelevant()
 	if err != nil {
 		return err
 	}
-	written, err := rewrite(content, ids)
-	if err != nil {
-		return fmt.Errorf("%s: %w", guard, err)
+	kinds := admissionpolicies.GuestKinds()
+	for file, change := range map[string]func([]byte) ([]byte, error){
+		guard:        func(content []byte) ([]byte, error) { return rewrite(content, ids) },
+		approvedOnly: func(content []byte) ([]byte, error) { return rewriteKinds(content, kinds) },
+		page: func(content []byte) ([]byte, error) {
+			written, err := rewritePage(string(content), kinds)
+			return []byte(written), err
+		},
+	} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		written, err := change(content)
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		if err := os.WriteFile(file, written, 0o644); err != nil {
+			return err
+		}
 	}
-	return os.WriteFile(guard, written, 0o644)
+	return nil
 }
 
 // securityRelevant are the ids of the rules of every hypervisor and architecture that are marked so, sorted.

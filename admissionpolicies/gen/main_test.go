@@ -3,6 +3,11 @@ package main
 import (
 	"os"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/virtward/virtward/admissionpolicies"
 )
 
 const (
@@ -56,5 +61,67 @@ func TestGenerated(t *testing.T) {
 	}
 	if string(got) != string(content) {
 		t.Errorf("%s is out of date; run: go generate ./admissionpolicies", guard)
+	}
+}
+
+// Writing the guard and the page of approved-only namespaces again changes nothing.
+func TestGeneratedKinds(t *testing.T) {
+	kinds := admissionpolicies.GuestKinds()
+	content, err := os.ReadFile("../" + approvedOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := rewriteKinds(content, kinds)
+	if err != nil || string(got) != string(content) {
+		t.Errorf("%s is out of date; run: go generate ./admissionpolicies (%v)", approvedOnly, err)
+	}
+	const path = "../../docs/template-approval.md"
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := rewritePage(string(page), kinds); err != nil || got != string(page) {
+		t.Errorf("%s is out of date; run: go generate ./admissionpolicies (%v)", path, err)
+	}
+}
+
+// A kind, its fields and its effect decide what the guard has.
+func TestBlocks(t *testing.T) {
+	kind := func(group, name string, effect admissionpolicies.Effect, guard string, fields ...admissionpolicies.GuestField) admissionpolicies.GuestKind {
+		return admissionpolicies.GuestKind{GroupKind: schema.GroupKind{Group: group}, Resource: name, Effect: effect, Guard: guard, Fields: fields}
+	}
+	approved := admissionpolicies.TemplateApprovedOnly
+	got := blocks([]admissionpolicies.GuestKind{
+		kind("a.io", "runners", admissionpolicies.Runs, approved, admissionpolicies.GuestField{Name: "on", Decision: admissionpolicies.Free}, admissionpolicies.GuestField{Name: "what", Decision: admissionpolicies.Kept}),
+		kind("a.io", "movers", admissionpolicies.Moves, approved, admissionpolicies.GuestField{Name: "from", Decision: admissionpolicies.AtCreation}, admissionpolicies.GuestField{Name: "to", Decision: admissionpolicies.Kept}),
+		kind("b.io", "others", admissionpolicies.Copies, ""),
+		kind("apps", "copiers", admissionpolicies.Copies, approved),
+	})
+	want := map[string]string{
+		"rules": "resourceRules:\n" +
+			"  - apiGroups: [\"a.io\"]\n    apiVersions: [\"*\"]\n    operations: [\"CREATE\", \"UPDATE\"]\n    resources:\n      - runners\n      - runners/status\n      - movers\n      - movers/status\n" +
+			"  - apiGroups: [\"apps\"]\n    apiVersions: [\"*\"]\n    operations: [\"CREATE\", \"UPDATE\"]\n    resources:\n      - copiers",
+		"creatable": "expression: >-\n  {\n  'movers': ['from']\n  }",
+		"free":      "expression: >-\n  {\n  'runners': ['on']\n  }[?variables.resource].orValue([])",
+		"copies":    "expression: \"['copiers']\"",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("blocks (-want +got):\n%s", diff)
+	}
+}
+
+// A block keeps the indentation of its comment, and what is outside of it.
+func TestInsert(t *testing.T) {
+	const before, after = "a:\n  # generated x by kinds.go\n", "  # end\nb:\n"
+	for _, there := range []string{"", "  old\n", "  old\n    older\n"} {
+		got, err := insert([]byte(before+there+after), "x", "new:\n  newer")
+		if want := before + "  new:\n    newer\n" + after; err != nil || string(got) != want {
+			t.Errorf("%q: %v\n%s", there, err, got)
+		}
+	}
+	for _, text := range []string{"", before, after, before + "# end\n"} {
+		if got, err := insert([]byte(text), "x", "new"); err == nil {
+			t.Errorf("%q became %q", text, got)
+		}
 	}
 }

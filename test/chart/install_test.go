@@ -348,7 +348,7 @@ func (i *installation) switchOff(t *testing.T) {
 		"ValidatingAdmissionPolicy virtward-kubevirt-hypervisor", "ValidatingAdmissionPolicy virtward-kubevirt-hypervisor-effect",
 		"ValidatingAdmissionPolicy virtward-policies", "ValidatingAdmissionPolicy virtward-policy-exceptions", "ValidatingAdmissionPolicy virtward-policy-status", "ValidatingAdmissionPolicy virtward-rollout-status", "ValidatingAdmissionPolicy virtward-rollouts", "ValidatingAdmissionPolicy virtward-rule-settings",
 		"ValidatingAdmissionPolicy virtward-snapshot-contents",
-		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-namespaces",
+		"ValidatingAdmissionPolicy virtward-template-approved-only", "ValidatingAdmissionPolicy virtward-template-capture", "ValidatingAdmissionPolicy virtward-template-cluster-kinds", "ValidatingAdmissionPolicy virtward-template-namespaces",
 		"ValidatingAdmissionPolicy virtward-template-provenance", "ValidatingAdmissionPolicy virtward-template-request-labels", "ValidatingAdmissionPolicy virtward-template-status",
 		"ValidatingAdmissionPolicy virtward-virtual-image-copies", "ValidatingAdmissionPolicy virtward-virtual-image-status", "ValidatingAdmissionPolicy virtward-virtual-images",
 	}

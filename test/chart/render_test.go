@@ -40,6 +40,8 @@ func TestObjects(t *testing.T) {
 	always := []string{ // the guards of templates that do not depend on templates.mode
 		"ValidatingAdmissionPolicy virtward-template-approved-only",
 		"ValidatingAdmissionPolicyBinding virtward-template-approved-only",
+		"ValidatingAdmissionPolicy virtward-template-cluster-kinds",
+		"ValidatingAdmissionPolicyBinding virtward-template-cluster-kinds",
 		"ValidatingAdmissionPolicy virtward-template-namespaces",
 		"ValidatingAdmissionPolicyBinding virtward-template-namespaces",
 		"ValidatingAdmissionPolicy virtward-template-provenance",

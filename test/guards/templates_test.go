@@ -26,8 +26,11 @@ import (
 // templateTables are the tables of cases of the guards of VM templates.
 var templateTables = []string{
 	"template-approved-only", "template-capture", "template-namespaces", "template-provenance", "template-request-labels", "template-status",
-	"golden-image-templates",
+	"golden-image-templates", "template-cluster-kinds",
 }
+
+// virtAPI is the account of KubeVirt's API server.
+const virtAPI = "system:serviceaccount:kubevirt:kubevirt-apiserver"
 
 // TestTemplateGuards sends the requests of all tables, with all guards active.
 func TestTemplateGuards(t *testing.T) {
@@ -112,6 +115,7 @@ func newTemplateCluster(t *testing.T) *templateCluster {
 	c.admin = c.client(t, "an-admin", "system:masters")
 	for name, labels := range map[string]map[string]string{
 		"approved": {v1beta1.ApprovedOnlyLabel: "true"}, "former": {v1beta1.ApprovedOnlyLabel: "false"}, "shop": nil, "source": nil, "target": nil, "elsewhere": nil,
+		"permitted": {v1beta1.ApprovedOnlyLabel: "true"},
 	} {
 		namespace := untypedOf("v1", "Namespace", "", name)
 		namespace.SetLabels(labels)
@@ -156,7 +160,7 @@ func rule(verbs, group, resources string, names ...string) rbacv1.PolicyRule {
 func (c *templateCluster) grantOwners(t *testing.T) {
 	const all = "get,list,create,update,patch,delete"
 	rules := []rbacv1.PolicyRule{rule(all, "", "namespaces,namespaces/status,namespaces/finalize"), rule(all, "apps", "controllerrevisions")}
-	for _, group := range []string{"kubevirt.io", "pool.kubevirt.io", "clone.kubevirt.io", "snapshot.kubevirt.io", "instancetype.kubevirt.io", "template.kubevirt.io", "cdi.kubevirt.io"} {
+	for _, group := range []string{"kubevirt.io", "pool.kubevirt.io", "clone.kubevirt.io", "snapshot.kubevirt.io", "instancetype.kubevirt.io", "template.kubevirt.io", "cdi.kubevirt.io", "backup.kubevirt.io", "export.kubevirt.io", "plugin.kubevirt.io"} {
 		rules = append(rules, rule(all, group, "*"))
 	}
 	c.role(t, "", "owner", rules...)
@@ -166,6 +170,9 @@ func (c *templateCluster) grantOwners(t *testing.T) {
 		"templates": "system:serviceaccount:virtward-system:virtward-templates", "virt-controller": "system:serviceaccount:kubevirt:kubevirt-controller",
 		"other-virt-controller": "system:serviceaccount:elsewhere:kubevirt-controller", "statefulsets": "system:serviceaccount:kube-system:statefulset-controller",
 		"images": "system:serviceaccount:virtward-system:virtward-images", "other-images": "system:serviceaccount:elsewhere:virtward-images",
+		"rollouts": "system:serviceaccount:virtward-system:virtward-rollouts", "virt-api": virtAPI, "virt-handler": "system:serviceaccount:kubevirt:kubevirt-handler",
+		"virt-operator": "system:serviceaccount:kubevirt:kubevirt-operator", "other-virt-operator": "system:serviceaccount:elsewhere:kubevirt-operator",
+		"bypasser-everywhere": "bypasser-everywhere",
 	} {
 		c.users[user] = c.client(t, name)
 		c.bind(t, "", "owner", name)
@@ -175,6 +182,10 @@ func (c *templateCluster) grantOwners(t *testing.T) {
 	c.bind(t, "approved", "bypass", "bypasser")
 	c.role(t, "elsewhere", "bypass", bypass)
 	c.bind(t, "elsewhere", "bypass", "bypasser-elsewhere")
+	c.role(t, "permitted", "bypass", bypass)
+	c.bind(t, "permitted", "bypass", virtAPI)
+	c.role(t, "", "bypass", bypass)
+	c.bind(t, "", "bypass", "bypasser-everywhere")
 	c.role(t, "", "changer", rule(admissionpolicies.VerbChangeApprovedOnly, "", "namespaces", "changeable", "changeable-2"))
 	c.bind(t, "", "changer", "changer")
 }

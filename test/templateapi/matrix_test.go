@@ -82,6 +82,10 @@ func TestRoles(t *testing.T) {
 		{"remove the provenance", m.patches("loose", "VirtualMachine", "own", "", `{"metadata":{"annotations":{"`+subresources.DigestAnnotation+`":null}}}`), nil, "template-provenance"},
 		{"start the VM", m.patches("strict", "VirtualMachine", "web", "", `{"spec":{"runStrategy":"Always"}}`), []string{"tenant"}, ""},
 		{"change the VM", m.patches("strict", "VirtualMachine", "web", "", `{"spec":{"template":{"spec":{"hostname":"x"}}}}`), nil, "approved-only: spec"},
+		{"let the VM wait for another guest", m.patches("strict", "VirtualMachine", "web", "", `{"spec":{"runStrategy":"WaitAsReceiver"}}`), nil, "approved-only: spec.runStrategy"},
+		{"migrate the VM", m.migrates(map[string]any{"vmiName": "web"}), []string{"tenant"}, ""},
+		{"receive another guest", m.migrates(map[string]any{"vmiName": "web", "receive": map[string]any{"migrationID": "m"}}), nil, "approved-only: spec"},
+		{"send the VM away", m.migrates(map[string]any{"vmiName": "web", "sendTo": map[string]any{"migrationID": "m", "connectURL": "192.0.2.1:9185"}}), nil, "approved-only: spec"},
 		{"open the namespace", m.patches("", "Namespace", "strict", "", `{"metadata":{"labels":{"`+v1beta1.ApprovedOnlyLabel+`":"false"}}}`), nil, "approved-only-namespace"},
 		{"trust another namespace", m.patches("", "Namespace", "strict", "", `{"metadata":{"annotations":{"`+v1beta1.TrustedNamespacesAnnotation+`":"catalogue,loose"}}}`), nil, "approved-only-namespace"},
 	} {
@@ -230,6 +234,18 @@ func (m *matrix) fillCatalogue() {
 		_, err := m.post(m.users["tenant"], "loose", "mine", subresources.Create, named("own"), "")
 		return err
 	})
+}
+
+// migrates creates a migration in the approved-only namespace.
+func (m *matrix) migrates(spec map[string]any) func(user string) error {
+	return func(user string) error {
+		migration := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+		migration.SetAPIVersion("kubevirt.io/v1")
+		migration.SetKind("VirtualMachineInstanceMigration")
+		migration.SetNamespace("strict")
+		migration.SetName("of-" + user)
+		return m.client(user).Create(m.t.Context(), migration, client.DryRunAll)
+	}
 }
 
 func (m *matrix) bind(user, namespace, role string) {

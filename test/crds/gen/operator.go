@@ -97,6 +97,20 @@ var treatments = map[string]treatment{
 			phase, text("SourceVirtualMachine", ".spec.source.name"), text("TargetVirtualMachine", ".spec.target.name"),
 		),
 	},
+	"virtualmachinebackups.backup.kubevirt.io": {
+		shortNames: []string{"vmbackup", "vmbackups"}, all: true, status: true,
+		columns: columns(
+			text("SourceKind", ".spec.source.kind"), text("SourceName", ".spec.source.name"), text("Type", ".status.type"),
+			text("CheckpointName", ".status.checkpointName"),
+		),
+	},
+	"virtualmachinebackuptrackers.backup.kubevirt.io": {
+		shortNames: []string{"vmbackuptracker", "vmbackuptrackers"}, all: true, status: true,
+		columns: columns(
+			text("SourceKind", ".spec.source.kind"), text("SourceName", ".spec.source.name"),
+			text("LatestCheckpoint", ".status.latestCheckpoint.name"), date("CheckpointTime", ".status.latestCheckpoint.creationTime"),
+		),
+	},
 	"migrationpolicies.migrations.kubevirt.io": {cluster: true, status: true},
 	"plugins.plugin.kubevirt.io":               {cluster: true},
 }

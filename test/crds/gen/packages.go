@@ -10,6 +10,7 @@ var storagePackages = []string{
 	"kubevirt.io/api/clone/v1beta1",
 	"kubevirt.io/api/migrations/v1alpha1",
 	"kubevirt.io/api/plugin/v1alpha1",
+	"kubevirt.io/api/backup/v1alpha1",
 	"kubevirt.io/containerized-data-importer-api/pkg/apis/core/v1beta1",
 }
 
