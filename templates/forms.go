@@ -39,18 +39,25 @@ var textForms = sync.OnceValue(func() map[string]textForm {
 		"spec.template.metadata.annotations{}":              annotationText,
 		"spec.dataVolumeTemplates[].metadata.annotations{}": annotationText,
 
-		pod + "domain.firmware.kernelBoot.kernelArgs":           commandText,
-		pod + "livenessProbe.exec.command[]":                    commandText,
-		pod + "readinessProbe.exec.command[]":                   commandText,
-		pod + "domain.firmware.kernelBoot.container.image":      referenceText,
-		pod + "domain.firmware.kernelBoot.container.initrdPath": referenceText,
-		pod + "domain.firmware.kernelBoot.container.kernelPath": referenceText,
-		pod + "livenessProbe.httpGet.path":                      referenceText,
-		pod + "readinessProbe.httpGet.path":                     referenceText,
-		pod + "networks[].multus.networkName":                   referenceText,
-		pod + "volumes[].containerDisk.image":                   referenceText,
-		pod + "volumes[].containerDisk.path":                    referenceText,
-		pod + "volumes[].hostDisk.path":                         referenceText,
+		pod + "domain.firmware.kernelBoot.kernelArgs": commandText,
+		pod + "livenessProbe.exec.command[]":          commandText,
+		pod + "readinessProbe.exec.command[]":         commandText,
+		// A guest takes instructions from a disk with the label cidata, config-2 or OEMDRV.
+		pod + "volumes[].configMap.volumeLabel":   commandText,
+		pod + "volumes[].downwardAPI.volumeLabel": commandText,
+		pod + "volumes[].secret.volumeLabel":      commandText,
+	}
+	for _, field := range []string{
+		"domain.devices.gpus[].deviceName", "domain.devices.hostDevices[].deviceName",
+		"domain.devices.interfaces[].dhcpOptions.bootFileName", "domain.devices.interfaces[].dhcpOptions.privateOptions[].value",
+		"domain.devices.interfaces[].dhcpOptions.tftpServerName",
+		"domain.firmware.kernelBoot.container.image", "domain.firmware.kernelBoot.container.initrdPath", "domain.firmware.kernelBoot.container.kernelPath",
+		"livenessProbe.httpGet.httpHeaders[].value", "livenessProbe.httpGet.path", "readinessProbe.httpGet.httpHeaders[].value", "readinessProbe.httpGet.path",
+		"networks[].multus.networkName",
+		"volumes[].containerDisk.image", "volumes[].containerDisk.path", "volumes[].containerPath.path", "volumes[].downwardAPI.fields[].fieldRef.fieldPath",
+		"volumes[].downwardAPI.fields[].path", "volumes[].hostDisk.path",
+	} {
+		forms[pod+field] = referenceText
 	}
 	// cloud-init and systemd take instructions from the identity of the hardware: ds=nocloud;s=http://….
 	for _, identity := range []string{"firmware.serial", "chassis.asset", "chassis.manufacturer", "chassis.serial", "chassis.sku", "chassis.version"} {
@@ -60,7 +67,7 @@ var textForms = sync.OnceValue(func() map[string]textForm {
 		forms[pod+cloudInit+"userData"], forms[pod+cloudInit+"userDataBase64"] = userDataText, encodedText
 		forms[pod+cloudInit+"networkData"], forms[pod+cloudInit+"networkDataBase64"] = networkDataText, encodedText
 	}
-	for _, source := range []string{"http.url", "http.extraHeaders[]", "s3.url", "gcs.url", "registry.url", "registry.imageStream", "imageio.url", "imageio.diskId", "vddk.url", "vddk.backingFile", "vddk.initImageURL"} {
+	for _, source := range []string{"http.url", "http.extraHeaders[]", "http.checksum", "s3.url", "gcs.url", "registry.url", "registry.imageStream", "imageio.url", "imageio.diskId", "vddk.url", "vddk.backingFile", "vddk.initImageURL"} {
 		forms["spec.dataVolumeTemplates[].spec.source."+source] = referenceText
 	}
 	return forms

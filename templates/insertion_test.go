@@ -207,6 +207,8 @@ func TestInsertions(t *testing.T) {
 		"the arguments of Linux":   {pod(t, `domain: {firmware: {kernelBoot: {kernelArgs: "console=ttyS0 root=${A}"}}}`, free), "a init=/bin/sh", []string{unconstrained}},
 		"the serial number":        {pod(t, `domain: {firmware: {serial: "${A}"}}`, free), "ds=nocloud;s=http://192.0.2.1/", []string{unconstrained}},
 		"the asset tag":            {pod(t, `domain: {chassis: {asset: "${A}"}}`, free), "OpenTelekomCloud", []string{unconstrained}},
+		"the label of a disk":      {pod(t, `volumes: [{name: a, configMap: {name: a, volumeLabel: "${A}"}}]`, free), "cidata", []string{unconstrained}},
+		"a file to boot":           {pod(t, `domain: {devices: {interfaces: [{name: a, dhcpOptions: {bootFileName: "/boot/${A}"}}]}}`, free), "../a", []string{unconstrained}},
 		"an image":                 {pod(t, `volumes: [{name: a, containerDisk: {image: "quay.io/a/${A}:1"}}]`, free), "fedora", nil},
 		"an image and another tag": {pod(t, `volumes: [{name: a, containerDisk: {image: "quay.io/a/${A}:1"}}]`, free), "../b:2@", []string{unconstrained}},
 		"all of an image":          {pod(t, `volumes: [{name: a, containerDisk: {image: "${A}"}}]`, free), "quay.io/a/b:1", nil},
