@@ -265,15 +265,19 @@ func FuzzInsert(f *testing.F) {
 		if constrained {
 			parameter = lines
 		}
-		if text = config + text; !strings.Contains(text, "${A}") || strings.Contains(text, "${{A}}") || len(text)+len(given) > 4096 {
+		if text = config + text; !strings.Contains(text, "${A}") || strings.Contains(text, "${{A}}") || given == "" || len(text)+len(given) > 4096 { // the default is empty
 			return
 		}
 		rendered, _ := Render(userData(text, parameter), map[string]string{"A": given}, Options{Random: source(), Approved: true})
 		if rendered == nil {
 			return
 		}
+		marked := strings.ReplaceAll(text, "${A}", "900000000800")
+		if parsed, err := parseYAMLText(marked); constrained && (err != nil || len(parsed) != 1) {
+			return // a text of a form that is not known, which takes constrained values
+		}
 		var before, after any
-		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(text, "${A}", "900000000800")), &before); err != nil || !isComposite(before) {
+		if err := yaml.Unmarshal([]byte(marked), &before); err != nil || !isComposite(before) {
 			return
 		}
 		written := rendered.VirtualMachine.Spec.Template.Spec.Volumes[0].CloudInitNoCloud.UserData
