@@ -697,7 +697,9 @@ func (r *renderer) decodedText(v *value, text string, s *shape) {
 		v.isDecodedLine = true
 		r.breaksLine(v, text)
 	}
-	r.insert([]segment{{text: v.parameter.Name, reference: true}}, true, text)
+	if v.isFree() {
+		r.insert([]segment{{text: v.parameter.Name, reference: true}}, true, text)
+	}
 	r.text(text, s)
 }
 

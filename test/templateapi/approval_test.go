@@ -362,7 +362,7 @@ virtualMachine:
   spec:
     runStrategy: Halted
     template:
-      metadata: {annotations: {kubevirt.io/ignitiondata: '{"passwd":{"users":[{"name":"${CORE}"}]}}'}}
+      metadata: {annotations: {example.com/users: '[{"name":"${CORE}"}]'}}
       spec:
         domain: {memory: {guest: 1Gi}, devices: {}}
         hostname: "${{HOST}}"
@@ -384,7 +384,7 @@ parameters:
 - {name: USER, value: ann}
 - {name: PASSWORD, value: secret}
 - {name: NETWORK, value: dmVyc2lvbjogMg==, pattern: '[A-Za-z0-9+/=]*'}
-- {name: SCRIPT, value: '"#!/bin/sh\\necho hello"', pattern: '(?s)#!/bin/sh\necho [a-z ]*'}
+- {name: SCRIPT, value: '"#!/bin/sh\necho hello"', pattern: '(?s)#!/bin/sh\necho [a-z ]*'}
 `
 
 // structures holds that given values are validated as they are used, and change no structure of a text where approval is
@@ -399,7 +399,7 @@ func (f *fixture) structures(t *testing.T) {
 	}
 	const limits = "no type, enum or pattern limits what users write in this text with "
 	want := []string{
-		"spec.virtualMachine.spec.template.metadata.annotations[kubevirt.io/ignitiondata]: " + limits + "CORE",
+		"spec.virtualMachine.spec.template.metadata.annotations[example.com/users]: " + limits + "CORE",
 		"spec.virtualMachine.spec.template.spec.volumes[0].cloudInitNoCloud.userData: " + limits + "PASSWORD, USER",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
@@ -413,7 +413,7 @@ func (f *fixture) structures(t *testing.T) {
 		{"USER", "[a, b]", "it changes the structure of the text"},
 		{"PASSWORD", `a", sudo: "ALL`, "it changes the structure of the text"},
 		{"PASSWORD", `a\nb`, "it is read as another text"},
-		{"CORE", `core","groups":["sudo`, "it changes the structure of the text"},
+		{"CORE", `core","groups":"sudo`, "it changes the structure of the text"},
 		{"NETWORK", "dmVyc2lvbjogMQo=", "only values of an enum are allowed"},
 		{"USER", "eve", ""},
 		{"PASSWORD", "it's: {fine} #1", ""},
@@ -433,7 +433,7 @@ func (f *fixture) structures(t *testing.T) {
 			t.Errorf("%s=%s: %v", tc.parameter, tc.value, err)
 		}
 	}
-	if err := f.into(f.Config(), "catalogue/guest", "private", map[string]string{"NAME": "free", "USER": "{name: root2}", "CORE": `core","groups":["sudo`}); err != nil {
+	if err := f.into(f.Config(), "catalogue/guest", "private", map[string]string{"NAME": "unlimited", "USER": "{name: root2}", "CORE": `core","groups":"sudo`}); err != nil {
 		t.Errorf("where no approval is required: %v", err)
 	}
 }
