@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/api/resource"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/virtward/virtward/api/template/v1beta1"
@@ -73,11 +75,12 @@ const (
 	notAllowed    = "Deny parameters[A] constrained-value"
 )
 
-// free is a parameter without a constraint, lines one that takes any text, and word one that takes words.
+// free is a parameter without a constraint, atLeast one with a minimum, lines one that takes any text, and word one that takes words.
 var (
-	free  = v1beta1.Parameter{Name: "A"}
-	lines = v1beta1.Parameter{Name: "A", Pattern: `(?s).*`}
-	word  = v1beta1.Parameter{Name: "A", Pattern: `[a-z0-9 ]*`}
+	free    = v1beta1.Parameter{Name: "A"}
+	atLeast = v1beta1.Parameter{Name: "A", Type: v1beta1.ParameterQuantity, Minimum: ptr.To(resource.MustParse("1Gi"))}
+	lines   = v1beta1.Parameter{Name: "A", Pattern: `(?s).*`}
+	word    = v1beta1.Parameter{Name: "A", Pattern: `[a-z0-9 ]*`}
 )
 
 // A text of the guest, of the pod or of CDI takes the values that its form allows, where approval is required.
@@ -157,6 +160,17 @@ func TestInsertions(t *testing.T) {
 		"a generated command":          {userData(config+"runcmd: [\"${B}\"]\nx: ${A}\n", free, v1beta1.Parameter{Name: "B", Generate: "expression", From: "[a-z]{8}"}), "a", nil},
 		"two values with one at fault": {userData(config+"password: ${B}\nx: ${A}\n", free, v1beta1.Parameter{Name: "B", Value: "b"}), "{}", []string{structureOf}},
 
+		"two values that are an object": {userData(config+"x: ${A}${B}\n", free, v1beta1.Parameter{Name: "B"}), "{a: b", []string{structureOf, "Deny parameters[B] value-changes-structure"}},
+
+		// Quantities and numbers, which are stored in another form.
+		"a quantity in another unit":        {pod(t, `domain: {memory: {guest: "${A}"}}`, atLeast), "1024Mi", nil},
+		"less in another unit":              {pod(t, `domain: {memory: {guest: "${A}"}}`, atLeast), "1023Mi", []string{notAllowed}},
+		"less in the units of ten":          {pod(t, `domain: {memory: {guest: "${A}"}}`, atLeast), "1G", []string{notAllowed}},
+		"less as a string in JSON":          {pod(t, `domain: {memory: {guest: "${{A}}"}}`, atLeast), `"1Mi"`, []string{notAllowed}},
+		"an integer with a fraction":        {pod(t, `domain: {cpu: {cores: "${{A}}"}}`, v1beta1.Parameter{Name: "A", Type: v1beta1.ParameterInteger}), "4.0", []string{notAllowed}},
+		"an integer as a string in JSON":    {pod(t, `hostname: "${{A}}"`, v1beta1.Parameter{Name: "A", Type: v1beta1.ParameterInteger}), `"4"`, []string{notAllowed}},
+		"a number that is stored as digits": {pod(t, `domain: {cpu: {cores: "${{A}}"}}`, free), "4.0", nil},
+
 		// Texts of a form that is not known.
 		"a script":                   {userData("#!/bin/sh\necho ${A}\n", free), "a", []string{unconstrained}},
 		"a constrained script":       {userData("#!/bin/sh\necho ${A}\n", word), "a", nil},
@@ -221,6 +235,9 @@ func TestInsertions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := map[string]string{"A": tc.given}
+			if name == "two values that are an object" {
+				given["B"] = ": c}"
+			}
 			rendered, findings := Render(tc.spec, given, Options{Random: source(), Approved: true})
 			got := said(findings)
 			if diff := cmp.Diff(append([]string{}, tc.want...), got); diff != "" {
@@ -254,8 +271,17 @@ func sameElsewhere(t *testing.T, spec *v1beta1.VirtualMachineTemplateSpec, given
 // FuzzInsert holds that a value that is accepted does not change the structure of a text, as a decoder of YAML reads it.
 func FuzzInsert(f *testing.F) {
 	for _, seed := range [][2]string{
-		{"user: ${A}\n", "a: b"}, {"users: [${A}]\n", "a, b"}, {"x: \"${A}\"\n", `a", b`}, {"x: |\n  ${A}\n", "a\nb: c"}, {"a: &a [x, x]\nb: &b [*a, *a]\nc: ${A}", "*b"},
-		{"- ${A}\n", "- a"}, {"? ${A}\n: b", "a"}, {"# ${A}\na: b", "x\nb: c"}, {"a: >-\n  b\n  ${A}\n", " c\n\n  d"}, {"{a: ${A}}", "}"}, {"%YAML 1.1\n---\na: ${A}\n", "--- b"},
+		{"user: ${A}\n", "a: b"},
+		{"users: [${A}]\n", "a, b"},
+		{"x: \"${A}\"\n", `a", b`},
+		{"x: |\n  ${A}\n", "a\nb: c"},
+		{"a: &a [x, x]\nb: &b [*a, *a]\nc: ${A}", "*b"},
+		{"- ${A}\n", "- a"},
+		{"? ${A}\n: b", "a"},
+		{"# ${A}\na: b", "x\nb: c"},
+		{"a: >-\n  b\n  ${A}\n", " c\n\n  d"},
+		{"{a: ${A}}", "}"},
+		{"%YAML 1.1\n---\na: ${A}\n", "--- b"},
 	} {
 		f.Add(seed[0], seed[1], true)
 		f.Add(seed[0], seed[1], false)

@@ -200,13 +200,11 @@ func (r *resolver) formsOf(v *value) ([]string, error) {
 		return []string{v.text}, nil
 	}
 	parsed, err := v.parse()
-	text, isText := parsed.(string)
-	switch {
-	case err == nil && isComposite(parsed) && strings.Contains(v.text, `\`):
+	if isList := err == nil && isComposite(parsed); isList && strings.Contains(v.text, `\`) {
 		return nil, fmt.Errorf("it must match %s, and have no backslash", v.parameter.Pattern)
-	case err != nil || !isText:
-		return []string{v.text}, nil
-	case r.references.asText[name]:
+	}
+	text := v.decoded()
+	if text != v.text && r.references.asText[name] {
 		return []string{v.text, text}, nil
 	}
 	return []string{text}, nil

@@ -147,3 +147,27 @@ func TestApproved(t *testing.T) {
 		})
 	}
 }
+
+// TestDigestOfRepeatedKeys holds that an approval covers what is rendered: of a repeated key, both take the last value.
+func TestDigestOfRepeatedKeys(t *testing.T) {
+	of := func(spec string) (string, string) {
+		made := &v1beta1.VirtualMachineTemplate{ObjectMeta: metav1.ObjectMeta{UID: "a"}, Spec: v1beta1.VirtualMachineTemplateSpec{
+			VirtualMachine: &runtime.RawExtension{Raw: []byte(`{"spec":` + spec + `}`)},
+		}}
+		digest, err := templates.Digest(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rendered, findings := templates.Render(&made.Spec, nil, templates.Options{})
+		if rendered == nil {
+			t.Fatal(findings)
+		}
+		return digest, string(*rendered.VirtualMachine.Spec.RunStrategy)
+	}
+	digest, strategy := of(`{"runStrategy":"Always","runStrategy":"Halted"}`)
+	last, _ := of(`{"runStrategy":"Halted"}`)
+	first, _ := of(`{"runStrategy":"Always"}`)
+	if strategy != "Halted" || digest != last || digest == first {
+		t.Errorf("%s: digest %s, of the last value %s, of the first %s", strategy, digest, last, first)
+	}
+}
