@@ -208,11 +208,11 @@ func (w *written) text(text string) {
 		return
 	}
 	names := map[string]bool{}
-	for _, name := range namesIn(text) {
+	eachName(text, func(name string) {
 		if w.unlimited[name] {
 			names[name] = true
 		}
-	}
+	})
 	if len(names) > 0 {
 		w.do(pathOf(w.path), "no type, enum or pattern limits what users write in this text with "+texts.Shorten(strings.Join(slices.Sorted(maps.Keys(names)), ", "), maxShown))
 	}

@@ -15,7 +15,7 @@ const (
 	maxYAML = 16 << 10
 	maxJSON = 256 << 10
 	// maxCompared bounds the bytes of all texts of a render that are parsed.
-	maxCompared = 1 << 20
+	maxCompared = 512 << 10
 	// maxNesting bounds how deep lists and objects are nested in a text.
 	maxNesting = 100
 )
